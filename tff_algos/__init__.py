@@ -1,0 +1,1 @@
+"""Clustered and personalized federated learning on TensorFlow Federated."""

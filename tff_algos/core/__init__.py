@@ -1,0 +1,1 @@
+"""Contracts and types: what everything in this library is."""

@@ -1,0 +1,176 @@
+"""The contract: what an algorithm is, and what a round is made of.
+
+An algorithm says *what* happens at the server and at a client, as pure
+functions on tensors, and *who* takes part when. It knows no runtime, no
+data set, no file and no clock. A `Phase` is one communication round:
+
+  server_state --make_message--> message                        (broadcast)
+  message, client_input, client_state, data, seed
+               --client_work---> result, client_state, metrics  (each client)
+  results      --aggregation---> aggregate                      (sum or collect)
+  server_state, aggregate
+               --server_update-> server_state, metrics          (server)
+
+`stages.composer` lowers a phase to one TFF federated computation, which is
+its reference meaning; every runtime agrees with it.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import model as model_lib
+
+# A nested structure of tensors (or, on the host, of NumPy arrays).
+Structure = Any
+
+
+class ClientData(NamedTuple):
+  """One client's examples, dense and padded.
+
+  Every stage must give the same result whatever the capacity: padding rows
+  have mask 0 and their other values are zeros.
+
+  Attributes:
+    x: Features, `[capacity, ...]`, float32.
+    y: Labels, `[capacity]`, int32 (classification) or float32 (regression).
+    mask: 1 for a real example and 0 for padding, `[capacity]`, float32.
+  """
+
+  x: tf.Tensor
+  y: tf.Tensor
+  mask: tf.Tensor
+
+
+class ClientOutput(NamedTuple):
+  """What a client's work returns.
+
+  Attributes:
+    result: What is uploaded; its fields are those of `Phase.aggregation`.
+    client_state: The state that the client keeps.
+    metrics: name -> `metrics.statistics.MeanStat`; summed over clients.
+  """
+
+  result: Structure
+  client_state: Structure
+  metrics: Mapping[str, Any]
+
+
+class Phase(NamedTuple):
+  """One kind of communication round; every function is pure.
+
+  Attributes:
+    name: Key of the phase in `FederatedAlgorithm.phases`.
+    make_message: ServerState -> ServerMessage, broadcast to the cohort.
+    client_work: (ServerMessage, ClientInput, ClientState, ClientData,
+      seed int32 `[2]`) -> ClientOutput.
+    aggregation: field of the result -> aggregator of `stages.aggregation`.
+    server_update: (ServerState, field -> aggregate) -> (ServerState,
+      metrics). The metrics may be any structure of tensors.
+    client_input: One client's input as a structure of `tf.TensorSpec`.
+    uses_client_state: False if `client_work` neither reads nor changes the
+      client state; it then gets and returns `()`, and no state is moved.
+  """
+
+  name: str
+  make_message: Callable[[Structure], Structure]
+  client_work: Callable[..., ClientOutput]
+  aggregation: Mapping[str, Any]
+  server_update: Callable[[Structure, Mapping[str, Any]], tuple[Any, Any]]
+  client_input: Structure = ()
+  uses_client_state: bool = True
+
+
+class Cost(NamedTuple):
+  """What one phase call costs, summed over its clients.
+
+  Attributes:
+    downlink_floats: Numbers sent to clients.
+    uplink_floats: Numbers sent by clients.
+    local_solves: Local optimisation problems that were solved.
+  """
+
+  downlink_floats: int = 0
+  uplink_floats: int = 0
+  local_solves: int = 0
+
+
+class PhaseCall(NamedTuple):
+  """A phase to run now, and who takes part in it.
+
+  Attributes:
+    phase: Name of the phase.
+    client_indices: Positions in the population, int32 `[cohort]`, distinct.
+    client_inputs: Structure like `Phase.client_input` with a leading cohort
+      axis, of NumPy arrays.
+    cost: What the call costs by the algorithm's own accounting.
+  """
+
+  phase: str
+  client_indices: np.ndarray
+  client_inputs: Structure
+  cost: Cost
+
+
+class Population(NamedTuple):
+  """All clients that the run may train on.
+
+  Attributes:
+    client_ids: Ids; a client's index is its position here.
+    num_examples: Training examples of each client, int64 `[num_clients]`.
+  """
+
+  client_ids: tuple[str, ...]
+  num_examples: np.ndarray
+
+  @property
+  def num_clients(self) -> int:
+    """Returns the number of clients."""
+    return len(self.client_ids)
+
+
+# Yields the phase calls of one round. Each yield evaluates to the server state
+# after that call, so that a plan may depend on what a phase has just learned.
+RoundPlan = Generator[PhaseCall, Structure, None]
+
+
+@dataclasses.dataclass(frozen=True)
+class FederatedAlgorithm:
+  """An algorithm, whole: states, phases, plan, and the models that it serves.
+
+  Attributes:
+    name: Its key in the registry.
+    num_clusters: Number of cluster models, >= 1.
+    init_server_state: (seed int32 `[2]`, num_clients) -> ServerState.
+    init_client_state: (run seed int32 `[2]`, client seed int32 `[2]`) ->
+      ClientState of a client that never took part; `()` if there is none. The
+      run seed is the same for all clients.
+    phases: name -> Phase.
+    plan_round: (ServerState of NumPy arrays, Population, round_num, base seed)
+      -> RoundPlan. `round_num` counts from 1.
+    cluster_model: The functional model that serves with cluster weights.
+    cluster_weights: ServerState -> weights stacked over clusters,
+      `[num_clusters, ...]`.
+    personalized_model: The functional model that serves one known client; may
+      differ from `cluster_model` (a mixture, say).
+    personalized_weights: (ServerState, ClientState, client index int32 `[]`)
+      -> weights of `personalized_model` for that client.
+    membership: (ServerState, ClientState, client index int32 `[]`) ->
+      `[num_clusters]` float32, how far the client belongs to each cluster.
+      Need not sum to 1; its largest entry names the client's cluster.
+  """
+
+  name: str
+  num_clusters: int
+  init_server_state: Callable[[tf.Tensor, int], Structure]
+  init_client_state: Callable[[tf.Tensor, tf.Tensor], Structure]
+  phases: Mapping[str, Phase]
+  plan_round: Callable[[Structure, Population, int, int], RoundPlan]
+  cluster_model: model_lib.Model
+  cluster_weights: Callable[[Structure], Structure]
+  personalized_model: model_lib.Model
+  personalized_weights: Callable[[Structure, Structure, tf.Tensor], Structure]
+  membership: Callable[[Structure, Structure, tf.Tensor], tf.Tensor]

@@ -1,0 +1,66 @@
+"""Checks of values that came from outside, with texts that help.
+
+Each returns the value unchanged: nothing is clipped, rounded or repaired.
+"""
+
+from collections.abc import Collection
+import math
+from typing import Any, TypeVar
+
+from tff_algos.core import errors
+
+T = TypeVar('T')
+
+
+def _fail(name: str, value: Any, allowed: str) -> None:
+  raise errors.ConfigError(f'{name} must be {allowed}, got {value!r}')
+
+
+def check_int(
+  name: str, value: int, *, minimum: int, maximum: int | None = None
+) -> int:
+  """Raises ConfigError unless `value` is an int in [minimum, maximum]."""
+  is_int = isinstance(value, int) and not isinstance(value, bool)
+  allowed = f'an integer >= {minimum}'
+  if maximum is not None:
+    allowed = f'an integer from {minimum} to {maximum}'
+  if not is_int or value < minimum or (maximum is not None and value > maximum):
+    _fail(name, value, allowed)
+  return value
+
+
+def check_positive(name: str, value: float) -> float:
+  """Raises ConfigError unless `value` is a finite number > 0."""
+  if not _is_number(value) or value <= 0:
+    _fail(name, value, 'a finite number > 0')
+  return value
+
+
+def check_at_least(name: str, value: float, minimum: float) -> float:
+  """Raises ConfigError unless `value` is a finite number >= minimum."""
+  if not _is_number(value) or value < minimum:
+    _fail(name, value, f'a finite number >= {minimum:g}')
+  return value
+
+
+def check_fraction(name: str, value: float) -> float:
+  """Raises ConfigError unless 0 <= value <= 1."""
+  if not _is_number(value) or not 0 <= value <= 1:
+    _fail(name, value, 'a number from 0 to 1')
+  return value
+
+
+def check_one_of(name: str, value: T, allowed: Collection[T]) -> T:
+  """Raises ConfigError unless `value` is one of `allowed`."""
+  if value not in allowed:
+    choices = ', '.join(repr(choice) for choice in allowed)
+    _fail(name, value, f'one of {choices}')
+  return value
+
+
+def _is_number(value: Any) -> bool:
+  return (
+    isinstance(value, (int, float))
+    and not isinstance(value, bool)
+    and math.isfinite(value)
+  )

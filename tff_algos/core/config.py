@@ -1,0 +1,133 @@
+"""Strict configs: plain mappings become frozen dataclasses, or an error.
+
+A config file is data. Here it meets the dataclass that uses it: an unknown
+key is an error that names the nearest valid one, a missing key takes the
+dataclass's default, and a value of the wrong type is refused, not converted.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import difflib
+import hashlib
+import json
+import types
+import typing
+from typing import Any, TypeVar
+
+from tff_algos.core import errors
+
+Config = TypeVar('Config')
+
+
+def from_dict(
+  config_class: type[Config], values: Mapping[str, Any], path: str = 'config'
+) -> Config:
+  """Builds a config dataclass from a mapping, recursively.
+
+  Args:
+    config_class: A dataclass; its fields may be dataclasses themselves.
+    values: The keys and values; lists become tuples.
+    path: Where `values` stands, for error texts.
+
+  Returns:
+    An instance of `config_class`, which has validated itself.
+
+  Raises:
+    ConfigError: If a key is unknown or missing, or a value has another type
+      or is out of range.
+  """
+  if not isinstance(values, Mapping):
+    raise errors.ConfigError(f'{path} must be a mapping, got {values!r}')
+  hints = typing.get_type_hints(config_class)
+  fields = {field.name: field for field in dataclasses.fields(config_class)}
+  for key in values:
+    if key not in fields:
+      raise errors.ConfigError(unknown_key_message(path, key, fields))
+  arguments = {}
+  for name, field in fields.items():
+    if name in values:
+      arguments[name] = _convert(hints[name], values[name], f'{path}.{name}')
+    elif (
+      field.default is dataclasses.MISSING
+      and field.default_factory is dataclasses.MISSING
+    ):
+      raise errors.ConfigError(f'{path}.{name} is missing; it has no default')
+  try:
+    return config_class(**arguments)
+  except errors.ConfigError as error:
+    raise errors.ConfigError(f'{path}: {error}') from None
+
+
+def unknown_key_message(path: str, key: str, known: typing.Iterable[str]) -> str:
+  """Returns the text for an unknown key, with the nearest valid one."""
+  known = sorted(known)
+  nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+  hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
+  return (
+    f'{path} has no key {key!r}{hint} Its keys are: {", ".join(known) or "none"}'
+  )
+
+
+def to_dict(config: Any) -> Any:
+  """Returns a config as plain, JSON-ready values."""
+  if dataclasses.is_dataclass(config):
+    return {
+      field.name: to_dict(getattr(config, field.name))
+      for field in dataclasses.fields(config)
+    }
+  if isinstance(config, Mapping):
+    return {key: to_dict(value) for key, value in config.items()}
+  if isinstance(config, (list, tuple)):
+    return [to_dict(value) for value in config]
+  return config
+
+
+def config_hash(config: Any) -> str:
+  """Returns 16 hex digits that name a config's content."""
+  spelled = json.dumps(to_dict(config), sort_keys=True, allow_nan=False)
+  return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+  """Checks `value` against a type hint; only list -> tuple and int -> float."""
+  if dataclasses.is_dataclass(hint):
+    return from_dict(hint, value, path)
+  origin = typing.get_origin(hint)
+  if origin in (typing.Union, types.UnionType):
+    return _convert_union(hint, value, path)
+  if origin is tuple:
+    if not isinstance(value, (list, tuple)):
+      raise errors.ConfigError(f'{path} must be a list, got {value!r}')
+    item_hint = typing.get_args(hint)[0]
+    return tuple(
+      _convert(item_hint, item, f'{path}[{i}]') for i, item in enumerate(value)
+    )
+  if hint is Any:
+    return value
+  if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    return float(value)
+  if origin is not None or hint in (Mapping, dict):
+    if not isinstance(value, Mapping):
+      raise errors.ConfigError(f'{path} must be a mapping, got {value!r}')
+    return dict(value)
+  if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+    raise errors.ConfigError(
+      f'{path} must be {hint.__name__}, got {value!r} '
+      f'({type(value).__name__})'
+    )
+  return value
+
+
+def _convert_union(hint: Any, value: Any, path: str) -> Any:
+  options = typing.get_args(hint)
+  if value is None and type(None) in options:
+    return None
+  problems = []
+  for option in options:
+    if option is type(None):
+      continue
+    try:
+      return _convert(option, value, path)
+    except errors.ConfigError as error:
+      problems.append(str(error))
+  raise errors.ConfigError(' or '.join(problems))

@@ -1,0 +1,1 @@
+"""SavedModel bundles that TensorFlow alone can load."""

@@ -1,0 +1,1 @@
+"""Mergeable statistics, cluster recovery and summaries over clients."""

@@ -1,0 +1,1 @@
+"""Functional models: the weights are arguments, so they stack."""

@@ -1,0 +1,1 @@
+"""Pure tensor mathematics; nothing here knows what a client is."""

@@ -1,0 +1,1 @@
+"""Who runs a round: the loop, three runtimes, stores and checkpoints."""

@@ -1,0 +1,1 @@
+"""Typed building blocks of a round, and the composer that joins them."""
