@@ -68,6 +68,34 @@ def unknown_key_message(path: str, key: str, known: typing.Iterable[str]) -> str
   )
 
 
+def parse_named(
+  path: str, values: Mapping[str, Any], registry: Mapping[str, Any]
+) -> tuple[str, Any]:
+  """Reads a section that names a registered thing and gives its options.
+
+  Args:
+    path: Where the section stands, for error texts.
+    values: `name`, and the options of that thing.
+    registry: name -> entry with the attribute `config_class`.
+
+  Returns:
+    The name, and the options as an instance of the entry's `config_class`.
+
+  Raises:
+    ConfigError: If the name or an option is unknown, or out of range.
+  """
+  options = dict(values)
+  name = options.pop('name', None)
+  if name not in registry:
+    nearest = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.5)
+    hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
+    raise errors.ConfigError(
+      f'{path}.name {name!r} is unknown{hint} Known: '
+      f'{", ".join(sorted(registry))}'
+    )
+  return name, from_dict(registry[name].config_class, options, path)
+
+
 def to_dict(config: Any) -> Any:
   """Returns a config as plain, JSON-ready values."""
   if dataclasses.is_dataclass(config):

@@ -42,6 +42,16 @@ class Model:
   apply: Callable[[Weights, tf.Tensor], tf.Tensor]
   vectorizes: bool
 
+  def weights_spec(self) -> Weights:
+    """Returns the weights' types as `tf.TensorSpec`s, without making them."""
+    traced = tf.function(self.initialize).get_concrete_function(
+      tf.TensorSpec([2], tf.int32)
+    )
+    return tf.nest.map_structure(
+      lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
+      traced.structured_outputs,
+    )
+
   @property
   def label_dtype(self) -> tf.DType:
     """Returns int32 for classes and float32 for regression targets."""

@@ -1,0 +1,117 @@
+"""The only module that imports TFF: names that differ by version live here.
+
+Written for TFF 0.87. Later versions move these names into the package
+`federated_language`; then this file changes and no other.
+"""
+
+import contextlib
+from typing import Any
+import warnings
+
+import grpc
+
+with warnings.catch_warnings():
+  # google.rpc, which TFF pulls in, still imports pkg_resources.
+  warnings.simplefilter('ignore')
+  import tensorflow_federated as tff
+  from tensorflow_federated.python.core.environments.tensorflow_frontend import (  # noqa: E501
+    tensorflow_computation as _tensorflow_environment,
+  )
+  from tensorflow_federated.python.core.impl.executor_stacks import (
+    python_executor_stacks as _executor_stacks,
+  )
+
+Type = Any
+Computation = Any
+Value = Any
+
+federated_aggregate = tff.federated_aggregate
+federated_broadcast = tff.federated_broadcast
+federated_computation = tff.federated_computation
+federated_map = tff.federated_map
+federated_sum = tff.federated_sum
+federated_zip = tff.federated_zip
+tensorflow_computation = tff.tensorflow.computation
+
+_MESSAGE_LIMIT_BYTES = 2_000_000_000
+
+
+def to_type(spec: Any) -> Type:
+  """Returns the TFF type of a structure of `tf.TensorSpec`s."""
+  return tff.types.tensorflow_to_type(spec)
+
+
+def to_specs(type_: Type) -> Any:
+  """Returns a TFF tensor structure type as a structure of `tf.TensorSpec`s."""
+  return tff.types.type_to_tf_tensor_specs(type_)
+
+
+def at_server(member: Type) -> Type:
+  """Returns the type of a value at the server."""
+  return tff.FederatedType(member, tff.SERVER)
+
+
+def at_clients(member: Type) -> Type:
+  """Returns the type of a value at each client."""
+  return tff.FederatedType(member, tff.CLIENTS)
+
+
+def connect(address: str) -> grpc.Channel:
+  """Returns a channel to a TFF worker, wide enough for model weights."""
+  return grpc.insecure_channel(
+    address,
+    options=[
+      ('grpc.max_receive_message_length', _MESSAGE_LIMIT_BYTES),
+      ('grpc.max_send_message_length', _MESSAGE_LIMIT_BYTES),
+      # Loopback must not go through a proxy that the environment names.
+      ('grpc.enable_http_proxy', 0),
+    ],
+  )
+
+
+def remote_context(channel: grpc.Channel) -> Any:
+  """Returns a synchronous TFF context that runs on the worker behind a channel.
+
+  Args:
+    channel: Connected to a TFF `worker_binary` that is ready.
+  """
+  stub = tff.framework.RemoteExecutorGrpcStub(channel)
+
+  def build_executor(cardinalities):
+    executor = tff.framework.RemoteExecutor(stub)
+    executor.set_cardinalities(cardinalities)
+    return executor
+
+  return tff.framework.SyncExecutionContext(
+    executor_fn=_executor_stacks.ResourceManagingExecutorFactory(
+      build_executor
+    ),
+    compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+    transform_args=_tensorflow_environment.transform_args,
+    transform_result=_tensorflow_environment.transform_result,
+  )
+
+
+def in_context(context: Any) -> contextlib.AbstractContextManager:
+  """Returns a context manager under which computations run in `context`."""
+  return tff.framework.get_context_stack().install(context)
+
+
+def forget_default_context() -> None:
+  """Keeps TFF from starting a worker process that nobody would end.
+
+  TFF's default context starts one when a computation is called outside
+  `in_context`. After this call that is an error instead.
+  """
+
+  def refuse(cardinalities):
+    raise RuntimeError(
+      'a TFF computation was called outside a runtime; use '
+      'tff_algos.runtimes.tff_runtime.TffRuntime'
+    )
+
+  tff.framework.set_default_context(
+    tff.framework.SyncExecutionContext(
+      executor_fn=_executor_stacks.ResourceManagingExecutorFactory(refuse)
+    )
+  )

@@ -1,0 +1,41 @@
+"""Statistics that merge by adding, with an identity element."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+
+class MeanStat(NamedTuple):
+  """A mean that is still to be divided; zeros are the identity.
+
+  Attributes:
+    total: Weighted sum of the values, float32 `[...]`.
+    weight: Sum of the weights, float32 `[...]`, >= 0.
+  """
+
+  total: tf.Tensor
+  weight: tf.Tensor
+
+
+def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> MeanStat:
+  """Returns the statistic of the values whose mask is 1.
+
+  Args:
+    values: `[..., n]` float32; a masked value may be NaN.
+    mask: `[n]` float32 of zeros and ones.
+
+  Returns:
+    A MeanStat of shape `[...]`.
+  """
+  kept = tf.where(mask > 0, values, tf.zeros_like(values))
+  weight = tf.reduce_sum(mask) * tf.ones(tf.shape(values)[:-1])
+  return MeanStat(tf.reduce_sum(kept, axis=-1), weight)
+
+
+def value_of(stat: MeanStat) -> np.ndarray:
+  """Returns total / weight as float64; NaN where nothing was counted."""
+  total = np.asarray(stat.total, np.float64)
+  weight = np.asarray(stat.weight, np.float64)
+  counted = weight > 0
+  return np.where(counted, total / np.where(counted, weight, 1.0), np.nan)

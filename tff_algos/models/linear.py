@@ -1,0 +1,71 @@
+"""Linear and logistic regression."""
+
+from collections import OrderedDict
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from tff_algos.core import model as model_lib
+from tff_algos.models import layers
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearConfig:
+  """Options of linear and logistic regression.
+
+  Attributes:
+    use_bias: Whether there is an intercept (FedSoft's linear regression has
+      none).
+  """
+
+  use_bias: bool = True
+
+
+def build_linear_regression(
+  config: LinearConfig, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns y = <x, kernel> + bias; `num_outputs` must be 1."""
+  del num_outputs
+  return _build(
+    config, 'linear_regression', model_lib.REGRESSION, input_shape, 1
+  )
+
+
+def build_logistic_regression(
+  config: LinearConfig, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns multinomial logistic regression, one logit a class."""
+  return _build(
+    config,
+    'logistic_regression',
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+  )
+
+
+def _build(
+  config: LinearConfig,
+  name: str,
+  task: str,
+  input_shape: tuple[int, ...],
+  num_outputs: int,
+) -> model_lib.Model:
+  num_features = math.prod(input_shape)
+
+  def initialize(seed):
+    weights = OrderedDict(
+      kernel=layers.xavier_normal(seed, 0, [num_features, num_outputs])
+    )
+    if config.use_bias:
+      weights['bias'] = tf.zeros([num_outputs])
+    return weights
+
+  def apply(weights, x):
+    flat = tf.reshape(x, [-1, num_features])
+    return layers.dense(flat, weights['kernel'], weights.get('bias'))
+
+  return model_lib.Model(
+    name, task, input_shape, num_outputs, initialize, apply, vectorizes=True
+  )

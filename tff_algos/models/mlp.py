@@ -1,0 +1,73 @@
+"""Multilayer perceptron."""
+
+from collections import OrderedDict
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from tff_algos.core import checks
+from tff_algos.core import model as model_lib
+from tff_algos.models import layers
+
+
+@dataclasses.dataclass(frozen=True)
+class MlpConfig:
+  """Options of the perceptron.
+
+  Attributes:
+    hidden_sizes: Units of each hidden layer, each >= 1.
+    normalization: `'none'` or `'group'`, before each activation.
+  """
+
+  hidden_sizes: tuple[int, ...] = (64,)
+  normalization: str = 'none'
+
+  def __post_init__(self):
+    for size in self.hidden_sizes:
+      checks.check_int('hidden_sizes', size, minimum=1)
+    layers.check_normalization(self.normalization)
+
+
+def build_mlp(
+  config: MlpConfig, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns a classifier: dense layers with ReLU, then one logit a class."""
+  sizes = [math.prod(input_shape), *config.hidden_sizes, num_outputs]
+  num_layers = len(sizes) - 1
+
+  def initialize(seed):
+    weights = OrderedDict()
+    for i in range(num_layers):
+      weights[f'dense_{i}/kernel'] = layers.xavier_normal(
+        seed, i, sizes[i : i + 2]
+      )
+      weights[f'dense_{i}/bias'] = tf.zeros([sizes[i + 1]])
+      if config.normalization == 'group' and i < num_layers - 1:
+        weights[f'norm_{i}/scale'] = tf.ones([sizes[i + 1]])
+        weights[f'norm_{i}/offset'] = tf.zeros([sizes[i + 1]])
+    return weights
+
+  def apply(weights, x):
+    hidden = tf.reshape(x, [-1, sizes[0]])
+    for i in range(num_layers):
+      hidden = layers.dense(
+        hidden, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
+      )
+      if i == num_layers - 1:
+        return hidden
+      if config.normalization == 'group':
+        hidden = layers.group_norm(
+          hidden, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']
+        )
+      hidden = tf.nn.relu(hidden)
+
+  return model_lib.Model(
+    'mlp',
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+    initialize,
+    apply,
+    vectorizes=True,
+  )

@@ -1,0 +1,126 @@
+"""First-order optimizers as pure functions of (weights, gradient, slots)."""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import checks
+from tff_algos.numerics import trees
+
+Structure = Any
+
+
+class Optimizer(NamedTuple):
+  """An optimizer whose state travels as an argument.
+
+  Attributes:
+    initialize: weights -> slots.
+    step: (weights, gradient, slots) -> (weights, slots).
+  """
+
+  initialize: Callable[[Structure], Structure]
+  step: Callable[[Structure, Structure, Structure], tuple[Structure, Structure]]
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """Which optimizer, with which constants.
+
+  Attributes:
+    name: `'sgd'` or `'adam'`.
+    learning_rate: > 0.
+    momentum: Of SGD, in [0, 1).
+    beta_1: Decay of Adam's first moment, in [0, 1).
+    beta_2: Decay of Adam's second moment, in [0, 1).
+    epsilon: Adam's constant beside the root of the second moment, > 0.
+  """
+
+  name: str = 'sgd'
+  learning_rate: float = 0.1
+  momentum: float = 0.0
+  beta_1: float = 0.9
+  beta_2: float = 0.999
+  epsilon: float = 1e-8
+
+  def __post_init__(self):
+    checks.check_one_of('name', self.name, ('sgd', 'adam'))
+    checks.check_positive('learning_rate', self.learning_rate)
+    for name in ('momentum', 'beta_1', 'beta_2'):
+      checks.check_below_one(name, getattr(self, name))
+    checks.check_positive('epsilon', self.epsilon)
+
+
+def build_optimizer(config: OptimizerConfig) -> Optimizer:
+  """Returns the optimizer that the config names."""
+  if config.name == 'adam':
+    return adam(
+      config.learning_rate, config.beta_1, config.beta_2, config.epsilon
+    )
+  return sgd(config.learning_rate, config.momentum)
+
+
+def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
+  """Returns w <- w - learning_rate * v with v <- momentum * v + gradient."""
+
+  def initialize(weights):
+    return trees.zeros_like(weights) if momentum else ()
+
+  def step(weights, gradient, slots):
+    if momentum:
+      gradient = trees.add(trees.scale(slots, momentum), gradient)
+      slots = gradient
+    return trees.subtract(weights, trees.scale(gradient, learning_rate)), slots
+
+  return Optimizer(initialize, step)
+
+
+class AdamSlots(NamedTuple):
+  """Adam's state.
+
+  Attributes:
+    first: Running mean of the gradient, like the weights.
+    second: Running mean of the squared gradient, like the weights.
+    num_steps: Steps taken, float32 `[]`.
+  """
+
+  first: Structure
+  second: Structure
+  num_steps: tf.Tensor
+
+
+def adam(
+  learning_rate: float,
+  beta_1: float = 0.9,
+  beta_2: float = 0.999,
+  epsilon: float = 1e-8,
+) -> Optimizer:
+  """Returns Adam with bias correction (Kingma and Ba 2015, Algorithm 1)."""
+
+  def initialize(weights):
+    return AdamSlots(
+      trees.zeros_like(weights), trees.zeros_like(weights), tf.constant(0.0)
+    )
+
+  def step(weights, gradient, slots):
+    num_steps = slots.num_steps + 1.0
+    first = tf.nest.map_structure(
+      lambda m, g: beta_1 * m + (1 - beta_1) * g, slots.first, gradient
+    )
+    second = tf.nest.map_structure(
+      lambda v, g: beta_2 * v + (1 - beta_2) * tf.square(g),
+      slots.second,
+      gradient,
+    )
+    first_correction = 1 - tf.pow(beta_1, num_steps)
+    second_correction = 1 - tf.pow(beta_2, num_steps)
+
+    def step_leaf(leaf, m, v):
+      root = tf.sqrt(v / second_correction)
+      return leaf - learning_rate * (m / first_correction) / (root + epsilon)
+
+    weights = tf.nest.map_structure(step_leaf, weights, first, second)
+    return weights, AdamSlots(first, second, num_steps)
+
+  return Optimizer(initialize, step)

@@ -1,0 +1,107 @@
+"""Arithmetic on nested structures of tensors, leaf by leaf."""
+
+from typing import Any
+
+import tensorflow as tf
+
+Structure = Any
+
+
+def add(first: Structure, second: Structure) -> Structure:
+  """Returns `first + second`."""
+  return tf.nest.map_structure(tf.add, first, second)
+
+
+def subtract(first: Structure, second: Structure) -> Structure:
+  """Returns `first - second`."""
+  return tf.nest.map_structure(tf.subtract, first, second)
+
+
+def scale(structure: Structure, factor: tf.Tensor | float) -> Structure:
+  """Returns `factor * structure` for a scalar factor."""
+  return tf.nest.map_structure(lambda leaf: leaf * factor, structure)
+
+
+def select(
+  condition: tf.Tensor, if_true: Structure, if_false: Structure
+) -> Structure:
+  """Returns one of two structures whole; a NaN in the other does no harm.
+
+  Args:
+    condition: bool `[]`.
+    if_true: Structure of tensors.
+    if_false: Structure of the same shapes and dtypes.
+  """
+  return tf.nest.map_structure(
+    lambda yes, no: tf.where(condition, yes, no), if_true, if_false
+  )
+
+
+def select_rows(
+  condition: tf.Tensor, if_true: Structure, if_false: Structure
+) -> Structure:
+  """Returns row i of one of two stacked structures, for each i.
+
+  Args:
+    condition: bool `[rows]`.
+    if_true: Structure of tensors `[rows, ...]`.
+    if_false: Structure of the same shapes and dtypes.
+  """
+
+  def select_leaf(yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
+    ones = tf.ones(tf.rank(yes) - 1, tf.int32)
+    return tf.where(
+      tf.reshape(condition, tf.concat([tf.shape(condition), ones], 0)), yes, no
+    )
+
+  return tf.nest.map_structure(select_leaf, if_true, if_false)
+
+
+def squared_norm(structure: Structure) -> tf.Tensor:
+  """Returns the sum of the squares of all entries, float32 `[]`."""
+  return tf.add_n([
+    tf.reduce_sum(tf.square(leaf)) for leaf in tf.nest.flatten(structure)
+  ])
+
+
+def zeros_like(structure: Structure) -> Structure:
+  """Returns zeros of the same shapes and dtypes."""
+  return tf.nest.map_structure(tf.zeros_like, structure)
+
+
+def all_finite(structure: Structure) -> tf.Tensor:
+  """Returns whether no floating entry is NaN or infinite, bool `[]`."""
+  finite = [
+    tf.reduce_all(tf.math.is_finite(leaf))
+    for leaf in tf.nest.flatten(structure)
+    if leaf.dtype.is_floating
+  ]
+  return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
+
+
+def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
+  """Returns the weighted sums over axis 0.
+
+  Args:
+    weights: `[rows]`, or `[sums, rows]` for several sums at once.
+    stacked: Structure of tensors `[rows, ...]`.
+
+  Returns:
+    Structure of tensors `[...]`, or `[sums, ...]`.
+  """
+  return tf.nest.map_structure(
+    lambda leaf: tf.tensordot(weights, leaf, axes=1), stacked
+  )
+
+
+def take(stacked: Structure, index: tf.Tensor) -> Structure:
+  """Returns row `index` (int32 `[]`) of every leaf `[rows, ...]`."""
+  return tf.nest.map_structure(lambda leaf: tf.gather(leaf, index), stacked)
+
+
+def num_entries(structure: Structure) -> int:
+  """Returns the number of scalars; all shapes must be static."""
+  return sum(
+    int(tf.TensorShape(leaf.shape).num_elements())
+    for leaf in tf.nest.flatten(structure)
+  )

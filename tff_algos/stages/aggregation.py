@@ -1,0 +1,124 @@
+"""How the results of a cohort become one aggregate, declared field by field.
+
+A summing aggregator turns a stack of results into a partial sum; partial sums
+of blocks of clients add up, in any order, and `finish` turns the total into
+the aggregate. So the same aggregator serves TFF (`federated_sum` of one-client
+partials), a vectorized block and a stream of blocks. Only `Collect` keeps the
+results of all clients.
+
+An invalid client (NaN or infinite result) arrives here as zeros with weight
+zero: it is in no sum and in no mean.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+Structure = Any
+Results = Mapping[str, Structure]
+
+
+class Mean(NamedTuple):
+  """A weighted mean and what it weighs.
+
+  Attributes:
+    value: The mean; zeros where the weight is 0.
+    weight: Total weight, float32, >= 0; 0 means that nobody contributed.
+  """
+
+  value: Structure
+  weight: tf.Tensor
+
+
+class Collected(NamedTuple):
+  """The results of all clients of a cohort, by ascending client index.
+
+  Attributes:
+    values: `[cohort, ...]`; zeros for an invalid client.
+    client_index: Positions in the population, int32 `[cohort]`.
+    is_valid: bool `[cohort]`, False where the client's result was not finite.
+  """
+
+  values: Structure
+  client_index: tf.Tensor
+  is_valid: tf.Tensor
+
+
+class Sum:
+  """Adds the field over the cohort."""
+
+  def partial_sum(self, results: Results, field: str) -> Structure:
+    """Returns the sum over axis 0."""
+    return tf.nest.map_structure(
+      lambda leaf: tf.reduce_sum(leaf, axis=0), results[field]
+    )
+
+  def finish(self, total: Structure) -> Structure:
+    """Returns the sum as it is."""
+    return total
+
+
+class WeightedMean:
+  """Averages the field with one weight a client; aggregate: `Mean`.
+
+  Attributes:
+    weight_field: Field of the result that holds the weight, float32 `[]`.
+  """
+
+  def __init__(self, weight_field: str):
+    self.weight_field = weight_field
+
+  def partial_sum(self, results: Results, field: str) -> Mean:
+    """Returns the weighted sum and the total weight of a stack of results."""
+    weights = results[self.weight_field]
+    return Mean(_weighted_sum(weights, results[field]), tf.reduce_sum(weights))
+
+  def finish(self, total: Mean) -> Mean:
+    """Returns the mean; zeros if nobody contributed."""
+    return Mean(
+      tf.nest.map_structure(
+        lambda leaf: tf.math.divide_no_nan(leaf, total.weight), total.value
+      ),
+      total.weight,
+    )
+
+
+class ClusterMean:
+  """Averages the field once per cluster; aggregate: `Mean` with a first axis.
+
+  Attributes:
+    weights_field: Field of the result that holds the client's weight in each
+      cluster, float32 `[num_clusters]`.
+  """
+
+  def __init__(self, weights_field: str):
+    self.weights_field = weights_field
+
+  def partial_sum(self, results: Results, field: str) -> Mean:
+    """Returns the weighted sums and the total weights, one a cluster."""
+    weights = tf.transpose(results[self.weights_field])
+    return Mean(
+      _weighted_sum(weights, results[field]), tf.reduce_sum(weights, axis=1)
+    )
+
+  def finish(self, total: Mean) -> Mean:
+    """Returns the means; zeros for a cluster that nobody contributed to."""
+
+    def divide(leaf):
+      ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
+      shape = tf.concat([tf.shape(total.weight), ones], axis=0)
+      return tf.math.divide_no_nan(leaf, tf.reshape(total.weight, shape))
+
+    return Mean(tf.nest.map_structure(divide, total.value), total.weight)
+
+
+class Collect:
+  """Keeps the field of every client; aggregate: `Collected`."""
+
+
+def _weighted_sum(weights: tf.Tensor, values: Structure) -> Structure:
+  # TensorFlow's tensordot wants a known rank, and flattens the rest itself.
+  return tf.nest.map_structure(
+    lambda leaf: tf.tensordot(weights, leaf, axes=1), values
+  )

@@ -1,0 +1,67 @@
+"""Which cluster fits an example, and which share of a client fits each."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm
+from tff_algos.core import model as model_lib
+
+Structure = Any
+
+
+def cluster_losses(
+  model: model_lib.Model, cluster_weights: Structure, data: algorithm.ClientData
+) -> tf.Tensor:
+  """Returns the loss of every example under every cluster model.
+
+  Args:
+    model: The model that all clusters share.
+    cluster_weights: `[num_clusters, ...]`.
+    data: The examples.
+
+  Returns:
+    `[num_clusters, capacity]` float32, one loss an example (never a batch
+    mean). NaN counts as +infinity: a broken model fits nothing.
+  """
+  losses = model.map_stacked(
+    lambda weights: model.example_losses(model.apply(weights, data.x), data.y),
+    cluster_weights,
+  )
+  return tf.where(
+    tf.math.is_nan(losses), tf.fill(tf.shape(losses), float('inf')), losses
+  )
+
+
+def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+  """Returns how many real examples fit each cluster best.
+
+  Args:
+    losses: `[num_clusters, capacity]`.
+    mask: `[capacity]`.
+
+  Returns:
+    `[num_clusters]` float32; a tie counts for the lowest cluster id.
+  """
+  num_clusters = losses.shape[0]
+  best = tf.argmin(losses, axis=0, output_type=tf.int32)
+  return tf.linalg.matvec(
+    tf.one_hot(best, num_clusters, axis=0, dtype=tf.float32), mask
+  )
+
+
+def importance_weights(
+  counts: tf.Tensor, num_examples: tf.Tensor, smoother: float
+) -> tf.Tensor:
+  """Returns max(counts / num_examples, smoother), not renormalised.
+
+  FedSoft, Algorithm 1, lines 3-14. The counts start from zero at every
+  estimation (the printed pseudo-code leaves that implicit).
+
+  Args:
+    counts: `[num_clusters]`.
+    num_examples: `[]`, their sum; a client without examples gets the smoother
+      everywhere.
+    smoother: Smallest importance, in [0, 1).
+  """
+  return tf.maximum(counts / tf.maximum(num_examples, 1.0), smoother)

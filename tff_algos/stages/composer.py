@@ -1,0 +1,403 @@
+"""Joins the stages of a phase: checks that they fit, and lowers them to TFF.
+
+    server_state@SERVER          clients@CLIENTS = <index, input, state, data,
+        |                            |                                  seed>
+    make_message                     |
+        |----- broadcast ----------->|
+        |                       client_work, guarded
+        |<---- sum | collect --------|------> client state, back at CLIENTS
+    finish the aggregates            |
+        |                            |
+    server_update                    |
+        v                            v
+    <server_state, server_metrics>@SERVER, <index, state>@CLIENTS,
+    client_metrics@SERVER
+
+Every runtime uses the functions of this module, so a runtime decides only
+where and how many clients at a time the stages run.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+import functools
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import aggregation
+
+Structure = Any
+
+
+class Clients(NamedTuple):
+  """What the clients of a cohort bring to a phase.
+
+  One client's value, or a stack `[cohort, ...]` of them.
+
+  Attributes:
+    client_index: Position in the population, int32.
+    client_input: Like `Phase.client_input`.
+    client_state: The client's state; `()` where the phase uses none.
+    data: The client's examples.
+    seed: int32 `[2]`.
+  """
+
+  client_index: Structure
+  client_input: Structure
+  client_state: Structure
+  data: algorithm_lib.ClientData
+  seed: Structure
+
+
+class GuardedOutput(NamedTuple):
+  """A client's output in which nothing is NaN or infinite.
+
+  Attributes:
+    result: field -> value; zeros if the client's own result was not finite.
+    client_state: The new state, or the old one if the result was not finite.
+    metrics: name -> MeanStat; zeros if the result was not finite.
+    is_valid: bool `[]`, whether the client's own result was finite.
+  """
+
+  result: Mapping[str, Structure]
+  client_state: Structure
+  metrics: Mapping[str, Structure]
+  is_valid: tf.Tensor
+
+
+class PhaseTypes(NamedTuple):
+  """The types of a phase as structures of `tf.TensorSpec`.
+
+  Attributes:
+    server_state: Of the server state.
+    clients: Of one client, `Clients`.
+    message: What is broadcast.
+    output: One client's `GuardedOutput`.
+  """
+
+  server_state: Structure
+  clients: Clients
+  message: Structure
+  output: GuardedOutput
+
+
+def as_fields(result: Structure) -> OrderedDict[str, Structure]:
+  """Returns a NamedTuple or mapping as field -> value."""
+  fields = result._asdict() if hasattr(result, '_asdict') else result
+  return OrderedDict(fields)
+
+
+def client_work(
+  phase: algorithm_lib.Phase, message: Structure, client: Clients
+) -> GuardedOutput:
+  """Runs a phase's client work for one client, guarded against NaN.
+
+  A client whose result or new state is not finite keeps its old state and
+  contributes zeros: it is in no sum, no mean and no metric.
+  """
+  output = phase.client_work(
+    message, client.client_input, client.client_state, client.data, client.seed
+  )
+  result = as_fields(output.result)
+  is_valid = trees.all_finite((result, output.client_state))
+  metrics = OrderedDict(output.metrics)
+  return GuardedOutput(
+    result=trees.select(is_valid, result, trees.zeros_like(result)),
+    client_state=trees.select(
+      is_valid, output.client_state, client.client_state
+    ),
+    metrics=trees.select(is_valid, metrics, trees.zeros_like(metrics)),
+    is_valid=is_valid,
+  )
+
+
+def partial_sums(
+  phase: algorithm_lib.Phase, outputs: GuardedOutput
+) -> OrderedDict[str, Structure]:
+  """Returns what a stack of clients adds to each sum.
+
+  Args:
+    phase: The phase.
+    outputs: Stacked on axis 0.
+
+  Returns:
+    The partial sums of the summing aggregators, of the metrics
+    (`'metrics'`) and of the invalid clients (`'num_invalid'`).
+  """
+  fields = OrderedDict(
+    (field, aggregator.partial_sum(outputs.result, field))
+    for field, aggregator in phase.aggregation.items()
+    if not isinstance(aggregator, aggregation.Collect)
+  )
+  return OrderedDict(
+    fields=fields,
+    metrics=aggregation.Sum().partial_sum(
+      {'metrics': outputs.metrics}, 'metrics'
+    ),
+    num_invalid=tf.reduce_sum(1 - tf.cast(outputs.is_valid, tf.int32)),
+  )
+
+
+def collected(
+  phase: algorithm_lib.Phase, client_index: tf.Tensor, outputs: GuardedOutput
+) -> Structure:
+  """Returns what a stack of clients adds to the collected fields.
+
+  Returns:
+    An empty mapping if the phase collects nothing, so that nothing is moved.
+  """
+  values = OrderedDict(
+    (field, outputs.result[field])
+    for field, aggregator in phase.aggregation.items()
+    if isinstance(aggregator, aggregation.Collect)
+  )
+  if not values:
+    return OrderedDict()
+  return OrderedDict(
+    values=values, client_index=client_index, is_valid=outputs.is_valid
+  )
+
+
+def server_update(
+  phase: algorithm_lib.Phase,
+  server_state: Structure,
+  sums: Mapping[str, Structure],
+  collection: Structure,
+) -> tuple[Structure, Structure]:
+  """Finishes the aggregates and runs the phase's server update.
+
+  Args:
+    phase: The phase.
+    server_state: The state before.
+    sums: `partial_sums`, added up over the cohort.
+    collection: `collected`, concatenated over the cohort in any order.
+
+  Returns:
+    The state after, and the server metrics.
+  """
+  aggregates = {}
+  if collection:
+    order = tf.argsort(collection['client_index'], stable=True)
+    collection = tf.nest.map_structure(
+      lambda leaf: tf.gather(leaf, order), collection
+    )
+  for field, aggregator in phase.aggregation.items():
+    if isinstance(aggregator, aggregation.Collect):
+      aggregates[field] = aggregation.Collected(
+        collection['values'][field],
+        collection['client_index'],
+        collection['is_valid'],
+      )
+    else:
+      aggregates[field] = aggregator.finish(sums['fields'][field])
+  return phase.server_update(server_state, aggregates)
+
+
+def state_specs(
+  algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int
+) -> tuple[Structure, Structure]:
+  """Returns the types of the server state and of one client's state."""
+  seed = tf.TensorSpec([2], tf.int32)
+  server_state = _trace(
+    algorithm.name,
+    'init_server_state',
+    'the runtime',
+    lambda seed: algorithm.init_server_state(seed, num_clients),
+    seed,
+  )
+  client_state = _trace(
+    algorithm.name,
+    'init_client_state',
+    'the runtime',
+    algorithm.init_client_state,
+    seed,
+    seed,
+  )
+  return server_state, client_state
+
+
+def check_algorithm(
+  algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int = 3
+) -> dict[str, PhaseTypes]:
+  """Checks every phase of an algorithm, see `check_phase`.
+
+  Args:
+    algorithm: The algorithm.
+    num_clients: Population size that the server state is made for.
+
+  Returns:
+    phase name -> its types.
+
+  Raises:
+    StageTypeError: If two stages of a phase do not fit.
+  """
+  server_state, client_state = state_specs(algorithm, num_clients)
+  data = data_spec(algorithm.cluster_model)
+  return {
+    name: check_phase(phase, server_state, client_state, data)
+    for name, phase in algorithm.phases.items()
+  }
+
+
+def data_spec(model: model_lib.Model) -> algorithm_lib.ClientData:
+  """Returns the type of one client's examples, of any capacity."""
+  return algorithm_lib.ClientData(
+    tf.TensorSpec([None, *model.input_shape], tf.float32),
+    tf.TensorSpec([None], model.label_dtype),
+    tf.TensorSpec([None], tf.float32),
+  )
+
+
+def check_phase(
+  phase: algorithm_lib.Phase,
+  server_state: Structure,
+  client_state: Structure,
+  data: algorithm_lib.ClientData,
+) -> PhaseTypes:
+  """Traces a phase and checks that each stage fits the next.
+
+  Args:
+    phase: The phase.
+    server_state: Structure of `tf.TensorSpec`.
+    client_state: Structure of `tf.TensorSpec`.
+    data: Structure of `tf.TensorSpec`.
+
+  Returns:
+    The types of the phase.
+
+  Raises:
+    StageTypeError: If two stages do not fit; names both and their types.
+  """
+  clients = Clients(
+    client_index=tf.TensorSpec([], tf.int32),
+    client_input=phase.client_input,
+    client_state=client_state if phase.uses_client_state else (),
+    data=data,
+    seed=tf.TensorSpec([2], tf.int32),
+  )
+  trace = functools.partial(_trace, phase.name)
+  message = trace(
+    'make_message', 'server_state', phase.make_message, server_state
+  )
+  output = trace(
+    'client_work',
+    'make_message and client_input',
+    phase.client_work,
+    message,
+    clients.client_input,
+    clients.client_state,
+    clients.data,
+    clients.seed,
+  )
+  _check_same(
+    phase.name,
+    ('client state before client_work', clients.client_state),
+    ('client state after client_work', output.client_state),
+  )
+  _check_fields(phase, as_fields(output.result))
+  guarded = trace(
+    'client_work',
+    'aggregation',
+    functools.partial(client_work, phase),
+    message,
+    clients,
+  )
+
+  def finish(server_state, output):
+    stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
+    return server_update(
+      phase,
+      server_state,
+      partial_sums(phase, stack),
+      collected(phase, tf.zeros([1], tf.int32), stack),
+    )
+
+  new_state, _ = trace(
+    'server_update', 'aggregation', finish, server_state, guarded
+  )
+  _check_same(
+    phase.name,
+    ('server state before server_update', server_state),
+    ('server state after server_update', new_state),
+  )
+  return PhaseTypes(server_state, clients, message, guarded)
+
+
+def _trace(
+  phase_name: str,
+  stage: str,
+  feeder: str,
+  function: Callable[..., Structure],
+  *specs: Structure,
+) -> Structure:
+  """Returns the output type of a stage as a structure of specs."""
+  try:
+    outputs = tf.function(function, autograph=False).get_concrete_function(
+      *specs
+    )
+  except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+    raise errors.StageTypeError(
+      f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '
+      f'gives it, of type {_spell(specs)}: {type(error).__name__}: {error}'
+    ) from error
+  return tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
+    outputs.structured_outputs,
+  )
+
+
+def _check_fields(
+  phase: algorithm_lib.Phase, result: Mapping[str, Structure]
+) -> None:
+  for field, aggregator in phase.aggregation.items():
+    needed = [field, *vars(aggregator).values()]
+    missing = [name for name in needed if name not in result]
+    if missing:
+      raise errors.StageTypeError(
+        f'phase {phase.name!r}: aggregation of {field!r} by '
+        f'{type(aggregator).__name__} needs the field {missing[0]!r}, but '
+        f'client_work returns {_spell(result)}'
+      )
+
+
+def _check_same(
+  phase_name: str, before: tuple[str, Any], after: tuple[str, Any]
+) -> None:
+  """Raises StageTypeError unless two named types are the same."""
+  try:
+    tf.nest.assert_same_structure(before[1], after[1])
+    same = all(
+      first.dtype == second.dtype and first.shape == second.shape
+      for first, second in zip(
+        tf.nest.flatten(before[1]), tf.nest.flatten(after[1]), strict=True
+      )
+    )
+  except (TypeError, ValueError):
+    same = False
+  if not same:
+    raise errors.StageTypeError(
+      f'phase {phase_name!r}: {after[0]} has type {_spell(after[1])}, but '
+      f'{before[0]} has type {_spell(before[1])}; they must be the same'
+    )
+
+
+def _spell(structure: Structure) -> str:
+  """Returns a type in TFF's short notation, such as `<w=float32[3]>`."""
+  if isinstance(structure, tf.TensorSpec):
+    shape = '?' if structure.shape.rank is None else ','.join(
+      '?' if size is None else str(size) for size in structure.shape
+    )
+    return f'{structure.dtype.name}[{shape}]'
+  if hasattr(structure, '_asdict'):
+    structure = structure._asdict()
+  if isinstance(structure, Mapping):
+    return (
+      '<' + ','.join(f'{k}={_spell(v)}' for k, v in structure.items()) + '>'
+    )
+  if isinstance(structure, (tuple, list)):
+    return '<' + ','.join(_spell(item) for item in structure) + '>'
+  return repr(structure)
