@@ -1,0 +1,308 @@
+"""Tests of the TFF worker process: real processes, really killed."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import psutil
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.runtimes import worker
+
+_ROOT = pathlib.Path(__file__).parents[3]
+_PATIENCE_SECONDS = 20.0
+
+
+def _wait_until(condition, what: str) -> None:
+  deadline = time.monotonic() + _PATIENCE_SECONDS
+  while not condition():
+    assert time.monotonic() < deadline, f'waited in vain until {what}'
+    time.sleep(0.02)
+
+
+def _is_gone(pid: int) -> bool:
+  try:
+    return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return True
+
+
+@pytest.fixture
+def fake_worker(tmp_path):
+  """Returns a maker of worker binaries that are shell scripts."""
+
+  def make(script: str) -> pathlib.Path:
+    path = tmp_path / 'fake_worker'
+    path.write_text('#!/bin/sh\n' + script)
+    path.chmod(0o755)
+    return path
+
+  return make
+
+
+@pytest.fixture
+def start_parent():
+  """Returns a starter of programs that own a worker, and ends them all."""
+  parents = []
+
+  def start(program: str) -> tuple[subprocess.Popen, int]:
+    parent = subprocess.Popen(
+      [sys.executable, '-c', textwrap.dedent(program)],
+      cwd=_ROOT,
+      stdout=subprocess.PIPE,
+      text=True,
+      start_new_session=True,
+    )
+    parents.append(parent)
+    line = parent.stdout.readline()
+    assert line.startswith('worker '), f'the program said {line!r}'
+    return parent, int(line.split()[1])
+
+  yield start
+  for parent in parents:
+    parent.kill()
+    parent.communicate()
+
+
+_HOLD_A_WORKER = """
+  import time
+  from tff_algos.runtimes import worker
+  with worker.LocalWorker() as local:
+    print('worker', local.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_worker_answers_and_is_gone_after_the_block():
+  with worker.LocalWorker() as local:
+    pid = local.pid
+    local.check_alive()
+    host, port = local.address.split(':')
+    socket.create_connection((host, int(port)), timeout=5).close()
+    assert 'listening on' in local.stderr_tail()
+  assert not local.is_alive()
+  assert not psutil.pid_exists(pid)
+
+
+def test_close_may_be_called_at_any_time_and_again():
+  local = worker.LocalWorker()
+  local.close()
+  assert not local.is_alive()
+  local.start()
+  local.close()
+  local.close()
+  assert not local.is_alive()
+
+
+def test_worker_starts_once_only():
+  with worker.LocalWorker() as local:
+    with pytest.raises(errors.RuntimeFailureError, match='started before'):
+      local.start()
+    assert local.is_alive()
+
+
+def test_nobody_else_gets_the_port():
+  with worker.LocalWorker() as local, worker.LocalWorker() as other:
+    assert local.address != other.address
+    port = int(local.address.split(':')[1])
+    with socket.socket() as intruder, pytest.raises(OSError, match='in use'):
+      intruder.bind(('127.0.0.1', port))
+
+
+def test_worker_outlives_the_thread_that_started_it():
+  local = worker.LocalWorker()
+  starter = threading.Thread(target=local.start)
+  starter.start()
+  starter.join()
+  try:
+    time.sleep(0.5)  # Time for the kernel to kill it, were it going to.
+    local.check_alive()
+  finally:
+    local.close()
+
+
+def test_death_while_in_use_is_told_with_the_signal():
+  with worker.LocalWorker() as local:
+    os.kill(local.pid, signal.SIGILL)
+    _wait_until(lambda: not local.is_alive(), 'the worker is dead')
+    with pytest.raises(
+      errors.RuntimeFailureError, match=r'(?s)SIGILL.*AVX.*listening on'
+    ):
+      local.check_alive()
+
+
+def test_check_alive_before_start():
+  with pytest.raises(errors.RuntimeFailureError, match='not started'):
+    worker.LocalWorker().check_alive()
+
+
+def test_worker_that_ends_at_once_is_quoted(fake_worker):
+  binary = fake_worker('echo "GLIBC_2.99 not found" >&2\nexit 3\n')
+  with pytest.raises(
+    errors.RuntimeFailureError, match=r'(?s)exit code 3\..*GLIBC_2\.99'
+  ):
+    worker.LocalWorker(binary).start()
+
+
+def test_worker_that_says_nothing(fake_worker):
+  binary = fake_worker('kill -9 $$\n')
+  with pytest.raises(
+    errors.RuntimeFailureError, match=r'(?s)SIGKILL.*memory.*\(nothing\)'
+  ):
+    worker.LocalWorker(binary).start()
+
+
+def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
+  # Its child holds its output open.
+  binary = fake_worker('echo "me: $$"\nsleep 600\n')
+  with pytest.raises(
+    errors.RuntimeFailureError, match=r'(?s)within 0\.5 s.*me: \d+'
+  ) as caught:
+    worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
+  assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
+  assert not psutil.Process().children(recursive=True)
+
+
+def test_worker_that_ignores_the_request_to_end_is_killed(
+  fake_worker, monkeypatch
+):
+  monkeypatch.setattr(worker, '_GRACE_SECONDS', 0.5)
+  binary = fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
+  with pytest.raises(errors.RuntimeFailureError, match='me:') as caught:
+    worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
+  assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
+  assert not psutil.Process().children(recursive=True)
+
+
+def test_talkative_worker_is_not_blocked_and_its_last_words_kept(fake_worker):
+  # More than a pipe holds, and not all of it valid UTF-8.
+  binary = fake_worker(
+    'head -c 300000 /dev/zero | tr "\\0" "x"\nprintf "\\377 the end"\nexit 1\n'
+  )
+  local = worker.LocalWorker(binary)
+  with pytest.raises(errors.RuntimeFailureError, match='the end'):
+    local.start()
+  assert len(local.stderr_tail()) <= 8192
+
+
+def test_missing_and_unexecutable_binaries_are_named(tmp_path):
+  binary = tmp_path / 'worker'
+  with pytest.raises(errors.RuntimeFailureError, match='no TFF worker at'):
+    worker.LocalWorker(binary).start()
+  binary.write_text('')
+  with pytest.raises(errors.RuntimeFailureError, match='chmod'):
+    worker.LocalWorker(binary).start()
+
+
+def test_binary_that_cannot_be_loaded_is_told(tmp_path):
+  binary = tmp_path / 'worker'
+  binary.write_bytes(b'\x7fELF not really')
+  binary.chmod(0o755)
+  with pytest.raises(errors.RuntimeFailureError, match='Exec format error'):
+    worker.LocalWorker(binary).start()
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    {'start_timeout_seconds': 0},
+    {'start_timeout_seconds': float('nan')},
+    {'max_concurrent_computation_calls': -2},
+  ],
+)
+def test_numbers_out_of_range_are_refused(arguments):
+  (name,) = arguments
+  with pytest.raises(errors.ConfigError, match=name):
+    worker.LocalWorker(**arguments)
+
+
+def test_worker_dies_when_its_parent_is_killed(start_parent):
+  parent, pid = start_parent(_HOLD_A_WORKER)
+  assert psutil.pid_exists(pid)
+  os.kill(parent.pid, signal.SIGKILL)
+  _wait_until(lambda: _is_gone(pid), 'the worker is gone')
+
+
+def test_worker_dies_when_its_parent_is_terminated(start_parent):
+  parent, pid = start_parent(_HOLD_A_WORKER)
+  os.kill(parent.pid, signal.SIGTERM)
+  _wait_until(lambda: _is_gone(pid), 'the worker is gone')
+
+
+def test_ctrl_c_reaches_the_parent_first(start_parent):
+  # The worker must still be there when the parent's own shutdown begins.
+  parent, pid = start_parent("""
+    import time
+    from tff_algos.runtimes import worker
+    with worker.LocalWorker() as local:
+      print('worker', local.pid, flush=True)
+      try:
+        # One long sleep would miss a signal that comes just before it.
+        while True:
+          time.sleep(0.05)
+      except KeyboardInterrupt:
+        time.sleep(0.5)
+        local.check_alive()
+        print('alive at shutdown', flush=True)
+  """)
+  os.killpg(parent.pid, signal.SIGINT)
+  said, _ = parent.communicate(timeout=_PATIENCE_SECONDS)
+  assert said == 'alive at shutdown\n'
+  assert parent.returncode == 0
+  assert _is_gone(pid)
+
+
+def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
+  binary = fake_worker('echo started > "$0.pid"\nsleep 600\n')
+  parent, _ = start_parent(f"""
+    from tff_algos.runtimes import worker
+    print('worker 0', flush=True)
+    worker.LocalWorker({str(binary)!r}).start()
+  """)
+  started = binary.with_suffix('.pid')
+  _wait_until(started.exists, 'the worker is started')
+  children = psutil.Process(parent.pid).children(recursive=True)
+  assert children
+  os.killpg(parent.pid, signal.SIGINT)
+  parent.communicate(timeout=_PATIENCE_SECONDS)
+  assert all(_is_gone(child.pid) for child in children)
+
+
+def test_worker_is_ended_at_exit_without_close(start_parent):
+  parent, pid = start_parent("""
+    from tff_algos.runtimes import worker
+    local = worker.LocalWorker()
+    local.start()
+    print('worker', local.pid, flush=True)
+  """)
+  # Reads to the end of stdout: a worker left behind would keep it open.
+  parent.communicate(timeout=_PATIENCE_SECONDS)
+  assert parent.returncode == 0
+  assert _is_gone(pid)
+
+
+def test_forked_child_does_not_end_the_worker(start_parent):
+  parent, pid = start_parent("""
+    import os, sys
+    from tff_algos.runtimes import worker
+    with worker.LocalWorker() as local:
+      print('worker', local.pid, flush=True)
+      child = os.fork()
+      if child == 0:
+        local.close()
+        sys.exit()
+      os.waitpid(child, 0)
+      local.check_alive()
+      print('still alive')
+  """)
+  said, _ = parent.communicate(timeout=_PATIENCE_SECONDS)
+  assert 'still alive' in said
+  assert _is_gone(pid)
