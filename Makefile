@@ -1,0 +1,88 @@
+# Everything starts here: `make help`. Needs git, make, a C compiler and
+# Python 3.11 on Linux x86-64; all else is installed into .venv.
+
+WORKDIR ?= runs/demo
+# The first of these that is Python 3.11 makes the environment.
+PYTHONS := $(PYTHON) python3.11 python3
+
+# The environment keeps a copy of the lock it was made from, written last: it
+# is up to date if the copy equals the lock, and half-made if there is none.
+# An environment with CUDA stays one until `make clean`.
+MADE_FROM := .venv/made-from
+LOCK := $(notdir $(firstword $(wildcard $(MADE_FROM)/*.lock) requirements.lock))
+
+# What is set in the caller's shell must not change what runs here.
+unexport PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS PYTHONSTARTUP
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+export PYTHONNOUSERSITE := 1
+
+define FIND_PYTHON
+for python in $(PYTHONS) ''; do \
+  if "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+    2>/dev/null; then break; fi; \
+done; \
+if test -z "$$python"; then \
+  echo 'make: needs Python 3.11; TensorFlow Federated 0.87 runs on no newer' \
+    'one. Install it, for example `apt install python3.11 python3.11-venv`,' \
+    'or name it: `make env PYTHON=/path/to/python3.11`.' >&2; exit 1; \
+fi
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help env env-cuda demo test lint lock doctor clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+env: ## make .venv from the lock, unless it is there already
+	@if cmp -s $(LOCK) $(MADE_FROM)/$(LOCK) && test -x .venv/bin/python; \
+	then exit; fi; \
+	if test "$$(uname -sm)" != 'Linux x86_64'; then \
+	  echo 'make env: TensorFlow Federated 0.87 has wheels for Linux x86-64' \
+	    "only, and this is $$(uname -sm)." >&2; exit 1; fi; \
+	$(FIND_PYTHON); \
+	echo 'Making .venv from $(LOCK): one to three minutes.'; \
+	rm -rf .venv; \
+	"$$python" -m venv .venv || { rm -rf .venv; \
+	  echo 'make env: this Python has no venv; try' \
+	    '`apt install python3.11-venv`.' >&2; exit 1; }; \
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-input --no-deps --require-hashes --requirement $(LOCK) || { \
+	  echo 'make env: the installation failed, see above; `make env` tries' \
+	    'again from the start.' >&2; exit 1; }; \
+	mkdir $(MADE_FROM); \
+	cp $(LOCK) $(MADE_FROM)/.new; \
+	mv $(MADE_FROM)/.new $(MADE_FROM)/$(LOCK)
+
+env-cuda: ## the same, with CUDA 11.8 for GPUs
+	@$(MAKE) --no-print-directory env LOCK=requirements-cuda.lock
+
+demo: env ## from raw data to served predictions; WORKDIR=DIR says where
+	.venv/bin/python -m binaries.run --config=configs/fed_soft/digits.py \
+	  --workdir='$(WORKDIR)'
+
+test: env ## run all tests
+	.venv/bin/python -m pytest
+
+lint: env ## check style and format
+	.venv/bin/python -m ruff check .
+	.venv/bin/python -m ruff format --check .
+
+# TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
+lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
+	@set -e; $(FIND_PYTHON); resolver=$$(mktemp -d); \
+	trap 'rm -rf "$$resolver"' EXIT INT TERM; \
+	"$$python" -m venv "$$resolver"; \
+	"$$resolver/bin/python" -m pip install --quiet uv; \
+	compile() { "$$resolver/bin/uv" pip compile --quiet pyproject.toml \
+	  --python-version 3.11 --generate-hashes --no-header \
+	  $(if $(UPGRADE),--upgrade) "$$@"; }; \
+	compile --extra dev --output-file requirements.lock; \
+	compile --extra dev --extra cuda --output-file requirements-cuda.lock
+
+doctor: env ## check this machine, and say how to mend what is wrong
+	@.venv/bin/python -m binaries.doctor
+
+clean: ## remove .venv and caches; runs/ stays
+	rm -rf .venv .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
