@@ -14,21 +14,17 @@ and equal clients = gradient descent on the pooled examples.
 Cost per client and round: downlink P, uplink P floats, one local solve.
 """
 
-from collections import OrderedDict
 import dataclasses
+from collections import OrderedDict
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm
-from tff_algos.core import checks
+from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.core import seeds
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation
-from tff_algos.stages import cohort
+from tff_algos.stages import aggregation, cohort, objectives
 from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import objectives
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,26 +28,19 @@ Cost: an estimation round sends all S models to all clients and gets S + 1
   models to each drawn client. A drawn client uploads one model.
 """
 
-from collections import OrderedDict
 import dataclasses
+from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm
-from tff_algos.core import checks
-from tff_algos.core import errors
+from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.core import seeds
 from tff_algos.metrics import statistics
-from tff_algos.numerics import proximal
-from tff_algos.numerics import trees
-from tff_algos.stages import aggregation
-from tff_algos.stages import assignment
-from tff_algos.stages import cohort
+from tff_algos.numerics import proximal, trees
+from tff_algos.stages import aggregation, assignment, cohort, objectives
 from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import objectives
 
 SELECTIONS = ('without_replacement', 'with_replacement', 'weighted_full')
 STARTS = ('own', 'mixed_center', 'best_center')
@@ -215,9 +208,7 @@ def _build_estimation(model, config):
     return algorithm.ClientOutput(
       {'importance_weights': importance},
       client_state,
-      OrderedDict(
-        assigned_loss=statistics.masked_mean(best, data.mask)
-      ),
+      OrderedDict(assigned_loss=statistics.masked_mean(best, data.mask)),
     )
 
   def store_importance(server_state, aggregates):

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.algorithms import fed_avg
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms import fed_avg, fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib

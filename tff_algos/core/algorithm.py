@@ -15,8 +15,8 @@ data set, no file and no clock. A `Phase` is one communication round:
 its reference meaning; every runtime agrees with it.
 """
 
-from collections.abc import Callable, Generator, Mapping
 import dataclasses
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,8 @@
 Each returns the value unchanged: nothing is clipped, rounded or repaired.
 """
 
-from collections.abc import Collection
 import math
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from tff_algos.core import errors

@@ -5,13 +5,13 @@ key is an error that names the nearest valid one, a missing key takes the
 dataclass's default, and a value of the wrong type is refused, not converted.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import difflib
 import hashlib
 import json
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tff_algos.core import errors
@@ -58,14 +58,14 @@ def from_dict(
     raise errors.ConfigError(f'{path}: {error}') from None
 
 
-def unknown_key_message(path: str, key: str, known: typing.Iterable[str]) -> str:
+def unknown_key_message(
+  path: str, key: str, known: typing.Iterable[str]
+) -> str:
   """Returns the text for an unknown key, with the nearest valid one."""
   known = sorted(known)
   nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
   hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
-  return (
-    f'{path} has no key {key!r}{hint} Its keys are: {", ".join(known) or "none"}'
-  )
+  return f'{path} has no key {key!r}{hint} Its keys are: {", ".join(known) or "none"}'
 
 
 def parse_named(
@@ -140,8 +140,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     return dict(value)
   if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
     raise errors.ConfigError(
-      f'{path} must be {hint.__name__}, got {value!r} '
-      f'({type(value).__name__})'
+      f'{path} must be {hint.__name__}, got {value!r} ({type(value).__name__})'
     )
   return value
 

@@ -5,9 +5,9 @@ clients, averaged, sent in a TFF computation and written to a SavedModel
 without changing a line of it.
 """
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
-import dataclasses
 
 import tensorflow as tf
 
@@ -95,12 +95,15 @@ class Model:
   ) -> tf.Tensor:
     """Returns `function` of every set of weights on axis 0, stacked.
 
-    One batched pass where the model vectorizes, a loop in the graph where not.
+    One batched pass where the model vectorizes; a loop where not, and in eager
+    mode, where `tf.vectorized_map` would trace anew at every call.
     """
-    if self.vectorizes:
+    if self.vectorizes and not tf.executing_eagerly():
       return tf.vectorized_map(function, stacked_weights)
     count = tf.nest.flatten(stacked_weights)[0].shape[0]
-    return tf.stack([
-      function(tf.nest.map_structure(lambda leaf: leaf[i], stacked_weights))  # noqa: B023
-      for i in range(count)
-    ])
+    return tf.stack(
+      [
+        function(tf.nest.map_structure(lambda leaf: leaf[i], stacked_weights))  # noqa: B023
+        for i in range(count)
+      ]
+    )

@@ -17,12 +17,14 @@ def _digest(
     raise ValueError(f'seed must be >= 0, got {base_seed}')
   # The fields are parted by a byte that UTF-8 never produces, so that no two
   # different tuples are spelled alike.
-  spelled = b'\xff'.join((
-    str(int(base_seed)).encode(),
-    purpose.encode(),
-    str(int(round_num)).encode(),
-    client_id.encode(),
-  ))
+  spelled = b'\xff'.join(
+    (
+      str(int(base_seed)).encode(),
+      purpose.encode(),
+      str(int(round_num)).encode(),
+      client_id.encode(),
+    )
+  )
   return hashlib.blake2b(spelled, digest_size=16).digest()
 
 

@@ -5,8 +5,8 @@ Written for TFF 0.87. Later versions move these names into the package
 """
 
 import contextlib
-from typing import Any
 import warnings
+from typing import Any
 
 import grpc
 

@@ -6,8 +6,8 @@ FedAvg's network, of which it is a copy: 1,671,578 parameters for 28x28 images
 and 26 classes.
 """
 
-from collections import OrderedDict
 import dataclasses
+from collections import OrderedDict
 
 import tensorflow as tf
 

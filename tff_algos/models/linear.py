@@ -1,8 +1,8 @@
 """Linear and logistic regression."""
 
-from collections import OrderedDict
 import dataclasses
 import math
+from collections import OrderedDict
 
 import tensorflow as tf
 

@@ -1,8 +1,8 @@
 """Multilayer perceptron."""
 
-from collections import OrderedDict
 import dataclasses
 import math
+from collections import OrderedDict
 
 import tensorflow as tf
 

@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import letters_cnn
-from tff_algos.models import linear
-from tff_algos.models import mlp
+from tff_algos.models import letters_cnn, linear, mlp
 
 
 class Entry(NamedTuple):

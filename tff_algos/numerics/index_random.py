@@ -21,7 +21,9 @@ def _mix(bits: tf.Tensor) -> tf.Tensor:
     bits = tf.bitwise.bitwise_xor(
       bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.int64))
     )
-    bits = tf.bitwise.bitwise_and(bits * multiplier, tf.constant(_MASK, tf.int64))
+    bits = tf.bitwise.bitwise_and(
+      bits * multiplier, tf.constant(_MASK, tf.int64)
+    )
   return tf.bitwise.bitwise_xor(
     bits, tf.bitwise.right_shift(bits, tf.constant(16, tf.int64))
   )

@@ -1,7 +1,7 @@
 """First-order optimizers as pure functions of (weights, gradient, slots)."""
 
-from collections.abc import Callable
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf

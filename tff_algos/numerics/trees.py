@@ -59,9 +59,9 @@ def select_rows(
 
 def squared_norm(structure: Structure) -> tf.Tensor:
   """Returns the sum of the squares of all entries, float32 `[]`."""
-  return tf.add_n([
-    tf.reduce_sum(tf.square(leaf)) for leaf in tf.nest.flatten(structure)
-  ])
+  return tf.add_n(
+    [tf.reduce_sum(tf.square(leaf)) for leaf in tf.nest.flatten(structure)]
+  )
 
 
 def zeros_like(structure: Structure) -> Structure:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tff_algos.core import algorithm
-from tff_algos.core import errors
+from tff_algos.core import algorithm, errors
 
 
 def check_cohort_size(

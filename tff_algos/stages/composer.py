@@ -17,9 +17,9 @@ Every runtime uses the functions of this module, so a runtime decides only
 where and how many clients at a time the stages run.
 """
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -388,8 +388,12 @@ def _check_same(
 def _spell(structure: Structure) -> str:
   """Returns a type in TFF's short notation, such as `<w=float32[3]>`."""
   if isinstance(structure, tf.TensorSpec):
-    shape = '?' if structure.shape.rank is None else ','.join(
-      '?' if size is None else str(size) for size in structure.shape
+    shape = (
+      '?'
+      if structure.shape.rank is None
+      else ','.join(
+        '?' if size is None else str(size) for size in structure.shape
+      )
     )
     return f'{structure.dtype.name}[{shape}]'
   if hasattr(structure, '_asdict'):

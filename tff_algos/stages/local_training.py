@@ -5,12 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm
-from tff_algos.core import checks
+from tff_algos.core import algorithm, checks
 from tff_algos.metrics import statistics
-from tff_algos.numerics import index_random
-from tff_algos.numerics import optimizers
-from tff_algos.numerics import trees
+from tff_algos.numerics import index_random, optimizers, trees
 from tff_algos.stages import objectives
 
 Structure = Any

@@ -1,0 +1,1 @@
+"""Small populations and models that the tests share."""

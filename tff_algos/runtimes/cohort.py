@@ -1,0 +1,139 @@
+"""The clients of one phase call, loaded a block at a time."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import seeds
+from tff_algos.data import batching
+from tff_algos.stages import composer
+
+Structure = Any
+
+
+class ClientSource(Protocol):
+  """Where the examples of the population come from."""
+
+  population: algorithm_lib.Population
+
+  def examples(self, client_index: int) -> Any:
+    """Returns a client's `data.Examples`, unpadded."""
+
+
+class Cohort(NamedTuple):
+  """Who takes part in a phase call, and how to load what they bring.
+
+  Attributes:
+    call: The phase call.
+    round_num: The round, for seeds and error texts.
+    base_seed: The run's seed.
+    source: Where examples come from.
+    load_states: Client indices int32 `[n]` -> client states stacked
+      `[n, ...]`, NumPy.
+  """
+
+  call: algorithm_lib.PhaseCall
+  round_num: int
+  base_seed: int
+  source: ClientSource
+  load_states: Callable[[np.ndarray], Structure]
+
+  @property
+  def size(self) -> int:
+    """Returns the number of clients."""
+    return len(self.call.client_indices)
+
+  @property
+  def client_ids(self) -> list[str]:
+    """Returns the ids of the clients, in the call's order."""
+    ids = self.source.population.client_ids
+    return [ids[index] for index in self.call.client_indices]
+
+  def load(
+    self,
+    start: int,
+    stop: int,
+    *,
+    uses_client_state: bool,
+    capacity: Callable[[int], int],
+  ) -> composer.Clients:
+    """Loads the clients at positions start ... stop - 1, stacked.
+
+    Args:
+      start: First position in the cohort.
+      stop: One past the last position.
+      uses_client_state: Whether to load client states.
+      capacity: Largest number of examples in the block -> rows to pad to.
+
+    Returns:
+      Clients stacked `[stop - start, ...]`, of NumPy arrays.
+    """
+    indices = np.asarray(self.call.client_indices[start:stop], np.int32)
+    examples = [self.source.examples(int(index)) for index in indices]
+    rows = capacity(max(len(one.y) for one in examples))
+    ids = self.source.population.client_ids
+    client_seeds = [
+      seeds.derive_seed(
+        self.base_seed, self.call.phase, self.round_num, ids[index]
+      )
+      for index in indices
+    ]
+    return composer.Clients(
+      client_index=indices,
+      client_input=tf.nest.map_structure(
+        lambda leaf: leaf[start:stop], self.call.client_inputs
+      ),
+      client_state=self.load_states(indices) if uses_client_state else (),
+      data=batching.stack(examples, rows),
+      seed=np.stack(client_seeds),
+    )
+
+
+class PhaseOutput(NamedTuple):
+  """What a phase call changed and measured.
+
+  Attributes:
+    server_state: The state after.
+    client_states: New client states `[cohort, ...]` in the call's order; `()`
+      if the phase uses none.
+    server_metrics: What `server_update` measured.
+    client_metrics: name -> MeanStat, summed over the valid clients.
+    num_invalid: Clients whose result was NaN or infinite and was left out.
+  """
+
+  server_state: Structure
+  client_states: Structure
+  server_metrics: Structure
+  client_metrics: dict[str, Any]
+  num_invalid: int
+
+
+class Runtime(Protocol):
+  """Who runs a phase. The result is the same on every runtime.
+
+  Use it as a context manager: what it started ends with the block.
+  """
+
+  def __enter__(self) -> 'Runtime':
+    """Starts what the runtime needs."""
+
+  def __exit__(self, *exc_info: Any) -> None:
+    """Ends what the runtime started."""
+
+  def run(
+    self, phase: algorithm_lib.Phase, server_state: Structure, cohort: Cohort
+  ) -> PhaseOutput:
+    """Runs one phase call; states are NumPy in and out."""
+
+
+def to_numpy(structure: Structure) -> Structure:
+  """Returns a structure of tensors as NumPy arrays."""
+  return tf.nest.map_structure(np.asarray, structure)
+
+
+def concatenate(blocks: list[Structure]) -> Structure:
+  """Joins structures of stacked NumPy arrays along axis 0."""
+  return tf.nest.map_structure(lambda *leaves: np.concatenate(leaves), *blocks)
