@@ -1,0 +1,1 @@
+"""Apache Beam pipelines: raw data becomes a versioned federated dataset."""

@@ -1,0 +1,115 @@
+"""Tells sound examples from malformed ones; nothing is repaired."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipelines import hashing
+from pipelines.sources import base
+
+
+class CleanBlock(NamedTuple):
+  """The sound examples of a block, in their order.
+
+  Attributes:
+    x: Features, `[n, *x_shape]` of the stored dtype.
+    y: Labels, int32 or float32 `[n]`.
+    key: `hashing.content_key` of the features, uint8 `[n, KEY_BYTES]`.
+    is_test: Whether it is in the source's official test split, bool `[n]`.
+    native_source: Distribution it was drawn from, -1 if none, int32 `[n]`.
+    client: The client that it belongs to by nature, '' if none, str `[n]`.
+  """
+
+  x: np.ndarray
+  y: np.ndarray
+  key: np.ndarray
+  is_test: np.ndarray
+  native_source: np.ndarray
+  client: np.ndarray
+
+
+class DeadLetter(NamedTuple):
+  """A malformed example.
+
+  Attributes:
+    part: Part of the source, see `sources.base.Block`.
+    position: Its position there.
+    reason: What is wrong, in words.
+  """
+
+  part: str
+  position: int
+  reason: str
+
+
+def find_problem(
+  example: base.RawExample, features: base.Features
+) -> str | None:
+  """Returns what is wrong with an example, or None if it is sound."""
+  if example.problem is not None:
+    return example.problem
+  if example.x is None:
+    return 'the features are missing'
+  if example.y is None:
+    return 'the label is missing'
+  x = np.asarray(example.x)
+  if x.shape != features.x_shape:
+    return f'the shape is {x.shape}, not {features.x_shape}'
+  if x.dtype.kind not in 'uifb':
+    return f'the features are {x.dtype}, not numbers'
+  if not np.all(np.isfinite(x)):
+    return 'a feature is not finite'
+  if not np.array_equal(x, x.astype(features.x_dtype)) and (
+    features.x_dtype == 'uint8'
+  ):
+    return 'a pixel is not an integer from 0 to 255'
+  return _find_label_problem(example.y, features)
+
+
+def _find_label_problem(label: Any, features: base.Features) -> str | None:
+  if not isinstance(label, (int, float, np.number)) or not np.isfinite(label):
+    return f'the label {label!r} is not a finite number'
+  if features.task == 'classification' and (
+    label != int(label) or not 0 <= label < features.num_classes
+  ):
+    return f'the label {label!r} is not from 0 to {features.num_classes - 1}'
+  return None
+
+
+def clean(
+  block: base.Block,
+  examples: Iterable[base.RawExample],
+  features: base.Features,
+) -> tuple[CleanBlock, list[DeadLetter]]:
+  """Parts a block's examples into sound and malformed ones."""
+  sound, dead = [], []
+  for offset, example in enumerate(examples):
+    problem = find_problem(example, features)
+    if problem is None:
+      sound.append(example)
+    else:
+      dead.append(DeadLetter(block.part, block.start + offset, problem))
+  return _stack(sound, features), dead
+
+
+def _stack(
+  examples: list[base.RawExample], features: base.Features
+) -> CleanBlock:
+  n = len(examples)
+  label_dtype = np.int32 if features.task == 'classification' else np.float32
+  x = np.array([example.x for example in examples], features.x_dtype)
+  x = x.reshape((n, *features.x_shape))
+  keys = b''.join(hashing.content_key(row) for row in x)
+  native = [
+    -1 if example.native_source is None else example.native_source
+    for example in examples
+  ]
+  return CleanBlock(
+    x=x,
+    y=np.array([example.y for example in examples], label_dtype),
+    key=np.frombuffer(keys, np.uint8).reshape(n, hashing.KEY_BYTES),
+    is_test=np.array([example.is_test for example in examples], bool),
+    native_source=np.array(native, np.int32),
+    client=np.array([example.client or '' for example in examples], str),
+  )

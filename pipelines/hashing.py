@@ -1,0 +1,51 @@
+"""Decisions about an example that depend on its content and a seed alone."""
+
+import hashlib
+
+import numpy as np
+
+from tff_algos.core import seeds
+from tff_algos.data import schema
+
+KEY_BYTES = schema.EXAMPLE_ID_BYTES
+
+
+def content_key(x: np.ndarray) -> bytes:
+  """Returns the hash of an example's features, `KEY_BYTES` bytes.
+
+  The label is left out on purpose: the same image with two labels must not
+  be in a training and in a test set.
+  """
+  spelled = (
+    f'{x.dtype.str}{x.shape}'.encode() + np.ascontiguousarray(x).tobytes()
+  )
+  return hashlib.blake2b(spelled, digest_size=KEY_BYTES).digest()
+
+
+def text_key(text: str) -> bytes:
+  """Returns the hash of a name, `KEY_BYTES` bytes."""
+  return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+
+
+def draw(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+  """Returns one random number for each key.
+
+  Args:
+    keys: `content_key`s, uint8 `[n, KEY_BYTES]`.
+    seed: The dataset's seed.
+    purpose: What the numbers are for; other purposes give other numbers.
+
+  Returns:
+    uint64 `[n]`, uniform; equal keys get equal numbers.
+  """
+  secret = seeds.derive_seed(seed, purpose).tobytes()
+  numbers = [
+    hashlib.blake2b(key.tobytes(), digest_size=8, key=secret).digest()
+    for key in keys
+  ]
+  return np.frombuffer(b''.join(numbers), '<u8')
+
+
+def draw_fraction(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+  """Returns `draw` as float64 in [0, 1]."""
+  return draw(keys, seed, purpose) / 2.0**64

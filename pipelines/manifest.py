@@ -1,0 +1,165 @@
+"""What a version says about itself: its name, manifest and client table."""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow
+from pyarrow import parquet
+
+from pipelines import options, planning, write
+from pipelines.sources import base
+from tff_algos.core import config as config_lib
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import layout
+from tff_algos.data import schema as schema_lib
+
+# Part of every version's name. Raise it when the same recipe and raw data
+# give other shards than before.
+CODE_VERSION = 1
+
+
+def describe_recipe(
+  config: options.DatasetConfig, source: base.Source
+) -> dict[str, Any]:
+  """Returns all that decides a version's content, and no places of files."""
+  recipe = config_lib.to_dict(config)
+  recipe['source']['options'] = dict(source.recipe())
+  return {
+    'recipe': recipe,
+    'sources': dict(source.checksums()),
+    'schema_version': schema_lib.SCHEMA_VERSION,
+    'code_version': CODE_VERSION,
+  }
+
+
+def name_version(described: Mapping[str, Any]) -> str:
+  """Returns the name of the version that a recipe makes, 16 hex digits."""
+  spelled = json.dumps(described, sort_keys=True, allow_nan=False)
+  return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+
+
+def gather_facts(work: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
+  """Returns what the shard writers noted: kind -> facts by shard."""
+  return {
+    kind: [
+      json.loads(path.read_text())
+      for path in sorted(work.glob(f'{kind}-*.json'))
+    ]
+    for kind in (write.CLIENTS, layout.HELD_OUT)
+  }
+
+
+def write_clients(
+  path: pathlib.Path,
+  plan: planning.Plan,
+  shards: Sequence[Mapping[str, Any]],
+) -> None:
+  """Writes the client table: one row a client, in the plan's order."""
+  num_clients, num_shards = len(plan.client_ids), len(shards)
+  members = [
+    planning.clients_of(shard, num_clients, num_shards)
+    for shard in range(num_shards)
+  ]
+  mixtures = [None] * num_clients
+  if plan.mixtures is not None:
+    mixtures = plan.mixtures.tolist()
+  columns = {
+    'client_id': pyarrow.array(plan.client_ids, pyarrow.string()),
+    'group': pyarrow.array(plan.groups, pyarrow.string()),
+    'shard': pyarrow.array(
+      [s for s, clients in enumerate(members) for _ in clients],
+      pyarrow.int32(),
+    ),
+    'position': pyarrow.array(
+      [p for clients in members for p in range(len(clients))], pyarrow.int32()
+    ),
+    'mixture': pyarrow.array(mixtures, pyarrow.list_(pyarrow.float64())),
+  }
+  for split in schema_lib.SPLITS:
+    columns[f'num_{split}_examples'] = pyarrow.array(
+      _joined(shards, 'counts', split), pyarrow.int64()
+    )
+    columns[f'{split}_label_histogram'] = pyarrow.array(
+      _joined(shards, 'label_histogram', split), pyarrow.list_(pyarrow.int64())
+    )
+  parquet.write_table(pyarrow.table(columns), path)
+
+
+def build_manifest(
+  described: Mapping[str, Any],
+  schema: schema_lib.Schema,
+  plan: planning.Plan,
+  facts: Mapping[str, Sequence[Mapping[str, Any]]],
+  folder: pathlib.Path,
+  **more: Any,
+) -> dict[str, Any]:
+  """Returns the manifest of a version whose other files are all written.
+
+  Args:
+    described: What `describe_recipe` returned.
+    schema: The dataset's schema.
+    plan: Who got what.
+    facts: What `gather_facts` returned.
+    folder: Where the version's files lie.
+    **more: Further entries.
+  """
+  shards = facts[write.CLIENTS]
+  held_out = facts[layout.HELD_OUT]
+  files = {}
+  for shard in (*shards, *held_out):
+    files |= shard['files']
+  for path in folder.iterdir():
+    if path.name not in files:
+      files[path.name] = {
+        'size_bytes': path.stat().st_size,
+        'sha256': dataset_lib.file_sha256(path),
+      }
+  is_unseen = np.array(plan.groups) == schema_lib.UNSEEN
+  counts = {
+    split: np.array(_joined(shards, 'counts', split), np.int64)
+    for split in schema_lib.SPLITS
+  }
+  return {
+    **described,
+    'version': name_version(described),
+    'schema': schema.to_dict(),
+    'num_shards': len(shards),
+    'num_clients': {
+      schema_lib.PARTICIPATING: int(np.sum(~is_unseen)),
+      schema_lib.UNSEEN: int(np.sum(is_unseen)),
+    },
+    'num_examples': {
+      split: {
+        schema_lib.PARTICIPATING: int(count[~is_unseen].sum()),
+        schema_lib.UNSEEN: int(count[is_unseen].sum()),
+      }
+      for split, count in counts.items()
+    },
+    'num_held_out': [shard['counts'][layout.HELD_OUT][0] for shard in held_out],
+    'label_histogram': {
+      split: np.sum(
+        _joined(shards, 'label_histogram', split), axis=0, dtype=np.int64
+      ).tolist()
+      for split in schema_lib.SPLITS
+    },
+    'held_out_label_histogram': [
+      shard['label_histogram'][layout.HELD_OUT][0] for shard in held_out
+    ],
+    'files': files,
+    **more,
+  }
+
+
+def write_manifest(path: pathlib.Path, manifest: Mapping[str, Any]) -> None:
+  """Writes a manifest; the same one always gives the same bytes."""
+  path.write_text(json.dumps(manifest, indent=2, sort_keys=True) + '\n')
+
+
+def _joined(
+  shards: Sequence[Mapping[str, Any]], fact: str, split: str
+) -> list[Any]:
+  return [value for shard in shards for value in shard[fact][split]]

@@ -1,0 +1,1 @@
+"""Where raw examples come from; `registry` names them all."""

@@ -1,0 +1,57 @@
+"""The 1,797 handwritten digits that come with scikit-learn, 8x8 pixels."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipelines.sources import base
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """There is nothing to choose."""
+
+
+@functools.lru_cache(maxsize=1)
+def _load() -> tuple[np.ndarray, np.ndarray]:
+  # Imported here: half a second that other sources need not wait.
+  from sklearn import datasets
+
+  digits = datasets.load_digits()
+  return digits.images.astype(np.uint8), digits.target.astype(np.int32)
+
+
+class Digits(base.FileSource):
+  """UCI's optical digits, the test part: pixels 0 to 16, no official split."""
+
+  def __init__(self, options: Options, seed: int):
+    del options, seed
+
+  def features(self) -> base.Features:
+    """Returns 8x8 images with one channel, read as values from 0 to 1."""
+    return base.image_features((8, 8, 1), 10)._replace(x_scale=1 / 16)
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of the one part, `'all'`."""
+    return base.cut_blocks('all', len(_load()[1]))
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the digits of a block."""
+    images, labels = _load()
+    for i in range(block.start, block.stop):
+      yield base.RawExample(x=images[i, :, :, None], y=int(labels[i]))
+
+  def checksums(self) -> Mapping[str, str]:
+    """Returns the checksum of the arrays as loaded."""
+    return {'sklearn.datasets.load_digits': base.array_sha256(*_load())}
+
+  def recipe(self) -> Mapping[str, Any]:
+    """Returns nothing: there is nothing to choose."""
+    return {}
+
+  def has_test_split(self) -> bool:
+    """Returns False."""
+    return False

@@ -1,0 +1,158 @@
+"""Synthetic mixtures of linear regressions, as in FedSoft's experiments.
+
+y = <x, theta_s> + noise with x ~ N(0, I), noise ~ N(0, 1), no intercept, and
+theta_s ~ N(0, variance * I) for each source distribution s (arXiv 2112.06053,
+section "Experiments").
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipelines.sources import base
+from tff_algos.core import checks, errors, seeds
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Options of the generator.
+
+  Attributes:
+    num_sources: Number of regressions S.
+    num_features: Length of x.
+    theta_spread: sigma_0 of the paper.
+    theta_spread_is: `'variance'` or `'standard_deviation'` of an entry of
+      theta. The paper prints the second; its published errors fit the first.
+    separation: If given, the thetas are scaled by one factor so that
+      ||theta_0 - theta_1||^2 is this number; S must be 2.
+    num_examples_per_source: Size of the pool that clients draw from.
+    num_held_out_per_source: Fresh test points of each distribution.
+    theta_seed: Seed of the thetas; None takes the dataset's seed. Fix it to
+      vary data and partition over the same regressions.
+  """
+
+  num_sources: int = 2
+  num_features: int = 10
+  theta_spread: float = 10.0
+  theta_spread_is: str = 'variance'
+  separation: float | None = None
+  num_examples_per_source: int = 10_000
+  num_held_out_per_source: int = 10_000
+  theta_seed: int | None = None
+
+  def __post_init__(self):
+    checks.check_int('num_sources', self.num_sources, minimum=1)
+    checks.check_int('num_features', self.num_features, minimum=1)
+    checks.check_positive('theta_spread', self.theta_spread)
+    checks.check_one_of(
+      'theta_spread_is',
+      self.theta_spread_is,
+      ('variance', 'standard_deviation'),
+    )
+    checks.check_int(
+      'num_examples_per_source', self.num_examples_per_source, minimum=1
+    )
+    checks.check_int(
+      'num_held_out_per_source', self.num_held_out_per_source, minimum=1
+    )
+    if self.theta_seed is not None:
+      checks.check_int('theta_seed', self.theta_seed, minimum=0)
+    if self.separation is not None:
+      checks.check_positive('separation', self.separation)
+      if self.num_sources != 2:
+        raise errors.ConfigError(
+          'separation is the distance of two thetas and needs num_sources=2, '
+          f'got num_sources={self.num_sources}'
+        )
+
+
+class LinearRegression:
+  """A source whose distributions are regressions with known thetas."""
+
+  def __init__(self, options: Options, seed: int):
+    self._options = options
+    self._seed = seed
+
+  def features(self) -> base.Features:
+    """Returns float32 vectors with real labels."""
+    return base.Features(
+      x_dtype='float32',
+      x_shape=(self._options.num_features,),
+      x_scale=1.0,
+      x_offset=0.0,
+      task='regression',
+      num_classes=0,
+    )
+
+  def thetas(self) -> np.ndarray:
+    """Returns the regressions' weights, float64 `[num_sources, features]`."""
+    options = self._options
+    theta_seed = (
+      self._seed if options.theta_seed is None else options.theta_seed
+    )
+    generator = seeds.numpy_generator(theta_seed, 'linear_regression/thetas')
+    deviation = options.theta_spread
+    if options.theta_spread_is == 'variance':
+      deviation = np.sqrt(options.theta_spread)
+    thetas = deviation * generator.standard_normal(
+      (options.num_sources, options.num_features)
+    )
+    if options.separation is not None:
+      distance = np.sum((thetas[0] - thetas[1]) ** 2)
+      thetas *= np.sqrt(options.separation / distance)
+    return thetas
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of parts `'train_<s>'` and `'test_<s>'`."""
+    sizes = {
+      'train': self._options.num_examples_per_source,
+      'test': self._options.num_held_out_per_source,
+    }
+    return [
+      block
+      for split, size in sizes.items()
+      for source in range(self._options.num_sources)
+      for block in base.cut_blocks(f'{split}_{source}', size)
+    ]
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the points of a block; each depends on its position alone."""
+    split, source = block.part.split('_')
+    theta = self.thetas()[int(source)]
+    for i in range(block.start, block.stop):
+      generator = seeds.numpy_generator(
+        self._seed, f'linear_regression/{block.part}', i
+      )
+      values = generator.standard_normal(self._options.num_features + 1)
+      x = values[:-1].astype(np.float32)
+      yield base.RawExample(
+        x=x,
+        y=float(x @ theta + values[-1]),
+        is_test=split == 'test',
+        native_source=int(source),
+      )
+
+  def checksums(self) -> Mapping[str, str]:
+    """Returns the checksum of the recipe: nothing is read from outside."""
+    recipe = json.dumps([self.recipe(), self._seed], sort_keys=True)
+    return {'linear_regression': hashlib.sha256(recipe.encode()).hexdigest()}
+
+  def native_source_names(self) -> tuple[str, ...] | None:
+    """Returns `theta_0`, `theta_1` and so on."""
+    return tuple(f'theta_{s}' for s in range(self._options.num_sources))
+
+  def has_test_split(self) -> bool:
+    """Returns True: fresh points of each distribution."""
+    return True
+
+  def recipe(self) -> Mapping[str, Any]:
+    """Returns all options."""
+    return dataclasses.asdict(self._options)
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the thetas."""
+    return {'thetas': self.thetas().tolist()}

@@ -1,0 +1,131 @@
+"""Builds a version beside the published ones, and publishes it whole.
+
+A dataset's folder is locked while it is built. Whatever a dead run left
+behind is removed by the next one.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from tff_algos.core import errors
+from tff_algos.data import layout
+
+_PREFIX = '.staging-'
+
+
+class Staging:
+  """A folder in which one version grows.
+
+  Attributes:
+    root: The folder; everything in it goes when the run ends.
+    version: What will be published.
+    work: Files that stages hand to one another.
+  """
+
+  def __init__(self, root: pathlib.Path):
+    self.root = root
+    self.version = root / 'version'
+    self.work = root / 'work'
+
+  @contextlib.contextmanager
+  def atomic_path(self, path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives a path to write to, which becomes `path` on success.
+
+    Safe when an engine runs the same step twice, even at the same time.
+    """
+    descriptor, name = tempfile.mkstemp(dir=self.root / 'tmp')
+    os.close(descriptor)
+    yield pathlib.Path(name)
+    os.chmod(name, 0o644)
+    os.replace(name, path)
+
+
+@contextlib.contextmanager
+def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
+  """Locks a dataset's folder and gives a place to build a version in.
+
+  Raises:
+    WorkdirBusyError: If another run is building there.
+  """
+  dataset.mkdir(parents=True, exist_ok=True)
+  lock = os.open(dataset, os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise errors.WorkdirBusyError(
+        f'another run is building a dataset in {dataset}; wait for it, or '
+        'choose another workdir.'
+      ) from None
+    for leftover in dataset.glob(f'{_PREFIX}*'):
+      shutil.rmtree(leftover)
+    root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
+    try:
+      staging = Staging(root)
+      for folder in (staging.version, staging.work, root / 'tmp'):
+        folder.mkdir()
+      with _temporary_files_in(root / 'tmp'):
+        yield staging
+    finally:
+      shutil.rmtree(root)
+  finally:
+    os.close(lock)
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
+  """Sends temporary files there: some of Beam's runners forget theirs."""
+  before = tempfile.tempdir, os.environ.get('TMPDIR')
+  tempfile.tempdir = os.environ['TMPDIR'] = str(folder)
+  try:
+    yield
+  finally:
+    tempfile.tempdir = before[0]
+    if before[1] is None:
+      del os.environ['TMPDIR']
+    else:
+      os.environ['TMPDIR'] = before[1]
+
+
+def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
+  """Makes the staged version the current one; readers never see half of it."""
+  target = layout.version_folder(dataset, version)
+  target.parent.mkdir(exist_ok=True)
+  if target.exists():  # A damaged version of the same name: see build_dataset.
+    os.rename(target, staging.root / 'damaged')
+  _sync(staging.version)
+  os.rename(staging.version, target)
+  _sync_folder(target.parent)
+  set_current(staging, dataset, version)
+
+
+def set_current(staging: Staging, dataset: pathlib.Path, version: str) -> None:
+  """Makes an existing version the current one."""
+  with staging.atomic_path(dataset / layout.CURRENT) as path:
+    path.write_text(version + '\n')
+    _sync_file(path)
+  _sync_folder(dataset)
+
+
+def _sync(folder: pathlib.Path) -> None:
+  for path in folder.iterdir():
+    _sync_file(path)
+  _sync_folder(folder)
+
+
+def _sync_file(path: pathlib.Path) -> None:
+  with open(path, 'rb') as file:
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+  descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)

@@ -1,0 +1,82 @@
+"""Makes dense, padded client data of examples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tff_algos.core import algorithm, errors
+from tff_algos.data import schema
+
+_SMALLEST_CAPACITY = 8
+
+
+def bucket_capacity(num_examples: int, steps_per_doubling: int = 4) -> int:
+  """Returns a capacity >= `num_examples` out of a small set of sizes.
+
+  Graphs are traced once a capacity, so cohorts should share few of them.
+  Capacities are multiples of 8, with `steps_per_doubling` of them between
+  one power of two and the next: at most 1 / steps_per_doubling is wasted
+  (above 32 examples).
+
+  Args:
+    num_examples: The largest client of a cohort, >= 0.
+    steps_per_doubling: How finely sizes are cut, >= 1.
+  """
+  if num_examples <= _SMALLEST_CAPACITY:
+    return _SMALLEST_CAPACITY
+  power = 1 << (num_examples - 1).bit_length() - 1  # power < num_examples
+  step = max(_SMALLEST_CAPACITY, power // steps_per_doubling)
+  return -(-num_examples // step) * step
+
+
+def pad(examples: schema.Examples, capacity: int) -> algorithm.ClientData:
+  """Returns one client's examples padded with zeros to `capacity` rows.
+
+  Args:
+    examples: n examples, n <= capacity.
+    capacity: Rows of the result.
+
+  Returns:
+    NumPy arrays: x float32 `[capacity, ...]`, y `[capacity]` in its dtype,
+    mask float32 `[capacity]`.
+
+  Raises:
+    DataError: If the examples do not fit.
+  """
+  stacked = stack([examples], capacity)
+  return algorithm.ClientData(*(array[0] for array in stacked))
+
+
+def stack(
+  clients: Sequence[schema.Examples], capacity: int | None = None
+) -> algorithm.ClientData:
+  """Returns the examples of several clients with a leading client axis.
+
+  Args:
+    clients: At least one client's examples; a client may have none.
+    capacity: Rows of each client; if None, `bucket_capacity` of the largest.
+
+  Returns:
+    NumPy arrays: x float32 `[num_clients, capacity, ...]`, y `[num_clients,
+    capacity]` in its dtype, mask float32 `[num_clients, capacity]`.
+
+  Raises:
+    DataError: If a client has more than `capacity` examples.
+  """
+  largest = max(client.num_examples for client in clients)
+  if capacity is None:
+    capacity = bucket_capacity(largest)
+  if largest > capacity:
+    raise errors.DataError(
+      f'a client has {largest} examples and the capacity is {capacity}; '
+      'raise the capacity, nothing is cut off.'
+    )
+  shape = (len(clients), capacity)
+  x = np.zeros(shape + clients[0].x.shape[1:], np.float32)
+  y = np.zeros(shape, clients[0].y.dtype)
+  mask = np.zeros(shape, np.float32)
+  for i, client in enumerate(clients):
+    x[i, : client.num_examples] = client.x
+    y[i, : client.num_examples] = client.y
+    mask[i, : client.num_examples] = 1
+  return algorithm.ClientData(x, y, mask)

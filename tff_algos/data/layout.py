@@ -1,0 +1,19 @@
+"""Names of the files of a federated dataset."""
+
+import pathlib
+
+CURRENT = 'CURRENT'
+VERSIONS = 'versions'
+MANIFEST = 'manifest.json'
+CLIENTS = 'clients.parquet'
+HELD_OUT = 'held_out'
+
+
+def shard_name(split: str, shard: int, num_shards: int) -> str:
+  """Returns the name of a shard file; `split` may also be `HELD_OUT`."""
+  return f'{split}-{shard:05d}-of-{num_shards:05d}.array_record'
+
+
+def version_folder(dataset: pathlib.Path, version: str) -> pathlib.Path:
+  """Returns the folder of one version."""
+  return dataset / VERSIONS / version

@@ -1,0 +1,185 @@
+"""What an example looks like, and how one client's examples become a record.
+
+The one definition that the writing side (`pipelines`) and the reading side
+share. `docs/data_format.md` says the same in words.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from google.protobuf import message
+from tensorflow.core.example import example_pb2
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+
+# Readers refuse every other number. Raise it when a reader must change.
+SCHEMA_VERSION = 1
+
+TRAIN = 'train'
+VALIDATION = 'validation'
+TEST = 'test'
+SPLITS = (TRAIN, VALIDATION, TEST)
+
+PARTICIPATING = 'participating'
+UNSEEN = 'unseen'
+
+EXAMPLE_ID_BYTES = 16
+X_DTYPES = ('uint8', 'float32')
+
+
+class Examples(NamedTuple):
+  """Examples of one client and split, or of one source distribution.
+
+  Attributes:
+    x: Features, float32 `[n, *x_shape]`.
+    y: Labels, int32 (classification) or float32 (regression), `[n]`.
+    source: Index of the source distribution of each example, int32 `[n]`.
+  """
+
+  x: np.ndarray
+  y: np.ndarray
+  source: np.ndarray
+
+  @property
+  def num_examples(self) -> int:
+    """Returns n."""
+    return len(self.y)
+
+
+class StoredExamples(NamedTuple):
+  """Examples as they lie in a record.
+
+  Attributes:
+    x: Features as stored, `[n, *x_shape]` of the schema's `x_dtype`.
+    y: Labels, `[n]`.
+    source: Index of the source distribution of each example, int32 `[n]`.
+    example_id: Hash of the raw features, the same in every source
+      distribution that shows them, uint8 `[n, 16]`.
+  """
+
+  x: np.ndarray
+  y: np.ndarray
+  source: np.ndarray
+  example_id: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+  """The shape and meaning of every example of a dataset.
+
+  Attributes:
+    x_dtype: How features are stored, `'uint8'` or `'float32'`.
+    x_shape: Shape of one example's features.
+    x_scale: Features as read are `stored * x_scale + x_offset`, in float32.
+    x_offset: See `x_scale`.
+    task: `'classification'` or `'regression'`.
+    num_classes: Labels are 0 to num_classes - 1; 0 for regression.
+    source_names: Names of the source distributions, at least one.
+  """
+
+  x_dtype: str
+  x_shape: tuple[int, ...]
+  x_scale: float
+  x_offset: float
+  task: str
+  num_classes: int
+  source_names: tuple[str, ...]
+
+  @property
+  def y_dtype(self) -> np.dtype:
+    """Returns the dtype of labels, stored and read: int32 or float32."""
+    is_classes = self.task == model_lib.CLASSIFICATION
+    return np.dtype('<i4' if is_classes else '<f4')
+
+  @property
+  def stored_x_dtype(self) -> np.dtype:
+    """Returns the dtype of features as stored, little-endian."""
+    return np.dtype(self.x_dtype).newbyteorder('<')
+
+  @property
+  def num_sources(self) -> int:
+    """Returns the number of source distributions."""
+    return len(self.source_names)
+
+  def to_dict(self) -> dict[str, Any]:
+    """Returns the schema as JSON-ready values."""
+    return dataclasses.asdict(self) | {
+      'x_shape': list(self.x_shape),
+      'source_names': list(self.source_names),
+    }
+
+  @classmethod
+  def from_dict(cls, values: Mapping[str, Any]) -> 'Schema':
+    """Returns the schema that `to_dict` spelled.
+
+    Raises:
+      DataError: If a field is missing or unknown.
+    """
+    try:
+      return cls(
+        **dict(
+          values,
+          x_shape=tuple(values['x_shape']),
+          source_names=tuple(values['source_names']),
+        )
+      )
+    except (KeyError, TypeError) as error:
+      raise errors.DataError(
+        f'the schema in the manifest has other fields than this reader knows '
+        f'({error}). Build the dataset again with binaries.preprocess.'
+      ) from None
+
+  def decode_x(self, stored: np.ndarray) -> np.ndarray:
+    """Returns features as models take them: float32, scaled and shifted."""
+    scale, offset = np.float32(self.x_scale), np.float32(self.x_offset)
+    return stored.astype(np.float32) * scale + offset
+
+
+def encode_record(examples: StoredExamples, schema: Schema) -> bytes:
+  """Returns examples as a serialized `tf.train.Example`.
+
+  The same examples always give the same bytes.
+
+  Args:
+    examples: Any number of examples, also none.
+    schema: Says the dtypes in which they are written.
+  """
+  example = example_pb2.Example()
+  arrays = {
+    'x': examples.x.astype(schema.stored_x_dtype, casting='equiv'),
+    'y': examples.y.astype(schema.y_dtype, casting='equiv'),
+    'source': examples.source.astype('<i4', casting='equiv'),
+    'example_id': examples.example_id.astype(np.uint8, casting='equiv'),
+  }
+  for name, array in arrays.items():
+    example.features.feature[name].bytes_list.value.append(array.tobytes())
+  return example.SerializeToString(deterministic=True)
+
+
+def decode_record(record: bytes, schema: Schema) -> StoredExamples:
+  """Returns the examples of a record.
+
+  Raises:
+    DataError: If the record does not hold what the schema says.
+  """
+  try:
+    features = example_pb2.Example.FromString(record).features.feature
+
+    def array(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+      (value,) = features[name].bytes_list.value
+      return np.frombuffer(value, dtype).reshape(shape)
+
+    y = array('y', schema.y_dtype, (-1,))
+    return StoredExamples(
+      x=array('x', schema.stored_x_dtype, (len(y), *schema.x_shape)),
+      y=y,
+      source=array('source', '<i4', (len(y),)),
+      example_id=array('example_id', np.uint8, (len(y), EXAMPLE_ID_BYTES)),
+    )
+  except (message.DecodeError, ValueError) as error:
+    raise errors.DataError(
+      f'a record does not hold what the schema says: {error}'
+    ) from None
