@@ -29,14 +29,12 @@ from absl import logging
 
 from tff_algos.core import checks, errors
 
-# For every channel to a local worker. A proxy cannot reach our loopback, so
-# those of the environment are left aside; messages may be of any size.
-CHANNEL_OPTIONS = (
+# To ask whether the worker answers: often, and without the proxies that the
+# environment may name, which cannot reach our loopback.
+_PROBE_OPTIONS = (
   ('grpc.enable_http_proxy', 0),
-  ('grpc.max_receive_message_length', -1),
-  ('grpc.max_send_message_length', -1),
+  ('grpc.initial_reconnect_backoff_ms', 50),
 )
-
 _TAIL_BYTES = 8192
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 5.0
@@ -192,8 +190,7 @@ class LocalWorker:
 
   def _wait_until_it_answers(self) -> None:
     deadline = time.monotonic() + self._start_timeout_seconds
-    options = (*CHANNEL_OPTIONS, ('grpc.initial_reconnect_backoff_ms', 50))
-    with grpc.insecure_channel(self.address, options) as channel:
+    with grpc.insecure_channel(self.address, _PROBE_OPTIONS) as channel:
       ready = grpc.channel_ready_future(channel)
       while True:
         self.check_alive()
