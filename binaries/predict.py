@@ -1,0 +1,117 @@
+"""Asks a running server for predictions, with Python's own HTTP client.
+
+  python -m binaries.predict --model=personalized_models \
+    --instances='[{"client_id": "c001", "x": [0.1, 0.2]}]'
+
+prints the server's answer as JSON. Long requests come from a file: a JSON list
+of instances, or a whole request body with `instances` or `inputs`:
+
+  python -m binaries.predict --model=cluster_models \
+    --signature=pick_cluster --request_file=request.json
+"""
+
+import json
+import sys
+from typing import Any
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from absl import app
+from absl import flags
+from absl import logging
+
+from tff_algos.core import errors
+
+_URL = flags.DEFINE_string(
+  'url', 'http://127.0.0.1:8501', "Where the server's REST API is."
+)
+_MODEL = flags.DEFINE_string('model', 'cluster_models', 'Name of the model.')
+_VERSION = flags.DEFINE_integer(
+  'version', None, 'Version of the model; the newest by default.'
+)
+_SIGNATURE = flags.DEFINE_string(
+  'signature', 'serving_default', 'Name of the signature.'
+)
+_INSTANCES = flags.DEFINE_string(
+  'instances', None, 'The instances to predict, a JSON list.'
+)
+_REQUEST_FILE = flags.DEFINE_string(
+  'request_file', None, 'Instead of --instances: a JSON file, or - for stdin.'
+)
+_TIMEOUT_SECONDS = flags.DEFINE_float(
+  'timeout_seconds', 30.0, 'How long to wait for the answer.', lower_bound=0.1
+)
+
+
+def predict(url: str, body: dict[str, Any], timeout_seconds: float) -> Any:
+  """Returns a server's answer to a predict request.
+
+  Raises:
+    RequestError: If the server refuses the request.
+    UserError: If no server answers in time.
+  """
+  request = urllib.request.Request(
+    url,
+    data=json.dumps(body).encode(),
+    headers={'Content-Type': 'application/json'},
+  )
+  try:
+    with urllib.request.urlopen(request, timeout=timeout_seconds) as reply:
+      return json.load(reply)
+  except urllib.error.HTTPError as error:
+    with error:
+      text = error.read(10_000).decode(errors='replace').strip()
+    raise errors.RequestError(
+      f'{url} answers {error.code}: {text}', status=error.code
+    ) from error
+  except (OSError, ValueError) as error:
+    raise errors.UserError(
+      f'{url} does not answer: {getattr(error, "reason", error)}. Is '
+      f'binaries.serve running there?'
+    ) from error
+
+
+def request_body() -> dict[str, Any]:
+  """Returns the request that the flags describe.
+
+  Raises:
+    UserError: If they give none, or it is not JSON.
+  """
+  if (_INSTANCES.value is None) == (_REQUEST_FILE.value is None):
+    raise errors.UserError('give either --instances or --request_file')
+  try:
+    if _INSTANCES.value is not None:
+      content = json.loads(_INSTANCES.value)
+    elif _REQUEST_FILE.value == '-':
+      content = json.load(sys.stdin)
+    else:
+      with open(_REQUEST_FILE.value, encoding='utf-8') as file:
+        content = json.load(file)
+  except (OSError, ValueError) as error:
+    raise errors.UserError(f'the request cannot be read: {error}') from error
+  if isinstance(content, list):
+    content = {'instances': content}
+  if not isinstance(content, dict):
+    raise errors.UserError('the request must be a JSON list or object')
+  return {'signature_name': _SIGNATURE.value, **content}
+
+
+def main(argv: list[str]) -> None:
+  """Prints the answer, or one clear line on stderr."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
+  path = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
+  if _VERSION.value is not None:
+    path += f'/versions/{_VERSION.value}'
+  url = f'{_URL.value.rstrip("/")}{path}:predict'
+  try:
+    answer = predict(url, request_body(), _TIMEOUT_SECONDS.value)
+  except errors.UserError as error:
+    logging.error('%s', error)
+    sys.exit(1)
+  print(json.dumps(answer, indent=2))
+
+
+if __name__ == '__main__':
+  app.run(main)

@@ -1,0 +1,95 @@
+"""Serves exported models over TensorFlow Serving's REST and gRPC APIs.
+
+  python -m binaries.serve --workdir=runs/digits
+
+serves every model in <workdir>/export at http://127.0.0.1:8501 (REST) and
+127.0.0.1:8500 (gRPC), and picks up new versions as they are exported. Ask it
+with python -m binaries.predict, curl or any TensorFlow Serving client:
+
+  curl http://127.0.0.1:8501/v1/models/cluster_models/metadata
+
+Ctrl-C ends it.
+"""
+
+import os
+import sys
+
+from absl import app
+from absl import flags
+from absl import logging
+
+from tff_algos.core import errors
+from tff_algos.serving import models
+from tff_algos.serving import server
+
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of a run; its models in <workdir>/export are served.'
+)
+_MODEL_BASE_PATH = flags.DEFINE_string(
+  'model_base_path',
+  None,
+  'Instead of --workdir: a folder of models, <model>/<version>/.',
+)
+_HOST = flags.DEFINE_string(
+  'host',
+  server.ServerConfig().host,
+  'Name or address to listen on. The server asks nobody who they are: give '
+  '0.0.0.0 only where everybody who reaches this machine may ask.',
+)
+_REST_API_PORT = flags.DEFINE_integer(
+  'rest_api_port',
+  server.ServerConfig().rest_api_port,
+  'TCP port of the REST API; 0 takes any free one.',
+  lower_bound=0,
+  upper_bound=65535,
+)
+_PORT = flags.DEFINE_integer(
+  'port',
+  server.ServerConfig().port,
+  'TCP port of the gRPC API; 0 takes any free one.',
+  lower_bound=0,
+  upper_bound=65535,
+)
+_MAX_REQUEST_BYTES = flags.DEFINE_integer(
+  'max_request_bytes',
+  server.ServerConfig().max_request_bytes,
+  'Larger requests are refused.',
+  lower_bound=1,
+  upper_bound=2**31 - 1,
+)
+_PORT_FILE = flags.DEFINE_string(
+  'port_file',
+  None,
+  'JSON file to write the ports to once the server answers; it is removed when '
+  'the server ends.',
+)
+
+
+def serve() -> None:
+  """Serves until a signal ends it."""
+  if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
+    raise errors.UserError('give either --workdir or --model_base_path')
+  folder = _MODEL_BASE_PATH.value or os.path.join(_WORKDIR.value, 'export')
+  config = server.ServerConfig(
+    host=_HOST.value,
+    rest_api_port=_REST_API_PORT.value,
+    port=_PORT.value,
+    max_request_bytes=_MAX_REQUEST_BYTES.value,
+  )
+  server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
+
+
+def main(argv: list[str]) -> None:
+  """Runs `serve` and turns mistakes of the user into one clear line."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
+  logging.set_verbosity(logging.INFO)
+  try:
+    serve()
+  except errors.UserError as error:
+    logging.error('%s', error)
+    sys.exit(1)
+
+
+if __name__ == '__main__':
+  app.run(main)

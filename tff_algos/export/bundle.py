@@ -1,0 +1,222 @@
+"""Writes one SavedModel bundle so that readers see all of it or nothing.
+
+The bundle is built in a hidden folder beside its place, loaded again, tried,
+and renamed to `<base>/<version>`, which TensorFlow Serving may pick up at any
+moment.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.export import manifest
+from tff_algos.export import versions
+
+_TEMPORARY_PREFIX = '.writing-'
+# A loaded graph may order its float32 sums otherwise than the eager model.
+_TOLERANCE = 1e-4
+
+
+class Sample(NamedTuple):
+  """One prediction that a bundle must get right before it is published.
+
+  Attributes:
+    signature: Name of the signature.
+    inputs: name -> array.
+    outputs: name -> what the model in memory says.
+  """
+
+  signature: str
+  inputs: Mapping[str, np.ndarray]
+  outputs: Mapping[str, np.ndarray]
+
+
+class Bundle(NamedTuple):
+  """All that goes into a bundle.
+
+  Attributes:
+    module: Owns every variable and table that the signatures read.
+    signatures: name -> `tf.function` with an input signature.
+    facts: What the manifest says about the content, JSON-ready.
+    samples: Predictions to compare after loading it again.
+    client_ids: The clients that it serves by id, if any.
+  """
+
+  module: tf.Module
+  signatures: Mapping[str, Callable[..., Any]]
+  facts: Mapping[str, Any]
+  samples: tuple[Sample, ...]
+  client_ids: tuple[str, ...] = ()
+
+
+def write_bundle(
+  base_dir: str | os.PathLike[str],
+  bundle: Bundle,
+  provenance: manifest.Provenance,
+) -> pathlib.Path:
+  """Writes a bundle as the next version under `base_dir`.
+
+  Args:
+    base_dir: Folder of all versions of one served model; made if missing.
+    bundle: What to write.
+    provenance: What it was made from.
+
+  Returns:
+    The folder `<base_dir>/<version>`; the version is one above the highest.
+
+  Raises:
+    ExportError: If the folder cannot be written (full disk, permissions,
+      another export at work), or the bundle that was read back predicts
+      otherwise than the model in memory. Nothing is left behind.
+  """
+  base = pathlib.Path(base_dir)
+  try:
+    base.mkdir(parents=True, exist_ok=True)
+    with _exclusive(base), _temporary_folder(base) as (temporary, version):
+      _save(temporary, bundle, provenance)
+      _check_reads_back(temporary, bundle.samples)
+      _flush_to_disk(temporary)
+      final = base / str(version)
+      os.rename(temporary, final)
+      _flush_path(base)
+  except (OSError, tf.errors.OpError) as error:
+    raise errors.ExportError(
+      f'a bundle cannot be written under {base}: {_reason(error)}. Free some '
+      f'space or choose another folder; nothing was left there.'
+    ) from error
+  return final
+
+
+def model_facts(
+  algorithm_name: str, model: model_lib.Model
+) -> Mapping[str, Any]:
+  """Returns what every manifest says about its model."""
+  is_classifier = model.task == model_lib.CLASSIFICATION
+  return {
+    'algorithm': algorithm_name,
+    'model': model.name,
+    'task': model.task,
+    'input_shape': list(model.input_shape),
+    'num_classes': model.num_outputs if is_classifier else None,
+  }
+
+
+def signature_function(
+  function: Callable[..., Any], *specs: tf.TensorSpec
+) -> Callable[..., Any]:
+  """Returns a `tf.function` whose arguments have these specs."""
+  # Autograph would leave generated files behind if the export were killed.
+  return tf.function(function, input_signature=specs, autograph=False)
+
+
+def to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+  """Returns named tensors as NumPy arrays."""
+  return {name: np.asarray(value) for name, value in outputs.items()}
+
+
+@contextlib.contextmanager
+def _exclusive(base: pathlib.Path) -> Iterator[None]:
+  """Keeps other exports out of a base folder, and leaves no lock file."""
+  descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    try:
+      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise errors.ExportError(
+        f'another process is writing a bundle under {base}. Wait for it.'
+      ) from None
+    yield
+  finally:
+    os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _temporary_folder(
+  base: pathlib.Path,
+) -> Iterator[tuple[pathlib.Path, int]]:
+  # We hold the lock, so what lies here was left by a process that was killed.
+  for stale in base.glob(f'{_TEMPORARY_PREFIX}*'):
+    shutil.rmtree(stale)
+  version = max(versions.version_folders(base), default=0) + 1
+  temporary = base / f'{_TEMPORARY_PREFIX}{version}'
+  try:
+    yield temporary, version
+  finally:
+    if temporary.exists():
+      shutil.rmtree(temporary)
+
+
+def _save(
+  folder: pathlib.Path, bundle: Bundle, provenance: manifest.Provenance
+) -> None:
+  tf.saved_model.save(
+    bundle.module, os.fspath(folder), signatures=dict(bundle.signatures)
+  )
+  extra = folder / manifest.EXTRA_FOLDER
+  extra.mkdir()
+  if bundle.client_ids:
+    path = extra / manifest.CLIENT_IDS_FILE
+    path.write_text(json.dumps(bundle.client_ids, indent=1) + '\n')
+  facts = {'tensorflow_version': tf.__version__, **bundle.facts}
+  manifest.write_manifest(folder, provenance, facts)
+
+
+def _check_reads_back(
+  folder: pathlib.Path, samples: tuple[Sample, ...]
+) -> None:
+  manifest.verify_files(folder)
+  signatures = tf.saved_model.load(os.fspath(folder)).signatures
+  for sample in samples:
+    inputs = {name: tf.constant(v) for name, v in sample.inputs.items()}
+    outputs = to_arrays(signatures[sample.signature](**inputs))
+    for name, expected in sample.outputs.items():
+      _check_close(f'{sample.signature}/{name}', outputs[name], expected)
+
+
+def _check_close(what: str, actual: np.ndarray, expected: np.ndarray) -> None:
+  if not np.issubdtype(expected.dtype, np.floating):
+    return  # A class id follows from the logits, and may flip where they tie.
+  if not np.all(np.isfinite(expected)):
+    raise errors.ExportError(
+      f'{what} of the model in memory is NaN or infinite on the sample '
+      f'inputs. Such a model is not exported; export an earlier round.'
+    )
+  tolerance = _TOLERANCE * max(1.0, np.max(np.abs(expected)))
+  if actual.shape != expected.shape or not np.allclose(
+    actual, expected, rtol=0, atol=tolerance
+  ):
+    raise errors.ExportError(
+      f'{what} of the bundle differs from the model in memory by more than '
+      f'{tolerance:g} on the sample inputs; the bundle was removed. Does the '
+      f'model depend on anything but its weights and inputs?'
+    )
+
+
+def _flush_to_disk(folder: pathlib.Path) -> None:
+  for path in [*folder.rglob('*'), folder]:
+    _flush_path(path)
+
+
+def _flush_path(path: pathlib.Path) -> None:
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _reason(error: OSError | tf.errors.OpError) -> str:
+  if isinstance(error, OSError):
+    return f'{error.strerror or error} ({error.filename or "no file name"})'
+  # TensorFlow puts the graph's whole story behind the first line.
+  return str(error.message).strip().splitlines()[0]

@@ -1,0 +1,237 @@
+"""Exports all cluster models as one SavedModel, for clients nobody knows.
+
+Signatures (`x` is `[batch, *input_shape]` float32 everywhere):
+
+- `serving_default`, `predict_cluster`: `x`, `cluster_id` `[batch]` int32 ->
+  the outputs of `prediction.name_outputs`.
+- `predict_mixture`: `x`, `mixture` `[batch, num_clusters]` float32, rows >= 0
+  that sum to 1 -> the mixture of the clusters' probabilities (and its
+  `class_id`), or of their predictions.
+- `pick_cluster`: `x`, `label` `[batch]`, a few labelled examples of one client
+  -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1, num_clusters]`. The
+  leading 1 is what TensorFlow Serving's row format wants of an output.
+"""
+
+from collections.abc import Callable, Mapping
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import model as model_lib
+from tff_algos.export import bundle as bundle_lib
+from tff_algos.export import manifest
+from tff_algos.export import prediction
+from tff_algos.export import validation
+
+# Mixtures often come from float32 sums that were written as decimal text.
+MIXTURE_TOLERANCE = 1e-3
+
+_Outputs = Mapping[str, tf.Tensor]
+
+
+def export_cluster_models(
+  base_dir: str | os.PathLike[str],
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  sample_inputs: np.ndarray,
+  provenance: manifest.Provenance,
+) -> pathlib.Path:
+  """Writes the cluster models as the next version under `base_dir`.
+
+  Args:
+    base_dir: Such as `<workdir>/export/cluster_models`.
+    algorithm: Says what the cluster models are.
+    server_state: The state to export, of arrays or tensors.
+    sample_inputs: `[n, *input_shape]` float32, n >= 1; what the written bundle
+      predicts for them is compared with the model in memory.
+    provenance: What the state was made from.
+
+  Returns:
+    The folder `<base_dir>/<version>`.
+
+  Raises:
+    ExportError: If the weights or sample inputs are unfit, the folder cannot
+      be written, or the bundle reads back differently. Nothing is left.
+  """
+  model = algorithm.cluster_model
+  x = validation.check_sample_inputs(model, sample_inputs)
+  weights = tf.nest.map_structure(
+    np.asarray, algorithm.cluster_weights(server_state)
+  )
+  for name, value in weights.items():
+    what = f'cluster weights {name!r}'
+    validation.check_leading_axis(what, value, algorithm.num_clusters)
+    validation.check_finite(what, value)
+  variables = tf.nest.map_structure(_variable, weights)
+  module = tf.Module()
+  module.weights = tf.nest.flatten(variables)
+  bundle = bundle_lib.Bundle(
+    module=module,
+    signatures=_signatures(model, variables, algorithm.num_clusters),
+    facts={
+      'kind': 'cluster_models',
+      'num_clusters': algorithm.num_clusters,
+      **bundle_lib.model_facts(algorithm.name, model),
+    },
+    samples=tuple(
+      _sample(model, weights, cluster_id, x)
+      for cluster_id in range(algorithm.num_clusters)
+    ),
+  )
+  return bundle_lib.write_bundle(base_dir, bundle, provenance)
+
+
+def _variable(value: np.ndarray) -> tf.Variable:
+  return tf.Variable(value, trainable=False)
+
+
+def _sample(
+  model: model_lib.Model,
+  weights: Mapping[str, np.ndarray],
+  cluster_id: int,
+  x: np.ndarray,
+) -> bundle_lib.Sample:
+  cluster_weights = tf.nest.map_structure(
+    lambda value: tf.constant(value[cluster_id]), weights
+  )
+  outputs = model.apply(cluster_weights, tf.constant(x))
+  return bundle_lib.Sample(
+    'predict_cluster',
+    {'x': x, 'cluster_id': np.full([len(x)], cluster_id, np.int32)},
+    bundle_lib.to_arrays(prediction.name_outputs(model, outputs)),
+  )
+
+
+def _signatures(
+  model: model_lib.Model, variables: Any, num_clusters: int
+) -> Mapping[str, Callable[..., _Outputs]]:
+  """Returns signature name -> function of the stacked weights' variables."""
+  x = prediction.features_spec(model)
+  predict_cluster = bundle_lib.signature_function(
+    lambda x, cluster_id: _predict_cluster(
+      model, variables, num_clusters, x, cluster_id
+    ),
+    x,
+    tf.TensorSpec([None], tf.int32, name='cluster_id'),
+  )
+  return {
+    'serving_default': predict_cluster,
+    'predict_cluster': predict_cluster,
+    'predict_mixture': bundle_lib.signature_function(
+      lambda x, mixture: _predict_mixture(model, variables, x, mixture),
+      x,
+      tf.TensorSpec([None, num_clusters], tf.float32, name='mixture'),
+    ),
+    'pick_cluster': bundle_lib.signature_function(
+      lambda x, label: _pick_cluster(model, variables, num_clusters, x, label),
+      x,
+      tf.TensorSpec([None], model.label_dtype, name='label'),
+    ),
+  }
+
+
+def _predict_cluster(
+  model: model_lib.Model,
+  variables: Any,
+  num_clusters: int,
+  x: tf.Tensor,
+  cluster_id: tf.Tensor,
+) -> _Outputs:
+  checks = [
+    prediction.require_same_rows('cluster_id', cluster_id, x),
+    prediction.require_index('cluster_id', cluster_id, num_clusters),
+  ]
+  with tf.control_dependencies(checks):
+    cluster_id = tf.identity(cluster_id)
+  outputs = prediction.apply_by_group(
+    model,
+    lambda i: tf.nest.map_structure(lambda v: tf.gather(v, i), variables),
+    cluster_id,
+    x,
+  )
+  return prediction.name_outputs(model, outputs)
+
+
+def _predict_mixture(
+  model: model_lib.Model, variables: Any, x: tf.Tensor, mixture: tf.Tensor
+) -> _Outputs:
+  checks = [
+    prediction.require_same_rows('mixture', mixture, x),
+    _require_mixture(mixture),
+  ]
+  with tf.control_dependencies(checks):
+    mixture = tf.identity(mixture)
+  outputs = _all_outputs(model, variables, x)
+  if model.task == model_lib.CLASSIFICATION:
+    return prediction.name_probabilities(
+      tf.einsum('bk,kbc->bc', mixture, tf.nn.softmax(outputs))
+    )
+  return {'prediction': tf.einsum('bk,kb->b', mixture, outputs[:, :, 0])}
+
+
+def _require_mixture(mixture: tf.Tensor) -> prediction.Check:
+  row_sums = tf.reduce_sum(mixture, axis=1)
+  # Comparisons with NaN are false, so that NaN is refused too.
+  sums_to_one = tf.abs(row_sums - 1) <= MIXTURE_TOLERANCE
+  return prediction.require_rows(
+    sums_to_one & tf.reduce_all(mixture >= 0, axis=1),
+    lambda row: tf.strings.join(
+      [
+        'mixture must be >= 0 and its rows must sum to 1 (tolerance '
+        f'{MIXTURE_TOLERANCE:g}), but row ',
+        tf.strings.as_string(row),
+        ' sums to ',
+        tf.strings.as_string(row_sums[row], shortest=True),
+        ' with smallest entry ',
+        tf.strings.as_string(tf.reduce_min(mixture[row]), shortest=True),
+      ]
+    ),
+  )
+
+
+def _pick_cluster(
+  model: model_lib.Model,
+  variables: Any,
+  num_clusters: int,
+  x: tf.Tensor,
+  label: tf.Tensor,
+) -> _Outputs:
+  checks = [
+    prediction.require_same_rows('label', label, x),
+    prediction.require_rows(
+      (tf.size(label) > 0)[tf.newaxis],
+      lambda _: tf.constant('pick_cluster needs at least one example'),
+    ),
+  ]
+  if model.task == model_lib.CLASSIFICATION:
+    checks.append(prediction.require_index('label', label, model.num_outputs))
+  with tf.control_dependencies(checks):
+    label = tf.identity(label)
+  losses = model.example_losses(
+    tf.reshape(_all_outputs(model, variables, x), [-1, model.num_outputs]),
+    tf.tile(label, [num_clusters]),
+  )
+  mean_loss = tf.reduce_mean(tf.reshape(losses, [num_clusters, -1]), axis=1)
+  infinity = tf.constant(np.inf, tf.float32)
+  mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)
+  # tf.argmin does not promise the lowest index among equals.
+  is_best = tf.equal(mean_loss, tf.reduce_min(mean_loss))
+  best_ids = tf.where(is_best, tf.range(num_clusters), num_clusters)
+  return {
+    'cluster_id': tf.reduce_min(best_ids, keepdims=True),
+    'mean_loss': mean_loss[tf.newaxis],
+  }
+
+
+def _all_outputs(
+  model: model_lib.Model, variables: Any, x: tf.Tensor
+) -> tf.Tensor:
+  """Returns all clusters' outputs, `[num_clusters, batch, num_outputs]`."""
+  return model.map_stacked(
+    lambda weights: model.apply(weights, x),
+    tf.nest.map_structure(tf.convert_to_tensor, variables),
+  )

@@ -1,0 +1,128 @@
+"""`bundle.json`: where an exported bundle comes from, and its checksums.
+
+The manifest lies in `assets.extra/`, the folder of a SavedModel that
+TensorFlow Serving leaves to its owner. Reading it needs no TensorFlow.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+from tff_algos.core import errors
+
+EXTRA_FOLDER = 'assets.extra'
+MANIFEST_FILE = 'bundle.json'
+CLIENT_IDS_FILE = 'client_ids.json'
+BUNDLE_FORMAT = 1
+# How a bundle's error text for a client that it does not know begins; servers
+# that know it can answer "not found".
+UNKNOWN_CLIENT_TEXT = 'unknown client id'
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+  """What a bundle was made from.
+
+  Attributes:
+    config_hash: Hash of the run's resolved config.
+    round_num: The last committed round, >= 0; 0 is the initial state.
+    dataset_version: Version of the federated dataset that was trained on.
+  """
+
+  config_hash: str
+  round_num: int
+  dataset_version: str
+
+
+@functools.cache
+def code_version() -> str:
+  """Returns 16 hex digits that name the content of this library's sources."""
+  package = pathlib.Path(__file__).parent.parent
+  digest = hashlib.sha256()
+  for path in sorted(package.rglob('*.py')):
+    digest.update(path.relative_to(package).as_posix().encode() + b'\0')
+    digest.update(path.read_bytes() + b'\0')
+  return digest.hexdigest()[:16]
+
+
+def write_manifest(
+  bundle: pathlib.Path, provenance: Provenance, facts: Mapping[str, Any]
+) -> None:
+  """Writes `bundle.json` over all files that lie in the bundle now.
+
+  Args:
+    bundle: The SavedModel's folder; `assets.extra/` must exist.
+    provenance: What the bundle was made from.
+    facts: What the bundle holds, JSON-ready.
+
+  Raises:
+    OSError: If a file cannot be read or written.
+  """
+  content = {
+    'bundle_format': BUNDLE_FORMAT,
+    **dataclasses.asdict(provenance),
+    **facts,
+    'code_version': code_version(),
+    'files': {
+      path.relative_to(bundle).as_posix(): _sha256(path)
+      for path in sorted(bundle.rglob('*'))
+      if path.is_file()
+    },
+  }
+  path = bundle / EXTRA_FOLDER / MANIFEST_FILE
+  path.write_text(json.dumps(content, indent=2) + '\n')
+
+
+def read_manifest(bundle: pathlib.Path) -> dict[str, Any]:
+  """Returns a bundle's manifest.
+
+  Raises:
+    ExportError: If it is missing, not JSON, or of another format.
+  """
+  path = bundle / EXTRA_FOLDER / MANIFEST_FILE
+  try:
+    content = json.loads(path.read_text())
+  except (OSError, ValueError) as error:
+    raise errors.ExportError(
+      f'{path} cannot be read: {error}. Is {bundle} a bundle of this library?'
+    ) from error
+  if (
+    not isinstance(content, dict)
+    or content.get('bundle_format') != BUNDLE_FORMAT
+    or not isinstance(content.get('files'), dict)
+  ):
+    raise errors.ExportError(
+      f'{path} must have bundle_format {BUNDLE_FORMAT} and a list of files. '
+      f'Export the bundle again with this version.'
+    )
+  return content
+
+
+def verify_files(bundle: pathlib.Path) -> None:
+  """Compares every file that the manifest lists with its checksum.
+
+  Raises:
+    ExportError: If a file is missing or has changed since it was exported, or
+      the manifest itself cannot be read.
+  """
+  for name, expected in read_manifest(bundle)['files'].items():
+    try:
+      actual = _sha256(bundle / name)
+    except OSError as error:
+      raise errors.ExportError(
+        f'{bundle / name} cannot be read: {error}. Export the bundle again.'
+      ) from error
+    if actual != expected:
+      raise errors.ExportError(
+        f'{bundle / name} has changed since it was exported: its sha256 is '
+        f'{actual}, the manifest says {expected}. Export the bundle again.'
+      )
+
+
+def _sha256(path: pathlib.Path) -> str:
+  with path.open('rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()

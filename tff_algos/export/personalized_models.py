@@ -1,0 +1,315 @@
+"""Exports the models of known clients: all by id in one bundle, or one alone.
+
+Signature `serving_default` of the bundle of all clients: `client_id` `[batch]`
+string, `x` `[batch, *input_shape]` float32 -> the outputs of
+`prediction.name_outputs`. A client that is not in the bundle is an
+InvalidArgument error with the text "unknown client id". Of one client's
+bundle: the same, without `client_id`.
+"""
+
+from collections.abc import Callable, Sequence
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import model as model_lib
+from tff_algos.export import bundle as bundle_lib
+from tff_algos.export import dependencies
+from tff_algos.export import manifest
+from tff_algos.export import prediction
+from tff_algos.export import validation
+
+# Every bundle is compared with the models in memory of this many clients.
+_MAX_CHECKED_CLIENTS = 16
+# Longer ids are cut in an error's text.
+_MAX_SHOWN_ID_BYTES = 100
+
+_WeightsOf = Callable[[tf.Tensor], model_lib.Weights]
+
+
+def export_personalized_models(
+  base_dir: str | os.PathLike[str],
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  client_ids: Sequence[str],
+  client_states: algorithm_lib.Structure,
+  sample_inputs: np.ndarray,
+  provenance: manifest.Provenance,
+) -> pathlib.Path:
+  """Writes the models of all known clients as the next version.
+
+  The bundle holds the parts of the states that `personalized_weights` uses,
+  the server's once and the clients' stacked, and evaluates it in the graph.
+
+  Args:
+    base_dir: Such as `<workdir>/export/personalized_models`.
+    algorithm: Says what a client's personalized weights are.
+    server_state: The state to export, of arrays or tensors.
+    client_ids: Ids by client index, distinct.
+    client_states: The client states, a structure of arrays with a leading
+      axis `[num_clients, ...]`; `()` if clients keep none.
+    sample_inputs: `[n, *input_shape]` float32, n >= 1; what the written bundle
+      predicts for them is compared with the model in memory.
+    provenance: What the states were made from.
+
+  Returns:
+    The folder `<base_dir>/<version>`.
+
+  Raises:
+    ExportError: If the states, ids or sample inputs are unfit, the folder
+      cannot be written, or the bundle reads back differently. Nothing is left.
+  """
+  model = algorithm.personalized_model
+  x = validation.check_sample_inputs(model, sample_inputs)
+  validation.check_client_ids(client_ids)
+  server_state = tf.nest.map_structure(np.asarray, server_state)
+  client_states = tf.nest.map_structure(np.asarray, client_states)
+  for leaf in tf.nest.flatten(client_states):
+    validation.check_leading_axis('client states', leaf, len(client_ids))
+  variables, weights_of = _stored_weights(
+    algorithm, server_state, client_states
+  )
+  module = tf.Module()
+  module.states = variables
+  module.client_index = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(
+      tf.constant(client_ids),
+      tf.range(len(client_ids)),
+    ),
+    default_value=-1,
+  )
+  serve = bundle_lib.signature_function(
+    lambda client_id, x: _predict(
+      model, weights_of, module.client_index, client_id, x
+    ),
+    tf.TensorSpec([None], tf.string, name='client_id'),
+    prediction.features_spec(model),
+  )
+  bundle = bundle_lib.Bundle(
+    module=module,
+    signatures={'serving_default': serve},
+    facts={
+      'kind': 'personalized_models',
+      'num_clients': len(client_ids),
+      **bundle_lib.model_facts(algorithm.name, model),
+    },
+    samples=_samples(algorithm, server_state, client_ids, client_states, x),
+    client_ids=tuple(client_ids),
+  )
+  return bundle_lib.write_bundle(base_dir, bundle, provenance)
+
+
+def export_client_model(
+  base_dir: str | os.PathLike[str],
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  client_id: str,
+  client_index: int,
+  client_state: algorithm_lib.Structure,
+  sample_inputs: np.ndarray,
+  provenance: manifest.Provenance,
+) -> pathlib.Path:
+  """Writes one client's model alone; it holds nothing of other clients.
+
+  Args:
+    base_dir: Folder for the versions of this client's model.
+    algorithm: Says what a client's personalized weights are.
+    server_state: The state to export, of arrays or tensors.
+    client_id: For the manifest.
+    client_index: The client's position in the population.
+    client_state: This client's state, without a leading axis.
+    sample_inputs: `[n, *input_shape]` float32, n >= 1.
+    provenance: What the states were made from.
+
+  Returns:
+    The folder `<base_dir>/<version>`.
+
+  Raises:
+    ExportError: As `export_personalized_models` does.
+  """
+  model = algorithm.personalized_model
+  x = validation.check_sample_inputs(model, sample_inputs)
+  validation.check_client_ids([client_id])
+  weights = tf.nest.map_structure(
+    np.asarray,
+    _weights_in_memory(algorithm, server_state, client_state, client_index),
+  )
+  for name, value in weights.items():
+    validation.check_finite(f'weights {name!r} of client {client_id!r}', value)
+  variables = tf.nest.map_structure(_variable, weights)
+  module = tf.Module()
+  module.weights = tf.nest.flatten(variables)
+
+  def predict(x):
+    stored = tf.nest.map_structure(tf.convert_to_tensor, variables)
+    return prediction.name_outputs(model, model.apply(stored, x))
+
+  bundle = bundle_lib.Bundle(
+    module=module,
+    signatures={
+      'serving_default': bundle_lib.signature_function(
+        predict, prediction.features_spec(model)
+      )
+    },
+    facts={
+      'kind': 'client_model',
+      'num_clients': 1,
+      **bundle_lib.model_facts(algorithm.name, model),
+    },
+    samples=(
+      bundle_lib.Sample(
+        'serving_default', {'x': x}, _outputs_in_memory(model, weights, x)
+      ),
+    ),
+    client_ids=(client_id,),
+  )
+  return bundle_lib.write_bundle(base_dir, bundle, provenance)
+
+
+def _variable(value: np.ndarray) -> tf.Variable:
+  return tf.Variable(value, trainable=False)
+
+
+def _stored_weights(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  client_states: algorithm_lib.Structure,
+) -> tuple[list[tf.Variable], _WeightsOf]:
+  """Returns variables for the used leaves, and client index -> weights."""
+  server_leaves = tf.nest.flatten(server_state)
+  client_leaves = tf.nest.flatten(client_states)
+  num_server = len(server_leaves)
+
+  def weights_of_leaves(*leaves_and_index: tf.Tensor) -> model_lib.Weights:
+    *leaves, index = leaves_and_index
+    return algorithm.personalized_weights(
+      tf.nest.pack_sequence_as(server_state, leaves[:num_server]),
+      tf.nest.pack_sequence_as(client_states, leaves[num_server:]),
+      index,
+    )
+
+  specs = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in server_leaves]
+  specs += [tf.TensorSpec(leaf.shape[1:], leaf.dtype) for leaf in client_leaves]
+  *used, _ = dependencies.used_leaves(
+    weights_of_leaves, *specs, tf.TensorSpec([], tf.int32)
+  )
+  variables = {}
+  for i, leaf in enumerate([*server_leaves, *client_leaves]):
+    if used[i]:
+      owner = 'the server state' if i < num_server else 'the client states'
+      validation.check_finite(f'an array of {owner}', leaf)
+      variables[i] = _variable(leaf)
+
+  def leaf_of_client(i: int, client_index: tf.Tensor) -> tf.Tensor:
+    if i not in variables:
+      return tf.zeros(specs[i].shape, specs[i].dtype)
+    if i < num_server:
+      return tf.convert_to_tensor(variables[i])
+    return tf.gather(variables[i], client_index)
+
+  def weights_of(client_index: tf.Tensor) -> model_lib.Weights:
+    leaves = [leaf_of_client(i, client_index) for i in range(len(specs))]
+    return weights_of_leaves(*leaves, client_index)
+
+  return list(variables.values()), weights_of
+
+
+def _predict(
+  model: model_lib.Model,
+  weights_of: _WeightsOf,
+  client_index: tf.lookup.StaticHashTable,
+  client_id: tf.Tensor,
+  x: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+  indices = client_index.lookup(client_id)
+  checks = [
+    prediction.require_same_rows('client_id', client_id, x),
+    prediction.require_rows(
+      indices >= 0,
+      lambda row: tf.strings.join(
+        [
+          f'{manifest.UNKNOWN_CLIENT_TEXT} ',
+          _printable(client_id[row]),
+          f'; the ids that are served are listed in {manifest.EXTRA_FOLDER}/'
+          f'{manifest.CLIENT_IDS_FILE} of the bundle',
+        ]
+      ),
+    ),
+  ]
+  with tf.control_dependencies(checks):
+    indices = tf.identity(indices)
+  outputs = prediction.apply_by_group(model, weights_of, indices, x)
+  return prediction.name_outputs(model, outputs)
+
+
+def _printable(text: tf.Tensor) -> tf.Tensor:
+  # An error's text must be UTF-8, and no longer than a person reads.
+  start = tf.strings.substr(text, 0, _MAX_SHOWN_ID_BYTES)
+  return tf.strings.unicode_transcode(start, 'UTF-8', 'UTF-8')
+
+
+def _weights_in_memory(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  client_state: algorithm_lib.Structure,
+  client_index: int,
+) -> Any:
+  return algorithm.personalized_weights(
+    tf.nest.map_structure(tf.convert_to_tensor, server_state),
+    tf.nest.map_structure(tf.convert_to_tensor, client_state),
+    tf.constant(client_index, tf.int32),
+  )
+
+
+def _outputs_in_memory(
+  model: model_lib.Model, weights: Any, x: np.ndarray
+) -> dict[str, np.ndarray]:
+  weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+  outputs = model.apply(weights, tf.constant(x))
+  return bundle_lib.to_arrays(prediction.name_outputs(model, outputs))
+
+
+def _samples(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  client_ids: Sequence[str],
+  client_states: algorithm_lib.Structure,
+  x: np.ndarray,
+) -> tuple[bundle_lib.Sample, ...]:
+  """Returns one batch for each checked client, and one that mixes them."""
+  num_checked = min(len(client_ids), _MAX_CHECKED_CLIENTS)
+  checked = np.linspace(0, len(client_ids) - 1, num_checked).astype(int)
+  samples = []
+  for index in checked.tolist():
+    state = tf.nest.map_structure(lambda leaf: leaf[index], client_states)  # noqa: B023
+    weights = _weights_in_memory(algorithm, server_state, state, index)
+    ids = np.array([client_ids[index]] * len(x), object)
+    samples.append(
+      bundle_lib.Sample(
+        'serving_default',
+        {'client_id': ids, 'x': x},
+        _outputs_in_memory(algorithm.personalized_model, weights, x),
+      )
+    )
+  # Rows of different clients alternate: 0, 1, 2, ..., 0, 1, 2, ...
+  mixed = {
+    field: {
+      name: np.stack([getattr(s, field)[name] for s in samples], axis=1)
+      for name in getattr(samples[0], field)
+    }
+    for field in ('inputs', 'outputs')
+  }
+  samples.append(
+    bundle_lib.Sample(
+      'serving_default',
+      *(
+        {name: v.reshape([-1, *v.shape[2:]]) for name, v in named.items()}
+        for named in mixed.values()
+      ),
+    )
+  )
+  return tuple(samples)

@@ -1,0 +1,128 @@
+"""The graph pieces that all bundles share: checks, grouping, output names.
+
+Everything here is traced into a SavedModel, so it must work with TensorFlow
+alone: no Python at prediction time.
+"""
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from tff_algos.core import model as model_lib
+
+# What must be a control dependency of everything that relies on a check: a
+# gather with a bad index would otherwise fail first, with its own text.
+Check = tf.Operation | tf.Tensor
+
+
+def require_rows(
+  ok: tf.Tensor, message: Callable[[tf.Tensor], tf.Tensor]
+) -> Check:
+  """Fails with InvalidArgument at the first row that is not `ok`.
+
+  Args:
+    ok: `[batch]` bool.
+    message: index of the bad row, int64 `[]` -> the error's text, string `[]`.
+  """
+
+  def fail():
+    row = tf.argmin(tf.cast(ok, tf.int32))
+    return tf.raw_ops.Assert(condition=False, data=[message(row)])
+
+  return tf.cond(tf.reduce_all(ok), tf.no_op, fail)
+
+
+def require_same_rows(name: str, values: tf.Tensor, x: tf.Tensor) -> Check:
+  """Fails with InvalidArgument unless `values` has one row for each of `x`."""
+  num_rows, num_examples = tf.shape(values)[0], tf.shape(x)[0]
+  return require_rows(
+    tf.equal(num_rows, num_examples)[tf.newaxis],
+    lambda _: tf.strings.join(
+      [
+        f'{name} must have one row for each row of x: it has ',
+        tf.strings.as_string(num_rows),
+        ' and x has ',
+        tf.strings.as_string(num_examples),
+      ]
+    ),
+  )
+
+
+def require_index(name: str, values: tf.Tensor, size: int) -> Check:
+  """Fails with InvalidArgument unless all `values` are in [0, size)."""
+  return require_rows(
+    (values >= 0) & (values < size),
+    lambda row: tf.strings.join(
+      [
+        f'{name} must be from 0 to {size - 1}, got ',
+        tf.strings.as_string(values[row]),
+        ' in row ',
+        tf.strings.as_string(row),
+      ]
+    ),
+  )
+
+
+def apply_by_group(
+  model: model_lib.Model,
+  weights_of: Callable[[tf.Tensor], model_lib.Weights],
+  group_ids: tf.Tensor,
+  x: tf.Tensor,
+) -> tf.Tensor:
+  """Returns the model's outputs where each row has the weights of its group.
+
+  The model runs once for each distinct group in the batch, on that group's
+  rows. A batch of one group costs one pass, and no more than one set of
+  weights is ever gathered, however large the batch.
+
+  Args:
+    model: The model that serves.
+    weights_of: group id int32 `[]` -> weights.
+    group_ids: `[batch]` int32.
+    x: `[batch, *input_shape]` float32.
+
+  Returns:
+    `[batch, num_outputs]` float32.
+  """
+  groups, positions = tf.unique(group_ids)
+
+  def apply_to_group(i, outputs):
+    rows = tf.where(tf.equal(positions, i))
+    group_outputs = model.apply(weights_of(groups[i]), tf.gather_nd(x, rows))
+    return i + 1, tf.tensor_scatter_nd_update(outputs, rows, group_outputs)
+
+  num_rows = tf.shape(x)[0]
+  _, outputs = tf.while_loop(
+    lambda i, _: i < tf.size(groups),
+    apply_to_group,
+    (0, tf.zeros([num_rows, model.num_outputs])),
+    shape_invariants=(
+      tf.TensorShape([]),
+      tf.TensorShape([None, model.num_outputs]),
+    ),
+  )
+  return outputs
+
+
+def name_outputs(
+  model: model_lib.Model, outputs: tf.Tensor
+) -> Mapping[str, tf.Tensor]:
+  """Returns a bundle's named outputs from `[batch, num_outputs]` outputs.
+
+  Classification: `logits` and `probabilities` `[batch, num_classes]` float32,
+  `class_id` `[batch]` int32. Regression: `prediction` `[batch]` float32.
+  """
+  if model.task == model_lib.CLASSIFICATION:
+    return {'logits': outputs, **name_probabilities(tf.nn.softmax(outputs))}
+  return {'prediction': outputs[:, 0]}
+
+
+def name_probabilities(probabilities: tf.Tensor) -> Mapping[str, tf.Tensor]:
+  """Returns `probabilities` and the most probable `class_id` by name."""
+  class_id = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+  return {'probabilities': probabilities, 'class_id': class_id}
+
+
+def features_spec(model: model_lib.Model) -> tf.TensorSpec:
+  """Returns the spec of the input `x`, `[batch, *input_shape]` float32."""
+  return tf.TensorSpec([None, *model.input_shape], tf.float32, name='x')

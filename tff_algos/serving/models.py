@@ -1,0 +1,253 @@
+"""Finds, loads and runs the SavedModels under one folder.
+
+The folder holds one base for each model, `<folder>/<model>/<version>/`, as
+`binaries.export` writes it. The newest version answers by default; a version
+that appears while the server runs is loaded by the first request after it.
+"""
+
+from collections.abc import Mapping
+import os
+import pathlib
+import re
+import threading
+import time
+from typing import NamedTuple
+
+from absl import logging
+import numpy as np
+import tensorflow as tf
+
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.core.protobuf import saved_model_pb2
+from tff_algos.core import errors
+from tff_algos.export import manifest
+from tff_algos.export import versions
+
+DEFAULT_SIGNATURE = 'serving_default'
+
+# A bundle that was being copied when we looked gets another chance after this.
+_RETRY_SECONDS = 10.0
+_ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
+_FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
+_MAX_TEXT_CHARS = 500
+
+
+class VersionStatus(NamedTuple):
+  """What is known about one version on disk.
+
+  Attributes:
+    version: Its number.
+    error: Why it cannot be loaded; empty if it can, or was not tried yet.
+  """
+
+  version: int
+  error: str
+
+
+class ServedModel:
+  """One loaded version of one model.
+
+  Attributes:
+    name: The model's name.
+    version: Its version.
+    signature_defs: name -> SignatureDef, as they stand in the SavedModel.
+  """
+
+  def __init__(self, name: str, version: int, folder: pathlib.Path):
+    self.name = name
+    self.version = version
+    if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
+      manifest.verify_files(folder)
+    self.signature_defs = _read_signature_defs(folder)
+    self._loaded = tf.saved_model.load(os.fspath(folder))
+
+  def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+    """Returns a signature's definition.
+
+    Raises:
+      RequestError: (404) If there is no such signature.
+    """
+    if name not in self._loaded.signatures:
+      raise errors.RequestError(
+        f'model {self.name!r} has no signature {_shorten(repr(name))}; it has '
+        f'{", ".join(sorted(self._loaded.signatures))}',
+        status=404,
+      )
+    return self.signature_defs[name]
+
+  def predict(
+    self, signature_name: str, inputs: Mapping[str, np.ndarray]
+  ) -> dict[str, np.ndarray]:
+    """Returns a signature's outputs for inputs that fit its definition.
+
+    Raises:
+      RequestError: If the model refuses the values: 404 if it does not know a
+        client, else 400; 413 if they do not fit in memory.
+    """
+    function = self._loaded.signatures[signature_name]
+    try:
+      outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
+    except tf.errors.InvalidArgumentError as error:
+      text = _refusal_text(error.message)
+      is_unknown = text.startswith(manifest.UNKNOWN_CLIENT_TEXT)
+      status = 404 if is_unknown else 400
+      raise errors.RequestError(text, status) from error
+    except tf.errors.ResourceExhaustedError as error:
+      raise errors.RequestError(
+        'the batch does not fit in memory; send fewer rows at once', 413
+      ) from error
+    return {name: outputs[name].numpy() for name in sorted(outputs)}
+
+
+class ModelStore:
+  """All models under one folder, loaded when they are first needed."""
+
+  def __init__(self, folder: str | os.PathLike[str]):
+    self._folder = pathlib.Path(folder)
+    self._lock = threading.Lock()
+    self._loaded: dict[str, dict[int, ServedModel]] = {}
+    self._failures: dict[pathlib.Path, tuple[float, str]] = {}
+
+  def load_newest(self) -> dict[str, int]:
+    """Loads the newest version of every model.
+
+    Returns:
+      Model name -> version, at least one.
+
+    Raises:
+      UserError: If the folder is missing or holds no model that can be loaded.
+    """
+    newest, problems = {}, []
+    try:
+      names = self._names()
+    except OSError as error:
+      raise errors.UserError(
+        f'model folder {self._folder} cannot be read: {error.strerror}. Write '
+        f'models there with binaries.export first.'
+      ) from error
+    for name in names:
+      try:
+        newest[name] = self.get(name).version
+      except errors.RequestError as error:
+        problems.append(str(error))
+    if not newest:
+      why = '; '.join(problems) or 'it has no <model>/<version> folders'
+      raise errors.UserError(
+        f'nothing can be served from {self._folder}: {why}. Write models there '
+        f'with binaries.export first.'
+      )
+    return newest
+
+  def get(self, name: str, version: int | None = None) -> ServedModel:
+    """Returns a loaded model, the newest version that loads by default.
+
+    Raises:
+      RequestError: (404) If there is no such model or version, or it cannot
+        be loaded.
+    """
+    folders = self._version_folders(name, version)
+    reasons = []
+    for candidate in reversed(folders):
+      loaded = self._loaded.get(name, {}).get(candidate)
+      if loaded is not None:
+        return loaded
+      try:
+        # Only what is not loaded yet has to wait for its turn.
+        with self._lock:
+          return self._load(name, candidate, folders[candidate])
+      except errors.ExportError as error:
+        reasons.append(str(error))
+    raise errors.RequestError(
+      f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
+    )
+
+  def statuses(
+    self, name: str, version: int | None = None
+  ) -> list[VersionStatus]:
+    """Returns the state of a model's versions on disk, newest first.
+
+    Raises:
+      RequestError: (404) If there is no such model or version.
+    """
+    folders = self._version_folders(name, version)
+    return [
+      VersionStatus(v, self._failures.get(folders[v], (0.0, ''))[1])
+      for v in reversed(folders)
+    ]
+
+  def _names(self) -> list[str]:
+    with os.scandir(self._folder) as entries:
+      return sorted(entry.name for entry in entries if entry.is_dir())
+
+  def _version_folders(
+    self, name: str, version: int | None
+  ) -> dict[int, pathlib.Path]:
+    # The name comes from outside: it must be one that we list, not a path.
+    names = self._names()
+    folders = {}
+    if name in names:
+      folders = versions.version_folders(self._folder / name)
+    if not folders:
+      raise errors.RequestError(
+        f'unknown model {_shorten(repr(name))}; the models are '
+        f'{_shorten(", ".join(names)) or "none"}',
+        status=404,
+      )
+    if version is None:
+      return folders
+    if version not in folders:
+      raise errors.RequestError(
+        f'model {name!r} has no version {_shorten(str(version))}; it has '
+        f'{_shorten(", ".join(map(str, folders)))}',
+        status=404,
+      )
+    return {version: folders[version]}
+
+  def _load(self, name: str, version: int, folder: pathlib.Path) -> ServedModel:
+    loaded = self._loaded.get(name, {})
+    if version in loaded:
+      return loaded[version]
+    failed_at, reason = self._failures.get(folder, (-np.inf, ''))
+    if time.monotonic() - failed_at < _RETRY_SECONDS:
+      raise errors.ExportError(reason)
+    try:
+      model = ServedModel(name, version, folder)
+    except Exception as error:  # Any broken file can raise anything in TF.
+      reason = _shorten(f'{folder} cannot be loaded: {error}')
+      logging.error('%s', reason)
+      self._failures[folder] = (time.monotonic(), reason)
+      raise errors.ExportError(reason) from error
+    logging.info('Serving version %d of model %r.', version, name)
+    self._failures.pop(folder, None)
+    # A new newest one replaces all; an older one is there because a request
+    # named it.
+    is_newest = version > max(loaded, default=0)
+    self._loaded[name] = {**({} if is_newest else loaded), version: model}
+    return model
+
+
+def _read_signature_defs(
+  folder: pathlib.Path,
+) -> dict[str, meta_graph_pb2.SignatureDef]:
+  content = saved_model_pb2.SavedModel()
+  content.ParseFromString((folder / 'saved_model.pb').read_bytes())
+  for graph in content.meta_graphs:
+    if tf.saved_model.SERVING in graph.meta_info_def.tags:
+      return dict(graph.signature_def)
+  raise errors.ExportError(f'{folder} has no graph with the tag "serve"')
+
+
+def _refusal_text(message: str) -> str:
+  """Returns the one sentence that a model's graph wrote for people."""
+  assertion = _ASSERTION.search(message)
+  if assertion:
+    # TensorFlow escapes quotes in the values of an assertion.
+    text = assertion.group(1).replace('\\"', '"').replace("\\'", "'")
+    return _shorten(text)
+  return _shorten(_FUNCTION_NODE.sub('', message).strip().splitlines()[0])
+
+
+def _shorten(text: str) -> str:
+  if len(text) <= _MAX_TEXT_CHARS:
+    return text
+  return f'{text[:_MAX_TEXT_CHARS]}...'

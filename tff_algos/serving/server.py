@@ -1,0 +1,232 @@
+"""Starts and stops the REST and the gRPC server over one store."""
+
+from collections.abc import Iterator
+from concurrent import futures
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import signal
+import socket
+import threading
+import time
+from typing import NamedTuple
+
+from absl import logging
+import grpc
+import uvicorn
+
+from tff_algos.core import errors
+from tff_algos.serving import grpc_service
+from tff_algos.serving import models
+from tff_algos.serving import rest
+
+_NUM_GRPC_THREADS = 8
+# Requests that are being answered get so long to end when the server stops.
+_GRACE_SECONDS = 5
+_START_SECONDS = 30
+
+
+class ServerConfig(NamedTuple):
+  """Where a server listens.
+
+  Attributes:
+    host: Name or address; the default is reached from this machine alone.
+    rest_api_port: TCP port of the REST API; 0 takes any free one.
+    port: TCP port of the gRPC API; 0 takes any free one.
+    max_request_bytes: Larger requests are refused.
+  """
+
+  host: str = '127.0.0.1'
+  rest_api_port: int = 8501
+  port: int = 8500
+  max_request_bytes: int = 16 * 2**20
+
+
+class Ports(NamedTuple):
+  """The TCP ports that a running server listens on."""
+
+  rest_api_port: int
+  port: int
+
+
+@contextlib.contextmanager
+def running(store: models.ModelStore, config: ServerConfig) -> Iterator[Ports]:
+  """Runs both servers while the context lasts.
+
+  Args:
+    store: The models to serve.
+    config: Where to listen.
+
+  Yields:
+    The ports.
+
+  Raises:
+    UserError: If a port is in use or the host cannot be listened on.
+  """
+  with _rest(store, config) as rest_api_port, _grpc(store, config) as port:
+    yield Ports(rest_api_port, port)
+
+
+def serve_until_signal(
+  store: models.ModelStore,
+  config: ServerConfig,
+  port_file: str | os.PathLike[str] | None = None,
+) -> None:
+  """Serves until SIGTERM or SIGINT (Ctrl-C), then ends cleanly.
+
+  Args:
+    store: The models to serve.
+    config: Where to listen.
+    port_file: JSON file to write the ports to; removed at the end.
+
+  Raises:
+    UserError: If nothing can be served, a port is in use, or the port file
+      cannot be written.
+  """
+  asked_to_stop = threading.Event()
+  with _handled_signals(asked_to_stop):
+    store.load_newest()
+    with running(store, config) as ports, _port_file(port_file, ports):
+      logging.info(
+        'REST API at http://%s:%d/v1/models, gRPC at %s:%d. Ctrl-C ends.',
+        config.host,
+        ports.rest_api_port,
+        config.host,
+        ports.port,
+      )
+      asked_to_stop.wait()
+      logging.info('Stopping.')
+
+
+@contextlib.contextmanager
+def _rest(store: models.ModelStore, config: ServerConfig) -> Iterator[int]:
+  family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
+  try:
+    listener = socket.create_server(
+      (config.host, config.rest_api_port), family=family
+    )
+  except OSError as error:
+    raise _listen_error(
+      config.host, config.rest_api_port, 'rest_api_port', error
+    ) from error
+  with listener:
+    server = uvicorn.Server(
+      uvicorn.Config(
+        rest.create_app(store, config.max_request_bytes),
+        loop='asyncio',
+        http='h11',
+        ws='none',
+        lifespan='off',
+        log_config=None,
+        log_level='warning',
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+      )
+    )
+    # Outside the main thread uvicorn leaves the signals to us.
+    thread = threading.Thread(
+      target=server.run,
+      kwargs={'sockets': [listener]},
+      name='rest',
+      daemon=True,
+    )
+    port = listener.getsockname()[1]
+    thread.start()
+    try:
+      deadline = time.monotonic() + _START_SECONDS
+      while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+          raise errors.UserError('the REST server did not start; see the log')
+        time.sleep(0.01)
+      yield port
+    finally:
+      server.should_exit = True
+      thread.join()
+
+
+@contextlib.contextmanager
+def _grpc(store: models.ModelStore, config: ServerConfig) -> Iterator[int]:
+  server = grpc.server(
+    futures.ThreadPoolExecutor(_NUM_GRPC_THREADS, thread_name_prefix='grpc'),
+    options=[
+      # Otherwise a second server would silently share the port.
+      ('grpc.so_reuseport', 0),
+      ('grpc.max_receive_message_length', config.max_request_bytes),
+      ('grpc.max_send_message_length', -1),
+    ],
+  )
+  grpc_service.add_services(server, store, config.max_request_bytes)
+  host = f'[{config.host}]' if ':' in config.host else config.host
+  try:
+    port = server.add_insecure_port(f'{host}:{config.port}')
+  except RuntimeError as error:
+    # gRPC does not say why; a plain socket does.
+    reason = _why_not_listening(config.host, config.port) or error
+    raise _listen_error(config.host, config.port, 'port', reason) from error
+  server.start()
+  try:
+    yield port
+  finally:
+    server.stop(_GRACE_SECONDS).wait()
+
+
+def _why_not_listening(host: str, port: int) -> OSError | None:
+  family = socket.AF_INET6 if ':' in host else socket.AF_INET
+  try:
+    socket.create_server((host, port), family=family).close()
+  except OSError as error:
+    return error
+  return None
+
+
+def _listen_error(
+  host: str, port: int, flag: str, reason: Exception
+) -> errors.UserError:
+  if isinstance(reason, OSError) and reason.errno == errno.EADDRINUSE:
+    return errors.UserError(
+      f'port {port} on {host} is in use. Choose another with --{flag}=PORT, or '
+      f'--{flag}=0 for any free one.'
+    )
+  text = reason.strerror if isinstance(reason, OSError) else str(reason)
+  return errors.UserError(
+    f'cannot listen on port {port} of host {host!r}: {text}. Choose others '
+    f'with --host and --{flag}.'
+  )
+
+
+@contextlib.contextmanager
+def _handled_signals(event: threading.Event) -> Iterator[None]:
+  previous = {
+    number: signal.signal(number, lambda *_: event.set())
+    for number in (signal.SIGTERM, signal.SIGINT)
+  }
+  try:
+    yield
+  finally:
+    for number, handler in previous.items():
+      signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _port_file(
+  port_file: str | os.PathLike[str] | None, ports: Ports
+) -> Iterator[None]:
+  if port_file is None:
+    yield
+    return
+  path = pathlib.Path(port_file)
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  try:
+    temporary.write_text(json.dumps(ports._asdict()) + '\n')
+    os.replace(temporary, path)
+  except OSError as error:
+    temporary.unlink(missing_ok=True)
+    raise errors.UserError(
+      f'port file {path} cannot be written: {error.strerror}'
+    ) from error
+  try:
+    yield
+  finally:
+    path.unlink(missing_ok=True)

@@ -1,0 +1,219 @@
+"""Arrays from requests, checked against a signature, and replies from arrays.
+
+The JSON is that of TensorFlow Serving's predict API: row format
+(`instances` -> `predictions`) and columnar format (`inputs` -> `outputs`).
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tff_algos.core import errors
+
+_B64_KEY = 'b64'
+_KINDS = {
+  'f': ('numbers', (int, float)),
+  'i': ('whole numbers', (int,)),
+  'u': ('whole numbers', (int,)),
+  'b': ('true or false', (bool,)),
+  'O': ('strings or {"b64": ...} objects', (str, dict)),
+}
+
+
+def inputs_from_rows(
+  instances: Any, signature: meta_graph_pb2.SignatureDef
+) -> dict[str, np.ndarray]:
+  """Returns a signature's inputs from the value of `instances`.
+
+  Raises:
+    RequestError: If the value does not fit the signature.
+  """
+  if not isinstance(instances, list) or not instances:
+    raise errors.RequestError("'instances' must be a list that is not empty")
+  if not any(_is_named(row) for row in instances):
+    instances = [{_only_input(signature): row} for row in instances]
+  for i, row in enumerate(instances):
+    names = row if _is_named(row) else ()
+    _check_names(f"element {i} of 'instances'", names, signature)
+  columns = {name: [row[name] for row in instances] for name in instances[0]}
+  return _arrays(columns, signature)
+
+
+def inputs_from_columns(
+  inputs: Any, signature: meta_graph_pb2.SignatureDef
+) -> dict[str, np.ndarray]:
+  """Returns a signature's inputs from the value of `inputs`.
+
+  Raises:
+    RequestError: If the value does not fit the signature.
+  """
+  if not _is_named(inputs):
+    inputs = {_only_input(signature): inputs}
+  _check_names("'inputs'", inputs, signature)
+  return _arrays(inputs, signature)
+
+
+def rows_from_outputs(outputs: Mapping[str, np.ndarray]) -> list[Any]:
+  """Returns the value of `predictions`: a single output goes without its name.
+
+  Raises:
+    RequestError: If the outputs have no common first axis.
+  """
+  num_rows = {v.shape[0] if v.ndim else None for v in outputs.values()}
+  if len(num_rows) != 1 or None in num_rows:
+    raise errors.RequestError(
+      f'the outputs {", ".join(outputs)} have no common batch axis; ask with '
+      f"'inputs' instead of 'instances'"
+    )
+  columns = {name: _json_value(name, v) for name, v in outputs.items()}
+  if len(columns) == 1:
+    return next(iter(columns.values()))
+  return [
+    dict(zip(columns, row, strict=True))
+    for row in zip(*columns.values(), strict=True)
+  ]
+
+
+def columns_from_outputs(outputs: Mapping[str, np.ndarray]) -> Any:
+  """Returns the value of `outputs`: a single output goes without its name."""
+  columns = {name: _json_value(name, v) for name, v in outputs.items()}
+  return next(iter(columns.values())) if len(columns) == 1 else columns
+
+
+def check_input(
+  name: str, value: np.ndarray, info: meta_graph_pb2.TensorInfo
+) -> None:
+  """Raises RequestError unless an array has a signature's shape, and no NaN."""
+  shape = tf.TensorShape(info.tensor_shape)
+  if not shape.is_compatible_with(value.shape):
+    wanted = ['batch' if size is None else size for size in shape]
+    raise errors.RequestError(
+      f'input {name!r} must have shape {_spell(wanted)}, got '
+      f'{_spell(value.shape)}'
+    )
+  if value.dtype.kind == 'f' and not np.all(np.isfinite(value)):
+    raise errors.RequestError(
+      f'input {name!r} must be finite: it has NaN, infinite or too large values'
+    )
+
+
+def check_names(
+  names: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef
+) -> None:
+  """Raises RequestError unless `names` are the signature's inputs."""
+  _check_names('the request', names, signature)
+
+
+def _check_names(
+  where: str, names: Any, signature: meta_graph_pb2.SignatureDef
+) -> None:
+  if set(names) != set(signature.inputs):
+    raise errors.RequestError(
+      f'{where} must name the inputs {", ".join(sorted(signature.inputs))}, '
+      f'got {", ".join(sorted(names))[:200] or "none"}'
+    )
+
+
+def _only_input(signature: meta_graph_pb2.SignatureDef) -> str:
+  if len(signature.inputs) != 1:
+    names = ', '.join(sorted(signature.inputs))
+    raise errors.RequestError(
+      f'the signature has several inputs ({names}): name them in objects'
+    )
+  return next(iter(signature.inputs))
+
+
+def _is_named(value: Any) -> bool:
+  return isinstance(value, dict) and set(value) != {_B64_KEY}
+
+
+def _arrays(
+  columns: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef
+) -> dict[str, np.ndarray]:
+  arrays = {}
+  for name, value in columns.items():
+    info = signature.inputs[name]
+    arrays[name] = _array(name, value, info)
+    check_input(name, arrays[name], info)
+  return arrays
+
+
+def _array(
+  name: str, value: Any, info: meta_graph_pb2.TensorInfo
+) -> np.ndarray:
+  """Returns an array of the input's dtype; nothing is converted silently."""
+  dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype)
+  leaves = np.asarray(value, object)
+  what, allowed = _KINDS[dtype.kind]
+  for kind in set(map(type, leaves.flat)):
+    if kind is list:
+      raise errors.RequestError(
+        f'input {name!r} must be an array: its lists differ in length or depth'
+      )
+    if kind not in allowed:
+      raise errors.RequestError(
+        f'input {name!r} must hold {what}, got {_json_type(kind)}'
+      )
+  if info.dtype == types_pb2.DT_STRING:
+    flat = [_bytes(name, leaf) for leaf in leaves.flat]
+    array = np.empty(leaves.size, object)
+    array[:] = flat
+    return array.reshape(leaves.shape)
+  return _numbers(name, leaves, dtype)
+
+
+def _numbers(name: str, leaves: np.ndarray, dtype: np.dtype) -> np.ndarray:
+  try:
+    if dtype.kind in 'iu' and leaves.size:
+      limits = np.iinfo(dtype)
+      if leaves.min() < limits.min or leaves.max() > limits.max:
+        raise OverflowError
+    with np.errstate(over='ignore'):
+      return leaves.astype(dtype)
+  except OverflowError:
+    raise errors.RequestError(
+      f'input {name!r} has a number that does not fit in {dtype}'
+    ) from None
+
+
+def _bytes(name: str, leaf: str | dict[str, Any]) -> bytes:
+  try:
+    if isinstance(leaf, str):
+      return leaf.encode()
+    return base64.b64decode(leaf[_B64_KEY], validate=True)
+  except (KeyError, TypeError, ValueError, binascii.Error) as error:
+    raise errors.RequestError(
+      f'input {name!r} must hold UTF-8 strings or {{"b64": ...}} objects in '
+      f'base64: {type(error).__name__}'
+    ) from None
+
+
+def _json_value(name: str, value: np.ndarray) -> Any:
+  if value.dtype.kind != 'O':
+    return value.tolist()
+  if name.endswith('_bytes'):
+    spell = lambda leaf: {_B64_KEY: base64.b64encode(leaf).decode()}
+  else:
+    spell = lambda leaf: leaf.decode(errors='replace')
+  return np.frompyfunc(spell, 1, 1)(value).tolist()
+
+
+def _json_type(kind: type) -> str:
+  names = {
+    type(None): 'null',
+    bool: 'true or false',
+    str: 'a string',
+    dict: 'an object',
+    float: 'a number with a fraction',
+  }
+  return names.get(kind, 'a whole number')
+
+
+def _spell(shape: Any) -> str:
+  return f'[{", ".join(map(str, shape))}]'
