@@ -1,0 +1,104 @@
+"""Summaries over clients against hand-computed numbers."""
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tff_algos.metrics import summaries
+
+
+def test_means_of_three_clients():
+  found = summaries.summarize(
+    [0.5, 1.0, 0.0], [10, 30, 60], higher_is_better=True
+  )
+  assert found.weighted_mean == pytest.approx(0.35)
+  assert found.plain_mean == pytest.approx(0.5)
+  assert found.worst_decile == 0.0
+  assert found[3:] == (3, 0, 0)
+
+
+def test_worst_decile_is_the_low_end_of_accuracy_and_the_high_end_of_error():
+  values = np.arange(29.0)
+  ones = np.ones(29)
+  accuracy = summaries.summarize(values, ones, higher_is_better=True)
+  error = summaries.summarize(values, ones, higher_is_better=False)
+  assert accuracy.worst_decile == pytest.approx(0.5)  # 10 % of 29: 2 clients
+  assert error.worst_decile == pytest.approx(27.5)
+
+
+def test_clients_without_a_value_are_left_out_and_counted():
+  found = summaries.summarize(
+    [0.5, np.nan, np.nan, 0.25], [1, 0, 5, 3], higher_is_better=True
+  )
+  assert found.weighted_mean == pytest.approx((0.5 + 0.75) / 4)
+  assert found[3:] == (2, 1, 1)
+
+
+def test_no_client_gives_nan():
+  found = summaries.summarize([np.nan], [0], higher_is_better=True)
+  assert np.isnan(found[:3]).all()
+  assert found[3:] == (0, 1, 0)
+
+
+def test_an_infinite_error_is_not_hidden():
+  found = summaries.summarize([1.0, np.inf], [1, 1], higher_is_better=False)
+  assert found.plain_mean == np.inf
+
+
+@hypothesis.given(
+  st.lists(
+    st.tuples(st.floats(0, 1), st.integers(0, 50)), min_size=1, max_size=40
+  ),
+  st.randoms(),
+  st.booleans(),
+)
+@hypothesis.settings(max_examples=50, deadline=None)
+def test_the_order_of_clients_does_not_matter(clients, random, better):
+  shuffled = random.sample(clients, len(clients))
+  found, again = (
+    summaries.summarize(*zip(*rows, strict=True), higher_is_better=better)
+    for rows in (clients, shuffled)
+  )
+  np.testing.assert_allclose(again, found)
+  if found.num_clients:
+    sign = 1 if better else -1
+    assert sign * found.worst_decile <= sign * found.plain_mean + 1e-12
+
+
+def test_bad_input_is_named():
+  with pytest.raises(ValueError, match=r'\(1,\) and \(2,\)'):
+    summaries.summarize([1.0], [1, 2], higher_is_better=True)
+  with pytest.raises(ValueError, match='>= 0, got -1'):
+    summaries.summarize([1.0], [-1], higher_is_better=True)
+  with pytest.raises(ValueError, match='from 0 to 2, got 3'):
+    summaries.label_histograms([np.array([0, 3])], 3)
+  with pytest.raises(ValueError, match='one shape'):
+    summaries.majority_class_scores(np.zeros((1, 2)), np.zeros((2, 2)))
+
+
+def test_histograms():
+  histograms = summaries.label_histograms([[0, 2, 2], []], 3)
+  np.testing.assert_array_equal(histograms, [[1, 0, 2], [0, 0, 0]])
+
+
+def test_majority_class_by_hand():
+  train = [[3, 1, 0], [0, 2, 2], [0, 0, 0], [0, 4, 0]]
+  test = [[1, 1, 0], [1, 0, 3], [0, 3, 1], [0, 0, 0]]
+  # Own classes: 0; 1 (a tie); none, so that of all; 1. All: 3, 7, 2, so 1.
+  found = summaries.majority_class_scores(train, test)
+  np.testing.assert_allclose(found.per_client, [0.5, 0.0, 0.75, np.nan])
+  np.testing.assert_allclose(found.overall, [0.5, 0.0, 0.75, np.nan])
+
+
+def test_own_majority_beats_the_majority_of_all():
+  train = [[5, 0], [0, 6]]
+  test = [[4, 0], [1, 3]]
+  found = summaries.majority_class_scores(train, test)
+  np.testing.assert_allclose(found.per_client, [1.0, 0.75])
+  np.testing.assert_allclose(found.overall, [0.0, 0.75])
+
+
+def test_classes_tie_for_all_clients():
+  found = summaries.majority_class_scores([[1, 0], [0, 1]], [[2, 0], [2, 0]])
+  np.testing.assert_allclose(found.overall, [1.0, 1.0])

@@ -1,0 +1,146 @@
+"""Summaries over clients, and the line that any model has to beat.
+
+NumPy in, Python numbers out.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class ClientSummary(NamedTuple):
+  """One metric, summed up over clients; NaN if no client counts.
+
+  Attributes:
+    weighted_mean: Mean weighted by examples: the metric over all examples.
+    plain_mean: Mean in which every client counts the same.
+    worst_decile: Mean of the worst 10 % of the clients (rounded down, at least
+      one): the lowest of an accuracy, the highest of an error.
+    num_clients: Clients that count.
+    num_without_examples: Clients left out because they have no examples.
+    num_nan: Clients left out because their value is NaN all the same.
+  """
+
+  weighted_mean: float
+  plain_mean: float
+  worst_decile: float
+  num_clients: int
+  num_without_examples: int
+  num_nan: int
+
+
+class MajorityScores(NamedTuple):
+  """Accuracy of always predicting one class; NaN without test examples.
+
+  Attributes:
+    per_client: With the commonest class of the client's own training labels,
+      float64 `[num_clients]`.
+    overall: With the commonest class of all training labels, float64
+      `[num_clients]`.
+  """
+
+  per_client: np.ndarray
+  overall: np.ndarray
+
+
+def summarize(
+  values: np.ndarray, num_examples: np.ndarray, *, higher_is_better: bool
+) -> ClientSummary:
+  """Sums up one metric over clients.
+
+  Args:
+    values: The metric of each client, float `[num_clients]`; NaN where it is
+      not defined.
+    num_examples: The examples that each value is a mean of, `[num_clients]`,
+      >= 0.
+    higher_is_better: True for an accuracy, False for a loss or an error.
+
+  Raises:
+    ValueError: If the shapes differ or a count is negative.
+  """
+  values = np.asarray(values, np.float64)
+  num_examples = np.asarray(num_examples, np.int64)
+  if values.ndim != 1 or values.shape != num_examples.shape:
+    raise ValueError(
+      'values and num_examples must be two vectors of one length, got shapes '
+      f'{values.shape} and {num_examples.shape}'
+    )
+  if (num_examples < 0).any():
+    raise ValueError(f'num_examples must be >= 0, got {num_examples.min()}')
+  has_examples = num_examples > 0
+  counted = has_examples & ~np.isnan(values)
+  kept, weights = values[counted], num_examples[counted]
+  means = (np.nan, np.nan, np.nan)
+  if kept.size:
+    worst_first = np.sort(kept) if higher_is_better else np.sort(kept)[::-1]
+    means = (
+      float(np.average(kept, weights=weights)),
+      float(kept.mean()),
+      float(worst_first[: max(1, kept.size // 10)].mean()),
+    )
+  return ClientSummary(
+    *means,
+    num_clients=int(kept.size),
+    num_without_examples=int((~has_examples).sum()),
+    num_nan=int((has_examples & ~counted).sum()),
+  )
+
+
+def label_histograms(
+  labels: Sequence[np.ndarray], num_classes: int
+) -> np.ndarray:
+  """Counts every client's labels.
+
+  Args:
+    labels: Integers `[num_examples]` of each client, in [0, num_classes).
+    num_classes: Number of classes, >= 1.
+
+  Returns:
+    int64 `[num_clients, num_classes]`.
+
+  Raises:
+    ValueError: If a label is out of range.
+  """
+  histograms = np.zeros((len(labels), num_classes), np.int64)
+  for row, client_labels in zip(histograms, labels, strict=True):
+    client_labels = np.asarray(client_labels, np.int64)
+    outside = (client_labels < 0) | (client_labels >= num_classes)
+    if outside.any():
+      raise ValueError(
+        f'labels must be from 0 to {num_classes - 1}, '
+        f'got {client_labels[outside][0]}'
+      )
+    row += np.bincount(client_labels, minlength=num_classes)
+  return histograms
+
+
+def majority_class_scores(
+  train_histograms: np.ndarray, test_histograms: np.ndarray
+) -> MajorityScores:
+  """Scores the predictors that know no features, only training labels.
+
+  A tie takes the lowest class. A client without training examples has no
+  majority of its own and predicts that of all.
+
+  Args:
+    train_histograms: Training labels, `[num_clients, num_classes]`.
+    test_histograms: Test labels, `[num_clients, num_classes]`.
+
+  Raises:
+    ValueError: If the shapes differ.
+  """
+  train, test = np.asarray(train_histograms), np.asarray(test_histograms)
+  if train.shape != test.shape or train.ndim != 2:
+    raise ValueError(
+      'train and test histograms must have one shape [num_clients, '
+      f'num_classes], got {train.shape} and {test.shape}'
+    )
+  of_all = int(train.sum(axis=0).argmax())
+  own = np.where(train.sum(axis=1) > 0, train.argmax(axis=1), of_all)
+  totals = test.sum(axis=1)
+  shares = np.full(test.shape, np.nan)
+  np.divide(test, totals[:, None], out=shares, where=totals[:, None] > 0)
+  return MajorityScores(
+    per_client=shares[np.arange(len(shares)), own], overall=shares[:, of_all]
+  )
