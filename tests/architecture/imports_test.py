@@ -1,0 +1,176 @@
+"""Who may import whom: the table of CONTRIBUTING.md, checked file by file.
+
+The `visibility` lists of the BUILD files say the same to Bazel.
+"""
+
+import ast
+import pathlib
+import sys
+
+import pytest
+
+from tests.architecture import source_tree
+
+_CORE = 'tff_algos.core'
+_NUMERICS = 'tff_algos.numerics'
+_MODELS = 'tff_algos.models'
+_METRICS = 'tff_algos.metrics'
+_STAGES = 'tff_algos.stages'
+_ALGORITHMS = 'tff_algos.algorithms'
+_DATA = 'tff_algos.data'
+_RUNTIMES = 'tff_algos.runtimes'
+_EXPORT = 'tff_algos.export'
+_SERVING = 'tff_algos.serving'
+
+# room -> the rooms that it may import, besides itself.
+_MAY_IMPORT_ROOMS = {
+  _CORE: set(),
+  _NUMERICS: {_CORE},
+  _MODELS: {_CORE, _NUMERICS},
+  _METRICS: {_CORE, _NUMERICS},
+  _STAGES: {_CORE, _NUMERICS, _METRICS},
+  _ALGORITHMS: {_CORE, _NUMERICS, _METRICS, _STAGES},
+  _DATA: {_CORE},
+  _RUNTIMES: {_CORE, _NUMERICS, _METRICS, _STAGES, _DATA},
+  _EXPORT: {_CORE, _MODELS},
+  _SERVING: {_CORE, _EXPORT},
+  'tff_algos': set(),
+  'pipelines': {_CORE, _DATA},
+  'configs': set(),
+}
+_MAY_IMPORT_ROOMS['binaries'] = {*_MAY_IMPORT_ROOMS} - {'configs'}
+
+# room -> the only packages of other people that it may import. A room that is
+# not here may import any but those of `_ONLY_FROM`.
+_MAY_IMPORT_PACKAGES = {
+  _CORE: {'numpy', 'tensorflow', 'tensorflow_federated', 'grpc'},
+  _NUMERICS: {'numpy', 'tensorflow'},
+  _MODELS: {'numpy', 'tensorflow'},
+  _METRICS: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
+  _STAGES: {'numpy', 'tensorflow'},
+  _ALGORITHMS: {'numpy', 'tensorflow'},
+  _EXPORT: {'numpy', 'tensorflow'},
+  'tff_algos': set(),
+  'configs': {'ml_collections'},
+}
+
+# package -> the files or rooms that may import it.
+_ONLY_FROM = {
+  'tensorflow_federated': {'tff_algos/core/tff_compat.py'},
+  'federated_language': {'tff_algos/core/tff_compat.py'},
+  'apache_beam': {'pipelines', 'binaries'},
+  'absl.flags': {'binaries'},
+  'absl.app': {'binaries'},
+}
+
+# Modules of other rooms that are more than a room needs to see.
+_ONLY_MODULES = {
+  (_NUMERICS, _CORE): {'errors', 'checks'},
+}
+
+# What a pure function may not reach: files, clocks, processes, the world.
+_IMPURE = {'time', 'datetime', 'os', 'pathlib', 'random', 'shutil', 'socket'}
+_PURE_ROOMS = {_NUMERICS, _MODELS, _METRICS, _STAGES, _ALGORITHMS, 'configs'}
+
+_OURS = ('tff_algos', 'pipelines', 'binaries', 'configs', 'tests')
+
+
+def _imports(text: str) -> set[str]:
+  """Returns the dotted names that a file imports, also inside functions."""
+  names = set()
+  for node in ast.walk(ast.parse(text)):
+    if isinstance(node, ast.Import):
+      names.update(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      assert node.level == 0, 'imports are absolute'
+      names.update(f'{node.module}.{alias.name}' for alias in node.names)
+  return names
+
+
+def _faults_among_rooms(path: pathlib.PurePath, name: str) -> list[str]:
+  room = source_tree.room_of(path)
+  target = name.split('.')
+  target_room = source_tree.room_of(pathlib.PurePath(*target, 'module'))
+  if room == target_room:
+    is_algorithm = room == _ALGORITHMS and path.stem != 'registry'
+    return ['algorithms share through stages'] if is_algorithm else []
+  if room not in _MAY_IMPORT_ROOMS:
+    return [f'{room} is a room without rules: add it to the table']
+  if target_room not in _MAY_IMPORT_ROOMS[room]:
+    return [f'{room} may not import {target_room}']
+  allowed = _ONLY_MODULES.get((room, target_room))
+  if allowed is not None and target[2] not in allowed:
+    return [f'{room} may import of {target_room} only {sorted(allowed)}']
+  return []
+
+
+def _faults_among_packages(path: pathlib.PurePath, name: str) -> list[str]:
+  room = source_tree.room_of(path)
+  package = name.split('.')[0]
+  faults = []
+  if package in sys.stdlib_module_names:
+    if room in _PURE_ROOMS and package in _IMPURE:
+      faults.append(f'{room} is pure and may not import {package}')
+  elif package not in _MAY_IMPORT_PACKAGES.get(room, {package}):
+    faults.append(f'{room} may not import {package}')
+  for owned, owners in _ONLY_FROM.items():
+    if f'{name}.'.startswith(f'{owned}.'):
+      if not {str(path), room} & owners:
+        faults.append(f'only {sorted(owners)} may import {owned}')
+  return faults
+
+
+def _faults(path: pathlib.PurePath, text: str) -> list[str]:
+  """Returns what is wrong with the imports of a file, in words."""
+  faults = []
+  for name in sorted(_imports(text)):
+    ours = name.split('.')[0] in _OURS
+    check = _faults_among_rooms if ours else _faults_among_packages
+    faults.extend(f'{name}: {fault}' for fault in check(path, name))
+  return faults
+
+
+def test_files_import_only_what_their_room_may():
+  faults = [
+    f'{path}: {fault}'
+    for path in source_tree.python_files(*_OURS[:-1])
+    for fault in _faults(path, source_tree.read(path))
+  ]
+  assert not faults, '\n'.join(faults)
+
+
+@pytest.mark.parametrize(
+  ('path', 'text'),
+  [
+    ('tff_algos/core/x.py', 'from tff_algos.data import schema'),
+    ('tff_algos/core/x.py', 'def f():\n  import tensorflow_federated as tff'),
+    ('tff_algos/numerics/x.py', 'from tff_algos.core import algorithm'),
+    ('tff_algos/numerics/x.py', 'import sklearn.cluster'),
+    ('tff_algos/algorithms/x.py', 'from tff_algos.algorithms import fed_avg'),
+    ('tff_algos/algorithms/x.py', 'from tff_algos.runtimes import loop'),
+    ('tff_algos/algorithms/x.py', 'from absl import flags'),
+    ('tff_algos/algorithms/x.py', 'import time'),
+    ('tff_algos/runtimes/x.py', 'import tff_algos.algorithms.fed_soft'),
+    ('tff_algos/runtimes/x.py', 'from absl import flags'),
+    ('tff_algos/data/x.py', 'import apache_beam as beam'),
+    ('pipelines/sources/x.py', 'from tff_algos.stages import cohort'),
+    ('configs/fed_avg/x.py', 'from tff_algos.core import config'),
+    ('binaries/x.py', 'from tests.testing import toys'),
+  ],
+)
+def test_rule_bites(path, text):
+  assert _faults(pathlib.PurePath(path), text)
+
+
+@pytest.mark.parametrize(
+  ('path', 'text'),
+  [
+    ('tff_algos/numerics/x.py', 'from tff_algos.core import errors'),
+    ('tff_algos/algorithms/registry.py', 'from tff_algos.algorithms import a'),
+    ('tff_algos/runtimes/x.py', 'import time\nfrom absl import logging'),
+    ('pipelines/sources/x.py', 'from pipelines.sources import base'),
+    ('binaries/x.py', 'from absl import flags\nimport tff_algos.export.bundle'),
+  ],
+)
+def test_rule_lets_pass(path, text):
+  assert not _faults(pathlib.PurePath(path), text)

@@ -1,0 +1,81 @@
+"""Small files and functions: limits on lines of code.
+
+A line of code is one that is neither blank, nor a comment, nor part of a
+docstring.
+"""
+
+import ast
+import io
+import tokenize
+
+from tests.architecture import source_tree
+
+_FILE_LIMITS = {'tff_algos.algorithms': 220, 'binaries': 100}
+_FILE_LIMIT = 300
+_FUNCTION_LIMIT = 50
+_FILES = source_tree.python_files(
+  *('tff_algos', 'pipelines', 'binaries', 'configs', 'tests')
+)
+_NOT_CODE = {
+  *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT),
+  *(tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING),
+}
+
+
+def _code_lines(text: str) -> set[int]:
+  """Returns the numbers of the lines that hold code."""
+  lines = set()
+  for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    if token.type not in _NOT_CODE:
+      lines.update(range(token.start[0], token.end[0] + 1))
+  for node in ast.walk(ast.parse(text)):
+    is_documented = isinstance(
+      node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    )
+    if is_documented and ast.get_docstring(node) is not None:
+      docstring = node.body[0]
+      lines.difference_update(range(docstring.lineno, docstring.end_lineno + 1))
+  return lines
+
+
+def _too_long_functions(text: str) -> list[str]:
+  lines = _code_lines(text)
+  faults = []
+  for node in ast.walk(ast.parse(text)):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+      length = len(lines & set(range(node.lineno, node.end_lineno + 1)))
+      if length > _FUNCTION_LIMIT:
+        faults.append(f'{node.name}: {length} lines')
+  return faults
+
+
+def test_files_are_small():
+  faults = []
+  for path in _FILES:
+    length = len(_code_lines(source_tree.read(path)))
+    limit = _FILE_LIMITS.get(source_tree.room_of(path), _FILE_LIMIT)
+    if length > limit:
+      faults.append(f'{path}: {length} lines of code, at most {limit}')
+  assert not faults, '\n'.join(faults)
+
+
+def test_functions_are_small():
+  faults = [
+    f'{path}: {fault}, at most {_FUNCTION_LIMIT}'
+    for path in _FILES
+    for fault in _too_long_functions(source_tree.read(path))
+  ]
+  assert not faults, '\n'.join(faults)
+
+
+def test_what_counts_as_code():
+  text = (
+    '"""Docstring\n\nover lines."""\n\n# Comment\nx = 1  # code\n\n'
+    'def f():\n  """Doc."""\n  return """text\nthat is code"""\n'
+  )
+  assert _code_lines(text) == {6, 8, 10, 11}
+
+
+def test_long_function_is_found():
+  text = 'def f():\n' + '  x = 1\n' * _FUNCTION_LIMIT
+  assert _too_long_functions(text) == [f'f: {_FUNCTION_LIMIT + 1} lines']
