@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.sources import base, digits, linear_regression
+from pipelines.sources import base, csv, digits, idx, linear_regression, tfds
 from tff_algos.core import checks
 from tff_algos.core import config as config_lib
 
 # name -> (options, class)
 SOURCES = {
+  'csv': (csv.Options, csv.Csv),
   'digits': (digits.Options, digits.Digits),
+  'idx': (idx.Options, idx.Idx),
   'linear_regression': (
     linear_regression.Options,
     linear_regression.LinearRegression,
   ),
+  'tfds': (tfds.Options, tfds.Tfds),
 }
 
 

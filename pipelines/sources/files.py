@@ -1,0 +1,43 @@
+"""Files of raw data, plain or compressed."""
+
+import gzip
+import lzma
+import pathlib
+import zlib
+from collections.abc import Sequence
+
+from tff_algos.core import errors
+
+_OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
+
+
+def find(folder: str, name: str) -> pathlib.Path:
+  """Returns the path of a file that lies there plain, as .gz or as .xz.
+
+  Raises:
+    DataError: If none of the three exists.
+  """
+  candidates: Sequence[str] = [name, *(name + end for end in _OPENERS)]
+  for candidate in candidates:
+    path = pathlib.Path(folder) / candidate
+    if path.is_file():
+      return path
+  raise errors.DataError(
+    f'no raw data: none of {", ".join(candidates)} is in {folder!r}. '
+    "Download it there, or mend the source's folder."
+  )
+
+
+def read_bytes(path: pathlib.Path) -> bytes:
+  """Returns the content of a file, decompressed by its name's ending.
+
+  Raises:
+    DataError: If it is not there or is damaged.
+  """
+  try:
+    with _OPENERS.get(path.suffix, open)(path, 'rb') as file:
+      return file.read()
+  except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    raise errors.DataError(
+      f'{path} cannot be read: {error}. Is it damaged? Fetch it again.'
+    ) from None

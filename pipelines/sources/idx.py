@@ -1,0 +1,157 @@
+"""Images and labels in IDX files: MNIST, Fashion-MNIST, EMNIST."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipelines.sources import base, files
+from tff_algos.core import checks, errors
+from tff_algos.data import dataset as dataset_lib
+
+# What MNIST and Fashion-MNIST are called everywhere.
+_MNIST_NAMES = {
+  'train_images': 'train-images-idx3-ubyte',
+  'train_labels': 'train-labels-idx1-ubyte',
+  'test_images': 't10k-images-idx3-ubyte',
+  'test_labels': 't10k-labels-idx1-ubyte',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Options of IDX files; each may lie there plain, as .gz or as .xz.
+
+  Attributes:
+    folder: Where they lie.
+    num_classes: Number of labels.
+    first_label: The label that becomes class 0 (1 for EMNIST letters).
+    transpose: Whether rows and columns must be swapped (True for EMNIST).
+    train_images: File name, without the ending of a compression.
+    train_labels: File name.
+    test_images: File name; '' if there is no official test split.
+    test_labels: File name.
+  """
+
+  folder: str
+  num_classes: int = 10
+  first_label: int = 0
+  transpose: bool = False
+  train_images: str = _MNIST_NAMES['train_images']
+  train_labels: str = _MNIST_NAMES['train_labels']
+  test_images: str = _MNIST_NAMES['test_images']
+  test_labels: str = _MNIST_NAMES['test_labels']
+
+  def __post_init__(self):
+    checks.check_int('num_classes', self.num_classes, minimum=2)
+    checks.check_int('first_label', self.first_label, minimum=0)
+    if bool(self.test_images) != bool(self.test_labels):
+      raise errors.ConfigError(
+        'test_images and test_labels must be given both or neither, got '
+        f'{self.test_images!r} and {self.test_labels!r}'
+      )
+
+
+class Idx(base.FileSource):
+  """8-bit grey images with whole-number labels."""
+
+  def __init__(self, options: Options, seed: int):
+    del seed
+    self._options = options
+
+  def features(self) -> base.Features:
+    """Returns square or oblong images with one channel, read as 0 to 1."""
+    height, width = self._images('train').shape[1:]
+    if self._options.transpose:
+      height, width = width, height
+    return base.image_features((height, width, 1), self._options.num_classes)
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of parts `'train'` and `'test'`."""
+    return [
+      block
+      for part in self._parts()
+      for block in base.cut_blocks(part, len(self._images(part)))
+    ]
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the images of a block."""
+    images, labels = self._images(block.part), self._labels(block.part)
+    for i in range(block.start, block.stop):
+      image = images[i].T if self._options.transpose else images[i]
+      yield base.RawExample(
+        x=image[:, :, None],
+        y=int(labels[i]) - self._options.first_label,
+        is_test=block.part == 'test',
+      )
+
+  def checksums(self) -> Mapping[str, str]:
+    """Returns the checksums of the files as they lie there."""
+    paths = [
+      path for part in self._parts() for path in self._paths(part).values()
+    ]
+    return {path.name: dataset_lib.file_sha256(path) for path in paths}
+
+  def recipe(self) -> Mapping[str, Any]:
+    """Returns all options but the folder."""
+    recipe = dataclasses.asdict(self._options)
+    del recipe['folder']
+    return recipe
+
+  def has_test_split(self) -> bool:
+    """Returns whether test files are named."""
+    return bool(self._options.test_images)
+
+  def _parts(self) -> tuple[str, ...]:
+    return ('train', 'test') if self.has_test_split() else ('train',)
+
+  def _paths(self, part: str) -> dict[str, pathlib.Path]:
+    return {
+      what: files.find(
+        self._options.folder, getattr(self._options, f'{part}_{what}')
+      )
+      for what in ('images', 'labels')
+    }
+
+  def _images(self, part: str) -> np.ndarray:
+    path = self._paths(part)['images']
+    return _read_idx(path, 3, path.stat().st_mtime_ns)
+
+  def _labels(self, part: str) -> np.ndarray:
+    path = self._paths(part)['labels']
+    labels = _read_idx(path, 1, path.stat().st_mtime_ns)
+    if len(labels) != len(self._images(part)):
+      raise errors.DataError(
+        f'{path} has {len(labels)} labels for {len(self._images(part))} images'
+      )
+    return labels
+
+
+@functools.lru_cache(maxsize=4)
+def _read_idx(path: pathlib.Path, num_axes: int, mtime_ns: int) -> np.ndarray:
+  """Returns the array in an IDX file of bytes.
+
+  Args:
+    path: The file.
+    num_axes: How many axes it must have.
+    mtime_ns: When the file changed last: a changed file is read again.
+  """
+  del mtime_ns
+  content = files.read_bytes(path)
+  # Two zero bytes, 8 for unsigned bytes, number of axes, length of each axis.
+  header_bytes = 4 + 4 * num_axes
+  if content[:4] != bytes([0, 0, 8, num_axes]):
+    raise errors.DataError(
+      f'{path} is not an IDX file of bytes with {num_axes} axes: it begins '
+      f'with {content[:4].hex()!r}'
+    )
+  shape = np.frombuffer(content[4:header_bytes], '>u4').astype(int)
+  if len(content) != header_bytes + shape.prod():
+    raise errors.DataError(
+      f'{path} should hold {shape.tolist()} bytes and holds '
+      f'{len(content) - header_bytes}: it is cut off or damaged.'
+    )
+  return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(shape)
