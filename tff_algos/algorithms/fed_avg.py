@@ -98,7 +98,7 @@ def build_fed_avg(
       client_weight=tf.reduce_sum(data.mask),
     )
     return algorithm.ClientOutput(
-      result, client_state, OrderedDict(train_loss=loss)
+      result, client_state, OrderedDict(loss=loss)
     )
 
   def update_model(server_state, aggregates):

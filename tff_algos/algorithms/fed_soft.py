@@ -253,7 +253,7 @@ def _build_training(model, config):
     return algorithm.ClientOutput(
       TrainResult(weights, client_input.cluster_weights),
       ClientState(weights, client_state.num_updates + 1),
-      OrderedDict(train_loss=loss),
+      OrderedDict(loss=loss),
     )
 
   def average(server_state, aggregates):

@@ -97,16 +97,17 @@ def in_context(context: Any) -> contextlib.AbstractContextManager:
   return tff.framework.get_context_stack().install(context)
 
 
-def forget_default_context() -> None:
-  """Keeps TFF from starting a worker process that nobody would end.
+def _refuse_other_contexts() -> None:
+  """Replaces TFF's default context by one that refuses.
 
-  TFF's default context starts one when a computation is called outside
-  `in_context`. After this call that is an error instead.
+  TFF's own would start a worker process at the first computation outside
+  `in_context`, and nobody would end it.
   """
 
   def refuse(cardinalities):
+    del cardinalities
     raise RuntimeError(
-      'a TFF computation was called outside a runtime; use '
+      'a TFF computation was called outside a runtime; run it in '
       'tff_algos.runtimes.tff_runtime.TffRuntime'
     )
 
@@ -115,3 +116,6 @@ def forget_default_context() -> None:
       executor_fn=_executor_stacks.ResourceManagingExecutorFactory(refuse)
     )
   )
+
+
+_refuse_other_contexts()

@@ -1,5 +1,6 @@
 """Eager and client by client; an error says where it happened."""
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -13,8 +14,22 @@ from tff_algos.stages import composer
 Structure = Any
 
 
+@dataclasses.dataclass(frozen=True)
+class DebugConfig:
+  """The debug runtime has no options."""
+
+
 class DebugRuntime:
   """Runs the stages eagerly: breakpoints and prints work in them."""
+
+  def __init__(
+    self,
+    algorithm: algorithm_lib.FederatedAlgorithm,
+    num_clients: int,
+    config: DebugConfig | None = None,
+  ):
+    """Needs nothing of an algorithm before a phase is run."""
+    del algorithm, num_clients, config
 
   def __enter__(self) -> 'DebugRuntime':
     return self

@@ -66,7 +66,6 @@ class TffRuntime:
     self._context = None
 
   def __enter__(self) -> 'TffRuntime':
-    tff_compat.forget_default_context()
     self._worker.start()
     self._channel = tff_compat.connect(self._worker.address)
     self._context = tff_compat.remote_context(self._channel)

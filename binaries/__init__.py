@@ -1,0 +1,1 @@
+"""Programs: they parse flags and wire the rooms together."""

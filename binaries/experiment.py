@@ -1,0 +1,132 @@
+"""The config of an experiment, and the objects that it names."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines import options
+from tff_algos.algorithms import registry as algorithms
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import checks, errors
+from tff_algos.core import config as config_lib
+from tff_algos.core import model as model_lib
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.models import registry as models
+from tff_algos.runtimes import loop
+from tff_algos.runtimes import registry as runtimes
+
+
+@dataclasses.dataclass(frozen=True)
+class ExperimentConfig:
+  """Everything that decides an experiment; see `configs/`.
+
+  Attributes:
+    name: What the report is headed with.
+    dataset: What `binaries.preprocess` builds.
+    model: `name` of `models.registry`, and that model's options.
+    algorithm: `name` of `algorithms.registry`, and its options.
+    training: How long, and when to evaluate and save.
+    runtime: `name` of `runtimes.registry`, and its options. Decides how fast,
+      never with what result.
+    seed: Base of all randomness in training, >= 0.
+  """
+
+  name: str
+  dataset: options.DatasetConfig
+  model: Mapping[str, Any]
+  algorithm: Mapping[str, Any]
+  training: loop.TrainingConfig
+  runtime: Mapping[str, Any] = dataclasses.field(
+    default_factory=lambda: {'name': 'vectorized'}
+  )
+  seed: int = 0
+
+  def __post_init__(self):
+    checks.check_int('seed', self.seed, minimum=0)
+    models.parse_config(self.model)
+    algorithms.parse_config(self.algorithm)
+    runtimes.parse_config(self.runtime)
+
+
+def parse(values: Any) -> ExperimentConfig:
+  """Returns the experiment of a config file.
+
+  Args:
+    values: The `ConfigDict` that the file's `get_config` returned, with the
+      overrides of the command line.
+
+  Raises:
+    ConfigError: If a key is unknown or a value out of range.
+  """
+  return config_lib.from_dict(ExperimentConfig, values.to_dict())
+
+
+def identity(
+  config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
+) -> dict[str, Any]:
+  """Returns what decides the states of every round, with all defaults."""
+  model_name, model_options = models.parse_config(config.model)
+  name, algorithm_options = algorithms.parse_config(config.algorithm)
+  return {
+    'seed': config.seed,
+    'model': {'name': model_name, **config_lib.to_dict(model_options)},
+    'algorithm': {'name': name, **config_lib.to_dict(algorithm_options)},
+    'dataset_version': dataset.version,
+  }
+
+
+def open_dataset(
+  workdir: str | os.PathLike[str],
+) -> dataset_lib.FederatedDataset:
+  """Opens the dataset of a workdir.
+
+  Raises:
+    DataError: If it is missing, damaged, or nobody may be trained on it.
+  """
+  dataset = dataset_lib.FederatedDataset.open(pathlib.Path(workdir, 'dataset'))
+  if not dataset.client_ids:
+    raise errors.DataError(
+      f'{dataset.path} has no participating client; build it with '
+      'config.dataset.partition.num_clients >= 1'
+    )
+  return dataset
+
+
+def build_model(
+  config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
+) -> model_lib.Model:
+  """Builds the model for the examples of a dataset."""
+  schema = dataset.schema
+  return models.build_model(
+    config.model,
+    task=schema.task,
+    input_shape=tuple(schema.x_shape),
+    num_outputs=schema.num_classes or 1,
+  )
+
+
+def build_algorithm(
+  config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
+) -> algorithm_lib.FederatedAlgorithm:
+  """Builds the algorithm for the examples of a dataset."""
+  return algorithms.build_algorithm(
+    config.algorithm, build_model(config, dataset)
+  )
+
+
+def write_config(
+  config: ExperimentConfig, workdir: str | os.PathLike[str]
+) -> None:
+  """Writes `config.json`: the resolved config and its hash."""
+  path = pathlib.Path(workdir, 'config.json')
+  temporary = path.with_suffix('.json.writing')
+  content = {
+    'name': config.name,
+    'config_hash': config_lib.config_hash(config),
+    'config': config_lib.to_dict(config),
+  }
+  temporary.write_text(json.dumps(content, indent=2) + '\n')
+  os.replace(temporary, path)

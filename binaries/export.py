@@ -1,0 +1,119 @@
+"""Exports the trained models as SavedModels.
+
+  python -m binaries.export --config=configs/fed_soft/digits.py \
+    --workdir=runs/digits
+
+writes the next version of export/cluster_models and export/personalized_models
+from the latest checkpoint (or that of --round), as TensorFlow Serving wants
+them. --client_id exports the model of one client alone.
+"""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl import flags, logging
+
+from binaries import command, experiment, session
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.data import schema
+from tff_algos.export import cluster_models, manifest, personalized_models
+
+_NUM_SAMPLES = 8
+
+
+def export(
+  config: experiment.ExperimentConfig,
+  folder: str,
+  round_num: int | None = None,
+  client_id: str | None = None,
+) -> list[pathlib.Path]:
+  """Exports one checkpoint; returns the folders of the bundles.
+
+  Raises:
+    UserError: If there is no such checkpoint or client, or a bundle cannot be
+      written or does not read back.
+  """
+  with session.open_session(config, folder) as opened:
+    chosen, server_state = opened.restore(round_num)
+    provenance = manifest.Provenance(
+      config_lib.config_hash(config), chosen, opened.dataset.version
+    )
+    ids = opened.source.population.client_ids
+    samples = opened.dataset.held_out(0).x[:_NUM_SAMPLES]
+    output = pathlib.Path(folder, 'export')
+    if client_id is not None:
+      return [
+        _export_client(
+          opened, output, server_state, client_id, samples, provenance
+        )
+      ]
+    states = opened.store.load(np.arange(len(ids)))
+    return [
+      cluster_models.export_cluster_models(
+        output / 'cluster_models',
+        opened.algorithm,
+        server_state,
+        samples,
+        provenance,
+      ),
+      personalized_models.export_personalized_models(
+        output / 'personalized_models',
+        opened.algorithm,
+        server_state,
+        ids,
+        states,
+        samples,
+        provenance,
+      ),
+    ]
+
+
+def _export_client(
+  opened, output, server_state, client_id, samples, provenance
+):
+  ids = opened.source.population.client_ids
+  if client_id not in ids:
+    raise errors.ExportError(
+      f'unknown client id {client_id!r}; the data set has {len(ids)} '
+      f'{schema.PARTICIPATING} clients, such as {ids[0]!r}'
+    )
+  index = ids.index(client_id)
+  return personalized_models.export_client_model(
+    output / f'client_{client_id}',
+    opened.algorithm,
+    server_state,
+    client_id=client_id,
+    client_index=index,
+    client_state=tf.nest.map_structure(
+      lambda leaf: leaf[0], opened.store.load([index])
+    ),
+    sample_inputs=samples,
+    provenance=provenance,
+  )
+
+
+def _main() -> None:
+  config, workdir = command.define_experiment_flags()
+  round_num = flags.DEFINE_integer(
+    'round', None, 'Round to export; default: the latest checkpoint.'
+  )
+  client_id = flags.DEFINE_string(
+    'client_id', None, 'Export the model of this client alone.'
+  )
+
+  def main() -> None:
+    for path in export(
+      experiment.parse(config.value),
+      workdir.value,
+      round_num.value,
+      client_id.value,
+    ):
+      logging.info('Exported %s', path)
+
+  command.run(main)
+
+
+if __name__ == '__main__':
+  _main()

@@ -1,0 +1,114 @@
+"""Opens everything that a run in a workdir needs, and closes it again."""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from binaries import experiment
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
+from tff_algos.runtimes import (
+  checkpoint,
+  client_sources,
+  client_state_store,
+  evaluator,
+  loop,
+)
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import registry as runtimes
+
+
+class Session(NamedTuple):
+  """An experiment, opened.
+
+  Attributes:
+    config: The experiment.
+    workdir: Its folder.
+    dataset: Open.
+    algorithm: Built and checked.
+    runtime: Entered.
+    source: The training examples.
+    store: The client states, empty.
+    checkpoints: Of this workdir.
+    evaluator: Uses the runtime and the store.
+  """
+
+  config: experiment.ExperimentConfig
+  workdir: pathlib.Path
+  dataset: dataset_lib.FederatedDataset
+  algorithm: algorithm_lib.FederatedAlgorithm
+  runtime: cohort_lib.Runtime
+  source: client_sources.DatasetSource
+  store: client_state_store.ClientStateStore
+  checkpoints: checkpoint.CheckpointManager
+  evaluator: evaluator.Evaluator
+
+  def restore(self, round_num: int | None = None) -> tuple[int, Any]:
+    """Restores a checkpoint into the store.
+
+    Args:
+      round_num: Its round; None for the latest.
+
+    Returns:
+      The round and the server state.
+
+    Raises:
+      CheckpointError: If there is none, or not of that round.
+    """
+    saved = self.checkpoints.rounds()
+    if not saved:
+      raise errors.CheckpointError(
+        f'{self.workdir} holds no checkpoint; run binaries.train first'
+      )
+    if round_num is not None and round_num not in saved:
+      raise errors.CheckpointError(
+        f'{self.workdir} holds no checkpoint of round {round_num}; it has '
+        f'those of the rounds {", ".join(map(str, saved))}'
+      )
+    chosen = saved[-1] if round_num is None else round_num
+    template = loop.initial_server_state(
+      self.algorithm, self.source.population.num_clients, self.config.seed
+    )
+    return chosen, self.checkpoints.restore(chosen, template, self.store)
+
+
+@contextlib.contextmanager
+def open_session(
+  config: experiment.ExperimentConfig, workdir: str | os.PathLike[str]
+) -> Iterator[Session]:
+  """Opens an experiment in a workdir that holds its dataset."""
+  folder = pathlib.Path(workdir)
+  with contextlib.ExitStack() as stack:
+    dataset = stack.enter_context(experiment.open_dataset(folder))
+    algorithm = experiment.build_algorithm(config, dataset)
+    source = client_sources.DatasetSource(dataset, schema.TRAIN)
+    runtime = stack.enter_context(
+      runtimes.build_runtime(
+        config.runtime, algorithm, source.population.num_clients
+      )
+    )
+    checkpoints = checkpoint.CheckpointManager(
+      folder / 'checkpoints', experiment.identity(config, dataset)
+    )
+    store = loop.build_store(
+      algorithm,
+      source.population,
+      config.seed,
+      checkpoints.states_folder,
+      config.training.client_states,
+    )
+    yield Session(
+      config=config,
+      workdir=folder,
+      dataset=dataset,
+      algorithm=algorithm,
+      runtime=runtime,
+      source=source,
+      store=store,
+      checkpoints=checkpoints,
+      evaluator=evaluator.Evaluator(algorithm, dataset, runtime, store),
+    )

@@ -1,0 +1,274 @@
+"""Checkpoints: server state and client states of one round, or nothing.
+
+    <folder>/round_000010/server_state.npz
+                          client_index.npz   where each client's row lies
+                          checkpoint.json    round, identity, SHA-256 of files
+    <folder>/client_states/round_000010.npy  rows that changed since the last
+
+A checkpoint is a folder that appears by one rename when all its files are on
+the disk, so a process killed at any moment leaves the checkpoint before or the
+one after, never half of one.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.runtimes import client_state_store
+
+Structure = Any
+
+_SCHEMA_VERSION = 1
+_MANIFEST = 'checkpoint.json'
+_SERVER_STATE = 'server_state.npz'
+_CLIENT_INDEX = 'client_index.npz'
+_STATES_FOLDER = 'client_states'
+_TEMPORARY = '.writing'
+
+
+class CheckpointManager:
+  """Writes, finds and reads the checkpoints of one run."""
+
+  def __init__(
+    self,
+    folder: str | os.PathLike[str],
+    identity: Mapping[str, Any],
+    num_kept: int = 2,
+  ):
+    """Prepares a manager; writes nothing.
+
+    Args:
+      folder: Where the checkpoints of the run lie.
+      identity: What decides the run's result, JSON-ready: a checkpoint of
+        another identity is refused.
+      num_kept: How many of the latest checkpoints are kept, >= 1.
+    """
+    self._folder = pathlib.Path(folder)
+    self._identity = json.loads(json.dumps(identity))
+    self._num_kept = num_kept
+
+  @property
+  def states_folder(self) -> pathlib.Path:
+    """Returns the folder of the client state store's segments."""
+    return self._folder / _STATES_FOLDER
+
+  def rounds(self) -> list[int]:
+    """Returns the rounds that have a checkpoint, ascending."""
+    return sorted(
+      int(path.parent.name.removeprefix('round_'))
+      for path in self._folder.glob(f'round_*/{_MANIFEST}')
+    )
+
+  def save(
+    self,
+    round_num: int,
+    server_state: Structure,
+    store: client_state_store.ClientStateStore,
+    pinned_rounds: Collection[int] = (),
+  ) -> None:
+    """Writes the checkpoint of a finished round and removes old ones.
+
+    Args:
+      round_num: The round, >= 1.
+      server_state: The state after it, NumPy.
+      store: The committed client states after it.
+      pinned_rounds: Rounds whose checkpoints are kept however old.
+
+    Raises:
+      CheckpointError: If the disk refuses; earlier checkpoints are untouched.
+    """
+    temporary = self._folder / f'{_TEMPORARY}_{round_num:06d}'
+    target = self._round_folder(round_num)
+    if target.exists():
+      return
+    try:
+      temporary.mkdir(parents=True)
+      index = store.write_segment(round_num)
+      _save_arrays(temporary / _SERVER_STATE, tf.nest.flatten(server_state))
+      _save_arrays(temporary / _CLIENT_INDEX, index)
+      manifest = {
+        'schema_version': _SCHEMA_VERSION,
+        'round_num': round_num,
+        'identity': self._identity,
+        'files': self._hash_files(temporary, index, store),
+      }
+      _write_text(temporary / _MANIFEST, json.dumps(manifest, indent=2))
+      os.rename(temporary, target)
+      _sync_folder(self._folder)
+    except OSError as error:
+      shutil.rmtree(temporary, ignore_errors=True)
+      store.segment_path(round_num).unlink(missing_ok=True)
+      raise errors.CheckpointError(
+        f'cannot write the checkpoint of round {round_num} in {self._folder}: '
+        f'{error.strerror or error}. {self._last_good()} Free some space and '
+        'run the same command again to resume from there'
+      ) from error
+    store.mark_saved(index)
+    self._remove_old({*self.rounds()[-self._num_kept :], *pinned_rounds})
+
+  def restore(
+    self,
+    round_num: int,
+    server_state: Structure,
+    store: client_state_store.ClientStateStore,
+  ) -> Structure:
+    """Reads a checkpoint.
+
+    Args:
+      round_num: One of `rounds()`.
+      server_state: Any state of the right structure, such as the initial one.
+      store: Receives the client states.
+
+    Returns:
+      The server state, NumPy.
+
+    Raises:
+      CheckpointError: If it is damaged, or of another run's identity.
+    """
+    folder = self._round_folder(round_num)
+    manifest = self._read_manifest(folder)
+    self._check_identity(folder, manifest['identity'])
+    for name, expected in manifest['files'].items():
+      path = self._folder / name
+      if not path.exists() or _sha256(path) != expected:
+        raise errors.CheckpointError(
+          f'checkpoint file {path} is missing or damaged (its SHA-256 is not '
+          f'the one in {folder / _MANIFEST}). Remove {folder} to resume from '
+          'an earlier checkpoint'
+        )
+    with np.load(folder / _CLIENT_INDEX) as arrays:
+      store.restore(
+        client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
+      )
+    with np.load(folder / _SERVER_STATE) as arrays:
+      leaves = [arrays[key] for key in sorted(arrays.files)]
+    return tf.nest.pack_sequence_as(server_state, leaves)
+
+  def remove_unfinished(self) -> None:
+    """Removes what a killed process left half-written."""
+    for path in self._folder.glob(f'{_TEMPORARY}_*'):
+      shutil.rmtree(path)
+    self._remove_old(set(self.rounds()))
+
+  def _round_folder(self, round_num: int) -> pathlib.Path:
+    return self._folder / f'round_{round_num:06d}'
+
+  def _read_manifest(self, folder: pathlib.Path) -> dict[str, Any]:
+    try:
+      manifest = json.loads((folder / _MANIFEST).read_text())
+      version = manifest['schema_version']
+      manifest['identity'], manifest['files']  # noqa: B018
+    except (OSError, ValueError, KeyError, TypeError) as error:
+      raise errors.CheckpointError(
+        f'{folder / _MANIFEST} cannot be read: {error!r}. Remove {folder} to '
+        'resume from an earlier checkpoint'
+      ) from error
+    if version != _SCHEMA_VERSION:
+      raise errors.CheckpointError(
+        f'{folder} has checkpoint schema version {version}, this program reads '
+        f'{_SCHEMA_VERSION}. Use another --workdir'
+      )
+    return manifest
+
+  def _check_identity(
+    self, folder: pathlib.Path, identity: Mapping[str, Any]
+  ) -> None:
+    if identity == self._identity:
+      return
+    ours, theirs = _flatten(self._identity), _flatten(identity)
+    differences = [
+      f'{key}: {theirs.get(key, "absent")} there, {ours.get(key, "absent")} now'
+      for key in sorted({*ours, *theirs})
+      if ours.get(key, ...) != theirs.get(key, ...)
+    ]
+    raise errors.CheckpointError(
+      f'{folder} belongs to another experiment ({"; ".join(differences)}). '
+      'Give this one a --workdir of its own, or take the old config'
+    )
+
+  def _hash_files(
+    self,
+    temporary: pathlib.Path,
+    index: client_state_store.StoreIndex,
+    store: client_state_store.ClientStateStore,
+  ) -> dict[str, str]:
+    """Returns path within the folder -> SHA-256, of all that is needed."""
+    target = self._round_folder(int(temporary.name.split('_')[-1])).name
+    hashes = {
+      f'{target}/{name}': _sha256(temporary / name)
+      for name in (_SERVER_STATE, _CLIENT_INDEX)
+    }
+    known = self._known_hashes()
+    for round_num in np.unique(index.segment[index.segment > 0]):
+      path = store.segment_path(int(round_num))
+      name = f'{_STATES_FOLDER}/{path.name}'
+      hashes[name] = known.get(name) or _sha256(path)
+    return hashes
+
+  def _known_hashes(self) -> dict[str, str]:
+    rounds = self.rounds()
+    if not rounds:
+      return {}
+    return self._read_manifest(self._round_folder(rounds[-1]))['files']
+
+  def _remove_old(self, kept_rounds: Collection[int]) -> None:
+    needed = set()
+    for round_num in self.rounds():
+      folder = self._round_folder(round_num)
+      if round_num not in kept_rounds:
+        shutil.rmtree(folder)
+      else:
+        needed.update(self._read_manifest(folder)['files'])
+    for path in self.states_folder.glob('*.npy'):
+      if f'{_STATES_FOLDER}/{path.name}' not in needed:
+        path.unlink()
+
+  def _last_good(self) -> str:
+    rounds = self.rounds()
+    if not rounds:
+      return 'There is no earlier checkpoint.'
+    return f'The checkpoint of round {rounds[-1]} is whole.'
+
+
+def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
+  with open(path, 'wb') as file:
+    np.savez(file, **{f'{i:04d}': array for i, array in enumerate(arrays)})
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _write_text(path: pathlib.Path, text: str) -> None:
+  with open(path, 'w') as file:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+  descriptor = os.open(folder, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _sha256(path: pathlib.Path) -> str:
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def _flatten(values: Any, prefix: str = '') -> dict[str, Any]:
+  if not isinstance(values, Mapping):
+    return {prefix.removesuffix('.'): values}
+  flat = {}
+  for key, value in values.items():
+    flat.update(_flatten(value, f'{prefix}{key}.'))
+  return flat

@@ -1,0 +1,101 @@
+"""Client sources: a federated dataset as runtimes want to read it."""
+
+import collections
+
+import numpy as np
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
+
+# Rows of one pseudo client when a large held-out set is evaluated in pieces.
+_PIECE_ROWS = 500
+
+
+class DatasetSource:
+  """One split of the clients of a dataset; keeps what it read in memory.
+
+  Attributes:
+    population: The clients, in the dataset's order.
+  """
+
+  def __init__(
+    self,
+    dataset: dataset_lib.FederatedDataset,
+    split: str,
+    *,
+    unseen: bool = False,
+    cache_bytes: int = 1 << 30,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      dataset: Where to read.
+      split: `'train'`, `'validation'` or `'test'`.
+      unseen: Whether to read the unseen clients instead of the participating.
+      cache_bytes: Most memory for examples that were read, >= 0; those that
+        were not asked for longest go first.
+    """
+    self._dataset = dataset
+    self._split = split
+    self._cache: collections.OrderedDict[int, schema.Examples] = (
+      collections.OrderedDict()
+    )
+    self._cache_bytes = cache_bytes
+    self._cached_bytes = 0
+    if unseen:
+      ids, sizes = dataset.unseen_client_ids, dataset.num_unseen_examples(split)
+    else:
+      ids, sizes = dataset.client_ids, dataset.num_examples(split)
+    self.population = algorithm_lib.Population(tuple(ids), np.asarray(sizes))
+
+  def examples(self, client_index: int) -> schema.Examples:
+    """Returns one client's examples.
+
+    Raises:
+      DataError: If its record is damaged.
+    """
+    if client_index in self._cache:
+      self._cache.move_to_end(client_index)
+      return self._cache[client_index]
+    examples = self._dataset.examples(
+      self.population.client_ids[client_index], self._split
+    )
+    self._cache[client_index] = examples
+    self._cached_bytes += examples.x.nbytes
+    while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
+      _, dropped = self._cache.popitem(last=False)
+      self._cached_bytes -= dropped.x.nbytes
+    return examples
+
+
+class HeldOutSource:
+  """The held-out set of each source distribution, cut into pieces.
+
+  A set of thousands of examples is no client of a usual size; in pieces it
+  fits the same graphs and the same memory.
+
+  Attributes:
+    population: One pseudo client a piece.
+    source_index: Source distribution of each piece, int `[pieces]`.
+  """
+
+  def __init__(self, dataset: dataset_lib.FederatedDataset):
+    """Reads the held-out sets of a dataset."""
+    pieces, ids, sources = [], [], []
+    for source, name in enumerate(dataset.source_names):
+      held_out = dataset.held_out(source)
+      for start in range(0, held_out.num_examples, _PIECE_ROWS):
+        piece = slice(start, start + _PIECE_ROWS)
+        pieces.append(schema.Examples(*(array[piece] for array in held_out)))
+        ids.append(f'held_out/{name}/{start}')
+        sources.append(source)
+    self._pieces = pieces
+    self.source_index = np.asarray(sources)
+    self.population = algorithm_lib.Population(
+      tuple(ids), np.asarray([len(piece.y) for piece in pieces])
+    )
+
+  def examples(self, client_index: int) -> schema.Examples:
+    """Returns one piece."""
+    return self._pieces[client_index]

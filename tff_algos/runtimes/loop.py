@@ -1,0 +1,222 @@
+"""The only round loop: plan, run the phases, commit; evaluate, checkpoint."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import checks, seeds
+from tff_algos.metrics import statistics
+from tff_algos.runtimes import checkpoint as checkpoint_lib
+from tff_algos.runtimes import client_state_store
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import evaluator as evaluator_lib
+
+Structure = Any
+Metrics = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+  """How long to train, and when to look and to save.
+
+  Attributes:
+    num_rounds: Rounds in all, >= 1.
+    evaluation_interval: Rounds between evaluations, >= 1; the initial state
+      and the last round are always evaluated.
+    checkpoint_interval: Rounds between checkpoints, >= 1; the last round is
+      always saved.
+    client_states: `'memory'`, or `'disk'` for states that do not fit.
+  """
+
+  num_rounds: int
+  evaluation_interval: int = 1
+  checkpoint_interval: int = 10
+  client_states: str = client_state_store.MEMORY
+
+  def __post_init__(self):
+    checks.check_int('num_rounds', self.num_rounds, minimum=1)
+    checks.check_int('evaluation_interval', self.evaluation_interval, minimum=1)
+    checks.check_int('checkpoint_interval', self.checkpoint_interval, minimum=1)
+    checks.check_one_of(
+      'client_states',
+      self.client_states,
+      (client_state_store.MEMORY, client_state_store.DISK),
+    )
+
+
+class Observer(Protocol):
+  """Is told what happens; writes metrics and draws progress."""
+
+  def resume(self, round_num: int) -> None:
+    """Forgets everything after a round: it will be told again."""
+
+  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
+    """Takes the metrics of a finished round; round 0 is the initial state."""
+
+
+class Result(NamedTuple):
+  """Where a training ended.
+
+  Attributes:
+    server_state: NumPy.
+    round_num: The last finished round.
+  """
+
+  server_state: Structure
+  round_num: int
+
+
+def initial_server_state(
+  algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int, seed: int
+) -> Structure:
+  """Returns the server state before round 1, NumPy."""
+  return cohort_lib.to_numpy(
+    algorithm.init_server_state(
+      seeds.derive_seed(seed, 'initialize'), num_clients
+    )
+  )
+
+
+def build_store(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  population: algorithm_lib.Population,
+  seed: int,
+  folder: Any,
+  kind: str,
+) -> client_state_store.ClientStateStore:
+  """Returns an empty store that knows every client's initial state."""
+  run_seed = seeds.derive_seed(seed, 'initialize')
+  initial_state = tf.function(algorithm.init_client_state)
+
+  def initial(client_index: int) -> Structure:
+    client_id = population.client_ids[client_index]
+    client_seed = seeds.derive_seed(seed, 'initialize', 0, client_id)
+    return cohort_lib.to_numpy(
+      initial_state(tf.constant(run_seed), tf.constant(client_seed))
+    )
+
+  return client_state_store.ClientStateStore(
+    initial, population.num_clients, folder, kind
+  )
+
+
+def run_round(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  store: client_state_store.ClientStateStore,
+  server_state: Structure,
+  round_num: int,
+  seed: int,
+) -> tuple[Structure, Metrics]:
+  """Runs one round: every phase that the plan asks for, then the commit.
+
+  Returns:
+    The server state after the round, and its metrics. If a phase raises,
+    the store is as it was before the round.
+  """
+  metrics: Metrics = {}
+  plan = algorithm.plan_round(server_state, source.population, round_num, seed)
+  try:
+    call = next(plan, None)
+    while call is not None:
+      phase = algorithm.phases[call.phase]
+      cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
+      output = runtime.run(phase, server_state, cohort)
+      server_state = output.server_state
+      if phase.uses_client_state:
+        store.stage(call.client_indices, output.client_states)
+      _add_metrics(metrics, call, output)
+      try:
+        call = plan.send(server_state)
+      except StopIteration:
+        call = None
+  except BaseException:
+    store.discard()
+    raise
+  store.commit(round_num)
+  return server_state, metrics
+
+
+def train(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  store: client_state_store.ClientStateStore,
+  checkpoints: checkpoint_lib.CheckpointManager,
+  evaluator: evaluator_lib.Evaluator,
+  observer: Observer,
+  config: TrainingConfig,
+  seed: int,
+) -> Result:
+  """Trains from the latest checkpoint, or from the start, to the last round.
+
+  Whatever stops it (an error, Ctrl-C, a full disk, `kill -9`), a later call
+  with the same arguments goes on from the latest checkpoint and ends in the
+  same state, bit for bit.
+
+  Args:
+    algorithm: What to train.
+    runtime: Entered already.
+    source: The training examples.
+    store: Empty.
+    checkpoints: Of this run.
+    evaluator: Uses `store` and `runtime`.
+    observer: Is told of every round.
+    config: When to stop, to evaluate and to save.
+    seed: The run's seed, >= 0.
+  """
+  server_state = initial_server_state(
+    algorithm, source.population.num_clients, seed
+  )
+  round_num = 0
+  saved = checkpoints.rounds()
+  if saved:
+    round_num = saved[-1]
+    server_state = checkpoints.restore(round_num, server_state, store)
+  observer.resume(round_num)
+  if round_num == 0:
+    observer.record(0, evaluator.evaluate(server_state).metrics)
+  try:
+    while round_num < config.num_rounds:
+      start = time.monotonic()
+      server_state, metrics = run_round(
+        algorithm, runtime, source, store, server_state, round_num + 1, seed
+      )
+      round_num += 1
+      metrics['seconds'] = time.monotonic() - start
+      is_last = round_num == config.num_rounds
+      if is_last or round_num % config.evaluation_interval == 0:
+        metrics.update(evaluator.evaluate(server_state).metrics)
+      observer.record(round_num, metrics)
+      if is_last or round_num % config.checkpoint_interval == 0:
+        checkpoints.save(round_num, server_state, store)
+  except KeyboardInterrupt:
+    # Only a whole round is saved. A second Ctrl-C may end this, too.
+    if round_num and store.committed_round == round_num:
+      checkpoints.save(round_num, server_state, store)
+    raise
+  return Result(server_state, round_num)
+
+
+def _add_metrics(
+  metrics: Metrics,
+  call: algorithm_lib.PhaseCall,
+  output: cohort_lib.PhaseOutput,
+) -> None:
+  """Adds what a phase call measured to the round's metrics."""
+  for name, value in call.cost._asdict().items():
+    key = f'cost/{name}'
+    metrics[key] = metrics.get(key, 0) + value
+  metrics['clients/invalid'] = (
+    metrics.get('clients/invalid', 0) + output.num_invalid
+  )
+  for name, stat in output.client_metrics.items():
+    metrics[f'{call.phase}/{name}'] = float(statistics.value_of(stat))
+  for name, value in output.server_metrics.items():
+    metrics[f'{call.phase}/{name}'] = float(np.asarray(value))

@@ -1,0 +1,168 @@
+"""Writes a run's metrics as it goes: a CSV file, TensorBoard, a progress bar.
+
+`metrics.csv` has one row a round. A cell is empty where a round was not
+evaluated. On resume the rows after the checkpoint are cut off first, since
+their rounds are run again.
+"""
+
+import csv
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+import tqdm
+
+from tff_algos.core import errors
+
+
+class MetricsLog:
+  """Takes the metrics of each round; use as a context manager."""
+
+  def __init__(
+    self,
+    workdir: str | os.PathLike[str],
+    num_rounds: int,
+    shown_metrics: Mapping[str, str],
+    *,
+    shows_progress: bool = True,
+  ):
+    """Opens nothing yet.
+
+    Args:
+      workdir: Where `metrics.csv` and `tensorboard/` go.
+      num_rounds: Length of the progress bar.
+      shown_metrics: Metric name -> what the progress bar calls it.
+      shows_progress: Whether to draw a progress bar on stderr.
+    """
+    self._folder = pathlib.Path(workdir)
+    self._csv_path = self._folder / 'metrics.csv'
+    self._num_rounds = num_rounds
+    self._shown_metrics = shown_metrics
+    self._shows_progress = shows_progress
+    self._shown: dict[str, str] = {}
+    self._columns: list[str] | None = None
+    self._bar: Any = None
+    self._writer: Any = None
+
+  def __enter__(self) -> 'MetricsLog':
+    self._writer = tf.summary.create_file_writer(
+      str(self._folder / 'tensorboard')
+    )
+    return self
+
+  def __exit__(self, *exc_info: Any) -> None:
+    self._writer.close()
+    if self._bar is not None:
+      self._bar.close()
+
+  def resume(self, round_num: int) -> None:
+    """Cuts the log off after a round and starts the progress bar there."""
+    kept = []
+    if round_num and self._csv_path.exists():
+      with open(self._csv_path, newline='') as file:
+        reader = csv.DictReader(file)
+        self._columns = list(reader.fieldnames or ())
+        kept = [row for row in reader if int(row['round']) <= round_num]
+    self._rewrite(kept)
+    self._bar = tqdm.tqdm(
+      total=self._num_rounds,
+      initial=round_num,
+      unit='round',
+      disable=not self._shows_progress,
+      dynamic_ncols=True,
+    )
+
+  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
+    """Appends one round.
+
+    Raises:
+      CheckpointError: If the disk refuses.
+    """
+    row = {'round': round_num, **metrics}
+    new = [name for name in row if name not in (self._columns or ())]
+    if new:
+      self._add_columns(new)
+    self._append(row)
+    with self._writer.as_default(step=round_num):
+      for name, value in metrics.items():
+        if not math.isnan(value):
+          tf.summary.scalar(name, value)
+    self._writer.flush()
+    self._show(round_num, metrics)
+
+  def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
+    for name, label in self._shown_metrics.items():
+      if name in metrics:
+        self._shown[label] = f'{metrics[name]:.3f}'
+    self._bar.set_postfix(self._shown, refresh=False)
+    self._bar.update(round_num - self._bar.n)
+
+  def _add_columns(self, names: list[str]) -> None:
+    """Widens the table; happens in the first rounds only."""
+    rows = []
+    if self._columns:
+      with open(self._csv_path, newline='') as file:
+        rows = list(csv.DictReader(file))
+    self._columns = [*(self._columns or ()), *names]
+    self._rewrite(rows)
+
+  def _rewrite(self, rows: list[dict[str, Any]]) -> None:
+    temporary = self._csv_path.with_suffix('.csv.writing')
+    try:
+      with open(temporary, 'w', newline='') as file:
+        if self._columns:
+          writer = csv.DictWriter(file, self._columns)
+          writer.writeheader()
+          writer.writerows(rows)
+      os.replace(temporary, self._csv_path)
+    except OSError as error:
+      temporary.unlink(missing_ok=True)
+      raise self._refused(error) from error
+
+  def _append(self, row: Mapping[str, Any]) -> None:
+    try:
+      with open(self._csv_path, 'a', newline='') as file:
+        csv.DictWriter(file, self._columns).writerow(
+          {
+            name: ''
+            if isinstance(value, float) and math.isnan(value)
+            else value
+            for name, value in row.items()
+          }
+        )
+    except OSError as error:
+      raise self._refused(error) from error
+
+  def _refused(self, error: OSError) -> errors.CheckpointError:
+    return errors.CheckpointError(
+      f'cannot write {self._csv_path}: {error.strerror or error}. Free some '
+      'space and run the same command again to resume'
+    )
+
+
+def best_round(
+  workdir: str | os.PathLike[str], metric: str, *, higher_is_better: bool
+) -> dict[str, float]:
+  """Returns the metrics of the round that a validation metric chooses.
+
+  Args:
+    workdir: Where `metrics.csv` lies.
+    metric: Name of the metric, such as
+      `'participating/validation/personalized/accuracy'`.
+    higher_is_better: Whether the largest value is the best.
+
+  Returns:
+    `round` and the metrics of that round; the earliest on a tie; empty if no
+    round has the metric (there may be no validation examples).
+  """
+  with open(pathlib.Path(workdir, 'metrics.csv'), newline='') as file:
+    rows = [row for row in csv.DictReader(file) if row.get(metric)]
+  if not rows:
+    return {}
+  sign = -1 if higher_is_better else 1
+  best = min(rows, key=lambda row: sign * float(row[metric]))
+  values = {name: float(value) for name, value in best.items() if value}
+  return {**values, 'round': int(best['round'])}

@@ -1,0 +1,53 @@
+"""One trainer per workdir: a lock that dies with its process."""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+from collections.abc import Iterator
+
+from tff_algos.core import errors
+
+
+@contextlib.contextmanager
+def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
+  """Holds a workdir for this process.
+
+  The kernel gives the lock back when the process ends, however it ends; the
+  file is removed when the block is left.
+
+  Args:
+    workdir: The folder; made if it is missing.
+
+  Raises:
+    WorkdirBusyError: If another process holds it; names the process.
+  """
+  folder = pathlib.Path(workdir)
+  folder.mkdir(parents=True, exist_ok=True)
+  path = folder / '.lock'
+  while True:
+    file = open(path, 'a+')  # noqa: SIM115
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      file.seek(0)
+      holder = file.read().strip() or 'unknown'
+      file.close()
+      raise errors.WorkdirBusyError(
+        f'{folder} is in use by process {holder}; wait for it, end it, or take '
+        'another --workdir'
+      ) from None
+    # Its holder may have removed the file between our open and our lock.
+    if os.path.exists(path) and os.path.samestat(
+      os.stat(path), os.fstat(file.fileno())
+    ):
+      break
+    file.close()
+  try:
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    yield
+  finally:
+    path.unlink(missing_ok=True)
+    file.close()
