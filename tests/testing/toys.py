@@ -1,6 +1,7 @@
 """Toy populations: a few small clients with known distributions."""
 
 import numpy as np
+import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
@@ -80,54 +81,94 @@ def linear(num_features: int):
   )
 
 
-def run_rounds(
-  algorithm, runtime, source, num_rounds: int, seed: int = 0, start=None
-):
-  """Runs rounds without files; returns server state, client states, outputs."""
-  population = source.population
+def initial_states(algorithm, population, seed: int = 0):
+  """Returns the server state and the list of client states of round 0."""
   run_seed = seeds.derive_seed(seed, 'init')
-  if start is None:
-    server_state = cohort_lib.to_numpy(
-      algorithm.init_server_state(run_seed, population.num_clients)
-    )
-    states = [
-      cohort_lib.to_numpy(
-        algorithm.init_client_state(
-          run_seed, seeds.derive_seed(seed, 'init', 0, client_id)
-        )
+  server_state = cohort_lib.to_numpy(
+    algorithm.init_server_state(run_seed, population.num_clients)
+  )
+  states = [
+    cohort_lib.to_numpy(
+      algorithm.init_client_state(
+        run_seed, seeds.derive_seed(seed, 'init', 0, client_id)
       )
-      for client_id in population.client_ids
-    ]
-  else:
-    server_state, states = start
-    states = list(states)
-  outputs = []
+    )
+    for client_id in population.client_ids
+  ]
+  return server_state, states
+
+
+def run_call(runtime, phase, server_state, states, call, cohort_args):
+  """Runs one phase call and writes the new client states into `states`.
+
+  Args:
+    runtime: Who runs it.
+    phase: What `call` names.
+    server_state: The state before.
+    states: Client states by client index; changed.
+    call: The phase call.
+    cohort_args: (round_num, base_seed, source).
+
+  Returns:
+    The `PhaseOutput`.
+  """
 
   def load_states(indices):
-    import tensorflow as tf
-
     rows = [states[int(index)] for index in indices]
     return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *rows)
 
-  import tensorflow as tf
+  output = runtime.run(
+    phase, server_state, cohort_lib.Cohort(call, *cohort_args, load_states)
+  )
+  if phase.uses_client_state:
+    for row, index in enumerate(call.client_indices):
+      states[int(index)] = tf.nest.map_structure(
+        lambda leaf: leaf[row],  # noqa: B023
+        output.client_states,
+      )
+  return output
 
-  for round_num in range(1, num_rounds + 1):
+
+def run_rounds(
+  algorithm,
+  runtime,
+  source,
+  num_rounds: int,
+  seed: int = 0,
+  start=None,
+  first_round: int = 1,
+):
+  """Runs rounds without files; returns server state, client states, outputs.
+
+  Args:
+    algorithm: What to run.
+    runtime: Who runs it.
+    source: The population.
+    num_rounds: How many rounds.
+    seed: The run's seed.
+    start: (server state, client states) to go on from; None starts afresh.
+    first_round: Number of the first round that is run.
+  """
+  population = source.population
+  server_state, states = start or initial_states(algorithm, population, seed)
+  states = list(states)
+  outputs = []
+  for round_num in range(first_round, first_round + num_rounds):
     plan = algorithm.plan_round(server_state, population, round_num, seed)
     call = next(plan)
-    while True:
-      phase = algorithm.phases[call.phase]
-      cohort = cohort_lib.Cohort(call, round_num, seed, source, load_states)
-      output = runtime.run(phase, server_state, cohort)
+    while call is not None:
+      output = run_call(
+        runtime,
+        algorithm.phases[call.phase],
+        server_state,
+        states,
+        call,
+        (round_num, seed, source),
+      )
       server_state = output.server_state
-      if phase.uses_client_state:
-        for row, index in enumerate(call.client_indices):
-          states[int(index)] = tf.nest.map_structure(
-            lambda leaf: leaf[row],  # noqa: B023
-            output.client_states,
-          )
       outputs.append(output)
       try:
         call = plan.send(server_state)
       except StopIteration:
-        break
+        call = None
   return server_state, states, outputs

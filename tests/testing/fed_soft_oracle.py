@@ -1,0 +1,164 @@
+"""FedSoft on linear regression, written from the paper in NumPy float64.
+
+Ruan and Joe-Wong, "FedSoft: Soft Clustered Federated Learning with Proximal
+Local Updating" (2021), Algorithm 1 and Eqs. 4-6 and 27. It shares with the
+library only `core.seeds` (so that both draw alike) and, written a second time,
+the hash that shuffles examples. Models are plain vectors; gradients are
+written out by hand.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.testing import index_hash
+from tff_algos.core import seeds
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """The options of the algorithm and of the solver, by the paper's letters."""
+
+  num_clusters: int = 2
+  K: int = 2
+  tau: int = 2
+  sigma: float = 1e-4
+  lam: float = 0.1
+  selection: str = 'without_replacement'
+  start: str = 'own'
+  loss_scale: float = 1.0
+  epochs: int = 1
+  batch_size: int = 10
+  optimizer: str = 'sgd'
+  learning_rate: float = 0.1
+  momentum: float = 0.0
+
+
+class Round(NamedTuple):
+  """What one round left behind.
+
+  Attributes:
+    importance: u, `[N, S]`.
+    multiplicity: What each client weighs in each mean, `[N, S]`.
+    centers: c, `[S, P]`.
+    local_models: w, `[N, P]`.
+    loss: Mean squared error of the examples as the solvers met them.
+    margin: Smallest distance between the two lowest losses of an example at
+      the last estimation: how far an assignment is from flipping.
+  """
+
+  importance: np.ndarray
+  multiplicity: np.ndarray
+  centers: np.ndarray
+  local_models: np.ndarray
+  loss: float
+  margin: float
+
+
+def run(clients, client_ids, centers, local_models, options, num_rounds, seed):
+  """Returns a list of `Round`s.
+
+  Args:
+    clients: A list of (x `[n, P]`, y `[n]`); n may be 0.
+    client_ids: Their names, for the seeds.
+    centers: c of round 0, `[S, P]`.
+    local_models: w of round 0, `[N, P]`.
+    options: `Options`.
+    num_rounds: T.
+    seed: The run's seed.
+  """
+  centers = np.array(centers, np.float64)
+  local_models = np.array(local_models, np.float64)
+  sizes = np.array([len(y) for _, y in clients], np.float64)
+  importance = np.zeros((len(clients), options.num_clusters))
+  margin, rounds = np.inf, []
+  for t in range(num_rounds):
+    if t % options.tau == 0:
+      margin = np.inf
+      for k, (x, y) in enumerate(clients):
+        if len(y):
+          importance[k], client_margin = _estimate(x, y, centers, options.sigma)
+          margin = min(margin, client_margin)
+    multiplicity = _draw(importance, sizes, options, t + 1, seed)
+    total, count = 0.0, 0
+    for k in np.flatnonzero(multiplicity.sum(axis=1)):
+      client_seed = seeds.derive_seed(seed, 'train', t + 1, client_ids[k])
+      local_models[k], losses = _solve(
+        *clients[k], local_models[k], importance[k], centers, options,
+        client_seed,
+      )  # fmt: skip
+      total, count = total + sum(losses), count + len(losses)
+    centers = (multiplicity / multiplicity.sum(axis=0)).T @ local_models
+    rounds.append(
+      Round(
+        importance.copy(),
+        multiplicity,
+        centers.copy(),
+        local_models.copy(),
+        total / count,
+        margin,
+      )
+    )
+  return rounds
+
+
+def _estimate(x, y, centers, sigma):
+  """Lines 3-14: count which centre fits each example best."""
+  losses = (x @ centers.T - y[:, np.newaxis]) ** 2
+  counts = np.bincount(losses.argmin(axis=1), minlength=len(centers))
+  ranked = np.sort(losses, axis=1)
+  margin = (ranked[:, 1] - ranked[:, 0]).min() if len(centers) > 1 else np.inf
+  return np.maximum(counts / len(y), sigma), margin
+
+
+def _draw(importance, sizes, options, round_num, seed):
+  """Lines 15-16: what each client weighs in each cluster's mean."""
+  probs = (importance * sizes[:, np.newaxis]).T
+  for row in probs:
+    if not row.sum():
+      row[:] = sizes
+  probs /= probs.sum(axis=1, keepdims=True)
+  everyone = np.count_nonzero(sizes) == options.K
+  if options.selection == 'weighted_full' or (
+    options.selection == 'without_replacement' and everyone
+  ):
+    return probs.T
+  generator = seeds.numpy_generator(seed, 'cohort', round_num)
+  columns = []
+  for row in probs:
+    ids = generator.choice(
+      len(row), options.K, options.selection == 'with_replacement', row
+    )
+    columns.append(np.bincount(ids, minlength=len(row)))
+  return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _solve(x, y, own, u, centers, options, seed):
+  """Line 17: mini-batch steps on Eq. 4, with a fresh solver state."""
+  w = {
+    'own': own,
+    'mixed_center': u @ centers / u.sum(),
+    'best_center': centers[u.argmax()],
+  }[options.start].copy()
+  velocity = first = second = np.zeros_like(w)
+  num_steps, losses = 0, []
+  for epoch in range(options.epochs):
+    order = index_hash.shuffled(seed, epoch, len(y))
+    for begin in range(0, len(y), options.batch_size):
+      rows = order[begin : begin + options.batch_size]
+      errors = x[rows] @ w - y[rows]
+      losses.extend(errors**2)
+      gradient = options.loss_scale * 2 * x[rows].T @ errors / len(rows)
+      gradient += options.lam * (u.sum() * w - u @ centers)
+      num_steps += 1
+      if options.optimizer == 'adam':
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        mean = first / (1 - 0.9**num_steps)
+        root = np.sqrt(second / (1 - 0.999**num_steps))
+        w = w - options.learning_rate * mean / (root + 1e-8)
+      else:
+        velocity = options.momentum * velocity + gradient
+        w = w - options.learning_rate * velocity
+  return w, losses

@@ -1,0 +1,144 @@
+"""Tests of the optimizers against NumPy and against Keras."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.numerics import optimizers, trees
+
+_START = np.array([1.0, -2, 0.5], np.float32)
+
+
+def _gradients(num_steps=20):
+  generator = np.random.default_rng(5)
+  return generator.normal(size=(num_steps, 3)).astype(np.float32)
+
+
+def _run(optimizer, gradients, start=_START):
+  weights = {'w': tf.constant(start)}
+  slots = optimizer.initialize(weights)
+  trajectory = []
+  for gradient in gradients:
+    weights, slots = optimizer.step(weights, {'w': gradient}, slots)
+    trajectory.append(weights['w'].numpy())
+  return np.array(trajectory)
+
+
+def _numpy_adam(gradients, learning_rate, beta_1, beta_2, epsilon):
+  w, m, v = _START.astype(np.float64), 0.0, 0.0
+  trajectory = []
+  for t, g in enumerate(gradients.astype(np.float64), start=1):
+    m = beta_1 * m + (1 - beta_1) * g
+    v = beta_2 * v + (1 - beta_2) * g**2
+    root = np.sqrt(v / (1 - beta_2**t))
+    w = w - learning_rate * m / (1 - beta_1**t) / (root + epsilon)
+    trajectory.append(w)
+  return np.array(trajectory)
+
+
+@pytest.mark.parametrize(
+  'constants', [(0.9, 0.999, 1e-8), (0.5, 0.9, 0.1), (0.0, 0.0, 1e-8)]
+)
+def test_adam_agrees_with_numpy(constants):
+  gradients = _gradients()
+  ours = _run(optimizers.adam(0.05, *constants), gradients)
+  expected = _numpy_adam(gradients, 0.05, *constants)
+  np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_adam_agrees_with_keras():
+  gradients = _gradients()
+  variable = tf.Variable(_START)
+  keras = tf.keras.optimizers.Adam(0.05, epsilon=1e-8)
+  for gradient in gradients:
+    keras.apply_gradients([(tf.constant(gradient), variable)])
+  ours = _run(optimizers.adam(0.05), gradients)[-1]
+  np.testing.assert_allclose(ours, variable.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('scale', [1e-3, 1, 1e4])
+def test_adams_first_step_is_the_learning_rate_whatever_the_gradient(scale):
+  gradient = np.array([[3.0, -0.2, 1.0]], np.float32) * scale
+  step = _run(optimizers.adam(0.01), gradient)[0] - _START
+  np.testing.assert_allclose(step, -0.01 * np.sign(gradient[0]), rtol=1e-3)
+
+
+def test_skipped_steps_do_not_advance_adams_bias_correction():
+  """A masked step keeps weights and slots; the next counts as if it was not."""
+  optimizer = optimizers.adam(0.05)
+  gradients = _gradients(4)
+  weights = {'w': tf.constant(_START)}
+  slots = optimizer.initialize(weights)
+  for i, gradient in enumerate(gradients):
+    for is_real in (False, True, False)[: 3 - i % 2]:
+      poison = gradient if is_real else np.full(3, np.nan, np.float32)
+      stepped = optimizer.step(weights, {'w': poison}, slots)
+      weights, slots = trees.select(
+        tf.constant(is_real), stepped, (weights, slots)
+      )
+  assert float(slots.num_steps) == len(gradients)
+  np.testing.assert_array_equal(weights['w'], _run(optimizer, gradients)[-1])
+
+
+def test_sgd_is_a_step_against_the_gradient():
+  gradients = _gradients(3)
+  ours = _run(optimizers.sgd(0.5), gradients)
+  expected = _START - 0.5 * np.cumsum(gradients, axis=0)
+  np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+def test_momentum_adds_up_old_gradients():
+  gradients = _gradients(6)
+  velocity, w, expected = 0.0, _START.astype(np.float64), []
+  for gradient in gradients:
+    velocity = 0.7 * velocity + gradient
+    w = w - 0.1 * velocity
+    expected.append(w)
+  ours = _run(optimizers.sgd(0.1, momentum=0.7), gradients)
+  np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sgd_without_momentum_keeps_no_slots():
+  weights = {'w': tf.constant(_START)}
+  assert optimizers.sgd(0.1).initialize(weights) == ()
+
+
+@pytest.mark.parametrize(
+  'config',
+  [
+    optimizers.OptimizerConfig('sgd', 0.3),
+    optimizers.OptimizerConfig('sgd', 0.3, momentum=0.5),
+    optimizers.OptimizerConfig(
+      'adam', 0.3, beta_1=0.8, beta_2=0.99, epsilon=1e-3
+    ),
+  ],
+)
+def test_build_optimizer_uses_every_option_of_its_config(config):
+  named = {
+    'sgd': lambda: optimizers.sgd(config.learning_rate, config.momentum),
+    'adam': lambda: optimizers.adam(
+      config.learning_rate, config.beta_1, config.beta_2, config.epsilon
+    ),
+  }[config.name]()
+  gradients = _gradients(5)
+  np.testing.assert_array_equal(
+    _run(optimizers.build_optimizer(config), gradients), _run(named, gradients)
+  )
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'name': 'rmsprop'}, "name must be one of 'sgd', 'adam', got 'rmsprop'"),
+    ({'learning_rate': 0.0}, 'learning_rate must be a finite number > 0'),
+    ({'learning_rate': float('nan')}, 'learning_rate .* got nan'),
+    ({'momentum': 1.0}, 'momentum must be a number >= 0 and < 1, got 1.0'),
+    ({'beta_1': -0.1}, 'beta_1 must be a number >= 0 and < 1, got -0.1'),
+    ({'beta_2': 1.5}, 'beta_2 must be a number >= 0 and < 1, got 1.5'),
+    ({'epsilon': 0.0}, 'epsilon must be a finite number > 0, got 0.0'),
+  ],
+)
+def test_a_constant_out_of_range_is_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    optimizers.OptimizerConfig(**options)

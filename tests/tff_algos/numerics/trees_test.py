@@ -1,0 +1,114 @@
+"""Tests of arithmetic on structures, against NumPy leaf by leaf."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.numerics import trees
+
+_KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+_BIAS = np.array([0.5, -4], np.float32)
+
+
+def _tree(factor=1.0):
+  return OrderedDict(
+    kernel=tf.constant(factor * _KERNEL), inner=(tf.constant(factor * _BIAS),)
+  )
+
+
+def _check(structure, kernel, bias):
+  tf.nest.assert_same_structure(structure, _tree())
+  np.testing.assert_array_equal(structure['kernel'], kernel)
+  np.testing.assert_array_equal(structure['inner'][0], bias)
+
+
+def test_add_subtract_and_scale():
+  _check(trees.add(_tree(), _tree(2)), 3 * _KERNEL, 3 * _BIAS)
+  _check(trees.subtract(_tree(), _tree(3)), -2 * _KERNEL, -2 * _BIAS)
+  _check(trees.scale(_tree(), -0.25), -0.25 * _KERNEL, -0.25 * _BIAS)
+  _check(trees.scale(_tree(), tf.constant(2.0)), 2 * _KERNEL, 2 * _BIAS)
+
+
+def test_zeros_like_keeps_shapes_and_dtypes():
+  zeros = trees.zeros_like((tf.constant([1, 2]), tf.ones([2, 0])))
+  assert zeros[0].dtype == tf.int32
+  np.testing.assert_array_equal(zeros[0], [0, 0])
+  assert zeros[1].shape == (2, 0)
+
+
+def test_squared_norm_sums_over_all_leaves():
+  expected = np.sum(_KERNEL**2) + np.sum(_BIAS**2)
+  np.testing.assert_allclose(trees.squared_norm(_tree()), expected)
+
+
+@pytest.mark.parametrize('condition', [True, False])
+def test_select_takes_one_structure_whole_and_nothing_of_the_other(condition):
+  poison = tf.nest.map_structure(
+    lambda leaf: tf.fill(leaf.shape, float('nan')), _tree()
+  )
+  arguments = (_tree(), poison) if condition else (poison, _tree())
+  _check(trees.select(tf.constant(condition), *arguments), _KERNEL, _BIAS)
+
+
+def test_select_rows_takes_each_row_from_its_side():
+  yes = (tf.ones([3, 2, 2]), tf.constant([1, 2, 3]))
+  no = (tf.fill([3, 2, 2], float('nan')), tf.constant([-1, -2, -3]))
+  chosen = trees.select_rows(tf.constant([True, False, True]), yes, no)
+  assert np.isfinite(chosen[0].numpy()).all(axis=(1, 2)).tolist() == [
+    True,
+    False,
+    True,
+  ]
+  np.testing.assert_array_equal(chosen[1], [1, -2, 3])
+
+
+@pytest.mark.parametrize('poison', [np.nan, np.inf, -np.inf])
+def test_all_finite_sees_one_bad_entry_in_any_leaf(poison):
+  assert bool(trees.all_finite((tf.constant([1]), _tree())))
+  bad = _BIAS.copy()
+  bad[1] = poison
+  assert not bool(trees.all_finite((_tree(), tf.constant(bad))))
+
+
+def test_all_finite_of_integers_or_of_nothing_is_true():
+  assert bool(trees.all_finite((tf.constant([1, 2]), tf.constant(True))))
+  assert bool(trees.all_finite(()))
+
+
+def test_mix_is_the_weighted_sum_of_rows():
+  generator = np.random.default_rng(1)
+  stacked = {
+    'a': generator.normal(size=(3, 2, 4)).astype(np.float32),
+    'b': generator.normal(size=3).astype(np.float32),
+  }
+  weights = np.array([0.5, -1, 2], np.float32)
+  mixed = trees.mix(tf.constant(weights), stacked)
+  for name, leaf in stacked.items():
+    expected = sum(w * row for w, row in zip(weights, leaf, strict=True))
+    np.testing.assert_allclose(mixed[name], expected, rtol=1e-6)
+
+
+def test_mix_with_several_sums_is_each_sum_alone():
+  stacked = {'a': tf.reshape(tf.range(12.0), [3, 4])}
+  weights = tf.constant([[1.0, 0, 2], [0.5, 0.5, 0]])
+  mixed = trees.mix(weights, stacked)['a']
+  for row in range(2):
+    np.testing.assert_allclose(
+      mixed[row], trees.mix(weights[row], stacked)['a'], rtol=1e-6
+    )
+
+
+def test_take_returns_a_row_of_every_leaf():
+  stacked = (tf.reshape(tf.range(6), [3, 2]), tf.constant([7.0, 8, 9]))
+  row = trees.take(stacked, tf.constant(2))
+  np.testing.assert_array_equal(row[0], [4, 5])
+  assert float(row[1]) == 9
+
+
+def test_num_entries_counts_scalars_of_tensors_and_specs():
+  assert trees.num_entries(_tree()) == 8
+  specs = (tf.TensorSpec([3, 4]), tf.TensorSpec([], tf.int32))
+  assert trees.num_entries(specs) == 13
+  assert trees.num_entries(()) == 0
