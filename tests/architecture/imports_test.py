@@ -21,6 +21,8 @@ _DATA = 'tff_algos.data'
 _RUNTIMES = 'tff_algos.runtimes'
 _EXPORT = 'tff_algos.export'
 _SERVING = 'tff_algos.serving'
+_REPORTS = 'tff_algos.reports'
+_MACHINE = 'tff_algos.machine'
 
 # room -> the rooms that it may import, besides itself.
 _MAY_IMPORT_ROOMS = {
@@ -34,6 +36,8 @@ _MAY_IMPORT_ROOMS = {
   _RUNTIMES: {_CORE, _NUMERICS, _METRICS, _STAGES, _DATA},
   _EXPORT: {_CORE, _MODELS},
   _SERVING: {_CORE, _EXPORT},
+  _REPORTS: {_CORE, _METRICS},
+  _MACHINE: {_CORE, _RUNTIMES},
   'tff_algos': set(),
   'pipelines': {_CORE, _DATA},
   'configs': set(),
@@ -50,6 +54,7 @@ _MAY_IMPORT_PACKAGES = {
   _STAGES: {'numpy', 'tensorflow'},
   _ALGORITHMS: {'numpy', 'tensorflow'},
   _EXPORT: {'numpy', 'tensorflow'},
+  _MACHINE: {'psutil'},
   'tff_algos': set(),
   'configs': {'ml_collections'},
 }
@@ -63,9 +68,11 @@ _ONLY_FROM = {
   'absl.app': {'binaries'},
 }
 
-# Modules of other rooms that are more than a room needs to see.
+# Of some rooms, another needs to see only these modules.
 _ONLY_MODULES = {
-  (_NUMERICS, _CORE): {'errors', 'checks'},
+  (_NUMERICS, _CORE): {'checks', 'errors'},
+  (_MACHINE, _CORE): {'errors'},
+  (_MACHINE, _RUNTIMES): {'worker'},
 }
 
 # What a pure function may not reach: files, clocks, processes, the world.

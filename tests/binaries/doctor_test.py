@@ -1,0 +1,61 @@
+"""Tests of the doctor, as a person runs it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-m', 'binaries.doctor', *arguments],
+    cwd=_ROOT,
+    env={**os.environ, **environment},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.mark.slow
+def test_healthy_machine(tmp_path):
+  done = _doctor('--json', f'--workdir={tmp_path}')
+  results = {one['name']: one for one in json.loads(done.stdout)}
+  failed = {
+    name: one for name, one in results.items() if one['status'] == 'fail'
+  }
+  assert not failed
+  assert done.returncode == 0
+  assert {
+    'python',
+    'packages',
+    'tensorflow',
+    'gpu',
+    'tff worker',
+    'tff',
+  } <= set(results)
+
+
+def test_broken_tensorflow_is_reported_without_a_trace(tmp_path):
+  # As if the processor lacked an instruction.
+  (tmp_path / 'tensorflow.py').write_text(
+    'import os\nos.kill(os.getpid(), 4)\n'
+  )
+  done = _doctor(PYTHONPATH=str(tmp_path))
+  assert done.returncode == 1
+  assert 'import: killed by signal 4 (Illegal instruction)' in done.stdout
+  assert 'while importing TFF' in done.stdout
+  assert 'ok    tff worker' in done.stdout
+  assert 'Traceback' not in done.stdout + done.stderr
+
+
+def test_help_and_wrong_use():
+  assert '--workdir' in _doctor('--help').stdout
+  done = _doctor('please')
+  assert done.returncode != 0
+  assert "unexpected arguments: ['please']" in done.stdout + done.stderr

@@ -1,0 +1,55 @@
+"""Tests of the checks of the loopback network and TFF's worker."""
+
+import socket
+
+import pytest
+
+from tff_algos.machine import network
+from tff_algos.runtimes import worker
+
+
+def test_loopback_works_here():
+  assert network.check_port().status == 'ok'
+
+
+def test_loopback_that_is_forbidden(monkeypatch):
+  def refuse(*unused_args, **unused_kwargs):
+    raise PermissionError('not permitted')
+
+  monkeypatch.setattr(socket, 'create_server', refuse)
+  found = network.check_port()
+  assert (found.status, found.found) == ('fail', 'not permitted')
+
+
+@pytest.mark.parametrize(
+  ('environment', 'status'),
+  [
+    ({}, 'ok'),
+    ({'http_proxy': ''}, 'ok'),
+    ({'http_proxy': 'http://p'}, 'warn'),
+    ({'HTTPS_PROXY': 'http://p', 'NO_PROXY': 'localhost'}, 'warn'),
+    ({'HTTPS_PROXY': 'http://p', 'NO_PROXY': 'localhost, 127.0.0.1'}, 'ok'),
+    ({'grpc_proxy': 'http://p', 'no_proxy': '*'}, 'ok'),
+  ],
+)
+def test_proxies(environment, status):
+  assert network.check_proxies(environment).status == status
+
+
+def test_proxy_passwords_are_not_shown():
+  found = network.check_proxies({'http_proxy': 'http://me:secret@p'})
+  assert 'secret' not in found.found
+
+
+def test_worker_answers_here():
+  assert network.check_worker(30.0).status == 'ok'
+
+
+def test_worker_that_dies_is_quoted(monkeypatch, tmp_path):
+  binary = tmp_path / 'worker'
+  binary.write_text('#!/bin/sh\necho no such library >&2\nkill -4 $$\n')
+  binary.chmod(0o755)
+  monkeypatch.setattr(worker, 'find_worker_binary', lambda: binary)
+  found = network.check_worker(30.0)
+  assert found.status == 'fail'
+  assert 'SIGILL' in found.found and 'no such library' in found.found

@@ -1,0 +1,167 @@
+"""Checks of the processor, the memory, the disks and the GPU."""
+
+import os
+import pathlib
+import re
+import shutil
+
+from tff_algos.machine import programs, result
+
+_GIB = 2**30
+_LOW_MEMORY_BYTES = 3 * _GIB
+_LOW_DISK_BYTES = 2 * _GIB
+_NO_DISK_BYTES = _GIB // 4
+
+
+def check_cpu_flags(cpuinfo: str) -> result.CheckResult:
+  """Checks the instruction sets that the TensorFlow 2.14 wheel uses.
+
+  Args:
+    cpuinfo: Content of `/proc/cpuinfo`.
+  """
+  match = re.search(r'^flags\s*:(.*)$', cpuinfo, re.MULTILINE)
+  flags = set(match[1].split()) if match else set()
+  missing = [flag for flag in ('avx', 'avx2', 'fma') if flag not in flags]
+  found = 'has avx, avx2 and fma' if not missing else f'lacks {missing}'
+  if 'avx' in missing:
+    return result.CheckResult(
+      'processor',
+      'fail',
+      found,
+      'TensorFlow ends with SIGILL (illegal instruction) without AVX. Use '
+      "another machine, or set this virtual machine's CPU type to `host`.",
+    )
+  if missing:
+    return result.CheckResult(
+      'processor',
+      'warn',
+      found,
+      "Training is slower. Set a virtual machine's CPU type to `host`.",
+    )
+  return result.CheckResult('processor', 'ok', found)
+
+
+def check_cores(num_cores: int) -> result.CheckResult:
+  """Checks how many cores this process may use."""
+  if num_cores < 2:
+    return result.CheckResult(
+      'cores',
+      'warn',
+      f'{num_cores}',
+      'Training is slow on one core; the demo is meant for two.',
+    )
+  return result.CheckResult('cores', 'ok', f'{num_cores}')
+
+
+def check_memory(
+  meminfo: str, limit_bytes: int | None = None
+) -> result.CheckResult:
+  """Checks the free memory.
+
+  Args:
+    meminfo: Content of `/proc/meminfo`.
+    limit_bytes: What the container still allows, if it limits memory.
+  """
+  match = re.search(r'^MemAvailable:\s*(\d+) kB', meminfo, re.MULTILINE)
+  if match is None:
+    return result.CheckResult('memory', 'warn', 'cannot be told')
+  available = int(match[1]) * 1024
+  if limit_bytes is not None:
+    available = min(available, limit_bytes)
+  found = f'{available / _GIB:.1f} GiB available'
+  if available < _LOW_MEMORY_BYTES:
+    return result.CheckResult(
+      'memory',
+      'warn',
+      found,
+      f'Give it {_LOW_MEMORY_BYTES / _GIB:.0f} GiB: close programs, or raise '
+      "the container's limit. Otherwise the kernel may kill a run.",
+    )
+  return result.CheckResult('memory', 'ok', found)
+
+
+def container_memory_bytes(
+  group: pathlib.Path = pathlib.Path('/sys/fs/cgroup'),
+) -> int | None:
+  """Returns the memory that the container still allows, or None.
+
+  Args:
+    group: Where the control group (version 2) is mounted.
+  """
+  try:
+    limit = (group / 'memory.max').read_text().strip()
+    used = (group / 'memory.current').read_text().strip()
+  except OSError:
+    return None
+  return None if limit == 'max' else max(int(limit) - int(used), 0)
+
+
+def check_disk(name: str, folder: pathlib.Path) -> result.CheckResult:
+  """Checks that a folder can be written, and the space on its disk.
+
+  Args:
+    name: What the folder is for.
+    folder: The folder; need not exist yet.
+  """
+  existing = folder.absolute()
+  while not existing.exists():
+    existing = existing.parent
+  if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+    return result.CheckResult(
+      name,
+      'fail',
+      f'{existing} cannot be written',
+      'Choose another folder (`--workdir`, or TMPDIR for temporary files), or '
+      'change its permissions.',
+    )
+  free = shutil.disk_usage(existing).free
+  found = f'{free / _GIB:.1f} GiB free at {existing}'
+  if free < _LOW_DISK_BYTES:
+    return result.CheckResult(
+      name,
+      'fail' if free < _NO_DISK_BYTES else 'warn',
+      found,
+      f'Free {_LOW_DISK_BYTES / _GIB:.0f} GiB, or choose another folder '
+      '(`--workdir`, or TMPDIR for temporary files).',
+    )
+  return result.CheckResult(name, 'ok', found)
+
+
+def list_gpus(timeout_seconds: float) -> programs.Outcome:
+  """Asks the NVIDIA driver for its GPUs."""
+  return programs.run(['nvidia-smi', '--list-gpus'], timeout_seconds)
+
+
+def check_gpu(
+  driver: programs.Outcome, tensorflow_gpus: list[str] | None
+) -> result.CheckResult:
+  """Checks that TensorFlow sees the GPUs that the driver sees.
+
+  Args:
+    driver: What `list_gpus` returned.
+    tensorflow_gpus: Devices that TensorFlow found; None if it did not say.
+  """
+  if driver.ending != 'ok' or not driver.output:
+    if driver.ending.startswith('cannot be run'):
+      return result.CheckResult('gpu', 'ok', 'none; everything runs without')
+    return result.CheckResult(
+      'gpu',
+      'warn',
+      f'nvidia-smi: {driver.ending}\n{driver.last_words}'.strip(),
+      'The NVIDIA driver does not work; everything runs without a GPU.',
+    )
+  found = re.sub(r' \(UUID: [^)]*\)', '', driver.output)
+  if not tensorflow_gpus:
+    return result.CheckResult(
+      'gpu',
+      'warn',
+      f'{found}\nTensorFlow sees none of them',
+      'Install the CUDA libraries: `make env-cuda`.',
+    )
+  return result.CheckResult(
+    'gpu',
+    'ok',
+    f'{found}\nTensorFlow sees {len(tensorflow_gpus)}. The vectorized runtime '
+    'uses it (`--config.runtime.name=vectorized`);\nthe worker of stock TFF '
+    '0.87 is a CPU build and cannot.',
+  )

@@ -1,0 +1,78 @@
+"""Checks of the loopback network, which TFF and its worker talk over."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Mapping
+
+from tff_algos.core import errors
+from tff_algos.machine import result
+
+_PROXY_VARIABLES = ('grpc_proxy', 'http_proxy', 'https_proxy', 'all_proxy')
+_LOOPBACK = ('localhost', '127.0.0.1')
+
+
+def check_port(timeout_seconds: float = 5.0) -> result.CheckResult:
+  """Checks that a program may listen on loopback, and be reached there."""
+  try:
+    with contextlib.ExitStack() as stack:
+      server = stack.enter_context(socket.create_server(('127.0.0.1', 0)))
+      server.settimeout(timeout_seconds)
+      address = server.getsockname()
+      client = stack.enter_context(
+        socket.create_connection(address, timeout_seconds)
+      )
+      accepted = stack.enter_context(server.accept()[0])
+      accepted.settimeout(timeout_seconds)
+      client.sendall(b'?')
+      accepted.recv(1)
+  except OSError as error:
+    return result.CheckResult(
+      'loopback',
+      'fail',
+      f'{error}',
+      'Programs must be able to listen on 127.0.0.1 and reach each other '
+      'there: check the firewall, the sandbox and `ip link show lo`.',
+    )
+  return result.CheckResult(
+    'loopback', 'ok', f'port {address[1]} was free and answered'
+  )
+
+
+def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
+  """Checks for proxy variables that catch loopback traffic too."""
+  lower = {name.lower(): value for name, value in environment.items()}
+  proxies = [name for name in _PROXY_VARIABLES if lower.get(name)]
+  exempt = lower.get('no_grpc_proxy', '') + ',' + lower.get('no_proxy', '')
+  exempt = {host.strip() for host in exempt.split(',')}
+  if not proxies or '*' in exempt or exempt.issuperset(_LOOPBACK):
+    found = ', '.join(proxies) or 'no proxy variables'
+    return result.CheckResult('proxies', 'ok', found)
+  return result.CheckResult(
+    'proxies',
+    'warn',
+    f'{", ".join(proxies)} set, and no_proxy does not exempt loopback',
+    'Our programs leave proxies aside on loopback; others, such as curl, need '
+    '`export no_proxy=localhost,127.0.0.1`.',
+  )
+
+
+def check_worker(timeout_seconds: float) -> result.CheckResult:
+  """Starts TFF's worker, waits until it answers, and ends it."""
+  # Here and not above: what this needs may be what is broken.
+  from tff_algos.runtimes import worker
+
+  started = time.monotonic()
+  try:
+    with worker.LocalWorker(start_timeout_seconds=timeout_seconds):
+      seconds = time.monotonic() - started
+  except errors.RuntimeFailureError as error:
+    return result.CheckResult(
+      'tff worker',
+      'fail',
+      str(error),
+      'If it ended by itself, see its words and the checks above.',
+    )
+  return result.CheckResult(
+    'tff worker', 'ok', f'answered after {seconds:.1f} s'
+  )

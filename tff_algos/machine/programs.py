@@ -1,0 +1,81 @@
+"""Runs other programs for a check: with a time limit, and none left behind."""
+
+import signal
+import subprocess
+from typing import NamedTuple
+
+import psutil
+
+
+class Outcome(NamedTuple):
+  """How a program ended.
+
+  Attributes:
+    ending: `'ok'`, or what went wrong in words: not found, exit code, signal
+      or time limit.
+    output: Its stdout.
+    last_words: The last lines of its stderr.
+  """
+
+  ending: str
+  output: str
+  last_words: str
+
+
+def run(
+  arguments: list[str], timeout_seconds: float, *, last_lines: int = 4
+) -> Outcome:
+  """Runs a program to its end or to the time limit, whichever comes first.
+
+  Args:
+    arguments: The program and its arguments.
+    timeout_seconds: When it is killed.
+    last_lines: How many lines of stderr to keep.
+  """
+  try:
+    done = subprocess.run(
+      arguments,
+      stdin=subprocess.DEVNULL,
+      capture_output=True,
+      timeout=timeout_seconds,
+    )
+  except OSError as error:
+    return Outcome(f'cannot be run: {error.strerror}', '', '')
+  except subprocess.TimeoutExpired as error:
+    return Outcome(
+      f'no end within {timeout_seconds:g} s',
+      _decode(error.stdout),
+      _tail(error.stderr, last_lines),
+    )
+  return Outcome(
+    _describe_exit(done.returncode),
+    _decode(done.stdout),
+    _tail(done.stderr, last_lines),
+  )
+
+
+def end_children() -> None:
+  """Kills what an interrupted or abandoned check has left running."""
+  children = psutil.Process().children(recursive=True)
+  for child in children:
+    try:
+      child.kill()
+    except psutil.NoSuchProcess:
+      pass
+  psutil.wait_procs(children, timeout=5)
+
+
+def _describe_exit(returncode: int) -> str:
+  if returncode == 0:
+    return 'ok'
+  if returncode > 0:
+    return f'exit code {returncode}'
+  return f'killed by signal {-returncode} ({signal.strsignal(-returncode)})'
+
+
+def _decode(output: bytes | None) -> str:
+  return (output or b'').decode(errors='replace').strip()
+
+
+def _tail(output: bytes | None, last_lines: int) -> str:
+  return '\n'.join(_decode(output).splitlines()[-last_lines:])

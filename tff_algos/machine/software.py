@@ -1,0 +1,163 @@
+"""Checks of Python, the C library and the installed packages."""
+
+import importlib.metadata
+import json
+import re
+import sys
+
+from tff_algos.machine import programs, result
+
+_REINSTALL = 'Install again: `make clean env`.'
+_OLDEST_GLIBC = (2, 31)
+
+_ASK_TENSORFLOW = """
+import json
+import tensorflow as tf
+gpus = [gpu.name for gpu in tf.config.list_physical_devices('GPU')]
+print(json.dumps({'version': tf.__version__, 'gpus': gpus}))
+"""
+
+# Says where it is, so that a hang or a crash can be placed.
+_ASK_TFF = """
+import sys
+
+def say(step):
+  print(step, flush=True)
+say('importing TFF')
+import tensorflow as tf
+from tff_algos.core import tff_compat
+from tff_algos.runtimes import worker
+say('building a computation')
+number = tff_compat.to_type(tf.TensorSpec([], tf.int32))
+@tff_compat.federated_computation(tff_compat.at_clients(number))
+def total(numbers):
+  return tff_compat.federated_sum(numbers)
+say('starting the worker')
+with worker.LocalWorker() as local:
+  say('connecting to the worker')
+  with tff_compat.connect(local.address) as channel:
+    context = tff_compat.remote_context(channel)
+    say('computing 1 + 2 over two clients')
+    with tff_compat.in_context(context):
+      answer = total([1, 2])
+if answer != 3:
+  sys.exit(f'got {answer}')
+"""
+
+
+def check_python(
+  version: tuple[int, ...] = sys.version_info[:3], prefix: str = sys.prefix
+) -> result.CheckResult:
+  """Checks the version of Python."""
+  spelled = '.'.join(map(str, version))
+  if version[:2] != (3, 11):
+    return result.CheckResult(
+      'python',
+      'fail',
+      f'{spelled} in {prefix}',
+      'TFF 0.87 needs Python 3.11. Run `make env`, and start programs with '
+      '`.venv/bin/python`.',
+    )
+  return result.CheckResult('python', 'ok', f'{spelled} in {prefix}')
+
+
+def check_glibc(version: str | None) -> result.CheckResult:
+  """Checks the C library.
+
+  Args:
+    version: Such as `'glibc 2.36'`; None if it is another C library.
+  """
+  match = re.fullmatch(r'glibc (\d+)\.(\d+).*', version or '')
+  if match and (int(match[1]), int(match[2])) >= _OLDEST_GLIBC:
+    return result.CheckResult('glibc', 'ok', version)
+  return result.CheckResult(
+    'glibc',
+    'fail',
+    version or 'none (musl?)',
+    "TFF's wheels need glibc 2.31: Debian 11, Ubuntu 20.04 or newer; Alpine "
+    'has none.',
+  )
+
+
+def installed_packages() -> dict[str, str]:
+  """Returns name -> version of what is installed, names normalised."""
+  return {
+    _normalised(distribution.metadata['Name']): distribution.version
+    for distribution in importlib.metadata.distributions()
+  }
+
+
+def check_packages(
+  lock: str | None, installed: dict[str, str]
+) -> result.CheckResult:
+  """Compares what is installed with what is locked.
+
+  Args:
+    lock: Content of `requirements.lock`; None if there is none.
+    installed: What `installed_packages` returned.
+  """
+  if lock is None:
+    return result.CheckResult(
+      'packages',
+      'warn',
+      'no requirements.lock here',
+      'Run this from the root of the checkout.',
+    )
+  locked = re.findall(r'^([\w.-]+)==([^\s;]+)', lock, re.MULTILINE)
+  differing = [
+    f'{name} {installed.get(_normalised(name), "missing")}, locked {version}'
+    for name, version in locked
+    if installed.get(_normalised(name)) != version
+  ]
+  if differing:
+    shown = '\n'.join(differing[:5])
+    more = f'\nand {len(differing) - 5} more' if len(differing) > 5 else ''
+    return result.CheckResult('packages', 'fail', shown + more, _REINSTALL)
+  return result.CheckResult('packages', 'ok', f'{len(locked)} as locked')
+
+
+def ask_tensorflow(timeout_seconds: float) -> programs.Outcome:
+  """Imports TensorFlow in a process of its own."""
+  return programs.run([sys.executable, '-c', _ASK_TENSORFLOW], timeout_seconds)
+
+
+def tensorflow_gpus(answer: programs.Outcome) -> list[str] | None:
+  """Returns the GPUs that TensorFlow sees, or None if it did not say."""
+  if answer.ending != 'ok':
+    return None
+  return json.loads(answer.output.splitlines()[-1])['gpus']
+
+
+def check_tensorflow(answer: programs.Outcome) -> result.CheckResult:
+  """Judges what `ask_tensorflow` returned."""
+  if answer.ending == 'ok':
+    version = json.loads(answer.output.splitlines()[-1])['version']
+    return result.CheckResult('tensorflow', 'ok', version)
+  return result.CheckResult(
+    'tensorflow',
+    'fail',
+    f'import: {answer.ending}\n{answer.last_words}'.strip(),
+    _REINSTALL,
+  )
+
+
+def ask_tff(timeout_seconds: float) -> programs.Outcome:
+  """Runs the smallest federated computation in a process of its own."""
+  return programs.run([sys.executable, '-c', _ASK_TFF], timeout_seconds)
+
+
+def check_tff(answer: programs.Outcome) -> result.CheckResult:
+  """Judges what `ask_tff` returned."""
+  step = answer.output.splitlines()[-1] if answer.output else 'starting'
+  if answer.ending == 'ok':
+    return result.CheckResult('tff', 'ok', '1 + 2 over two clients = 3')
+  return result.CheckResult(
+    'tff',
+    'fail',
+    f'while {step}: {answer.ending}\n{answer.last_words}'.strip(),
+    'See the other checks first; if they pass: `make clean env`.',
+  )
+
+
+def _normalised(name: str) -> str:
+  return re.sub(r'[-_.]+', '-', name).lower()
