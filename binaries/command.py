@@ -1,20 +1,27 @@
-"""What every binary does the same way: flags, mistakes, Ctrl-C."""
+"""What every binary does the same way: flags, log lines, mistakes, Ctrl-C."""
 
+import logging as standard_logging
 import os
+import pathlib
+import sys
+from collections.abc import Callable
 
-# Before TensorFlow is imported: its start-up notices are no news to a user.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+from absl import app, flags, logging
+from ml_collections import config_flags
 
-# pylint: disable=wrong-import-position
-import sys  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+from tff_algos.core import errors
 
-from absl import app, flags, logging  # noqa: E402
-from ml_collections import config_flags  # noqa: E402
+# Before TensorFlow is imported: what it says when it starts (which CUDA
+# libraries are not there) is no news to a user.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-from tff_algos.core import errors  # noqa: E402
+# Beam warns at import that its Google Cloud clients are absent; we use none.
+standard_logging.getLogger().addFilter(
+  lambda record: 'apitools' not in str(record.msg)
+)
 
 _INTERRUPTED = 130
+_OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
 
 
 def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
@@ -45,6 +52,7 @@ def run(function: Callable[[], None]) -> None:
     if len(argv) > 1:
       raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
     logging.set_verbosity(logging.INFO)
+    logging.get_absl_handler().addFilter(_is_for_the_user)
     try:
       function()
     except errors.UserError as error:
@@ -54,4 +62,24 @@ def run(function: Callable[[], None]) -> None:
       logging.info('Interrupted.')
       sys.exit(_INTERRUPTED)
 
-  app.run(main)
+  app.run(main, flags_parser=_parse_flags)
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+  """Parses flags; a wrong config or override ends in one line, not a trace."""
+  try:
+    remaining = app.parse_flags_with_usage(argv)
+    if 'config' in flags.FLAGS:
+      flags.FLAGS.config.to_dict()  # A file that cannot be read fails here.
+    return remaining
+  except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+    words = ' '.join(str(error).replace('\\n', '. ').split())
+    sys.stderr.write(f'--config: {words.strip(chr(34) + chr(39))}\n')
+    sys.exit(1)
+
+
+def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
+  """Lets through our own words, and warnings of others."""
+  folders = pathlib.Path(record.pathname).parents
+  ours = _OUR_CODE in folders and 'site-packages' not in record.pathname
+  return ours or record.levelno >= standard_logging.WARNING

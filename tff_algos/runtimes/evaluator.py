@@ -157,7 +157,7 @@ class Evaluator:
 
   def _evaluate_held_out(self, server_state):
     scores = self._run(self._clusters, server_state, self._held_out)
-    metrics = {}
+    metrics, table = {}, []
     for source, source_name in enumerate(self._dataset.source_names):
       pieces = self._held_out.source_index == source
       for key, stat in (
@@ -171,6 +171,14 @@ class Evaluator:
         )
         for cluster_id, value in enumerate(values):
           metrics[f'held_out/{source_name}/cluster_{cluster_id}/{key}'] = value
+        if key == self._model.score_name:
+          table.append(np.sort(values)[:: -1 if self.higher_is_better else 1])
+    best_first = np.mean(table, axis=0)
+    name = self._model.score_name
+    metrics[f'held_out/mean/best_cluster/{name}'] = best_first[0]
+    if len(best_first) > 1:
+      others = best_first[1:].mean()
+      metrics[f'held_out/mean/other_clusters/{name}'] = others
     return metrics
 
   def _evaluate_unseen(self, server_state):

@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes import tff_runtime
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
 
 
 class Entry(NamedTuple):
