@@ -32,8 +32,7 @@ from pipelines import (
 from pipelines import manifest as manifest_lib
 from pipelines import staging as staging_lib
 from tff_algos.core import errors
-from tff_algos.data import dataset as dataset_lib
-from tff_algos.data import layout
+from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
 DEAD_LETTERS = 'dead_letters-00000-of-00001.jsonl'
@@ -162,8 +161,8 @@ def _read_published(
   if not folder.is_dir():
     return None
   try:
-    manifest = dataset_lib.read_manifest(folder)
-    dataset_lib.check_files(folder, manifest, verify=True)
+    manifest = integrity.read_manifest(folder)
+    integrity.check_files(folder, manifest, verify=True)
   except errors.DataError as error:
     logging.warning('Building version %s again: %s', version, error)
     return None
@@ -176,7 +175,7 @@ def _survey(
   blocks: list[extract.NumberedBlock],
   pipeline_options: Sequence[str],
 ) -> None:
-  with runner.create_pipeline(pipeline_options) as pipeline:
+  with runner.run_pipeline(pipeline_options) as pipeline:
     _ = (
       pipeline
       | 'Blocks' >> beam.Create(blocks)
@@ -268,7 +267,7 @@ def _write_shards(
   writer = write.ShardWriter(
     staging, schema, len(plan.client_ids), config.num_shards, config.seed
   )
-  with runner.create_pipeline(pipeline_options) as pipeline:
+  with runner.run_pipeline(pipeline_options) as pipeline:
     _ = (
       pipeline
       | 'Blocks' >> beam.Create(blocks)

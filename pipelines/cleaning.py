@@ -8,6 +8,8 @@ import numpy as np
 from pipelines import hashing
 from pipelines.sources import base
 
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
 
 class CleanBlock(NamedTuple):
   """The sound examples of a block, in their order.
@@ -60,16 +62,21 @@ def find_problem(
     return f'the features are {x.dtype}, not numbers'
   if not np.all(np.isfinite(x)):
     return 'a feature is not finite'
-  if not np.array_equal(x, x.astype(features.x_dtype)) and (
-    features.x_dtype == 'uint8'
-  ):
+  with np.errstate(over='ignore', invalid='ignore'):
+    stored = x.astype(features.x_dtype)
+  if features.x_dtype == 'uint8' and not np.array_equal(x, stored):
     return 'a pixel is not an integer from 0 to 255'
+  if not np.all(np.isfinite(stored)):
+    return f'a feature is too large for {features.x_dtype}'
   return _find_label_problem(example.y, features)
 
 
 def _find_label_problem(label: Any, features: base.Features) -> str | None:
-  if not isinstance(label, (int, float, np.number)) or not np.isfinite(label):
-    return f'the label {label!r} is not a finite number'
+  if (
+    not isinstance(label, (int, float, np.number))
+    or not abs(label) <= _LARGEST_FLOAT32
+  ):
+    return f'the label {label!r} is not a finite float32 number'
   if features.task == 'classification' and (
     label != int(label) or not 0 <= label < features.num_classes
   ):

@@ -13,8 +13,7 @@ from pyarrow import parquet
 from pipelines import options, planning, write
 from pipelines.sources import base
 from tff_algos.core import config as config_lib
-from tff_algos.data import dataset as dataset_lib
-from tff_algos.data import layout
+from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
 # Part of every version's name. Raise it when the same recipe and raw data
@@ -109,49 +108,52 @@ def build_manifest(
   """
   shards = facts[write.CLIENTS]
   held_out = facts[layout.HELD_OUT]
-  files = {}
-  for shard in (*shards, *held_out):
-    files |= shard['files']
-  for path in folder.iterdir():
-    if path.name not in files:
-      files[path.name] = {
-        'size_bytes': path.stat().st_size,
-        'sha256': dataset_lib.file_sha256(path),
-      }
-  is_unseen = np.array(plan.groups) == schema_lib.UNSEEN
-  counts = {
-    split: np.array(_joined(shards, 'counts', split), np.int64)
-    for split in schema_lib.SPLITS
-  }
-  return {
+  manifest = {
     **described,
     'version': name_version(described),
     'schema': schema.to_dict(),
     'num_shards': len(shards),
     'num_clients': {
-      schema_lib.PARTICIPATING: int(np.sum(~is_unseen)),
-      schema_lib.UNSEEN: int(np.sum(is_unseen)),
+      group: plan.groups.count(group) for group in schema_lib.GROUPS
     },
     'num_examples': {
-      split: {
-        schema_lib.PARTICIPATING: int(count[~is_unseen].sum()),
-        schema_lib.UNSEEN: int(count[is_unseen].sum()),
-      }
-      for split, count in counts.items()
+      split: _count_by_group(plan, _joined(shards, 'counts', split))
+      for split in schema_lib.SPLITS
     },
-    'num_held_out': [shard['counts'][layout.HELD_OUT][0] for shard in held_out],
+    'num_held_out': _joined(held_out, 'counts', layout.HELD_OUT),
     'label_histogram': {
       split: np.sum(
         _joined(shards, 'label_histogram', split), axis=0, dtype=np.int64
       ).tolist()
       for split in schema_lib.SPLITS
     },
-    'held_out_label_histogram': [
-      shard['label_histogram'][layout.HELD_OUT][0] for shard in held_out
-    ],
-    'files': files,
+    'held_out_label_histogram': _joined(
+      held_out, 'label_histogram', layout.HELD_OUT
+    ),
+    'files': _list_files(folder, (*shards, *held_out)),
     **more,
   }
+  return manifest | {'checksum': integrity.manifest_checksum(manifest)}
+
+
+def _list_files(
+  folder: pathlib.Path, shards: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+  """Returns name -> size and SHA-256 of all files, which shards know best."""
+  known = {name: entry for s in shards for name, entry in s['files'].items()}
+  return {
+    path.name: known.get(path.name) or integrity.describe_file(path)
+    for path in folder.iterdir()
+  }
+
+
+def _count_by_group(
+  plan: planning.Plan, counts: Sequence[int]
+) -> dict[str, int]:
+  totals = dict.fromkeys(schema_lib.GROUPS, 0)
+  for group, count in zip(plan.groups, counts, strict=True):
+    totals[group] += count
+  return totals
 
 
 def write_manifest(path: pathlib.Path, manifest: Mapping[str, Any]) -> None:

@@ -69,8 +69,15 @@ def make_plan(
     seed=config.seed,
   )
   if config.partition.law == options.NATURAL:
-    return _natural_plan(survey, config, len(source_names), roles)
-  return _mixture_plan(survey, config, tuple(source_names), roles)
+    plan = _natural_plan(survey, config, len(source_names), roles)
+  else:
+    plan = _mixture_plan(survey, config, tuple(source_names), roles)
+  if config.num_shards > len(plan.client_ids):
+    raise errors.ConfigError(
+      f'num_shards is {config.num_shards} and there are only '
+      f'{len(plan.client_ids)} clients; lower num_shards'
+    )
+  return plan
 
 
 def shard_of(client: np.ndarray, num_clients: int, num_shards: int):

@@ -1,6 +1,7 @@
 """Where a pipeline runs: Beam's local runner, or what Beam's flags name."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -14,8 +15,9 @@ from tff_algos.core import errors
 _LOCAL = (None, 'DirectRunner')
 
 
-def create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
-  """Returns an empty pipeline on the engine that the flags name.
+@contextlib.contextmanager
+def run_pipeline(flags: Sequence[str]) -> Iterator[beam.Pipeline]:
+  """Gives an empty pipeline, and runs it when the block ends.
 
   Without a runner, and for `DirectRunner`, it is Beam's runner in Python.
   Beam's own `DirectRunner` would first try to fetch and start a program from
@@ -26,7 +28,27 @@ def create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
 
   Raises:
     ConfigError: If Beam does not know a flag or its value.
+    UserError: What a step raised, where Beam lets it through.
   """
+  try:
+    with _create_pipeline(flags) as pipeline:
+      yield pipeline
+  except Exception as error:
+    raise _find_reason(error) from None
+
+
+def _find_reason(error: BaseException) -> BaseException:
+  """Returns what a step has raised; Beam wraps it, Ctrl-C not excepted."""
+  reason = error
+  link: BaseException | None = error
+  while link is not None:
+    if isinstance(link, (errors.UserError, OSError, KeyboardInterrupt)):
+      reason = link
+    link = link.__cause__ or link.__context__
+  return reason
+
+
+def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = beam_options.PipelineOptions(list(flags))
     name = options.view_as(beam_options.StandardOptions).runner

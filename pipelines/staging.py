@@ -5,6 +5,7 @@ behind is removed by the next one.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import pathlib
@@ -16,6 +17,7 @@ from tff_algos.core import errors
 from tff_algos.data import layout
 
 _PREFIX = '.staging-'
+_DISK_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
 
 
 class Staging:
@@ -51,6 +53,7 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
 
   Raises:
     WorkdirBusyError: If another run is building there.
+    DataError: If the disk is full or refuses to be written.
   """
   dataset.mkdir(parents=True, exist_ok=True)
   lock = os.open(dataset, os.O_RDONLY | os.O_DIRECTORY)
@@ -71,6 +74,13 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
         folder.mkdir()
       with _temporary_files_in(root / 'tmp'):
         yield staging
+    except OSError as error:
+      if error.errno not in _DISK_ERRORS:
+        raise
+      raise errors.DataError(
+        f'cannot write to {dataset}: {error.strerror}. Make room, or choose '
+        'another workdir.'
+      ) from None
     finally:
       shutil.rmtree(root)
   finally:

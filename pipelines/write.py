@@ -5,6 +5,7 @@ any order. So every file is sorted by what it holds, written beside its place
 and moved there, and written by one grouped step.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,8 +16,7 @@ from array_record.python import array_record_module
 
 from pipelines import hashing, planning
 from pipelines import staging as staging_lib
-from tff_algos.data import dataset as dataset_lib
-from tff_algos.data import layout
+from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
 # One record a group: a client is read without decompressing its neighbours.
@@ -73,14 +73,8 @@ class ShardWriter(NamedTuple):
       self._write_file(name, kind, [examples.stored], facts)
     else:
       clients = planning.clients_of(index, self.num_clients, self.num_shards)
-      for number, split in enumerate(schema_lib.SPLITS):
-        records = [
-          _select(
-            examples.stored,
-            (examples.client == client) & (examples.split == number),
-          )
-          for client in clients
-        ]
+      cells = _cut(examples, clients)
+      for split, records in zip(schema_lib.SPLITS, cells, strict=True):
         name = layout.shard_name(split, index, self.num_shards)
         self._write_file(name, split, records, facts)
     with self.staging.atomic_path(
@@ -100,10 +94,7 @@ class ShardWriter(NamedTuple):
       for stored in records:
         writer.write(schema_lib.encode_record(stored, self.schema))
       writer.close()
-      facts['files'][name] = {
-        'size_bytes': path.stat().st_size,
-        'sha256': dataset_lib.file_sha256(path),
-      }
+      facts['files'][name] = integrity.describe_file(path)
     facts['counts'][split] = [len(stored.y) for stored in records]
     facts['label_histogram'][split] = [
       np.bincount(stored.y, minlength=self.schema.num_classes).tolist()
@@ -153,8 +144,26 @@ def _merge(pieces: list[Piece], seed: int) -> Piece:
   *stored, client, split, position = columns
   examples = Piece(schema_lib.StoredExamples(*stored), client, split, position)
   lot = hashing.draw(examples.stored.example_id, seed, 'write/order')
-  order = np.lexsort((position, examples.stored.source, lot))
+  order = np.lexsort((position, examples.stored.source, lot, client, split))
   return select(examples, order)
+
+
+def _cut(
+  examples: Piece, clients: range
+) -> list[list[schema_lib.StoredExamples]]:
+  """Returns sorted examples by split and client, also where there are none."""
+  cell = examples.split.astype(np.int64) * len(clients)
+  cell += examples.client - clients.start
+  num_cells = len(schema_lib.SPLITS) * len(clients)
+  bounds = np.searchsorted(cell, np.arange(num_cells + 1))
+  cells = [
+    _select(examples.stored, slice(start, stop))
+    for start, stop in itertools.pairwise(bounds)
+  ]
+  return [
+    cells[first : first + len(clients)]
+    for first in range(0, num_cells, len(clients))
+  ]
 
 
 def select(piece: Piece, rows: np.ndarray) -> Piece:
@@ -172,6 +181,6 @@ def _columns(piece: Piece) -> tuple[np.ndarray, ...]:
 
 
 def _select(
-  stored: schema_lib.StoredExamples, rows: np.ndarray
+  stored: schema_lib.StoredExamples, rows: np.ndarray | slice
 ) -> schema_lib.StoredExamples:
   return schema_lib.StoredExamples(*(column[rows] for column in stored))

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
-from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Csv(base.FileSource):
   def checksums(self) -> Mapping[str, str]:
     """Returns the checksums of the files as they lie there."""
     paths = [self._path(part) for part in self._parts()]
-    return {path.name: dataset_lib.file_sha256(path) for path in paths}
+    return {path.name: integrity.file_sha256(path) for path in paths}
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns all options but the folder."""

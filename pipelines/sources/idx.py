@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
-from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity
 
 # What MNIST and Fashion-MNIST are called everywhere.
 _MNIST_NAMES = {
@@ -93,7 +93,7 @@ class Idx(base.FileSource):
     paths = [
       path for part in self._parts() for path in self._paths(part).values()
     ]
-    return {path.name: dataset_lib.file_sha256(path) for path in paths}
+    return {path.name: integrity.file_sha256(path) for path in paths}
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns all options but the folder."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.sources import base
 from tff_algos.core import errors
-from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Tfds(base.FileSource):
       for split in self._splits()
       for path in self._info(split).filepaths
     ]
-    return {path.name: dataset_lib.file_sha256(path) for path in paths}
+    return {path.name: integrity.file_sha256(path) for path in paths}
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns what is read, without where it lies and how it came there."""

@@ -1,8 +1,5 @@
 """Reads a federated dataset: any client's examples by id, without Beam."""
 
-import functools
-import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Mapping
@@ -14,12 +11,11 @@ from array_record.python import array_record_module
 from pyarrow import parquet
 
 from tff_algos.core import errors
-from tff_algos.data import layout
+from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
 # One record at a time by its number: no reading ahead, no thread pool.
 _RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
-_BUILD_AGAIN = 'Build the dataset again with binaries.preprocess.'
 
 
 class FederatedDataset:
@@ -74,16 +70,10 @@ class FederatedDataset:
       DataError: If the dataset is missing, half-written, of another schema
         version or damaged.
     """
-    folder = _current_version(pathlib.Path(path))
-    manifest = read_manifest(folder)
-    check_files(folder, manifest, verify)
-    try:
-      clients = parquet.read_table(folder / layout.CLIENTS)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-      raise errors.DataError(
-        f'{folder / layout.CLIENTS} cannot be read: {error}. {_BUILD_AGAIN}'
-      ) from None
-    return cls(folder, manifest, clients)
+    folder = integrity.find_current(pathlib.Path(path))
+    manifest = integrity.read_manifest(folder)
+    integrity.check_files(folder, manifest, verify)
+    return cls(folder, manifest, parquet.read_table(folder / layout.CLIENTS))
 
   @property
   def source_names(self) -> tuple[str, ...]:
@@ -187,13 +177,13 @@ class FederatedDataset:
     except (RuntimeError, IndexError, errors.DataError) as error:
       raise errors.DataError(
         f'record {position} of {self.path / shard} is damaged: '
-        f'{str(error).splitlines()[0]}. {_BUILD_AGAIN}'
+        f'{str(error).splitlines()[0]}. {integrity.BUILD_AGAIN}'
       ) from None
     if len(stored.y) != num_examples:
       raise errors.DataError(
         f'record {position} of {self.path / shard} has {len(stored.y)} '
         f'examples, {layout.CLIENTS} or {layout.MANIFEST} says '
-        f'{num_examples}. {_BUILD_AGAIN}'
+        f'{num_examples}. {integrity.BUILD_AGAIN}'
       )
     return schema_lib.Examples(
       x=self.schema.decode_x(stored.x),
@@ -207,95 +197,6 @@ class FederatedDataset:
         str(self.path / shard), _RANDOM_ACCESS
       )
     return self._readers[shard]
-
-
-def _current_version(dataset: pathlib.Path) -> pathlib.Path:
-  if not dataset.is_dir():
-    raise errors.DataError(
-      f'no federated dataset at {dataset}: the folder does not exist. '
-      'Make one with binaries.preprocess, or mend the path.'
-    )
-  try:
-    version = (dataset / layout.CURRENT).read_text().strip()
-  except (OSError, UnicodeDecodeError):
-    raise errors.DataError(
-      f'{dataset} is not a published federated dataset: it has no readable '
-      f'file {layout.CURRENT}, which is written last. Let binaries.preprocess '
-      'finish, or mend the path.'
-    ) from None
-  folder = layout.version_folder(dataset, version)
-  if not version or not folder.is_dir():
-    raise errors.DataError(
-      f'{dataset / layout.CURRENT} names version {version!r}, but {folder} '
-      f'does not exist. {_BUILD_AGAIN}'
-    )
-  return folder
-
-
-def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns the manifest of a version.
-
-  Raises:
-    DataError: If it is missing, unreadable, of another schema version or of
-      another dataset version.
-  """
-  path = folder / layout.MANIFEST
-  try:
-    manifest = json.loads(path.read_text())
-    found = manifest['schema_version']
-  except FileNotFoundError:
-    raise errors.DataError(
-      f'{path} is missing: the version is half-written. {_BUILD_AGAIN}'
-    ) from None
-  except (ValueError, KeyError, TypeError) as error:
-    raise errors.DataError(
-      f'{path} cannot be read: {error!r}. {_BUILD_AGAIN}'
-    ) from None
-  if found != schema_lib.SCHEMA_VERSION:
-    raise errors.DataError(
-      f'{folder} has schema version {found!r}, this code reads version '
-      f'{schema_lib.SCHEMA_VERSION}. {_BUILD_AGAIN}'
-    )
-  if manifest.get('version') != folder.name:
-    raise errors.DataError(
-      f'{path} belongs to version {manifest.get("version")!r}, not to '
-      f'{folder.name!r}. {_BUILD_AGAIN}'
-    )
-  return manifest
-
-
-def check_files(
-  folder: pathlib.Path, manifest: Mapping[str, Any], verify: bool
-) -> None:
-  """Checks that every file is there, whole and, if asked, unchanged.
-
-  Raises:
-    DataError: If one is not.
-  """
-  for name, expected in manifest['files'].items():
-    path = folder / name
-    if not path.is_file():
-      raise errors.DataError(f'{path} is missing. {_BUILD_AGAIN}')
-    size = path.stat().st_size
-    if size != expected['size_bytes']:
-      raise errors.DataError(
-        f'{path} has {size} bytes, the manifest says '
-        f'{expected["size_bytes"]}: it is damaged. {_BUILD_AGAIN}'
-      )
-    if verify and file_sha256(path) != expected['sha256']:
-      raise errors.DataError(
-        f'{path} is damaged: its SHA-256 is not the one in the manifest. '
-        f'{_BUILD_AGAIN}'
-      )
-
-
-def file_sha256(path: pathlib.Path) -> str:
-  """Returns the SHA-256 of a file, in hex digits."""
-  digest = hashlib.sha256()
-  with open(path, 'rb') as file:
-    for chunk in iter(functools.partial(file.read, 1 << 20), b''):
-      digest.update(chunk)
-  return digest.hexdigest()
 
 
 def _mixture(clients: pyarrow.Table) -> np.ndarray | None:

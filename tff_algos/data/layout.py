@@ -7,11 +7,12 @@ VERSIONS = 'versions'
 MANIFEST = 'manifest.json'
 CLIENTS = 'clients.parquet'
 HELD_OUT = 'held_out'
+SHARD_SUFFIX = '.array_record'
 
 
 def shard_name(split: str, shard: int, num_shards: int) -> str:
   """Returns the name of a shard file; `split` may also be `HELD_OUT`."""
-  return f'{split}-{shard:05d}-of-{num_shards:05d}.array_record'
+  return f'{split}-{shard:05d}-of-{num_shards:05d}{SHARD_SUFFIX}'
 
 
 def version_folder(dataset: pathlib.Path, version: str) -> pathlib.Path:

@@ -1,0 +1,132 @@
+"""Checks that a version of a dataset is there, whole and unchanged."""
+
+import functools
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tff_algos.core import errors
+from tff_algos.data import layout
+from tff_algos.data import schema as schema_lib
+
+BUILD_AGAIN = 'Build the dataset again with binaries.preprocess.'
+
+
+def find_current(dataset: pathlib.Path) -> pathlib.Path:
+  """Returns the folder of the published version.
+
+  Raises:
+    DataError: If nothing is published there.
+  """
+  if not dataset.is_dir():
+    raise errors.DataError(
+      f'no federated dataset at {dataset}: the folder does not exist. '
+      'Make one with binaries.preprocess, or mend the path.'
+    )
+  try:
+    version = (dataset / layout.CURRENT).read_text().strip()
+  except (OSError, UnicodeDecodeError):
+    raise errors.DataError(
+      f'{dataset} is not a published federated dataset: it has no readable '
+      f'file {layout.CURRENT}, which is written last. Let binaries.preprocess '
+      'finish, or mend the path.'
+    ) from None
+  folder = layout.version_folder(dataset, version)
+  if not version or not folder.is_dir():
+    raise errors.DataError(
+      f'{dataset / layout.CURRENT} names version {version!r}, but {folder} '
+      f'does not exist. {BUILD_AGAIN}'
+    )
+  return folder
+
+
+def manifest_checksum(manifest: Mapping[str, Any]) -> str:
+  """Returns what a manifest's own entry `checksum` must be: hex digits."""
+  entries = {key: manifest[key] for key in manifest if key != 'checksum'}
+  spelled = json.dumps(entries, sort_keys=True)
+  return hashlib.sha256(spelled.encode()).hexdigest()
+
+
+def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
+  """Returns the manifest of a version.
+
+  Raises:
+    DataError: If it is missing, damaged, of another schema version or of
+      another dataset version.
+  """
+  path = folder / layout.MANIFEST
+  try:
+    manifest = json.loads(path.read_text())
+    found = manifest['schema_version']
+  except FileNotFoundError:
+    raise errors.DataError(
+      f'{path} is missing: the version is half-written. {BUILD_AGAIN}'
+    ) from None
+  except (ValueError, KeyError, TypeError) as error:
+    raise errors.DataError(
+      f'{path} cannot be read: {error!r}. {BUILD_AGAIN}'
+    ) from None
+  if found != schema_lib.SCHEMA_VERSION:
+    raise errors.DataError(
+      f'{folder} has schema version {found!r}, this code reads version '
+      f'{schema_lib.SCHEMA_VERSION}. {BUILD_AGAIN}'
+    )
+  if manifest.get('checksum') != manifest_checksum(manifest):
+    raise errors.DataError(
+      f'{path} is damaged: it has been changed since it was written. '
+      f'{BUILD_AGAIN}'
+    )
+  if manifest['version'] != folder.name:
+    raise errors.DataError(
+      f'{path} belongs to version {manifest["version"]!r}, not to '
+      f'{folder.name!r}. {BUILD_AGAIN}'
+    )
+  return manifest
+
+
+def check_files(
+  folder: pathlib.Path, manifest: Mapping[str, Any], verify: bool
+) -> None:
+  """Checks that every file is there and whole.
+
+  Args:
+    folder: Folder of the version.
+    manifest: Its manifest.
+    verify: Whether shards, too, must have the SHA-256 in the manifest. All
+      other files must in any case; shards find damage when they are read.
+
+  Raises:
+    DataError: If one is not.
+  """
+  for name, expected in manifest['files'].items():
+    path = folder / name
+    if not path.is_file():
+      raise errors.DataError(f'{path} is missing. {BUILD_AGAIN}')
+    size = path.stat().st_size
+    if size != expected['size_bytes']:
+      raise errors.DataError(
+        f'{path} has {size} bytes, the manifest says '
+        f'{expected["size_bytes"]}: it is damaged. {BUILD_AGAIN}'
+      )
+    is_checked = verify or path.suffix != layout.SHARD_SUFFIX
+    if is_checked and file_sha256(path) != expected['sha256']:
+      raise errors.DataError(
+        f'{path} is damaged: its SHA-256 is not the one in the manifest. '
+        f'{BUILD_AGAIN}'
+      )
+
+
+def file_sha256(path: pathlib.Path) -> str:
+  """Returns the SHA-256 of a file, in hex digits."""
+  digest = hashlib.sha256()
+  with open(path, 'rb') as file:
+    for chunk in iter(functools.partial(file.read, 1 << 20), b''):
+      digest.update(chunk)
+  return digest.hexdigest()
+
+
+def describe_file(path: pathlib.Path) -> dict[str, Any]:
+  """Returns what a manifest says of a file, for `check_files`."""
+  return {'size_bytes': path.stat().st_size, 'sha256': file_sha256(path)}
