@@ -3,7 +3,7 @@
 Each returns the value unchanged: nothing is clipped, rounded or repaired.
 """
 
-import math
+import sys
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -69,5 +69,6 @@ def _is_number(value: Any) -> bool:
   return (
     isinstance(value, (int, float))
     and not isinstance(value, bool)
-    and math.isfinite(value)
+    # Also refuses NaN, infinity and integers too large for a float.
+    and abs(value) <= sys.float_info.max
   )

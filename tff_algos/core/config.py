@@ -63,7 +63,7 @@ def unknown_key_message(
 ) -> str:
   """Returns the text for an unknown key, with the nearest valid one."""
   known = sorted(known)
-  nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+  nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
   hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
   return f'{path} has no key {key!r}{hint} Its keys are: {", ".join(known) or "none"}'
 
@@ -84,9 +84,11 @@ def parse_named(
   Raises:
     ConfigError: If the name or an option is unknown, or out of range.
   """
+  if not isinstance(values, Mapping):
+    raise errors.ConfigError(f'{path} must be a mapping, got {values!r}')
   options = dict(values)
   name = options.pop('name', None)
-  if name not in registry:
+  if not isinstance(name, str) or name not in registry:
     nearest = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.5)
     hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
     raise errors.ConfigError(
@@ -133,7 +135,12 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
   if hint is Any:
     return value
   if hint is float and isinstance(value, int) and not isinstance(value, bool):
-    return float(value)
+    try:
+      return float(value)
+    except OverflowError:
+      raise errors.ConfigError(
+        f'{path} must be float, got an integer too large for one: {value!r}'
+      ) from None
   if origin is not None or hint in (Mapping, dict):
     if not isinstance(value, Mapping):
       raise errors.ConfigError(f'{path} must be a mapping, got {value!r}')

@@ -1,0 +1,29 @@
+"""Tests of the error classes: who may catch what."""
+
+import inspect
+
+import pytest
+
+from tff_algos.core import errors
+
+_CLASSES = [
+  value
+  for value in vars(errors).values()
+  if inspect.isclass(value) and value.__module__ == errors.__name__
+]
+
+
+@pytest.mark.parametrize('error_class', _CLASSES)
+def test_every_error_is_a_users_and_keeps_its_text(error_class):
+  assert issubclass(error_class, errors.UserError)
+  assert str(error_class('the text')) == 'the text'
+
+
+def test_value_and_type_errors_are_caught_as_such():
+  assert issubclass(errors.ConfigError, ValueError)
+  assert issubclass(errors.StageTypeError, TypeError)
+
+
+def test_request_error_carries_its_http_status():
+  assert errors.RequestError('malformed').status == 400
+  assert errors.RequestError('nobody', status=404).status == 404

@@ -1,0 +1,62 @@
+"""Tests of statistics that merge by adding."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+
+_VALUES = np.array([1.0, 5, -3, np.nan], np.float32)
+_MASK = np.array([1, 0, 1, 0], np.float32)
+
+
+def test_masked_mean_counts_real_values_only_even_beside_nan():
+  stat = statistics.masked_mean(tf.constant(_VALUES), tf.constant(_MASK))
+  assert float(stat.total) == -2
+  assert float(stat.weight) == 2
+  assert float(statistics.value_of(stat)) == -1
+
+
+def test_leading_axes_are_kept_with_one_weight_each():
+  values = tf.constant([[1.0, 2, 3], [4, 5, 6]])
+  stat = statistics.masked_mean(values, tf.constant([0.0, 1, 1]))
+  np.testing.assert_array_equal(stat.total, [5, 11])
+  np.testing.assert_array_equal(stat.weight, [2, 2])
+  np.testing.assert_array_equal(statistics.value_of(stat), [2.5, 5.5])
+
+
+def test_statistics_of_parts_add_up_to_that_of_the_whole():
+  generator = np.random.default_rng(0)
+  values = generator.normal(size=20).astype(np.float32)
+  mask = generator.integers(0, 2, 20).astype(np.float32)
+  whole = statistics.masked_mean(tf.constant(values), tf.constant(mask))
+  parts = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
+  for rows in np.split(np.arange(20), [3, 4, 11]):
+    part = statistics.masked_mean(
+      tf.constant(values[rows]), tf.constant(mask[rows])
+    )
+    parts = trees.add(parts, part)
+  np.testing.assert_allclose(parts.total, whole.total, rtol=1e-5)
+  assert float(parts.weight) == float(whole.weight) == mask.sum()
+  np.testing.assert_allclose(
+    statistics.value_of(whole), values[mask > 0].mean(), rtol=1e-5
+  )
+
+
+@pytest.mark.parametrize('size', [0, 3])
+def test_a_mean_of_nothing_is_nan_and_never_divides_by_zero(size):
+  stat = statistics.masked_mean(tf.ones([size]), tf.zeros([size]))
+  assert float(stat.total) == float(stat.weight) == 0
+  with np.errstate(all='raise'):
+    assert np.isnan(statistics.value_of(stat))
+
+
+def test_value_of_is_float64_and_by_entry():
+  stat = statistics.MeanStat(
+    np.array([1, 0], np.float32), np.array([3, 0], np.float32)
+  )
+  value = statistics.value_of(stat)
+  assert value.dtype == np.float64
+  assert value[0] == 1 / 3
+  assert np.isnan(value[1])

@@ -1,0 +1,100 @@
+"""Tests of layers against NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.models import layers
+
+
+def _random(*shape, seed=0):
+  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+  ('shape', 'fans'),
+  [([300, 200], 500), ([5, 5, 8, 16], 25 * 24), ([784, 26], 810)],
+)
+def test_xavier_normal_has_the_variance_of_glorot_and_bengio(shape, fans):
+  """Mean and variance within 5 standard errors: false alarms below 1e-5."""
+  kernel = layers.xavier_normal(tf.constant([1, 2]), 0, shape).numpy()
+  assert kernel.shape == tuple(shape)
+  variance = 2 / fans
+  assert abs(kernel.mean()) < 5 * (variance / kernel.size) ** 0.5
+  assert abs(kernel.var() / variance - 1) < 5 * (2 / kernel.size) ** 0.5
+
+
+def test_kernels_of_layers_and_seeds_differ_and_repeat():
+  def kernel(seed, index):
+    return layers.xavier_normal(tf.constant(seed), index, [4, 5]).numpy()
+
+  np.testing.assert_array_equal(kernel([1, 2], 3), kernel([1, 2], 3))
+  others = [kernel([1, 2], 4), kernel([1, 3], 3), kernel([0, 2], 3)]
+  for other in others:
+    assert not np.isclose(kernel([1, 2], 3), other).any()
+
+
+def test_dense_with_and_without_bias():
+  inputs, kernel, bias = _random(3, 4), _random(4, 2, seed=1), _random(2)
+  np.testing.assert_allclose(
+    layers.dense(inputs, kernel), inputs @ kernel, rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    layers.dense(inputs, kernel, bias), inputs @ kernel + bias, rtol=1e-5
+  )
+
+
+def test_convolution_keeps_height_and_width():
+  inputs, kernel = _random(2, 6, 5, 3), _random(5, 5, 3, 4, seed=1)
+  bias = _random(4, seed=2)
+  padded = np.pad(inputs, [(0, 0), (2, 2), (2, 2), (0, 0)])
+  expected = np.zeros((2, 6, 5, 4))
+  for i in range(6):
+    for j in range(5):
+      window = padded[:, i : i + 5, j : j + 5]
+      expected[:, i, j] = np.einsum('bhwc,hwco->bo', window, kernel) + bias
+  outputs = layers.convolution(inputs, kernel, bias)
+  np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('channels', 'groups'), [(1, 1), (7, 7), (8, 8), (11, 1), (12, 6), (32, 8)]
+)
+@pytest.mark.parametrize('spatial', [(), (3, 2)])
+def test_group_norm_agrees_with_numpy(channels, groups, spatial):
+  inputs = 3 + 2 * _random(4, *spatial, channels)
+  scale, offset = _random(channels, seed=1), _random(channels, seed=2)
+  expected = np.empty_like(inputs)
+  size = channels // groups
+  for row in range(4):
+    for group in range(groups):
+      part = np.s_[row, ..., group * size : (group + 1) * size]
+      values = inputs[part].astype(np.float64)
+      expected[part] = (values - values.mean()) / (values.var() + 1e-5) ** 0.5
+  outputs = layers.group_norm(inputs, scale, offset)
+  np.testing.assert_allclose(
+    outputs, expected * scale + offset, rtol=1e-3, atol=1e-3
+  )
+
+
+def test_group_norm_of_an_example_does_not_depend_on_its_batch():
+  inputs = _random(4, 2, 2, 8)
+  together = layers.group_norm(inputs, tf.ones([8]), tf.zeros([8]))
+  alone = layers.group_norm(inputs[2:3], tf.ones([8]), tf.zeros([8]))
+  np.testing.assert_allclose(alone[0], together[2], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['batch', 'batch_norm', 'batchnorm'])
+def test_batch_norm_is_refused_with_the_reason_and_the_way_out(name):
+  text = f"'{name}' is refused: .*moving statistics.*non-IID.*Use 'group'"
+  with pytest.raises(errors.ConfigError, match=text):
+    layers.check_normalization(name)
+
+
+def test_other_normalizations_are_checked():
+  for name in layers.NORMALIZATIONS:
+    assert layers.check_normalization(name) == name
+  text = r"normalization must be one of \('none', 'group'\), got 'layer'"
+  with pytest.raises(errors.ConfigError, match=text):
+    layers.check_normalization('layer')

@@ -1,0 +1,135 @@
+"""Tests of the models by name, and of what all of them promise."""
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import strategies as st
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.models import registry
+
+_SECTIONS = {
+  'linear_regression': ({'name': 'linear_regression'}, 'regression', 1),
+  'logistic_regression': ({'name': 'logistic_regression'}, 'classification', 3),
+  'mlp': ({'name': 'mlp', 'hidden_sizes': [6]}, 'classification', 3),
+  'mlp with group norm': (
+    {'name': 'mlp', 'hidden_sizes': [6], 'normalization': 'group'},
+    'classification',
+    3,
+  ),
+  'letters_cnn': ({'name': 'letters_cnn'}, 'classification', 3),
+  'letters_cnn with group norm': (
+    {'name': 'letters_cnn', 'normalization': 'group'},
+    'classification',
+    3,
+  ),
+}
+_SHAPE = (4, 4, 1)
+
+
+def _build(section, task, num_outputs):
+  return registry.build_model(
+    section, task=task, input_shape=_SHAPE, num_outputs=num_outputs
+  )
+
+
+@pytest.fixture(params=_SECTIONS, name='model')
+def _model(request):
+  return _build(*_SECTIONS[request.param])
+
+
+def test_all_models_are_covered():
+  named = {section['name'] for section, _, _ in _SECTIONS.values()}
+  assert named == set(registry.MODELS)
+
+
+def test_a_model_is_what_it_says(model):
+  weights = model.initialize(tf.constant([0, 1]))
+  spec = model.weights_spec()
+  tf.nest.assert_same_structure(weights, spec)
+  for leaf, leaf_spec in zip(
+    tf.nest.flatten(weights), tf.nest.flatten(spec), strict=True
+  ):
+    assert leaf_spec.is_compatible_with(leaf)
+  outputs = model.apply(weights, tf.ones([5, *_SHAPE]))
+  assert outputs.shape == (5, model.num_outputs)
+  assert outputs.dtype == tf.float32
+  losses = model.example_losses(outputs, tf.zeros([5], model.label_dtype))
+  assert losses.shape == (5,)
+
+
+def test_stacked_weights_give_what_each_gives_alone(model):
+  x = np.random.default_rng(0).normal(size=(5, *_SHAPE)).astype(np.float32)
+  alone = [model.initialize(tf.constant([0, i])) for i in range(3)]
+  stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *alone)
+  graph = tf.function(
+    lambda stacked: model.map_stacked(lambda w: model.apply(w, x), stacked)
+  )
+  expected = np.stack([model.apply(weights, x) for weights in alone])
+  np.testing.assert_allclose(graph(stacked), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_examples_outputs_do_not_depend_on_its_batch(model):
+  x = np.random.default_rng(1).normal(size=(5, *_SHAPE)).astype(np.float32)
+  weights = model.initialize(tf.constant([0, 1]))
+  together = model.apply(weights, x)
+  alone = model.apply(weights, x[3:4])
+  np.testing.assert_allclose(alone[0], together[3], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ('section', 'text'),
+  [
+    ({'name': 'mpl'}, "config.model.name 'mpl' is unknown; did you mean 'mlp'"),
+    ({}, 'config.model.name None is unknown. Known: letters_cnn, linear_regr'),
+    ({'name': 'mlp', 'hiden_sizes': [3]}, "did you mean 'hidden_sizes'"),
+    ({'name': 'mlp', 'hidden_sizes': [0]}, 'hidden_sizes must be an integer'),
+    (
+      {'name': 'mlp', 'normalization': 'batch'},
+      r"^config.model: normalization 'batch' is refused",
+    ),
+    ({'name': 'linear_regression', 'use_bias': 1}, 'use_bias must be bool'),
+  ],
+)
+def test_a_wrong_section_is_refused(section, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.parse_config(section)
+
+
+@pytest.mark.parametrize('name', sorted(registry.MODELS))
+def test_a_model_for_another_task_is_refused(name):
+  is_regression = name == 'linear_regression'
+  task = 'classification' if is_regression else 'regression'
+  text = f"'{name}' is for .*, but the data set is for {task}"
+  with pytest.raises(errors.ConfigError, match=text):
+    _build({'name': name}, task, 3)
+
+
+_VALUES = st.one_of(
+  st.none(),
+  st.booleans(),
+  st.integers(),
+  st.floats(),
+  st.text(max_size=8),
+  st.sampled_from(['batch', 'group', 'none']),
+  st.lists(st.one_of(st.integers(), st.text(max_size=3)), max_size=3),
+)
+
+
+@hypothesis.settings(database=None, deadline=None)
+@hypothesis.given(
+  st.sampled_from(sorted(registry.MODELS)),
+  st.sampled_from(['use_bias', 'hidden_sizes', 'normalization', 'x', 'name']),
+  _VALUES,
+)
+def test_any_option_is_read_or_refused_by_name(name, key, value):
+  try:
+    read_name, options = registry.parse_config({'name': name} | {key: value})
+  except errors.ConfigError as error:
+    assert key in str(error)
+  else:
+    assert key != 'x'
+    section = {'name': read_name, **config_lib.to_dict(options)}
+    assert registry.parse_config(section) == (read_name, options)
