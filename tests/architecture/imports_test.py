@@ -1,6 +1,6 @@
 """Who may import whom: the table of CONTRIBUTING.md, checked file by file.
 
-The `visibility` lists of the BUILD files say the same to Bazel.
+`rooms.py` holds the rules between our own rooms.
 """
 
 import ast
@@ -9,52 +9,19 @@ import sys
 
 import pytest
 
-from tests.architecture import source_tree
-
-_CORE = 'tff_algos.core'
-_NUMERICS = 'tff_algos.numerics'
-_MODELS = 'tff_algos.models'
-_METRICS = 'tff_algos.metrics'
-_STAGES = 'tff_algos.stages'
-_ALGORITHMS = 'tff_algos.algorithms'
-_DATA = 'tff_algos.data'
-_RUNTIMES = 'tff_algos.runtimes'
-_EXPORT = 'tff_algos.export'
-_SERVING = 'tff_algos.serving'
-_REPORTS = 'tff_algos.reports'
-_MACHINE = 'tff_algos.machine'
-
-# room -> the rooms that it may import, besides itself.
-_MAY_IMPORT_ROOMS = {
-  _CORE: set(),
-  _NUMERICS: {_CORE},
-  _MODELS: {_CORE, _NUMERICS},
-  _METRICS: {_CORE, _NUMERICS},
-  _STAGES: {_CORE, _NUMERICS, _METRICS},
-  _ALGORITHMS: {_CORE, _NUMERICS, _METRICS, _STAGES},
-  _DATA: {_CORE},
-  _RUNTIMES: {_CORE, _NUMERICS, _METRICS, _STAGES, _DATA},
-  _EXPORT: {_CORE, _MODELS},
-  _SERVING: {_CORE, _EXPORT},
-  _REPORTS: {_CORE, _METRICS},
-  _MACHINE: {_CORE, _RUNTIMES},
-  'tff_algos': set(),
-  'pipelines': {_CORE, _DATA},
-  'configs': set(),
-}
-_MAY_IMPORT_ROOMS['binaries'] = {*_MAY_IMPORT_ROOMS} - {'configs'}
+from tests.architecture import rooms, source_tree
 
 # room -> the only packages of other people that it may import. A room that is
 # not here may import any but those of `_ONLY_FROM`.
 _MAY_IMPORT_PACKAGES = {
-  _CORE: {'numpy', 'tensorflow', 'tensorflow_federated', 'grpc'},
-  _NUMERICS: {'numpy', 'tensorflow'},
-  _MODELS: {'numpy', 'tensorflow'},
-  _METRICS: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
-  _STAGES: {'numpy', 'tensorflow'},
-  _ALGORITHMS: {'numpy', 'tensorflow'},
-  _EXPORT: {'numpy', 'tensorflow'},
-  _MACHINE: {'psutil'},
+  rooms.CORE: {'numpy', 'tensorflow', 'tensorflow_federated', 'grpc'},
+  rooms.NUMERICS: {'numpy', 'tensorflow'},
+  rooms.MODELS: {'numpy', 'tensorflow'},
+  rooms.METRICS: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
+  rooms.STAGES: {'numpy', 'tensorflow'},
+  rooms.ALGORITHMS: {'numpy', 'tensorflow'},
+  rooms.EXPORT: {'numpy', 'tensorflow'},
+  rooms.MACHINE: {'psutil'},
   'tff_algos': set(),
   'configs': {'ml_collections'},
 }
@@ -70,14 +37,21 @@ _ONLY_FROM = {
 
 # Of some rooms, another needs to see only these modules.
 _ONLY_MODULES = {
-  (_NUMERICS, _CORE): {'checks', 'errors'},
-  (_MACHINE, _CORE): {'errors'},
-  (_MACHINE, _RUNTIMES): {'worker'},
+  (rooms.NUMERICS, rooms.CORE): {'checks', 'errors'},
+  (rooms.MACHINE, rooms.CORE): {'errors'},
+  (rooms.MACHINE, rooms.RUNTIMES): {'worker'},
 }
 
 # What a pure function may not reach: files, clocks, processes, the world.
 _IMPURE = {'time', 'datetime', 'os', 'pathlib', 'random', 'shutil', 'socket'}
-_PURE_ROOMS = {_NUMERICS, _MODELS, _METRICS, _STAGES, _ALGORITHMS, 'configs'}
+_PURE_ROOMS = {
+  rooms.NUMERICS,
+  rooms.MODELS,
+  rooms.METRICS,
+  rooms.STAGES,
+  rooms.ALGORITHMS,
+  'configs',
+}
 
 _OURS = ('tff_algos', 'pipelines', 'binaries', 'configs', 'tests')
 
@@ -99,11 +73,11 @@ def _faults_among_rooms(path: pathlib.PurePath, name: str) -> list[str]:
   target = name.split('.')
   target_room = source_tree.room_of(pathlib.PurePath(*target, 'module'))
   if room == target_room:
-    is_algorithm = room == _ALGORITHMS and path.stem != 'registry'
+    is_algorithm = room == rooms.ALGORITHMS and path.stem != 'registry'
     return ['algorithms share through stages'] if is_algorithm else []
-  if room not in _MAY_IMPORT_ROOMS:
+  if room not in rooms.MAY_IMPORT:
     return [f'{room} is a room without rules: add it to the table']
-  if target_room not in _MAY_IMPORT_ROOMS[room]:
+  if target_room not in rooms.MAY_IMPORT[room]:
     return [f'{room} may not import {target_room}']
   allowed = _ONLY_MODULES.get((room, target_room))
   if allowed is not None and target[2] not in allowed:
