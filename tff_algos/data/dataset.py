@@ -1,5 +1,6 @@
 """Reads a federated dataset: any client's examples by id, without Beam."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Mapping
@@ -150,7 +151,10 @@ class FederatedDataset:
   def close(self) -> None:
     """Closes the shards that were opened."""
     while self._readers:
-      self._readers.popitem()[1].close()
+      _, reader = self._readers.popitem()
+      # A damaged shard says so again; whoever read it has been told.
+      with contextlib.suppress(RuntimeError):
+        reader.close()
 
   def __enter__(self) -> 'FederatedDataset':
     return self

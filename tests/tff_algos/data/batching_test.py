@@ -1,0 +1,59 @@
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+
+from tff_algos.core import errors
+from tff_algos.data import batching, schema
+
+
+def _examples(n, dtype=np.int32):
+  return schema.Examples(
+    x=np.arange(n * 6, dtype=np.float32).reshape(n, 2, 3) + 1,
+    y=np.arange(n, dtype=dtype) + 1,
+    source=np.zeros(n, np.int32),
+  )
+
+
+def test_pad():
+  data = batching.pad(_examples(2), 4)
+  assert data.x.shape == (4, 2, 3)
+  assert data.x.dtype == np.float32
+  np.testing.assert_array_equal(data.x[:2], _examples(2).x)
+  assert not data.x[2:].any()
+  np.testing.assert_array_equal(data.y, [1, 2, 0, 0])
+  np.testing.assert_array_equal(data.mask, [1, 1, 0, 0])
+  assert data.mask.dtype == np.float32
+
+
+@pytest.mark.parametrize('dtype', [np.int32, np.float32])
+def test_pad_keeps_the_label_dtype(dtype):
+  assert batching.pad(_examples(2, dtype), 4).y.dtype == dtype
+
+
+def test_pad_refuses_to_cut_off():
+  with pytest.raises(errors.DataError, match='5 examples.*capacity is 4'):
+    batching.pad(_examples(5), 4)
+
+
+def test_stack_with_an_empty_client():
+  data = batching.stack([_examples(2), _examples(0), _examples(3)], 3)
+  assert data.x.shape == (3, 3, 2, 3)
+  np.testing.assert_array_equal(data.mask.sum(axis=1), [2, 0, 3])
+  np.testing.assert_array_equal(data.x[2], _examples(3).x)
+
+
+def test_stack_takes_the_bucket_of_the_largest():
+  assert batching.stack([_examples(2), _examples(9)]).y.shape == (2, 16)
+
+
+@hypothesis.given(strategies.integers(0, 100_000))
+def test_bucket_capacity_holds_and_wastes_little(n):
+  capacity = batching.bucket_capacity(n)
+  assert capacity >= n
+  assert capacity % 8 == 0
+  assert n <= 32 or capacity < 1.25 * n
+
+
+def test_bucket_capacities_are_few():
+  assert len({batching.bucket_capacity(n) for n in range(10_000)}) < 45

@@ -1,0 +1,133 @@
+import hashlib
+import json
+
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.data import integrity
+
+
+def _write(folder, **changes):
+  """Writes a version `v1` with one shard and a table; returns its folder."""
+  version = folder / 'versions' / 'v1'
+  version.mkdir(parents=True)
+  (version / 'a.array_record').write_bytes(b'records')
+  (version / 'clients.parquet').write_bytes(b'table')
+  manifest = {
+    'schema_version': 1,
+    'version': 'v1',
+    'files': {
+      path.name: integrity.describe_file(path) for path in version.iterdir()
+    },
+  }
+  manifest |= changes
+  manifest['checksum'] = integrity.manifest_checksum(manifest)
+  (version / 'manifest.json').write_text(json.dumps(manifest))
+  (folder / 'CURRENT').write_text('v1\n')
+  return version
+
+
+def test_whole_version_passes(tmp_path):
+  version = _write(tmp_path)
+  assert integrity.find_current(tmp_path) == version
+  manifest = integrity.read_manifest(version)
+  integrity.check_files(version, manifest, verify=True)
+
+
+def test_missing_folder(tmp_path):
+  with pytest.raises(errors.DataError, match='the folder does not exist'):
+    integrity.find_current(tmp_path / 'nowhere')
+
+
+def test_unpublished_folder(tmp_path):
+  with pytest.raises(errors.DataError, match='not a published .* CURRENT'):
+    integrity.find_current(tmp_path)
+
+
+@pytest.mark.parametrize('content', ['', 'v2\n'])
+def test_current_that_names_nothing(tmp_path, content):
+  _write(tmp_path)
+  (tmp_path / 'CURRENT').write_text(content)
+  with pytest.raises(errors.DataError, match='does not exist'):
+    integrity.find_current(tmp_path)
+
+
+def test_missing_manifest(tmp_path):
+  version = _write(tmp_path)
+  (version / 'manifest.json').unlink()
+  with pytest.raises(errors.DataError, match='half-written'):
+    integrity.read_manifest(version)
+
+
+@pytest.mark.parametrize('content', [b'', b'{', b'[]', b'{}', b'\xff\xfe'])
+def test_unreadable_manifest(tmp_path, content):
+  version = _write(tmp_path)
+  (version / 'manifest.json').write_bytes(content)
+  with pytest.raises(errors.DataError, match='cannot be read'):
+    integrity.read_manifest(version)
+
+
+def test_other_schema_version(tmp_path):
+  version = _write(tmp_path, schema_version=7)
+  with pytest.raises(errors.DataError, match='schema version 7.*version 1'):
+    integrity.read_manifest(version)
+
+
+def test_manifest_of_another_version(tmp_path):
+  version = _write(tmp_path, version='v2')
+  with pytest.raises(errors.DataError, match="belongs to version 'v2'"):
+    integrity.read_manifest(version)
+
+
+def test_every_changed_digit_in_the_manifest_is_found(tmp_path):
+  version = _write(tmp_path)
+  text = (version / 'manifest.json').read_text()
+  positions = [i for i, letter in enumerate(text) if letter.isdigit()]
+  for i in positions:
+    changed = text[:i] + str((int(text[i]) + 1) % 10) + text[i + 1 :]
+    (version / 'manifest.json').write_text(changed)
+    with pytest.raises(errors.DataError):
+      integrity.read_manifest(version)
+
+
+def test_missing_file(tmp_path):
+  version = _write(tmp_path)
+  (version / 'a.array_record').unlink()
+  with pytest.raises(errors.DataError, match='a.array_record is missing'):
+    integrity.check_files(
+      version, integrity.read_manifest(version), verify=False
+    )
+
+
+def test_cut_off_file(tmp_path):
+  version = _write(tmp_path)
+  (version / 'a.array_record').write_bytes(b'record')
+  with pytest.raises(errors.DataError, match='has 6 bytes, .* says 7'):
+    integrity.check_files(
+      version, integrity.read_manifest(version), verify=False
+    )
+
+
+def test_flipped_byte_names_the_file(tmp_path):
+  version = _write(tmp_path)
+  (version / 'a.array_record').write_bytes(b'recores')
+  with pytest.raises(errors.DataError, match='a.array_record is damaged'):
+    integrity.check_files(
+      version, integrity.read_manifest(version), verify=True
+    )
+
+
+def test_unverified_table_is_checked_all_the_same(tmp_path):
+  version = _write(tmp_path)
+  (version / 'clients.parquet').write_bytes(b'tablo')
+  with pytest.raises(errors.DataError, match='clients.parquet is damaged'):
+    integrity.check_files(
+      version, integrity.read_manifest(version), verify=False
+    )
+
+
+def test_sha256(tmp_path):
+  content = bytes(range(256)) * 10_000
+  (tmp_path / 'file').write_bytes(content)
+  expected = hashlib.sha256(content).hexdigest()
+  assert integrity.file_sha256(tmp_path / 'file') == expected

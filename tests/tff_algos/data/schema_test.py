@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.data import schema as schema_lib
+
+_IMAGES = schema_lib.Schema(
+  x_dtype='uint8',
+  x_shape=(2, 3, 1),
+  x_scale=0.5,
+  x_offset=-1.0,
+  task='classification',
+  num_classes=4,
+  source_names=('upright', 'rotated'),
+)
+_VECTORS = schema_lib.Schema(
+  x_dtype='float32',
+  x_shape=(3,),
+  x_scale=1.0,
+  x_offset=0.0,
+  task='regression',
+  num_classes=0,
+  source_names=('all',),
+)
+
+
+def _stored(schema, n):
+  generator = np.random.default_rng(0)
+  return schema_lib.StoredExamples(
+    x=generator.integers(0, 255, (n, *schema.x_shape)).astype(schema.x_dtype),
+    y=generator.integers(0, 4, n).astype(schema.y_dtype),
+    source=generator.integers(0, 2, n).astype(np.int32),
+    example_id=generator.integers(0, 255, (n, 16)).astype(np.uint8),
+  )
+
+
+@pytest.mark.parametrize('schema', [_IMAGES, _VECTORS])
+@pytest.mark.parametrize('n', [0, 1, 5])
+def test_record_reads_back(schema, n):
+  stored = _stored(schema, n)
+  decoded = schema_lib.decode_record(
+    schema_lib.encode_record(stored, schema), schema
+  )
+  for before, after in zip(stored, decoded, strict=True):
+    assert before.shape == after.shape
+    assert before.dtype == after.dtype
+    np.testing.assert_array_equal(before, after)
+
+
+def test_record_is_the_same_every_time():
+  stored = _stored(_IMAGES, 5)
+  records = {schema_lib.encode_record(stored, _IMAGES) for _ in range(10)}
+  assert len(records) == 1
+
+
+def test_record_of_another_dtype_is_refused():
+  stored = _stored(_IMAGES, 2)
+  with pytest.raises(TypeError):
+    schema_lib.encode_record(
+      stored._replace(x=stored.x.astype(np.float64)), _IMAGES
+    )
+
+
+@pytest.mark.parametrize('record', [b'', b'garbage', b'\x0a\x05hello'])
+def test_record_that_is_none_is_a_data_error(record):
+  with pytest.raises(errors.DataError, match='does not hold what the schema'):
+    schema_lib.decode_record(record, _IMAGES)
+
+
+def test_record_of_another_schema_is_a_data_error():
+  record = schema_lib.encode_record(_stored(_VECTORS, 5), _VECTORS)
+  with pytest.raises(errors.DataError, match='does not hold what the schema'):
+    schema_lib.decode_record(record, _IMAGES)
+
+
+def test_decode_x_scales_and_shifts():
+  decoded = _IMAGES.decode_x(np.array([0, 2, 255], np.uint8))
+  assert decoded.dtype == np.float32
+  np.testing.assert_array_equal(decoded, [-1.0, 0.0, 126.5])
+
+
+def test_schema_reads_back_from_json_values():
+  assert schema_lib.Schema.from_dict(_IMAGES.to_dict()) == _IMAGES
+
+
+def test_schema_with_other_fields_is_a_data_error():
+  values = _IMAGES.to_dict()
+  del values['task']
+  with pytest.raises(errors.DataError, match="'task'"):
+    schema_lib.Schema.from_dict(values)
+
+
+def test_label_dtype_follows_the_task():
+  assert _IMAGES.y_dtype == np.int32
+  assert _VECTORS.y_dtype == np.float32
