@@ -51,12 +51,12 @@ def predict(url: str, body: dict[str, Any], timeout_seconds: float) -> Any:
     RequestError: If the server refuses the request.
     UserError: If no server answers in time.
   """
-  request = urllib.request.Request(
-    url,
-    data=json.dumps(body).encode(),
-    headers={'Content-Type': 'application/json'},
-  )
   try:
+    request = urllib.request.Request(
+      url,
+      data=json.dumps(body).encode(),
+      headers={'Content-Type': 'application/json'},
+    )
     with urllib.request.urlopen(request, timeout=timeout_seconds) as reply:
       return json.load(reply)
   except urllib.error.HTTPError as error:

@@ -6,7 +6,13 @@
 
 The 1,797 digits that ship with scikit-learn; 24 clients that mix two source
 distributions, upright and rotated by 90 degrees counter-clockwise, 10:90 or
-90:10. The variant `smoke` is the same with 3 rounds.
+90:10. Each cluster model takes one of them up within ten rounds, and every
+client's importance weights find its mixture. Train on for 60 rounds
+(`--config.training.num_rounds=60`) and the two models grow alike: with every
+client in both means, FedSoft's centres drift together, as the closed form for
+quadratics says they must.
+
+The variant `smoke` is the same with 3 rounds.
 """
 
 import ml_collections
@@ -43,22 +49,22 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   config.algorithm = {
     'name': 'fed_soft',
     'num_clusters': 2,
-    'cohort_size_per_cluster': 10,
+    'cohort_size_per_cluster': 5,
     'estimation_interval': 2,
     'importance_smoother': 1e-4,
-    'proximal_weight': 0.1,
+    'proximal_weight': 0.01,
     'selection': 'without_replacement',
     'start': 'own',
     'loss_scale': 1.0,
     'local_training': {
-      'num_local_epochs': 5,
+      'num_local_epochs': 10,
       'batch_size': 10,
       'optimizer': {'name': 'adam', 'learning_rate': 0.002},
     },
   }
   config.training = {
-    'num_rounds': 60,
-    'evaluation_interval': 2,
+    'num_rounds': 24,
+    'evaluation_interval': 1,
     'checkpoint_interval': 10,
     'client_states': 'memory',
   }
