@@ -1,0 +1,88 @@
+import re
+
+import numpy as np
+import pytest
+
+from pipelines import cleaning, hashing
+from pipelines.sources import base
+
+_IMAGES = base.image_features((2, 2), 3)
+_VECTORS = base.Features('float32', (2,), 1.0, 0.0, 'regression', 0)
+_GOOD = np.array([[0, 255], [3, 4]])
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.int64, np.float64])
+def test_sound_image(dtype):
+  example = base.RawExample(_GOOD.astype(dtype), 2)
+  assert cleaning.find_problem(example, _IMAGES) is None
+
+
+@pytest.mark.parametrize(
+  ('x', 'y', 'problem'),
+  [
+    (None, 1, 'features are missing'),
+    (_GOOD, None, 'label is missing'),
+    (_GOOD[:1], 1, r'shape is \(1, 2\), not \(2, 2\)'),
+    (_GOOD.astype(str), 1, 'not numbers'),
+    (np.array([[0, np.nan], [1, 2]]), 1, 'not finite'),
+    (np.array([[0, np.inf], [1, 2]]), 1, 'not finite'),
+    (_GOOD + 1, 1, 'not an integer from 0 to 255'),
+    (_GOOD - 1, 1, 'not an integer from 0 to 255'),
+    (_GOOD + 0.5, 1, 'not an integer from 0 to 255'),
+    (_GOOD, 3, 'label 3 is not from 0 to 2'),
+    (_GOOD, -1, 'label -1 is not from 0 to 2'),
+    (_GOOD, 0.5, 'label 0.5 is not from 0 to 2'),
+    (_GOOD, np.nan, 'not a finite float32'),
+    (_GOOD, 'cat', "label 'cat' is not a finite"),
+  ],
+)
+def test_malformed_image(x, y, problem):
+  found = cleaning.find_problem(base.RawExample(x, y), _IMAGES)
+  assert found is not None
+  assert re.search(problem, found)
+
+
+@pytest.mark.parametrize(
+  ('x', 'y', 'problem'),
+  [
+    (np.array([1.0, 1e300]), 1.0, 'too large for float32'),
+    (np.array([1.0, 2.0]), 1e300, 'not a finite float32'),
+    (np.array([1.0, 2.0]), -np.inf, 'not a finite float32'),
+  ],
+)
+def test_malformed_vector(x, y, problem):
+  assert problem in cleaning.find_problem(base.RawExample(x, y), _VECTORS)
+
+
+def test_a_problem_of_the_source_is_kept():
+  example = base.RawExample(None, None, problem='line is torn')
+  assert cleaning.find_problem(example, _VECTORS) == 'line is torn'
+
+
+def test_clean_parts_sound_from_malformed():
+  block = base.Block('train', 10, 13)
+  examples = [
+    base.RawExample(_GOOD, 1, is_test=True, client='ann'),
+    base.RawExample(None, 1),
+    base.RawExample(_GOOD.T, 2, native_source=1),
+  ]
+  sound, dead = cleaning.clean(block, examples, _IMAGES)
+  assert dead == [cleaning.DeadLetter('train', 11, 'the features are missing')]
+  assert sound.x.dtype == np.uint8
+  np.testing.assert_array_equal(sound.x, [_GOOD, _GOOD.T])
+  np.testing.assert_array_equal(sound.y, [1, 2])
+  assert sound.y.dtype == np.int32
+  np.testing.assert_array_equal(sound.is_test, [True, False])
+  np.testing.assert_array_equal(sound.native_source, [-1, 1])
+  np.testing.assert_array_equal(sound.client, ['ann', ''])
+  assert sound.key[0].tobytes() == hashing.content_key(_GOOD.astype(np.uint8))
+
+
+def test_clean_block_without_a_sound_example():
+  sound, dead = cleaning.clean(
+    base.Block('train', 0, 1), [base.RawExample(None, 1)], _VECTORS
+  )
+  assert len(dead) == 1
+  assert sound.x.shape == (0, 2)
+  assert sound.key.shape == (0, 16)
+  assert sound.y.dtype == np.float32

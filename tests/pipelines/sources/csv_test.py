@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from pipelines.sources import registry
+from tests.testing import raw_data
+from tff_algos.core import errors
+
+
+def _source(folder, **more):
+  options = {
+    'folder': str(folder),
+    'train_file': 'table.csv',
+    'label_column': 'y',
+    'feature_columns': ('b', 'a'),
+    **more,
+  }
+  return registry.create('csv', options, 0)
+
+
+def _read(source):
+  return [e for block in source.blocks() for e in source.read(block)]
+
+
+def test_classes(tmp_path):
+  raw_data.write_csv(tmp_path, 3)
+  source = _source(tmp_path, classes=('no', 'yes'), client_column='who')
+  examples = _read(source)
+  np.testing.assert_allclose(
+    [e.x for e in examples], [[0, 0], [1 / 7, 1], [2 / 7, 2]], rtol=1e-6
+  )
+  assert [e.y for e in examples] == [0, 1, 0]
+  assert [e.client for e in examples] == ['person_0', 'person_1', 'person_2']
+  features = source.features()
+  assert features.x_shape == (2,)
+  assert (features.task, features.num_classes) == ('classification', 2)
+
+
+def test_regression_without_header_and_with_a_test_file(tmp_path):
+  (tmp_path / 'table.csv').write_text('1; 2.5; 3\n')
+  (tmp_path / 'test.csv').write_text('4; 5; 6\n')
+  source = _source(
+    tmp_path,
+    test_file='test.csv',
+    column_names=('a', 'b', 'y'),
+    delimiter=';',
+  )
+  first, second = _read(source)
+  np.testing.assert_array_equal(first.x, [2.5, 1])
+  assert (first.y, first.is_test) == (3.0, False)
+  assert (second.y, second.is_test) == (6.0, True)
+  assert source.features().task == 'regression'
+
+
+@pytest.mark.parametrize(
+  ('row', 'problem'),
+  [
+    ('?,2,no,ann', "'a' is '?', not a number"),
+    (',2,no,ann', "'a' is '', not a number"),
+    ('1', "'b' is None, not a number"),
+    ('1,2,maybe,ann', "label 'maybe' is none of the classes"),
+    ('1,2', "label '' is none of the classes"),
+  ],
+)
+def test_odd_row_is_a_problem_not_a_crash(tmp_path, row, problem):
+  raw_data.write_csv(tmp_path, 1, (row,))
+  source = _source(tmp_path, classes=('no', 'yes'))
+  good, bad = _read(source)
+  assert good.problem is None
+  assert problem in bad.problem
+
+
+def test_odd_regression_label(tmp_path):
+  raw_data.write_csv(tmp_path, 1)
+  (example,) = _read(_source(tmp_path))
+  assert example.problem == "the label 'no' is not a number"
+
+
+def test_missing_column_is_named(tmp_path):
+  raw_data.write_csv(tmp_path)
+  with pytest.raises(errors.DataError, match="no column 'age'.*a, b, y, who"):
+    _source(tmp_path, feature_columns=('a', 'age')).blocks()
+
+
+def test_empty_file(tmp_path):
+  (tmp_path / 'table.csv').write_text('')
+  with pytest.raises(errors.DataError, match='columns are: none'):
+    _source(tmp_path).blocks()
+
+
+def test_file_that_is_no_text(tmp_path):
+  (tmp_path / 'table.csv').write_bytes(b'\xff\xfe\x00')
+  with pytest.raises(errors.DataError, match='not UTF-8'):
+    _source(tmp_path).blocks()
+
+
+@pytest.mark.parametrize(
+  ('more', 'text'),
+  [
+    ({'feature_columns': ()}, 'at least one column'),
+    ({'classes': ('one',)}, 'number of classes'),
+    ({'delimiter': ';;'}, 'one character'),
+  ],
+)
+def test_bad_options(tmp_path, more, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    _source(tmp_path, **more)
+
+
+def test_recipe_has_no_folder(tmp_path):
+  assert 'folder' not in _source(tmp_path).recipe()

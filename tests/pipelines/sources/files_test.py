@@ -1,0 +1,40 @@
+import gzip
+import lzma
+
+import pytest
+
+from pipelines.sources import files
+from tff_algos.core import errors
+
+
+@pytest.mark.parametrize(
+  ('ending', 'pack'),
+  [('', bytes), ('.gz', gzip.compress), ('.xz', lzma.compress)],
+)
+def test_file_is_found_and_unpacked(tmp_path, ending, pack):
+  (tmp_path / ('data' + ending)).write_bytes(pack(b'content'))
+  path = files.find(str(tmp_path), 'data')
+  assert files.read_bytes(path) == b'content'
+
+
+def test_missing_file_names_all_that_would_do(tmp_path):
+  with pytest.raises(errors.DataError, match='data, data.gz, data.xz'):
+    files.find(str(tmp_path), 'data')
+
+
+@pytest.mark.parametrize(
+  ('ending', 'pack'), [('.gz', gzip.compress), ('.xz', lzma.compress)]
+)
+def test_cut_off_file(tmp_path, ending, pack):
+  path = tmp_path / ('data' + ending)
+  path.write_bytes(pack(b'content' * 100)[:-12])
+  with pytest.raises(errors.DataError, match='data.* cannot be read'):
+    files.read_bytes(path)
+
+
+@pytest.mark.parametrize('ending', ['.gz', '.xz'])
+def test_file_of_garbage(tmp_path, ending):
+  path = tmp_path / ('data' + ending)
+  path.write_bytes(b'neither')
+  with pytest.raises(errors.DataError, match='cannot be read'):
+    files.read_bytes(path)

@@ -1,0 +1,120 @@
+import json
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.testing import util
+
+from pipelines import runner, write
+from pipelines import staging as staging_lib
+from tests.testing import raw_data
+from tff_algos.data import schema as schema_lib
+
+_SCHEMA = schema_lib.Schema(
+  x_dtype='float32',
+  x_shape=(2,),
+  x_scale=1.0,
+  x_offset=0.0,
+  task='classification',
+  num_classes=3,
+  source_names=('a', 'b'),
+)
+
+
+@pytest.fixture
+def writer(tmp_path):
+  """Writes 4 clients in 2 shards."""
+  with staging_lib.open_staging(tmp_path) as staging:
+    yield write.ShardWriter(staging, _SCHEMA, 4, 2, seed=0)
+
+
+def _piece(position, client, split, source=0):
+  """Returns a piece of one example for each entry."""
+  position = np.array(position, np.int64)
+  n = len(position)
+  generator = np.random.default_rng(position)
+  return write.Piece(
+    schema_lib.StoredExamples(
+      x=np.stack([position, position], 1).astype(np.float32),
+      y=(position % 3).astype(np.int32),
+      source=np.full(n, source, np.int32),
+      example_id=generator.integers(0, 256, (n, 16)).astype(np.uint8),
+    ),
+    client=np.array(client, np.int32),
+    split=np.array(split, np.int8),
+    position=position,
+  )
+
+
+_PIECES = [
+  _piece([0, 1, 2], [0, 1, 0], [0, 0, 2]),
+  _piece([3, 4], [1, 0], [1, 0]),
+  _piece([], [], []),
+]
+
+
+def _facts(writer, name):
+  return json.loads((writer.staging.work / name).read_text())
+
+
+def test_files_and_facts(writer):
+  writer.write('clients', 0, _PIECES)
+  facts = _facts(writer, 'clients-00000.json')
+  assert facts['counts'] == {
+    'train': [2, 1],
+    'validation': [0, 1],
+    'test': [1, 0],
+  }
+  assert facts['label_histogram']['train'] == [[1, 1, 0], [0, 1, 0]]
+  assert sorted(path.name for path in writer.staging.version.iterdir()) == [
+    'test-00000-of-00002.array_record',
+    'train-00000-of-00002.array_record',
+    'validation-00000-of-00002.array_record',
+  ]
+  assert facts['files'].keys() == {
+    path.name for path in writer.staging.version.iterdir()
+  }
+
+
+def test_bytes_do_not_depend_on_the_order_of_pieces(writer):
+  writer.write('clients', 0, _PIECES)
+  first = raw_data.file_bytes(writer.staging.version)
+  # As a block cut in other places would give them, and written twice.
+  halves = [write.select(_PIECES[0], slice(2, 3)), _PIECES[1]]
+  halves.append(write.select(_PIECES[0], slice(0, 2)))
+  writer.write('clients', 0, iter(halves))
+  assert raw_data.file_bytes(writer.staging.version) == first
+
+
+def test_shard_without_examples(writer):
+  writer.write('clients', 1, [_piece([], [], [])])
+  counts = _facts(writer, 'clients-00001.json')['counts']
+  assert counts == {'train': [0, 0], 'validation': [0, 0], 'test': [0, 0]}
+
+
+def test_held_out(writer):
+  writer.write('held_out', 1, [_piece([5, 6], [-1, -1], [3, 3], source=1)])
+  facts = _facts(writer, 'held_out-00001.json')
+  assert facts['counts'] == {'held_out': [2]}
+  assert list(facts['files']) == ['held_out-00001-of-00002.array_record']
+
+
+def test_examples_of_a_client_are_shuffled_by_the_seed(writer):
+  piece = _piece(range(50), [0] * 50, [0] * 50)
+  contents = []
+  for seed in (0, 1):
+    other = writer._replace(seed=seed)
+    other.write('clients', 0, [piece])
+    contents.append(raw_data.file_bytes(writer.staging.version))
+  assert contents[0] != contents[1]
+
+
+def test_transform_groups_pieces_by_shard(writer):
+  keyed = [(('clients', 0), piece) for piece in _PIECES]
+  keyed += [(('held_out', s), _piece([7], [-1], [3], s)) for s in (0, 1)]
+  with runner.run_pipeline([]) as pipeline:
+    written = pipeline | beam.Create(keyed) | write.WriteShards(writer)
+    util.assert_that(
+      written, util.equal_to(['clients-0', 'held_out-0', 'held_out-1'])
+    )
+  assert _facts(writer, 'clients-00000.json')['counts']['train'] == [2, 1]
