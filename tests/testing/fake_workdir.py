@@ -1,0 +1,190 @@
+"""Writes the files of a run that never was, with numbers like a real one's."""
+
+import csv
+import json
+import pathlib
+
+import numpy as np
+
+from tff_algos.core import seeds
+from tff_algos.metrics import recovery
+
+
+def write(
+  workdir: pathlib.Path,
+  *,
+  num_clients: int = 24,
+  num_clusters: int = 2,
+  source_names: tuple[str, ...] = ('upright', 'rotated_90'),
+  num_rounds: int = 30,
+  score: str = 'accuracy',
+  config: dict | None = None,
+) -> None:
+  """Writes config.json, metrics.csv and evaluation/ of an invented run."""
+  fake = _Fake(num_clients, num_clusters, source_names, num_rounds, score)
+  (workdir / 'evaluation').mkdir(parents=True, exist_ok=True)
+  (workdir / 'config.json').write_text(
+    json.dumps(
+      {
+        'name': 'fed_soft/digits',
+        'config_hash': '0123456789abcdef',
+        'config': config
+        or {
+          'algorithm': {
+            'name': 'fed_soft' if num_clusters > 1 else 'fed_avg',
+            'num_clusters': num_clusters,
+            'proximal_weight': 0.1,
+          },
+          'num_rounds': num_rounds,
+          'seed': 1,
+        },
+      }
+    )
+  )
+  rows = [fake.row(round_num) for round_num in range(num_rounds + 1)]
+  _write_csv(workdir / 'metrics.csv', rows)
+  _write_csv(workdir / 'evaluation' / 'clients.csv', fake.clients())
+  summary = {
+    **_last_and_best(rows, score),
+    'source_names': list(source_names),
+    'num_clusters': num_clusters,
+    'dataset_version': '5d41402abc4b2a76',
+  }
+  if score == 'accuracy':
+    summary['majority_class'] = {'per_client': 0.1462, 'global': 0.1037}
+  (workdir / 'evaluation' / 'summary.json').write_text(json.dumps(summary))
+
+
+def _last_and_best(rows, score):
+  """The best round is the last but one, if there are two."""
+  evaluated = [row for row in rows if f'unseen/test/cluster/{score}' in row]
+  skipped = ('seconds', 'train/loss', 'cost/', 'clients/')
+  last, best = (
+    {key: value for key, value in row.items() if not key.startswith(skipped)}
+    for row in (evaluated[-1], evaluated[-2:][0])
+  )
+  return {'last': last, 'best_by_validation': best}
+
+
+class _Fake:
+  """Learning curves that rise (or errors that fall) to a plateau."""
+
+  def __init__(
+    self, num_clients, num_clusters, source_names, num_rounds, score
+  ):
+    self._random = seeds.numpy_generator(0, 'fake_workdir')
+    self._source_names = source_names
+    self._num_clusters = num_clusters
+    self._num_rounds = num_rounds
+    self._score = score
+    own = 0.9 if len(source_names) == 2 else 0.7
+    rest = (1 - own) / max(1, len(source_names) - 1)
+    self._planted = np.arange(num_clients) % len(source_names)
+    self._mixture = np.full((num_clients, len(source_names)), rest)
+    self._mixture[np.arange(num_clients), self._planted] = own
+
+  def _learned(self, round_num, plateau, speed=4.0):
+    share = 1 - np.exp(-round_num / speed)
+    value = (
+      0.1 + (plateau - 0.1) * share + self._random.normal(0, 0.008) * share
+    )
+    return (
+      min(value, 1.0) if self._score == 'accuracy' else 200 * (1.02 - value)
+    )
+
+  def _membership(self, round_num):
+    """Cluster s stands for the source before s: the matching has work to do."""
+    share = 1 - np.exp(-((round_num / 6) ** 2))
+    clusters = np.full((len(self._mixture), self._num_clusters), 0.05)
+    for cluster in range(self._num_clusters):
+      source = (cluster - 1) % len(self._source_names)
+      clusters[:, cluster] = self._mixture[:, source]
+    noise = self._random.normal(0, 0.05, clusters.shape)
+    flat = 1 / self._num_clusters
+    return np.clip(share * clusters + (1 - share) * flat + noise, 0.01, 1)
+
+  def row(self, round_num):
+    floats = 0 if round_num == 0 else 18 * 50_890 * self._num_clusters
+    row = {
+      'round': round_num,
+      'seconds': round(0.9 + self._random.random(), 3),
+      'train/loss': 2.3 * np.exp(-round_num / 8) + 0.15,
+      'cost/downlink_floats': floats,
+      'cost/uplink_floats': floats // self._num_clusters,
+      'cost/local_solves': 18 if round_num else 0,
+      'clients/invalid': 0,
+    }
+    if round_num % 2 and round_num != self._num_rounds:
+      return row
+    for source_index, source in enumerate(self._source_names):
+      for cluster in range(self._num_clusters):
+        mine = (cluster - 1) % len(self._source_names) == source_index
+        value = self._learned(
+          round_num, 0.93 if mine else 0.62 - 0.02 * cluster
+        )
+        row[f'held_out/{source}/cluster_{cluster}/{self._score}'] = value
+        row[f'held_out/{source}/cluster_{cluster}/loss'] = 2.3 - 2 * value
+    for split in ('train', 'validation', 'test'):
+      kind = f'participating/{split}'
+      mean = self._learned(round_num, 0.95, 2.5)
+      row[f'{kind}/personalized/{self._score}'] = mean
+      row[f'{kind}/personalized/{self._score}_plain_mean'] = mean * 0.99
+      row[f'{kind}/personalized/{self._score}_worst_decile'] = mean * 0.86
+      row[f'{kind}/cluster/{self._score}'] = self._learned(round_num, 0.895)
+    row[f'unseen/test/cluster/{self._score}'] = self._learned(round_num, 0.88)
+    self._add_recovery(row, round_num)
+    return row
+
+  def _add_recovery(self, row, round_num):
+    membership = self._membership(round_num)
+    found = recovery.recovery(recovery.hard_labels(membership), self._planted)
+    for name, value in found._asdict().items():
+      row[f'participating/membership/{name}'] = value
+    error = recovery.membership_error(membership, self._mixture)
+    row['participating/membership/error'] = error
+
+  def clients(self):
+    membership = self._membership(self._num_rounds)
+    for index in range(len(self._mixture)):
+      spread = self._random.beta(12, 2)
+      personalized = self._learned(50, 0.6 + 0.4 * spread)
+      row = {
+        'client_id': f'client_{index:04d}',
+        'group': 'participating',
+        'num_train_examples': int(self._random.integers(20, 90)),
+        'num_test_examples': int(self._random.integers(5, 25)),
+        'cluster_id': int(membership[index].argmax()),
+      }
+      for cluster, value in enumerate(membership[index]):
+        row[f'membership_{cluster}'] = value
+      for source, value in enumerate(self._mixture[index]):
+        row[f'true_mixture_{source}'] = value
+      row[f'test_personalized_{self._score}'] = personalized
+      gap = self._random.normal(0.04, 0.04)
+      row[f'test_cluster_{self._score}'] = (
+        min(personalized - gap, 1.0)
+        if self._score == 'accuracy'
+        else personalized * np.exp(5 * gap)
+      )
+      yield row
+    for index in range(6):
+      yield {
+        'client_id': f'unseen_{index:04d}',
+        'group': 'unseen',
+        'num_test_examples': 20,
+        'cluster_id': index % self._num_clusters,
+        f'test_cluster_{self._score}': self._learned(50, 0.88),
+        **{
+          f'membership_{cluster}': float(cluster == index % self._num_clusters)
+          for cluster in range(self._num_clusters)
+        },
+      }
+
+
+def _write_csv(path, rows):
+  rows = list(rows)
+  columns = dict.fromkeys(key for row in rows for key in row)
+  with path.open('w', newline='', encoding='utf-8') as file:
+    writer = csv.DictWriter(file, columns)
+    writer.writeheader()
+    writer.writerows(rows)

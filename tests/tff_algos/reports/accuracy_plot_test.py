@@ -1,0 +1,70 @@
+"""The picture of scores over rounds."""
+
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.reports import accuracy_plot, style
+from tff_algos.reports import run as run_lib
+
+
+def _texts(axes):
+  return [text.get_text() for text in axes.texts]
+
+
+def test_a_panel_for_each_source_and_one_for_the_clients(tmp_path):
+  fake_workdir.write(tmp_path)
+  with style.applied():
+    figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  titles = [axes.get_title('left') for axes in figure.axes]
+  assert titles == [
+    'on held-out upright',
+    'on held-out rotated_90',
+    "on the clients' own test examples",
+  ]
+  labels = ' '.join(_texts(figure.axes[0]))
+  for name in ('cluster 0: ', 'cluster 1: ', 'majority class: 14.6 %'):
+    assert name in labels
+
+
+def test_the_best_cluster_stands_out(tmp_path):
+  fake_workdir.write(tmp_path)
+  run = run_lib.read(tmp_path)
+  upright = accuracy_plot.draw(run).axes[0]
+  widest = max(upright.lines, key=lambda line: line.get_linewidth())
+  assert widest.get_color() == style.source_colors(run)[0]
+  assert widest.get_ydata()[-1] == run.held_out_scores[:, 0].max()
+
+
+def test_many_clusters_only_name_the_best(tmp_path):
+  names = tuple(f'source_{i}' for i in range(6))
+  fake_workdir.write(tmp_path, num_clusters=6, source_names=names)
+  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  assert len(figure.axes) == 7
+  assert len(_texts(figure.axes[0])) == 2
+
+
+def test_an_error_has_no_majority_class(tmp_path):
+  fake_workdir.write(tmp_path, score='mse')
+  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  assert not any('majority' in text for text in _texts(figure.axes[0]))
+
+
+@pytest.mark.parametrize('gone', ['held_out/', 'participating/test/personal'])
+def test_missing_columns_leave_a_panel_or_line_out(tmp_path, gone):
+  fake_workdir.write(tmp_path)
+  path = tmp_path / 'metrics.csv'
+  path.write_text(path.read_text().replace(gone, 'gone/'))
+  assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path)
+  (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
+  assert accuracy_plot.draw(run_lib.read(tmp_path)) is None
+
+
+def test_only_the_initial_state(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=0)
+  path = tmp_path / 'evaluation' / 'summary.json'
+  path.write_text('{"source_names": ["upright", "rotated_90"]}')
+  assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None

@@ -1,0 +1,51 @@
+"""The heat map of cluster models on source distributions."""
+
+import numpy as np
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.reports import centers_plot
+from tff_algos.reports import run as run_lib
+
+
+@pytest.mark.parametrize('score', ['accuracy', 'mse'])
+def test_cells_print_scores_and_the_best_is_darkest(tmp_path, score):
+  fake_workdir.write(tmp_path, score=score)
+  run = run_lib.read(tmp_path)
+  (axes,) = centers_plot.draw(run).axes
+  scale = 100 if score == 'accuracy' else 1
+  printed = [float(text.get_text()) for text in axes.texts]
+  np.testing.assert_allclose(
+    printed, scale * run.held_out_scores.ravel(), rtol=1e-2
+  )
+  goodness = axes.images[0].get_array()
+  np.testing.assert_array_equal(goodness.argmax(axis=0), [1, 0])
+  assert len(axes.patches) == 2
+
+
+def test_scores_nearly_the_same_look_nearly_the_same(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=0)  # all scores are 10 %
+  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  assert axes.images[0].get_array().min() > 0.8
+
+
+def test_one_model_gets_no_frame(tmp_path):
+  fake_workdir.write(tmp_path, num_clusters=1)
+  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  assert not axes.patches
+
+
+def test_a_cluster_that_was_never_scored_gets_a_dash(tmp_path):
+  fake_workdir.write(tmp_path)
+  path = tmp_path / 'metrics.csv'
+  name = 'held_out/upright/cluster_'
+  path.write_text(path.read_text().replace(name, 'gone/'))
+  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  assert [text.get_text() for text in axes.texts].count('–') == 2
+  assert len(axes.patches) == 1
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path)
+  (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
+  assert centers_plot.draw(run_lib.read(tmp_path)) is None

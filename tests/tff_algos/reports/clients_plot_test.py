@@ -1,0 +1,38 @@
+"""The picture of scores over clients."""
+
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.metrics import summaries
+from tff_algos.reports import clients_plot, style
+from tff_algos.reports import run as run_lib
+
+
+@pytest.mark.parametrize('score', ['accuracy', 'mse'])
+def test_worst_client_stands_first_and_the_worst_decile_is_named(
+  tmp_path, score
+):
+  fake_workdir.write(tmp_path, score=score)
+  run = run_lib.read(tmp_path)
+  dots, shares = clients_plot.draw(run).axes
+  personalized = dots.collections[-1].get_offsets()[:, 1]
+  worst = min if run.higher_is_better else max
+  assert personalized[0] == worst(personalized)
+  assert len(personalized) == 24  # unseen clients have no model of their own
+  decile = summaries.summarize(
+    personalized, [1] * 24, higher_is_better=run.higher_is_better
+  ).worst_decile
+  texts = ' '.join(text.get_text() for text in shares.texts)
+  assert f'personalized: worst decile {style.score_text(run, decile)}' in texts
+
+
+def test_many_clients_are_drawn_as_shares_only(tmp_path):
+  fake_workdir.write(tmp_path, num_clients=100, num_rounds=2)
+  assert len(clients_plot.draw(run_lib.read(tmp_path)).axes) == 1
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  path = tmp_path / 'evaluation' / 'clients.csv'
+  path.write_text(path.read_text().replace('test_cluster', 'gone'))
+  assert clients_plot.draw(run_lib.read(tmp_path)) is None

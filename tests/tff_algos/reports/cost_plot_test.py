@@ -1,0 +1,24 @@
+"""The picture of scores against communication."""
+
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.reports import cost_plot
+from tff_algos.reports import run as run_lib
+
+
+def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  (axes,) = cost_plot.draw(run_lib.read(tmp_path)).axes
+  # Each round sends 2 models down and 1 up to each of 18 clients.
+  per_round = 3 * 18 * 50_890 / 1e6
+  drawn = axes.lines[0].get_xdata()
+  assert drawn == pytest.approx([0, 2 * per_round, 4 * per_round])
+  assert '(million floats)' in axes.get_xlabel()
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=0)
+  assert cost_plot.draw(run_lib.read(tmp_path)) is None
+  (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
+  assert cost_plot.draw(run_lib.read(tmp_path)) is None

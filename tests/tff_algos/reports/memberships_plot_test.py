@@ -1,0 +1,52 @@
+"""The picture of importance weights against the true mixture."""
+
+import numpy as np
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.reports import memberships_plot, style
+from tff_algos.reports import run as run_lib
+
+
+def test_two_sources_show_the_matched_cluster(tmp_path):
+  fake_workdir.write(tmp_path)
+  with style.applied():
+    figure = memberships_plot.draw(run_lib.read(tmp_path))
+  left, right = figure.axes
+  # The fake's cluster 1 stands for the first source.
+  assert 'importance of cluster 1' in left.get_title('left')
+  estimated, true = (dots.get_offsets() for dots in left.collections[-2:])
+  np.testing.assert_allclose(np.unique(true[:, 1]), [0.1, 0.9])
+  assert (np.diff(true[:, 1]) >= 0).all()
+  assert np.abs(estimated[:, 1] - true[:, 1]).max() < 0.25
+  assert len(right.collections[0].get_offsets()) == 24
+
+
+@pytest.mark.parametrize(('clusters', 'sources'), [(3, 2), (2, 3), (4, 4)])
+def test_more_of_either_are_stacked(tmp_path, clusters, sources):
+  names = tuple(f'source_{i}' for i in range(sources))
+  fake_workdir.write(tmp_path, num_clusters=clusters, source_names=names)
+  truth, estimate = memberships_plot.draw(run_lib.read(tmp_path)).axes
+  assert len(truth.containers) == sources
+  assert len(estimate.containers) == clusters
+  # Matched clusters are stacked in the order of their sources.
+  assert estimate.containers[0].get_label() == 'cluster 1'
+  assert (
+    estimate.containers[0][0].get_facecolor()
+    == truth.containers[0][0].get_facecolor()
+  )
+
+
+def test_without_the_truth_only_the_estimate_is_drawn(tmp_path):
+  fake_workdir.write(tmp_path)
+  path = tmp_path / 'evaluation' / 'clients.csv'
+  path.write_text(path.read_text().replace('true_mixture', 'unknown'))
+  assert len(memberships_plot.draw(run_lib.read(tmp_path)).axes) == 1
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path, num_clusters=1)
+  assert memberships_plot.draw(run_lib.read(tmp_path)) is None
+  path = tmp_path / 'evaluation' / 'clients.csv'
+  path.write_text('client_id\nc0\n')
+  assert memberships_plot.draw(run_lib.read(tmp_path)) is None

@@ -1,0 +1,171 @@
+"""The report as a whole: whole pictures, a page on its own, nothing left."""
+
+import html.parser
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from tests.testing import fake_workdir
+from tff_algos.core import errors
+from tff_algos.reports import cost_plot, page
+
+
+class _References(html.parser.HTMLParser):
+  """Collects what a page refers to, and its text."""
+
+  def __init__(self, text):
+    super().__init__()
+    self.references = []
+    self.tags = set()
+    self.text = ''
+    self.feed(text)
+
+  def handle_starttag(self, tag, attrs):
+    self.tags.add(tag)
+    self.references += [
+      value for name, value in attrs if name in ('href', 'src', 'srcset')
+    ]
+
+  def handle_data(self, data):
+    self.text += data
+
+
+def _contents(folder: pathlib.Path) -> dict[str, bytes]:
+  return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope='module')
+def reported(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('run')
+  fake_workdir.write(workdir)
+  (workdir / 'checkpoints').mkdir()
+  return workdir, page.write_report(workdir)
+
+
+def test_every_picture_is_a_whole_image_with_something_on_it(reported):
+  workdir, index = reported
+  assert index == workdir / 'report' / 'index.html'
+  for picture in page.PICTURES:
+    pixels = image.imread(index.with_name(picture.name))
+    height, width, _ = pixels.shape
+    assert min(height, width) > 300
+    assert 0.005 < np.mean(pixels[..., :3].min(axis=-1) < 0.9) < 0.9
+
+
+def _assert_nothing_is_cut_off(report):
+  for path in report.glob('*.png'):
+    pixels = image.imread(path)[..., :3]
+    edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+    assert all((edge == 1).all() for edge in edges), path.name
+
+
+def test_nothing_is_cut_off_at_the_edges(reported):
+  _assert_nothing_is_cut_off(reported[1].parent)
+
+
+def test_nothing_else_is_left(reported):
+  workdir, index = reported
+  names = {picture.name for picture in page.PICTURES} | {'index.html'}
+  assert {path.name for path in index.parent.iterdir()} == names
+  assert {path.name for path in workdir.iterdir()} == {
+    *('config.json', 'metrics.csv', 'evaluation', 'checkpoints', 'report')
+  }
+
+
+def test_the_page_refers_only_to_files_that_are_there(reported):
+  _, index = reported
+  text = index.read_text()
+  found = _References(text)
+  assert found.references
+  for reference in found.references:
+    assert (index.parent / reference).exists(), reference
+  assert '../checkpoints' in found.references
+  assert '../tensorboard' not in found.references
+  for word in ('://', '@import', 'url('):
+    assert word not in text
+  assert 'script' not in found.tags
+
+
+def test_the_same_files_give_the_same_bytes(reported):
+  workdir, index = reported
+  before = _contents(index.parent)
+  page.write_report(workdir)
+  assert _contents(index.parent) == before
+
+
+def test_the_page_escapes_what_it_is_told(tmp_path):
+  attack = '<script>alert("x")</script>'
+  fake_workdir.write(
+    tmp_path,
+    num_rounds=2,
+    source_names=(attack.replace('/', ''), '$b_{$'),
+    config={'algorithm': {'name': attack, attack: [attack]}},
+  )
+  config = json.loads((tmp_path / 'config.json').read_text())
+  config['name'] = attack
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  text = page.write_report(tmp_path).read_text()
+  assert '<script' not in text
+  assert _References(text).text.count(attack) >= 4
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'num_clusters': 1},
+    {'score': 'mse'},
+    {'num_clusters': 3, 'source_names': ('a', 'b', 'c', 'd')},
+    {'num_rounds': 0},
+    {'num_clients': 100, 'score': 'mse'},
+  ],
+)
+def test_other_runs_have_a_report_too(tmp_path, options):
+  fake_workdir.write(tmp_path, **{'num_rounds': 4, **options})
+  _assert_nothing_is_cut_off(page.write_report(tmp_path).parent)
+
+
+def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  (tmp_path / 'report').mkdir()
+  (tmp_path / 'report' / 'cost.png').write_bytes(b'of an earlier run')
+  (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
+  (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
+  (tmp_path / 'evaluation' / 'summary.json').write_text('{}')
+  index = page.write_report(tmp_path)
+  assert set(_contents(index.parent)) == {'index.html'}
+
+
+def test_a_failure_leaves_the_old_report_and_nothing_else(
+  reported, monkeypatch
+):
+  workdir, index = reported
+  before, names = _contents(index.parent), set(workdir.iterdir())
+
+  def interrupt(run):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(cost_plot, 'draw', interrupt)
+  with pytest.raises(KeyboardInterrupt):
+    page.write_report(workdir)
+  assert _contents(index.parent) == before
+  assert set(workdir.iterdir()) == names
+
+
+def test_a_missing_file_is_named(tmp_path):
+  with pytest.raises(errors.DataError, match='binaries.train'):
+    page.write_report(tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_reports_need_no_tensorflow():
+  code = (
+    'import sys; from tff_algos.reports import page, summary; '
+    'sys.exit("tensorflow" in sys.modules or "matplotlib.pyplot" in '
+    'sys.modules)'
+  )
+  assert subprocess.run([sys.executable, '-c', code]).returncode == 0

@@ -1,0 +1,92 @@
+"""A run as its files tell it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.core import errors
+from tff_algos.metrics import recovery
+from tff_algos.reports import run as run_lib
+
+
+def test_facts_of_a_run(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=6)
+  run = run_lib.read(tmp_path)
+  assert run.score_name == 'accuracy'
+  assert run.source_names == ('upright', 'rotated_90')
+  assert (run.num_clusters, run.last_round) == (2, 6)
+  series = run.series('participating/test/personalized/accuracy')
+  np.testing.assert_array_equal(series.rounds, [0, 2, 4, 6])
+  assert run.series('no/such/metric') is None
+  assert run.held_out('upright', 7) is None
+
+
+def test_unseen_clients_have_no_part_in_the_matching(tmp_path):
+  fake_workdir.write(tmp_path)
+  run = run_lib.read(tmp_path)
+  membership, mixture = run.memberships
+  assert membership.shape == mixture.shape == (24, 2)
+  np.testing.assert_array_equal(run.matched_sources, [1, 0])
+
+
+def test_without_a_planted_truth_scores_match_clusters(tmp_path):
+  fake_workdir.write(tmp_path, num_clusters=3)
+  clients = tmp_path / 'evaluation' / 'clients.csv'
+  clients.write_text(clients.read_text().replace('true_mixture', 'unknown'))
+  run = run_lib.read(tmp_path)
+  assert run.memberships[1] is None
+  # The fake's clusters 0 and 2 stand for one source: one of them has no part.
+  matched = run.matched_sources
+  assert matched[1] == 0
+  assert sorted(matched[[0, 2]]) == [recovery.UNMATCHED, 1]
+
+
+def test_names_come_from_the_columns_if_need_be(tmp_path):
+  fake_workdir.write(tmp_path, score='mse', source_names=('a/b', 'c'))
+  (tmp_path / 'evaluation' / 'summary.json').write_text('{}')
+  run = run_lib.read(tmp_path)
+  assert run.source_names == ('a/b', 'c')
+  assert run.num_clusters == 2
+  assert (run.score_name, run.higher_is_better) == ('mse', False)
+  assert np.isfinite(run.held_out_scores).all()
+
+
+@pytest.mark.parametrize(
+  ('name', 'binary'),
+  [
+    ('config.json', 'binaries.train'),
+    ('metrics.csv', 'binaries.train'),
+    ('evaluation/summary.json', 'binaries.evaluate'),
+    ('evaluation/clients.csv', 'binaries.evaluate'),
+  ],
+)
+def test_a_missing_file_is_named_with_its_command(tmp_path, name, binary):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  (tmp_path / name).unlink()
+  with pytest.raises(errors.DataError, match=f'{name} is missing.*{binary} '):
+    run_lib.read(tmp_path)
+
+
+@pytest.mark.parametrize('text', ['{"name": ', '[]', '\xff'])
+def test_damaged_json_is_named(tmp_path, text):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  path = tmp_path / 'evaluation' / 'summary.json'
+  path.write_text(text, encoding='latin-1')
+  with pytest.raises(errors.DataError, match='summary.json'):
+    run_lib.read(tmp_path)
+
+
+def test_metrics_without_rounds_are_refused(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  (tmp_path / 'metrics.csv').write_text('seconds\n1\n')
+  with pytest.raises(errors.DataError, match="no column 'round'"):
+    run_lib.read(tmp_path)
+
+
+def test_empty_sections_read_as_absent(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps({'name': 'x', 'config_hash': 'y', 'config': {}}))
+  assert run_lib.read(tmp_path).config == {}

@@ -1,0 +1,98 @@
+"""The table of the numbers that matter most."""
+
+import json
+
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.core import errors
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import summary
+
+
+def _write_summary(workdir, **content):
+  path = workdir / 'evaluation' / 'summary.json'
+  path.write_text(json.dumps({**json.loads(path.read_text()), **content}))
+
+
+def test_rows_show_both_rounds(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  _write_summary(
+    tmp_path,
+    last={'round': 4, 'participating/test/personalized/accuracy': 0.9514},
+    best_by_validation={
+      'round': 2,
+      'participating/test/personalized/accuracy': 0.9366,
+      'held_out/upright/cluster_0/accuracy': 0.5,
+      'held_out/upright/cluster_1/accuracy': 0.75,
+      'participating/membership/ari': float('nan'),
+    },
+  )
+  assert summary.rows(run_lib.read(tmp_path)) == [
+    ('round', '4', '2'),
+    ('personalized models', '95.1 %', '93.7 %'),
+    ('best cluster on held-out upright', '–', '(1) 75.0 %'),
+    ("majority class of each client's own labels", '14.6 %', '14.6 %'),
+    ('majority class of all labels', '10.4 %', '10.4 %'),
+  ]
+
+
+def test_the_best_error_is_the_smallest(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4, score='mse')
+  points = {
+    'held_out/upright/cluster_0/mse': 3.0,
+    'held_out/upright/cluster_1/mse': 20.0,
+  }
+  _write_summary(tmp_path, last=points, best_by_validation={})
+  rows = summary.rows(run_lib.read(tmp_path))
+  assert ('best cluster on held-out upright', '(0) 3.00', '–') in rows
+
+
+@pytest.mark.parametrize('clusters', [1, 2])
+@pytest.mark.parametrize('score', ['accuracy', 'mse'])
+def test_no_line_is_wider_than_a_terminal(tmp_path, clusters, score):
+  names = ('upright', 'a_source_whose_name_is_far_too_long_for_any_terminal')
+  fake_workdir.write(
+    tmp_path,
+    num_rounds=2,
+    num_clusters=clusters,
+    score=score,
+    source_names=names,
+  )
+  text = summary.console_summary(tmp_path)
+  assert max(map(len, text.splitlines())) == 80
+  assert 'config 0123456789abcdef' in text
+  assert 'unseen clients' in text
+
+
+def test_one_sentence_says_what_was_run(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  sentence = summary.heading(run_lib.read(tmp_path))
+  assert sentence.startswith(
+    'fed_soft trained 2 cluster models on 24 clients whose examples come from '
+    '2 source distributions (upright, rotated_90), in 4 rounds and '
+  )
+
+
+@pytest.mark.parametrize(
+  ('seconds', 'text'),
+  [(0.25, '0.25 s'), (59, '59 s'), (600, '10 min'), (9000, '2 h 30 min')],
+)
+def test_run_time(tmp_path, seconds, text):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  (tmp_path / 'metrics.csv').write_text(f'round,seconds\n0,\n1,{seconds}\n')
+  assert summary.run_time(run_lib.read(tmp_path)) == text
+
+
+def test_what_was_left_out_is_said(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  assert summary.warnings(run_lib.read(tmp_path)) == []
+  text = 'round,clients/invalid\n0,\n1,2\n2,1\n'
+  (tmp_path / 'metrics.csv').write_text(text)
+  sentence = '3 client results were not finite and got weight zero.'
+  assert summary.console_summary(tmp_path).splitlines()[-1] == sentence
+
+
+def test_missing_file(tmp_path):
+  with pytest.raises(errors.DataError, match='config.json is missing'):
+    summary.console_summary(tmp_path)

@@ -1,0 +1,1 @@
+"""What a run did: pictures, an index page and a table, from its files alone."""

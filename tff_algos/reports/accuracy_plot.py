@@ -1,0 +1,111 @@
+"""Picture: how each model's score grows over rounds."""
+
+import math
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+# With more clusters than this, only a panel's best one gets a label.
+_MAX_LABELS = 4
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws one panel for each source distribution and one for the clients.
+
+  Returns:
+    None if the run has no evaluated score.
+  """
+  panels = [
+    (source, lines)
+    for source in run.source_names
+    if (lines := _cluster_lines(run, source))
+  ]
+  client_lines = style.client_lines(run)
+  if client_lines:
+    panels.append((None, client_lines))
+  if not panels:
+    return None
+  num_columns = 2 if len(panels) <= 5 else 3
+  num_rows = math.ceil(len(panels) / num_columns)
+  word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
+  figure = style.new_figure(
+    9.6 if num_columns == 2 else 12,
+    0.7 + 2.8 * num_rows,
+    f'{word} of every model, round by round',
+  )
+  grid = figure.add_gridspec(num_rows, num_columns)
+  majority = _majority(run)
+  scores = [series.values for _, lines in panels for _, series, _ in lines]
+  scores += [] if majority is None else [np.array([majority])]
+  first = None
+  for index, (source, lines) in enumerate(panels):
+    row, column = divmod(index, num_columns)
+    # The last panel takes what is left of its row.
+    end = num_columns if index == len(panels) - 1 else column + 1
+    axes = figure.add_subplot(grid[row, column:end], sharey=first)
+    if first is None:
+      first = axes
+      style.fit_scores(run, axes, np.concatenate(scores))
+    if column == 0:
+      axes.set_ylabel(style.score_label(run))
+    _draw_panel(run, axes, source, lines)
+  return figure
+
+
+def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
+  """Draws the lines of one panel; `source` is None for the clients' own data."""
+  if source is None:
+    axes.set_title("on the clients' own test examples")
+    emphasised = 0
+  else:
+    color = style.source_colors(run)[run.source_names.index(source)]
+    axes.set_title(f'on held-out {source}', color=color)
+    sign = 1 if run.higher_is_better else -1
+    emphasised = max(
+      range(len(lines)), key=lambda index: sign * lines[index][1].values[-1]
+    )
+  labels = []
+  for index, (name, series, color) in enumerate(lines):
+    best = index == emphasised
+    axes.plot(
+      series.rounds,
+      series.values,
+      color=color,
+      linewidth=2.8 if best else 1.3,
+      zorder=3 if best else 2,
+      marker='o' if len(series.rounds) == 1 else None,
+    )
+    if best or len(lines) <= _MAX_LABELS:
+      text = f'{name}: {style.score_text(run, series.values[-1])}'
+      labels.append(style.EndLabel(text, series.values[-1], color, best))
+  if (majority := _majority(run)) is not None:
+    axes.axhline(majority, color=style.MUTED, linewidth=1.1, linestyle=':')
+    text = f'majority class: {style.score_text(run, majority)}'
+    labels.append(style.EndLabel(text, majority, style.MUTED))
+  axes.set_xlim(0, max(run.last_round, 1))
+  axes.set_xlabel('round')
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+  style.format_scores(run, axes.yaxis)
+  style.label_ends(axes, labels)
+
+
+def _cluster_lines(run: run_lib.Run, source: str):
+  names, colors = style.cluster_names(run), style.cluster_colors(run)
+  return [
+    (names[cluster], series, colors[cluster])
+    for cluster in range(run.num_clusters)
+    if (series := run.held_out(source, cluster)) is not None
+  ]
+
+
+def _majority(run: run_lib.Run) -> float | None:
+  """Returns the accuracy of each client's own majority class, if known."""
+  value = (run.summary.get('majority_class') or {}).get('per_client')
+  if value is None or not math.isfinite(value) or not run.higher_is_better:
+    return None
+  return value

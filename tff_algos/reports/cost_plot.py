@@ -1,0 +1,65 @@
+"""Picture: what the communication bought."""
+
+import numpy as np
+from matplotlib import figure as figure_lib
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws the clients' scores over the numbers sent and received so far.
+
+  Returns:
+    None if nothing was counted or scored.
+  """
+  names = ('cost/downlink_floats', 'cost/uplink_floats')
+  if not all(name in run.rounds for name in names):
+    return None
+  down, up = (np.nan_to_num(run.rounds.numbers(name)) for name in names)
+  total = np.cumsum(down + up)
+  lines = style.client_lines(run)
+  if not lines or not total[-1]:
+    return None
+  divisor, unit = _unit(total[-1])
+  word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
+  figure = style.new_figure(
+    8, 3.9, f"{word} on the clients' test examples against communication"
+  )
+  axes = figure.subplots()
+  style.fit_scores(
+    run, axes, np.concatenate([series.values for _, series, _ in lines])
+  )
+  sent_by_round = dict(zip(run.rounds.numbers('round'), total, strict=True))
+  labels = []
+  for index, (name, series, color) in enumerate(lines):
+    sent = [sent_by_round[number] / divisor for number in series.rounds]
+    axes.plot(
+      sent,
+      series.values,
+      color=color,
+      marker=style.marker(series),
+      markersize=3.5,
+      linewidth=2.4 if index == 0 else 1.3,
+      zorder=3 - index,
+    )
+    text = f'{name}: {style.score_text(run, series.values[-1])}'
+    labels.append(style.EndLabel(text, series.values[-1], color, index == 0))
+  axes.set_title(
+    f'down {down.sum() / divisor:.3g} + up {up.sum() / divisor:.3g} = '
+    f'{total[-1] / divisor:.3g} {unit} in {run.last_round} rounds'
+  )
+  axes.set_xlim(0, total[-1] / divisor)
+  axes.set_xlabel(f'model weights sent down and up so far ({unit})')
+  axes.set_ylabel(style.score_label(run))
+  style.format_scores(run, axes.yaxis)
+  style.label_ends(axes, labels)
+  return figure
+
+
+def _unit(largest: float) -> tuple[float, str]:
+  """Returns the divisor and the words for a number of floats."""
+  for divisor, unit in ((1e9, 'billion'), (1e6, 'million'), (1e3, 'thousand')):
+    if largest >= divisor:
+      return divisor, f'{unit} floats'
+  return 1.0, 'floats'

@@ -1,0 +1,173 @@
+"""Picture: importance weights of every client against its true mixture.
+
+After Figure 2 of FedSoft (Ruan and Joe-Wong, 2022). Clusters are matched to
+source distributions by the Hungarian method before anything is drawn.
+"""
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.metrics import recovery
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+# Room that clients with one true share take, sideways, in the scatter.
+_DODGE = 0.06
+# Multiples of it, modulo 1, are spread evenly and in no visible order.
+_GOLDEN = 0.618034
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws the picture that fits the number of sources and clusters.
+
+  Returns:
+    None if no client has a membership, or there is a single cluster.
+  """
+  if run.memberships is None or run.num_clusters == 1:
+    return None
+  membership, mixture = run.memberships
+  if mixture is not None and membership.shape[1] == mixture.shape[1] == 2:
+    return _draw_two_sources(run, membership, mixture)
+  return _draw_stacks(run, membership, mixture)
+
+
+def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
+  matched = run.matched_sources
+  estimated = membership[:, np.flatnonzero(matched == 0)[0]]
+  true = mixture[:, 0]
+  order = np.lexsort((estimated, true))
+  true, estimated = true[order], estimated[order]
+  source_colors = style.source_colors(run)
+  colors = np.where(true >= 0.5, *source_colors)
+  name = run.source_names[0]
+  cluster = style.cluster_names(run)[np.flatnonzero(matched == 0)[0]]
+  error = recovery.membership_error(membership, mixture)
+  figure = style.new_figure(
+    11.4, 3.9, 'Importance weights of every client against its true mixture'
+  )
+  left, right = figure.subplots(1, 2, width_ratios=(2.1, 1))
+  positions = np.arange(len(true))
+  size = np.clip(1500 / len(true), 8, 34)
+  left.vlines(
+    positions, true, estimated, colors=colors, linewidth=1.2, alpha=0.6
+  )
+  left.scatter(positions, estimated, c=colors, s=size, zorder=3, linewidth=0)
+  left.scatter(
+    positions, true, edgecolors=colors, facecolors='white', s=size, zorder=2
+  )
+  left.set_title(f'filled: importance of {cluster}; open: true share of {name}')
+  left.set_xlabel(f'client, sorted by its true share of {name}')
+  left.set_ylabel('share of the training examples (%)')
+  left.xaxis.set_major_locator(ticker.MaxNLocator(8, integer=True))
+  _draw_scatter(right, true, estimated, colors)
+  right.set_title(f'mean error {100 * error:.1f} points')
+  right.set_xlabel(f'true share of {name} (%)')
+  right.set_ylabel(f'importance of {cluster} (%)')
+  for axes in (left, right):
+    axes.set_ylim(-0.04, max(1.04, estimated.max() + 0.04))
+    style.format_percent(axes.yaxis)
+  _name_halves(left, run, true, source_colors)
+  return figure
+
+
+def _name_halves(left: axes_lib.Axes, run, true, source_colors) -> None:
+  """Says which clients hold mostly which source, where there are both."""
+  low = int(np.sum(true < 0.5))
+  left.set_xlim(-1, len(true))
+  if 0 < low < len(true):
+    left.axvline(low - 0.5, color=style.FAINT, linewidth=1, zorder=0)
+  halves = (
+    (low, (low - 1) / 2, 0.93, 1),
+    (len(true) - low, (low + len(true) - 1) / 2, 0.07, 0),
+  )
+  for count, middle, height, source in halves:
+    if count:
+      left.annotate(
+        f'mostly {run.source_names[source]}',
+        (middle, height),
+        ha='center',
+        va='center',
+        color=source_colors[source],
+        fontweight='bold',
+      )
+
+
+def _draw_scatter(axes: axes_lib.Axes, true, estimated, colors) -> None:
+  axes.plot([0, 1], [0, 1], color=style.FAINT, linewidth=1.2, zorder=0)
+  axes.scatter(
+    true + _dodged(true), estimated, c=colors, s=26, alpha=0.75, linewidth=0
+  )
+  axes.set_xlim(-0.04, 1.04)
+  style.format_percent(axes.xaxis)
+
+
+def _dodged(true: np.ndarray) -> np.ndarray:
+  """Returns small shifts that set clients of one true share side by side."""
+  shifts = np.zeros(len(true))
+  for value in np.unique(true):
+    same = np.flatnonzero(true == value)
+    if len(same) > 1:
+      shifts[same] = _DODGE * (np.arange(len(same)) * _GOLDEN % 1 - 0.5)
+  return shifts
+
+
+def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
+  """Draws one stacked bar a client: the truth above, the estimate below."""
+  by = membership if mixture is None else mixture
+  order = np.lexsort((-by.max(axis=1), by.argmax(axis=1)))
+  # Matched clusters lie in the order of their sources, the others on top.
+  matched = run.matched_sources
+  columns = np.lexsort((matched, matched == recovery.UNMATCHED))
+  cluster_colors, cluster_names = (
+    [items[column] for column in columns]
+    for items in (style.cluster_colors(run), style.cluster_names(run))
+  )
+  title = 'Importance weights of every client'
+  if mixture is not None:
+    title += ' against its true mixture'
+  num_rows = 1 if mixture is None else 2
+  figure = style.new_figure(10, 0.9 + 2.5 * num_rows, title)
+  grid = figure.subplots(num_rows, 1, squeeze=False, sharex=True)[:, 0]
+  if mixture is not None:
+    _draw_stack(
+      grid[0], mixture[order], style.source_colors(run), run.source_names
+    )
+    grid[0].set_title('true mixture of the source distributions')
+  _draw_stack(
+    grid[-1], membership[order][:, columns], cluster_colors, cluster_names
+  )
+  grid[-1].set_title('importance weights of the cluster models')
+  what = 'its largest cluster' if mixture is None else 'its main source'
+  grid[-1].set_xlabel(f'client, sorted by {what}')
+  return figure
+
+
+def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
+  """Draws one bar a client, its columns on top of each other."""
+  positions = np.arange(len(shares))
+  bottoms = np.cumsum(shares, axis=1) - shares
+  for column, name in enumerate(names):
+    axes.bar(
+      positions,
+      shares[:, column],
+      bottom=bottoms[:, column],
+      width=1.0,
+      color=colors[column],
+      edgecolor='white',
+      linewidth=0.4,
+      label=name,
+    )
+  axes.set_xlim(-0.5, len(shares) - 0.5)
+  axes.set_ylim(0, max(1.0, shares.sum(axis=1).max()))
+  axes.set_ylabel('share (%)')
+  axes.grid(False)
+  style.format_percent(axes.yaxis)
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(10, integer=True))
+  axes.legend(
+    *(items[::-1] for items in axes.get_legend_handles_labels()),
+    loc='center left',
+    bbox_to_anchor=(1.0, 0.5),
+    handlelength=0.9,
+  )

@@ -1,0 +1,208 @@
+"""One run as its files tell it: what every picture and table starts from."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from tff_algos.core import errors
+from tff_algos.metrics import recovery
+from tff_algos.reports import table as table_lib
+
+_HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
+_MADE_BY = {
+  'config.json': 'train',
+  'metrics.csv': 'train',
+  'evaluation/summary.json': 'evaluate',
+  'evaluation/clients.csv': 'evaluate',
+}
+
+
+class Series(NamedTuple):
+  """A metric over the rounds that have it.
+
+  Attributes:
+    rounds: float64 `[n]`, ascending.
+    values: float64 `[n]`, finite.
+  """
+
+  rounds: np.ndarray
+  values: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A trained and evaluated run.
+
+  Attributes:
+    workdir: The folder of the run.
+    name: The experiment's name.
+    config_hash: Names the config's content.
+    config: The resolved config.
+    rounds: `metrics.csv`: one row a round; row 0 is the initial state.
+    clients: `evaluation/clients.csv`.
+    summary: `evaluation/summary.json`.
+  """
+
+  workdir: pathlib.Path
+  name: str
+  config_hash: str
+  config: Mapping[str, Any]
+  rounds: table_lib.Table
+  clients: table_lib.Table
+  summary: Mapping[str, Any]
+
+  @functools.cached_property
+  def score_name(self) -> str:
+    """Returns `'accuracy'`, or `'mse'` for a regression."""
+    has_accuracy = any(
+      name.endswith('/accuracy') for name in self.rounds.columns
+    )
+    return 'accuracy' if has_accuracy else 'mse'
+
+  @property
+  def higher_is_better(self) -> bool:
+    """Returns whether a large score is a good one."""
+    return self.score_name == 'accuracy'
+
+  @functools.cached_property
+  def source_names(self) -> tuple[str, ...]:
+    """Returns the source distributions that have held-out examples."""
+    if self.summary.get('source_names'):
+      return tuple(self.summary['source_names'])
+    found = map(_HELD_OUT.match, self.rounds.columns)
+    return tuple(dict.fromkeys(match['source'] for match in found if match))
+
+  @functools.cached_property
+  def num_clusters(self) -> int:
+    """Returns the number of cluster models."""
+    if self.summary.get('num_clusters'):
+      return int(self.summary['num_clusters'])
+    found = map(_HELD_OUT.match, self.rounds.columns)
+    return 1 + max(
+      (int(match['cluster']) for match in found if match), default=0
+    )
+
+  @property
+  def last_round(self) -> int:
+    """Returns the number of rounds that were run."""
+    return int(self.rounds.numbers('round')[-1])
+
+  def series(self, name: str) -> Series | None:
+    """Returns a column of `metrics.csv` where it is filled and finite.
+
+    Args:
+      name: The column.
+
+    Returns:
+      None if there is no such column or no finite number in it.
+    """
+    if name not in self.rounds:
+      return None
+    values = self.rounds.numbers(name)
+    filled = np.isfinite(values)
+    if not filled.any():
+      return None
+    return Series(self.rounds.numbers('round')[filled], values[filled])
+
+  def held_out(self, source: str, cluster: int) -> Series | None:
+    """Returns one cluster model's score on one source distribution."""
+    column = f'held_out/{source}/cluster_{cluster}/{self.score_name}'
+    return self.series(column)
+
+  @functools.cached_property
+  def held_out_scores(self) -> np.ndarray:
+    """Returns the last scores, `[num_clusters, num_sources]`, NaN if absent."""
+    scores = np.full((self.num_clusters, len(self.source_names)), np.nan)
+    for cluster in range(self.num_clusters):
+      for column, source in enumerate(self.source_names):
+        series = self.held_out(source, cluster)
+        if series is not None:
+          scores[cluster, column] = series.values[-1]
+    return scores
+
+  @functools.cached_property
+  def memberships(self) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Returns (membership, true mixture) of the participating clients.
+
+    Returns:
+      float64 `[n, num_clusters]` and `[n, num_sources]` (None if there is no
+      planted truth) of the clients that have a membership; None if none has.
+    """
+    membership = self.clients.matrix('membership_')
+    if membership is None:
+      return None
+    known = np.isfinite(membership).all(axis=1)
+    if 'group' in self.clients:
+      known &= np.array(self.clients.texts('group')) == 'participating'
+    if not known.any():
+      return None
+    mixture = self.clients.matrix('true_mixture_')
+    if mixture is None or not np.isfinite(mixture[known]).all():
+      return membership[known], None
+    return membership[known], mixture[known]
+
+  @functools.cached_property
+  def matched_sources(self) -> np.ndarray:
+    """Returns the source that each cluster stands for, int64 `[num_clusters]`.
+
+    Matched by the clients' memberships where the true mixture is known, else
+    by the held-out scores; `recovery.UNMATCHED` for a cluster without one.
+    """
+    if self.memberships is not None and self.memberships[1] is not None:
+      return recovery.match_clusters(*self.memberships)
+    matched = np.full(self.num_clusters, recovery.UNMATCHED)
+    scores = self.held_out_scores
+    if np.isfinite(scores).all():
+      matched_clusters, sources = optimize.linear_sum_assignment(
+        scores, maximize=self.higher_is_better
+      )
+      matched[matched_clusters] = sources
+    return matched
+
+
+def read(workdir: str | os.PathLike[str]) -> Run:
+  """Reads the files of a run.
+
+  Raises:
+    DataError: If a file is missing, with the command that makes it, or cannot
+      be read.
+  """
+  workdir = pathlib.Path(workdir)
+  for name, binary in _MADE_BY.items():
+    if not (workdir / name).is_file():
+      raise errors.DataError(
+        f'{workdir / name} is missing. Make it with `python -m '
+        f'binaries.{binary} --config=CONFIG --workdir={workdir}`.'
+      )
+  config = _read_json(workdir / 'config.json')
+  run = Run(
+    workdir=workdir,
+    name=str(config.get('name', workdir.name)),
+    config_hash=str(config.get('config_hash', '')),
+    config=config.get('config', {}),
+    rounds=table_lib.read(workdir / 'metrics.csv'),
+    clients=table_lib.read(workdir / 'evaluation' / 'clients.csv'),
+    summary=_read_json(workdir / 'evaluation' / 'summary.json'),
+  )
+  run.rounds.texts('round')  # the one column that nothing works without
+  return run
+
+
+def _read_json(path: pathlib.Path) -> Mapping[str, Any]:
+  try:
+    content = json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise errors.DataError(f'{path} is no JSON: {error}.') from None
+  if not isinstance(content, dict):
+    raise errors.DataError(
+      f'{path} must hold a JSON object, got {type(content).__name__}.'
+    )
+  return content

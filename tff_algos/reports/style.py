@@ -1,0 +1,248 @@
+"""The look that all pictures share."""
+
+import contextlib
+from typing import NamedTuple
+
+import matplotlib.style
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import axis as axis_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+from sklearn import isotonic
+
+from tff_algos.metrics import recovery
+from tff_algos.reports import run as run_lib
+
+INK = '#1a1a1a'
+MUTED = '#5f6368'
+FAINT = '#c8ccd0'
+
+PERSONALIZED = INK
+OWN_CLUSTER = '#8a6d1f'
+UNSEEN = '#7d8286'
+
+# Okabe and Ito's colours, told apart with any colour vision; without yellow,
+# which is too faint for a line, and with two more at the end.
+_PALETTE = (
+  '#0072b2',
+  '#d55e00',
+  '#009e73',
+  '#b5538f',
+  '#c98a00',
+  '#3d9bd1',
+  '#7a4f2b',
+  '#6a5acd',
+)
+
+_FONT_SIZE = 9.5
+_MAX_MARKERS = 25
+_DOTS_PER_INCH = 150
+_STYLE = {
+  'axes.edgecolor': MUTED,
+  'axes.grid': True,
+  'axes.grid.axis': 'y',
+  'axes.labelcolor': INK,
+  'axes.spines.right': False,
+  'axes.spines.top': False,
+  'axes.titlelocation': 'left',
+  'axes.titlesize': _FONT_SIZE + 0.5,
+  'axes.titleweight': 'bold',
+  'figure.constrained_layout.h_pad': 0.09,
+  'figure.constrained_layout.use': True,
+  'figure.constrained_layout.w_pad': 0.09,
+  'figure.dpi': _DOTS_PER_INCH,
+  'figure.facecolor': 'white',
+  'font.size': _FONT_SIZE,
+  'grid.color': '#e6e8ea',
+  'legend.frameon': False,
+  'lines.solid_capstyle': 'round',
+  'text.color': INK,
+  # Names of sources are not formulas, whatever they contain.
+  'text.parse_math': False,
+  'xtick.color': MUTED,
+  'xtick.labelcolor': INK,
+  'ytick.color': MUTED,
+  'ytick.labelcolor': INK,
+}
+
+
+class EndLabel(NamedTuple):
+  """A text beside the end of a line.
+
+  Attributes:
+    text: What it says.
+    value: Height of the line's end, in data units.
+    color: Of the text.
+    bold: Whether it stands out.
+  """
+
+  text: str
+  value: float
+  color: str
+  bold: bool = False
+
+
+@contextlib.contextmanager
+def applied():
+  """Draws in this look inside the block, whatever the user's matplotlibrc."""
+  with matplotlib.style.context(_STYLE, after_reset=True):
+    yield
+
+
+def new_figure(width: float, height: float, title: str) -> figure_lib.Figure:
+  """Returns an empty figure with a heading.
+
+  Args:
+    width: In inches.
+    height: In inches.
+    title: One line that says what is seen.
+  """
+  figure = figure_lib.Figure(figsize=(width, height))
+  figure.suptitle(
+    title, x=0.012, ha='left', fontsize=_FONT_SIZE + 3, fontweight='bold'
+  )
+  return figure
+
+
+def source_colors(run: run_lib.Run) -> tuple[str, ...]:
+  """Returns one colour for each source distribution."""
+  return tuple(_color(index) for index in range(len(run.source_names)))
+
+
+def cluster_colors(run: run_lib.Run) -> tuple[str, ...]:
+  """Returns one colour for each cluster: that of the source it stands for."""
+  if run.num_clusters == 1:
+    return (OWN_CLUSTER,)
+  spare = len(run.source_names)
+  colors = []
+  for source in run.matched_sources:
+    if source == recovery.UNMATCHED:
+      source, spare = spare, spare + 1
+    colors.append(_color(source))
+  return tuple(colors)
+
+
+def cluster_names(run: run_lib.Run) -> tuple[str, ...]:
+  """Returns what each cluster is called in pictures."""
+  if run.num_clusters == 1:
+    return ('global model',)
+  return tuple(f'cluster {index}' for index in range(run.num_clusters))
+
+
+def client_lines(
+  run: run_lib.Run,
+) -> list[tuple[str, run_lib.Series, str]]:
+  """Returns (name, series, colour) of each score on clients' test examples."""
+  lines = (
+    ('participating/test/personalized', 'personalized', PERSONALIZED),
+    ('participating/test/cluster', own_cluster_name(run), OWN_CLUSTER),
+    ('unseen/test/cluster', 'unseen clients', UNSEEN),
+  )
+  return [
+    (name, series, color)
+    for prefix, name, color in lines
+    if (series := run.series(f'{prefix}/{run.score_name}')) is not None
+  ]
+
+
+def score_label(run: run_lib.Run) -> str:
+  """Returns what the score is called on an axis, with its unit."""
+  return 'accuracy (%)' if run.higher_is_better else 'mean squared error'
+
+
+def score_text(run: run_lib.Run, value: float) -> str:
+  """Returns a score as a person reads it."""
+  if run.higher_is_better:
+    return f'{100 * value:.1f} %'
+  return f'{value:#.3g}'.rstrip('.')
+
+
+def own_cluster_name(run: run_lib.Run) -> str:
+  """Returns what the cluster model that serves a client is called."""
+  return 'global model' if run.num_clusters == 1 else 'own cluster'
+
+
+def format_scores(run: run_lib.Run, axis: axis_lib.Axis) -> None:
+  """Makes an axis of scores read in per cent, or in plain numbers."""
+  if run.higher_is_better:
+    format_percent(axis)
+
+
+def format_percent(axis: axis_lib.Axis) -> None:
+  """Makes an axis of shares read in per cent; its label names the unit."""
+  axis.set_major_formatter(
+    ticker.FuncFormatter(lambda value, _: f'{100 * value:g}')
+  )
+
+
+def fit_scores(
+  run: run_lib.Run, axes: axes_lib.Axes, values: np.ndarray
+) -> None:
+  """Sets the y axis so that all `values` of a score are well seen."""
+  low, high = float(np.min(values)), float(np.max(values))
+  if not run.higher_is_better and low > 0 and high > 20 * low:
+    axes.set_yscale('log')
+    axes.set_ylim(low / 1.3, high * 1.3)
+    return
+  margin = 0.06 * (high - low) or 0.05
+  floor = 0.0 if low >= 0 else low - margin
+  axes.set_ylim(max(low - margin, floor), high + margin)
+
+
+def marker(series: run_lib.Series) -> str | None:
+  """Returns a marker for the points of a line, if there are few enough."""
+  return 'o' if len(series.rounds) <= _MAX_MARKERS else None
+
+
+def label_ends(axes: axes_lib.Axes, labels: list[EndLabel]) -> None:
+  """Writes labels to the right of the axes, beside their lines' ends.
+
+  Labels that would overlap are moved apart by as little as possible. The
+  limits of the y axis must have been set.
+  """
+  size = _FONT_SIZE - 0.5
+  height_inches = axes.get_window_extent().height / axes.figure.dpi
+  gap = 1.35 * size / 72 / height_inches
+  to_axes = axes.transData + axes.transAxes.inverted()
+  middle = sum(axes.get_xlim()) / 2
+  wanted = np.array(
+    [to_axes.transform((middle, label.value))[1] for label in labels]
+  )
+  for label, y in zip(labels, spread(wanted, gap), strict=True):
+    axes.annotate(
+      label.text,
+      xy=(1.0, y),
+      xycoords='axes fraction',
+      xytext=(4, 0),
+      textcoords='offset points',
+      va='center',
+      color=label.color,
+      fontsize=size,
+      fontweight='bold' if label.bold else 'normal',
+    )
+
+
+def spread(positions: np.ndarray, gap: float) -> np.ndarray:
+  """Moves positions apart to at least `gap`, by the least squares.
+
+  Args:
+    positions: `[n]`, n >= 1, in [0, 1]; others are moved there.
+    gap: Least distance between two of them, > 0; where that leaves no room,
+      the last ones end above 1.
+
+  Returns:
+    `[n]`, in the order of `positions`.
+  """
+  order = np.argsort(positions, kind='stable')
+  steps = gap * np.arange(len(positions))
+  top = max(0.0, 1.0 - steps[-1])
+  placed = np.empty(len(positions))
+  placed[order] = steps + isotonic.isotonic_regression(
+    positions[order] - steps, y_min=0.0, y_max=top
+  )
+  return placed
+
+
+def _color(index: int) -> str:
+  return _PALETTE[index % len(_PALETTE)]

@@ -1,0 +1,204 @@
+"""The numbers that matter most, as rows for the page and for a terminal."""
+
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+_WIDTH = 80
+_NUMBER_WIDTH = 15
+_ABSENT = '–'
+
+_SCORES = (
+  ('participating/test/personalized/{score}', 'personalized models'),
+  (
+    'participating/test/personalized/{score}_plain_mean',
+    '  every client counts the same',
+  ),
+  (
+    'participating/test/personalized/{score}_worst_decile',
+    '  worst decile of the clients',
+  ),
+  ('participating/test/cluster/{score}', '{own_cluster} of each client'),
+  (
+    'participating/test/cluster/{score}_worst_decile',
+    '  worst decile of the clients',
+  ),
+  ('unseen/test/cluster/{score}', '{own_cluster}, unseen clients'),
+)
+_RECOVERY = (
+  ('participating/membership/ari', 'planted clusters found, ARI'),
+  ('participating/membership/nmi', 'planted clusters found, NMI'),
+  ('participating/membership/purity', 'planted clusters found, purity'),
+  ('participating/membership/error', 'importance weights, mean error'),
+)
+_MAJORITY = (
+  ('per_client', "majority class of each client's own labels"),
+  ('global', 'majority class of all labels'),
+)
+
+
+class Row(NamedTuple):
+  """One line of the table.
+
+  Attributes:
+    label: What is measured; two leading blanks mark a detail of the row above.
+    last: At the end of training, as text.
+    best: In the round that validation chooses, as text.
+  """
+
+  label: str
+  last: str
+  best: str
+
+
+def rows(run: run_lib.Run) -> list[Row]:
+  """Returns the table of the last round and of the best one by validation.
+
+  What neither of them has is left out.
+  """
+  points = [_point(run, 'last'), _point(run, 'best_by_validation')]
+  score_text = lambda value: style.score_text(run, value)
+  table = [_row('round', points, 'round', lambda value: f'{value:.0f}')]
+  for name, label in _SCORES:
+    label = label.format(own_cluster=style.own_cluster_name(run))
+    name = name.format(score=run.score_name)
+    table.append(_row(label, points, name, score_text))
+  table += [_source_row(run, points, source) for source in run.source_names]
+  table += [
+    _row(label, points, name, lambda value: f'{value:.3f}')
+    for name, label in _RECOVERY
+  ]
+  majority = run.summary.get('majority_class') or {}
+  table += [
+    _row(label, [majority, majority], name, score_text)
+    for name, label in _MAJORITY
+  ]
+  return [row for row in table if (row.last, row.best) != (_ABSENT, _ABSENT)]
+
+
+def heading(run: run_lib.Run) -> str:
+  """Returns one sentence: which algorithm, on whom, for how long."""
+  algorithm = _named(run.config.get('algorithm'))
+  num_clients = _num_clients(run)
+  clusters = 'one global model'
+  if run.num_clusters > 1:
+    clusters = f'{run.num_clusters} cluster models'
+  sources = ''
+  if run.source_names:
+    word = 'distribution' if len(run.source_names) == 1 else 'distributions'
+    sources = (
+      f' whose examples come from {len(run.source_names)} source {word} '
+      f'({", ".join(run.source_names)})'
+    )
+  trained = f'{algorithm} trained ' if algorithm else 'Training of '
+  return (
+    f'{trained}{clusters} on {num_clients} clients{sources}, in '
+    f'{run.last_round} rounds and {run_time(run)}.'
+  )
+
+
+def warnings(run: run_lib.Run) -> list[str]:
+  """Returns a sentence for each thing that went wrong without ending the run."""
+  if 'clients/invalid' not in run.rounds:
+    return []
+  count = int(np.nansum(run.rounds.numbers('clients/invalid')))
+  if not count:
+    return []
+  return [f'{count} client results were not finite and got weight zero.']
+
+
+def run_time(run: run_lib.Run) -> str:
+  """Returns the wall time of all rounds, as a person says it."""
+  if 'seconds' not in run.rounds:
+    return 'an unknown time'
+  seconds = float(np.nansum(run.rounds.numbers('seconds')))
+  if seconds < 60:
+    return f'{seconds:.3g} s'
+  minutes = round(seconds / 60)
+  if minutes < 120:
+    return f'{minutes} min'
+  return f'{minutes // 60} h {minutes % 60} min'
+
+
+def console_summary(workdir: str | os.PathLike[str]) -> str:
+  """Returns the table as plain text, no line wider than 80 columns.
+
+  Raises:
+    DataError: If a file is missing or damaged; names it, and the command.
+  """
+  run = run_lib.read(pathlib.Path(workdir))
+  measure = 'accuracy' if run.higher_is_better else 'mean squared error'
+  lines = [
+    _cut(f'{run.name}  (config {run.config_hash})'),
+    _cut(
+      f'{run.last_round} rounds in {run_time(run)}; test {measure}, each '
+      'example counts the same'
+    ),
+    '',
+    _line('', 'last', 'best (valid.)'),
+    '-' * _WIDTH,
+  ]
+  lines += [_line(*row) for row in rows(run)]
+  return '\n'.join(lines + [_cut(text) for text in warnings(run)])
+
+
+def _line(label: str, last: str, best: str) -> str:
+  room = _WIDTH - 2 * _NUMBER_WIDTH
+  label = _cut(label, room)
+  return f'{label:<{room}}{last:>{_NUMBER_WIDTH}}{best:>{_NUMBER_WIDTH}}'
+
+
+def _cut(text: str, width: int = _WIDTH) -> str:
+  return text if len(text) <= width else text[: width - 1] + '…'
+
+
+def _point(run: run_lib.Run, name: str) -> Mapping[str, float]:
+  return run.summary.get(name) or {}
+
+
+def _row(label, points, name, to_text) -> Row:
+  return Row(label, *(_text(point.get(name), to_text) for point in points))
+
+
+def _text(value, to_text) -> str:
+  known = isinstance(value, (int, float)) and math.isfinite(value)
+  return to_text(value) if known else _ABSENT
+
+
+def _source_row(run: run_lib.Run, points, source: str) -> Row:
+  """Returns the best cluster's score on one source, and which one it is."""
+  texts = []
+  for point in points:
+    scores = {
+      cluster: point[name]
+      for cluster in range(run.num_clusters)
+      if (name := f'held_out/{source}/cluster_{cluster}/{run.score_name}')
+      in point
+    }
+    if not scores:
+      texts.append(_ABSENT)
+      continue
+    choose = max if run.higher_is_better else min
+    best = choose(scores, key=scores.get)
+    text = _text(scores[best], lambda value: style.score_text(run, value))
+    texts.append(text if run.num_clusters == 1 else f'({best}) {text}')
+  label = 'best cluster' if run.num_clusters > 1 else 'global model'
+  return Row(f'{label} on held-out {source}', *texts)
+
+
+def _num_clients(run: run_lib.Run) -> int:
+  if 'group' not in run.clients:
+    return len(next(iter(run.clients.columns.values())))
+  return run.clients.texts('group').count('participating')
+
+
+def _named(section) -> str:
+  """Returns the `name` of a config section, if it has one."""
+  return str(section.get('name', '')) if isinstance(section, Mapping) else ''
