@@ -12,15 +12,14 @@ of instances, or a whole request body with `instances` or `inputs`:
 
 import json
 import sys
-from typing import Any
 import urllib.error
 import urllib.parse
 import urllib.request
+from typing import Any
 
-from absl import app
 from absl import flags
-from absl import logging
 
+from binaries import command
 from tff_algos.core import errors
 
 _URL = flags.DEFINE_string(
@@ -97,21 +96,15 @@ def request_body() -> dict[str, Any]:
   return {'signature_name': _SIGNATURE.value, **content}
 
 
-def main(argv: list[str]) -> None:
-  """Prints the answer, or one clear line on stderr."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
+def _main() -> None:
+  """Prints the server's answer."""
   path = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
   if _VERSION.value is not None:
     path += f'/versions/{_VERSION.value}'
   url = f'{_URL.value.rstrip("/")}{path}:predict'
-  try:
-    answer = predict(url, request_body(), _TIMEOUT_SECONDS.value)
-  except errors.UserError as error:
-    logging.error('%s', error)
-    sys.exit(1)
+  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value)
   print(json.dumps(answer, indent=2))
 
 
 if __name__ == '__main__':
-  app.run(main)
+  command.run(_main)

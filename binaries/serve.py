@@ -12,15 +12,12 @@ Ctrl-C ends it.
 """
 
 import os
-import sys
 
-from absl import app
 from absl import flags
-from absl import logging
 
+from binaries import command
 from tff_algos.core import errors
-from tff_algos.serving import models
-from tff_algos.serving import server
+from tff_algos.serving import models, server
 
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Folder of a run; its models in <workdir>/export are served.'
@@ -79,17 +76,5 @@ def serve() -> None:
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 
 
-def main(argv: list[str]) -> None:
-  """Runs `serve` and turns mistakes of the user into one clear line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
-  logging.set_verbosity(logging.INFO)
-  try:
-    serve()
-  except errors.UserError as error:
-    logging.error('%s', error)
-    sys.exit(1)
-
-
 if __name__ == '__main__':
-  app.run(main)
+  command.run(serve)

@@ -1,5 +1,6 @@
 """Tiny algorithms with hand-set states, to export and to serve."""
 
+import pathlib
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
-from tff_algos.export import manifest
+from tff_algos.export import cluster_models, manifest, personalized_models
 
 NUM_FEATURES = 4
 NUM_CLASSES = 3
@@ -112,6 +113,39 @@ def states(model: model_lib.Model) -> tuple[ServerState, ClientState]:
 def sample_inputs(num_rows: int = 5) -> np.ndarray:
   rng = np.random.default_rng(4)
   return rng.normal(size=[num_rows, NUM_FEATURES]).astype(np.float32)
+
+
+def write_all(folder: pathlib.Path) -> None:
+  """Exports every kind of bundle under a folder, as a run does."""
+  model = linear_model()
+  server_state, client_states = states(model)
+  exported = algorithm(model)
+  cluster_models.export_cluster_models(
+    folder / 'cluster_models',
+    exported,
+    server_state,
+    sample_inputs(),
+    PROVENANCE,
+  )
+  personalized_models.export_personalized_models(
+    folder / 'personalized_models',
+    exported,
+    server_state,
+    CLIENT_IDS,
+    client_states,
+    sample_inputs(),
+    PROVENANCE,
+  )
+  personalized_models.export_client_model(
+    folder / 'anna',
+    exported,
+    server_state,
+    CLIENT_IDS[0],
+    0,
+    tf.nest.map_structure(lambda leaf: leaf[0], client_states),
+    sample_inputs(),
+    PROVENANCE,
+  )
 
 
 def oracle_logits(weights, index: int, x: np.ndarray) -> np.ndarray:

@@ -5,13 +5,13 @@ and renamed to `<base>/<version>`, which TensorFlow Serving may pick up at any
 moment.
 """
 
-from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,7 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import manifest
-from tff_algos.export import versions
+from tff_algos.export import manifest, versions
 
 _TEMPORARY_PREFIX = '.writing-'
 # A loaded graph may order its float32 sums otherwise than the eager model.

@@ -12,9 +12,9 @@ Signatures (`x` is `[batch, *input_shape]` float32 everywhere):
   leading 1 is what TensorFlow Serving's row format wants of an output.
 """
 
-from collections.abc import Callable, Mapping
 import os
 import pathlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
-from tff_algos.export import manifest
-from tff_algos.export import prediction
-from tff_algos.export import validation
+from tff_algos.export import manifest, prediction, validation
 
 # Mixtures often come from float32 sums that were written as decimal text.
 MIXTURE_TOLERANCE = 1e-3

@@ -4,12 +4,12 @@ The manifest lies in `assets.extra/`, the folder of a SavedModel that
 TensorFlow Serving leaves to its owner. Reading it needs no TensorFlow.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import functools
 import hashlib
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import errors

@@ -7,9 +7,9 @@ InvalidArgument error with the text "unknown client id". Of one client's
 bundle: the same, without `client_id`.
 """
 
-from collections.abc import Callable, Sequence
 import os
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
-from tff_algos.export import dependencies
-from tff_algos.export import manifest
-from tff_algos.export import prediction
-from tff_algos.export import validation
+from tff_algos.export import dependencies, manifest, prediction, validation
 
 # Every bundle is compared with the models in memory of this many clients.
 _MAX_CHECKED_CLIENTS = 16

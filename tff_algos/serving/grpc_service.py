@@ -1,25 +1,25 @@
 """TensorFlow Serving's gRPC services on the models of a store."""
 
 import contextlib
-from collections.abc import Iterator
 import math
+from collections.abc import Iterator
 
 import grpc
 import numpy as np
 import tensorflow as tf
-
 from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import error_codes_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
-from tensorflow_serving.apis import model_pb2
-from tensorflow_serving.apis import model_service_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
-from tensorflow_serving.apis import prediction_service_pb2_grpc
+from tensorflow.core.protobuf import error_codes_pb2, meta_graph_pb2
+from tensorflow_serving.apis import (
+  get_model_metadata_pb2,
+  get_model_status_pb2,
+  model_pb2,
+  model_service_pb2_grpc,
+  predict_pb2,
+  prediction_service_pb2_grpc,
+)
+
 from tff_algos.core import errors
-from tff_algos.serving import models
-from tff_algos.serving import tensors
+from tff_algos.serving import models, tensors
 
 _CODES = {
   400: grpc.StatusCode.INVALID_ARGUMENT,

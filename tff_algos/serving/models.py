@@ -5,23 +5,21 @@ The folder holds one base for each model, `<folder>/<model>/<version>/`, as
 that appears while the server runs is loaded by the first request after it.
 """
 
-from collections.abc import Mapping
 import os
 import pathlib
 import re
 import threading
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from absl import logging
 import numpy as np
 import tensorflow as tf
+from absl import logging
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow.core.protobuf import saved_model_pb2
 from tff_algos.core import errors
-from tff_algos.export import manifest
-from tff_algos.export import versions
+from tff_algos.export import manifest, versions
 
 DEFAULT_SIGNATURE = 'serving_default'
 
@@ -51,11 +49,13 @@ class ServedModel:
     name: The model's name.
     version: Its version.
     signature_defs: name -> SignatureDef, as they stand in the SavedModel.
+    identity: What `folder_identity` says of the folder that was loaded.
   """
 
   def __init__(self, name: str, version: int, folder: pathlib.Path):
     self.name = name
     self.version = version
+    self.identity = folder_identity(folder)
     if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
       manifest.verify_files(folder)
     self.signature_defs = _read_signature_defs(folder)
@@ -148,10 +148,10 @@ class ModelStore:
     folders = self._version_folders(name, version)
     reasons = []
     for candidate in reversed(folders):
-      loaded = self._loaded.get(name, {}).get(candidate)
-      if loaded is not None:
-        return loaded
       try:
+        loaded = self._still_loaded(name, candidate, folders[candidate])
+        if loaded is not None:
+          return loaded
         # Only what is not loaded yet has to wait for its turn.
         with self._lock:
           return self._load(name, candidate, folders[candidate])
@@ -203,10 +203,18 @@ class ModelStore:
       )
     return {version: folders[version]}
 
+  def _still_loaded(
+    self, name: str, version: int, folder: pathlib.Path
+  ) -> ServedModel | None:
+    model = self._loaded.get(name, {}).get(version)
+    if model is not None and model.identity == folder_identity(folder):
+      return model
+    return None
+
   def _load(self, name: str, version: int, folder: pathlib.Path) -> ServedModel:
-    loaded = self._loaded.get(name, {})
-    if version in loaded:
-      return loaded[version]
+    model = self._still_loaded(name, version, folder)
+    if model is not None:  # Another request was first.
+      return model
     failed_at, reason = self._failures.get(folder, (-np.inf, ''))
     if time.monotonic() - failed_at < _RETRY_SECONDS:
       raise errors.ExportError(reason)
@@ -221,9 +229,25 @@ class ModelStore:
     self._failures.pop(folder, None)
     # A new newest one replaces all; an older one is there because a request
     # named it.
+    loaded = self._loaded.get(name, {})
     is_newest = version > max(loaded, default=0)
     self._loaded[name] = {**({} if is_newest else loaded), version: model}
     return model
+
+
+def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
+  """Returns what differs if a version was removed and exported again.
+
+  Raises:
+    ExportError: If the folder has gone.
+  """
+  try:
+    status = folder.stat()
+  except OSError as error:
+    raise errors.ExportError(
+      f'{folder} cannot be read: {error.strerror}'
+    ) from error
+  return status.st_ino, status.st_mtime_ns
 
 
 def _read_signature_defs(

@@ -7,17 +7,18 @@ import json
 from typing import Any
 
 from google.protobuf import json_format
-from starlette import applications
-from starlette import concurrency
-from starlette import exceptions
-from starlette import requests
-from starlette import responses
-from starlette import routing
-
+from starlette import (
+  applications,
+  concurrency,
+  exceptions,
+  requests,
+  responses,
+  routing,
+)
 from tensorflow_serving.apis import get_model_metadata_pb2
+
 from tff_algos.core import errors
-from tff_algos.serving import models
-from tff_algos.serving import tensors
+from tff_algos.serving import models, tensors
 
 # So much of an oversized body is still read, and thrown away, so that the
 # client can read our answer instead of seeing its connection reset.

@@ -1,7 +1,5 @@
 """Starts and stops the REST and the gRPC server over one store."""
 
-from collections.abc import Iterator
-from concurrent import futures
 import contextlib
 import errno
 import json
@@ -11,16 +9,16 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from concurrent import futures
 from typing import NamedTuple
 
-from absl import logging
 import grpc
 import uvicorn
+from absl import logging
 
 from tff_algos.core import errors
-from tff_algos.serving import grpc_service
-from tff_algos.serving import models
-from tff_algos.serving import rest
+from tff_algos.serving import grpc_service, models, rest
 
 _NUM_GRPC_THREADS = 8
 # Requests that are being answered get so long to end when the server stops.
@@ -112,6 +110,9 @@ def _rest(store: models.ModelStore, config: ServerConfig) -> Iterator[int]:
       config.host, config.rest_api_port, 'rest_api_port', error
     ) from error
   with listener:
+    # Accepted connections inherit it. Without, the two small writes of a reply
+    # wait 40 ms for each other on a connection that is kept open.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
       uvicorn.Config(
         rest.create_app(store, config.max_request_bytes),

@@ -1,0 +1,92 @@
+"""`binaries.predict` as a process, asking a server in this one."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.testing import exportable
+from tff_algos.serving import models, server
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+
+
+def predict(*arguments, **options):
+  return subprocess.run(
+    [sys.executable, '-m', 'binaries.predict', *arguments],
+    cwd=REPOSITORY,
+    capture_output=True,
+    text=True,
+    timeout=120,
+    **options,
+  )
+
+
+@pytest.fixture(name='url', scope='module')
+def make_url(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('export')
+  exportable.write_all(folder)
+  config = server.ServerConfig(rest_api_port=0, port=0)
+  with server.running(models.ModelStore(folder), config) as ports:
+    yield f'http://127.0.0.1:{ports.rest_api_port}/'
+
+
+def test_instances_from_a_flag_a_file_and_stdin(url, tmp_path):
+  _, states = exportable.states(exportable.linear_model())
+  expected = exportable.oracle_logits(
+    states.personalized_weights, 0, np.float32([1, 2, 3, 4])
+  )
+  path = tmp_path / 'request.json'
+  path.write_text('{"instances": [[1, 2, 3, 4]]}')
+  for arguments, stdin in (
+    (['--instances=[[1, 2, 3, 4]]', '--version=1'], None),
+    ([f'--request_file={path}'], None),
+    (['--request_file=-'], '[[1, 2, 3, 4]]'),
+  ):
+    done = predict(f'--url={url}', '--model=anna', *arguments, input=stdin)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)['predictions']
+    np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
+
+
+def test_signature(url):
+  done = predict(
+    f'--url={url}',
+    '--signature=pick_cluster',
+    '--instances=[{"x": [1, 2, 3, 4], "label": 1}]',
+  )
+  (row,) = json.loads(done.stdout)['predictions']
+  assert len(row['mean_loss']) == exportable.NUM_CLUSTERS
+
+
+def test_refusal_is_one_line(url):
+  done = predict(f'--url={url}', '--model=nobody', '--instances=[[1]]')
+  assert done.returncode == 1
+  last = done.stderr.splitlines()[-1]
+  assert 'answers 404: {"error": "unknown model \'nobody\'' in last
+  assert not done.stdout
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'text'),
+  [
+    ([], 'give either --instances or --request_file'),
+    (['--instances=[1'], 'the request cannot be read: Expecting'),
+    (['--instances=3'], 'the request must be a JSON list or object'),
+    (['--request_file=/missing'], 'No such file'),
+    (['--instances=[[1]]', '--url=http://127.0.0.1:1'], 'does not answer'),
+    (['--instances=[[1]]', '--url=nonsense'], 'does not answer'),
+  ],
+)
+def test_mistakes_are_one_line(arguments, text):
+  done = predict(*arguments)
+  assert done.returncode == 1
+  assert text in done.stderr.splitlines()[-1]
+  assert 'Traceback' not in done.stderr
+
+
+def test_help():
+  assert 'python -m binaries.predict' in predict('--help').stdout

@@ -1,0 +1,237 @@
+"""The bundle of all cluster models, against NumPy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import exportable
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.export import cluster_models
+
+X = exportable.sample_inputs(6)
+
+
+def load(tmp_path, model, server_state=None):
+  """Exports a model's clusters and returns the loaded signatures."""
+  folder = cluster_models.export_cluster_models(
+    tmp_path / 'cluster_models',
+    exportable.algorithm(model),
+    server_state or exportable.states(model)[0],
+    X,
+    exportable.PROVENANCE,
+  )
+  loaded = tf.saved_model.load(str(folder))
+
+  def call(name, **inputs):
+    inputs = {key: tf.constant(value) for key, value in inputs.items()}
+    outputs = loaded.signatures[name](**inputs)
+    return {key: value.numpy() for key, value in outputs.items()}
+
+  return call
+
+
+@pytest.fixture(scope='module', params=[True, False], ids=['vector', 'loop'])
+def classifier(request, tmp_path_factory):
+  model = exportable.linear_model(vectorizes=request.param)
+  return load(tmp_path_factory.mktemp('classifier'), model)
+
+
+@pytest.fixture(scope='module')
+def regressor(tmp_path_factory):
+  model = exportable.linear_model(model_lib.REGRESSION)
+  return load(tmp_path_factory.mktemp('regressor'), model)
+
+
+def oracle(task=model_lib.CLASSIFICATION):
+  """Returns NumPy's outputs, `[num_clusters, batch, num_outputs]`."""
+  state, _ = exportable.states(exportable.linear_model(task))
+  return np.stack(
+    [
+      exportable.oracle_logits(state.cluster_weights, k, X)
+      for k in range(exportable.NUM_CLUSTERS)
+    ]
+  )
+
+
+@pytest.mark.parametrize('name', ['serving_default', 'predict_cluster'])
+@pytest.mark.parametrize('ids', [[0] * 6, [1] * 6, [1, 0, 0, 1, 0, 1]])
+def test_rows_are_predicted_by_their_cluster(classifier, name, ids):
+  outputs = classifier(name, x=X, cluster_id=np.int32(ids))
+  logits = oracle()[ids, np.arange(6)]
+  np.testing.assert_allclose(outputs['logits'], logits, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+    outputs['probabilities'], exportable.softmax(logits), rtol=1e-5, atol=1e-6
+  )
+  np.testing.assert_array_equal(outputs['class_id'], logits.argmax(axis=1))
+  assert outputs['class_id'].dtype == np.int32
+
+
+def test_mixture_is_of_probabilities(classifier):
+  mixture = np.float32(
+    [[1, 0], [0, 1], [0.5, 0.5], [0.3, 0.7]] + [[0.2, 0.8]] * 2
+  )
+  outputs = classifier('predict_mixture', x=X, mixture=mixture)
+  expected = np.einsum('bk,kbc->bc', mixture, exportable.softmax(oracle()))
+  assert set(outputs) == {'probabilities', 'class_id'}
+  np.testing.assert_allclose(outputs['probabilities'], expected, rtol=1e-5)
+  np.testing.assert_array_equal(outputs['class_id'], expected.argmax(axis=1))
+
+
+def test_regression_has_one_prediction_for_each_row(regressor):
+  values = oracle(model_lib.REGRESSION)[:, :, 0]
+  ids = np.int32([0, 1, 1, 0, 1, 0])
+  outputs = regressor('predict_cluster', x=X, cluster_id=ids)
+  assert set(outputs) == {'prediction'}
+  np.testing.assert_allclose(
+    outputs['prediction'], values[ids, np.arange(6)], rtol=1e-5, atol=1e-6
+  )
+  mixture = np.tile(np.float32([0.25, 0.75]), [6, 1])
+  outputs = regressor('predict_mixture', x=X, mixture=mixture)
+  np.testing.assert_allclose(
+    outputs['prediction'],
+    0.25 * values[0] + 0.75 * values[1],
+    rtol=1e-5,
+    atol=1e-6,
+  )
+
+
+def test_cluster_is_picked_by_mean_loss(classifier):
+  label = np.int32([0, 1, 2, 0, 1, 2])
+  outputs = classifier('pick_cluster', x=X, label=label)
+  probabilities = exportable.softmax(oracle())[:, np.arange(6), label]
+  expected = -np.log(probabilities).mean(axis=1)
+  np.testing.assert_allclose(outputs['mean_loss'], [expected], rtol=1e-5)
+  np.testing.assert_array_equal(outputs['cluster_id'], [expected.argmin()])
+
+
+def test_cluster_is_picked_by_squared_error(regressor):
+  values = oracle(model_lib.REGRESSION)[:, :, 0]
+  outputs = regressor('pick_cluster', x=X, label=values[1] + np.float32(0.5))
+  assert outputs['cluster_id'] == [1]
+  np.testing.assert_allclose(outputs['mean_loss'][0, 1], 0.25, rtol=1e-4)
+
+
+def test_equal_clusters_pick_the_lowest(tmp_path):
+  model = exportable.linear_model()
+  state, _ = exportable.states(model)
+  same = tf.nest.map_structure(
+    lambda leaf: np.stack([leaf[0]] * 2), state.cluster_weights
+  )
+  call = load(tmp_path, model, state._replace(cluster_weights=same))
+  outputs = call('pick_cluster', x=X, label=np.int32([0] * 6))
+  assert outputs['cluster_id'] == [0]
+
+
+def test_nan_loss_counts_as_infinite(classifier):
+  x = X.copy()
+  x[0] = np.nan
+  outputs = classifier('pick_cluster', x=x, label=np.int32([0] * 6))
+  np.testing.assert_array_equal(outputs['mean_loss'], [[np.inf, np.inf]])
+  assert outputs['cluster_id'] == [0]
+
+
+@pytest.mark.parametrize(
+  ('name', 'inputs', 'text'),
+  [
+    (
+      'predict_cluster',
+      {'cluster_id': np.int32([0, 0, 2, 0, 0, 0])},
+      'cluster_id must be from 0 to 1, got 2 in row 2',
+    ),
+    (
+      'predict_cluster',
+      {'cluster_id': np.int32([-1] * 6)},
+      'cluster_id must be from 0 to 1, got -1 in row 0',
+    ),
+    (
+      'predict_cluster',
+      {'cluster_id': np.int32([0])},
+      'cluster_id must have one row for each row of x: it has 1 and x has 6',
+    ),
+    (
+      'predict_mixture',
+      {'mixture': np.float32([[0.5, 0.5]] * 5 + [[0.5, 0.75]])},
+      r'row 5 sums to 1.25 with smallest entry 0.5',
+    ),
+    (
+      'predict_mixture',
+      {'mixture': np.float32([[1.5, -0.5]] * 6)},
+      r'row 0 sums to 1 with smallest entry -0.5',
+    ),
+    (
+      'predict_mixture',
+      {'mixture': np.float32([[np.nan, 1]] * 6)},
+      r'row 0 sums to nan',
+    ),
+    (
+      'pick_cluster',
+      {'label': np.int32([0, 1, 2, 3, 0, 0])},
+      'label must be from 0 to 2, got 3 in row 3',
+    ),
+    (
+      'pick_cluster',
+      {'x': X[:0], 'label': np.int32([])},
+      'pick_cluster needs at least one example',
+    ),
+  ],
+)
+def test_bad_values_are_refused(classifier, name, inputs, text):
+  with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+    classifier(name, **{'x': X, **inputs})
+
+
+def test_mixture_may_miss_one_by_the_tolerance(classifier):
+  mixture = np.tile(np.float32([0.5, 0.5009]), [6, 1])
+  classifier('predict_mixture', x=X, mixture=mixture)
+  with pytest.raises(tf.errors.InvalidArgumentError):
+    classifier('predict_mixture', x=X, mixture=mixture + np.float32(0.001))
+
+
+def test_no_rows_give_no_predictions(classifier):
+  outputs = classifier('predict_cluster', x=X[:0], cluster_id=np.int32([]))
+  assert outputs['logits'].shape == (0, exportable.NUM_CLASSES)
+
+
+@pytest.mark.parametrize(
+  ('x', 'text'),
+  [
+    (X[:, :3], r'sample inputs must have shape \[n, \*\[4\]\].* got \[6, 3\]'),
+    (X[:0], r'n >= 1, got \[0, 4\]'),
+    (X * np.nan, 'sample inputs must be finite, but 24 of 24'),
+  ],
+)
+def test_bad_sample_inputs_are_refused(tmp_path, x, text):
+  model = exportable.linear_model()
+  with pytest.raises(errors.ExportError, match=text):
+    cluster_models.export_cluster_models(
+      tmp_path,
+      exportable.algorithm(model),
+      exportable.states(model)[0],
+      x,
+      exportable.PROVENANCE,
+    )
+  assert not list(tmp_path.iterdir())
+
+
+def test_nan_weights_are_not_exported(tmp_path):
+  model = exportable.linear_model()
+  state, _ = exportable.states(model)
+  state.cluster_weights['bias'][1, 0] = np.nan
+  with pytest.raises(errors.ExportError, match="'bias' must be finite, but 1"):
+    load(tmp_path, model, state)
+
+
+def test_too_few_clusters_are_not_exported(tmp_path):
+  model = exportable.linear_model()
+  algorithm = dataclasses.replace(exportable.algorithm(model), num_clusters=3)
+  with pytest.raises(errors.ExportError, match='must have 3 rows, got shape'):
+    cluster_models.export_cluster_models(
+      tmp_path,
+      algorithm,
+      exportable.states(model)[0],
+      X,
+      exportable.PROVENANCE,
+    )

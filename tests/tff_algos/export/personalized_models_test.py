@@ -1,0 +1,216 @@
+"""The bundles of known clients, against NumPy."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import exportable
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.export import manifest, personalized_models
+
+X = exportable.sample_inputs(6)
+IDS = exportable.CLIENT_IDS
+
+
+def export(base, model, personalized_weights=None, **changes):
+  server_state, client_states = exportable.states(model)
+  arguments = {
+    'base_dir': base,
+    'algorithm': exportable.algorithm(model, personalized_weights),
+    'server_state': server_state,
+    'client_ids': IDS,
+    'client_states': client_states,
+    'sample_inputs': X,
+    'provenance': exportable.PROVENANCE,
+    **changes,
+  }
+  return personalized_models.export_personalized_models(**arguments)
+
+
+def serving_default(folder):
+  loaded = tf.saved_model.load(str(folder))
+
+  def call(**inputs):
+    inputs = {key: tf.constant(value) for key, value in inputs.items()}
+    outputs = loaded.signatures['serving_default'](**inputs)
+    return {key: value.numpy() for key, value in outputs.items()}
+
+  return call
+
+
+@pytest.fixture(scope='module')
+def fed_soft_folder(tmp_path_factory):
+  return export(tmp_path_factory.mktemp('own'), exportable.linear_model())
+
+
+@pytest.fixture(scope='module')
+def fed_soft(fed_soft_folder):
+  return serving_default(fed_soft_folder)
+
+
+def own_oracle(task=model_lib.CLASSIFICATION):
+  """Returns NumPy's outputs, `[num_clients, batch, num_outputs]`."""
+  _, states = exportable.states(exportable.linear_model(task))
+  return np.stack(
+    [
+      exportable.oracle_logits(states.personalized_weights, i, X)
+      for i in range(len(IDS))
+    ]
+  )
+
+
+@pytest.mark.parametrize(
+  'rows', [[0] * 6, [3] * 6, [0, 1, 2, 3, 0, 1], [2, 2, 1, 2, 1, 1]]
+)
+def test_rows_are_predicted_by_their_client(fed_soft, rows):
+  outputs = fed_soft(client_id=[IDS[i] for i in rows], x=X)
+  logits = own_oracle()[rows, np.arange(6)]
+  np.testing.assert_allclose(outputs['logits'], logits, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+    outputs['probabilities'], exportable.softmax(logits), rtol=1e-5, atol=1e-6
+  )
+  np.testing.assert_array_equal(outputs['class_id'], logits.argmax(axis=1))
+
+
+def test_weights_are_computed_from_both_states_in_the_graph(tmp_path):
+  model = exportable.linear_model(model_lib.REGRESSION)
+  folder = export(tmp_path, model, exportable.mixed_weights)
+  outputs = serving_default(folder)(client_id=[IDS[2]] * 3 + [IDS[1]] * 3, x=X)
+  state, _ = exportable.states(model)
+  # A mixture of linear models is the linear model of the mixture.
+  values = np.stack(
+    [
+      exportable.oracle_logits(state.cluster_weights, k, X)[:, 0]
+      for k in range(exportable.NUM_CLUSTERS)
+    ]
+  )
+  shares = state.membership[[2, 2, 2, 1, 1, 1]]
+  np.testing.assert_allclose(
+    outputs['prediction'],
+    np.einsum('bk,kb->b', shares, values),
+    rtol=1e-5,
+    atol=1e-6,
+  )
+
+
+def test_only_what_is_used_is_stored(fed_soft_folder, tmp_path):
+  # The client states also hold NaN importance weights, which nothing reads:
+  # they are neither stored nor in the way.
+  stored = {v.shape.rank for v in tf.saved_model.load(fed_soft_folder).states}
+  assert stored == {2, 3}
+  folder = export(tmp_path, exportable.linear_model(), exportable.mixed_weights)
+  shapes = sorted(tuple(v.shape) for v in tf.saved_model.load(folder).states)
+  assert shapes == [(2, 3), (2, 4, 3), (4, 2)]
+
+
+@pytest.mark.parametrize(
+  ('client_id', 'shown'),
+  [
+    ('nobody', 'unknown client id nobody;'),
+    ('', 'unknown client id ;'),
+    ('çelim', 'unknown client id çelim;'),
+    (b'\xff\xfe', 'unknown client id \ufffd\ufffd;'),
+    ('y' * 1000, f'unknown client id {"y" * 100};'),
+  ],
+)
+def test_unknown_client_is_refused(fed_soft, client_id, shown):
+  with pytest.raises(tf.errors.InvalidArgumentError, match=shown):
+    fed_soft(client_id=['anna', client_id], x=X[:2])
+
+
+def test_ids_must_match_the_rows(fed_soft):
+  text = 'client_id must have one row for each row of x: it has 1 and x has 6'
+  with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+    fed_soft(client_id=['anna'], x=X)
+
+
+def test_no_rows_give_no_predictions(fed_soft):
+  outputs = fed_soft(client_id=np.array([], object), x=X[:0])
+  assert outputs['logits'].shape == (0, exportable.NUM_CLASSES)
+
+
+def test_client_ids_are_listed(fed_soft_folder):
+  path = fed_soft_folder / manifest.EXTRA_FOLDER / manifest.CLIENT_IDS_FILE
+  assert tuple(json.loads(path.read_text())) == IDS
+  assert manifest.read_manifest(fed_soft_folder)['num_clients'] == len(IDS)
+
+
+def test_clients_without_state(tmp_path):
+  folder = export(
+    tmp_path,
+    exportable.linear_model(),
+    exportable.mixed_weights,
+    client_states=(),
+  )
+  assert serving_default(folder)(client_id=['anna'], x=X[:1])
+
+
+def test_one_client_alone(tmp_path):
+  model = exportable.linear_model()
+  server_state, client_states = exportable.states(model)
+  folder = personalized_models.export_client_model(
+    tmp_path,
+    exportable.algorithm(model),
+    server_state,
+    IDS[2],
+    2,
+    tf.nest.map_structure(lambda leaf: leaf[2], client_states),
+    X,
+    exportable.PROVENANCE,
+  )
+  outputs = serving_default(folder)(x=X)
+  np.testing.assert_allclose(
+    outputs['logits'], own_oracle()[2], rtol=1e-5, atol=1e-6
+  )
+  # It holds this client's 4 x 3 kernel and 3 biases, and nobody else's.
+  reader = tf.train.load_checkpoint(str(folder / 'variables' / 'variables'))
+  shapes = reader.get_variable_to_shape_map()
+  weights = sorted(s for k, s in shapes.items() if k.startswith('weights'))
+  assert weights == [[3], [4, 3]]
+
+
+@pytest.mark.parametrize(
+  ('changes', 'text'),
+  [
+    ({'client_ids': ('a', 'b', 'c', 'a')}, "client id 'a' comes twice"),
+    ({'client_ids': ('a', 'b', 'c', '')}, "non-empty strings, got ''"),
+    ({'client_ids': ('a', 'b', 'c', 4)}, 'non-empty strings, got 4'),
+    ({'client_ids': ()}, 'there are no clients to export'),
+    ({'client_ids': ('a', 'b')}, r'client states must have 2 rows, got shape'),
+  ],
+)
+def test_bad_clients_are_refused(tmp_path, changes, text):
+  with pytest.raises(errors.ExportError, match=text):
+    export(tmp_path, exportable.linear_model(), **changes)
+  assert not list(tmp_path.iterdir())
+
+
+def test_nan_in_a_used_state_is_refused(tmp_path):
+  model = exportable.linear_model()
+  _, client_states = exportable.states(model)
+  client_states.personalized_weights['kernel'][1, 0, 0] = np.inf
+  with pytest.raises(errors.ExportError, match='client states must be finite'):
+    export(tmp_path, model, client_states=client_states)
+
+
+def test_session_predicts_as_tensorflow_serving_does(fed_soft_folder):
+  """TensorFlow Serving runs the saved graph in a session, tables and all."""
+  with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    graph = tf.compat.v1.saved_model.load(
+      session, [tf.saved_model.SERVING], str(fed_soft_folder)
+    )
+    signature = graph.signature_def['serving_default']
+    feeds = {
+      signature.inputs['client_id'].name: ['çelik', 'anna'],
+      signature.inputs['x'].name: X[:2],
+    }
+    logits = session.run(signature.outputs['logits'].name, feeds)
+    feeds[signature.inputs['client_id'].name] = ['anna', 'bob']
+    with pytest.raises(tf.errors.InvalidArgumentError, match='client id bob'):
+      session.run(signature.outputs['logits'].name, feeds)
+  np.testing.assert_allclose(
+    logits, own_oracle()[[2, 0], [0, 1]], rtol=1e-5, atol=1e-6
+  )

@@ -1,0 +1,20 @@
+"""Version folders beside other things."""
+
+import pytest
+
+from tff_algos.export import versions
+
+
+def test_only_folders_with_numbers_count(tmp_path):
+  for name in ('10', '9', '2', '.writing-3', 'notes', '-1', '1.0', '٣'):
+    (tmp_path / name).mkdir()
+  (tmp_path / '11').write_text('a file')
+  folders = versions.version_folders(tmp_path)
+  assert list(folders.items()) == [
+    (number, tmp_path / str(number)) for number in (2, 9, 10)
+  ]
+
+
+def test_missing_base_is_an_os_error(tmp_path):
+  with pytest.raises(FileNotFoundError):
+    versions.version_folders(tmp_path / 'missing')

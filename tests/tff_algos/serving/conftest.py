@@ -1,0 +1,39 @@
+"""One running server for a test module."""
+
+from typing import NamedTuple
+
+import grpc
+import httpx
+import pytest
+
+from tests.testing import exportable
+from tff_algos.serving import models, server
+
+MAX_REQUEST_BYTES = 100_000
+
+
+class Served(NamedTuple):
+  http: httpx.Client
+  channel: grpc.Channel
+
+
+@pytest.fixture(scope='package')
+def export_folder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('export')
+  exportable.write_all(folder)
+  return folder
+
+
+@pytest.fixture(scope='module')
+def served(export_folder):
+  config = server.ServerConfig(
+    rest_api_port=0, port=0, max_request_bytes=MAX_REQUEST_BYTES
+  )
+  with (
+    server.running(models.ModelStore(export_folder), config) as ports,
+    httpx.Client(
+      base_url=f'http://127.0.0.1:{ports.rest_api_port}', timeout=30
+    ) as http,
+    grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
+  ):
+    yield Served(http, channel)

@@ -1,0 +1,192 @@
+"""The gRPC services over a real channel."""
+
+import grpc
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import strategies as st
+from tensorflow.core.framework import tensor_pb2
+from tensorflow_serving.apis import (
+  get_model_metadata_pb2,
+  get_model_status_pb2,
+  model_service_pb2_grpc,
+  predict_pb2,
+  prediction_service_pb2_grpc,
+)
+
+from tests.testing import exportable
+
+X = exportable.sample_inputs(3)
+
+
+@pytest.fixture(name='stub', scope='module')
+def make_stub(served):
+  return prediction_service_pb2_grpc.PredictionServiceStub(served.channel)
+
+
+def request(model='anna', signature='', **inputs):
+  message = predict_pb2.PredictRequest()
+  message.model_spec.name = model
+  message.model_spec.signature_name = signature
+  for name, value in inputs.items():
+    message.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+  return message
+
+
+def check_refused(call, message, code, text):
+  with pytest.raises(grpc.RpcError) as error:
+    call(message, timeout=30)
+  assert error.value.code() == code
+  assert text in error.value.details()
+
+
+def test_predict(stub):
+  reply = stub.Predict(
+    request('personalized_models', client_id=['anna', 'd d', 'çelik'], x=X),
+    timeout=30,
+  )
+  _, states = exportable.states(exportable.linear_model())
+  expected = [
+    exportable.oracle_logits(states.personalized_weights, i, x)
+    for i, x in zip((0, 3, 2), X, strict=True)
+  ]
+  logits = tf.make_ndarray(reply.outputs['logits'])
+  np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
+  assert reply.model_spec.name == 'personalized_models'
+  assert reply.model_spec.version.value == 1
+  assert reply.model_spec.signature_name == 'serving_default'
+  assert set(reply.outputs) == {'logits', 'probabilities', 'class_id'}
+
+
+def test_signature_version_and_output_filter(stub):
+  message = request(
+    'cluster_models', 'pick_cluster', x=X, label=np.int32([0, 1, 2])
+  )
+  message.model_spec.version.value = 1
+  message.output_filter.append('cluster_id')
+  reply = stub.Predict(message, timeout=30)
+  assert set(reply.outputs) == {'cluster_id'}
+  message.output_filter.append('nothing')
+  check_refused(
+    stub.Predict,
+    message,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    "output_filter names 'nothing'",
+  )
+
+
+def test_metadata(stub):
+  message = get_model_metadata_pb2.GetModelMetadataRequest()
+  message.model_spec.name = 'cluster_models'
+  message.metadata_field.append('signature_def')
+  reply = stub.GetModelMetadata(message, timeout=30)
+  signatures = get_model_metadata_pb2.SignatureDefMap()
+  assert reply.metadata['signature_def'].Unpack(signatures)
+  assert {
+    'serving_default',
+    'predict_cluster',
+    'predict_mixture',
+    'pick_cluster',
+  } <= set(signatures.signature_def)
+  message.metadata_field.append('more')
+  check_refused(
+    stub.GetModelMetadata,
+    message,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    "metadata_field must be ['signature_def']",
+  )
+
+
+def test_status(served):
+  stub = model_service_pb2_grpc.ModelServiceStub(served.channel)
+  message = get_model_status_pb2.GetModelStatusRequest()
+  message.model_spec.name = 'anna'
+  (status,) = stub.GetModelStatus(message, timeout=30).model_version_status
+  assert (status.version, status.state) == (1, status.AVAILABLE)
+  message.model_spec.name = '../export/anna'
+  check_refused(
+    stub.GetModelStatus, message, grpc.StatusCode.NOT_FOUND, 'unknown model'
+  )
+
+
+def bad_version():
+  message = request(x=X)
+  message.model_spec.version.value = 5
+  return message
+
+
+def label():
+  message = request(x=X)
+  message.model_spec.version_label = 'stable'
+  return message
+
+
+def bomb(num_rows):
+  message = request()
+  message.inputs['x'].CopyFrom(tf.make_tensor_proto(1.0))
+  for size in (num_rows, 4):
+    message.inputs['x'].tensor_shape.dim.add(size=size)
+  return message
+
+
+def short_content():
+  message = request(x=X)
+  message.inputs['x'].tensor_content = b'\0' * 5
+  return message
+
+
+@pytest.mark.parametrize(
+  ('message', 'code', 'text'),
+  [
+    (request('nobody', x=X), 'NOT_FOUND', "unknown model 'nobody'"),
+    (bad_version(), 'NOT_FOUND', "model 'anna' has no version 5"),
+    (label(), 'INVALID_ARGUMENT', 'version labels are not used'),
+    (request('anna', 'tell', x=X), 'NOT_FOUND', "no signature 'tell'"),
+    (request(), 'INVALID_ARGUMENT', 'must name the inputs x, got none'),
+    (request(x=X, z=X), 'INVALID_ARGUMENT', 'inputs x, got x, z'),
+    (request(x=X[:, :3]), 'INVALID_ARGUMENT', '[batch, 4], got [3, 3]'),
+    (request(x=X.astype(float)), 'INVALID_ARGUMENT', 'must have dtype float32'),
+    (request(x=X * np.nan), 'INVALID_ARGUMENT', 'must be finite'),
+    (short_content(), 'INVALID_ARGUMENT', 'not a valid TensorProto'),
+    (bomb(-1), 'INVALID_ARGUMENT', 'must have a known shape'),
+    (bomb(10**12), 'RESOURCE_EXHAUSTED', 'larger than 100000 bytes'),
+    (request(x=np.zeros([9000, 4], 'f')), 'RESOURCE_EXHAUSTED', ''),
+    (
+      request('personalized_models', client_id=[b'\xff'] * 3, x=X),
+      'NOT_FOUND',
+      'unknown client id \ufffd;',
+    ),
+    (
+      request('cluster_models', cluster_id=np.int32([0, 1, 2]), x=X),
+      'INVALID_ARGUMENT',
+      'cluster_id must be from 0 to 1, got 2 in row 2',
+    ),
+  ],
+)
+def test_bad_requests_are_refused(stub, message, code, text):
+  check_refused(stub.Predict, message, grpc.StatusCode[code], text)
+
+
+@hypothesis.given(
+  dtype=st.integers(0, 30),
+  sizes=st.lists(st.integers(-2, 5) | st.just(2**62), max_size=3),
+  content=st.binary(max_size=20),
+  values=st.lists(st.floats(width=32), max_size=4),
+)
+@hypothesis.settings(max_examples=200, deadline=None)
+def test_any_tensor_is_answered(stub, dtype, sizes, content, values):
+  message = request()
+  tensor = tensor_pb2.TensorProto(
+    dtype=dtype, tensor_content=content, float_val=values
+  )
+  for size in sizes:
+    tensor.tensor_shape.dim.add(size=size)
+  message.inputs['x'].CopyFrom(tensor)
+  try:
+    stub.Predict(message, timeout=30)
+  except grpc.RpcError as error:
+    assert error.code() in (
+      grpc.StatusCode.INVALID_ARGUMENT,
+      grpc.StatusCode.RESOURCE_EXHAUSTED,
+    )

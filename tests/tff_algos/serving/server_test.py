@@ -1,0 +1,80 @@
+"""Ports: any free one, one in use, a host that is not ours."""
+
+import socket
+
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.serving import models, server
+
+
+@pytest.fixture(name='store')
+def make_store(export_folder):
+  return models.ModelStore(export_folder)
+
+
+def is_free(port):
+  with socket.socket() as probe:
+    return probe.connect_ex(('127.0.0.1', port)) != 0
+
+
+def test_ports_are_released(store):
+  config = server.ServerConfig(rest_api_port=0, port=0)
+  with server.running(store, config) as ports:
+    assert not is_free(ports.rest_api_port)
+    assert not is_free(ports.port)
+  assert is_free(ports.rest_api_port)
+  assert is_free(ports.port)
+  # And can be taken again at once.
+  again = server.ServerConfig(
+    rest_api_port=ports.rest_api_port, port=ports.port
+  )
+  with server.running(store, again) as same:
+    assert same == ports
+
+
+@pytest.mark.parametrize('flag', ['rest_api_port', 'port'])
+def test_port_in_use(store, flag):
+  with socket.create_server(('127.0.0.1', 0)) as other:
+    port = other.getsockname()[1]
+    config = server.ServerConfig(rest_api_port=0, port=0)._replace(
+      **{flag: port}
+    )
+    text = f'port {port} on 127.0.0.1 is in use.*--{flag}=PORT'
+    with (
+      pytest.raises(errors.UserError, match=text),
+      server.running(store, config),
+    ):
+      pass
+
+
+def test_second_server_does_not_share_the_grpc_port(store):
+  config = server.ServerConfig(rest_api_port=0, port=0)
+  with server.running(store, config) as ports:
+    with (
+      pytest.raises(errors.UserError, match='is in use'),
+      server.running(store, config._replace(port=ports.port)),
+    ):
+      pass
+
+
+def test_host_that_is_not_ours(store):
+  config = server.ServerConfig(host='192.0.2.1', rest_api_port=0, port=0)
+  with (
+    pytest.raises(errors.UserError, match="host '192.0.2.1'.*with --host"),
+    server.running(store, config),
+  ):
+    pass
+
+
+def test_ipv6(store):
+  if not socket.has_ipv6:
+    pytest.skip('no IPv6 here')
+  config = server.ServerConfig(host='::1', rest_api_port=0, port=0)
+  try:
+    socket.create_server(('::1', 0), family=socket.AF_INET6).close()
+  except OSError:
+    pytest.skip('no IPv6 loopback here')
+  with server.running(store, config) as ports:
+    with socket.create_connection(('::1', ports.rest_api_port), timeout=5):
+      pass
