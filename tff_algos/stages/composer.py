@@ -293,6 +293,7 @@ def check_phase(
     clients.data,
     clients.seed,
   )
+  _check_output(phase.name, output)
   _check_same(
     phase.name,
     ('client state before client_work', clients.client_state),
@@ -307,23 +308,7 @@ def check_phase(
     clients,
   )
 
-  def finish(server_state, output):
-    stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
-    return server_update(
-      phase,
-      server_state,
-      partial_sums(phase, stack),
-      collected(phase, tf.zeros([1], tf.int32), stack),
-    )
-
-  new_state, _ = trace(
-    'server_update', 'aggregation', finish, server_state, guarded
-  )
-  _check_same(
-    phase.name,
-    ('server state before server_update', server_state),
-    ('server state after server_update', new_state),
-  )
+  _check_server_update(phase, server_state, guarded)
   return PhaseTypes(server_state, clients, message, guarded)
 
 
@@ -348,6 +333,47 @@ def _trace(
     lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
     outputs.structured_outputs,
   )
+
+
+def _check_server_update(
+  phase: algorithm_lib.Phase, server_state: Structure, output: GuardedOutput
+) -> None:
+  """Checks that the aggregates fit server_update, and that it fits itself."""
+
+  def finish(server_state, output):
+    stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
+    return server_update(
+      phase,
+      server_state,
+      partial_sums(phase, stack),
+      collected(phase, tf.zeros([1], tf.int32), stack),
+    )
+
+  updated = _trace(
+    phase.name, 'server_update', 'aggregation', finish, server_state, output
+  )
+  if type(updated) is not tuple or len(updated) != 2:
+    raise errors.StageTypeError(
+      f"phase {phase.name!r}: stage 'server_update' must return the pair "
+      f'(server state, metrics), got {_spell(updated)}'
+    )
+  _check_same(
+    phase.name,
+    ('server state before server_update', server_state),
+    ('server state after server_update', updated[0]),
+  )
+
+
+def _check_output(phase_name: str, output: Structure) -> None:
+  is_output = isinstance(output, algorithm_lib.ClientOutput)
+  if not is_output or not (
+    hasattr(output.result, '_asdict') or isinstance(output.result, Mapping)
+  ):
+    raise errors.StageTypeError(
+      f"phase {phase_name!r}: stage 'client_work' must return a ClientOutput "
+      'whose result is a NamedTuple or a mapping of fields, got '
+      f'{type(output).__name__} {_spell(output)}'
+    )
 
 
 def _check_fields(

@@ -44,18 +44,21 @@ def batch_positions(
     config: Epochs and batch size.
 
   Returns:
-    Row positions int32 `[num_steps, batch_size]` and their mask, float32.
-    Steps with an all-zero mask are padding and must change nothing.
+    Row positions int32 `[num_steps, batch_size]` and their mask, float32. A
+    masked slot reads a real row, if there is one. Steps with an all-zero mask
+    are padding and must change nothing.
   """
   capacity = tf.shape(mask)[0]
   num_batches = (capacity + config.batch_size - 1) // config.batch_size
   orders = index_random.shuffled_epochs(seed, mask, config.num_local_epochs)
   short = num_batches * config.batch_size - capacity
   orders = tf.pad(orders, [[0, 0], [0, short]])
-  step_mask = tf.gather(mask, orders)
   in_range = tf.cast(tf.range(capacity + short) < capacity, tf.float32)
+  step_mask = tf.gather(mask, orders) * in_range
+  # What lies in the padding is never read: even 0 * NaN would be NaN.
+  orders = tf.where(step_mask > 0, orders, orders[:, :1])
   shape = [config.num_local_epochs * num_batches, config.batch_size]
-  return tf.reshape(orders, shape), tf.reshape(step_mask * in_range, shape)
+  return tf.reshape(orders, shape), tf.reshape(step_mask, shape)
 
 
 def train(

@@ -1,0 +1,219 @@
+"""Tests of the local training loop."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import index_hash, toys
+from tff_algos.core import algorithm, errors, seeds
+from tff_algos.numerics import optimizers
+from tff_algos.stages import local_training, objectives
+
+_MODEL = toys.linear(3)
+_START = np.array([0.2, -0.4, 1.0], np.float32)
+_SEED = seeds.derive_seed(1, 'train', 1, 'c0')
+_ADAM = optimizers.OptimizerConfig('adam', 0.05)
+_SGD = optimizers.OptimizerConfig('sgd', 0.05)
+
+
+def _examples(size, seed=0):
+  generator = np.random.default_rng(seed)
+  x = generator.normal(size=(size, 3)).astype(np.float32)
+  y = x @ [1, -2, 0.5] + generator.normal(size=size)
+  return x, y.astype(np.float32)
+
+
+def _padded(x, y, capacity, filling=0.0):
+  padding = capacity - len(y)
+  mask = np.repeat([1.0, 0.0], [len(y), padding]).astype(np.float32)
+  x = np.concatenate([x, np.full((padding, 3), filling, np.float32)])
+  y = np.concatenate([y, np.full(padding, filling, np.float32)])
+  return algorithm.ClientData(*map(tf.constant, (x, y, mask)))
+
+
+def _config(batch_size=4, num_local_epochs=3, optimizer=_ADAM):
+  return local_training.LocalTrainingConfig(
+    num_local_epochs, batch_size, optimizer
+  )
+
+
+def _train(data, config, start=_START, objective=None, seed=_SEED):
+  weights, loss = local_training.train(
+    objective or objectives.mean_loss(_MODEL, 0.5),
+    {'kernel': tf.constant(start[:, np.newaxis])},
+    data,
+    tf.constant(seed),
+    config,
+  )
+  return weights['kernel'].numpy()[:, 0], loss
+
+
+def _numpy_sgd(x, y, config, start=_START, seed=_SEED):
+  """Half the squared error by plain steps; returns weights and losses met."""
+  w, losses = start.astype(np.float64), []
+  for epoch in range(config.num_local_epochs):
+    order = index_hash.shuffled(seed, epoch, len(y))
+    for begin in range(0, len(y), config.batch_size):
+      rows = order[begin : begin + config.batch_size]
+      residual = x[rows] @ w - y[rows]
+      losses.extend(residual**2)
+      gradient = x[rows].T @ residual / len(rows)
+      w = w - config.optimizer.learning_rate * gradient
+  return w, losses
+
+
+@pytest.mark.parametrize('size', [1, 3, 4, 10])
+@pytest.mark.parametrize('batch_size', [1, 4, 32])
+def test_training_agrees_with_numpy_step_by_step(size, batch_size):
+  """Also that a short last batch is divided by its own size."""
+  x, y = _examples(size)
+  config = _config(batch_size, optimizer=_SGD)
+  weights, loss = _train(_padded(x, y, size), config)
+  expected, losses = _numpy_sgd(x, y, config)
+  np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(loss.total, np.sum(losses), rtol=1e-4)
+  assert float(loss.weight) == len(losses) == 3 * size
+
+
+@pytest.mark.parametrize('optimizer', [_SGD, _ADAM], ids=['sgd', 'adam'])
+@pytest.mark.parametrize('size', [1, 4, 7])
+def test_capacity_changes_no_bit(size, optimizer):
+  x, y = _examples(size)
+  config = _config(optimizer=optimizer)
+  tight, tight_loss = _train(_padded(x, y, size), config)
+  for capacity in (size + 1, 8, 13, 64):
+    weights, loss = _train(_padded(x, y, capacity), config)
+    np.testing.assert_array_equal(weights, tight)
+    np.testing.assert_array_equal(loss.total, tight_loss.total)
+    np.testing.assert_array_equal(loss.weight, tight_loss.weight)
+
+
+@pytest.mark.parametrize('filling', [np.nan, np.inf, 1e30])
+def test_what_lies_in_the_padding_does_no_harm(filling):
+  x, y = _examples(5)
+  expected, expected_loss = _train(_padded(x, y, 5), _config())
+  weights, loss = _train(_padded(x, y, 16, filling), _config())
+  np.testing.assert_array_equal(weights, expected)
+  np.testing.assert_array_equal(loss.total, expected_loss.total)
+
+
+@pytest.mark.parametrize('capacity', [0, 1, 8])
+def test_a_client_without_examples_gets_its_start_back(capacity):
+  x, y = _examples(0)
+  weights, loss = _train(_padded(x, y, capacity), _config())
+  np.testing.assert_array_equal(weights, _START)
+  assert float(loss.weight) == float(loss.total) == 0
+
+
+def test_nan_in_a_real_example_is_not_hidden():
+  x, y = _examples(5)
+  x[2, 0] = np.nan
+  weights, _ = _train(_padded(x, y, 8), _config())
+  assert np.isnan(weights).all()
+
+
+def test_a_graph_trains_like_eager_mode():
+  x, y = _examples(7)
+  eager, _ = _train(_padded(x, y, 8), _config())
+
+  def train(data):
+    weights, _ = local_training.train(
+      objectives.mean_loss(_MODEL, 0.5),
+      {'kernel': tf.constant(_START[:, np.newaxis])},
+      data,
+      tf.constant(_SEED),
+      _config(),
+    )
+    return weights['kernel'][:, 0]
+
+  graph = tf.function(train, autograph=False)(_padded(x, y, 8))
+  np.testing.assert_allclose(graph, eager, rtol=1e-5, atol=1e-6)
+
+
+def test_every_epoch_reads_all_examples_once_in_a_fresh_order():
+  mask = tf.cast(tf.range(12) < 9, tf.float32)
+  positions, masks = local_training.batch_positions(
+    tf.constant(_SEED), mask, _config(batch_size=5, num_local_epochs=4)
+  )
+  assert positions.shape == masks.shape == (4 * 3, 5)
+  orders = []
+  for epoch in range(4):
+    steps = np.s_[3 * epoch : 3 * (epoch + 1)]
+    real = masks.numpy()[steps].ravel() > 0
+    orders.append(positions.numpy()[steps].ravel()[real].tolist())
+    assert orders[-1] == index_hash.shuffled(_SEED, epoch, 9)
+    assert masks.numpy()[steps].sum(axis=1).tolist() == [5, 4, 0]
+  assert len({tuple(order) for order in orders}) == 4
+
+
+def test_masked_slots_read_a_real_row():
+  mask = tf.constant([0.0, 1, 1, 0, 0, 0])
+  positions, masks = local_training.batch_positions(
+    tf.constant(_SEED), mask, _config(batch_size=4)
+  )
+  assert set(positions.numpy().ravel()) == {1, 2}
+  assert masks.numpy().sum() == 3 * 2
+
+
+def test_another_seed_takes_another_order_and_another_path():
+  x, y = _examples(9)
+  first, _ = _train(_padded(x, y, 9), _config())
+  other, _ = _train(
+    _padded(x, y, 9), _config(), seed=seeds.derive_seed(2, 'train', 1, 'c0')
+  )
+  assert not np.allclose(first, other, rtol=1e-4)
+
+
+@pytest.mark.parametrize('size', [3, 4])
+def test_adams_first_step_is_as_long_as_the_learning_rate(size):
+  """One step a round: |w - start| is the learning rate in every coordinate."""
+  x, y = _examples(size)
+  weights, _ = _train(_padded(x, y, 16), _config(num_local_epochs=1))
+  np.testing.assert_allclose(np.abs(weights - _START), 0.05, rtol=1e-3)
+
+
+def test_padding_steps_do_not_advance_adams_bias_correction():
+  """Epochs are parted by padding steps here, and in a tight capacity not."""
+  x, y = _examples(2)
+  config = _config(batch_size=2, num_local_epochs=5)
+  tight, _ = _train(_padded(x, y, 2), config)
+  loose, _ = _train(_padded(x, y, 16), config)
+  np.testing.assert_array_equal(loose, tight)
+
+
+def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
+  """SGD and Adam run long against the normal equations (FedSoft, Eq. 4)."""
+  x, y = _examples(8)
+  center, weight = np.array([[0.5], [0.5], [-1]], np.float32), 0.7
+  objective = objectives.proximal_loss(
+    objectives.mean_loss(_MODEL, 0.5), {'kernel': tf.constant(center)}, weight
+  )
+  exact = np.linalg.solve(
+    x.T @ x / 8 + weight * np.eye(3), x.T @ y / 8 + weight * center[:, 0]
+  )
+  solvers = {
+    40: optimizers.OptimizerConfig('sgd', 0.3),
+    60: optimizers.OptimizerConfig('sgd', 0.1, momentum=0.7),
+    120: optimizers.OptimizerConfig('adam', 0.05),
+  }
+  for num_steps, optimizer in solvers.items():
+    weights, _ = _train(
+      _padded(x, y, 8), _config(8, num_steps, optimizer), objective=objective
+    )
+    np.testing.assert_allclose(weights, exact, atol=1e-2, err_msg=optimizer)
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    (
+      {'num_local_epochs': 0},
+      'num_local_epochs must be an integer >= 1, got 0',
+    ),
+    ({'batch_size': 0}, 'batch_size must be an integer >= 1, got 0'),
+    ({'batch_size': 2.5}, 'batch_size must be an integer >= 1, got 2.5'),
+  ],
+)
+def test_options_out_of_range_are_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    local_training.LocalTrainingConfig(**options)
