@@ -41,7 +41,7 @@ env: ## make .venv from the lock, unless it is there already
 	  echo 'make env: TensorFlow Federated 0.87 has wheels for Linux x86-64' \
 	    "only, and this is $$(uname -sm)." >&2; exit 1; fi; \
 	$(FIND_PYTHON); \
-	echo 'Making .venv from $(LOCK): one to three minutes.'; \
+	echo 'Making .venv from $(LOCK): one to three minutes, six with CUDA.'; \
 	rm -rf .venv; \
 	"$$python" -m venv .venv || { rm -rf .venv; \
 	  echo 'make env: this Python has no venv; try' \
