@@ -22,7 +22,7 @@ from absl import logging
 from binaries import command, evaluate, experiment, export, preprocess, train
 from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.reports import summary
+from tff_algos.reports import page, summary
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
@@ -39,9 +39,10 @@ def run(config: experiment.ExperimentConfig, folder: str) -> None:
   logging.info('2/5 training')
   train.train(config, folder)
   logging.info('3/5 evaluation')
-  index = evaluate.evaluate(config, folder)
+  evaluate.evaluate(config, folder)
   logging.info('4/5 export')
   bundles = export.export(config, folder)
+  index = page.write_report(folder)  # Again, for its links to the bundles.
   logging.info('5/5 a prediction from a server')
   answer = _ask_server(folder)
   places = {
