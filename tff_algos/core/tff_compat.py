@@ -6,6 +6,7 @@ Written for TFF 0.87. Later versions move these names into the package
 
 import contextlib
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -69,15 +70,20 @@ def connect(address: str) -> grpc.Channel:
   )
 
 
-def remote_context(channel: grpc.Channel) -> Any:
+def remote_context(
+  channel: grpc.Channel, check_alive: Callable[[], None]
+) -> Any:
   """Returns a synchronous TFF context that runs on the worker behind a channel.
 
   Args:
     channel: Connected to a TFF `worker_binary` that is ready.
+    check_alive: Raises if the worker is gone. TFF repeats a call that failed
+      for ever; it asks for an executor each time, and this ends that.
   """
   stub = tff.framework.RemoteExecutorGrpcStub(channel)
 
   def build_executor(cardinalities):
+    check_alive()
     executor = tff.framework.RemoteExecutor(stub)
     executor.set_cardinalities(cardinalities)
     return executor

@@ -68,7 +68,9 @@ class TffRuntime:
   def __enter__(self) -> 'TffRuntime':
     self._worker.start()
     self._channel = tff_compat.connect(self._worker.address)
-    self._context = tff_compat.remote_context(self._channel)
+    self._context = tff_compat.remote_context(
+      self._channel, self._worker.check_alive
+    )
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
