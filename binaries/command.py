@@ -20,6 +20,9 @@ standard_logging.getLogger().addFilter(
   lambda record: 'apitools' not in str(record.msg)
 )
 
+# The flags that are defined here are those of the binary, in its --help.
+flags.disclaim_key_flags()
+
 _INTERRUPTED = 130
 _OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
 

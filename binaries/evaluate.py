@@ -1,4 +1,4 @@
-"""Evaluates a trained experiment and draws its report.
+r"""Evaluates a trained experiment and draws its report.
 
   python -m binaries.evaluate --config=configs/fed_soft/digits.py \
     --workdir=runs/digits

@@ -1,4 +1,4 @@
-"""Exports the trained models as SavedModels.
+r"""Exports the trained models as SavedModels.
 
   python -m binaries.export --config=configs/fed_soft/digits.py \
     --workdir=runs/digits

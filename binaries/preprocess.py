@@ -1,4 +1,4 @@
-"""Builds the federated dataset of an experiment and publishes it.
+r"""Builds the federated dataset of an experiment and publishes it.
 
   python -m binaries.preprocess --config=configs/fed_soft/digits.py \
     --workdir=runs/digits

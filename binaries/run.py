@@ -1,4 +1,4 @@
-"""Runs an experiment whole, from raw data to a served prediction.
+r"""Runs an experiment whole, from raw data to a served prediction.
 
   python -m binaries.run --config=configs/fed_soft/digits.py \
     --workdir=runs/digits

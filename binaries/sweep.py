@@ -1,4 +1,4 @@
-"""Runs an experiment with several seeds and reports mean and spread.
+r"""Runs an experiment with several seeds and reports mean and spread.
 
   python -m binaries.sweep --config=configs/fed_soft/synthetic.py:10_90 \
     --workdir=runs/synthetic_10_90 --num_seeds=5

@@ -1,4 +1,4 @@
-"""Trains an experiment on the dataset in its workdir.
+r"""Trains an experiment on the dataset in its workdir.
 
   python -m binaries.train --config=configs/fed_soft/digits.py \
     --workdir=runs/digits

@@ -1,4 +1,4 @@
-"""FedSoft on real handwritten digits, upright and rotated.
+r"""FedSoft on real handwritten digits, upright and rotated.
 
   make demo
   python -m binaries.run --config=configs/fed_soft/digits.py \

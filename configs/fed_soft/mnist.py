@@ -1,4 +1,4 @@
-"""FedSoft on MNIST or Fashion-MNIST, upright and rotated, 100 clients.
+r"""FedSoft on MNIST or Fashion-MNIST, upright and rotated, 100 clients.
 
   python -m binaries.run --config=configs/fed_soft/mnist.py:mnist_idx \
     --workdir=runs/mnist --config.dataset.source.options.folder=DIR

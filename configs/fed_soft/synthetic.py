@@ -1,4 +1,4 @@
-"""FedSoft's synthetic experiments at full size (paper, Tables 1 and 3).
+r"""FedSoft's synthetic experiments at full size (paper, Tables 1 and 3).
 
   python -m binaries.sweep --config=configs/fed_soft/synthetic.py:10_90 \
     --workdir=runs/synthetic_10_90 --num_seeds=5
