@@ -12,8 +12,7 @@ number of workers or on their order.
 
 import json
 import pathlib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -21,8 +20,10 @@ import numpy as np
 from absl import logging
 
 from pipelines import (
+  cleaning,
   distributions,
   extract,
+  handover,
   options,
   planning,
   runner,
@@ -31,6 +32,7 @@ from pipelines import (
 )
 from pipelines import manifest as manifest_lib
 from pipelines import staging as staging_lib
+from pipelines.sources import base
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
@@ -94,33 +96,62 @@ def build(
     if manifest is not None:
       staging_lib.set_current(staging, dataset, version)
       return BuildResult(dataset, version, manifest, reused=True)
-    blocks = list(enumerate(source.blocks()))
-    _survey(config, staging, blocks, pipeline_options)
-    survey, counters = _read_survey(config, staging, blocks)
-    plan = planning.make_plan(
-      survey,
+    manifest = _stage_version(
       config,
-      schema.source_names,
-      has_test_split=source.has_test_split(),
-    )
-    counters |= _count_roles(plan)
-    _write_shards(config, staging, blocks, plan, schema, pipeline_options)
-    facts = manifest_lib.gather_facts(staging.work)
-    manifest_lib.write_clients(
-      staging.version / layout.CLIENTS, plan, facts[write.CLIENTS]
-    )
-    manifest = manifest_lib.build_manifest(
-      described,
+      staging,
+      source,
       schema,
-      plan,
-      facts,
-      staging.version,
-      counters=counters,
-      source_facts=dict(source.facts()),
+      described=described,
+      pipeline_options=pipeline_options,
     )
-    manifest_lib.write_manifest(staging.version / layout.MANIFEST, manifest)
     staging_lib.publish(staging, dataset, version)
   return BuildResult(dataset, version, manifest, reused=False)
+
+
+def _stage_version(
+  config: options.DatasetConfig,
+  staging: staging_lib.Staging,
+  source: base.Source,
+  schema: schema_lib.Schema,
+  *,
+  described: Mapping[str, Any],
+  pipeline_options: Sequence[str],
+) -> dict[str, Any]:
+  """Writes all files of a version; returns its manifest."""
+  blocks = source.blocks()
+  _survey(config, staging, blocks, pipeline_options)
+  surveys, letters = handover.read_surveys(staging, len(blocks))
+  counters = _count_raw(surveys, letters)
+  cleaning.check_dead_letters(
+    letters, counters['raw_examples'], config.max_dead_letter_fraction
+  )
+  _write_dead_letters(staging.version / DEAD_LETTERS, letters)
+  plan = planning.make_plan(
+    planning.join_surveys(surveys),
+    config,
+    schema.source_names,
+    has_test_split=source.has_test_split(),
+  )
+  handover.write_plan(staging, plan, [len(s.key) for s in surveys])
+  writer = write.ShardWriter(
+    staging, schema, len(plan.client_ids), config.num_shards, config.seed
+  )
+  _extract_and_write(config, writer, blocks, pipeline_options)
+  facts = manifest_lib.gather_facts(staging.work)
+  manifest_lib.write_clients(
+    staging.version / layout.CLIENTS, plan, facts[write.CLIENTS]
+  )
+  manifest = manifest_lib.build_manifest(
+    described,
+    schema,
+    plan,
+    facts,
+    staging.version,
+    counters=counters | _count_roles(plan),
+    source_facts=dict(source.facts()),
+  )
+  manifest_lib.write_manifest(staging.version / layout.MANIFEST, manifest)
+  return manifest
 
 
 def summarize(result: BuildResult) -> str:
@@ -172,65 +203,48 @@ def _read_published(
 def _survey(
   config: options.DatasetConfig,
   staging: staging_lib.Staging,
-  blocks: list[extract.NumberedBlock],
+  blocks: Sequence[base.Block],
   pipeline_options: Sequence[str],
 ) -> None:
   with runner.run_pipeline(pipeline_options) as pipeline:
     _ = (
       pipeline
-      | 'Blocks' >> beam.Create(blocks)
-      | 'SpreadBlocks' >> beam.Reshuffle()
+      | 'Blocks' >> extract.Blocks(blocks)
       | 'Survey' >> beam.ParDo(extract.SurveyBlock(config, staging))
     )
 
 
-def _read_survey(
+def _extract_and_write(
   config: options.DatasetConfig,
-  staging: staging_lib.Staging,
-  blocks: list[extract.NumberedBlock],
-) -> tuple[planning.Survey, dict[str, int]]:
-  """Returns the survey and counters; publishes the dead letters.
-
-  Also notes in each block's plan file where the block starts, so that
-  `_write_shards` can cut the plan.
-  """
-  columns = []
-  letters: list[str] = []
-  for number, _ in blocks:
-    with np.load(staging.work / f'survey-{number:05d}') as survey:
-      columns.append([survey[name] for name in planning.Survey._fields])
-    letters += (staging.work / f'dead-{number:05d}').read_text().splitlines()
-  survey = planning.Survey(
-    *(np.concatenate(column) for column in zip(*columns, strict=True))
-  )
-  num_sound, num_dead = len(survey.key), len(letters)
-  _check_dead_letters(letters, num_sound + num_dead, config)
-  (staging.version / DEAD_LETTERS).write_text(
-    ''.join(letter + '\n' for letter in letters)
-  )
-  return survey, {
-    'raw_examples': num_sound + num_dead,
-    'dead_letters': num_dead,
-  }
-
-
-def _check_dead_letters(
-  letters: list[str], num_raw: int, config: options.DatasetConfig
+  writer: write.ShardWriter,
+  blocks: Sequence[base.Block],
+  pipeline_options: Sequence[str],
 ) -> None:
-  """Raises DataError if too many examples are malformed, or all of them."""
-  limit = config.max_dead_letter_fraction
-  if len(letters) <= limit * num_raw and len(letters) < num_raw:
-    return
-  decoded = [json.loads(letter) for letter in letters]
-  reasons = Counter(letter['reason'] for letter in decoded).most_common(3)
-  first = decoded[0] if decoded else {'part': '-', 'position': '-'}
-  raise errors.DataError(
-    f'{len(letters)} of {num_raw} raw examples are malformed, allowed is a '
-    f'fraction of {limit:g}. Most frequent: '
-    + '; '.join(f'{reason} ({count})' for reason, count in reasons)
-    + f'. The first is number {first["position"]} of {first["part"]!r}. Mend '
-    'the raw data, or raise max_dead_letter_fraction to leave them out.'
+  with runner.run_pipeline(pipeline_options) as pipeline:
+    _ = (
+      pipeline
+      | 'Blocks' >> extract.Blocks(blocks)
+      | 'Extract' >> beam.ParDo(extract.ExtractPieces(config, writer.staging))
+      | 'WriteShards' >> write.WriteShards(writer)
+    )
+
+
+def _write_dead_letters(
+  path: pathlib.Path, letters: Sequence[cleaning.DeadLetter]
+) -> None:
+  path.write_text(
+    ''.join(json.dumps(letter._asdict()) + '\n' for letter in letters)
   )
+
+
+def _count_raw(
+  surveys: Sequence[planning.Survey], letters: Sequence[cleaning.DeadLetter]
+) -> dict[str, int]:
+  num_sound = sum(len(survey.key) for survey in surveys)
+  return {
+    'raw_examples': num_sound + len(letters),
+    'dead_letters': len(letters),
+  }
 
 
 def _count_roles(plan: planning.Plan) -> dict[str, int]:
@@ -241,37 +255,3 @@ def _count_roles(plan: planning.Plan) -> dict[str, int]:
     ),
     'used_by_clients': int(np.sum(plan.owners != planning.NOBODY)),
   }
-
-
-def _write_shards(
-  config: options.DatasetConfig,
-  staging: staging_lib.Staging,
-  blocks: list[extract.NumberedBlock],
-  plan: planning.Plan,
-  schema: schema_lib.Schema,
-  pipeline_options: Sequence[str],
-) -> None:
-  start = 0
-  for number, _ in blocks:
-    with np.load(staging.work / f'survey-{number:05d}') as survey:
-      stop = start + len(survey['key'])
-    with open(staging.work / f'plan-{number:05d}', 'wb') as file:
-      np.savez(
-        file,
-        roles=plan.roles[start:stop],
-        owners=plan.owners[:, start:stop],
-        start=start,
-        num_clients=len(plan.client_ids),
-      )
-    start = stop
-  writer = write.ShardWriter(
-    staging, schema, len(plan.client_ids), config.num_shards, config.seed
-  )
-  with runner.run_pipeline(pipeline_options) as pipeline:
-    _ = (
-      pipeline
-      | 'Blocks' >> beam.Create(blocks)
-      | 'SpreadBlocks' >> beam.Reshuffle()
-      | 'Extract' >> beam.ParDo(extract.ExtractPieces(config, staging))
-      | 'WriteShards' >> write.WriteShards(writer)
-    )

@@ -1,12 +1,14 @@
 """Tells sound examples from malformed ones; nothing is repaired."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipelines import hashing
 from pipelines.sources import base
+from tff_algos.core import errors
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -119,4 +121,31 @@ def _stack(
     is_test=np.array([example.is_test for example in examples], bool),
     native_source=np.array(native, np.int32),
     client=np.array([example.client or '' for example in examples], str),
+  )
+
+
+def check_dead_letters(
+  letters: Sequence[DeadLetter], num_raw: int, allowed_fraction: float
+) -> None:
+  """Raises DataError if too many examples are malformed, or all of them.
+
+  Args:
+    letters: The malformed examples.
+    num_raw: All examples.
+    allowed_fraction: How many of them may be malformed, 0 to 1.
+  """
+  if not num_raw:
+    raise errors.DataError(
+      'the source has no examples; is it the right folder or file?'
+    )
+  if len(letters) <= allowed_fraction * num_raw and len(letters) < num_raw:
+    return
+  reasons = Counter(letter.reason for letter in letters).most_common(3)
+  raise errors.DataError(
+    f'{len(letters)} of {num_raw} raw examples are malformed, allowed is a '
+    f'fraction of {allowed_fraction:g}. Most frequent: '
+    + '; '.join(f'{reason} ({count})' for reason, count in reasons)
+    + f'. The first is number {letters[0].position} of {letters[0].part!r}. '
+    'Mend the raw data, or raise max_dead_letter_fraction (below 1) to leave '
+    'them out.'
   )

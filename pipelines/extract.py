@@ -1,13 +1,20 @@
 """The steps that look at raw blocks: a survey, then the pieces to write."""
 
 import functools
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 import numpy as np
 
-from pipelines import cleaning, distributions, options, planning, splits, write
+from pipelines import (
+  cleaning,
+  distributions,
+  handover,
+  options,
+  planning,
+  splits,
+  write,
+)
 from pipelines import staging as staging_lib
 from pipelines.sources import base, registry
 from tff_algos.data import layout
@@ -20,6 +27,22 @@ KeyedPiece = tuple[tuple[str, int], write.Piece]
 def create_source(config: options.DatasetConfig) -> base.Source:
   """Returns the source of raw examples."""
   return registry.create(config.source.name, config.source.options, config.seed)
+
+
+class Blocks(beam.PTransform):
+  """The numbered blocks of a source, spread over the workers."""
+
+  def __init__(self, blocks: Sequence[base.Block]):
+    super().__init__()
+    self._blocks = blocks
+
+  def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+    """Creates the blocks; the shuffle lets every worker have some."""
+    return (
+      begin
+      | 'Number' >> beam.Create(list(enumerate(self._blocks)))
+      | 'Spread' >> beam.Reshuffle()
+    )
 
 
 class _BlockFn(beam.DoFn):
@@ -40,9 +63,6 @@ class _BlockFn(beam.DoFn):
       block, self._source.read(block), self._source.features()
     )
 
-  def _path(self, kind: str, number: int):
-    return self._staging.work / f'{kind}-{number:05d}'
-
 
 class SurveyBlock(_BlockFn):
   """Block -> its number; writes what the plan must know of its examples."""
@@ -50,20 +70,7 @@ class SurveyBlock(_BlockFn):
   def process(self, numbered: NumberedBlock) -> Iterator[int]:
     """Surveys one block."""
     number, block = numbered
-    sound, dead = self._clean(block)
-    with self._staging.atomic_path(self._path('survey', number)) as path:
-      with open(path, 'wb') as file:
-        np.savez(
-          file,
-          key=sound.key,
-          is_test=sound.is_test,
-          native_source=sound.native_source,
-          client=sound.client,
-        )
-    with self._staging.atomic_path(self._path('dead', number)) as path:
-      path.write_text(
-        ''.join(json.dumps(letter._asdict()) + '\n' for letter in dead)
-      )
+    handover.write_survey(self._staging, number, *self._clean(block))
     yield number
 
 
@@ -74,27 +81,25 @@ class ExtractPieces(_BlockFn):
     """Extracts the pieces of one block."""
     number, block = numbered
     sound, _ = self._clean(block)
-    with np.load(self._path('plan', number)) as plan:
-      roles, owners = plan['roles'], plan['owners']
-      start, num_clients = int(plan['start']), int(plan['num_clients'])
+    plan = handover.read_plan(self._staging, number)
     for s, distribution in enumerate(self._distributions):
       x, y = distribution.transform(sound.x, sound.y)
       everything = write.Piece(
         schema_lib.StoredExamples(
           x, y, np.full(len(y), s, np.int32), sound.key
         ),
-        client=owners[s],
-        split=roles,
-        position=start + np.arange(len(y)),
+        client=plan.owners[s],
+        split=plan.roles,
+        position=plan.start + np.arange(len(y)),
       )
       shown = planning.is_shown_by(sound.native_source, s)
-      held_out = shown & (roles == splits.HELD_OUT)
+      held_out = shown & (plan.roles == splits.HELD_OUT)
       yield (layout.HELD_OUT, s), write.select(everything, held_out)
       shards = planning.shard_of(
-        owners[s], num_clients, self._config.num_shards
+        plan.owners[s], plan.num_clients, self._config.num_shards
       )
       for shard in range(self._config.num_shards):
-        rows = (owners[s] != planning.NOBODY) & (shards == shard)
+        rows = (plan.owners[s] != planning.NOBODY) & (shards == shard)
         # The first block speaks for every shard: one without any example
         # must be written too.
         if rows.any() or number == 0:

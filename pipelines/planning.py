@@ -47,6 +47,12 @@ class Plan(NamedTuple):
   owners: np.ndarray
 
 
+def join_surveys(surveys: Sequence[Survey]) -> Survey:
+  """Returns one survey of the examples of several, in their order."""
+  columns = zip(*surveys, strict=True)
+  return Survey(*(np.concatenate(column) for column in columns))
+
+
 def make_plan(
   survey: Survey,
   config: options.DatasetConfig,

@@ -5,6 +5,7 @@ import pytest
 
 from pipelines import cleaning, hashing
 from pipelines.sources import base
+from tff_algos.core import errors
 
 _IMAGES = base.image_features((2, 2), 3)
 _VECTORS = base.Features('float32', (2,), 1.0, 0.0, 'regression', 0)
@@ -86,3 +87,29 @@ def test_clean_block_without_a_sound_example():
   assert sound.x.shape == (0, 2)
   assert sound.key.shape == (0, 16)
   assert sound.y.dtype == np.float32
+
+
+_LETTERS = [
+  cleaning.DeadLetter('train', 4, 'torn'),
+  cleaning.DeadLetter('train', 7, 'burnt'),
+  cleaning.DeadLetter('test', 0, 'torn'),
+]
+
+
+@pytest.mark.parametrize(('num_raw', 'allowed'), [(100, 0.03), (4, 0.9)])
+def test_few_dead_letters_pass(num_raw, allowed):
+  cleaning.check_dead_letters(_LETTERS, num_raw, allowed)
+
+
+@pytest.mark.parametrize(('num_raw', 'allowed'), [(100, 0.029), (3, 1.0)])
+def test_too_many_dead_letters(num_raw, allowed):
+  with pytest.raises(
+    errors.DataError,
+    match=rf"3 of {num_raw} raw .*torn \(2\); burnt \(1\).* 4 of 'train'",
+  ):
+    cleaning.check_dead_letters(_LETTERS, num_raw, allowed)
+
+
+def test_source_without_examples():
+  with pytest.raises(errors.DataError, match='has no examples'):
+    cleaning.check_dead_letters([], 0, 1.0)

@@ -1,11 +1,9 @@
-import json
-
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing import util
 
-from pipelines import extract, runner, splits
+from pipelines import cleaning, extract, handover, planning, runner, splits
 from pipelines import staging as staging_lib
 from tests.testing import raw_data
 
@@ -24,36 +22,33 @@ def test_survey_notes_sound_and_dead(tmp_path, staging):
   with runner.run_pipeline([]) as pipeline:
     surveyed = (
       pipeline
-      | beam.Create([(7, block)])
+      | extract.Blocks([block])
       | beam.ParDo(extract.SurveyBlock(config, staging))
     )
-    util.assert_that(surveyed, util.equal_to([7]))
-  with np.load(staging.work / 'survey-00007') as survey:
-    assert survey['key'].shape == (3, 16)
-    assert survey['client'].tolist() == ['person_0', 'person_1', 'person_2']
-  (letter,) = (staging.work / 'dead-00007').read_text().splitlines()
-  assert json.loads(letter) == {
-    'part': 'train',
-    'position': 3,
-    'reason': "'a' is '?', not a number",
-  }
+    util.assert_that(surveyed, util.equal_to([0]))
+  (survey,), letters = handover.read_surveys(staging, 1)
+  assert survey.key.shape == (3, 16)
+  assert survey.client.tolist() == ['person_0', 'person_1', 'person_2']
+  assert letters == [
+    cleaning.DeadLetter('train', 3, "'a' is '?', not a number")
+  ]
 
 
 def test_pieces_show_the_plan(staging):
   config = raw_data.digits_config()  # 8 clients in 2 shards, 2 distributions
   source = extract.create_source(config)
   block = source.blocks()[0]._replace(stop=4)
-  with open(staging.work / 'plan-00000', 'wb') as file:
-    np.savez(
-      file,
-      roles=np.array([0, 1, splits.HELD_OUT, 0]),
-      owners=np.array([[0, -1, -1, 7], [3, 4, -1, -1]]),
-      start=100,
-      num_clients=8,
-    )
+  plan = planning.Plan(
+    client_ids=tuple('abcdefgh'),
+    groups=('participating',) * 8,
+    mixtures=None,
+    roles=np.array([0] * 100 + [0, 1, splits.HELD_OUT, 0]),
+    owners=np.array([[0] * 100 + [0, -1, -1, 7], [0] * 100 + [3, 4, -1, -1]]),
+  )
+  handover.write_plan(staging, plan, [100, 4])
   step = extract.ExtractPieces(config, staging)
   pieces = {}
-  for key, piece in step.process((0, block)):
+  for key, piece in step.process((1, block)):
     pieces.setdefault(key, []).append(piece)
   assert pieces.keys() == {
     (kind, i) for kind in ('clients', 'held_out') for i in (0, 1)

@@ -1,0 +1,99 @@
+"""Files by which one step of a build hands its results to the next.
+
+One file a block, written beside its place and moved there: a step that an
+engine runs twice leaves the same files. The folder goes when the build ends.
+"""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines import cleaning, planning
+from pipelines import staging as staging_lib
+
+
+class BlockPlan(NamedTuple):
+  """A plan's part for the sound examples of one block.
+
+  Attributes:
+    roles: See `planning.Plan`, `[n]`.
+    owners: See `planning.Plan`, `[num_sources, n]`.
+    start: Sound examples in the blocks before, int64 `[]`.
+    num_clients: All clients of the plan, int64 `[]`.
+  """
+
+  roles: np.ndarray
+  owners: np.ndarray
+  start: np.ndarray
+  num_clients: np.ndarray
+
+
+def write_survey(
+  staging: staging_lib.Staging,
+  number: int,
+  sound: cleaning.CleanBlock,
+  dead: Sequence[cleaning.DeadLetter],
+) -> None:
+  """Writes what the plan must know of the examples of a block."""
+  survey = planning.Survey(
+    **{name: getattr(sound, name) for name in planning.Survey._fields}
+  )
+  _save(staging, _path(staging, 'survey', number), survey)
+  with staging.atomic_path(_path(staging, 'dead', number)) as path:
+    path.write_text(json.dumps(dead))
+
+
+def read_surveys(
+  staging: staging_lib.Staging, num_blocks: int
+) -> tuple[list[planning.Survey], list[cleaning.DeadLetter]]:
+  """Returns the survey of each block, and all dead letters in order."""
+  surveys: list[planning.Survey] = []
+  letters: list[cleaning.DeadLetter] = []
+  for number in range(num_blocks):
+    with np.load(_path(staging, 'survey', number)) as arrays:
+      surveys.append(planning.Survey(**arrays))
+    rows = json.loads(_path(staging, 'dead', number).read_text())
+    letters += (cleaning.DeadLetter(*row) for row in rows)
+  return surveys, letters
+
+
+def write_plan(
+  staging: staging_lib.Staging, plan: planning.Plan, block_sizes: Sequence[int]
+) -> None:
+  """Writes each block's part of a plan.
+
+  Args:
+    staging: Where.
+    plan: The plan for all sound examples.
+    block_sizes: How many of them each block has.
+  """
+  start = 0
+  for number, size in enumerate(block_sizes):
+    block_plan = BlockPlan(
+      roles=plan.roles[start : start + size],
+      owners=plan.owners[:, start : start + size],
+      start=np.int64(start),
+      num_clients=np.int64(len(plan.client_ids)),
+    )
+    _save(staging, _path(staging, 'plan', number), block_plan)
+    start += size
+
+
+def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
+  """Returns the plan for the sound examples of a block."""
+  with np.load(_path(staging, 'plan', number)) as arrays:
+    return BlockPlan(**arrays)
+
+
+def _path(staging: staging_lib.Staging, kind: str, number: int) -> pathlib.Path:
+  return staging.work / f'{kind}-{number:05d}'
+
+
+def _save(
+  staging: staging_lib.Staging, path: pathlib.Path, arrays: NamedTuple
+) -> None:
+  with staging.atomic_path(path) as temporary, open(temporary, 'wb') as file:
+    np.savez(file, **arrays._asdict())

@@ -1,0 +1,252 @@
+import numpy as np
+import pytest
+
+from pipelines import build_dataset, write
+from tests.testing import raw_data
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema as schema_lib
+
+
+def _example_ids(dataset, client_ids, split):
+  """Returns the ids of examples that clients have, from the raw records."""
+  ids = []
+  for client_id in client_ids:
+    row = dataset._row[client_id]
+    reader = dataset._reader(
+      f'{split}-{dataset._shard[row]:05d}-of-'
+      f'{dataset.manifest["num_shards"]:05d}.array_record'
+    )
+    record = reader.read([int(dataset._position[row])])[0]
+    stored = schema_lib.decode_record(record, dataset.schema)
+    ids += zip(
+      (row.tobytes() for row in stored.example_id),
+      stored.source.tolist(),
+      strict=True,
+    )
+  return ids
+
+
+def _held_out_ids(dataset):
+  ids = set()
+  for s in range(dataset.schema.num_sources):
+    reader = dataset._reader(
+      f'held_out-{s:05d}-of-{dataset.schema.num_sources:05d}.array_record'
+    )
+    stored = schema_lib.decode_record(reader.read([0])[0], dataset.schema)
+    ids |= {row.tobytes() for row in stored.example_id}
+  return ids
+
+
+def test_round_trip_gives_back_the_raw_examples(tmp_path):
+  raw_data.write_csv(tmp_path, 60)
+  config = raw_data.csv_config(
+    tmp_path, splits={'held_out_fraction': 0.2, 'test_ratio': 0.3}
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  seen = []
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    parts = [
+      dataset.examples(client_id, split)
+      for client_id in dataset.client_ids
+      for split in schema_lib.SPLITS
+    ]
+    parts.append(dataset.held_out(0))
+    for part in parts:
+      for (a, b), y in zip(part.x, part.y, strict=True):
+        np.testing.assert_allclose(b, a / 7, rtol=1e-6)
+        assert y == a % 2
+        seen.append(int(a))
+  assert len(seen) == len(set(seen))  # Nothing is dealt twice.
+  assert 50 <= len(seen) <= 60  # Equal sizes leave a remainder.
+
+
+def test_splits_are_disjoint_in_every_rotation(tmp_path):
+  result = build_dataset.build(raw_data.digits_config(), tmp_path / 'dataset')
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    everyone = dataset.client_ids + dataset.unseen_client_ids
+    ids = {
+      split: _example_ids(dataset, everyone, split)
+      for split in schema_lib.SPLITS
+    }
+    images = {split: {i for i, _ in pairs} for split, pairs in ids.items()}
+    images['held_out'] = _held_out_ids(dataset)
+    for split in schema_lib.SPLITS:
+      # Without replacement: an image once at most in each distribution.
+      assert len(ids[split]) == len(set(ids[split])) > 0
+    names = list(images)
+    for i, first in enumerate(names):
+      for second in names[i + 1 :]:
+        assert not images[first] & images[second]
+
+
+def test_official_test_split_is_held_out(tmp_path):
+  arrays = raw_data.write_mnist_like(tmp_path, 50, 10)
+  # An image of the test split is in the training split as well.
+  train = arrays['train-images-idx3-ubyte']
+  train[3] = arrays['t10k-images-idx3-ubyte'][5]
+  raw_data.write_idx(tmp_path / 'train-images-idx3-ubyte', train)
+  config = raw_data.digits_config(
+    source={'name': 'idx', 'options': {'folder': str(tmp_path)}},
+    sizes={'law': 'equal'},
+    splits={},
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  assert result.manifest['num_held_out'] == [10, 10]
+  assert result.manifest['counters']['left_out_copies_of_test_examples'] == 1
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    np.testing.assert_array_equal(
+      np.sort(dataset.held_out(0).y),
+      np.sort(arrays['t10k-labels-idx1-ubyte']),
+    )
+    ids = _example_ids(dataset, dataset.client_ids, 'train')
+    assert not {i for i, _ in ids} & _held_out_ids(dataset)
+
+
+def test_synthetic_regressions(tmp_path):
+  config = raw_data.digits_config(
+    source={
+      'name': 'linear_regression',
+      'options': {
+        'num_examples_per_source': 400,
+        'num_held_out_per_source': 200,
+        'separation': 165.0,
+      },
+    },
+    distributions={'kind': 'native'},
+    splits={},
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  thetas = np.array(result.manifest['source_facts']['thetas'])
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    for s in range(2):
+      held_out = dataset.held_out(s)
+      assert held_out.num_examples == 200
+      residual = held_out.x @ thetas[s] - held_out.y
+      # 200 squares of N(0, 1): mean 1, 5 deviations are 0.5.
+      assert abs(np.mean(residual**2) - 1) < 0.5
+    for client_id in dataset.client_ids:
+      train = dataset.examples(client_id, 'train')
+      predicted = np.sum(train.x * thetas[train.source], axis=1)
+      assert np.all(np.abs(predicted - train.y) < 6)
+      assert train.y.dtype == np.float32
+
+
+def test_natural_partition(tmp_path):
+  raw_data.write_csv(tmp_path, 60)
+  config = raw_data.csv_config(tmp_path, partition={'law': 'natural'})
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.client_ids == tuple(f'person_{i}' for i in range(4))
+    assert dataset.true_mixture() is None
+    x = dataset.examples('person_3', 'train').x
+    assert set(x[:, 0] % 4) == {3}
+
+
+def test_client_without_examples_is_legal(tmp_path):
+  config = raw_data.digits_config(
+    sizes={'law': 'uniform', 'minimum': 0, 'maximum': 0}
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    examples = dataset.examples('client_00000', 'train')
+    assert examples.x.shape == (0, 8, 8, 1)
+    assert examples.y.shape == examples.source.shape == (0,)
+    assert not dataset.num_examples('train').any()
+
+
+def test_dead_letters(tmp_path):
+  bad = ('?,1,no,ann', '1,2,maybe,ann', 'nan,2,no,ann', '1')
+  raw_data.write_csv(tmp_path, 60, bad)
+  with pytest.raises(
+    errors.DataError,
+    match=r'4 of 64 raw examples are malformed, allowed .* 0\. .*'
+    r"The first is number 60 of 'train'",
+  ):
+    build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
+  assert not list((tmp_path / 'dataset').iterdir())
+  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.1)
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  assert result.manifest['counters']['dead_letters'] == 4
+  (letters,) = result.path.glob('versions/*/dead_letters-*.jsonl')
+  text = letters.read_text()
+  assert len(text.splitlines()) == 4
+  assert 'a feature is not finite' in text
+
+
+def test_only_dead_letters(tmp_path):
+  raw_data.write_csv(tmp_path, 0, ('?,1,no,ann',))
+  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=1.0)
+  with pytest.raises(errors.DataError, match='1 of 1 raw examples'):
+    build_dataset.build(config, tmp_path / 'dataset')
+
+
+def test_no_examples_at_all(tmp_path):
+  raw_data.write_csv(tmp_path, 0)
+  with pytest.raises(errors.DataError, match='has no examples'):
+    build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
+
+
+def test_partition_that_cannot_be_met_leaves_nothing(tmp_path):
+  config = raw_data.digits_config(
+    sizes={'law': 'uniform', 'minimum': 500, 'maximum': 500}
+  )
+  with pytest.raises(errors.PartitionError, match='only .* exist. Lower'):
+    build_dataset.build(config, tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_same_recipe_is_not_built_twice(tmp_path):
+  first = build_dataset.build(raw_data.digits_config(), tmp_path)
+  other = build_dataset.build(raw_data.digits_config(seed=4), tmp_path)
+  again = build_dataset.build(raw_data.digits_config(), tmp_path)
+  assert (first.reused, other.reused, again.reused) == (False, False, True)
+  assert again.version == first.version != other.version
+  assert again.manifest == first.manifest
+  with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
+    assert dataset.version == first.version
+
+
+def test_damaged_version_is_built_again(tmp_path):
+  result = build_dataset.build(raw_data.digits_config(), tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  (shard,) = tmp_path.glob('versions/*/train-00000*')
+  shard.write_bytes(b'damaged')
+  again = build_dataset.build(raw_data.digits_config(), tmp_path)
+  assert not again.reused
+  assert again.version == result.version
+  assert raw_data.file_bytes(tmp_path) == before
+
+
+def test_summary_names_what_there_is(tmp_path):
+  text = build_dataset.summarize(
+    build_dataset.build(raw_data.digits_config(), tmp_path)
+  )
+  for part in ('6 participating, 2 unseen', 'train', 'rotated_90', '0 malform'):
+    assert part in text
+
+
+def test_crash_in_the_middle_leaves_the_old_version(tmp_path, monkeypatch):
+  build_dataset.build(raw_data.digits_config(), tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  calls = []
+
+  def crash(self, kind, index, pieces):
+    calls.append(kind)
+    if len(calls) == 2:
+      raise RuntimeError('power cut')
+    return original(self, kind, index, pieces)
+
+  original = write.ShardWriter.write
+  monkeypatch.setattr(write.ShardWriter, 'write', crash)
+  with pytest.raises(RuntimeError, match='power cut'):
+    build_dataset.build(raw_data.digits_config(seed=4), tmp_path)
+  assert raw_data.file_bytes(tmp_path) == before
+  dataset_lib.FederatedDataset.open(tmp_path).close()
+
+
+def test_configs_of_the_manifest_build_the_same_version(tmp_path):
+  result = build_dataset.build(raw_data.digits_config(), tmp_path)
+  recipe = result.manifest['recipe']
+  assert recipe == config_lib.to_dict(raw_data.digits_config())
