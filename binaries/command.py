@@ -56,6 +56,7 @@ def run(function: Callable[[], None]) -> None:
       raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().addFilter(_is_for_the_user)
+    standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
     try:
       function()
     except errors.UserError as error:

@@ -9,6 +9,7 @@ them. --client_id exports the model of one client alone.
 """
 
 import pathlib
+import urllib.parse
 
 import numpy as np
 import tensorflow as tf
@@ -81,7 +82,7 @@ def _export_client(
     )
   index = ids.index(client_id)
   return personalized_models.export_client_model(
-    output / f'client_{client_id}',
+    output / f'client_{urllib.parse.quote(client_id, safe="")}',
     opened.algorithm,
     server_state,
     client_id=client_id,

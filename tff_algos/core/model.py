@@ -44,9 +44,9 @@ class Model:
 
   def weights_spec(self) -> Weights:
     """Returns the weights' types as `tf.TensorSpec`s, without making them."""
-    traced = tf.function(self.initialize).get_concrete_function(
-      tf.TensorSpec([2], tf.int32)
-    )
+    traced = tf.function(
+      self.initialize, autograph=False
+    ).get_concrete_function(tf.TensorSpec([2], tf.int32))
     return tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
       traced.structured_outputs,

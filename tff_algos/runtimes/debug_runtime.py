@@ -1,6 +1,8 @@
 """Eager and client by client; an error says where it happened."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -50,57 +52,27 @@ class DebugRuntime:
         client.
     """
 
-    def at(stage, function, *arguments, client_id=None):
-      try:
-        return function(*arguments)
-      except Exception as error:
-        client = f', client {client_id!r}' if client_id is not None else ''
-        raise errors.RuntimeFailureError(
-          f'round {cohort.round_num}, phase {phase.name!r}, stage '
-          f'{stage!r}{client}: {type(error).__name__}: {error}'
-        ) from error
-
     server_state = _to_tensors(server_state)
-    message = at('make_message', phase.make_message, server_state)
+    with _named(cohort, 'make_message'):
+      message = phase.make_message(server_state)
     sums, collections, states = None, [], []
-    for i, client_id in enumerate(cohort.client_ids):
-      client = _first(
-        cohort.load(
-          i,
-          i + 1,
-          uses_client_state=phase.uses_client_state,
-          capacity=lambda largest: largest,
-        )
-      )
-      output = at(
-        'client_work',
-        composer.client_work,
-        phase,
-        message,
-        client,
-        client_id=client_id,
-      )
+    for position, client_id in enumerate(cohort.client_ids):
+      client = _load(phase, cohort, position)
+      with _named(cohort, 'client_work', client_id):
+        output = composer.client_work(phase, message, client)
       stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
-      part = at(
-        'aggregation',
-        composer.partial_sums,
-        phase,
-        stack,
-        client_id=client_id,
-      )
-      sums = part if sums is None else trees.add(sums, part)
+      with _named(cohort, 'aggregation', client_id):
+        part = composer.partial_sums(phase, stack)
+        sums = part if sums is None else trees.add(sums, part)
       collections.append(
         composer.collected(phase, client.client_index[tf.newaxis], stack)
       )
       states.append(stack.client_state)
-    new_state, server_metrics = at(
-      'server_update',
-      composer.server_update,
-      phase,
-      server_state,
-      sums,
-      _to_tensors(cohort_lib.concatenate(collections)),
-    )
+    collection = _to_tensors(cohort_lib.concatenate(collections))
+    with _named(cohort, 'server_update'):
+      new_state, server_metrics = composer.server_update(
+        phase, server_state, sums, collection
+      )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),
       client_states=cohort_lib.concatenate(states),
@@ -110,12 +82,35 @@ class DebugRuntime:
     )
 
 
-def _to_tensors(structure: Structure) -> Structure:
-  return tf.nest.map_structure(tf.convert_to_tensor, structure)
+@contextlib.contextmanager
+def _named(
+  cohort: cohort_lib.Cohort, stage: str, client_id: str | None = None
+) -> Iterator[None]:
+  """Gives an error of the block its round, phase, stage and client."""
+  try:
+    yield
+  except Exception as error:
+    client = '' if client_id is None else f', client {client_id!r}'
+    raise errors.RuntimeFailureError(
+      f'round {cohort.round_num}, phase {cohort.call.phase!r}, stage '
+      f'{stage!r}{client}: {type(error).__name__}: {error}'
+    ) from error
 
 
-def _first(stack: Structure) -> Structure:
-  """Returns the only row of a stack, as tensors."""
+def _load(
+  phase: algorithm_lib.Phase, cohort: cohort_lib.Cohort, position: int
+) -> composer.Clients:
+  """Returns one client, unpadded, as tensors."""
+  stack = cohort.load(
+    position,
+    position + 1,
+    uses_client_state=phase.uses_client_state,
+    capacity=lambda largest: largest,
+  )
   return tf.nest.map_structure(
     lambda leaf: tf.convert_to_tensor(leaf[0]), stack
   )
+
+
+def _to_tensors(structure: Structure) -> Structure:
+  return tf.nest.map_structure(tf.convert_to_tensor, structure)

@@ -91,7 +91,7 @@ def build_store(
 ) -> client_state_store.ClientStateStore:
   """Returns an empty store that knows every client's initial state."""
   run_seed = seeds.derive_seed(seed, 'initialize')
-  initial_state = tf.function(algorithm.init_client_state)
+  initial_state = tf.function(algorithm.init_client_state, autograph=False)
 
   def initial(client_index: int) -> Structure:
     client_id = population.client_ids[client_index]

@@ -1,0 +1,94 @@
+"""Proves that the exported models serve: a server process, a client process."""
+
+import contextlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from binaries import experiment
+from tff_algos.core import errors
+from tff_algos.data import schema
+
+_START_SECONDS = 120.0
+_STOP_SECONDS = 20.0
+
+
+def ask(folder: str) -> str:
+  """Asks the personalized model of one client about a test example.
+
+  Args:
+    folder: A workdir with a dataset and exported models.
+
+  Returns:
+    A sentence with the answer and the true label.
+
+  Raises:
+    UserError: If the server does not start or the client gets no answer.
+  """
+  with experiment.open_dataset(folder) as dataset:
+    client_id = dataset.client_ids[0]
+    examples = dataset.examples(client_id, schema.TEST)
+    if not examples.num_examples:
+      examples = dataset.examples(client_id, schema.TRAIN)
+  instance = {'client_id': client_id, 'x': examples.x[0].tolist()}
+  with _server(folder) as url, tempfile.NamedTemporaryFile('w') as request:
+    json.dump([instance], request)
+    request.flush()
+    asked = subprocess.run(
+      [
+        *(sys.executable, '-m', 'binaries.predict'),
+        f'--url={url}',
+        '--model=personalized_models',
+        f'--request_file={request.name}',
+      ],
+      stdout=subprocess.PIPE,
+      text=True,
+      check=False,
+      timeout=_START_SECONDS,
+    )
+  if asked.returncode:
+    raise errors.UserError(
+      f'the client process ended with status {asked.returncode}; its own words '
+      'stand above'
+    )
+  prediction = json.loads(asked.stdout)['predictions'][0]
+  # One output comes without its name, as from TensorFlow Serving.
+  said = prediction['class_id'] if isinstance(prediction, dict) else prediction
+  return (
+    f'Asked over HTTP, the model of client {client_id} says {said} for an '
+    f'example whose label is {examples.y[0]:g}.'
+  )
+
+
+@contextlib.contextmanager
+def _server(folder: str) -> Iterator[str]:
+  """Runs a server process for the block; yields its URL."""
+  with tempfile.TemporaryDirectory() as temporary:
+    port_file = pathlib.Path(temporary, 'ports.json')
+    process = subprocess.Popen(
+      [
+        *(sys.executable, '-m', 'binaries.serve', f'--workdir={folder}'),
+        *('--rest_api_port=0', '--port=0', f'--port_file={port_file}'),
+      ]
+    )
+    try:
+      deadline = time.monotonic() + _START_SECONDS
+      while not port_file.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+          raise errors.UserError(
+            'the prediction server did not start; its own words stand above'
+          )
+        time.sleep(0.1)
+      port = json.loads(port_file.read_text())['rest_api_port']
+      yield f'http://127.0.0.1:{port}'
+    finally:
+      process.terminate()
+      try:
+        process.wait(_STOP_SECONDS)
+      except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
