@@ -29,8 +29,8 @@ class ExperimentConfig:
     model: `name` of `models.registry`, and that model's options.
     algorithm: `name` of `algorithms.registry`, and its options.
     training: How long, and when to evaluate and save.
-    runtime: `name` of `runtimes.registry`, and its options. Decides how fast,
-      never with what result.
+    runtime: Which runtime, and its options. Decides how fast, never with what
+      result.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -39,16 +39,13 @@ class ExperimentConfig:
   model: Mapping[str, Any]
   algorithm: Mapping[str, Any]
   training: loop.TrainingConfig
-  runtime: Mapping[str, Any] = dataclasses.field(
-    default_factory=lambda: {'name': 'vectorized'}
-  )
+  runtime: runtimes.RuntimeConfig = runtimes.RuntimeConfig()
   seed: int = 0
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)
     models.parse_config(self.model)
     algorithms.parse_config(self.algorithm)
-    runtimes.parse_config(self.runtime)
 
 
 def parse(values: Any) -> ExperimentConfig:

@@ -68,7 +68,10 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'checkpoint_interval': 10,
     'client_states': 'memory',
   }
-  config.runtime = {'name': 'vectorized', 'clients_per_block': 100}
+  config.runtime = {
+    'name': 'vectorized',
+    'vectorized': {'clients_per_block': 100},
+  }
   if variant == 'smoke':
     config.training.num_rounds = 3
     config.training.evaluation_interval = 1

@@ -77,7 +77,10 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'checkpoint_interval': 10,
     'client_states': 'memory',
   }
-  config.runtime = {'name': 'vectorized', 'clients_per_block': 50}
+  config.runtime = {
+    'name': 'vectorized',
+    'vectorized': {'clients_per_block': 50},
+  }
   if variant == 'smoke':
     config.dataset.partition.update(
       {'num_clients': 12, 'num_unseen_clients': 2}

@@ -89,7 +89,10 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     'checkpoint_interval': 25,
     'client_states': 'memory',
   }
-  config.runtime = {'name': 'vectorized', 'clients_per_block': 100}
+  config.runtime = {
+    'name': 'vectorized',
+    'vectorized': {'clients_per_block': 100},
+  }
   if variant == 'smoke':
     config.dataset.partition.num_clients = 12
     config.dataset.sizes.update({'minimum': 20, 'maximum': 40})
