@@ -131,13 +131,21 @@ class VectorizedRuntime:
         outputs.client_state,
       )
 
+    sums, collection, _ = work.get_concrete_function().structured_outputs
     return _Graphs(
       make_message=graph(
         phase.make_message, input_signature=[types.server_state]
       ),
       work=work,
       server_update=graph(
-        functools.partial(composer.server_update, phase), reduce_retracing=True
+        functools.partial(composer.server_update, phase),
+        input_signature=[
+          types.server_state,
+          *tf.nest.map_structure(
+            lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
+            (sums, collection),
+          ),
+        ],
       ),
     )
 
