@@ -146,7 +146,7 @@ def _stage_version(
     schema,
     plan,
     facts,
-    staging.version,
+    folder=staging.version,
     counters=counters | _count_roles(plan),
     source_facts=dict(source.facts()),
   )

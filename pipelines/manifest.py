@@ -93,6 +93,7 @@ def build_manifest(
   schema: schema_lib.Schema,
   plan: planning.Plan,
   facts: Mapping[str, Sequence[Mapping[str, Any]]],
+  *,
   folder: pathlib.Path,
   **more: Any,
 ) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The same config gives the same bytes, whatever Beam runs it on."""
 
 import contextlib
+import tempfile
 
 import psutil
 import pytest
@@ -52,8 +53,11 @@ def test_bytes_do_not_depend_on_processes(tmp_path):
 
 
 @pytest.mark.slow
-def test_bytes_do_not_depend_on_the_engine(tmp_path):
+def test_bytes_do_not_depend_on_the_engine(tmp_path, monkeypatch):
   distributed = pytest.importorskip('distributed')
+  # Dask leaves a folder where temporary files go.
+  monkeypatch.setenv('TMPDIR', str(tmp_path))
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
   config = _large_config()
   build_dataset.build(config, tmp_path / 'one')
   with distributed.LocalCluster(
@@ -61,7 +65,6 @@ def test_bytes_do_not_depend_on_the_engine(tmp_path):
     threads_per_worker=1,
     host='127.0.0.1',
     dashboard_address=None,
-    local_directory=tmp_path / 'scratch',
   ) as cluster:
     try:
       build_dataset.build(

@@ -126,7 +126,12 @@ def test_manifest_adds_up(tmp_path):
   (tmp_path / 'clients.parquet').write_bytes(b'table')
   described = {'recipe': {'seed': 0}, 'schema_version': 1}
   made = manifest.build_manifest(
-    described, _SCHEMA, _PLAN, _FACTS, tmp_path, counters={'raw_examples': 9}
+    described,
+    _SCHEMA,
+    _PLAN,
+    _FACTS,
+    folder=tmp_path,
+    counters={'raw_examples': 9},
   )
   assert made['num_clients'] == {'participating': 2, 'unseen': 1}
   assert made['num_examples']['train'] == {'participating': 7, 'unseen': 5}
@@ -151,7 +156,7 @@ def test_manifest_reads_back(tmp_path, num_classes):
   }
   plan = _PLAN._replace(client_ids=('a',), groups=('participating',))
   made = manifest.build_manifest(
-    {'schema_version': 1}, _SCHEMA, plan, facts, folder
+    {'schema_version': 1}, _SCHEMA, plan, facts, folder=folder
   )
   manifest.write_manifest(folder / 'manifest.json', made)
   assert integrity.read_manifest(folder) == made
