@@ -8,6 +8,7 @@ section "Experiments").
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -131,7 +132,8 @@ class LinearRegression:
       x = values[:-1].astype(np.float32)
       yield base.RawExample(
         x=x,
-        y=float(x @ theta + values[-1]),
+        # fsum rounds once: the same bytes whatever the machine adds with.
+        y=math.fsum((*(x * theta), values[-1])),
         is_test=split == 'test',
         native_source=int(source),
       )
