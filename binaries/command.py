@@ -1,10 +1,14 @@
 """What every binary does the same way: flags, log lines, mistakes, Ctrl-C."""
 
+import errno
 import logging as standard_logging
 import os
 import pathlib
+import re
+import signal
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -23,7 +27,14 @@ standard_logging.getLogger().addFilter(
 # The flags that are defined here are those of the binary, in its --help.
 flags.disclaim_key_flags()
 
-_INTERRUPTED = 130
+_INTERRUPTED = 128 + signal.SIGINT
+_TERMINATED = 128 + signal.SIGTERM
+# What a person can mend, whatever was being written or read.
+_DISK_REFUSES = {
+  *(errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS),
+}
+# What a ConfigDict says, in one or two pairs of quotes.
+_UNKNOWN_KEY = re.compile(r'[\'" ]*(\w+)[\'" ]*(Did you mean .*\?)?[\'" ]*')
 _OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -47,19 +58,26 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
 def run(function: Callable[[], None]) -> None:
   """Parses the flags and runs a binary.
 
-  A mistake of the user becomes one line on stderr and exit status 1; Ctrl-C
-  exit status 130. Anything else is a bug and keeps its stack trace.
+  A mistake of the user, and a disk that is full or refuses, become one line on
+  stderr and exit status 1; Ctrl-C exit status 130 and SIGTERM 143, with all
+  cleaned up. Anything else is a bug and keeps its stack trace.
   """
 
   def main(argv):
     if len(argv) > 1:
-      raise app.UsageError(f'unknown arguments: {" ".join(argv[1:])}')
+      _end_with(f'unknown arguments: {" ".join(argv[1:])}; see --help')
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().addFilter(_is_for_the_user)
     standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
       function()
     except errors.UserError as error:
+      logging.error('%s', error)
+      sys.exit(1)
+    except OSError as error:
+      if error.errno not in _DISK_REFUSES:
+        raise
       logging.error('%s', error)
       sys.exit(1)
     except KeyboardInterrupt:
@@ -69,17 +87,58 @@ def run(function: Callable[[], None]) -> None:
   app.run(main, flags_parser=_parse_flags)
 
 
+def _report_uncaught(kind, error, trace) -> None:
+  """Reports an exception; Ctrl-C while modules are imported needs no trace."""
+  if issubclass(kind, KeyboardInterrupt):
+    sys.stderr.write('Interrupted.\n')
+  else:
+    sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _report_uncaught
+
+
 def _parse_flags(argv: list[str]) -> list[str]:
   """Parses flags; a wrong config or override ends in one line, not a trace."""
   try:
-    remaining = app.parse_flags_with_usage(argv)
+    remaining = flags.FLAGS(argv)
     if 'config' in flags.FLAGS:
       flags.FLAGS.config.to_dict()  # A file that cannot be read fails here.
     return remaining
-  except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-    words = ' '.join(str(error).replace('\\n', '. ').split())
-    sys.stderr.write(f'--config: {words.strip(chr(34) + chr(39))}\n')
-    sys.exit(1)
+  except (
+    *(AttributeError, KeyError, OSError, TypeError, ValueError),
+    flags.Error,
+  ) as error:
+    _end_with(_words_of(error))
+
+
+def _words_of(error: Exception) -> str:
+  """Returns in one line what is wrong with the flags.
+
+  Raises:
+    Exception: `error`, if the config file itself is at fault, for its trace.
+  """
+  text = str(error.args[0] if error.args else error)
+  if 'Traceback' in text:
+    flag, *_, last = text.strip().splitlines()
+    kind, _, words = last.partition(': ')
+    if kind != ValueError.__name__:
+      raise error
+    return f'{flag.partition(": ")[0]}: {words}'
+  if isinstance(error, OSError):
+    text = str(error.__cause__ or error)
+  words = ' '.join(text.replace('\\n', ' ').replace('\\', '').split())
+  if isinstance(error, flags.Error):
+    return words
+  unknown = _UNKNOWN_KEY.fullmatch(words)
+  if unknown:
+    return f'--config has no key {unknown[1]!r}. {unknown[2] or ""}'.strip()
+  return f'--config: {words}'
+
+
+def _end_with(words: str) -> NoReturn:
+  sys.stderr.write(f'{words}\n')
+  sys.exit(1)
 
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:

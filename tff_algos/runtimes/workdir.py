@@ -14,19 +14,25 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
   """Holds a workdir for this process.
 
   The kernel gives the lock back when the process ends, however it ends; the
-  file is removed when the block is left.
+  file is removed when the block is left, and so is a folder that is empty.
 
   Args:
     workdir: The folder; made if it is missing.
 
   Raises:
+    UserError: If the folder cannot be made or written to.
     WorkdirBusyError: If another process holds it; names the process.
   """
   folder = pathlib.Path(workdir)
-  folder.mkdir(parents=True, exist_ok=True)
   path = folder / '.lock'
   while True:
-    file = open(path, 'a+')  # noqa: SIM115
+    try:
+      folder.mkdir(parents=True, exist_ok=True)
+      file = open(path, 'a+')  # noqa: SIM115
+    except OSError as error:
+      raise errors.UserError(
+        f'--workdir={folder} cannot be used: {error.strerror}. Take another'
+      ) from error
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -51,3 +57,5 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
   finally:
     path.unlink(missing_ok=True)
     file.close()
+    with contextlib.suppress(OSError):
+      folder.rmdir()
