@@ -1,0 +1,213 @@
+"""FedSoft against an independent implementation, step by step.
+
+`tests.testing.fed_soft_oracle` is written from the paper in NumPy float64. The
+library computes in float32; the largest gap seen between two models, whose
+entries are about 1, is 2e-7 with SGD and 7e-6 with Adam. `_TOLERANCE` is 5e-5.
+No example may lie so close to the border of two clusters that rounding could
+flip it; `_MARGIN` makes sure of that, and `_SEED` was chosen so that it holds.
+"""
+
+import dataclasses
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tests.testing import fed_soft_oracle, toys
+from tff_algos.algorithms import fed_soft
+from tff_algos.metrics import statistics
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import local_training
+
+_TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
+_MARGIN = 5e-4
+_NUM_ROUNDS = 4
+_SEED = 45
+_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
+# One client without examples, one with a single one, and short last batches.
+_SIZES = (7, 0, 1, 12, 5, 10, 4)
+_NUM_AVAILABLE = 6
+_SOURCE = toys.linear_clients(
+  _THETAS,
+  np.random.default_rng(0).dirichlet(np.ones(3), len(_SIZES)),
+  _SIZES,
+)
+
+
+def _build(options):
+  """Returns our algorithm for the options of the oracle."""
+  optimizer = optimizers.OptimizerConfig(
+    options.optimizer, options.learning_rate, options.momentum
+  )
+  return fed_soft.build_fed_soft(
+    toys.linear(3),
+    fed_soft.FedSoftConfig(
+      num_clusters=options.num_clusters,
+      cohort_size_per_cluster=options.K,
+      estimation_interval=options.tau,
+      importance_smoother=options.sigma,
+      proximal_weight=options.lam,
+      selection=options.selection,
+      start=options.start,
+      loss_scale=options.loss_scale,
+      local_training=local_training.LocalTrainingConfig(
+        options.epochs, options.batch_size, optimizer
+      ),
+    ),
+  )
+
+
+def _expected(algorithm, options):
+  server_state, states = toys.initial_states(
+    algorithm, _SOURCE.population, _SEED
+  )
+  examples = [_SOURCE.examples(k) for k in range(len(_SIZES))]
+  return fed_soft_oracle.run(
+    [(one.x.astype(np.float64), one.y.astype(np.float64)) for one in examples],
+    _SOURCE.population.client_ids,
+    server_state.cluster_models['kernel'][..., 0],
+    [state.personalized_weights['kernel'][:, 0] for state in states],
+    options,
+    _NUM_ROUNDS,
+    _SEED,
+  )
+
+
+def _compare(algorithm, runtime, expected):
+  """Runs round by round and compares everything that a round leaves behind."""
+  start, num_updates = None, np.zeros(len(_SIZES))
+  for round_num, oracle in enumerate(expected, start=1):
+    server_state, states, outputs = toys.run_rounds(
+      algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
+    )
+    start = (server_state, states)
+    np.testing.assert_allclose(
+      server_state.importance_weights, oracle.importance, rtol=1e-6
+    )
+    num_updates += oracle.multiplicity.sum(axis=1) > 0
+    np.testing.assert_array_equal(
+      [state.num_updates for state in states], num_updates
+    )
+    np.testing.assert_allclose(
+      server_state.cluster_models['kernel'][..., 0],
+      oracle.centers,
+      **_TOLERANCE,
+    )
+    local_models = [
+      state.personalized_weights['kernel'][:, 0] for state in states
+    ]
+    np.testing.assert_allclose(local_models, oracle.local_models, **_TOLERANCE)
+    loss = statistics.value_of(outputs[-1].client_metrics['loss'])
+    np.testing.assert_allclose(loss, oracle.loss, **_TOLERANCE)
+    assert all(output.num_invalid == 0 for output in outputs)
+
+
+# What the graphs of a phase depend on; between them, every start, optimizer,
+# loss scale, proximal weight, number of clusters and short or whole batches.
+_SOLVERS = {
+  'own, sgd': fed_soft_oracle.Options(
+    start='own',
+    lam=0.4,
+    loss_scale=0.5,
+    epochs=3,
+    batch_size=4,
+    learning_rate=0.03,
+  ),
+  'mixed_center, adam': fed_soft_oracle.Options(
+    num_clusters=3,
+    start='mixed_center',
+    lam=1.0,
+    epochs=2,
+    batch_size=5,
+    optimizer='adam',
+    learning_rate=0.05,
+  ),
+  'best_center, momentum': fed_soft_oracle.Options(
+    start='best_center',
+    lam=0.1,
+    sigma=0.05,
+    loss_scale=0.5,
+    batch_size=3,
+    learning_rate=0.03,
+    momentum=0.6,
+  ),
+  'own, adam, no proximal term': fed_soft_oracle.Options(
+    num_clusters=3,
+    lam=0.0,
+    batch_size=32,
+    epochs=2,
+    optimizer='adam',
+    learning_rate=0.1,
+  ),
+}
+# What the plan alone depends on.
+_PLANS = {
+  'without replacement': {'selection': 'without_replacement', 'K': 3},
+  'without replacement, tau=3': {'tau': 3, 'K': 2},
+  'K=N': {'selection': 'without_replacement', 'K': _NUM_AVAILABLE},
+  'with replacement': {'selection': 'with_replacement', 'K': 4, 'tau': 1},
+  'with replacement, tau=3': {'selection': 'with_replacement', 'tau': 3},
+  'weighted full': {'selection': 'weighted_full', 'tau': 1},
+  'weighted full, tau=3': {'selection': 'weighted_full', 'tau': 3},
+}
+
+
+@pytest.fixture(scope='module', params=_SOLVERS, name='solver')
+def _solver(request):
+  """Returns options, their algorithm, and a runtime with its traced graphs."""
+  options = _SOLVERS[request.param]
+  algorithm = _build(options)
+  with vectorized_runtime.VectorizedRuntime(
+    algorithm,
+    len(_SIZES),
+    vectorized_runtime.VectorizedConfig(clients_per_block=4),
+  ) as runtime:
+    yield options, algorithm, runtime
+
+
+@pytest.mark.parametrize('plan', _PLANS)
+def test_vectorized_runtime_follows_the_oracle(solver, plan):
+  options, traced, runtime = solver
+  options = dataclasses.replace(options, **_PLANS[plan])
+  # The plan of these options with the phases that the runtime has traced: the
+  # options of `_PLANS` touch the plan alone.
+  algorithm = dataclasses.replace(_build(options), phases=traced.phases)
+  expected = _expected(algorithm, options)
+  assert min(one.margin for one in expected) > _MARGIN
+  _compare(algorithm, runtime, expected)
+
+
+@st.composite
+def _any_options(draw):
+  selection = draw(st.sampled_from(fed_soft.SELECTIONS))
+  smoothers = [1e-4, 0.1] + [0.0] * (selection != 'without_replacement')
+  optimizer = draw(st.sampled_from(['sgd', 'adam']))
+  return fed_soft_oracle.Options(
+    num_clusters=draw(st.integers(1, 3)),
+    K=draw(st.integers(1, _NUM_AVAILABLE)),
+    tau=draw(st.integers(1, 3)),
+    sigma=draw(st.sampled_from(smoothers)),
+    lam=draw(st.sampled_from([0.0, 0.1, 2.0])),
+    selection=selection,
+    start=draw(st.sampled_from(fed_soft.STARTS)),
+    loss_scale=draw(st.sampled_from([0.5, 1.0])),
+    epochs=draw(st.integers(1, 2)),
+    batch_size=draw(st.integers(3, 13)),
+    optimizer=optimizer,
+    learning_rate=draw(st.sampled_from([0.01, 0.03])),
+    momentum=draw(st.sampled_from([0.0, 0.5])) if optimizer == 'sgd' else 0.0,
+  )
+
+
+@hypothesis.settings(
+  database=None, deadline=None, max_examples=25, derandomize=True
+)
+@hypothesis.given(_any_options())
+def test_debug_runtime_follows_the_oracle_for_any_options(options):
+  algorithm = _build(options)
+  expected = _expected(algorithm, options)
+  hypothesis.assume(min(one.margin for one in expected) > _MARGIN)
+  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
+  _compare(algorithm, runtime, expected)

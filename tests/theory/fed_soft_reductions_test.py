@@ -1,0 +1,190 @@
+"""What FedSoft becomes in special cases: FedProx, local training, one model.
+
+Ruan and Joe-Wong (2021). Where NumPy is compared, float32 allows 1e-4.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import points, toys
+from tff_algos.algorithms import fed_soft
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import aggregation, cohort, local_training
+
+_SIZES = (6, 9, 5, 8)
+_THETAS = np.array([[5.0, 0], [-5, 0]])
+_CLUSTERS = np.array([0, 1, 1, 0])
+_RATE = 0.05
+_NUM_EPOCHS = 4
+_FULL_BATCH = local_training.LocalTrainingConfig(
+  _NUM_EPOCHS, 32, optimizers.OptimizerConfig('sgd', _RATE)
+)
+_SOURCE = toys.linear_clients(_THETAS, np.eye(2)[_CLUSTERS], _SIZES)
+
+
+def _build(**options):
+  """FedSoft in which everybody takes part and trains with full batches."""
+  config = fed_soft.FedSoftConfig(
+    selection='weighted_full',
+    loss_scale=0.5,
+    local_training=_FULL_BATCH,
+    **options,
+  )
+  return fed_soft.build_fed_soft(toys.linear(2), config)
+
+
+def _run(algorithm, num_rounds, start, source=_SOURCE, first_round=1):
+  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
+  return toys.run_rounds(
+    algorithm,
+    runtime,
+    source,
+    num_rounds,
+    start=start,
+    first_round=first_round,
+  )
+
+
+def _fed_prox(near, weight):
+  """One round of FedProx's local solver from the models `near`, in NumPy.
+
+  Each client minimises 1/2 mean (x w - y)^2 + weight / 2 |w - near|^2.
+  """
+  models = near.copy()
+  for k, w in enumerate(models):
+    examples = _SOURCE.examples(k)
+    x, y = examples.x.astype(np.float64), examples.y.astype(np.float64)
+    for _ in range(_NUM_EPOCHS):
+      gradient = x.T @ (x @ w - y) / len(y) + weight * (w - near[k])
+      w = w - _RATE * gradient
+    models[k] = w
+  return models
+
+
+@pytest.mark.parametrize('num_clusters', [1, 2])
+def test_one_cluster_or_hard_clusters_are_fed_prox_per_cluster(num_clusters):
+  """Importance is one-hot, and stays: no estimation falls into rounds 2-6."""
+  clusters = np.minimum(_CLUSTERS, num_clusters - 1)
+  importance = np.eye(num_clusters, dtype=np.float32)[clusters]
+  algorithm = _build(
+    num_clusters=num_clusters,
+    estimation_interval=1000,
+    proximal_weight=0.6,
+    start='mixed_center',
+  )
+  centers = _THETAS[:num_clusters] * 0.5
+  server_state = fed_soft.ServerState(
+    {'kernel': centers[..., np.newaxis].astype(np.float32)}, importance
+  )
+  _, states = toys.initial_states(algorithm, _SOURCE.population)
+  server_state, _, _ = _run(
+    algorithm, 5, start=(server_state, states), first_round=2
+  )
+  weights = importance * np.array(_SIZES)[:, np.newaxis]
+  for _ in range(5):
+    models = _fed_prox(centers[clusters], 0.6)
+    centers = (weights / weights.sum(axis=0)).T @ models
+  np.testing.assert_allclose(
+    server_state.cluster_models['kernel'][..., 0], centers, rtol=1e-4
+  )
+
+
+def test_one_cluster_estimates_importance_one_for_everybody():
+  algorithm = _build(num_clusters=1)
+  server_state, _, _ = _run(algorithm, 1, start=None)
+  np.testing.assert_array_equal(
+    server_state.importance_weights, np.ones([4, 1])
+  )
+
+
+def test_without_proximal_term_clients_know_nothing_of_each_other():
+  """Own start, lambda 0: no bit of w_k depends on centres or on others."""
+  algorithm = _build(proximal_weight=0.0)
+  _, states, _ = _run(algorithm, 3, start=None)
+  server_state, start = toys.initial_states(algorithm, _SOURCE.population)
+  moved = server_state._replace(
+    cluster_models={'kernel': 5 + server_state.cluster_models['kernel']}
+  )
+  others = toys.linear_clients(-_THETAS, np.full((4, 2), 0.5), _SIZES, seed=9)
+  mine = _SOURCE.examples(3)
+  others.examples(3).x[:], others.examples(3).y[:] = mine.x, mine.y
+  _, other_states, _ = _run(algorithm, 3, (moved, start), others)
+  models, other_models = (
+    [state.personalized_weights['kernel'] for state in all_states]
+    for all_states in (states, other_states)
+  )
+  np.testing.assert_array_equal(other_models[3], models[3])
+  assert (other_models[2] != models[2]).all()
+
+
+def test_without_proximal_term_training_is_local_gradient_descent():
+  algorithm = _build(proximal_weight=0.0)
+  _, start = toys.initial_states(algorithm, _SOURCE.population)
+  _, states, _ = _run(algorithm, 3, start=None)
+  models = np.stack([s.personalized_weights['kernel'][:, 0] for s in start])
+  for _ in range(3):
+    models = _fed_prox(models, 0.0)
+  np.testing.assert_allclose(
+    [state.personalized_weights['kernel'][:, 0] for state in states],
+    models,
+    rtol=1e-4,
+  )
+
+
+def test_plain_means_of_everybody_make_all_centers_equal():
+  """What the guard for K = N avoids: every cluster would draw all clients."""
+  generator = np.random.default_rng(0)
+  probs = generator.dirichlet(np.ones(6), 3)
+  models = tf.constant(generator.normal(size=(6, 2)), tf.float32)
+
+  def centers(weights):
+    results = {'w': models, 'slots': tf.constant(weights, tf.float32)}
+    mean = aggregation.ClusterMean('slots')
+    return mean.finish(mean.partial_sum(results, 'w')).value.numpy()
+
+  slots = cohort.draw_per_cluster(probs, 6, False, generator)
+  np.testing.assert_allclose(np.ptp(centers(slots), axis=0), 0, atol=1e-6)
+  assert (np.ptp(centers(probs.T), axis=0) > 0.1).all()
+
+
+@pytest.mark.parametrize('selection', ['without_replacement', 'weighted_full'])
+def test_full_participation_keeps_the_centers_apart(selection):
+  """K = N takes the weighted mean of Eq. 27, so 10:90 clients separate."""
+  thetas = np.array([[1.0, 0.5], [-1, 1.5]])
+  source = points.mixtures(thetas, np.array([[1, 9], [9, 1]]))
+  algorithm = fed_soft.build_fed_soft(
+    points.model(2),
+    fed_soft.FedSoftConfig(cohort_size_per_cluster=2, selection=selection),
+  )
+  server_state, states = toys.initial_states(algorithm, source.population)
+  start = server_state._replace(
+    cluster_models={'point': (0.5 * thetas).astype(np.float32)}
+  )
+  runtime = debug_runtime.DebugRuntime(algorithm, 2)
+  server_state, _, _ = toys.run_rounds(
+    algorithm, runtime, source, 5, start=(start, states)
+  )
+  centers = server_state.cluster_models['point']
+  assert np.linalg.norm(centers[0] - centers[1]) > 0.5
+
+
+def test_if_one_center_fits_all_examples_full_participation_merges_them():
+  """A weakness of the algorithm itself, written down so that it surprises
+  nobody: the other cluster then draws by examples, and so does the first.
+  """
+  source = points.mixtures(np.array([[1.0, 0], [2, 0]]), np.array([[3, 3]] * 2))
+  algorithm = fed_soft.build_fed_soft(
+    points.model(2), fed_soft.FedSoftConfig(selection='weighted_full')
+  )
+  server_state, states = toys.initial_states(algorithm, source.population)
+  start = server_state._replace(
+    cluster_models={'point': np.array([[1.5, 0], [-9, 0]], np.float32)}
+  )
+  runtime = debug_runtime.DebugRuntime(algorithm, 2)
+  server_state, _, _ = toys.run_rounds(
+    algorithm, runtime, source, 2, start=(start, states)
+  )
+  centers = server_state.cluster_models['point']
+  np.testing.assert_allclose(centers[0], centers[1], rtol=1e-6)

@@ -1,0 +1,242 @@
+"""Theory of FedSoft on the real phases: closed forms, limits, reductions.
+
+Ruan and Joe-Wong (2021). The toy is F_s(w) = 1/2 |w - theta_s|^2 of
+`tests.testing.points`: with exact local solutions, everything has a closed
+form. Computations are float32, so closed forms hold to a relative 1e-5 unless
+a test says otherwise.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import points, toys
+from tff_algos.algorithms import fed_soft
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.numerics import proximal
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import (
+  objectives,
+)
+
+_THETAS = np.array([[1.0, 0.5], [-1, 1.5], [0, -2]])
+
+
+def _build(proximal_weight, num_clusters=2):
+  """FedSoft on points: exact local solutions, everybody takes part."""
+  config = fed_soft.FedSoftConfig(
+    num_clusters=num_clusters,
+    estimation_interval=1,
+    importance_smoother=0.0,
+    proximal_weight=proximal_weight,
+    selection='weighted_full',
+    loss_scale=0.5,
+    local_training=points.exact_solver(proximal_weight, batch_size=256),
+  )
+  return fed_soft.build_fed_soft(points.model(_THETAS.shape[1]), config)
+
+
+def _start(algorithm, source, centers):
+  """Round 0 with these centres."""
+  server_state, states = toys.initial_states(algorithm, source.population)
+  models = {'point': np.asarray(centers, np.float32)}
+  return server_state._replace(cluster_models=models), states
+
+
+def _trajectory(algorithm, source, start, num_rounds):
+  """Returns the centres after 0, 1, ... rounds, `[rounds + 1, S, d]`."""
+  runtime = debug_runtime.DebugRuntime(algorithm, source.population.num_clients)
+  centers = [start[0].cluster_models['point']]
+  for round_num in range(1, num_rounds + 1):
+    server_state, states, _ = toys.run_rounds(
+      algorithm, runtime, source, 1, start=start, first_round=round_num
+    )
+    start = (server_state, states)
+    centers.append(server_state.cluster_models['point'])
+  return np.array(centers), start
+
+
+def _mixing_matrix(counts):
+  """M = V U of exact importances, `[S, S]`, rows sum to 1."""
+  shares = counts / counts.sum(axis=1, keepdims=True)
+  return (counts / counts.sum(axis=0)).T @ shares
+
+
+def test_hard_clusters_shrink_their_error_by_a_fixed_factor():
+  """One-hot importance: c_s - theta_s shrinks by lambda / (1 + lambda)."""
+  weight, thetas = 0.7, _THETAS
+  source = points.mixtures(thetas, np.eye(3, dtype=int)[[0, 1, 2, 0, 1]] * 4)
+  algorithm = _build(weight, num_clusters=3)
+  first = thetas + [[0.3, 0.1], [-0.2, 0.4], [0.1, 0.2]]
+  centers, _ = _trajectory(
+    algorithm, source, _start(algorithm, source, first), 6
+  )
+  factors = (weight / (1 + weight)) ** np.arange(7)
+  expected = factors[:, np.newaxis, np.newaxis] * (first - thetas)
+  np.testing.assert_allclose(centers - thetas, expected, atol=1e-6)
+
+
+_TEN_NINETY = np.array([[1, 9], [9, 1]])
+_THIRTY_SEVENTY = np.array([[3, 7], [7, 3]])
+
+
+@pytest.mark.parametrize(
+  ('counts', 'weight', 'separation'),
+  [
+    (_TEN_NINETY, 0.1, 0.6178),
+    (_TEN_NINETY, 1.0, 0.4706),
+    (_TEN_NINETY, 10.0, 0.1391),
+    (_THIRTY_SEVENTY, 0.1, 0.1476),
+    (_THIRTY_SEVENTY, 1.0, 0.0870),
+  ],
+)
+def test_soft_clusters_are_drawn_together_even_with_perfect_importance(
+  counts, weight, separation
+):
+  """Fixed point: c = ((1 + lambda) I - lambda M)^-1 M theta.
+
+  The separation of two symmetric clusters is m / (1 + lambda (1 - m)), m being
+  the second eigenvalue of M: 0.64 for 10:90 and 0.16 for 30:70.
+  """
+  thetas = _THETAS[:2]
+  source = points.mixtures(thetas, counts)
+  algorithm = _build(weight)
+  first = thetas.mean(axis=0) + [[0.6, -0.3], [-0.6, 0.3]]
+  start = _start(algorithm, source, first)
+  centers, (server_state, _) = _trajectory(algorithm, source, start, 25)
+  np.testing.assert_allclose(
+    server_state.importance_weights, counts / 10, rtol=1e-6
+  )
+  mixing = _mixing_matrix(counts)
+  for before, after in zip(centers[:-1], centers[1:], strict=True):
+    expected = mixing @ (thetas + weight * before) / (1 + weight)
+    np.testing.assert_allclose(after, expected, atol=1e-5)
+  limit = np.linalg.solve(
+    (1 + weight) * np.eye(2) - weight * mixing, mixing @ thetas
+  )
+  gap, widest = centers[-1][0] - centers[-1][1], thetas[0] - thetas[1]
+  np.testing.assert_allclose(gap, limit[0] - limit[1], atol=1e-4)
+  assert abs(gap @ widest / (widest @ widest) - separation) < 1e-4
+  second = np.sort(np.linalg.eigvals(mixing).real)[0]
+  assert abs(second / (1 + weight * (1 - second)) - separation) < 5e-5
+
+
+def test_separation_of_the_linear_partition_of_a_hundred_clients():
+  """Client k holds (k + 0.5)% of one source: m = 0.3333, 0.2000 at lambda 1."""
+  own = 2 * np.arange(100) + 1
+  counts = np.stack([own, 200 - own], axis=1)
+  thetas = _THETAS[:2]
+  source = points.mixtures(thetas, counts)
+  algorithm = _build(1.0)
+  start = _start(algorithm, source, 0.6 * thetas + 0.4 * thetas[::-1])
+  with vectorized_runtime.VectorizedRuntime(algorithm, 100) as runtime:
+    server_state, _, _ = toys.run_rounds(
+      algorithm, runtime, source, 8, start=start
+    )
+  centers = server_state.cluster_models['point']
+  ratio = (centers[0] - centers[1]) / (thetas[0] - thetas[1])
+  np.testing.assert_allclose(ratio, 0.2, atol=1e-4)
+
+
+def _joint_risk(local, centers, sources, importance, weight):
+  """H = sum_k f_k(w_k) + lambda/2 sum_ks u_ks |w_k - c_s|^2."""
+  gaps = local[:, np.newaxis] - centers
+  pulls = weight * np.sum(importance * np.sum(gaps**2, axis=-1))
+  return (np.sum((local - sources) ** 2) + pulls) / 2
+
+
+def _fixed_importance(num_rounds, weight=0.8):
+  """Runs the train phase alone with fixed importance, as in Theorem 5.
+
+  Returns:
+    Centres and local models of every round, and the problem: the point of each
+    client, the importance and the weight.
+  """
+  generator = np.random.default_rng(4)
+  importance = generator.dirichlet(np.ones(3), 8).astype(np.float32)
+  sources = generator.normal(size=(8, 2))
+  source = points.clients([point[np.newaxis] for point in sources])
+  algorithm = _build(weight, num_clusters=3)
+  runtime = debug_runtime.DebugRuntime(algorithm, 8)
+  server_state, states = _start(
+    algorithm, source, generator.normal(size=(3, 2))
+  )
+  call = algorithm_lib.PhaseCall(
+    'train',
+    np.arange(8, dtype=np.int32),
+    fed_soft.TrainInput(importance, importance),
+    algorithm_lib.Cost(),
+  )
+  trajectory = []
+  for round_num in range(1, num_rounds + 1):
+    before = server_state.cluster_models['point']
+    output = toys.run_call(
+      runtime,
+      algorithm.phases['train'],
+      server_state,
+      states,
+      call,
+      (round_num, 0, source),
+    )
+    server_state = output.server_state
+    local = np.stack([state.personalized_weights['point'] for state in states])
+    trajectory.append((before, local, server_state.cluster_models['point']))
+  return trajectory, (sources, importance.astype(np.float64), weight)
+
+
+def test_joint_risk_never_increases_at_a_half_step():
+  """Theorem 5: solving for w, then for c, is descent on H (rounding: 1e-5)."""
+  trajectory, (sources, importance, weight) = _fixed_importance(20)
+  risks = []
+  for before, local, after in trajectory:
+    for centers in (before, after):
+      risks.append(_joint_risk(local, centers, sources, importance, weight))
+    # Eq. 48: the gradient in c_s vanishes at the weighted mean (49).
+    gradients = importance.T @ local - importance.sum(axis=0)[:, None] * after
+    np.testing.assert_allclose(gradients, 0, atol=1e-5)
+  assert np.diff(risks).max() < 1e-5 * risks[0]
+  assert risks[-1] < 0.8 * risks[0]
+
+
+def test_fixed_importance_converges_linearly_to_the_joint_solution():
+  """Theorem 5: the limit solves a linear system; the log-error is a line."""
+  trajectory, (sources, importance, weight) = _fixed_importance(45)
+  mixing = (importance / importance.sum(axis=0)).T
+  matrix = (1 + weight) * np.eye(3) - weight * mixing @ importance
+  limit = np.linalg.solve(matrix, mixing @ sources)
+  centers = np.array([after for _, _, after in trajectory])
+  distances = np.linalg.norm(centers - limit, axis=(1, 2))
+  np.testing.assert_allclose(centers[-1], limit, atol=2e-5)
+  local_limit = (sources + weight * importance @ limit) / (1 + weight)
+  np.testing.assert_allclose(trajectory[-1][1], local_limit, atol=2e-5)
+  eigenvalues = np.linalg.eigvals(mixing @ importance)
+  rate = weight / (1 + weight) * np.abs(eigenvalues).max()
+  ratios = distances[6:16] / distances[5:15]
+  np.testing.assert_allclose(ratios, rate, rtol=1e-2)
+
+
+def test_the_objective_is_the_mean_of_its_sub_problems():
+  """Eqs. 7-8: h_k = sum_s u_ks h_ks, also where the estimate u^t is not u."""
+  generator = np.random.default_rng(6)
+  counts = np.array([50, 30, 20])
+  true, estimated = counts / counts.sum(), generator.dirichlet(np.ones(3))
+  centers, weight = generator.normal(size=(3, 2)), 0.9
+  x = np.repeat(_THETAS, counts, axis=0).astype(np.float32)
+  batch = algorithm_lib.ClientData(
+    tf.constant(x), tf.zeros([100]), tf.ones([100])
+  )
+  mixed = proximal.mixed_center(
+    tf.constant(estimated, tf.float32),
+    {'point': tf.constant(centers, tf.float32)},
+  )
+  objective = objectives.proximal_loss(
+    objectives.mean_loss(points.model(2), 0.5), mixed, weight * estimated.sum()
+  )
+  offsets = []
+  for w in generator.normal(size=(20, 2)):
+    ours, _ = objective({'point': tf.constant(w, tf.float32)}, batch)
+    risks = np.sum((w - _THETAS) ** 2, axis=1) / 2
+    pulls = estimated / true * np.sum((w - centers) ** 2, axis=1)
+    offsets.append(float(ours) - true @ (risks + weight / 2 * pulls))
+  # Pulling to the mixed centre drops a constant that no gradient sees.
+  np.testing.assert_allclose(offsets, offsets[0], atol=1e-5)
