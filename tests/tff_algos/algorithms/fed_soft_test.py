@@ -14,7 +14,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages import aggregation, local_training
 
 _THETAS = np.array([[4.0, 0, 0], [-4, 0, 0]])
 _SIZES = (4, 0, 6, 5, 1)
@@ -105,6 +105,20 @@ def test_importance_changes_only_after_an_estimation():
   importance = seen[-1]
   assert not importance[1].any(), 'a client without examples is not estimated'
   assert (importance[_POPULATION.num_examples > 0].sum(axis=1) >= 1).all()
+
+
+def test_an_estimate_that_is_not_finite_leaves_the_old_one():
+  old = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]], np.float32)
+  fresh = aggregation.Collected(
+    values=tf.constant([[1.0, 0], [0, 0]]),
+    client_index=tf.constant([0, 2]),
+    is_valid=tf.constant([True, False]),
+  )
+  phase = _build().phases['estimate_importance']
+  state, _ = phase.server_update(_state(old), {'importance_weights': fresh})
+  np.testing.assert_array_equal(
+    state.importance_weights, np.array([[1, 0], *old[1:]], np.float32)
+  )
 
 
 def test_each_drawn_client_trains_once_and_serves_every_cluster_it_fills():

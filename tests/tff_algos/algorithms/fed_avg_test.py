@@ -1,0 +1,177 @@
+"""Tests of FedAvg, against NumPy and in its reductions."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import index_hash, toys
+from tff_algos.algorithms import fed_avg
+from tff_algos.core import errors, seeds
+from tff_algos.metrics import statistics
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import local_training
+
+_THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
+_SIZES = (7, 0, 1, 12, 5)
+_SOURCE = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
+_NUM_AVAILABLE = 4
+
+
+def _build(learning_rate=0.05, epochs=1, batch_size=32, **options):
+  config = fed_avg.FedAvgConfig(
+    loss_scale=0.5,
+    local_training=local_training.LocalTrainingConfig(
+      epochs, batch_size, optimizers.OptimizerConfig('sgd', learning_rate)
+    ),
+    **({'cohort_size': _NUM_AVAILABLE} | options),
+  )
+  return fed_avg.build_fed_avg(toys.linear(3), config)
+
+
+def _run(algorithm, num_rounds, source=_SOURCE, **options):
+  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
+  return toys.run_rounds(algorithm, runtime, source, num_rounds, **options)
+
+
+def _kernel(server_state):
+  return server_state.model_weights['kernel'][:, 0]
+
+
+def _data(k):
+  examples = _SOURCE.examples(k)
+  return examples.x.astype(np.float64), examples.y.astype(np.float64)
+
+
+def _drawn(cohort_size, round_num, seed=0):
+  """The library's draw, made again."""
+  generator = seeds.numpy_generator(seed, 'cohort', round_num)
+  available = np.flatnonzero(_SIZES)
+  return np.sort(generator.choice(available, cohort_size, replace=False))
+
+
+def test_rounds_agree_with_numpy():
+  """Weighted means of local solvers; float32, so to 1e-4."""
+  rate, batch_size, server_rate = 0.03, 4, 0.5
+  algorithm = _build(
+    rate, 2, batch_size, cohort_size=3, server_learning_rate=server_rate
+  )
+  w = _kernel(toys.initial_states(algorithm, _SOURCE.population)[0])
+  w = w.astype(np.float64)
+  losses = []
+  for round_num in range(1, 4):
+    updates, weights, losses = [], [], []
+    for k in _drawn(3, round_num):
+      x, y = _data(k)
+      client_id = _SOURCE.population.client_ids[k]
+      seed = seeds.derive_seed(0, 'train', round_num, client_id)
+      local = w
+      for epoch in range(2):
+        order = index_hash.shuffled(seed, epoch, len(y))
+        for begin in range(0, len(y), batch_size):
+          rows = order[begin : begin + batch_size]
+          residual = x[rows] @ local - y[rows]
+          losses.extend(residual**2)
+          local = local - rate * x[rows].T @ residual / len(rows)
+      updates.append(w - local)
+      weights.append(len(y))
+    w = w - server_rate * np.average(updates, axis=0, weights=weights)
+  with vectorized_runtime.VectorizedRuntime(algorithm, len(_SIZES)) as runtime:
+    server_state, _, outputs = toys.run_rounds(algorithm, runtime, _SOURCE, 3)
+  np.testing.assert_allclose(_kernel(server_state), w, rtol=1e-4)
+  loss = statistics.value_of(outputs[-1].client_metrics['loss'])
+  np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-4)
+
+
+def test_one_full_batch_is_gradient_descent_on_the_pooled_examples():
+  algorithm = _build(learning_rate=0.1)
+  x = np.concatenate([_data(k)[0] for k in range(len(_SIZES))])
+  y = np.concatenate([_data(k)[1] for k in range(len(_SIZES))])
+  w = _kernel(toys.initial_states(algorithm, _SOURCE.population)[0])
+  for _ in range(5):
+    w = w - 0.1 * x.T @ (x @ w - y) / len(y)
+  server_state, _, _ = _run(algorithm, 5)
+  np.testing.assert_allclose(_kernel(server_state), w, rtol=1e-4)
+
+
+def test_server_learning_rate_one_is_the_mean_of_the_client_models():
+  """And another rate goes that share of the way."""
+  start = _kernel(toys.initial_states(_build(), _SOURCE.population)[0])
+  whole = _kernel(_run(_build(), 1)[0]) - start
+  half = _kernel(_run(_build(server_learning_rate=0.5), 1)[0]) - start
+  np.testing.assert_allclose(half, whole / 2, rtol=1e-4)
+
+
+def test_a_client_with_nan_is_left_out_and_counted():
+  source = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
+  source.examples(3).y[2] = np.inf
+  server_state, _, (output,) = _run(_build(), 1, source)
+  assert output.num_invalid == 1
+  healthy = [_data(k) for k in (0, 2, 4)]
+  w = _kernel(toys.initial_states(_build(), source.population)[0])
+  updates = [0.05 * x.T @ (x @ w - y) / len(y) for x, y in healthy]
+  expected = w - np.average(updates, axis=0, weights=[7, 1, 5])
+  np.testing.assert_allclose(_kernel(server_state), expected, rtol=1e-4)
+  assert float(output.client_metrics['loss'].weight) == 13
+
+
+def test_if_all_clients_are_invalid_the_model_stays():
+  source = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
+  for k in range(5):
+    source.examples(k).y[:] = np.nan
+  before = toys.initial_states(_build(), source.population)[0]
+  server_state, _, (output,) = _run(_build(), 1, source)
+  assert output.num_invalid == _NUM_AVAILABLE
+  np.testing.assert_array_equal(_kernel(server_state), _kernel(before))
+
+
+def test_plan_draws_clients_with_examples_and_counts_the_cost():
+  """P numbers down and up for each client, and one local problem."""
+  algorithm = _build(cohort_size=3)
+  server_state, _ = toys.initial_states(algorithm, _SOURCE.population)
+  seen = set()
+  for round_num in range(1, 9):
+    plan = algorithm.plan_round(server_state, _SOURCE.population, round_num, 0)
+    (call,) = plan
+    assert call.phase == 'train'
+    assert call.client_indices.tolist() == _drawn(3, round_num).tolist()
+    assert call.cost == (9, 9, 3)
+    seen.add(tuple(call.client_indices))
+  assert len(seen) > 1
+
+
+def test_more_clients_than_have_examples_cannot_be_drawn():
+  algorithm = _build(cohort_size=5)
+  text = 'cohort_size is 5, but only 4 of the 5 clients have training examples'
+  with pytest.raises(errors.ConfigError, match=text):
+    _run(algorithm, 1)
+
+
+def test_everybody_is_served_by_the_global_model():
+  algorithm = _build()
+  server_state, states = toys.initial_states(algorithm, _SOURCE.population)
+  assert states == [()] * 5
+  served = algorithm.personalized_weights(server_state, (), tf.constant(3))
+  assert served is server_state.model_weights
+  stacked = algorithm.cluster_weights(server_state)['kernel']
+  np.testing.assert_array_equal(
+    stacked, server_state.model_weights['kernel'][np.newaxis]
+  )
+  membership = algorithm.membership(server_state, (), tf.constant(3))
+  assert membership.numpy().tolist() == [1]
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
+    (
+      {'server_learning_rate': 0.0},
+      'server_learning_rate must be a finite num',
+    ),
+    ({'loss_scale': -1.0}, 'loss_scale must be a finite number > 0, got -1.0'),
+  ],
+)
+def test_options_out_of_range_are_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    fed_avg.FedAvgConfig(**options)

@@ -1,0 +1,132 @@
+"""Tests of the algorithms by name, and fuzzed configs of all of them."""
+
+import dataclasses
+
+import hypothesis
+import pytest
+import tensorflow as tf
+from hypothesis import strategies as st
+
+from tests.testing import toys
+from tff_algos.algorithms import registry
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+
+_NAMES = sorted(registry.ALGORITHMS)
+
+
+@pytest.mark.parametrize('name', _NAMES)
+def test_every_algorithm_builds_with_its_defaults(name):
+  algorithm = registry.build_algorithm({'name': name}, toys.linear(3))
+  assert algorithm.name == name
+  assert algorithm.num_clusters >= 1
+  for key, phase in algorithm.phases.items():
+    assert phase.name == key
+  server_state = algorithm.init_server_state(tf.constant([0, 1]), 4)
+  weights = algorithm.cluster_weights(server_state)
+  for leaf in tf.nest.flatten(weights):
+    assert leaf.shape[0] == algorithm.num_clusters
+
+
+@pytest.mark.parametrize(
+  ('section', 'text'),
+  [
+    ({'name': 'fedsoft'}, "name 'fedsoft' is unknown; did you mean 'fed_soft'"),
+    ({}, 'config.algorithm.name None is unknown. Known: fed_avg, fed_soft'),
+    (
+      {'name': 'fed_soft', 'num_cluster': 3},
+      "config.algorithm has no key 'num_cluster'; did you mean 'num_clusters'",
+    ),
+    (
+      {'name': 'fed_soft', 'local_training': {'optimizer': {'name': 'lion'}}},
+      r"^config.algorithm.local_training.optimizer: name must be one of 'sgd'",
+    ),
+    (
+      {'name': 'fed_avg', 'cohort_size': 2.5},
+      r'^config.algorithm.cohort_size must be int, got 2.5 \(float\)',
+    ),
+    (
+      {'name': 'fed_soft', 'importance_smoother': 0},
+      '^config.algorithm: importance_smoother must be > 0 for selection without',
+    ),
+  ],
+)
+def test_a_wrong_section_is_refused(section, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.parse_config(section)
+
+
+def _paths(config_class, prefix=()):
+  """Yields the path of every option, sections included."""
+  for field in dataclasses.fields(config_class):
+    path = (*prefix, field.name)
+    yield path
+    if dataclasses.is_dataclass(field.default):
+      yield from _paths(type(field.default), path)
+
+
+_OPTIONS = [
+  (name, path)
+  for name in _NAMES
+  for path in _paths(registry.ALGORITHMS[name].config_class)
+]
+_VALUES = st.recursive(
+  st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.integers(-(10**320), 10**320),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(['own', 'adam', 'with_replacement', 'sgd']),
+  ),
+  lambda inner: st.one_of(
+    st.lists(inner, max_size=2),
+    st.dictionaries(
+      st.one_of(st.text(max_size=8), st.integers()), inner, max_size=2
+    ),
+  ),
+  max_leaves=4,
+)
+
+
+@hypothesis.settings(database=None, deadline=None, max_examples=300)
+@hypothesis.given(st.sampled_from(_OPTIONS), _VALUES)
+def test_any_value_of_any_option_is_read_or_refused_by_its_name(option, value):
+  name, path = option
+  section = value
+  for key in reversed(path):
+    section = {key: section}
+  try:
+    read_name, options = registry.parse_config({'name': name} | section)
+  except errors.ConfigError as error:
+    assert path[-1] in str(error)
+    return
+  assert read_name == name
+  plain = config_lib.to_dict(options)
+  assert registry.parse_config({'name': name, **plain}) == (name, options)
+  assert config_lib.config_hash(options) == config_lib.config_hash(plain)
+
+
+@hypothesis.settings(database=None, deadline=None)
+@hypothesis.given(
+  st.sampled_from(_NAMES),
+  st.dictionaries(
+    st.one_of(st.text(max_size=8), st.none()), _VALUES, min_size=1
+  ),
+)
+def test_unknown_options_are_refused_by_name(name, extra):
+  known = {path[0] for _, path in _OPTIONS} | {'name'}
+  hypothesis.assume(not known & set(extra))
+  with pytest.raises(errors.ConfigError) as refusal:
+    registry.parse_config({'name': name, **extra})
+  assert any(repr(key) in str(refusal.value) for key in extra)
+
+
+@hypothesis.settings(database=None, deadline=None)
+@hypothesis.given(_VALUES)
+def test_any_section_is_read_or_refused(section):
+  try:
+    registry.parse_config(section)
+  except errors.ConfigError as error:
+    assert str(error).startswith('config.algorithm')
