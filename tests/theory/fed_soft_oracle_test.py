@@ -22,9 +22,9 @@ from tff_algos.runtimes import debug_runtime, vectorized_runtime
 from tff_algos.stages import local_training
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
-_MARGIN = 5e-4
+_MARGIN = 4e-4
 _NUM_ROUNDS = 4
-_SEED = 45
+_SEED = 39
 _THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
 # One client without examples, one with a single one, and short last batches.
 _SIZES = (7, 0, 1, 12, 5, 10, 4)
@@ -126,8 +126,8 @@ _SOLVERS = {
   ),
   'best_center, momentum': fed_soft_oracle.Options(
     start='best_center',
-    lam=0.1,
-    sigma=0.05,
+    lam=1.0,
+    sigma=0.3,
     loss_scale=0.5,
     batch_size=3,
     learning_rate=0.03,
@@ -182,7 +182,7 @@ def test_vectorized_runtime_follows_the_oracle(solver, plan):
 @st.composite
 def _any_options(draw):
   selection = draw(st.sampled_from(fed_soft.SELECTIONS))
-  smoothers = [1e-4, 0.1] + [0.0] * (selection != 'without_replacement')
+  smoothers = [1e-4, 0.3] + [0.0] * (selection != 'without_replacement')
   optimizer = draw(st.sampled_from(['sgd', 'adam']))
   return fed_soft_oracle.Options(
     num_clusters=draw(st.integers(1, 3)),

@@ -59,7 +59,7 @@ class GuardedOutput(NamedTuple):
   Attributes:
     result: field -> value; zeros if the client's own result was not finite.
     client_state: The new state, or the old one if the result was not finite.
-    metrics: name -> MeanStat; zeros if the result was not finite.
+    metrics: name -> MeanStat; zeros if they or the result were not finite.
     is_valid: bool `[]`, whether the client's own result was finite.
   """
 
@@ -97,7 +97,8 @@ def client_work(
   """Runs a phase's client work for one client, guarded against NaN.
 
   A client whose result or new state is not finite keeps its old state and
-  contributes zeros: it is in no sum, no mean and no metric.
+  contributes zeros: it is in no sum, no mean and no metric. One whose metrics
+  alone are not finite (the loss of a NaN example, say) is in no metric.
   """
   output = phase.client_work(
     message, client.client_input, client.client_state, client.data, client.seed
@@ -105,12 +106,13 @@ def client_work(
   result = as_fields(output.result)
   is_valid = trees.all_finite((result, output.client_state))
   metrics = OrderedDict(output.metrics)
+  is_measured = tf.logical_and(is_valid, trees.all_finite(metrics))
   return GuardedOutput(
     result=trees.select(is_valid, result, trees.zeros_like(result)),
     client_state=trees.select(
       is_valid, output.client_state, client.client_state
     ),
-    metrics=trees.select(is_valid, metrics, trees.zeros_like(metrics)),
+    metrics=trees.select(is_measured, metrics, trees.zeros_like(metrics)),
     is_valid=is_valid,
   )
 

@@ -272,6 +272,15 @@ def test_a_client_with_nan_is_left_out_of_its_clusters():
   tf.nest.map_structure(np.testing.assert_array_equal, states[3], before)
 
 
+def test_a_client_with_nan_does_not_spoil_the_loss_of_an_estimation():
+  source = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
+  source.examples(3).x[0, 0] = np.nan
+  _, _, outputs = _run(_build(), 1, source)
+  loss = outputs[0].client_metrics['assigned_loss']
+  assert np.isfinite(loss.total)
+  assert float(loss.weight) == sum(_SIZES) - _SIZES[3]
+
+
 def test_order_of_clients_changes_nothing():
   algorithm = _build()
   centers = []

@@ -296,6 +296,21 @@ def test_a_client_whose_state_alone_breaks_is_invalid_too():
   assert not output.result['moved'].numpy().any()
 
 
+def test_metrics_that_are_not_finite_are_left_out_of_the_sums_alone():
+  def infinite(output):
+    loss = statistics.MeanStat(tf.constant(np.inf), tf.constant(2.0))
+    return OrderedDict(output.metrics, size=loss)
+
+  output = composer.client_work(
+    _PHASE._replace(client_work=_reply(metrics=infinite)),
+    _MESSAGE,
+    _CLIENTS[0],
+  )
+  assert bool(output.is_valid)
+  assert output.result['moved'].numpy().tolist() == [11, 22]
+  assert float(output.metrics['size'].weight) == 0
+
+
 def test_if_all_clients_are_invalid_the_mean_weighs_nothing():
   def update(state, aggregates):
     return state, aggregates['moved']
