@@ -100,7 +100,7 @@ class TffRuntime:
       self._worker.check_alive()
       raise errors.RuntimeFailureError(
         f'round {cohort.round_num}, phase {phase.name!r}: the TFF worker '
-        f'refused the computation: {type(error).__name__}: {error}. '
+        f'refused the computation: {_words_of(error)}. '
         '--config.runtime.name=debug names the stage and the client'
       ) from error
     return cohort_lib.PhaseOutput(
@@ -137,6 +137,12 @@ class TffRuntime:
       capacity=lambda largest: largest,
     )
     return tf.nest.map_structure(lambda leaf: leaf[0], clients)
+
+
+def _words_of(error: Exception) -> str:
+  """Returns what an error says, in one line."""
+  said = error.details() if isinstance(error, grpc.Call) else error
+  return f'{type(error).__name__}: {" ".join(str(said).split())}'
 
 
 def _in_order(
