@@ -23,9 +23,6 @@ _SOURCE = toys.linear_clients(
 )
 _POPULATION = _SOURCE.population
 _NUM_PARAMETERS = 3
-_ADAM = local_training.LocalTrainingConfig(
-  1, 32, optimizers.OptimizerConfig('adam', 0.02)
-)
 _SGD = local_training.LocalTrainingConfig(
   2, 3, optimizers.OptimizerConfig('sgd', 0.02)
 )
@@ -295,8 +292,11 @@ def test_order_of_clients_changes_nothing():
 
 def test_adam_starts_fresh_in_every_round():
   """One full-batch step a round: its length is the learning rate each time."""
+  solver = local_training.LocalTrainingConfig(
+    1, 32, optimizers.OptimizerConfig('adam', 0.02)
+  )
   algorithm = _build(
-    selection='weighted_full', proximal_weight=0.0, local_training=_ADAM
+    selection='weighted_full', proximal_weight=0.0, local_training=solver
   )
   start = None
   for round_num in range(1, 5):
@@ -339,12 +339,6 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
     _plan(algorithm, 1, _APART)
 
 
-def test_with_replacement_more_slots_than_clients_are_no_error():
-  algorithm = _build(selection='with_replacement', cohort_size_per_cluster=9)
-  slots = _plan(algorithm, 2, _APART)[0].client_inputs.cluster_weights
-  assert slots.sum(axis=0).tolist() == [9, 9]
-
-
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
@@ -355,9 +349,7 @@ def test_with_replacement_more_slots_than_clients_are_no_error():
     ),
     ({'estimation_interval': 0}, 'estimation_interval must be an integer >= 1'),
     ({'importance_smoother': 1.0}, 'importance_smoother must be .* < 1, got 1'),
-    ({'importance_smoother': -0.1}, 'importance_smoother must be .* got -0.1'),
     ({'proximal_weight': -1.0}, 'proximal_weight must be .* >= 0, got -1.0'),
-    ({'proximal_weight': np.inf}, 'proximal_weight must be a finite number'),
     ({'selection': 'all'}, "selection must be one of 'without_replacement', "),
     ({'start': 'zero'}, "start must be one of 'own', 'mixed_center', 'best_ce"),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
