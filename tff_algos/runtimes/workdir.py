@@ -14,24 +14,24 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
   """Holds a workdir for this process.
 
   The kernel gives the lock back when the process ends, however it ends; the
-  file is removed when the block is left, and so is a folder that is empty.
+  file is removed when the block is left.
 
   Args:
-    workdir: The folder; made if it is missing.
+    workdir: The folder.
 
   Raises:
-    UserError: If the folder cannot be made or written to.
+    UserError: If the folder is missing or cannot be written to.
     WorkdirBusyError: If another process holds it; names the process.
   """
   folder = pathlib.Path(workdir)
   path = folder / '.lock'
   while True:
     try:
-      folder.mkdir(parents=True, exist_ok=True)
       file = open(path, 'a+')  # noqa: SIM115
     except OSError as error:
       raise errors.UserError(
-        f'--workdir={folder} cannot be used: {error.strerror}. Take another'
+        f'--workdir={folder} cannot be used: {error.strerror}. '
+        'binaries.preprocess makes one, with the dataset'
       ) from error
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,5 +57,3 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
   finally:
     path.unlink(missing_ok=True)
     file.close()
-    with contextlib.suppress(OSError):
-      folder.rmdir()

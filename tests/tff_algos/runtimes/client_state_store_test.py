@@ -1,0 +1,232 @@
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tff_algos.runtimes import client_state_store as store_lib
+
+_NUM_CLIENTS = 5
+
+
+class State(NamedTuple):
+  weights: dict[str, np.ndarray]
+  num_updates: np.ndarray  # int32 []
+
+
+def _state(value: float, num_updates: int) -> State:
+  kernel = np.full([2, 3], value, np.float32)
+  return State(
+    {'kernel': kernel, 'bias': kernel[0, :1] + 1}, np.int32(num_updates)
+  )
+
+
+def _stack(states: list[State]) -> State:
+  return tf.nest.map_structure(
+    lambda *leaves: np.stack(leaves), *states
+  )
+
+
+@pytest.fixture(params=[store_lib.MEMORY, store_lib.DISK])
+def store(request, tmp_path):
+  return store_lib.ClientStateStore(
+    lambda index: _state(-index, 0), _NUM_CLIENTS, tmp_path, request.param
+  )
+
+
+def _stage(store, indices, value, num_updates=1):
+  states = [_state(value + index, num_updates) for index in indices]
+  store.stage(np.array(indices), _stack(states))
+
+
+def _values(store, indices=range(_NUM_CLIENTS)) -> list[float]:
+  states = store.load(np.array(indices))
+  bias, kernel = states.weights['bias'], states.weights['kernel']
+  np.testing.assert_array_equal(kernel[:, 1, 2] + 1, bias[:, 0])
+  return kernel[:, 0, 0].tolist()
+
+
+def _save(store, round_num):
+  index = store.write_segment(round_num)
+  store.mark_saved(index)
+  return index
+
+
+def test_initial_states_are_made_when_asked_for(tmp_path):
+  asked = []
+
+  def initial_state(index):
+    asked.append(index)
+    return _state(-index, 0)
+
+  store = store_lib.ClientStateStore(initial_state, 10**6, tmp_path)
+  asked.clear()  # The state of client 0 says what states look like.
+  states = store.load(np.array([7, 999_999]))
+  assert asked == [7, 999_999]
+  np.testing.assert_array_equal(states.num_updates, [0, 0])
+  assert states.weights['kernel'].shape == (2, 2, 3)
+  assert states.weights['kernel'].dtype == np.float32
+  assert states.num_updates.dtype == np.int32
+
+
+def test_staged_states_are_seen_at_once_and_commit_keeps_them(store):
+  _stage(store, [1, 3], 10)
+  assert _values(store) == [0, 11, -2, 13, -4]
+  store.commit(1)
+  assert store.committed_round == 1
+  store.discard()
+  assert _values(store) == [0, 11, -2, 13, -4]
+
+
+def test_discard_goes_back_to_the_commit(store):
+  _stage(store, [1], 10)
+  store.commit(1)
+  _stage(store, [1, 2], 20)
+  assert _values(store) == [0, 21, 22, -3, -4]
+  store.discard()
+  assert _values(store) == [0, 11, -2, -3, -4]
+  store.commit(2)
+  assert _values(store) == [0, 11, -2, -3, -4]
+
+
+def test_load_keeps_the_order_it_was_asked_in(store):
+  _stage(store, [4, 0], 10)
+  assert _values(store, [4, 2, 0]) == [14, -2, 10]
+
+
+def test_segment_holds_only_what_changed(store, tmp_path):
+  _stage(store, [1, 3], 10)
+  store.commit(1)
+  first = _save(store, 1)
+  assert np.load(store.segment_path(1)).shape == (2, 4 * (6 + 1 + 1))
+  np.testing.assert_array_equal(first.segment, [0, 1, 0, 1, 0])
+  np.testing.assert_array_equal(first.position[[1, 3]], [0, 1])
+  _stage(store, [3], 20)
+  store.commit(2)
+  _stage(store, [0], 30)
+  store.commit(3)
+  second = _save(store, 3)
+  assert len(np.load(store.segment_path(3))) == 2
+  np.testing.assert_array_equal(second.segment, [3, 1, 0, 3, 0])
+  assert _values(store) == [30, 11, -2, 23, -4]
+  _save(store, 4)
+  assert not store.segment_path(4).exists()
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_states_that_are_staged_but_not_committed_are_not_written(store):
+  _stage(store, [2], 10)
+  index = store.write_segment(1)
+  assert not store.segment_path(1).exists()
+  assert not index.segment.any()
+
+
+def test_write_without_mark_changes_nothing(store):
+  _stage(store, [2], 10)
+  store.commit(1)
+  store.write_segment(1)
+  _stage(store, [1], 20)
+  store.commit(2)
+  index = _save(store, 2)
+  np.testing.assert_array_equal(index.segment, [0, 2, 2, 0, 0])
+
+
+def test_restore_goes_back_to_a_saved_index(store, tmp_path):
+  _stage(store, [1, 3], 10)
+  store.commit(1)
+  index = _save(store, 1)
+  _stage(store, [1, 2], 20)
+  store.commit(2)
+  _stage(store, [4], 30)
+  store.restore(index)
+  assert _values(store) == [0, 11, -2, 13, -4]
+  for kind in (store_lib.MEMORY, store_lib.DISK):
+    fresh = store_lib.ClientStateStore(
+      lambda i: _state(-i, 0), _NUM_CLIENTS, tmp_path, kind
+    )
+    fresh.restore(index)
+    assert _values(fresh) == [0, 11, -2, 13, -4]
+
+
+def test_loaded_states_do_not_share_memory_with_the_store(store):
+  _stage(store, [1], 10)
+  store.commit(1)
+  _save(store, 1)
+  kernel = store.load(np.array([1])).weights['kernel']
+  kernel[:] = 99
+  assert _values(store, [1]) == [11]
+
+
+def test_empty_states_write_no_segment(tmp_path):
+  store = store_lib.ClientStateStore(lambda index: (), 3, tmp_path)
+  assert store.load(np.array([0, 2])) == ()
+  store.stage(np.array([0]), ())
+  store.commit(1)
+  index = _save(store, 1)
+  store.restore(index)
+  assert store.load(np.array([0])) == ()
+  assert not list(tmp_path.iterdir())
+
+
+def test_disk_store_keeps_nothing_in_memory_after_a_save(tmp_path):
+  """Whoever removes the segment finds that the rows came from there."""
+  store = store_lib.ClientStateStore(
+    lambda index: _state(0, 0), 2, tmp_path, store_lib.DISK
+  )
+  _stage(store, [0], 10)
+  store.commit(1)
+  _save(store, 1)
+  store.segment_path(1).unlink()
+  with pytest.raises(FileNotFoundError):
+    store.load(np.array([0]))
+
+
+_EVENTS = st.one_of(
+  st.tuples(
+    st.just('stage'),
+    st.lists(
+      st.integers(0, _NUM_CLIENTS - 1), min_size=1, max_size=3, unique=True
+    ),
+  ),
+  st.tuples(st.sampled_from(['commit', 'discard', 'save', 'restore'])),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=st.lists(_EVENTS, max_size=25))
+def test_both_kinds_behave_like_dictionaries(events, tmp_path_factory):
+  """Against a model: dictionaries of what is staged, committed and saved."""
+  folder = tmp_path_factory.mktemp('stores')
+  stores = [
+    store_lib.ClientStateStore(
+      lambda i: _state(-i, 0), _NUM_CLIENTS, folder / kind, kind
+    )
+    for kind in (store_lib.MEMORY, store_lib.DISK)
+  ]
+  staged, committed, saved = {}, {}, {}
+  indices = [None, None]
+  for step, (event, *argument) in enumerate(events, start=1):
+    if event == 'stage':
+      staged |= {index: 10 * step + index for index in argument[0]}
+      for store in stores:
+        _stage(store, argument[0], 10 * step)
+    elif event == 'commit':
+      committed, staged = committed | staged, {}
+      for store in stores:
+        store.commit(step)
+    elif event == 'discard':
+      staged = {}
+      for store in stores:
+        store.discard()
+    elif event == 'save':
+      saved = dict(committed)
+      indices = [_save(store, step) for store in stores]
+    elif indices[0] is not None:
+      committed, staged = dict(saved), {}
+      for store, index in zip(stores, indices, strict=True):
+        store.restore(index)
+    expected = {i: -i for i in range(_NUM_CLIENTS)} | committed | staged
+    for store in stores:
+      assert _values(store) == [expected[i] for i in range(_NUM_CLIENTS)]

@@ -1,0 +1,78 @@
+import numpy as np
+
+from tests.testing import running_sum
+from tff_algos.core import seeds
+from tff_algos.runtimes import cohort
+
+
+def _cohort(load_states=None) -> cohort.Cohort:
+  return cohort.Cohort(
+    call=running_sum.phase_call([2, 0, 1], [0.5, 1.5, 2.5]),
+    round_num=4,
+    base_seed=9,
+    source=running_sum.source([1.0], [2.0, 3.0], [4.0, 5.0, 6.0]),
+    load_states=load_states,
+  )
+
+
+def test_clients_come_in_the_order_of_the_call():
+  three = _cohort()
+  assert three.size == 3
+  assert three.client_ids == ['c002', 'c000', 'c001']
+
+
+def test_load_stacks_and_pads_a_block():
+  asked = []
+
+  def capacity(largest):
+    asked.append(largest)
+    return 4
+
+  block = _cohort().load(0, 2, uses_client_state=False, capacity=capacity)
+  assert asked == [3]
+  np.testing.assert_array_equal(block.client_index, [2, 0])
+  assert block.client_index.dtype == np.int32
+  np.testing.assert_array_equal(block.client_input, [0.5, 1.5])
+  np.testing.assert_array_equal(
+    block.data.x[..., 0], [[4, 5, 6, 0], [1, 0, 0, 0]]
+  )
+  np.testing.assert_array_equal(block.data.mask, [[1, 1, 1, 0], [1, 0, 0, 0]])
+  assert block.client_state == ()
+
+
+def test_seed_depends_on_client_phase_round_and_run_not_on_the_block():
+  load = {'uses_client_state': False, 'capacity': lambda largest: largest}
+  whole = _cohort().load(0, 3, **load)
+  last = _cohort().load(2, 3, **load)
+  expected = [
+    seeds.derive_seed(9, running_sum.PHASE, 4, client_id)
+    for client_id in ('c002', 'c000', 'c001')
+  ]
+  np.testing.assert_array_equal(whole.seed, expected)
+  np.testing.assert_array_equal(last.seed, expected[2:])
+
+
+def test_states_are_loaded_only_where_used():
+  asked = []
+
+  def load_states(indices):
+    asked.append(list(indices))
+    return np.asarray(indices) * 10
+
+  load = {'capacity': lambda largest: largest}
+  unused = _cohort(load_states).load(0, 2, uses_client_state=False, **load)
+  assert unused.client_state == () and not asked
+  used = _cohort(load_states).load(1, 3, uses_client_state=True, **load)
+  assert asked == [[0, 1]]
+  np.testing.assert_array_equal(used.client_state, [0, 10])
+
+
+def test_concatenate_joins_blocks_leaf_by_leaf():
+  blocks = [
+    {'a': np.array([1]), 'b': (np.zeros([1, 2]),)},
+    {'a': np.array([2, 3]), 'b': (np.ones([2, 2]),)},
+  ]
+  joined = cohort.concatenate(blocks)
+  np.testing.assert_array_equal(joined['a'], [1, 2, 3])
+  assert joined['b'][0].shape == (3, 2)
+  assert cohort.concatenate([(), ()]) == ()

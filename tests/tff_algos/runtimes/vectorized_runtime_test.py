@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import running_sum
+from tff_algos.core import errors
+from tff_algos.runtimes import vectorized_runtime
+from tff_algos.stages import evaluation
+
+_CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
+
+
+def _runtime(algorithm, clients_per_block: int = 100):
+  return vectorized_runtime.VectorizedRuntime(
+    algorithm,
+    len(_CLIENTS),
+    vectorized_runtime.VectorizedConfig(clients_per_block),
+  )
+
+
+@pytest.mark.parametrize('vectorizes', [True, False])
+@pytest.mark.parametrize('clients_per_block', [1, 2, 100])
+def test_phase_by_hand(clients_per_block, vectorizes):
+  algorithm = running_sum.algorithm(vectorizes)
+  call = running_sum.phase_call([3, 0, 2], [0.5, 1.5, 2.5])
+  with _runtime(algorithm, clients_per_block) as runtime:
+    output = running_sum.run_call(
+      runtime, algorithm, running_sum.source(*_CLIENTS), call, total=10.0
+    )
+  said = [10 + 15, 10 + 1, 10]
+  assert output.server_state.total == 10 + sum(said)
+  assert output.server_state.mean == (3 * 25 + 1 * 11 + 0 * 10) / 4
+  np.testing.assert_array_equal(output.server_state.said, [11, 0, 10, 25, 0])
+  np.testing.assert_array_equal(output.client_states.num_turns, [1, 1, 1])
+  np.testing.assert_array_equal(
+    output.client_states.last, [[25, 0.5], [11, 1.5], [10, 2.5]]
+  )
+  assert output.server_metrics['weight'] == 4
+  assert output.server_metrics['num_said'] == 3
+  assert output.client_metrics['x'].total == 16
+  assert output.client_metrics['x'].weight == 4
+  assert output.num_invalid == 0
+
+
+def test_everything_comes_back_as_numpy():
+  algorithm = running_sum.algorithm()
+  call = running_sum.phase_call([0], [0.0])
+  with _runtime(algorithm) as runtime:
+    output = running_sum.run_call(
+      runtime, algorithm, running_sum.source(*_CLIENTS), call
+    )
+  assert all(
+    isinstance(leaf, (np.ndarray, int))
+    for leaf in tf.nest.flatten(tuple(output))
+  )
+
+
+def test_every_client_is_loaded_once_in_blocks():
+  clients = running_sum.source(*_CLIENTS)
+  loaded = []
+  clients.examples = lambda i, read=clients.examples: (
+    loaded.append(i) or read(i)
+  )
+  algorithm = running_sum.algorithm()
+  with _runtime(algorithm, 2) as runtime:
+    call = running_sum.phase_call([4, 3, 2, 1, 0], np.zeros(5))
+    running_sum.run_call(runtime, algorithm, clients, call)
+  assert loaded == [4, 3, 2, 1, 0]
+
+
+def test_client_that_is_not_finite_is_left_out():
+  algorithm = running_sum.algorithm()
+  clients = running_sum.source([1.0], [np.nan], [np.inf, 1.0], [5.0])
+  call = running_sum.phase_call([0, 1, 2, 3], np.zeros(4))
+  with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
+    output = running_sum.run_call(runtime, algorithm, clients, call)
+  assert output.num_invalid == 2
+  assert output.server_state.total == 6
+  assert output.server_state.mean == 3
+  np.testing.assert_array_equal(output.client_states.num_turns, [1, 0, 0, 1])
+  assert output.client_metrics['x'].weight == 2
+
+
+def test_runs_phases_that_the_algorithm_does_not_list():
+  algorithm = running_sum.algorithm()
+  phase = evaluation.build_cluster_evaluation(algorithm)
+  call = running_sum.phase_call([1, 3], ())._replace(
+    phase=phase.name, client_inputs=()
+  )
+  clients = running_sum.source(*_CLIENTS)
+  with _runtime(algorithm) as runtime:
+    output = runtime.run(
+      phase,
+      running_sum.ServerState(np.float32(2), np.float32(0), np.zeros(5, 'f')),
+      running_sum.cohort(call, clients),
+    )
+  # The model says 2 x, the labels are 0.
+  np.testing.assert_allclose(
+    output.server_metrics['score'].total[:, 0],
+    [4 * (4 + 9), 4 * (16 + 25 + 36)],
+  )
+  np.testing.assert_array_equal(
+    output.server_metrics['score'].weight[:, 0], [2, 3]
+  )
+
+
+def test_stages_that_do_not_fit_are_refused_when_it_is_built():
+  algorithm = running_sum.algorithm(
+    make_message=lambda server_state: server_state.said
+  )
+  with pytest.raises(errors.StageTypeError, match="phase 'add'"):
+    _runtime(algorithm)
+
+
+@pytest.mark.parametrize('clients_per_block', [0, -1, 1.5])
+def test_config_refuses(clients_per_block):
+  with pytest.raises(errors.ConfigError, match='clients_per_block'):
+    vectorized_runtime.VectorizedConfig(clients_per_block)

@@ -1,0 +1,115 @@
+import os
+import time
+
+import pytest
+
+from tests.testing import forks
+from tff_algos.core import errors
+from tff_algos.runtimes import workdir
+
+
+def _hold(folder):
+  """Returns what a child does that holds the workdir until it is killed."""
+
+  def hold(ready):
+    with workdir.lock(folder):
+      ready()
+      time.sleep(600)
+
+  return hold
+
+
+def test_lock_leaves_no_file(tmp_path):
+  with workdir.lock(tmp_path):
+    assert (tmp_path / '.lock').read_text() == str(os.getpid())
+  assert not list(tmp_path.iterdir())
+
+
+def test_lock_is_given_back_after_an_error(tmp_path):
+  with pytest.raises(KeyboardInterrupt), workdir.lock(tmp_path):
+    raise KeyboardInterrupt
+  assert not list(tmp_path.iterdir())
+  with workdir.lock(tmp_path):
+    pass
+
+
+def test_second_process_is_refused_and_told_who_holds_it(tmp_path):
+  with forks.child(_hold(tmp_path)) as pid:
+    with pytest.raises(
+      errors.WorkdirBusyError, match=rf'in use by process {pid};.*--workdir'
+    ):
+      with workdir.lock(tmp_path):
+        pytest.fail('two processes hold one workdir')
+    # Being refused takes nothing away from the holder.
+    assert (tmp_path / '.lock').read_text() == str(pid)
+    with pytest.raises(errors.WorkdirBusyError):
+      with workdir.lock(tmp_path):
+        pass
+
+
+def test_kill_9_frees_the_lock(tmp_path):
+  with forks.child(_hold(tmp_path)):
+    pass
+  assert (tmp_path / '.lock').exists()  # Nobody could remove it.
+  with workdir.lock(tmp_path):
+    assert (tmp_path / '.lock').read_text() == str(os.getpid())
+    with pytest.raises(errors.WorkdirBusyError, match=f'process {os.getpid()}'):
+      with workdir.lock(tmp_path):
+        pass
+  assert not (tmp_path / '.lock').exists()
+
+
+def test_other_workdirs_are_free(tmp_path):
+  (tmp_path / 'other').mkdir()
+  with forks.child(_hold(tmp_path)), workdir.lock(tmp_path / 'other'):
+    pass
+
+
+@pytest.mark.slow
+def test_many_processes_never_hold_it_together(tmp_path):
+  """Each holder takes and removes a file that must not be there already."""
+  sentinel = tmp_path / 'held'
+
+  def compete():
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+      try:
+        with workdir.lock(tmp_path):
+          os.close(os.open(sentinel, os.O_CREAT | os.O_EXCL))
+          sentinel.unlink()
+      except errors.WorkdirBusyError:
+        pass
+    os._exit(0)
+
+  pids = []
+  for _ in range(6):
+    pids.append(os.fork())
+    if pids[-1] == 0:
+      try:
+        compete()
+      finally:
+        os._exit(1)
+  assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 6
+
+
+def test_unusable_folder_is_one_clear_error(tmp_path):
+  (tmp_path / 'file').touch()
+  for folder in (tmp_path / 'file', tmp_path / 'missing'):
+    with pytest.raises(
+      errors.UserError, match=rf'--workdir={folder} cannot be used: '
+    ):
+      with workdir.lock(folder):
+        pass
+
+
+def test_killed_at_any_moment_the_next_process_can_lock(tmp_path):
+  def use():
+    with workdir.lock(tmp_path):
+      (tmp_path / 'metrics.csv').touch()
+
+  num_kills = 0
+  while forks.run_killed_at(use, num_kills + 1):
+    num_kills += 1
+    with workdir.lock(tmp_path):
+      pass
+  assert num_kills >= 3
