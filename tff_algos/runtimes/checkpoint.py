@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import shutil
+import zipfile
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -101,16 +102,22 @@ class CheckpointManager:
         'files': self._hash_files(temporary, index, store),
       }
       _write_text(temporary / _MANIFEST, json.dumps(manifest, indent=2))
+      _sync_folder(temporary)
+      if self.states_folder.exists():
+        _sync_folder(self.states_folder)
       os.rename(temporary, target)
-      _sync_folder(self._folder)
-    except OSError as error:
-      shutil.rmtree(temporary, ignore_errors=True)
-      store.segment_path(round_num).unlink(missing_ok=True)
+    except BaseException as error:
+      if not target.exists():
+        shutil.rmtree(temporary, ignore_errors=True)
+        store.segment_path(round_num).unlink(missing_ok=True)
+      if not isinstance(error, OSError):
+        raise
       raise errors.CheckpointError(
         f'cannot write the checkpoint of round {round_num} in {self._folder}: '
         f'{error.strerror or error}. {self._last_good()} Free some space and '
         'run the same command again to resume from there'
       ) from error
+    _sync_folder(self._folder)
     store.mark_saved(index)
     self._remove_old({*self.rounds()[-self._num_kept :], *pinned_rounds})
 
@@ -224,7 +231,10 @@ class CheckpointManager:
     for round_num in self.rounds():
       folder = self._round_folder(round_num)
       if round_num not in kept_rounds:
-        shutil.rmtree(folder)
+        # Gone by one rename, so that no half of it counts as a checkpoint.
+        removed = self._folder / f'{_TEMPORARY}_{round_num:06d}'
+        os.rename(folder, removed)
+        shutil.rmtree(removed)
       else:
         needed.update(self._read_manifest(folder)['files'])
     for path in self.states_folder.glob('*.npy'):
@@ -239,8 +249,12 @@ class CheckpointManager:
 
 
 def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
+  """Does what `np.savez` does, which leaves its file open if the disk is full."""
   with open(path, 'wb') as file:
-    np.savez(file, **{f'{i:04d}': array for i, array in enumerate(arrays)})
+    with zipfile.ZipFile(file, 'w') as archive:
+      for i, array in enumerate(arrays):
+        with archive.open(f'{i:04d}.npy', 'w', force_zip64=True) as entry:
+          np.lib.format.write_array(entry, np.asarray(array))
     file.flush()
     os.fsync(file.fileno())
 

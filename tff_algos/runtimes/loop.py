@@ -114,32 +114,28 @@ def run_round(
   round_num: int,
   seed: int,
 ) -> tuple[Structure, Metrics]:
-  """Runs one round: every phase that the plan asks for, then the commit.
+  """Runs one round: every phase that the plan asks for.
+
+  New client states are staged; the caller commits or discards them.
 
   Returns:
-    The server state after the round, and its metrics. If a phase raises,
-    the store is as it was before the round.
+    The server state after the round, and its metrics.
   """
   metrics: Metrics = {}
   plan = algorithm.plan_round(server_state, source.population, round_num, seed)
-  try:
-    call = next(plan, None)
-    while call is not None:
-      phase = algorithm.phases[call.phase]
-      cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
-      output = runtime.run(phase, server_state, cohort)
-      server_state = output.server_state
-      if phase.uses_client_state:
-        store.stage(call.client_indices, output.client_states)
-      _add_metrics(metrics, call, output)
-      try:
-        call = plan.send(server_state)
-      except StopIteration:
-        call = None
-  except BaseException:
-    store.discard()
-    raise
-  store.commit(round_num)
+  call = next(plan, None)
+  while call is not None:
+    phase = algorithm.phases[call.phase]
+    cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
+    output = runtime.run(phase, server_state, cohort)
+    server_state = output.server_state
+    if phase.uses_client_state:
+      store.stage(call.client_indices, output.client_states)
+    _add_metrics(metrics, call, output)
+    try:
+      call = plan.send(server_state)
+    except StopIteration:
+      call = None
   return server_state, metrics
 
 
@@ -185,20 +181,23 @@ def train(
   try:
     while round_num < config.num_rounds:
       start = time.monotonic()
-      server_state, metrics = run_round(
+      next_state, metrics = run_round(
         algorithm, runtime, source, store, server_state, round_num + 1, seed
       )
-      round_num += 1
       metrics['seconds'] = time.monotonic() - start
-      is_last = round_num == config.num_rounds
-      if is_last or round_num % config.evaluation_interval == 0:
-        metrics.update(evaluator.evaluate(server_state).metrics)
-      observer.record(round_num, metrics)
+      is_last = round_num + 1 == config.num_rounds
+      if is_last or (round_num + 1) % config.evaluation_interval == 0:
+        metrics.update(evaluator.evaluate(next_state).metrics)
+      observer.record(round_num + 1, metrics)
+      store.commit(round_num + 1)
+      server_state, round_num = next_state, round_num + 1
       if is_last or round_num % config.checkpoint_interval == 0:
         checkpoints.save(round_num, server_state, store)
-  except KeyboardInterrupt:
-    # Only a whole round is saved. A second Ctrl-C may end this, too.
-    if round_num and store.committed_round == round_num:
+  except BaseException as error:
+    store.discard()
+    # Only a whole, recorded round is saved. A second Ctrl-C may end this, too.
+    is_whole = round_num and store.committed_round == round_num
+    if isinstance(error, KeyboardInterrupt) and is_whole:
       checkpoints.save(round_num, server_state, store)
     raise
   return Result(server_state, round_num)

@@ -6,6 +6,7 @@ their rounds are run again.
 """
 
 import csv
+import itertools
 import math
 import os
 import pathlib
@@ -65,7 +66,8 @@ class MetricsLog:
       with open(self._csv_path, newline='') as file:
         reader = csv.DictReader(file)
         self._columns = list(reader.fieldnames or ())
-        kept = [row for row in reader if int(row['round']) <= round_num]
+        # By count: a killed process may have left half of its last row.
+        kept = list(itertools.islice(reader, round_num + 1))
     self._rewrite(kept)
     self._bar = tqdm.tqdm(
       total=self._num_rounds,
