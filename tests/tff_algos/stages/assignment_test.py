@@ -63,6 +63,8 @@ def test_ties_go_to_the_lowest_cluster():
 def test_a_center_with_nan_fits_nothing():
   broken = _CENTERS.copy()
   broken[0, 1] = np.nan
+  losses = assignment.cluster_losses(_MODEL, {'point': broken}, _data(_POINTS))
+  assert np.isposinf(losses[0]).all()
   counts = _counts(broken, _POINTS)
   assert counts[0] == 0
   assert counts.sum() == len(_POINTS)
