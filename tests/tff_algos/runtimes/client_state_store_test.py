@@ -24,9 +24,7 @@ def _state(value: float, num_updates: int) -> State:
 
 
 def _stack(states: list[State]) -> State:
-  return tf.nest.map_structure(
-    lambda *leaves: np.stack(leaves), *states
-  )
+  return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *states)
 
 
 @pytest.fixture(params=[store_lib.MEMORY, store_lib.DISK])

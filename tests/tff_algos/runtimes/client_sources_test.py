@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from pipelines import build_dataset
+from tests.testing import raw_data
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
+from tff_algos.runtimes import client_sources
+
+
+@pytest.fixture(scope='module')
+def dataset(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('dataset')
+  build_dataset.build(raw_data.digits_config(), folder)
+  with dataset_lib.FederatedDataset.open(folder) as opened:
+    yield opened
+
+
+@pytest.mark.parametrize('split', schema.SPLITS)
+@pytest.mark.parametrize('unseen', [False, True])
+def test_source_reads_its_split_of_its_clients(dataset, split, unseen):
+  source = client_sources.DatasetSource(dataset, split, unseen=unseen)
+  ids = dataset.unseen_client_ids if unseen else dataset.client_ids
+  assert source.population.client_ids == ids
+  assert len(ids) == (2 if unseen else 6)
+  for index, client_id in enumerate(ids):
+    expected = dataset.examples(client_id, split)
+    np.testing.assert_equal(source.examples(index), expected)
+    assert source.population.num_examples[index] == len(expected.y)
+
+
+def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
+  class Counting:
+    client_ids = dataset.client_ids
+
+    def __init__(self):
+      self.read = []
+
+    def num_examples(self, split):
+      return dataset.num_examples(split)
+
+    def examples(self, client_id, split):
+      self.read.append(client_id)
+      return dataset.examples(client_id, split)
+
+  ids = dataset.client_ids
+  sizes = [dataset.examples(one, schema.TRAIN).x.nbytes for one in ids]
+  counting = Counting()
+  source = client_sources.DatasetSource(
+    counting, schema.TRAIN, cache_bytes=max(sizes[0] + sizes[1], sizes[2])
+  )
+  source.examples(0)
+  source.examples(1)
+  source.examples(0)
+  assert counting.read == [ids[0], ids[1]]
+  source.examples(2)
+  source.examples(2)
+  source.examples(1)
+  assert counting.read == [ids[0], ids[1], ids[2], ids[1]]
+
+
+def test_cache_of_no_bytes_still_serves(dataset):
+  source = client_sources.DatasetSource(dataset, schema.TRAIN, cache_bytes=0)
+  for index in (0, 1, 0):
+    expected = dataset.examples(dataset.client_ids[index], schema.TRAIN)
+    np.testing.assert_equal(source.examples(index), expected)
+
+
+def test_unknown_split_is_refused(dataset):
+  with pytest.raises(errors.DataError, match="unknown split 'tests'"):
+    client_sources.DatasetSource(dataset, 'tests')
+
+
+@pytest.mark.parametrize('piece_rows', [1, 50, 10**6])
+def test_pieces_of_the_held_out_sets_are_the_sets(
+  dataset, piece_rows, monkeypatch
+):
+  monkeypatch.setattr(client_sources, '_PIECE_ROWS', piece_rows)
+  source = client_sources.HeldOutSource(dataset)
+  sizes = source.population.num_examples
+  assert sizes.max() <= piece_rows
+  assert len(set(source.population.client_ids)) == len(sizes)
+  for index in range(2):
+    pieces = np.flatnonzero(source.source_index == index)
+    joined = [
+      np.concatenate(arrays)
+      for arrays in zip(*map(source.examples, pieces), strict=True)
+    ]
+    np.testing.assert_equal(joined, list(dataset.held_out(index)))

@@ -1,0 +1,376 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines import build_dataset
+from tests.testing import raw_data, running_sum
+from tff_algos.algorithms import registry as algorithms
+from tff_algos.core import errors, seeds
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
+from tff_algos.models import registry as models
+from tff_algos.runtimes import (
+  checkpoint,
+  client_sources,
+  debug_runtime,
+  evaluator,
+  loop,
+  vectorized_runtime,
+)
+
+_LOCAL_TRAINING = {'num_local_epochs': 1, 'batch_size': 8}
+_ALGORITHMS = {
+  'fed_avg': {'name': 'fed_avg', 'cohort_size': 3},
+  'fed_soft': {
+    'name': 'fed_soft',
+    'num_clusters': 2,
+    'cohort_size_per_cluster': 2,
+    'estimation_interval': 2,
+  },
+}
+
+
+class _Recorder:
+  """Keeps the rows that it is told, but for what the clock says."""
+
+  def __init__(self):
+    self.rows = {}
+
+  def resume(self, round_num):
+    kept = range(round_num + 1) if round_num else ()
+    self.rows = {r: row for r, row in self.rows.items() if r in kept}
+
+  def record(self, round_num, metrics):
+    row = dict(metrics)
+    seconds = row.pop('seconds', 0.0)
+    assert seconds >= 0
+    assert round_num not in self.rows
+    self.rows[round_num] = row
+
+
+class _NoEvaluation:
+  """Finds only which state it was given."""
+
+  def evaluate(self, server_state):
+    found = {'total': float(np.asarray(server_state.total))}
+    return evaluator.Evaluation(found, [])
+
+
+class _Experiment:
+  """One algorithm on one dataset; its runtime serves many runs."""
+
+  def __init__(self, dataset, name):
+    described = dataset.schema
+    model = models.build_model(
+      {'name': 'mlp', 'hidden_sizes': (4,)},
+      task=described.task,
+      input_shape=tuple(described.x_shape),
+      num_outputs=described.num_classes,
+    )
+    self.algorithm = algorithms.build_algorithm(
+      {**_ALGORITHMS[name], 'local_training': _LOCAL_TRAINING}, model
+    )
+    self.dataset = dataset
+    self.source = client_sources.DatasetSource(dataset, schema.TRAIN)
+    self.runtime = vectorized_runtime.VectorizedRuntime(
+      self.algorithm, self.source.population.num_clients
+    )
+
+  def train(
+    self, folder, recorder, num_rounds=4, runtime=None, kind='memory', **options
+  ):
+    """Opens the run of a folder and trains; returns its result and states."""
+    checkpoints = checkpoint.CheckpointManager(folder, {})
+    checkpoints.remove_unfinished()
+    runtime = runtime or self.runtime
+    store = loop.build_store(
+      self.algorithm,
+      self.source.population,
+      7,
+      checkpoints.states_folder,
+      kind,
+    )
+    config = loop.TrainingConfig(num_rounds, client_states=kind, **options)
+    result = loop.train(
+      self.algorithm,
+      runtime,
+      self.source,
+      store,
+      checkpoints,
+      evaluator.Evaluator(self.algorithm, self.dataset, runtime, store),
+      recorder,
+      config,
+      7,
+    )
+    everyone = np.arange(self.source.population.num_clients)
+    return result, store.load(everyone)
+
+
+@pytest.fixture(scope='module')
+def dataset(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('dataset')
+  build_dataset.build(raw_data.digits_config(), folder)
+  with dataset_lib.FederatedDataset.open(folder) as opened:
+    yield opened
+
+
+@pytest.fixture(scope='module', params=sorted(_ALGORITHMS))
+def experiment(request, dataset):
+  return _Experiment(dataset, request.param)
+
+
+@pytest.fixture(scope='module')
+def whole(experiment, tmp_path_factory):
+  """What four rounds give without an interruption."""
+  recorder = _Recorder()
+  outcome = experiment.train(tmp_path_factory.mktemp('whole'), recorder)
+  return outcome, recorder.rows
+
+
+def _assert_same(experiment, folder, recorder, whole, **options):
+  """Trains on to round 4 and compares everything, bit for bit."""
+  outcome = experiment.train(folder, recorder, **options)
+  np.testing.assert_equal(outcome, whole[0])
+  np.testing.assert_equal(recorder.rows, whole[1])
+
+
+@pytest.mark.parametrize('kind', ['memory', 'disk'])
+@pytest.mark.parametrize('stop', [1, 2, 3])
+def test_four_rounds_equal_two_and_a_restart_and_two(
+  experiment, whole, tmp_path, kind, stop
+):
+  recorder = _Recorder()
+  options = {'kind': kind, 'checkpoint_interval': 2}
+  first, _ = experiment.train(tmp_path, recorder, stop, **options)
+  assert first.round_num == stop
+  _assert_same(experiment, tmp_path, recorder, whole, **options)
+
+
+class _FailingRuntime:
+  """Raises in its n-th phase call, evaluations included."""
+
+  def __init__(self, runtime, call_number, error):
+    self._runtime = runtime
+    self._calls_left = call_number
+    self._error = error
+
+  def run(self, phase, server_state, cohort):
+    self._calls_left -= 1
+    if self._calls_left == 0:
+      raise self._error
+    return self._runtime.run(phase, server_state, cohort)
+
+
+@pytest.mark.slow
+def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
+  experiment, whole, tmp_path
+):
+  """Ctrl-C or a failure at every second call, and the run after it goes on."""
+  options = {'checkpoint_interval': 2}
+  for call_number in range(1, 100, 2):
+    is_ctrl_c = call_number % 4 == 1
+    error = KeyboardInterrupt() if is_ctrl_c else errors.CheckpointError('no')
+    runtime = _FailingRuntime(experiment.runtime, call_number, error)
+    folder, recorder = tmp_path / str(call_number), _Recorder()
+    try:
+      experiment.train(folder, recorder, runtime=runtime, **options)
+      break
+    except type(error):
+      pass
+    saved = checkpoint.CheckpointManager(folder, {}).rounds()
+    num_recorded = max(recorder.rows, default=0)
+    if is_ctrl_c and num_recorded:
+      assert saved[-1] == num_recorded
+    _assert_same(experiment, folder, recorder, whole, **options)
+  assert call_number > 30
+
+
+class _InterruptedRecorder(_Recorder):
+  """Ctrl-C falls into the recording of a round, before or after the row."""
+
+  def __init__(self, round_num, is_after):
+    super().__init__()
+    self._round_num = round_num
+    self._is_after = is_after
+
+  def record(self, round_num, metrics):
+    if self._is_after:
+      super().record(round_num, metrics)
+    if round_num == self._round_num:
+      self._round_num = None
+      raise KeyboardInterrupt
+    if not self._is_after:
+      super().record(round_num, metrics)
+
+
+@pytest.mark.parametrize('is_after', [False, True])
+@pytest.mark.parametrize('round_num', [0, 1, 3, 4])
+def test_ctrl_c_while_a_round_is_recorded(
+  experiment, whole, tmp_path, round_num, is_after
+):
+  recorder = _InterruptedRecorder(round_num, is_after)
+  with pytest.raises(KeyboardInterrupt):
+    experiment.train(tmp_path, recorder)
+  _assert_same(experiment, tmp_path, recorder, whole)
+
+
+def test_ctrl_c_saves_the_last_whole_round(experiment, tmp_path):
+  with pytest.raises(KeyboardInterrupt):
+    experiment.train(tmp_path, _InterruptedRecorder(3, False))
+  assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [2]
+
+
+def test_finished_run_is_not_run_again(experiment, tmp_path):
+  recorder = _Recorder()
+  outcome = experiment.train(tmp_path, recorder, 2)
+  idle = _FailingRuntime(experiment.runtime, 1, AssertionError('it ran'))
+  again = experiment.train(tmp_path, recorder, 2, runtime=idle)
+  np.testing.assert_equal(again, outcome)
+  assert list(recorder.rows) == [0, 1, 2]
+
+
+class _SumRun:
+  """A run of the algorithm that can be worked out by hand."""
+
+  def __init__(self, folder, algorithm=None, clients=([1.0], [2.0, 3.0])):
+    self.algorithm = algorithm or running_sum.algorithm()
+    self.source = running_sum.source(*clients)
+    self.checkpoints = checkpoint.CheckpointManager(folder, {})
+    self.store = loop.build_store(
+      self.algorithm,
+      self.source.population,
+      0,
+      self.checkpoints.states_folder,
+      'memory',
+    )
+    self.recorder = _Recorder()
+
+  def train(self, num_rounds, **options):
+    with debug_runtime.DebugRuntime(self.algorithm, 2) as runtime:
+      return loop.train(
+        self.algorithm,
+        runtime,
+        self.source,
+        self.store,
+        self.checkpoints,
+        _NoEvaluation(),
+        self.recorder,
+        loop.TrainingConfig(num_rounds, **options),
+        0,
+      )
+
+
+def test_rounds_by_hand(tmp_path):
+  run = _SumRun(tmp_path)
+  result = run.train(2)
+  # Round 1: 1 and 5 are said, the total is 6. Round 2: 7 and 11, 24 in all.
+  assert result.round_num == 2
+  assert result.server_state.total == 24
+  assert result.server_state.mean == pytest.approx((7 + 2 * 11) / 3)
+  states = run.store.load(np.arange(2))
+  np.testing.assert_array_equal(states.num_turns, [2, 2])
+  np.testing.assert_array_equal(states.last, [[7, 2], [11, 2]])
+  assert run.recorder.rows == {
+    0: {'total': 0.0},
+    1: {
+      **{'cost/downlink_floats': 1, 'cost/uplink_floats': 2},
+      **{'cost/local_solves': 3, 'clients/invalid': 0, 'add/x': 2.0},
+      **{'add/weight': 3.0, 'add/num_said': 2.0, 'total': 6.0},
+    },
+    2: run.recorder.rows[1] | {'total': 24.0},
+  }
+
+
+def test_plan_learns_the_state_after_each_phase_and_costs_add_up(tmp_path):
+  learnt = []
+
+  def plan_round(server_state, population, round_num, seed):
+    learnt.append(float(server_state.total))
+    server_state = yield running_sum.phase_call([0], [0])
+    learnt.append(float(server_state.total))
+    server_state = yield running_sum.phase_call([1, 0], [0, 0])
+    learnt.append(float(server_state.total))
+
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), plan_round=plan_round
+  )
+  run = _SumRun(tmp_path, algorithm)
+  run.train(1)
+  # 0 + 1 = 1; then 1 + (1 + 5) + (1 + 1) = 9.
+  assert learnt == [0, 1, 9]
+  # The second phase has seen what the first one left at client 0.
+  assert run.store.load(np.array([0, 1])).num_turns.tolist() == [2, 1]
+  assert run.recorder.rows[1]['cost/uplink_floats'] == 4
+
+
+def test_round_without_a_phase_changes_nothing(tmp_path):
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), plan_round=lambda *unused: (_ for _ in ())
+  )
+  run = _SumRun(tmp_path, algorithm)
+  assert run.train(2).server_state.total == 0
+  assert list(run.recorder.rows) == [0, 1, 2]
+
+
+def test_invalid_clients_are_counted(tmp_path):
+  run = _SumRun(tmp_path, clients=([1.0], [np.nan]))
+  assert run.train(2).server_state.total == 3
+  assert run.recorder.rows[2]['clients/invalid'] == 1
+
+
+def test_intervals(tmp_path):
+  run = _SumRun(tmp_path)
+  run.train(5, evaluation_interval=3, checkpoint_interval=2)
+  evaluated = [r for r, row in run.recorder.rows.items() if 'total' in row]
+  assert evaluated == [0, 3, 5]
+  assert run.checkpoints.rounds() == [4, 5]
+
+
+def test_store_knows_every_initial_state(tmp_path):
+  def init_client_state(run_seed, client_seed):
+    return {'run': run_seed, 'client': client_seed}
+
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), init_client_state=init_client_state
+  )
+  population = running_sum.source([1.0], [2.0]).population
+  states = loop.build_store(algorithm, population, 5, tmp_path, 'memory').load(
+    np.arange(2)
+  )
+  run_seed = seeds.derive_seed(5, 'initialize')
+  np.testing.assert_array_equal(states['run'], [run_seed, run_seed])
+  np.testing.assert_array_equal(
+    states['client'],
+    [seeds.derive_seed(5, 'initialize', 0, one) for one in ('c000', 'c001')],
+  )
+
+
+def test_initial_server_state_depends_on_the_seed_alone():
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(),
+    init_server_state=lambda seed, num_clients: tf.random.stateless_normal(
+      [num_clients], seed
+    ),
+  )
+  first = loop.initial_server_state(algorithm, 4, 1)
+  assert isinstance(first, np.ndarray)
+  np.testing.assert_array_equal(
+    first, loop.initial_server_state(algorithm, 4, 1)
+  )
+  assert (first != loop.initial_server_state(algorithm, 4, 2)).all()
+
+
+@pytest.mark.parametrize(
+  'values',
+  [
+    {'num_rounds': 0},
+    {'num_rounds': 1, 'evaluation_interval': 0},
+    {'num_rounds': 1, 'checkpoint_interval': 0},
+    {'num_rounds': 1, 'client_states': 'tape'},
+  ],
+)
+def test_config_refuses(values):
+  with pytest.raises(errors.ConfigError, match=list(values)[-1]):
+    loop.TrainingConfig(**values)

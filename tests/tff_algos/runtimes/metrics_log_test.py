@@ -1,0 +1,150 @@
+import csv
+import math
+import resource
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing import event_accumulator
+
+from tff_algos.core import errors
+from tff_algos.runtimes import metrics_log
+
+_METRIC = 'participating/validation/personalized/accuracy'
+
+
+def _log(folder, **options):
+  return metrics_log.MetricsLog(
+    folder, 10, {_METRIC: 'accuracy'}, shows_progress=False, **options
+  )
+
+
+def _write(folder, rows, resume_at=0):
+  with _log(folder) as log:
+    log.resume(resume_at)
+    for round_num, metrics in rows:
+      log.record(round_num, metrics)
+
+
+def _read(folder) -> list[dict[str, str]]:
+  with open(folder / 'metrics.csv', newline='') as file:
+    return list(csv.DictReader(file))
+
+
+def test_one_row_a_round_and_empty_cells_where_nothing_was_measured(tmp_path):
+  _write(
+    tmp_path,
+    [(0, {'a': 0.1}), (1, {'b': 2, 'a': 1 / 3}), (2, {'b': math.nan})],
+  )
+  assert _read(tmp_path) == [
+    {'round': '0', 'a': '0.1', 'b': ''},
+    {'round': '1', 'a': repr(1 / 3), 'b': '2'},
+    {'round': '2', 'a': '', 'b': ''},
+  ]
+
+
+def test_resume_cuts_off_what_will_be_run_again(tmp_path):
+  first = [(r, {'a': r / 10}) for r in range(5)]
+  _write(tmp_path, first)
+  _write(tmp_path, [(3, {'a': 33.0, 'b': 1.0})], resume_at=2)
+  assert _read(tmp_path) == [
+    {'round': '0', 'a': '0.0', 'b': ''},
+    {'round': '1', 'a': '0.1', 'b': ''},
+    {'round': '2', 'a': '0.2', 'b': ''},
+    {'round': '3', 'a': '33.0', 'b': '1.0'},
+  ]
+
+
+def test_start_from_round_0_forgets_an_older_log(tmp_path):
+  _write(tmp_path, [(0, {'old': 1.0}), (1, {'old': 1.0})])
+  _write(tmp_path, [(0, {'a': 2.0})])
+  assert _read(tmp_path) == [{'round': '0', 'a': '2.0'}]
+
+
+@pytest.mark.parametrize('rest', ['1', '12,', '12,0.5\r\n13,0'])
+def test_half_a_row_of_a_killed_process_is_cut_off(tmp_path, rest):
+  _write(tmp_path, [(r, {'a': r / 10}) for r in range(12)])
+  with open(tmp_path / 'metrics.csv', 'a') as file:
+    file.write(rest)
+  _write(tmp_path, [], resume_at=11)
+  assert [row['round'] for row in _read(tmp_path)] == [
+    str(r) for r in range(12)
+  ]
+
+
+def test_interrupted_log_equals_a_whole_one(tmp_path):
+  rows = [(r, {'a': r / 7} | ({'b': r / 3} if r % 2 else {})) for r in range(6)]
+  for name in ('whole', 'parts'):
+    (tmp_path / name).mkdir()
+  _write(tmp_path / 'whole', rows)
+  _write(tmp_path / 'parts', rows[:4])
+  _write(tmp_path / 'parts', rows[3:], resume_at=2)
+  whole, parts = (
+    (tmp_path / name / 'metrics.csv').read_bytes()
+    for name in ('whole', 'parts')
+  )
+  assert whole == parts
+
+
+def test_tensorboard_gets_the_same_numbers_without_nan(tmp_path):
+  _write(tmp_path, [(0, {'a': 0.5, 'b': math.nan}), (1, {'a': 0.25, 'b': 4.0})])
+  events = event_accumulator.EventAccumulator(
+    str(tmp_path / 'tensorboard'),
+    size_guidance={event_accumulator.TENSORS: 0},
+  ).Reload()
+  found = {
+    tag: [
+      (
+        event.step,
+        float(tf.make_ndarray(event.tensor_proto)),
+      )
+      for event in events.Tensors(tag)
+    ]
+    for tag in events.Tags()['tensors']
+  }
+  assert found == {'a': [(0, 0.5), (1, 0.25)], 'b': [(1, 4.0)]}
+
+
+def test_progress_bar_shows_round_accuracy_and_time_left(tmp_path, capsys):
+  log = metrics_log.MetricsLog(tmp_path, 4, {_METRIC: 'accuracy', 'x': 'loss'})
+  with log:
+    log.resume(0)
+    log.record(0, {_METRIC: 0.25})
+    log.record(1, {_METRIC: 0.75, 'x': 2.0})
+    log.record(4, {})
+  shown = capsys.readouterr().err
+  assert '4/4' in shown
+  assert 'accuracy=0.750, loss=2.000' in shown
+  assert '<' in shown  # tqdm's [elapsed<left].
+
+
+def test_disk_that_refuses_is_one_clear_error(tmp_path):
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  with _log(tmp_path) as log:
+    log.resume(0)
+    log.record(0, {'a': 1.0})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12, limits[1]))
+    try:
+      for name in ('a', 'b'):  # Appending, and widening the table.
+        with pytest.raises(
+          errors.CheckpointError, match='cannot write .*metrics.csv: File too'
+        ):
+          log.record(1, {name: 1 / 3})
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert not list(tmp_path.glob('*.writing'))
+  _write(tmp_path, [(1, {'a': 2.0})], resume_at=0)
+
+
+def test_best_round_is_the_earliest_of_the_best(tmp_path):
+  rows = [(0, 0.9), (1, math.nan), (2, 0.95), (3, 0.2), (4, 0.95), (5, 0.2)]
+  _write(tmp_path, [(r, {_METRIC: value, 'x': r / 2}) for r, value in rows])
+  best = metrics_log.best_round(tmp_path, _METRIC, higher_is_better=True)
+  assert best == {'round': 2, _METRIC: 0.95, 'x': 1.0}
+  best = metrics_log.best_round(tmp_path, _METRIC, higher_is_better=False)
+  assert best == {'round': 3, _METRIC: 0.2, 'x': 1.5}
+
+
+def test_best_round_without_validation_examples_is_empty(tmp_path):
+  _write(tmp_path, [(0, {_METRIC: math.nan, 'x': 1.0}), (1, {'x': 1.0})])
+  for metric in (_METRIC, 'unknown'):
+    assert not metrics_log.best_round(tmp_path, metric, higher_is_better=True)

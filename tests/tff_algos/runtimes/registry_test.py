@@ -1,0 +1,69 @@
+import dataclasses
+
+import pytest
+
+from tests.testing import running_sum
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.runtimes import (
+  debug_runtime,
+  registry,
+  tff_runtime,
+  vectorized_runtime,
+)
+
+
+def test_default_is_the_vectorized_runtime():
+  config = config_lib.from_dict(registry.RuntimeConfig, {})
+  assert config == registry.RuntimeConfig(name='vectorized')
+
+
+@pytest.mark.parametrize(
+  ('name', 'expected'),
+  [
+    ('tff', tff_runtime.TffRuntime),
+    ('vectorized', vectorized_runtime.VectorizedRuntime),
+    ('debug', debug_runtime.DebugRuntime),
+  ],
+)
+def test_build_makes_the_runtime_that_is_named(name, expected):
+  built = registry.build_runtime(
+    registry.RuntimeConfig(name), running_sum.algorithm(), 3
+  )
+  assert type(built) is expected
+
+
+def test_every_runtime_has_its_options_in_the_config():
+  fields = {field.name for field in dataclasses.fields(registry.RuntimeConfig)}
+  assert fields == {'name', *registry.RUNTIMES}
+
+
+def test_options_of_all_runtimes_stand_side_by_side():
+  """So that `--config.runtime.name=debug` alone switches."""
+  values = {'vectorized': {'clients_per_block': 7}, 'debug': {}}
+  for name in registry.RUNTIMES:
+    config = config_lib.from_dict(
+      registry.RuntimeConfig, {'name': name, **values}, 'config.runtime'
+    )
+    assert config.name == name
+    assert config.vectorized.clients_per_block == 7
+
+
+@pytest.mark.parametrize(
+  ('values', 'words'),
+  [
+    ({'name': 'vectorised'}, "config.runtime: name must be one of 'tff'"),
+    ({'nam': 'tff'}, "no key 'nam'; did you mean 'name'"),
+    (
+      {'vectorized': {'clients_per_block': 0}},
+      'clients_per_block must be an integer >= 1, got 0',
+    ),
+    (
+      {'tff': {'start_timeout': 3.0}},
+      "no key 'start_timeout'; did you mean 'start_timeout_seconds'",
+    ),
+  ],
+)
+def test_wrong_section_is_refused(values, words):
+  with pytest.raises(errors.ConfigError, match=words):
+    config_lib.from_dict(registry.RuntimeConfig, values, 'config.runtime')
