@@ -4,7 +4,6 @@ import errno
 import logging as standard_logging
 import os
 import pathlib
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from binaries import flag_errors
 from tff_algos.core import errors
 
 # Before TensorFlow is imported: what it says when it starts (which CUDA
@@ -33,8 +33,6 @@ _TERMINATED = 128 + signal.SIGTERM
 _DISK_REFUSES = {
   *(errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS),
 }
-# What a ConfigDict says, in one or two pairs of quotes.
-_UNKNOWN_KEY = re.compile(r'[\'" ]*(\w+)[\'" ]*(Did you mean .*\?)?[\'" ]*')
 _OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -109,31 +107,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
     *(AttributeError, KeyError, OSError, TypeError, ValueError),
     flags.Error,
   ) as error:
-    _end_with(_words_of(error))
-
-
-def _words_of(error: Exception) -> str:
-  """Returns in one line what is wrong with the flags.
-
-  Raises:
-    Exception: `error`, if the config file itself is at fault, for its trace.
-  """
-  text = str(error.args[0] if error.args else error)
-  if 'Traceback' in text:
-    flag, *_, last = text.strip().splitlines()
-    kind, _, words = last.partition(': ')
-    if kind != ValueError.__name__:
-      raise error
-    return f'{flag.partition(": ")[0]}: {words}'
-  if isinstance(error, OSError):
-    text = str(error.__cause__ or error)
-  words = ' '.join(text.replace('\\n', ' ').replace('\\', '').split())
-  if isinstance(error, flags.Error):
-    return words
-  unknown = _UNKNOWN_KEY.fullmatch(words)
-  if unknown:
-    return f'--config has no key {unknown[1]!r}. {unknown[2] or ""}'.strip()
-  return f'--config: {words}'
+    _end_with(flag_errors.words_of(error))
 
 
 def _end_with(words: str) -> NoReturn:

@@ -1,0 +1,204 @@
+"""Runs the binaries as real processes, without paying for imports each time.
+
+One process imports TensorFlow, TFF and Beam, and forks a child for every
+program; the child then runs `python -m <module> <arguments>` as Python does:
+its own standard streams, signals, exit handlers and exit status.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+
+ROOT = pathlib.Path(__file__).parents[2]
+_PATIENCE_SECONDS = 240.0
+_POLL_SECONDS = 0.02
+
+
+class Program:
+  """One running or finished program.
+
+  Attributes:
+    pid: Its process id.
+    returncode: None while it runs; minus the signal that ended it.
+  """
+
+  def __init__(self, launcher: 'Launcher', pid: int, folder: pathlib.Path):
+    self._launcher = launcher
+    self._folder = folder
+    self.pid = pid
+    self.returncode: int | None = None
+
+  @property
+  def stdout(self) -> str:
+    return (self._folder / 'stdout').read_text()
+
+  @property
+  def stderr(self) -> str:
+    return (self._folder / 'stderr').read_text()
+
+  @property
+  def said(self) -> list[str]:
+    """Returns the lines of stderr; a progress bar redraws its line."""
+    lines = self.stderr.replace('\r', '\n').splitlines()
+    return [line for line in lines if line.strip() and 'round/s' not in line]
+
+  def poll(self) -> int | None:
+    if self.returncode is None:
+      self.returncode = self._launcher.ask(op='poll', pid=self.pid)
+    return self.returncode
+
+  def send_signal(self, signum: int) -> None:
+    if self.poll() is None:
+      os.kill(self.pid, signum)
+
+  def wait(self, timeout_seconds: float = _PATIENCE_SECONDS) -> 'Program':
+    """Waits for the end; kills the program if that takes too long."""
+    deadline = time.monotonic() + timeout_seconds
+    while self.poll() is None:
+      if time.monotonic() > deadline:
+        self.send_signal(signal.SIGKILL)
+        raise AssertionError(f'still running, and said {self.stderr!r}')
+      time.sleep(_POLL_SECONDS)
+    return self
+
+  def temporary_files(self) -> list[str]:
+    """Returns what it left in its folder for temporary files."""
+    return sorted(os.listdir(self._folder / 'tmp'))
+
+  def processes(self) -> list[psutil.Process]:
+    """Returns the processes that it started and that still run."""
+    marker = str(self._folder / 'tmp')
+    found = []
+    for process in psutil.process_iter():
+      with contextlib.suppress(psutil.Error):
+        if process.environ().get('TMPDIR') == marker:
+          found.append(process)
+    return found
+
+
+class Launcher:
+  """Starts programs; see the module."""
+
+  def __init__(self, folder: pathlib.Path):
+    self._folder = folder
+    self._programs: list[Program] = []
+    self._process = subprocess.Popen(
+      [sys.executable, '-m', 'tests.testing.programs'],
+      cwd=ROOT,
+      env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+    )
+
+  def ask(self, **request):
+    self._process.stdin.write(json.dumps(request) + '\n')
+    self._process.stdin.flush()
+    return json.loads(self._process.stdout.readline())
+
+  def start(self, module: str, *arguments: str, **environment: str) -> Program:
+    folder = self._folder / f'program_{len(self._programs)}'
+    (folder / 'tmp').mkdir(parents=True)
+    pid = self.ask(
+      op='start',
+      module=module,
+      arguments=arguments,
+      folder=str(folder),
+      environment={**environment, 'TMPDIR': str(folder / 'tmp')},
+    )
+    program = Program(self, pid, folder)
+    self._programs.append(program)
+    return program
+
+  def run(self, module: str, *arguments: str, **environment: str) -> Program:
+    return self.start(module, *arguments, **environment).wait()
+
+  def close(self) -> None:
+    for program in self._programs:
+      program.send_signal(signal.SIGKILL)
+    self._process.communicate()
+
+
+@contextlib.contextmanager
+def launcher(folder: pathlib.Path) -> Iterator[Launcher]:
+  opened = Launcher(folder)
+  try:
+    yield opened
+  finally:
+    opened.close()
+
+
+def _become(request: dict) -> None:
+  """Turns this freshly forked process into the program."""
+  os.setsid()
+  folder = pathlib.Path(request['folder'])
+  for descriptor, path, flags in (
+    (0, '/dev/null', os.O_RDONLY),
+    (1, folder / 'stdout', os.O_WRONLY | os.O_CREAT),
+    (2, folder / 'stderr', os.O_WRONLY | os.O_CREAT),
+  ):
+    opened = os.open(path, flags, 0o666)
+    os.dup2(opened, descriptor)
+    os.close(opened)
+  os.environ.update(request['environment'])
+  sys.argv = [request['module'], *request['arguments']]
+
+
+def _serve() -> str | None:
+  """Forks programs; returns a module's name in the child that is to run it."""
+  requests = os.fdopen(os.dup(0))
+  answers = os.fdopen(os.dup(1), 'w')
+  for line in requests:
+    request = json.loads(line)
+    if request['op'] == 'poll':
+      pid, status = os.waitpid(request['pid'], os.WNOHANG)
+      answer = os.waitstatus_to_exitcode(status) if pid else None
+    else:
+      answer = os.fork()
+      if not answer:
+        requests.close()
+        answers.close()
+        _become(request)
+        return request['module']
+    answers.write(json.dumps(answer) + '\n')
+    answers.flush()
+  return None
+
+
+def _import_all() -> None:
+  import importlib
+
+  for name in (
+    'apache_beam',
+    'matplotlib.pyplot',
+    'pipelines.build_dataset',
+    'sklearn.datasets',
+    'tensorflow',
+    'tensorflow_federated',
+    'tff_algos.export.personalized_models',
+    'tff_algos.reports.page',
+    'tff_algos.runtimes.registry',
+  ):
+    importlib.import_module(name)
+
+
+if __name__ == '__main__':
+  import logging
+  import runpy
+  import tempfile
+
+  _import_all()
+  program = _serve()
+  if program is not None:
+    tempfile.tempdir = None
+    logging.root.handlers.clear()
+    # What remains of this function is the program's own exit.
+    runpy.run_module(program, run_name='__main__', alter_sys=True)
