@@ -36,7 +36,7 @@ say('starting the worker')
 with worker.LocalWorker() as local:
   say('connecting to the worker')
   with tff_compat.connect(local.address) as channel:
-    context = tff_compat.remote_context(channel)
+    context = tff_compat.remote_context(channel, local.check_alive)
     say('computing 1 + 2 over two clients')
     with tff_compat.in_context(context):
       answer = total([1, 2])

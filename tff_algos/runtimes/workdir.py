@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import IO
 
 from tff_algos.core import errors
 
@@ -44,9 +45,7 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
         'another --workdir'
       ) from None
     # Its holder may have removed the file between our open and our lock.
-    if os.path.exists(path) and os.path.samestat(
-      os.stat(path), os.fstat(file.fileno())
-    ):
+    if _is_at(path, file):
       break
     file.close()
   try:
@@ -57,3 +56,11 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
   finally:
     path.unlink(missing_ok=True)
     file.close()
+
+
+def _is_at(path: pathlib.Path, file: IO[str]) -> bool:
+  """Returns whether a path still leads to an open file."""
+  try:
+    return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+  except FileNotFoundError:
+    return False

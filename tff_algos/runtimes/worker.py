@@ -245,6 +245,8 @@ class _OwnerThread(threading.Thread):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        # Its words are kept for an error text; our own quiet is not its.
+        env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '0'},
         # Ctrl-C in a terminal must reach us first, not the worker.
         start_new_session=True,
       )

@@ -144,6 +144,10 @@ def test_check_alive_before_start():
     worker.LocalWorker().check_alive()
 
 
+def _children() -> set[int]:
+  return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
 def test_worker_that_ends_at_once_is_quoted(fake_worker):
   binary = fake_worker('echo "GLIBC_2.99 not found" >&2\nexit 3\n')
   with pytest.raises(
@@ -161,6 +165,7 @@ def test_worker_that_says_nothing(fake_worker):
 
 
 def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
+  before = _children()
   # Its child holds its output open.
   binary = fake_worker('echo "me: $$"\nsleep 600\n')
   with pytest.raises(
@@ -168,18 +173,19 @@ def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
   ) as caught:
     worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
   assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
-  assert not psutil.Process().children(recursive=True)
+  assert _children() == before
 
 
 def test_worker_that_ignores_the_request_to_end_is_killed(
   fake_worker, monkeypatch
 ):
+  before = _children()
   monkeypatch.setattr(worker, '_GRACE_SECONDS', 0.5)
   binary = fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
   with pytest.raises(errors.RuntimeFailureError, match='me:') as caught:
     worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
   assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
-  assert not psutil.Process().children(recursive=True)
+  assert _children() == before
 
 
 def test_talkative_worker_is_not_blocked_and_its_last_words_kept(fake_worker):
