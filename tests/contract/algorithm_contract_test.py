@@ -1,0 +1,425 @@
+"""What every registered algorithm promises, on every runtime.
+
+A new algorithm needs one line in `_OPTIONS`, and everything here holds for it.
+"""
+
+import dataclasses
+import functools
+from collections import Counter, OrderedDict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import toys
+from tff_algos.algorithms import registry
+from tff_algos.core import model as model_lib
+from tff_algos.core import tff_compat
+from tff_algos.data import schema
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
+from tff_algos.stages import composer, federated
+
+# Small enough for five clients, one of which has no example.
+_OPTIONS = {
+  'fed_avg': {'cohort_size': 3},
+  'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
+}
+_LOCAL_TRAINING = {
+  'num_local_epochs': 2,
+  'batch_size': 4,
+  'optimizer': {'name': 'sgd', 'learning_rate': 0.1},
+}
+_SIZES = (7, 0, 1, 12, 4)
+_NUM_ROUNDS = 3
+# Runtimes add up the same float32 numbers in different orders.
+_TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
+
+
+def _convolution() -> model_lib.Model:
+  """A tiny network that is looped over, as convolutions are."""
+
+  def initialize(seed):
+    return OrderedDict(
+      kernel=0.3 * tf.random.stateless_normal([3, 3, 1, 2], seed),
+      dense=0.3 * tf.random.stateless_normal([8, 3], seed + 1),
+    )
+
+  def apply(weights, x):
+    hidden = tf.nn.relu(tf.nn.conv2d(x, weights['kernel'], 2, 'SAME'))
+    return tf.reshape(hidden, [-1, 8]) @ weights['dense']
+
+  return model_lib.Model(
+    'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
+  )
+
+
+_MODELS = {'mlp': toys.mlp, 'convolution': _convolution}
+
+
+def _source(sizes=_SIZES, **replaced: np.ndarray) -> toys.ToySource:
+  """Clients with images of three classes; `c3=x` replaces client 3's images."""
+  clients = toys.image_clients(len(sizes), seed=4)
+  large = [clients.examples(i) for i in range(len(sizes))]
+  pool = [np.concatenate(arrays) for arrays in zip(*large, strict=True)]
+  made = []
+  for i, size in enumerate(sizes):
+    rows = (np.arange(size) + 5 * i) % len(pool[1])
+    x = replaced.get(f'c{i}', pool[0][rows])
+    made.append(schema.Examples(x, pool[1][rows], pool[2][rows]))
+  return toys.ToySource(made)
+
+
+class _Case:
+  """One algorithm with one model, and what its runs gave so far."""
+
+  def __init__(self, name: str, model: str):
+    self.algorithm = registry.build_algorithm(
+      {'name': name, **_OPTIONS[name], 'local_training': _LOCAL_TRAINING},
+      _MODELS[model](),
+    )
+    self.vectorized = self.build_vectorized()
+
+  def build_vectorized(self, clients_per_block: int = 100):
+    return vectorized_runtime.VectorizedRuntime(
+      self.algorithm,
+      len(_SIZES),
+      vectorized_runtime.VectorizedConfig(clients_per_block),
+    )
+
+  def run(self, runtime=None, seed=0, source=None):
+    return toys.run_rounds(
+      self.algorithm,
+      runtime or self.vectorized,
+      source or _source(),
+      _NUM_ROUNDS,
+      seed,
+    )
+
+  @functools.cached_property
+  def expected(self):
+    """What the vectorized runtime gives."""
+    return self.run()
+
+  def calls(self):
+    """Yields (server state before, client states, call) of the rounds."""
+    source = _source()
+    server_state, states = toys.initial_states(
+      self.algorithm, source.population
+    )
+    for round_num in range(1, _NUM_ROUNDS + 1):
+      plan = self.algorithm.plan_round(
+        server_state, source.population, round_num, 0
+      )
+      call = next(plan)
+      while call is not None:
+        yield server_state, list(states), call, round_num
+        server_state = self.run_call(
+          server_state, states, call, source, round_num
+        ).server_state
+        try:
+          call = plan.send(server_state)
+        except StopIteration:
+          call = None
+
+  def run_call(self, server_state, states, call, source, round_num):
+    phase = self.algorithm.phases[call.phase]
+    return toys.run_call(
+      self.vectorized, phase, server_state, states, call, (round_num, 0, source)
+    )
+
+
+@pytest.fixture(
+  scope='module',
+  params=[(name, model) for name in registry.ALGORITHMS for model in _MODELS],
+  ids='-'.join,
+)
+def case(request):
+  name, model = request.param
+  if name not in _OPTIONS:
+    pytest.fail(f'algorithm {name!r} has no options in the contract test')
+  return _Case(name, model)
+
+
+def _assert_close(actual, expected):
+  """Compares (server state, client states, outputs) of two runs."""
+  for one, other in zip(actual[:2], expected[:2], strict=True):
+    _assert_all_close(one, other)
+  assert len(actual[2]) == len(expected[2])
+  for one, other in zip(actual[2], expected[2], strict=True):
+    _assert_all_close(one.client_metrics, other.client_metrics)
+    _assert_all_close(one.server_metrics, other.server_metrics)
+    assert one.num_invalid == other.num_invalid
+
+
+def _assert_all_close(one, other):
+  tf.nest.assert_same_structure(one, other)
+  tf.nest.map_structure(
+    lambda a, b: np.testing.assert_allclose(a, b, **_TOLERANCE), one, other
+  )
+
+
+def _assert_finite(structure):
+  for leaf in tf.nest.flatten(structure):
+    assert np.isfinite(leaf).all()
+
+
+def test_every_algorithm_has_options_here():
+  assert _OPTIONS.keys() == registry.ALGORITHMS.keys()
+
+
+def test_training_changes_the_models(case):
+  server_state, states, outputs = case.expected
+  before = toys.initial_states(case.algorithm, _source().population)[0]
+  changes = [
+    np.abs(one - other).max()
+    for one, other in zip(
+      tf.nest.flatten(server_state), tf.nest.flatten(before), strict=True
+    )
+  ]
+  assert max(changes) > 100 * _TOLERANCE['atol']
+  _assert_finite((server_state, states))
+  assert sum(output.num_invalid for output in outputs) == 0
+
+
+def test_debug_runtime_agrees(case):
+  with debug_runtime.DebugRuntime(case.algorithm, len(_SIZES)) as runtime:
+    _assert_close(case.run(runtime), case.expected)
+
+
+def test_tff_runtime_agrees_and_repeats_itself(case):
+  with tff_runtime.TffRuntime(case.algorithm, len(_SIZES)) as runtime:
+    first = case.run(runtime)
+    _assert_close(first, case.expected)
+    np.testing.assert_equal(case.run(runtime), first)
+
+
+@pytest.mark.parametrize('clients_per_block', [1, 2])
+def test_blocks_of_any_size_agree(case, clients_per_block):
+  with case.build_vectorized(clients_per_block) as runtime:
+    _assert_close(case.run(runtime), case.expected)
+
+
+def test_same_seed_gives_the_same_bits_and_another_seed_does_not(case):
+  np.testing.assert_equal(case.run(), case.expected)
+  with debug_runtime.DebugRuntime(case.algorithm, len(_SIZES)) as runtime:
+    np.testing.assert_equal(case.run(runtime), case.run(runtime))
+  other = case.run(seed=1)
+  same = [
+    np.array_equal(one, two)
+    for one, two in zip(
+      tf.nest.flatten(case.algorithm.cluster_weights(other[0])),
+      tf.nest.flatten(case.algorithm.cluster_weights(case.expected[0])),
+      strict=True,
+    )
+  ]
+  assert not all(same)
+
+
+def test_state_types_are_a_fixed_point(case):
+  def types(structure):
+    return tf.nest.map_structure(
+      lambda leaf: (np.shape(leaf), np.asarray(leaf).dtype), structure
+    )
+
+  before = toys.initial_states(case.algorithm, _source().population)
+  for one, other in zip(case.expected[:2], before, strict=True):
+    tf.nest.assert_same_structure(one, other)
+    assert types(one) == types(other)
+
+
+class _OtherCapacity:
+  """A runtime whose clients are padded more than it asks for."""
+
+  class _Cohort(cohort_lib.Cohort):
+    def load(self, start, stop, *, uses_client_state, capacity):
+      return super().load(
+        start,
+        stop,
+        uses_client_state=uses_client_state,
+        capacity=lambda largest: capacity(largest) + 13,
+      )
+
+  def __init__(self, runtime):
+    self._runtime = runtime
+
+  def run(self, phase, server_state, cohort):
+    return self._runtime.run(phase, server_state, self._Cohort(*cohort))
+
+
+def test_padding_changes_nothing(case):
+  _assert_close(case.run(_OtherCapacity(case.vectorized)), case.expected)
+
+
+def _count_traces(algorithm):
+  """Returns the algorithm with stages that count how often Python runs them."""
+  counts = Counter()
+
+  def counted(key, stage):
+    def run(*arguments):
+      counts[key] += 1
+      return stage(*arguments)
+
+    return run
+
+  phases = {
+    name: phase._replace(
+      **{
+        stage: counted((name, stage), getattr(phase, stage))
+        for stage in ('make_message', 'client_work', 'server_update')
+      }
+    )
+    for name, phase in algorithm.phases.items()
+  }
+  return dataclasses.replace(algorithm, phases=phases), counts
+
+
+def test_graphs_are_traced_once_whatever_the_cohort(case):
+  algorithm, counts = _count_traces(case.algorithm)
+  with vectorized_runtime.VectorizedRuntime(algorithm, len(_SIZES)) as runtime:
+    toys.run_rounds(algorithm, runtime, _source(), _NUM_ROUNDS)
+    after_first_rounds = dict(counts)
+    assert after_first_rounds
+    toys.run_rounds(algorithm, runtime, _source((40, 3, 9, 1, 70)), _NUM_ROUNDS)
+    for server_state, states, call, round_num in case.calls():
+      for size in range(1, len(call.client_indices)):
+        toys.run_call(
+          runtime,
+          algorithm.phases[call.phase],
+          server_state,
+          states,
+          _without(call, call.client_indices[size:]),
+          (round_num, 0, _source()),
+        )
+  assert counts == after_first_rounds
+
+
+def _without(call, client_indices):
+  """Returns the call without some of its clients."""
+  kept = ~np.isin(call.client_indices, client_indices)
+  return call._replace(
+    client_indices=call.client_indices[kept],
+    client_inputs=tf.nest.map_structure(
+      lambda leaf: leaf[kept], call.client_inputs
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  'value', [np.nan, np.inf, 3e38], ids=['nan', 'infinite', 'overflows']
+)
+def test_client_that_is_not_finite_is_counted_and_changes_nothing(case, value):
+  """Every phase call with the broken client and without it: the same.
+
+  With 3e38 the data are finite and what is computed from them is not. What a
+  phase makes of broken data may be finite still (counts, say); then only the
+  client's own entries of the server state may differ, and no model.
+  """
+  broken = 3
+  x = _source().examples(broken).x.copy()
+  x[-1] = value * np.sign(x[-1])
+  source = _source(c3=x)
+  num_counted = 0
+  for server_state, states, call, round_num in case.calls():
+    if broken not in call.client_indices or len(call.client_indices) == 1:
+      continue
+    with_it, without_it = list(states), list(states)
+    output = case.run_call(server_state, with_it, call, source, round_num)
+    expected = case.run_call(
+      server_state, without_it, _without(call, [broken]), source, round_num
+    )
+    num_counted += output.num_invalid
+    np.testing.assert_equal(with_it[broken], states[broken])
+    _assert_all_close(with_it, without_it)
+    models = [
+      case.algorithm.cluster_weights(one.server_state)
+      for one in (output, expected)
+    ]
+    _assert_all_close(*models)
+    _assert_finite((output.server_state, output.client_metrics))
+    if output.num_invalid:
+      _assert_all_close(output.server_state, expected.server_state)
+      _assert_all_close(output.client_metrics, expected.client_metrics)
+  assert num_counted > 0
+
+
+def test_client_without_examples_trains_no_model(case):
+  """It is never asked, or what it says weighs nothing."""
+  empty = _SIZES.index(0)
+  for server_state, states, call, round_num in case.calls():
+    if empty not in call.client_indices:
+      continue
+    others = _without(call, [empty])
+    models = [
+      case.algorithm.cluster_weights(
+        case.run_call(
+          server_state, list(states), one, _source(), round_num
+        ).server_state
+      )
+      for one in (call, others)
+    ]
+    _assert_all_close(*models)
+
+
+def test_population_of_single_examples(case):
+  _assert_finite(case.run(source=_source((1, 1, 1, 1, 1)))[:2])
+
+
+def test_calls_name_distinct_clients_and_fit_their_phase(case):
+  for _, _, call, _ in case.calls():
+    phase = case.algorithm.phases[call.phase]
+    assert call.client_indices.dtype == np.int32
+    assert len(set(call.client_indices)) == len(call.client_indices) > 0
+    tf.nest.assert_same_structure(call.client_inputs, phase.client_input)
+    for leaf, spec in zip(
+      tf.nest.flatten(call.client_inputs),
+      tf.nest.flatten(phase.client_input),
+      strict=True,
+    ):
+      assert leaf.shape == (len(call.client_indices), *spec.shape)
+      assert leaf.dtype == spec.dtype.as_numpy_dtype
+    assert min(call.cost) >= 0
+
+
+def test_computation_has_the_documented_placements(case):
+  types = composer.check_algorithm(case.algorithm, len(_SIZES))
+  for name, phase in case.algorithm.phases.items():
+    signature = federated.build_federated_phase(
+      phase, types[name]
+    ).type_signature
+    server_state = str(tff_compat.to_type(types[name].server_state))
+    clients = str(tff_compat.to_type(types[name].clients))
+    client_state = str(tff_compat.to_type(types[name].clients.client_state))
+    assert str(signature.parameter) == (
+      f'<server_state={server_state}@SERVER,clients={{{clients}}}@CLIENTS>'
+    )
+    result = signature.result
+    assert str(result['server_state']) == f'{server_state}@SERVER'
+    assert str(result['server_metrics']).endswith('@SERVER')
+    assert str(result['clients']) == (
+      f'{{<client_index=int32,client_state={client_state}>}}@CLIENTS'
+    )
+    assert str(result['client_metrics']['metrics']).endswith('@SERVER')
+    assert str(result['client_metrics']['num_invalid']) == 'int32@SERVER'
+
+
+def test_what_is_served_has_the_documented_shapes(case):
+  algorithm = case.algorithm
+  server_state, states, _ = case.expected
+  x = _source().examples(0).x
+  stacked = algorithm.cluster_weights(server_state)
+  spec = algorithm.cluster_model.weights_spec()
+  tf.nest.assert_same_structure(stacked, spec)
+  for leaf, one in zip(
+    tf.nest.flatten(stacked), tf.nest.flatten(spec), strict=True
+  ):
+    assert tuple(leaf.shape) == (algorithm.num_clusters, *one.shape)
+  for index, state in enumerate(states):
+    client_index = tf.constant(index)
+    weights = algorithm.personalized_weights(server_state, state, client_index)
+    outputs = algorithm.personalized_model.apply(weights, x)
+    assert outputs.shape == [len(x), 3]
+    _assert_finite(outputs)
+    membership = algorithm.membership(server_state, state, client_index)
+    assert membership.shape == [algorithm.num_clusters]
+    assert membership.dtype == tf.float32
