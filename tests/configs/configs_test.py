@@ -1,0 +1,118 @@
+"""Every config builds, has a smoke variant, and says how to run it."""
+
+import ast
+import importlib.util
+import inspect
+import pathlib
+import re
+
+import ml_collections
+import pytest
+
+from binaries import experiment
+from tff_algos.algorithms import registry
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_FILES = sorted((_ROOT / 'configs').glob('*/*.py'))
+# What ships with the dependencies, or is made up from a seed.
+_SOURCES_WITHOUT_DATA = {'digits', 'linear_regression'}
+
+
+def _load(path: pathlib.Path):
+  spec = importlib.util.spec_from_file_location(path.stem, path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+def _variants(module) -> list[str]:
+  """Returns the words that `get_config` accepts, by its own refusal."""
+  with pytest.raises(ValueError, match="got 'no such variant'") as caught:
+    module.get_config('no such variant')
+  said = str(caught.value).partition(', got ')[0]
+  words = re.findall(r'\w+', said.partition('must be ')[2])
+  return [word for word in words if word not in ('one', 'of', 'or')]
+
+
+_CASES = [(path, one) for path in _FILES for one in _variants(_load(path))]
+
+
+def _case_id(value) -> str:
+  return (
+    str(value.relative_to(_ROOT)) if isinstance(value, pathlib.Path) else value
+  )
+
+
+@pytest.mark.parametrize(('path', 'variant'), _CASES, ids=_case_id)
+def test_variant_builds_an_experiment_of_its_folder(path, variant):
+  config = _load(path).get_config(variant)
+  assert isinstance(config, ml_collections.ConfigDict)
+  parsed = experiment.parse(config)
+  assert parsed.algorithm['name'] == path.parent.name
+  # JSON-ready, and named by its content.
+  assert config_lib.config_hash(parsed) == config_lib.config_hash(
+    experiment.parse(_load(path).get_config(variant))
+  )
+
+
+@pytest.mark.parametrize('path', _FILES, ids=_case_id)
+def test_smoke_variant_is_small_and_needs_no_data(path):
+  config = experiment.parse(_load(path).get_config('smoke'))
+  assert config.training.num_rounds <= 5
+  assert config.dataset.source.name in _SOURCES_WITHOUT_DATA
+  assert config.dataset.partition.num_clients <= 30
+
+
+@pytest.mark.parametrize('path', _FILES, ids=_case_id)
+def test_default_is_the_full_experiment(path):
+  module = _load(path)
+  default = inspect.signature(module.get_config).parameters['variant'].default
+  assert default in _variants(module)
+  assert default != 'smoke'
+  assert module.get_config() == module.get_config(default)
+
+
+@pytest.mark.parametrize('path', _FILES, ids=_case_id)
+def test_docstring_holds_the_command_that_runs_it(path):
+  docstring = ast.get_docstring(ast.parse(path.read_text()))
+  commands = re.findall(r'python -m binaries\.(\w+) --config=(\S+)', docstring)
+  assert commands, f'{path} does not say how to run it'
+  for binary, config in commands:
+    assert (_ROOT / 'binaries' / f'{binary}.py').exists()
+    named, _, variant = config.partition(':')
+    assert _ROOT / named == path
+    assert not variant or variant in _variants(_load(path))
+  assert '--workdir=' in docstring
+  assert '`smoke`' in docstring
+
+
+def test_every_algorithm_has_a_config():
+  folders = {path.parent.name for path in _FILES}
+  assert folders >= registry.ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize(
+  ('key', 'value', 'words'),
+  [
+    ('algorithm.num_clusters', 0, 'num_clusters must be an integer >= 1'),
+    ('algorithm.local_training.batch_size', -1, 'batch_size must be'),
+    ('algorithm.local_training.optimizer.learning_rate', 0.0, 'learning_rate'),
+    ('dataset.partition.num_clients', 0, 'num_clients must be'),
+    ('dataset.splits.test_ratio', -0.1, 'test_ratio must be'),
+    ('training.num_rounds', 0, 'num_rounds must be'),
+    ('model.hidden_sizes', (0,), 'hidden_sizes'),
+    ('runtime.vectorized.clients_per_block', 0, 'clients_per_block must be'),
+    ('seed', -1, 'seed must be'),
+  ],
+)
+def test_value_out_of_range_is_refused_with_its_name(key, value, words):
+  config = _load(_ROOT / 'configs/fed_soft/digits.py').get_config('smoke')
+  *sections, last = key.split('.')
+  section = config
+  for name in sections:
+    section = section[name]
+  section[last] = value
+  with pytest.raises(errors.ConfigError, match=words):
+    experiment.parse(config)
