@@ -79,7 +79,11 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   }
   config.runtime = {
     'name': 'vectorized',
-    'vectorized': {'clients_per_block': 50},
+    'vectorized': {
+      'clients_per_block': 0,
+      'num_parallel_blocks': 0,
+      'memory_budget_mib': 0,
+    },
   }
   if variant == 'smoke':
     config.dataset.partition.update(

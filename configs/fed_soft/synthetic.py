@@ -91,7 +91,11 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   }
   config.runtime = {
     'name': 'vectorized',
-    'vectorized': {'clients_per_block': 100},
+    'vectorized': {
+      'clients_per_block': 0,
+      'num_parallel_blocks': 0,
+      'memory_budget_mib': 0,
+    },
   }
   if variant == 'smoke':
     config.dataset.partition.num_clients = 12

@@ -17,11 +17,15 @@ class Optimizer(NamedTuple):
 
   Attributes:
     initialize: weights -> slots.
-    step: (weights, gradient, slots) -> (weights, slots).
+    step: (weights, gradient, slots, is_real) -> (weights, slots). A step with
+      `is_real` 0 (float32 `[]`, else 1) changes nothing: it is padding. Its
+      gradient must be finite.
   """
 
   initialize: Callable[[Structure], Structure]
-  step: Callable[[Structure, Structure, Structure], tuple[Structure, Structure]]
+  step: Callable[
+    [Structure, Structure, Structure, tf.Tensor], tuple[Structure, Structure]
+  ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +71,13 @@ def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
   def initialize(weights):
     return trees.zeros_like(weights) if momentum else ()
 
-  def step(weights, gradient, slots):
+  def step(weights, gradient, slots, is_real):
     if momentum:
       gradient = trees.add(trees.scale(slots, momentum), gradient)
-      slots = gradient
-    return trees.subtract(weights, trees.scale(gradient, learning_rate)), slots
+      slots = trees.select(is_real > 0, gradient, slots)
+    # A rate of 0 skips a padded step without another pass over the weights.
+    rate = learning_rate * is_real
+    return trees.subtract(weights, trees.scale(gradient, rate)), slots
 
   return Optimizer(initialize, step)
 
@@ -103,7 +109,7 @@ def adam(
       trees.zeros_like(weights), trees.zeros_like(weights), tf.constant(0.0)
     )
 
-  def step(weights, gradient, slots):
+  def step(weights, gradient, slots, is_real):
     num_steps = slots.num_steps + 1.0
     first = tf.nest.map_structure(
       lambda m, g: beta_1 * m + (1 - beta_1) * g, slots.first, gradient
@@ -120,7 +126,11 @@ def adam(
       root = tf.sqrt(v / second_correction)
       return leaf - learning_rate * (m / first_correction) / (root + epsilon)
 
-    weights = tf.nest.map_structure(step_leaf, weights, first, second)
-    return weights, AdamSlots(first, second, num_steps)
+    stepped = tf.nest.map_structure(step_leaf, weights, first, second)
+    return trees.select(
+      is_real > 0,
+      (stepped, AdamSlots(first, second, num_steps)),
+      (weights, slots),
+    )
 
   return Optimizer(initialize, step)

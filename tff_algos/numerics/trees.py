@@ -69,14 +69,25 @@ def zeros_like(structure: Structure) -> Structure:
   return tf.nest.map_structure(tf.zeros_like, structure)
 
 
-def all_finite(structure: Structure) -> tf.Tensor:
-  """Returns whether no floating entry is NaN or infinite, bool `[]`."""
-  finite = [
-    tf.reduce_all(tf.math.is_finite(leaf))
-    for leaf in tf.nest.flatten(structure)
-    if leaf.dtype.is_floating
-  ]
-  return tf.reduce_all(tf.stack(finite)) if finite else tf.constant(True)
+def finite_rows(structure: Structure, num_rows: tf.Tensor) -> tf.Tensor:
+  """Returns which rows of a stack hold no NaN and no infinity.
+
+  A row counts as infinite, too, if its sum overflows.
+
+  Args:
+    structure: Structure of tensors `[num_rows, ...]`; only floating ones count.
+    num_rows: int32 `[]`.
+
+  Returns:
+    bool `[num_rows]`.
+  """
+  # One pass over the numbers; NaN and infinity survive every sum.
+  sums = [tf.zeros([1, num_rows])]
+  for leaf in tf.nest.flatten(structure):
+    if leaf.dtype.is_floating:
+      axes = tf.range(1, tf.rank(leaf))
+      sums.append(tf.reduce_sum(leaf, axis=axes)[tf.newaxis])
+  return tf.reduce_all(tf.math.is_finite(tf.concat(sums, axis=0)), axis=0)
 
 
 def mix(weights: tf.Tensor, stacked: Structure) -> Structure:

@@ -52,6 +52,11 @@ class Cohort(NamedTuple):
     ids = self.source.population.client_ids
     return [ids[index] for index in self.call.client_indices]
 
+  def largest_client(self) -> int:
+    """Returns the number of examples of the largest client."""
+    sizes = self.source.population.num_examples[self.call.client_indices]
+    return int(sizes.max())
+
   def load(
     self,
     start: int,

@@ -60,14 +60,14 @@ class DebugRuntime:
       client = _load(phase, cohort, position)
       with _named(cohort, 'client_work', client_id):
         output = composer.client_work(phase, message, client)
-      stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
+      outputs = composer.guard_one(output, client.client_state)
       with _named(cohort, 'aggregation', client_id):
-        part = composer.partial_sums(phase, stack)
+        part = composer.partial_sums(phase, outputs)
         sums = part if sums is None else trees.add(sums, part)
       collections.append(
-        composer.collected(phase, client.client_index[tf.newaxis], stack)
+        composer.collected(phase, client.client_index[tf.newaxis], outputs)
       )
-      states.append(stack.client_state)
+      states.append(outputs.client_state)
     collection = _to_tensors(cohort_lib.concatenate(collections))
     with _named(cohort, 'server_update'):
       new_state, server_metrics = composer.server_update(

@@ -54,13 +54,13 @@ class Clients(NamedTuple):
 
 
 class GuardedOutput(NamedTuple):
-  """A client's output in which nothing is NaN or infinite.
+  """Clients' outputs, stacked, in which nothing is NaN or infinite.
 
   Attributes:
-    result: field -> value; zeros if the client's own result was not finite.
+    result: field -> values; zeros where a client's own result was not finite.
     client_state: The new state, or the old one if the result was not finite.
     metrics: name -> MeanStat; zeros if they or the result were not finite.
-    is_valid: bool `[]`, whether the client's own result was finite.
+    is_valid: bool `[clients]`, whether the client's own result was finite.
   """
 
   result: Mapping[str, Structure]
@@ -76,13 +76,13 @@ class PhaseTypes(NamedTuple):
     server_state: Of the server state.
     clients: Of one client, `Clients`.
     message: What is broadcast.
-    output: One client's `GuardedOutput`.
+    output: One client's `ClientOutput`, its result as field -> value.
   """
 
   server_state: Structure
   clients: Clients
   message: Structure
-  output: GuardedOutput
+  output: algorithm_lib.ClientOutput
 
 
 def as_fields(result: Structure) -> OrderedDict[str, Structure]:
@@ -93,27 +93,56 @@ def as_fields(result: Structure) -> OrderedDict[str, Structure]:
 
 def client_work(
   phase: algorithm_lib.Phase, message: Structure, client: Clients
+) -> algorithm_lib.ClientOutput:
+  """Runs a phase's client work for one client; `guard` its stacked outputs."""
+  output = phase.client_work(
+    message, client.client_input, client.client_state, client.data, client.seed
+  )
+  return algorithm_lib.ClientOutput(
+    as_fields(output.result), output.client_state, OrderedDict(output.metrics)
+  )
+
+
+def guard(
+  outputs: algorithm_lib.ClientOutput, old_states: Structure
 ) -> GuardedOutput:
-  """Runs a phase's client work for one client, guarded against NaN.
+  """Takes out of a stack of outputs what is NaN or infinite.
 
   A client whose result or new state is not finite keeps its old state and
   contributes zeros: it is in no sum, no mean and no metric. One whose metrics
   alone are not finite (the loss of a NaN example, say) is in no metric.
+
+  Args:
+    outputs: What `client_work` returned, stacked on axis 0.
+    old_states: The client states before, stacked.
   """
-  output = phase.client_work(
-    message, client.client_input, client.client_state, client.data, client.seed
-  )
-  result = as_fields(output.result)
-  is_valid = trees.all_finite((result, output.client_state))
-  metrics = OrderedDict(output.metrics)
-  is_measured = tf.logical_and(is_valid, trees.all_finite(metrics))
+  kept = (outputs.result, outputs.client_state)
+  num_clients = tf.shape(tf.nest.flatten(kept)[0])[0]
+  is_valid = trees.finite_rows(kept, num_clients)
+  is_measured = is_valid & trees.finite_rows(outputs.metrics, num_clients)
+
+  def replace():
+    zeros = trees.zeros_like(outputs.result)
+    return trees.select_rows(is_valid, kept, (zeros, old_states))
+
+  # Nearly always all are valid; then nothing as large as the models is copied.
+  result, states = tf.cond(tf.reduce_all(is_valid), lambda: kept, replace)
   return GuardedOutput(
-    result=trees.select(is_valid, result, trees.zeros_like(result)),
-    client_state=trees.select(
-      is_valid, output.client_state, client.client_state
+    result=result,
+    client_state=states,
+    metrics=trees.select_rows(
+      is_measured, outputs.metrics, trees.zeros_like(outputs.metrics)
     ),
-    metrics=trees.select(is_measured, metrics, trees.zeros_like(metrics)),
     is_valid=is_valid,
+  )
+
+
+def guard_one(
+  output: algorithm_lib.ClientOutput, old_state: Structure
+) -> GuardedOutput:
+  """Returns `guard` of a stack of one client, for one-by-one runtimes."""
+  return guard(
+    *tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], (output, old_state))
   )
 
 
@@ -302,16 +331,11 @@ def check_phase(
     ('client state after client_work', output.client_state),
   )
   _check_fields(phase, as_fields(output.result))
-  guarded = trace(
-    'client_work',
-    'aggregation',
-    functools.partial(client_work, phase),
-    message,
-    clients,
+  output = algorithm_lib.ClientOutput(
+    as_fields(output.result), output.client_state, OrderedDict(output.metrics)
   )
-
-  _check_server_update(phase, server_state, guarded)
-  return PhaseTypes(server_state, clients, message, guarded)
+  _check_server_update(phase, server_state, output)
+  return PhaseTypes(server_state, clients, message, output)
 
 
 def _trace(
@@ -338,17 +362,19 @@ def _trace(
 
 
 def _check_server_update(
-  phase: algorithm_lib.Phase, server_state: Structure, output: GuardedOutput
+  phase: algorithm_lib.Phase,
+  server_state: Structure,
+  output: algorithm_lib.ClientOutput,
 ) -> None:
   """Checks that the aggregates fit server_update, and that it fits itself."""
 
   def finish(server_state, output):
-    stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
+    outputs = guard_one(output, output.client_state)
     return server_update(
       phase,
       server_state,
-      partial_sums(phase, stack),
-      collected(phase, tf.zeros([1], tf.int32), stack),
+      partial_sums(phase, outputs),
+      collected(phase, tf.zeros([1], tf.int32), outputs),
     )
 
   updated = _trace(

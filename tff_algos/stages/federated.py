@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
+from tff_algos.numerics import trees
 from tff_algos.stages import composer
 
 Structure = Any
@@ -74,15 +75,17 @@ def _build_client_work(
 
   @tff_compat.tensorflow_computation(message_type, clients_type)
   def work(message, client):
-    output = composer.client_work(phase, message, client)
-    stack = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
+    outputs = composer.guard_one(
+      composer.client_work(phase, message, client), client.client_state
+    )
     return OrderedDict(
-      sums=composer.partial_sums(phase, stack),
+      sums=composer.partial_sums(phase, outputs),
       collection=composer.collected(
-        phase, client.client_index[tf.newaxis], stack
+        phase, client.client_index[tf.newaxis], outputs
       ),
       client=OrderedDict(
-        client_index=client.client_index, client_state=output.client_state
+        client_index=client.client_index,
+        client_state=trees.take(outputs.client_state, 0),
       ),
     )
 

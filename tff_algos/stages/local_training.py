@@ -95,9 +95,8 @@ def train(
     gradient = tape.gradient(
       value, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    stepped = optimizer.step(weights, gradient, slots)
-    is_real = tf.reduce_any(batch.mask > 0)
-    weights, slots = trees.select(is_real, stepped, (weights, slots))
+    is_real = tf.reduce_max(batch.mask)
+    weights, slots = optimizer.step(weights, gradient, slots, is_real)
     batch_loss = statistics.masked_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)
 
