@@ -97,9 +97,7 @@ def build_fed_avg(
       client_update=trees.subtract(message, weights),
       client_weight=tf.reduce_sum(data.mask),
     )
-    return algorithm.ClientOutput(
-      result, client_state, OrderedDict(loss=loss)
-    )
+    return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
   def update_model(server_state, aggregates):
     step = trees.scale(

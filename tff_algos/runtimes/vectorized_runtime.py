@@ -21,7 +21,6 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks
-from tff_algos.data import batching
 from tff_algos.numerics import trees
 from tff_algos.runtimes import blocks, vectorization
 from tff_algos.runtimes import cohort as cohort_lib
@@ -158,7 +157,8 @@ class VectorizedRuntime:
         start,
         min(start + size, cohort.size),
         uses_client_state=phase.uses_client_state,
-        capacity=batching.bucket_capacity,
+        # Graphs take any capacity, so none is wasted on padding.
+        capacity=lambda largest: max(largest, 1),
       )
 
   def _stream(

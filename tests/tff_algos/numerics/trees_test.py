@@ -65,16 +65,19 @@ def test_select_rows_takes_each_row_from_its_side():
 
 
 @pytest.mark.parametrize('poison', [np.nan, np.inf, -np.inf])
-def test_all_finite_sees_one_bad_entry_in_any_leaf(poison):
-  assert bool(trees.all_finite((tf.constant([1]), _tree())))
-  bad = _BIAS.copy()
-  bad[1] = poison
-  assert not bool(trees.all_finite((_tree(), tf.constant(bad))))
+def test_finite_rows_sees_one_bad_entry_in_any_leaf(poison):
+  wide = np.ones([3, 2, 2], np.float32)
+  narrow = np.ones(3, np.float32)
+  stack = tuple(map(tf.constant, ([1, 2, 3], wide, narrow)))
+  assert trees.finite_rows(stack, 3).numpy().tolist() == [True] * 3
+  wide[0, 1, 0], narrow[2] = poison, -poison
+  stack = (tf.constant([1, 2, 3]), tf.constant(wide), tf.constant(narrow))
+  assert trees.finite_rows(stack, 3).numpy().tolist() == [False, True, False]
 
 
-def test_all_finite_of_integers_or_of_nothing_is_true():
-  assert bool(trees.all_finite((tf.constant([1, 2]), tf.constant(True))))
-  assert bool(trees.all_finite(()))
+def test_finite_rows_of_integers_or_of_nothing_are_all():
+  assert trees.finite_rows(tf.constant([1, 2]), 2).numpy().all()
+  assert trees.finite_rows((), 4).numpy().tolist() == [True] * 4
 
 
 def test_mix_is_the_weighted_sum_of_rows():

@@ -12,7 +12,6 @@ from tests.testing import toys
 from tff_algos.algorithms import fed_soft
 from tff_algos.core import algorithm, errors
 from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
 from tff_algos.stages import aggregation, composer
 
 
@@ -86,13 +85,18 @@ _CLIENTS = [
 _MESSAGE = {'total': tf.constant([10.0, 20.0])}
 
 
+def _stack(rows):
+  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *rows)
+
+
 def _run(clients, phase=_PHASE):
   """Runs a phase over clients one after the other."""
   outputs = [composer.client_work(phase, _MESSAGE, one) for one in clients]
-  stack = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *outputs)
+  old_states = _stack([one.client_state for one in clients])
+  stack = composer.guard(_stack(outputs), old_states)
   index = tf.stack([one.client_index for one in clients])
   state = State(_MESSAGE['total'], tf.constant(6))
-  return outputs, composer.server_update(
+  return stack, composer.server_update(
     phase,
     state,
     composer.partial_sums(phase, stack),
@@ -106,7 +110,7 @@ def test_types_of_a_phase():
   assert types.server_state == _STATE
   assert types.clients.client_state == _CLIENT_STATE
   assert set(types.output.result) == {'moved', 'weight', 'twice', 'tag'}
-  assert types.output.is_valid == tf.TensorSpec([], tf.bool)
+  assert types.output.client_state == _CLIENT_STATE
 
 
 def test_a_phase_without_client_state_gets_none():
@@ -245,7 +249,7 @@ def test_a_round_by_hand():
   np.testing.assert_array_equal(state.total, np.array([1, 3, 4]) @ moved / 8)
   assert int(state.num_calls) == 7
   assert float(metrics['twice']) == 16
-  assert [float(one.client_state) for one in outputs] == [105, 103, 106]
+  assert outputs.client_state.numpy().tolist() == [105, 103, 106]
 
 
 def test_collected_results_come_by_ascending_client_index():
@@ -262,7 +266,9 @@ def test_collected_results_come_by_ascending_client_index():
 
 def test_a_phase_that_collects_nothing_moves_nothing():
   phase = _PHASE._replace(aggregation={'twice': aggregation.Sum()})
-  output = composer.client_work(phase, _MESSAGE, _CLIENTS[0])
+  output, _ = _run(
+    _CLIENTS[:1], phase._replace(server_update=lambda s, a: (s, ()))
+  )
   assert composer.collected(phase, tf.constant([0]), output) == {}
 
 
@@ -275,24 +281,27 @@ def test_an_invalid_client_is_counted_and_nothing_else(poison):
   _, (clean_state, clean_metrics) = _run(_CLIENTS)
   np.testing.assert_array_equal(state.total, clean_state.total)
   assert float(metrics['twice']) == float(clean_metrics['twice'])
-  assert not bool(outputs[1].is_valid)
-  assert float(outputs[1].client_state) == 103
-  assert trees.all_finite(outputs[1])
-  stack = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *outputs)
-  sums = composer.partial_sums(_PHASE, stack)
+  assert outputs.is_valid.numpy().tolist() == [True, False, True, True]
+  assert float(outputs.client_state[1]) == 103
+  for leaf in tf.nest.flatten((outputs.result, outputs.metrics)):
+    assert np.isfinite(leaf).all()
+  sums = composer.partial_sums(_PHASE, outputs)
   assert int(sums['num_invalid']) == 1
   assert float(sums['metrics']['size'].weight) == 4
-  collection = composer.collected(_PHASE, tf.constant([4, 3, 0, 2]), stack)
+  collection = composer.collected(_PHASE, tf.constant([4, 3, 0, 2]), outputs)
   assert collection['is_valid'].numpy().tolist() == [True, False, True, True]
 
 
 def test_a_client_whose_state_alone_breaks_is_invalid_too():
   work = _reply(client_state=lambda _: tf.constant(np.nan))
-  output = composer.client_work(
-    _PHASE._replace(client_work=work), _MESSAGE, _CLIENTS[0]
+  output = composer.guard_one(
+    composer.client_work(
+      _PHASE._replace(client_work=work), _MESSAGE, _CLIENTS[0]
+    ),
+    _CLIENTS[0].client_state,
   )
-  assert not bool(output.is_valid)
-  assert float(output.client_state) == 104
+  assert output.is_valid.numpy().tolist() == [False]
+  assert float(output.client_state[0]) == 104
   assert not output.result['moved'].numpy().any()
 
 
@@ -301,14 +310,14 @@ def test_metrics_that_are_not_finite_are_left_out_of_the_sums_alone():
     loss = statistics.MeanStat(tf.constant(np.inf), tf.constant(2.0))
     return OrderedDict(output.metrics, size=loss)
 
-  output = composer.client_work(
-    _PHASE._replace(client_work=_reply(metrics=infinite)),
-    _MESSAGE,
-    _CLIENTS[0],
+  phase = _PHASE._replace(client_work=_reply(metrics=infinite))
+  output = composer.guard_one(
+    composer.client_work(phase, _MESSAGE, _CLIENTS[0]),
+    _CLIENTS[0].client_state,
   )
-  assert bool(output.is_valid)
-  assert output.result['moved'].numpy().tolist() == [11, 22]
-  assert float(output.metrics['size'].weight) == 0
+  assert output.is_valid.numpy().tolist() == [True]
+  assert output.result['moved'].numpy().tolist() == [[11, 22]]
+  assert float(output.metrics['size'].weight[0]) == 0
 
 
 def test_if_all_clients_are_invalid_the_mean_weighs_nothing():
