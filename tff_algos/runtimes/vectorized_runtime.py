@@ -80,9 +80,13 @@ class VectorizedRuntime:
       algorithm: What to run.
       num_clients: Size of the population.
       config: Options.
+
+    Raises:
+      StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
     self._num_clients = num_clients
+    self._types = composer.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
     self._weights = algorithm.cluster_model.weights_spec()
     self._graphs: dict[str, _Graphs] = {}
@@ -185,7 +189,8 @@ class VectorizedRuntime:
     return self._graphs[phase.name]
 
   def _build(self, phase: algorithm_lib.Phase) -> _Graphs:
-    types = composer.check_phase(
+    # Evaluation phases are not the algorithm's own.
+    types = self._types.get(phase.name) or composer.check_phase(
       phase,
       *composer.state_specs(self._algorithm, self._num_clients),
       composer.data_spec(self._algorithm.cluster_model),

@@ -55,8 +55,8 @@ def test_options_of_all_runtimes_stand_side_by_side():
     ({'name': 'vectorised'}, "config.runtime: name must be one of 'tff'"),
     ({'nam': 'tff'}, "no key 'nam'; did you mean 'name'"),
     (
-      {'vectorized': {'clients_per_block': 0}},
-      'clients_per_block must be an integer >= 1, got 0',
+      {'vectorized': {'clients_per_block': -1}},
+      'clients_per_block must be an integer >= 0, got -1',
     ),
     (
       {'tff': {'start_timeout': 3.0}},

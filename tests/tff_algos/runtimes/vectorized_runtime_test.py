@@ -112,7 +112,46 @@ def test_stages_that_do_not_fit_are_refused_when_it_is_built():
     _runtime(algorithm)
 
 
-@pytest.mark.parametrize('clients_per_block', [0, -1, 1.5])
-def test_config_refuses(clients_per_block):
-  with pytest.raises(errors.ConfigError, match='clients_per_block'):
-    vectorized_runtime.VectorizedConfig(clients_per_block)
+@pytest.mark.parametrize(
+  'name', ['clients_per_block', 'num_parallel_blocks', 'memory_budget_mib']
+)
+@pytest.mark.parametrize('value', [-1, 1.5])
+def test_config_refuses(name, value):
+  with pytest.raises(errors.ConfigError, match=name):
+    vectorized_runtime.VectorizedConfig(**{name: value})
+
+
+def test_blocks_at_the_same_time_change_no_bit():
+  algorithm = running_sum.algorithm()
+  call = running_sum.phase_call([3, 0, 2, 1, 4], [0.1, 1.7, 2.3, 0.9, 5.1])
+  outputs = []
+  for num_parallel in (1, 2, 5):
+    config = vectorized_runtime.VectorizedConfig(
+      clients_per_block=1, num_parallel_blocks=num_parallel
+    )
+    with vectorized_runtime.VectorizedRuntime(
+      algorithm, len(_CLIENTS), config
+    ) as runtime:
+      outputs.append(
+        running_sum.run_call(
+          runtime, algorithm, running_sum.source(*_CLIENTS), call
+        )
+      )
+  for output in outputs[1:]:
+    for one, other in zip(
+      tf.nest.flatten(tuple(output)),
+      tf.nest.flatten(tuple(outputs[0])),
+      strict=True,
+    ):
+      np.testing.assert_array_equal(one, other)
+
+
+def test_budget_too_small_for_one_client_is_refused():
+  algorithm = running_sum.algorithm()
+  config = vectorized_runtime.VectorizedConfig(memory_budget_mib=1)
+  clients = running_sum.source(np.zeros(200_000).tolist())
+  with vectorized_runtime.VectorizedRuntime(algorithm, 1, config) as runtime:
+    with pytest.raises(errors.ConfigError, match='memory_budget_mib is 1'):
+      running_sum.run_call(
+        runtime, algorithm, clients, running_sum.phase_call([0], [0.0])
+      )
