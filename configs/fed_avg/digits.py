@@ -62,7 +62,11 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   }
   config.runtime = {
     'name': 'vectorized',
-    'vectorized': {'clients_per_block': 100},
+    'vectorized': {
+      'clients_per_block': 0,
+      'num_parallel_blocks': 0,
+      'memory_budget_mib': 0,
+    },
   }
   if variant == 'smoke':
     config.training.num_rounds = 3
