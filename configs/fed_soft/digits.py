@@ -75,6 +75,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
       'num_parallel_blocks': 0,
       'memory_budget_mib': 0,
     },
+    'tff': {'workers': ()},
   }
   if variant == 'smoke':
     config.training.num_rounds = 3

@@ -84,6 +84,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'num_parallel_blocks': 0,
       'memory_budget_mib': 0,
     },
+    'tff': {'workers': ()},
   }
   if variant == 'smoke':
     config.dataset.partition.update(

@@ -96,6 +96,7 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
       'num_parallel_blocks': 0,
       'memory_budget_mib': 0,
     },
+    'tff': {'workers': ()},
   }
   if variant == 'smoke':
     config.dataset.partition.num_clients = 12

@@ -384,9 +384,8 @@ def test_calls_name_distinct_clients_and_fit_their_phase(case):
 def test_computation_has_the_documented_placements(case):
   types = composer.check_algorithm(case.algorithm, len(_SIZES))
   for name, phase in case.algorithm.phases.items():
-    signature = federated.build_federated_phase(
-      phase, types[name]
-    ).type_signature
+    built = federated.build_federated_phase(phase, types[name])
+    signature = built.whole.type_signature
     server_state = str(tff_compat.to_type(types[name].server_state))
     clients = str(tff_compat.to_type(types[name].clients))
     client_state = str(tff_compat.to_type(types[name].clients.client_state))

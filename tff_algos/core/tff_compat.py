@@ -6,7 +6,7 @@ Written for TFF 0.87. Later versions move these names into the package
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -47,6 +47,17 @@ def to_specs(type_: Type) -> Any:
   return tff.types.type_to_tf_tensor_specs(type_)
 
 
+def tuple_type(types: Sequence[Type]) -> Type:
+  """Returns the type of a tuple."""
+  return tff.StructWithPythonType(list(types), tuple)
+
+
+def has_field(value: Any, name: str) -> bool:
+  """Returns whether a TFF struct, or its type, has a field of a name."""
+  type_ = value if isinstance(value, tff.Type) else value.type_signature
+  return tff.structure.has_field(type_, name)
+
+
 def at_server(member: Type) -> Type:
   """Returns the type of a value at the server."""
   return tff.FederatedType(member, tff.SERVER)
@@ -84,6 +95,7 @@ def remote_context(
 
   def build_executor(cardinalities):
     check_alive()
+    cardinalities.setdefault(tff.CLIENTS, 0)
     executor = tff.framework.RemoteExecutor(stub)
     executor.set_cardinalities(cardinalities)
     return executor

@@ -1,15 +1,19 @@
 """The reference: each phase as a TFF computation on TFF's C++ runtime."""
 
+import contextlib
 import dataclasses
+import functools
+from concurrent import futures
 from typing import Any
 
-import grpc
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, errors, tff_compat
+from tff_algos.core import checks, errors
+from tff_algos.numerics import trees
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import remote_worker, tff_connection
 from tff_algos.runtimes import worker as worker_lib
 from tff_algos.stages import composer, federated
 
@@ -21,10 +25,14 @@ class TffConfig:
   """Options of the TFF runtime.
 
   Attributes:
-    start_timeout_seconds: How long the worker process may take to answer, > 0.
-    max_concurrent_calls: Clients computed at a time; -1 lets TFF decide.
+    workers: Addresses `host:port` of TFF workers that run already, to share
+      each cohort; none starts a worker process on this machine.
+    start_timeout_seconds: How long a worker may take to answer, > 0.
+    max_concurrent_calls: Clients that our own worker computes at a time; -1
+      lets TFF decide.
   """
 
+  workers: tuple[str, ...] = ()
   start_timeout_seconds: float = 30.0
   max_concurrent_calls: int = -1
 
@@ -33,12 +41,15 @@ class TffConfig:
     checks.check_int(
       'max_concurrent_calls', self.max_concurrent_calls, minimum=-1
     )
+    for address in self.workers:
+      remote_worker.RemoteWorker(address)
 
 
 class TffRuntime:
-  """Runs phases in a worker process that it starts, watches and ends.
+  """Runs phases on TFF workers: one of our own, or a list of remote ones.
 
-  Stock TFF 0.87 computes on the CPU only.
+  Our own is started, watched and ended here. Stock TFF 0.87 computes on the
+  CPU only.
   """
 
   def __init__(
@@ -57,27 +68,31 @@ class TffRuntime:
     config = config or TffConfig()
     self._algorithm = algorithm
     self._num_clients = num_clients
-    self._worker = worker_lib.LocalWorker(
-      start_timeout_seconds=config.start_timeout_seconds,
-      max_concurrent_computation_calls=config.max_concurrent_calls,
-    )
-    self._computations: dict[str, tff_compat.Computation] = {}
-    self._channel: grpc.Channel | None = None
-    self._context = None
+    workers = [
+      remote_worker.RemoteWorker(
+        address, start_timeout_seconds=config.start_timeout_seconds
+      )
+      for address in config.workers
+    ] or [
+      worker_lib.LocalWorker(
+        start_timeout_seconds=config.start_timeout_seconds,
+        max_concurrent_computation_calls=config.max_concurrent_calls,
+      )
+    ]
+    self._connections = [tff_connection.Connection(one) for one in workers]
+    self._computations: dict[str, federated.FederatedPhase] = {}
+    self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'TffRuntime':
-    self._worker.start()
-    self._channel = tff_compat.connect(self._worker.address)
-    self._context = tff_compat.remote_context(
-      self._channel, self._worker.check_alive
-    )
+    with contextlib.ExitStack() as stack:
+      for connection in self._connections:
+        stack.enter_context(connection)
+        connection.check_version()
+      self._stack = stack.pop_all()
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
-    self._context = None
-    if self._channel is not None:
-      self._channel.close()
-    self._worker.close()
+    self._stack.close()
 
   def run(
     self,
@@ -88,21 +103,18 @@ class TffRuntime:
     """Runs one phase call, see `cohort.Runtime`.
 
     Raises:
-      RuntimeFailureError: If the worker died; says what it said last.
+      RuntimeFailureError: If a worker died or refused; says which one, and
+        what it said last if it is our own.
     """
-    computation = self._computation_of(phase)
+    computations = self._computations_of(phase)
     clients = [self._load(phase, cohort, i) for i in range(cohort.size)]
-    self._worker.check_alive()
-    try:
-      with tff_compat.in_context(self._context):
-        output = computation(server_state, clients)
-    except Exception as error:
-      self._worker.check_alive()
-      raise errors.RuntimeFailureError(
-        f'round {cohort.round_num}, phase {phase.name!r}: the TFF worker '
-        f'refused the computation: {_words_of(error)}. '
-        '--config.runtime.name=debug names the stage and the client'
-      ) from error
+    what = f'round {cohort.round_num}, phase {phase.name!r}'
+    if len(self._connections) == 1:
+      output = self._connections[0].invoke(
+        what, computations.whole, server_state, clients
+      )
+    else:
+      output = self._share(what, computations, server_state, clients)
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(output['server_state']),
       client_states=_in_order(output['clients'], cohort.call.client_indices),
@@ -113,9 +125,44 @@ class TffRuntime:
       num_invalid=int(output['client_metrics']['num_invalid']),
     )
 
-  def _computation_of(
+  def _share(
+    self,
+    what: str,
+    computations: federated.FederatedPhase,
+    server_state: Structure,
+    clients: list[composer.Clients],
+  ) -> Structure:
+    """Runs the client half on all workers at once, the server half on one."""
+    share = -(-len(clients) // len(self._connections))
+    shares = [clients[i : i + share] for i in range(0, len(clients), share)]
+
+    def run_half(connection, some):
+      return connection.invoke(
+        what, computations.client_half, server_state, some
+      )
+
+    with futures.ThreadPoolExecutor(len(shares)) as pool:
+      # In the order of the workers, so that timing changes no bit.
+      halves = list(pool.map(run_half, self._connections, shares))
+    sums = functools.reduce(trees.add, [half['sums'] for half in halves])
+    parts = [server_state, cohort_lib.to_numpy(sums)]
+    if 'collection' in halves[0]:
+      parts.append(
+        cohort_lib.concatenate([half['collection'] for half in halves])
+      )
+    state, metrics = self._connections[0].invoke(
+      what, computations.server_half, tuple(parts)
+    )
+    return {
+      'server_state': state,
+      'server_metrics': metrics,
+      'clients': [one for half in halves for one in half['clients']],
+      'client_metrics': sums,
+    }
+
+  def _computations_of(
     self, phase: algorithm_lib.Phase
-  ) -> tff_compat.Computation:
+  ) -> federated.FederatedPhase:
     if phase.name not in self._computations:
       types = composer.check_phase(
         phase,
@@ -137,12 +184,6 @@ class TffRuntime:
       capacity=lambda largest: largest,
     )
     return tf.nest.map_structure(lambda leaf: leaf[0], clients)
-
-
-def _words_of(error: Exception) -> str:
-  """Returns what an error says, in one line."""
-  said = error.details() if isinstance(error, grpc.Call) else error
-  return f'{type(error).__name__}: {" ".join(str(said).split())}'
 
 
 def _in_order(

@@ -1,7 +1,7 @@
 """Lowers a phase to one TFF federated computation: its reference meaning."""
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -12,58 +12,105 @@ from tff_algos.stages import composer
 
 Structure = Any
 
+# What the client half leaves for the server half; the second may be absent.
+_SERVER_PARTS = ('sums', 'collection')
+
+
+class FederatedPhase(NamedTuple):
+  """A phase as TFF computations.
+
+  Attributes:
+    whole: `(<server_state@SERVER, {Clients}@CLIENTS>) ->
+      <server_state=S@SERVER, server_metrics=M@SERVER,
+      clients={<client_index, client_state>}@CLIENTS,
+      client_metrics=<metrics, num_invalid>@SERVER>`. TFF promises no order of
+      the clients, so each client's index comes back beside its state.
+    client_half: `(<server_state@SERVER, {Clients}@CLIENTS>) ->
+      <sums@SERVER, [collection@SERVER], clients@CLIENTS>`: all but the
+      server's update, for a cohort that is shared by several workers.
+    server_half: `<server_state, sums, [collection]> -> <server_state,
+      metrics>`, on tensors: the server's update of the added up halves.
+  """
+
+  whole: tff_compat.Computation
+  client_half: tff_compat.Computation
+  server_half: tff_compat.Computation
+
 
 def build_federated_phase(
   phase: algorithm_lib.Phase, types: composer.PhaseTypes
-) -> tff_compat.Computation:
-  """Returns a phase as a TFF computation.
+) -> FederatedPhase:
+  """Returns a phase as TFF computations.
 
   Args:
     phase: The phase.
     types: What `composer.check_phase` returned for it.
-
-  Returns:
-    A computation `(<server_state@SERVER, {Clients}@CLIENTS>) ->
-    <server_state=S@SERVER, server_metrics=M@SERVER,
-    clients={<client_index, client_state>}@CLIENTS,
-    client_metrics=<metrics, num_invalid>@SERVER>`. TFF promises no order of
-    the clients, so each client's index comes back beside its state.
   """
   server_state_type = tff_compat.to_type(types.server_state)
   clients_type = tff_compat.to_type(types.clients)
-  make_message = tff_compat.tensorflow_computation(
-    phase.make_message, server_state_type
+  client_half = _build_client_half(
+    phase,
+    tff_compat.to_type(types.message),
+    tff_compat.at_server(server_state_type),
+    tff_compat.at_clients(clients_type),
   )
-  work = _build_client_work(
-    phase, tff_compat.to_type(types.message), clients_type
+  halves = client_half.type_signature.result
+  server_half = _build_server_half(
+    phase,
+    server_state_type,
+    *(
+      halves[name].member
+      for name in _SERVER_PARTS
+      if tff_compat.has_field(halves, name)
+    ),
   )
-  collects = bool(len(work.type_signature.result['collection']))
 
   @tff_compat.federated_computation(
     tff_compat.at_server(server_state_type), tff_compat.at_clients(clients_type)
   )
   def run_phase(server_state, clients):
+    outputs = client_half(server_state, clients)
+    parts = [
+      outputs[name]
+      for name in _SERVER_PARTS
+      if tff_compat.has_field(outputs, name)
+    ]
+    state, metrics = tff_compat.federated_map(
+      server_half, tff_compat.federated_zip((server_state, *parts))
+    )
+    return OrderedDict(
+      server_state=state,
+      server_metrics=metrics,
+      clients=outputs['clients'],
+      client_metrics=OrderedDict(
+        metrics=outputs['sums']['metrics'],
+        num_invalid=outputs['sums']['num_invalid'],
+      ),
+    )
+
+  return FederatedPhase(run_phase, client_half, server_half)
+
+
+def _build_client_half(phase, message_type, server_state_type, clients_type):
+  """Returns broadcast, client work and aggregation as one computation."""
+  make_message = tff_compat.tensorflow_computation(
+    phase.make_message, server_state_type.member
+  )
+  work = _build_client_work(phase, message_type, clients_type.member)
+  collects = bool(len(work.type_signature.result['collection']))
+
+  @tff_compat.federated_computation(server_state_type, clients_type)
+  def run_clients(server_state, clients):
     message = tff_compat.federated_broadcast(
       tff_compat.federated_map(make_message, server_state)
     )
     outputs = tff_compat.federated_map(work, (message, clients))
-    sums = tff_compat.federated_sum(outputs['sums'])
-    finished = [server_state, sums]
+    halves = OrderedDict(sums=tff_compat.federated_sum(outputs['sums']))
     if collects:
-      finished.append(_federated_collect(outputs['collection']))
-    finished = tff_compat.federated_zip(tuple(finished))
-    finish = _build_finish(phase, finished.type_signature.member)
-    state, metrics = tff_compat.federated_map(finish, finished)
-    return OrderedDict(
-      server_state=state,
-      server_metrics=metrics,
-      clients=outputs['client'],
-      client_metrics=OrderedDict(
-        metrics=sums['metrics'], num_invalid=sums['num_invalid']
-      ),
-    )
+      halves['collection'] = _federated_collect(outputs['collection'])
+    return OrderedDict(**halves, clients=outputs['client'])
 
-  return run_phase
+  return run_clients
 
 
 def _build_client_work(
@@ -92,14 +139,14 @@ def _build_client_work(
   return work
 
 
-def _build_finish(
-  phase: algorithm_lib.Phase, finished_type: tff_compat.Type
+def _build_server_half(
+  phase: algorithm_lib.Phase, *part_types: tff_compat.Type
 ) -> tff_compat.Computation:
   """Returns the server's part: finish the aggregates, update the state."""
 
-  @tff_compat.tensorflow_computation(finished_type)
-  def finish(finished):
-    server_state, sums, *collection = finished
+  @tff_compat.tensorflow_computation(tff_compat.tuple_type(part_types))
+  def finish(parts):
+    server_state, sums, *collection = parts
     return composer.server_update(
       phase, server_state, sums, collection[0] if collection else {}
     )

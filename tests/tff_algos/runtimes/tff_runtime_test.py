@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.testing import running_sum
 from tff_algos.core import errors
-from tff_algos.runtimes import tff_runtime
+from tff_algos.runtimes import tff_runtime, worker
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0])
 _PATIENCE_SECONDS = 30.0
@@ -157,3 +157,37 @@ def test_config_refuses():
     tff_runtime.TffConfig(start_timeout_seconds=0)
   with pytest.raises(errors.ConfigError, match='max_concurrent_calls'):
     tff_runtime.TffConfig(max_concurrent_calls=-2)
+
+
+@pytest.mark.parametrize('indices', [(3, 0, 2), (1,), (4, 3, 2, 1, 0)])
+def test_two_remote_workers_agree_with_one(indices):
+  """Also when the cohort is smaller than the list of workers."""
+  algorithm = running_sum.algorithm()
+  clients = running_sum.source(*_CLIENTS, [7.0])
+  call = running_sum.phase_call(indices, np.arange(len(indices)))
+  with worker.LocalWorker() as first, worker.LocalWorker() as second:
+    outputs = []
+    for addresses in ((first.address,), (first.address, second.address)):
+      config = tff_runtime.TffConfig(workers=addresses)
+      with tff_runtime.TffRuntime(algorithm, 5, config) as runtime:
+        outputs.append(
+          running_sum.run_call(runtime, algorithm, clients, call, total=10.0)
+        )
+    assert first.is_alive() and second.is_alive()
+  for one, other in zip(
+    *(tf.nest.flatten(tuple(output)) for output in outputs), strict=True
+  ):
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_remote_worker_that_dies_is_named():
+  algorithm = running_sum.algorithm()
+  with worker.LocalWorker() as first, worker.LocalWorker() as second:
+    config = tff_runtime.TffConfig(workers=(first.address, second.address))
+    with tff_runtime.TffRuntime(algorithm, len(_CLIENTS), config) as runtime:
+      _run(runtime, algorithm)
+      os.kill(second.pid, signal.SIGKILL)
+      with pytest.raises(
+        errors.RuntimeFailureError, match=f'{second.address} does not answer'
+      ):
+        _run(runtime, algorithm)

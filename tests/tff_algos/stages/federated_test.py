@@ -19,9 +19,8 @@ def _types_of():
   def types_of(algorithm, name):
     types = composer.check_algorithm(algorithm, num_clients=5)
     phase = algorithm.phases[name]
-    signature = federated.build_federated_phase(
-      phase, types[name]
-    ).type_signature
+    built = federated.build_federated_phase(phase, types[name])
+    signature = built.whole.type_signature
     parameter, result = signature.parameter, signature.result
     return (
       {key: str(parameter[key]) for key in ('server_state', 'clients')},

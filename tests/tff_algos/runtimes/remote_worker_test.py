@@ -1,0 +1,37 @@
+"""Addresses that lead nowhere, and workers that are somebody else's."""
+
+import socket
+
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.runtimes import remote_worker, worker
+
+
+@pytest.mark.parametrize(
+  'address', ['', 'localhost', ':8000', 'host:', 'host:http', 'host:99999']
+)
+def test_wrong_address_is_refused(address):
+  with pytest.raises(errors.ConfigError, match='must be host:port'):
+    remote_worker.RemoteWorker(address)
+
+
+def test_address_where_nobody_answers_is_named():
+  with socket.socket() as held:
+    held.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{held.getsockname()[1]}'
+    silent = remote_worker.RemoteWorker(address, start_timeout_seconds=0.5)
+    with pytest.raises(
+      errors.RuntimeFailureError, match=f'{address} does not answer within 0.5'
+    ):
+      silent.start()
+
+
+def test_close_leaves_the_worker_running():
+  with worker.LocalWorker() as ours:
+    remote = remote_worker.RemoteWorker(ours.address)
+    remote.start()
+    remote.close()
+    remote.check_alive()
+    assert remote.address == ours.address
+    assert ours.is_alive()
