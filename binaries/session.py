@@ -15,6 +15,7 @@ from tff_algos.runtimes import (
   checkpoint,
   client_sources,
   client_state_store,
+  devices,
   evaluator,
   loop,
 )
@@ -82,6 +83,7 @@ def open_session(
 ) -> Iterator[Session]:
   """Opens an experiment in a workdir that holds its dataset."""
   folder = pathlib.Path(workdir)
+  devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
     dataset = stack.enter_context(experiment.open_dataset(folder))
     algorithm = experiment.build_algorithm(config, dataset)

@@ -11,6 +11,7 @@ phase, whatever the cohort.
 import collections
 import dataclasses
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -22,7 +23,7 @@ from absl import logging
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks
 from tff_algos.numerics import trees
-from tff_algos.runtimes import blocks, vectorization
+from tff_algos.runtimes import blocks, devices, vectorization
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.stages import aggregation, composer
 
@@ -40,19 +41,28 @@ class VectorizedConfig:
     clients_per_block: Clients stacked at a time; 0 chooses by the size of the
       model, the number of cores and the memory budget.
     num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
-      1 for convolutions, whose loop fills the cores itself.
+      one a device for convolutions, whose loop fills the cores itself.
     memory_budget_mib: Most memory for the blocks together, in MiB, by
       estimate; 0 for no limit.
+    devices: Where blocks are computed, in turn, such as `('GPU:0', 'GPU:1')`;
+      none takes all GPUs, or the CPU if there is no GPU.
+    gpu_memory_limit_mib: Most memory to take of each GPU, in MiB; 0 grows on
+      demand.
   """
 
   clients_per_block: int = 0
   num_parallel_blocks: int = 0
   memory_budget_mib: int = 0
+  devices: tuple[str, ...] = ()
+  gpu_memory_limit_mib: int = 0
 
   def __post_init__(self):
     checks.check_int('clients_per_block', self.clients_per_block, minimum=0)
     checks.check_int('num_parallel_blocks', self.num_parallel_blocks, minimum=0)
     checks.check_int('memory_budget_mib', self.memory_budget_mib, minimum=0)
+    checks.check_int(
+      'gpu_memory_limit_mib', self.gpu_memory_limit_mib, minimum=0
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +92,14 @@ class VectorizedRuntime:
       config: Options.
 
     Raises:
+      ConfigError: If a device does not exist.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
     self._num_clients = num_clients
     self._types = composer.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
+    self._devices = devices.choose(self._config.devices)
     self._weights = algorithm.cluster_model.weights_spec()
     self._graphs: dict[str, _Graphs] = {}
 
@@ -134,8 +146,8 @@ class VectorizedRuntime:
     if self._config.num_parallel_blocks:
       return self._config.num_parallel_blocks
     if not self._algorithm.cluster_model.vectorizes:
-      return 1
-    return len(os.sched_getaffinity(0))
+      return len(self._devices)
+    return max(len(self._devices), len(os.sched_getaffinity(0)))
 
   def _load_blocks(
     self,
@@ -171,11 +183,16 @@ class VectorizedRuntime:
     loaded: Iterator[composer.Clients],
   ) -> Iterator[Structure]:
     """Yields `work` of every block in order, several computed at a time."""
+
+    def work_on(device, block):
+      with tf.device(device):
+        return work(block)
+
     pool = futures.ThreadPoolExecutor(self._num_parallel)
     running: collections.deque[futures.Future] = collections.deque()
     try:
-      for block in loaded:
-        running.append(pool.submit(work, block))
+      for block, device in zip(loaded, itertools.cycle(self._devices)):
+        running.append(pool.submit(work_on, device, block))
         if len(running) > self._num_parallel:
           yield running.popleft().result()
       while running:

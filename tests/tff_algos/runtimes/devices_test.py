@@ -1,0 +1,94 @@
+"""Several logical CPU devices compute the same as one; unknown ones are named.
+
+Logical devices must be made before TensorFlow starts, so a process of its own
+does it.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.runtimes import devices
+
+_ROOT = pathlib.Path(__file__).parents[3]
+
+_PROGRAM = """
+import numpy as np
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices('CPU')[0]
+tf.config.set_logical_device_configuration(
+  cpu, [tf.config.LogicalDeviceConfiguration()] * 3
+)
+from tests.testing import running_sum
+from tff_algos.runtimes import vectorized_runtime
+
+algorithm = running_sum.algorithm()
+call = running_sum.phase_call([3, 0, 2, 1], [0.1, 1.7, 2.3, 0.9])
+outputs = []
+for names in (('CPU:0',), ('CPU:0', 'CPU:1', 'CPU:2')):
+  config = vectorized_runtime.VectorizedConfig(
+    clients_per_block=1, devices=names
+  )
+  with vectorized_runtime.VectorizedRuntime(algorithm, 4, config) as runtime:
+    used = set()
+    graphs = runtime._graphs_of(algorithm.phases[running_sum.PHASE])
+    work = graphs.work
+    object.__setattr__(
+      graphs,
+      'work',
+      lambda message, block: (
+        used.add(tf.constant(0.0).device[-5:]), work(message, block)
+      )[1],
+    )
+    outputs.append(
+      running_sum.run_call(
+        runtime,
+        algorithm,
+        running_sum.source([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0]),
+        call,
+      )
+    )
+  assert used == set(names), used
+for one, other in zip(*(tf.nest.flatten(tuple(o)) for o in outputs)):
+  np.testing.assert_array_equal(one, other)
+print('same')
+"""
+
+
+def test_three_devices_agree_with_one():
+  ended = subprocess.run(
+    [sys.executable, '-c', _PROGRAM],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=False,
+  )
+  assert ended.stdout.strip() == 'same', ended.stderr
+
+
+def test_unknown_device_is_named_with_those_that_exist():
+  with pytest.raises(
+    errors.ConfigError, match=r"names 'CPU:7', .* there are: CPU:0"
+  ):
+    devices.choose(('CPU:0', 'CPU:7'))
+
+
+@pytest.mark.skipif(
+  bool(tf.config.list_physical_devices('GPU')), reason='this machine has a GPU'
+)
+def test_without_a_gpu_the_cpu_computes():
+  devices.prepare_gpus(512)
+  assert devices.choose(()) == ('CPU:0',)
+
+
+@pytest.mark.skipif(
+  not tf.config.list_physical_devices('GPU'), reason='this machine has no GPU'
+)
+def test_a_gpu_is_preferred():
+  assert devices.choose(())[0] == 'GPU:0'
