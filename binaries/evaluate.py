@@ -8,14 +8,11 @@ writes evaluation/summary.json, evaluation/clients.csv and report/index.html.
 The summary has the last round and the best one by validation.
 """
 
-import csv
-import json
-import os
 import pathlib
 
 from absl import flags, logging
 
-from binaries import command, experiment, session
+from binaries import command, experiment, output, session
 from tff_algos.reports import page, summary
 from tff_algos.runtimes import metrics_log
 
@@ -44,27 +41,11 @@ def evaluate(
       'num_clusters': opened.algorithm.num_clusters,
       'dataset_version': opened.dataset.version,
     }
-  output = pathlib.Path(folder, 'evaluation')
-  output.mkdir(exist_ok=True)
-  _write_json(output / 'summary.json', content)
-  _write_table(output / 'clients.csv', found.clients)
+  evaluation = pathlib.Path(folder, 'evaluation')
+  evaluation.mkdir(exist_ok=True)
+  output.write_json(evaluation / 'summary.json', content)
+  output.write_table(evaluation / 'clients.csv', found.clients)
   return page.write_report(folder)
-
-
-def _write_json(path: pathlib.Path, content: dict) -> None:
-  temporary = path.with_suffix('.writing')
-  temporary.write_text(json.dumps(content, indent=2) + '\n')
-  os.replace(temporary, path)
-
-
-def _write_table(path: pathlib.Path, rows: list[dict]) -> None:
-  columns = list(dict.fromkeys(name for row in rows for name in row))
-  temporary = path.with_suffix('.writing')
-  with open(temporary, 'w', newline='') as file:
-    writer = csv.DictWriter(file, columns)
-    writer.writeheader()
-    writer.writerows(rows)
-  os.replace(temporary, path)
 
 
 def _main() -> None:

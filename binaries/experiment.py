@@ -1,12 +1,12 @@
 """The config of an experiment, and the objects that it names."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from binaries import output
 from pipelines import options
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import algorithm as algorithm_lib
@@ -118,12 +118,9 @@ def write_config(
   config: ExperimentConfig, workdir: str | os.PathLike[str]
 ) -> None:
   """Writes `config.json`: the resolved config and its hash."""
-  path = pathlib.Path(workdir, 'config.json')
-  temporary = path.with_suffix('.json.writing')
   content = {
     'name': config.name,
     'config_hash': config_lib.config_hash(config),
     'config': config_lib.to_dict(config),
   }
-  temporary.write_text(json.dumps(content, indent=2) + '\n')
-  os.replace(temporary, path)
+  output.write_json(pathlib.Path(workdir, 'config.json'), content)

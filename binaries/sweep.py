@@ -9,15 +9,20 @@ mean and the standard deviation over seeds of the metrics that --metrics
 selects.
 """
 
-import csv
 import json
-import os
 import pathlib
 import statistics
 
 from absl import flags
 
-from binaries import command, evaluate, experiment, preprocess, train
+from binaries import (
+  command,
+  evaluate,
+  experiment,
+  output,
+  preprocess,
+  train,
+)
 
 _DEFAULT_METRICS = (
   'held_out/,participating/test/,participating/train/,participating/membership/'
@@ -47,7 +52,7 @@ def sweep(config, folder: str, num_seeds: int) -> list[dict[str, float]]:
       pathlib.Path(seed_folder, 'evaluation', 'summary.json').read_text()
     )
     rows.append({'seed': seed, **summary['last']})
-  _write_table(pathlib.Path(folder, 'sweep.csv'), rows)
+  output.write_table(pathlib.Path(folder, 'sweep.csv'), rows)
   return rows
 
 
@@ -60,15 +65,6 @@ def spread(rows: list[dict[str, float]], prefixes: list[str]) -> str:
       deviation = statistics.stdev(values) if len(values) > 1 else 0.0
       lines.append(f'{statistics.mean(values):10.3f} {deviation:9.3f}  {name}')
   return '\n'.join(lines)
-
-
-def _write_table(path: pathlib.Path, rows: list[dict[str, float]]) -> None:
-  temporary = path.with_suffix('.writing')
-  with open(temporary, 'w', newline='') as file:
-    writer = csv.DictWriter(file, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-  os.replace(temporary, path)
 
 
 def _main() -> None:

@@ -107,6 +107,8 @@ class Launcher:
   def start(self, module: str, *arguments: str, **environment: str) -> Program:
     folder = self._folder / f'program_{len(self._programs)}'
     (folder / 'tmp').mkdir(parents=True)
+    for name in ('stdout', 'stderr'):
+      (folder / name).touch()
     pid = self.ask(
       op='start',
       module=module,
@@ -142,10 +144,10 @@ def _become(request: dict) -> None:
   folder = pathlib.Path(request['folder'])
   for descriptor, path, flags in (
     (0, '/dev/null', os.O_RDONLY),
-    (1, folder / 'stdout', os.O_WRONLY | os.O_CREAT),
-    (2, folder / 'stderr', os.O_WRONLY | os.O_CREAT),
+    (1, folder / 'stdout', os.O_WRONLY),
+    (2, folder / 'stderr', os.O_WRONLY),
   ):
-    opened = os.open(path, flags, 0o666)
+    opened = os.open(path, flags)
     os.dup2(opened, descriptor)
     os.close(opened)
   os.environ.update(request['environment'])
@@ -191,11 +193,13 @@ def _import_all() -> None:
 
 
 if __name__ == '__main__':
+  import gc
   import logging
   import runpy
   import tempfile
 
   _import_all()
+  gc.freeze()
   program = _serve()
   if program is not None:
     tempfile.tempdir = None

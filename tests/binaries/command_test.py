@@ -1,0 +1,166 @@
+"""Every binary's way to end, as a person sees it."""
+
+import shutil
+import signal
+import time
+
+import pytest
+
+_DIGITS = '--config=configs/fed_soft/digits.py'
+
+
+def _end(launcher, ending):
+  return launcher.run('tests.testing.small_program', ENDING=ending)
+
+
+@pytest.mark.parametrize(
+  ('ending', 'words'),
+  [
+    ('user_error', 'no such thing; take another'),
+    ('full_disk', "No space left on device: 'config.json'"),
+  ],
+)
+def test_what_a_person_can_mend_is_one_line(launcher, ending, words):
+  program = _end(launcher, ending)
+  assert program.returncode == 1
+  (line,) = program.said
+  assert words in line
+
+
+@pytest.mark.parametrize('ending', ['bug', 'missing_file'])
+def test_bug_keeps_its_trace(launcher, ending):
+  program = _end(launcher, ending)
+  assert program.returncode == 1
+  assert 'Traceback' in program.stderr
+  assert 'small_program.py' in program.stderr
+
+
+@pytest.mark.parametrize(
+  ('signum', 'returncode', 'words'),
+  [(signal.SIGINT, 130, ['Interrupted.']), (signal.SIGTERM, 143, [])],
+)
+def test_signal_ends_it_with_all_cleaned_up(
+  launcher, signum, returncode, words
+):
+  program = launcher.start('tests.testing.small_program', ENDING='wait')
+  while 'ready' not in program.stdout:
+    assert program.poll() is None, program.stderr
+    time.sleep(0.01)
+  program.send_signal(signum)
+  assert program.wait().returncode == returncode
+  assert program.stdout.splitlines() == ['ready', 'cleaned up']
+  assert [line.rpartition('] ')[2] for line in program.said] == words
+
+
+def test_ctrl_c_before_the_program_runs_needs_no_trace(launcher):
+  program = _end(launcher, 'ctrl_c_while_importing')
+  assert program.returncode in (130, -signal.SIGINT)
+  assert program.said == ['Interrupted.']
+
+
+def test_results_go_to_stdout_and_words_to_stderr(launcher):
+  program = _end(launcher, 'talk')
+  assert program.returncode == 0
+  assert program.stdout == 'the result\n'
+  assert [line.rpartition('] ')[2] for line in program.said] == [
+    'our own words',
+    'our own warning',
+  ]
+
+
+@pytest.mark.parametrize(
+  'name', ['preprocess', 'train', 'evaluate', 'export', 'run', 'sweep']
+)
+def test_help_tells_a_person_what_to_type(launcher, name):
+  shown = launcher.run(f'binaries.{name}', '--help').stdout
+  assert f'python -m binaries.{name} --config=configs/' in shown
+  assert '\\\n    --workdir=runs/' in shown
+  assert '  --config: The experiment: a file of configs/' in shown
+  assert '--config.algorithm.num_clusters=4' in shown
+  assert '  --workdir: Folder of the run' in shown
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'words'),
+  [
+    (
+      [f'{_DIGITS}:smoke', '--config.algorithm.num_cluster=3'],
+      '--config has no key \'num_cluster\'. Did you mean "num_clusters"',
+    ),
+    (
+      [f'{_DIGITS}:smoke', '--config.algorithm.num_clusters=0'],
+      'num_clusters must be an integer >= 1, got 0',
+    ),
+    ([f'{_DIGITS}:small'], "variant must be 'full' or 'smoke', got 'small'"),
+    (['--config=configs/none.py'], "No such file or directory: 'configs/none"),
+    ([f'{_DIGITS}:smoke', '--worddir=x'], 'Did you mean: workdir ?'),
+    ([f'{_DIGITS}:smoke', 'stray'], 'unknown arguments: stray; see --help'),
+    ([f'{_DIGITS}:smoke'], 'no federated dataset at '),
+  ],
+)
+def test_wrong_command_line_is_one_line_and_touches_nothing(
+  launcher, tmp_path, arguments, words
+):
+  program = launcher.run('binaries.train', *arguments, f'--workdir={tmp_path}')
+  assert program.returncode == 1
+  (line,) = program.said
+  assert words in line
+  assert not program.stdout
+  assert not list(tmp_path.iterdir())
+  assert not program.temporary_files()
+
+
+def _flip_byte(dataset):
+  shard = next((dataset / 'versions').glob('*/train-00000*'))
+  content = bytearray(shard.read_bytes())
+  content[len(content) // 2] ^= 1
+  shard.write_bytes(content)
+
+
+def _raise_schema_version(dataset):
+  manifest = next((dataset / 'versions').glob('*/manifest.json'))
+  text = manifest.read_text()
+  assert '"schema_version": 1' in text
+  manifest.write_text(
+    text.replace('"schema_version": 1', '"schema_version": 99')
+  )
+
+
+@pytest.mark.parametrize(
+  ('damage', 'arguments', 'words'),
+  [
+    (_flip_byte, [], 'train-00000-of-00002.array_record is damaged'),
+    (_raise_schema_version, [], 'has schema version 99, this code reads'),
+    (
+      lambda dataset: (dataset / 'CURRENT').unlink(),
+      [],
+      'is not a published federated dataset',
+    ),
+    (
+      lambda dataset: None,
+      ['--config.algorithm.cohort_size_per_cluster=25'],
+      'cohort_size_per_cluster is 25, but only 24 of the 24 clients',
+    ),
+    (
+      lambda dataset: None,
+      ['--config.model.name=linear_regression'],
+      'config.model has no key',
+    ),
+  ],
+)
+def test_data_that_cannot_be_trained_on_are_one_line(
+  launcher, digits_dataset, tmp_path, damage, arguments, words
+):
+  shutil.copytree(digits_dataset / 'dataset', tmp_path / 'dataset')
+  damage(tmp_path / 'dataset')
+  program = launcher.run(
+    'binaries.train',
+    f'{_DIGITS}:smoke',
+    f'--workdir={tmp_path}',
+    *arguments,
+  )
+  assert program.returncode == 1
+  (line,) = program.said
+  assert words in line
+  assert not (tmp_path / '.lock').exists()
+  assert not list(tmp_path.rglob('*writing*'))

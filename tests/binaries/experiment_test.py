@@ -1,0 +1,133 @@
+import json
+
+import pytest
+
+from binaries import experiment
+from configs.fed_soft import digits
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+
+
+def _parse(**overrides) -> experiment.ExperimentConfig:
+  """Parses the smoke config with some values at dotted keys replaced."""
+  config = digits.get_config('smoke')
+  with config.unlocked():
+    for key, value in overrides.items():
+      *sections, last = key.split('__')
+      section = config
+      for name in sections:
+        section = section[name]
+      section[last] = value
+  return experiment.parse(config)
+
+
+@pytest.fixture(scope='module')
+def dataset(digits_dataset):
+  with experiment.open_dataset(digits_dataset) as opened:
+    yield opened
+
+
+def test_runtime_is_optional():
+  config = digits.get_config('smoke')
+  with config.unlocked():
+    del config.runtime
+  assert experiment.parse(config).runtime.name == 'vectorized'
+
+
+@pytest.mark.parametrize(
+  ('key', 'value', 'words'),
+  [
+    ('sead', 1, r"config has no key 'sead'; did you mean 'seed'\?"),
+    ('algorithm__num_cluster', 2, "did you mean 'num_clusters'"),
+    ('algorithm__name', 'fedsoft', "did you mean 'fed_soft'"),
+    ('model__hidden', (3,), 'config.model has no key'),
+    ('training__client_states', 'tape', 'config.training: client_states'),
+    ('dataset__partition__law', '10-90', 'config.dataset.partition: law'),
+    ('dataset__source__name', 'digit', 'digit'),
+    ('seed', True, 'config.seed must be int'),
+  ],
+)
+def test_wrong_key_or_value_is_refused_by_name(key, value, words):
+  with pytest.raises(errors.ConfigError, match=words):
+    _parse(**{key: value})
+
+
+def test_missing_section_is_named():
+  config = digits.get_config('smoke')
+  with config.unlocked():
+    del config.training
+  with pytest.raises(errors.ConfigError, match='config.training is missing'):
+    experiment.parse(config)
+
+
+def test_identity_has_what_decides_the_states(dataset):
+  found = experiment.identity(_parse(), dataset)
+  assert found['dataset_version'] == dataset.version
+  assert found['seed'] == 0
+  # With all defaults, and ready for JSON.
+  assert found['algorithm']['local_training']['optimizer']['name'] == 'adam'
+  assert json.loads(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+  ('key', 'value', 'changes'),
+  [
+    ('seed', 1, True),
+    ('model__hidden_sizes', (5,), True),
+    ('algorithm__proximal_weight', 0.5, True),
+    ('training__num_rounds', 99, False),
+    ('training__checkpoint_interval', 1, False),
+    ('training__client_states', 'disk', False),
+    ('runtime__name', 'tff', False),
+    ('name', 'other', False),
+  ],
+)
+def test_identity_changes_with_what_decides_the_states_alone(
+  dataset, key, value, changes
+):
+  other = experiment.identity(_parse(**{key: value}), dataset)
+  assert (other != experiment.identity(_parse(), dataset)) == changes
+
+
+def test_spelling_out_a_default_is_the_same_experiment(dataset):
+  config = digits.get_config('smoke')
+  with config.unlocked():
+    del config.algorithm.start  # Its default is 'own', as in the config.
+  short = experiment.parse(config)
+  assert experiment.identity(short, dataset) == experiment.identity(
+    _parse(), dataset
+  )
+
+
+def test_model_and_algorithm_are_built_for_the_dataset(dataset):
+  model = experiment.build_model(_parse(), dataset)
+  assert model.task == 'classification'
+  assert model.input_shape == (8, 8, 1)
+  assert model.num_outputs == 10
+  algorithm = experiment.build_algorithm(
+    _parse(algorithm__num_clusters=3), dataset
+  )
+  assert algorithm.num_clusters == 3
+
+
+def test_model_for_another_task_is_refused(dataset):
+  config = digits.get_config('smoke')
+  with config.unlocked():
+    config.model = {'name': 'linear_regression'}
+  with pytest.raises(errors.ConfigError, match='regression.*classification'):
+    experiment.build_algorithm(experiment.parse(config), dataset)
+
+
+def test_write_config_is_resolved_and_hashed(tmp_path):
+  config = _parse()
+  experiment.write_config(config, tmp_path)
+  written = json.loads((tmp_path / 'config.json').read_text())
+  assert written['name'] == config.name
+  assert written['config_hash'] == config_lib.config_hash(config)
+  assert written['config']['runtime']['tff']['max_concurrent_calls'] == -1
+  assert [path.name for path in tmp_path.iterdir()] == ['config.json']
+
+
+def test_missing_dataset_is_refused(tmp_path):
+  with pytest.raises(errors.DataError, match='binaries.preprocess'):
+    experiment.open_dataset(tmp_path)

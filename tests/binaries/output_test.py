@@ -1,0 +1,52 @@
+import csv
+import json
+
+import pytest
+
+from binaries import output
+
+
+def test_json_is_written_whole(tmp_path):
+  path = tmp_path / 'summary.json'
+  output.write_json(path, {'round': 3, 'names': ['ä']})
+  assert json.loads(path.read_text()) == {'round': 3, 'names': ['ä']}
+  assert path.read_text().endswith('}\n')
+  assert list(tmp_path.iterdir()) == [path]
+
+
+def test_table_has_the_columns_of_all_rows(tmp_path):
+  path = tmp_path / 'clients.csv'
+  output.write_table(path, [{'a': 1, 'b': 0.1}, {'c': 'x,y', 'a': 2}])
+  with open(path, newline='') as file:
+    assert list(csv.DictReader(file)) == [
+      {'a': '1', 'b': '0.1', 'c': ''},
+      {'a': '2', 'b': '', 'c': 'x,y'},
+    ]
+
+
+def test_failure_keeps_the_file_that_was_there(tmp_path):
+  path = tmp_path / 'summary.json'
+  output.write_json(path, 1)
+  with pytest.raises(TypeError):
+    output.write_json(path, {'round': object()})
+
+  table = tmp_path / 'clients.csv'
+  output.write_table(table, [{'a': 5}])
+  before = table.read_text()
+  with pytest.raises(KeyboardInterrupt):
+    output.write_table(table, _InterruptedRows([{'a': 1}, {'a': 2}]))
+  assert path.read_text() == '1\n'
+  assert table.read_text() == before
+  assert sorted(tmp_path.iterdir()) == [table, path]
+
+
+class _InterruptedRows(list):
+  """Ctrl-C falls into the second pass over the rows, when they are written."""
+
+  num_passes = 0
+
+  def __iter__(self):
+    self.num_passes += 1
+    if self.num_passes > 1:
+      raise KeyboardInterrupt
+    return super().__iter__()

@@ -1,0 +1,79 @@
+import dataclasses
+
+import numpy as np
+import psutil
+import pytest
+
+from binaries import session
+from tff_algos.core import errors
+from tff_algos.runtimes import registry as runtimes
+
+
+@pytest.fixture(scope='module')
+def opened(finished_run):
+  with session.open_session(finished_run.config, finished_run.folder) as one:
+    yield one
+
+
+def test_session_fits_together(opened, finished_run):
+  assert opened.config == finished_run.config
+  assert opened.algorithm.name == 'fed_soft'
+  assert opened.source.population.client_ids == opened.dataset.client_ids
+  assert opened.store.load(np.arange(24)).num_updates.shape == (24,)
+  assert opened.checkpoints.rounds() == [3]
+
+
+@pytest.mark.parametrize('round_num', [None, 3])
+def test_restore_takes_the_latest_or_the_named_round(opened, round_num):
+  restored, server_state = opened.restore(round_num)
+  assert restored == 3
+  assert server_state.importance_weights.shape == (24, 2)
+  assert server_state.importance_weights.min() > 0
+  assert opened.store.load(np.arange(24)).num_updates.max() > 0
+
+
+def test_round_without_a_checkpoint_is_refused_with_those_there_are(opened):
+  with pytest.raises(
+    errors.CheckpointError, match='no checkpoint of round 2; .* rounds 3'
+  ):
+    opened.restore(2)
+
+
+def test_nothing_was_trained(finished_run, digits_dataset):
+  with session.open_session(finished_run.config, digits_dataset) as fresh:
+    with pytest.raises(
+      errors.CheckpointError, match='run binaries.train first'
+    ):
+      fresh.restore()
+
+
+def test_checkpoint_of_another_config_is_refused(finished_run):
+  algorithm = {**finished_run.config.algorithm, 'proximal_weight': 3.0}
+  other = dataclasses.replace(finished_run.config, algorithm=algorithm)
+  with session.open_session(other, finished_run.folder) as one:
+    with pytest.raises(
+      errors.CheckpointError,
+      match=r'algorithm.proximal_weight: 0.01 there, 3.0 now',
+    ):
+      one.restore()
+
+
+def test_what_was_opened_is_closed_again(finished_run):
+  config = dataclasses.replace(
+    finished_run.config, runtime=runtimes.RuntimeConfig('tff')
+  )
+  myself = psutil.Process()
+  files = {file.path for file in myself.open_files()}
+  with pytest.raises(KeyboardInterrupt):
+    with session.open_session(config, finished_run.folder) as one:
+      one.source.examples(0)
+      assert [child for child in myself.children() if 'worker' in child.name()]
+      raise KeyboardInterrupt
+  assert not [child for child in myself.children() if 'worker' in child.name()]
+  assert {file.path for file in myself.open_files()} <= files
+
+
+def test_opening_needs_the_dataset(finished_run, tmp_path):
+  with pytest.raises(errors.DataError, match='no federated dataset'):
+    with session.open_session(finished_run.config, tmp_path):
+      pass

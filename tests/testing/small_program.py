@@ -1,0 +1,62 @@
+"""A binary that ends in the way that the environment variable ENDING names."""
+
+import errno
+import os
+import signal
+import time
+
+from absl import logging
+
+from binaries import command
+from tff_algos.core import errors
+
+
+def _wait_for_signal() -> None:
+  try:
+    print('ready', flush=True)
+    time.sleep(60)
+  finally:
+    print('cleaned up')
+
+
+def _user_error() -> None:
+  raise errors.DataError('no such thing; take another')
+
+
+def _bug() -> None:
+  raise RuntimeError('a bug of ours')
+
+
+def _full_disk() -> None:
+  raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'config.json')
+
+
+def _missing_file() -> None:
+  open('/no/such/file')
+
+
+def _talk() -> None:
+  logging.info('our own words')
+  logging.warning('our own warning')
+  print('the result')
+
+
+_ENDINGS = {
+  'user_error': _user_error,
+  'bug': _bug,
+  'full_disk': _full_disk,
+  'missing_file': _missing_file,
+  'wait': _wait_for_signal,
+  'talk': _talk,
+}
+
+
+def main() -> None:
+  ending = os.environ['ENDING']
+  if ending == 'ctrl_c_while_importing':
+    signal.raise_signal(signal.SIGINT)
+  command.run(_ENDINGS[ending])
+
+
+if __name__ == '__main__':
+  main()
