@@ -23,7 +23,7 @@ def _end(launcher, ending):
 def test_what_a_person_can_mend_is_one_line(launcher, ending, words):
   program = _end(launcher, ending)
   assert program.returncode == 1
-  (line,) = program.said
+  (line,) = program.complaints
   assert words in line
 
 
@@ -103,7 +103,7 @@ def test_wrong_command_line_is_one_line_and_touches_nothing(
 ):
   program = launcher.run('binaries.train', *arguments, f'--workdir={tmp_path}')
   assert program.returncode == 1
-  (line,) = program.said
+  (line,) = program.complaints
   assert words in line
   assert not program.stdout
   assert not list(tmp_path.iterdir())
@@ -160,7 +160,7 @@ def test_data_that_cannot_be_trained_on_are_one_line(
     *arguments,
   )
   assert program.returncode == 1
-  (line,) = program.said
+  (line,) = program.complaints
   assert words in line
   assert not (tmp_path / '.lock').exists()
   assert not list(tmp_path.rglob('*writing*'))

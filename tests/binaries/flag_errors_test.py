@@ -64,7 +64,10 @@ def test_right_arguments_are_parsed(parse):
       ['--config.size=x'],
       "flag --config.size=x: invalid literal for int() with base 10: 'x'",
     ),
-    (['--rounds=3'], "Unknown command line flag 'rounds'. Did you mean: round ?"),
+    (
+      ['--rounds=3'],
+      "Unknown command line flag 'rounds'. Did you mean: round ?",
+    ),
     (
       ['--round=x'],
       "flag --round=x: invalid literal for int() with base 10: 'x'",

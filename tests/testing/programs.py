@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,11 @@ class Program:
     """Returns the lines of stderr; a progress bar redraws its line."""
     lines = self.stderr.replace('\r', '\n').splitlines()
     return [line for line in lines if line.strip() and 'round/s' not in line]
+
+  @property
+  def complaints(self) -> list[str]:
+    """Returns what it said that is neither information nor a warning."""
+    return [line for line in self.said if not re.match(r'[IW]\d{4} ', line)]
 
   def poll(self) -> int | None:
     if self.returncode is None:

@@ -1,0 +1,93 @@
+import csv
+import json
+import shutil
+
+import pytest
+
+from binaries import evaluate
+from tff_algos.core import errors
+
+
+def _metrics(folder) -> list[dict[str, str]]:
+  with open(folder / 'metrics.csv', newline='') as file:
+    return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def folder(finished_run, tmp_path):
+  """A copy of the finished run without its evaluation."""
+  for name in ('dataset', 'checkpoints'):
+    shutil.copytree(finished_run.folder / name, tmp_path / name)
+  for name in ('metrics.csv', 'config.json'):
+    shutil.copy(finished_run.folder / name, tmp_path / name)
+  return tmp_path
+
+
+def test_summary_agrees_with_the_training_log(finished_run, folder):
+  index = evaluate.evaluate(finished_run.config, folder)
+  assert index == folder / 'report' / 'index.html'
+  summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
+  assert summary['last'].pop('round') == 3
+  row = _metrics(folder)[-1]
+  assert summary['last'] == {name: float(row[name]) for name in summary['last']}
+  assert 'participating/test/personalized/accuracy' in summary['last']
+  assert summary['majority_class']['per_client'] < 0.5
+  assert summary['source_names'] == ['upright', 'rotated_90']
+  assert summary['num_clusters'] == 2
+  version = (folder / 'dataset' / 'CURRENT').read_text().strip()
+  assert summary['dataset_version'] == version
+  assert not list(folder.rglob('*writing*'))
+
+
+def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
+  """Even where the test examples would choose another."""
+  name = 'participating/{}/personalized/accuracy'
+  rows = _metrics(folder)
+  values = {'validation': (0.1, 0.9, 0.5, 0.8), 'test': (0.9, 0.2, 0.7, 0.8)}
+  for split, accuracies in values.items():
+    for row, value in zip(rows, accuracies, strict=True):
+      row[name.format(split)] = value
+  with open(folder / 'metrics.csv', 'w', newline='') as file:
+    writer = csv.DictWriter(file, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+  evaluate.evaluate(finished_run.config, folder)
+  summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
+  best = summary['best_by_validation']
+  assert best['round'] == 1
+  assert best[name.format('test')] == 0.2
+
+
+def test_one_row_for_every_client(finished_run, folder):
+  evaluate.evaluate(finished_run.config, folder)
+  with open(folder / 'evaluation' / 'clients.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  groups = [row['group'] for row in rows]
+  assert groups == ['participating'] * 24 + ['unseen'] * 4
+  for row in rows:
+    assert 0 <= float(row['test_cluster_accuracy']) <= 1
+    assert row['cluster_id'] in ('0', '1')
+  assert all(
+    0 <= float(row['train_personalized_accuracy']) <= 1 for row in rows[:24]
+  )
+
+
+def test_round_that_was_not_saved_is_refused(finished_run, folder):
+  with pytest.raises(errors.CheckpointError, match='rounds 3'):
+    evaluate.evaluate(finished_run.config, folder, round_num=1)
+  assert not (folder / 'evaluation').exists()
+
+
+def test_the_program_prints_the_summary(launcher, finished_run):
+  program = launcher.run(
+    'binaries.evaluate',
+    '--config=configs/fed_soft/digits.py:smoke',
+    f'--workdir={finished_run.folder}',
+    '--round=3',
+  )
+  assert program.returncode == 0, program.stderr
+  assert 'best cluster on held-out upright' in program.stdout
+  assert not program.complaints
+  index = f'{finished_run.folder}/report/index.html'
+  assert program.said[-1].endswith(f'Report: {index}')
+  assert not program.temporary_files() and not program.processes()

@@ -1,0 +1,41 @@
+"""Failures; `run_test.py` sees it succeed."""
+
+import shutil
+
+import psutil
+import pytest
+
+from binaries import served_prediction
+from tff_algos.core import errors
+
+
+def _children() -> set[int]:
+  return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.mark.slow
+def test_no_model_to_serve(digits_dataset):
+  before = _children()
+  with pytest.raises(errors.UserError, match='server did not start'):
+    served_prediction.ask(digits_dataset)
+  assert _children() == before
+  assert not (digits_dataset / 'export').exists()
+
+
+@pytest.mark.slow
+def test_server_that_knows_no_such_model(finished_run, tmp_path):
+  """The client process fails; the server ends all the same."""
+  shutil.copytree(finished_run.folder / 'dataset', tmp_path / 'dataset')
+  shutil.copytree(
+    finished_run.folder / 'export' / 'cluster_models',
+    tmp_path / 'export' / 'cluster_models',
+  )
+  before = _children()
+  with pytest.raises(errors.UserError, match='ended with status 1'):
+    served_prediction.ask(tmp_path)
+  assert _children() == before
+
+
+def test_missing_dataset(tmp_path):
+  with pytest.raises(errors.DataError, match='no federated dataset'):
+    served_prediction.ask(tmp_path)
