@@ -29,7 +29,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test lint lock doctor clean
+.PHONY: help env env-cuda demo test bench lint lock doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -63,6 +63,12 @@ demo: env ## from raw data to served predictions; WORKDIR=DIR says where
 
 test: env ## run all tests
 	.venv/bin/python -m pytest
+
+bench: env ## measure speed; CASES, CONTENDERS, ROUNDS and OUT=FILE choose
+	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.run \
+	  $(if $(CASES),--cases='$(CASES)') $(if $(OUT),--out='$(OUT)') \
+	  $(if $(CONTENDERS),--contenders='$(CONTENDERS)') \
+	  $(if $(ROUNDS),--rounds='$(ROUNDS)')
 
 lint: env ## check style and format
 	.venv/bin/python -m ruff check .

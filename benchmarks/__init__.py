@@ -1,0 +1,1 @@
+"""How fast, and against whom: `make bench`."""

@@ -1,0 +1,140 @@
+"""The cases: which contenders meet on which workload, and who is the measure.
+
+FedAvg on 28 x 28 x 1 inputs, 100 examples a client, all clients in the cohort,
+5 local SGD steps of 20 examples, learning rate 0.1, unless a case says else.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from benchmarks import workload as workload_lib
+
+FLOOR = 'floor_tensorflow'
+_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR)
+
+
+class Entry(NamedTuple):
+  """One contender on one workload.
+
+  Attributes:
+    contender: Key of `contenders.registry.CONTENDERS`.
+    workload: What it computes.
+    measure: Position in `Case.entries` of the entry that this one's time is
+      divided by; None for none.
+    limit: Largest ratio that the project allows itself; None for no promise.
+  """
+
+  contender: str
+  workload: workload_lib.Workload
+  measure: int | None = None
+  limit: float | None = None
+
+  @property
+  def label(self) -> str:
+    """Returns what the entry is called in tables and error texts."""
+    workload = self.workload
+    return f'{self.contender}/{workload.algorithm}/{workload.num_clients}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """Entries whose rounds are timed in turns.
+
+  Attributes:
+    name: What `CASES` names.
+    entries: Who takes part.
+  """
+
+  name: str
+  entries: tuple[Entry, ...]
+
+
+def _against_floor(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of all trainers, the hand-written one the measure."""
+  floor = _TRAINERS.index(FLOOR)
+  return Case(
+    name,
+    tuple(
+      Entry(
+        contender, workload, floor, 1.1 if contender == _TRAINERS[0] else None
+      )
+      for contender in _TRAINERS
+    ),
+  )
+
+
+def _against_fed_avg(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of an algorithm and FedAvg, on both of our runtimes."""
+  fed_avg = dataclasses.replace(workload, algorithm=workload_lib.FED_AVG)
+  return Case(
+    name,
+    (
+      Entry('vectorized', workload, 1, 1.3),
+      Entry('vectorized', fed_avg),
+      Entry('tff', workload, 3),
+      Entry('tff', fed_avg),
+    ),
+  )
+
+
+def _linear_cost(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of ten times the clients against the clients."""
+  ten_times = dataclasses.replace(
+    workload, num_clients=10 * workload.num_clients
+  )
+  return Case(
+    name,
+    (Entry('vectorized', ten_times, 1, 10.5), Entry('vectorized', workload)),
+  )
+
+
+def _batching(name: str, workload: workload_lib.Workload) -> Case:
+  return Case(
+    name,
+    (Entry('dataset', workload, 1, 1 / 5), Entry('tf_data', workload)),
+  )
+
+
+def _all() -> Mapping[str, Case]:
+  workload = workload_lib.Workload
+  tiny = workload(
+    num_clients=6,
+    num_examples=20,
+    batch_size=5,
+    input_shape=(8, 8, 1),
+    hidden_size=8,
+  )
+  fed_soft = {'algorithm': workload_lib.FED_SOFT}
+  batching = {'algorithm': workload_lib.BATCHING}
+  cases = (
+    _against_floor('mlp100', workload(model='mlp')),
+    _against_floor('mlp1000', workload(model='mlp', num_clients=1000)),
+    _against_floor('lin1000', workload(model='linear', num_clients=1000)),
+    _against_floor('cnn100', workload(model='cnn')),
+    _against_fed_avg('fedsoft100', workload(**fed_soft)),
+    _linear_cost('linear_mlp', workload(model='mlp')),
+    _linear_cost('linear_lin', workload(model='linear')),
+    _batching(
+      'batching',
+      workload(**batching, num_examples=1000, batch_size=128, num_batches=100),
+    ),
+    # To try the harness, not to measure with.
+    _against_floor('tiny', tiny),
+    _against_floor('tiny_lin', dataclasses.replace(tiny, model='linear')),
+    _against_floor(
+      'tiny_cnn', dataclasses.replace(tiny, model='cnn', num_clients=2)
+    ),
+    _against_fed_avg('tiny_fedsoft', dataclasses.replace(tiny, **fed_soft)),
+    _linear_cost('tiny_linear', tiny),
+    _batching(
+      'tiny_batching',
+      dataclasses.replace(tiny, **batching, batch_size=8, num_batches=7),
+    ),
+  )
+  return {case.name: case for case in cases}
+
+
+CASES = _all()
+# What `make bench` runs if it is not told.
+MEASURED = tuple(name for name in CASES if not name.startswith('tiny'))

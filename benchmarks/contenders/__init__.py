@@ -1,0 +1,1 @@
+"""One program per contender; each runs in a process of its own."""

@@ -1,0 +1,13 @@
+"""Our `vectorized` runtime with its default options."""
+
+from benchmarks.contenders import program, runtime
+from tff_algos.runtimes import vectorized_runtime
+
+
+def _open(inputs, form):
+  del form
+  return runtime.open_contender(inputs, vectorized_runtime.VectorizedRuntime)
+
+
+if __name__ == '__main__':
+  program.main(_open)

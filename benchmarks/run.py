@@ -1,0 +1,98 @@
+"""Measures; `make bench` calls it.
+
+python -m benchmarks.run --cases=mlp100,lin1000 --out=bench.json
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import signal
+import sys
+from collections.abc import Collection, Sequence
+
+from absl import logging
+
+from benchmarks import cases as cases_lib
+from benchmarks import errors, harness, report
+from benchmarks.contenders import registry
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+  """Runs the program; returns its exit status."""
+  options = _parse(arguments)
+  logging.set_verbosity(logging.INFO)
+  # Asked to end, it ends its contenders first, as on Ctrl-C.
+  signal.signal(signal.SIGTERM, signal.default_int_handler)
+  rows: list[harness.Row] = []
+  try:
+    for name in options.cases:
+      logging.info('%s: load average %.2f', name, os.getloadavg()[0])
+      rows += harness.run_case(
+        cases_lib.CASES[name],
+        contenders=options.contenders,
+        num_rounds=options.rounds,
+      )
+      if options.out is not None:
+        options.out.write_text(json.dumps(rows, indent=1) + '\n')
+  except errors.BenchmarkError as error:
+    print(f'{name}: {error}', file=sys.stderr)
+    return 1
+  except KeyboardInterrupt:
+    return 130
+  finally:
+    if rows:
+      print(f'\n{_describe_run(rows)}\n\n{report.table(rows)}')
+  return 0
+
+
+def _describe_run(rows: Sequence[harness.Row]) -> str:
+  others = max(row['cores_used_by_others'] for row in rows)
+  return (
+    f'{platform.machine()}, {len(os.sched_getaffinity(0))} cores; others used '
+    f'up to {others:.2f} cores while we measured.'
+  )
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__.splitlines()[0],
+    epilog='See benchmarks/README.md for the cases and the contenders.',
+  )
+  parser.add_argument(
+    '--cases',
+    type=lambda text: _names('case', text, cases_lib.CASES),
+    default=cases_lib.MEASURED,
+    help='names, separated by commas; all measured ones by default',
+  )
+  parser.add_argument(
+    '--contenders',
+    type=lambda text: _names('contender', text, registry.CONTENDERS),
+    help='names, separated by commas; all by default',
+  )
+  parser.add_argument(
+    '--rounds', type=_at_least_one, default=5, help='timed rounds (5)'
+  )
+  parser.add_argument('--out', type=pathlib.Path, help='file for JSON rows')
+  return parser.parse_args(arguments)
+
+
+def _names(kind: str, text: str, known: Collection[str]) -> tuple[str, ...]:
+  names = tuple(text.split(','))
+  for name in names:
+    if name not in known:
+      raise argparse.ArgumentTypeError(
+        f'no {kind} is called {name!r}; there are: {", ".join(known)}'
+      )
+  return names
+
+
+def _at_least_one(text: str) -> int:
+  if not text.isdecimal() or int(text) < 1:
+    raise argparse.ArgumentTypeError(f'must be an integer >= 1, got {text!r}')
+  return int(text)
+
+
+if __name__ == '__main__':
+  sys.exit(main())
