@@ -10,6 +10,7 @@ import contextlib
 import pathlib
 import statistics
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -24,8 +25,10 @@ from benchmarks.contenders import registry
 
 # Largest difference between two contenders' weights, as a share of the largest
 # change that the reference made to any weight. Orders of summation differ.
-TOLERANCE = 1e-3
+TOLERANCE = 1e-4
 _UNTIMED_ROUNDS = 2
+# For what a contender still tidies up after its answer.
+_PAUSE_SECONDS = 0.1
 
 Row = dict[str, Any]
 
@@ -212,12 +215,21 @@ def _time(
   samples: list[list[float]] = [[] for _ in started]
   with _others(started) as used:
     for round_num in range(1, num_rounds + 1):
-      # Each goes first, and after each other, equally often.
-      for turn in range(len(started)):
-        i = (turn + round_num) % len(started)
+      for i in _turns(len(started), round_num):
+        time.sleep(_PAUSE_SECONDS)
         answer = started[i].ask('round', round_num=_UNTIMED_ROUNDS + round_num)
         samples[i].append(answer['seconds'])
   return samples, used[0]
+
+
+def _turns(count: int, round_num: int) -> list[int]:
+  """Returns an order in which neighbours change from round to round.
+
+  Williams' design: in `count` rounds (an even number) each comes after each
+  other once, so that nobody always finds the caches as one other left them.
+  """
+  zigzag = [(i + 1) // 2 if i % 2 else -(i // 2) for i in range(count)]
+  return [(i + round_num) % count for i in zigzag]
 
 
 @contextlib.contextmanager

@@ -57,7 +57,12 @@ class ContenderProcess:
       self._process = subprocess.Popen(
         self._command,
         cwd=registry.ROOT,
-        env={'TF_CPP_MIN_LOG_LEVEL': '2', **os.environ},
+        env={
+          'TF_CPP_MIN_LOG_LEVEL': '2',
+          **os.environ,
+          # What TensorFlow leaves there when it is killed goes with the case.
+          'TMPDIR': str(self._log.parent),
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

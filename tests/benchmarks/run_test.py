@@ -1,0 +1,84 @@
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from benchmarks import harness, run
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_PATIENCE_SECONDS = 180
+
+
+def _start(tmp_path, *arguments):
+  return subprocess.Popen(
+    [sys.executable, '-m', 'benchmarks.run', *arguments],
+    cwd=_ROOT,
+    env={**os.environ, 'TMPDIR': str(tmp_path), 'TF_CPP_MIN_LOG_LEVEL': '3'},
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+
+
+@pytest.mark.slow
+def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
+  (tmp_path / 'tmp').mkdir()
+  out = tmp_path / 'rows.json'
+  program = _start(
+    tmp_path / 'tmp', '--cases=tiny', '--rounds=2', f'--out={out}'
+  )
+  printed, _ = program.communicate(timeout=_PATIENCE_SECONDS)
+  assert program.returncode == 0
+  rows = json.loads(out.read_text())
+  assert [row['contender'] for row in rows] == [
+    *('vectorized', 'tff', 'tff_stock', 'floor_tensorflow')
+  ]
+  for row in rows:
+    assert row['case'] == 'tiny'
+    assert row['contender'] in printed
+    assert row['difference'] < harness.TOLERANCE
+    assert len(row['samples']) == 2
+    assert 0 < row['min_seconds'] <= row['seconds_per_round']
+    assert 0 < row['compile_seconds']
+    assert 50 < row['peak_memory_mib']
+    assert row['ratio_to'] == 'floor_tensorflow/fed_avg/6'
+  assert set(rows[-1]['form']) == {'loops', 'clients_per_block'}
+  assert not os.listdir(tmp_path / 'tmp')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_when_it_is_stopped(tmp_path, signum):
+  program = _start(tmp_path, '--cases=tiny', '--contenders=tff', '--rounds=999')
+  seen = []
+  deadline = time.monotonic() + _PATIENCE_SECONDS
+  while not any(child.name() == 'worker_binary' for child in seen):
+    assert program.poll() is None
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+    seen = psutil.Process(program.pid).children(recursive=True)
+  program.send_signal(signum)
+  program.communicate(timeout=_PATIENCE_SECONDS)
+  assert program.returncode == 130
+  _, alive = psutil.wait_procs(seen, timeout=10)
+  assert all(child.status() == psutil.STATUS_ZOMBIE for child in alive)
+  assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('argument', 'words'),
+  [
+    ('--cases=mlp100,mlp', "no case is called 'mlp'; there are: mlp100, "),
+    ('--contenders=pfl', "no contender is called 'pfl'; there are: vectorized"),
+    ('--rounds=0', "must be an integer >= 1, got '0'"),
+  ],
+)
+def test_wrong_argument_is_refused(argument, words, capsys):
+  with pytest.raises(SystemExit):
+    run.main([argument])
+  assert words in capsys.readouterr().err

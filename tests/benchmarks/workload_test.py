@@ -1,0 +1,51 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from benchmarks import cases, preparation
+from benchmarks import workload as workload_lib
+
+_WORKLOAD = workload_lib.Workload(
+  num_clients=3, num_examples=6, batch_size=2, input_shape=(4, 4, 1)
+)
+
+
+def test_examples_follow_from_the_seed():
+  x, y = _WORKLOAD.examples()
+  again = _WORKLOAD.examples()
+  np.testing.assert_array_equal(x, again[0])
+  np.testing.assert_array_equal(y, again[1])
+  other, _ = dataclasses.replace(_WORKLOAD, seed=1).examples()
+  assert not np.any(x == other)
+  assert (x.shape, x.dtype) == ((3, 6, 4, 4, 1), np.float32)
+  assert (y.shape, y.dtype) == ((3, 6), np.int32)
+  assert 0 <= y.min() <= y.max() < 10
+
+
+@pytest.mark.parametrize('algorithm', ['fed_avg', 'fed_soft'])
+def test_inputs_are_read_as_they_were_prepared(tmp_path, algorithm):
+  workload = dataclasses.replace(_WORKLOAD, algorithm=algorithm)
+  preparation.prepare(workload, tmp_path, num_rounds=2)
+  inputs = workload_lib.Inputs(tmp_path)
+  assert inputs.workload == workload
+  clusters = (4,) if algorithm == 'fed_soft' else ()
+  kernel = inputs.initial_weights['dense_0/kernel']
+  assert kernel.shape == (*clusters, 16, 200)
+  orders = np.stack([inputs.order(1), inputs.order(2)])
+  assert orders.shape == (2, 3, 3, 2)
+  # An epoch: every row once; another order in another round.
+  np.testing.assert_array_equal(
+    np.sort(orders.reshape(2, 3, 6)), np.tile(np.arange(6), (2, 3, 1))
+  )
+  assert np.any(orders[0] != orders[1])
+
+
+@pytest.mark.parametrize('case', cases.CASES.values(), ids=lambda c: c.name)
+def test_measures_are_others_of_the_case(case):
+  for entry in case.entries:
+    if entry.measure is not None:
+      measure = case.entries[entry.measure]
+      assert measure.measure in (None, entry.measure)
+  labels = [entry.label for entry in case.entries]
+  assert len(set(labels)) == len(labels)
