@@ -1,11 +1,13 @@
 """What every binary does the same way: flags, log lines, mistakes, Ctrl-C."""
 
+import _thread
 import errno
 import logging as standard_logging
 import os
 import pathlib
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -93,7 +95,20 @@ def _report_uncaught(kind, error, trace) -> None:
     sys.__excepthook__(kind, error, trace)
 
 
+def _interrupt_again(unraisable) -> None:
+  """Sends Ctrl-C once more: it fell into a callback, which swallowed it.
+
+  JAX, which TFF imports, has one for Python's garbage collection.
+  """
+  if unraisable.exc_type is KeyboardInterrupt:
+    # Later: the exception may not rise out of here either.
+    threading.Timer(0.05, _thread.interrupt_main).start()
+  else:
+    _report_unraisable(unraisable)
+
+
 sys.excepthook = _report_uncaught
+_report_unraisable, sys.unraisablehook = sys.unraisablehook, _interrupt_again
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

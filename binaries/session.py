@@ -17,6 +17,7 @@ from tff_algos.runtimes import (
   client_state_store,
   devices,
   evaluator,
+  interrupts,
   loop,
 )
 from tff_algos.runtimes import cohort as cohort_lib
@@ -85,32 +86,34 @@ def open_session(
   folder = pathlib.Path(workdir)
   devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
-    dataset = stack.enter_context(experiment.open_dataset(folder))
-    algorithm = experiment.build_algorithm(config, dataset)
-    source = client_sources.DatasetSource(dataset, schema.TRAIN)
-    runtime = stack.enter_context(
-      runtimes.build_runtime(
-        config.runtime, algorithm, source.population.num_clients
+    with interrupts.held():
+      dataset = stack.enter_context(experiment.open_dataset(folder))
+      algorithm = experiment.build_algorithm(config, dataset)
+      source = client_sources.DatasetSource(dataset, schema.TRAIN)
+      runtime = stack.enter_context(
+        runtimes.build_runtime(
+          config.runtime, algorithm, source.population.num_clients
+        )
       )
-    )
-    checkpoints = checkpoint.CheckpointManager(
-      folder / 'checkpoints', experiment.identity(config, dataset)
-    )
-    store = loop.build_store(
-      algorithm,
-      source.population,
-      config.seed,
-      checkpoints.states_folder,
-      config.training.client_states,
-    )
-    yield Session(
-      config=config,
-      workdir=folder,
-      dataset=dataset,
-      algorithm=algorithm,
-      runtime=runtime,
-      source=source,
-      store=store,
-      checkpoints=checkpoints,
-      evaluator=evaluator.Evaluator(algorithm, dataset, runtime, store),
-    )
+      checkpoints = checkpoint.CheckpointManager(
+        folder / 'checkpoints', experiment.identity(config, dataset)
+      )
+      store = loop.build_store(
+        algorithm,
+        source.population,
+        config.seed,
+        checkpoints.states_folder,
+        config.training.client_states,
+      )
+      opened = Session(
+        config=config,
+        workdir=folder,
+        dataset=dataset,
+        algorithm=algorithm,
+        runtime=runtime,
+        source=source,
+        store=store,
+        checkpoints=checkpoints,
+        evaluator=evaluator.Evaluator(algorithm, dataset, runtime, store),
+      )
+    yield opened

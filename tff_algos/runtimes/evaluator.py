@@ -18,7 +18,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.metrics import recovery, statistics, summaries
-from tff_algos.runtimes import client_sources, client_state_store
+from tff_algos.runtimes import client_sources, client_state_store, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.stages import evaluation
 
@@ -237,7 +237,8 @@ class Evaluator:
       phase.name, indices, inputs, algorithm_lib.Cost()
     )
     cohort = cohort_lib.Cohort(call, 0, 0, source, self._store.load)
-    return self._runtime.run(phase, server_state, cohort).server_metrics
+    with interrupts.held():
+      return self._runtime.run(phase, server_state, cohort).server_metrics
 
 
 def _recovery(membership, mixture):

@@ -12,7 +12,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
 from tff_algos.metrics import statistics
 from tff_algos.runtimes import checkpoint as checkpoint_lib
-from tff_algos.runtimes import client_state_store
+from tff_algos.runtimes import client_state_store, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import evaluator as evaluator_lib
 
@@ -75,11 +75,12 @@ def initial_server_state(
   algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int, seed: int
 ) -> Structure:
   """Returns the server state before round 1, NumPy."""
-  return cohort_lib.to_numpy(
-    algorithm.init_server_state(
-      seeds.derive_seed(seed, 'initialize'), num_clients
+  with interrupts.held():
+    return cohort_lib.to_numpy(
+      algorithm.init_server_state(
+        seeds.derive_seed(seed, 'initialize'), num_clients
+      )
     )
-  )
 
 
 def build_store(
@@ -127,7 +128,8 @@ def run_round(
   while call is not None:
     phase = algorithm.phases[call.phase]
     cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
-    output = runtime.run(phase, server_state, cohort)
+    with interrupts.held():
+      output = runtime.run(phase, server_state, cohort)
     server_state = output.server_state
     if phase.uses_client_state:
       store.stage(call.client_indices, output.client_states)
@@ -188,8 +190,9 @@ def train(
       is_last = round_num + 1 == config.num_rounds
       if is_last or (round_num + 1) % config.evaluation_interval == 0:
         metrics.update(evaluator.evaluate(next_state).metrics)
-      observer.record(round_num + 1, metrics)
-      store.commit(round_num + 1)
+      with interrupts.held():
+        observer.record(round_num + 1, metrics)
+        store.commit(round_num + 1)
       server_state, round_num = next_state, round_num + 1
       if is_last or round_num % config.checkpoint_interval == 0:
         checkpoints.save(round_num, server_state, store)
