@@ -1,208 +1,83 @@
 """What every registered algorithm promises, on every runtime.
 
-A new algorithm needs one line in `_OPTIONS`, and everything here holds for it.
+A new algorithm needs one line in `tests/testing/contract.py`, `OPTIONS`, and
+everything here holds for it.
 """
 
 import dataclasses
-import functools
-from collections import Counter, OrderedDict
+from collections import Counter
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import toys
+from tests.testing import contract, toys
 from tff_algos.algorithms import registry
-from tff_algos.core import model as model_lib
 from tff_algos.core import tff_compat
-from tff_algos.data import schema
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
 from tff_algos.stages import composer, federated
 
-# Small enough for five clients, one of which has no example.
-_OPTIONS = {
-  'fed_avg': {'cohort_size': 3},
-  'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
-}
-_LOCAL_TRAINING = {
-  'num_local_epochs': 2,
-  'batch_size': 4,
-  'optimizer': {'name': 'sgd', 'learning_rate': 0.1},
-}
-_SIZES = (7, 0, 1, 12, 4)
-_NUM_ROUNDS = 3
-# Runtimes add up the same float32 numbers in different orders.
-_TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
-
-
-def _convolution() -> model_lib.Model:
-  """A tiny network that is looped over, as convolutions are."""
-
-  def initialize(seed):
-    return OrderedDict(
-      kernel=0.3 * tf.random.stateless_normal([3, 3, 1, 2], seed),
-      dense=0.3 * tf.random.stateless_normal([8, 3], seed + 1),
-    )
-
-  def apply(weights, x):
-    hidden = tf.nn.relu(tf.nn.conv2d(x, weights['kernel'], 2, 'SAME'))
-    return tf.reshape(hidden, [-1, 8]) @ weights['dense']
-
-  return model_lib.Model(
-    'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
-  )
-
-
-_MODELS = {'mlp': toys.mlp, 'convolution': _convolution}
-
-
-def _source(sizes=_SIZES, **replaced: np.ndarray) -> toys.ToySource:
-  """Clients with images of three classes; `c3=x` replaces client 3's images."""
-  clients = toys.image_clients(len(sizes), seed=4)
-  large = [clients.examples(i) for i in range(len(sizes))]
-  pool = [np.concatenate(arrays) for arrays in zip(*large, strict=True)]
-  made = []
-  for i, size in enumerate(sizes):
-    rows = (np.arange(size) + 5 * i) % len(pool[1])
-    x = replaced.get(f'c{i}', pool[0][rows])
-    made.append(schema.Examples(x, pool[1][rows], pool[2][rows]))
-  return toys.ToySource(made)
-
-
-class _Case:
-  """One algorithm with one model, and what its runs gave so far."""
-
-  def __init__(self, name: str, model: str):
-    self.algorithm = registry.build_algorithm(
-      {'name': name, **_OPTIONS[name], 'local_training': _LOCAL_TRAINING},
-      _MODELS[model](),
-    )
-    self.vectorized = self.build_vectorized()
-
-  def build_vectorized(self, clients_per_block: int = 100):
-    return vectorized_runtime.VectorizedRuntime(
-      self.algorithm,
-      len(_SIZES),
-      vectorized_runtime.VectorizedConfig(clients_per_block),
-    )
-
-  def run(self, runtime=None, seed=0, source=None):
-    return toys.run_rounds(
-      self.algorithm,
-      runtime or self.vectorized,
-      source or _source(),
-      _NUM_ROUNDS,
-      seed,
-    )
-
-  @functools.cached_property
-  def expected(self):
-    """What the vectorized runtime gives."""
-    return self.run()
-
-  def calls(self):
-    """Yields (server state before, client states, call) of the rounds."""
-    source = _source()
-    server_state, states = toys.initial_states(
-      self.algorithm, source.population
-    )
-    for round_num in range(1, _NUM_ROUNDS + 1):
-      plan = self.algorithm.plan_round(
-        server_state, source.population, round_num, 0
-      )
-      call = next(plan)
-      while call is not None:
-        yield server_state, list(states), call, round_num
-        server_state = self.run_call(
-          server_state, states, call, source, round_num
-        ).server_state
-        try:
-          call = plan.send(server_state)
-        except StopIteration:
-          call = None
-
-  def run_call(self, server_state, states, call, source, round_num):
-    phase = self.algorithm.phases[call.phase]
-    return toys.run_call(
-      self.vectorized, phase, server_state, states, call, (round_num, 0, source)
-    )
-
 
 @pytest.fixture(
   scope='module',
-  params=[(name, model) for name in registry.ALGORITHMS for model in _MODELS],
+  params=[
+    (name, model) for name in registry.ALGORITHMS for model in contract.MODELS
+  ],
   ids='-'.join,
 )
 def case(request):
   name, model = request.param
-  if name not in _OPTIONS:
+  if name not in contract.OPTIONS:
     pytest.fail(f'algorithm {name!r} has no options in the contract test')
-  return _Case(name, model)
-
-
-def _assert_close(actual, expected):
-  """Compares (server state, client states, outputs) of two runs."""
-  for one, other in zip(actual[:2], expected[:2], strict=True):
-    _assert_all_close(one, other)
-  assert len(actual[2]) == len(expected[2])
-  for one, other in zip(actual[2], expected[2], strict=True):
-    _assert_all_close(one.client_metrics, other.client_metrics)
-    _assert_all_close(one.server_metrics, other.server_metrics)
-    assert one.num_invalid == other.num_invalid
-
-
-def _assert_all_close(one, other):
-  tf.nest.assert_same_structure(one, other)
-  tf.nest.map_structure(
-    lambda a, b: np.testing.assert_allclose(a, b, **_TOLERANCE), one, other
-  )
-
-
-def _assert_finite(structure):
-  for leaf in tf.nest.flatten(structure):
-    assert np.isfinite(leaf).all()
+  return contract.Case(name, model)
 
 
 def test_every_algorithm_has_options_here():
-  assert _OPTIONS.keys() == registry.ALGORITHMS.keys()
+  assert contract.OPTIONS.keys() == registry.ALGORITHMS.keys()
 
 
 def test_training_changes_the_models(case):
   server_state, states, outputs = case.expected
-  before = toys.initial_states(case.algorithm, _source().population)[0]
+  before = toys.initial_states(
+    case.algorithm, contract.build_source().population
+  )[0]
   changes = [
     np.abs(one - other).max()
     for one, other in zip(
       tf.nest.flatten(server_state), tf.nest.flatten(before), strict=True
     )
   ]
-  assert max(changes) > 100 * _TOLERANCE['atol']
-  _assert_finite((server_state, states))
+  assert max(changes) > 100 * contract.TOLERANCE['atol']
+  contract.assert_finite((server_state, states))
   assert sum(output.num_invalid for output in outputs) == 0
 
 
 def test_debug_runtime_agrees(case):
-  with debug_runtime.DebugRuntime(case.algorithm, len(_SIZES)) as runtime:
-    _assert_close(case.run(runtime), case.expected)
+  with debug_runtime.DebugRuntime(
+    case.algorithm, len(contract.SIZES)
+  ) as runtime:
+    contract.assert_close(case.run(runtime), case.expected)
 
 
 def test_tff_runtime_agrees_and_repeats_itself(case):
-  with tff_runtime.TffRuntime(case.algorithm, len(_SIZES)) as runtime:
+  with tff_runtime.TffRuntime(case.algorithm, len(contract.SIZES)) as runtime:
     first = case.run(runtime)
-    _assert_close(first, case.expected)
+    contract.assert_close(first, case.expected)
     np.testing.assert_equal(case.run(runtime), first)
 
 
 @pytest.mark.parametrize('clients_per_block', [1, 2])
 def test_blocks_of_any_size_agree(case, clients_per_block):
   with case.build_vectorized(clients_per_block) as runtime:
-    _assert_close(case.run(runtime), case.expected)
+    contract.assert_close(case.run(runtime), case.expected)
 
 
 def test_same_seed_gives_the_same_bits_and_another_seed_does_not(case):
   np.testing.assert_equal(case.run(), case.expected)
-  with debug_runtime.DebugRuntime(case.algorithm, len(_SIZES)) as runtime:
+  with debug_runtime.DebugRuntime(
+    case.algorithm, len(contract.SIZES)
+  ) as runtime:
     np.testing.assert_equal(case.run(runtime), case.run(runtime))
   other = case.run(seed=1)
   same = [
@@ -222,7 +97,9 @@ def test_state_types_are_a_fixed_point(case):
       lambda leaf: (np.shape(leaf), np.asarray(leaf).dtype), structure
     )
 
-  before = toys.initial_states(case.algorithm, _source().population)
+  before = toys.initial_states(
+    case.algorithm, contract.build_source().population
+  )
   for one, other in zip(case.expected[:2], before, strict=True):
     tf.nest.assert_same_structure(one, other)
     assert types(one) == types(other)
@@ -248,7 +125,9 @@ class _OtherCapacity:
 
 
 def test_padding_changes_nothing(case):
-  _assert_close(case.run(_OtherCapacity(case.vectorized)), case.expected)
+  contract.assert_close(
+    case.run(_OtherCapacity(case.vectorized)), case.expected
+  )
 
 
 def _count_traces(algorithm):
@@ -276,11 +155,20 @@ def _count_traces(algorithm):
 
 def test_graphs_are_traced_once_whatever_the_cohort(case):
   algorithm, counts = _count_traces(case.algorithm)
-  with vectorized_runtime.VectorizedRuntime(algorithm, len(_SIZES)) as runtime:
-    toys.run_rounds(algorithm, runtime, _source(), _NUM_ROUNDS)
+  with vectorized_runtime.VectorizedRuntime(
+    algorithm, len(contract.SIZES)
+  ) as runtime:
+    toys.run_rounds(
+      algorithm, runtime, contract.build_source(), contract.NUM_ROUNDS
+    )
     after_first_rounds = dict(counts)
     assert after_first_rounds
-    toys.run_rounds(algorithm, runtime, _source((40, 3, 9, 1, 70)), _NUM_ROUNDS)
+    toys.run_rounds(
+      algorithm,
+      runtime,
+      contract.build_source((40, 3, 9, 1, 70)),
+      contract.NUM_ROUNDS,
+    )
     for server_state, states, call, round_num in case.calls():
       for size in range(1, len(call.client_indices)):
         toys.run_call(
@@ -289,7 +177,7 @@ def test_graphs_are_traced_once_whatever_the_cohort(case):
           server_state,
           states,
           _without(call, call.client_indices[size:]),
-          (round_num, 0, _source()),
+          (round_num, 0, contract.build_source()),
         )
   assert counts == after_first_rounds
 
@@ -316,9 +204,9 @@ def test_client_that_is_not_finite_is_counted_and_changes_nothing(case, value):
   client's own entries of the server state may differ, and no model.
   """
   broken = 3
-  x = _source().examples(broken).x.copy()
+  x = contract.build_source().examples(broken).x.copy()
   x[-1] = value * np.sign(x[-1])
-  source = _source(c3=x)
+  source = contract.build_source(c3=x)
   num_counted = 0
   for server_state, states, call, round_num in case.calls():
     if broken not in call.client_indices or len(call.client_indices) == 1:
@@ -330,22 +218,22 @@ def test_client_that_is_not_finite_is_counted_and_changes_nothing(case, value):
     )
     num_counted += output.num_invalid
     np.testing.assert_equal(with_it[broken], states[broken])
-    _assert_all_close(with_it, without_it)
+    contract.assert_all_close(with_it, without_it)
     models = [
       case.algorithm.cluster_weights(one.server_state)
       for one in (output, expected)
     ]
-    _assert_all_close(*models)
-    _assert_finite((output.server_state, output.client_metrics))
+    contract.assert_all_close(*models)
+    contract.assert_finite((output.server_state, output.client_metrics))
     if output.num_invalid:
-      _assert_all_close(output.server_state, expected.server_state)
-      _assert_all_close(output.client_metrics, expected.client_metrics)
+      contract.assert_all_close(output.server_state, expected.server_state)
+      contract.assert_all_close(output.client_metrics, expected.client_metrics)
   assert num_counted > 0
 
 
 def test_client_without_examples_trains_no_model(case):
   """It is never asked, or what it says weighs nothing."""
-  empty = _SIZES.index(0)
+  empty = contract.SIZES.index(0)
   for server_state, states, call, round_num in case.calls():
     if empty not in call.client_indices:
       continue
@@ -353,16 +241,18 @@ def test_client_without_examples_trains_no_model(case):
     models = [
       case.algorithm.cluster_weights(
         case.run_call(
-          server_state, list(states), one, _source(), round_num
+          server_state, list(states), one, contract.build_source(), round_num
         ).server_state
       )
       for one in (call, others)
     ]
-    _assert_all_close(*models)
+    contract.assert_all_close(*models)
 
 
 def test_population_of_single_examples(case):
-  _assert_finite(case.run(source=_source((1, 1, 1, 1, 1)))[:2])
+  contract.assert_finite(
+    case.run(source=contract.build_source((1, 1, 1, 1, 1)))[:2]
+  )
 
 
 def test_calls_name_distinct_clients_and_fit_their_phase(case):
@@ -382,7 +272,7 @@ def test_calls_name_distinct_clients_and_fit_their_phase(case):
 
 
 def test_computation_has_the_documented_placements(case):
-  types = composer.check_algorithm(case.algorithm, len(_SIZES))
+  types = composer.check_algorithm(case.algorithm, len(contract.SIZES))
   for name, phase in case.algorithm.phases.items():
     built = federated.build_federated_phase(phase, types[name])
     signature = built.whole.type_signature
@@ -405,7 +295,7 @@ def test_computation_has_the_documented_placements(case):
 def test_what_is_served_has_the_documented_shapes(case):
   algorithm = case.algorithm
   server_state, states, _ = case.expected
-  x = _source().examples(0).x
+  x = contract.build_source().examples(0).x
   stacked = algorithm.cluster_weights(server_state)
   spec = algorithm.cluster_model.weights_spec()
   tf.nest.assert_same_structure(stacked, spec)
@@ -418,7 +308,7 @@ def test_what_is_served_has_the_documented_shapes(case):
     weights = algorithm.personalized_weights(server_state, state, client_index)
     outputs = algorithm.personalized_model.apply(weights, x)
     assert outputs.shape == [len(x), 3]
-    _assert_finite(outputs)
+    contract.assert_finite(outputs)
     membership = algorithm.membership(server_state, state, client_index)
     assert membership.shape == [algorithm.num_clusters]
     assert membership.dtype == tf.float32

@@ -1,0 +1,144 @@
+"""The cases of the contract test: each algorithm with two kinds of model."""
+
+import functools
+from collections import OrderedDict
+
+import numpy as np
+import tensorflow as tf
+
+from tests.testing import toys
+from tff_algos.algorithms import registry
+from tff_algos.core import model as model_lib
+from tff_algos.data import schema
+from tff_algos.runtimes import vectorized_runtime
+
+# Small enough for five clients, one of which has no example.
+OPTIONS = {
+  'fed_avg': {'cohort_size': 3},
+  'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
+}
+LOCAL_TRAINING = {
+  'num_local_epochs': 2,
+  'batch_size': 4,
+  'optimizer': {'name': 'sgd', 'learning_rate': 0.1},
+}
+SIZES = (7, 0, 1, 12, 4)
+NUM_ROUNDS = 3
+# Runtimes add up the same float32 numbers in different orders.
+TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
+
+
+def _convolution() -> model_lib.Model:
+  """A tiny network that is looped over, as convolutions are."""
+
+  def initialize(seed):
+    return OrderedDict(
+      kernel=0.3 * tf.random.stateless_normal([3, 3, 1, 2], seed),
+      dense=0.3 * tf.random.stateless_normal([8, 3], seed + 1),
+    )
+
+  def apply(weights, x):
+    hidden = tf.nn.relu(tf.nn.conv2d(x, weights['kernel'], 2, 'SAME'))
+    return tf.reshape(hidden, [-1, 8]) @ weights['dense']
+
+  return model_lib.Model(
+    'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
+  )
+
+
+MODELS = {'mlp': toys.mlp, 'convolution': _convolution}
+
+
+def build_source(sizes=SIZES, **replaced: np.ndarray) -> toys.ToySource:
+  """Clients with images of three classes; `c3=x` replaces client 3's images."""
+  clients = toys.image_clients(len(sizes), seed=4)
+  large = [clients.examples(i) for i in range(len(sizes))]
+  pool = [np.concatenate(arrays) for arrays in zip(*large, strict=True)]
+  made = []
+  for i, size in enumerate(sizes):
+    rows = (np.arange(size) + 5 * i) % len(pool[1])
+    x = replaced.get(f'c{i}', pool[0][rows])
+    made.append(schema.Examples(x, pool[1][rows], pool[2][rows]))
+  return toys.ToySource(made)
+
+
+class Case:
+  """One algorithm with one model, and what its runs gave so far."""
+
+  def __init__(self, name: str, model: str):
+    self.algorithm = registry.build_algorithm(
+      {'name': name, **OPTIONS[name], 'local_training': LOCAL_TRAINING},
+      MODELS[model](),
+    )
+    self.vectorized = self.build_vectorized()
+
+  def build_vectorized(self, clients_per_block: int = 100):
+    return vectorized_runtime.VectorizedRuntime(
+      self.algorithm,
+      len(SIZES),
+      vectorized_runtime.VectorizedConfig(clients_per_block),
+    )
+
+  def run(self, runtime=None, seed=0, source=None):
+    return toys.run_rounds(
+      self.algorithm,
+      runtime or self.vectorized,
+      source or build_source(),
+      NUM_ROUNDS,
+      seed,
+    )
+
+  @functools.cached_property
+  def expected(self):
+    """What the vectorized runtime gives."""
+    return self.run()
+
+  def calls(self):
+    """Yields (server state before, client states, call) of the rounds."""
+    source = build_source()
+    server_state, states = toys.initial_states(
+      self.algorithm, source.population
+    )
+    for round_num in range(1, NUM_ROUNDS + 1):
+      plan = self.algorithm.plan_round(
+        server_state, source.population, round_num, 0
+      )
+      call = next(plan)
+      while call is not None:
+        yield server_state, list(states), call, round_num
+        server_state = self.run_call(
+          server_state, states, call, source, round_num
+        ).server_state
+        try:
+          call = plan.send(server_state)
+        except StopIteration:
+          call = None
+
+  def run_call(self, server_state, states, call, source, round_num):
+    phase = self.algorithm.phases[call.phase]
+    return toys.run_call(
+      self.vectorized, phase, server_state, states, call, (round_num, 0, source)
+    )
+
+
+def assert_close(actual, expected):
+  """Compares (server state, client states, outputs) of two runs."""
+  for one, other in zip(actual[:2], expected[:2], strict=True):
+    assert_all_close(one, other)
+  assert len(actual[2]) == len(expected[2])
+  for one, other in zip(actual[2], expected[2], strict=True):
+    assert_all_close(one.client_metrics, other.client_metrics)
+    assert_all_close(one.server_metrics, other.server_metrics)
+    assert one.num_invalid == other.num_invalid
+
+
+def assert_all_close(one, other):
+  tf.nest.assert_same_structure(one, other)
+  tf.nest.map_structure(
+    lambda a, b: np.testing.assert_allclose(a, b, **TOLERANCE), one, other
+  )
+
+
+def assert_finite(structure):
+  for leaf in tf.nest.flatten(structure):
+    assert np.isfinite(leaf).all()
