@@ -1,6 +1,5 @@
 """What every binary does the same way: flags, log lines, mistakes, Ctrl-C."""
 
-import _thread
 import errno
 import logging as standard_logging
 import os
@@ -102,7 +101,8 @@ def _interrupt_again(unraisable) -> None:
   """
   if unraisable.exc_type is KeyboardInterrupt:
     # Later: the exception may not rise out of here either.
-    threading.Timer(0.05, _thread.interrupt_main).start()
+    again = (threading.main_thread().ident, signal.SIGINT)
+    threading.Timer(0.05, signal.pthread_kill, again).start()
   else:
     _report_unraisable(unraisable)
 

@@ -58,6 +58,14 @@ def test_ctrl_c_before_the_program_runs_needs_no_trace(launcher):
   assert program.said == ['Interrupted.']
 
 
+def test_ctrl_c_that_a_callback_swallowed_comes_again(launcher):
+  program = _end(launcher, 'swallow_ctrl_c')
+  assert program.returncode == 130
+  assert not program.stdout
+  (line,) = program.said
+  assert line.endswith('] Interrupted.')
+
+
 def test_results_go_to_stdout_and_words_to_stderr(launcher):
   program = _end(launcher, 'talk')
   assert program.returncode == 0

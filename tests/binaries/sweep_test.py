@@ -28,7 +28,8 @@ def test_spread_of_one_seed_is_zero():
 def test_each_seed_has_its_own_data_training_and_row(tmp_path):
   config = synthetic.get_config('smoke')
   config.training.num_rounds = 1
-  config.training.evaluation_interval = 1
+  config.algorithm.local_training.num_local_epochs = 1
+  config.runtime.name = 'debug'  # It traces no graphs.
   config.lock()
   rows = sweep.sweep(config, tmp_path, 2)
   assert [row['seed'] for row in rows] == [0, 1]

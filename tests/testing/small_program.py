@@ -19,6 +19,19 @@ def _wait_for_signal() -> None:
     print('cleaned up')
 
 
+class _Swallows:
+  """An exception that is raised while it is collected goes nowhere."""
+
+  def __del__(self):
+    signal.raise_signal(signal.SIGINT)
+
+
+def _swallow_ctrl_c() -> None:
+  _Swallows()
+  time.sleep(60)
+  print('nothing came')
+
+
 def _user_error() -> None:
   raise errors.DataError('no such thing; take another')
 
@@ -46,6 +59,7 @@ _ENDINGS = {
   'bug': _bug,
   'full_disk': _full_disk,
   'missing_file': _missing_file,
+  'swallow_ctrl_c': _swallow_ctrl_c,
   'wait': _wait_for_signal,
   'talk': _talk,
 }
