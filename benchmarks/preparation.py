@@ -61,14 +61,15 @@ def _orders(workload: workload_lib.Workload, num_rounds: int) -> np.ndarray:
   mask = tf.ones([workload.num_examples])
   config = algorithms.local_training_config(workload)
 
-  @tf.function(autograph=False)
   def draw(client_seeds):
     return vectorization.map_stacked(
       lambda seed: local_training.batch_positions(seed, mask, config)[0],
       client_seeds,
     )
 
-  orders = draw(tf.constant(np.stack(client_seeds))).numpy()
+  stacked = tf.constant(np.stack(client_seeds))
+  traced = tf.function(draw, autograph=False).get_concrete_function(stacked)
+  orders = traced(stacked).numpy()
   return orders.reshape(num_rounds, workload.num_clients, *orders.shape[1:])
 
 
