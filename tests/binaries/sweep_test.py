@@ -28,6 +28,8 @@ def test_spread_of_one_seed_is_zero():
 def test_each_seed_has_its_own_data_training_and_row(tmp_path):
   config = synthetic.get_config('smoke')
   config.training.num_rounds = 1
+  config.dataset.partition.num_clients = 4
+  config.algorithm.cohort_size_per_cluster = 2
   config.algorithm.local_training.num_local_epochs = 1
   config.runtime.name = 'debug'  # It traces no graphs.
   config.lock()

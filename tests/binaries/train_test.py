@@ -1,0 +1,245 @@
+"""Training as a program: killed, interrupted, resumed, refused."""
+
+import csv
+import pathlib
+import shutil
+import signal
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from binaries import experiment, preprocess, session, train
+from configs.fed_soft import synthetic
+from tff_algos.core import errors
+
+_SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
+_PATIENCE_SECONDS = 120.0
+
+
+class _Trained(NamedTuple):
+  """All that a training leaves, but for what the clock says."""
+
+  round_num: int
+  server_state: object
+  client_states: object
+  rows: list[dict[str, str]]
+
+
+def _config(**training):
+  config = synthetic.get_config('smoke')
+  config.runtime.name = 'debug'
+  config.algorithm.local_training.num_local_epochs = 1
+  config.training.update(training)
+  return experiment.parse(config)
+
+
+def _read(folder: pathlib.Path) -> _Trained:
+  with session.open_session(_config(), folder) as opened:
+    round_num, server_state = opened.restore()
+    client_states = opened.store.load(np.arange(12))
+  with open(folder / 'metrics.csv', newline='') as file:
+    rows = [
+      {name: value for name, value in row.items() if name != 'seconds'}
+      for row in csv.DictReader(file)
+    ]
+  return _Trained(round_num, server_state, client_states, rows)
+
+
+def _num_rows(folder: pathlib.Path) -> int:
+  try:
+    return (folder / 'metrics.csv').read_text().count('\n')
+  except FileNotFoundError:
+    return 0
+
+
+def _assert_nothing_is_left(program, folder: pathlib.Path) -> None:
+  assert not program.processes()
+  assert not program.temporary_files()
+  assert not (folder / '.lock').exists()
+  assert not [path for path in folder.rglob('*') if 'writing' in path.name]
+
+
+class _Training:
+  """One way to train, in a folder of its own."""
+
+  def __init__(self, launcher, dataset, folder, num_rounds, *arguments):
+    shutil.copytree(dataset, folder / 'dataset')
+    self.folder = folder
+    self._launcher = launcher
+    self._arguments = (
+      _SYNTHETIC,
+      f'--workdir={folder}',
+      f'--config.training.num_rounds={num_rounds}',
+      '--config.algorithm.local_training.num_local_epochs=1',
+      *arguments,
+    )
+
+  def start(self, **environment):
+    return self._launcher.start(
+      'binaries.train', *self._arguments, **environment
+    )
+
+  def finish(self) -> _Trained:
+    program = self.start().wait()
+    assert program.returncode == 0, program.stderr
+    _assert_nothing_is_left(program, self.folder)
+    return _read(self.folder)
+
+  def start_and_wait_for_rows(self, num_rows: int):
+    """Starts, and returns when so many new rows are in the log."""
+    program = self.start()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    before = _num_rows(self.folder)
+    while _num_rows(self.folder) < before + num_rows and program.poll() is None:
+      assert time.monotonic() < deadline, program.stderr
+      time.sleep(0.005)
+    return program
+
+
+_RUNTIMES = {
+  # Traces its graphs for seconds, then runs rounds of some 30 milliseconds.
+  'vectorized': (30, '--config.training.checkpoint_interval=2'),
+  # Starts at once; a round takes half a second.
+  'debug': (
+    10,
+    '--config.runtime.name=debug',
+    '--config.training.checkpoint_interval=1',
+    '--config.training.evaluation_interval=2',
+    '--config.training.client_states=disk',
+  ),
+}
+
+
+@pytest.fixture(scope='module')
+def dataset(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('synthetic')
+  config = experiment.parse(synthetic.get_config('smoke'))
+  preprocess.preprocess(config.dataset, folder)
+  return folder / 'dataset'
+
+
+@pytest.fixture(scope='module')
+def start_training(launcher, dataset, tmp_path_factory):
+  def start(runtime, *arguments) -> _Training:
+    folder = tmp_path_factory.mktemp('train')
+    return _Training(launcher, dataset, folder, *_RUNTIMES[runtime], *arguments)
+
+  return start
+
+
+@pytest.fixture(scope='module', params=sorted(_RUNTIMES))
+def runtime(request):
+  return request.param
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(runtime, start_training):
+  return start_training(runtime).finish()
+
+
+def _assert_same(trained: _Trained, expected: _Trained) -> None:
+  np.testing.assert_equal(trained._asdict(), expected._asdict())
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_in_the_same_state(
+  runtime, uninterrupted, start_training
+):
+  training = start_training(runtime)
+  generator = np.random.default_rng(1)
+  num_kills = 0
+  for _ in range({'vectorized': 2, 'debug': 5}[runtime]):
+    program = training.start_and_wait_for_rows(int(generator.integers(1, 4)))
+    time.sleep(generator.uniform(0, 0.4))
+    program.send_signal(signal.SIGKILL)
+    num_kills += program.wait().returncode == -signal.SIGKILL
+    assert not program.processes()
+  assert num_kills >= 2
+  _assert_same(training.finish(), uninterrupted)
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_the_next_run_goes_on(
+  runtime, uninterrupted, start_training, launcher
+):
+  training = start_training(
+    runtime, '--config.training.checkpoint_interval=1000'
+  )
+  program = training.start_and_wait_for_rows(3)
+  # Meanwhile, another trainer in the same workdir is refused.
+  other = training.start().wait()
+  assert other.returncode == 1
+  (line,) = other.complaints
+  assert f'{training.folder} is in use by process {program.pid};' in line
+  assert program.poll() is None
+  program.send_signal(signal.SIGINT)
+  assert program.wait().returncode == 130
+  (line,) = [
+    one for one in program.said if 'round' not in one and 'Comp' not in one
+  ]
+  assert line.endswith('] Interrupted.')
+  _assert_nothing_is_left(program, training.folder)
+  interrupted = _read(training.folder)
+  assert 0 < interrupted.round_num < uninterrupted.round_num
+  assert interrupted.rows == uninterrupted.rows[: interrupted.round_num + 1]
+  _assert_same(training.finish(), uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('signum', 'returncode'),
+  [
+    (None, 0),
+    (signal.SIGINT, 130),
+    (signal.SIGTERM, 143),
+    (signal.SIGKILL, -signal.SIGKILL),
+  ],
+)
+def test_no_tff_worker_is_left(start_training, signum, returncode):
+  training = start_training('debug', '--config.runtime.name=tff')
+  program = training.start_and_wait_for_rows(2)
+  workers = [one for one in program.processes() if 'worker' in one.name()]
+  assert len(workers) == 1
+  if signum is not None:
+    program.send_signal(signum)
+  assert program.wait().returncode == returncode
+  deadline = time.monotonic() + 10
+  while program.processes():
+    assert time.monotonic() < deadline, program.processes()
+    time.sleep(0.05)
+  if signum != signal.SIGKILL:
+    _assert_nothing_is_left(program, training.folder)
+
+
+def test_more_rounds_go_on_where_it_stopped(dataset, tmp_path):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  assert train.train(_config(num_rounds=1), tmp_path) == 1
+  assert train.train(_config(num_rounds=1), tmp_path) == 1
+  assert _num_rows(tmp_path) == 1 + 2
+  assert train.train(_config(num_rounds=2), tmp_path) == 2
+  assert _num_rows(tmp_path) == 1 + 3
+
+
+def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  train.train(_config(num_rounds=1), tmp_path)
+  before = (tmp_path / 'metrics.csv').read_bytes()
+  config = synthetic.get_config('smoke')
+  with pytest.raises(
+    errors.CheckpointError,
+    match='algorithm.local_training.num_local_epochs: 1 there, 10 now',
+  ):
+    train.train(experiment.parse(config), tmp_path)
+  assert (tmp_path / 'metrics.csv').read_bytes() == before
+  assert not (tmp_path / '.lock').exists()
+
+
+def test_half_written_checkpoint_is_removed(dataset, tmp_path):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  half = tmp_path / 'checkpoints' / '.writing_000001'
+  half.mkdir(parents=True)
+  (half / 'server_state.npz').write_bytes(b'half')
+  train.train(_config(num_rounds=1), tmp_path)
+  assert not half.exists()
