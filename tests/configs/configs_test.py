@@ -103,7 +103,7 @@ def test_every_algorithm_has_a_config():
     ('dataset.splits.test_ratio', -0.1, 'test_ratio must be'),
     ('training.num_rounds', 0, 'num_rounds must be'),
     ('model.hidden_sizes', (0,), 'hidden_sizes'),
-    ('runtime.vectorized.clients_per_block', 0, 'clients_per_block must be'),
+    ('runtime.vectorized.clients_per_block', -1, 'clients_per_block must'),
     ('seed', -1, 'seed must be'),
   ],
 )
