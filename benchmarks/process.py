@@ -53,7 +53,7 @@ class ContenderProcess:
     self._process: subprocess.Popen[str] | None = None
 
   def __enter__(self) -> 'ContenderProcess':
-    with self._log.open('w') as log:
+    with self._log.open('a') as log:
       self._process = subprocess.Popen(
         self._command,
         cwd=registry.ROOT,

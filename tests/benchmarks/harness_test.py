@@ -70,10 +70,13 @@ def test_failure_of_a_contender_is_told_in_its_words(counting):
     harness.run_case(case)
 
 
-def test_fastest_form_takes_part(counting):
-  case = counting(one=[{'step': 1}, {'step': 4}, {'step': 2}])
+def test_fastest_form_of_all_scouts_gets_the_row(counting):
+  # The form that a scout found slower dies at once, and so was not started.
+  case = counting(
+    one=[{'step': 1, 'sleep': 0.3}, {'step': 1}, {'step': 1, 'sleep': 0.2}]
+  )
   (row,) = harness.run_case(case, num_rounds=1)
-  assert row['form'] == {'step': 4}
+  assert row['form'] == {'step': 1}
 
 
 def test_contender_without_its_environment_is_left_out(counting, monkeypatch):
