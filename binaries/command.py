@@ -74,6 +74,9 @@ def run(function: Callable[[], None]) -> None:
     except errors.UserError as error:
       logging.error('%s', error)
       sys.exit(1)
+    except BrokenPipeError:
+      # Whoever read our output, such as `head`, has seen enough.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
       if error.errno not in _DISK_REFUSES:
         raise

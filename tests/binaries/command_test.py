@@ -27,6 +27,12 @@ def test_what_a_person_can_mend_is_one_line(launcher, ending, words):
   assert words in line
 
 
+def test_reader_that_has_seen_enough_is_no_mistake(launcher):
+  program = _end(launcher, 'print_to_nobody')
+  assert program.returncode == 0
+  assert not program.complaints
+
+
 @pytest.mark.parametrize('ending', ['bug', 'missing_file'])
 def test_bug_keeps_its_trace(launcher, ending):
   program = _end(launcher, ending)

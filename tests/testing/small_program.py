@@ -54,7 +54,15 @@ def _talk() -> None:
   print('the result')
 
 
+def _print_to_nobody() -> None:
+  reader, writer = os.pipe()
+  os.close(reader)
+  os.dup2(writer, 1)
+  print('the result', flush=True)
+
+
 _ENDINGS = {
+  'print_to_nobody': _print_to_nobody,
   'user_error': _user_error,
   'bug': _bug,
   'full_disk': _full_disk,
