@@ -49,7 +49,7 @@ def test_signal_ends_it_with_all_cleaned_up(
   launcher, signum, returncode, words
 ):
   program = launcher.start('tests.testing.small_program', ENDING='wait')
-  while 'ready' not in program.stdout:
+  while not program.stdout:
     assert program.poll() is None, program.stderr
     time.sleep(0.01)
   program.send_signal(signum)
