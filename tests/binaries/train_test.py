@@ -87,20 +87,24 @@ class _Training:
     _assert_nothing_is_left(program, self.folder)
     return _read(self.folder)
 
-  def start_and_wait_for_rows(self, num_rows: int):
-    """Starts, and returns when so many new rows are in the log."""
-    program = self.start()
+  def wait_for_rows(self, program, num_rows: int) -> None:
+    """Returns when so many rows are in the log, or the program has ended."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    before = _num_rows(self.folder)
-    while _num_rows(self.folder) < before + num_rows and program.poll() is None:
+    while _num_rows(self.folder) < num_rows and program.poll() is None:
       assert time.monotonic() < deadline, program.stderr
       time.sleep(0.005)
+
+  def start_and_wait_for_rows(self, num_rows: int):
+    """Starts, and returns when so many new rows are in the log."""
+    num_rows += _num_rows(self.folder)
+    program = self.start()
+    self.wait_for_rows(program, num_rows)
     return program
 
 
 _RUNTIMES = {
   # Traces its graphs for seconds, then runs rounds of some 30 milliseconds.
-  'vectorized': (30, '--config.training.checkpoint_interval=2'),
+  'vectorized': (60, '--config.training.checkpoint_interval=2'),
   # Starts at once; a round takes half a second.
   'debug': (
     10,
@@ -167,13 +171,16 @@ def test_ctrl_c_saves_and_the_next_run_goes_on(
   training = start_training(
     runtime, '--config.training.checkpoint_interval=1000'
   )
-  program = training.start_and_wait_for_rows(3)
+  program = training.start()
+  while not (training.folder / '.lock').exists():
+    assert program.poll() is None, program.stderr
+    time.sleep(0.005)
   # Meanwhile, another trainer in the same workdir is refused.
   other = training.start().wait()
   assert other.returncode == 1
   (line,) = other.complaints
   assert f'{training.folder} is in use by process {program.pid};' in line
-  assert program.poll() is None
+  training.wait_for_rows(program, 3)
   program.send_signal(signal.SIGINT)
   assert program.wait().returncode == 130
   (line,) = [

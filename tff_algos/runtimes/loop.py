@@ -193,7 +193,7 @@ def train(
       with interrupts.held():
         observer.record(round_num + 1, metrics)
         store.commit(round_num + 1)
-      server_state, round_num = next_state, round_num + 1
+        server_state, round_num = next_state, round_num + 1
       if is_last or round_num % config.checkpoint_interval == 0:
         checkpoints.save(round_num, server_state, store)
   except BaseException as error:

@@ -1,4 +1,5 @@
 import dataclasses
+import signal
 
 import numpy as np
 import pytest
@@ -220,6 +221,23 @@ def test_ctrl_c_saves_the_last_whole_round(experiment, tmp_path):
   with pytest.raises(KeyboardInterrupt):
     experiment.train(tmp_path, _InterruptedRecorder(3, False))
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [2]
+
+
+class _SignalledRecorder(_Recorder):
+  """Ctrl-C comes as a signal while a round is recorded and committed."""
+
+  def record(self, round_num, metrics):
+    super().record(round_num, metrics)
+    if round_num == 3:
+      signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_that_waits_for_the_record_saves_that_round(
+  experiment, tmp_path
+):
+  with pytest.raises(KeyboardInterrupt):
+    experiment.train(tmp_path, _SignalledRecorder())
+  assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [3]
 
 
 def test_finished_run_is_not_run_again(experiment, tmp_path):
