@@ -84,6 +84,7 @@ def open_session(
 ) -> Iterator[Session]:
   """Opens an experiment in a workdir that holds its dataset."""
   folder = pathlib.Path(workdir)
+  devices.prepare_threads()
   devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
     with interrupts.held():

@@ -48,7 +48,7 @@ def source(*clients: list[float]) -> toys.ToySource:
   )
 
 
-def _work(message, client_input, client_state, data, seed):
+def client_work(message, client_input, client_state, data, seed):
   del seed
   said = tf.reduce_sum(data.x[:, 0] * data.mask) + message
   result = {name: said for name in ('value', 'mean', 'said')}
@@ -100,7 +100,7 @@ def algorithm(
   phase = algorithm_lib.Phase(
     name=PHASE,
     make_message=lambda server_state: server_state.total,
-    client_work=_work,
+    client_work=client_work,
     aggregation={
       'value': aggregation.Sum(),
       'mean': aggregation.WeightedMean('weight'),
@@ -147,6 +147,23 @@ def run_call(
   return toys.run_call(
     runtime, phase, server_state, states, call, (1, 0, clients)
   )
+
+
+def assert_close(
+  output: cohort_lib.PhaseOutput,
+  expected: cohort_lib.PhaseOutput,
+  rtol: float,
+) -> None:
+  """Compares two outputs of one call; the order of states does not count."""
+  clients = np.sort(np.concatenate([part for part, _ in output.client_states]))
+  one, other = (
+    tf.nest.flatten(
+      (tuple(each._replace(client_states=())), each.states_of(clients))
+    )
+    for each in (output, expected)
+  )
+  for ours, theirs in zip(one, other, strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=rtol)
 
 
 def cohort(

@@ -121,10 +121,11 @@ def run_call(runtime, phase, server_state, states, call, cohort_args):
     phase, server_state, cohort_lib.Cohort(call, *cohort_args, load_states)
   )
   if phase.uses_client_state:
+    new_states = output.states_of(call.client_indices)
     for row, index in enumerate(call.client_indices):
       states[int(index)] = tf.nest.map_structure(
         lambda leaf: leaf[row],  # noqa: B023
-        output.client_states,
+        new_states,
       )
   return output
 

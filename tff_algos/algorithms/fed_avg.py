@@ -66,11 +66,11 @@ class TrainResult(NamedTuple):
   """What a client uploads.
 
   Attributes:
-    client_update: Initial - final weights, like the model.
+    local_weights: Its model after training.
     client_weight: Number of examples, float32 `[]`.
   """
 
-  client_update: model_lib.Weights
+  local_weights: model_lib.Weights
   client_weight: tf.Tensor
 
 
@@ -94,17 +94,19 @@ def build_fed_avg(
       objective, message, data, seed, config.local_training
     )
     result = TrainResult(
-      client_update=trees.subtract(message, weights),
-      client_weight=tf.reduce_sum(data.mask),
+      local_weights=weights, client_weight=tf.reduce_sum(data.mask)
     )
     return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
   def update_model(server_state, aggregates):
+    mean, old = aggregates['local_weights'], server_state.model_weights
     step = trees.scale(
-      aggregates['client_update'].value, config.server_learning_rate
+      trees.subtract(old, mean.value), config.server_learning_rate
     )
-    new_weights = trees.subtract(server_state.model_weights, step)
-    return ServerState(new_weights), OrderedDict()
+    # If nobody contributed, the mean is of nothing.
+    return ServerState(
+      trees.select(mean.weight > 0, trees.subtract(old, step), old)
+    ), OrderedDict()
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
@@ -130,7 +132,7 @@ def build_fed_avg(
         make_message=make_message,
         client_work=train,
         aggregation={
-          'client_update': aggregation.WeightedMean('client_weight')
+          'local_weights': aggregation.WeightedMean('client_weight')
         },
         server_update=update_model,
         uses_client_state=False,

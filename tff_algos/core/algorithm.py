@@ -32,7 +32,11 @@ class ClientData(NamedTuple):
   """One client's examples, dense and padded.
 
   Every stage must give the same result whatever the capacity: padding rows
-  have mask 0 and their other values are zeros.
+  have mask 0, and what else they hold means nothing (zeros, or a real row once
+  more; NaN only where a real row has it).
+
+  A runtime may give a client anything with these attributes and `take`, such
+  as a range of rows of a tensor that holds the whole split.
 
   Attributes:
     x: Features, `[capacity, ...]`, float32.
@@ -43,6 +47,17 @@ class ClientData(NamedTuple):
   x: tf.Tensor
   y: tf.Tensor
   mask: tf.Tensor
+
+  def take(self, positions: tf.Tensor, mask: tf.Tensor) -> 'ClientData':
+    """Returns some rows, such as a batch.
+
+    Args:
+      positions: int32 `[n]`, below the capacity.
+      mask: Of the result, `[n]`.
+    """
+    return ClientData(
+      tf.gather(self.x, positions), tf.gather(self.y, positions), mask
+    )
 
 
 class ClientOutput(NamedTuple):

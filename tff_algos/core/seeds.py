@@ -6,26 +6,20 @@ clients and on no runtime, and resuming needs nothing but the round number.
 """
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
 
-def _digest(
-  base_seed: int, purpose: str, round_num: int, client_id: str
-) -> bytes:
+def _start(base_seed: int, purpose: str, round_num: int) -> hashlib.blake2b:
+  """Returns the hash of all but the client."""
   if base_seed < 0:
     raise ValueError(f'seed must be >= 0, got {base_seed}')
   # The fields are parted by a byte that UTF-8 never produces, so that no two
   # different tuples are spelled alike.
-  spelled = b'\xff'.join(
-    (
-      str(int(base_seed)).encode(),
-      purpose.encode(),
-      str(int(round_num)).encode(),
-      client_id.encode(),
-    )
-  )
-  return hashlib.blake2b(spelled, digest_size=16).digest()
+  fields = (str(int(base_seed)), purpose, str(int(round_num)), '')
+  spelled = b'\xff'.join(field.encode() for field in fields)
+  return hashlib.blake2b(spelled, digest_size=16)
 
 
 def derive_seed(
@@ -42,15 +36,30 @@ def derive_seed(
   Returns:
     int32 `[2]`, as TensorFlow's stateless operations want it.
   """
-  digest = _digest(base_seed, purpose, round_num, client_id)
-  return np.frombuffer(digest[:8], dtype='<i4').astype(np.int32)
+  return derive_seeds(base_seed, purpose, round_num, (client_id,))[0]
+
+
+def derive_seeds(
+  base_seed: int, purpose: str, round_num: int, client_ids: Iterable[str]
+) -> np.ndarray:
+  """Returns `derive_seed` of several clients, int32 `[num_clients, 2]`."""
+  prefix = _start(base_seed, purpose, round_num)
+  digests = []
+  for client_id in client_ids:
+    spelled = prefix.copy()
+    spelled.update(client_id.encode())
+    digests.append(spelled.digest())
+  words = np.frombuffer(b''.join(digests), '<i4').reshape(-1, 4)
+  return words[:, :2].astype(np.int32)
 
 
 def numpy_generator(
   base_seed: int, purpose: str, round_num: int = 0, client_id: str = ''
 ) -> np.random.Generator:
   """Returns a fresh NumPy generator for one use of randomness on the host."""
-  digest = _digest(base_seed, purpose, round_num, client_id)
+  spelled = _start(base_seed, purpose, round_num)
+  spelled.update(client_id.encode())
+  digest = spelled.digest()
   return np.random.Generator(
     np.random.Philox(key=np.frombuffer(digest, dtype='<u8'))
   )

@@ -17,12 +17,15 @@ class Optimizer(NamedTuple):
 
   Attributes:
     initialize: weights -> slots.
-    step: (weights, gradient, slots, is_real) -> (weights, slots). A step with
-      `is_real` 0 (float32 `[]`, else 1) changes nothing: it is padding. Its
-      gradient must be finite.
+    gradient_scale: is_real -> float32 `[]`, what the gradient must be multiplied
+      by before it is given to `step`.
+    step: (weights, scaled gradient, slots, is_real) -> (weights, slots). A step
+      with `is_real` 0 (float32 `[]`, else 1) changes nothing: it is padding.
+      Its gradient must be finite.
   """
 
   initialize: Callable[[Structure], Structure]
+  gradient_scale: Callable[[tf.Tensor], tf.Tensor]
   step: Callable[
     [Structure, Structure, Structure, tf.Tensor], tuple[Structure, Structure]
   ]
@@ -66,20 +69,26 @@ def build_optimizer(config: OptimizerConfig) -> Optimizer:
 
 
 def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
-  """Returns w <- w - learning_rate * v with v <- momentum * v + gradient."""
+  """Returns w <- w - v with v <- momentum * v + learning_rate * gradient."""
 
   def initialize(weights):
     return trees.zeros_like(weights) if momentum else ()
 
-  def step(weights, gradient, slots, is_real):
-    if momentum:
-      gradient = trees.add(trees.scale(slots, momentum), gradient)
-      slots = trees.select(is_real > 0, gradient, slots)
+  def gradient_scale(is_real):
     # A rate of 0 skips a padded step without another pass over the weights.
-    rate = learning_rate * is_real
-    return trees.subtract(weights, trees.scale(gradient, rate)), slots
+    return learning_rate * is_real
 
-  return Optimizer(initialize, step)
+  def step(weights, gradient, slots, is_real):
+    if not momentum:
+      return trees.subtract(weights, gradient), slots
+    velocity = trees.add(trees.scale(slots, momentum), gradient)
+    return trees.select(
+      is_real > 0,
+      (trees.subtract(weights, velocity), velocity),
+      (weights, slots),
+    )
+
+  return Optimizer(initialize, gradient_scale, step)
 
 
 class AdamSlots(NamedTuple):
@@ -109,6 +118,10 @@ def adam(
       trees.zeros_like(weights), trees.zeros_like(weights), tf.constant(0.0)
     )
 
+  def gradient_scale(is_real):
+    # What a padded step has for a gradient is thrown away whole.
+    return tf.ones_like(is_real)
+
   def step(weights, gradient, slots, is_real):
     num_steps = slots.num_steps + 1.0
     first = tf.nest.map_structure(
@@ -133,4 +146,4 @@ def adam(
       (weights, slots),
     )
 
-  return Optimizer(initialize, step)
+  return Optimizer(initialize, gradient_scale, step)

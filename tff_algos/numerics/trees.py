@@ -90,6 +90,22 @@ def finite_rows(structure: Structure, num_rows: tf.Tensor) -> tf.Tensor:
   return tf.reduce_all(tf.math.is_finite(tf.concat(sums, axis=0)), axis=0)
 
 
+def all_finite(structure: Structure) -> tf.Tensor:
+  """Returns whether no entry is NaN or infinite, bool `[]`.
+
+  Entries whose sum overflows count as infinite, too.
+
+  Args:
+    structure: Structure of tensors; only floating ones count.
+  """
+  sums = [
+    tf.reduce_sum(leaf)
+    for leaf in tf.nest.flatten(structure)
+    if leaf.dtype.is_floating
+  ]
+  return tf.reduce_all(tf.math.is_finite(tf.stack([tf.constant(0.0), *sums])))
+
+
 def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
   """Returns the weighted sums over axis 0.
 

@@ -1,13 +1,13 @@
-"""How many clients are stacked at a time: the cache, and the memory budget.
+"""How many clients are computed at a time: the cache, and the memory budget.
 
 A step reads and writes the weights of every client of a block, so a block
 whose weights outgrow the cache waits for memory; blocks that are too small
-pay for starting operations. Several blocks run at the same time, one a core:
-operations on a block are too small to be worth sharing between cores.
+pay for starting operations. A chunk is what one call of a graph is given: the
+blocks that one core, or one device, works through.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -16,75 +16,107 @@ from tff_algos.core import errors
 Structure = Any
 
 # Weights of a block that still fit the caches of a core.
-_CACHE_BYTES = 8 << 20
-_FEWEST, _MOST = 8, 100
+_CACHE_BYTES = 4 << 20
+_FEWEST, _MOST = 4, 32
 # Copies of the weights that a local step may hold at once: the weights before
 # and after, the gradient, the product with the rate, two optimizer slots.
 _WEIGHT_COPIES = 6
+# What a chunk carries into a graph if no budget says less.
+_CHUNK_BYTES = 64 << 20
 
 
-def client_bytes(
-  weights: Structure, data: Structure, client_state: Structure, capacity: int
-) -> int:
-  """Returns an estimate of the memory that one client of a block takes.
+class Costs(NamedTuple):
+  """What one client costs.
+
+  Attributes:
+    weight_bytes: Of one model.
+    working_bytes: While it is computed.
+    carried_bytes: From loading its chunk to the end of the chunk: examples
+      that are not resident, its state before and after, what is collected.
+  """
+
+  weight_bytes: int
+  working_bytes: int
+  carried_bytes: int
+
+
+class Sizes(NamedTuple):
+  """How a cohort is cut.
+
+  Attributes:
+    clients_per_block: Clients computed at a time by a core or device, >= 1.
+    num_chunks: Parts of the cohort that are given to a graph one by one, >= 1.
+      Their sizes differ by at most one client.
+  """
+
+  clients_per_block: int
+  num_chunks: int
+
+
+def num_bytes(spec: Structure) -> int:
+  """Returns the bytes of `tf.TensorSpec`s; an unknown length counts as 1."""
+  return sum(
+    math.prod(size or 1 for size in leaf.shape) * leaf.dtype.size
+    for leaf in tf.nest.flatten(spec)
+  )
+
+
+def working_bytes(weights: Structure, data: Structure, capacity: int) -> int:
+  """Returns an estimate of the memory that a client takes while computed.
 
   Args:
     weights: Types of one model's weights.
     data: Types of a client's examples, with an unknown capacity.
-    client_state: Types of a client's state.
     capacity: Rows that the examples are padded to.
   """
-  rows = sum(
-    math.prod(leaf.shape[1:]) * leaf.dtype.size
-    for leaf in tf.nest.flatten(data)
-  )
-  # The examples as they came, and once more in the order of the batches.
-  examples = 2 * capacity * rows
-  return (
-    examples + _WEIGHT_COPIES * num_bytes(weights) + 2 * num_bytes(client_state)
-  )
+  return capacity * num_bytes(data) + _WEIGHT_COPIES * num_bytes(weights)
 
 
-def num_bytes(spec: Structure) -> int:
-  """Returns the bytes of a structure of `tf.TensorSpec`s of known shapes."""
-  return sum(
-    math.prod(leaf.shape) * leaf.dtype.size for leaf in tf.nest.flatten(spec)
-  )
-
-
-def clients_per_block(
+def choose(
   *,
   cohort_size: int,
-  weight_bytes: int,
-  bytes_per_client: int,
+  costs: Costs,
   num_parallel: int,
+  clients_per_block: int,
   budget_bytes: int,
-) -> int:
-  """Returns how many clients to stack.
+) -> Sizes:
+  """Returns how a cohort is cut.
 
   Args:
     cohort_size: Clients of the phase call, >= 1.
-    weight_bytes: Of one client's model.
-    bytes_per_client: See `client_bytes`.
-    num_parallel: Blocks that run at the same time; one more is loaded.
-    budget_bytes: Most memory for the blocks together; 0 for no limit.
+    costs: Of one client, the largest.
+    num_parallel: Chunks that are computed at the same time; one more is loaded.
+    clients_per_block: Wanted; 0 chooses.
+    budget_bytes: Most memory for all of this; 0 for no limit.
 
   Raises:
-    ConfigError: If the budget does not hold one client a block.
+    ConfigError: If the budget does not hold one client a core or device.
   """
-  chosen = min(max(_CACHE_BYTES // max(weight_bytes, 1), _FEWEST), _MOST)
-  # No core should be idle while another has two blocks to go.
-  chosen = min(chosen, -(-cohort_size // num_parallel))
+  num_parallel = min(num_parallel, cohort_size)
+  block = clients_per_block or min(
+    max(_CACHE_BYTES // max(costs.weight_bytes, 1), _FEWEST), _MOST
+  )
+  chunk = max(_CHUNK_BYTES // max(costs.carried_bytes, 1), block)
   if budget_bytes:
-    most = budget_bytes // (bytes_per_client * (num_parallel + 1))
-    if most < 1:
-      needed = bytes_per_client * (num_parallel + 1) / (1 << 20)
+    working = num_parallel * costs.working_bytes
+    carried = (num_parallel + 1) * costs.carried_bytes
+    if working + carried > budget_bytes:
       raise errors.ConfigError(
-        'config.runtime.vectorized.memory_budget_mib is '
-        f'{budget_bytes >> 20}, but one client takes about '
-        f'{bytes_per_client / (1 << 20):.1f} MiB and {num_parallel + 1} blocks '
-        f'are held at a time: give at least {math.ceil(needed)}, or lower '
-        'num_parallel_blocks'
+        'config.runtime.vectorized.memory_budget_mib leaves '
+        f'{max(budget_bytes, 0) / (1 << 20):.1f} MiB, but one client takes '
+        f'{costs.working_bytes / (1 << 20):.1f} MiB on each of {num_parallel} '
+        'cores or devices, and its examples and state '
+        f'{costs.carried_bytes / (1 << 20):.1f} MiB, {num_parallel + 1} times: '
+        f'add at least {math.ceil((working + carried - budget_bytes) / 2**20)}'
+        ', or lower num_parallel_blocks'
       )
-    chosen = min(chosen, most)
-  return int(max(chosen, 1))
+    block = min(block, max(budget_bytes // 2 // max(working, 1), 1))
+    left = budget_bytes - block * working
+    if left < carried:
+      block, left = 1, budget_bytes - working
+    if carried:
+      chunk = min(chunk, left // carried)
+  # No core should be idle while another has two chunks to go.
+  rounds = -(-cohort_size // (chunk * num_parallel))
+  num_chunks = min(rounds * num_parallel, cohort_size)
+  return Sizes(int(min(block, -(-cohort_size // num_chunks))), int(num_chunks))

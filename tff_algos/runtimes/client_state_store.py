@@ -5,6 +5,9 @@ asked for. New states are staged while a round runs and become visible to
 later rounds by `commit`; a round that fails is forgotten by `discard`. A
 checkpoint writes the rows that changed since the last one as a segment file,
 so it costs what changed, not what exists.
+
+States stay in the stacked arrays that they came in: a cohort that comes again
+gets the same arrays back, and nothing as large as its models is copied.
 """
 
 import os
@@ -16,6 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 Structure = Any
+# Where a client's state lies: (number of a stack, row).
+_Place = tuple[int, int]
 
 MEMORY = 'memory'
 DISK = 'disk'
@@ -66,34 +71,52 @@ class ClientStateStore:
     self._index = StoreIndex(
       np.zeros(num_clients, np.int32), np.zeros(num_clients, np.int32)
     )
-    self._rows: dict[int, np.ndarray] = {}
+    self._stacks = _Stacks()
+    self._committed: dict[int, _Place] = {}
+    self._staged: dict[int, _Place] = {}
     self._unsaved: set[int] = set()
-    self._staged: dict[int, np.ndarray] = {}
-    self._segments: dict[int, np.ndarray] = {}
+    self._segments: dict[int, list[np.ndarray]] = {}
     self.committed_round: int | None = None
 
   def load(self, client_indices: np.ndarray) -> Structure:
-    """Returns the states of some clients, stacked `[n, ...]`, NumPy."""
-    rows = [self._decode(self._row(int(index))) for index in client_indices]
-    return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *rows)
+    """Returns the states of some clients, stacked `[n, ...]`, read-only.
+
+    The leaves are arrays of NumPy, or the tensors that were staged.
+    """
+    clients = [int(index) for index in client_indices]
+    places = [self._place(client) for client in clients]
+    leaves = self._stacks.whole(places)
+    if leaves is None:
+      leaves = self._gather(clients, places)
+    return tf.nest.pack_sequence_as(self._template, leaves)
 
   def stage(self, client_indices: np.ndarray, states: Structure) -> None:
-    """Takes new states `[n, ...]`; `load` sees them at once."""
-    leaves = tf.nest.flatten(states)
-    for row, index in enumerate(client_indices):
-      parts = [np.ascontiguousarray(leaf[row]).tobytes() for leaf in leaves]
-      self._staged[int(index)] = np.frombuffer(b''.join(parts), np.uint8)
+    """Takes over new states `[n, ...]`; `load` sees them at once.
+
+    Args:
+      client_indices: int32 `[n]`, distinct.
+      states: NumPy arrays or tensors, which nobody may change afterwards.
+    """
+    clients = [int(index) for index in client_indices]
+    stack = self._stacks.add(tf.nest.flatten(states), len(clients))
+    for row, client in enumerate(clients):
+      self._put(self._staged, client, (stack, row))
 
   def commit(self, round_num: int) -> None:
     """Makes the staged states permanent: the round has succeeded."""
     self.committed_round = None
-    self._rows.update(self._staged)
+    for client, place in self._staged.items():
+      self._put(self._committed, client, place)
     self._unsaved.update(self._staged)
     self._staged = {}
+    if self._stacks.is_wasteful():
+      self._compact()
     self.committed_round = round_num
 
   def discard(self) -> None:
     """Forgets the staged states: the round has failed."""
+    for place in self._staged.values():
+      self._stacks.release(place)
     self._staged = {}
 
   def write_segment(self, round_num: int) -> StoreIndex:
@@ -114,7 +137,7 @@ class ClientStateStore:
     if changed and self._row_bytes():
       self._folder.mkdir(parents=True, exist_ok=True)
       with open(self.segment_path(round_num), 'wb') as file:
-        np.save(file, np.stack([self._rows[client] for client in changed]))
+        np.save(file, self._encode(changed))
         file.flush()
         os.fsync(file.fileno())
       index.segment[changed] = round_num
@@ -127,43 +150,133 @@ class ClientStateStore:
     self._unsaved = set()
     self._segments = {}
     if self._kind == DISK:
-      self._rows = {}
+      for place in self._committed.values():
+        self._stacks.release(place)
+      self._committed = {}
 
   def restore(self, index: StoreIndex) -> None:
     """Goes back to a saved index; forgets everything since."""
     self._index = StoreIndex(index.segment.copy(), index.position.copy())
-    self._rows, self._staged, self._segments = {}, {}, {}
+    self._committed, self._staged, self._segments = {}, {}, {}
+    self._stacks = _Stacks()
     self._unsaved = set()
 
   def segment_path(self, round_num: int) -> pathlib.Path:
     """Returns the file of the segment that `save(round_num)` writes."""
     return self._folder / f'round_{round_num:06d}.npy'
 
-  def _row(self, client_index: int) -> np.ndarray | None:
-    for rows in (self._staged, self._rows):
-      if client_index in rows:
-        return rows[client_index]
-    segment = int(self._index.segment[client_index])
+  def _place(self, client: int) -> _Place | None:
+    return self._staged.get(client) or self._committed.get(client)
+
+  def _put(self, places: dict[int, _Place], client: int, place: _Place) -> None:
+    old = places.get(client)
+    places[client] = place
+    if old is not None:
+      self._stacks.release(old)
+
+  def _gather(
+    self, clients: list[int], places: list[_Place | None]
+  ) -> list[np.ndarray]:
+    """Returns the states of some clients, copied into new arrays."""
+    leaves = [
+      np.empty((len(clients), *leaf.shape), leaf.dtype)
+      for leaf in tf.nest.flatten(self._template)
+    ]
+    for i, (client, place) in enumerate(zip(clients, places, strict=True)):
+      for leaf, value in zip(leaves, self._row(client, place), strict=True):
+        leaf[i] = value
+    for leaf in leaves:
+      leaf.flags.writeable = False
+    return leaves
+
+  def _row(self, client: int, place: _Place | None) -> list[np.ndarray]:
+    if place is not None:
+      return self._stacks.row(place)
+    segment = int(self._index.segment[client])
     if segment == 0:
-      return self._encode(self._initial_state(client_index))
+      return tf.nest.flatten(self._initial_state(client))
     if segment not in self._segments:
-      self._segments[segment] = np.load(
-        self.segment_path(segment), mmap_mode='r'
-      )
-    return self._segments[segment][self._index.position[client_index]]
+      self._segments[segment] = self._open_segment(segment)
+    position = self._index.position[client]
+    return [leaf[position] for leaf in self._segments[segment]]
+
+  def _compact(self) -> None:
+    """Copies the committed states into one stack; the others are freed."""
+    clients = list(self._committed)
+    leaves = self._gather(clients, [self._committed[one] for one in clients])
+    self._stacks = _Stacks()
+    stack = self._stacks.add(leaves, len(clients))
+    self._committed = {one: (stack, row) for row, one in enumerate(clients)}
 
   def _row_bytes(self) -> int:
     return sum(leaf.nbytes for leaf in tf.nest.flatten(self._template))
 
-  def _encode(self, state: Structure) -> np.ndarray:
-    leaves = tf.nest.flatten(state)
-    return np.frombuffer(b''.join(leaf.tobytes() for leaf in leaves), np.uint8)
-
-  def _decode(self, row: np.ndarray) -> Structure:
-    data, offset, leaves = row.tobytes(), 0, []
-    for leaf in tf.nest.flatten(self._template):
-      leaves.append(
-        np.frombuffer(data, leaf.dtype, leaf.size, offset).reshape(leaf.shape)
+  def _encode(self, clients: list[int]) -> np.ndarray:
+    """Returns committed states as bytes, uint8 `[clients, bytes of a state]`."""
+    encoded = np.empty((len(clients), self._row_bytes()), np.uint8)
+    for row, client in zip(encoded, clients, strict=True):
+      values = self._stacks.row(self._committed[client])
+      row[:] = np.frombuffer(
+        b''.join(np.asarray(value).tobytes() for value in values), np.uint8
       )
-      offset += leaf.nbytes
-    return tf.nest.pack_sequence_as(self._template, leaves)
+    return encoded
+
+  def _open_segment(self, round_num: int) -> list[np.ndarray]:
+    """Returns the leaves `[rows, ...]` of a segment, mapped from its file."""
+    encoded = np.load(self.segment_path(round_num), mmap_mode='r')
+    leaves, start = [], 0
+    for leaf in tf.nest.flatten(self._template):
+      stop = start + leaf.nbytes
+      leaves.append(
+        encoded[:, start:stop].view(leaf.dtype).reshape(-1, *leaf.shape)
+      )
+      start = stop
+    return leaves
+
+
+class _Stacks:
+  """Stacked states as they were staged; a stack without live rows is freed."""
+
+  def __init__(self):
+    self._leaves: dict[int, list[Any]] = {}
+    self._num_rows: dict[int, int] = {}
+    self._num_live: dict[int, int] = {}
+    self._next = 0
+
+  def add(self, leaves: list[Any], num_rows: int) -> int:
+    """Returns the number of a new stack, all of whose rows are live."""
+    self._next += 1
+    if num_rows:
+      self._leaves[self._next] = [_read_only(leaf) for leaf in leaves]
+      self._num_rows[self._next] = self._num_live[self._next] = num_rows
+    return self._next
+
+  def row(self, place: _Place) -> list[np.ndarray]:
+    stack, row = place
+    return [np.asarray(leaf)[row] for leaf in self._leaves[stack]]
+
+  def whole(self, places: list[_Place | None]) -> list[Any] | None:
+    """Returns the leaves of a stack if the places are its rows, in order."""
+    if not places or places[0] is None:
+      return None
+    stack = places[0][0]
+    rows = [(stack, row) for row in range(self._num_rows[stack])]
+    return self._leaves[stack] if places == rows else None
+
+  def release(self, place: _Place) -> None:
+    """Counts a row as dead."""
+    stack, _ = place
+    self._num_live[stack] -= 1
+    if not self._num_live[stack]:
+      del self._leaves[stack], self._num_rows[stack], self._num_live[stack]
+
+  def is_wasteful(self) -> bool:
+    """Returns whether dead rows take more memory than live ones."""
+    return sum(self._num_rows.values()) > 2 * sum(self._num_live.values())
+
+
+def _read_only(leaf: Any) -> Any:
+  if isinstance(leaf, np.ndarray):
+    leaf = leaf.view()
+    leaf.flags.writeable = False
+  return leaf

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
-from tff_algos.data import batching
+from tff_algos.data import batching, schema
 from tff_algos.stages import composer
 
 Structure = Any
@@ -19,8 +19,8 @@ class ClientSource(Protocol):
 
   population: algorithm_lib.Population
 
-  def examples(self, client_index: int) -> Any:
-    """Returns a client's `data.Examples`, unpadded."""
+  def examples(self, client_index: int) -> schema.Examples:
+    """Returns a client's examples, unpadded."""
 
 
 class Cohort(NamedTuple):
@@ -52,10 +52,10 @@ class Cohort(NamedTuple):
     ids = self.source.population.client_ids
     return [ids[index] for index in self.call.client_indices]
 
-  def largest_client(self) -> int:
-    """Returns the number of examples of the largest client."""
-    sizes = self.source.population.num_examples[self.call.client_indices]
-    return int(sizes.max())
+  @property
+  def num_examples(self) -> np.ndarray:
+    """Returns the number of examples of each client, int64 `[size]`."""
+    return self.source.population.num_examples[self.call.client_indices]
 
   def load(
     self,
@@ -76,25 +76,43 @@ class Cohort(NamedTuple):
     Returns:
       Clients stacked `[stop - start, ...]`, of NumPy arrays.
     """
-    indices = np.asarray(self.call.client_indices[start:stop], np.int32)
-    examples = [self.source.examples(int(index)) for index in indices]
+    clients = self.describe(slice(start, stop), uses_client_state)
+    examples = self.examples(clients.client_index)
     rows = capacity(max(len(one.y) for one in examples))
+    return clients._replace(data=batching.stack(examples, rows))
+
+  def describe(
+    self, positions: np.ndarray | slice, uses_client_state: bool
+  ) -> composer.Clients:
+    """Returns all that some clients bring but their examples, stacked.
+
+    Args:
+      positions: In the cohort.
+      uses_client_state: Whether to load client states.
+
+    Returns:
+      Clients stacked `[len(positions), ...]`, of NumPy arrays; data `()`.
+    """
+    indices = np.asarray(self.call.client_indices[positions], np.int32)
     ids = self.source.population.client_ids
-    client_seeds = [
-      seeds.derive_seed(
-        self.base_seed, self.call.phase, self.round_num, ids[index]
-      )
-      for index in indices
-    ]
     return composer.Clients(
       client_index=indices,
       client_input=tf.nest.map_structure(
-        lambda leaf: leaf[start:stop], self.call.client_inputs
+        lambda leaf: leaf[positions], self.call.client_inputs
       ),
       client_state=self.load_states(indices) if uses_client_state else (),
-      data=batching.stack(examples, rows),
-      seed=np.stack(client_seeds),
+      data=(),
+      seed=seeds.derive_seeds(
+        self.base_seed,
+        self.call.phase,
+        self.round_num,
+        (ids[index] for index in indices),
+      ),
     )
+
+  def examples(self, client_indices: np.ndarray) -> list[schema.Examples]:
+    """Returns the examples of some clients of the population, unpadded."""
+    return [self.source.examples(int(index)) for index in client_indices]
 
 
 class PhaseOutput(NamedTuple):
@@ -102,18 +120,27 @@ class PhaseOutput(NamedTuple):
 
   Attributes:
     server_state: The state after.
-    client_states: New client states `[cohort, ...]` in the call's order; `()`
-      if the phase uses none.
+    client_states: New client states in parts: pairs of client indices int32
+      `[n]` and states `[n, ...]`, NumPy or tensors. Each client of the call is
+      in one part; states are `()` if the phase uses none.
     server_metrics: What `server_update` measured.
     client_metrics: name -> MeanStat, summed over the valid clients.
     num_invalid: Clients whose result was NaN or infinite and was left out.
   """
 
   server_state: Structure
-  client_states: Structure
+  client_states: list[tuple[np.ndarray, Structure]]
   server_metrics: Structure
   client_metrics: dict[str, Any]
   num_invalid: int
+
+  def states_of(self, client_indices: np.ndarray) -> Structure:
+    """Returns the new states of some clients, stacked `[n, ...]`, NumPy."""
+    indices = np.concatenate([part for part, _ in self.client_states])
+    states = concatenate([to_numpy(part) for _, part in self.client_states])
+    position = {int(index): i for i, index in enumerate(indices)}
+    rows = [position[int(index)] for index in client_indices]
+    return tf.nest.map_structure(lambda leaf: leaf[rows], states)
 
 
 class Runtime(Protocol):

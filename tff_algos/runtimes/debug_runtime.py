@@ -75,7 +75,9 @@ class DebugRuntime:
       )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),
-      client_states=cohort_lib.concatenate(states),
+      client_states=[
+        (cohort.call.client_indices, cohort_lib.concatenate(states))
+      ],
       server_metrics=cohort_lib.to_numpy(server_metrics),
       client_metrics=dict(cohort_lib.to_numpy(sums['metrics'])),
       num_invalid=int(sums['num_invalid']),

@@ -132,7 +132,8 @@ def run_round(
       output = runtime.run(phase, server_state, cohort)
     server_state = output.server_state
     if phase.uses_client_state:
-      store.stage(call.client_indices, output.client_states)
+      for client_indices, client_states in output.client_states:
+        store.stage(client_indices, client_states)
     _add_metrics(metrics, call, output)
     try:
       call = plan.send(server_state)

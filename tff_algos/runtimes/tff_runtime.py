@@ -117,7 +117,9 @@ class TffRuntime:
       output = self._share(what, computations, server_state, clients)
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(output['server_state']),
-      client_states=_in_order(output['clients'], cohort.call.client_indices),
+      client_states=[
+        _stack_states(output['clients'], cohort.call.client_indices)
+      ],
       server_metrics=cohort_lib.to_numpy(output['server_metrics']),
       client_metrics=dict(
         cohort_lib.to_numpy(output['client_metrics']['metrics'])
@@ -186,9 +188,9 @@ class TffRuntime:
     return tf.nest.map_structure(lambda leaf: leaf[0], clients)
 
 
-def _in_order(
+def _stack_states(
   outputs: list[Structure], client_indices: np.ndarray
-) -> Structure:
+) -> tuple[np.ndarray, Structure]:
   """Stacks the client states in the cohort's order; TFF promises none.
 
   Raises:
@@ -201,4 +203,6 @@ def _in_order(
       f'{sorted(map(int, client_indices))} were sent'
     )
   rows = [states[int(index)] for index in client_indices]
-  return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *rows)
+  return client_indices, tf.nest.map_structure(
+    lambda *leaves: np.stack(leaves), *rows
+  )

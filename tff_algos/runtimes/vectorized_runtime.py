@@ -1,11 +1,11 @@
-"""One TensorFlow graph for a block of clients; the fast simulator.
+"""One TensorFlow graph for the client work of a phase; the fast simulator.
 
-A block of clients is stacked on axis 0. Where the model turns into batched
-matrix products the clients are vectorized; convolutions are looped over inside
-the graph. Blocks stream through the cores: while some compute, the next is
-read, and only sums, and what a phase collects, are kept. Sums are added in the
-order of the blocks, so timing changes no bit. Graphs are traced once per
-phase, whatever the cohort.
+A cohort is cut into chunks, one a core or more; a chunk goes through its graph
+block by block (`phase_graph`), while other chunks go through it on other cores
+or devices. Examples stay on the device, or are read for the next chunk while
+this one computes; only sums, and what a phase collects, are kept. Sums are
+added in the order of the chunks, so timing changes no bit. Graphs are traced
+once per phase, whatever the cohort.
 """
 
 import collections
@@ -15,16 +15,18 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks
+from tff_algos.core import checks, errors
 from tff_algos.numerics import trees
-from tff_algos.runtimes import blocks, devices, vectorization
+from tff_algos.runtimes import blocks, devices, phase_graph
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import rows as rows_lib
 from tff_algos.stages import aggregation, composer
 
 Structure = Any
@@ -35,34 +37,45 @@ _LARGE_BYTES = 16 << 20
 
 @dataclasses.dataclass(frozen=True)
 class VectorizedConfig:
-  """Options of the vectorized runtime; they change speed, not results.
+  """Options of the vectorized runtime.
+
+  They change speed, and results by no more than the rounding of sums.
 
   Attributes:
-    clients_per_block: Clients stacked at a time; 0 chooses by the size of the
-      model, the number of cores and the memory budget.
+    clients_per_block: Clients computed at once; 0 chooses by the size of the
+      model and the memory budget. Convolutions take one.
     num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
-      one a device for convolutions, whose loop fills the cores itself.
-    memory_budget_mib: Most memory for the blocks together, in MiB, by
-      estimate; 0 for no limit.
+      one a GPU.
+    memory_budget_mib: Most memory for examples, states and blocks together, in
+      MiB, by estimate; 0 for no limit.
+    resident_mib: Most memory for a split whose examples stay on each device
+      between rounds, in MiB; larger ones are read anew in every round. 0 keeps
+      none.
     devices: Where blocks are computed, in turn, such as `('GPU:0', 'GPU:1')`;
       none takes all GPUs, or the CPU if there is no GPU.
     gpu_memory_limit_mib: Most memory to take of each GPU, in MiB; 0 grows on
       demand.
+    xla: Whether XLA compiles the client work, once for every size of block and
+      client; not for convolutions on a CPU.
   """
 
   clients_per_block: int = 0
   num_parallel_blocks: int = 0
   memory_budget_mib: int = 0
+  resident_mib: int = 1024
   devices: tuple[str, ...] = ()
   gpu_memory_limit_mib: int = 0
+  xla: bool = False
 
   def __post_init__(self):
-    checks.check_int('clients_per_block', self.clients_per_block, minimum=0)
-    checks.check_int('num_parallel_blocks', self.num_parallel_blocks, minimum=0)
-    checks.check_int('memory_budget_mib', self.memory_budget_mib, minimum=0)
-    checks.check_int(
-      'gpu_memory_limit_mib', self.gpu_memory_limit_mib, minimum=0
-    )
+    for name in (
+      'clients_per_block',
+      'num_parallel_blocks',
+      'memory_budget_mib',
+      'resident_mib',
+      'gpu_memory_limit_mib',
+    ):
+      checks.check_int(name, getattr(self, name), minimum=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +88,16 @@ class _Graphs:
   server_update: Any
 
 
+class _Chunk(NamedTuple):
+  """Some clients of a cohort, loaded: what a graph is given."""
+
+  device: str
+  rows: rows_lib.Rows
+  clients: composer.Clients
+
+
 class VectorizedRuntime:
-  """Runs phases as TensorFlow graphs over blocks of stacked clients."""
+  """Runs phases as TensorFlow graphs over blocks of clients."""
 
   def __init__(
     self,
@@ -92,7 +113,8 @@ class VectorizedRuntime:
       config: Options.
 
     Raises:
-      ConfigError: If a device does not exist.
+      ConfigError: If a device does not exist, or XLA would compile
+        convolutions for a CPU.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -101,13 +123,16 @@ class VectorizedRuntime:
     self._config = config or VectorizedConfig()
     self._devices = devices.choose(self._config.devices)
     self._weights = algorithm.cluster_model.weights_spec()
+    self._form = self._choose_form()
     self._graphs: dict[str, _Graphs] = {}
+    self._resident = rows_lib.ResidentRows()
 
   def __enter__(self) -> 'VectorizedRuntime':
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
     self._graphs.clear()
+    self._resident.clear()
 
   def run(
     self,
@@ -121,78 +146,142 @@ class VectorizedRuntime:
       ConfigError: If the memory budget does not hold one client a block.
     """
     graphs = self._graphs_of(phase)
-    message = graphs.make_message(server_state)
+    stays = self._stays_resident(cohort)
+    sizes = self._choose_sizes(graphs.types, cohort, stays)
+    work = functools.partial(graphs.work, graphs.make_message(server_state))
     sums, collections_, states = None, [], []
-    for block_sums, collection, block_states in self._stream(
-      functools.partial(graphs.work, message),
-      self._load_blocks(phase, graphs.types, cohort),
+    for chunk, (chunk_sums, collection, chunk_states) in self._stream(
+      lambda chunk: work(chunk.rows, chunk.clients, sizes.clients_per_block),
+      self._load_chunks(phase, cohort, sizes.num_chunks, stays),
     ):
-      sums = block_sums if sums is None else trees.add(sums, block_sums)
+      sums = chunk_sums if sums is None else trees.add(sums, chunk_sums)
       collections_.append(cohort_lib.to_numpy(collection))
-      states.append(cohort_lib.to_numpy(block_states))
+      states.append((chunk.clients.client_index, chunk_states))
     new_state, server_metrics = graphs.server_update(
       server_state, sums, cohort_lib.concatenate(collections_)
     )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),
-      client_states=cohort_lib.concatenate(states),
+      client_states=states,
       server_metrics=cohort_lib.to_numpy(server_metrics),
       client_metrics=dict(cohort_lib.to_numpy(sums['metrics'])),
       num_invalid=int(sums['num_invalid']),
     )
 
+  def _choose_form(self) -> str:
+    """Returns how the clients of a block are computed, and says so."""
+    vectorizes = self._algorithm.cluster_model.vectorizes
+    if self._config.xla and not (vectorizes or self._has_gpus):
+      raise errors.ConfigError(
+        'config.runtime.vectorized.xla is True, but the model '
+        f'{self._algorithm.cluster_model.name!r} has convolutions, which XLA '
+        'computes many times slower on a CPU: leave it False'
+      )
+    if self._config.xla:
+      form, words = phase_graph.XLA, 'one after the other, compiled by XLA'
+    elif vectorizes:
+      form, words = phase_graph.VECTORIZED, 'several at once'
+    else:
+      form, words = phase_graph.ONE, 'one after the other'
+    logging.info(
+      'Clients are computed %s, %d such loops at a time.',
+      words,
+      self._num_parallel,
+    )
+    return form
+
+  @property
+  def _has_gpus(self) -> bool:
+    return any('GPU' in name for name in self._devices)
+
   @property
   def _num_parallel(self) -> int:
     if self._config.num_parallel_blocks:
       return self._config.num_parallel_blocks
-    if not self._algorithm.cluster_model.vectorizes:
+    if self._has_gpus:
       return len(self._devices)
     return max(len(self._devices), len(os.sched_getaffinity(0)))
 
-  def _load_blocks(
+  def _stays_resident(self, cohort: cohort_lib.Cohort) -> bool:
+    """Returns whether the split of a cohort stays on the devices."""
+    limit = self._config.resident_mib << 20
+    if self._config.memory_budget_mib:
+      # The other half is for computing.
+      limit = min(limit, self._config.memory_budget_mib << 19)
+    return rows_lib.worth_keeping(cohort) and self._split_bytes(cohort) <= limit
+
+  def _split_bytes(self, cohort: cohort_lib.Cohort) -> int:
+    data = composer.data_spec(self._algorithm.cluster_model)
+    num_rows = int(cohort.source.population.num_examples.sum())
+    return num_rows * blocks.num_bytes((data.x, data.y))
+
+  def _choose_sizes(
     self,
-    phase: algorithm_lib.Phase,
     types: composer.PhaseTypes,
     cohort: cohort_lib.Cohort,
-  ) -> Iterator[composer.Clients]:
-    """Yields the blocks of a cohort; reads each when it is asked for."""
-    size = self._config.clients_per_block or blocks.clients_per_block(
+    stays_resident: bool,
+  ) -> blocks.Sizes:
+    """Returns how to cut a cohort."""
+    data = types.clients.data
+    capacity = int(cohort.num_examples.max())
+    carried = 2 * blocks.num_bytes(types.clients.client_state)
+    if not stays_resident:
+      carried += capacity * blocks.num_bytes((data.x, data.y))
+    is_one = self._form == phase_graph.ONE
+    wanted = 1 if is_one else self._config.clients_per_block
+    budget = self._config.memory_budget_mib << 20
+    return blocks.choose(
       cohort_size=cohort.size,
-      weight_bytes=blocks.num_bytes(self._weights),
-      bytes_per_client=blocks.client_bytes(
-        self._weights,
-        types.clients.data,
-        types.clients.client_state,
-        cohort.largest_client(),
+      costs=blocks.Costs(
+        weight_bytes=blocks.num_bytes(self._weights),
+        working_bytes=blocks.working_bytes(self._weights, data, capacity),
+        carried_bytes=carried,
       ),
       num_parallel=self._num_parallel,
-      budget_bytes=self._config.memory_budget_mib << 20,
+      clients_per_block=wanted,
+      budget_bytes=budget
+      - (self._split_bytes(cohort) if budget and stays_resident else 0),
     )
-    for start in range(0, cohort.size, size):
-      yield cohort.load(
-        start,
-        min(start + size, cohort.size),
-        uses_client_state=phase.uses_client_state,
-        # Graphs take any capacity, so none is wasted on padding.
-        capacity=lambda largest: max(largest, 1),
+
+  def _load_chunks(
+    self,
+    phase: algorithm_lib.Phase,
+    cohort: cohort_lib.Cohort,
+    num_chunks: int,
+    stays_resident: bool,
+  ) -> Iterator[_Chunk]:
+    """Yields the chunks of a cohort; loads each when it is asked for."""
+    # Dealt out by size, so that chunks take equally long, and the clients of a
+    # block are nearly equal.
+    largest_first = np.argsort(-cohort.num_examples, kind='stable')
+    for i, device in zip(range(num_chunks), itertools.cycle(self._devices)):
+      clients = cohort.describe(
+        largest_first[i::num_chunks], phase.uses_client_state
       )
+      if stays_resident:
+        rows, spans = self._resident.load(
+          cohort.source, clients.client_index, device
+        )
+      else:
+        rows, spans = rows_lib.concatenate(
+          cohort.examples(clients.client_index)
+        )
+      yield _Chunk(device, rows, clients._replace(data=spans))
 
   def _stream(
-    self,
-    work: Callable[[composer.Clients], Structure],
-    loaded: Iterator[composer.Clients],
-  ) -> Iterator[Structure]:
-    """Yields `work` of every block in order, several computed at a time."""
+    self, work: Callable[[_Chunk], Structure], loaded: Iterator[_Chunk]
+  ) -> Iterator[tuple[_Chunk, Structure]]:
+    """Yields every chunk and its `work` in order, several at a time."""
 
-    def work_on(device, block):
-      with tf.device(device):
-        return work(block)
+    def work_on(chunk):
+      with tf.device(chunk.device):
+        return chunk, work(chunk)
 
     pool = futures.ThreadPoolExecutor(self._num_parallel)
     running: collections.deque[futures.Future] = collections.deque()
     try:
-      for block, device in zip(loaded, itertools.cycle(self._devices)):
-        running.append(pool.submit(work_on, device, block))
+      for chunk in loaded:
+        running.append(pool.submit(work_on, chunk))
         if len(running) > self._num_parallel:
           yield running.popleft().result()
       while running:
@@ -212,27 +301,13 @@ class VectorizedRuntime:
       *composer.state_specs(self._algorithm, self._num_clients),
       composer.data_spec(self._algorithm.cluster_model),
     )
-    graph = functools.partial(tf.function, autograph=False)
-
-    @functools.partial(
-      graph, input_signature=[types.message, _any_length(types.clients)]
-    )
-    def work(message, clients):
-      one = functools.partial(composer.client_work, phase, message)
-      outputs = composer.guard(
-        self._map_clients(one, clients, types.output), clients.client_state
-      )
-      return (
-        composer.partial_sums(phase, outputs),
-        composer.collected(phase, clients.client_index, outputs),
-        outputs.client_state,
-      )
-
+    work = phase_graph.build_client_graph(phase, types, self._form)
     sums, collection, _ = work.get_concrete_function().structured_outputs
     aggregates = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), (sums, collection)
     )
     self._announce(phase, types)
+    graph = functools.partial(tf.function, autograph=False)
     return _Graphs(
       types=types,
       make_message=graph(
@@ -263,15 +338,3 @@ class VectorizedRuntime:
         each * self._num_clients / (1 << 20),
         self._num_clients,
       )
-
-  def _map_clients(self, function, clients, output_type):
-    if self._algorithm.cluster_model.vectorizes:
-      return vectorization.map_stacked(function, clients)
-    return tf.map_fn(function, clients, fn_output_signature=output_type)
-
-
-def _any_length(spec: Structure) -> Structure:
-  """Returns the type of a stack of any number of values of a type."""
-  return tf.nest.map_structure(
-    lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype), spec
-  )

@@ -146,6 +146,53 @@ def guard_one(
   )
 
 
+def aggregate(
+  phase: algorithm_lib.Phase,
+  client_index: tf.Tensor,
+  outputs: algorithm_lib.ClientOutput,
+  old_states: Structure,
+) -> tuple[OrderedDict[str, Structure], Structure, Structure]:
+  """Guards a stack of outputs and reduces it to what leaves the block.
+
+  Args:
+    phase: The phase.
+    client_index: Positions in the population, int32 `[clients]`.
+    outputs: What `client_work` returned, stacked on axis 0.
+    old_states: The client states before, stacked.
+
+  Returns:
+    `partial_sums`, `collected` and the new client states of the guarded stack.
+  """
+
+  def reduce(guarded):
+    return (
+      partial_sums(phase, guarded),
+      collected(phase, client_index, guarded),
+      guarded.client_state,
+    )
+
+  everyone = tf.ones_like(client_index, tf.bool)
+  reduced = reduce(GuardedOutput(*outputs, everyone))
+  sums, collection, states = reduced
+  # Whatever is not finite makes its sum not finite: nearly always a look at
+  # the sums is enough, and no pass over every client's model is needed. A state
+  # that is also uploaded is in a sum already.
+  summed = {
+    leaf.ref()
+    for field, aggregator in phase.aggregation.items()
+    if not isinstance(aggregator, aggregation.Collect)
+    for leaf in tf.nest.flatten(outputs.result[field])
+  }
+  others = [
+    leaf for leaf in tf.nest.flatten(states) if leaf.ref() not in summed
+  ]
+  return tf.cond(
+    trees.all_finite((sums, collection, others)),
+    lambda: reduced,
+    lambda: reduce(guard(outputs, old_states)),
+  )
+
+
 def partial_sums(
   phase: algorithm_lib.Phase, outputs: GuardedOutput
 ) -> OrderedDict[str, Structure]:

@@ -86,16 +86,18 @@ def train(
   num_steps = tf.shape(positions)[0]
 
   def step(i, weights, slots, loss):
-    batch = algorithm.ClientData(
-      tf.gather(data.x, positions[i]), tf.gather(data.y, positions[i]), masks[i]
-    )
+    batch = data.take(positions[i], masks[i])
+    is_real = tf.reduce_max(batch.mask)
     with tf.GradientTape() as tape:
       tape.watch(weights)
       value, losses = objective(weights, batch)
     gradient = tape.gradient(
-      value, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO
+      value,
+      weights,
+      # Scaled where it is one number, not where it is as large as the model.
+      output_gradients=optimizer.gradient_scale(is_real),
+      unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
-    is_real = tf.reduce_max(batch.mask)
     weights, slots = optimizer.step(weights, gradient, slots, is_real)
     batch_loss = statistics.masked_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)

@@ -20,11 +20,15 @@ def _run(optimizer, gradients, start=_START):
   slots = optimizer.initialize(weights)
   trajectory = []
   for gradient in gradients:
-    weights, slots = optimizer.step(
-      weights, {'w': gradient}, slots, tf.constant(1.0)
-    )
+    weights, slots = _step(optimizer, weights, gradient, slots, 1.0)
     trajectory.append(weights['w'].numpy())
   return np.array(trajectory)
+
+
+def _step(optimizer, weights, gradient, slots, is_real):
+  is_real = tf.constant(is_real)
+  scaled = gradient * optimizer.gradient_scale(is_real)
+  return optimizer.step(weights, {'w': scaled}, slots, is_real)
 
 
 def _numpy_adam(gradients, learning_rate, beta_1, beta_2, epsilon):
@@ -78,9 +82,7 @@ def test_padded_steps_change_nothing(optimizer):
   for i, gradient in enumerate(gradients):
     for is_real in (0.0, 1.0, 0.0)[: 3 - i % 2]:
       other = gradient if is_real else gradient + 7
-      weights, slots = optimizer.step(
-        weights, {'w': other}, slots, tf.constant(is_real)
-      )
+      weights, slots = _step(optimizer, weights, other, slots, is_real)
   np.testing.assert_array_equal(weights['w'], _run(optimizer, gradients)[-1])
 
 

@@ -1,48 +1,97 @@
-"""The size of a block: cache, cores, and a memory budget that is honest."""
+"""The size of a block and a chunk: cache, cores, and an honest budget."""
 
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tff_algos.core import errors
 from tff_algos.runtimes import blocks
 
+_MIB = 1 << 20
+_MLP = 4 * 159_010
 
-def _choose(**changes):
+
+def _choose(costs=(_MLP, _MIB, 0), **changes):
   arguments = {
     'cohort_size': 1000,
-    'weight_bytes': 4 * 159_010,
-    'bytes_per_client': 1 << 20,
     'num_parallel': 2,
+    'clients_per_block': 0,
     'budget_bytes': 0,
     **changes,
   }
-  return blocks.clients_per_block(**arguments)
+  return blocks.choose(costs=blocks.Costs(*costs), **arguments)
 
 
 def test_weights_of_a_block_fit_the_cache():
-  assert _choose() == (8 << 20) // (4 * 159_010)
+  assert _choose() == (4 * _MIB // _MLP, 2)
 
 
-def test_small_models_come_by_the_hundred_and_large_ones_by_eight():
-  assert _choose(weight_bytes=4) == 100
-  assert _choose(weight_bytes=1 << 30) == 8
+def test_blocks_are_neither_tiny_nor_huge():
+  assert _choose((4, 1, 0)).clients_per_block == 32
+  assert _choose((1 << 30, 1, 0)).clients_per_block == 4
 
 
 def test_a_small_cohort_is_shared_by_all_cores():
-  assert _choose(cohort_size=7) == 4
-  assert _choose(cohort_size=1) == 1
+  assert _choose(cohort_size=7) == (4, 2)
+  assert _choose(cohort_size=4, num_parallel=3) == (2, 3)
+  assert _choose(cohort_size=1) == (1, 1)
 
 
-def test_budget_counts_the_blocks_that_run_and_the_one_that_is_read():
-  assert _choose(budget_bytes=3 * 5 << 20) == 5
-  assert _choose(budget_bytes=1 << 40) == _choose()
+def test_what_is_wanted_is_taken():
+  assert _choose(clients_per_block=7).clients_per_block == 7
+  assert _choose(clients_per_block=2000).clients_per_block == 500
 
 
-def test_budget_below_one_client_says_what_it_takes():
+def test_chunks_carry_little_at_a_time():
+  # 64 clients each; 16 chunks would do, and every core gets as many.
+  assert _choose((_MLP, _MIB, _MIB)).num_chunks == 16
+  assert _choose((_MLP, _MIB, _MIB), num_parallel=3).num_chunks == 18
+  # But never less than a block.
+  assert _choose((4, 1, 1 << 30)) == (32, 32)
+
+
+@given(
+  st.integers(1, 50),
+  st.integers(1, 8),
+  st.integers(0, 40),
+  st.integers(1, 1000),
+  st.integers(0, 1000),
+  st.integers(1, 100_000),
+)
+def test_budget_is_kept_or_refused(
+  cohort_size, num_parallel, wanted, working, carried, budget
+):
+  """Blocks that run, chunks that run, and the one that is read."""
+  running = min(num_parallel, cohort_size)
+
+  def needed(sizes):
+    return (
+      running * sizes.clients_per_block * working
+      + (running + 1) * -(-cohort_size // sizes.num_chunks) * carried
+    )
+
+  try:
+    sizes = _choose(
+      (1, working, carried),
+      cohort_size=cohort_size,
+      num_parallel=num_parallel,
+      clients_per_block=wanted,
+      budget_bytes=budget,
+    )
+  except errors.ConfigError:
+    assert needed(blocks.Sizes(1, cohort_size)) > budget
+  else:
+    assert needed(sizes) <= budget
+    assert 1 <= sizes.clients_per_block
+    assert 1 <= sizes.num_chunks <= cohort_size
+
+
+def test_budget_below_one_client_says_what_is_missing():
   with pytest.raises(
-    errors.ConfigError, match=r'memory_budget_mib is 2, .* give at least 3'
+    errors.ConfigError, match=r'leaves 2.0 MiB, .* add at least 3, or lower'
   ):
-    _choose(budget_bytes=2 << 20)
+    _choose((4, _MIB, _MIB), budget_bytes=2 * _MIB)
 
 
 def test_bytes_of_a_client():
@@ -52,8 +101,8 @@ def test_bytes_of_a_client():
     tf.TensorSpec([None], tf.int32),
     tf.TensorSpec([None], tf.float32),
   )
-  state = tf.TensorSpec([5], tf.float32)
   assert blocks.num_bytes(weights) == 24
-  assert blocks.client_bytes(weights, data, state, capacity=10) == (
-    2 * 10 * (16 + 4 + 4) + 6 * 24 + 2 * 20
+  assert blocks.num_bytes(data) == 16 + 4 + 4
+  assert blocks.working_bytes(weights, data, capacity=10) == (
+    10 * (16 + 4 + 4) + 6 * 24
   )

@@ -1,3 +1,4 @@
+import weakref
 from typing import NamedTuple
 
 import numpy as np
@@ -148,13 +149,44 @@ def test_restore_goes_back_to_a_saved_index(store, tmp_path):
     assert _values(fresh) == [0, 11, -2, 13, -4]
 
 
-def test_loaded_states_do_not_share_memory_with_the_store(store):
-  _stage(store, [1], 10)
+@pytest.mark.parametrize('indices', [[1], [1, 2], [2, 1], [1, 0]])
+def test_loaded_states_cannot_be_changed(store, indices):
+  _stage(store, [1, 2], 10)
   store.commit(1)
-  _save(store, 1)
-  kernel = store.load(np.array([1])).weights['kernel']
-  kernel[:] = 99
-  assert _values(store, [1]) == [11]
+  for _ in range(2):
+    kernel = store.load(np.array(indices)).weights['kernel']
+    with pytest.raises(ValueError, match='read-only'):
+      kernel[:] = 99
+    _save(store, 1)
+
+
+def test_same_cohort_gets_the_staged_tensors_back_uncopied(store):
+  states = tf.nest.map_structure(
+    tf.constant, _stack([_state(1, 1), _state(2, 1)])
+  )
+  store.stage(np.array([3, 1]), states)
+  store.commit(1)
+  loaded = store.load(np.array([3, 1]))
+  assert loaded.weights['kernel'] is states.weights['kernel']
+  assert _values(store, [1, 3]) == [2, 1]
+  assert _values(store, [3]) == [1]
+
+
+def test_states_of_old_cohorts_are_freed(store):
+  """One live row must not keep the memory of a large cohort."""
+  references = []
+  for round_num in range(1, 6):
+    states = _stack([_state(round_num, 1) for _ in range(_NUM_CLIENTS)])
+    references.append(weakref.ref(states.weights['kernel']))
+    store.stage(np.arange(_NUM_CLIENTS), states)
+    store.commit(round_num)
+  del states
+  assert [one() is None for one in references] == [True] * 4 + [False]
+  for first in range(1, _NUM_CLIENTS):
+    _stage(store, list(range(first, _NUM_CLIENTS)), 10 * first)
+    store.commit(10 + first)
+  assert references[-1]() is None
+  assert _values(store) == [5, 11, 22, 33, 44]
 
 
 def test_empty_states_write_no_segment(tmp_path):

@@ -22,8 +22,9 @@ def test_phase_by_hand():
   assert output.server_state.total == 10 + 25 + 11 + 10
   assert output.server_state.mean == (3 * 25 + 1 * 11 + 0 * 10) / 4
   np.testing.assert_array_equal(output.server_state.said, [11, 0, 10, 25])
-  np.testing.assert_array_equal(output.client_states.num_turns, [1, 1, 1])
-  np.testing.assert_array_equal(output.client_states.last[:, 1], [0, 1, 2])
+  states = output.states_of([3, 0, 2])
+  np.testing.assert_array_equal(states.num_turns, [1, 1, 1])
+  np.testing.assert_array_equal(states.last[:, 1], [0, 1, 2])
   assert output.client_metrics['x'].total == 16
   assert output.num_invalid == 0
 

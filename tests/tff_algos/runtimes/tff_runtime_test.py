@@ -62,11 +62,10 @@ def test_phase_by_hand_and_the_worker_ends():
   assert output.server_state.total == 10 + 25 + 11 + 10
   assert output.server_state.mean == (3 * 25 + 1 * 11 + 0 * 10) / 4
   np.testing.assert_array_equal(output.server_state.said, [11, 0, 10, 25])
-  # In the order of the call, whatever TFF's order is.
-  np.testing.assert_array_equal(
-    output.client_states.last, [[25, 0], [11, 1], [10, 2]]
-  )
-  np.testing.assert_array_equal(output.client_states.num_turns, [1, 1, 1])
+  # Each client has its own, whatever TFF's order is.
+  states = output.states_of([3, 0, 2])
+  np.testing.assert_array_equal(states.last, [[25, 0], [11, 1], [10, 2]])
+  np.testing.assert_array_equal(states.num_turns, [1, 1, 1])
   assert output.client_metrics['x'].total == 16
   assert output.num_invalid == 0
   assert again.server_state.total == 25
@@ -81,7 +80,9 @@ def test_client_that_is_not_finite_is_left_out():
     )
   assert output.num_invalid == 1
   assert output.server_state.total == 6
-  np.testing.assert_array_equal(output.client_states.num_turns, [1, 0, 1])
+  np.testing.assert_array_equal(
+    output.states_of([0, 1, 2]).num_turns, [1, 0, 1]
+  )
 
 
 @pytest.mark.parametrize('signum', [signal.SIGKILL, signal.SIGSEGV])

@@ -1,0 +1,110 @@
+"""The loop over blocks gives what one block of all clients would give."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import running_sum
+from tff_algos.runtimes import phase_graph
+from tff_algos.runtimes import rows as rows_lib
+from tff_algos.stages import composer
+
+_CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
+
+
+@pytest.fixture(name='build', scope='module')
+def _build():
+  def build(form=phase_graph.VECTORIZED, **stages):
+    algorithm = running_sum.algorithm(**stages)
+    phase = algorithm.phases[running_sum.PHASE]
+    types = composer.check_algorithm(algorithm, len(_CLIENTS))[phase.name]
+    return phase_graph.build_client_graph(phase, types, form)
+
+  return build
+
+
+def _run(work, clients_per_block, clients=_CLIENTS):
+  source = running_sum.source(*clients)
+  call = running_sum.phase_call(range(len(clients)), np.arange(len(clients)))
+  cohort = running_sum.cohort(call, source)
+  rows, spans = rows_lib.concatenate(cohort.examples(call.client_indices))
+  num_clients = len(clients)
+  states = running_sum.ClientState(
+    np.arange(num_clients, dtype=np.int32), np.zeros((num_clients, 2), 'f')
+  )
+  loaded = cohort.describe(call.client_indices, False)._replace(
+    data=spans, client_state=states
+  )
+  return work(10.0, rows, loaded, clients_per_block)
+
+
+@pytest.mark.parametrize(
+  ('form', 'clients_per_block'),
+  [
+    (phase_graph.ONE, 1),
+    *((phase_graph.VECTORIZED, size) for size in (1, 2, 3, 5, 9)),
+    *((phase_graph.XLA, size) for size in (1, 2, 9)),
+  ],
+)
+def test_by_hand(build, form, clients_per_block):
+  sums, collection, states = _run(build(form), clients_per_block)
+  said = np.array([11, 15, 10, 25, 17])
+  assert sums['fields']['value'] == said.sum()
+  assert sums['fields']['mean'].value == 11 + 2 * 15 + 3 * 25 + 17
+  assert sums['fields']['mean'].weight == 7
+  assert sums['num_invalid'] == 0
+  np.testing.assert_array_equal(collection['client_index'], range(5))
+  np.testing.assert_array_equal(collection['values']['said'], said)
+  np.testing.assert_array_equal(states.num_turns, [1, 2, 3, 4, 5])
+  np.testing.assert_array_equal(states.last, np.stack([said, range(5)], 1))
+
+
+@pytest.mark.parametrize('form', [phase_graph.VECTORIZED, phase_graph.XLA])
+@pytest.mark.parametrize('clients_per_block', [1, 2, 5])
+def test_not_finite_keeps_its_state_and_is_counted(
+  build, form, clients_per_block
+):
+  clients = ([1.0], [np.nan, 3.0], [2.0], [np.inf], [7.0])
+  sums, collection, states = _run(build(form), clients_per_block, clients)
+  assert sums['num_invalid'] == 2
+  assert sums['fields']['value'] == 11 + 12 + 17
+  np.testing.assert_array_equal(
+    collection['is_valid'], [True, False, True, False, True]
+  )
+  np.testing.assert_array_equal(states.num_turns, [1, 1, 3, 3, 5])
+
+
+def test_client_without_examples_sees_nothing_of_its_neighbours(build):
+  clients = ([np.nan], [], [1.0, 2.0], [np.inf])
+  sums, _, _ = _run(build(), 4, clients)
+  assert sums['num_invalid'] == 2
+  assert sums['fields']['value'] == 10 + 13
+
+
+def test_cohorts_of_all_sizes_share_one_trace(build):
+  num_traces = []
+
+  def make_message(server_state):
+    return server_state.total
+
+  def work(*arguments):
+    num_traces.append(1)
+    return running_sum.client_work(*arguments)
+
+  graph = build(client_work=work, make_message=make_message)
+  num_traces.clear()
+  for clients in (_CLIENTS, _CLIENTS[:1], _CLIENTS * 3):
+    for clients_per_block in (1, 2, 4):
+      _run(graph, clients_per_block, clients)
+  assert len(num_traces) <= 1
+  # Outside the graph, too, nothing was traced again.
+  assert graph.experimental_get_tracing_count() == 1
+
+
+def test_a_state_that_is_uploaded_stays_the_same_tensor(build):
+  """The look for NaN at an uploaded state is saved only then."""
+  leaf = tf.constant(1.0)
+  one, other, third = phase_graph._stack_one((leaf, leaf, tf.constant(1.0)))
+  assert one is other
+  assert one is not third
+  assert one.shape == [1]

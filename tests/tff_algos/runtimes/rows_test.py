@@ -1,0 +1,103 @@
+"""Examples as rows: a span is what padded client data are."""
+
+import gc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import running_sum, toys
+from tff_algos.data import batching
+from tff_algos.runtimes import rows as rows_lib
+
+_SIZES = (3, 0, 5, 1, 0)
+
+
+@pytest.fixture(name='source')
+def _source() -> toys.ToySource:
+  values = iter(range(1, 100))
+  return running_sum.source(
+    *[[float(next(values)) for _ in range(size)] for size in _SIZES]
+  )
+
+
+def _examples(source):
+  return [source.examples(i) for i in range(len(_SIZES))]
+
+
+def test_rows_lie_one_after_the_other(source):
+  rows, spans = rows_lib.concatenate(_examples(source))
+  np.testing.assert_array_equal(rows.x[:, 0], [*range(1, 10), 0])
+  np.testing.assert_array_equal(spans.start, [0, 9, 3, 8, 9])
+  np.testing.assert_array_equal(spans.size, _SIZES)
+  assert spans.start.dtype == spans.size.dtype == np.int32
+
+
+def test_clients_without_any_examples_have_a_row_to_point_at(source):
+  rows, spans = rows_lib.concatenate([source.examples(1)])
+  assert rows.x.shape[0] == 1
+  data = rows_lib.SpanData(rows, rows_lib.Span(*(s[0] for s in spans)), 2)
+  np.testing.assert_array_equal(data.mask, [0, 0])
+  assert data.x.shape == (2, 1)
+
+
+@pytest.mark.parametrize('capacity', [5, 9])
+def test_a_span_is_the_padded_client(source, capacity):
+  examples = _examples(source)
+  rows, spans = rows_lib.concatenate(examples)
+  for i, one in enumerate(examples):
+    span = rows_lib.Span(spans.start[i], spans.size[i])
+    data = rows_lib.SpanData(rows, span, tf.constant(capacity))
+    expected = batching.pad(one, capacity)
+    np.testing.assert_array_equal(data.mask, expected.mask)
+    size = _SIZES[i]
+    np.testing.assert_array_equal(data.x[:size], expected.x[:size])
+    np.testing.assert_array_equal(data.y[:size], expected.y[:size])
+    # Padding repeats its own last row, so it brings no value of others.
+    padding = data.x[size:, 0].numpy()
+    assert set(padding) <= {one.x[-1, 0] if size else 0.0}
+    positions = [p for p in (2, 0) if p < size]
+    batch = data.take(tf.constant(positions, tf.int32), tf.ones(len(positions)))
+    np.testing.assert_array_equal(batch.x, one.x[positions])
+    np.testing.assert_array_equal(batch.y, one.y[positions])
+
+
+@pytest.mark.parametrize(
+  ('largest', 'capacity'), [(0, 8), (8, 8), (9, 12), (13, 16), (97, 128)]
+)
+def test_padded_in_a_graph_to_one_of_few_sizes(largest, capacity):
+  source = running_sum.source([5.0] * largest, [], [3.0] * min(largest, 4))
+  examples = [source.examples(i) for i in range(3)]
+  rows, spans = rows_lib.concatenate(examples)
+  data = rows_lib.pad(rows, rows_lib.Span(*map(tf.constant, spans)))
+  expected = batching.stack(examples, capacity)
+  np.testing.assert_array_equal(data.mask, expected.mask)
+  np.testing.assert_array_equal(
+    data.x[..., 0] * data.mask, expected.x[..., 0] * expected.mask
+  )
+  assert data.y.shape == (3, capacity)
+
+
+def test_resident_rows_are_read_once_and_forgotten_with_their_source():
+  source, read = running_sum.source(*([1.0] * size for size in _SIZES)), []
+  source.examples = lambda i, examples=source.examples: (
+    read.append(i) or examples(i)
+  )
+  resident = rows_lib.ResidentRows()
+  rows, spans = resident.load(source, np.array([2, 0]), 'CPU:0')
+  again, _ = resident.load(source, np.array([3]), 'CPU:0')
+  assert again.x is rows.x
+  assert read == [0, 1, 2, 3, 4]
+  np.testing.assert_array_equal(spans.start, [3, 0])
+  np.testing.assert_array_equal(spans.size, [5, 3])
+  del source.examples, source
+  gc.collect()
+  assert not resident._rows and not resident._spans
+
+
+def test_a_split_is_kept_if_a_round_reads_a_twentieth_of_it():
+  source = running_sum.source(*[[1.0]] * 40)
+  for num_clients, keeps in ((1, False), (2, True)):
+    call = running_sum.phase_call(range(num_clients), np.zeros(num_clients))
+    cohort = running_sum.cohort(call, source)
+    assert rows_lib.worth_keeping(cohort) == keeps

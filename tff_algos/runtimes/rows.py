@@ -1,0 +1,201 @@
+"""Examples as rows of one tensor: no client is padded, few are copied.
+
+A client is a range of rows. A step of local training gathers its batch from
+the common tensor, which is the only time that examples are copied in a graph.
+Where a split is small enough, its rows stay on the device between rounds;
+otherwise those of a few clients at a time are put one after the other.
+"""
+
+import math
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.data import schema
+from tff_algos.runtimes import cohort as cohort_lib
+
+# Of a tensor's memory, in bytes.
+_ALIGNMENT = 64
+# Few, so that few shapes are compiled: powers of two, and halfway between.
+_CAPACITIES = np.array(
+  [8, *(b << k for k in range(2, 28) for b in (3, 4))], np.int32
+)
+# Fewest clients of a population that a round reads for the split to stay: one
+# in twenty. Else what a round costs would depend on who is registered.
+_SMALLEST_SHARE = 20
+
+
+class Rows(NamedTuple):
+  """Examples of some clients, one after the other.
+
+  Attributes:
+    x: float32 `[rows, ...]`; the last row belongs to nobody, and is zeros.
+    y: `[rows]`.
+  """
+
+  x: tf.Tensor
+  y: tf.Tensor
+
+
+class Span(NamedTuple):
+  """Where in `Rows` a client's examples lie.
+
+  Attributes:
+    start: First row, int32 `[]`; a client without examples points at the row
+      of zeros.
+    size: Number of rows, int32 `[]`, >= 0.
+  """
+
+  start: tf.Tensor
+  size: tf.Tensor
+
+
+class SpanData:
+  """A client's examples in `Rows`; has what `ClientData` has.
+
+  Attributes:
+    mask: 1 for a real example and 0 for padding, `[capacity]`, float32.
+  """
+
+  def __init__(self, rows: Rows, span: Span, capacity: tf.Tensor):
+    """Reads nothing.
+
+    Args:
+      rows: Of all clients.
+      span: This client's.
+      capacity: Rows to pad to, int32 `[]`; padding repeats a row.
+    """
+    self._rows = rows
+    positions = tf.range(capacity)
+    self.mask = tf.cast(positions < span.size, tf.float32)
+    last = tf.maximum(span.size, 1) - 1
+    self._positions = span.start + tf.minimum(positions, last)
+
+  @property
+  def x(self) -> tf.Tensor:
+    """Returns the features, padded, `[capacity, ...]`."""
+    return tf.gather(self._rows.x, self._positions)
+
+  @property
+  def y(self) -> tf.Tensor:
+    """Returns the labels, padded, `[capacity]`."""
+    return tf.gather(self._rows.y, self._positions)
+
+  def take(
+    self, positions: tf.Tensor, mask: tf.Tensor
+  ) -> algorithm_lib.ClientData:
+    """Returns some rows, see `ClientData.take`."""
+    chosen = tf.gather(self._positions, positions)
+    return algorithm_lib.ClientData(
+      tf.gather(self._rows.x, chosen), tf.gather(self._rows.y, chosen), mask
+    )
+
+
+def pad(rows: Rows, spans: Span) -> algorithm_lib.ClientData:
+  """Returns the examples of some clients, stacked and padded, in a graph.
+
+  Args:
+    rows: Of all clients.
+    spans: Of some, int32 `[clients]`.
+
+  Returns:
+    `ClientData` of `[clients, capacity, ...]`. The capacity is one of few: the
+    power of two, or one and a half of it, that holds the largest client.
+  """
+  largest = tf.reduce_max(spans.size)
+  capacity = tf.reduce_min(tf.boolean_mask(_CAPACITIES, _CAPACITIES >= largest))
+  column = Span(*(leaf[:, tf.newaxis] for leaf in spans))
+  data = SpanData(rows, column, capacity)
+  return algorithm_lib.ClientData(data.x, data.y, data.mask)
+
+
+def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
+  """Returns the rows of some clients, and where each client's lie.
+
+  Args:
+    clients: At least one client's examples; a client may have none.
+
+  Returns:
+    Rows of tensors, and a span of int32 arrays `[clients]`.
+  """
+  sizes = np.asarray([len(one.y) for one in clients], np.int32)
+  total = int(sizes.sum())
+  starts = np.where(sizes, np.cumsum(sizes) - sizes, total).astype(np.int32)
+  x = _zeros((total + 1, *clients[0].x.shape[1:]), np.dtype(np.float32))
+  y = _zeros((total + 1,), clients[0].y.dtype)
+  for one, start, size in zip(clients, starts, sizes, strict=True):
+    x[start : start + size] = one.x
+    y[start : start + size] = one.y
+  return Rows(_share(x), _share(y)), Span(starts, sizes)
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+  """Returns zeros that lie in memory as TensorFlow wants its tensors to."""
+  num_bytes = math.prod(shape) * dtype.itemsize
+  raw = np.zeros(num_bytes + _ALIGNMENT, np.uint8)
+  start = -raw.ctypes.data % _ALIGNMENT
+  return raw[start : start + num_bytes].view(dtype).reshape(shape)
+
+
+def _share(array: np.ndarray) -> tf.Tensor:
+  """Returns a tensor in the memory of an array, which must not change again."""
+  return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def worth_keeping(cohort: cohort_lib.Cohort) -> bool:
+  """Returns whether a phase call reads so much of a split that it may stay."""
+  return cohort.size * _SMALLEST_SHARE >= cohort.source.population.num_clients
+
+
+class ResidentRows:
+  """The rows of the splits that stay on the devices."""
+
+  def __init__(self):
+    """Keeps nothing yet."""
+    self._spans: weakref.WeakKeyDictionary[cohort_lib.ClientSource, Span] = (
+      weakref.WeakKeyDictionary()
+    )
+    self._rows: weakref.WeakKeyDictionary[
+      cohort_lib.ClientSource, dict[str, Rows]
+    ] = weakref.WeakKeyDictionary()
+
+  def load(
+    self,
+    source: cohort_lib.ClientSource,
+    client_indices: np.ndarray,
+    device: str,
+  ) -> tuple[Rows, Span]:
+    """Returns the rows of a split on a device, and where some clients' lie.
+
+    Reads the split at the first call for it.
+
+    Args:
+      source: The split.
+      client_indices: int32 `[clients]`.
+      device: As `tf.device` takes it.
+
+    Returns:
+      All rows of the split, and spans of int32 arrays `[clients]`.
+    """
+    if source not in self._rows:
+      everyone = range(source.population.num_clients)
+      rows, self._spans[source] = concatenate(
+        [source.examples(i) for i in everyone]
+      )
+      self._rows[source] = {'CPU:0': rows}
+    by_device = self._rows[source]
+    if device not in by_device:
+      with tf.device(device):
+        copied = (tf.identity(leaf) for leaf in next(iter(by_device.values())))
+        by_device[device] = Rows(*copied)
+    spans = self._spans[source]
+    return by_device[device], Span(*(leaf[client_indices] for leaf in spans))
+
+  def clear(self) -> None:
+    """Forgets all rows."""
+    self._spans.clear()
+    self._rows.clear()
