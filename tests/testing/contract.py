@@ -16,6 +16,7 @@ from tff_algos.runtimes import vectorized_runtime
 OPTIONS = {
   'fed_avg': {'cohort_size': 3},
   'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
+  'ifca': {'num_clusters': 2, 'cohort_size': 3},
 }
 LOCAL_TRAINING = {
   'num_local_epochs': 2,
