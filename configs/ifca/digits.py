@@ -3,7 +3,14 @@ r"""IFCA on real handwritten digits, upright and rotated.
   python -m binaries.run --config=configs/ifca/digits.py \
     --workdir=runs/ifca_digits
 
-The same clients as configs/fed_soft/digits.py and the same initial models.
+The same 24 clients as configs/fed_soft/digits.py, and the same two initial
+models. What IFCA finds hangs on them: over the seeds 0 to 4 of training
+(`--config.seed`), the choices find the two kinds of clients within 30 rounds in
+seeds 0, 2 and 3 (adjusted Rand index 1.0; best cluster model 93.7 % +- 0.2 on
+held-out upright digits and 93.3 % +- 0.4 on rotated ones). In seeds 1 and 4 one
+initial model is better for everybody, no client ever chooses the other, and the
+run is FedAvg. Accuracy on the clients' test examples: 90.5 % +- 0.4 over all
+five. A run takes 6 seconds of training on 2 cores.
 
 The variant `smoke` is the same with 3 rounds.
 """
