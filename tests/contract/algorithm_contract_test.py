@@ -1,7 +1,7 @@
 """What every registered algorithm promises, on every runtime.
 
-A new algorithm needs one line in `tests/testing/contract.py`, `OPTIONS`, and
-everything here holds for it.
+A new algorithm needs a line in `OPTIONS` and one in `ONE_CLIENT` of
+`tests/testing/contract.py`, and everything here holds for it.
 """
 
 import dataclasses

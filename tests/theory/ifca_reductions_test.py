@@ -1,7 +1,7 @@
 """What IFCA becomes in special cases, and what it finds.
 
-Ghosh et al. (2020). With one cluster, or with choices that stay, it is FedAvg,
-bit for bit. Well-separated linear regressions are told apart.
+Ghosh et al. (2020). With one cluster it is FedAvg, bit for bit. Well-separated
+linear regressions are told apart.
 """
 
 import numpy as np

@@ -16,9 +16,9 @@ Round t:
 Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
   gamma of option I = server_learning_rate, of option II = that of the client's
   optimizer, tau = the steps of local_training.
-Reductions (tested): one cluster, weighting by examples = FedAvg; assignments
-  that do not change = FedAvg per cluster; gradients of one cluster = gradient
-  descent on the mean of the clients' losses.
+Reductions (tested): one cluster, weighting by examples = FedAvg, bit for bit;
+  one full-batch step, weighting by examples = gradient descent on the pooled
+  examples of those who chose the cluster.
 Cost per client and round: downlink k P, uplink P + k floats, one local solve,
   and a forward pass of all models.
 
