@@ -51,6 +51,10 @@ def build_algorithm(
       'selection': 'weighted_full',
       'estimation_interval': _NEVER_AGAIN,
     },
+    workload_lib.IFCA: {
+      'num_clusters': workload.num_clusters,
+      'cohort_size': workload.num_clients,
+    },
   }[workload.algorithm]
   entry = algorithms.ALGORITHMS[workload.algorithm]
   return entry.build(

@@ -12,6 +12,8 @@ from benchmarks import workload as workload_lib
 
 FLOOR = 'floor_tensorflow'
 _TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR)
+# TFF itself has no IFCA.
+_IFCA_TRAINERS = ('vectorized', 'tff', FLOOR)
 
 
 class Entry(NamedTuple):
@@ -50,16 +52,20 @@ class Case:
   entries: tuple[Entry, ...]
 
 
-def _against_floor(name: str, workload: workload_lib.Workload) -> Case:
-  """Returns a case of all trainers, the hand-written one the measure."""
-  floor = _TRAINERS.index(FLOOR)
+def _against_floor(
+  name: str,
+  workload: workload_lib.Workload,
+  trainers: tuple[str, ...] = _TRAINERS,
+) -> Case:
+  """Returns a case of some trainers, the hand-written one the measure."""
+  floor = trainers.index(FLOOR)
   return Case(
     name,
     tuple(
       Entry(
-        contender, workload, floor, 1.1 if contender == _TRAINERS[0] else None
+        contender, workload, floor, 1.1 if contender == trainers[0] else None
       )
-      for contender in _TRAINERS
+      for contender in trainers
     ),
   )
 
@@ -106,6 +112,7 @@ def _all() -> Mapping[str, Case]:
     hidden_size=8,
   )
   fed_soft = {'algorithm': workload_lib.FED_SOFT}
+  ifca = {'algorithm': workload_lib.IFCA}
   batching = {'algorithm': workload_lib.BATCHING}
   cases = (
     _against_floor('mlp100', workload(model='mlp')),
@@ -113,6 +120,7 @@ def _all() -> Mapping[str, Case]:
     _against_floor('lin1000', workload(model='linear', num_clients=1000)),
     _against_floor('cnn100', workload(model='cnn')),
     _against_fed_avg('fedsoft100', workload(**fed_soft)),
+    _against_floor('ifca', workload(**ifca), _IFCA_TRAINERS),
     _linear_cost('linear_mlp', workload(model='mlp')),
     _linear_cost('linear_lin', workload(model='linear')),
     _batching(
@@ -126,6 +134,11 @@ def _all() -> Mapping[str, Case]:
       'tiny_cnn', dataclasses.replace(tiny, model='cnn', num_clients=2)
     ),
     _against_fed_avg('tiny_fedsoft', dataclasses.replace(tiny, **fed_soft)),
+    _against_floor(
+      'tiny_ifca',
+      dataclasses.replace(tiny, **ifca, num_clients=8),
+      _IFCA_TRAINERS,
+    ),
     _linear_cost('tiny_linear', tiny),
     _batching(
       'tiny_batching',

@@ -12,7 +12,7 @@ from tff_algos.core import seeds
 from tff_algos.runtimes import loop, vectorization
 from tff_algos.stages import local_training
 
-# The phase of training, in FedAvg and in FedSoft: the purpose of its seeds.
+# The phase of training, in all our algorithms: the purpose of its seeds.
 _TRAINING_PHASE = 'train'
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 FED_AVG = 'fed_avg'
 FED_SOFT = 'fed_soft'
+IFCA = 'ifca'
 BATCHING = 'batching'
 
 _WORKLOAD = 'workload.json'
@@ -26,7 +27,8 @@ class Workload:
   """One algorithm on one population.
 
   Attributes:
-    algorithm: `'fed_avg'`, `'fed_soft'`, or `'batching'` (no training).
+    algorithm: `'fed_avg'`, `'fed_soft'`, `'ifca'`, or `'batching'` (no
+      training).
     model: `'linear'`, `'mlp'` or `'cnn'`.
     num_clients: All take part in every round.
     num_examples: Examples of each client.
@@ -35,7 +37,7 @@ class Workload:
     input_shape: Of one example.
     hidden_size: Units of the MLP's one hidden layer.
     num_classes: Labels are 0 to num_classes - 1.
-    num_clusters: For FedSoft.
+    num_clusters: For FedSoft and IFCA.
     learning_rate: Of plain SGD at the client; one epoch a round.
     seed: Of the examples, the initial weights and the orders.
   """
@@ -61,21 +63,25 @@ class Workload:
   def examples(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns all examples: ten noisy patterns, of the size of an image's.
 
+    For IFCA every cluster has patterns of its own, and client i those of
+    cluster i % num_clusters: rounding can then hardly turn a choice.
+
     Returns:
       x float32 `[num_clients, num_examples, *input_shape]`, y int32
       `[num_clients, num_examples]`.
     """
     generator = np.random.Generator(np.random.Philox(self.seed))
-    shape = (self.num_classes, *self.input_shape)
+    groups = self.num_clusters if self.algorithm == IFCA else 1
+    shape = (groups, self.num_classes, *self.input_shape)
     patterns = 0.2 * generator.standard_normal(shape, dtype=np.float32)
     shape = (self.num_clients, self.num_examples)
     y = generator.integers(0, self.num_classes, shape).astype(np.int32)
     x = np.empty((*shape, *self.input_shape), np.float32)
     # Client by client, so that the peak of memory is the examples themselves.
-    for client, labels in zip(x, y, strict=True):
+    for i, (client, labels) in enumerate(zip(x, y, strict=True)):
       generator.standard_normal(out=client, dtype=np.float32)
       client *= 0.2
-      client += patterns[labels]
+      client += patterns[i % groups, labels]
     return x, y
 
 

@@ -1,10 +1,12 @@
-"""FedAvg written by hand for one model at a time: what TensorFlow can do.
+"""FedAvg and IFCA by hand for one model at a time: what TensorFlow can do.
 
 It knows that all clients have the same size, that there are no bad values and
 that a round is one epoch of plain SGD, and it keeps all examples as one
 resident tensor. One graph a round: side by side, as many loops over blocks of
 clients as the form says; a block's clients are trained at once by batched
-matrix products, and its weights are added to a running sum.
+matrix products, and its weights are added to a running sum. For IFCA the block
+is first evaluated under all cluster models by one batched matrix product, and
+the sum has a row for each cluster.
 
 Forms: clients per block (1 is a plain loop over clients; convolutions know no
 other), and loops side by side (more than one: a thread an operation, so that a
@@ -12,6 +14,7 @@ loop has a core; one: operations share the cores).
 """
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -106,20 +109,70 @@ class FloorContender:
     self.weights()
 
   def weights(self) -> Mapping[str, np.ndarray]:
-    """Returns the model."""
+    """Returns the model, or the cluster models stacked."""
     return {name: leaf.numpy() for name, leaf in self._weights.items()}
+
+
+def _start_together(forward, weights, x, y):
+  """Returns the model once for each client of a block; FedAvg."""
+  del forward, y
+  return {
+    name: tf.repeat(leaf[tf.newaxis], x.shape[0], 0)
+    for name, leaf in weights.items()
+  }, None
+
+
+def _start_best(forward, weights, x, y):
+  """Returns the best cluster model of each client of a block, and which; IFCA.
+
+  All models see the examples of the block in one batched matrix product.
+  """
+  num_clusters = next(iter(weights.values())).shape[0]
+  logits = forward(weights, tf.reshape(x, [1, -1, *x.shape[2:]]))
+  labels = tf.repeat(tf.reshape(y, [1, -1]), num_clusters, 0)
+  losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+  totals = tf.reduce_sum(tf.reshape(losses, [num_clusters, *y.shape]), 2)
+  best = tf.argmin(totals)
+  local = {name: tf.gather(leaf, best) for name, leaf in weights.items()}
+  return local, tf.one_hot(best, num_clusters, axis=0)
+
+
+def _sum(local, chosen):
+  """Returns the sum over a block, and how many clients are in it."""
+  del chosen
+  sums = {name: tf.reduce_sum(leaf, 0) for name, leaf in local.items()}
+  return sums, tf.constant([float(next(iter(local.values())).shape[0])])
+
+
+def _sum_by_cluster(local, chosen):
+  """Returns the sum over a block and its clients, for each cluster."""
+  sums = {n: tf.tensordot(chosen, leaf, 1) for n, leaf in local.items()}
+  return sums, tf.reduce_sum(chosen, 1)
+
+
+def _mean(old, total, count):
+  """Returns total / count; count is `[1]` or, with a first axis, by cluster."""
+  count = tf.reshape(count, [-1, *[1] * (old.shape.rank - 1)])
+  return tf.where(count > 0, tf.math.divide_no_nan(total, count), old)
+
+
+# algorithm -> where the clients of a block start, and what they add up to.
+_ALGORITHMS = {
+  workload_lib.FED_AVG: (_start_together, _sum),
+  workload_lib.IFCA: (_start_best, _sum_by_cluster),
+}
 
 
 def _build_round(workload, num_blocks, block, num_loops):
   """Returns (weights, x, y, order) -> weights after a round."""
   forward = _MODELS[workload.model]
+  start, add_up = _ALGORITHMS[workload.algorithm]
+  is_clustered = workload.algorithm == workload_lib.IFCA
+  num_means = workload.num_clusters if is_clustered else 1
 
   def train(weights, x, y, order):
-    """Returns the sum of the weights of a block's clients after training."""
-    local = {
-      name: tf.repeat(leaf[tf.newaxis], block, 0)
-      for name, leaf in weights.items()
-    }
+    """Returns what a block's clients add up to after training."""
+    local, chosen = start(forward, weights, x, y)
     for step in range(order.shape[1]):
       batch_x = tf.gather(x, order[:, step], batch_dims=1)
       batch_y = tf.gather(y, order[:, step], batch_dims=1)
@@ -134,29 +187,36 @@ def _build_round(workload, num_blocks, block, num_loops):
         )
       gradient = tape.gradient(scaled, local)
       local = {name: leaf - gradient[name] for name, leaf in local.items()}
-    return {name: tf.reduce_sum(leaf, 0) for name, leaf in local.items()}
+    return add_up(local, chosen)
+
+  def add(one, other):
+    return tf.nest.map_structure(tf.add, one, other)
 
   def loop(first, last, weights, x, y, order):
-    """Returns the sum over the clients of blocks first ... last - 1."""
+    """Returns what blocks first ... last - 1 add up to."""
 
     def step(i, total):
-      trained = train(weights, x[i], y[i], order[i])
-      return i + 1, {n: total[n] + leaf for n, leaf in trained.items()}
+      return i + 1, add(total, train(weights, x[i], y[i], order[i]))
 
-    zeros = {name: tf.zeros_like(leaf) for name, leaf in weights.items()}
+    zeros = (
+      {name: tf.zeros_like(leaf) for name, leaf in weights.items()},
+      tf.zeros([num_means]),
+    )
     return tf.while_loop(
       lambda i, _: i < last, step, (first, zeros), parallel_iterations=1
     )[1]
 
   def run(weights, x, y, order):
     edges = [num_blocks * i // num_loops for i in range(num_loops + 1)]
-    sums = [
-      loop(first, last, weights, x, y, order)
-      for first, last in zip(edges, edges[1:], strict=False)
-    ]
+    sums, count = functools.reduce(
+      add,
+      [
+        loop(first, last, weights, x, y, order)
+        for first, last in zip(edges, edges[1:], strict=False)
+      ],
+    )
     return {
-      name: tf.add_n([one[name] for one in sums]) / (num_blocks * block)
-      for name in weights
+      name: _mean(leaf, sums[name], count) for name, leaf in weights.items()
     }
 
   return run

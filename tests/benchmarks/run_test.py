@@ -30,23 +30,29 @@ def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
   (tmp_path / 'tmp').mkdir()
   out = tmp_path / 'rows.json'
   program = _start(
-    tmp_path / 'tmp', '--cases=tiny', '--rounds=2', f'--out={out}'
+    tmp_path / 'tmp', '--cases=tiny,tiny_ifca', '--rounds=2', f'--out={out}'
   )
   printed, _ = program.communicate(timeout=_PATIENCE_SECONDS)
   assert program.returncode == 0
   rows = json.loads(out.read_text())
-  assert [row['contender'] for row in rows] == [
-    *('vectorized', 'tff', 'tff_stock', 'floor_tensorflow')
+  assert [(row['case'], row['contender']) for row in rows] == [
+    ('tiny', 'vectorized'),
+    ('tiny', 'tff'),
+    ('tiny', 'tff_stock'),
+    ('tiny', 'floor_tensorflow'),
+    ('tiny_ifca', 'vectorized'),
+    ('tiny_ifca', 'tff'),
+    ('tiny_ifca', 'floor_tensorflow'),
   ]
   for row in rows:
-    assert row['case'] == 'tiny'
     assert row['contender'] in printed
     assert row['difference'] < 1e-4
     assert len(row['samples']) == 2
     assert 0 < row['min_seconds'] <= row['seconds_per_round']
     assert 0 < row['compile_seconds']
     assert 50 < row['peak_memory_mib']
-    assert row['ratio_to'] == 'floor_tensorflow/fed_avg/6'
+  assert rows[0]['ratio_to'] == 'floor_tensorflow/fed_avg/6'
+  assert rows[-2]['ratio_to'] == 'floor_tensorflow/ifca/8'
   assert set(rows[-1]['form']) == {'loops', 'clients_per_block'}
   assert not os.listdir(tmp_path / 'tmp')
 

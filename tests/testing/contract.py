@@ -1,7 +1,11 @@
 """The cases of the contract test: each algorithm with two kinds of model."""
 
+import contextlib
+import dataclasses
 import functools
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -10,12 +14,23 @@ from tests.testing import toys
 from tff_algos.algorithms import registry
 from tff_algos.core import model as model_lib
 from tff_algos.data import schema
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.runtimes import (
+  debug_runtime,
+  tff_runtime,
+  vectorized_runtime,
+)
 
 # Small enough for five clients, one of which has no example.
 OPTIONS = {
   'fed_avg': {'cohort_size': 3},
   'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
+  'ifca': {'num_clusters': 2, 'cohort_size': 3},
+}
+# With these, one client takes part in a phase if one alone has examples.
+ONE_CLIENT = {
+  'fed_avg': {'cohort_size': 1},
+  'fed_soft': {'cohort_size_per_cluster': 1},
+  'ifca': {'cohort_size': 1},
 }
 LOCAL_TRAINING = {
   'num_local_epochs': 2,
@@ -62,15 +77,70 @@ def build_source(sizes=SIZES, **replaced: np.ndarray) -> toys.ToySource:
   return toys.ToySource(made)
 
 
+class Shape(NamedTuple):
+  """A population and a cohort of an odd shape, for some of the algorithms.
+
+  Attributes:
+    sizes: Examples of each client.
+    options: algorithm -> options of its plan.
+    replaced: Images, as of `build_source`.
+  """
+
+  sizes: tuple[int, ...]
+  options: Mapping[str, Mapping[str, Any]] = {name: {} for name in OPTIONS}
+  replaced: Mapping[str, np.ndarray] = {}
+
+
+SHAPES = {
+  'one example each': Shape((1, 1, 1, 1, 1)),
+  'sizes far apart': Shape((1, 0, 33, 2, 20)),
+  'one client': Shape((0, 0, 0, 9, 0), ONE_CLIENT),
+  'one client, invalid': Shape(
+    (0, 0, 0, 9, 0), ONE_CLIENT, {'c3': np.full((9, 4, 4, 1), np.nan, 'f')}
+  ),
+  # Seven slots for four clients.
+  'drawn twice': Shape(
+    SIZES,
+    {
+      'fed_soft': {
+        'selection': 'with_replacement',
+        'cohort_size_per_cluster': 7,
+      }
+    },
+  ),
+}
+
+
 class Case:
-  """One algorithm with one model, and what its runs gave so far."""
+  """One algorithm with one model, and what its runs gave so far.
+
+  A context manager: the TFF runtime ends with the block.
+  """
 
   def __init__(self, name: str, model: str):
+    self._name, self._model = name, model
     self.algorithm = registry.build_algorithm(
       {'name': name, **OPTIONS[name], 'local_training': LOCAL_TRAINING},
       MODELS[model](),
     )
     self.vectorized = self.build_vectorized()
+    self._runtimes = contextlib.ExitStack()
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *exc_info):
+    self._runtimes.close()
+
+  @functools.cached_property
+  def tff(self):
+    return self._runtimes.enter_context(
+      tff_runtime.TffRuntime(self.algorithm, len(SIZES))
+    )
+
+  @functools.cached_property
+  def debug(self):
+    return debug_runtime.DebugRuntime(self.algorithm, len(SIZES))
 
   def build_vectorized(self, clients_per_block: int = 100):
     return vectorized_runtime.VectorizedRuntime(
@@ -86,6 +156,18 @@ class Case:
       source or build_source(),
       NUM_ROUNDS,
       seed,
+    )
+
+  def run_shape(self, shape: Shape, runtime):
+    """Runs the case in another shape with the graphs that it has traced."""
+    entry = registry.ALGORITHMS[self._name]
+    options = {**OPTIONS[self._name], **shape.options[self._name]}
+    other = entry.build(MODELS[self._model](), entry.config_class(**options))
+    return toys.run_rounds(
+      dataclasses.replace(other, phases=self.algorithm.phases),
+      runtime,
+      build_source(shape.sizes, **shape.replaced),
+      NUM_ROUNDS,
     )
 
   @functools.cached_property

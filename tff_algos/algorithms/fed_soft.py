@@ -39,7 +39,13 @@ from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.metrics import statistics
 from tff_algos.numerics import proximal, trees
-from tff_algos.stages import aggregation, assignment, cohort, objectives
+from tff_algos.stages import (
+  aggregation,
+  assignment,
+  cohort,
+  initialization,
+  objectives,
+)
 from tff_algos.stages import local_training as local_training_lib
 
 SELECTIONS = ('without_replacement', 'with_replacement', 'weighted_full')
@@ -181,13 +187,8 @@ def build_fed_soft(
 
 def _build_init_server_state(model, config):
   def init_server_state(seed, num_clients):
-    # The centres must differ, or every example ties and stays on cluster 0.
-    centers = [
-      model.initialize(tf.random.experimental.stateless_fold_in(seed, s))
-      for s in range(config.num_clusters)
-    ]
     return ServerState(
-      tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *centers),
+      initialization.cluster_models(model, config.num_clusters, seed),
       tf.zeros([num_clients, config.num_clusters]),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.algorithms import fed_avg, fed_soft
+from tff_algos.algorithms import fed_avg, fed_soft, ifca
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 ALGORITHMS: Mapping[str, Entry] = {
   'fed_avg': Entry(fed_avg.FedAvgConfig, fed_avg.build_fed_avg),
   'fed_soft': Entry(fed_soft.FedSoftConfig, fed_soft.build_fed_soft),
+  'ifca': Entry(ifca.IfcaConfig, ifca.build_ifca),
 }
 
 

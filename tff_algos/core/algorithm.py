@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 
 # A nested structure of tensors (or, on the host, of NumPy arrays).
@@ -113,7 +114,8 @@ class Cost(NamedTuple):
   local_solves: int = 0
 
 
-class PhaseCall(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class PhaseCall:
   """A phase to run now, and who takes part in it.
 
   Attributes:
@@ -122,12 +124,25 @@ class PhaseCall(NamedTuple):
     client_inputs: Structure like `Phase.client_input` with a leading cohort
       axis, of NumPy arrays.
     cost: What the call costs by the algorithm's own accounting.
+
+  Raises:
+    StageTypeError: If a client is named twice.
   """
 
   phase: str
   client_indices: np.ndarray
   client_inputs: Structure
   cost: Cost
+
+  def __post_init__(self):
+    indices, counts = np.unique(self.client_indices, return_counts=True)
+    if len(indices) < len(self.client_indices):
+      raise errors.StageTypeError(
+        f'phase {self.phase!r}: the plan names client_index '
+        f'{indices[counts > 1][0]} more than once; client_indices must be '
+        'distinct. A client that is drawn twice takes part once: let its '
+        'client_input say what it weighs'
+      )
 
 
 class Population(NamedTuple):

@@ -48,13 +48,29 @@ def select_rows(
     if_false: Structure of the same shapes and dtypes.
   """
 
-  def select_leaf(yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
-    ones = tf.ones(tf.rank(yes) - 1, tf.int32)
-    return tf.where(
-      tf.reshape(condition, tf.concat([tf.shape(condition), ones], 0)), yes, no
-    )
+  return tf.nest.map_structure(
+    lambda yes, no: tf.where(_along_rows(condition, yes), yes, no),
+    if_true,
+    if_false,
+  )
 
-  return tf.nest.map_structure(select_leaf, if_true, if_false)
+
+def scale_rows(structure: Structure, factors: tf.Tensor) -> Structure:
+  """Returns `factors[i]` times row i, for each i.
+
+  Args:
+    structure: Structure of tensors `[rows, ...]`.
+    factors: float32 `[rows]`.
+  """
+  return tf.nest.map_structure(
+    lambda leaf: _along_rows(factors, leaf) * leaf, structure
+  )
+
+
+def _along_rows(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+  """Returns `[rows]` as `[rows, 1, ...]`, of the rank of `[rows, ...]`."""
+  ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
+  return tf.reshape(vector, tf.concat([tf.shape(vector), ones], 0))
 
 
 def squared_norm(structure: Structure) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Which cluster fits an example, and which share of a client fits each."""
+"""Which cluster fits an example or a client, and which share fits each."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
 
 Structure = Any
 
@@ -31,6 +32,23 @@ def cluster_losses(
   return tf.where(
     tf.math.is_nan(losses), tf.fill(tf.shape(losses), float('inf')), losses
   )
+
+
+def best_cluster(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+  """Returns the cluster of the lowest mean loss over the real examples.
+
+  IFCA, Algorithm 1: the cluster identity estimate.
+
+  Args:
+    losses: `[num_clusters, capacity]`, not NaN.
+    mask: `[capacity]`.
+
+  Returns:
+    Cluster id, int32 `[]`; the lowest on a tie, and so 0 without examples.
+  """
+  # All means have the same divisor, so the sums decide.
+  totals = statistics.masked_mean(losses, mask).total
+  return tf.argmin(totals, output_type=tf.int32)
 
 
 def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

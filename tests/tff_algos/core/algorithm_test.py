@@ -1,9 +1,12 @@
 """Tests of the little that the contract itself does."""
 
+import dataclasses
+
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from tff_algos.core import algorithm
+from tff_algos.core import algorithm, errors
 
 
 def test_population_counts_its_clients():
@@ -24,3 +27,15 @@ def test_a_phase_uses_client_state_and_no_input_by_default():
 def test_client_data_is_a_structure_of_tensors():
   data = algorithm.ClientData(tf.ones([2, 3]), tf.ones([2]), tf.ones([2]))
   assert [leaf.shape.rank for leaf in tf.nest.flatten(data)] == [2, 1, 1]
+
+
+def test_a_call_that_names_a_client_twice_is_refused():
+  call = algorithm.PhaseCall(
+    'train', np.array([3, 0, 7], np.int32), (), algorithm.Cost()
+  )
+  text = (
+    "^phase 'train': the plan names client_index 7 more than once; "
+    'client_indices must be distinct'
+  )
+  with pytest.raises(errors.StageTypeError, match=text):
+    dataclasses.replace(call, client_indices=np.array([7, 0, 7], np.int32))

@@ -52,6 +52,11 @@ def test_select_takes_one_structure_whole_and_nothing_of_the_other(condition):
   _check(trees.select(tf.constant(condition), *arguments), _KERNEL, _BIAS)
 
 
+def test_scale_rows_scales_each_row_of_every_leaf():
+  scaled = trees.scale_rows(_tree(), tf.constant([2.0, -1]))
+  _check(scaled, _KERNEL * [[2], [-1]], _BIAS * [2, -1])
+
+
 def test_select_rows_takes_each_row_from_its_side():
   yes = (tf.ones([3, 2, 2]), tf.constant([1, 2, 3]))
   no = (tf.fill([3, 2, 2], float('nan')), tf.constant([-1, -2, -3]))

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -94,8 +96,8 @@ def test_client_that_is_not_finite_is_left_out():
 def test_runs_phases_that_the_algorithm_does_not_list():
   algorithm = running_sum.algorithm()
   phase = evaluation.build_cluster_evaluation(algorithm)
-  call = running_sum.phase_call([1, 3], ())._replace(
-    phase=phase.name, client_inputs=()
+  call = dataclasses.replace(
+    running_sum.phase_call([1, 3], ()), phase=phase.name, client_inputs=()
   )
   clients = running_sum.source(*_CLIENTS)
   with _runtime(algorithm) as runtime:

@@ -1,4 +1,4 @@
-"""Tests of the assignment of examples to clusters (FedSoft, lines 3-14)."""
+"""Tests of the assignment of examples (FedSoft) and clients (IFCA)."""
 
 import numpy as np
 import pytest
@@ -33,6 +33,31 @@ def test_losses_are_one_an_example_and_cluster():
   )
   gaps = _CENTERS[:, np.newaxis] - _POINTS
   np.testing.assert_allclose(losses, (gaps**2).sum(axis=-1), rtol=1e-6)
+
+
+def _best(losses, mask):
+  return assignment.best_cluster(
+    tf.constant(losses, tf.float32), tf.constant(mask, tf.float32)
+  ).numpy()
+
+
+@pytest.mark.parametrize(
+  ('losses', 'mask', 'expected'),
+  [
+    # The mean decides, not the number of examples that fit best.
+    ([[1, 1, 9], [2, 2, 2]], [1, 1, 1], 1),
+    # And only that of the real examples.
+    ([[1, 1, 9], [2, 2, 2]], [1, 1, 0], 0),
+    ([[3, 3], [2, 4], [4, 2]], [1, 1], 0),
+    ([[5, 3], [2, 4], [4, 2]], [1, 1], 1),
+    # A broken model fits nobody, but its padding does no harm.
+    ([[0, np.inf], [7, 7]], [1, 1], 1),
+    ([[0, np.inf], [7, 7]], [1, 0], 0),
+    ([[2, 2], [1, 1]], [0, 0], 0),
+  ],
+)
+def test_best_cluster_has_the_lowest_mean_loss(losses, mask, expected):
+  assert _best(losses, mask) == expected
 
 
 def test_every_point_counts_for_its_nearest_center():

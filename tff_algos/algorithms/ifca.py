@@ -1,0 +1,238 @@
+"""IFCA: each client trains the cluster model that fits it best.
+
+Ghosh, Chung, Yin and Ramchandran, "An Efficient Framework for Clustered
+Federated Learning" (NeurIPS 2020), arXiv:2006.04088, Algorithm 1.
+
+Round t:
+  plan            draw `cohort_size` clients uniformly
+  make_message    all cluster models
+  client_work     take the model of the lowest mean loss on the client's
+                  examples (line 6; lowest id on a tie); train it (option II)
+                  or take its gradient (option I)
+  aggregation     per cluster, the mean over the clients that chose it
+  server_update   cluster model <- cluster model - server_learning_rate * mean;
+                  a model that nobody chose stays as it is
+
+Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
+  gamma of option I = server_learning_rate, of option II = that of the client's
+  optimizer, tau = the steps of local_training.
+Reductions (tested): one cluster, weighting by examples = FedAvg, bit for bit;
+  one full-batch step, weighting by examples = gradient descent on the pooled
+  examples of those who chose the cluster.
+Cost per client and round: downlink k P, uplink P + k floats, one local solve,
+  and a forward pass of all models.
+
+What serves a client is the model that it chose when it last took part, in its
+present state. A client that never took part has made no choice, and gets
+cluster 0.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.stages import (
+  aggregation,
+  assignment,
+  cohort,
+  initialization,
+  objectives,
+)
+from tff_algos.stages import local_training as local_training_lib
+
+AVERAGINGS = ('models', 'gradients')
+WEIGHTINGS = ('uniform', 'examples')
+
+
+@dataclasses.dataclass(frozen=True)
+class IfcaConfig:
+  """Options of IFCA.
+
+  Attributes:
+    num_clusters: k, >= 1.
+    cohort_size: Clients drawn a round, >= 1.
+    averaging: `'models'` (option II) trains locally and replaces a cluster
+      model by the mean of its clients' models; `'gradients'` (option I) takes
+      one step along the sum of its clients' gradients, divided by the whole
+      cohort as printed, so that a small cluster takes small steps.
+    weighting: What a client counts in these means: `'uniform'`, all the same,
+      as printed; or `'examples'`, its number of examples.
+    server_learning_rate: Step size of gradient averaging, > 0. For models, a
+      factor on the mean client update; 1 is the algorithm as printed.
+    loss_scale: Factor on the loss in training, > 0.
+    local_training: How a client trains; gradient averaging has no use for it.
+  """
+
+  num_clusters: int = 2
+  cohort_size: int = 10
+  averaging: str = 'models'
+  weighting: str = 'uniform'
+  server_learning_rate: float = 1.0
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_int('num_clusters', self.num_clusters, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_one_of('averaging', self.averaging, AVERAGINGS)
+    checks.check_one_of('weighting', self.weighting, WEIGHTINGS)
+    checks.check_positive('server_learning_rate', self.server_learning_rate)
+    checks.check_positive('loss_scale', self.loss_scale)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    cluster_models: `[num_clusters, ...]`.
+  """
+
+  cluster_models: model_lib.Weights
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    membership: One-hot of its last choice, `[num_clusters]` float32; zeros
+      before the first.
+  """
+
+  membership: tf.Tensor
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    client_update: Initial - final weights, or the gradient; like the model.
+    cluster_weights: What it weighs in each cluster's mean, `[num_clusters]`
+      float32; 0 but for the cluster that it chose.
+  """
+
+  client_update: model_lib.Weights
+  cluster_weights: tf.Tensor
+
+
+def build_ifca(
+  model: model_lib.Model, config: IfcaConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds IFCA for a model that all clusters share."""
+  return algorithm.FederatedAlgorithm(
+    name='ifca',
+    num_clusters=config.num_clusters,
+    init_server_state=lambda seed, num_clients: ServerState(
+      initialization.cluster_models(model, config.num_clusters, seed)
+    ),
+    init_client_state=lambda run_seed, client_seed: ClientState(
+      tf.zeros([config.num_clusters])
+    ),
+    phases={'train': _build_training(model, config)},
+    plan_round=_build_plan(model, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: server_state.cluster_models,
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      trees.take(
+        server_state.cluster_models, tf.argmax(client_state.membership)
+      )
+    ),
+    membership=lambda server_state, client_state, client_index: (
+      client_state.membership
+    ),
+  )
+
+
+def _build_training(model, config):
+  """Returns the phase of Algorithm 1, lines 3-15."""
+  objective = objectives.mean_loss(model, config.loss_scale)
+  learn = {'models': _train, 'gradients': _gradient}[config.averaging]
+
+  def train(cluster_models, client_input, client_state, data, seed):
+    del client_input, client_state
+    losses = assignment.cluster_losses(model, cluster_models, data)
+    cluster_id = assignment.best_cluster(losses, data.mask)
+    start = trees.take(cluster_models, cluster_id)
+    update, loss = learn(objective, start, data, seed, config.local_training)
+    membership = tf.one_hot(cluster_id, config.num_clusters)
+    num_examples = tf.reduce_sum(data.mask)
+    weight = {
+      'examples': num_examples,
+      'uniform': tf.minimum(num_examples, 1.0),
+    }[config.weighting]
+    return algorithm.ClientOutput(
+      TrainResult(update, weight * membership),
+      ClientState(membership),
+      OrderedDict(loss=loss),
+    )
+
+  def average(server_state, aggregates):
+    mean = aggregates['client_update']
+    rates = config.server_learning_rate * tf.ones([config.num_clusters])
+    if config.averaging == 'gradients':
+      rates *= tf.math.divide_no_nan(mean.weight, tf.reduce_sum(mean.weight))
+    # The mean of a cluster that nobody chose is zero.
+    steps = trees.scale_rows(mean.value, rates)
+    models = trees.subtract(server_state.cluster_models, steps)
+    return ServerState(models), OrderedDict(
+      num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
+    )
+
+  return algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: server_state.cluster_models,
+    client_work=train,
+    aggregation={'client_update': aggregation.ClusterMean('cluster_weights')},
+    server_update=average,
+  )
+
+
+def _train(objective, start, data, seed, config):
+  """Returns initial - final weights and the loss, line 11."""
+  weights, loss = local_training_lib.train(objective, start, data, seed, config)
+  return trees.subtract(start, weights), loss
+
+
+def _gradient(objective, start, data, seed, config):
+  """Returns the gradient on all examples and the loss, line 9."""
+  del seed, config
+  with tf.GradientTape() as tape:
+    tape.watch(start)
+    value, losses = objective(start, data)
+  gradient = tape.gradient(
+    value, start, unconnected_gradients=tf.UnconnectedGradients.ZERO
+  )
+  return gradient, statistics.masked_mean(losses, data.mask)
+
+
+def _build_plan(model, config):
+  num_parameters = trees.num_entries(model.weights_spec())
+
+  def plan_round(server_state, population, round_num, seed):
+    del server_state
+    cohort.check_cohort_size('cohort_size', config.cohort_size, population)
+    drawn = cohort.draw_uniform(
+      population,
+      config.cohort_size,
+      seeds.numpy_generator(seed, 'cohort', round_num),
+    )
+    yield algorithm.PhaseCall(
+      'train',
+      drawn,
+      (),
+      algorithm.Cost(
+        downlink_floats=len(drawn) * config.num_clusters * num_parameters,
+        uplink_floats=len(drawn) * (num_parameters + config.num_clusters),
+        local_solves=len(drawn) if config.averaging == 'models' else 0,
+      ),
+    )
+
+  return plan_round
