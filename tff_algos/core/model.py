@@ -99,7 +99,8 @@ class Model:
     mode, where `tf.vectorized_map` would trace anew at every call.
     """
     if self.vectorizes and not tf.executing_eagerly():
-      return tf.vectorized_map(function, stacked_weights)
+      # What it has to loop over, the vectorized runtime reports by phase.
+      return tf.vectorized_map(function, stacked_weights, warn=False)
     count = tf.nest.flatten(stacked_weights)[0].shape[0]
     return tf.stack(
       [

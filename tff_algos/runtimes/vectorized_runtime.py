@@ -220,7 +220,8 @@ class VectorizedRuntime:
     def work(message, clients):
       one = functools.partial(composer.client_work, phase, message)
       outputs = composer.guard(
-        self._map_clients(one, clients, types.output), clients.client_state
+        self._map_clients(phase.name, one, clients, types.output),
+        clients.client_state,
       )
       return (
         composer.partial_sums(phase, outputs),
@@ -264,9 +265,11 @@ class VectorizedRuntime:
         self._num_clients,
       )
 
-  def _map_clients(self, function, clients, output_type):
+  def _map_clients(self, phase_name, function, clients, output_type):
     if self._algorithm.cluster_model.vectorizes:
-      return vectorization.map_stacked(function, clients)
+      return vectorization.map_clients(
+        phase_name, function, clients, output_type
+      )
     return tf.map_fn(function, clients, fn_output_signature=output_type)
 
 
