@@ -54,6 +54,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'name': 'mlp',
     'hidden_sizes': (64,),
     'normalization': 'none',
+    'compute_dtype': 'float32',
   }
   config.algorithm = {
     'name': 'fed_soft',

@@ -66,7 +66,11 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   }
   if num_clusters == 2:
     config.dataset.source.options.separation = 165.0
-  config.model = {'name': 'linear_regression', 'use_bias': False}
+  config.model = {
+    'name': 'linear_regression',
+    'use_bias': False,
+    'compute_dtype': 'float32',
+  }
   config.algorithm = {
     'name': 'fed_soft',
     'num_clusters': num_clusters,

@@ -71,7 +71,8 @@ def run(clients, client_ids, centers, local_models, options, num_rounds, seed):
   centers = np.array(centers, np.float64)
   local_models = np.array(local_models, np.float64)
   sizes = np.array([len(y) for _, y in clients], np.float64)
-  importance = np.zeros((len(clients), options.num_clusters))
+  shape = (len(clients), options.num_clusters)
+  importance = np.full(shape, float(options.sigma))
   margin, rounds = np.inf, []
   for t in range(num_rounds):
     if t % options.tau == 0:

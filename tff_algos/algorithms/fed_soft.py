@@ -113,7 +113,8 @@ class ServerState(NamedTuple):
   Attributes:
     cluster_models: c, `[num_clusters, ...]`.
     importance_weights: u, `[num_clients, num_clusters]` float32, in
-      [importance_smoother, 1], not renormalised; zeros before round 1.
+      [importance_smoother, 1], not renormalised; the smoother before a
+      client's first estimation.
   """
 
   cluster_models: model_lib.Weights
@@ -189,7 +190,8 @@ def _build_init_server_state(model, config):
   def init_server_state(seed, num_clients):
     return ServerState(
       initialization.cluster_models(model, config.num_clusters, seed),
-      tf.zeros([num_clients, config.num_clusters]),
+      # Not zeros: whose first estimation is refused can still be drawn.
+      tf.fill([num_clients, config.num_clusters], config.importance_smoother),
     )
 
   return init_server_state

@@ -32,6 +32,8 @@ class Model:
       `[batch, num_outputs]` float32: logits, or the regression's prediction.
     vectorizes: True if stacking many sets of weights turns into batched matrix
       products; False for convolutions, which are looped over on a CPU.
+    output_tolerance: How far outputs may lie apart, relative to the largest,
+      when the same arithmetic runs in another order.
   """
 
   name: str
@@ -41,6 +43,7 @@ class Model:
   initialize: Callable[[tf.Tensor], Weights]
   apply: Callable[[Weights, tf.Tensor], tf.Tensor]
   vectorizes: bool
+  output_tolerance: float = 1e-4
 
   def weights_spec(self) -> Weights:
     """Returns the weights' types as `tf.TensorSpec`s, without making them."""
@@ -99,7 +102,8 @@ class Model:
     mode, where `tf.vectorized_map` would trace anew at every call.
     """
     if self.vectorizes and not tf.executing_eagerly():
-      return tf.vectorized_map(function, stacked_weights)
+      # What it has to loop over, the vectorized runtime reports by phase.
+      return tf.vectorized_map(function, stacked_weights, warn=False)
     count = tf.nest.flatten(stacked_weights)[0].shape[0]
     return tf.stack(
       [

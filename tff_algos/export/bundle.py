@@ -7,6 +7,7 @@ moment.
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -19,11 +20,9 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import manifest, versions
+from tff_algos.export import manifest, prediction, versions
 
 _TEMPORARY_PREFIX = '.writing-'
-# A loaded graph may order its float32 sums otherwise than the eager model.
-_TOLERANCE = 1e-4
 
 
 class Sample(NamedTuple):
@@ -48,6 +47,8 @@ class Bundle(NamedTuple):
     signatures: name -> `tf.function` with an input signature.
     facts: What the manifest says about the content, JSON-ready.
     samples: Predictions to compare after loading it again.
+    tolerance: How far they may lie apart, `Model.output_tolerance`: a loaded
+      graph may order its sums otherwise.
     client_ids: The clients that it serves by id, if any.
   """
 
@@ -55,6 +56,7 @@ class Bundle(NamedTuple):
   signatures: Mapping[str, Callable[..., Any]]
   facts: Mapping[str, Any]
   samples: tuple[Sample, ...]
+  tolerance: float
   client_ids: tuple[str, ...] = ()
 
 
@@ -83,7 +85,7 @@ def write_bundle(
     base.mkdir(parents=True, exist_ok=True)
     with _exclusive(base), _temporary_folder(base) as (temporary, version):
       _save(temporary, bundle, provenance)
-      _check_reads_back(temporary, bundle.samples)
+      _check_reads_back(temporary, bundle.samples, bundle.tolerance)
       _flush_to_disk(temporary)
       final = base / str(version)
       os.rename(temporary, final)
@@ -118,8 +120,24 @@ def signature_function(
   return tf.function(function, input_signature=specs, autograph=False)
 
 
-def to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
-  """Returns named tensors as NumPy arrays."""
+def expected_outputs(
+  model: model_lib.Model, weights: model_lib.Weights, x: np.ndarray
+) -> dict[str, np.ndarray]:
+  """Returns what the model in memory says of `x`, by output name.
+
+  It says so in a graph, as the bundle will: there, TensorFlow fuses operations
+  that would be rounded one by one in eager mode.
+  """
+
+  @functools.partial(tf.function, autograph=False)
+  def predict(weights, x):
+    return prediction.name_outputs(model, model.apply(weights, x))
+
+  inputs = tf.nest.map_structure(tf.convert_to_tensor, (weights, x))
+  return _to_arrays(predict.get_concrete_function(*inputs)(*inputs))
+
+
+def _to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
   return {name: np.asarray(value) for name, value in outputs.items()}
 
 
@@ -171,18 +189,21 @@ def _save(
 
 
 def _check_reads_back(
-  folder: pathlib.Path, samples: tuple[Sample, ...]
+  folder: pathlib.Path, samples: tuple[Sample, ...], tolerance: float
 ) -> None:
   manifest.verify_files(folder)
   signatures = tf.saved_model.load(os.fspath(folder)).signatures
   for sample in samples:
     inputs = {name: tf.constant(v) for name, v in sample.inputs.items()}
-    outputs = to_arrays(signatures[sample.signature](**inputs))
+    outputs = _to_arrays(signatures[sample.signature](**inputs))
     for name, expected in sample.outputs.items():
-      _check_close(f'{sample.signature}/{name}', outputs[name], expected)
+      what = f'{sample.signature}/{name}'
+      _check_close(what, outputs[name], expected, tolerance)
 
 
-def _check_close(what: str, actual: np.ndarray, expected: np.ndarray) -> None:
+def _check_close(
+  what: str, actual: np.ndarray, expected: np.ndarray, tolerance: float
+) -> None:
   if not np.issubdtype(expected.dtype, np.floating):
     return  # A class id follows from the logits, and may flip where they tie.
   if not np.all(np.isfinite(expected)):
@@ -190,7 +211,7 @@ def _check_close(what: str, actual: np.ndarray, expected: np.ndarray) -> None:
       f'{what} of the model in memory is NaN or infinite on the sample '
       f'inputs. Such a model is not exported; export an earlier round.'
     )
-  tolerance = _TOLERANCE * max(1.0, np.max(np.abs(expected)))
+  tolerance *= max(1.0, np.max(np.abs(expected)))
   if actual.shape != expected.shape or not np.allclose(
     actual, expected, rtol=0, atol=tolerance
   ):

@@ -79,6 +79,7 @@ def export_cluster_models(
       _sample(model, weights, cluster_id, x)
       for cluster_id in range(algorithm.num_clusters)
     ),
+    tolerance=model.output_tolerance,
   )
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
 
@@ -96,11 +97,10 @@ def _sample(
   cluster_weights = tf.nest.map_structure(
     lambda value: tf.constant(value[cluster_id]), weights
   )
-  outputs = model.apply(cluster_weights, tf.constant(x))
   return bundle_lib.Sample(
     'predict_cluster',
     {'x': x, 'cluster_id': np.full([len(x)], cluster_id, np.int32)},
-    bundle_lib.to_arrays(prediction.name_outputs(model, outputs)),
+    bundle_lib.expected_outputs(model, cluster_weights, x),
   )
 
 

@@ -95,6 +95,7 @@ def export_personalized_models(
       **bundle_lib.model_facts(algorithm.name, model),
     },
     samples=_samples(algorithm, server_state, client_ids, client_states, x),
+    tolerance=model.output_tolerance,
     client_ids=tuple(client_ids),
   )
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
@@ -159,9 +160,12 @@ def export_client_model(
     },
     samples=(
       bundle_lib.Sample(
-        'serving_default', {'x': x}, _outputs_in_memory(model, weights, x)
+        'serving_default',
+        {'x': x},
+        bundle_lib.expected_outputs(model, weights, x),
       ),
     ),
+    tolerance=model.output_tolerance,
     client_ids=(client_id,),
   )
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
@@ -262,14 +266,6 @@ def _weights_in_memory(
   )
 
 
-def _outputs_in_memory(
-  model: model_lib.Model, weights: Any, x: np.ndarray
-) -> dict[str, np.ndarray]:
-  weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
-  outputs = model.apply(weights, tf.constant(x))
-  return bundle_lib.to_arrays(prediction.name_outputs(model, outputs))
-
-
 def _samples(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
@@ -289,7 +285,7 @@ def _samples(
       bundle_lib.Sample(
         'serving_default',
         {'client_id': ids, 'x': x},
-        _outputs_in_memory(algorithm.personalized_model, weights, x),
+        bundle_lib.expected_outputs(algorithm.personalized_model, weights, x),
       )
     )
   # Rows of different clients alternate: 0, 1, 2, ..., 0, 1, 2, ...

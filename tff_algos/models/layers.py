@@ -70,6 +70,9 @@ def group_norm(
 ) -> tf.Tensor:
   """Returns group normalization over the last axis (Wu and He 2018).
 
+  Mean and variance are taken in float32, whatever the type of the inputs: in
+  fewer bits their difference from the inputs would be lost.
+
   Args:
     inputs: `[batch, ..., channels]`.
     scale: `[channels]`.
@@ -81,8 +84,11 @@ def group_norm(
   channels = inputs.shape[-1]
   groups = max(g for g in range(1, max_groups + 1) if channels % g == 0)
   spatial = inputs.shape[1:-1]
-  grouped = tf.reshape(inputs, [-1, *spatial, groups, channels // groups])
+  grouped = tf.reshape(
+    tf.cast(inputs, tf.float32), [-1, *spatial, groups, channels // groups]
+  )
   axes = [*range(1, 1 + len(spatial)), -1]
   mean, variance = tf.nn.moments(grouped, axes, keepdims=True)
   normalized = (grouped - mean) * tf.math.rsqrt(variance + epsilon)
-  return tf.reshape(normalized, [-1, *spatial, channels]) * scale + offset
+  normalized = tf.reshape(normalized, [-1, *spatial, channels])
+  return tf.cast(normalized, inputs.dtype) * scale + offset

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers
+from tff_algos.models import layers, precision
 
 _CHANNELS = (32, 64)
 _KERNEL_SIZE = 5
@@ -21,8 +21,8 @@ _HIDDEN_SIZE = 512
 
 
 @dataclasses.dataclass(frozen=True)
-class LettersCnnConfig:
-  """Options of the network.
+class LettersCnnConfig(precision.PrecisionConfig):
+  """Options of the network, besides `precision.PrecisionConfig`.
 
   Attributes:
     normalization: `'none'` (the paper) or `'group'`, after each convolution.
@@ -31,6 +31,7 @@ class LettersCnnConfig:
   normalization: str = 'none'
 
   def __post_init__(self):
+    super().__post_init__()
     layers.check_normalization(self.normalization)
 
 

@@ -7,12 +7,12 @@ from collections import OrderedDict
 import tensorflow as tf
 
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers
+from tff_algos.models import layers, precision
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearConfig:
-  """Options of linear and logistic regression.
+class LinearConfig(precision.PrecisionConfig):
+  """Options of both regressions, besides `precision.PrecisionConfig`.
 
   Attributes:
     use_bias: Whether there is an intercept (FedSoft's linear regression has

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from tff_algos.core import checks
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers
+from tff_algos.models import layers, precision
 
 
 @dataclasses.dataclass(frozen=True)
-class MlpConfig:
-  """Options of the perceptron.
+class MlpConfig(precision.PrecisionConfig):
+  """Options of the perceptron, besides `precision.PrecisionConfig`.
 
   Attributes:
     hidden_sizes: Units of each hidden layer, each >= 1.
@@ -24,6 +24,7 @@ class MlpConfig:
   normalization: str = 'none'
 
   def __post_init__(self):
+    super().__post_init__()
     for size in self.hidden_sizes:
       checks.check_int('hidden_sizes', size, minimum=1)
     layers.check_normalization(self.normalization)

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import letters_cnn, linear, mlp
+from tff_algos.models import letters_cnn, linear, mlp, precision
 
 
 class Entry(NamedTuple):
   """One registered model.
 
   Attributes:
-    config_class: Its options.
+    config_class: Its options, a `precision.PrecisionConfig`.
     build: (options, input shape, number of outputs) -> Model.
   """
 
@@ -69,4 +69,4 @@ def build_model(
       f'config.model.name {name!r} is for {model.task}, but the data set is '
       f'for {task}'
     )
-  return model
+  return precision.compute_in(model, options.compute_dtype)

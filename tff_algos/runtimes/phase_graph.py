@@ -95,7 +95,7 @@ def _build_block(
       work_on_one, message, rows, tf.reduce_max(block.data.size)
     )
     if form == VECTORIZED:
-      outputs = vectorization.map_stacked(one, block)
+      outputs = vectorization.map_clients(phase.name, one, block, output_type)
     else:
       outputs = _stack_one(one(trees.take(block, 0)))
     return composer.aggregate(

@@ -55,17 +55,21 @@ def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
   """Returns how many real examples fit each cluster best.
 
   Args:
-    losses: `[num_clusters, capacity]`.
+    losses: `[num_clusters, capacity]`, of `cluster_losses`.
     mask: `[capacity]`.
 
   Returns:
-    `[num_clusters]` float32; a tie counts for the lowest cluster id.
+    `[num_clusters]` float32; a tie counts for the lowest cluster id. All NaN if
+    a real example has a finite loss under no cluster (a NaN in it, say): it
+    fits none, so the client's shares are unknown, and its result is refused.
   """
   num_clusters = losses.shape[0]
   best = tf.argmin(losses, axis=0, output_type=tf.int32)
-  return tf.linalg.matvec(
+  counts = tf.linalg.matvec(
     tf.one_hot(best, num_clusters, axis=0, dtype=tf.float32), mask
   )
+  fits_one = tf.math.is_finite(tf.reduce_min(losses, axis=0))
+  return tf.where(tf.reduce_all(fits_one | (mask <= 0)), counts, float('nan'))
 
 
 def importance_weights(

@@ -14,7 +14,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import aggregation, local_training
+from tff_algos.stages import local_training
 
 _THETAS = np.array([[4.0, 0, 0], [-4, 0, 0]])
 _SIZES = (4, 0, 6, 5, 1)
@@ -68,7 +68,7 @@ def test_initial_centers_differ_and_local_models_are_one_common_draw():
   assert kernels.shape == (3, 3, 1)
   assert len({tuple(kernel.ravel()) for kernel in kernels}) == 3
   assert server_state.importance_weights.shape == (5, 3)
-  assert not server_state.importance_weights.any()
+  assert (server_state.importance_weights == np.float32(1e-4)).all()
   for state in states:
     tf.nest.map_structure(np.testing.assert_array_equal, state, states[0])
     assert state.num_updates == 0
@@ -100,22 +100,9 @@ def test_importance_changes_only_after_an_estimation():
     np.testing.assert_array_equal(seen[before], seen[after])
   assert (seen[0] != seen[3]).any()
   importance = seen[-1]
-  assert not importance[1].any(), 'a client without examples is not estimated'
+  unasked = importance[1]  # It has no examples.
+  np.testing.assert_array_equal(unasked, np.float32([1e-4] * 2))
   assert (importance[_POPULATION.num_examples > 0].sum(axis=1) >= 1).all()
-
-
-def test_an_estimate_that_is_not_finite_leaves_the_old_one():
-  old = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]], np.float32)
-  fresh = aggregation.Collected(
-    values=tf.constant([[1.0, 0], [0, 0]]),
-    client_index=tf.constant([0, 2]),
-    is_valid=tf.constant([True, False]),
-  )
-  phase = _build().phases['estimate_importance']
-  state, _ = phase.server_update(_state(old), {'importance_weights': fresh})
-  np.testing.assert_array_equal(
-    state.importance_weights, np.array([[1, 0], *old[1:]], np.float32)
-  )
 
 
 def test_each_drawn_client_trains_once_and_serves_every_cluster_it_fills():
@@ -269,13 +256,25 @@ def test_a_client_with_nan_is_left_out_of_its_clusters():
   tf.nest.map_structure(np.testing.assert_array_equal, states[3], before)
 
 
-def test_a_client_with_nan_does_not_spoil_the_loss_of_an_estimation():
+@pytest.mark.parametrize('round_num', [1, 3])
+def test_a_client_with_nan_is_refused_by_an_estimation(round_num):
+  """It keeps the importance that it had; if none, it gets the smoother."""
+  algorithm = _build(importance_smoother=0.125)
+  start = _run(algorithm, round_num - 1)[:2]
   source = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
   source.examples(3).x[0, 0] = np.nan
-  _, _, outputs = _run(_build(), 1, source)
+  server_state, _, outputs = _run(
+    algorithm, 1, source, start=start, first_round=round_num
+  )
+  assert outputs[0].num_invalid == 1
   loss = outputs[0].client_metrics['assigned_loss']
   assert np.isfinite(loss.total)
   assert float(loss.weight) == sum(_SIZES) - _SIZES[3]
+  before, after = start[0].importance_weights, server_state.importance_weights
+  np.testing.assert_array_equal(after[3], before[3])
+  assert (after[3] >= 0.125).all()
+  assert (after[[0, 2, 4]] >= 0.125).all()
+  assert (after[[0, 2, 4]].sum(axis=1) >= 1).all()
 
 
 def test_order_of_clients_changes_nothing():

@@ -10,6 +10,7 @@ from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import cluster_models
+from tff_algos.models import precision
 
 X = exportable.sample_inputs(6)
 
@@ -54,6 +55,22 @@ def oracle(task=model_lib.CLASSIFICATION):
       for k in range(exportable.NUM_CLUSTERS)
     ]
   )
+
+
+def test_a_bfloat16_model_is_served_in_float32_with_its_own_numbers(tmp_path):
+  """Its logits, near 500, have neighbours at a distance of 2."""
+  model = precision.compute_in(exportable.linear_model(), 'bfloat16')
+  state, _ = exportable.states(model)
+  weights = {k: 200 * leaf for k, leaf in state.cluster_weights.items()}
+  state = state._replace(cluster_weights=weights)
+  call = load(tmp_path, model, state)
+  outputs = call('predict_cluster', x=X, cluster_id=np.int32([1] * 6))
+  assert outputs['logits'].dtype == outputs['probabilities'].dtype == np.float32
+  own = tf.nest.map_structure(lambda leaf: tf.constant(leaf[1]), weights)
+  expected = tf.function(model.apply)(own, tf.constant(X))
+  np.testing.assert_array_equal(outputs['logits'], expected)
+  exact = exportable.oracle_logits(weights, 1, X)
+  assert 0.1 < np.abs(outputs['logits'] - exact).max() < 9
 
 
 @pytest.mark.parametrize('name', ['serving_default', 'predict_cluster'])

@@ -10,6 +10,7 @@ from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import manifest, personalized_models
+from tff_algos.models import precision
 
 X = exportable.sample_inputs(6)
 IDS = exportable.CLIENT_IDS
@@ -60,6 +61,22 @@ def own_oracle(task=model_lib.CLASSIFICATION):
       for i in range(len(IDS))
     ]
   )
+
+
+def test_a_bfloat16_model_is_served_in_float32_with_its_own_numbers(tmp_path):
+  model = precision.compute_in(exportable.linear_model(), 'bfloat16')
+  outputs = serving_default(export(tmp_path, model))(
+    client_id=[IDS[2]] * 6, x=X
+  )
+  _, states = exportable.states(model)
+  weights = tf.nest.map_structure(
+    lambda leaf: tf.constant(leaf[2]), states.personalized_weights
+  )
+  expected = tf.function(model.apply)(weights, tf.constant(X))
+  assert outputs['logits'].dtype == np.float32
+  np.testing.assert_array_equal(outputs['logits'], expected)
+  error = np.abs(outputs['logits'] - own_oracle()[2]).max()
+  assert 1e-4 < error < 0.1
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,17 @@ def test_other_normalizations_are_checked():
   text = r"normalization must be one of \('none', 'group'\), got 'layer'"
   with pytest.raises(errors.ConfigError, match=text):
     layers.check_normalization('layer')
+
+
+def test_group_norm_of_bfloat16_takes_its_moments_in_float32():
+  """The channels differ by less than bfloat16 tells their mean from."""
+  inputs = tf.cast(64 + 0.5 * _random(2, 3, 4), tf.bfloat16)
+  scale, offset = np.ones(4, np.float32), np.zeros(4, np.float32)
+  exact = layers.group_norm(tf.cast(inputs, tf.float32), scale, offset)
+  outputs = layers.group_norm(
+    inputs, *(tf.cast(leaf, tf.bfloat16) for leaf in (scale, offset))
+  )
+  assert outputs.dtype == tf.bfloat16
+  np.testing.assert_allclose(
+    tf.cast(outputs, tf.float32), exact, rtol=2**-8, atol=2**-8
+  )

@@ -113,7 +113,7 @@ _VALUES = st.one_of(
   st.integers(),
   st.floats(),
   st.text(max_size=8),
-  st.sampled_from(['batch', 'group', 'none']),
+  st.sampled_from(['batch', 'group', 'none', 'bfloat16', 'float16']),
   st.lists(st.one_of(st.integers(), st.text(max_size=3)), max_size=3),
 )
 
@@ -121,7 +121,9 @@ _VALUES = st.one_of(
 @hypothesis.settings(database=None, deadline=None)
 @hypothesis.given(
   st.sampled_from(sorted(registry.MODELS)),
-  st.sampled_from(['use_bias', 'hidden_sizes', 'normalization', 'x', 'name']),
+  st.sampled_from(
+    ['use_bias', 'hidden_sizes', 'normalization', 'compute_dtype', 'x', 'name']
+  ),
   _VALUES,
 )
 def test_any_option_is_read_or_refused_by_name(name, key, value):

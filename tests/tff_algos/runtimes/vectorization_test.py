@@ -1,8 +1,18 @@
+"""Tests of the batched pass over clients, and of the loop instead of it."""
+
+import logging
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.runtimes import vectorization
+from tests.testing import contract, running_sum
+from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.runtimes import vectorization, vectorized_runtime
+
+_CLIENTS = ([1.0], [2.0, 3.0], [4.0, 5.0, 6.0])
 
 
 def _rows() -> np.ndarray:
@@ -42,3 +52,124 @@ def test_stable_argsort_of_matrices_is_converted():
     fallback_to_while_loop=False,
   )
   np.testing.assert_array_equal(order, np.argsort(rows, axis=-1, kind='stable'))
+
+
+def _log_of_sum(x):
+  """Adds exponentials by an operation that TensorFlow cannot vectorize."""
+  return tf.math.cumulative_logsumexp(x)[-1]
+
+
+def _in_a_loop(x):
+  return tf.while_loop(
+    lambda i, _: i < 3,
+    lambda i, total: (i + 1, total + _log_of_sum(x)),
+    (0, tf.constant(0.0)),
+  )[1]
+
+
+def _in_a_branch(x):
+  return tf.cond(x[0] > 0, lambda: 3 * _log_of_sum(x), lambda: 3 * x[0])
+
+
+def _gradient(x):
+  with tf.GradientTape() as tape:
+    tape.watch(x)
+    value = _log_of_sum(x)
+  return 3 * tf.reduce_sum(tape.gradient(value, x)) * value
+
+
+def _run(caplog, say, **stages):
+  """Runs `running_sum` with clients that say `say` of their examples.
+
+  Returns:
+    The output of the phase call, and what was logged as a warning or worse.
+  """
+
+  def work(message, client_input, client_state, data, seed):
+    del message, client_input, seed
+    zero = tf.constant(0.0)
+    result = {'value': zero, 'mean': zero, 'weight': zero}
+    result['said'] = say(tf.where(data.mask > 0, data.x[:, 0], -1e9))
+    return algorithm_lib.ClientOutput(result, client_state, {})
+
+  algorithm = running_sum.algorithm(client_work=work, **stages)
+  clients = running_sum.source(*_CLIENTS)
+  call = running_sum.phase_call([0, 1, 2], np.zeros(3))
+  caplog.clear()
+  filters = list(tf.get_logger().filters)
+  with vectorized_runtime.VectorizedRuntime(algorithm, 3) as runtime:
+    outputs = [
+      running_sum.run_call(runtime, algorithm, clients, call) for _ in range(2)
+    ]
+  np.testing.assert_equal(*outputs)
+  assert tf.get_logger().filters == filters
+  messages = [
+    record.getMessage()
+    for record in caplog.records
+    if record.levelno >= logging.WARNING
+  ]
+  # TensorFlow counts how many graphs all tests of this process have built.
+  return outputs[0], [text for text in messages if 'retracing' not in text]
+
+
+@pytest.mark.parametrize(
+  'say', [lambda x: 3 * _log_of_sum(x), _in_a_loop, _in_a_branch, _gradient]
+)
+def test_clients_are_looped_over_with_one_warning(caplog, say):
+  output, warnings = _run(caplog, say)
+  expected = [3 * np.log(np.sum(np.exp(x))) for x in _CLIENTS]
+  np.testing.assert_allclose(output.server_state.said, expected, rtol=1e-5)
+  (warning,) = warnings
+  assert warning.startswith("Phase 'add', stage 'client_work': ")
+  assert "cannot vectorize its operation 'CumulativeLogsumexp'" in warning
+  assert 'Clients are looped over' in warning
+
+
+def test_a_converter_that_refuses_is_named_too(caplog):
+  """The shape of an operation's output depends on the client."""
+  output, warnings = _run(
+    caplog,
+    lambda x: tf.cast(tf.size(tf.zeros([tf.cast(x[0], tf.int32)])), tf.float32),
+  )
+  assert output.server_state.said.tolist() == [1, 2, 4]
+  (warning,) = warnings
+  assert "cannot vectorize its operation 'Fill'" in warning
+
+
+def test_what_is_vectorized_is_vectorized_without_a_word(caplog):
+  output, warnings = _run(caplog, tf.reduce_max)
+  assert output.server_state.said.tolist() == [1, 3, 6]
+  assert not warnings
+
+
+def test_sizes_that_depend_on_the_client_are_refused(caplog):
+  with pytest.raises(errors.StageTypeError) as raised:
+    _run(
+      caplog,
+      lambda x: tf.where(x > 2.5)[:, 0],
+      server_update=lambda server_state, aggregates: (server_state, {}),
+    )
+  text = str(raised.value)
+  for part in (
+    "phase 'add'",
+    "'client_work'",
+    "'Where'",
+    "'said'",
+    'shape (No',
+  ):
+    assert part in text
+
+
+def test_a_mistake_of_ours_keeps_its_own_error():
+  rows = tf.constant(_rows())
+  output_type = algorithm_lib.ClientOutput({}, tf.TensorSpec([]), {})
+  with pytest.raises(KeyError, match='typo'):
+    vectorization.map_clients('add', lambda row: {}['typo'], rows, output_type)
+
+
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_every_algorithm_is_vectorized(caplog, name):
+  case = contract.Case(name, 'mlp')
+  caplog.clear()
+  case.run()
+  assert 'looped over' not in caplog.text

@@ -139,3 +139,15 @@ def test_a_client_without_examples_gets_the_smoother_everywhere():
     tf.zeros([3]), tf.constant(0.0), 0.125
   )
   assert importance.numpy().tolist() == [0.125] * 3
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, 3e38])
+def test_an_example_that_fits_no_cluster_makes_all_counts_unknown(value):
+  """With 3e38 the example is finite and its squared distances are not."""
+  broken = np.concatenate([_POINTS, [[0, value]]])
+  counts = _counts(_CENTERS, broken)
+  assert np.isnan(counts).all()
+  importance = assignment.importance_weights(
+    tf.constant(counts), tf.constant(5.0), 1e-4
+  )
+  assert np.isnan(importance).all()
