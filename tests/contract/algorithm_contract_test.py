@@ -16,7 +16,7 @@ from tff_algos.algorithms import registry
 from tff_algos.core import tff_compat
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import vectorized_runtime
-from tff_algos.stages import composer, federated
+from tff_algos.stages import federated, phase_types
 
 
 @pytest.fixture(
@@ -289,7 +289,7 @@ def test_calls_name_distinct_clients_and_fit_their_phase(case):
 
 
 def test_computation_has_the_documented_placements(case):
-  types = composer.check_algorithm(case.algorithm, len(contract.SIZES))
+  types = phase_types.check_algorithm(case.algorithm, len(contract.SIZES))
   for name, phase in case.algorithm.phases.items():
     built = federated.build_federated_phase(phase, types[name])
     signature = built.whole.type_signature

@@ -7,7 +7,7 @@ from tff_algos.algorithms import fed_avg, fed_soft, ifca
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
-from tff_algos.stages import composer
+from tff_algos.stages import phase_types
 
 
 class Entry(NamedTuple):
@@ -56,5 +56,5 @@ def build_algorithm(
   """
   name, options = parse_config(values)
   algorithm = ALGORITHMS[name].build(model, options)
-  composer.check_algorithm(algorithm)
+  phase_types.check_algorithm(algorithm)
   return algorithm

@@ -14,7 +14,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import trees
 from tff_algos.runtimes import rows as rows_lib
 from tff_algos.runtimes import vectorization
-from tff_algos.stages import composer
+from tff_algos.stages import composer, phase_types
 
 Structure = Any
 
@@ -25,7 +25,7 @@ XLA = 'xla'  # One after the other, in a program that XLA has compiled.
 
 
 def build_client_graph(
-  phase: algorithm_lib.Phase, types: composer.PhaseTypes, form: str
+  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes, form: str
 ) -> Callable[..., Structure]:
   """Traces the graph of a phase's client work.
 

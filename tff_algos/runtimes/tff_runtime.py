@@ -15,7 +15,7 @@ from tff_algos.numerics import trees
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import remote_worker, tff_connection
 from tff_algos.runtimes import worker as worker_lib
-from tff_algos.stages import composer, federated
+from tff_algos.stages import composer, federated, phase_types
 
 Structure = Any
 
@@ -166,10 +166,10 @@ class TffRuntime:
     self, phase: algorithm_lib.Phase
   ) -> federated.FederatedPhase:
     if phase.name not in self._computations:
-      types = composer.check_phase(
+      types = phase_types.check_phase(
         phase,
-        *composer.state_specs(self._algorithm, self._num_clients),
-        composer.data_spec(self._algorithm.cluster_model),
+        *phase_types.state_specs(self._algorithm, self._num_clients),
+        phase_types.data_spec(self._algorithm.cluster_model),
       )
       self._computations[phase.name] = federated.build_federated_phase(
         phase, types

@@ -27,7 +27,7 @@ from tff_algos.numerics import trees
 from tff_algos.runtimes import blocks, devices, phase_graph
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import aggregation, composer
+from tff_algos.stages import aggregation, composer, phase_types
 
 Structure = Any
 
@@ -82,7 +82,7 @@ class VectorizedConfig:
 class _Graphs:
   """The traced functions of one phase, and the types that they take."""
 
-  types: composer.PhaseTypes
+  types: phase_types.PhaseTypes
   make_message: Any
   work: Any
   server_update: Any
@@ -119,7 +119,7 @@ class VectorizedRuntime:
     """
     self._algorithm = algorithm
     self._num_clients = num_clients
-    self._types = composer.check_algorithm(algorithm, num_clients)
+    self._types = phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
     self._devices = devices.choose(self._config.devices)
     self._weights = algorithm.cluster_model.weights_spec()
@@ -211,13 +211,13 @@ class VectorizedRuntime:
     return rows_lib.worth_keeping(cohort) and self._split_bytes(cohort) <= limit
 
   def _split_bytes(self, cohort: cohort_lib.Cohort) -> int:
-    data = composer.data_spec(self._algorithm.cluster_model)
+    data = phase_types.data_spec(self._algorithm.cluster_model)
     num_rows = int(cohort.source.population.num_examples.sum())
     return num_rows * blocks.num_bytes((data.x, data.y))
 
   def _choose_sizes(
     self,
-    types: composer.PhaseTypes,
+    types: phase_types.PhaseTypes,
     cohort: cohort_lib.Cohort,
     stays_resident: bool,
   ) -> blocks.Sizes:
@@ -296,10 +296,10 @@ class VectorizedRuntime:
 
   def _build(self, phase: algorithm_lib.Phase) -> _Graphs:
     # Evaluation phases are not the algorithm's own.
-    types = self._types.get(phase.name) or composer.check_phase(
+    types = self._types.get(phase.name) or phase_types.check_phase(
       phase,
-      *composer.state_specs(self._algorithm, self._num_clients),
-      composer.data_spec(self._algorithm.cluster_model),
+      *phase_types.state_specs(self._algorithm, self._num_clients),
+      phase_types.data_spec(self._algorithm.cluster_model),
     )
     work = phase_graph.build_client_graph(phase, types, self._form)
     sums, collection, _ = work.get_concrete_function().structured_outputs
@@ -321,7 +321,7 @@ class VectorizedRuntime:
     )
 
   def _announce(
-    self, phase: algorithm_lib.Phase, types: composer.PhaseTypes
+    self, phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
   ) -> None:
     """Says how much memory a phase needs that keeps every client's result."""
     each = sum(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
 from tff_algos.numerics import trees
-from tff_algos.stages import composer
+from tff_algos.stages import composer, phase_types
 
 Structure = Any
 
@@ -38,13 +38,13 @@ class FederatedPhase(NamedTuple):
 
 
 def build_federated_phase(
-  phase: algorithm_lib.Phase, types: composer.PhaseTypes
+  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
 ) -> FederatedPhase:
   """Returns a phase as TFF computations.
 
   Args:
     phase: The phase.
-    types: What `composer.check_phase` returned for it.
+    types: What `phase_types.check_phase` returned for it.
   """
   server_state_type = tff_compat.to_type(types.server_state)
   clients_type = tff_compat.to_type(types.clients)

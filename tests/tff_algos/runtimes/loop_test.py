@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from pipelines import build_dataset
 from tests.testing import raw_data, running_sum
+from tests.testing import recorder as recorder_lib
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors, seeds
 from tff_algos.data import dataset as dataset_lib
@@ -31,32 +32,6 @@ _ALGORITHMS = {
     'estimation_interval': 2,
   },
 }
-
-
-class _Recorder:
-  """Keeps the rows that it is told, but for what the clock says."""
-
-  def __init__(self):
-    self.rows = {}
-
-  def resume(self, round_num):
-    kept = range(round_num + 1) if round_num else ()
-    self.rows = {r: row for r, row in self.rows.items() if r in kept}
-
-  def record(self, round_num, metrics):
-    row = dict(metrics)
-    seconds = row.pop('seconds', 0.0)
-    assert seconds >= 0
-    assert round_num not in self.rows
-    self.rows[round_num] = row
-
-
-class _NoEvaluation:
-  """Finds only which state it was given."""
-
-  def evaluate(self, server_state):
-    found = {'total': float(np.asarray(server_state.total))}
-    return evaluator.Evaluation(found, [])
 
 
 class _Experiment:
@@ -125,7 +100,7 @@ def experiment(request, dataset):
 @pytest.fixture(scope='module')
 def whole(experiment, tmp_path_factory):
   """What four rounds give without an interruption."""
-  recorder = _Recorder()
+  recorder = recorder_lib.Recorder()
   outcome = experiment.train(tmp_path_factory.mktemp('whole'), recorder)
   return outcome, recorder.rows
 
@@ -142,7 +117,7 @@ def _assert_same(experiment, folder, recorder, whole, **options):
 def test_four_rounds_equal_two_and_a_restart_and_two(
   experiment, whole, tmp_path, kind, stop
 ):
-  recorder = _Recorder()
+  recorder = recorder_lib.Recorder()
   options = {'kind': kind, 'checkpoint_interval': 2}
   first, _ = experiment.train(tmp_path, recorder, stop, **options)
   assert first.round_num == stop
@@ -174,7 +149,7 @@ def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
     is_ctrl_c = call_number % 4 == 1
     error = KeyboardInterrupt() if is_ctrl_c else errors.CheckpointError('no')
     runtime = _FailingRuntime(experiment.runtime, call_number, error)
-    folder, recorder = tmp_path / str(call_number), _Recorder()
+    folder, recorder = tmp_path / str(call_number), recorder_lib.Recorder()
     try:
       experiment.train(folder, recorder, runtime=runtime, **options)
       break
@@ -188,20 +163,25 @@ def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
   assert call_number > 30
 
 
-class _InterruptedRecorder(_Recorder):
+def _raise_ctrl_c():
+  raise KeyboardInterrupt
+
+
+class _InterruptedRecorder(recorder_lib.Recorder):
   """Ctrl-C falls into the recording of a round, before or after the row."""
 
-  def __init__(self, round_num, is_after):
+  def __init__(self, round_num, is_after, interrupt=_raise_ctrl_c):
     super().__init__()
     self._round_num = round_num
     self._is_after = is_after
+    self._interrupt = interrupt
 
   def record(self, round_num, metrics):
     if self._is_after:
       super().record(round_num, metrics)
     if round_num == self._round_num:
       self._round_num = None
-      raise KeyboardInterrupt
+      self._interrupt()
     if not self._is_after:
       super().record(round_num, metrics)
 
@@ -223,25 +203,19 @@ def test_ctrl_c_saves_the_last_whole_round(experiment, tmp_path):
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [2]
 
 
-class _SignalledRecorder(_Recorder):
-  """Ctrl-C comes as a signal while a round is recorded and committed."""
-
-  def record(self, round_num, metrics):
-    super().record(round_num, metrics)
-    if round_num == 3:
-      signal.raise_signal(signal.SIGINT)
-
-
-def test_ctrl_c_that_waits_for_the_record_saves_that_round(
+def test_signal_that_waits_for_the_record_saves_that_round(
   experiment, tmp_path
 ):
+  recorder = _InterruptedRecorder(
+    3, True, lambda: signal.raise_signal(signal.SIGINT)
+  )
   with pytest.raises(KeyboardInterrupt):
-    experiment.train(tmp_path, _SignalledRecorder())
+    experiment.train(tmp_path, recorder)
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [3]
 
 
 def test_finished_run_is_not_run_again(experiment, tmp_path):
-  recorder = _Recorder()
+  recorder = recorder_lib.Recorder()
   outcome = experiment.train(tmp_path, recorder, 2)
   idle = _FailingRuntime(experiment.runtime, 1, AssertionError('it ran'))
   again = experiment.train(tmp_path, recorder, 2, runtime=idle)
@@ -263,7 +237,7 @@ class _SumRun:
       self.checkpoints.states_folder,
       'memory',
     )
-    self.recorder = _Recorder()
+    self.recorder = recorder_lib.Recorder()
 
   def train(self, num_rounds, **options):
     with debug_runtime.DebugRuntime(self.algorithm, 2) as runtime:
@@ -273,7 +247,7 @@ class _SumRun:
         self.source,
         self.store,
         self.checkpoints,
-        _NoEvaluation(),
+        recorder_lib.NoEvaluation(),
         self.recorder,
         loop.TrainingConfig(num_rounds, **options),
         0,

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.testing import running_sum
 from tff_algos.runtimes import phase_graph
 from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import composer
+from tff_algos.stages import phase_types
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
 
@@ -17,7 +17,7 @@ def _build():
   def build(form=phase_graph.VECTORIZED, **stages):
     algorithm = running_sum.algorithm(**stages)
     phase = algorithm.phases[running_sum.PHASE]
-    types = composer.check_algorithm(algorithm, len(_CLIENTS))[phase.name]
+    types = phase_types.check_algorithm(algorithm, len(_CLIENTS))[phase.name]
     return phase_graph.build_client_graph(phase, types, form)
 
   return build

@@ -9,7 +9,7 @@ from tff_algos.algorithms import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.metrics import statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import composer, evaluation
+from tff_algos.stages import evaluation, phase_types
 
 _SIZES = [6, 0, 3, 1]
 _INDICES = np.array([2, 0, 1, 3], np.int32)
@@ -109,10 +109,12 @@ def test_a_client_with_nan_counts_as_nothing(case):
 
 
 def test_phases_fit_the_algorithm(case):
-  types = composer.state_specs(case[0], 4)
-  data = composer.data_spec(case[0].cluster_model)
+  types = phase_types.state_specs(case[0], 4)
+  data = phase_types.data_spec(case[0].cluster_model)
   clusters = evaluation.build_cluster_evaluation(case[0])
-  assert composer.check_phase(clusters, *types, data).clients.client_state == ()
+  assert (
+    phase_types.check_phase(clusters, *types, data).clients.client_state == ()
+  )
   personalized = evaluation.build_personalized_evaluation(case[0])
-  clients = composer.check_phase(personalized, *types, data).clients
+  clients = phase_types.check_phase(personalized, *types, data).clients
   assert clients.client_input == tf.TensorSpec([], tf.int32)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.testing import toys
 from tff_algos.algorithms import fed_avg, fed_soft
-from tff_algos.stages import composer, federated
+from tff_algos.stages import federated, phase_types
 
 _CLIENTS = (
   '{<client_index=int32,client_input=%s,client_state=%s,data=<x=float32[?,3],'
@@ -17,7 +17,7 @@ def _types_of():
   """Returns a function: algorithm, phase name -> its TFF type signature."""
 
   def types_of(algorithm, name):
-    types = composer.check_algorithm(algorithm, num_clients=5)
+    types = phase_types.check_algorithm(algorithm, num_clients=5)
     phase = algorithm.phases[name]
     built = federated.build_federated_phase(phase, types[name])
     signature = built.whole.type_signature

@@ -1,0 +1,149 @@
+"""Tests of the types of a phase: which stages do not fit, and the words for it."""
+
+import re
+from collections import OrderedDict
+
+import pytest
+import tensorflow as tf
+
+from tests.testing import toy_phase
+from tff_algos.algorithms import fed_soft
+from tff_algos.core import errors
+from tff_algos.stages import aggregation, phase_types
+
+
+def _check(**changes):
+  phase = toy_phase.PHASE._replace(**changes)
+  return phase_types.check_phase(
+    phase, toy_phase.STATE, toy_phase.CLIENT_STATE, toy_phase.DATA
+  )
+
+
+def test_types_of_a_phase():
+  types = _check()
+  assert types.message == OrderedDict(total=tf.TensorSpec([2]))
+  assert types.server_state == toy_phase.STATE
+  assert types.clients.client_state == toy_phase.CLIENT_STATE
+  assert set(types.output.result) == {'moved', 'weight', 'twice', 'tag'}
+  assert types.output.client_state == toy_phase.CLIENT_STATE
+
+
+def test_a_phase_without_client_state_gets_none():
+  def work(message, client_input, client_state, data, seed):
+    assert client_state == ()
+    return toy_phase.work(message, client_input, 0.0, data, seed)._replace(
+      client_state=client_state
+    )
+
+  types = _check(client_work=work, uses_client_state=False)
+  assert types.clients.client_state == types.output.client_state == ()
+
+
+_MISMATCHES = {
+  'message lacks a field': (
+    {'make_message': lambda state: OrderedDict(sum=state.total)},
+    r"phase 'toy': stage 'client_work' does not accept what make_message and "
+    r"client_input gives it, of type <<sum=float32\[2\]>,.*KeyError: 'total'",
+  ),
+  'message of another shape': (
+    {'make_message': lambda state: OrderedDict(total=tf.zeros([3]))},
+    r"stage 'client_work' .* make_message .*<total=float32\[3\]>",
+  ),
+  'server state lacks a field': (
+    {'make_message': lambda state: OrderedDict(total=state.sum)},
+    r"stage 'make_message' does not accept what server_state gives it, of type "
+    r'<<total=float32\[2\],num_calls=int32\[\]>>: AttributeError',
+  ),
+  'client input of another type': (
+    {'client_input': OrderedDict(weight=tf.TensorSpec([], tf.float32))},
+    r"stage 'client_work' .* client_input gives it.*<weight=float32\[\]>",
+  ),
+  'aggregated field is not there': (
+    {'aggregation': {'update': aggregation.Sum()}},
+    r"aggregation of 'update' by Sum needs the field 'update', but client_work "
+    r'returns <moved=float32\[2\],weight=float32\[\],twice=float32\[\],tag=',
+  ),
+  'weight field is not there': (
+    {'aggregation': {'moved': aggregation.WeightedMean('wait')}},
+    r"aggregation of 'moved' by WeightedMean needs the field 'wait', but "
+    r'client_work returns <moved=float32\[2\],weight=float32\[\]',
+  ),
+  'aggregate that nobody made': (
+    {'aggregation': {'moved': aggregation.WeightedMean('weight')}},
+    r"stage 'server_update' does not accept what aggregation gives it.*'twice'",
+  ),
+  'aggregate of another kind': (
+    {'aggregation': toy_phase.PHASE.aggregation | {'moved': aggregation.Sum()}},
+    r"stage 'server_update' does not accept what aggregation gives it",
+  ),
+  'client state changes its dtype': (
+    {'client_work': toy_phase.reply(client_state=lambda _: tf.constant(1))},
+    r'client state after client_work has type int32\[\], but client state '
+    r'before client_work has type float32\[\]; they must be the same',
+  ),
+  'client state changes its structure': (
+    {
+      'client_work': toy_phase.reply(
+        client_state=lambda out: (out.client_state,)
+      )
+    },
+    r'client state after client_work has type <float32\[\]>, but client state '
+    r'before client_work has type float32\[\]',
+  ),
+  'server state changes its shape': (
+    {'server_update': lambda state, _: (state._replace(total=tf.ones(3)), ())},
+    r'server state after server_update has type <total=float32\[3\],num_calls='
+    r'int32\[\]>, but server state before server_update has type <total=float32'
+    r'\[2\],num_calls=int32\[\]>; they must be the same',
+  ),
+  'server state becomes another class': (
+    {'server_update': lambda state, _: (tuple(state), ())},
+    r'server state after server_update has type <float32\[2\],int32\[\]>',
+  ),
+  'server update returns the state alone': (
+    {'server_update': lambda state, _: state},
+    r"'server_update' must return the pair \(server state, metrics\), got "
+    r'<total=float32\[2\],num_calls=int32\[\]>',
+  ),
+  'client work returns a plain tuple': (
+    {'client_work': lambda *arguments: tuple(toy_phase.work(*arguments))},
+    r"'client_work' must return a ClientOutput .*, got tuple <<moved=float32",
+  ),
+  'client work returns a bare tensor as result': (
+    {
+      'client_work': toy_phase.reply(
+        result=lambda output: output.result['moved']
+      )
+    },
+    r"'client_work' must return a ClientOutput whose result is a NamedTuple or "
+    r'a mapping of fields, got ClientOutput <result=float32\[2\]',
+  ),
+  'client work takes fewer arguments': (
+    {'client_work': lambda message, data: None},
+    r"stage 'client_work' does not accept what make_message and client_input",
+  ),
+}
+
+
+@pytest.mark.parametrize('case', _MISMATCHES)
+def test_a_mismatch_names_both_stages_and_their_types(case):
+  changes, text = _MISMATCHES[case]
+  with pytest.raises(errors.StageTypeError, match="^phase 'toy': ") as refusal:
+    _check(**changes)
+  assert re.search(text, str(refusal.value), re.DOTALL), str(refusal.value)
+
+
+def test_check_algorithm_checks_every_phase():
+  built = fed_soft.build_fed_soft(toy_phase.MODEL, fed_soft.FedSoftConfig())
+  assert set(phase_types.check_algorithm(built)) == set(built.phases)
+  broken = built.phases['train']._replace(make_message=lambda state: state)
+  built.phases['train'] = broken
+  with pytest.raises(errors.StageTypeError, match="phase 'train'.*client_work"):
+    phase_types.check_algorithm(built)
+
+
+def test_state_specs_depend_on_the_population():
+  built = fed_soft.build_fed_soft(toy_phase.MODEL, fed_soft.FedSoftConfig())
+  server_state, client_state = phase_types.state_specs(built, 7)
+  assert server_state.importance_weights == tf.TensorSpec([7, 2])
+  assert client_state.num_updates == tf.TensorSpec([], tf.int32)

@@ -1,0 +1,266 @@
+"""The types of a phase, and whether each of its stages fits the next."""
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.stages import composer
+
+Structure = Any
+
+
+class PhaseTypes(NamedTuple):
+  """The types of a phase as structures of `tf.TensorSpec`.
+
+  Attributes:
+    server_state: Of the server state.
+    clients: Of one client, `composer.Clients`.
+    message: What is broadcast.
+    output: One client's `ClientOutput`, its result as field -> value.
+  """
+
+  server_state: Structure
+  clients: composer.Clients
+  message: Structure
+  output: algorithm_lib.ClientOutput
+
+
+def state_specs(
+  algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int
+) -> tuple[Structure, Structure]:
+  """Returns the types of the server state and of one client's state."""
+  seed = tf.TensorSpec([2], tf.int32)
+  server_state = _trace(
+    algorithm.name,
+    'init_server_state',
+    'the runtime',
+    lambda seed: algorithm.init_server_state(seed, num_clients),
+    seed,
+  )
+  client_state = _trace(
+    algorithm.name,
+    'init_client_state',
+    'the runtime',
+    algorithm.init_client_state,
+    seed,
+    seed,
+  )
+  return server_state, client_state
+
+
+def check_algorithm(
+  algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int = 3
+) -> dict[str, PhaseTypes]:
+  """Checks every phase of an algorithm, see `check_phase`.
+
+  Args:
+    algorithm: The algorithm.
+    num_clients: Population size that the server state is made for.
+
+  Returns:
+    phase name -> its types.
+
+  Raises:
+    StageTypeError: If two stages of a phase do not fit.
+  """
+  server_state, client_state = state_specs(algorithm, num_clients)
+  data = data_spec(algorithm.cluster_model)
+  return {
+    name: check_phase(phase, server_state, client_state, data)
+    for name, phase in algorithm.phases.items()
+  }
+
+
+def data_spec(model: model_lib.Model) -> algorithm_lib.ClientData:
+  """Returns the type of one client's examples, of any capacity."""
+  return algorithm_lib.ClientData(
+    tf.TensorSpec([None, *model.input_shape], tf.float32),
+    tf.TensorSpec([None], model.label_dtype),
+    tf.TensorSpec([None], tf.float32),
+  )
+
+
+def check_phase(
+  phase: algorithm_lib.Phase,
+  server_state: Structure,
+  client_state: Structure,
+  data: algorithm_lib.ClientData,
+) -> PhaseTypes:
+  """Traces a phase and checks that each stage fits the next.
+
+  Args:
+    phase: The phase.
+    server_state: Structure of `tf.TensorSpec`.
+    client_state: Structure of `tf.TensorSpec`.
+    data: Structure of `tf.TensorSpec`.
+
+  Returns:
+    The types of the phase.
+
+  Raises:
+    StageTypeError: If two stages do not fit; names both and their types.
+  """
+  clients = composer.Clients(
+    client_index=tf.TensorSpec([], tf.int32),
+    client_input=phase.client_input,
+    client_state=client_state if phase.uses_client_state else (),
+    data=data,
+    seed=tf.TensorSpec([2], tf.int32),
+  )
+  trace = functools.partial(_trace, phase.name)
+  message = trace(
+    'make_message', 'server_state', phase.make_message, server_state
+  )
+  output = trace(
+    'client_work',
+    'make_message and client_input',
+    phase.client_work,
+    message,
+    clients.client_input,
+    clients.client_state,
+    clients.data,
+    clients.seed,
+  )
+  _check_output(phase.name, output)
+  _check_same(
+    phase.name,
+    ('client state before client_work', clients.client_state),
+    ('client state after client_work', output.client_state),
+  )
+  _check_fields(phase, composer.as_fields(output.result))
+  output = algorithm_lib.ClientOutput(
+    composer.as_fields(output.result),
+    output.client_state,
+    OrderedDict(output.metrics),
+  )
+  _check_server_update(phase, server_state, output)
+  return PhaseTypes(server_state, clients, message, output)
+
+
+def _trace(
+  phase_name: str,
+  stage: str,
+  feeder: str,
+  function: Callable[..., Structure],
+  *specs: Structure,
+) -> Structure:
+  """Returns the output type of a stage as a structure of specs."""
+  try:
+    outputs = tf.function(function, autograph=False).get_concrete_function(
+      *specs
+    )
+  except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+    raise errors.StageTypeError(
+      f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '
+      f'gives it, of type {_spell(specs)}: {type(error).__name__}: {error}'
+    ) from error
+  return tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
+    outputs.structured_outputs,
+  )
+
+
+def _check_server_update(
+  phase: algorithm_lib.Phase,
+  server_state: Structure,
+  output: algorithm_lib.ClientOutput,
+) -> None:
+  """Checks that the aggregates fit server_update, and that it fits itself."""
+
+  def finish(server_state, output):
+    outputs = composer.guard_one(output, output.client_state)
+    return composer.server_update(
+      phase,
+      server_state,
+      composer.partial_sums(phase, outputs),
+      composer.collected(phase, tf.zeros([1], tf.int32), outputs),
+    )
+
+  updated = _trace(
+    phase.name, 'server_update', 'aggregation', finish, server_state, output
+  )
+  if type(updated) is not tuple or len(updated) != 2:
+    raise errors.StageTypeError(
+      f"phase {phase.name!r}: stage 'server_update' must return the pair "
+      f'(server state, metrics), got {_spell(updated)}'
+    )
+  _check_same(
+    phase.name,
+    ('server state before server_update', server_state),
+    ('server state after server_update', updated[0]),
+  )
+
+
+def _check_output(phase_name: str, output: Structure) -> None:
+  is_output = isinstance(output, algorithm_lib.ClientOutput)
+  if not is_output or not (
+    hasattr(output.result, '_asdict') or isinstance(output.result, Mapping)
+  ):
+    raise errors.StageTypeError(
+      f"phase {phase_name!r}: stage 'client_work' must return a ClientOutput "
+      'whose result is a NamedTuple or a mapping of fields, got '
+      f'{type(output).__name__} {_spell(output)}'
+    )
+
+
+def _check_fields(
+  phase: algorithm_lib.Phase, result: Mapping[str, Structure]
+) -> None:
+  for field, aggregator in phase.aggregation.items():
+    needed = [field, *vars(aggregator).values()]
+    missing = [name for name in needed if name not in result]
+    if missing:
+      raise errors.StageTypeError(
+        f'phase {phase.name!r}: aggregation of {field!r} by '
+        f'{type(aggregator).__name__} needs the field {missing[0]!r}, but '
+        f'client_work returns {_spell(result)}'
+      )
+
+
+def _check_same(
+  phase_name: str, before: tuple[str, Any], after: tuple[str, Any]
+) -> None:
+  """Raises StageTypeError unless two named types are the same."""
+  try:
+    tf.nest.assert_same_structure(before[1], after[1])
+    same = all(
+      first.dtype == second.dtype and first.shape == second.shape
+      for first, second in zip(
+        tf.nest.flatten(before[1]), tf.nest.flatten(after[1]), strict=True
+      )
+    )
+  except (TypeError, ValueError):
+    same = False
+  if not same:
+    raise errors.StageTypeError(
+      f'phase {phase_name!r}: {after[0]} has type {_spell(after[1])}, but '
+      f'{before[0]} has type {_spell(before[1])}; they must be the same'
+    )
+
+
+def _spell(structure: Structure) -> str:
+  """Returns a type in TFF's short notation, such as `<w=float32[3]>`."""
+  if isinstance(structure, tf.TensorSpec):
+    shape = (
+      '?'
+      if structure.shape.rank is None
+      else ','.join(
+        '?' if size is None else str(size) for size in structure.shape
+      )
+    )
+    return f'{structure.dtype.name}[{shape}]'
+  if hasattr(structure, '_asdict'):
+    structure = structure._asdict()
+  if isinstance(structure, Mapping):
+    return (
+      '<' + ','.join(f'{k}={_spell(v)}' for k, v in structure.items()) + '>'
+    )
+  if isinstance(structure, (tuple, list)):
+    return '<' + ','.join(_spell(item) for item in structure) + '>'
+  return repr(structure)
