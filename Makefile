@@ -2,6 +2,9 @@
 # Python 3.11 on Linux x86-64; all else is installed into .venv.
 
 WORKDIR ?= runs/demo
+# Where the benchmark's peers have their environments, one folder each.
+PEERS ?= benchmarks/.peers
+export PEERS
 # The first of these that is Python 3.11 makes the environment.
 PYTHONS := $(PYTHON) python3.11 python3
 
@@ -29,7 +32,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test bench lint lock doctor clean
+.PHONY: help env env-cuda demo test bench bench-peers lint lock doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -70,6 +73,24 @@ bench: env ## measure speed; CASES, CONTENDERS, ROUNDS and OUT=FILE choose
 	  $(if $(CONTENDERS),--contenders='$(CONTENDERS)') \
 	  $(if $(ROUNDS),--rounds='$(ROUNDS)')
 
+# A folder gets its name when it is whole; only its bin/python is ever called.
+bench-peers: ## make the environments of the peers that bench compares with
+	@set -e; $(FIND_PYTHON); \
+	for pins in benchmarks/peers/*.txt; do \
+	  folder="$$PEERS/$$(basename "$$pins" .txt)"; \
+	  if cmp -s "$$pins" "$$folder/made-from"; then continue; fi; \
+	  echo "Making $$folder."; \
+	  rm -rf "$$folder" "$$folder.new"; \
+	  "$$python" -m venv "$$folder.new"; \
+	  "$$folder.new/bin/python" -m pip install --quiet --no-input --no-deps \
+	    --disable-pip-version-check --requirement "$$pins" || { \
+	    rm -rf "$$folder.new"; \
+	    echo "make bench-peers: $$folder could not be made, see above and" \
+	      'benchmarks/README.md; the next call goes on there.' >&2; exit 1; }; \
+	  cp "$$pins" "$$folder.new/made-from"; \
+	  mv "$$folder.new" "$$folder"; \
+	done
+
 lint: env ## check style and format
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
@@ -89,6 +110,6 @@ lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
 doctor: env ## check this machine, and say how to mend what is wrong
 	@.venv/bin/python -m binaries.doctor
 
-clean: ## remove .venv and caches; runs/ stays
-	rm -rf .venv .hypothesis .pytest_cache .ruff_cache
+clean: ## remove environments and caches; runs/ stays
+	rm -rf .venv benchmarks/.peers .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

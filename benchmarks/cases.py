@@ -11,7 +11,8 @@ from typing import NamedTuple
 from benchmarks import workload as workload_lib
 
 FLOOR = 'floor_tensorflow'
-_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR)
+PEERS = ('jax', 'fedjax', 'pytorch', 'pfl', 'flower')
+_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 # TFF itself has no IFCA.
 _IFCA_TRAINERS = ('vectorized', 'tff', FLOOR)
 
@@ -57,7 +58,7 @@ def _against_floor(
   workload: workload_lib.Workload,
   trainers: tuple[str, ...] = _TRAINERS,
 ) -> Case:
-  """Returns a case of some trainers, the hand-written one the measure."""
+  """Returns a case of some trainers, the floor the measure."""
   floor = trainers.index(FLOOR)
   return Case(
     name,

@@ -112,7 +112,11 @@ def _is_installed(name: str) -> bool:
   python = registry.CONTENDERS[name].python
   if pathlib.Path(python).exists():
     return True
-  logging.warning('%s is left out: there is no %s', name, python)
+  logging.warning(
+    '%s is left out: there is no %s; `make bench-peers` makes the environments',
+    name,
+    python,
+  )
   return False
 
 
@@ -145,12 +149,14 @@ def _start(
 def _choose_forms(
   entry: cases_lib.Entry, folder: pathlib.Path
 ) -> list[dict[str, Any]]:
-  """Returns the fastest form of each scout's, tried in short runs.
+  """Returns the forms that take part.
 
-  They all take part: scouts run at different times, and so at different loads.
+  With scouts, the fastest form of each, tried in short runs: scouts run at
+  different times, and so at different loads.
   """
+  contender = registry.CONTENDERS[entry.contender]
   chosen = []
-  for scout in registry.CONTENDERS[entry.contender].scouts:
+  for scout in contender.scouts:
     with _start(entry, folder, dict(scout)) as running:
       running.answer()
       tried = running.ask('scout')['forms']
@@ -158,7 +164,7 @@ def _choose_forms(
       logging.info('%s tried %s: %.4f s', entry.label, form, seconds)
     if tried:
       chosen.append(min(tried, key=lambda one: one[1])[0])
-  return chosen or [{}]
+  return chosen or [dict(form) for form in contender.forms]
 
 
 def _fastest(

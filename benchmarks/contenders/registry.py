@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[2]
+# Where the environments of the peers are; `make bench-peers` makes them.
+PEERS = ROOT / os.environ.get('PEERS', 'benchmarks/.peers')
 
 
 class Contender(NamedTuple):
@@ -16,16 +18,28 @@ class Contender(NamedTuple):
     module: The program; run with `-m` from the project's root.
     python: The interpreter of its environment; a contender whose interpreter
       is missing is left out, and that is said.
+    forms: The forms that take part; the row is that of the fastest.
     scouts: Options of short runs that try several forms before the case; the
-      fastest form takes part. Empty if there is one form only.
+      fastest of each takes part in place of `forms`.
   """
 
   module: str
   python: str = sys.executable
+  forms: tuple[Mapping[str, Any], ...] = ({},)
   scouts: tuple[Mapping[str, Any], ...] = ()
 
 
+def _peer(name: str, *forms: Mapping[str, Any]) -> Contender:
+  """Returns somebody else's simulator, which has an environment of its own."""
+  return Contender(
+    f'benchmarks.contenders.{name}',
+    python=str(PEERS / name / 'bin' / 'python'),
+    forms=forms or ({},),
+  )
+
+
 _NUM_CORES = len(os.sched_getaffinity(0))
+_ONE_OR_ALL_CORES = sorted({1, _NUM_CORES})
 
 CONTENDERS: Mapping[str, Contender] = {
   'vectorized': Contender('benchmarks.contenders.vectorized'),
@@ -34,8 +48,15 @@ CONTENDERS: Mapping[str, Contender] = {
   'floor_tensorflow': Contender(
     'benchmarks.contenders.floor_tensorflow',
     # How many loops run side by side is fixed when the process starts.
-    scouts=tuple({'loops': loops} for loops in sorted({1, _NUM_CORES})),
+    scouts=tuple({'loops': loops} for loops in _ONE_OR_ALL_CORES),
   ),
+  'jax': _peer('jax', *({'devices': count} for count in _ONE_OR_ALL_CORES)),
+  'fedjax': _peer('fedjax'),
+  'pytorch': _peer(
+    'pytorch', *({'processes': count} for count in _ONE_OR_ALL_CORES)
+  ),
+  'pfl': _peer('pfl'),
+  'flower': _peer('flower'),
   'dataset': Contender('benchmarks.contenders.dataset'),
   'tf_data': Contender('benchmarks.contenders.tf_data'),
 }

@@ -79,6 +79,23 @@ def test_fastest_form_of_all_scouts_gets_the_row(counting):
   assert row['form'] == {'step': 1}
 
 
+def test_fastest_of_fixed_forms_gets_the_row(counting, monkeypatch):
+  case = counting(one=[])
+  one = registry.CONTENDERS['one']._replace(
+    forms=({'step': 1, 'sleep': 0.3}, {'step': 1})
+  )
+  monkeypatch.setitem(registry.CONTENDERS, 'one', one)
+  (row,) = harness.run_case(case, num_rounds=1)
+  assert row['form'] == {'step': 1}
+
+
+def test_memory_of_children_counts(counting):
+  case = counting(one=[{'step': 1}], other=[{'step': 1, 'child_mib': 300}])
+  rows = harness.run_case(case, num_rounds=1)
+  one, other = (row['peak_memory_mib'] for row in rows)
+  assert 300 < other - one < 400
+
+
 def test_contender_without_its_environment_is_left_out(counting, monkeypatch):
   case = counting(one=[{'step': 1}], absent=[{'step': 1}])
   absent = registry.CONTENDERS['absent']._replace(python='/no/python')

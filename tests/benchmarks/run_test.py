@@ -9,7 +9,8 @@ import time
 import psutil
 import pytest
 
-from benchmarks import run
+from benchmarks import cases, run
+from benchmarks.contenders import registry
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 180
@@ -30,7 +31,9 @@ def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
   (tmp_path / 'tmp').mkdir()
   out = tmp_path / 'rows.json'
   program = _start(
-    tmp_path / 'tmp', '--cases=tiny,tiny_ifca', '--rounds=2', f'--out={out}'
+    tmp_path / 'tmp',
+    *('--cases=tiny,tiny_ifca', '--rounds=2', f'--out={out}'),
+    '--contenders=vectorized,tff,tff_stock,floor_tensorflow',
   )
   printed, _ = program.communicate(timeout=_PATIENCE_SECONDS)
   assert program.returncode == 0
@@ -58,6 +61,29 @@ def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('peer', cases.PEERS)
+def test_peer_reaches_the_same_weights(tmp_path, peer):
+  if not os.path.exists(registry.CONTENDERS[peer].python):
+    pytest.skip(f'{peer} has no environment; `make bench-peers` makes it')
+  out = tmp_path / 'rows.json'
+  # In /tmp: Ray's sockets need a short path.
+  program = _start(
+    '/tmp',
+    *('--cases=tiny,tiny_lin,tiny_cnn', '--rounds=1', f'--out={out}'),
+    f'--contenders=floor_tensorflow,{peer}',
+  )
+  program.communicate(timeout=_PATIENCE_SECONDS)
+  assert program.returncode == 0
+  rows = [
+    row for row in json.loads(out.read_text()) if row['contender'] == peer
+  ]
+  assert [row['case'] for row in rows] == ['tiny', 'tiny_lin', 'tiny_cnn']
+  for row in rows:
+    assert 0 < row['difference'] < 1e-4
+    assert 0 < row['seconds_per_round']
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_it_is_stopped(tmp_path, signum):
   program = _start(tmp_path, '--cases=tiny', '--contenders=tff', '--rounds=999')
@@ -80,7 +106,7 @@ def test_nothing_is_left_when_it_is_stopped(tmp_path, signum):
   ('argument', 'words'),
   [
     ('--cases=mlp100,mlp', "no case is called 'mlp'; there are: mlp100, "),
-    ('--contenders=pfl', "no contender is called 'pfl'; there are: vectorized"),
+    ('--contenders=tf', "no contender is called 'tf'; there are: vectorized"),
     ('--rounds=0', "must be an integer >= 1, got '0'"),
   ],
 )

@@ -1,10 +1,13 @@
 """A contender of `benchmarks` without TensorFlow: it adds 1 in every round.
 
 Its form says how it misbehaves: `step` is added instead of 1, `dies_at` names
-the round in which it raises, and `sleep` is how many seconds a round takes.
+the round in which it raises, `sleep` is how many seconds a round takes, and
+`child_mib` the memory of a process that it starts.
 """
 
 import contextlib
+import subprocess
+import sys
 import time
 
 from benchmarks.contenders import program
@@ -31,8 +34,22 @@ class CountingContender:
 
 
 @contextlib.contextmanager
+def _child(mib):
+  code = f'import sys; held = b"x" * ({mib} << 20); print(1); sys.stdin.read()'
+  with subprocess.Popen(
+    [sys.executable, '-c', code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+  ) as child:
+    child.stdout.readline()
+    yield
+    child.stdin.close()
+
+
+@contextlib.contextmanager
 def _open(inputs, form):
-  yield CountingContender(inputs, form)
+  with contextlib.ExitStack() as stack:
+    if 'child_mib' in form:
+      stack.enter_context(_child(form['child_mib']))
+    yield CountingContender(inputs, form)
 
 
 def _scout(inputs, form):
