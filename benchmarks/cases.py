@@ -12,7 +12,9 @@ from benchmarks import workload as workload_lib
 
 FLOOR = 'floor_tensorflow'
 PEERS = ('jax', 'fedjax', 'pytorch', 'pfl', 'flower')
-_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
+_CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
+# XLA is not for convolutions on a CPU.
+_TRAINERS = ('vectorized', 'vectorized_xla', *_CNN_TRAINERS[1:])
 # TFF itself has no IFCA.
 _IFCA_TRAINERS = ('vectorized', 'tff', FLOOR)
 
@@ -37,7 +39,7 @@ class Entry(NamedTuple):
   def label(self) -> str:
     """Returns what the entry is called in tables and error texts."""
     workload = self.workload
-    return f'{self.contender}/{workload.algorithm}/{workload.num_clients}'
+    return f'{self.contender}/{workload.algorithm}/{workload.size}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +98,26 @@ def _linear_cost(name: str, workload: workload_lib.Workload) -> Case:
   )
 
 
+def _registered(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of a thousand times the population against the cohort.
+
+  The large one is drawn anew in every round, so that nothing stays resident.
+  The middle one has twice the population, drawn from and resident.
+  """
+  large = dataclasses.replace(
+    workload, num_registered=1000 * workload.num_clients
+  )
+  twice = dataclasses.replace(workload, num_registered=2 * workload.num_clients)
+  return Case(
+    name,
+    (
+      Entry('vectorized', large, 2),
+      Entry('vectorized', twice, 2),
+      Entry('vectorized', workload),
+    ),
+  )
+
+
 def _batching(name: str, workload: workload_lib.Workload) -> Case:
   return Case(
     name,
@@ -119,7 +141,7 @@ def _all() -> Mapping[str, Case]:
     _against_floor('mlp100', workload(model='mlp')),
     _against_floor('mlp1000', workload(model='mlp', num_clients=1000)),
     _against_floor('lin1000', workload(model='linear', num_clients=1000)),
-    _against_floor('cnn100', workload(model='cnn')),
+    _against_floor('cnn100', workload(model='cnn'), _CNN_TRAINERS),
     _against_fed_avg('fedsoft100', workload(**fed_soft)),
     _against_floor('ifca', workload(**ifca), _IFCA_TRAINERS),
     _linear_cost('linear_mlp', workload(model='mlp')),
@@ -128,11 +150,14 @@ def _all() -> Mapping[str, Case]:
       'batching',
       workload(**batching, num_examples=1000, batch_size=128, num_batches=100),
     ),
+    _registered('registered', workload(model='mlp')),
     # To try the harness, not to measure with.
     _against_floor('tiny', tiny),
     _against_floor('tiny_lin', dataclasses.replace(tiny, model='linear')),
     _against_floor(
-      'tiny_cnn', dataclasses.replace(tiny, model='cnn', num_clients=2)
+      'tiny_cnn',
+      dataclasses.replace(tiny, model='cnn', num_clients=2),
+      _CNN_TRAINERS,
     ),
     _against_fed_avg('tiny_fedsoft', dataclasses.replace(tiny, **fed_soft)),
     _against_floor(
@@ -141,6 +166,7 @@ def _all() -> Mapping[str, Case]:
       _IFCA_TRAINERS,
     ),
     _linear_cost('tiny_linear', tiny),
+    _registered('tiny_registered', tiny),
     _batching(
       'tiny_batching',
       dataclasses.replace(tiny, **batching, batch_size=8, num_batches=7),

@@ -85,6 +85,7 @@ def run_case(
         'contender': entry.contender,
         'algorithm': entry.workload.algorithm,
         'num_clients': entry.workload.num_clients,
+        'size': entry.workload.size,
         'seconds_per_round': statistics.median(samples[i]),
         'min_seconds': min(samples[i]),
         'samples': samples[i],

@@ -56,7 +56,7 @@ def _orders(workload: workload_lib.Workload, num_rounds: int) -> np.ndarray:
   client_seeds = [
     seeds.derive_seed(workload.seed, _TRAINING_PHASE, round_num, client_id)
     for round_num in range(1, num_rounds + 1)
-    for client_id in workload.client_ids
+    for client_id in workload.client_ids[: workload.num_clients]
   ]
   mask = tf.ones([workload.num_examples])
   config = algorithms.local_training_config(workload)

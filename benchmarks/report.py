@@ -37,7 +37,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     row['case'],
     row['contender'],
     row['algorithm'],
-    str(row['num_clients']),
+    row['size'],
     f'{row["seconds_per_round"]:.4f}',
     f'{row["min_seconds"]:.4f}',
     f'{row["compile_seconds"]:.2f}',

@@ -30,7 +30,9 @@ class Workload:
     algorithm: `'fed_avg'`, `'fed_soft'`, `'ifca'`, or `'batching'` (no
       training).
     model: `'linear'`, `'mlp'` or `'cnn'`.
-    num_clients: All take part in every round.
+    num_clients: Take part in every round: all, or as many of the registered.
+    num_registered: Clients of the population; 0 for `num_clients`. Those beyond
+      have the examples of the first ones.
     num_examples: Examples of each client.
     batch_size: Examples of a local step; divides `num_examples` in training.
     num_batches: For batching: batches drawn from each client.
@@ -45,6 +47,7 @@ class Workload:
   algorithm: str = FED_AVG
   model: str = 'mlp'
   num_clients: int = 100
+  num_registered: int = 0
   num_examples: int = 100
   batch_size: int = 20
   num_batches: int = 0
@@ -58,7 +61,15 @@ class Workload:
   @property
   def client_ids(self) -> tuple[str, ...]:
     """Returns the clients' ids, in the order of the population."""
-    return tuple(f'client_{i:05d}' for i in range(self.num_clients))
+    num_clients = max(self.num_clients, self.num_registered)
+    return tuple(f'client_{i:05d}' for i in range(num_clients))
+
+  @property
+  def size(self) -> str:
+    """Returns the number of clients in words, such as `'100 of 5000'`."""
+    if not self.num_registered:
+      return str(self.num_clients)
+    return f'{self.num_clients} of {self.num_registered}'
 
   def examples(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns all examples: ten noisy patterns, of the size of an image's.

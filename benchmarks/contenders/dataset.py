@@ -1,7 +1,7 @@
 """Shuffled batches of every client from our published dataset, in one graph.
 
-A client's examples are read by id (from memory after the first pass), padded
-by `data.batching` and gathered a batch at a time, as in local training.
+The clients are rows of one tensor, as in the vectorized runtime: read once,
+then a batch is a gather of rows, as in local training.
 """
 
 import contextlib
@@ -13,17 +13,44 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
 from tff_algos.core import seeds
-from tff_algos.data import batching, schema
+from tff_algos.runtimes import devices
+from tff_algos.runtimes import rows as rows_lib
 from tff_algos.stages import local_training
 
 
 class DatasetContender(passes.PassContender):
-  """Batches by gathering rows of dense examples."""
+  """Batches by gathering rows of resident examples."""
 
   def __init__(self, inputs: workload_lib.Inputs, dataset: object):
-    """Traces the pass over one client."""
+    """Prepares the pass."""
     super().__init__(inputs, dataset)
-    workload = inputs.workload
+    self._workload = inputs.workload
+    self._resident = rows_lib.ResidentRows()
+    self._read = tf.function(
+      self._build(), autograph=False, reduce_retracing=True
+    )
+
+  def prepare(self, round_num: int) -> None:
+    """Reads the clients before the first pass."""
+    if round_num == 1:
+      self._resident.load(self.source, np.arange(1), 'CPU:0')
+
+  def read_clients(
+    self, round_num: int, client_indices: np.ndarray
+  ) -> passes.Seen:
+    """Returns what the batches of some clients hold."""
+    rows, spans = self._resident.load(self.source, client_indices, 'CPU:0')
+    client_seeds = seeds.derive_seeds(
+      0,
+      'batching',
+      round_num,
+      (self.client_ids[index] for index in client_indices),
+    )
+    return self._read(rows, spans, client_seeds)
+
+  def _build(self):
+    """Returns (rows, spans, seeds) -> what the batches hold."""
+    workload = self._workload
     per_epoch = -(-workload.num_examples // workload.batch_size)
     config = local_training.LocalTrainingConfig(
       num_local_epochs=-(-workload.num_batches // per_epoch),
@@ -31,39 +58,39 @@ class DatasetContender(passes.PassContender):
       optimizer=algorithms.local_training_config(workload).optimizer,
     )
 
-    @tf.function(autograph=False)
-    def read(x, y, mask, seed):
-      positions, masks = local_training.batch_positions(seed, mask, config)
+    def read_one(rows, span, seed, seen):
+      data = rows_lib.SpanData(rows, span, span.size)
+      positions, masks = local_training.batch_positions(seed, data.mask, config)
 
       def step(i, seen):
-        batch_x, batch_y = (
-          tf.gather(x, positions[i]),
-          tf.gather(y, positions[i]),
-        )
-        return i + 1, passes.look(seen, batch_x, batch_y, masks[i])
+        batch = data.take(positions[i], masks[i])
+        return i + 1, passes.look(seen, *batch)
 
       return tf.while_loop(
         lambda i, _: i < workload.num_batches,
+        step,
+        (tf.constant(0), seen),
+        parallel_iterations=1,
+      )[1]
+
+    def read(rows, spans, client_seeds):
+      def step(i, seen):
+        span = rows_lib.Span(spans.start[i], spans.size[i])
+        return i + 1, read_one(rows, span, client_seeds[i], seen)
+
+      return tf.while_loop(
+        lambda i, _: i < tf.shape(client_seeds)[0],
         step,
         (tf.constant(0), passes.nothing_seen()),
         parallel_iterations=1,
       )[1]
 
-    self._read = read
-
-  def read_client(
-    self, round_num: int, client_index: int, examples: schema.Examples
-  ) -> passes.Seen:
-    """Returns what the batches of one client hold."""
-    data = batching.pad(examples, examples.num_examples)
-    seed = seeds.derive_seed(
-      0, 'batching', round_num, self.client_ids[client_index]
-    )
-    return self._read(*map(tf.constant, data), np.asarray(seed))
+    return read
 
 
 def _open(inputs, form) -> contextlib.AbstractContextManager:
   del form
+  devices.prepare_threads()
   return passes.open_contender(inputs, DatasetContender)
 
 

@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 from benchmarks import workload as workload_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.runtimes import client_sources
+from tff_algos.runtimes import client_sources, concurrency
 
 
 class Seen(NamedTuple):
@@ -47,6 +48,7 @@ class PassContender(abc.ABC):
   """A round is one pass over all clients.
 
   Attributes:
+    source: The clients.
     client_ids: In the dataset's order.
   """
 
@@ -57,26 +59,26 @@ class PassContender(abc.ABC):
   ):
     """Reads nothing yet."""
     del inputs
-    self._source = client_sources.DatasetSource(dataset, schema.TRAIN)
-    self.client_ids = self._source.population.client_ids
+    self.source = client_sources.DatasetSource(dataset, schema.TRAIN)
+    self.client_ids = self.source.population.client_ids
     self._counts: dict[str, np.ndarray] = {}
 
   @abc.abstractmethod
-  def read_client(
-    self, round_num: int, client_index: int, examples: schema.Examples
-  ) -> Seen:
-    """Returns what the batches of one client hold."""
+  def read_clients(self, round_num: int, client_indices: np.ndarray) -> Seen:
+    """Returns what the batches of some clients hold."""
 
   def prepare(self, round_num: int) -> None:
     """Does nothing: batches are drawn in the round."""
     del round_num
 
   def run_round(self, round_num: int) -> None:
-    """Makes all batches of all clients."""
-    seen = [
-      self.read_client(round_num, index, self._source.examples(index))
-      for index in range(len(self.client_ids))
-    ]
+    """Makes all batches of all clients, a share of the clients on each core."""
+    num_cores = len(os.sched_getaffinity(0))
+    shares = np.array_split(np.arange(len(self.client_ids)), num_cores)
+    with concurrency.thread_pool(num_cores) as pool:
+      seen = list(
+        pool.map(lambda share: self.read_clients(round_num, share), shares)
+      )
     self._counts = {
       name: np.sum([float(getattr(one, name)) for one in seen])
       for name in ('num_batches', 'num_examples')

@@ -43,6 +43,7 @@ _ONE_OR_ALL_CORES = sorted({1, _NUM_CORES})
 
 CONTENDERS: Mapping[str, Contender] = {
   'vectorized': Contender('benchmarks.contenders.vectorized'),
+  'vectorized_xla': Contender('benchmarks.contenders.vectorized_xla'),
   'tff': Contender('benchmarks.contenders.tff'),
   'tff_stock': Contender('benchmarks.contenders.tff_stock'),
   'floor_tensorflow': Contender(

@@ -27,18 +27,17 @@ class MemorySource:
   def __init__(self, inputs: workload_lib.Inputs):
     """Takes over the examples of the inputs."""
     self._x, self._y = inputs.examples
-    num_clients, num_examples = self._y.shape
+    num_examples = self._y.shape[1]
     self._source = np.zeros(num_examples, np.int32)
+    client_ids = inputs.workload.client_ids
     self.population = algorithm_lib.Population(
-      inputs.workload.client_ids,
-      np.full(num_clients, num_examples, np.int64),
+      client_ids, np.full(len(client_ids), num_examples, np.int64)
     )
 
   def examples(self, client_index: int) -> schema.Examples:
     """Returns one client's examples."""
-    return schema.Examples(
-      self._x[client_index], self._y[client_index], self._source
-    )
+    held = client_index % len(self._y)
+    return schema.Examples(self._x[held], self._y[held], self._source)
 
 
 class RuntimeContender:

@@ -7,11 +7,11 @@ made anew in Python.
 
 import contextlib
 
+import numpy as np
 import tensorflow as tf
 
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
-from tff_algos.data import schema
 
 
 class TfDataContender(passes.PassContender):
@@ -40,12 +40,17 @@ class TfDataContender(passes.PassContender):
 
     self._read = read
 
-  def read_client(
-    self, round_num: int, client_index: int, examples: schema.Examples
+  def read_clients(
+    self, round_num: int, client_indices: np.ndarray
   ) -> passes.Seen:
-    """Returns what the batches of one client hold."""
-    del round_num, client_index
-    return self._read(tf.constant(examples.x), tf.constant(examples.y))
+    """Returns what the batches of some clients hold."""
+    del round_num
+    seen = passes.nothing_seen()
+    for index in client_indices:
+      examples = self.source.examples(int(index))
+      client = self._read(tf.constant(examples.x), tf.constant(examples.y))
+      seen = passes.Seen(*map(tf.add, seen, client))
+    return seen
 
 
 def _open(inputs, form) -> contextlib.AbstractContextManager:

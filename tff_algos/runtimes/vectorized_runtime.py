@@ -24,7 +24,7 @@ from absl import logging
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.numerics import trees
-from tff_algos.runtimes import blocks, devices, phase_graph
+from tff_algos.runtimes import blocks, concurrency, devices, phase_graph
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import rows as rows_lib
 from tff_algos.stages import aggregation, composer, phase_types
@@ -277,7 +277,7 @@ class VectorizedRuntime:
       with tf.device(chunk.device):
         return chunk, work(chunk)
 
-    pool = futures.ThreadPoolExecutor(self._num_parallel)
+    pool = concurrency.thread_pool(self._num_parallel)
     running: collections.deque[futures.Future] = collections.deque()
     try:
       for chunk in loaded:
