@@ -1,10 +1,13 @@
 """The config of an experiment, and the objects that it names."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from binaries import output
 from pipelines import options
@@ -15,7 +18,8 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.models import registry as models
-from tff_algos.runtimes import loop
+from tff_algos.runtimes import cluster as cluster_lib
+from tff_algos.runtimes import loop, process_group
 from tff_algos.runtimes import registry as runtimes
 
 
@@ -112,6 +116,30 @@ def build_algorithm(
   return algorithms.build_algorithm(
     config.algorithm, build_model(config, dataset)
   )
+
+
+def open_group(
+  config: ExperimentConfig,
+  dataset: dataset_lib.FederatedDataset,
+  cluster: cluster_lib.Cluster,
+  saved_rounds: Sequence[int],
+) -> contextlib.AbstractContextManager[process_group.ProcessGroup]:
+  """Opens the group of processes that run an experiment together.
+
+  Args:
+    config: The experiment; all must have the same but for `runtime`.
+    dataset: Open.
+    cluster: The processes.
+    saved_rounds: Rounds that have a checkpoint; all must see the same.
+  """
+  shared = {
+    'experiment': identity(config, dataset),
+    'training': config_lib.to_dict(config.training),
+    'checkpoints': saved_rounds,
+    'tensorflow': tf.__version__,
+  }
+  timeout_seconds = config.runtime.vectorized.peer_timeout_seconds
+  return process_group.open_group(cluster, shared, timeout_seconds)
 
 
 def write_config(

@@ -20,6 +20,7 @@ from tff_algos.runtimes import (
   interrupts,
   loop,
 )
+from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import registry as runtimes
 
@@ -80,24 +81,38 @@ class Session(NamedTuple):
 
 @contextlib.contextmanager
 def open_session(
-  config: experiment.ExperimentConfig, workdir: str | os.PathLike[str]
+  config: experiment.ExperimentConfig,
+  workdir: str | os.PathLike[str],
+  cluster: cluster_lib.Cluster = cluster_lib.ALONE,
 ) -> Iterator[Session]:
-  """Opens an experiment in a workdir that holds its dataset."""
+  """Opens an experiment in a workdir that holds its dataset.
+
+  Args:
+    config: The experiment.
+    workdir: Its folder.
+    cluster: The processes that open it together; process 0 alone may save.
+  """
   folder = pathlib.Path(workdir)
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
+    dataset = stack.enter_context(experiment.open_dataset(folder))
+    checkpoints = checkpoint.CheckpointManager(
+      folder / 'checkpoints',
+      experiment.identity(config, dataset),
+      read_only=not cluster.is_leader,
+    )
+    # Before TensorFlow's first use; Ctrl-C may end the wait for the others.
+    group = stack.enter_context(
+      experiment.open_group(config, dataset, cluster, checkpoints.rounds())
+    )
     with interrupts.held():
-      dataset = stack.enter_context(experiment.open_dataset(folder))
       algorithm = experiment.build_algorithm(config, dataset)
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
       runtime = stack.enter_context(
         runtimes.build_runtime(
-          config.runtime, algorithm, source.population.num_clients
+          config.runtime, algorithm, source.population.num_clients, group
         )
-      )
-      checkpoints = checkpoint.CheckpointManager(
-        folder / 'checkpoints', experiment.identity(config, dataset)
       )
       store = loop.build_store(
         algorithm,

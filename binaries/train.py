@@ -6,11 +6,17 @@ r"""Trains an experiment on the dataset in its workdir.
 needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
 TensorBoard logs and checkpoints there. Run it again to go on after an
 interruption: it resumes from the latest checkpoint and ends in the same state.
+
+Started once for each process that TF_CONFIG lists (docs/architecture.md),
+all train together, and process 0 writes.
 """
+
+import contextlib
 
 from absl import logging
 
 from binaries import command, experiment, session
+from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import loop, metrics_log, workdir
 
 _SHOWN = {
@@ -20,19 +26,43 @@ _SHOWN = {
 }
 
 
-def train(config: experiment.ExperimentConfig, folder: str) -> int:
+class _Silent:
+  """The observer of the processes that write nothing."""
+
+  def resume(self, round_num):
+    """Returns."""
+
+  def record(self, round_num, metrics):
+    """Returns."""
+
+
+def train(
+  config: experiment.ExperimentConfig,
+  folder: str,
+  cluster: cluster_lib.Cluster = cluster_lib.ALONE,
+) -> int:
   """Trains to the last round; returns its number.
 
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    cluster: The processes that train together.
+
   Raises:
-    UserError: If the config, the dataset or the workdir does not allow it.
+    UserError: If the config, the dataset or the workdir does not allow it, or
+      another process is lost.
   """
-  with (
-    workdir.lock(folder),
-    session.open_session(config, folder) as opened,
-    metrics_log.MetricsLog(folder, config.training.num_rounds, _SHOWN) as log,
-  ):
+  with contextlib.ExitStack() as stack:
+    if cluster.is_leader:
+      stack.enter_context(workdir.lock(folder))
+    opened = stack.enter_context(session.open_session(config, folder, cluster))
+    observer = _Silent()
+    if cluster.is_leader:
+      observer = stack.enter_context(
+        metrics_log.MetricsLog(folder, config.training.num_rounds, _SHOWN)
+      )
+      experiment.write_config(config, folder)
     opened.checkpoints.remove_unfinished()
-    experiment.write_config(config, folder)
     result = loop.train(
       opened.algorithm,
       opened.runtime,
@@ -40,7 +70,7 @@ def train(config: experiment.ExperimentConfig, folder: str) -> int:
       opened.store,
       opened.checkpoints,
       opened.evaluator,
-      log,
+      observer,
       config.training,
       config.seed,
     )
@@ -50,7 +80,13 @@ def train(config: experiment.ExperimentConfig, folder: str) -> int:
 
 def _main() -> None:
   config, workdir_flag = command.define_experiment_flags()
-  command.run(lambda: train(experiment.parse(config.value), workdir_flag.value))
+  command.run(
+    lambda: train(
+      experiment.parse(config.value),
+      workdir_flag.value,
+      cluster_lib.from_environment(),
+    )
+  )
 
 
 if __name__ == '__main__':

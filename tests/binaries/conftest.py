@@ -21,12 +21,6 @@ class FinishedRun(NamedTuple):
 
 
 @pytest.fixture(scope='session')
-def launcher(tmp_path_factory):
-  with programs.launcher(tmp_path_factory.mktemp('programs')) as opened:
-    yield opened
-
-
-@pytest.fixture(scope='session')
 def finished_run(launcher, tmp_path_factory):
   folder = tmp_path_factory.mktemp('run')
   program = launcher.run(

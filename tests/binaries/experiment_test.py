@@ -1,11 +1,14 @@
 import json
+from concurrent import futures
 
 import pytest
 
 from binaries import experiment
 from configs.fed_soft import digits
+from tests.testing import ports
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.runtimes import cluster, process_group
 
 
 def _parse(**overrides) -> experiment.ExperimentConfig:
@@ -116,6 +119,36 @@ def test_model_for_another_task_is_refused(dataset):
     config.model = {'name': 'linear_regression'}
   with pytest.raises(errors.ConfigError, match='regression.*classification'):
     experiment.build_algorithm(experiment.parse(config), dataset)
+
+
+def test_alone_no_group_is_asked(dataset):
+  with experiment.open_group(_parse(), dataset, cluster.ALONE, []) as group:
+    assert group is process_group.ALONE
+
+
+@pytest.mark.parametrize(
+  ('values', 'saved_rounds', 'words'),
+  [
+    ({'seed': 8}, [2], 'experiment.seed: 8 there, 7 here'),
+    ({'training__num_rounds': 9}, [2], 'training.num_rounds: 9 there'),
+    ({}, [2, 4], r'checkpoints: \[2, 4\] there, \[2\] here'),
+  ],
+)
+def test_processes_must_run_the_same(dataset, values, saved_rounds, words):
+  addresses = ports.free_addresses(2)
+
+  def open_as(index, config, rounds):
+    ours = cluster.Cluster(addresses, index)
+    with experiment.open_group(config, dataset, ours, rounds):
+      pass
+
+  with futures.ThreadPoolExecutor() as pool:
+    leader = pool.submit(open_as, 0, _parse(seed=7), [2])
+    other = _parse(**{'seed': 7, 'runtime__name': 'tff', **values})
+    pool.submit(open_as, 1, other, saved_rounds)
+    with pytest.raises(errors.ConfigError, match=words) as caught:
+      leader.result(60)
+  assert 'runtime' not in str(caught.value)
 
 
 def test_write_config_is_resolved_and_hashed(tmp_path):

@@ -65,6 +65,14 @@ def check_one_of(name: str, value: T, allowed: Collection[T]) -> T:
   return value
 
 
+def check_address(name: str, value: str) -> str:
+  """Raises ConfigError unless `value` is `host:port`."""
+  host, _, port = value.rpartition(':') if isinstance(value, str) else ('',) * 3
+  if not (host and port.isdecimal() and 0 < int(port) < 65536):
+    _fail(name, value, 'host:port, such as 10.0.0.7:8000')
+  return value
+
+
 def _is_number(value: Any) -> bool:
   return (
     isinstance(value, (int, float))

@@ -118,6 +118,32 @@ def config_hash(config: Any) -> str:
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
 
 
+def differences(ours: Any, theirs: Any, our_word: str) -> list[str]:
+  """Returns how two plain, nested mappings differ, one text a key.
+
+  Args:
+    ours: One.
+    theirs: The other; its values are those `there`.
+    our_word: Where or when our values are, such as `'now'`.
+  """
+  flat_ours, flat_theirs = _flatten(ours), _flatten(theirs)
+  return [
+    f'{key}: {flat_theirs.get(key, "absent")} there, '
+    f'{flat_ours.get(key, "absent")} {our_word}'
+    for key in sorted({*flat_ours, *flat_theirs})
+    if flat_ours.get(key, ...) != flat_theirs.get(key, ...)
+  ]
+
+
+def _flatten(values: Any, prefix: str = '') -> dict[str, Any]:
+  if not isinstance(values, Mapping):
+    return {prefix.removesuffix('.'): values}
+  flat = {}
+  for key, value in values.items():
+    flat.update(_flatten(value, f'{prefix}{key}.'))
+  return flat
+
+
 def _convert(hint: Any, value: Any, path: str) -> Any:
   """Checks `value` against a type hint; only list -> tuple and int -> float."""
   if dataclasses.is_dataclass(hint):

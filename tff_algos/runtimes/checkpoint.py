@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import client_state_store
 
@@ -43,6 +44,8 @@ class CheckpointManager:
     folder: str | os.PathLike[str],
     identity: Mapping[str, Any],
     num_kept: int = 2,
+    *,
+    read_only: bool = False,
   ):
     """Prepares a manager; writes nothing.
 
@@ -51,10 +54,13 @@ class CheckpointManager:
       identity: What decides the run's result, JSON-ready: a checkpoint of
         another identity is refused.
       num_kept: How many of the latest checkpoints are kept, >= 1.
+      read_only: Whether another process writes them; `save` and
+        `remove_unfinished` then do nothing.
     """
     self._folder = pathlib.Path(folder)
     self._identity = json.loads(json.dumps(identity))
     self._num_kept = num_kept
+    self._read_only = read_only
 
   @property
   def states_folder(self) -> pathlib.Path:
@@ -88,7 +94,7 @@ class CheckpointManager:
     """
     temporary = self._folder / f'{_TEMPORARY}_{round_num:06d}'
     target = self._round_folder(round_num)
-    if target.exists():
+    if self._read_only or target.exists():
       return
     try:
       temporary.mkdir(parents=True)
@@ -161,6 +167,8 @@ class CheckpointManager:
 
   def remove_unfinished(self) -> None:
     """Removes what a killed process left half-written."""
+    if self._read_only:
+      return
     for path in self._folder.glob(f'{_TEMPORARY}_*'):
       shutil.rmtree(path)
     self._remove_old(set(self.rounds()))
@@ -190,12 +198,7 @@ class CheckpointManager:
   ) -> None:
     if identity == self._identity:
       return
-    ours, theirs = _flatten(self._identity), _flatten(identity)
-    differences = [
-      f'{key}: {theirs.get(key, "absent")} there, {ours.get(key, "absent")} now'
-      for key in sorted({*ours, *theirs})
-      if ours.get(key, ...) != theirs.get(key, ...)
-    ]
+    differences = config_lib.differences(self._identity, identity, 'now')
     raise errors.CheckpointError(
       f'{folder} belongs to another experiment ({"; ".join(differences)}). '
       'Give this one a --workdir of its own, or take the old config'
@@ -277,12 +280,3 @@ def _sync_folder(folder: pathlib.Path) -> None:
 def _sha256(path: pathlib.Path) -> str:
   with open(path, 'rb') as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()
-
-
-def _flatten(values: Any, prefix: str = '') -> dict[str, Any]:
-  if not isinstance(values, Mapping):
-    return {prefix.removesuffix('.'): values}
-  flat = {}
-  for key, value in values.items():
-    flat.update(_flatten(value, f'{prefix}{key}.'))
-  return flat

@@ -1,5 +1,6 @@
 """The clients of one phase call, loaded a block at a time."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -56,6 +57,17 @@ class Cohort(NamedTuple):
   def num_examples(self) -> np.ndarray:
     """Returns the number of examples of each client, int64 `[size]`."""
     return self.source.population.num_examples[self.call.client_indices]
+
+  def part(self, start: int, stop: int) -> 'Cohort':
+    """Returns the cohort of the clients at positions start ... stop - 1."""
+    call = dataclasses.replace(
+      self.call,
+      client_indices=self.call.client_indices[start:stop],
+      client_inputs=tf.nest.map_structure(
+        lambda leaf: leaf[start:stop], self.call.client_inputs
+      ),
+    )
+    return self._replace(call=call)
 
   def load(
     self,

@@ -64,7 +64,8 @@ def choose(names: tuple[str, ...]) -> tuple[str, ...]:
     ConfigError: If a device does not exist; lists those that do.
   """
   existing = {
-    device.name.removeprefix('/device:'): device.device_type
+    # One of several processes also names itself here.
+    device.name.rpartition('/device:')[2]: device.device_type
     for device in tf.config.list_logical_devices()
     if device.device_type in ('CPU', 'GPU')
   }

@@ -42,3 +42,14 @@ def held() -> Iterator[None]:
     restore()
   if received:
     signal.raise_signal(received[0])
+
+
+def take_back() -> None:
+  """Gives Python the signals again that a library has taken.
+
+  TensorFlow's coordination service takes SIGTERM for a notice of preemption,
+  and does nothing about it.
+  """
+  if threading.current_thread() is threading.main_thread():
+    for signum in _SIGNALS:
+      signal.signal(signum, signal.getsignal(signum))

@@ -3,9 +3,14 @@
 import dataclasses
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks
+from tff_algos.core import checks, errors
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
+from tff_algos.runtimes import (
+  debug_runtime,
+  process_group,
+  tff_runtime,
+  vectorized_runtime,
+)
 
 RUNTIMES = {
   'tff': tff_runtime.TffRuntime,
@@ -40,6 +45,7 @@ def build_runtime(
   config: RuntimeConfig,
   algorithm: algorithm_lib.FederatedAlgorithm,
   num_clients: int,
+  group: process_group.ProcessGroup = process_group.ALONE,
 ) -> cohort_lib.Runtime:
   """Builds the runtime that a config names.
 
@@ -47,7 +53,17 @@ def build_runtime(
     config: Which one, and its options.
     algorithm: What to run.
     num_clients: Size of the population.
+    group: The processes that share each cohort.
+
+  Raises:
+    ConfigError: If the runtime knows no other processes.
   """
-  return RUNTIMES[config.name](
-    algorithm, num_clients, getattr(config, config.name)
-  )
+  arguments = [algorithm, num_clients, getattr(config, config.name)]
+  if group is not process_group.ALONE:
+    if config.name != 'vectorized':
+      raise errors.ConfigError(
+        'several processes (TF_CONFIG) need config.runtime.name=vectorized, '
+        f'got {config.name!r}'
+      )
+    arguments.append(group)
+  return RUNTIMES[config.name](*arguments)

@@ -25,12 +25,7 @@ class RemoteWorker:
     Raises:
       ConfigError: If the address is not of that form.
     """
-    host, colon, port = address.rpartition(':')
-    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
-      raise errors.ConfigError(
-        f'worker address {address!r} must be host:port, such as 10.0.0.7:8000'
-      )
-    self._address = address
+    self._address = checks.check_address('worker address', address)
     self._start_timeout_seconds = checks.check_positive(
       'start_timeout_seconds', start_timeout_seconds
     )

@@ -24,7 +24,13 @@ from absl import logging
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.numerics import trees
-from tff_algos.runtimes import blocks, concurrency, devices, phase_graph
+from tff_algos.runtimes import (
+  blocks,
+  concurrency,
+  devices,
+  phase_graph,
+  process_group,
+)
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import rows as rows_lib
 from tff_algos.stages import aggregation, composer, phase_types
@@ -55,6 +61,8 @@ class VectorizedConfig:
       none takes all GPUs, or the CPU if there is no GPU.
     gpu_memory_limit_mib: Most memory to take of each GPU, in MiB; 0 grows on
       demand.
+    peer_timeout_seconds: How long the other processes of TF_CONFIG may take to
+      come, > 0.
     xla: Whether XLA compiles the client work, once for every size of block and
       client; not for convolutions on a CPU.
   """
@@ -65,6 +73,7 @@ class VectorizedConfig:
   resident_mib: int = 1024
   devices: tuple[str, ...] = ()
   gpu_memory_limit_mib: int = 0
+  peer_timeout_seconds: float = 300.0
   xla: bool = False
 
   def __post_init__(self):
@@ -76,16 +85,21 @@ class VectorizedConfig:
       'gpu_memory_limit_mib',
     ):
       checks.check_int(name, getattr(self, name), minimum=0)
+    checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Graphs:
-  """The traced functions of one phase, and the types that they take."""
+  """The traced functions of one phase, and the types that they take.
+
+  `nothing` is what `work` gives for no clients.
+  """
 
   types: phase_types.PhaseTypes
   make_message: Any
   work: Any
   server_update: Any
+  nothing: Structure
 
 
 class _Chunk(NamedTuple):
@@ -104,6 +118,7 @@ class VectorizedRuntime:
     algorithm: algorithm_lib.FederatedAlgorithm,
     num_clients: int,
     config: VectorizedConfig | None = None,
+    group: process_group.ProcessGroup = process_group.ALONE,
   ):
     """Prepares the graphs of an algorithm.
 
@@ -111,6 +126,7 @@ class VectorizedRuntime:
       algorithm: What to run.
       num_clients: Size of the population.
       config: Options.
+      group: The processes that share each cohort.
 
     Raises:
       ConfigError: If a device does not exist, or XLA would compile
@@ -121,6 +137,7 @@ class VectorizedRuntime:
     self._num_clients = num_clients
     self._types = phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
+    self._group = group
     self._devices = devices.choose(self._config.devices)
     self._weights = algorithm.cluster_model.weights_spec()
     self._form = self._choose_form()
@@ -144,29 +161,51 @@ class VectorizedRuntime:
 
     Raises:
       ConfigError: If the memory budget does not hold one client a block.
+      RuntimeFailureError: If another process of the group is lost.
     """
     graphs = self._graphs_of(phase)
-    stays = self._stays_resident(cohort)
-    sizes = self._choose_sizes(graphs.types, cohort, stays)
-    work = functools.partial(graphs.work, graphs.make_message(server_state))
-    sums, collections_, states = None, [], []
-    for chunk, (chunk_sums, collection, chunk_states) in self._stream(
-      lambda chunk: work(chunk.rows, chunk.clients, sizes.clients_per_block),
-      self._load_chunks(phase, cohort, sizes.num_chunks, stays),
-    ):
-      sums = chunk_sums if sums is None else trees.add(sums, chunk_sums)
-      collections_.append(cohort_lib.to_numpy(collection))
-      states.append((chunk.clients.client_index, chunk_states))
+    message = graphs.make_message(server_state)
+    ours = cohort.part(*self._group.share(cohort.size))
+    if ours.size:
+      sums, *kept = self._compute(phase, graphs, message, ours)
+    else:
+      sums, *kept = graphs.nothing
+    sums = self._group.sum(sums)
+    collections_, states = (
+      self._group.gather(parts, cohort.size) for parts in kept
+    )
     new_state, server_metrics = graphs.server_update(
       server_state, sums, cohort_lib.concatenate(collections_)
     )
     return cohort_lib.PhaseOutput(
-      server_state=cohort_lib.to_numpy(new_state),
+      server_state=self._group.agree(cohort_lib.to_numpy(new_state)),
       client_states=states,
       server_metrics=cohort_lib.to_numpy(server_metrics),
       client_metrics=dict(cohort_lib.to_numpy(sums['metrics'])),
       num_invalid=int(sums['num_invalid']),
     )
+
+  def _compute(
+    self,
+    phase: algorithm_lib.Phase,
+    graphs: _Graphs,
+    message: Structure,
+    cohort: cohort_lib.Cohort,
+  ) -> tuple[Structure, list[Structure], list[Structure]]:
+    """Returns the sums of a cohort, and in parts what it collects and states."""
+    stays = self._stays_resident(cohort)
+    sizes = self._choose_sizes(graphs.types, cohort, stays)
+    work = functools.partial(graphs.work, message)
+    sums, collections_, states = None, [], []
+    for chunk, (chunk_sums, collection, chunk_states) in self._stream(
+      lambda chunk: work(chunk.rows, chunk.clients, sizes.clients_per_block),
+      self._load_chunks(phase, cohort, sizes.num_chunks, stays),
+    ):
+      self._group.check()
+      sums = chunk_sums if sums is None else trees.add(sums, chunk_sums)
+      collections_.append(cohort_lib.to_numpy(collection))
+      states.append((chunk.clients.client_index, chunk_states))
+    return sums, collections_, states
 
   def _choose_form(self) -> str:
     """Returns how the clients of a block are computed, and says so."""
@@ -302,7 +341,8 @@ class VectorizedRuntime:
       phase_types.data_spec(self._algorithm.cluster_model),
     )
     work = phase_graph.build_client_graph(phase, types, self._form)
-    sums, collection, _ = work.get_concrete_function().structured_outputs
+    outputs = work.get_concrete_function().structured_outputs
+    sums, collection, _ = outputs
     aggregates = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), (sums, collection)
     )
@@ -318,6 +358,7 @@ class VectorizedRuntime:
         functools.partial(composer.server_update, phase),
         input_signature=[types.server_state, *aggregates],
       ),
+      nothing=_nothing(*outputs),
     )
 
   def _announce(
@@ -338,3 +379,17 @@ class VectorizedRuntime:
         each * self._num_clients / (1 << 20),
         self._num_clients,
       )
+
+
+def _nothing(
+  sums: Structure, collection: Structure, states: Structure
+) -> tuple[Structure, list[Structure], list[Structure]]:
+  """Returns what `_compute` would give for no clients, by the types."""
+
+  def zeros(spec):
+    return np.zeros([n or 0 for n in spec.shape], spec.dtype.as_numpy_dtype)
+
+  sums, collection, states = tf.nest.map_structure(
+    zeros, (sums, collection, states)
+  )
+  return sums, [collection], [(np.zeros([0], np.int32), states)]

@@ -66,6 +66,14 @@ def test_check_below_one():
       checks.check_below_one('decay', value)
 
 
+def test_check_address():
+  for value in ('localhost:1', '10.0.0.7:65535'):
+    assert checks.check_address('worker', value) == value
+  for value in ('', 'host', ':80', 'host:', 'host:0', 'host:65536', 'h:p', 80):
+    with _refused(r'^worker must be host:port, such as 10.0.0.7:8000, got '):
+      checks.check_address('worker', value)
+
+
 def test_check_one_of_lists_the_choices():
   assert checks.check_one_of('start', 'own', ('own', 'best')) == 'own'
   with _refused(r"^start must be one of 'own', 'best', got 'Own'$"):

@@ -171,6 +171,18 @@ def test_to_dict_is_plain_and_reads_back():
   assert config.from_dict(Outer, plain) == original
 
 
+def test_differences_names_the_keys_and_both_values():
+  ours = {'a': {'b': 1, 'c': [1]}, 'same': None, 'only': 2}
+  theirs = {'a': {'b': 2, 'c': [1]}, 'same': None, 'new': {'d': 3}}
+  assert config.differences(ours, theirs, 'now') == [
+    'a.b: 2 there, 1 now',
+    'new.d: 3 there, absent now',
+    'only: absent there, 2 now',
+  ]
+  assert config.differences(ours, ours, 'now') == []
+  assert config.differences(ours, None, 'now')
+
+
 def test_config_hash_names_the_content_alone():
   hashed = config.config_hash(Outer(3))
   assert len(hashed) == 16

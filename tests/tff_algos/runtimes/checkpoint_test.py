@@ -43,10 +43,12 @@ def _store(folder, kind=client_state_store.MEMORY):
 class _Run:
   """A training that needs no model: round r changes the clients r and 2 r."""
 
-  def __init__(self, folder, identity=None, num_kept=2, kind='memory'):
+  def __init__(
+    self, folder, identity=None, num_kept=2, kind='memory', **options
+  ):
     self.folder = folder
     self.checkpoints = checkpoint.CheckpointManager(
-      folder, identity or _IDENTITY, num_kept
+      folder, identity or _IDENTITY, num_kept, **options
     )
     self.store = _store(folder, kind)
     self.round_num = 0
@@ -152,6 +154,18 @@ def test_saving_a_saved_round_again_changes_nothing(tmp_path):
   assert before == [
     os.stat(tmp_path / name).st_mtime_ns for name in _files(tmp_path)
   ]
+
+
+def test_who_only_reads_writes_and_removes_nothing(tmp_path):
+  _Run(tmp_path).train(3)
+  (tmp_path / '.writing_000004').mkdir()
+  before = _files(tmp_path)
+  reader = _Run(tmp_path, read_only=True).resume()
+  assert reader.round_num == 3
+  reader.train(5)
+  assert reader.states() == _expected_states(5)
+  assert _files(tmp_path) == before
+  assert (tmp_path / '.writing_000004').exists()
 
 
 def test_interrupted_run_ends_in_the_same_files(tmp_path):

@@ -40,6 +40,20 @@ def test_load_stacks_and_pads_a_block():
   assert block.client_state == ()
 
 
+def test_a_part_is_a_cohort_of_its_own():
+  part = _cohort().part(1, 3)
+  assert part.size == 2
+  assert part.client_ids == ['c000', 'c001']
+  np.testing.assert_array_equal(part.num_examples, [1, 2])
+  load = {'uses_client_state': False, 'capacity': lambda largest: largest}
+  block = part.load(0, 2, **load)
+  whole = _cohort().load(0, 3, **load)
+  np.testing.assert_array_equal(block.client_index, whole.client_index[1:])
+  np.testing.assert_array_equal(block.client_input, whole.client_input[1:])
+  np.testing.assert_array_equal(block.seed, whole.seed[1:])
+  assert _cohort().part(3, 3).size == 0
+
+
 def test_seed_depends_on_client_phase_round_and_run_not_on_the_block():
   load = {'uses_client_state': False, 'capacity': lambda largest: largest}
   whole = _cohort().load(0, 3, **load)

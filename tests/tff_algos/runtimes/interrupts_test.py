@@ -1,3 +1,4 @@
+import ctypes
 import os
 import signal
 import threading
@@ -99,3 +100,22 @@ def test_other_threads_are_left_alone():
   thread.start()
   thread.join()
   assert seen == [before]
+
+
+def test_signals_that_a_library_has_taken_are_taken_back():
+  received = []
+  before = signal.signal(
+    signal.SIGTERM, lambda signum, _: received.append(signum)
+  )
+  # As C code does: Python does not know of it.
+  libc = ctypes.CDLL(None, use_errno=True)
+  libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+  try:
+    libc.signal(signal.SIGTERM, 1)  # SIG_IGN
+    signal.raise_signal(signal.SIGTERM)
+    assert not received
+    interrupts.take_back()
+    signal.raise_signal(signal.SIGTERM)
+    assert received == [signal.SIGTERM]
+  finally:
+    signal.signal(signal.SIGTERM, before)

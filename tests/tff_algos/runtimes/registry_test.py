@@ -7,6 +7,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import (
   debug_runtime,
+  process_group,
   registry,
   tff_runtime,
   vectorized_runtime,
@@ -31,6 +32,19 @@ def test_build_makes_the_runtime_that_is_named(name, expected):
     registry.RuntimeConfig(name), running_sum.algorithm(), 3
   )
   assert type(built) is expected
+
+
+@pytest.mark.parametrize('name', ['tff', 'debug'])
+def test_runtimes_that_know_no_other_processes_are_refused(name):
+  with pytest.raises(
+    errors.ConfigError, match=f'runtime.name=vectorized, got {name!r}'
+  ):
+    registry.build_runtime(
+      registry.RuntimeConfig(name),
+      running_sum.algorithm(),
+      3,
+      process_group.SingleProcess(),
+    )
 
 
 def test_every_runtime_has_its_options_in_the_config():

@@ -1,4 +1,6 @@
 import dataclasses
+import threading
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import tensorflow as tf
 
 from tests.testing import running_sum
 from tff_algos.core import errors
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.runtimes import cohort, process_group, vectorized_runtime
 from tff_algos.stages import evaluation
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
@@ -18,6 +20,82 @@ def _runtime(algorithm, clients_per_block: int = 100):
     len(_CLIENTS),
     vectorized_runtime.VectorizedConfig(clients_per_block),
   )
+
+
+class _ThreadGroup:
+  """A process group of threads of this process."""
+
+  def __init__(self, size):
+    self._barrier = threading.Barrier(size, timeout=60)
+    self._said = [None] * size
+    self._own = threading.local()
+
+  def run(self, function):
+    """Returns what the function gives in each thread."""
+
+    def run_as(index):
+      self._own.index = index
+      return function()
+
+    indices = range(len(self._said))
+    with futures.ThreadPoolExecutor(len(indices)) as pool:
+      return list(pool.map(run_as, indices))
+
+  def share(self, num_items):
+    # The last get nothing if there are few.
+    size = -(-num_items // len(self._said))
+    start = min(self._own.index * size, num_items)
+    return start, min(start + size, num_items)
+
+  def check(self):
+    pass
+
+  def sum(self, structure):
+    return tf.nest.map_structure(
+      lambda *leaves: np.sum(leaves, axis=0, dtype=np.asarray(leaves[0]).dtype),
+      *self._exchange(structure),
+    )
+
+  def gather(self, parts, num_rows):
+    joined = sum(self._exchange(parts), [])
+    for leaf in tf.nest.flatten(cohort.concatenate(joined)):
+      assert len(leaf) == num_rows
+    return joined
+
+  def agree(self, structure):
+    return self._exchange(structure)[0]
+
+  def _exchange(self, value):
+    self._said[self._own.index] = value
+    self._barrier.wait()
+    said = list(self._said)
+    self._barrier.wait()
+    return said
+
+
+@pytest.mark.parametrize('vectorizes', [True, False])
+@pytest.mark.parametrize('clients', [[3], [3, 0], [4, 1, 3, 0, 2]])
+def test_a_group_shares_the_cohort_and_all_get_what_one_gets(
+  clients, vectorizes
+):
+  algorithm = running_sum.algorithm(vectorizes)
+  call = running_sum.phase_call(clients, np.arange(len(clients)) / 2)
+
+  def run(group):
+    with vectorized_runtime.VectorizedRuntime(
+      algorithm, len(_CLIENTS), group=group
+    ) as runtime:
+      return running_sum.run_call(
+        runtime, algorithm, running_sum.source(*_CLIENTS), call, total=10.0
+      )
+
+  expected = run(process_group.ALONE)
+  group = _ThreadGroup(3)
+  outputs = group.run(lambda: run(group))
+  parts = [part for part, _ in outputs[0].client_states]
+  assert max(len(part) for part in parts) <= -(-len(clients) // 3)
+  for output in outputs:
+    running_sum.assert_close(output, expected, rtol=0)
 
 
 @pytest.mark.parametrize('vectorizes', [True, False])

@@ -1,0 +1,143 @@
+"""Several processes on loopback train together; one is killed."""
+
+import csv
+import signal
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from binaries import experiment, preprocess, session
+from configs.fed_avg import digits
+from configs.fed_soft import synthetic
+from tests.testing import groups
+
+# Only the order of the sums differs from that of one process.
+_TOLERANCE = 1e-5
+_PATIENCE_SECONDS = 120.0
+_SECONDS_TO_THE_END = 10.0
+_CONFIGS = {
+  'fed_soft': (
+    'configs/fed_soft/synthetic.py:smoke',
+    synthetic.get_config('smoke'),
+    '--config.training.num_rounds=8',
+    '--config.training.checkpoint_interval=2',
+  ),
+  'fed_avg': (
+    'configs/fed_avg/digits.py:smoke',
+    digits.get_config('smoke'),
+    '--config.training.num_rounds=2',
+  ),
+}
+
+
+class _Training:
+  """An experiment in a folder of its own, trained by some processes."""
+
+  def __init__(self, launcher, folder, name):
+    path, values, *options = _CONFIGS[name]
+    self.folder = folder / 'run'
+    self._launcher = launcher
+    self._arguments = (
+      f'--config={path}',
+      f'--workdir={self.folder}',
+      '--config.algorithm.local_training.num_local_epochs=1',
+      *options,
+    )
+    values.algorithm.local_training.num_local_epochs = 1
+    self._config = experiment.parse(values)
+    preprocess.preprocess(self._config.dataset, self.folder)
+
+  def start(self, size):
+    return groups.Group(
+      self._launcher, size, 'binaries.train', *self._arguments
+    )
+
+  def finish(self, size):
+    """Trains to the end; returns what it leaves, but for clocks."""
+    group = self.start(size)
+    for program in group.wait():
+      assert program.returncode == 0, program.stderr
+    self.assert_nothing_is_left(group)
+    return self.read()
+
+  def read(self):
+    with session.open_session(self._config, self.folder) as opened:
+      round_num, server_state = opened.restore()
+      indices = np.arange(opened.source.population.num_clients)
+      states = opened.store.load(indices)
+    with open(self.folder / 'metrics.csv', newline='') as file:
+      rows = [
+        {key: float(value or 'nan') for key, value in row.items()}
+        for row in csv.DictReader(file)
+      ]
+    for row in rows:
+      row.pop('seconds')
+    return round_num, server_state, states, rows
+
+  def wait_for_new_checkpoint(self, group):
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    before = {*self.folder.glob('checkpoints/round_*')}
+    while before >= {*self.folder.glob('checkpoints/round_*')}:
+      for program in group.programs:
+        assert program.poll() is None, program.stderr
+      assert time.monotonic() < deadline
+      time.sleep(0.005)
+
+  def assert_nothing_is_left(self, group):
+    for program in group.programs:
+      assert not program.processes()
+      assert not program.temporary_files()
+    assert not (self.folder / '.lock').exists()
+    assert not [path for path in self.folder.rglob('*writing*')]
+
+
+@pytest.fixture(scope='module')
+def start_training(launcher, tmp_path_factory):
+  return lambda name: _Training(
+    launcher, tmp_path_factory.mktemp('training'), name
+  )
+
+
+@pytest.fixture(scope='module')
+def two_trained(start_training):
+  return start_training('fed_soft').finish(2)
+
+
+def _assert_close(found, expected):
+  tf.nest.map_structure(
+    lambda one, other: np.testing.assert_allclose(
+      one, other, rtol=_TOLERANCE, atol=_TOLERANCE
+    ),
+    found,
+    expected,
+  )
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does(start_training, two_trained):
+  _assert_close(two_trained, start_training('fed_soft').finish(1))
+
+
+@pytest.mark.slow
+def test_four_processes_train_as_one_does(start_training):
+  four = start_training('fed_avg').finish(4)
+  _assert_close(four, start_training('fed_avg').finish(1))
+
+
+@pytest.mark.slow
+def test_killed_and_started_again_they_end_in_the_same_state(
+  start_training, two_trained
+):
+  training = start_training('fed_soft')
+  for lost in (1, 0):
+    group = training.start(2)
+    training.wait_for_new_checkpoint(group)
+    group.programs[lost].send_signal(signal.SIGKILL)
+    survivor = group.programs[1 - lost].wait(_SECONDS_TO_THE_END)
+    assert group.programs[lost].wait().returncode == -signal.SIGKILL
+    assert survivor.returncode == 1
+    (line,) = [one for one in survivor.complaints if 'round' not in one]
+    assert f'{group.name_of(lost)} died or cannot be reached any more' in line
+  np.testing.assert_equal(training.finish(2), two_trained)

@@ -1,0 +1,114 @@
+"""Which processes run one training together: the variable TF_CONFIG.
+
+It is TensorFlow's own, and what Kubernetes operators and managed training
+services set:
+
+    {"cluster": {"worker": ["10.0.0.7:8000", "10.0.0.8:8000"]},
+     "task": {"type": "worker", "index": 0}}
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tff_algos.core import checks, errors
+
+_VARIABLE = 'TF_CONFIG'
+# A chief is the first of the workers, by another name.
+_TYPES = ('chief', 'worker')
+
+
+class Cluster(NamedTuple):
+  """The processes of a training, and which of them we are.
+
+  Attributes:
+    addresses: `host:port` of every process; none if there is only this one.
+    index: Our position, from 0. Process 0 leads: it alone writes.
+  """
+
+  addresses: tuple[str, ...] = ()
+  index: int = 0
+
+  @property
+  def is_leader(self) -> bool:
+    """Returns whether we are process 0."""
+    return self.index == 0
+
+  def name_of(self, index: int) -> str:
+    """Returns what error texts call a process."""
+    return f'process {index} ({self.addresses[index]})'
+
+
+ALONE = Cluster()
+
+
+def from_environment(
+  environment: Mapping[str, str] = os.environ,
+) -> Cluster:
+  """Returns the cluster of TF_CONFIG; `ALONE` if it is unset or names one.
+
+  Raises:
+    ConfigError: If TF_CONFIG is malformed or does not say which task we are.
+  """
+  text = environment.get(_VARIABLE, '').strip()
+  if not text:
+    return ALONE
+  try:
+    values = json.loads(text)
+  except ValueError as error:
+    raise errors.ConfigError(
+      f'{_VARIABLE} must be JSON, got {text!r}: {error}'
+    ) from None
+  jobs = _mapping(values, 'cluster')
+  if not jobs:
+    return ALONE
+  for job in jobs:
+    checks.check_one_of(f'a job of {_VARIABLE} cluster', job, _TYPES)
+  tasks = [
+    (job, index, address)
+    for job in _TYPES
+    for index, address in enumerate(_addresses(jobs, job))
+  ]
+  task = _mapping(values, 'task')
+  ours = (task.get('type'), task.get('index'))
+  known = [(job, index) for job, index, _ in tasks]
+  # Some operators write the index as a string.
+  if isinstance(ours[1], str) and ours[1].isdigit():
+    ours = (ours[0], int(ours[1]))
+  if ours not in known or isinstance(ours[1], bool):
+    listed = ', '.join(f'{job} {index}' for job, index in known) or 'none'
+    raise errors.ConfigError(
+      f'{_VARIABLE} task must name one of the tasks of cluster ({listed}), got '
+      f'type {ours[0]!r}, index {ours[1]!r}'
+    )
+  addresses = tuple(address for *_, address in tasks)
+  if len(set(addresses)) < len(addresses):
+    raise errors.ConfigError(
+      f'{_VARIABLE} cluster must give every process an address of its own, got '
+      f'{", ".join(addresses)}'
+    )
+  return Cluster(addresses, known.index(ours)) if len(tasks) > 1 else ALONE
+
+
+def _mapping(values: Any, key: str) -> Mapping[str, Any]:
+  found = values.get(key, {}) if isinstance(values, Mapping) else None
+  if not isinstance(found, Mapping):
+    raise errors.ConfigError(
+      f'{_VARIABLE} must be a mapping with the mappings cluster and task, got '
+      f'{values!r}'
+    )
+  return found
+
+
+def _addresses(jobs: Mapping[str, Any], job: str) -> list[str]:
+  addresses = jobs.get(job, [])
+  if not isinstance(addresses, list):
+    raise errors.ConfigError(
+      f'{_VARIABLE} cluster.{job} must be a list of addresses, got '
+      f'{addresses!r}'
+    )
+  return [
+    checks.check_address(f'{_VARIABLE} cluster.{job}[{i}]', address)
+    for i, address in enumerate(addresses)
+  ]

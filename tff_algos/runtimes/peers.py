@@ -1,0 +1,296 @@
+"""The other processes of a training: waits for them, and learns who is lost.
+
+TensorFlow's collectives fail on every process when one is lost, but not every
+process can tell which: it may hear of it from a neighbour that has ended for
+the same reason. So each process keeps one TCP connection to process 0, which
+sees who ended first and tells all.
+
+A connection carries lines of JSON. Process 0 listens for them at the address
+that TensorFlow's server takes over afterwards.
+"""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import logging
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.runtimes import cluster as cluster_lib
+
+_RETRY_SECONDS = 0.2
+# A process that is there says so at once.
+_ANSWER_SECONDS = 10.0
+# A machine that is gone closes no connection: its silence must tell.
+_SILENCE_SECONDS = 10
+
+
+class Peers:
+  """Our connections to the other processes; use as a context manager."""
+
+  def __init__(
+    self,
+    cluster: cluster_lib.Cluster,
+    identity: Mapping[str, Any],
+    timeout_seconds: float,
+  ):
+    """Connects to nothing yet.
+
+    Args:
+      cluster: Two processes or more, and which of them we are.
+      identity: What must be the same on all, JSON-ready.
+      timeout_seconds: How long the others may take to come, > 0.
+    """
+    self._cluster = cluster
+    self._identity = json.loads(json.dumps(identity))
+    self._timeout_seconds = timeout_seconds
+    self._connections: dict[int, _Connection] = {}
+    self._threads: list[threading.Thread] = []
+    self._lost: str | None = None
+    self._has_ended = False
+    self._when_lost: Callable[[str], None] = lambda _: None
+    self._is_lost = threading.Event()
+    self._lock = threading.Lock()
+
+  def __enter__(self) -> 'Peers':
+    """Returns when all processes are there and have the same identity.
+
+    Raises:
+      ConfigError: If one of them has another identity; says what differs.
+      RuntimeFailureError: If our address is taken, or one does not come in
+        time; names it.
+    """
+    listener = self._listen()
+    try:
+      with listener:
+        if self._cluster.is_leader:
+          self._await_all(listener)
+      if not self._cluster.is_leader:
+        self._join()
+    except BaseException as error:
+      self.__exit__(type(error), error, None)
+      raise
+    for index, connection in self._connections.items():
+      thread = threading.Thread(
+        target=self._watch, args=(index, connection), daemon=True
+      )
+      thread.start()
+      self._threads.append(thread)
+    return self
+
+  def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+    """Tells the others that we end, and why."""
+    with self._lock:
+      self._has_ended = True
+      farewell = self._lost or _farewell(self._name, error)
+    for connection in self._connections.values():
+      connection.send({'lost': farewell})
+      connection.close()
+    for thread in self._threads:
+      thread.join()
+
+  def check(self, patience_seconds: float = 0.0) -> None:
+    """Raises if a process is lost.
+
+    Args:
+      patience_seconds: How long to wait for the news, if something is wrong.
+
+    Raises:
+      RuntimeFailureError: Names the process, and why it ended if it said so.
+    """
+    if self._is_lost.wait(patience_seconds):
+      raise errors.RuntimeFailureError(
+        f'{self._lost}. Start all processes again to resume from the latest '
+        'checkpoint'
+      )
+
+  def when_lost(self, callback: Callable[[str], None]) -> None:
+    """Lets a thread call a function, with the news, when a process is lost."""
+    self._when_lost = callback
+
+  @property
+  def _name(self) -> str:
+    return self._cluster.name_of(self._cluster.index)
+
+  def _listen(self) -> socket.socket:
+    """Takes our address: nobody else may have it."""
+    host, port = _split(self._cluster.addresses[self._cluster.index])
+    try:
+      return socket.create_server(('', port))
+    except OSError as error:
+      raise errors.RuntimeFailureError(
+        f'cannot listen at {host}:{port}, the address of {self._name} in '
+        f'TF_CONFIG: {os.strerror(error.errno)}. End the program that does, '
+        'or take another port'
+      ) from error
+
+  def _await_all(self, listener: socket.socket) -> None:
+    deadline = time.monotonic() + self._timeout_seconds
+    expected = set(range(1, len(self._cluster.addresses)))
+    told: set[int] = set()
+    while True:
+      # Somebody may have gone again while we waited for the others.
+      for index in [i for i, c in self._connections.items() if c.is_closed()]:
+        self._connections.pop(index).close()
+      missing = expected - {*self._connections}
+      if not missing:
+        break
+      if missing != told:
+        logging.info('Waiting for %s.', self._names(missing))
+        told = missing
+      if time.monotonic() > deadline:
+        raise errors.RuntimeFailureError(
+          f'{self._names(missing)} did not come within '
+          f'{self._timeout_seconds:g} s. Start the same command there, with '
+          'its task.index in TF_CONFIG'
+        )
+      listener.settimeout(_RETRY_SECONDS)
+      with contextlib.suppress(TimeoutError):
+        self._welcome(_Connection(listener.accept()[0]))
+    for index, connection in self._connections.items():
+      self._compare(index, connection.identity)
+    for connection in self._connections.values():
+      connection.send({'begin': True})
+
+  def _welcome(self, connection: '_Connection') -> None:
+    hello = connection.receive(_ANSWER_SECONDS)
+    index = hello.get('index')
+    if index not in range(1, len(self._cluster.addresses)):
+      connection.close()  # Some other program.
+      return
+    if index in self._connections:
+      # The one before may be dead, and its machine may not have said so.
+      self._connections[index].send(
+        {'lost': f'another process came as {self._cluster.name_of(index)}'}
+      )
+      self._connections[index].close()
+    self._connections[index] = connection
+    connection.identity = hello.get('identity')
+    connection.send({'wait': True})
+
+  def _compare(self, index: int, identity: Any) -> None:
+    differences = config_lib.differences(self._identity, identity, 'here')
+    if differences:
+      raise errors.ConfigError(
+        f'{self._cluster.name_of(index)} does not run what {self._name} runs '
+        f'({"; ".join(differences)}). Give all the same command, and the same '
+        'files'
+      )
+
+  def _join(self) -> None:
+    leader = self._cluster.name_of(0)
+    self._connections[0] = connection = _Connection(self._connect())
+    connection.send({'index': self._cluster.index, 'identity': self._identity})
+    if 'wait' not in connection.receive(_ANSWER_SECONDS):
+      raise errors.RuntimeFailureError(
+        f'what answers at the address of {leader} is another program'
+      )
+    answer = connection.receive()
+    if 'begin' not in answer:
+      lost = answer.get('lost', f'{leader} died')
+      raise errors.RuntimeFailureError(lost)
+
+  def _connect(self) -> socket.socket:
+    """Connects to process 0 as soon as it is there."""
+    deadline = time.monotonic() + self._timeout_seconds
+    logging.info('Waiting for %s.', self._names({0}))
+    while True:
+      try:
+        connection = socket.create_connection(
+          _split(self._cluster.addresses[0]), _ANSWER_SECONDS
+        )
+        # TCP connects a port with itself if nobody listens there.
+        if connection.getsockname() != connection.getpeername():
+          return connection
+        connection.close()
+      except OSError as error:
+        if time.monotonic() > deadline:
+          raise errors.RuntimeFailureError(
+            f'{self._names({0})} did not come within '
+            f'{self._timeout_seconds:g} s ({error}). Start the same command '
+            'there, with task.index 0 in TF_CONFIG'
+          ) from error
+      time.sleep(_RETRY_SECONDS)
+
+  def _names(self, indices: set[int]) -> str:
+    return ', '.join(self._cluster.name_of(index) for index in sorted(indices))
+
+  def _watch(self, index: int, connection: '_Connection') -> None:
+    died = f'{self._cluster.name_of(index)} died or cannot be reached any more'
+    lost = connection.receive().get('lost', died)
+    with self._lock:
+      if not lost or self._lost or self._has_ended:
+        return
+      self._lost = lost
+      self._is_lost.set()
+      for other in self._connections.values():
+        other.send({'lost': lost})
+    self._when_lost(lost)
+
+
+class _Connection:
+  """One end of a TCP connection; what fails there looks like its end.
+
+  Attributes:
+    identity: What the other end said that it runs.
+  """
+
+  def __init__(self, opened: socket.socket):
+    self.identity: Any = None
+    self._socket = opened
+    for option, value in (
+      (socket.TCP_KEEPIDLE, _SILENCE_SECONDS // 2),
+      (socket.TCP_KEEPINTVL, 1),
+      (socket.TCP_KEEPCNT, _SILENCE_SECONDS // 2),
+      (socket.TCP_USER_TIMEOUT, _SILENCE_SECONDS * 1000),
+      (socket.TCP_NODELAY, 1),
+    ):
+      opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    self._reader = opened.makefile('rb')
+
+  def send(self, message: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+      self._socket.sendall(json.dumps(message).encode() + b'\n')
+
+  def receive(self, timeout_seconds: float | None = None) -> dict[str, Any]:
+    """Returns the next message; an empty one if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+      self._socket.settimeout(timeout_seconds)
+      message = json.loads(self._reader.readline())
+      if isinstance(message, dict):
+        return message
+    return {}
+
+  def is_closed(self) -> bool:
+    """Returns whether the other end has gone; it has nothing to say yet."""
+    return bool(select.select([self._socket], [], [], 0)[0])
+
+  def close(self) -> None:
+    with contextlib.suppress(OSError):
+      self._socket.shutdown(socket.SHUT_RDWR)
+    self._reader.close()
+    self._socket.close()
+
+
+def _split(address: str) -> tuple[str, int]:
+  host, _, port = address.rpartition(':')
+  return host, int(port)
+
+
+def _farewell(name: str, error: BaseException | None) -> str:
+  """Returns why a process ends; nothing if all is well."""
+  if error is None:
+    return ''
+  if isinstance(error, (KeyboardInterrupt, SystemExit)):
+    return f'{name} was interrupted'
+  if isinstance(error, errors.UserError):
+    return f'{name} ended: {error}'
+  return f'{name} failed: {type(error).__name__}: {error}'

@@ -1,0 +1,302 @@
+"""Several processes, on one machine or many, compute a cohort together.
+
+All run the same program: the same rounds, the same plan, the same states. Each
+computes its share of a phase call's clients; TensorFlow's collectives add the
+sums around a ring and gather the rest. The ring's order is fixed, so timing
+changes no bit, and what process 0 makes of the sums is what all go on with, so
+machines of different kinds do not drift apart.
+
+Process 0 alone writes. The workdir lies where all can read it.
+"""
+
+import contextlib
+import math
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tff_algos.core import errors
+from tff_algos.runtimes import cluster as cluster_lib
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import interrupts
+from tff_algos.runtimes import peers as peers_lib
+
+Structure = Any
+
+# A process that is lost breaks the ring at once; who it was takes a moment.
+_NEWS_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+# What TensorFlow says of one that its heartbeats miss: process 0 of another,
+# and another of process 0.
+_SILENT_TASK = (
+  r'task:(\d+) '
+  r'(?:heartbeat timeout|while calling /tensorflow.CoordinationService)'
+)
+
+
+class ProcessGroup(Protocol):
+  """The processes that share a training; all make the same calls in order.
+
+  Every method but `share` raises RuntimeFailureError if a process is lost.
+  """
+
+  def share(self, num_items: int) -> tuple[int, int]:
+    """Returns where our items start and stop, of so many; maybe no item."""
+
+  def check(self) -> None:
+    """Returns if all processes are well."""
+
+  def sum(self, structure: Structure) -> Structure:
+    """Returns the sum over all processes of a structure of numbers."""
+
+  def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
+    """Returns the rows of all processes, in their order.
+
+    Args:
+      parts: Structures of arrays; together one row an item of our
+        `share(num_rows)`.
+      num_rows: Rows of all processes.
+
+    Returns:
+      Parts of `num_rows` rows together.
+    """
+
+  def agree(self, structure: Structure) -> Structure:
+    """Returns process 0's values, bit for bit; ours have the same shapes."""
+
+
+class SingleProcess:
+  """The group of this process alone."""
+
+  def share(self, num_items: int) -> tuple[int, int]:
+    """Returns all."""
+    return 0, num_items
+
+  def check(self) -> None:
+    """Returns."""
+
+  def sum(self, structure: Structure) -> Structure:
+    """Returns the structure."""
+    return structure
+
+  def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
+    """Returns the parts."""
+    del num_rows
+    return parts
+
+  def agree(self, structure: Structure) -> Structure:
+    """Returns the structure."""
+    return structure
+
+
+ALONE = SingleProcess()
+
+
+@contextlib.contextmanager
+def open_group(
+  cluster: cluster_lib.Cluster,
+  identity: Mapping[str, Any],
+  timeout_seconds: float,
+) -> Iterator[ProcessGroup]:
+  """Opens the group of a cluster; must come before TensorFlow's first use.
+
+  Whatever ends the block here ends it on all processes: they get an error
+  that names us.
+
+  Args:
+    cluster: Which processes there are; `cluster.ALONE` gives `ALONE`.
+    identity: What must be the same on all processes, JSON-ready.
+    timeout_seconds: How long the others may take to come, > 0.
+
+  Raises:
+    ConfigError: If a process has another identity.
+    RuntimeFailureError: If a process does not come, or our address is taken.
+  """
+  if not cluster.addresses:
+    yield ALONE
+    return
+  with peers_lib.Peers(cluster, identity, timeout_seconds) as peers:
+    _start_server(cluster, peers)
+    interrupts.take_back()
+    yield CollectiveGroup(cluster, peers)
+
+
+class CollectiveGroup:
+  """Two processes or more; see `open_group`."""
+
+  def __init__(self, cluster: cluster_lib.Cluster, peers: peers_lib.Peers):
+    """Takes over a started server."""
+    # A process that has received all, and waits for a lost one to take what
+    # it sends, would hear nothing until the heartbeats are missed.
+    peers.when_lost(
+      lambda lost: context.context().abort_collective_ops(
+        tf.errors.UNAVAILABLE, lost
+      )
+    )
+    self._cluster = cluster
+    self._size = len(cluster.addresses)
+    self._peers = peers
+    # (operation, dtype, shape) -> its key, the same on all processes.
+    self._keys: dict[Any, int] = {}
+
+  def share(self, num_items: int) -> tuple[int, int]:
+    """See `ProcessGroup`."""
+    return self._share_of(self._cluster.index, num_items)
+
+  def check(self) -> None:
+    """See `ProcessGroup`."""
+    self._peers.check()
+
+  def sum(self, structure: Structure) -> Structure:
+    """See `ProcessGroup`; one collective a dtype."""
+    leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(structure)]
+    sums = list(leaves)
+    for dtype in sorted({leaf.dtype.str for leaf in leaves}):
+      chosen = [i for i, leaf in enumerate(leaves) if leaf.dtype.str == dtype]
+      flat = np.concatenate([leaves[i].ravel() for i in chosen])
+      total = self._reduce(flat) if flat.size else flat
+      stops = np.cumsum([leaves[i].size for i in chosen])
+      for i, part in zip(chosen, np.split(total, stops[:-1]), strict=True):
+        sums[i] = part.reshape(leaves[i].shape)
+    return tf.nest.pack_sequence_as(structure, sums)
+
+  def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
+    """See `ProcessGroup`; gives one part."""
+    ours = cohort_lib.concatenate(parts)
+    if not tf.nest.flatten(ours):
+      return [ours]
+    words = _pack(ours)
+    shares = [self._share_of(i, num_rows) for i in range(self._size)]
+    sizes = [stop - start for start, stop in shares]
+    longest = max(sizes)
+    padded = np.pad(words, ((0, longest - len(words)), (0, 0)))
+    gathered = self._run(tf.raw_ops.CollectiveGatherV2, padded)
+    rows = [
+      part[:size]
+      for part, size in zip(np.split(gathered, self._size), sizes, strict=True)
+    ]
+    return [_unpack(np.concatenate(rows), ours)]
+
+  def agree(self, structure: Structure) -> Structure:
+    """See `ProcessGroup`."""
+    if not tf.nest.flatten(structure):
+      return structure
+    rows = tf.nest.map_structure(lambda leaf: np.asarray(leaf)[None], structure)
+    words = _pack(rows)
+    if not self._cluster.is_leader:
+      words = np.zeros_like(words)
+    # As integers, words plus zeros are the words.
+    agreed = _unpack(self._reduce(words), rows)
+    return tf.nest.map_structure(lambda leaf: leaf[0], agreed)
+
+  def _share_of(self, index: int, num_items: int) -> tuple[int, int]:
+    """Shares differ by one item at most."""
+    return (
+      index * num_items // self._size,
+      (index + 1) * num_items // self._size,
+    )
+
+  def _reduce(self, values: np.ndarray) -> np.ndarray:
+    return self._run(
+      tf.raw_ops.CollectiveReduceV2, values, merge_op='Add', final_op='Id'
+    )
+
+  def _run(self, operation: Any, values: np.ndarray, **options) -> np.ndarray:
+    key = (operation.__name__, values.dtype.str, values.shape)
+    self.check()
+    try:
+      with tf.device('CPU:0'):
+        return operation(
+          input=tf.constant(values),
+          group_size=self._size,
+          group_key=1,
+          instance_key=self._keys.setdefault(key, len(self._keys) + 1),
+          communication_hint='ring',
+          ordering_token=[],
+          **options,
+        ).numpy()
+    except tf.errors.OpError as error:
+      self._peers.check(_NEWS_SECONDS)
+      raise errors.RuntimeFailureError(
+        _words_of(error, self._cluster)
+      ) from error
+
+
+def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
+  """Starts TensorFlow's server, and returns when those of all have met.
+
+  The strategy also starts the service whose heartbeats end the collectives if
+  a machine falls silent.
+  """
+  resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+    tf.train.ClusterSpec({'worker': list(cluster.addresses)}),
+    task_type='worker',
+    task_id=cluster.index,
+    num_accelerators={'GPU': 0},  # Those are the runtime's.
+    rpc_layer='grpc',
+  )
+  failures: list[Exception] = []
+
+  def start():
+    try:
+      tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    except Exception as error:
+      failures.append(error)
+
+  # TensorFlow waits without end for a process that died meanwhile.
+  thread = threading.Thread(target=start, daemon=True)
+  thread.start()
+  while thread.is_alive():
+    thread.join(_POLL_SECONDS)
+    peers.check()
+  if failures:
+    raise errors.RuntimeFailureError(
+      f'the TensorFlow server of {cluster.name_of(cluster.index)} did not '
+      f'start: {_in_one_line(failures[0])}. Is its address in TF_CONFIG of this '
+      'machine, and free?'
+    ) from failures[0]
+
+
+def _words_of(error: tf.errors.OpError, cluster: cluster_lib.Cluster) -> str:
+  """Returns which process fell silent, or what TensorFlow says."""
+  silent = re.search(_SILENT_TASK, error.message)
+  if silent:
+    return (
+      f'{cluster.name_of(int(silent[1]))} does not answer any more. Start all '
+      'processes again to resume from the latest checkpoint'
+    )
+  return f'a collective operation failed: {_in_one_line(error)}'
+
+
+def _in_one_line(error: Exception) -> str:
+  return ' '.join(str(error).split())
+
+
+def _pack(structure: Structure) -> np.ndarray:
+  """Returns arrays `[rows, ...]` as their bytes, int32 `[rows, words]`."""
+  parts = [
+    np.ascontiguousarray(leaf)
+    .reshape(len(leaf), math.prod(leaf.shape[1:]))
+    .view(np.uint8)
+    for leaf in tf.nest.flatten(structure)
+  ]
+  rows = np.concatenate(parts, axis=1)
+  padding = 4 - rows.shape[1] % 4  # Never no word at all.
+  return np.pad(rows, ((0, 0), (0, padding))).view(np.int32)
+
+
+def _unpack(words: np.ndarray, template: Structure) -> Structure:
+  """Returns the arrays of packed rows; dtypes and shapes as in a template."""
+  data = np.ascontiguousarray(words).view(np.uint8)
+  leaves, start = [], 0
+  for leaf in tf.nest.flatten(template):
+    stop = start + math.prod(leaf.shape[1:]) * leaf.dtype.itemsize
+    part = np.ascontiguousarray(data[:, start:stop]).view(leaf.dtype)
+    leaves.append(part.reshape(len(words), *leaf.shape[1:]))
+    start = stop
+  return tf.nest.pack_sequence_as(template, leaves)
