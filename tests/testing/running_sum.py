@@ -149,23 +149,6 @@ def run_call(
   )
 
 
-def assert_close(
-  output: cohort_lib.PhaseOutput,
-  expected: cohort_lib.PhaseOutput,
-  rtol: float,
-) -> None:
-  """Compares two outputs of one call; the order of states does not count."""
-  clients = np.sort(np.concatenate([part for part, _ in output.client_states]))
-  one, other = (
-    tf.nest.flatten(
-      (tuple(each._replace(client_states=())), each.states_of(clients))
-    )
-    for each in (output, expected)
-  )
-  for ours, theirs in zip(one, other, strict=True):
-    np.testing.assert_allclose(ours, theirs, rtol=rtol)
-
-
 def cohort(
   call: algorithm_lib.PhaseCall, clients: toys.ToySource
 ) -> cohort_lib.Cohort:

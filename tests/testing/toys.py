@@ -173,3 +173,20 @@ def run_rounds(
       except StopIteration:
         call = None
   return server_state, states, outputs
+
+
+def assert_outputs_close(
+  output: cohort_lib.PhaseOutput,
+  expected: cohort_lib.PhaseOutput,
+  rtol: float,
+) -> None:
+  """Compares two outputs of one call; the order of states does not count."""
+  clients = np.sort(np.concatenate([part for part, _ in output.client_states]))
+  one, other = (
+    tf.nest.flatten(
+      (tuple(each._replace(client_states=())), each.states_of(clients))
+    )
+    for each in (output, expected)
+  )
+  for ours, theirs in zip(one, other, strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=rtol)

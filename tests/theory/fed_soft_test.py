@@ -211,7 +211,8 @@ def test_fixed_importance_converges_linearly_to_the_joint_solution():
   np.testing.assert_allclose(trajectory[-1][1], local_limit, atol=2e-5)
   eigenvalues = np.linalg.eigvals(mixing @ importance)
   rate = weight / (1 + weight) * np.abs(eigenvalues).max()
-  ratios = distances[6:16] / distances[5:15]
+  # From where the slower modes are gone to where float32 ends.
+  ratios = distances[6:14] / distances[5:13]
   np.testing.assert_allclose(ratios, rate, rtol=1e-2)
 
 

@@ -113,12 +113,12 @@ class TrainResult(NamedTuple):
   """What a client uploads.
 
   Attributes:
-    client_update: Initial - final weights, or the gradient; like the model.
+    local_result: The trained weights, or the gradient; like the model.
     cluster_weights: What it weighs in each cluster's mean, `[num_clusters]`
       float32; 0 but for the cluster that it chose.
   """
 
-  client_update: model_lib.Weights
+  local_result: model_lib.Weights
   cluster_weights: tf.Tensor
 
 
@@ -154,14 +154,17 @@ def build_ifca(
 def _build_training(model, config):
   """Returns the phase of Algorithm 1, lines 3-15."""
   objective = objectives.mean_loss(model, config.loss_scale)
-  learn = {'models': _train, 'gradients': _gradient}[config.averaging]
+  learn = {
+    'models': local_training_lib.train,
+    'gradients': _gradient,
+  }[config.averaging]
 
   def train(cluster_models, client_input, client_state, data, seed):
     del client_input, client_state
     losses = assignment.cluster_losses(model, cluster_models, data)
     cluster_id = assignment.best_cluster(losses, data.mask)
     start = trees.take(cluster_models, cluster_id)
-    update, loss = learn(objective, start, data, seed, config.local_training)
+    result, loss = learn(objective, start, data, seed, config.local_training)
     membership = tf.one_hot(cluster_id, config.num_clusters)
     num_examples = tf.reduce_sum(data.mask)
     weight = {
@@ -169,19 +172,22 @@ def _build_training(model, config):
       'uniform': tf.minimum(num_examples, 1.0),
     }[config.weighting]
     return algorithm.ClientOutput(
-      TrainResult(update, weight * membership),
+      TrainResult(result, weight * membership),
       ClientState(membership),
       OrderedDict(loss=loss),
     )
 
   def average(server_state, aggregates):
-    mean = aggregates['client_update']
+    mean, old = aggregates['local_result'], server_state.cluster_models
     rates = config.server_learning_rate * tf.ones([config.num_clusters])
     if config.averaging == 'gradients':
       rates *= tf.math.divide_no_nan(mean.weight, tf.reduce_sum(mean.weight))
-    # The mean of a cluster that nobody chose is zero.
-    steps = trees.scale_rows(mean.value, rates)
-    models = trees.subtract(server_state.cluster_models, steps)
+    gradients = mean.value
+    if config.averaging == 'models':
+      gradients = trees.subtract(old, mean.value)
+    moved = trees.subtract(old, trees.scale_rows(gradients, rates))
+    # The mean of a cluster that nobody chose is of nothing.
+    models = trees.select_rows(mean.weight > 0, moved, old)
     return ServerState(models), OrderedDict(
       num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
     )
@@ -190,15 +196,9 @@ def _build_training(model, config):
     name='train',
     make_message=lambda server_state: server_state.cluster_models,
     client_work=train,
-    aggregation={'client_update': aggregation.ClusterMean('cluster_weights')},
+    aggregation={'local_result': aggregation.ClusterMean('cluster_weights')},
     server_update=average,
   )
-
-
-def _train(objective, start, data, seed, config):
-  """Returns initial - final weights and the loss, line 11."""
-  weights, loss = local_training_lib.train(objective, start, data, seed, config)
-  return trees.subtract(start, weights), loss
 
 
 def _gradient(objective, start, data, seed, config):

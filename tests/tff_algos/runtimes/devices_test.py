@@ -23,7 +23,7 @@ cpu = tf.config.list_physical_devices('CPU')[0]
 tf.config.set_logical_device_configuration(
   cpu, [tf.config.LogicalDeviceConfiguration()] * 3
 )
-from tests.testing import running_sum
+from tests.testing import running_sum, toys
 from tff_algos.runtimes import vectorized_runtime
 
 algorithm = running_sum.algorithm()
@@ -53,7 +53,7 @@ for names in (('CPU:0',), ('CPU:0', 'CPU:1', 'CPU:2')):
       )
     )
   assert used == set(names), used
-running_sum.assert_close(*outputs, rtol=1e-6)
+toys.assert_outputs_close(*outputs, rtol=1e-6)
 print('same')
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, running_sum
+from tests.testing import contract, running_sum, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
@@ -101,7 +101,7 @@ def _run(caplog, say, **stages):
     outputs = [
       running_sum.run_call(runtime, algorithm, clients, call) for _ in range(2)
     ]
-  running_sum.assert_close(*outputs, rtol=0)
+  toys.assert_outputs_close(*outputs, rtol=0)
   assert tf.get_logger().filters == filters
   messages = [
     record.getMessage()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import running_sum
+from tests.testing import running_sum, toys
 from tff_algos.core import errors
 from tff_algos.runtimes import cohort, process_group, vectorized_runtime
 from tff_algos.stages import evaluation
@@ -95,7 +95,7 @@ def test_a_group_shares_the_cohort_and_all_get_what_one_gets(
   parts = [part for part, _ in outputs[0].client_states]
   assert max(len(part) for part in parts) <= -(-len(clients) // 3)
   for output in outputs:
-    running_sum.assert_close(output, expected, rtol=0)
+    toys.assert_outputs_close(output, expected, rtol=0)
 
 
 @pytest.mark.parametrize('vectorizes', [True, False])
@@ -228,7 +228,7 @@ def test_blocks_at_the_same_time_change_only_the_order_of_sums():
         )
       )
   for output in outputs[1:]:
-    running_sum.assert_close(output, outputs[0], rtol=1e-6)
+    toys.assert_outputs_close(output, outputs[0], rtol=1e-6)
 
 
 def test_budget_too_small_for_one_client_is_refused():
