@@ -143,6 +143,7 @@ def _all() -> Mapping[str, Case]:
     _against_floor('lin1000', workload(model='linear', num_clients=1000)),
     _against_floor('cnn100', workload(model='cnn'), _CNN_TRAINERS),
     _against_fed_avg('fedsoft100', workload(**fed_soft)),
+    _against_fed_avg('fedsoft_cnn100', workload(**fed_soft, model='cnn')),
     _against_floor('ifca', workload(**ifca), _IFCA_TRAINERS),
     _linear_cost('linear_mlp', workload(model='mlp')),
     _linear_cost('linear_lin', workload(model='linear')),

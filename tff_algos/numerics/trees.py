@@ -75,9 +75,9 @@ def _along_rows(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
 
 def squared_norm(structure: Structure) -> tf.Tensor:
   """Returns the sum of the squares of all entries, float32 `[]`."""
-  return tf.add_n(
-    [tf.reduce_sum(tf.square(leaf)) for leaf in tf.nest.flatten(structure)]
-  )
+  # The gradient of a plain sum would first spread a scalar out.
+  halves = [tf.nn.l2_loss(leaf) for leaf in tf.nest.flatten(structure)]
+  return 2.0 * tf.add_n(halves)
 
 
 def zeros_like(structure: Structure) -> Structure:

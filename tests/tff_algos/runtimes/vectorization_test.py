@@ -54,6 +54,14 @@ def test_stable_argsort_of_matrices_is_converted():
   np.testing.assert_array_equal(order, np.argsort(rows, axis=-1, kind='stable'))
 
 
+def test_l2_loss_is_converted():
+  stack = np.random.default_rng(1).normal(size=[3, 2, 4]).astype(np.float32)
+  halves = vectorization.map_stacked(tf.nn.l2_loss, tf.constant(stack))
+  np.testing.assert_allclose(
+    halves, np.square(stack).sum(axis=(1, 2)) / 2, rtol=1e-6
+  )
+
+
 def _log_of_sum(x):
   """Adds exponentials by an operation that TensorFlow cannot vectorize."""
   return tf.math.cumulative_logsumexp(x)[-1]
