@@ -20,9 +20,11 @@ from tff_algos.runtimes import cohort as cohort_lib
 
 # Of a tensor's memory, in bytes.
 _ALIGNMENT = 64
-# Few, so that few shapes are compiled: powers of two, and halfway between.
+# Few, so that few shapes are compiled, and close, so that little is padded:
+# all up to 32, then 16 between one power of two and the next.
 _CAPACITIES = np.array(
-  [8, *(b << k for k in range(2, 28) for b in (3, 4))], np.int32
+  [*range(1, 32), *((16 + i) << k for k in range(1, 26) for i in range(16))],
+  np.int32,
 )
 # Fewest clients of a population that a round reads for the split to stay: one
 # in twenty. Else what a round costs would depend on who is registered.
@@ -103,8 +105,8 @@ def pad(rows: Rows, spans: Span) -> algorithm_lib.ClientData:
     spans: Of some, int32 `[clients]`.
 
   Returns:
-    `ClientData` of `[clients, capacity, ...]`. The capacity is one of few: the
-    power of two, or one and a half of it, that holds the largest client.
+    `ClientData` of `[clients, capacity, ...]`. The capacity is one of few, at
+    most a sixteenth above the largest client.
   """
   largest = tf.reduce_max(spans.size)
   capacity = tf.reduce_min(tf.boolean_mask(_CAPACITIES, _CAPACITIES >= largest))
