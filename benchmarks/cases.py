@@ -15,8 +15,8 @@ PEERS = ('jax', 'fedjax', 'pytorch', 'pfl', 'flower')
 _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 # XLA is not for convolutions on a CPU.
 _TRAINERS = ('vectorized', 'vectorized_xla', *_CNN_TRAINERS[1:])
-# TFF itself has no IFCA.
-_IFCA_TRAINERS = ('vectorized', 'tff', FLOOR)
+# The others have no IFCA.
+_IFCA_TRAINERS = ('vectorized', 'tff', FLOOR, 'jax', 'fedjax', 'pytorch')
 
 
 class Entry(NamedTuple):

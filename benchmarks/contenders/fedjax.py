@@ -1,4 +1,8 @@
-"""FedJAX as it comes: `fed_avg.federated_averaging` on `ClientDataset`s.
+"""FedJAX as it comes, on `ClientDataset`s.
+
+FedAvg is its `fed_avg.federated_averaging`, and IFCA its `hyp_cluster`, which
+asks all cluster models for their loss on all of a client's examples, trains the
+best one, and takes each cluster's mean.
 
 Timed: `apply` of one round, which cuts the batches (`skip_shuffle`: the rows
 lie in the round's order before the clock starts), and the wait for the weights.
@@ -13,7 +17,7 @@ from typing import Any
 import fedjax
 import jax
 import numpy as np
-from fedjax.algorithms import fed_avg
+from fedjax.algorithms import fed_avg, hyp_cluster
 
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import jax_models, program
@@ -27,16 +31,9 @@ class FedJaxContender:
     workload = inputs.workload
     self._inputs = inputs
     self._clients: list[tuple[str, fedjax.ClientDataset, jax.Array]] = []
-    self._algorithm = fed_avg.federated_averaging(
-      fedjax.model_grad(_model(workload)),
-      client_optimizer=fedjax.optimizers.sgd(workload.learning_rate),
-      server_optimizer=fedjax.optimizers.sgd(1.0),
-      client_batch_hparams=fedjax.ShuffleRepeatBatchHParams(
-        batch_size=workload.batch_size, num_epochs=1, skip_shuffle=True
-      ),
-    )
+    self._algorithm, initial = _BUILD[workload.algorithm](inputs)
     self._state = self._algorithm.init(
-      jax.tree_util.tree_map(jax.numpy.asarray, inputs.initial_weights)
+      jax.tree_util.tree_map(jax.numpy.asarray, initial)
     )
 
   def prepare(self, round_num: int) -> None:
@@ -64,11 +61,58 @@ class FedJaxContender:
     """Runs `apply`, and waits for the weights."""
     del round_num
     self._state, _ = self._algorithm.apply(self._state, self._clients)
-    jax.block_until_ready(self._state.params)
+    jax.block_until_ready(self._state)
 
   def weights(self) -> Mapping[str, np.ndarray]:
-    """Returns the model."""
-    return {n: np.asarray(leaf) for n, leaf in self._state.params.items()}
+    """Returns the model, or the cluster models stacked."""
+    if self._inputs.workload.algorithm == workload_lib.FED_AVG:
+      return {n: np.asarray(leaf) for n, leaf in self._state.params.items()}
+    models = self._state.cluster_params
+    return {
+      name: np.stack([model[name] for model in models]) for name in models[0]
+    }
+
+
+def _build_fed_avg(inputs: workload_lib.Inputs):
+  """Returns the algorithm and what its `init` takes."""
+  algorithm = fed_avg.federated_averaging(
+    fedjax.model_grad(_model(inputs.workload)),
+    client_optimizer=fedjax.optimizers.sgd(inputs.workload.learning_rate),
+    server_optimizer=fedjax.optimizers.sgd(1.0),
+    client_batch_hparams=_local_epoch(inputs.workload),
+  )
+  return algorithm, inputs.initial_weights
+
+
+def _build_ifca(inputs: workload_lib.Inputs):
+  """Returns the algorithm and what its `init` takes."""
+  workload = inputs.workload
+  algorithm = hyp_cluster.hyp_cluster(
+    fedjax.model_per_example_loss(_model(workload)),
+    client_optimizer=fedjax.optimizers.sgd(workload.learning_rate),
+    server_optimizer=fedjax.optimizers.sgd(1.0),
+    maximization_batch_hparams=fedjax.PaddedBatchHParams(
+      batch_size=workload.num_examples
+    ),
+    expectation_batch_hparams=_local_epoch(workload),
+  )
+  stacked = inputs.initial_weights
+  return algorithm, [
+    {name: leaf[i] for name, leaf in stacked.items()}
+    for i in range(workload.num_clusters)
+  ]
+
+
+_BUILD = {
+  workload_lib.FED_AVG: _build_fed_avg,
+  workload_lib.IFCA: _build_ifca,
+}
+
+
+def _local_epoch(workload: workload_lib.Workload):
+  return fedjax.ShuffleRepeatBatchHParams(
+    batch_size=workload.batch_size, num_epochs=1, skip_shuffle=True
+  )
 
 
 def _model(workload: workload_lib.Workload) -> fedjax.Model:

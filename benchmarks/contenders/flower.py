@@ -106,6 +106,9 @@ class FlowerContender:
     del context
     fed_avg = strategy.FedAvg(
       fraction_evaluate=0.0,
+      # Else the first round would take only those nodes that are there already.
+      min_train_nodes=self._inputs.workload.num_clients,
+      min_available_nodes=self._inputs.workload.num_clients,
       train_metrics_aggr_fn=lambda replies, key: app.MetricRecord(
         {_NUM_REPLIES: len(replies)}
       ),
@@ -129,8 +132,11 @@ class FlowerContender:
 def _open(inputs, form) -> Iterator[FlowerContender]:
   del form
   contender = FlowerContender(inputs)
-  yield contender
-  contender.close()
+  try:
+    yield contender
+  finally:
+    # Also after an error: its threads would keep the process.
+    contender.close()
 
 
 if __name__ == '__main__':

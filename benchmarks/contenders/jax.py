@@ -1,4 +1,4 @@
-"""FedAvg written by hand in JAX: what XLA on CPUs can do.
+"""FedAvg and IFCA written by hand in JAX: what XLA on CPUs can do.
 
 Like `floor_tensorflow` it knows that all clients have the same size and keeps
 all examples resident. A round is a compiled loop over the clients of each
@@ -41,11 +41,7 @@ class JaxContender:
     self._order: list[jax.Array] = []
     self._weights = jax.device_put(inputs.initial_weights, self._devices[0])
     self._train = jax.jit(_build_train_clients(workload))
-    self._mean = jax.jit(
-      lambda totals: jax.tree.map(
-        lambda *leaves: sum(leaves) / workload.num_clients, *totals
-      )
-    )
+    self._mean = jax.jit(_mean)
 
   def prepare(self, round_num: int) -> None:
     """Loads which rows each step reads."""
@@ -62,12 +58,11 @@ class JaxContender:
       self._train(*of_device)
       for of_device in zip(weights, self._x, self._y, self._order, strict=True)
     ]
-    self._weights = jax.block_until_ready(
-      self._mean([jax.device_put(one, self._devices[0]) for one in totals])
-    )
+    totals = jax.device_put(totals, self._devices[0])
+    self._weights = jax.block_until_ready(self._mean(self._weights, totals))
 
   def weights(self) -> Mapping[str, np.ndarray]:
-    """Returns the model."""
+    """Returns the model, or the cluster models stacked."""
     return {name: np.asarray(leaf) for name, leaf in self._weights.items()}
 
   def _share_out(self, array: np.ndarray) -> list[jax.Array]:
@@ -80,7 +75,10 @@ class JaxContender:
 
 
 def _build_train_clients(workload: workload_lib.Workload):
-  """Returns (weights, x, y, order) -> the sum of the trained weights."""
+  """Returns (weights, x, y, order) -> (sum of trained weights, clients in it).
+
+  For IFCA both have a first axis, the cluster.
+  """
 
   def mean_loss(weights, x, y):
     logits = jax_models.logits(
@@ -98,15 +96,44 @@ def _build_train_clients(workload: workload_lib.Workload):
       }
     return weights
 
-  def train_clients(weights, x, y, order):
-    def step(total, client):
-      trained = train(weights, *client)
-      return jax.tree.map(jnp.add, total, trained), None
+  def add_fed_avg(weights, sums, count, client):
+    trained = train(weights, *client)
+    return jax.tree.map(jnp.add, sums, trained), count + 1
 
-    zeros = jax.tree.map(jnp.zeros_like, weights)
-    return jax.lax.scan(step, zeros, (x, y, order))[0]
+  def add_ifca(weights, sums, count, client):
+    x, y, _ = client
+    losses = jax.vmap(mean_loss, (0, None, None))(weights, x, y)
+    best = jnp.argmin(losses)
+    trained = train({n: leaf[best] for n, leaf in weights.items()}, *client)
+    sums = {n: leaf.at[best].add(trained[n]) for n, leaf in sums.items()}
+    return sums, count.at[best].add(1)
+
+  is_clustered = workload.algorithm == workload_lib.IFCA
+  add = add_ifca if is_clustered else add_fed_avg
+
+  def train_clients(weights, x, y, order):
+    zeros = (
+      jax.tree.map(jnp.zeros_like, weights),
+      jnp.zeros([workload.num_clusters] if is_clustered else []),
+    )
+    return jax.lax.scan(
+      lambda total, client: (add(weights, *total, client), None),
+      zeros,
+      (x, y, order),
+    )[0]
 
   return train_clients
+
+
+def _mean(old, totals):
+  """Returns the means of all devices' sums, or the old weights of no client."""
+  sums, count = jax.tree.map(lambda *leaves: sum(leaves), *totals)
+
+  def divide(total, old):
+    clients = count.reshape(count.shape + (1,) * (old.ndim - count.ndim))
+    return jnp.where(clients > 0, total / jnp.maximum(clients, 1), old)
+
+  return jax.tree.map(divide, sums, old)
 
 
 @contextlib.contextmanager

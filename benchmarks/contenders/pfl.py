@@ -4,7 +4,7 @@ The users' data are tensors in the round's order, made before the clock starts;
 pfl cuts the batches. Timed: `FederatedAveraging.run` for one more central
 iteration: users sampled, trained, aggregated, the central optimizer's step.
 
-One process with one thread an operation.
+Forms: `threads` of an operation, in one process.
 """
 
 import contextlib
@@ -106,8 +106,7 @@ class PflContender:
 
 @contextlib.contextmanager
 def _open(inputs, form) -> Iterator[PflContender]:
-  del form
-  torch.set_num_threads(1)
+  torch.set_num_threads(form['threads'])
   yield PflContender(inputs)
 
 

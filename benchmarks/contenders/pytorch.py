@@ -1,4 +1,4 @@
-"""FedAvg written by hand in PyTorch: a loop over clients, a loop over batches.
+"""FedAvg and IFCA written by hand in PyTorch: loops over clients and batches.
 
 Examples and the weights' sum are resident tensors. Timed: the whole round, in
 all processes.
@@ -9,6 +9,7 @@ sums in shared memory.
 """
 
 import contextlib
+import copy
 import pathlib
 from collections.abc import Iterator, Mapping
 from multiprocessing import connection
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.multiprocessing
+from torch import nn
 from torch.nn import functional
 
 from benchmarks import workload as workload_lib
@@ -27,13 +29,14 @@ class ClientTrainer:
   """Trains the clients of one process.
 
   Attributes:
-    total: The sum of their weights after the last round.
+    sums: The sums of their weights after the last round, a network a model.
+    counts: How many clients are in each, `[num_models]`.
   """
 
   def __init__(
     self,
     inputs: workload_lib.Inputs,
-    weights: list[torch.Tensor],
+    models: nn.ModuleList,
     part: int,
     num_parts: int,
   ):
@@ -41,7 +44,7 @@ class ClientTrainer:
 
     Args:
       inputs: Of the case.
-      weights: The model; read at the start of every round.
+      models: The model, or the cluster models; read in every round.
       part: Which share of the clients, from 0.
       num_parts: Number of shares.
     """
@@ -52,32 +55,48 @@ class ClientTrainer:
     x, y = inputs.examples
     self._x = torch.from_numpy(torch_models.images(x[self._clients]))
     self._y = torch.from_numpy(y[self._clients].astype(np.int64))
-    self._weights = weights
+    self._models = models
     self._order = torch.empty(0)
     self._network = torch_models.build_network(inputs.workload)
-    self.total = [torch.zeros_like(leaf).share_memory_() for leaf in weights]
+    self.sums = copy.deepcopy(models).share_memory()
+    self.counts = torch.zeros(len(models)).share_memory_()
 
   def prepare(self, round_num: int) -> None:
     """Loads which rows each step reads."""
     order = self._inputs.order(round_num)[self._clients]
     self._order = torch.from_numpy(order.astype(np.int64))
 
+  @torch.no_grad()
   def train(self) -> None:
     """Trains all clients, one after the other."""
+    for leaf in (*self.sums.parameters(), self.counts):
+      leaf.zero_()
+    local = list(self._network.parameters())
+    for x, y, order in zip(self._x, self._y, self._order, strict=True):
+      best = self._choose(x, y)
+      torch._foreach_copy_(local, list(self._models[best].parameters()))
+      self._train_one(x, y, order)
+      torch._foreach_add_(list(self.sums[best].parameters()), local)
+      self.counts[best] += 1
+
+  def _choose(self, x: torch.Tensor, y: torch.Tensor) -> int:
+    """Returns the model with the smallest loss on all examples."""
+    if len(self._models) == 1:
+      return 0
+    losses = [functional.cross_entropy(model(x), y) for model in self._models]
+    return int(torch.argmin(torch.stack(losses)))
+
+  def _train_one(
+    self, x: torch.Tensor, y: torch.Tensor, order: torch.Tensor
+  ) -> None:
+    """Trains the network on one client's examples."""
     local = list(self._network.parameters())
     rate = self._inputs.workload.learning_rate
-    for leaf in self.total:
-      leaf.zero_()
-    for x, y, order in zip(self._x, self._y, self._order, strict=True):
-      with torch.no_grad():
-        torch._foreach_copy_(local, self._weights)
-      for rows in order:
+    for rows in order:
+      with torch.enable_grad():
         loss = functional.cross_entropy(self._network(x[rows]), y[rows])
         gradient = torch.autograd.grad(loss, local)
-        with torch.no_grad():
-          torch._foreach_add_(local, gradient, alpha=-rate)
-      with torch.no_grad():
-        torch._foreach_add_(self.total, local)
+      torch._foreach_add_(local, gradient, alpha=-rate)
 
 
 class PyTorchContender:
@@ -86,7 +105,7 @@ class PyTorchContender:
   def __init__(
     self,
     inputs: workload_lib.Inputs,
-    weights: list[torch.Tensor],
+    models: nn.ModuleList,
     trainer: ClientTrainer,
     others: list[connection.Connection],
   ):
@@ -94,15 +113,16 @@ class PyTorchContender:
 
     Args:
       inputs: Of the case.
-      weights: The model, shared.
+      models: The model, or the cluster models; in shared memory.
       trainer: This process's.
       others: To the other processes, which have sent their sums.
     """
     self._inputs = inputs
-    self._weights = weights
+    self._models = models
     self._trainer = trainer
     self._others = others
-    self._totals = [trainer.total, *(other.recv() for other in others)]
+    parts = [(trainer.sums, trainer.counts), *(one.recv() for one in others)]
+    self._sums, self._counts = zip(*parts, strict=True)
 
   def prepare(self, round_num: int) -> None:
     """Has all processes load which rows each step reads."""
@@ -112,31 +132,40 @@ class PyTorchContender:
     for other in self._others:
       other.recv()
 
+  @torch.no_grad()
   def run_round(self, round_num: int) -> None:
-    """Trains in all processes, and sets the weights to the mean."""
+    """Trains in all processes, and sets each model to its clients' mean."""
     for other in self._others:
       other.send(round_num)
     self._trainer.train()
     for other in self._others:
       other.recv()
-    num_clients = self._inputs.workload.num_clients
-    for leaf, *parts in zip(self._weights, *self._totals, strict=True):
-      torch.div(sum(parts), num_clients, out=leaf)
+    counts = sum(self._counts)
+    for i, model in enumerate(self._models):
+      if counts[i] > 0:
+        sums = [part[i].parameters() for part in self._sums]
+        for leaf, *parts in zip(model.parameters(), *sums, strict=True):
+          torch.div(sum(parts), counts[i], out=leaf)
 
   def weights(self) -> Mapping[str, np.ndarray]:
-    """Returns the model."""
-    return torch_models.named_weights(
-      self._inputs.initial_weights, self._weights
-    )
+    """Returns the model, or the cluster models stacked."""
+    names = self._inputs.initial_weights
+    models = [
+      torch_models.named_weights(names, model.parameters())
+      for model in self._models
+    ]
+    if self._inputs.workload.algorithm == workload_lib.FED_AVG:
+      return models[0]
+    return {name: np.stack([model[name] for model in models]) for name in names}
 
 
 def _serve(
-  pipe: connection.Connection, folder: pathlib.Path, weights, part, num_parts
+  pipe: connection.Connection, folder: pathlib.Path, models, part, num_parts
 ) -> None:
   """Trains a share of the clients in a process of its own, until told None."""
   torch.set_num_threads(1)
-  trainer = ClientTrainer(workload_lib.Inputs(folder), weights, part, num_parts)
-  pipe.send(trainer.total)
+  trainer = ClientTrainer(workload_lib.Inputs(folder), models, part, num_parts)
+  pipe.send((trainer.sums, trainer.counts))
   # Each round is announced twice: to prepare, and to train.
   while (round_num := pipe.recv()) is not None:
     trainer.prepare(round_num)
@@ -146,27 +175,41 @@ def _serve(
     pipe.send(round_num)
 
 
+def _initial_models(inputs: workload_lib.Inputs) -> nn.ModuleList:
+  """Returns the model, or the cluster models; in shared memory."""
+  leaves = list(inputs.initial_weights.values())
+  is_clustered = inputs.workload.algorithm == workload_lib.IFCA
+  models = nn.ModuleList()
+  for weights in zip(*leaves, strict=True) if is_clustered else [leaves]:
+    network = torch_models.build_network(inputs.workload)
+    torch_models.load(network, weights)
+    models.append(network)
+  return models.share_memory()
+
+
 @contextlib.contextmanager
 def _open(
   inputs: workload_lib.Inputs, form: Mapping[str, Any]
 ) -> Iterator[PyTorchContender]:
   count = form['processes']
   torch.set_num_threads(1)
-  network = torch_models.build_network(inputs.workload)
-  torch_models.load(network, inputs.initial_weights.values())
-  weights = [leaf.detach().share_memory_() for leaf in network.parameters()]
+  models = _initial_models(inputs)
   context = torch.multiprocessing.get_context('spawn')
   pipes = [context.Pipe() for _ in range(1, count)]
   processes = [
     context.Process(
-      target=_serve, args=(theirs, inputs.folder, weights, part, count)
+      target=_serve,
+      args=(theirs, inputs.folder, models, part, count),
+      daemon=True,
     )
     for part, (_, theirs) in enumerate(pipes, start=1)
   ]
-  for process in processes:
+  for process, (_, theirs) in zip(processes, pipes, strict=True):
     process.start()
-  trainer = ClientTrainer(inputs, weights, 0, count)
-  yield PyTorchContender(inputs, weights, trainer, [own for own, _ in pipes])
+    # Else the death of the process would not end its pipe.
+    theirs.close()
+  trainer = ClientTrainer(inputs, models, 0, count)
+  yield PyTorchContender(inputs, models, trainer, [own for own, _ in pipes])
   for own, _ in pipes:
     own.send(None)
   for process in processes:
