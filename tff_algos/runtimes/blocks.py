@@ -17,7 +17,7 @@ Structure = Any
 
 # Weights of a block that still fit the caches of a core.
 _CACHE_BYTES = 4 << 20
-_FEWEST, _MOST = 4, 32
+_FEWEST, _MOST = 4, 50
 # Copies of the weights that a local step may hold at once: the weights before
 # and after, the gradient, the product with the rate, two optimizer slots.
 _WEIGHT_COPIES = 6

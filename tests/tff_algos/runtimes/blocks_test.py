@@ -28,7 +28,7 @@ def test_weights_of_a_block_fit_the_cache():
 
 
 def test_blocks_are_neither_tiny_nor_huge():
-  assert _choose((4, 1, 0)).clients_per_block == 32
+  assert _choose((4, 1, 0)).clients_per_block == 50
   assert _choose((1 << 30, 1, 0)).clients_per_block == 4
 
 
@@ -48,7 +48,7 @@ def test_chunks_carry_little_at_a_time():
   assert _choose((_MLP, _MIB, _MIB)).num_chunks == 16
   assert _choose((_MLP, _MIB, _MIB), num_parallel=3).num_chunks == 18
   # But never less than a block.
-  assert _choose((4, 1, 1 << 30)) == (32, 32)
+  assert _choose((4, 1, 1 << 30)) == (50, 20)
 
 
 @given(
