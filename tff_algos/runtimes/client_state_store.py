@@ -276,6 +276,8 @@ class _Stacks:
 
 
 def _read_only(leaf: Any) -> Any:
+  if isinstance(leaf, tf.Tensor) and 'CPU' not in leaf.device:
+    leaf = leaf.numpy()  # A GPU has no memory for the states of everyone.
   if isinstance(leaf, np.ndarray):
     leaf = leaf.view()
     leaf.flags.writeable = False
