@@ -5,9 +5,10 @@ The template for a new algorithm file: copy it, and keep its order.
 Round t:
   plan            draw `cohort_size` clients uniformly
   make_message    the global model
-  client_work     train locally from the global model; upload initial - final
-  aggregation     mean of the client updates, weighted by examples
-  server_update   global model <- global model - server_learning_rate * mean
+  client_work     train locally from the global model; upload the result
+  aggregation     mean of the clients' models, weighted by examples
+  server_update   global model <- the mean (server_learning_rate 1; else so
+                  much of the way from the global model to the mean)
 
 Reductions (tested): one client, or `num_local_epochs=1` with one full batch
 and equal clients = gradient descent on the pooled examples.
@@ -33,8 +34,8 @@ class FedAvgConfig:
 
   Attributes:
     cohort_size: Clients drawn a round, >= 1.
-    server_learning_rate: Factor on the mean client update, > 0; 1 replaces
-      the global model by the mean of the client models.
+    server_learning_rate: How far the global model goes towards the mean of
+      the clients' models, > 0; 1 replaces it by the mean.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains.
   """

@@ -10,8 +10,9 @@ Round t:
                   examples (line 6; lowest id on a tie); train it (option II)
                   or take its gradient (option I)
   aggregation     per cluster, the mean over the clients that chose it
-  server_update   cluster model <- cluster model - server_learning_rate * mean;
-                  a model that nobody chose stays as it is
+  server_update   option II: cluster model <- the mean (server_learning_rate 1;
+                  else so much of the way); option I: one step against the
+                  gradient. A model that nobody chose stays as it is
 
 Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
   gamma of option I = server_learning_rate, of option II = that of the client's

@@ -32,7 +32,7 @@ class Costs(NamedTuple):
     weight_bytes: Of one model.
     working_bytes: While it is computed.
     carried_bytes: From loading its chunk to the end of the chunk: examples
-      that are not resident, its state before and after, what is collected.
+      that are not resident, and its state before and after.
   """
 
   weight_bytes: int
@@ -56,7 +56,8 @@ class Sizes(NamedTuple):
 def num_bytes(spec: Structure) -> int:
   """Returns the bytes of `tf.TensorSpec`s; an unknown length counts as 1."""
   return sum(
-    math.prod(size or 1 for size in leaf.shape) * leaf.dtype.size
+    math.prod(1 if size is None else size for size in leaf.shape)
+    * leaf.dtype.size
     for leaf in tf.nest.flatten(spec)
   )
 

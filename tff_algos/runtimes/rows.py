@@ -1,7 +1,7 @@
 """Examples as rows of one tensor: no client is padded, few are copied.
 
 A client is a range of rows. A step of local training gathers its batch from
-the common tensor, which is the only time that examples are copied in a graph.
+the common tensor, which is the only copy of examples that training makes.
 Where a split is small enough, its rows stay on the device between rounds;
 otherwise those of a few clients at a time are put one after the other.
 """
