@@ -32,7 +32,8 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test bench bench-peers lint lock doctor clean
+.PHONY: help env env-cuda demo test bench bench-data bench-peers lint lock doctor \
+  clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -72,6 +73,12 @@ bench: env ## measure speed; CASES, CONTENDERS, ROUNDS and OUT=FILE choose
 	  $(if $(CASES),--cases='$(CASES)') $(if $(OUT),--out='$(OUT)') \
 	  $(if $(CONTENDERS),--contenders='$(CONTENDERS)') \
 	  $(if $(ROUNDS),--rounds='$(ROUNDS)')
+
+bench-data: env ## measure datasets; EXAMPLES, CLIENTS, WORKERS, OUT=FILE
+	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.pipeline \
+	  $(if $(EXAMPLES),--examples='$(EXAMPLES)') $(if $(SIDE),--side='$(SIDE)') \
+	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)') \
+	  $(if $(WORKERS),--workers='$(WORKERS)')
 
 # A folder gets its name when it is whole; only its bin/python is ever called.
 bench-peers: ## make the environments of the peers that bench compares with

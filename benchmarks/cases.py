@@ -87,6 +87,46 @@ def _against_fed_avg(name: str, workload: workload_lib.Workload) -> Case:
   )
 
 
+def _against_pfedme(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of pFedKM, with its k-means and without it, and pFedMe."""
+  whole, apart, pfedme = (
+    dataclasses.replace(workload, algorithm=algorithm)
+    for algorithm in (
+      workload_lib.PFEDKM,
+      workload_lib.PFEDKM_WITHOUT_K_MEANS,
+      workload_lib.PFEDME,
+    )
+  )
+  return Case(
+    name,
+    (
+      Entry('vectorized', whole, 2),
+      Entry('vectorized', apart, 2, 1.15),
+      Entry('vectorized', pfedme),
+    ),
+  )
+
+
+def _mixtures(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of PPFL and FedEM against FedAvg on the same clients."""
+  ppfl, fed_em, fed_avg = (
+    dataclasses.replace(workload, algorithm=algorithm)
+    for algorithm in (
+      workload_lib.PPFL,
+      workload_lib.FED_EM,
+      workload_lib.FED_AVG,
+    )
+  )
+  return Case(
+    name,
+    (
+      Entry('vectorized', ppfl, 2, 1.3),
+      Entry('vectorized', fed_em, 2),
+      Entry('vectorized', fed_avg),
+    ),
+  )
+
+
 def _linear_cost(name: str, workload: workload_lib.Workload) -> Case:
   """Returns a case of ten times the clients against the clients."""
   ten_times = dataclasses.replace(
@@ -136,6 +176,7 @@ def _all() -> Mapping[str, Case]:
   )
   fed_soft = {'algorithm': workload_lib.FED_SOFT}
   ifca = {'algorithm': workload_lib.IFCA}
+  three_classes = {'num_clients': 40, 'num_examples': 1000, 'hidden_size': 128}
   batching = {'algorithm': workload_lib.BATCHING}
   cases = (
     _against_floor('mlp100', workload(model='mlp')),
@@ -145,6 +186,21 @@ def _all() -> Mapping[str, Case]:
     _against_fed_avg('fedsoft100', workload(**fed_soft)),
     _against_fed_avg('fedsoft_cnn100', workload(**fed_soft, model='cnn')),
     _against_floor('ifca', workload(**ifca), _IFCA_TRAINERS),
+    _against_pfedme('pfedkm_lin40', workload(**three_classes, model='linear')),
+    _against_pfedme('pfedkm_mlp40', workload(**three_classes, model='mlp')),
+    # The sizes of PPFL's synthetic clients.
+    _mixtures(
+      'ppfl300',
+      workload(
+        model='linear',
+        num_clients=300,
+        num_examples=256,
+        batch_size=128,
+        input_shape=(150,),
+        num_classes=2,
+        num_clusters=3,
+      ),
+    ),
     _linear_cost('linear_mlp', workload(model='mlp')),
     _linear_cost('linear_lin', workload(model='linear')),
     _batching(
@@ -166,6 +222,8 @@ def _all() -> Mapping[str, Case]:
       dataclasses.replace(tiny, **ifca, num_clients=8),
       _IFCA_TRAINERS,
     ),
+    _against_pfedme('tiny_pfedkm', dataclasses.replace(tiny, num_clients=8)),
+    _mixtures('tiny_ppfl', dataclasses.replace(tiny, model='linear')),
     _linear_cost('tiny_linear', tiny),
     _registered('tiny_registered', tiny),
     _batching(

@@ -14,7 +14,15 @@ import numpy as np
 FED_AVG = 'fed_avg'
 FED_SOFT = 'fed_soft'
 IFCA = 'ifca'
+PFEDME = 'pfedme'
+PFEDKM = 'pfedkm'
+PFEDKM_WITHOUT_K_MEANS = 'pfedkm_without_k_means'
+FED_EM = 'fed_em'
+PPFL = 'ppfl'
 BATCHING = 'batching'
+
+# Their clients come in as many planted groups as there are clusters.
+_GROUPED = (IFCA, PFEDME, PFEDKM, PFEDKM_WITHOUT_K_MEANS)
 
 _WORKLOAD = 'workload.json'
 _WEIGHTS = 'initial_weights.npz'
@@ -27,8 +35,7 @@ class Workload:
   """One algorithm on one population.
 
   Attributes:
-    algorithm: `'fed_avg'`, `'fed_soft'`, `'ifca'`, or `'batching'` (no
-      training).
+    algorithm: One of the names above; `'batching'` trains nothing.
     model: `'linear'`, `'mlp'` or `'cnn'`.
     num_clients: Take part in every round: all, or as many of the registered.
     num_registered: Clients of the population; 0 for `num_clients`. Those beyond
@@ -39,8 +46,9 @@ class Workload:
     input_shape: Of one example.
     hidden_size: Units of the MLP's one hidden layer.
     num_classes: Labels are 0 to num_classes - 1.
-    num_clusters: For FedSoft and IFCA.
-    learning_rate: Of plain SGD at the client; one epoch a round.
+    num_clusters: For the algorithms that have several.
+    learning_rate: Of plain SGD at the client; one epoch a round. pFedMe and
+      pFedKM take steps of their own.
     seed: Of the examples, the initial weights and the orders.
   """
 
@@ -74,15 +82,16 @@ class Workload:
   def examples(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns all examples: ten noisy patterns, of the size of an image's.
 
-    For IFCA every cluster has patterns of its own, and client i those of
-    cluster i % num_clusters: rounding can then hardly turn a choice.
+    For IFCA, pFedMe and pFedKM every cluster has patterns of its own, and
+    client i those of cluster i % num_clusters: rounding can then hardly turn a
+    choice.
 
     Returns:
       x float32 `[num_clients, num_examples, *input_shape]`, y int32
       `[num_clients, num_examples]`.
     """
     generator = np.random.Generator(np.random.Philox(self.seed))
-    groups = self.num_clusters if self.algorithm == IFCA else 1
+    groups = self.num_clusters if self.algorithm in _GROUPED else 1
     shape = (groups, self.num_classes, *self.input_shape)
     patterns = 0.2 * generator.standard_normal(shape, dtype=np.float32)
     shape = (self.num_clients, self.num_examples)

@@ -28,11 +28,15 @@ standard_logging.getLogger().addFilter(
 # The flags that are defined here are those of the binary, in its --help.
 flags.disclaim_key_flags()
 
+# Exit codes. A bug of ours ends as Python ends it, with a trace and 1.
+BAD_INPUT = 1
+INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: trying again may help.
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 # What a person can mend, whatever was being written or read.
 _DISK_REFUSES = {
-  *(errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS),
+  *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EPERM),
+  errno.EROFS,
 }
 _OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
 
@@ -57,9 +61,10 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
 def run(function: Callable[[], None]) -> None:
   """Parses the flags and runs a binary.
 
-  A mistake of the user, and a disk that is full or refuses, become one line on
-  stderr and exit status 1; Ctrl-C exit status 130 and SIGTERM 143, with all
-  cleaned up. Anything else is a bug and keeps its stack trace.
+  A mistake of the user becomes one line on stderr and exit status 1; a disk
+  that is full or refuses, and what else `exit_code_of` calls infrastructure,
+  one line and 75; Ctrl-C 130 and SIGTERM 143, with all cleaned up. Anything
+  else is a bug and keeps its stack trace.
   """
 
   def main(argv):
@@ -71,22 +76,29 @@ def run(function: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
       function()
-    except errors.UserError as error:
-      logging.error('%s', error)
-      sys.exit(1)
     except BrokenPipeError:
       # Whoever read our output, such as `head`, has seen enough.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-      if error.errno not in _DISK_REFUSES:
+    except (errors.UserError, OSError) as error:
+      code = exit_code_of(error)
+      if code is None:
         raise
       logging.error('%s', error)
-      sys.exit(1)
+      sys.exit(code)
     except KeyboardInterrupt:
       logging.info('Interrupted.')
       sys.exit(_INTERRUPTED)
 
   app.run(main, flags_parser=_parse_flags)
+
+
+def exit_code_of(error: errors.UserError | OSError) -> int | None:
+  """Returns the exit status for an error; None if it is a bug of ours."""
+  if isinstance(error, OSError):
+    return INFRASTRUCTURE if error.errno in _DISK_REFUSES else None
+  if isinstance(error, errors.InfrastructureError):
+    return INFRASTRUCTURE
+  return BAD_INPUT
 
 
 def _report_uncaught(kind, error, trace) -> None:

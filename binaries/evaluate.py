@@ -4,17 +4,22 @@ r"""Evaluates a trained experiment and draws its report.
     --workdir=runs/digits
 
 evaluates the latest checkpoint (or that of --round) on held-out examples and
-writes evaluation/summary.json, evaluation/clients.csv and report/index.html.
-The summary has the last round and the best one by validation.
+writes report/index.html and, in evaluation/,
+  summary.json     the last round and the best one by validation; the best
+                   cluster model of each source
+  clients.csv      scores, membership and true mixture of each client
+  centers.csv      score and loss of every cluster model on every source
+  association.csv  clusters of the clients of each planted source, if there are
 """
 
 import pathlib
+from typing import Any
 
 from absl import flags, logging
 
 from binaries import command, experiment, output, session
-from tff_algos.reports import page, summary
-from tff_algos.runtimes import metrics_log
+from tff_algos.reports import membership_history, page, summary
+from tff_algos.runtimes import evaluation_tables, evaluator, metrics_log
 
 
 def evaluate(
@@ -28,24 +33,61 @@ def evaluate(
   with session.open_session(config, folder) as opened:
     chosen, server_state = opened.restore(round_num)
     found = opened.evaluator.evaluate(server_state)
-    best = metrics_log.best_round(
-      folder,
-      opened.evaluator.selection_metric,
-      higher_is_better=opened.evaluator.higher_is_better,
-    )
-    content = {
-      'last': {'round': chosen, **found.metrics},
-      'best_by_validation': best,
-      'majority_class': opened.evaluator.majority_class(),
-      'source_names': list(opened.dataset.source_names),
-      'num_clusters': opened.algorithm.num_clusters,
-      'dataset_version': opened.dataset.version,
+    tables = {
+      'clients.csv': found.clients,
+      'centers.csv': evaluation_tables.center_rows(
+        found.metrics, opened.dataset.source_names, opened.algorithm
+      ),
     }
+    planted = opened.evaluator.planted
+    if planted is not None and found.memberships is not None:
+      tables['association.csv'] = evaluation_tables.association_rows(
+        found.memberships, planted
+      )
+    content = _summary(opened, chosen, found, tables['centers.csv'])
   evaluation = pathlib.Path(folder, 'evaluation')
   evaluation.mkdir(exist_ok=True)
   output.write_json(evaluation / 'summary.json', content)
-  output.write_table(evaluation / 'clients.csv', found.clients)
+  for name, rows in tables.items():
+    output.write_table(evaluation / name, rows)
   return page.write_report(folder)
+
+
+def _summary(
+  opened: session.Session,
+  chosen: int,
+  found: evaluator.Evaluation,
+  centers: evaluation_tables.Rows,
+) -> dict[str, Any]:
+  """Returns the content of evaluation/summary.json."""
+  higher_is_better = opened.evaluator.higher_is_better
+  planted = opened.evaluator.planted
+  history = membership_history.read(opened.workdir, chosen)
+  score_name = opened.algorithm.cluster_model.score_name
+  return {
+    'last': {'round': chosen, **found.metrics},
+    'best_by_validation': metrics_log.best_round(
+      opened.workdir,
+      opened.evaluator.selection_metric,
+      higher_is_better=higher_is_better,
+    ),
+    'majority_class': opened.evaluator.majority_class(),
+    'source_names': list(opened.dataset.source_names),
+    'planted_names': list(planted.names) if planted else None,
+    'num_clusters': opened.algorithm.num_clusters,
+    'best_clusters': evaluation_tables.best_clusters(
+      centers, score_name, higher_is_better=higher_is_better
+    ),
+    'matched_sources': evaluation_tables.matched_sources(
+      centers,
+      score_name,
+      found.memberships,
+      planted,
+      higher_is_better=higher_is_better,
+    ),
+    'settled_round': history.settled_round if history else None,
+    'dataset_version': opened.dataset.version,
+  }
 
 
 def _main() -> None:

@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from binaries import output
 from pipelines import options
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import algorithm as algorithm_lib
@@ -21,6 +21,7 @@ from tff_algos.models import registry as models
 from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import loop, process_group
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.stages import attacks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,7 @@ class ExperimentConfig:
     training: How long, and when to evaluate and save.
     runtime: Which runtime, and its options. Decides how fast, never with what
       result.
+    attack: Which clients lie, and how.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -44,6 +46,7 @@ class ExperimentConfig:
   algorithm: Mapping[str, Any]
   training: loop.TrainingConfig
   runtime: runtimes.RuntimeConfig = runtimes.RuntimeConfig()
+  attack: attacks.AttackConfig = attacks.AttackConfig()
   seed: int = 0
 
   def __post_init__(self):
@@ -76,6 +79,8 @@ def identity(
     'model': {'name': model_name, **config_lib.to_dict(model_options)},
     'algorithm': {'name': name, **config_lib.to_dict(algorithm_options)},
     'dataset_version': dataset.version,
+    **config.training.restarts.identity(),
+    **config.attack.identity(),
   }
 
 
@@ -99,23 +104,38 @@ def open_dataset(
 def build_model(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> model_lib.Model:
-  """Builds the model for the examples of a dataset."""
+  """Builds the model for the examples of a dataset.
+
+  Raises:
+    ConfigError: If no model takes them, or the config does not fit them.
+  """
   schema = dataset.schema
   return models.build_model(
     config.model,
     task=schema.task,
     input_shape=tuple(schema.x_shape),
     num_outputs=schema.num_classes or 1,
+    input_dtype=tf.int32 if schema.x_dtype == 'int32' else tf.float32,
+    label_shape=schema.y_shape,
+    special_ids=dataset.manifest['source_facts'].get('special_ids', {}),
   )
 
 
 def build_algorithm(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> algorithm_lib.FederatedAlgorithm:
-  """Builds the algorithm for the examples of a dataset."""
-  return algorithms.build_algorithm(
-    config.algorithm, build_model(config, dataset)
-  )
+  """Builds the algorithm, under attack if so configured, for a dataset."""
+  model = build_model(config, dataset)
+  num_clients = len(dataset.client_ids)
+  built = algorithms.build_algorithm(config.algorithm, model, num_clients)
+  return attacks.attack(built, config.attack, find_attackers(config, dataset))
+
+
+def find_attackers(
+  config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
+) -> np.ndarray:
+  """Returns which participating clients attack, bool `[num_clients]`."""
+  return attacks.attackers(config.attack, dataset.client_ids, config.seed)
 
 
 def open_group(
@@ -140,15 +160,3 @@ def open_group(
   }
   timeout_seconds = config.runtime.vectorized.peer_timeout_seconds
   return process_group.open_group(cluster, shared, timeout_seconds)
-
-
-def write_config(
-  config: ExperimentConfig, workdir: str | os.PathLike[str]
-) -> None:
-  """Writes `config.json`: the resolved config and its hash."""
-  content = {
-    'name': config.name,
-    'config_hash': config_lib.config_hash(config),
-    'config': config_lib.to_dict(config),
-  }
-  output.write_json(pathlib.Path(workdir, 'config.json'), content)

@@ -18,6 +18,7 @@ from absl import flags, logging
 from binaries import command, experiment, session
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.export import cluster_models, manifest, personalized_models
 
@@ -42,7 +43,7 @@ def export(
       config_lib.config_hash(config), chosen, opened.dataset.version
     )
     ids = opened.source.population.client_ids
-    samples = opened.dataset.held_out(0).x[:_NUM_SAMPLES]
+    samples = choose_samples(opened.dataset)
     output = pathlib.Path(folder, 'export')
     if client_id is not None:
       return [
@@ -69,6 +70,19 @@ def export(
         provenance,
       ),
     ]
+
+
+def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
+  """Returns a few features to try a bundle with.
+
+  They are held out; where every example was dealt, a client trains on them.
+  """
+  held_out = dataset.held_out(0)
+  if held_out.num_examples:
+    return held_out.x[:_NUM_SAMPLES]
+  largest = int(np.argmax(dataset.num_examples(schema.TRAIN)))
+  client_id = dataset.client_ids[largest]
+  return dataset.examples(client_id, schema.TRAIN).x[:_NUM_SAMPLES]
 
 
 def _export_client(

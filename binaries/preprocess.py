@@ -3,37 +3,49 @@ r"""Builds the federated dataset of an experiment and publishes it.
   python -m binaries.preprocess --config=configs/fed_soft/digits.py \
     --workdir=runs/digits
 
-writes the dataset to <workdir>/dataset. Running it again with the same config
-and raw data gives the same version. Beam's own options choose the engine:
+writes the dataset to <workdir>/dataset, and its card. Running it again with the
+same config and raw data gives the same version, and is done at once. Beam's own
+options choose the engine:
 
   --beam_options='--direct_num_workers=4 --direct_running_mode=multi_processing'
+
+For schedulers (docs/data_engineering.md): the last and only line on stdout is
+a JSON object that says what was published, or why nothing was; the exit code
+is 0, 1 for bad input, 75 for a disk, machine or engine that failed.
 """
 
 import os
 import pathlib
 import shlex
+import time
 
 from absl import flags, logging
 
-from binaries import command, experiment
-from pipelines import build_dataset, options
+from binaries import card, command, experiment, result_line
+from pipelines import build_dataset, options, versions
+from tff_algos.core import errors
 
 
 def preprocess(
   config: options.DatasetConfig,
   folder: str | os.PathLike[str],
   beam_options: str = '',
-) -> None:
-  """Builds a dataset in `<folder>/dataset`.
+  publication: versions.Publication = versions.Publication(),
+) -> build_dataset.BuildResult:
+  """Builds a dataset in `<folder>/dataset`, and returns what it built.
 
   Raises:
     UserError: If the raw data, the partition or the disk does not allow it;
       a version that was published before stays.
   """
   result = build_dataset.build(
-    config, pathlib.Path(folder) / 'dataset', shlex.split(beam_options)
+    config,
+    pathlib.Path(folder) / 'dataset',
+    shlex.split(beam_options),
+    publication,
   )
   logging.info('%s', build_dataset.summarize(result))
+  return result
 
 
 def _main() -> None:
@@ -44,11 +56,52 @@ def _main() -> None:
     "Apache Beam's own options, in one string, such as "
     "'--direct_num_workers=4 --direct_running_mode=multi_processing'.",
   )
-  command.run(
-    lambda: preprocess(
-      experiment.parse(config.value).dataset, workdir.value, beam_options.value
-    )
+  as_of = flags.DEFINE_string(
+    'as_of',
+    None,
+    'Date (ISO 8601) that the dataset is made for, such as the logical date '
+    'of a scheduled run. Readers may ask for it, and the current version is '
+    'that of the latest date.',
   )
+  force = flags.DEFINE_bool(
+    'force', False, 'Build also what is there already, and compare.'
+  )
+  keep_versions = flags.DEFINE_integer(
+    'keep_versions',
+    None,
+    'Remove the oldest versions but so many; never the current one, nor one '
+    'that is in use. By default all stay.',
+  )
+  with_card = flags.DEFINE_boolean(
+    'card', True, 'Whether to measure the dataset and draw its card.'
+  )
+
+  def build_and_tell():
+    start = time.monotonic()
+    try:
+      publication = versions.Publication(
+        as_of.value, force.value, keep_versions.value
+      )
+      result = preprocess(
+        experiment.parse(config.value).dataset,
+        workdir.value,
+        beam_options.value,
+        publication,
+      )
+      if with_card.value:
+        path = card.write_card(
+          workdir.value, beam_options.value, version=result.version
+        )
+        logging.info('Card: %s', path)
+    except (errors.UserError, OSError) as error:
+      code = command.exit_code_of(error)
+      if code is not None:
+        print(result_line.of_failure(error, code), flush=True)
+      raise
+    seconds = time.monotonic() - start
+    print(result_line.of_result(result, publication.as_of, seconds))
+
+  command.run(build_and_tell)
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ import pathlib
 from absl import logging
 
 from binaries import (
+  card,
   command,
   evaluate,
   experiment,
@@ -32,6 +33,7 @@ def run(config: experiment.ExperimentConfig, folder: str) -> None:
   """
   logging.info('1/5 dataset')
   preprocess.preprocess(config.dataset, folder, '')
+  dataset_card = card.write_card(folder)
   logging.info('2/5 training')
   train.train(config, folder)
   logging.info('3/5 evaluation')
@@ -43,6 +45,7 @@ def run(config: experiment.ExperimentConfig, folder: str) -> None:
   answer = served_prediction.ask(folder)
   places = {
     'dataset': pathlib.Path(folder, 'dataset'),
+    'dataset card': dataset_card,
     'metrics': pathlib.Path(folder, 'metrics.csv'),
     'checkpoints': pathlib.Path(folder, 'checkpoints'),
     **{bundle.parent.name.replace('_', ' '): bundle for bundle in bundles},

@@ -121,6 +121,7 @@ def open_session(
         checkpoints.states_folder,
         config.training.client_states,
       )
+      attackers = experiment.find_attackers(config, dataset)
       opened = Session(
         config=config,
         workdir=folder,
@@ -130,6 +131,8 @@ def open_session(
         source=source,
         store=store,
         checkpoints=checkpoints,
-        evaluator=evaluator.Evaluator(algorithm, dataset, runtime, store),
+        evaluator=evaluator.Evaluator(
+          algorithm, dataset, runtime, store, attackers
+        ),
       )
     yield opened

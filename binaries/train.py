@@ -4,7 +4,7 @@ r"""Trains an experiment on the dataset in its workdir.
     --workdir=runs/digits
 
 needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
-TensorBoard logs and checkpoints there. Run it again to go on after an
+memberships, TensorBoard logs and checkpoints there. Run it again to go on after an
 interruption: it resumes from the latest checkpoint and ends in the same state.
 
 Started once for each process that TF_CONFIG lists (docs/architecture.md),
@@ -15,7 +15,7 @@ import contextlib
 
 from absl import logging
 
-from binaries import command, experiment, session
+from binaries import command, experiment, resolved_config, session
 from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import loop, metrics_log, workdir
 
@@ -32,7 +32,7 @@ class _Silent:
   def resume(self, round_num):
     """Returns."""
 
-  def record(self, round_num, metrics):
+  def record(self, round_num, metrics, memberships=None):
     """Returns."""
 
 
@@ -61,7 +61,7 @@ def train(
       observer = stack.enter_context(
         metrics_log.MetricsLog(folder, config.training.num_rounds, _SHOWN)
       )
-      experiment.write_config(config, folder)
+      resolved_config.write(config, folder)
     opened.checkpoints.remove_unfinished()
     result = loop.train(
       opened.algorithm,

@@ -28,10 +28,13 @@ from pipelines import (
   planning,
   runner,
   splits,
+  spread,
+  versions,
   write,
 )
 from pipelines import manifest as manifest_lib
 from pipelines import staging as staging_lib
+from pipelines.partitions import plan as partition_plan
 from pipelines.sources import base
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
@@ -50,18 +53,23 @@ class BuildResult(NamedTuple):
       examples.
     reused: Whether the version was there already, whole, so that nothing had
       to be done.
+    is_current: Whether it is what readers now get who name no date.
+    removed: Names of the old versions that were removed.
   """
 
   path: pathlib.Path
   version: str
   manifest: dict[str, Any]
   reused: bool
+  is_current: bool = True
+  removed: tuple[str, ...] = ()
 
 
 def build(
   config: options.DatasetConfig,
   output_dir: str | pathlib.Path,
   pipeline_options: Sequence[str] = (),
+  publication: versions.Publication = versions.Publication(),
 ) -> BuildResult:
   """Builds and publishes a federated dataset.
 
@@ -73,11 +81,14 @@ def build(
     output_dir: The dataset's folder; every worker must see it and the raw
       data under the same paths.
     pipeline_options: Beam's own flags, such as `['--direct_num_workers=2']`.
+    publication: How to publish it.
 
   Raises:
     ConfigError: If parts of the config do not go together.
-    DataError: If raw data is missing, or too much of it is malformed.
+    DataError: If raw data is missing, or too much of it is malformed; or if
+      a version that is there came out different when it was built by force.
     PartitionError: If the partition needs more examples than there are.
+    InfrastructureError: If the disk is full or refuses, or the engine failed.
     WorkdirBusyError: If another run is building in the same folder.
   """
   dataset = pathlib.Path(output_dir).resolve()
@@ -89,23 +100,40 @@ def build(
     **source.features()._asdict(),
     source_names=tuple(distribution.name for distribution in dists),
   )
+  partition_plan.check_config(
+    config,
+    num_sources=schema.num_sources,
+    num_classes=schema.num_classes,
+    has_test_split=source.has_test_split(),
+    y_shape=schema.y_shape,
+  )
   described = manifest_lib.describe_recipe(config, source)
   version = manifest_lib.name_version(described)
   with staging_lib.open_staging(dataset) as staging:
-    manifest = _read_published(dataset, version)
-    if manifest is not None:
-      staging_lib.set_current(staging, dataset, version)
-      return BuildResult(dataset, version, manifest, reused=True)
-    manifest = _stage_version(
-      config,
-      staging,
-      source,
-      schema,
-      described=described,
-      pipeline_options=pipeline_options,
-    )
-    staging_lib.publish(staging, dataset, version)
-  return BuildResult(dataset, version, manifest, reused=False)
+    published = _read_published(dataset, version)
+    reused = published is not None and not publication.force
+    if reused:
+      manifest = published
+    else:
+      manifest = _stage_version(
+        config,
+        staging,
+        source,
+        schema,
+        described=described,
+        pipeline_options=pipeline_options,
+      )
+      if published is None:
+        staging_lib.publish(staging, dataset, version)
+      else:
+        manifest_lib.check_same(published, manifest)
+    is_current = versions.announce(staging, dataset, version, publication.as_of)
+    removed = ()
+    if publication.keep_versions is not None:
+      removed = versions.remove_old(
+        staging, dataset, version, publication.keep_versions
+      )
+  return BuildResult(dataset, version, manifest, reused, is_current, removed)
 
 
 def _stage_version(
@@ -126,10 +154,11 @@ def _stage_version(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )
   _write_dead_letters(staging.version / DEAD_LETTERS, letters)
-  plan = planning.make_plan(
+  plan = partition_plan.make_plan(
     planning.join_surveys(surveys),
     config,
     schema.source_names,
+    num_classes=schema.num_classes,
     has_test_split=source.has_test_split(),
   )
   handover.write_plan(staging, plan, [len(s.key) for s in surveys])
@@ -137,7 +166,8 @@ def _stage_version(
     staging, schema, len(plan.client_ids), config.num_shards, config.seed
   )
   _extract_and_write(config, writer, blocks, pipeline_options)
-  facts = manifest_lib.gather_facts(staging.work)
+  facts = manifest_lib.gather_facts(staging.work, plan)
+  _check_shards(facts, config.num_shards, schema.num_sources)
   manifest_lib.write_clients(
     staging.version / layout.CLIENTS, plan, facts[write.CLIENTS]
   )
@@ -165,7 +195,8 @@ def summarize(result: BuildResult) -> str:
   return '\n'.join(
     (
       f'federated dataset {result.version} at {result.path}'
-      + (' (was there already)' if result.reused else ''),
+      + (' (was there already)' if result.reused else '')
+      + ('' if result.is_current else ' (not current: see --as_of)'),
       f'  clients: {clients[schema_lib.PARTICIPATING]} participating, '
       f'{clients[schema_lib.UNSEEN]} unseen',
       f'  examples of clients: {counts}',
@@ -209,7 +240,7 @@ def _survey(
   with runner.run_pipeline(pipeline_options) as pipeline:
     _ = (
       pipeline
-      | 'Blocks' >> extract.Blocks(blocks)
+      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
       | 'Survey' >> beam.ParDo(extract.SurveyBlock(config, staging))
     )
 
@@ -223,9 +254,22 @@ def _extract_and_write(
   with runner.run_pipeline(pipeline_options) as pipeline:
     _ = (
       pipeline
-      | 'Blocks' >> extract.Blocks(blocks)
+      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
       | 'Extract' >> beam.ParDo(extract.ExtractPieces(config, writer.staging))
-      | 'WriteShards' >> write.WriteShards(writer)
+      | 'WriteShards' >> write.WriteShards(writer, len(blocks))
+    )
+
+
+def _check_shards(
+  facts: Mapping[str, Sequence[Any]], num_shards: int, num_sources: int
+) -> None:
+  """Raises InfrastructureError if the engine has left out a whole file."""
+  written = (len(facts[write.CLIENTS]), len(facts[layout.HELD_OUT]))
+  if written != (num_shards, num_sources):
+    raise errors.InfrastructureError(
+      f'the engine wrote {written[0]} of {num_shards} shards of clients and '
+      f'{written[1]} of {num_sources} of held-out examples. Run this again, '
+      'and on another engine if it happens again.'
     )
 
 

@@ -11,6 +11,13 @@ from pipelines.sources import base
 from tff_algos.core import errors
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+# The plan keeps the client of every example in memory, each as wide as the
+# longest.
+MAX_CLIENT_ID_CHARACTERS = 128
+_INTEGERS = {
+  'uint8': 'a pixel is not an integer from 0 to 255',
+  'int32': 'a token is not an integer of 32 bits',
+}
 
 
 class CleanBlock(NamedTuple):
@@ -18,7 +25,7 @@ class CleanBlock(NamedTuple):
 
   Attributes:
     x: Features, `[n, *x_shape]` of the stored dtype.
-    y: Labels, int32 or float32 `[n]`.
+    y: Labels, int32 or float32 `[n, *y_shape]`.
     key: `hashing.content_key` of the features, uint8 `[n, KEY_BYTES]`.
     is_test: Whether it is in the source's official test split, bool `[n]`.
     native_source: Distribution it was drawn from, -1 if none, int32 `[n]`.
@@ -62,15 +69,28 @@ def find_problem(
     return f'the shape is {x.shape}, not {features.x_shape}'
   if x.dtype.kind not in 'uifb':
     return f'the features are {x.dtype}, not numbers'
-  if not np.all(np.isfinite(x)):
+  if x.dtype.kind == 'f' and not np.isfinite(x).all():
     return 'a feature is not finite'
-  with np.errstate(over='ignore', invalid='ignore'):
-    stored = x.astype(features.x_dtype)
-  if features.x_dtype == 'uint8' and not np.array_equal(x, stored):
-    return 'a pixel is not an integer from 0 to 255'
-  if not np.all(np.isfinite(stored)):
-    return f'a feature is too large for {features.x_dtype}'
-  return _find_label_problem(example.y, features)
+  if x.dtype != features.x_dtype:
+    with np.errstate(over='ignore', invalid='ignore'):
+      stored = x.astype(features.x_dtype)
+    if features.x_dtype in _INTEGERS and not np.array_equal(x, stored):
+      return _INTEGERS[features.x_dtype]
+    if not np.all(np.isfinite(stored)):
+      return f'a feature is too large for {features.x_dtype}'
+  return _find_problem_of_labels(example.y, features) or _find_client_problem(
+    example.client
+  )
+
+
+def _find_problem_of_labels(label: Any, features: base.Features) -> str | None:
+  if not features.y_shape:
+    return _find_label_problem(label, features)
+  shape = np.shape(label)
+  if shape != features.y_shape:
+    return f'the labels have shape {shape}, not {features.y_shape}'
+  problems = (_find_label_problem(one, features) for one in label)
+  return next(filter(None, problems), None)
 
 
 def _find_label_problem(label: Any, features: base.Features) -> str | None:
@@ -84,6 +104,25 @@ def _find_label_problem(label: Any, features: base.Features) -> str | None:
   ):
     return f'the label {label!r} is not from 0 to {features.num_classes - 1}'
   return None
+
+
+def _find_client_problem(client: Any) -> str | None:
+  """Returns what is wrong with a client's id; slashes and quotes are not."""
+  if client is None:
+    return None
+  if not isinstance(client, str):
+    return f'the client id {client!r} is not text'
+  if len(client) > MAX_CLIENT_ID_CHARACTERS:
+    return (
+      f'the client id {client[:20]!r}... has {len(client)} characters, allowed '
+      f'are {MAX_CLIENT_ID_CHARACTERS}'
+    )
+  try:
+    client.encode()
+  except UnicodeEncodeError:
+    return f'the client id {client!r} is not Unicode text'
+  # NumPy would drop a zero at the end, and make one client of two.
+  return f'the client id {client!r} has a zero byte' if '\0' in client else None
 
 
 def clean(
@@ -116,7 +155,9 @@ def _stack(
   ]
   return CleanBlock(
     x=x,
-    y=np.array([example.y for example in examples], label_dtype),
+    y=np.array([example.y for example in examples], label_dtype).reshape(
+      (n, *features.y_shape)
+    ),
     key=np.frombuffer(keys, np.uint8).reshape(n, hashing.KEY_BYTES),
     is_test=np.array([example.is_test for example in examples], bool),
     native_source=np.array(native, np.int32),

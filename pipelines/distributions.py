@@ -9,12 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines import options
+from pipelines import hashing, options
 from pipelines.sources import base
 from tff_algos.core import errors, seeds
 
 # (x [n, *x_shape], y [n]) -> the same examples as one distribution shows them.
 Transform = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+# Kinds for sources with distributions of their own.
+_KEEP_NATIVE = (
+  options.NATIVE,
+  options.ROTATIONS,
+  options.NOISE,
+  options.COLORS,
+)
 
 
 class Distribution(NamedTuple):
@@ -38,31 +46,93 @@ def build_distributions(
     ConfigError: If they do not go with the source.
   """
   native_names = source.native_source_names()
-  if (native_names is not None) != (config.kind == options.NATIVE):
-    has = 'has' if native_names is not None else 'has no'
+  if native_names is None and config.kind == options.NATIVE:
     raise errors.ConfigError(
-      f'the source {has} distributions of its own, so distributions.kind='
-      f'{config.kind!r} cannot be; use kind={options.NATIVE!r} exactly for '
-      'sources that do.'
+      f'the source has no distributions of its own, so distributions.kind='
+      f'{config.kind!r} cannot be; use another kind.'
+    )
+  if native_names is not None and config.kind not in _KEEP_NATIVE:
+    raise errors.ConfigError(
+      f'the source has distributions of its own, so distributions.kind='
+      f'{config.kind!r} cannot be; use one of {", ".join(_KEEP_NATIVE)}.'
     )
   if config.kind == options.NATIVE:
     return tuple(Distribution(name, _identity) for name in native_names)
-  if config.kind == options.ROTATIONS:
-    shape = source.features().x_shape
-    if len(shape) < 2 or shape[0] != shape[1]:
-      raise errors.ConfigError(
-        f'rotations need square images, the source has shape {shape}'
-      )
-    return tuple(rotation(turns) for turns in config.quarter_turns)
-  if config.kind == options.LABEL_PERMUTATIONS:
-    num_classes = source.features().num_classes
-    if not num_classes:
-      raise errors.ConfigError('label permutations need classes, not numbers')
-    return tuple(
-      label_permutation(i, num_classes, seed)
-      for i in range(config.num_permutations)
+  if config.kind == options.IDENTITY:
+    return (Distribution('all', _identity),)
+  builder = {
+    options.ROTATIONS: _rotations,
+    options.LABEL_PERMUTATIONS: _label_permutations,
+    options.NOISE: _noise,
+    options.COLORS: _colors,
+  }[config.kind]
+  views = builder(config, source.features(), seed)
+  return views if native_names is None else _product(native_names, views)
+
+
+def _rotations(
+  config: options.DistributionsConfig, features: base.Features, seed: int
+) -> tuple[Distribution, ...]:
+  del seed
+  shape = features.x_shape
+  if len(shape) < 2 or shape[0] != shape[1]:
+    raise errors.ConfigError(
+      f'rotations need square images, the source has shape {shape}'
     )
-  return (Distribution('all', _identity),)
+  return tuple(rotation(turns) for turns in config.quarter_turns)
+
+
+def _label_permutations(
+  config: options.DistributionsConfig, features: base.Features, seed: int
+) -> tuple[Distribution, ...]:
+  num_classes = features.num_classes
+  if not num_classes:
+    raise errors.ConfigError('label permutations need classes, not numbers')
+  return tuple(
+    label_permutation(i, num_classes, seed)
+    for i in range(config.num_permutations)
+  )
+
+
+def _noise(
+  config: options.DistributionsConfig, features: base.Features, seed: int
+) -> tuple[Distribution, ...]:
+  if features.x_dtype not in ('uint8', 'float32'):
+    raise errors.ConfigError(
+      f'noise needs bytes or real numbers, the source has {features.x_dtype}'
+    )
+  return tuple(
+    gaussian_noise(level, features, seed) for level in config.noise_levels
+  )
+
+
+def _colors(
+  config: options.DistributionsConfig, features: base.Features, seed: int
+) -> tuple[Distribution, ...]:
+  del seed
+  if features.x_dtype != 'uint8' or len(features.x_shape) != 3:
+    raise errors.ConfigError(
+      'colors need images of bytes with a channel axis, the source has '
+      f'{features.x_dtype} of shape {features.x_shape}'
+    )
+  of_three = {*config.colors} - {'original', 'inverted'}
+  if of_three and features.x_shape[-1] != 3:
+    raise errors.ConfigError(
+      f'colors {sorted(of_three)} need three channels, the source has '
+      f'{features.x_shape[-1]}'
+    )
+  return tuple(coloring(name, features) for name in config.colors)
+
+
+def _product(
+  native_names: tuple[str, ...], views: tuple[Distribution, ...]
+) -> tuple[Distribution, ...]:
+  """Returns every view of the first native distribution, then the next."""
+  return tuple(
+    view._replace(name=f'{native}_{view.name}')
+    for native in native_names
+    for view in views
+  )
 
 
 def rotation(quarter_turns: int) -> Distribution:
@@ -86,6 +156,63 @@ def label_permutation(index: int, num_classes: int, seed: int) -> Distribution:
     return x, permutation[y]
 
   return Distribution(f'permutation_{index}', transform)
+
+
+def gaussian_noise(
+  level: float, features: base.Features, seed: int
+) -> Distribution:
+  """Returns features with noise, which is a function of content and seed.
+
+  Bytes are rounded and stay between black and white, as in a camera.
+
+  Args:
+    level: Standard deviation, in units of features as read.
+    features: Shape and scale of the features.
+    seed: The dataset's seed.
+  """
+  name = f'noise_{level:g}'
+  if not level:
+    return Distribution(name, _identity)
+  purpose = f'distributions/{name}'
+
+  def transform(x, y):
+    noise = np.empty(x.shape)
+    for row, example in zip(noise, x, strict=True):
+      key = hashing.content_key(example).hex()
+      generator = seeds.numpy_generator(seed, purpose, client_id=key)
+      generator.standard_normal(out=row)
+    shown = x + noise * (level / features.x_scale)
+    if features.x_dtype == 'uint8':
+      shown = np.clip(np.rint(shown), 0, _white(features))
+    return shown.astype(x.dtype), y
+
+  return Distribution(name, transform)
+
+
+def coloring(name: str, features: base.Features) -> Distribution:
+  """Returns images as one of `options.COLOR_NAMES` shows them.
+
+  Args:
+    name: Its name.
+    features: Of images of bytes, `[height, width, channels]`.
+  """
+
+  def transform(x, y):
+    if name == 'inverted':
+      return (_white(features) - x.astype(np.int64)).astype(x.dtype), y
+    if name == 'gray':
+      # Luma of ITU-R BT.601 in whole numbers: the same on any machine.
+      luma = (x.astype(np.int64) @ np.array([299, 587, 114]) + 500) // 1000
+      return np.repeat(luma[..., None], 3, axis=-1).astype(x.dtype), y
+    order = {'gbr': [1, 2, 0], 'brg': [2, 0, 1]}.get(name, slice(None))
+    return x[..., order], y
+
+  return Distribution(name, transform)
+
+
+def _white(features: base.Features) -> int:
+  """Returns the byte of white: bytes are read as values from 0 to 1."""
+  return round(1 / features.x_scale)
 
 
 def _identity(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

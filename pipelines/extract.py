@@ -1,7 +1,7 @@
 """The steps that look at raw blocks: a survey, then the pieces to write."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import apache_beam as beam
 import numpy as np
@@ -9,8 +9,10 @@ import numpy as np
 from pipelines import (
   cleaning,
   distributions,
+  failures,
   handover,
   options,
+  pieces,
   planning,
   splits,
   write,
@@ -21,28 +23,12 @@ from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
 
 NumberedBlock = tuple[int, base.Block]
-KeyedPiece = tuple[tuple[str, int], write.Piece]
+KeyedPiece = tuple[pieces.Key, pieces.Piece]
 
 
 def create_source(config: options.DatasetConfig) -> base.Source:
   """Returns the source of raw examples."""
   return registry.create(config.source.name, config.source.options, config.seed)
-
-
-class Blocks(beam.PTransform):
-  """The numbered blocks of a source, spread over the workers."""
-
-  def __init__(self, blocks: Sequence[base.Block]):
-    super().__init__()
-    self._blocks = blocks
-
-  def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-    """Creates the blocks; the shuffle lets every worker have some."""
-    return (
-      begin
-      | 'Number' >> beam.Create(list(enumerate(self._blocks)))
-      | 'Spread' >> beam.Reshuffle()
-    )
 
 
 class _BlockFn(beam.DoFn):
@@ -70,40 +56,50 @@ class SurveyBlock(_BlockFn):
   def process(self, numbered: NumberedBlock) -> Iterator[int]:
     """Surveys one block."""
     number, block = numbered
-    handover.write_survey(self._staging, number, *self._clean(block))
+    with failures.carried():
+      handover.write_survey(self._staging, number, *self._clean(block))
     yield number
 
 
 class ExtractPieces(_BlockFn):
-  """Block -> its examples as every distribution shows them, keyed by file."""
+  """Block -> where its pieces wait, keyed by the file that they go to."""
 
-  def process(self, numbered: NumberedBlock) -> Iterator[KeyedPiece]:
-    """Extracts the pieces of one block."""
-    number, block = numbered
+  def process(
+    self, numbered: NumberedBlock
+  ) -> Iterator[tuple[pieces.Key, pieces.Run]]:
+    """Extracts the pieces of one block and sets them down."""
+    with failures.carried():
+      keyed = self._pieces(*numbered)
+      runs = pieces.save(self._staging, numbered[0], keyed)
+    yield from runs
+
+  def _pieces(self, number: int, block: base.Block) -> Iterator[KeyedPiece]:
+    """Yields the examples as every distribution shows them."""
     sound, _ = self._clean(block)
     plan = handover.read_plan(self._staging, number)
+    held_out = plan.roles == splits.HELD_OUT
+    # A client's held-out examples are there for its tests.
+    split = np.where(held_out, splits.TEST, plan.roles).astype(np.int8)
     for s, distribution in enumerate(self._distributions):
       x, y = distribution.transform(sound.x, sound.y)
-      everything = write.Piece(
+      everything = pieces.Piece(
         schema_lib.StoredExamples(
           x, y, np.full(len(y), s, np.int32), sound.key
         ),
         client=plan.owners[s],
-        split=plan.roles,
+        split=split,
         position=plan.start + np.arange(len(y)),
       )
-      shown = planning.is_shown_by(sound.native_source, s)
-      held_out = shown & (plan.roles == splits.HELD_OUT)
-      yield (layout.HELD_OUT, s), write.select(everything, held_out)
+      native = s // self._config.distributions.num_views
+      shown = planning.is_shown_by(sound.native_source, native)
+      yield (layout.HELD_OUT, s), pieces.select(everything, shown & held_out)
       shards = planning.shard_of(
         plan.owners[s], plan.num_clients, self._config.num_shards
       )
       for shard in range(self._config.num_shards):
         rows = (plan.owners[s] != planning.NOBODY) & (shards == shard)
-        # The first block speaks for every shard: one without any example
-        # must be written too.
-        if rows.any() or number == 0:
-          yield (write.CLIENTS, shard), write.select(everything, rows)
+        # Also if there are none: every file hears from every block.
+        yield (write.CLIENTS, shard), pieces.select(everything, rows)
 
   @functools.cached_property
   def _distributions(self) -> tuple[distributions.Distribution, ...]:

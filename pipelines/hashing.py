@@ -38,12 +38,16 @@ def draw(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
   Returns:
     uint64 `[n]`, uniform; equal keys get equal numbers.
   """
-  secret = seeds.derive_seed(seed, purpose).tobytes()
-  numbers = [
-    hashlib.blake2b(key.tobytes(), digest_size=8, key=secret).digest()
-    for key in keys
-  ]
-  return np.frombuffer(b''.join(numbers), '<u8')
+  keyed = hashlib.blake2b(
+    digest_size=8, key=seeds.derive_seed(seed, purpose).tobytes()
+  )
+  spelled = keys.tobytes()
+  numbers = bytearray()  # 8 bytes an example; a list of them would take 50.
+  for start in range(0, len(spelled), KEY_BYTES):
+    state = keyed.copy()
+    state.update(spelled[start : start + KEY_BYTES])
+    numbers += state.digest()
+  return np.frombuffer(bytes(numbers), '<u8')
 
 
 def draw_fraction(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from pyarrow import parquet
 from pipelines import options, planning, write
 from pipelines.sources import base
 from tff_algos.core import config as config_lib
+from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
@@ -36,20 +37,54 @@ def describe_recipe(
 
 
 def name_version(described: Mapping[str, Any]) -> str:
-  """Returns the name of the version that a recipe makes, 16 hex digits."""
+  """Returns the name of the version so described, 16 hex digits."""
   spelled = json.dumps(described, sort_keys=True, allow_nan=False)
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
 
 
-def gather_facts(work: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
-  """Returns what the shard writers noted: kind -> facts by shard."""
-  return {
+def gather_facts(
+  work: pathlib.Path, plan: planning.Plan
+) -> dict[str, list[dict[str, Any]]]:
+  """Returns what the shard writers noted: kind -> facts by shard.
+
+  Test examples that clients share are in no shard; they are counted here.
+  """
+  facts = {
     kind: [
       json.loads(path.read_text())
       for path in sorted(work.glob(f'{kind}-*.json'))
     ]
     for kind in (write.CLIENTS, layout.HELD_OUT)
   }
+  if plan.shared_test is not None:
+    shards = facts[write.CLIENTS]
+    for number, shard in enumerate(shards):
+      clients = planning.clients_of(number, len(plan.client_ids), len(shards))
+      histogram = plan.shared_test[clients.start : clients.stop]
+      shard['counts'][schema_lib.TEST] = histogram.sum(axis=1).tolist()
+      shard['label_histogram'][schema_lib.TEST] = histogram.tolist()
+  return facts
+
+
+def check_same(published: Mapping[str, Any], built: Mapping[str, Any]) -> None:
+  """Checks that a version which was built again is the published one.
+
+  Raises:
+    DataError: If it is not: a published version never changes.
+  """
+  if published['checksum'] == built['checksum']:
+    return
+  different = [
+    key
+    for key in sorted({*published, *built} - {'checksum'})
+    if published.get(key) != built.get(key)
+  ]
+  raise errors.DataError(
+    f'version {published["version"]} came out different when it was built '
+    f'again by force ({", ".join(different)}), and a published version never '
+    'changes. Is the code another one? Then raise CODE_VERSION in '
+    "pipelines/manifest.py, or remove the version's folder first."
+  )
 
 
 def write_clients(
@@ -78,6 +113,7 @@ def write_clients(
     ),
     'mixture': pyarrow.array(mixtures, pyarrow.list_(pyarrow.float64())),
   }
+  columns |= _planted_columns(plan.planted)
   for split in schema_lib.SPLITS:
     columns[f'num_{split}_examples'] = pyarrow.array(
       _joined(shards, 'counts', split), pyarrow.int64()
@@ -86,6 +122,20 @@ def write_clients(
       _joined(shards, 'label_histogram', split), pyarrow.list_(pyarrow.int64())
     )
   parquet.write_table(pyarrow.table(columns), path)
+
+
+def _planted_columns(planted: planning.Planted) -> dict[str, pyarrow.Array]:
+  """Returns the columns of what the law planted, and none that it did not."""
+  columns = {}
+  if planted.clusters is not None:
+    columns['cluster_id'] = pyarrow.array(
+      planted.clusters.tolist(), pyarrow.int32()
+    )
+  if planted.label_mixtures is not None:
+    columns['label_mixture'] = pyarrow.array(
+      planted.label_mixtures.tolist(), pyarrow.list_(pyarrow.float64())
+    )
+  return columns
 
 
 def build_manifest(
@@ -132,9 +182,20 @@ def build_manifest(
       held_out, 'label_histogram', layout.HELD_OUT
     ),
     'files': _list_files(folder, (*shards, *held_out)),
+    **_planted_entries(plan),
     **more,
   }
   return manifest | {'checksum': integrity.manifest_checksum(manifest)}
+
+
+def _planted_entries(plan: planning.Plan) -> dict[str, Any]:
+  """Returns the entries of what the law planted, and none that it did not."""
+  entries: dict[str, Any] = {}
+  if plan.planted.facts:
+    entries['planted'] = dict(plan.planted.facts)
+  if plan.shared_test is not None:
+    entries['shared_test'] = schema_lib.SHARED_BY_CLASS
+  return entries
 
 
 def _list_files(

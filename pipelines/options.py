@@ -1,10 +1,10 @@
 """The config of a dataset: which examples, over which clients, how split."""
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.partitions import registry as laws
 from pipelines.sources import registry
 from tff_algos.core import checks, errors
 
@@ -12,15 +12,39 @@ IDENTITY = 'identity'
 ROTATIONS = 'rotations'
 LABEL_PERMUTATIONS = 'label_permutations'
 NATIVE = 'native'
-
-IID = 'iid'
-NATURAL = 'natural'
-LINEAR = 'linear'
-RANDOM = 'random'
-_SHARES = re.compile(r'(\d{1,3}):(\d{1,3})')
+NOISE = 'noise'
+COLORS = 'colors'
+# kind -> the option that it needs.
+_DISTRIBUTION_OPTIONS = {
+  IDENTITY: None,
+  ROTATIONS: 'quarter_turns',
+  LABEL_PERMUTATIONS: 'num_permutations',
+  NOISE: 'noise_levels',
+  COLORS: 'colors',
+  NATIVE: None,
+}
+COLOR_NAMES = ('original', 'inverted', 'gray', 'gbr', 'brg')
 
 EQUAL = 'equal'
 UNIFORM = 'uniform'
+POWER_LAW = 'power_law'
+LOGNORMAL = 'lognormal'
+DIRICHLET = 'dirichlet'
+# law -> the options that it needs, and those that it may have.
+_SIZE_OPTIONS = {
+  EQUAL: ((), ()),
+  UNIFORM: (('minimum', 'maximum'), ()),
+  POWER_LAW: (('exponent', 'minimum', 'maximum'), ()),
+  LOGNORMAL: (('log_mean', 'log_deviation', 'minimum'), ('maximum',)),
+  DIRICHLET: (('concentration',), ('minimum',)),
+}
+
+CONTENT = 'content'
+CLIENT = 'client'
+
+RATIO = 'ratio'
+DEALT = 'dealt'
+ALL_OF_CLASSES = 'all_of_classes'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,129 +66,188 @@ class DistributionsConfig:
 
   Attributes:
     kind: `'identity'` (one distribution), `'rotations'`,
-      `'label_permutations'`, or `'native'` (the source has its own).
+      `'label_permutations'`, `'noise'`, `'colors'`, or `'native'` (the source
+      has its own). If the source has its own, each of them is shown in each
+      way that rotations, noise or colors say.
     quarter_turns: For rotations: counter-clockwise turns by 90 degrees of
       each distribution, such as (0, 1) for upright and rotated.
     num_permutations: For label permutations: how many distributions; the
       first keeps its labels.
+    noise_levels: For noise: standard deviation of the Gaussian noise of each
+      distribution, in units of features as read, such as (0.0, 0.2).
+    colors: For colors: how each distribution shows images: `'original'`,
+      `'inverted'`, and for three channels `'gray'`, `'gbr'`, `'brg'` (the
+      channels in another order).
   """
 
   kind: str = IDENTITY
   quarter_turns: tuple[int, ...] | None = None
   num_permutations: int | None = None
+  noise_levels: tuple[float, ...] | None = None
+  colors: tuple[str, ...] | None = None
 
   def __post_init__(self):
-    checks.check_one_of(
-      'kind', self.kind, (IDENTITY, ROTATIONS, LABEL_PERMUTATIONS, NATIVE)
-    )
-    _check_goes_with('quarter_turns', self.quarter_turns, self.kind, ROTATIONS)
-    _check_goes_with(
-      'num_permutations', self.num_permutations, self.kind, LABEL_PERMUTATIONS
-    )
+    checks.check_one_of('kind', self.kind, tuple(_DISTRIBUTION_OPTIONS))
+    for kind, name in _DISTRIBUTION_OPTIONS.items():
+      if name is not None:
+        _check_goes_with(
+          name, getattr(self, name), self.kind, needed=kind == self.kind
+        )
     for turns in self.quarter_turns or ():
       checks.check_int('quarter_turns', turns, minimum=0, maximum=3)
-    if self.quarter_turns is not None and (
-      not self.quarter_turns
-      or len(set(self.quarter_turns)) < len(self.quarter_turns)
-    ):
-      raise errors.ConfigError(
-        'quarter_turns must be different turns, at least one, got '
-        f'{self.quarter_turns!r}'
-      )
+    for level in self.noise_levels or ():
+      checks.check_at_least('noise_levels', level, 0)
+    for color in self.colors or ():
+      checks.check_one_of('colors', color, COLOR_NAMES)
+    _check_different('quarter_turns', self.quarter_turns, 'turns')
+    _check_different('noise_levels', self.noise_levels, 'levels')
+    _check_different('colors', self.colors, 'colors')
     if self.num_permutations is not None:
       checks.check_int('num_permutations', self.num_permutations, minimum=1)
+
+  @property
+  def num_views(self) -> int:
+    """Returns how many distributions each of a source's own ones becomes."""
+    views = self.quarter_turns or self.noise_levels or self.colors or (0,)
+    return self.num_permutations or len(views)
 
 
 @dataclasses.dataclass(frozen=True)
 class PartitionConfig:
-  """Who gets which mixture of the source distributions.
+  """Who gets which examples; docs/partitions.md describes every law.
 
   Attributes:
-    law: `'A:B'` such as `'10:90'` (two distributions; one half of the clients
-      has A % of the first and B % of the second, the other half the
-      reverse), `'linear'` (two distributions; shares climb over the
-      clients), `'random'` (uniform on the simplex, any number of
-      distributions), `'iid'` (equal shares), or `'natural'` (the source says
-      whose each example is).
-    num_clients: Clients that training may use; None for natural (all).
+    law: Laws that mix source distributions: shares in percent such as
+      `'10:90'` (the clients are as many blocks as there are shares, and in
+      each block the shares move on by one), `'linear'` (two distributions;
+      shares climb over the clients), `'random'` (uniform on the simplex, any
+      number of distributions), `'iid'` (equal shares). Laws that divide the
+      classes of one distribution: `'shards'`, `'classes_per_client'`,
+      `'dirichlet'`, `'class_groups'`, `'consecutive_classes'`. And
+      `'natural'` (the source says whose each example is).
+    num_clients: Clients that training may use; None for natural: all of them.
     num_unseen_clients: More clients of the same law that training never sees.
+    options: Fields of that law's `Options`; with all defaults once checked.
   """
 
   law: str
   num_clients: int | None = None
   num_unseen_clients: int = 0
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
-    if self.shares is None:
-      checks.check_one_of(
-        "law, if not 'A:B' with A + B = 100,",
-        self.law,
-        (IID, LINEAR, NATURAL, RANDOM),
-      )
-    if self.law == NATURAL:
-      if self.num_clients is not None:
-        raise errors.ConfigError(
-          "num_clients is what the source says with law 'natural'; leave it "
-          f'None, got {self.num_clients!r}'
-        )
-    else:
+    parsed = laws.parse_options(self.law, self.options)
+    object.__setattr__(self, 'options', dataclasses.asdict(parsed))
+    if self.law != laws.NATURAL or self.num_clients is not None:
       checks.check_int('num_clients', self.num_clients, minimum=1)
     checks.check_int('num_unseen_clients', self.num_unseen_clients, minimum=0)
 
   @property
-  def shares(self) -> tuple[float, float] | None:
-    """Returns the two shares of an `'A:B'` law, None for other laws."""
-    match = _SHARES.fullmatch(self.law)
-    if match is None or sum(map(int, match.groups())) != 100:
-      return None
-    first, second = match.groups()
-    return int(first) / 100, int(second) / 100
+  def law_options(self) -> Any:
+    """Returns the options as an instance of the law's `Options`."""
+    return laws.parse_options(self.law, self.options)
+
+  @property
+  def divides_classes(self) -> bool:
+    """Returns whether the law divides the examples by their classes."""
+    return self.law in laws.DIVISIONS
 
 
 @dataclasses.dataclass(frozen=True)
 class SizesConfig:
-  """How many training examples a client has, n_k.
+  """How many examples a client has under a law that mixes distributions.
+
+  They are its training examples, n_k; with `splits.split_by='client'`, all.
 
   Attributes:
-    law: `'uniform'` (an integer from minimum to maximum, each as likely) or
-      `'equal'` (the same for all, as many as the pools allow).
-    minimum: For uniform; 0 is legal.
-    maximum: For uniform.
+    law: `'equal'` (the same for all, as many as the pools allow), `'uniform'`
+      (an integer from minimum to maximum, each as likely), `'power_law'`
+      (density n^-exponent from minimum to maximum), `'lognormal'` (minimum
+      plus a log-normal draw rounded down, at most maximum), or `'dirichlet'`
+      (in proportion to one Dirichlet draw, as large as the pools allow).
+    minimum: Least size; 0 is legal but for the power law.
+    maximum: Greatest size; None is legal for log-normal: without bound.
+    exponent: Of the power law, > 0.
+    log_mean: Mean of the logarithm, such as 4.
+    log_deviation: Standard deviation of the logarithm, such as 2.
+    concentration: Of the Dirichlet distribution, > 0; small ones give very
+      different sizes.
   """
 
   law: str = EQUAL
   minimum: int | None = None
   maximum: int | None = None
+  exponent: float | None = None
+  log_mean: float | None = None
+  log_deviation: float | None = None
+  concentration: float | None = None
 
   def __post_init__(self):
-    checks.check_one_of('law', self.law, (EQUAL, UNIFORM))
-    _check_goes_with('minimum', self.minimum, self.law, UNIFORM)
-    _check_goes_with('maximum', self.maximum, self.law, UNIFORM)
-    if self.law == UNIFORM:
-      checks.check_int('minimum', self.minimum, minimum=0)
+    checks.check_one_of('law', self.law, tuple(_SIZE_OPTIONS))
+    needed, possible = _SIZE_OPTIONS[self.law]
+    for field in dataclasses.fields(self)[1:]:
+      if field.name not in possible:
+        _check_goes_with(
+          field.name,
+          getattr(self, field.name),
+          self.law,
+          needed=field.name in needed,
+        )
+    least = 1 if self.law == POWER_LAW else 0
+    if self.minimum is not None:
+      checks.check_int('minimum', self.minimum, minimum=least)
+    if self.maximum is not None:
       checks.check_int('maximum', self.maximum, minimum=self.minimum)
+    if self.log_mean is not None:
+      checks.check_at_least('log_mean', self.log_mean, 0)
+    for name in ('exponent', 'log_deviation', 'concentration'):
+      if getattr(self, name) is not None:
+        checks.check_positive(name, getattr(self, name))
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitsConfig:
-  """How examples are parted, always by the hash of their features.
+  """How examples are parted into splits.
 
   Attributes:
     validation_ratio: Validation examples of a client per training example.
     test_ratio: Test examples of a client per training example.
     held_out_fraction: Share of all examples that no client gets, for tests of
-      each source distribution; unused if the source has an official test
-      split, which then plays that part whole.
+      each source distribution, chosen by the hash of their features; unused
+      if the source has an official test split that is not pooled, which then
+      plays that part whole.
+    split_by: `'content'` (the hash of its features decides what a raw example
+      is, in every distribution and at every client) or `'client'` (each
+      client's examples are parted in exact shares, training and validation
+      rounded down; not for laws that deal a raw example more than once).
+    pool_test_split: Whether the official test split is pooled with the
+      training examples, and dealt as they are.
+    client_test: A client's test examples: `'ratio'` (by test_ratio),
+      `'dealt'` (the held-out ones are dealt by the same law as well: by
+      classes, or to whom they belong by nature), or `'all_of_classes'` (all
+      held-out ones of the client's classes, shared with other clients).
   """
 
   validation_ratio: float = 0.0
   test_ratio: float = 0.0
   held_out_fraction: float = 0.2
+  split_by: str = CONTENT
+  pool_test_split: bool = False
+  client_test: str = RATIO
 
   def __post_init__(self):
     checks.check_at_least('validation_ratio', self.validation_ratio, 0)
     checks.check_at_least('test_ratio', self.test_ratio, 0)
     checks.check_fraction('held_out_fraction', self.held_out_fraction)
+    checks.check_one_of('split_by', self.split_by, (CONTENT, CLIENT))
+    checks.check_one_of(
+      'client_test', self.client_test, (RATIO, DEALT, ALL_OF_CLASSES)
+    )
+    if self.client_test != RATIO and self.test_ratio:
+      raise errors.ConfigError(
+        f'client_test={self.client_test!r} takes no test_ratio, got '
+        f'{self.test_ratio!r}: the test examples are held-out ones.'
+      )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +256,7 @@ class DatasetConfig:
 
   Attributes:
     source: Where raw examples come from.
-    partition: Who gets which mixture.
+    partition: Who gets which examples.
     distributions: How raw examples become source distributions.
     sizes: How many examples a client has.
     splits: How examples are parted.
@@ -201,10 +284,59 @@ class DatasetConfig:
       'max_dead_letter_fraction', self.max_dead_letter_fraction
     )
     registry.create(self.source.name, self.source.options, self.seed)
+    self._check_law()
+
+  def _check_law(self) -> None:
+    """Raises ConfigError if sizes or splits do not go with the law."""
+    law, splits = self.partition.law, self.splits
+    takes_parts = self.partition.divides_classes or law == laws.NATURAL
+    if takes_parts and self.sizes.law != EQUAL:
+      raise errors.ConfigError(
+        f'partition.law {law!r} decides the sizes itself; leave out sizes, got '
+        f'sizes.law={self.sizes.law!r}'
+      )
+    if splits.client_test == DEALT and not takes_parts:
+      raise errors.ConfigError(
+        f'partition.law {law!r} mixes distributions and knows no share of the '
+        "held-out examples; set splits.client_test='ratio' and test_ratio."
+      )
+    if splits.client_test == ALL_OF_CLASSES and not (
+      self.partition.divides_classes
+    ):
+      raise errors.ConfigError(
+        f"splits.client_test='all_of_classes' needs a law that gives clients "
+        f'classes; partition.law {law!r} does not.'
+      )
+    if (
+      splits.split_by == CLIENT
+      and not takes_parts
+      and self.distributions.kind not in (IDENTITY, NATIVE)
+    ):
+      raise errors.ConfigError(
+        f'partition.law {law!r} deals a raw example once in every distribution '
+        f"of kind {self.distributions.kind!r}, so with splits.split_by='client' "
+        "it could train at one client and test at another; use 'content'."
+      )
+    if (
+      self.partition.divides_classes
+      and self.distributions.kind == LABEL_PERMUTATIONS
+    ):
+      raise errors.ConfigError(
+        f'partition.law {law!r} divides classes, and distributions of kind '
+        f'{LABEL_PERMUTATIONS!r} name them differently; use another kind.'
+      )
 
 
-def _check_goes_with(name: str, value: Any, kind: str, its_kind: str) -> None:
+def _check_goes_with(name: str, value: Any, kind: str, *, needed: bool) -> None:
   """Raises ConfigError if an option is missing, or given to another kind."""
-  if (value is not None) != (kind == its_kind):
-    needed = 'needs' if kind == its_kind else 'takes no'
-    raise errors.ConfigError(f'{kind!r} {needed} {name}, got {name}={value!r}')
+  if (value is not None) != needed:
+    verb = 'needs' if needed else 'takes no'
+    raise errors.ConfigError(f'{kind!r} {verb} {name}, got {name}={value!r}')
+
+
+def _check_different(name: str, values: Any, what: str) -> None:
+  """Raises ConfigError unless a list, if given, has different items."""
+  if values is not None and (not values or len(set(values)) < len(values)):
+    raise errors.ConfigError(
+      f'{name} must be different {what}, at least one, got {values!r}'
+    )

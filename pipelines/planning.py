@@ -1,15 +1,13 @@
-"""Decides which client gets which example, from a survey of the raw data."""
+"""What is planned: which client gets which example, and where it is written."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines import hashing, options, partitions, splits
-from tff_algos.core import errors
-from tff_algos.data import schema
+from pipelines.partitions import apportion
 
-NOBODY = -1
+NOBODY = apportion.NOBODY
 
 
 class Survey(NamedTuple):
@@ -20,12 +18,31 @@ class Survey(NamedTuple):
     is_test: In the source's official test split, bool `[n]`.
     native_source: Its own distribution, -1 if none, int32 `[n]`.
     client: The client it belongs to by nature, '' if none, str `[n]`.
+    y: Labels, int32 or float32 `[n, *y_shape]`.
   """
 
   key: np.ndarray
   is_test: np.ndarray
   native_source: np.ndarray
   client: np.ndarray
+  y: np.ndarray
+
+
+class Planted(NamedTuple):
+  """What a law planted besides mixtures of source distributions.
+
+  Attributes:
+    clusters: The cluster of each client, int32 `[num_clients]`; None if the
+      law plants none.
+    label_mixtures: Planned share of each class in the training examples of
+      each client, float64 `[num_clients, num_classes]`; rows sum to 1, or are
+      0 for a client without any. None if the law does not look at classes.
+    facts: What else, JSON-ready.
+  """
+
+  clusters: np.ndarray | None = None
+  label_mixtures: np.ndarray | None = None
+  facts: Mapping[str, Any] = {}
 
 
 class Plan(NamedTuple):
@@ -34,10 +51,15 @@ class Plan(NamedTuple):
   Attributes:
     client_ids: All clients: participating, then unseen; sorted within each.
     groups: Group of each client.
-    mixtures: Planned shares, `[num_clients, num_sources]`; None if natural.
-    roles: Role of each raw example, see `splits.assign_roles`, int8 `[n]`.
+    mixtures: Planned shares, `[num_clients, num_sources]`; None if the law
+      does not mix source distributions.
+    roles: Role of each raw example, see `splits.assign_roles`, int8 `[n]`. A
+      held-out example that has an owner is one of its test examples, too.
     owners: Client that gets it as each distribution shows it, `NOBODY` if
       none, int32 `[num_sources, n]`.
+    planted: What else was planted.
+    shared_test: Held-out examples of each class that each client is tested
+      on, int64 `[num_clients, num_classes]`; None if none are shared.
   """
 
   client_ids: tuple[str, ...]
@@ -45,45 +67,14 @@ class Plan(NamedTuple):
   mixtures: np.ndarray | None
   roles: np.ndarray
   owners: np.ndarray
+  planted: Planted = Planted()
+  shared_test: np.ndarray | None = None
 
 
 def join_surveys(surveys: Sequence[Survey]) -> Survey:
   """Returns one survey of the examples of several, in their order."""
   columns = zip(*surveys, strict=True)
   return Survey(*(np.concatenate(column) for column in columns))
-
-
-def make_plan(
-  survey: Survey,
-  config: options.DatasetConfig,
-  source_names: Sequence[str],
-  *,
-  has_test_split: bool,
-) -> Plan:
-  """Returns who gets what; the same survey and config give the same plan.
-
-  Raises:
-    PartitionError: If the partition needs more examples than there are.
-    ConfigError: If the partition does not go with the distributions.
-    DataError: If a natural partition meets an example of no client.
-  """
-  roles = splits.assign_roles(
-    survey.key,
-    survey.is_test,
-    config.splits,
-    has_test_split=has_test_split,
-    seed=config.seed,
-  )
-  if config.partition.law == options.NATURAL:
-    plan = _natural_plan(survey, config, len(source_names), roles)
-  else:
-    plan = _mixture_plan(survey, config, tuple(source_names), roles)
-  if config.num_shards > len(plan.client_ids):
-    raise errors.ConfigError(
-      f'num_shards is {config.num_shards} and there are only '
-      f'{len(plan.client_ids)} clients; lower num_shards'
-    )
-  return plan
 
 
 def shard_of(client: np.ndarray, num_clients: int, num_shards: int):
@@ -98,148 +89,14 @@ def clients_of(shard: int, num_clients: int, num_shards: int) -> range:
   return range(first, last)
 
 
-def _mixture_plan(
-  survey: Survey,
-  config: options.DatasetConfig,
-  source_names: tuple[str, ...],
-  roles: np.ndarray,
-) -> Plan:
-  """Draws every client's examples without replacement from the pools."""
-  groups = {
-    schema.PARTICIPATING: config.partition.num_clients,
-    schema.UNSEEN: config.partition.num_unseen_clients,
-  }
-  mixtures = np.concatenate(
-    [
-      partitions.build_mixtures(
-        config.partition,
-        count,
-        len(source_names),
-        partitions.partition_generator(config.seed, group, 'mixtures'),
-      )
-      for group, count in groups.items()
-    ]
-  )
-  pools = _pools(survey, roles, len(source_names))
-  available = np.array([[len(pool) for pool in row] for row in pools])
-  if config.sizes.law == options.EQUAL:
-    size = partitions.largest_equal_size(mixtures, available, config.splits)
-    sizes = np.full(len(mixtures), size)
-  else:
-    sizes = np.concatenate(
-      [
-        partitions.draw_sizes(
-          config.sizes,
-          count,
-          partitions.partition_generator(config.seed, group, 'sizes'),
-        )
-        for group, count in groups.items()
-      ]
-    )
-  quotas = partitions.count_quotas(mixtures, sizes, config.splits)
-  partitions.check_available(
-    quotas.sum(axis=1), available, source_names, schema.SPLITS
-  )
-  return Plan(
-    client_ids=_number('client', groups[schema.PARTICIPATING])
-    + _number('unseen', groups[schema.UNSEEN]),
-    groups=_repeat(groups),
-    mixtures=mixtures,
-    roles=roles,
-    owners=_draw(survey, pools, quotas, config.seed),
-  )
+def is_shown_by(native_source: np.ndarray, native: int) -> np.ndarray:
+  """Returns which raw examples the views of a native distribution show.
 
+  Args:
+    native_source: See `Survey`.
+    native: Number of the source's own distribution.
 
-def _pools(
-  survey: Survey, roles: np.ndarray, num_sources: int
-) -> list[list[np.ndarray]]:
-  """Returns the examples of each split and source distribution."""
-  return [
-    [
-      np.flatnonzero((roles == split) & is_shown_by(survey.native_source, s))
-      for s in range(num_sources)
-    ]
-    for split in range(len(schema.SPLITS))
-  ]
-
-
-def is_shown_by(native_source: np.ndarray, source: int) -> np.ndarray:
-  """Returns which raw examples a source distribution shows, bool `[n]`."""
-  return (native_source == -1) | (native_source == source)
-
-
-def _draw(
-  survey: Survey,
-  pools: list[list[np.ndarray]],
-  quotas: np.ndarray,
-  seed: int,
-) -> np.ndarray:
-  """Deals each pool, shuffled by content hash, to the clients in turn."""
-  num_splits, num_clients, num_sources = quotas.shape
-  owners = np.full((num_sources, len(survey.key)), NOBODY, np.int32)
-  for s in range(num_sources):
-    lot = hashing.draw(survey.key, seed, f'partition/draw/{s}')
-    for split in range(num_splits):
-      pool = pools[split][s]
-      dealt = np.repeat(np.arange(num_clients), quotas[split, :, s])
-      shuffled = pool[np.argsort(lot[pool], kind='stable')]
-      owners[s, shuffled[: len(dealt)]] = dealt
-  return owners
-
-
-def _natural_plan(
-  survey: Survey,
-  config: options.DatasetConfig,
-  num_sources: int,
-  roles: np.ndarray,
-) -> Plan:
-  """Gives every example to the client that it belongs to by nature."""
-  if num_sources != 1 or config.sizes.law != options.EQUAL:
-    raise errors.ConfigError(
-      f"partition.law 'natural' takes one source distribution, got "
-      f'{num_sources}, and no sizes, got sizes.law={config.sizes.law!r}'
-    )
-  is_dealt = (roles >= 0) & (roles < len(schema.SPLITS))
-  names, index = np.unique(survey.client, return_inverse=True)
-  if '' in names:
-    raise errors.DataError(
-      "partition.law 'natural' needs the client of every example, and "
-      f'{int(np.sum(survey.client == ""))} examples have none; set the '
-      "source's column of clients or use another law."
-    )
-  num_unseen = config.partition.num_unseen_clients
-  if num_unseen >= len(names):
-    raise errors.PartitionError(
-      f'partition.num_unseen_clients is {num_unseen} and the source has only '
-      f'{len(names)} clients; at least one must be left to train.'
-    )
-  keys = np.array(
-    [np.frombuffer(hashing.text_key(name), np.uint8) for name in names]
-  )
-  lot = hashing.draw(keys, config.seed, 'partition/unseen')
-  unseen = set(np.argsort(lot, kind='stable')[:num_unseen].tolist())
-  # Participating clients first; np.unique has sorted the names.
-  order = sorted(range(len(names)), key=lambda i: (i in unseen, i))
-  rank = np.argsort(order)
-  owners = np.where(is_dealt, rank[index], NOBODY).astype(np.int32)
-  return Plan(
-    client_ids=tuple(str(names[i]) for i in order),
-    groups=_repeat(
-      {
-        schema.PARTICIPATING: len(names) - num_unseen,
-        schema.UNSEEN: num_unseen,
-      }
-    ),
-    mixtures=None,
-    roles=roles,
-    owners=owners[None],
-  )
-
-
-def _number(prefix: str, count: int) -> tuple[str, ...]:
-  width = max(5, len(str(count)))
-  return tuple(f'{prefix}_{i:0{width}d}' for i in range(count))
-
-
-def _repeat(counts: dict[str, int]) -> tuple[str, ...]:
-  return tuple(name for name, count in counts.items() for _ in range(count))
+  Returns:
+    bool `[n]`; examples of no distribution are shown by all.
+  """
+  return (native_source == -1) | (native_source == native)

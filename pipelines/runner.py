@@ -1,6 +1,8 @@
 """Where a pipeline runs: Beam's local runner, or what Beam's flags name."""
 
 import contextlib
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,9 +12,23 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability import portable_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
+from pipelines import failures
 from tff_algos.core import errors
 
 _LOCAL = (None, 'DirectRunner')
+# Beam knows this one by its long name only.
+_LONG_NAMES = {'DaskRunner': 'apache_beam.runners.dask.dask_runner.DaskRunner'}
+# Beam's own default is a partition for 128 blocks, which leaves most workers
+# idle. Up to 32 partitions Dask shuffles in one stage.
+_DASK_PARTITIONS = '--dask_npartitions=32'
+# How a process ends that was killed, ran out of memory or crashed.
+_DEADLY = {
+  128 + number
+  for number in (
+    *(signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT),
+    *(signal.SIGBUS, signal.SIGILL),
+  )
+}
 
 
 @contextlib.contextmanager
@@ -28,32 +44,109 @@ def run_pipeline(flags: Sequence[str]) -> Iterator[beam.Pipeline]:
 
   Raises:
     ConfigError: If Beam does not know a flag or its value.
-    UserError: What a step raised, where Beam lets it through.
+    InfrastructureError: If the engine cannot be reached, or is lost.
+    UserError: What a step raised within `failures.carried`.
   """
+  pipeline = _create_pipeline(flags)
   try:
-    with _create_pipeline(flags) as pipeline:
-      yield pipeline
-  except Exception as error:
-    raise _find_reason(error) from None
+    with _watch_workers() as ends:
+      try:
+        with _interrupts_kept(), pipeline:
+          yield pipeline
+      except (Exception, KeyboardInterrupt) as error:
+        raise _find_reason(error, flags, ends) from None
+  finally:
+    # Dask's runner opens a client for each pipeline and closes none.
+    client = getattr(getattr(pipeline, 'result', None), 'client', None)
+    if client is not None:
+      client.close()
 
 
-def _find_reason(error: BaseException) -> BaseException:
-  """Returns what a step has raised; Beam wraps it, Ctrl-C not excepted."""
-  reason = error
-  link: BaseException | None = error
-  while link is not None:
-    if isinstance(link, (errors.UserError, OSError, KeyboardInterrupt)):
-      reason = link
-    link = link.__cause__ or link.__context__
+def _find_reason(
+  error: BaseException, flags: Sequence[str], ends: Sequence[str]
+) -> BaseException:
+  """Returns what a step has raised, or what became of the engine."""
+  reason = failures.find(error) or error
+  if ends and (reason is error or isinstance(reason, KeyboardInterrupt)):
+    return errors.InfrastructureError(
+      f'a worker process of Beam was lost ({ends[0]}; 137 is a kill, often '
+      'for want of memory). Run this again, with fewer workers or more '
+      'dataset.num_shards if memory is short.'
+    )
+  is_engines_own = type(reason).__module__.split('.')[0] in (
+    *('distributed', 'grpc'),
+  )
+  if is_engines_own or isinstance(reason, (ConnectionError, TimeoutError)):
+    words = str(reason).splitlines()[0] if str(reason) else type(reason)
+    return errors.InfrastructureError(
+      f'the engine of {" ".join(flags)!r} failed: {words}. Check that it is '
+      'up and that its workers have memory enough, and run this again.'
+    )
   return reason
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+  """Raises a Ctrl-C at the end of the block, if it got lost within.
+
+  Python drops an exception that comes up in a destructor or in a callback from
+  C, where a signal may well arrive; the build would go on to the end.
+  """
+  before = signal.getsignal(signal.SIGINT)
+  is_main = threading.current_thread() is threading.main_thread()
+  if not (is_main and callable(before)):
+    yield
+    return
+  seen = []
+
+  def notice(number, frame):
+    seen.append(number)
+    before(number, frame)
+
+  signal.signal(signal.SIGINT, notice)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, before)
+  if seen:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _watch_workers() -> Iterator[list[str]]:
+  """Interrupts the wait for a local worker process that is no more.
+
+  Beam starts each from a thread of its own, and would wait for its answer
+  for ever: the thread's exception is all that is seen of its end. Yields a
+  list that gets the words of that exception.
+  """
+  ends: list[str] = []
+  before = threading.excepthook
+
+  def notice(args):
+    words = str(args.exc_value)
+    code = words.rpartition('return code ')[2]
+    if ends or not code.isdecimal() or int(code) not in _DEADLY:
+      before(args)
+    else:
+      ends.append(words)
+      signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+  threading.excepthook = notice
+  try:
+    yield ends
+  finally:
+    threading.excepthook = before
 
 
 def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
-    options = beam_options.PipelineOptions(list(flags))
+    options = _parse(flags)
     name = options.view_as(beam_options.StandardOptions).runner
     # Loading a runner also adds the options that are its own.
-    runner = None if name in _LOCAL else beam.runners.create_runner(name)
+    runner = None
+    if name not in _LOCAL:
+      runner = beam.runners.create_runner(_LONG_NAMES.get(name, name))
     known = options.get_all_options()
     given = options.get_all_options(retain_unknown_options=True)
   except SystemExit:  # Beam parses flags with argparse.
@@ -67,7 +160,21 @@ def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   if given.keys() != known.keys():
     unknown = ', '.join(sorted(given.keys() - known.keys()))
     raise errors.ConfigError(f'Beam has no option {unknown} (with this runner)')
-  return beam.Pipeline(runner=runner or _local_runner(known), options=options)
+  try:
+    return beam.Pipeline(runner=runner or _local_runner(known), options=options)
+  except ValueError as error:
+    raise errors.ConfigError(
+      f'Beam refuses the options {" ".join(flags)!r}: {error}'
+    ) from None
+
+
+def _parse(flags: Sequence[str]) -> beam_options.PipelineOptions:
+  options = beam_options.PipelineOptions(list(flags))
+  name = options.view_as(beam_options.StandardOptions).runner or ''
+  is_chosen = any('partition' in flag for flag in flags)
+  if name.endswith('DaskRunner') and not is_chosen:
+    return beam_options.PipelineOptions([*flags, _DASK_PARTITIONS])
+  return options
 
 
 def _local_runner(options: Mapping[str, Any]) -> beam.runners.PipelineRunner:

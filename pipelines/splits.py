@@ -2,7 +2,8 @@
 
 The decision is made once for a raw example, before it is shown by any source
 distribution. So an image that is held out is held out in every rotation, and
-one that trains at a client validates or tests nowhere.
+one that trains at a client validates or tests nowhere. If clients are split
+one by one, what is not held out is dealt first and split then.
 """
 
 import numpy as np
@@ -13,6 +14,8 @@ from tff_algos.data import schema
 # Roles 0, 1, 2 are the positions in schema.SPLITS.
 HELD_OUT = len(schema.SPLITS)
 UNUSED = -1
+# Where a client's share of held-out examples goes.
+TEST = schema.SPLITS.index(schema.TEST)
 
 
 def assign_roles(
@@ -35,12 +38,15 @@ def assign_roles(
   Returns:
     int8 `[n]`: position in `schema.SPLITS`, `HELD_OUT`, or `UNUSED` for a
     training example whose features are in the official test split as well.
+    If clients are split one by one, 0 for all that is to be dealt.
   """
-  ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
-  bounds = np.cumsum(ratios / ratios.sum())[:-1]
-  fraction = hashing.draw_fraction(key, seed, 'splits/role')
-  roles = np.searchsorted(bounds, fraction, side='right').astype(np.int8)
-  if has_test_split:
+  if config.split_by == options.CLIENT:
+    roles = np.zeros(len(key), np.int8)
+  else:
+    fraction = hashing.draw_fraction(key, seed, 'splits/role')
+    roles = np.searchsorted(_bounds(config), fraction, side='right')
+    roles = roles.astype(np.int8)
+  if has_test_split and not config.pool_test_split:
     test_keys = {row.tobytes() for row in key[is_test]}
     is_copy = np.array([row.tobytes() in test_keys for row in key], bool)
     roles[is_copy] = UNUSED
@@ -49,3 +55,47 @@ def assign_roles(
     held_out = hashing.draw_fraction(key, seed, 'splits/held_out')
     roles[held_out < config.held_out_fraction] = HELD_OUT
   return roles
+
+
+def split_clients(
+  owner: np.ndarray,
+  key: np.ndarray,
+  roles: np.ndarray,
+  config: options.SplitsConfig,
+  seed: int,
+) -> np.ndarray:
+  """Returns roles in which every client's examples are split by themselves.
+
+  The examples of a client are shuffled by content hash; the first share
+  trains and the second validates, both rounded down; the rest tests. With
+  `split_by='content'` the roles stay as they are.
+
+  Args:
+    owner: The client of each raw example, below 0 for none, `[n]`.
+    key: Content keys, uint8 `[n, KEY_BYTES]`.
+    roles: What `assign_roles` returned, `[n]`.
+    config: The ratios.
+    seed: The dataset's seed.
+
+  Returns:
+    int8 `[n]`.
+  """
+  if config.split_by == options.CONTENT:
+    return roles
+  rows = np.flatnonzero((owner >= 0) & (roles == 0))
+  lot = hashing.draw(key[rows], seed, 'splits/client')
+  rows = rows[np.lexsort((lot, owner[rows]))]
+  _, start, size = np.unique(owner[rows], return_index=True, return_counts=True)
+  rank = np.arange(len(rows)) - np.repeat(start, size)
+  split = roles.copy()
+  split[rows] = 0
+  for bound in _bounds(config):
+    # 0.8 * 5 must be 4 whatever the rounding of 0.8.
+    split[rows] += rank >= np.repeat(np.floor(bound * size + 1e-9), size)
+  return split
+
+
+def _bounds(config: options.SplitsConfig) -> np.ndarray:
+  """Returns where training and validation end, as shares of all examples."""
+  ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
+  return np.cumsum(ratios / ratios.sum())[:-1]

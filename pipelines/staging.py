@@ -17,7 +17,8 @@ from tff_algos.core import errors
 from tff_algos.data import layout
 
 _PREFIX = '.staging-'
-_DISK_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
+# What a full disk says, or one that refuses.
+DISK_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
 
 
 class Staging:
@@ -53,7 +54,7 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
 
   Raises:
     WorkdirBusyError: If another run is building there.
-    DataError: If the disk is full or refuses to be written.
+    InfrastructureError: If the disk is full or refuses to be written.
   """
   dataset.mkdir(parents=True, exist_ok=True)
   lock = os.open(dataset, os.O_RDONLY | os.O_DIRECTORY)
@@ -62,8 +63,8 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
       raise errors.WorkdirBusyError(
-        f'another run is building a dataset in {dataset}; wait for it, or '
-        'choose another workdir.'
+        f'another run is writing to {dataset}; wait for it, or choose another '
+        'workdir.'
       ) from None
     for leftover in dataset.glob(f'{_PREFIX}*'):
       shutil.rmtree(leftover)
@@ -75,9 +76,9 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
       with _temporary_files_in(root / 'tmp'):
         yield staging
     except OSError as error:
-      if error.errno not in _DISK_ERRORS:
+      if error.errno not in DISK_ERRORS:
         raise
-      raise errors.DataError(
+      raise errors.InfrastructureError(
         f'cannot write to {dataset}: {error.strerror}. Make room, or choose '
         'another workdir.'
       ) from None
@@ -103,7 +104,7 @@ def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
 
 
 def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
-  """Makes the staged version the current one; readers never see half of it."""
+  """Puts the staged version in its place, whole; `versions.announce` is next."""
   target = layout.version_folder(dataset, version)
   target.parent.mkdir(exist_ok=True)
   if target.exists():  # A damaged version of the same name: see build_dataset.
@@ -111,15 +112,16 @@ def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
   _sync(staging.version)
   os.rename(staging.version, target)
   _sync_folder(target.parent)
-  set_current(staging, dataset, version)
 
 
-def set_current(staging: Staging, dataset: pathlib.Path, version: str) -> None:
-  """Makes an existing version the current one."""
-  with staging.atomic_path(dataset / layout.CURRENT) as path:
+def write_pointer(
+  staging: Staging, pointer: pathlib.Path, version: str
+) -> None:
+  """Makes a file, such as `CURRENT`, name a version that is in its place."""
+  with staging.atomic_path(pointer) as path:
     path.write_text(version + '\n')
     _sync_file(path)
-  _sync_folder(dataset)
+  _sync_folder(pointer.parent)
 
 
 def _sync(folder: pathlib.Path) -> None:

@@ -5,8 +5,10 @@ any order. So every file is sorted by what it holds, written beside its place
 and moved there, and written by one grouped step.
 """
 
+import contextlib
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ import apache_beam as beam
 import numpy as np
 from array_record.python import array_record_module
 
-from pipelines import hashing, planning
+from pipelines import failures, hashing, pieces, planning
 from pipelines import staging as staging_lib
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
@@ -23,22 +25,6 @@ from tff_algos.data import schema as schema_lib
 _WRITER_OPTIONS = 'group_size:1'
 
 CLIENTS = 'clients'
-
-
-class Piece(NamedTuple):
-  """Examples of one block that go to one file.
-
-  Attributes:
-    stored: The examples, as they are written.
-    client: Index of the client that gets each, int32 `[n]`.
-    split: Position in `schema.SPLITS`, int8 `[n]`.
-    position: Where the raw example stands in the source, int64 `[n]`.
-  """
-
-  stored: schema_lib.StoredExamples
-  client: np.ndarray
-  split: np.ndarray
-  position: np.ndarray
 
 
 class ShardWriter(NamedTuple):
@@ -58,15 +44,15 @@ class ShardWriter(NamedTuple):
   num_shards: int
   seed: int
 
-  def write(self, kind: str, index: int, pieces: Iterable[Piece]) -> None:
+  def write(self, kind: str, index: int, piece: pieces.Piece) -> None:
     """Writes a shard's files and the facts about them.
 
     Args:
       kind: `CLIENTS` or `layout.HELD_OUT`.
       index: Number of the shard, or of the source distribution.
-      pieces: All pieces of the shard, in any order.
+      piece: All examples of the shard, in any order.
     """
-    examples = _merge(list(pieces), self.seed)
+    examples = _sort(piece, self.seed)
     facts: dict[str, Any] = {'files': {}, 'counts': {}, 'label_histogram': {}}
     if kind == layout.HELD_OUT:
       name = layout.shard_name(kind, index, self.schema.num_sources)
@@ -90,14 +76,17 @@ class ShardWriter(NamedTuple):
     facts: dict[str, Any],
   ) -> None:
     with self.staging.atomic_path(self.staging.version / name) as path:
-      writer = array_record_module.ArrayRecordWriter(str(path), _WRITER_OPTIONS)
-      for stored in records:
-        writer.write(schema_lib.encode_record(stored, self.schema))
-      writer.close()
+      with _disk_errors():
+        writer = array_record_module.ArrayRecordWriter(
+          str(path), _WRITER_OPTIONS
+        )
+        for stored in records:
+          writer.write(schema_lib.encode_record(stored, self.schema))
+        writer.close()
       facts['files'][name] = integrity.describe_file(path)
     facts['counts'][split] = [len(stored.y) for stored in records]
     facts['label_histogram'][split] = [
-      np.bincount(stored.y, minlength=self.schema.num_classes).tolist()
+      np.bincount(stored.y.ravel(), minlength=self.schema.num_classes).tolist()
       if self.schema.num_classes
       else []
       for stored in records
@@ -105,51 +94,64 @@ class ShardWriter(NamedTuple):
 
 
 class WriteShard(beam.DoFn):
-  """((kind, index), pieces) -> the name of the shard, written."""
+  """((kind, index), runs) -> the name of the shard, written."""
 
-  def __init__(self, writer: ShardWriter):
+  def __init__(self, writer: ShardWriter, num_blocks: int):
     self._writer = writer
+    self._num_blocks = num_blocks
 
   def process(
-    self, keyed_pieces: tuple[tuple[str, int], Iterable[Piece]]
+    self, keyed_runs: tuple[pieces.Key, Iterable[pieces.Run]]
   ) -> Iterator[str]:
     """Writes one shard."""
-    (kind, index), pieces = keyed_pieces
-    self._writer.write(kind, index, pieces)
+    (kind, index), runs = keyed_runs
+    with failures.carried():
+      found = pieces.collect(runs, self._num_blocks)
+      piece = pieces.load(self._writer.staging, found)
+      self._writer.write(kind, index, piece)
     yield f'{kind}-{index}'
 
 
 class WriteShards(beam.PTransform):
-  """Pieces keyed by (kind, index) -> names of shards, written."""
+  """Runs keyed by (kind, index) -> names of shards, written."""
 
-  def __init__(self, writer: ShardWriter):
+  def __init__(self, writer: ShardWriter, num_blocks: int):
     super().__init__()
     self._writer = writer
+    self._num_blocks = num_blocks
 
-  def expand(self, pieces: beam.PCollection) -> beam.PCollection:
-    """Groups the pieces of a shard and writes it."""
+  def expand(self, runs: beam.PCollection) -> beam.PCollection:
+    """Groups the runs of a shard and writes it."""
     return (
-      pieces
+      runs
       | 'GroupByShard' >> beam.GroupByKey()
-      | 'WriteShard' >> beam.ParDo(WriteShard(self._writer))
+      | 'WriteShard' >> beam.ParDo(WriteShard(self._writer, self._num_blocks))
     )
 
 
-def _merge(pieces: list[Piece], seed: int) -> Piece:
-  """Returns all examples of a shard in an order that content alone decides."""
-  columns = [
-    np.concatenate(arrays)
-    for arrays in zip(*(_columns(piece) for piece in pieces), strict=True)
-  ]
-  *stored, client, split, position = columns
-  examples = Piece(schema_lib.StoredExamples(*stored), client, split, position)
-  lot = hashing.draw(examples.stored.example_id, seed, 'write/order')
-  order = np.lexsort((position, examples.stored.source, lot, client, split))
-  return select(examples, order)
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+  """Says as OSError what ArrayRecord has only words for."""
+  try:
+    yield
+  except RuntimeError as error:
+    for number in staging_lib.DISK_ERRORS:
+      if os.strerror(number) in str(error):
+        raise OSError(number, os.strerror(number)) from None
+    raise
+
+
+def _sort(piece: pieces.Piece, seed: int) -> pieces.Piece:
+  """Returns the examples of a shard in an order that content alone decides."""
+  lot = hashing.draw(piece.stored.example_id, seed, 'write/order')
+  order = np.lexsort(
+    (piece.position, piece.stored.source, lot, piece.client, piece.split)
+  )
+  return pieces.select(piece, order)
 
 
 def _cut(
-  examples: Piece, clients: range
+  examples: pieces.Piece, clients: range
 ) -> list[list[schema_lib.StoredExamples]]:
   """Returns sorted examples by split and client, also where there are none."""
   cell = examples.split.astype(np.int64) * len(clients)
@@ -166,21 +168,7 @@ def _cut(
   ]
 
 
-def select(piece: Piece, rows: np.ndarray) -> Piece:
-  """Returns some examples of a piece, by mask or index."""
-  return Piece(
-    _select(piece.stored, rows),
-    piece.client[rows],
-    piece.split[rows],
-    piece.position[rows],
-  )
-
-
-def _columns(piece: Piece) -> tuple[np.ndarray, ...]:
-  return (*piece.stored, piece.client, piece.split, piece.position)
-
-
 def _select(
-  stored: schema_lib.StoredExamples, rows: np.ndarray | slice
+  stored: schema_lib.StoredExamples, rows: slice
 ) -> schema_lib.StoredExamples:
   return schema_lib.StoredExamples(*(column[rows] for column in stored))

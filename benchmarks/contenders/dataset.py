@@ -13,7 +13,7 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
 from tff_algos.core import seeds
-from tff_algos.runtimes import devices
+from tff_algos.runtimes import devices, graph_call
 from tff_algos.runtimes import rows as rows_lib
 from tff_algos.stages import local_training
 
@@ -26,8 +26,17 @@ class DatasetContender(passes.PassContender):
     super().__init__(inputs, dataset)
     self._workload = inputs.workload
     self._resident = rows_lib.ResidentRows()
-    self._read = tf.function(
-      self._build(), autograph=False, reduce_retracing=True
+    spec = tf.TensorSpec
+    workload = inputs.workload
+    self._read = graph_call.GraphCall(
+      self._build(),
+      [
+        rows_lib.Rows(
+          spec([None, *workload.input_shape]), spec([None], tf.int32)
+        ),
+        rows_lib.Span(*(spec([None], tf.int32) for _ in range(2))),
+        spec([None, 2], tf.int32),
+      ],
     )
 
   def prepare(self, round_num: int) -> None:

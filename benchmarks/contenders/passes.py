@@ -4,6 +4,7 @@ import abc
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import tensorflow as tf
 from benchmarks import workload as workload_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.runtimes import client_sources, concurrency
+from tff_algos.runtimes import client_sources
 
 
 class Seen(NamedTuple):
@@ -75,7 +76,7 @@ class PassContender(abc.ABC):
     """Makes all batches of all clients, a share of the clients on each core."""
     num_cores = len(os.sched_getaffinity(0))
     shares = np.array_split(np.arange(len(self.client_ids)), num_cores)
-    with concurrency.thread_pool(num_cores) as pool:
+    with futures.ThreadPoolExecutor(num_cores) as pool:
       seen = list(
         pool.map(lambda share: self.read_clients(round_num, share), shares)
       )

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
+from tff_algos.runtimes import graph_call
 
 
 class TfDataContender(passes.PassContender):
@@ -22,7 +23,6 @@ class TfDataContender(passes.PassContender):
     super().__init__(inputs, dataset)
     workload = inputs.workload
 
-    @tf.function(autograph=False)
     def read(x, y):
       batches = (
         tf.data.Dataset.from_tensor_slices((x, y))
@@ -38,7 +38,14 @@ class TfDataContender(passes.PassContender):
         ),
       )
 
-    self._read = read
+    size = workload.num_examples
+    self._read = graph_call.GraphCall(
+      read,
+      [
+        tf.TensorSpec([size, *workload.input_shape]),
+        tf.TensorSpec([size], tf.int32),
+      ],
+    )
 
   def read_clients(
     self, round_num: int, client_indices: np.ndarray
@@ -48,7 +55,7 @@ class TfDataContender(passes.PassContender):
     seen = passes.nothing_seen()
     for index in client_indices:
       examples = self.source.examples(int(index))
-      client = self._read(tf.constant(examples.x), tf.constant(examples.y))
+      client = self._read(examples.x, examples.y)
       seen = passes.Seen(*map(tf.add, seen, client))
     return seen
 

@@ -14,64 +14,20 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
+from configs import digits
+
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
-  """Returns the config.
-
-  Args:
-    variant: `'full'` or `'smoke'`.
-  """
-  config = ml_collections.ConfigDict()
+  """Returns the config of one variant, see `digits.get_config`."""
+  config = digits.get_config(variant)
   config.name = 'FedAvg on digits, 10:90'
-  config.seed = 0
-
-  config.dataset = {
-    'source': {'name': 'digits', 'options': {}},
-    'distributions': {'kind': 'rotations', 'quarter_turns': (0, 1)},
-    'partition': {'law': '10:90', 'num_clients': 24, 'num_unseen_clients': 4},
-    'sizes': {'law': 'uniform', 'minimum': 40, 'maximum': 80},
-    'splits': {
-      'validation_ratio': 0.2,
-      'test_ratio': 0.2,
-      'held_out_fraction': 0.2,
-    },
-    'seed': 0,
-    'num_shards': 2,
-  }
-  config.model = {
-    'name': 'mlp',
-    'hidden_sizes': (64,),
-    'normalization': 'none',
-    'compute_dtype': 'float32',
-  }
   config.algorithm = {
     'name': 'fed_avg',
     'cohort_size': 12,
-    'server_learning_rate': 1.0,
+    'proximal_weight': 0.0,
+    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
     'loss_scale': 1.0,
-    'local_training': {
-      'num_local_epochs': 10,
-      'batch_size': 10,
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.1},
-    },
+    'local_training': digits.local_training(),
+    'aggregation': digits.aggregation(),
   }
-  config.training = {
-    'num_rounds': 30,
-    'evaluation_interval': 1,
-    'checkpoint_interval': 10,
-    'client_states': 'memory',
-  }
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
-  if variant == 'smoke':
-    config.training.num_rounds = 3
-  elif variant != 'full':
-    raise ValueError(f"variant must be 'full' or 'smoke', got {variant!r}")
   return config

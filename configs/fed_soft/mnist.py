@@ -65,11 +65,18 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'proximal_weight': 0.01,
     'selection': 'without_replacement',
     'start': 'own',
+    'download': 'all_centers',
+    'estimation': 'batched',
+    'initial_local_models': 'common',
+    'fixed_importance': (),
     'loss_scale': 1.0,
     'local_training': {
       'num_local_epochs': 5,
       'batch_size': 10,
       'optimizer': {'name': 'adam', 'learning_rate': 1e-3},
+      'augmentation': 'none',
+      'solver': 'descent',
+      'weight_decay': 0.0,
     },
   }
   config.training = {
@@ -77,6 +84,8 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'evaluation_interval': 3,
     'checkpoint_interval': 10,
     'client_states': 'memory',
+    'restarts': {'num_restarts': 1, 'num_rounds': 5},
+    'dropout_rate': 0.0,
   }
   config.runtime = {
     'name': 'vectorized',

@@ -12,6 +12,10 @@ epochs of batches of 10, 50 rounds; the squared error is halved in training
 Variants: `10_90`, `30_70`, `linear`, `random` (two sources), `eight` (eight
 sources, random mixtures) and `smoke` (10_90, 12 clients, 3 rounds). Held-out
 mean squared errors to expect, and the paper's: docs/reproduction/fed_soft.md.
+
+`equilateral` and `close_pair` ask Theorem 4's question, whether the error that
+remains grows with Delta / delta: three sources, random mixtures, the same largest
+distance Delta = 12.85 of two thetas; the smallest, delta, is Delta, or Delta / 4.
 """
 
 import ml_collections
@@ -22,8 +26,11 @@ _LAWS = {
   'linear': 'linear',
   'random': 'random',
   'eight': 'random',
+  'equilateral': 'random',
+  'close_pair': 'random',
   'smoke': '10:90',
 }
+_SQUARED_DISTANCE = 165.0
 
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
@@ -32,7 +39,10 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     raise ValueError(
       f'variant must be one of {", ".join(_LAWS)}, got {variant!r}'
     )
-  num_clusters = 8 if variant == 'eight' else 2
+  shortest_sides = {'equilateral': 1.0, 'close_pair': 0.25}
+  num_clusters = {'eight': 8, **dict.fromkeys(shortest_sides, 3)}.get(
+    variant, 2
+  )
   config = ml_collections.ConfigDict()
   config.name = f'FedSoft on linear regressions, {_LAWS[variant]}'
   config.seed = 0
@@ -65,7 +75,11 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     'num_shards': 1,
   }
   if num_clusters == 2:
-    config.dataset.source.options.separation = 165.0
+    config.dataset.source.options.separation = _SQUARED_DISTANCE
+  if variant in shortest_sides:
+    config.dataset.source.options.planted_thetas = _triangle(
+      shortest_sides[variant]
+    )
   config.model = {
     'name': 'linear_regression',
     'use_bias': False,
@@ -80,11 +94,18 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     'proximal_weight': 1.0,
     'selection': 'without_replacement',
     'start': 'own',
+    'download': 'all_centers',
+    'estimation': 'batched',
+    'initial_local_models': 'common',
+    'fixed_importance': (),
     'loss_scale': 0.5,
     'local_training': {
       'num_local_epochs': 10,
       'batch_size': 10,
       'optimizer': {'name': 'adam', 'learning_rate': 5e-3},
+      'augmentation': 'none',
+      'solver': 'descent',
+      'weight_decay': 0.0,
     },
   }
   config.training = {
@@ -92,6 +113,8 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     'evaluation_interval': 1,
     'checkpoint_interval': 25,
     'client_states': 'memory',
+    'restarts': {'num_restarts': 1, 'num_rounds': 5},
+    'dropout_rate': 0.0,
   }
   config.runtime = {
     'name': 'vectorized',
@@ -111,3 +134,13 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     config.algorithm.cohort_size_per_cluster = 6
     config.training.num_rounds = 3
   return config
+
+
+def _triangle(shortest_side):
+  """Returns three thetas; two sides are Delta, the third a share of it."""
+  half = shortest_side / 2
+  corners = ((0.0, -half), (0.0, half), ((1 - half**2) ** 0.5, 0.0))
+  return tuple(
+    tuple(_SQUARED_DISTANCE**0.5 * entry for entry in (*corner, *[0.0] * 8))
+    for corner in corners
+  )

@@ -41,3 +41,18 @@ def read_bytes(path: pathlib.Path) -> bytes:
     raise errors.DataError(
       f'{path} cannot be read: {error}. Is it damaged? Fetch it again.'
     ) from None
+
+
+def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
+  """Returns the text of a file, decompressed, with its line ends as they are.
+
+  Raises:
+    DataError: If it is not there, is damaged or is no such text.
+  """
+  try:
+    return read_bytes(path).decode(encoding)
+  except UnicodeDecodeError as error:
+    raise errors.DataError(
+      f'{path} is not {encoding.upper()} text: {error}. Convert it, or name '
+      'the right file.'
+    ) from None

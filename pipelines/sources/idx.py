@@ -2,15 +2,14 @@
 
 import dataclasses
 import functools
+import math
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
-from tff_algos.data import integrity
 
 # What MNIST and Fashion-MNIST are called everywhere.
 _MNIST_NAMES = {
@@ -55,7 +54,7 @@ class Options:
       )
 
 
-class Idx(base.FileSource):
+class Idx(base.FolderSource):
   """8-bit grey images with whole-number labels."""
 
   def __init__(self, options: Options, seed: int):
@@ -64,7 +63,8 @@ class Idx(base.FileSource):
 
   def features(self) -> base.Features:
     """Returns square or oblong images with one channel, read as 0 to 1."""
-    height, width = self._images('train').shape[1:]
+    images, _ = read_labelled(*self._paths('train'))
+    height, width = images.shape[1:]
     if self._options.transpose:
       height, width = width, height
     return base.image_features((height, width, 1), self._options.num_classes)
@@ -74,12 +74,12 @@ class Idx(base.FileSource):
     return [
       block
       for part in self._parts()
-      for block in base.cut_blocks(part, len(self._images(part)))
+      for block in base.cut_blocks(part, len(read(self._paths(part)[0], 3)))
     ]
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the images of a block."""
-    images, labels = self._images(block.part), self._labels(block.part)
+    images, labels = read_labelled(*self._paths(block.part))
     for i in range(block.start, block.stop):
       image = images[i].T if self._options.transpose else images[i]
       yield base.RawExample(
@@ -88,19 +88,6 @@ class Idx(base.FileSource):
         is_test=block.part == 'test',
       )
 
-  def checksums(self) -> Mapping[str, str]:
-    """Returns the checksums of the files as they lie there."""
-    paths = [
-      path for part in self._parts() for path in self._paths(part).values()
-    ]
-    return {path.name: integrity.file_sha256(path) for path in paths}
-
-  def recipe(self) -> Mapping[str, Any]:
-    """Returns all options but the folder."""
-    recipe = dataclasses.asdict(self._options)
-    del recipe['folder']
-    return recipe
-
   def has_test_split(self) -> bool:
     """Returns whether test files are named."""
     return bool(self._options.test_images)
@@ -108,37 +95,33 @@ class Idx(base.FileSource):
   def _parts(self) -> tuple[str, ...]:
     return ('train', 'test') if self.has_test_split() else ('train',)
 
-  def _paths(self, part: str) -> dict[str, pathlib.Path]:
-    return {
-      what: files.find(
-        self._options.folder, getattr(self._options, f'{part}_{what}')
-      )
+  def _paths(self, part: str) -> tuple[pathlib.Path, pathlib.Path]:
+    images, labels = (
+      files.find(self._options.folder, getattr(self._options, f'{part}_{what}'))
       for what in ('images', 'labels')
-    }
+    )
+    return images, labels
 
-  def _images(self, part: str) -> np.ndarray:
-    path = self._paths(part)['images']
-    return _read_idx(path, 3, path.stat().st_mtime_ns)
-
-  def _labels(self, part: str) -> np.ndarray:
-    path = self._paths(part)['labels']
-    labels = _read_idx(path, 1, path.stat().st_mtime_ns)
-    if len(labels) != len(self._images(part)):
-      raise errors.DataError(
-        f'{path} has {len(labels)} labels for {len(self._images(part))} images'
-      )
-    return labels
+  def _files(self) -> list[pathlib.Path]:
+    return [path for part in self._parts() for path in self._paths(part)]
 
 
-@functools.lru_cache(maxsize=4)
-def _read_idx(path: pathlib.Path, num_axes: int, mtime_ns: int) -> np.ndarray:
-  """Returns the array in an IDX file of bytes.
+def read(path: pathlib.Path, num_axes: int) -> np.ndarray:
+  """Returns the array in an IDX file of bytes, read-only.
 
   Args:
     path: The file.
     num_axes: How many axes it must have.
-    mtime_ns: When the file changed last: a changed file is read again.
+
+  Raises:
+    DataError: If it is not there, is damaged or is of another kind.
   """
+  return _read(path, num_axes, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: pathlib.Path, num_axes: int, mtime_ns: int) -> np.ndarray:
+  """Reads a file; `mtime_ns` makes a changed file read again."""
   del mtime_ns
   content = files.read_bytes(path)
   # Two zero bytes, 8 for unsigned bytes, number of axes, length of each axis.
@@ -148,10 +131,32 @@ def _read_idx(path: pathlib.Path, num_axes: int, mtime_ns: int) -> np.ndarray:
       f'{path} is not an IDX file of bytes with {num_axes} axes: it begins '
       f'with {content[:4].hex()!r}'
     )
-  shape = np.frombuffer(content[4:header_bytes], '>u4').astype(int)
-  if len(content) != header_bytes + shape.prod():
+  if len(content) < header_bytes:
     raise errors.DataError(
-      f'{path} should hold {shape.tolist()} bytes and holds '
+      f'{path} ends within its header: it is cut off or damaged.'
+    )
+  shape = [int(n) for n in np.frombuffer(content[4:header_bytes], '>u4')]
+  if len(content) != header_bytes + math.prod(shape):
+    raise errors.DataError(
+      f'{path} should hold {shape} bytes and holds '
       f'{len(content) - header_bytes}: it is cut off or damaged.'
     )
+  if 0 in shape[1:]:
+    raise errors.DataError(f'{path} has images of {shape[1:]} pixels.')
   return np.frombuffer(content, np.uint8, offset=header_bytes).reshape(shape)
+
+
+def read_labelled(
+  images: pathlib.Path, labels: pathlib.Path
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns images `[n, height, width]` and labels `[n]`, uint8.
+
+  Raises:
+    DataError: If a file is damaged, or the two do not go together.
+  """
+  pixels, classes = read(images, 3), read(labels, 1)
+  if len(classes) != len(pixels):
+    raise errors.DataError(
+      f'{labels} has {len(classes)} labels for {len(pixels)} images'
+    )
+  return pixels, classes

@@ -6,8 +6,6 @@ section "Experiments").
 """
 
 import dataclasses
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,6 +32,8 @@ class Options:
     num_held_out_per_source: Fresh test points of each distribution.
     theta_seed: Seed of the thetas; None takes the dataset's seed. Fix it to
       vary data and partition over the same regressions.
+    planted_thetas: The thetas themselves, `[num_sources][num_features]`, in
+      place of a draw; empty draws them.
   """
 
   num_sources: int = 2
@@ -44,6 +44,7 @@ class Options:
   num_examples_per_source: int = 10_000
   num_held_out_per_source: int = 10_000
   theta_seed: int | None = None
+  planted_thetas: tuple[tuple[float, ...], ...] = ()
 
   def __post_init__(self):
     checks.check_int('num_sources', self.num_sources, minimum=1)
@@ -69,29 +70,37 @@ class Options:
           'separation is the distance of two thetas and needs num_sources=2, '
           f'got num_sources={self.num_sources}'
         )
+    if self.planted_thetas:
+      self._check_planted_thetas()
+
+  def _check_planted_thetas(self):
+    lengths = [len(theta) for theta in self.planted_thetas]
+    if lengths != [self.num_features] * self.num_sources:
+      raise errors.ConfigError(
+        f'planted_thetas has {len(lengths)} rows of {lengths} numbers; it needs '
+        f'num_sources={self.num_sources} rows of '
+        f'num_features={self.num_features}'
+      )
+    if self.separation is not None:
+      raise errors.ConfigError(
+        'separation scales drawn thetas; leave it out with planted_thetas'
+      )
 
 
-class LinearRegression:
+class LinearRegression(base.GeneratedSource):
   """A source whose distributions are regressions with known thetas."""
 
-  def __init__(self, options: Options, seed: int):
-    self._options = options
-    self._seed = seed
+  NAME = 'linear_regression'
 
   def features(self) -> base.Features:
     """Returns float32 vectors with real labels."""
-    return base.Features(
-      x_dtype='float32',
-      x_shape=(self._options.num_features,),
-      x_scale=1.0,
-      x_offset=0.0,
-      task='regression',
-      num_classes=0,
-    )
+    return base.vector_features(self._options.num_features)
 
   def thetas(self) -> np.ndarray:
     """Returns the regressions' weights, float64 `[num_sources, features]`."""
     options = self._options
+    if options.planted_thetas:
+      return np.array(options.planted_thetas, np.float64)
     theta_seed = (
       self._seed if options.theta_seed is None else options.theta_seed
     )
@@ -109,16 +118,11 @@ class LinearRegression:
 
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of parts `'train_<s>'` and `'test_<s>'`."""
-    sizes = {
-      'train': self._options.num_examples_per_source,
-      'test': self._options.num_held_out_per_source,
-    }
-    return [
-      block
-      for split, size in sizes.items()
-      for source in range(self._options.num_sources)
-      for block in base.cut_blocks(f'{split}_{source}', size)
-    ]
+    return base.cut_native_blocks(
+      self._options.num_sources,
+      self._options.num_examples_per_source,
+      self._options.num_held_out_per_source,
+    )
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the points of a block; each depends on its position alone."""
@@ -138,11 +142,6 @@ class LinearRegression:
         native_source=int(source),
       )
 
-  def checksums(self) -> Mapping[str, str]:
-    """Returns the checksum of the recipe: nothing is read from outside."""
-    recipe = json.dumps([self.recipe(), self._seed], sort_keys=True)
-    return {'linear_regression': hashlib.sha256(recipe.encode()).hexdigest()}
-
   def native_source_names(self) -> tuple[str, ...] | None:
     """Returns `theta_0`, `theta_1` and so on."""
     return tuple(f'theta_{s}' for s in range(self._options.num_sources))
@@ -150,10 +149,6 @@ class LinearRegression:
   def has_test_split(self) -> bool:
     """Returns True: fresh points of each distribution."""
     return True
-
-  def recipe(self) -> Mapping[str, Any]:
-    """Returns all options."""
-    return dataclasses.asdict(self._options)
 
   def facts(self) -> Mapping[str, Any]:
     """Returns the thetas."""

@@ -3,20 +3,59 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.sources import base, csv, digits, idx, linear_regression, tfds
+from pipelines.sources import (
+  base,
+  cifar,
+  csv,
+  digits,
+  emnist,
+  federated_emnist,
+  femnist,
+  idx,
+  linear_regression,
+  logistic_mixture,
+  parquet,
+  quadratics,
+  sentiment140,
+  shakespeare,
+  softmax_groups,
+  stack_overflow,
+  tfds,
+  tiny_imagenet,
+  two_gaussians,
+)
 from tff_algos.core import checks
 from tff_algos.core import config as config_lib
 
 # name -> (options, class)
 SOURCES = {
+  'cifar': (cifar.Options, cifar.Cifar),
   'csv': (csv.Options, csv.Csv),
   'digits': (digits.Options, digits.Digits),
+  'emnist': (emnist.Options, emnist.Emnist),
+  'federated_emnist': (
+    federated_emnist.Options,
+    federated_emnist.FederatedEmnist,
+  ),
+  'femnist': (femnist.Options, femnist.Femnist),
   'idx': (idx.Options, idx.Idx),
   'linear_regression': (
     linear_regression.Options,
     linear_regression.LinearRegression,
   ),
+  'logistic_mixture': (
+    logistic_mixture.Options,
+    logistic_mixture.LogisticMixture,
+  ),
+  'parquet': (parquet.Options, parquet.Parquet),
+  'quadratics': (quadratics.Options, quadratics.Quadratics),
+  'sentiment140': (sentiment140.Options, sentiment140.Sentiment140),
+  'shakespeare': (shakespeare.Options, shakespeare.Shakespeare),
+  'softmax_groups': (softmax_groups.Options, softmax_groups.SoftmaxGroups),
+  'stack_overflow': (stack_overflow.Options, stack_overflow.StackOverflow),
   'tfds': (tfds.Options, tfds.Tfds),
+  'tiny_imagenet': (tiny_imagenet.Options, tiny_imagenet.TinyImagenet),
+  'two_gaussians': (two_gaussians.Options, two_gaussians.TwoGaussians),
 }
 
 

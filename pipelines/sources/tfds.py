@@ -1,5 +1,6 @@
-"""Images of TensorFlow Datasets, by name."""
+"""Images or texts of TensorFlow Datasets, by name."""
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -8,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.sources import base
-from tff_algos.core import errors
+from pipelines.sources import base, text
+from tff_algos.core import checks, errors
 from tff_algos.data import integrity
+
+_PLACES = ('data_dir', 'download', 'download_dir', 'manual_dir')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +25,20 @@ class Options:
     data_dir: Where prepared sets lie, and this one is prepared if it does not;
       '' for TFDS's own default.
     image: Name of the feature that holds the image.
-    label: Name of the feature that holds the class.
+    text: Name of the feature that holds the text, for sets of texts; `image`
+      is not used then.
+    label: Name of the feature that holds the class: a class label, or any
+      whole number if `classes` are given.
+    classes: Values of the label, class 0 first; None for those of the class
+      label. An example with another one is malformed.
+    client: Name of the feature that says whose an example is; '' for none.
+    transpose: Whether rows and columns of images must be swapped (True for
+      EMNIST, which TFDS keeps as the original files do).
+    image_shape: Shape of the images, for sets that do not declare one; an
+      image of another shape is malformed.
+    length: Words of a text that are kept; shorter ones are padded.
+    vocabulary_size: Words that have an id of their own: the most frequent
+      ones of the training split.
     train_split: Split that clients draw from.
     test_split: Official test split; '' if there is none.
     download: Whether TFDS may fetch a set that is not prepared.
@@ -34,44 +50,55 @@ class Options:
   name: str
   data_dir: str = ''
   image: str = 'image'
+  text: str = ''
   label: str = 'label'
+  classes: tuple[int, ...] | None = None
+  client: str = ''
+  transpose: bool = False
+  image_shape: tuple[int, ...] | None = None
+  length: int = 100
+  vocabulary_size: int = 10_000
   train_split: str = 'train'
   test_split: str = 'test'
   download: bool = False
   download_dir: str = ''
   manual_dir: str = ''
 
+  def __post_init__(self):
+    checks.check_int('length', self.length, minimum=1)
+    checks.check_int('vocabulary_size', self.vocabulary_size, minimum=1)
+    if self.classes is not None and len(set(self.classes)) < max(
+      2, len(self.classes)
+    ):
+      raise errors.ConfigError(
+        f'classes must be different labels, at least two, got {self.classes!r}'
+      )
+
 
 class Tfds(base.FileSource):
-  """Images with a class label; other sets need a source of their own."""
+  """Images or texts with a class; other sets need a source of their own."""
 
   def __init__(self, options: Options, seed: int):
     del seed
     self._options = options
 
   def features(self) -> base.Features:
-    """Returns 8-bit images, read as values from 0 to 1."""
-    import tensorflow_datasets as tfds
-
-    features = _builder(self._options).info.features
-    for name, kind in (
-      (self._options.image, tfds.features.Image),
-      (self._options.label, tfds.features.ClassLabel),
-    ):
-      if name not in features or not isinstance(features[name], kind):
-        raise errors.DataError(
-          f'{self._options.name!r} has no feature {name!r} of type '
-          f'{kind.__name__}; its features are: {", ".join(features)}'
-        )
-    image = features[self._options.image]
-    if None in image.shape or image.np_dtype is not np.uint8:
+    """Returns 8-bit images, read as values from 0 to 1, or ids of words."""
+    num_classes = self._num_classes()
+    if self._options.text:
+      _feature(self._options, self._options.text, 'Text')
+      return base.token_features(self._options.length, num_classes)
+    image = _feature(self._options, self._options.image, 'Image')
+    shape = self._options.image_shape or image.shape
+    if None in shape or image.np_dtype is not np.uint8:
       raise errors.DataError(
         f'{self._options.name!r} has images of shape {image.shape} and type '
-        f'{image.np_dtype.__name__}; they must all have one shape and be uint8'
+        f'{image.np_dtype.__name__}; they must all have one shape and be '
+        'uint8. If they do, say it by image_shape.'
       )
-    return base.image_features(
-      image.shape, features[self._options.label].num_classes
-    )
+    if self._options.transpose:
+      shape = (shape[1], shape[0], *shape[2:])
+    return base.image_features(tuple(shape), num_classes)
 
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of the two splits, in the order of the files."""
@@ -83,16 +110,10 @@ class Tfds(base.FileSource):
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the examples of a block."""
-    import tensorflow_datasets as tfds
-
-    examples = _builder(self._options).as_dataset(
-      split=f'{block.part}[{block.start}:{block.stop}]', shuffle_files=False
-    )
-    for example in tfds.as_numpy(examples):
-      yield base.RawExample(
-        x=example[self._options.image],
-        y=int(example[self._options.label]),
-        is_test=block.part == self._options.test_split,
+    split = f'{block.part}[{block.start}:{block.stop}]'
+    for example in _examples(self._options, split):
+      yield self._parse(example)._replace(
+        is_test=block.part == self._options.test_split
       )
 
   def checksums(self) -> Mapping[str, str]:
@@ -107,13 +128,50 @@ class Tfds(base.FileSource):
   def recipe(self) -> Mapping[str, Any]:
     """Returns what is read, without where it lies and how it came there."""
     recipe = dataclasses.asdict(self._options)
-    for place in ('data_dir', 'download', 'download_dir', 'manual_dir'):
+    for place in _PLACES:
       del recipe[place]
     return recipe | {'tfds_name': _builder(self._options).info.full_name}
 
   def has_test_split(self) -> bool:
     """Returns whether a test split is named."""
     return bool(self._options.test_split)
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the vocabulary of texts."""
+    return _vocabulary(self._options).facts() if self._options.text else {}
+
+  def _parse(self, example: Mapping[str, Any]) -> base.RawExample:
+    options = self._options
+    label = int(example[options.label])
+    if options.classes is not None:
+      if label not in options.classes:
+        return base.malformed(f'the label {label} is none of the classes')
+      label = options.classes.index(label)
+    try:
+      client = _decode(example[options.client]) if options.client else None
+      if options.text:
+        words = text.split_words(_decode(example[options.text]))
+        ids = _vocabulary(options).encode(words)
+        x = text.pad_right(ids, options.length)
+      else:
+        x = example[options.image]
+        x = np.swapaxes(x, 0, 1) if options.transpose else x
+    except UnicodeDecodeError:
+      return base.malformed('the text is not UTF-8')
+    return base.RawExample(x=x, y=label, client=client)
+
+  def _num_classes(self) -> int:
+    options = self._options
+    if options.client:
+      _feature(options, options.client)
+    if options.classes is None:
+      return _feature(options, options.label, 'ClassLabel').num_classes
+    label = _feature(options, options.label)
+    if label.shape or not np.issubdtype(label.np_dtype, np.integer):
+      raise errors.DataError(
+        f'the feature {options.label!r} of {options.name!r} is no whole number'
+      )
+    return len(options.classes)
 
   def _splits(self) -> tuple[str, ...]:
     names = (self._options.train_split, self._options.test_split)
@@ -129,6 +187,61 @@ class Tfds(base.FileSource):
     return splits[split]
 
 
+def _decode(value: Any) -> str:
+  """Returns a text or number as TFDS gives it."""
+  return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _feature(options: Options, name: str, kind: str = ''):
+  """Returns a feature of a set by its name, once it is of the kind."""
+  import tensorflow_datasets as tfds
+
+  features = _builder(options).info.features
+  if name not in features or (
+    kind and not isinstance(features[name], getattr(tfds.features, kind))
+  ):
+    raise errors.DataError(
+      f'{options.name!r} has no feature {name!r}'
+      + (f' of type {kind}' if kind else '')
+      + f'; its features are: {", ".join(features)}'
+    )
+  return features[name]
+
+
+def _examples(options: Options, split: str) -> Iterator[Mapping[str, Any]]:
+  """Yields the examples of a split, always in the same order."""
+  import tensorflow as tf
+  import tensorflow_datasets as tfds
+
+  try:
+    examples = _builder(options).as_dataset(split=split, shuffle_files=False)
+    yield from tfds.as_numpy(examples)
+  except tf.errors.OpError as error:
+    raise _unreadable(options, error) from None
+
+
+def _unreadable(options: Options, error: Exception) -> errors.DataError:
+  """Returns what to say of an error of TFDS, which may be of any class."""
+  reason = (str(error).splitlines() or [''])[0] or type(error).__name__
+  return errors.DataError(
+    f'{options.name!r} cannot be read or prepared: {reason}. Are its files '
+    'whole, and the right ones?'
+  )
+
+
+@functools.lru_cache(maxsize=2)
+def _vocabulary(options: Options) -> text.Vocabulary:
+  """Returns the most frequent words of the training split."""
+
+  def texts() -> Iterator[list[str]]:
+    for example in _examples(options, options.train_split):
+      # A text that is not UTF-8 is malformed, and counted where it is read.
+      with contextlib.suppress(UnicodeDecodeError):
+        yield text.split_words(_decode(example[options.text]))
+
+  return text.count_words(texts(), options.vocabulary_size)
+
+
 @functools.lru_cache(maxsize=2)
 def _builder(options: Options):
   """Returns the builder of a set, prepared."""
@@ -142,6 +255,8 @@ def _builder(options: Options):
       f'TensorFlow Datasets knows no set {options.name!r}: '
       f'{str(error).splitlines()[0]}'
     ) from None
+  except Exception as error:
+    raise _unreadable(options, error) from error
   if builder.info.splits:
     return builder
   if not (options.download or options.manual_dir):
@@ -150,10 +265,13 @@ def _builder(options: Options):
       'source.options.manual_dir to a folder with its original files, or '
       'download=True, or mend data_dir.'
     )
-  builder.download_and_prepare(
-    download_dir=options.download_dir or None,
-    download_config=tfds.download.DownloadConfig(
-      manual_dir=options.manual_dir or None
-    ),
-  )
+  try:
+    builder.download_and_prepare(
+      download_dir=options.download_dir or None,
+      download_config=tfds.download.DownloadConfig(
+        manual_dir=options.manual_dir or None
+      ),
+    )
+  except Exception as error:
+    raise _unreadable(options, error) from error
   return builder

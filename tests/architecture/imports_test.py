@@ -19,6 +19,7 @@ _MAY_IMPORT_PACKAGES = {
   rooms.MODELS: {'numpy', 'tensorflow'},
   rooms.METRICS: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
   rooms.STAGES: {'numpy', 'tensorflow'},
+  rooms.CONSENSUS: {'numpy'},
   rooms.ALGORITHMS: {'numpy', 'tensorflow'},
   rooms.EXPORT: {'numpy', 'tensorflow'},
   rooms.MACHINE: {'psutil'},
@@ -38,6 +39,16 @@ _ONLY_FROM = {
 # Of some rooms, another needs to see only these modules.
 _ONLY_MODULES = {
   (rooms.NUMERICS, rooms.CORE): {'checks', 'errors'},
+  (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'seeds'},
+  # Not its sockets.
+  (rooms.ALGORITHMS, rooms.CONSENSUS): {
+    *('agreement', 'ballot', 'behaviours', 'in_process', 'quorum'),
+    'round_votes',
+    'statements',
+  },
+  (rooms.REPORTS, rooms.CORE): {'errors', 'seeds'},
+  ('pipelines', rooms.EXPORT): {'manifest', 'versions'},
+  ('pipelines', rooms.SERVING): {'models'},
   (rooms.MACHINE, rooms.CORE): {'errors'},
   (rooms.MACHINE, rooms.RUNTIMES): {'worker'},
 }
@@ -129,7 +140,9 @@ def test_files_import_only_what_their_room_may():
     ('tff_algos/numerics/x.py', 'import sklearn.cluster'),
     ('tff_algos/algorithms/x.py', 'from tff_algos.algorithms import fed_avg'),
     ('tff_algos/algorithms/x.py', 'from tff_algos.runtimes import loop'),
+    ('tff_algos/algorithms/x.py', 'from tff_algos.consensus import loopback'),
     ('tff_algos/algorithms/x.py', 'from absl import flags'),
+    ('tff_algos/consensus/x.py', 'import tensorflow as tf'),
     ('tff_algos/algorithms/x.py', 'import time'),
     ('tff_algos/runtimes/x.py', 'import tff_algos.algorithms.fed_soft'),
     ('tff_algos/runtimes/x.py', 'from absl import flags'),

@@ -4,6 +4,7 @@ CORE = 'tff_algos.core'
 NUMERICS = 'tff_algos.numerics'
 MODELS = 'tff_algos.models'
 METRICS = 'tff_algos.metrics'
+CONSENSUS = 'tff_algos.consensus'
 STAGES = 'tff_algos.stages'
 ALGORITHMS = 'tff_algos.algorithms'
 DATA = 'tff_algos.data'
@@ -20,15 +21,16 @@ MAY_IMPORT = {
   MODELS: {CORE, NUMERICS},
   METRICS: {CORE, NUMERICS},
   STAGES: {CORE, NUMERICS, METRICS},
-  ALGORITHMS: {CORE, NUMERICS, METRICS, STAGES},
+  CONSENSUS: {CORE},
+  ALGORITHMS: {CORE, NUMERICS, METRICS, STAGES, CONSENSUS},
   DATA: {CORE},
   RUNTIMES: {CORE, NUMERICS, METRICS, STAGES, DATA},
   EXPORT: {CORE, MODELS},
   SERVING: {CORE, EXPORT},
-  REPORTS: {CORE, METRICS},
+  REPORTS: {CORE, DATA, METRICS},
   MACHINE: {CORE, RUNTIMES},
   'tff_algos': set(),
-  'pipelines': {CORE, DATA},
+  'pipelines': {CORE, DATA, EXPORT, SERVING},
   'configs': set(),
 }
 MAY_IMPORT['binaries'] = {*MAY_IMPORT} - {'configs'}

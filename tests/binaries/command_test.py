@@ -14,15 +14,18 @@ def _end(launcher, ending):
 
 
 @pytest.mark.parametrize(
-  ('ending', 'words'),
+  ('ending', 'returncode', 'words'),
   [
-    ('user_error', 'no such thing; take another'),
-    ('full_disk', "No space left on device: 'config.json'"),
+    ('user_error', 1, 'no such thing; take another'),
+    ('busy', 75, 'another run is at work; wait for it'),
+    ('full_disk', 75, "No space left on device: 'config.json'"),
   ],
 )
-def test_what_a_person_can_mend_is_one_line(launcher, ending, words):
+def test_what_a_person_can_mend_is_one_line(
+  launcher, ending, returncode, words
+):
   program = _end(launcher, ending)
-  assert program.returncode == 1
+  assert program.returncode == returncode
   (line,) = program.complaints
   assert words in line
 
@@ -105,7 +108,7 @@ def test_help_tells_a_person_what_to_type(launcher, name):
       [f'{_DIGITS}:smoke', '--config.algorithm.num_clusters=0'],
       'num_clusters must be an integer >= 1, got 0',
     ),
-    ([f'{_DIGITS}:small'], "variant must be 'full' or 'smoke', got 'small'"),
+    ([f'{_DIGITS}:small'], "variant must be one of full, smoke, got 'small'"),
     (['--config=configs/none.py'], "No such file or directory: 'configs/none"),
     ([f'{_DIGITS}:smoke', '--worddir=x'], 'Did you mean: workdir ?'),
     ([f'{_DIGITS}:smoke', 'stray'], 'unknown arguments: stray; see --help'),

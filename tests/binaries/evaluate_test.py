@@ -2,6 +2,7 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from binaries import evaluate
@@ -16,7 +17,7 @@ def _metrics(folder) -> list[dict[str, str]]:
 @pytest.fixture
 def folder(finished_run, tmp_path):
   """A copy of the finished run without its evaluation."""
-  for name in ('dataset', 'checkpoints'):
+  for name in ('dataset', 'checkpoints', 'memberships'):
     shutil.copytree(finished_run.folder / name, tmp_path / name)
   for name in ('metrics.csv', 'config.json'):
     shutil.copy(finished_run.folder / name, tmp_path / name)
@@ -34,6 +35,12 @@ def test_summary_agrees_with_the_training_log(finished_run, folder):
   assert summary['majority_class']['per_client'] < 0.5
   assert summary['source_names'] == ['upright', 'rotated_90']
   assert summary['num_clusters'] == 2
+  assert summary['planted_names'] == summary['source_names']
+  assert sorted(summary['matched_sources']) == ['rotated_90', 'upright']
+  for source, best in summary['best_clusters'].items():
+    name = f'held_out/{source}/cluster_{best["cluster_id"]}/accuracy'
+    assert best['accuracy'] == summary['last'][name]
+  assert summary['settled_round'] in (None, 0, 1, 2)
   version = (folder / 'dataset' / 'CURRENT').read_text().strip()
   assert summary['dataset_version'] == version
   assert not list(folder.rglob('*writing*'))
@@ -70,6 +77,46 @@ def test_one_row_for_every_client(finished_run, folder):
   assert all(
     0 <= float(row['train_personalized_accuracy']) <= 1 for row in rows[:24]
   )
+
+
+def _rows(folder, name):
+  with open(folder / 'evaluation' / name, newline='') as file:
+    return list(csv.DictReader(file))
+
+
+def test_memberships_of_training_are_those_of_the_evaluation(
+  finished_run, folder
+):
+  evaluate.evaluate(finished_run.config, folder)
+  names = [path.name for path in sorted((folder / 'memberships').iterdir())]
+  assert names == [f'round_00000{r}.npy' for r in range(4)]
+  kept = np.load(folder / 'memberships' / names[-1])
+  rows = _rows(folder, 'clients.csv')[:24]
+  found = [[float(row[f'membership_{s}']) for s in (0, 1)] for row in rows]
+  np.testing.assert_array_equal(found, kept)
+  # FedSoft's weights sum to 1, but for its smoother.
+  np.testing.assert_allclose(np.sum(found, axis=1), 1, atol=2e-4)
+
+
+def test_tables_by_source(finished_run, folder):
+  evaluate.evaluate(finished_run.config, folder)
+  centers = _rows(folder, 'centers.csv')
+  last = json.loads((folder / 'evaluation' / 'summary.json').read_text())
+  assert [(row['source'], row['cluster_id']) for row in centers] == [
+    (source, cluster)
+    for source in ('upright', 'rotated_90')
+    for cluster in '01'
+  ]
+  for row in centers:
+    name = f'held_out/{row["source"]}/cluster_{row["cluster_id"]}'
+    for key in ('accuracy', 'loss'):
+      assert float(row[key]) == last['last'][f'{name}/{key}']
+  for row in _rows(folder, 'association.csv'):
+    assert int(row['num_clients']) == 12
+    counts = [int(row[f'num_main_cluster_{s}']) for s in (0, 1)]
+    assert sum(counts) == 12
+    means = [float(row[f'mean_membership_{s}']) for s in (0, 1)]
+    assert sum(means) == pytest.approx(1, abs=2e-4)
 
 
 def test_round_that_was_not_saved_is_refused(finished_run, folder):

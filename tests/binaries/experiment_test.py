@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from concurrent import futures
 
@@ -6,7 +7,6 @@ import pytest
 from binaries import experiment
 from configs.fed_soft import digits
 from tests.testing import ports
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import cluster, process_group
 
@@ -81,7 +81,13 @@ def test_identity_has_what_decides_the_states(dataset):
     ('training__num_rounds', 99, False),
     ('training__checkpoint_interval', 1, False),
     ('training__client_states', 'disk', False),
+    ('training__restarts', {'num_restarts': 2, 'num_rounds': 3}, True),
+    # Nothing is tried.
+    ('training__restarts', {'num_restarts': 1, 'num_rounds': 3}, False),
     ('runtime__name', 'tff', False),
+    ('attack', {'name': 'zero', 'fraction': 0.2}, True),
+    # Nobody attacks.
+    ('attack', {'name': 'none', 'fraction': 0.2}, False),
     ('name', 'other', False),
   ],
 )
@@ -111,6 +117,37 @@ def test_model_and_algorithm_are_built_for_the_dataset(dataset):
     _parse(algorithm__num_clusters=3), dataset
   )
   assert algorithm.num_clusters == 3
+
+
+def test_an_algorithm_that_knows_its_clients_is_built_for_theirs(dataset):
+  shares = ((0.9, 0.1),) * len(dataset.client_ids)
+  options = {
+    'algorithm__selection': 'weighted_full',
+    'algorithm__fixed_importance': shares,
+  }
+  algorithm = experiment.build_algorithm(_parse(**options), dataset)
+  assert set(algorithm.phases) == {'train'}
+  options['algorithm__fixed_importance'] = shares[1:]
+  text = f'a row for each of the {len(shares)} clients'
+  with pytest.raises(errors.ConfigError, match=text):
+    experiment.build_algorithm(_parse(**options), dataset)
+
+
+def test_attackers_are_among_the_clients_of_the_dataset(dataset):
+  config = _parse(attack={'name': 'sign_flip', 'fraction': 0.25})
+  found = experiment.find_attackers(config, dataset)
+  assert found.sum() == len(dataset.client_ids) // 4
+  algorithm = experiment.build_algorithm(config, dataset)
+  assert algorithm.phases['train'].client_input.is_attacker.shape == ()
+
+
+def test_a_rule_that_the_clients_do_not_suffice_for_is_refused(dataset):
+  options = {
+    'algorithm__selection': 'weighted_full',
+    'algorithm__aggregation': {'rule': 'krum', 'num_byzantine': 50},
+  }
+  with pytest.raises(errors.ConfigError, match='at least 103 clients'):
+    experiment.build_algorithm(_parse(**options), dataset)
 
 
 def test_model_for_another_task_is_refused(dataset):
@@ -151,16 +188,13 @@ def test_processes_must_run_the_same(dataset, values, saved_rounds, words):
   assert 'runtime' not in str(caught.value)
 
 
-def test_write_config_is_resolved_and_hashed(tmp_path):
-  config = _parse()
-  experiment.write_config(config, tmp_path)
-  written = json.loads((tmp_path / 'config.json').read_text())
-  assert written['name'] == config.name
-  assert written['config_hash'] == config_lib.config_hash(config)
-  assert written['config']['runtime']['tff']['max_concurrent_calls'] == -1
-  assert [path.name for path in tmp_path.iterdir()] == ['config.json']
-
-
 def test_missing_dataset_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='binaries.preprocess'):
     experiment.open_dataset(tmp_path)
+
+
+def test_a_model_of_numbers_takes_no_tokens(dataset, monkeypatch):
+  tokens = dataclasses.replace(dataset.schema, x_dtype='int32')
+  monkeypatch.setattr(dataset, 'schema', tokens)
+  with pytest.raises(errors.ConfigError, match="'mlp' takes numbers, but"):
+    experiment.build_model(_parse(), dataset)

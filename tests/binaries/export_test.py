@@ -5,8 +5,11 @@ import pytest
 import tensorflow as tf
 
 from binaries import export, session
+from pipelines import build_dataset
+from tests.testing import raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 
 
@@ -131,3 +134,14 @@ def test_the_program_says_where(launcher, finished_run):
   folder = f'{finished_run.folder}/export/client_client_00001'
   assert program.said[-1].endswith(f'Exported {folder}/1')
   assert not program.temporary_files() and not program.processes()
+
+
+@pytest.mark.parametrize('fraction', [0.0, 0.2])
+def test_samples_are_there_also_if_nothing_is_held_out(tmp_path, fraction):
+  config = raw_data.digits_config(splits={'held_out_fraction': fraction})
+  build_dataset.build(config, tmp_path)
+  with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
+    samples = export.choose_samples(dataset)
+    assert samples.shape == (8, 8, 8, 1)
+    held_out = dataset.held_out(0).x[:8]
+    assert np.array_equal(samples, held_out) == (fraction > 0)

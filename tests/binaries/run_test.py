@@ -14,6 +14,7 @@ from tff_algos.core import config as config_lib
   [
     'dataset/CURRENT',
     'dataset/versions/*/manifest.json',
+    'dataset/versions/*/card.html',
     'config.json',
     'metrics.csv',
     'tensorboard/events.out.tfevents.*',

@@ -25,6 +25,7 @@ class _Trained(NamedTuple):
   server_state: object
   client_states: object
   rows: list[dict[str, str]]
+  memberships: dict[str, np.ndarray]
 
 
 def _config(**training):
@@ -44,7 +45,10 @@ def _read(folder: pathlib.Path) -> _Trained:
       {name: value for name, value in row.items() if name != 'seconds'}
       for row in csv.DictReader(file)
     ]
-  return _Trained(round_num, server_state, client_states, rows)
+  memberships = {
+    path.name: np.load(path) for path in (folder / 'memberships').iterdir()
+  }
+  return _Trained(round_num, server_state, client_states, rows, memberships)
 
 
 def _num_rows(folder: pathlib.Path) -> int:
@@ -177,7 +181,7 @@ def test_ctrl_c_saves_and_the_next_run_goes_on(
     time.sleep(0.005)
   # Meanwhile, another trainer in the same workdir is refused.
   other = training.start().wait()
-  assert other.returncode == 1
+  assert other.returncode == 75
   (line,) = other.complaints
   assert f'{training.folder} is in use by process {program.pid};' in line
   training.wait_for_rows(program, 3)

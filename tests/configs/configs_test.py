@@ -17,7 +17,12 @@ from tff_algos.core import errors
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = sorted((_ROOT / 'configs').glob('*/*.py'))
 # What ships with the dependencies, or is made up from a seed.
-_SOURCES_WITHOUT_DATA = {'digits', 'linear_regression'}
+_SOURCES_WITHOUT_DATA = {
+  'digits',
+  'linear_regression',
+  'logistic_mixture',
+  'softmax_groups',
+}
 
 
 def _load(path: pathlib.Path):

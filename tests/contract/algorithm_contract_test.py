@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import vectorized_runtime
-from tff_algos.stages import federated, phase_types
+from tff_algos.stages import evaluation, federated, phase_types
 
 
 @pytest.fixture(
@@ -45,7 +46,7 @@ def test_training_changes_the_models(case):
     case.algorithm, contract.build_source().population
   )[0]
   changes = [
-    np.abs(one - other).max()
+    np.abs(np.subtract(one, other, dtype=np.float64)).max()
     for one, other in zip(
       tf.nest.flatten(server_state), tf.nest.flatten(before), strict=True
     )
@@ -95,6 +96,27 @@ def test_if_nobody_is_valid_no_model_changes(case):
 def test_blocks_of_any_size_agree(case, clients_per_block):
   with case.build_vectorized(clients_per_block) as runtime:
     contract.assert_close(case.run(runtime), case.expected)
+
+
+def test_runtimes_agree_on_local_models(case):
+  if case.algorithm.local_weights is None:
+    pytest.skip(f'{case.algorithm.name} keeps no local models')
+  server_state, states, _ = case.expected
+  phase = evaluation.build_personalized_evaluation(case.algorithm)
+  indices = np.arange(len(contract.SIZES), dtype=np.int32)
+  call = algorithm_lib.PhaseCall(
+    phase.name, indices, indices, algorithm_lib.Cost()
+  )
+  arguments = (1, 0, contract.build_source())
+  expected, *others = (
+    toys.run_call(
+      runtime, phase, server_state, list(states), call, arguments
+    ).server_metrics
+    for runtime in (case.vectorized, case.debug, case.tff)
+  )
+  assert expected['local_score'].weight.tolist() == list(contract.SIZES)
+  for metrics in others:
+    contract.assert_all_close(metrics, expected)
 
 
 def test_same_seed_gives_the_same_bits_and_another_seed_does_not(case):
@@ -327,6 +349,10 @@ def test_what_is_served_has_the_documented_shapes(case):
     assert tuple(leaf.shape) == (algorithm.num_clusters, *one.shape)
   for index, state in enumerate(states):
     client_index = tf.constant(index)
+    if algorithm.local_weights is not None:
+      local = algorithm.local_weights(server_state, state, client_index)
+      tf.nest.assert_same_structure(local, spec)
+      assert algorithm.cluster_model.apply(local, x).shape == [len(x), 3]
     weights = algorithm.personalized_weights(server_state, state, client_index)
     outputs = algorithm.personalized_model.apply(weights, x)
     assert outputs.shape == [len(x), 3]

@@ -1,8 +1,12 @@
 """The same config gives the same bytes, whatever Beam runs it on."""
 
-import contextlib
+import os
+import signal
 import tempfile
+import threading
+import time
 
+import distributed
 import psutil
 import pytest
 
@@ -53,37 +57,90 @@ def test_bytes_do_not_depend_on_processes(tmp_path):
   assert psutil.Process().children(recursive=True) == before
 
 
-@pytest.mark.slow
-def test_bytes_do_not_depend_on_the_engine(tmp_path, monkeypatch):
-  distributed = pytest.importorskip('distributed')
+@pytest.fixture(scope='module')
+def cluster(tmp_path_factory):
+  """A Dask scheduler with four worker processes, of this module only."""
+  folder = tmp_path_factory.mktemp('dask')
   # Dask leaves a folder where temporary files go.
-  monkeypatch.setenv('TMPDIR', str(tmp_path))
-  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
-  config = _large_config()
-  build_dataset.build(config, tmp_path / 'one')
-  with distributed.LocalCluster(
-    n_workers=2,
-    threads_per_worker=1,
-    host='127.0.0.1',
-    dashboard_address=None,
-  ) as cluster:
-    try:
-      build_dataset.build(
-        config,
-        tmp_path / 'two',
-        [
-          '--runner=apache_beam.runners.dask.dask_runner.DaskRunner',
-          f'--dask_client_address={cluster.scheduler_address}',
-        ],
-      )
-    finally:
-      # Beam opens one for each pipeline and closes none.
-      with contextlib.suppress(ValueError):
-        while True:
-          distributed.default_client().close()
-  assert raw_data.file_bytes(tmp_path / 'one') == raw_data.file_bytes(
-    tmp_path / 'two'
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setenv('TMPDIR', str(folder))
+    patch.setattr(tempfile, 'tempdir', str(folder))
+    with distributed.LocalCluster(
+      n_workers=4,
+      threads_per_worker=1,
+      host='127.0.0.1',
+      dashboard_address=None,
+    ) as cluster:
+      yield cluster
+
+
+@pytest.fixture(scope='module')
+def expected(tmp_path_factory):
+  """Returns the files of the dataset that this process makes."""
+  folder = tmp_path_factory.mktemp('expected')
+  build_dataset.build(_large_config(), folder)
+  return raw_data.file_bytes(folder)
+
+
+def _build_on(cluster, folder, *flags):
+  build_dataset.build(
+    _large_config(),
+    folder,
+    [
+      '--runner=DaskRunner',
+      f'--dask_client_address={cluster.scheduler_address}',
+      *flags,
+    ],
   )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('num_workers', [4, 2])
+def test_bytes_do_not_depend_on_the_engine(
+  tmp_path, monkeypatch, cluster, expected, num_workers
+):
+  monkeypatch.setattr(base, 'BLOCK_SIZE', 500)
+  cluster.scale(num_workers)
+  _wait_until(lambda: len(cluster.scheduler.workers) == num_workers)
+  clients = set(cluster.scheduler.clients)
+  _build_on(cluster, tmp_path, '--dask_npartitions=8')
+  assert raw_data.file_bytes(tmp_path) == expected
+  _wait_until(lambda: set(cluster.scheduler.clients) == clients)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('stage', ['survey', 'pieces', 'clients'])
+def test_worker_that_is_killed_in_the_middle_changes_nothing(
+  tmp_path, monkeypatch, cluster, expected, stage
+):
+  monkeypatch.setattr(base, 'BLOCK_SIZE', 500)
+  cluster.scale(2)
+  _wait_until(lambda: len(cluster.scheduler.workers) == 2)
+  victim = _pid_of_a_worker(cluster)
+  killed = threading.Thread(target=_kill_at, args=(victim, tmp_path, stage))
+  killed.start()
+  _build_on(cluster, tmp_path, '--dask_npartitions=16')
+  killed.join()
+  _wait_until(lambda: not psutil.pid_exists(victim))
+  assert raw_data.file_bytes(tmp_path) == expected
+
+
+def _pid_of_a_worker(cluster):
+  with distributed.Client(cluster, set_as_default=False) as client:
+    return next(iter(client.run(os.getpid).values()))
+
+
+def _kill_at(pid, dataset, stage):
+  """Kills a process when a step has begun to write its files."""
+  _wait_until(lambda: list(dataset.glob(f'.staging-*/work/{stage}-*')))
+  os.kill(pid, signal.SIGKILL)
+
+
+def _wait_until(is_so):
+  deadline = time.monotonic() + 60
+  while not is_so():
+    assert time.monotonic() < deadline
+    time.sleep(0.005)
 
 
 def _large_config():

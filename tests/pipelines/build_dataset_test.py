@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pipelines import build_dataset, write
+from pipelines import build_dataset, versions, write
+from pipelines.sources import digits
 from tests.testing import raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
@@ -144,6 +145,19 @@ def test_natural_partition(tmp_path):
     assert set(x[:, 0] % 4) == {3}
 
 
+def test_config_that_never_can_be_met_reads_nothing(tmp_path, monkeypatch):
+  def read(*unused):
+    raise AssertionError('read')
+
+  monkeypatch.setattr(digits.Digits, 'read', read)
+  config = raw_data.digits_config(
+    partition={'law': 'linear', 'num_clients': 3}, distributions={}
+  )
+  with pytest.raises(errors.ConfigError, match='mixes exactly 2'):
+    build_dataset.build(config, tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
 def test_client_without_examples_is_legal(tmp_path):
   config = raw_data.digits_config(
     sizes={'law': 'uniform', 'minimum': 0, 'maximum': 0}
@@ -250,3 +264,87 @@ def test_configs_of_the_manifest_build_the_same_version(tmp_path):
   result = build_dataset.build(raw_data.digits_config(), tmp_path)
   recipe = result.manifest['recipe']
   assert recipe == config_lib.to_dict(raw_data.digits_config())
+
+
+def test_force_builds_again_and_changes_nothing(tmp_path):
+  first = build_dataset.build(raw_data.digits_config(), tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  inodes = {path.stat().st_ino for path in tmp_path.rglob('*.array_record')}
+  again = build_dataset.build(
+    raw_data.digits_config(),
+    tmp_path,
+    publication=versions.Publication(force=True),
+  )
+  assert (again.reused, again.version) == (False, first.version)
+  assert raw_data.file_bytes(tmp_path) == before
+  # What is open somewhere is not replaced.
+  assert inodes == {
+    path.stat().st_ino for path in tmp_path.rglob('*.array_record')
+  }
+
+
+def test_force_finds_out_code_that_gives_other_bytes(tmp_path, monkeypatch):
+  build_dataset.build(raw_data.digits_config(), tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  monkeypatch.setattr(write, '_WRITER_OPTIONS', 'group_size:2')
+  with pytest.raises(errors.DataError, match=r'different .* \(files\)'):
+    build_dataset.build(
+      raw_data.digits_config(),
+      tmp_path,
+      publication=versions.Publication(force=True),
+    )
+  assert raw_data.file_bytes(tmp_path) == before
+
+
+def test_dates_find_their_versions(tmp_path):
+  def build(seed, as_of):
+    return build_dataset.build(
+      raw_data.digits_config(seed=seed),
+      tmp_path,
+      publication=versions.Publication(as_of=as_of),
+    )
+
+  monday, tuesday = build(0, '2026-11-16'), build(1, '2026-11-17')
+  again = build(0, '2026-11-16')
+  assert (again.reused, again.version) == (True, monday.version)
+  assert not again.is_current
+  for as_of, version in (
+    (None, tuesday.version),
+    ('2026-11-16T23:00:00', monday.version),
+    ('2026-11-20', tuesday.version),
+  ):
+    with dataset_lib.FederatedDataset.open(tmp_path, as_of=as_of) as dataset:
+      assert dataset.version == version
+
+
+def test_old_versions_go_unless_they_are_open(tmp_path):
+  def build(seed):
+    return build_dataset.build(
+      raw_data.digits_config(seed=seed),
+      tmp_path,
+      publication=versions.Publication(
+        as_of=f'2026-11-1{seed}', keep_versions=1
+      ),
+    )
+
+  first = build(0)
+  with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
+    second = build(1)
+    assert not second.removed
+    assert dataset.examples(dataset.client_ids[0], 'train').num_examples
+  assert build(2).removed == (first.version, second.version)
+  with pytest.raises(errors.DataError, match='no longer there: old versions'):
+    dataset_lib.FederatedDataset.open(tmp_path, as_of='2026-11-10')
+
+
+def test_shard_that_an_engine_leaves_out_is_missed(tmp_path, monkeypatch):
+  original = write.ShardWriter.write
+
+  def leave_out(self, kind, index, piece):
+    if (kind, index) != ('clients', 1):
+      original(self, kind, index, piece)
+
+  monkeypatch.setattr(write.ShardWriter, 'write', leave_out)
+  with pytest.raises(errors.InfrastructureError, match='wrote 1 of 2 shards'):
+    build_dataset.build(raw_data.digits_config(), tmp_path)
+  assert not list(tmp_path.iterdir())

@@ -55,6 +55,33 @@ def test_malformed_vector(x, y, problem):
   assert problem in cleaning.find_problem(base.RawExample(x, y), _VECTORS)
 
 
+_POSTS = base.token_features(2, 9)._replace(y_shape=(2,))
+
+
+@pytest.mark.parametrize(
+  ('y', 'problem'),
+  [
+    ([3, 8], None),
+    ([3], 'the labels have shape (1,), not (2,)'),
+    (3, 'the labels have shape (), not (2,)'),
+    ([3, 9], 'the label 9 is not from 0 to 8'),
+    ([0.5, 3], 'the label 0.5 is not from 0 to 8'),
+  ],
+)
+def test_labels_at_several_places(y, problem):
+  assert cleaning.find_problem(base.RawExample([1, 2], y), _POSTS) == problem
+
+
+@pytest.mark.parametrize('labels', [[], [[3, 8], [0, 1]]])
+def test_labels_at_several_places_are_stacked(labels):
+  examples = [base.RawExample([1, 2], y) for y in labels]
+  block = base.Block('train', 0, len(labels))
+  sound, dead = cleaning.clean(block, examples, _POSTS)
+  assert not dead
+  assert sound.y.shape == (len(labels), 2)
+  assert sound.y.tolist() == labels
+
+
 def test_a_problem_of_the_source_is_kept():
   example = base.RawExample(None, None, problem='line is torn')
   assert cleaning.find_problem(example, _VECTORS) == 'line is torn'
@@ -113,3 +140,43 @@ def test_too_many_dead_letters(num_raw, allowed):
 def test_source_without_examples():
   with pytest.raises(errors.DataError, match='has no examples'):
     cleaning.check_dead_letters([], 0, 1.0)
+
+
+@pytest.mark.parametrize(
+  'client',
+  [
+    '../a/b\\c',
+    '"quoted" o\'hara',
+    'мария ☃ 名前 \u202e',
+    ' ',
+    'a' * cleaning.MAX_CLIENT_ID_CHARACTERS,
+  ],
+)
+def test_odd_client_ids_are_sound(client):
+  example = base.RawExample(_GOOD, 1, client=client)
+  assert cleaning.find_problem(example, _IMAGES) is None
+
+
+@pytest.mark.parametrize(
+  ('client', 'problem'),
+  [
+    (7, 'the client id 7 is not text'),
+    ('ab' * 5000, "'abababababababababab'... has 10000 characters, allowed"),
+    ('a\0', 'has a zero byte'),
+    ('\ud800', 'is not Unicode text'),
+  ],
+)
+def test_client_ids_that_cannot_be_kept(client, problem):
+  example = base.RawExample(_GOOD, 1, client=client)
+  assert problem in cleaning.find_problem(example, _IMAGES)
+
+
+@pytest.mark.parametrize('token', [0.5, 2**31, -(2**31) - 1, np.nan])
+def test_token_that_is_none(token):
+  features = base.token_features(2, 3)
+  example = base.RawExample([1, token], 1)
+  assert cleaning.find_problem(example, features) in (
+    'a token is not an integer of 32 bits',
+    'a feature is not finite',
+  )
+  assert cleaning.find_problem(base.RawExample([1, 2], 1), features) is None

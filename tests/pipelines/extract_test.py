@@ -3,9 +3,22 @@ import numpy as np
 import pytest
 from apache_beam.testing import util
 
-from pipelines import cleaning, extract, handover, planning, runner, splits
+from pipelines import (
+  cleaning,
+  extract,
+  failures,
+  handover,
+  pieces,
+  planning,
+  runner,
+  splits,
+  spread,
+)
 from pipelines import staging as staging_lib
 from tests.testing import raw_data
+from tff_algos.core import errors
+
+_IID = {'law': 'iid', 'num_clients': 2}
 
 
 @pytest.fixture
@@ -22,13 +35,14 @@ def test_survey_notes_sound_and_dead(tmp_path, staging):
   with runner.run_pipeline([]) as pipeline:
     surveyed = (
       pipeline
-      | extract.Blocks([block])
+      | spread.Spread([(0, block)])
       | beam.ParDo(extract.SurveyBlock(config, staging))
     )
     util.assert_that(surveyed, util.equal_to([0]))
   (survey,), letters = handover.read_surveys(staging, 1)
   assert survey.key.shape == (3, 16)
   assert survey.client.tolist() == ['person_0', 'person_1', 'person_2']
+  assert survey.y.tolist() == [0, 1, 0]
   assert letters == [
     cleaning.DeadLetter('train', 3, "'a' is '?', not a number")
   ]
@@ -47,26 +61,58 @@ def test_pieces_show_the_plan(staging):
   )
   handover.write_plan(staging, plan, [100, 4])
   step = extract.ExtractPieces(config, staging)
-  pieces = {}
-  for key, piece in step.process((1, block)):
-    pieces.setdefault(key, []).append(piece)
-  assert pieces.keys() == {
+  found = {
+    key: pieces.load(staging, [run]) for key, run in step.process((1, block))
+  }
+  assert found.keys() == {
     (kind, i) for kind in ('clients', 'held_out') for i in (0, 1)
   }
-  upright, rotated = pieces['clients', 0]
-  assert (upright.client.tolist(), rotated.client.tolist()) == ([0], [3])
-  assert upright.position.tolist() == rotated.position.tolist() == [100]
-  np.testing.assert_array_equal(
-    rotated.stored.x[0], np.rot90(upright.stored.x[0])
-  )
+  first = found['clients', 0]  # Upright, then rotated.
+  assert first.stored.source.tolist() == [0, 1]
+  assert first.client.tolist() == [0, 3]
+  assert first.position.tolist() == [100, 100]
+  upright, rotated = first.stored.x
+  np.testing.assert_array_equal(rotated, np.rot90(upright))
   # One raw example has one id, whatever shows it.
-  np.testing.assert_array_equal(
-    rotated.stored.example_id, upright.stored.example_id
-  )
-  upright, rotated = pieces['clients', 1]
-  assert (upright.client.tolist(), rotated.client.tolist()) == ([7], [4])
-  assert (upright.split.tolist(), rotated.split.tolist()) == ([0], [1])
+  np.testing.assert_array_equal(*first.stored.example_id)
+  second = found['clients', 1]
+  assert second.client.tolist() == [7, 4]
+  assert second.split.tolist() == [0, 1]
   for source_index in (0, 1):
-    (held_out,) = pieces['held_out', source_index]
+    held_out = found['held_out', source_index]
     assert held_out.position.tolist() == [102]
     assert held_out.stored.source.tolist() == [source_index]
+
+
+def test_held_out_example_that_a_client_owns_is_among_its_tests(staging):
+  config = raw_data.digits_config(distributions={}, partition=_IID)
+  source = extract.create_source(config)
+  block = source.blocks()[0]._replace(stop=3)
+  plan = planning.Plan(
+    client_ids=('a', 'b'),
+    groups=('participating',) * 2,
+    mixtures=None,
+    roles=np.array([0, splits.HELD_OUT, splits.HELD_OUT]),
+    owners=np.array([[0, 0, -1]]),
+  )
+  handover.write_plan(staging, plan, [3])
+  step = extract.ExtractPieces(config, staging)
+  found = dict(step._pieces(0, block))
+  first = found['clients', 0]
+  assert first.client.tolist() == [0, 0]
+  assert first.split.tolist() == [0, splits.TEST]
+  held_out = found['held_out', 0]
+  assert held_out.position.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize('step', [extract.SurveyBlock, extract.ExtractPieces])
+def test_damaged_source_passes_through_any_engine(tmp_path, staging, step):
+  raw_data.write_csv(tmp_path, 3)
+  config = raw_data.csv_config(tmp_path)
+  (block,) = extract.create_source(config).blocks()
+  (tmp_path / 'table.csv').write_bytes(b'a,b,y,who\n\xff\n')
+  with pytest.raises(failures.StepError) as caught:
+    list(step(config, staging).process((0, block)))
+  found = failures.find(RuntimeError(f'as text: {caught.value} and more'))
+  assert isinstance(found, errors.DataError)
+  assert 'is not UTF-8 text' in str(found)

@@ -6,6 +6,7 @@ import pytest
 
 from pipelines import extract, manifest, planning
 from tests.testing import raw_data
+from tff_algos.core import errors
 from tff_algos.data import integrity
 from tff_algos.data import schema as schema_lib
 
@@ -122,6 +123,53 @@ def test_client_table_without_mixtures(tmp_path):
   assert {row['mixture'] for row in rows} == {None}
 
 
+_PLANTED = _PLAN._replace(
+  planted=planning.Planted(
+    clusters=np.array([0, 1, 0], np.int32),
+    label_mixtures=np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]),
+    facts={'class_groups': [[0], [1]]},
+  )
+)
+
+
+def test_client_table_says_what_was_planted(tmp_path):
+  path = tmp_path / 'clients.parquet'
+  manifest.write_clients(path, _PLANTED, _FACTS['clients'])
+  rows = pyarrow.parquet.read_table(path).to_pylist()
+  assert [row['cluster_id'] for row in rows] == [0, 1, 0]
+  assert rows[2]['label_mixture'] == [0.5, 0.5]
+  manifest.write_clients(path, _PLAN, _FACTS['clients'])
+  names = pyarrow.parquet.read_table(path).column_names
+  assert not {'cluster_id', 'label_mixture'} & set(names)
+
+
+def test_manifest_says_what_was_planted(tmp_path):
+  made = [
+    manifest.build_manifest({}, _SCHEMA, plan, _FACTS, folder=tmp_path)
+    for plan in (_PLAN, _PLANTED)
+  ]
+  assert 'planted' not in made[0]
+  assert made[1]['planted'] == {'class_groups': [[0], [1]]}
+
+
+def test_shared_tests_are_counted(tmp_path):
+  for i, shard in enumerate(_FACTS['clients']):
+    (tmp_path / f'clients-{i:05d}.json').write_text(json.dumps(shard))
+  facts = manifest.gather_facts(tmp_path, _PLAN)
+  assert facts == {'clients': _FACTS['clients'], 'held_out': []}
+  shared = np.array([[7, 0], [0, 5], [7, 5]])
+  plan = _PLAN._replace(shared_test=shared)
+  facts = manifest.gather_facts(tmp_path, plan)
+  assert [s['counts']['test'] for s in facts['clients']] == [[7, 5], [12]]
+  assert facts['clients'][1]['label_histogram']['test'] == [[7, 5]]
+  assert facts['clients'][1]['counts']['train'] == [5]
+  made = manifest.build_manifest(
+    {}, _SCHEMA, plan, facts | {'held_out': _FACTS['held_out']}, folder=tmp_path
+  )
+  assert made['num_examples']['test'] == {'participating': 12, 'unseen': 12}
+  assert made['shared_test'] == 'held_out_by_class'
+
+
 def test_manifest_adds_up(tmp_path):
   (tmp_path / 'clients.parquet').write_bytes(b'table')
   described = {'recipe': {'seed': 0}, 'schema_version': 1}
@@ -160,3 +208,10 @@ def test_manifest_reads_back(tmp_path, num_classes):
   )
   manifest.write_manifest(folder / 'manifest.json', made)
   assert integrity.read_manifest(folder) == made
+
+
+def test_published_version_never_changes():
+  published = {'version': 'v', 'files': 1, 'schema': 2, 'checksum': 'a'}
+  manifest.check_same(published, dict(published))
+  with pytest.raises(errors.DataError, match=r'different .* \(files\), and a'):
+    manifest.check_same(published, published | {'files': 3, 'checksum': 'b'})

@@ -1,3 +1,5 @@
+import dataclasses
+
 import hypothesis
 import pytest
 from hypothesis import strategies
@@ -27,10 +29,25 @@ def test_round_trip():
       "source.options has no key 'size'",
     ),
     ({'partition': {'law': '10:80', 'num_clients': 2}}, 'A \\+ B = 100'),
-    ({'partition': {'law': 'dirichlet', 'num_clients': 2}}, "'random'"),
+    ({'partition': {'law': 'dirichlet', 'num_clients': 2}}, 'concentration'),
+    ({'partition': {'law': 'zipf', 'num_clients': 2}}, "'random', 'class"),
+    (
+      {'partition': {'law': 'iid', 'num_clients': 2, 'options': {'a': 1}}},
+      "options has no key 'a'",
+    ),
+    (
+      {
+        'partition': {
+          'law': 'shards',
+          'num_clients': 2,
+          'options': {'shards_per_client': 2},
+        }
+      },
+      "'shards' decides the sizes itself",
+    ),
     ({'partition': {'law': 'iid'}}, 'num_clients must be an integer >= 1'),
     ({'partition': {'law': 'iid', 'num_clients': 0}}, 'num_clients'),
-    ({'partition': {'law': 'natural', 'num_clients': 5}}, 'leave it None'),
+    ({'partition': {'law': 'natural', 'num_clients': 0}}, 'num_clients'),
     ({'distributions': {'kind': 'rotations'}}, 'needs quarter_turns'),
     (
       {'distributions': {'kind': 'identity', 'quarter_turns': (0,)}},
@@ -49,13 +66,77 @@ def test_round_trip():
       'at least one',
     ),
     ({'distributions': {'kind': 'blur'}}, "one of 'identity'"),
+    ({'distributions': {'kind': 'noise'}}, 'needs noise_levels'),
+    (
+      {'distributions': {'kind': 'noise', 'noise_levels': (0.0, -1.0)}},
+      'noise_levels must be',
+    ),
+    (
+      {'distributions': {'kind': 'colors', 'colors': ('sepia',)}},
+      "one of 'original'",
+    ),
+    (
+      {'distributions': {'kind': 'colors', 'colors': ('gray', 'gray')}},
+      'different colors',
+    ),
     ({'sizes': {'law': 'uniform', 'minimum': 3}}, 'needs maximum'),
     ({'sizes': {'law': 'equal', 'maximum': 3}}, 'takes no maximum'),
     (
       {'sizes': {'law': 'uniform', 'minimum': 3, 'maximum': 2}},
       'maximum must be an integer >= 3',
     ),
+    (
+      {'sizes': {'law': 'power_law', 'minimum': 3, 'maximum': 5}},
+      'needs exponent',
+    ),
+    (
+      {
+        'sizes': {
+          'law': 'power_law',
+          'exponent': 1.0,
+          'minimum': 0,
+          'maximum': 5,
+        }
+      },
+      'minimum must be an integer >= 1',
+    ),
+    ({'sizes': {'law': 'dirichlet'}}, 'needs concentration'),
+    (
+      {'sizes': {'law': 'dirichlet', 'concentration': 0.0}},
+      'concentration must be',
+    ),
+    (
+      {'sizes': {'law': 'lognormal', 'log_mean': 4.0, 'minimum': 1}},
+      'needs log_deviation',
+    ),
     ({'splits': {'test_ratio': -0.1}}, 'test_ratio'),
+    ({'splits': {'split_by': 'user'}}, "one of 'content', 'client'"),
+    ({'splits': {'client_test': 'some'}}, "one of 'ratio', 'dealt'"),
+    (
+      {'splits': {'client_test': 'dealt', 'test_ratio': 0.1}},
+      'takes no test_ratio',
+    ),
+    ({'splits': {'client_test': 'dealt'}}, "'10:90' mixes distributions"),
+    (
+      {'splits': {'client_test': 'all_of_classes'}},
+      'needs a law that gives clients classes',
+    ),
+    ({'splits': {'split_by': 'client'}}, 'deals a raw example once in every'),
+    (
+      {
+        'partition': {
+          'law': 'shards',
+          'num_clients': 2,
+          'options': {'shards_per_client': 2},
+        },
+        'sizes': {},
+        'distributions': {
+          'kind': 'label_permutations',
+          'num_permutations': 2,
+        },
+      },
+      'name them differently',
+    ),
     ({'splits': {'held_out_fraction': 2.0}}, 'held_out_fraction'),
   ],
 )
@@ -64,10 +145,44 @@ def test_bad_config(overrides, text):
     raw_data.digits_config(**overrides)
 
 
-def test_shares_of_a_law():
-  config = options.PartitionConfig('30:70', num_clients=2)
-  assert config.shares == (0.3, 0.7)
-  assert options.PartitionConfig('random', num_clients=2).shares is None
+def test_options_of_a_law_have_all_defaults():
+  config = options.PartitionConfig(
+    'shards', num_clients=2, options={'shards_per_client': 2}
+  )
+  assert config.options == {'shards_per_client': 2, 'distinct_classes': True}
+  assert config == dataclasses.replace(config)
+  assert config.law_options.distinct_classes
+  assert config.divides_classes
+
+
+def test_nested_options_round_trip():
+  config = raw_data.digits_config(
+    distributions={},
+    sizes={},
+    partition={
+      'law': 'class_groups',
+      'num_clients': 4,
+      'options': {'class_groups': [[0, 1], [2]]},
+    },
+  )
+  values = config_lib.to_dict(config)
+  assert config_lib.from_dict(options.DatasetConfig, values) == config
+
+
+@pytest.mark.parametrize(
+  ('distributions', 'num_views'),
+  [
+    ({}, 1),
+    ({'kind': 'native'}, 1),
+    ({'kind': 'rotations', 'quarter_turns': (0, 1, 2)}, 3),
+    ({'kind': 'label_permutations', 'num_permutations': 4}, 4),
+    ({'kind': 'noise', 'noise_levels': (0.0, 1.0)}, 2),
+    ({'kind': 'colors', 'colors': ('gray', 'gbr')}, 2),
+  ],
+)
+def test_views_of_a_distribution(distributions, num_views):
+  config = options.DistributionsConfig(**distributions)
+  assert config.num_views == num_views
 
 
 @hypothesis.given(

@@ -1,8 +1,22 @@
+import os
+import shlex
+import signal
+import sys
+import types
+
 import apache_beam as beam
+import distributed
+import grpc
+import psutil
 import pytest
 
-from pipelines import runner
+from pipelines import failures, runner
 from tff_algos.core import errors
+
+_TWO_PROCESSES = (
+  '--direct_num_workers=2',
+  '--direct_running_mode=multi_processing',
+)
 
 
 class _Raise(beam.DoFn):
@@ -10,7 +24,13 @@ class _Raise(beam.DoFn):
     self._kind = kind
 
   def process(self, element):
-    raise self._kind(*(['text'] if self._kind is errors.DataError else []))
+    with failures.carried():
+      raise self._kind(*(['text'] if self._kind is errors.DataError else []))
+
+
+class _KillItself(beam.DoFn):
+  def process(self, element):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Write(beam.DoFn):
@@ -64,3 +84,127 @@ def test_options_that_beam_does_not_know(flag, text):
   with pytest.raises(errors.ConfigError, match=text):
     with runner.run_pipeline([flag]):
       pass
+
+
+def test_mistake_in_a_worker_process_comes_through():
+  with pytest.raises(errors.DataError, match='^text$'):
+    with runner.run_pipeline(_TWO_PROCESSES) as pipeline:
+      _ = pipeline | beam.Create([1]) | beam.ParDo(_Raise(errors.DataError))
+
+
+class _InterruptedAtItsEnd:
+  def __del__(self):
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
+def test_ctrl_c_in_a_destructor_is_not_lost(monkeypatch):
+  # The binaries' own hook would send Ctrl-C again, into the next test.
+  monkeypatch.setattr(sys, 'unraisablehook', sys.__unraisablehook__)
+  after = []
+  with pytest.raises(KeyboardInterrupt):
+    with runner.run_pipeline([]) as pipeline:
+      _ = pipeline | beam.Create([0])
+      _InterruptedAtItsEnd()
+      after.append('reached')
+  assert after == ['reached']
+  assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+def test_worker_process_that_is_killed_ends_the_wait():
+  before = psutil.Process().children(recursive=True)
+  with pytest.raises(
+    errors.InfrastructureError, match='worker process of Beam was lost'
+  ):
+    with runner.run_pipeline(_TWO_PROCESSES) as pipeline:
+      _ = pipeline | beam.Create([1, 2]) | beam.ParDo(_KillItself())
+  assert psutil.Process().children(recursive=True) == before
+
+
+@pytest.mark.parametrize(
+  'error',
+  [
+    ConnectionRefusedError(111, 'Connection refused'),
+    TimeoutError('Timed out trying to connect'),
+    distributed.scheduler.KilledWorker(
+      'task', types.SimpleNamespace(address='tcp://10.0.0.5:1'), 3
+    ),
+    grpc.RpcError('failed to connect to all addresses'),
+  ],
+)
+def test_engine_that_is_lost_is_infrastructure(error):
+  with pytest.raises(
+    errors.InfrastructureError, match=r"engine of '--runner=\S+' failed"
+  ):
+    with runner.run_pipeline(['--runner=DirectRunner']):
+      raise error
+
+
+@pytest.mark.parametrize(
+  ('flags', 'runner_class'),
+  [
+    ('--direct_num_workers=2 --direct_running_mode=in_memory', 'FnApiRunner'),
+    ('--runner=DaskRunner --dask_client_address=10.0.0.5:8786', 'DaskRunner'),
+    (
+      '--runner=FlinkRunner --flink_master=10.0.0.5:8081 --parallelism=8 '
+      '--environment_type=PROCESS '
+      '--environment_config={"command":"/opt/beam/boot"}',
+      'FlinkRunner',
+    ),
+    (
+      '--runner=SparkRunner --spark_master_url=spark://10.0.0.5:7077 '
+      '--environment_type=DOCKER --environment_config=tff_algos:1',
+      'SparkRunner',
+    ),
+    (
+      '--runner=PortableRunner --job_endpoint=10.0.0.5:8099 '
+      '--environment_type=EXTERNAL --environment_config=10.0.0.5:50000',
+      'PortableRunner',
+    ),
+    (
+      '--runner=DataflowRunner --project=my-project --region=europe-west1 '
+      '--temp_location=gs://bucket/tmp --max_num_workers=20 '
+      '--sdk_container_image=tff_algos:1',
+      'DataflowRunner',
+    ),
+  ],
+)
+def test_flags_of_engines_are_understood(flags, runner_class):
+  """As far as that goes without the engine: which runner gets which options."""
+  pipeline = runner._create_pipeline(shlex.split(flags))
+  assert type(pipeline.runner).__name__ == runner_class
+  options = pipeline._options.get_all_options()
+  for flag in shlex.split(flags):
+    name, _, value = flag.removeprefix('--').partition('=')
+    name = {'dask_client_address': 'address'}.get(name, name)
+    if name != 'runner':
+      assert str(options[name]) == value
+
+
+@pytest.mark.parametrize(
+  ('flags', 'text'),
+  [
+    ('--runner=DataflowRunner --region=europe-west1', 'project'),
+    ('--runner=FlinkRunner --flink_mastr=10.0.0.5:8081', 'flink_mastr'),
+  ],
+)
+def test_flags_that_an_engine_refuses(flags, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    with runner.run_pipeline(shlex.split(flags)):
+      pass
+
+
+@pytest.mark.parametrize(
+  ('flags', 'npartitions'),
+  [
+    ([], 32),
+    (['--dask_npartitions=5'], 5),
+    (['--dask_partition_size=5'], None),
+  ],
+)
+def test_dask_gets_partitions_enough_for_its_workers(flags, npartitions):
+  pipeline = runner._create_pipeline(['--runner=DaskRunner', *flags])
+  assert pipeline._options.get_all_options()['npartitions'] == npartitions

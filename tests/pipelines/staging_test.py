@@ -12,6 +12,7 @@ def _publish(dataset, version, content):
   with staging_lib.open_staging(dataset) as staging:
     (staging.version / 'file').write_text(content)
     staging_lib.publish(staging, dataset, version)
+    staging_lib.write_pointer(staging, dataset / 'CURRENT', version)
 
 
 def _names(folder):
@@ -44,7 +45,7 @@ def test_an_older_version_can_be_made_current(tmp_path):
   _publish(tmp_path, 'v1', 'one')
   _publish(tmp_path, 'v2', 'two')
   with staging_lib.open_staging(tmp_path) as staging:
-    staging_lib.set_current(staging, tmp_path, 'v1')
+    staging_lib.write_pointer(staging, tmp_path / 'CURRENT', 'v1')
   assert (tmp_path / 'CURRENT').read_text() == 'v1\n'
 
 
@@ -87,8 +88,8 @@ def test_temporary_files_go_with_the_run(tmp_path):
   assert (tempfile.gettempdir(), os.environ.get('TMPDIR')) == before
 
 
-def test_full_disk_is_a_data_error(tmp_path):
-  with pytest.raises(errors.DataError, match='No space left on device'):
+def test_full_disk_is_an_infrastructure_error(tmp_path):
+  with pytest.raises(errors.InfrastructureError, match='No space left'):
     with staging_lib.open_staging(tmp_path):
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
   assert not _names(tmp_path)

@@ -1,13 +1,15 @@
 import json
+import resource
 
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing import util
 
-from pipelines import runner, write
+from pipelines import pieces, runner, write
 from pipelines import staging as staging_lib
 from tests.testing import raw_data
+from tff_algos.core import errors
 from tff_algos.data import schema as schema_lib
 
 _SCHEMA = schema_lib.Schema(
@@ -33,7 +35,7 @@ def _piece(position, client, split, source=0):
   position = np.array(position, np.int64)
   n = len(position)
   generator = np.random.default_rng(position)
-  return write.Piece(
+  return pieces.Piece(
     schema_lib.StoredExamples(
       x=np.stack([position, position], 1).astype(np.float32),
       y=(position % 3).astype(np.int32),
@@ -58,7 +60,7 @@ def _facts(writer, name):
 
 
 def test_files_and_facts(writer):
-  writer.write('clients', 0, _PIECES)
+  writer.write('clients', 0, pieces.join(_PIECES))
   facts = _facts(writer, 'clients-00000.json')
   assert facts['counts'] == {
     'train': [2, 1],
@@ -77,23 +79,23 @@ def test_files_and_facts(writer):
 
 
 def test_bytes_do_not_depend_on_the_order_of_pieces(writer):
-  writer.write('clients', 0, _PIECES)
+  writer.write('clients', 0, pieces.join(_PIECES))
   first = raw_data.file_bytes(writer.staging.version)
   # As a block cut in other places would give them, and written twice.
-  halves = [write.select(_PIECES[0], slice(2, 3)), _PIECES[1]]
-  halves.append(write.select(_PIECES[0], slice(0, 2)))
-  writer.write('clients', 0, iter(halves))
+  halves = [pieces.select(_PIECES[0], slice(2, 3)), _PIECES[1]]
+  halves.append(pieces.select(_PIECES[0], slice(0, 2)))
+  writer.write('clients', 0, pieces.join(halves))
   assert raw_data.file_bytes(writer.staging.version) == first
 
 
 def test_shard_without_examples(writer):
-  writer.write('clients', 1, [_piece([], [], [])])
+  writer.write('clients', 1, _piece([], [], []))
   counts = _facts(writer, 'clients-00001.json')['counts']
   assert counts == {'train': [0, 0], 'validation': [0, 0], 'test': [0, 0]}
 
 
 def test_held_out(writer):
-  writer.write('held_out', 1, [_piece([5, 6], [-1, -1], [3, 3], source=1)])
+  writer.write('held_out', 1, _piece([5, 6], [-1, -1], [3, 3], source=1))
   facts = _facts(writer, 'held_out-00001.json')
   assert facts['counts'] == {'held_out': [2]}
   assert list(facts['files']) == ['held_out-00001-of-00002.array_record']
@@ -104,17 +106,61 @@ def test_examples_of_a_client_are_shuffled_by_the_seed(writer):
   contents = []
   for seed in (0, 1):
     other = writer._replace(seed=seed)
-    other.write('clients', 0, [piece])
+    other.write('clients', 0, piece)
     contents.append(raw_data.file_bytes(writer.staging.version))
   assert contents[0] != contents[1]
 
 
-def test_transform_groups_pieces_by_shard(writer):
-  keyed = [(('clients', 0), piece) for piece in _PIECES]
-  keyed += [(('held_out', s), _piece([7], [-1], [3], s)) for s in (0, 1)]
+def _write_runs(writer, runs, num_blocks):
   with runner.run_pipeline([]) as pipeline:
-    written = pipeline | beam.Create(keyed) | write.WriteShards(writer)
+    written = (
+      pipeline | beam.Create(runs) | write.WriteShards(writer, num_blocks)
+    )
     util.assert_that(
       written, util.equal_to(['clients-0', 'held_out-0', 'held_out-1'])
     )
+
+
+@pytest.fixture
+def runs(writer):
+  """What waits in the files of three blocks."""
+  return [
+    run
+    for block, piece in enumerate(_PIECES)
+    for run in pieces.save(
+      writer.staging,
+      block,
+      [
+        (('clients', 0), piece),
+        (('held_out', 0), _piece([7], [-1], [3])),
+        (('held_out', 1), _piece([7], [-1], [3], 1)),
+      ],
+    )
+  ]
+
+
+def test_transform_groups_runs_by_shard(writer, runs):
+  _write_runs(writer, runs, num_blocks=3)
   assert _facts(writer, 'clients-00000.json')['counts']['train'] == [2, 1]
+  assert _facts(writer, 'held_out-00001.json')['counts']['held_out'] == [3]
+
+
+def test_run_that_an_engine_loses_is_missed(writer, runs):
+  with pytest.raises(
+    errors.InfrastructureError, match='runs of 2 blocks, of 3'
+  ):
+    _write_runs(writer, runs[:-1], num_blocks=3)
+
+
+def test_full_disk_is_an_error_of_the_disk(writer):
+  """On a real limit, which ArrayRecord's C++ meets."""
+  piece = _piece(range(50), [0] * 50, [0] * 50)
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+  # An empty ArrayRecord file takes 128 KiB.
+  resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+  try:
+    with pytest.raises(OSError, match='File too large'):
+      writer.write('clients', 0, piece)
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+  assert not list(writer.staging.version.iterdir())

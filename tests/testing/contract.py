@@ -14,6 +14,7 @@ from tests.testing import toys
 from tff_algos.algorithms import registry
 from tff_algos.core import model as model_lib
 from tff_algos.data import schema
+from tff_algos.numerics import factored_weights, filters
 from tff_algos.runtimes import (
   debug_runtime,
   tff_runtime,
@@ -22,20 +23,88 @@ from tff_algos.runtimes import (
 
 # Small enough for five clients, one of which has no example.
 OPTIONS = {
+  'cfl': {
+    'num_clusters': 2,
+    # Splits in round 2.
+    'splitting': {
+      'mean_norm_below': 1e9,
+      'largest_norm_above': 0.0,
+      'first_round': 2,
+    },
+  },
+  'cmfl': {'committee': {'active_rate': 1.0, 'aggregation_rate': 0.7}},
+  'ditto': {'cohort_size': 3, 'proximal_weight': 0.5},
   'fed_avg': {'cohort_size': 3},
+  'fed_dc': {'cohort_size': 3},
+  'fed_dyn': {'cohort_size': 3, 'proximal_weight': 0.5},
+  'fed_em': {'num_clusters': 2, 'cohort_size': 3},
   'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
+  'filter_decomposition': {
+    'host': {'name': 'scaffold', 'cohort_size': 3},
+    'local_atoms': {'own': 'atoms_and_head', 'refit_interval': 2},
+  },
+  'fine_tuning': {'cohort_size': 3, 'personalization_interval': 2},
   'ifca': {'num_clusters': 2, 'cohort_size': 3},
+  'l2gd': {'aggregation_prob': 0.5},
+  'partial_fed_avg': {
+    'cohort_size': 3,
+    'schedule': 'private_first',
+    'personalization_interval': 2,
+  },
+  'per_fed_avg': {
+    'cohort_size': 3,
+    'variant': 'exact',
+    'num_local_steps': 2,
+    'batch_size': 4,
+  },
+  'pfedkm': {'num_clusters': 2, 'server_mixing': 0.7},
+  'pfedme': {'cohort_size': 3, 'server_mixing': 0.7},
+  'ppfl': {
+    'num_clusters': 2,
+    'membership': {'gradient_weight': 'none'},
+    'laplacian': {'weight': 0.01},
+    'stationarity_interval': 2,
+  },
+  'scaffold': {'cohort_size': 3},
 }
 # With these, one client takes part in a phase if one alone has examples.
 ONE_CLIENT = {
+  'cfl': {},
+  'cmfl': {},
+  'ditto': {'cohort_size': 1},
   'fed_avg': {'cohort_size': 1},
+  'fed_dc': {'cohort_size': 1},
+  'fed_dyn': {'cohort_size': 1},
+  'fed_em': {'cohort_size': 1},
   'fed_soft': {'cohort_size_per_cluster': 1},
+  'filter_decomposition': {'host': {'name': 'scaffold', 'cohort_size': 1}},
+  'fine_tuning': {'cohort_size': 1},
   'ifca': {'cohort_size': 1},
+  'l2gd': {},
+  'partial_fed_avg': {'cohort_size': 1},
+  'per_fed_avg': {'cohort_size': 1},
+  'pfedkm': {},
+  'pfedme': {'cohort_size': 1},
+  'ppfl': {'cohort_size': 1},
+  'scaffold': {'cohort_size': 1},
 }
 LOCAL_TRAINING = {
   'num_local_epochs': 2,
   'batch_size': 4,
   'optimizer': {'name': 'sgd', 'learning_rate': 0.1},
+}
+_ENVELOPE_TRAINING = {
+  'num_local_steps': 3,
+  'batch_size': 4,
+  'client_learning_rate': 0.05,
+  'proximal_weight': 4.0,
+  'num_proximal_steps': 2,
+  'personal_learning_rate': 0.1,
+}
+# Of algorithms that do not train by epochs.
+OTHER_TRAINING = {
+  'pfedkm': {**_ENVELOPE_TRAINING, 'kept': 'both'},
+  'pfedme': _ENVELOPE_TRAINING,
 }
 SIZES = (7, 0, 1, 12, 4)
 NUM_ROUNDS = 3
@@ -44,17 +113,21 @@ TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
 
 
 def _convolution() -> model_lib.Model:
-  """A tiny network that is looped over, as convolutions are."""
+  """A tiny network in factors that is looped over, as convolutions are."""
 
   def initialize(seed):
     return OrderedDict(
-      kernel=0.3 * tf.random.stateless_normal([3, 3, 1, 2], seed),
-      dense=0.3 * tf.random.stateless_normal([8, 3], seed + 1),
+      {
+        'conv/atoms': 0.5 * tf.random.stateless_normal([3, 3, 2], seed),
+        'conv/coefficients': tf.random.stateless_normal([2, 1, 2], seed + 2),
+        'dense/kernel': 0.3 * tf.random.stateless_normal([8, 3], seed + 1),
+      }
     )
 
   def apply(weights, x):
-    hidden = tf.nn.relu(tf.nn.conv2d(x, weights['kernel'], 2, 'SAME'))
-    return tf.reshape(hidden, [-1, 8]) @ weights['dense']
+    factors = factored_weights.take_factors(weights, 'conv')
+    hidden = tf.nn.conv2d(x, filters.build_kernel(factors), 2, 'SAME')
+    return tf.reshape(tf.nn.relu(hidden), [-1, 8]) @ weights['dense/kernel']
 
   return model_lib.Model(
     'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
@@ -111,6 +184,14 @@ SHAPES = {
 }
 
 
+def section(name: str) -> dict[str, Any]:
+  """Returns an algorithm's section of a config; not all train in epochs."""
+  section = {'name': name, **OPTIONS[name]}
+  if hasattr(registry.ALGORITHMS[name].config_class, 'local_training'):
+    section['local_training'] = OTHER_TRAINING.get(name, LOCAL_TRAINING)
+  return section
+
+
 class Case:
   """One algorithm with one model, and what its runs gave so far.
 
@@ -119,10 +200,7 @@ class Case:
 
   def __init__(self, name: str, model: str):
     self._name, self._model = name, model
-    self.algorithm = registry.build_algorithm(
-      {'name': name, **OPTIONS[name], 'local_training': LOCAL_TRAINING},
-      MODELS[model](),
-    )
+    self.algorithm = registry.build_algorithm(section(name), MODELS[model]())
     self.vectorized = self.build_vectorized()
     self._runtimes = contextlib.ExitStack()
 
@@ -160,11 +238,13 @@ class Case:
 
   def run_shape(self, shape: Shape, runtime):
     """Runs the case in another shape with the graphs that it has traced."""
-    entry = registry.ALGORITHMS[self._name]
-    options = {**OPTIONS[self._name], **shape.options[self._name]}
-    other = entry.build(MODELS[self._model](), entry.config_class(**options))
+    _, options = registry.parse_config(
+      {**section(self._name), **shape.options[self._name]}
+    )
+    build = registry.ALGORITHMS[self._name].build
+    other = build(MODELS[self._model](), options)
     return toys.run_rounds(
-      dataclasses.replace(other, phases=self.algorithm.phases),
+      dataclasses.replace(self.algorithm, plan_round=other.plan_round),
       runtime,
       build_source(shape.sizes, **shape.replaced),
       NUM_ROUNDS,

@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import shutil
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def write(
   score: str = 'accuracy',
   config: dict | None = None,
 ) -> None:
-  """Writes config.json, metrics.csv and evaluation/ of an invented run."""
+  """Writes what an invented run leaves, but for dataset and checkpoints."""
   fake = _Fake(num_clients, num_clusters, source_names, num_rounds, score)
   (workdir / 'evaluation').mkdir(parents=True, exist_ok=True)
   (workdir / 'config.json').write_text(
@@ -42,6 +43,8 @@ def write(
     )
   )
   rows = [fake.row(round_num) for round_num in range(num_rounds + 1)]
+  if num_clusters > 1:
+    write_memberships(workdir, fake.memberships)
   _write_csv(workdir / 'metrics.csv', rows)
   _write_csv(workdir / 'evaluation' / 'clients.csv', fake.clients())
   summary = {
@@ -53,6 +56,17 @@ def write(
   if score == 'accuracy':
     summary['majority_class'] = {'per_client': 0.1462, 'global': 0.1037}
   (workdir / 'evaluation' / 'summary.json').write_text(json.dumps(summary))
+
+
+def write_memberships(
+  workdir: pathlib.Path, memberships: dict[int, np.ndarray]
+) -> None:
+  """Writes round -> `[num_clients, num_clusters]`; replaces what is there."""
+  folder = workdir / 'memberships'
+  shutil.rmtree(folder, ignore_errors=True)
+  folder.mkdir()
+  for round_num, values in memberships.items():
+    np.save(folder / f'round_{round_num:06d}.npy', values.astype(np.float32))
 
 
 def _last_and_best(rows, score):
@@ -82,6 +96,7 @@ class _Fake:
     self._planted = np.arange(num_clients) % len(source_names)
     self._mixture = np.full((num_clients, len(source_names)), rest)
     self._mixture[np.arange(num_clients), self._planted] = own
+    self.memberships = {}
 
   def _learned(self, round_num, plateau, speed=4.0):
     share = 1 - np.exp(-round_num / speed)
@@ -114,6 +129,8 @@ class _Fake:
       'cost/local_solves': 18 if round_num else 0,
       'clients/invalid': 0,
     }
+    if self._num_clusters > 1 and round_num:
+      row.update(_regrouping(round_num))
     if round_num % 2 and round_num != self._num_rounds:
       return row
     for source_index, source in enumerate(self._source_names):
@@ -137,6 +154,7 @@ class _Fake:
 
   def _add_recovery(self, row, round_num):
     membership = self._membership(round_num)
+    self.memberships[round_num] = membership
     found = recovery.recovery(recovery.hard_labels(membership), self._planted)
     for name, value in found._asdict().items():
       row[f'participating/membership/{name}'] = value
@@ -144,7 +162,7 @@ class _Fake:
     row['participating/membership/error'] = error
 
   def clients(self):
-    membership = self._membership(self._num_rounds)
+    membership = self.memberships[self._num_rounds]
     for index in range(len(self._mixture)):
       spread = self._random.beta(12, 2)
       personalized = self._learned(50, 0.6 + 0.4 * spread)
@@ -179,6 +197,21 @@ class _Fake:
           for cluster in range(self._num_clusters)
         },
       }
+
+
+def _regrouping(round_num):
+  """What a server that clusters uploads measures, as numbers go."""
+  apart = 3 * (1 - np.exp(-round_num / 5))
+  return {
+    'train/upload_memory': 0.6 + 0.1 * np.exp(-round_num / 10),
+    'train/moved_clients': 0.5 if round_num == 1 else 0.0,
+    'train/cluster_model_distance': apart,
+    'train/local_model_distance': apart + 0.2,
+    'train/local_model_distance_within': 0.3,
+    'train/local_model_distance_between': apart + 0.4,
+    'train/k_means_iterations': 4 if round_num < 3 else 2,
+    'train/k_means_inertia': 2.0 + 1 / round_num,
+  }
 
 
 def _write_csv(path, rows):

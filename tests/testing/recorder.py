@@ -15,12 +15,37 @@ class Recorder:
     kept = range(round_num + 1) if round_num else ()
     self.rows = {r: row for r, row in self.rows.items() if r in kept}
 
-  def record(self, round_num, metrics):
+  def record(self, round_num, metrics, memberships=None):
     row = dict(metrics)
     seconds = row.pop('seconds', 0.0)
     assert seconds >= 0
     assert round_num not in self.rows
+    if memberships is not None:
+      row['memberships'] = memberships
     self.rows[round_num] = row
+
+
+def _raise_ctrl_c():
+  raise KeyboardInterrupt
+
+
+class InterruptedRecorder(Recorder):
+  """Ctrl-C falls into the recording of a round, before or after the row."""
+
+  def __init__(self, round_num, is_after, interrupt=_raise_ctrl_c):
+    super().__init__()
+    self._round_num = round_num
+    self._is_after = is_after
+    self._interrupt = interrupt
+
+  def record(self, round_num, metrics, memberships=None):
+    if self._is_after:
+      super().record(round_num, metrics, memberships)
+    if round_num == self._round_num:
+      self._round_num = None
+      self._interrupt()
+    if not self._is_after:
+      super().record(round_num, metrics, memberships)
 
 
 class NoEvaluation:

@@ -36,6 +36,10 @@ def _user_error() -> None:
   raise errors.DataError('no such thing; take another')
 
 
+def _busy() -> None:
+  raise errors.WorkdirBusyError('another run is at work; wait for it')
+
+
 def _bug() -> None:
   raise RuntimeError('a bug of ours')
 
@@ -64,6 +68,7 @@ def _print_to_nobody() -> None:
 _ENDINGS = {
   'print_to_nobody': _print_to_nobody,
   'user_error': _user_error,
+  'busy': _busy,
   'bug': _bug,
   'full_disk': _full_disk,
   'missing_file': _missing_file,

@@ -94,9 +94,10 @@ def test_new_users_of_one_source_find_their_center_by_the_lowest_loss(trained):
 
 
 def test_importance_reaches_the_plateau_of_misassignment(trained):
-  """0.9 (1 - p) + 0.1 p with p = arctan(2 / D) / pi, within 0.03.
+  """0.9 (1 - p) + 0.1 p with p = arctan(2 / D) / pi, within 0.02.
 
-  The standard error over 1,600 examples is 0.009.
+  The mean over both groups is one over 3,200 examples; its standard error is
+  0.006, so a right program would fail with one seed in 1,000.
   """
   _, _, server_state, _ = trained
   importance = server_state.importance_weights
@@ -105,4 +106,4 @@ def test_importance_reaches_the_plateau_of_misassignment(trained):
   plateau = 0.9 * (1 - p) + 0.1 * p
   own = groups.max(axis=1)
   assert groups.argmax(axis=1).tolist() in ([0, 1], [1, 0])
-  np.testing.assert_allclose(own, plateau, atol=0.03)
+  np.testing.assert_allclose(own.mean(), plateau, atol=0.02)

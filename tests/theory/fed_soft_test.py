@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import fixed_importance, points, toys
 from tff_algos.algorithms import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import proximal
 from tff_algos.runtimes import debug_runtime, vectorized_runtime
-from tff_algos.stages import (
-  objectives,
-)
+from tff_algos.stages import objectives
 
 _THETAS = np.array([[1.0, 0.5], [-1, 1.5], [0, -2]])
 
@@ -103,11 +101,15 @@ def test_soft_clusters_are_drawn_together_even_with_perfect_importance(
   algorithm = _build(weight)
   first = thetas.mean(axis=0) + [[0.6, -0.3], [-0.6, 0.3]]
   start = _start(algorithm, source, first)
-  centers, (server_state, _) = _trajectory(algorithm, source, start, 25)
+  mixing = _mixing_matrix(counts)
+  # Only this eigenvalue is excited: the first centres have the right mean.
+  second = np.sort(np.linalg.eigvals(mixing).real)[0]
+  rate = second * weight / (1 + weight)
+  num_rounds = int(np.ceil(np.log(1e-5) / np.log(rate)))
+  centers, (server_state, _) = _trajectory(algorithm, source, start, num_rounds)
   np.testing.assert_allclose(
     server_state.importance_weights, counts / 10, rtol=1e-6
   )
-  mixing = _mixing_matrix(counts)
   for before, after in zip(centers[:-1], centers[1:], strict=True):
     expected = mixing @ (thetas + weight * before) / (1 + weight)
     np.testing.assert_allclose(after, expected, atol=1e-5)
@@ -117,7 +119,8 @@ def test_soft_clusters_are_drawn_together_even_with_perfect_importance(
   gap, widest = centers[-1][0] - centers[-1][1], thetas[0] - thetas[1]
   np.testing.assert_allclose(gap, limit[0] - limit[1], atol=1e-4)
   assert abs(gap @ widest / (widest @ widest) - separation) < 1e-4
-  second = np.sort(np.linalg.eigvals(mixing).real)[0]
+  distances = np.linalg.norm(centers[:3] - limit, axis=(1, 2))
+  np.testing.assert_allclose(distances[1:] / distances[:-1], rate, rtol=2e-2)
   assert abs(second / (1 + weight * (1 - second)) - separation) < 5e-5
 
 
@@ -145,70 +148,56 @@ def _joint_risk(local, centers, sources, importance, weight):
   return (np.sum((local - sources) ** 2) + pulls) / 2
 
 
-def _fixed_importance(num_rounds, weight=0.8):
-  """Runs the train phase alone with fixed importance, as in Theorem 5.
+@pytest.fixture(scope='module', name='joint')
+def _joint():
+  """Theorem 5: rounds with fixed importance, and (points, importance, lambda).
 
-  Returns:
-    Centres and local models of every round, and the problem: the point of each
-    client, the importance and the weight.
+  Eight clients, three clusters, mixtures of a Dirichlet law, equal sizes.
   """
-  generator = np.random.default_rng(4)
+  generator, weight = np.random.default_rng(4), 0.8
   importance = generator.dirichlet(np.ones(3), 8).astype(np.float32)
   sources = generator.normal(size=(8, 2))
-  source = points.clients([point[np.newaxis] for point in sources])
   algorithm = _build(weight, num_clusters=3)
-  runtime = debug_runtime.DebugRuntime(algorithm, 8)
-  server_state, states = _start(
-    algorithm, source, generator.normal(size=(3, 2))
-  )
-  call = algorithm_lib.PhaseCall(
-    'train',
-    np.arange(8, dtype=np.int32),
-    fed_soft.TrainInput(importance, importance),
-    algorithm_lib.Cost(),
-  )
-  trajectory = []
-  for round_num in range(1, num_rounds + 1):
-    before = server_state.cluster_models['point']
-    output = toys.run_call(
+  with vectorized_runtime.VectorizedRuntime(algorithm, 8) as runtime:
+    rounds = fixed_importance.run(
+      algorithm,
       runtime,
-      algorithm.phases['train'],
-      server_state,
-      states,
-      call,
-      (round_num, 0, source),
+      points.clients([point[np.newaxis] for point in sources]),
+      importance,
+      generator.normal(size=(3, 2)),
+      45,
     )
-    server_state = output.server_state
-    local = np.stack([state.personalized_weights['point'] for state in states])
-    trajectory.append((before, local, server_state.cluster_models['point']))
-  return trajectory, (sources, importance.astype(np.float64), weight)
+  return rounds, (sources, importance.astype(np.float64), weight)
 
 
-def test_joint_risk_never_increases_at_a_half_step():
-  """Theorem 5: solving for w, then for c, is descent on H (rounding: 1e-5)."""
-  trajectory, (sources, importance, weight) = _fixed_importance(20)
+def test_joint_risk_never_increases_at_a_half_step(joint):
+  """Theorem 5: solving for w, then for c, is descent on H, to 1e-12.
+
+  Rounding to float32 moves a half-step off its minimum, where H has no slope.
+  """
+  rounds, (sources, importance, weight) = joint
   risks = []
-  for before, local, after in trajectory:
-    for centers in (before, after):
-      risks.append(_joint_risk(local, centers, sources, importance, weight))
+  for one in rounds:
+    for centers in (one.before, one.after):
+      risks.append(_joint_risk(one.local, centers, sources, importance, weight))
     # Eq. 48: the gradient in c_s vanishes at the weighted mean (49).
-    gradients = importance.T @ local - importance.sum(axis=0)[:, None] * after
-    np.testing.assert_allclose(gradients, 0, atol=1e-5)
-  assert np.diff(risks).max() < 1e-5 * risks[0]
+    means = importance.sum(axis=0)[:, None] * one.after
+    np.testing.assert_allclose(importance.T @ one.local, means, atol=1e-5)
+  assert np.diff(risks).max() < 1e-12
   assert risks[-1] < 0.8 * risks[0]
 
 
-def test_fixed_importance_converges_linearly_to_the_joint_solution():
+def test_fixed_importance_converges_linearly_to_the_joint_solution(joint):
   """Theorem 5: the limit solves a linear system; the log-error is a line."""
-  trajectory, (sources, importance, weight) = _fixed_importance(45)
+  rounds, (sources, importance, weight) = joint
   mixing = (importance / importance.sum(axis=0)).T
   matrix = (1 + weight) * np.eye(3) - weight * mixing @ importance
   limit = np.linalg.solve(matrix, mixing @ sources)
-  centers = np.array([after for _, _, after in trajectory])
+  centers = np.array([one.after for one in rounds])
   distances = np.linalg.norm(centers - limit, axis=(1, 2))
   np.testing.assert_allclose(centers[-1], limit, atol=2e-5)
   local_limit = (sources + weight * importance @ limit) / (1 + weight)
-  np.testing.assert_allclose(trajectory[-1][1], local_limit, atol=2e-5)
+  np.testing.assert_allclose(rounds[-1].local, local_limit, atol=2e-5)
   eigenvalues = np.linalg.eigvals(mixing @ importance)
   rate = weight / (1 + weight) * np.abs(eigenvalues).max()
   # From where the slower modes are gone to where float32 ends.
@@ -216,28 +205,65 @@ def test_fixed_importance_converges_linearly_to_the_joint_solution():
   np.testing.assert_allclose(ratios, rate, rtol=1e-2)
 
 
-def test_the_objective_is_the_mean_of_its_sub_problems():
-  """Eqs. 7-8: h_k = sum_s u_ks h_ks, also where the estimate u^t is not u."""
-  generator = np.random.default_rng(6)
+@pytest.fixture(name='mixed')
+def _mixed():
+  """A client of three sources, and our objective for an estimate u^t.
+
+  Returns (u, u^t, centres, lambda, objective: point -> (value, gradient)).
+  """
+  generator, weight = np.random.default_rng(6), 0.9
   counts = np.array([50, 30, 20])
-  true, estimated = counts / counts.sum(), generator.dirichlet(np.ones(3))
-  centers, weight = generator.normal(size=(3, 2)), 0.9
+  estimated = generator.dirichlet(np.ones(3)) + 0.05  # Sums to 1.15.
+  centers = generator.normal(size=(3, 2))
   x = np.repeat(_THETAS, counts, axis=0).astype(np.float32)
   batch = algorithm_lib.ClientData(
     tf.constant(x), tf.zeros([100]), tf.ones([100])
   )
-  mixed = proximal.mixed_center(
+  center = proximal.mixed_center(
     tf.constant(estimated, tf.float32),
     {'point': tf.constant(centers, tf.float32)},
   )
-  objective = objectives.proximal_loss(
-    objectives.mean_loss(points.model(2), 0.5), mixed, weight * estimated.sum()
+  loss = objectives.ProximalLoss(
+    objectives.mean_loss(points.model(2), 0.5), center, weight * estimated.sum()
   )
-  offsets = []
-  for w in generator.normal(size=(20, 2)):
-    ours, _ = objective({'point': tf.constant(w, tf.float32)}, batch)
+
+  def objective(w):
+    weights = {'point': tf.constant(w, tf.float32)}
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      value, _ = loss(weights, batch)
+    return float(value), tape.gradient(value, weights)['point'].numpy()
+
+  return counts / counts.sum(), estimated, centers, weight, objective
+
+
+def test_the_objective_is_the_mean_of_its_sub_problems(mixed):
+  """Eqs. 7-8: h_k = sum_s u_ks h_ks, also where the estimate u^t is not u.
+
+  Our one pull to the mixed centre leaves out lambda/2 sum u^t |c_s - c|^2, a
+  constant that no gradient sees.
+  """
+  true, estimated, centers, weight, objective = mixed
+  mean = estimated @ centers / estimated.sum()
+  constant = weight / 2 * estimated @ np.sum((centers - mean) ** 2, axis=1)
+  for w in np.random.default_rng(7).normal(size=(20, 2)):
     risks = np.sum((w - _THETAS) ** 2, axis=1) / 2
     pulls = estimated / true * np.sum((w - centers) ** 2, axis=1)
-    offsets.append(float(ours) - true @ (risks + weight / 2 * pulls))
-  # Pulling to the mixed centre drops a constant that no gradient sees.
-  np.testing.assert_allclose(offsets, offsets[0], atol=1e-5)
+    whole = true @ (risks + weight / 2 * pulls)
+    assert abs(objective(w)[0] + constant - whole) < 1e-5
+
+
+def test_gradient_of_the_objective_is_the_general_form_of_equation_five(mixed):
+  """grad f_k + lambda (sum_s u_ks w - sum_s u_ks c_s), where sum u is not 1.
+
+  The paper's form (5), which takes the sum for 1, differs visibly.
+  """
+  true, estimated, centers, weight, objective = mixed
+  for w in np.random.default_rng(8).normal(size=(20, 2)):
+    risk = w - true @ _THETAS
+    pull = estimated.sum() * w - estimated @ centers
+    _, gradient = objective(w)
+    np.testing.assert_allclose(gradient, risk + weight * pull, atol=1e-5)
+    printed = risk + weight * (w - estimated @ centers)
+    gap = weight * (estimated.sum() - 1) * np.linalg.norm(w)
+    assert abs(np.linalg.norm(gradient - printed) - gap) < 1e-5

@@ -28,17 +28,23 @@ _RUNTIMES = {
 
 @pytest.mark.parametrize('runtime', _RUNTIMES)
 def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
-  options = {
-    'cohort_size': 3,
-    'server_learning_rate': 0.7,
-    'local_training': _TRAINING,
-  }
+  options = {'cohort_size': 3, 'local_training': _TRAINING}
   source, model = contract.build_source(), toys.mlp()
   one = ifca.build_ifca(
     model,
-    ifca.IfcaConfig(num_clusters=1, weighting='examples', **options),
+    ifca.IfcaConfig(
+      num_clusters=1,
+      weighting='examples',
+      server_learning_rate=0.7,
+      **options,
+    ),
   )
-  other = fed_avg.build_fed_avg(model, fed_avg.FedAvgConfig(**options))
+  other = fed_avg.build_fed_avg(
+    model,
+    fed_avg.FedAvgConfig(
+      server_optimizer=optimizers.OptimizerConfig('sgd', 0.7), **options
+    ),
+  )
   server_state, states = toys.initial_states(one, source.population)
   first = fed_avg.ServerState(
     {name: leaf[0] for name, leaf in server_state.cluster_models.items()}

@@ -1,14 +1,18 @@
 """FedAvg: the weighted mean of what clients learn (McMahan et al. 2017).
 
+With options it is FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi et
+al. 2021, arXiv:2003.00295), such as FedAdam.
+
 The template for a new algorithm file: copy it, and keep its order.
 
 Round t:
   plan            draw `cohort_size` clients uniformly
   make_message    the global model
-  client_work     train locally from the global model; upload the result
+  client_work     train locally from the global model; upload the result. FedProx:
+                  proximal_weight / 2 * |w - global model|^2 is added to the loss
   aggregation     mean of the clients' models, weighted by examples
-  server_update   global model <- the mean (server_learning_rate 1; else so
-                  much of the way from the global model to the mean)
+  server_update   global model <- the mean; FedOpt: a step of an optimizer along
+                  mean - global model (stages.server_optimizer)
 
 Reductions (tested): one client, or `num_local_epochs=1` with one full batch
 and equal clients = gradient descent on the pooled examples.
@@ -17,15 +21,17 @@ Cost per client and round: downlink P, uplink P floats, one local solve.
 
 import dataclasses
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import trees
+from tff_algos.numerics import optimizers, trees
 from tff_algos.stages import aggregation, cohort, objectives
 from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
+from tff_algos.stages import server_optimizer as server_optimizer_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,23 +40,28 @@ class FedAvgConfig:
 
   Attributes:
     cohort_size: Clients drawn a round, >= 1.
-    server_learning_rate: How far the global model goes towards the mean of
-      the clients' models, > 0; 1 replaces it by the mean.
+    proximal_weight: mu of FedProx, >= 0; 0 for FedAvg.
+    server_optimizer: Of the server's step; SGD with learning rate 1 and no
+      momentum takes the mean, another rate goes that share of the way.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains.
+    aggregation: What takes the place of the mean.
   """
 
   cohort_size: int = 10
-  server_learning_rate: float = 1.0
+  proximal_weight: float = 0.0
+  server_optimizer: optimizers.OptimizerConfig = server_optimizer_lib.REPLACE
   loss_scale: float = 1.0
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
   )
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
     checks.check_int('cohort_size', self.cohort_size, minimum=1)
-    checks.check_positive('server_learning_rate', self.server_learning_rate)
+    checks.check_at_least('proximal_weight', self.proximal_weight, 0)
     checks.check_positive('loss_scale', self.loss_scale)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
 
 
 class ServerState(NamedTuple):
@@ -58,9 +69,11 @@ class ServerState(NamedTuple):
 
   Attributes:
     model_weights: The global model.
+    optimizer_slots: What the server's optimizer keeps.
   """
 
   model_weights: model_lib.Weights
+  optimizer_slots: Any = ()
 
 
 class TrainResult(NamedTuple):
@@ -83,7 +96,11 @@ def build_fed_avg(
 
   def init_server_state(seed, num_clients):
     del num_clients
-    return ServerState(model.initialize(seed))
+    weights = model.initialize(seed)
+    return ServerState(
+      weights,
+      server_optimizer_lib.initial_slots(weights, config.server_optimizer),
+    )
 
   def make_message(server_state):
     return server_state.model_weights
@@ -91,6 +108,10 @@ def build_fed_avg(
   def train(message, client_input, client_state, data, seed):
     del client_input
     objective = objectives.mean_loss(model, config.loss_scale)
+    if config.proximal_weight:
+      objective = objectives.ProximalLoss(
+        objective, message, config.proximal_weight
+      )
     weights, loss = local_training_lib.train(
       objective, message, data, seed, config.local_training
     )
@@ -100,13 +121,13 @@ def build_fed_avg(
     return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
   def update_model(server_state, aggregates):
-    mean, old = aggregates['local_weights'], server_state.model_weights
-    step = trees.scale(
-      trees.subtract(old, mean.value), config.server_learning_rate
-    )
-    # If nobody contributed, the mean is of nothing.
     return ServerState(
-      trees.select(mean.weight > 0, trees.subtract(old, step), old)
+      *server_optimizer_lib.step(
+        server_state.model_weights,
+        aggregates['local_weights'],
+        server_state.optimizer_slots,
+        config.server_optimizer,
+      )
     ), OrderedDict()
 
   def plan_round(server_state, population, round_num, seed):
@@ -128,15 +149,20 @@ def build_fed_avg(
     init_server_state=init_server_state,
     init_client_state=lambda run_seed, client_seed: (),
     phases={
-      'train': algorithm.Phase(
-        name='train',
-        make_message=make_message,
-        client_work=train,
-        aggregation={
-          'local_weights': aggregation.WeightedMean('client_weight')
-        },
-        server_update=update_model,
-        uses_client_state=False,
+      'train': robust.replace_means(
+        algorithm.Phase(
+          name='train',
+          make_message=make_message,
+          client_work=train,
+          aggregation={
+            'local_weights': aggregation.WeightedMean('client_weight')
+          },
+          server_update=update_model,
+          uses_client_state=False,
+          uploads={'local_weights': lambda message, *_: message},
+        ),
+        config.aggregation,
+        'model_weights',
       )
     },
     plan_round=plan_round,

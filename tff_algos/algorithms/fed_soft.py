@@ -22,10 +22,12 @@ Names: u = importance_weights, v = selection_probs, K = cohort_size_per_cluster,
   sigma = importance_smoother, lambda = proximal_weight, S = num_clusters.
 Reductions (tested): one cluster, and one-hot importance = FedProx per cluster;
   proximal_weight 0 = each client alone; K = all clients = the weighted mean
-  (Eq. 27).
+  (Eq. 27); fixed importance and exact solutions = block-coordinate descent
+  (Theorem 5).
 Cost: an estimation round sends all S models to all clients and gets S + 1
   numbers each; a drawn client then holds them already. Other rounds send S
-  models to each drawn client. A drawn client uploads one model.
+  models to each drawn client, or one (`download`). A drawn client uploads one
+  model.
 """
 
 import dataclasses
@@ -37,19 +39,17 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import proximal, trees
-from tff_algos.stages import (
-  aggregation,
-  assignment,
-  cohort,
-  initialization,
-  objectives,
-)
+from tff_algos.numerics import trees
+from tff_algos.stages import aggregation, cohort, initialization, objectives
+from tff_algos.stages import center_download as download_lib
+from tff_algos.stages import importance as importance_lib
 from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
 
-SELECTIONS = ('without_replacement', 'with_replacement', 'weighted_full')
+SELECTIONS = cohort.SELECTIONS
 STARTS = ('own', 'mixed_center', 'best_center')
+DOWNLOADS = download_lib.DOWNLOADS
+INITIAL_LOCAL_MODELS = ('common', 'independent')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +58,13 @@ class FedSoftConfig:
 
   Attributes:
     num_clusters: S, >= 1.
-    cohort_size_per_cluster: K, clients drawn per cluster and round, >= 1. If it
-      is the whole population, drawing without replacement would make all
-      centres equal; the weighted mean of Eq. 27 is taken then.
+    cohort_size_per_cluster: K, clients drawn per cluster and round, >= 1. If
+      that is everybody with examples, drawing without replacement would make
+      all centres equal; the weighted mean of Eq. 27 is taken then.
+      `'weighted_full'` has no use for it.
     estimation_interval: tau, rounds between two estimations, >= 1.
-    importance_smoother: sigma, smallest importance, in [0, 1); > 0 for
-      `'without_replacement'`, which needs K clients with a chance.
+    importance_smoother: sigma, smallest importance, in [0, 1); > 0 in float32
+      for `'without_replacement'`, which needs K clients with a chance.
     proximal_weight: lambda, >= 0; 0 trains every client alone.
     selection: `'without_replacement'` (Algorithm 1), `'with_replacement'` (the
       independent slots of the proof, Eq. 38) or `'weighted_full'` (all
@@ -75,6 +76,21 @@ class FedSoftConfig:
     loss_scale: Factor on the loss beside the proximal term, > 0; 0.5 makes the
       squared error the half of it.
     local_training: The client's solver.
+    download: What a drawn client is sent where it does not hold the cluster
+      models from an estimation: `'all_centers'`, or their `'mixed_center'` and
+      sum_s u_s, which are all that its objective needs. The server then makes
+      one model for each drawn client, all at once: cohort times model size in
+      memory (84 letters networks of 6.4 MiB: 0.5 GiB). Results are the same.
+    estimation: `'batched'` scores all cluster models at once; `'streaming'`
+      one after the other, in the memory of one. The counts are the same.
+    initial_local_models: Before a client's first solve, all have one
+      `'common'` draw, or each an `'independent'` one, of which no mean is
+      worth much.
+    fixed_importance: u, one row a client and one weight a cluster, in the order
+      of the population; there is no estimation then (Theorem 5, whose Eq. 49
+      is the weighted mean of clients with equally many examples). Empty
+      estimates it.
+    aggregation: What takes the place of the means, cluster by cluster.
   """
 
   num_clusters: int = 2
@@ -88,6 +104,11 @@ class FedSoftConfig:
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
   )
+  download: str = 'all_centers'
+  estimation: str = 'batched'
+  initial_local_models: str = 'common'
+  fixed_importance: tuple[tuple[float, ...], ...] = ()
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
@@ -98,12 +119,35 @@ class FedSoftConfig:
     checks.check_below_one('importance_smoother', self.importance_smoother)
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
     checks.check_one_of('selection', self.selection, SELECTIONS)
+    if self.selection != 'weighted_full':
+      self.aggregation.check_cohort_size(
+        'cohort_size_per_cluster', self.cohort_size_per_cluster
+      )
     checks.check_one_of('start', self.start, STARTS)
     checks.check_positive('loss_scale', self.loss_scale)
-    if self.selection == 'without_replacement' and not self.importance_smoother:
+    checks.check_one_of('download', self.download, DOWNLOADS)
+    checks.check_one_of(
+      'estimation', self.estimation, importance_lib.ESTIMATIONS
+    )
+    checks.check_one_of(
+      'initial_local_models', self.initial_local_models, INITIAL_LOCAL_MODELS
+    )
+    if self.download == 'mixed_center' and self.start == 'best_center':
       raise errors.ConfigError(
-        'importance_smoother must be > 0 for selection without replacement: '
-        'with 0, a cluster may have fewer clients with a chance than are drawn'
+        "start 'best_center' needs a cluster model, but download "
+        "'mixed_center' sends none; use download 'all_centers'"
+      )
+    if self.fixed_importance and self.selection != 'weighted_full':
+      raise errors.ConfigError(
+        "fixed_importance is for selection 'weighted_full' (Theorem 5), got "
+        f'{self.selection!r}'
+      )
+    has_chance = np.float32(self.importance_smoother) > 0
+    if self.selection == 'without_replacement' and not has_chance:
+      raise errors.ConfigError(
+        'importance_smoother must be > 0 for selection without replacement, in '
+        f'float32, too, got {self.importance_smoother}: with 0, a cluster may '
+        'have fewer clients with a chance than are drawn'
       )
 
 
@@ -133,19 +177,6 @@ class ClientState(NamedTuple):
   num_updates: tf.Tensor
 
 
-class TrainInput(NamedTuple):
-  """What the server sends to one client besides the cluster models.
-
-  Attributes:
-    importance_weights: Its u, `[num_clusters]` float32.
-    cluster_weights: What its model weighs in each cluster's mean,
-      `[num_clusters]` float32: the slots that it fills, or its v.
-  """
-
-  importance_weights: tf.Tensor
-  cluster_weights: tf.Tensor
-
-
 class TrainResult(NamedTuple):
   """What a drawn client uploads, and what it weighs.
 
@@ -161,20 +192,26 @@ class TrainResult(NamedTuple):
 def build_fed_soft(
   model: model_lib.Model, config: FedSoftConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds FedSoft for a model that all clusters share."""
+  """Builds FedSoft for a model that all clusters share.
+
+  Raises:
+    ConfigError: From the initial server state, if `fixed_importance` does not
+      fit the population.
+  """
+  phases = {'train': _build_training(model, config)}
+  if not config.fixed_importance:
+    phases['estimate_importance'] = importance_lib.build_estimation(
+      model, config.importance_smoother, config.estimation
+    )
+  common = config.initial_local_models == 'common'
   return algorithm.FederatedAlgorithm(
     name='fed_soft',
     num_clusters=config.num_clusters,
     init_server_state=_build_init_server_state(model, config),
     init_client_state=lambda run_seed, client_seed: ClientState(
-      # One common draw: averages of unrelated networks would mean nothing.
-      model.initialize(run_seed),
-      tf.constant(0),
+      model.initialize(run_seed if common else client_seed), tf.constant(0)
     ),
-    phases={
-      'estimate_importance': _build_estimation(model, config),
-      'train': _build_training(model, config),
-    },
+    phases=phases,
     plan_round=_build_plan(model, config),
     cluster_model=model,
     cluster_weights=lambda server_state: server_state.cluster_models,
@@ -188,68 +225,38 @@ def build_fed_soft(
 
 def _build_init_server_state(model, config):
   def init_server_state(seed, num_clients):
-    return ServerState(
-      initialization.cluster_models(model, config.num_clusters, seed),
-      # Not zeros: whose first estimation is refused can still be drawn.
-      tf.fill([num_clients, config.num_clusters], config.importance_smoother),
-    )
+    config.aggregation.check_cohort_size('the number of clients', num_clients)
+    shape = (num_clients, config.num_clusters)
+    # Not zeros: whose first estimation is refused can still be drawn.
+    importance = tf.fill(shape, config.importance_smoother)
+    if config.fixed_importance:
+      importance = tf.constant(
+        importance_lib.fixed_weights(config.fixed_importance, *shape)
+      )
+    models = initialization.cluster_models(model, config.num_clusters, seed)
+    return ServerState(models, importance)
 
   return init_server_state
 
 
-def _build_estimation(model, config):
-  """Returns the phase of Algorithm 1, lines 3-14."""
-
-  def estimate(cluster_models, client_input, client_state, data, seed):
-    del client_input, seed
-    losses = assignment.cluster_losses(model, cluster_models, data)
-    counts = assignment.best_cluster_counts(losses, data.mask)
-    importance = assignment.importance_weights(
-      counts, tf.reduce_sum(data.mask), config.importance_smoother
-    )
-    best = tf.reduce_min(losses, axis=0)
-    return algorithm.ClientOutput(
-      {'importance_weights': importance},
-      client_state,
-      OrderedDict(assigned_loss=statistics.masked_mean(best, data.mask)),
-    )
-
-  def store_importance(server_state, aggregates):
-    fresh = aggregates['importance_weights']
-    stale = tf.gather(server_state.importance_weights, fresh.client_index)
-    importance = tf.tensor_scatter_nd_update(
-      server_state.importance_weights,
-      fresh.client_index[:, tf.newaxis],
-      trees.select_rows(fresh.is_valid, fresh.values, stale),
-    )
-    return server_state._replace(importance_weights=importance), OrderedDict()
-
-  return algorithm.Phase(
-    name='estimate_importance',
-    make_message=lambda server_state: server_state.cluster_models,
-    client_work=estimate,
-    aggregation={'importance_weights': aggregation.Collect()},
-    server_update=store_importance,
-    uses_client_state=False,
-  )
-
-
 def _build_training(model, config):
   """Returns the phase of Algorithm 1, lines 17-18."""
+  sends_all = config.download == 'all_centers'
 
   def train(cluster_models, client_input, client_state, data, seed):
-    importance = client_input.importance_weights
-    center = proximal.mixed_center(importance, cluster_models)
+    pull = client_input.joint_pull(cluster_models)
     start = {
       'own': lambda: client_state.personalized_weights,
-      'mixed_center': lambda: center,
-      'best_center': lambda: trees.take(cluster_models, tf.argmax(importance)),
+      'mixed_center': lambda: pull.center,
+      'best_center': lambda: trees.take(
+        cluster_models, tf.argmax(client_input.importance_weights)
+      ),
     }[config.start]()
-    objective = objectives.proximal_loss(
-      objectives.mean_loss(model, config.loss_scale),
-      center,
-      config.proximal_weight * tf.reduce_sum(importance),
-    )
+    objective = objectives.mean_loss(model, config.loss_scale)
+    if config.proximal_weight:
+      objective = objectives.ProximalLoss(
+        objective, pull.center, config.proximal_weight * pull.strength
+      )
     weights, loss = local_training_lib.train(
       objective, start, data, seed, config.local_training
     )
@@ -260,41 +267,36 @@ def _build_training(model, config):
     )
 
   def average(server_state, aggregates):
-    mean = aggregates['local_weights']
-    centers = trees.select_rows(
-      mean.weight > 0, mean.value, server_state.cluster_models
+    models, metrics = aggregation.replace_clusters(
+      aggregates['local_weights'], server_state.cluster_models
     )
-    return server_state._replace(cluster_models=centers), OrderedDict(
-      num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
-    )
+    return server_state._replace(cluster_models=models), metrics
 
-  return algorithm.Phase(
+  phase = algorithm.Phase(
     name='train',
-    make_message=lambda server_state: server_state.cluster_models,
+    make_message=lambda server_state: (
+      server_state.cluster_models if sends_all else ()
+    ),
     client_work=train,
     aggregation={'local_weights': aggregation.ClusterMean('cluster_weights')},
     server_update=average,
-    client_input=TrainInput(
-      tf.TensorSpec([config.num_clusters], tf.float32),
-      tf.TensorSpec([config.num_clusters], tf.float32),
+    client_input=download_lib.input_spec(
+      config.download, model, config.num_clusters
     ),
+    uploads={
+      'local_weights': lambda message, given, _: (
+        given.joint_pull(message).center
+      )
+    },
   )
+  return robust.replace_means(phase, config.aggregation, 'cluster_models')
 
 
 def _build_plan(model, config):
   num_parameters = trees.num_entries(model.weights_spec())
+  models = config.num_clusters * num_parameters
   per_cluster = config.cohort_size_per_cluster
-
-  def draw(probs, num_available, generator):
-    """Returns what each client weighs in each mean, [clients, clusters]."""
-    everyone = (
-      config.selection == 'without_replacement' and per_cluster == num_available
-    )
-    if config.selection == 'weighted_full' or everyone:
-      return probs.T
-    return cohort.draw_per_cluster(
-      probs, per_cluster, config.selection == 'with_replacement', generator
-    )
+  sends_all = config.download == 'all_centers'
 
   def plan_round(server_state, population, round_num, seed):
     if config.selection == 'without_replacement':
@@ -302,8 +304,9 @@ def _build_plan(model, config):
         'cohort_size_per_cluster', per_cluster, population
       )
     available = np.flatnonzero(population.num_examples).astype(np.int32)
-    models = config.num_clusters * num_parameters
-    estimates = (round_num - 1) % config.estimation_interval == 0
+    estimates = not (
+      config.fixed_importance or (round_num - 1) % config.estimation_interval
+    )
     if estimates:
       numbers = len(available) * (config.num_clusters + 1)
       server_state = yield algorithm.PhaseCall(
@@ -312,21 +315,25 @@ def _build_plan(model, config):
         (),
         algorithm.Cost(len(available) * models, numbers, 0),
       )
-    importance = np.asarray(server_state.importance_weights)
-    weights = draw(
-      cohort.selection_probs(importance, population.num_examples),
-      len(available),
+    weights = cohort.draw_shares(
+      server_state.importance_weights,
+      population,
+      config.selection,
+      per_cluster,
       seeds.numpy_generator(seed, 'cohort', round_num),
-    )
+    ).astype(np.float32)
     drawn = np.flatnonzero(weights.sum(axis=1)).astype(np.int32)
+    importance = np.asarray(server_state.importance_weights)[drawn]
+    inputs = download_lib.inputs(
+      config.download, server_state.cluster_models, importance, weights[drawn]
+    )
+    download = models if sends_all else num_parameters + 1
     yield algorithm.PhaseCall(
       'train',
       drawn,
-      TrainInput(
-        importance[drawn].astype(np.float32), weights[drawn].astype(np.float32)
-      ),
+      inputs,
       algorithm.Cost(
-        downlink_floats=0 if estimates else len(drawn) * models,
+        downlink_floats=0 if estimates else len(drawn) * download,
         uplink_floats=len(drawn) * num_parameters,
         local_solves=len(drawn),
       ),

@@ -14,6 +14,8 @@ Round t:
                   else so much of the way); option I: one step against the
                   gradient. A model that nobody chose stays as it is
 
+Before round 1, `stages.initialization` may make the first models.
+
 Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
   gamma of option I = server_learning_rate, of option II = that of the client's
   optimizer, tau = the steps of local_training.
@@ -30,7 +32,7 @@ cluster 0.
 
 import dataclasses
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -42,13 +44,14 @@ from tff_algos.stages import (
   aggregation,
   assignment,
   cohort,
-  initialization,
+  gradients,
   objectives,
 )
+from tff_algos.stages import initialization as initialization_lib
 from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
 
 AVERAGINGS = ('models', 'gradients')
-WEIGHTINGS = ('uniform', 'examples')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +70,10 @@ class IfcaConfig:
     server_learning_rate: Step size of gradient averaging, > 0. For models, a
       factor on the mean client update; 1 is the algorithm as printed.
     loss_scale: Factor on the loss in training, > 0.
-    local_training: How a client trains; gradient averaging has no use for it.
+    local_training: How a client trains; gradient averaging has no use for it
+      but in the initialization.
+    initialization: How the first cluster models come about.
+    aggregation: What takes the place of the means, cluster by cluster.
   """
 
   num_clusters: int = 2
@@ -79,14 +85,20 @@ class IfcaConfig:
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
   )
+  initialization: initialization_lib.InitializationConfig = (
+    initialization_lib.InitializationConfig()
+  )
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
     checks.check_int('cohort_size', self.cohort_size, minimum=1)
     checks.check_one_of('averaging', self.averaging, AVERAGINGS)
-    checks.check_one_of('weighting', self.weighting, WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
     checks.check_positive('server_learning_rate', self.server_learning_rate)
     checks.check_positive('loss_scale', self.loss_scale)
+    self.initialization.check_cohort_size(self.cohort_size, self.num_clusters)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
 
 
 class ServerState(NamedTuple):
@@ -94,9 +106,11 @@ class ServerState(NamedTuple):
 
   Attributes:
     cluster_models: `[num_clusters, ...]`.
+    seed_losses: What the initialization keeps, see its `seed_losses`.
   """
 
   cluster_models: model_lib.Weights
+  seed_losses: Any = ()
 
 
 class ClientState(NamedTuple):
@@ -127,16 +141,18 @@ def build_ifca(
   model: model_lib.Model, config: IfcaConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds IFCA for a model that all clusters share."""
-  return algorithm.FederatedAlgorithm(
+  objective = objectives.mean_loss(model, config.loss_scale)
+  built = algorithm.FederatedAlgorithm(
     name='ifca',
     num_clusters=config.num_clusters,
     init_server_state=lambda seed, num_clients: ServerState(
-      initialization.cluster_models(model, config.num_clusters, seed)
+      initialization_lib.cluster_models(model, config.num_clusters, seed),
+      initialization_lib.seed_losses(config.initialization, num_clients),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
       tf.zeros([config.num_clusters])
     ),
-    phases={'train': _build_training(model, config)},
+    phases={'train': _build_training(model, config, objective)},
     plan_round=_build_plan(model, config),
     cluster_model=model,
     cluster_weights=lambda server_state: server_state.cluster_models,
@@ -150,11 +166,17 @@ def build_ifca(
       client_state.membership
     ),
   )
+  return initialization_lib.precede(
+    built,
+    config.initialization,
+    cohort_size=config.cohort_size,
+    objective=objective,
+    training=config.local_training,
+  )
 
 
-def _build_training(model, config):
+def _build_training(model, config, objective):
   """Returns the phase of Algorithm 1, lines 3-15."""
-  objective = objectives.mean_loss(model, config.loss_scale)
   learn = {
     'models': local_training_lib.train,
     'gradients': _gradient,
@@ -167,11 +189,7 @@ def _build_training(model, config):
     start = trees.take(cluster_models, cluster_id)
     result, loss = learn(objective, start, data, seed, config.local_training)
     membership = tf.one_hot(cluster_id, config.num_clusters)
-    num_examples = tf.reduce_sum(data.mask)
-    weight = {
-      'examples': num_examples,
-      'uniform': tf.minimum(num_examples, 1.0),
-    }[config.weighting]
+    weight = cohort.client_weight(data, config.weighting)
     return algorithm.ClientOutput(
       TrainResult(result, weight * membership),
       ClientState(membership),
@@ -189,28 +207,35 @@ def _build_training(model, config):
     moved = trees.subtract(old, trees.scale_rows(gradients, rates))
     # The mean of a cluster that nobody chose is of nothing.
     models = trees.select_rows(mean.weight > 0, moved, old)
-    return ServerState(models), OrderedDict(
+    return server_state._replace(cluster_models=models), OrderedDict(
       num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
     )
 
-  return algorithm.Phase(
+  phase = algorithm.Phase(
     name='train',
     make_message=lambda server_state: server_state.cluster_models,
     client_work=train,
     aggregation={'local_result': aggregation.ClusterMean('cluster_weights')},
     server_update=average,
+    uploads={'local_result': _start(config)},
+  )
+  start = None if config.averaging == 'gradients' else 'cluster_models'
+  return robust.replace_means(phase, config.aggregation, start)
+
+
+def _start(config):
+  """Returns what a client's result starts from: the model that it chose."""
+  if config.averaging == 'gradients':
+    return lambda message, _, result: trees.zeros_like(result['local_result'])
+  return lambda cluster_models, _, result: trees.take(
+    cluster_models, tf.argmax(result['cluster_weights'])
   )
 
 
 def _gradient(objective, start, data, seed, config):
   """Returns the gradient on all examples and the loss, line 9."""
   del seed, config
-  with tf.GradientTape() as tape:
-    tape.watch(start)
-    value, losses = objective(start, data)
-  gradient = tape.gradient(
-    value, start, unconnected_gradients=tf.UnconnectedGradients.ZERO
-  )
+  gradient, losses = gradients.gradient(objective, start, data)
   return gradient, statistics.masked_mean(losses, data.mask)
 
 

@@ -1,9 +1,29 @@
 """All algorithms by name. To add one, write its file and add a line here."""
 
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.algorithms import fed_avg, fed_soft, ifca
+from tff_algos.algorithms import (
+  cfl,
+  cmfl,
+  ditto,
+  fed_avg,
+  fed_dc,
+  fed_dyn,
+  fed_em,
+  fed_soft,
+  filter_decomposition,
+  ifca,
+  l2gd,
+  partial_fed_avg,
+  per_fed_avg,
+  pfedkm,
+  pfedme,
+  ppfl,
+  scaffold,
+)
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
@@ -22,10 +42,48 @@ class Entry(NamedTuple):
   build: Callable[[model_lib.Model, Any], algorithm_lib.FederatedAlgorithm]
 
 
+# What filter decomposition goes around.
+HOSTS = ('fed_avg', 'fed_dc', 'fed_dyn', 'scaffold')
+
+
+def _build_filter_decomposition(model, config):
+  name, options = _parse_host(config.host)
+  build_host = functools.partial(ALGORITHMS[name].build, config=options)
+  return filter_decomposition.build_filter_decomposition(
+    model, config, build_host
+  )
+
+
+def _parse_host(values):
+  hosts = {name: ALGORITHMS[name] for name in HOSTS}
+  return config_lib.parse_named('config.algorithm.host', values, hosts)
+
+
 ALGORITHMS: Mapping[str, Entry] = {
+  'cfl': Entry(cfl.CflConfig, cfl.build_cfl),
+  'cmfl': Entry(cmfl.CmflConfig, cmfl.build_cmfl),
+  'ditto': Entry(ditto.DittoConfig, ditto.build_ditto),
   'fed_avg': Entry(fed_avg.FedAvgConfig, fed_avg.build_fed_avg),
+  'fed_dc': Entry(fed_dc.FedDcConfig, fed_dc.build_fed_dc),
+  'fed_dyn': Entry(fed_dyn.FedDynConfig, fed_dyn.build_fed_dyn),
+  'fed_em': Entry(fed_em.FedEmConfig, fed_em.build_fed_em),
   'fed_soft': Entry(fed_soft.FedSoftConfig, fed_soft.build_fed_soft),
+  'filter_decomposition': Entry(
+    filter_decomposition.FilterDecompositionConfig, _build_filter_decomposition
+  ),
+  'fine_tuning': Entry(ditto.FineTuningConfig, ditto.build_fine_tuning),
   'ifca': Entry(ifca.IfcaConfig, ifca.build_ifca),
+  'l2gd': Entry(l2gd.L2gdConfig, l2gd.build_l2gd),
+  'partial_fed_avg': Entry(
+    partial_fed_avg.PartialFedAvgConfig, partial_fed_avg.build_partial_fed_avg
+  ),
+  'per_fed_avg': Entry(
+    per_fed_avg.PerFedAvgConfig, per_fed_avg.build_per_fed_avg
+  ),
+  'pfedkm': Entry(pfedkm.PFedKMConfig, pfedkm.build_pfedkm),
+  'pfedme': Entry(pfedme.PFedMeConfig, pfedme.build_pfedme),
+  'ppfl': Entry(ppfl.PpflConfig, ppfl.build_ppfl),
+  'scaffold': Entry(scaffold.ScaffoldConfig, scaffold.build_scaffold),
 }
 
 
@@ -35,11 +93,16 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
   Raises:
     ConfigError: If the name or an option is unknown or out of range.
   """
-  return config_lib.parse_named('config.algorithm', values, ALGORITHMS)
+  name, options = config_lib.parse_named('config.algorithm', values, ALGORITHMS)
+  if name == 'filter_decomposition':
+    host_name, host = _parse_host(options.host)
+    resolved = {'name': host_name, **config_lib.to_dict(host)}
+    options = dataclasses.replace(options, host=resolved)
+  return name, options
 
 
 def build_algorithm(
-  values: Mapping[str, Any], model: model_lib.Model
+  values: Mapping[str, Any], model: model_lib.Model, num_clients: int = 3
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm that a config's `algorithm` section names.
 
@@ -49,12 +112,15 @@ def build_algorithm(
   Args:
     values: `name` and the algorithm's options.
     model: The model to train.
+    num_clients: Population size that the stages are traced for. An algorithm
+      that knows its clients, such as FedSoft with `fixed_importance`, needs
+      the real one; the others give the same for any.
 
   Raises:
-    ConfigError: If the section is wrong.
+    ConfigError: If the section is wrong, or does not fit the population.
     StageTypeError: If two stages do not fit.
   """
   name, options = parse_config(values)
   algorithm = ALGORITHMS[name].build(model, options)
-  phase_types.check_algorithm(algorithm)
+  phase_types.check_algorithm(algorithm, num_clients)
   return algorithm

@@ -16,6 +16,7 @@ its reference meaning; every runtime agrees with it.
 """
 
 import dataclasses
+import types
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
@@ -34,14 +35,17 @@ class ClientData(NamedTuple):
 
   Every stage must give the same result whatever the capacity: padding rows
   have mask 0, and what else they hold means nothing (zeros, or a real row once
-  more; NaN only where a real row has it).
+  more; NaN only where a real row has it). There is always a row: for some of
+  its operations TensorFlow has no gradient on none.
 
   A runtime may give a client anything with these attributes and `take`, such
-  as a range of rows of a tensor that holds the whole split.
+  as a range of rows of a tensor that holds the whole split. What `take` returns
+  also has `with_x`.
 
   Attributes:
-    x: Features, `[capacity, ...]`, float32.
-    y: Labels, `[capacity]`, int32 (classification) or float32 (regression).
+    x: Features, `[capacity, ...]`, float32, or int32 ids of tokens.
+    y: Labels, `[capacity, *label_shape]` of the model, int32 (classification)
+      or float32 (regression).
     mask: 1 for a real example and 0 for padding, `[capacity]`, float32.
   """
 
@@ -59,6 +63,10 @@ class ClientData(NamedTuple):
     return ClientData(
       tf.gather(self.x, positions), tf.gather(self.y, positions), mask
     )
+
+  def with_x(self, x: tf.Tensor) -> 'ClientData':
+    """Returns the same examples with other features, as many."""
+    return self._replace(x=x)
 
 
 class ClientOutput(NamedTuple):
@@ -89,6 +97,10 @@ class Phase(NamedTuple):
     client_input: One client's input as a structure of `tf.TensorSpec`.
     uses_client_state: False if `client_work` neither reads nor changes the
       client state; it then gets and returns `()`, and no state is moved.
+    uploads: What a client that lies would lie about (`stages.attacks`): a field
+      of the result, or else of the client state, that is a model or an update
+      -> (message, client input, result) -> the model that the client started
+      from; zeros for an update.
   """
 
   name: str
@@ -98,6 +110,7 @@ class Phase(NamedTuple):
   server_update: Callable[[Structure, Mapping[str, Any]], tuple[Any, Any]]
   client_input: Structure = ()
   uses_client_state: bool = True
+  uploads: Mapping[str, Callable[..., Structure]] = types.MappingProxyType({})
 
 
 class Cost(NamedTuple):
@@ -166,6 +179,24 @@ class Population(NamedTuple):
 # after that call, so that a plan may depend on what a phase has just learned.
 RoundPlan = Generator[PhaseCall, Structure, None]
 
+# (ServerState, ClientState, client index int32 `[]`) -> that client's weights.
+WeightsOfClient = Callable[[Structure, Structure, tf.Tensor], Structure]
+
+
+class Newcomers(NamedTuple):
+  """How a client that was not trained on gets a model of its own.
+
+  It fits its membership, and nothing else, on its training examples.
+
+  Attributes:
+    fit: (ServerState, ClientData, seed int32 `[2]`) -> `[num_clusters]` float32.
+    weights: (ServerState, membership `[num_clusters]`) -> weights of
+      `FederatedAlgorithm.personalized_model`.
+  """
+
+  fit: Callable[[Structure, ClientData, tf.Tensor], tf.Tensor]
+  weights: Callable[[Structure, tf.Tensor], Structure]
+
 
 @dataclasses.dataclass(frozen=True)
 class FederatedAlgorithm:
@@ -191,6 +222,11 @@ class FederatedAlgorithm:
     membership: (ServerState, ClientState, client index int32 `[]`) ->
       `[num_clusters]` float32, how far the client belongs to each cluster.
       Need not sum to 1; its largest entry names the client's cluster.
+    local_weights: As `personalized_weights`, but of `cluster_model`: what the
+      client trained itself and uploaded, where that is another model than the
+      personalized one. It is evaluated and serves nobody; None for none.
+    newcomers: How unseen clients are personalized; None if only cluster models
+      serve them.
   """
 
   name: str
@@ -202,5 +238,7 @@ class FederatedAlgorithm:
   cluster_model: model_lib.Model
   cluster_weights: Callable[[Structure], Structure]
   personalized_model: model_lib.Model
-  personalized_weights: Callable[[Structure, Structure, tf.Tensor], Structure]
+  personalized_weights: WeightsOfClient
   membership: Callable[[Structure, Structure, tf.Tensor], tf.Tensor]
+  local_weights: WeightsOfClient | None = None
+  newcomers: Newcomers | None = None

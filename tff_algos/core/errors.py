@@ -22,6 +22,10 @@ class PartitionError(UserError, ValueError):
   """A partition of examples over clients cannot be met."""
 
 
+class InfrastructureError(UserError):
+  """A disk, a machine or an engine failed; later the same may succeed."""
+
+
 class StageTypeError(UserError, TypeError):
   """Two stages of a phase do not fit together."""
 
@@ -30,8 +34,8 @@ class CheckpointError(UserError):
   """A checkpoint cannot be written, read or used with this config."""
 
 
-class WorkdirBusyError(UserError):
-  """Another process is training in this workdir."""
+class WorkdirBusyError(InfrastructureError):
+  """Another process is working in this folder."""
 
 
 class RuntimeFailureError(UserError):

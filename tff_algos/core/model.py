@@ -28,12 +28,20 @@ class Model:
     num_outputs: Classes, or 1 for regression.
     initialize: seed int32 `[2]` -> weights; the same seed gives the same
       weights.
-    apply: (weights, x `[batch, *input_shape]` float32) -> outputs
-      `[batch, num_outputs]` float32: logits, or the regression's prediction.
+    apply: (weights, x `[batch, *input_shape]` of `input_dtype`) -> outputs
+      `[batch, *label_shape, num_outputs]` float32: logits, or the regression's
+      prediction.
     vectorizes: True if stacking many sets of weights turns into batched matrix
       products; False for convolutions, which are looped over on a CPU.
     output_tolerance: How far outputs may lie apart, relative to the largest,
       when the same arithmetic runs in another order.
+    input_dtype: int32 for the ids of tokens, else float32.
+    label_shape: Shape of one example's label: `()`, or `(places,)` where a
+      class is predicted at each of several places, such as the next word.
+      Outputs and labels then have that axis after the batch.
+    padding_label: A label that stands at places where there is nothing to
+      predict; None if there is none.
+    unscored_labels: Labels that are predicted, but not counted by the score.
   """
 
   name: str
@@ -44,6 +52,10 @@ class Model:
   apply: Callable[[Weights, tf.Tensor], tf.Tensor]
   vectorizes: bool
   output_tolerance: float = 1e-4
+  input_dtype: tf.DType = tf.float32
+  label_shape: tuple[int, ...] = ()
+  padding_label: int | None = None
+  unscored_labels: tuple[int, ...] = ()
 
   def weights_spec(self) -> Weights:
     """Returns the weights' types as `tf.TensorSpec`s, without making them."""
@@ -63,30 +75,71 @@ class Model:
   def example_losses(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Returns the loss of each example, `[batch]`, never a batch mean.
 
-    Cross-entropy in nats, or the squared error (without a factor 1/2).
+    Cross-entropy in nats, or the squared error (without a factor 1/2); of an
+    example with labels at several places, the mean over those without padding.
 
     Args:
-      outputs: What `apply` returned, `[batch, num_outputs]`.
-      labels: `[batch]`, of `label_dtype`.
+      outputs: What `apply` returned, `[batch, *label_shape, num_outputs]`.
+      labels: `[batch, *label_shape]`, of `label_dtype`.
     """
     if self.task == CLASSIFICATION:
-      return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)
+      return self._mean_of_places(losses, self._has_loss(labels))
     return tf.square(outputs[:, 0] - labels)
 
   def example_scores(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Returns 1 for a right class and 0 for a wrong one, or the squared error.
 
     Args:
-      outputs: What `apply` returned, `[batch, num_outputs]`.
-      labels: `[batch]`, of `label_dtype`.
+      outputs: What `apply` returned, `[batch, *label_shape, num_outputs]`.
+      labels: `[batch, *label_shape]`, of `label_dtype`.
 
     Returns:
-      `[batch]` float32; its mean is the accuracy, or the mean squared error.
+      `[batch]` float32; its mean is the accuracy, or the mean squared error. Of
+      an example with labels at several places, the share of right ones among
+      those that are scored.
     """
     if self.task == CLASSIFICATION:
       predicted = tf.argmax(outputs, axis=-1, output_type=tf.int32)
-      return tf.cast(tf.equal(predicted, labels), tf.float32)
+      is_right = tf.cast(tf.equal(predicted, labels), tf.float32)
+      return self._mean_of_places(is_right, self._is_scored(labels))
     return tf.square(outputs[:, 0] - labels)
+
+  def loss_weights(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns how much each example counts in a mean of losses, `[batch]`.
+
+    Args:
+      labels: `[batch, *label_shape]`.
+      mask: 1 for a real example and 0 for padding, `[batch]`.
+
+    Returns:
+      The mask; or, where labels have several places, mask times the number of
+      places without padding, so that every label counts once.
+    """
+    return mask * _count(self._has_loss(labels)) if self.label_shape else mask
+
+  def score_weights(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns `loss_weights` for a mean of scores, by the scored labels."""
+    return mask * _count(self._is_scored(labels)) if self.label_shape else mask
+
+  def _has_loss(self, labels: tf.Tensor) -> tf.Tensor:
+    if self.padding_label is None:
+      return tf.ones_like(labels, tf.bool)
+    # TFF makes graphs in which != compares identities.
+    return tf.not_equal(labels, self.padding_label)
+
+  def _is_scored(self, labels: tf.Tensor) -> tf.Tensor:
+    is_scored = self._has_loss(labels)
+    for label in self.unscored_labels:
+      is_scored &= tf.not_equal(labels, label)
+    return is_scored
+
+  def _mean_of_places(self, values: tf.Tensor, is_kept: tf.Tensor) -> tf.Tensor:
+    """Returns the mean of the kept places, `[batch]`; 0 where none is."""
+    if not self.label_shape:
+      return values
+    kept = tf.reduce_sum(tf.where(is_kept, values, tf.zeros_like(values)), -1)
+    return kept / tf.maximum(_count(is_kept), 1.0)
 
   @property
   def score_name(self) -> str:
@@ -101,13 +154,21 @@ class Model:
     One batched pass where the model vectorizes; a loop where not, and in eager
     mode, where `tf.vectorized_map` would trace anew at every call.
     """
-    if self.vectorizes and not tf.executing_eagerly():
+    count = tf.nest.flatten(stacked_weights)[0].shape[0]
+    # Of one set TensorFlow would make a gather, whose gradient is no tensor.
+    if self.vectorizes and count != 1 and not tf.executing_eagerly():
       # What it has to loop over, the vectorized runtime reports by phase.
       return tf.vectorized_map(function, stacked_weights, warn=False)
-    count = tf.nest.flatten(stacked_weights)[0].shape[0]
+    # Unstacked, not sliced: the gradient of each slice would be as large as all.
+    leaves = map(tf.unstack, tf.nest.flatten(stacked_weights))
     return tf.stack(
       [
-        function(tf.nest.map_structure(lambda leaf: leaf[i], stacked_weights))  # noqa: B023
-        for i in range(count)
+        function(tf.nest.pack_sequence_as(stacked_weights, one))
+        for one in zip(*leaves, strict=True)
       ]
     )
+
+
+def _count(is_kept: tf.Tensor) -> tf.Tensor:
+  """Returns how many places of each example are kept, float32 `[batch]`."""
+  return tf.reduce_sum(tf.cast(is_kept, tf.float32), axis=-1)

@@ -37,7 +37,7 @@ def pad(examples: schema.Examples, capacity: int) -> algorithm.ClientData:
     capacity: Rows of the result.
 
   Returns:
-    NumPy arrays: x float32 `[capacity, ...]`, y `[capacity]` in its dtype,
+    NumPy arrays: x `[capacity, ...]` and y `[capacity]` in their dtypes,
     mask float32 `[capacity]`.
 
   Raises:
@@ -57,8 +57,8 @@ def stack(
     capacity: Rows of each client; if None, `bucket_capacity` of the largest.
 
   Returns:
-    NumPy arrays: x float32 `[num_clients, capacity, ...]`, y `[num_clients,
-    capacity]` in its dtype, mask float32 `[num_clients, capacity]`.
+    NumPy arrays: x `[num_clients, capacity, ...]` and y `[num_clients,
+    capacity]` in their dtypes, mask float32 `[num_clients, capacity]`.
 
   Raises:
     DataError: If a client has more than `capacity` examples.
@@ -72,8 +72,8 @@ def stack(
       'raise the capacity, nothing is cut off.'
     )
   shape = (len(clients), capacity)
-  x = np.zeros(shape + clients[0].x.shape[1:], np.float32)
-  y = np.zeros(shape, clients[0].y.dtype)
+  x = np.zeros(shape + clients[0].x.shape[1:], clients[0].x.dtype)
+  y = np.zeros(shape + clients[0].y.shape[1:], clients[0].y.dtype)
   mask = np.zeros(shape, np.float32)
   for i, client in enumerate(clients):
     x[i, : client.num_examples] = client.x

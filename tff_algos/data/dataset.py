@@ -12,7 +12,7 @@ from array_record.python import array_record_module
 from pyarrow import parquet
 
 from tff_algos.core import errors
-from tff_algos.data import integrity, layout
+from tff_algos.data import integrity, layout, leases
 from tff_algos.data import schema as schema_lib
 
 # One record at a time by its number: no reading ahead, no thread pool.
@@ -51,19 +51,33 @@ class FederatedDataset:
       split: clients[f'num_{split}_examples'].to_numpy()
       for split in schema_lib.SPLITS
     }
-    self._mixture = _mixture(clients)
+    self._mixture = _matrix(clients, 'mixture')
+    self._label_mixture = _matrix(clients, 'label_mixture')
+    self._cluster = (
+      clients['cluster_id'].to_numpy()
+      if 'cluster_id' in clients.column_names
+      else None
+    )
+    self._shared_tests: dict[str, schema_lib.StoredExamples] = {}
     self.client_ids = _members(ids, groups, schema_lib.PARTICIPATING)
     self.unseen_client_ids = _members(ids, groups, schema_lib.UNSEEN)
     self._readers: dict[str, Any] = {}
+    self._lease = contextlib.ExitStack()
 
   @classmethod
   def open(
-    cls, path: str | os.PathLike[str], *, verify: bool = True
+    cls,
+    path: str | os.PathLike[str],
+    *,
+    as_of: str | None = None,
+    verify: bool = True,
   ) -> 'FederatedDataset':
-    """Opens the published version of a dataset.
+    """Opens a published version of a dataset, which stays while it is open.
 
     Args:
       path: The dataset's folder, the one that holds `CURRENT`.
+      as_of: Opens the version of the latest date up to this one, see
+        `dates.parse`, in place of the current one.
       verify: Whether to compare every file with its SHA-256 first. Without it
         a damaged record is found when it is read.
 
@@ -71,10 +85,30 @@ class FederatedDataset:
       DataError: If the dataset is missing, half-written, of another schema
         version or damaged.
     """
-    folder = integrity.find_current(pathlib.Path(path))
+    with contextlib.ExitStack() as stack:
+      folder = _hold(pathlib.Path(path), as_of, stack)
+      opened = cls.open_folder(folder, verify=verify)
+      opened._lease = stack.pop_all()
+    return opened
+
+  @classmethod
+  def open_folder(
+    cls, folder: pathlib.Path, *, verify: bool = True
+  ) -> 'FederatedDataset':
+    """Opens a version by its own folder, whether it is the current one or not.
+
+    Args:
+      folder: `<dataset>/versions/<version>`; the caller sees to it that it
+        stays.
+      verify: As for `open`.
+
+    Raises:
+      DataError: As `open`.
+    """
     manifest = integrity.read_manifest(folder)
     integrity.check_files(folder, manifest, verify)
-    return cls(folder, manifest, parquet.read_table(folder / layout.CLIENTS))
+    clients = parquet.read_table(folder / layout.CLIENTS)
+    return cls(folder, manifest, clients)
 
   @property
   def source_names(self) -> tuple[str, ...]:
@@ -102,6 +136,8 @@ class FederatedDataset:
         f'unseen ones ({_from_to(self.unseen_client_ids)}).'
       )
     row = self._row[client_id]
+    if split == schema_lib.TEST and 'shared_test' in self.manifest:
+      return self._read_shared_test(row)
     shard = layout.shard_name(
       split, int(self._shard[row]), self.manifest['num_shards']
     )
@@ -112,7 +148,8 @@ class FederatedDataset:
   def held_out(self, source_index: int) -> schema_lib.Examples:
     """Returns the held-out examples of one source distribution.
 
-    No client has any of them, in any split or any other distribution.
+    No client trains or validates on any of them, in any distribution. They are
+    among the tests of clients only if `splits.client_test` said so.
 
     Raises:
       DataError: If there is no such distribution or the record is damaged.
@@ -142,19 +179,46 @@ class FederatedDataset:
       float64 `[num_clients, num_sources]`, rows sum to 1, in the order of
       `client_ids`; None if clients are not mixtures (a natural partition).
     """
-    return self._true_mixture(self.client_ids)
+    return self._rows(self._mixture, self.client_ids)
 
   def true_unseen_mixture(self) -> np.ndarray | None:
     """Returns the same as `true_mixture` for the unseen clients."""
-    return self._true_mixture(self.unseen_client_ids)
+    return self._rows(self._mixture, self.unseen_client_ids)
+
+  def true_clusters(self) -> np.ndarray | None:
+    """Returns the planted cluster of each participating client.
+
+    Returns:
+      int32 `[num_clients]`; None if the partition planted no clusters.
+    """
+    return self._rows(self._cluster, self.client_ids)
+
+  def true_unseen_clusters(self) -> np.ndarray | None:
+    """Returns the same as `true_clusters` for the unseen clients."""
+    return self._rows(self._cluster, self.unseen_client_ids)
+
+  def true_label_mixture(self) -> np.ndarray | None:
+    """Returns the planned share of each class at each participating client.
+
+    Returns:
+      float64 `[num_clients, num_classes]`, of the training examples; rows sum
+      to 1, or are 0 for a client without any. None if the partition did not
+      look at classes.
+    """
+    return self._rows(self._label_mixture, self.client_ids)
+
+  def true_unseen_label_mixture(self) -> np.ndarray | None:
+    """Returns the same as `true_label_mixture` for the unseen clients."""
+    return self._rows(self._label_mixture, self.unseen_client_ids)
 
   def close(self) -> None:
-    """Closes the shards that were opened."""
+    """Closes the shards that were opened, and lets the version go."""
     while self._readers:
       _, reader = self._readers.popitem()
       # A damaged shard says so again; whoever read it has been told.
       with contextlib.suppress(RuntimeError):
         reader.close()
+    self._lease.close()
 
   def __enter__(self) -> 'FederatedDataset':
     return self
@@ -167,28 +231,60 @@ class FederatedDataset:
     rows = [self._row[client_id] for client_id in ids]
     return self._counts[split][rows].astype(np.int64)
 
-  def _true_mixture(self, ids: tuple[str, ...]) -> np.ndarray | None:
-    if self._mixture is None:
+  def _rows(
+    self, column: np.ndarray | None, ids: tuple[str, ...]
+  ) -> np.ndarray | None:
+    if column is None:
       return None
-    return self._mixture[[self._row[client_id] for client_id in ids]]
+    return column[[self._row[client_id] for client_id in ids]]
 
   def _read(
     self, shard: str, position: int, num_examples: int
   ) -> schema_lib.Examples:
+    stored = self._read_stored(shard, position)
+    self._check_count(
+      f'record {position} of {self.path / shard}', stored, num_examples
+    )
+    return self._decode(stored)
+
+  def _read_shared_test(self, row: int) -> schema_lib.Examples:
+    """Returns the held-out examples of the classes that a client has."""
+    source = 0 if self._mixture is None else int(self._mixture[row].argmax())
+    shard = layout.shard_name(layout.HELD_OUT, source, self.schema.num_sources)
+    if shard not in self._shared_tests:
+      self._shared_tests[shard] = self._read_stored(shard, 0)
+    shared = self._shared_tests[shard]
+    is_own = self._label_mixture[row][shared.y] > 0
+    stored = schema_lib.StoredExamples(*(column[is_own] for column in shared))
+    self._check_count(
+      f"the client's part of {self.path / shard}",
+      stored,
+      int(self._counts[schema_lib.TEST][row]),
+    )
+    return self._decode(stored)
+
+  def _read_stored(
+    self, shard: str, position: int
+  ) -> schema_lib.StoredExamples:
     try:
       record = self._reader(shard).read([position])[0]
-      stored = schema_lib.decode_record(record, self.schema)
+      return schema_lib.decode_record(record, self.schema)
     except (RuntimeError, IndexError, errors.DataError) as error:
       raise errors.DataError(
         f'record {position} of {self.path / shard} is damaged: '
         f'{str(error).splitlines()[0]}. {integrity.BUILD_AGAIN}'
       ) from None
+
+  def _check_count(
+    self, what: str, stored: schema_lib.StoredExamples, num_examples: int
+  ) -> None:
     if len(stored.y) != num_examples:
       raise errors.DataError(
-        f'record {position} of {self.path / shard} has {len(stored.y)} '
-        f'examples, {layout.CLIENTS} or {layout.MANIFEST} says '
-        f'{num_examples}. {integrity.BUILD_AGAIN}'
+        f'{what} has {len(stored.y)} examples, {layout.CLIENTS} or '
+        f'{layout.MANIFEST} says {num_examples}. {integrity.BUILD_AGAIN}'
       )
+
+  def _decode(self, stored: schema_lib.StoredExamples) -> schema_lib.Examples:
     return schema_lib.Examples(
       x=self.schema.decode_x(stored.x),
       y=stored.y.copy(),
@@ -203,9 +299,32 @@ class FederatedDataset:
     return self._readers[shard]
 
 
-def _mixture(clients: pyarrow.Table) -> np.ndarray | None:
-  rows = clients['mixture'].to_pylist()
-  return None if None in rows else np.array(rows, np.float64)
+def _hold(
+  dataset: pathlib.Path, as_of: str | None, stack: contextlib.ExitStack
+) -> pathlib.Path:
+  """Returns the folder of a version, with a lease on it in `stack`."""
+  while True:
+    folder = (
+      integrity.find_current(dataset)
+      if as_of is None
+      else integrity.find_as_of(dataset, as_of)
+    )
+    lease = leases.hold(folder)
+    if lease is not None:
+      stack.enter_context(lease)
+      return folder
+    if folder.is_dir() and not (folder / layout.MANIFEST).exists():
+      return folder  # Who reads the manifest says that it is missing.
+
+
+def _matrix(clients: pyarrow.Table, name: str) -> np.ndarray | None:
+  """Returns a column of vectors, None if it is missing or has none."""
+  if name not in clients.column_names:
+    return None
+  column = clients[name].combine_chunks()
+  if column.null_count:
+    return None
+  return column.flatten().to_numpy().reshape((len(column), -1))
 
 
 def _members(ids: list[str], groups: list[str], group: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import errors
-from tff_algos.data import layout
+from tff_algos.data import dates, layout
 from tff_algos.data import schema as schema_lib
 
 BUILD_AGAIN = 'Build the dataset again with binaries.preprocess.'
@@ -25,19 +25,46 @@ def find_current(dataset: pathlib.Path) -> pathlib.Path:
       f'no federated dataset at {dataset}: the folder does not exist. '
       'Make one with binaries.preprocess, or mend the path.'
     )
+  before = None
+  while True:
+    version = _read_current(dataset)
+    folder = layout.version_folder(dataset, version)
+    if version and folder.is_dir():
+      return folder
+    # While we looked, it may have been replaced, and removed as an old one.
+    if version == before:
+      raise errors.DataError(
+        f'{dataset / layout.CURRENT} names version {version!r}, but {folder} '
+        f'does not exist. {BUILD_AGAIN}'
+      )
+    before = version
+
+
+def _read_current(dataset: pathlib.Path) -> str:
   try:
-    version = (dataset / layout.CURRENT).read_text().strip()
+    return (dataset / layout.CURRENT).read_text().strip()
   except (OSError, UnicodeDecodeError):
     raise errors.DataError(
       f'{dataset} is not a published federated dataset: it has no readable '
       f'file {layout.CURRENT}, which is written last. Let binaries.preprocess '
       'finish, or mend the path.'
     ) from None
+
+
+def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
+  """Returns the folder of the version that was published for a date.
+
+  Raises:
+    ConfigError: If `as_of` is no date.
+    DataError: If no version is recorded for it, or it is no more.
+  """
+  version = dates.find_version(dataset, as_of)
   folder = layout.version_folder(dataset, version)
-  if not version or not folder.is_dir():
+  if not folder.is_dir():
     raise errors.DataError(
-      f'{dataset / layout.CURRENT} names version {version!r}, but {folder} '
-      f'does not exist. {BUILD_AGAIN}'
+      f'version {version!r} of {dataset}, which was made for {as_of}, is no '
+      'longer there: old versions are removed if binaries.preprocess is told '
+      f'--keep_versions. Run it again with --as_of={as_of}.'
     )
   return folder
 

@@ -4,9 +4,14 @@ import pathlib
 
 CURRENT = 'CURRENT'
 VERSIONS = 'versions'
+AS_OF = 'as_of'
 MANIFEST = 'manifest.json'
 CLIENTS = 'clients.parquet'
 HELD_OUT = 'held_out'
+# Made from the files above, at any time after; the manifest lists none of them.
+STATISTICS = 'statistics.json'
+CLIENT_STATISTICS = 'client_statistics.parquet'
+CARD = 'card.html'
 SHARD_SUFFIX = '.array_record'
 
 

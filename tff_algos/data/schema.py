@@ -27,16 +27,20 @@ PARTICIPATING = 'participating'
 UNSEEN = 'unseen'
 GROUPS = (PARTICIPATING, UNSEEN)
 
+# Manifest entry `shared_test`: a client's test examples are those held-out
+# ones whose class it trains on.
+SHARED_BY_CLASS = 'held_out_by_class'
+
 EXAMPLE_ID_BYTES = 16
-X_DTYPES = ('uint8', 'float32')
+X_DTYPES = ('uint8', 'float32', 'int32')
 
 
 class Examples(NamedTuple):
   """Examples of one client and split, or of one source distribution.
 
   Attributes:
-    x: Features, float32 `[n, *x_shape]`.
-    y: Labels, int32 (classification) or float32 (regression), `[n]`.
+    x: Features, `[n, *x_shape]`: float32, or int32 ids of tokens.
+    y: Labels, int32 (classification) or float32 (regression), `[n, *y_shape]`.
     source: Index of the source distribution of each example, int32 `[n]`.
   """
 
@@ -55,7 +59,7 @@ class StoredExamples(NamedTuple):
 
   Attributes:
     x: Features as stored, `[n, *x_shape]` of the schema's `x_dtype`.
-    y: Labels, `[n]`.
+    y: Labels, `[n, *y_shape]`.
     source: Index of the source distribution of each example, int32 `[n]`.
     example_id: Hash of the raw features, the same in every source
       distribution that shows them, uint8 `[n, 16]`.
@@ -72,13 +76,17 @@ class Schema:
   """The shape and meaning of every example of a dataset.
 
   Attributes:
-    x_dtype: How features are stored, `'uint8'` or `'float32'`.
+    x_dtype: How features are stored: `'uint8'`, `'float32'`, or `'int32'` for
+      the ids of tokens.
     x_shape: Shape of one example's features.
     x_scale: Features as read are `stored * x_scale + x_offset`, in float32.
+      The ids of tokens are read as they are stored.
     x_offset: See `x_scale`.
     task: `'classification'` or `'regression'`.
     num_classes: Labels are 0 to num_classes - 1; 0 for regression.
     source_names: Names of the source distributions, at least one.
+    y_shape: Shape of one example's label: `()`, or `(places,)` where it is a
+      class at each of several places, such as the word that follows each one.
   """
 
   x_dtype: str
@@ -88,6 +96,7 @@ class Schema:
   task: str
   num_classes: int
   source_names: tuple[str, ...]
+  y_shape: tuple[int, ...] = ()
 
   @property
   def y_dtype(self) -> np.dtype:
@@ -107,10 +116,14 @@ class Schema:
 
   def to_dict(self) -> dict[str, Any]:
     """Returns the schema as JSON-ready values."""
-    return dataclasses.asdict(self) | {
+    values = dataclasses.asdict(self) | {
       'x_shape': list(self.x_shape),
       'source_names': list(self.source_names),
+      'y_shape': list(self.y_shape),
     }
+    if not self.y_shape:  # As manifests were before there was another.
+      del values['y_shape']
+    return values
 
   @classmethod
   def from_dict(cls, values: Mapping[str, Any]) -> 'Schema':
@@ -125,6 +138,7 @@ class Schema:
           values,
           x_shape=tuple(values['x_shape']),
           source_names=tuple(values['source_names']),
+          y_shape=tuple(values.get('y_shape', ())),
         )
       )
     except (KeyError, TypeError) as error:
@@ -134,7 +148,12 @@ class Schema:
       ) from None
 
   def decode_x(self, stored: np.ndarray) -> np.ndarray:
-    """Returns features as models take them: float32, scaled and shifted."""
+    """Returns features as models take them.
+
+    float32, scaled and shifted; but the ids of tokens are int32, as stored.
+    """
+    if self.x_dtype == 'int32':
+      return stored.astype(np.int32)
     scale, offset = np.float32(self.x_scale), np.float32(self.x_offset)
     return stored.astype(np.float32) * scale + offset
 
@@ -173,7 +192,7 @@ def decode_record(record: bytes, schema: Schema) -> StoredExamples:
       (value,) = features[name].bytes_list.value
       return np.frombuffer(value, dtype).reshape(shape)
 
-    y = array('y', schema.y_dtype, (-1,))
+    y = array('y', schema.y_dtype, (-1, *schema.y_shape))
     return StoredExamples(
       x=array('x', schema.stored_x_dtype, (len(y), *schema.x_shape)),
       y=y,

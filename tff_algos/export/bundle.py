@@ -109,6 +109,7 @@ def model_facts(
     'task': model.task,
     'input_shape': list(model.input_shape),
     'num_classes': model.num_outputs if is_classifier else None,
+    'label_shape': list(model.label_shape),
   }
 
 

@@ -1,13 +1,13 @@
 """Exports all cluster models as one SavedModel, for clients nobody knows.
 
-Signatures (`x` is `[batch, *input_shape]` float32 everywhere):
+Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of tokens):
 
 - `serving_default`, `predict_cluster`: `x`, `cluster_id` `[batch]` int32 ->
   the outputs of `prediction.name_outputs`.
 - `predict_mixture`: `x`, `mixture` `[batch, num_clusters]` float32, rows >= 0
   that sum to 1 -> the mixture of the clusters' probabilities (and its
   `class_id`), or of their predictions.
-- `pick_cluster`: `x`, `label` `[batch]`, a few labelled examples of one client
+- `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples of one client
   -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1, num_clusters]`. The
   leading 1 is what TensorFlow Serving's row format wants of an output.
 """
@@ -127,7 +127,9 @@ def _signatures(
     'pick_cluster': bundle_lib.signature_function(
       lambda x, label: _pick_cluster(model, variables, num_clusters, x, label),
       x,
-      tf.TensorSpec([None], model.label_dtype, name='label'),
+      tf.TensorSpec(
+        [None, *model.label_shape], model.label_dtype, name='label'
+      ),
     ),
   }
 
@@ -166,7 +168,7 @@ def _predict_mixture(
   outputs = _all_outputs(model, variables, x)
   if model.task == model_lib.CLASSIFICATION:
     return prediction.name_probabilities(
-      tf.einsum('bk,kbc->bc', mixture, tf.nn.softmax(outputs))
+      tf.einsum('bk,kb...->b...', mixture, tf.nn.softmax(outputs))
     )
   return {'prediction': tf.einsum('bk,kb->b', mixture, outputs[:, :, 0])}
 
@@ -209,11 +211,12 @@ def _pick_cluster(
     checks.append(prediction.require_index('label', label, model.num_outputs))
   with tf.control_dependencies(checks):
     label = tf.identity(label)
-  losses = model.example_losses(
-    tf.reshape(_all_outputs(model, variables, x), [-1, model.num_outputs]),
-    tf.tile(label, [num_clusters]),
+  losses = model.map_stacked(
+    lambda weights: model.example_losses(model.apply(weights, x), label),
+    tf.nest.map_structure(tf.convert_to_tensor, variables),
   )
-  mean_loss = tf.reduce_mean(tf.reshape(losses, [num_clusters, -1]), axis=1)
+  counts = model.loss_weights(label, tf.ones(tf.shape(label)[:1]))
+  mean_loss = tf.reduce_sum(losses * counts, axis=1) / tf.reduce_sum(counts)
   infinity = tf.constant(np.inf, tf.float32)
   mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)
   # tf.argmin does not promise the lowest index among equals.

@@ -136,8 +136,8 @@ def export_client_model(
     np.asarray,
     _weights_in_memory(algorithm, server_state, client_state, client_index),
   )
-  for name, value in weights.items():
-    validation.check_finite(f'weights {name!r} of client {client_id!r}', value)
+  for value in tf.nest.flatten(weights):
+    validation.check_finite(f'weights of client {client_id!r}', value)
   variables = tf.nest.map_structure(_variable, weights)
   module = tf.Module()
   module.weights = tf.nest.flatten(variables)

@@ -49,9 +49,20 @@ def require_same_rows(name: str, values: tf.Tensor, x: tf.Tensor) -> Check:
 
 
 def require_index(name: str, values: tf.Tensor, size: int) -> Check:
-  """Fails with InvalidArgument unless all `values` are in [0, size)."""
+  """Fails with InvalidArgument unless all `values` are in [0, size).
+
+  Args:
+    name: Of the values.
+    values: Integers `[batch]`, or `[batch, places]`.
+    size: Above the largest allowed value.
+  """
+  is_index = (values >= 0) & (values < size)
+  if values.shape.rank == 2:  # Of each row the first that is none.
+    place = tf.argmin(tf.cast(is_index, tf.int32), axis=1)
+    values = tf.gather(values, place, batch_dims=1)
+    is_index = tf.reduce_all(is_index, axis=1)
   return require_rows(
-    (values >= 0) & (values < size),
+    is_index,
     lambda row: tf.strings.join(
       [
         f'{name} must be from 0 to {size - 1}, got ',
@@ -79,10 +90,10 @@ def apply_by_group(
     model: The model that serves.
     weights_of: group id int32 `[]` -> weights.
     group_ids: `[batch]` int32.
-    x: `[batch, *input_shape]` float32.
+    x: `[batch, *input_shape]` of the model's `input_dtype`.
 
   Returns:
-    `[batch, num_outputs]` float32.
+    `[batch, *label_shape, num_outputs]` float32.
   """
   groups, positions = tf.unique(group_ids)
 
@@ -92,14 +103,12 @@ def apply_by_group(
     return i + 1, tf.tensor_scatter_nd_update(outputs, rows, group_outputs)
 
   num_rows = tf.shape(x)[0]
+  shape = [*model.label_shape, model.num_outputs]
   _, outputs = tf.while_loop(
     lambda i, _: i < tf.size(groups),
     apply_to_group,
-    (0, tf.zeros([num_rows, model.num_outputs])),
-    shape_invariants=(
-      tf.TensorShape([]),
-      tf.TensorShape([None, model.num_outputs]),
-    ),
+    (0, tf.zeros([num_rows, *shape])),
+    shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, *shape])),
   )
   return outputs
 
@@ -107,10 +116,11 @@ def apply_by_group(
 def name_outputs(
   model: model_lib.Model, outputs: tf.Tensor
 ) -> Mapping[str, tf.Tensor]:
-  """Returns a bundle's named outputs from `[batch, num_outputs]` outputs.
+  """Returns a bundle's named outputs from a model's outputs.
 
-  Classification: `logits` and `probabilities` `[batch, num_classes]` float32,
-  `class_id` `[batch]` int32. Regression: `prediction` `[batch]` float32.
+  Classification: `logits` and `probabilities` `[batch, *label_shape,
+  num_classes]` float32, `class_id` `[batch, *label_shape]` int32. Regression:
+  `prediction` `[batch]` float32.
   """
   if model.task == model_lib.CLASSIFICATION:
     return {'logits': outputs, **name_probabilities(tf.nn.softmax(outputs))}
@@ -124,5 +134,5 @@ def name_probabilities(probabilities: tf.Tensor) -> Mapping[str, tf.Tensor]:
 
 
 def features_spec(model: model_lib.Model) -> tf.TensorSpec:
-  """Returns the spec of the input `x`, `[batch, *input_shape]` float32."""
-  return tf.TensorSpec([None, *model.input_shape], tf.float32, name='x')
+  """Returns the spec of the input `x`, `[batch, *input_shape]`."""
+  return tf.TensorSpec([None, *model.input_shape], model.input_dtype, name='x')

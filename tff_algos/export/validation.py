@@ -11,12 +11,12 @@ from tff_algos.core import model as model_lib
 def check_sample_inputs(
   model: model_lib.Model, sample_inputs: np.ndarray
 ) -> np.ndarray:
-  """Returns the sample inputs as float32.
+  """Returns the sample inputs in the type that the model takes.
 
   Raises:
     ExportError: Unless they are `[n, *input_shape]`, n >= 1, and finite.
   """
-  x = np.asarray(sample_inputs, np.float32)
+  x = np.asarray(sample_inputs, model.input_dtype.as_numpy_dtype)
   if x.ndim == 0 or len(x) < 1 or x.shape[1:] != tuple(model.input_shape):
     raise errors.ExportError(
       f'sample inputs must have shape [n, *{list(model.input_shape)}] with '

@@ -33,6 +33,20 @@ def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> MeanStat:
   return MeanStat(tf.reduce_sum(kept, axis=-1), weight)
 
 
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:
+  """Returns the statistic of values that count differently.
+
+  Args:
+    values: `[n]` float32; one of weight 0 may be NaN.
+    weights: `[n]` float32, >= 0.
+
+  Returns:
+    A MeanStat of shape `[]`.
+  """
+  kept = tf.where(weights > 0, weights * values, tf.zeros_like(values))
+  return MeanStat(tf.reduce_sum(kept), tf.reduce_sum(weights))
+
+
 def value_of(stat: MeanStat) -> np.ndarray:
   """Returns total / weight as float64; NaN where nothing was counted."""
   total = np.asarray(stat.total, np.float64)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tff_algos.core import errors
+from tff_algos.models import convolutions
 
 NORMALIZATIONS = ('none', 'group')
 
@@ -46,19 +47,56 @@ def xavier_normal(
   )
 
 
+def he_normal(seed: tf.Tensor, index: int, shape: Sequence[int]) -> tf.Tensor:
+  """Returns a kernel of variance 2 / fan_in (He et al. 2015).
+
+  Args:
+    seed: int32 `[2]` of the whole model.
+    index: Number of the layer, so that layers differ.
+    shape: `[height, width, inputs, outputs]`, of inputs that a filter sees.
+  """
+  return tf.random.stateless_normal(
+    shape,
+    tf.random.experimental.stateless_fold_in(seed, index),
+    stddev=(2.0 / (shape[0] * shape[1] * shape[2])) ** 0.5,
+  )
+
+
 def dense(
   inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None = None
 ) -> tf.Tensor:
-  """Returns inputs @ kernel + bias, `[batch, outputs]`."""
+  """Returns inputs @ kernel + bias, `[batch, ..., outputs]`."""
   outputs = tf.matmul(inputs, kernel)
   return outputs if bias is None else outputs + bias
 
 
+def embed(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+  """Returns the rows of a table by their ids, `[*ids.shape, width]`.
+
+  Args:
+    table: `[num_ids, width]`.
+    ids: Integers of any shape, each below num_ids.
+  """
+  # Through a reshape the gradient is a tensor, and not a list of rows, which
+  # neither an optimizer nor an average of clients takes.
+  return tf.gather(tf.reshape(table, table.shape), ids)
+
+
 def convolution(
-  inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor
+  inputs: tf.Tensor,
+  kernel: tf.Tensor | convolutions.DecomposedKernel,
+  bias: tf.Tensor,
+  padding: str = 'SAME',
 ) -> tf.Tensor:
-  """Returns the convolution that keeps height and width (NHWC)."""
-  return tf.nn.conv2d(inputs, kernel, strides=1, padding='SAME') + bias
+  """Returns the convolution and its bias (NHWC).
+
+  Args:
+    inputs: `[batch, height, width, inputs]`.
+    kernel: `[height, width, inputs, outputs]`, or one in factors.
+    bias: `[outputs]`.
+    padding: `'SAME'`, which keeps height and width, or `'VALID'`.
+  """
+  return convolutions.convolve(inputs, kernel, padding) + bias
 
 
 def group_norm(
@@ -91,4 +129,26 @@ def group_norm(
   mean, variance = tf.nn.moments(grouped, axes, keepdims=True)
   normalized = (grouped - mean) * tf.math.rsqrt(variance + epsilon)
   normalized = tf.reshape(normalized, [-1, *spatial, channels])
+  return tf.cast(normalized, inputs.dtype) * scale + offset
+
+
+def layer_norm(
+  inputs: tf.Tensor,
+  scale: tf.Tensor,
+  offset: tf.Tensor,
+  epsilon: float = 1e-5,
+) -> tf.Tensor:
+  """Returns layer normalization of each place (Ba et al. 2016).
+
+  Mean and variance are taken in float32, as by `group_norm`.
+
+  Args:
+    inputs: `[..., channels]`; each vector of channels is normalized by itself.
+    scale: `[channels]`.
+    offset: `[channels]`.
+    epsilon: Added to the variance.
+  """
+  values = tf.cast(inputs, tf.float32)
+  mean, variance = tf.nn.moments(values, [-1], keepdims=True)
+  normalized = (values - mean) * tf.math.rsqrt(variance + epsilon)
   return tf.cast(normalized, inputs.dtype) * scale + offset

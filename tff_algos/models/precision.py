@@ -51,10 +51,11 @@ def compute_in(model: model_lib.Model, compute_dtype: str) -> model_lib.Model:
   dtype = tf.as_dtype(compute_dtype)
 
   def apply(weights, x):
-    rounded = tf.nest.map_structure(
-      lambda leaf: tf.cast(leaf, dtype), (weights, x)
-    )
-    return tf.cast(model.apply(*rounded), tf.float32)
+    rounded = tf.nest.map_structure(lambda leaf: tf.cast(leaf, dtype), weights)
+    x = tf.convert_to_tensor(x)
+    if x.dtype.is_floating:  # And not the ids of tokens.
+      x = tf.cast(x, dtype)
+    return tf.cast(model.apply(rounded, x), tf.float32)
 
   return dataclasses.replace(
     model, apply=apply, output_tolerance=_OUTPUT_TOLERANCE

@@ -1,12 +1,30 @@
 """All models by name."""
 
+import dataclasses
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import letters_cnn, linear, mlp, precision
+from tff_algos.models import (
+  cifar_cnn,
+  convolutional,
+  decomposition,
+  lenet,
+  letters_cnn,
+  linear,
+  mlp,
+  mobilenet,
+  normed_convolutions,
+  precision,
+  resnet,
+  small_cnn,
+  transformer,
+)
 
 
 class Entry(NamedTuple):
@@ -26,13 +44,28 @@ MODELS: Mapping[str, Entry] = {
     linear.LinearConfig, linear.build_linear_regression
   ),
   'logistic_regression': Entry(
-    linear.LinearConfig, linear.build_logistic_regression
+    linear.LogisticConfig, linear.build_logistic_regression
   ),
   'mlp': Entry(mlp.MlpConfig, mlp.build_mlp),
   'letters_cnn': Entry(
-    letters_cnn.LettersCnnConfig, letters_cnn.build_letters_cnn
+    convolutional.ConvolutionalConfig, letters_cnn.build_letters_cnn
+  ),
+  'cifar_cnn': Entry(
+    convolutional.ConvolutionalConfig, cifar_cnn.build_cifar_cnn
+  ),
+  'mobilenet_v2': Entry(
+    normed_convolutions.NormedConfig, mobilenet.build_mobilenet_v2
+  ),
+  'resnet18': Entry(resnet.ResNetConfig, resnet.build_resnet18),
+  'lenet': Entry(lenet.LeNetConfig, lenet.build_lenet),
+  'small_cnn': Entry(small_cnn.SmallCnnConfig, small_cnn.build_small_cnn),
+  'transformer': Entry(
+    transformer.TransformerConfig, transformer.build_transformer
   ),
 }
+
+
+_INPUTS = {tf.float32: 'numbers', tf.int32: 'the ids of tokens'}
 
 
 def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
@@ -50,6 +83,9 @@ def build_model(
   task: str,
   input_shape: tuple[int, ...],
   num_outputs: int,
+  input_dtype: tf.DType = tf.float32,
+  label_shape: tuple[int, ...] = (),
+  special_ids: Mapping[str, int] = types.MappingProxyType({}),
 ) -> model_lib.Model:
   """Builds the model that a config's `model` section names.
 
@@ -58,9 +94,14 @@ def build_model(
     task: What the data asks for, `'classification'` or `'regression'`.
     input_shape: Shape of one example.
     num_outputs: Number of classes, or 1 for regression.
+    input_dtype: int32 for the ids of tokens, else float32.
+    label_shape: Shape of one example's label.
+    special_ids: Ids of tokens that are no words, by name. Where labels are
+      tokens at several places, `padding` is not predicted, and none is scored.
 
   Raises:
-    ConfigError: If the section is wrong, or the model solves another task.
+    ConfigError: If the section is wrong, or the model solves another task, or
+      takes other inputs or labels.
   """
   name, options = parse_config(values)
   model = MODELS[name].build(options, input_shape, num_outputs)
@@ -69,4 +110,22 @@ def build_model(
       f'config.model.name {name!r} is for {model.task}, but the data set is '
       f'for {task}'
     )
+  if model.input_dtype != input_dtype:
+    raise errors.ConfigError(
+      f'config.model.name {name!r} takes {_INPUTS[model.input_dtype]}, but the '
+      f'data set holds {_INPUTS[input_dtype]}'
+    )
+  if model.label_shape != label_shape:
+    raise errors.ConfigError(
+      f'config.model.name {name!r} needs labels of shape {model.label_shape}, '
+      f'but those of the data set have {label_shape}'
+    )
+  if label_shape:
+    model = dataclasses.replace(
+      model,
+      padding_label=special_ids.get('padding'),
+      unscored_labels=tuple(special_ids.values()),
+    )
+  if isinstance(options, decomposition.DecomposableConfig):
+    model = decomposition.decompose(model, options.decomposition)
   return precision.compute_in(model, options.compute_dtype)

@@ -10,23 +10,19 @@ sampling, not for cryptography.
 
 import tensorflow as tf
 
-_MASK = 0xFFFFFFFF
-# Odd constants below 2**31, so that a product of a 32-bit number fits int64.
 _MULTIPLIERS = (0x7FEB352D, 0x31848BAB, 0x2C1B3C6D)
 _SHIFTS = (16, 15, 17)
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:
   for multiplier, shift in zip(_MULTIPLIERS, _SHIFTS, strict=True):
-    bits = tf.bitwise.bitwise_xor(
-      bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.int64))
-    )
-    bits = tf.bitwise.bitwise_and(
-      bits * multiplier, tf.constant(_MASK, tf.int64)
-    )
-  return tf.bitwise.bitwise_xor(
-    bits, tf.bitwise.right_shift(bits, tf.constant(16, tf.int64))
-  )
+    bits = _shift_xor(bits, shift) * tf.constant(multiplier, tf.uint32)
+  return _shift_xor(bits, 16)
+
+
+def _shift_xor(bits: tf.Tensor, shift: int) -> tf.Tensor:
+  shifted = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
+  return tf.bitwise.bitwise_xor(bits, shifted)
 
 
 def random_bits(seed: tf.Tensor, *counters: tf.Tensor) -> tf.Tensor:
@@ -34,23 +30,40 @@ def random_bits(seed: tf.Tensor, *counters: tf.Tensor) -> tf.Tensor:
 
   Args:
     seed: int32 `[2]`.
-    *counters: Integer tensors that broadcast against each other, >= 0.
+    *counters: Integer tensors that broadcast against each other, from 0 to
+      2**32 - 1.
 
   Returns:
-    int64 of the broadcast shape, uniform on 0 ... 2**32 - 1.
+    uint32 of the broadcast shape, uniform.
   """
-  words = tf.bitwise.bitwise_and(
-    tf.cast(seed, tf.int64), tf.constant(_MASK, tf.int64)
-  )
+  words = tf.cast(seed, tf.uint32)
   bits = _mix(tf.bitwise.bitwise_xor(_mix(words[0]), words[1]))
   for counter in counters:
     # Adding an odd constant keeps counter 0 from being a fixed point.
-    step = tf.bitwise.bitwise_and(
-      tf.cast(counter, tf.int64) * 0x1E3779B1 + 0x5BF03635,
-      tf.constant(_MASK, tf.int64),
-    )
+    step = tf.cast(counter, tf.uint32) * tf.constant(
+      0x1E3779B1, tf.uint32
+    ) + tf.constant(0x5BF03635, tf.uint32)
     bits = _mix(tf.bitwise.bitwise_xor(bits, step))
   return bits
+
+
+def random_below(
+  limit: int, seed: tf.Tensor, *counters: tf.Tensor
+) -> tf.Tensor:
+  """Returns a random number from 0 to limit - 1 for each combination.
+
+  Args:
+    limit: From 1 to 2**15. Chances differ by at most limit / 2**16 of each.
+    seed: int32 `[2]`.
+    *counters: As of `random_bits`.
+
+  Returns:
+    int32 of the broadcast shape.
+  """
+  high = tf.bitwise.right_shift(
+    random_bits(seed, *counters), tf.constant(16, tf.uint32)
+  )
+  return tf.bitwise.right_shift(tf.cast(high, tf.int32) * limit, 16)
 
 
 def shuffled_epochs(
@@ -60,16 +73,20 @@ def shuffled_epochs(
 
   Args:
     seed: int32 `[2]`.
-    mask: `[capacity]`, 1 for a real row and 0 for padding.
+    mask: `[capacity]`, 1 for a real row and 0 for padding, which comes last.
     num_epochs: How many orders.
 
   Returns:
     int32 `[num_epochs, capacity]`: the real rows shuffled, then the padding.
     The real part does not depend on the capacity.
   """
-  positions = tf.range(tf.shape(mask)[0], dtype=tf.int64)
-  epochs = tf.range(num_epochs, dtype=tf.int64)[:, tf.newaxis]
-  keys = random_bits(seed, epochs, positions)
-  # Padding sorts behind every 32-bit key; ties go to the lower position.
-  keys = tf.where(mask > 0, keys, tf.constant(1 << 32, tf.int64) + positions)
-  return tf.argsort(keys, axis=-1, stable=True)
+  capacity = tf.shape(mask)[0]
+  epochs = tf.range(num_epochs)[:, tf.newaxis]
+  bits = random_bits(seed, epochs, tf.range(capacity))
+  # The smallest bits first, as the largest signed numbers: that is the order in
+  # which top-k gives them, equal ones by position. So padding comes behind.
+  keys = tf.cast(
+    tf.bitwise.bitwise_xor(bits, tf.constant(0x7FFFFFFF, tf.uint32)), tf.int32
+  )
+  keys = tf.where(mask > 0, keys, tf.int32.min)
+  return tf.math.top_k(keys, capacity).indices

@@ -19,15 +19,17 @@ class Optimizer(NamedTuple):
     initialize: weights -> slots.
     gradient_scale: is_real -> float32 `[]`, what the gradient must be multiplied
       by before it is given to `step`.
-    step: (weights, scaled gradient, slots, is_real) -> (weights, slots). A step
-      with `is_real` 0 (float32 `[]`, else 1) changes nothing: it is padding.
-      Its gradient must be finite.
+    step: (weights, scaled gradient, slots, is_real, decay) -> (weights, slots).
+      The objective also has decay / 2 * |weights|^2, of which the gradient says
+      nothing; None for no such term. A step with `is_real` 0 (float32 `[]`,
+      else 1) changes nothing: it is padding. Its gradient must be finite.
   """
 
   initialize: Callable[[Structure], Structure]
   gradient_scale: Callable[[tf.Tensor], tf.Tensor]
   step: Callable[
-    [Structure, Structure, Structure, tf.Tensor], tuple[Structure, Structure]
+    [Structure, Structure, Structure, tf.Tensor, tf.Tensor | float | None],
+    tuple[Structure, Structure],
   ]
 
 
@@ -59,16 +61,22 @@ class OptimizerConfig:
     checks.check_positive('epsilon', self.epsilon)
 
 
-def build_optimizer(config: OptimizerConfig) -> Optimizer:
-  """Returns the optimizer that the config names."""
+def build_optimizer(
+  config: OptimizerConfig, learning_rate_scale: tf.Tensor | float = 1.0
+) -> Optimizer:
+  """Returns the optimizer that the config names.
+
+  Args:
+    config: Its name and constants.
+    learning_rate_scale: Factor on the learning rate, >= 0.
+  """
+  learning_rate = config.learning_rate * learning_rate_scale
   if config.name == 'adam':
-    return adam(
-      config.learning_rate, config.beta_1, config.beta_2, config.epsilon
-    )
-  return sgd(config.learning_rate, config.momentum)
+    return adam(learning_rate, config.beta_1, config.beta_2, config.epsilon)
+  return sgd(learning_rate, config.momentum)
 
 
-def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
+def sgd(learning_rate: tf.Tensor | float, momentum: float = 0.0) -> Optimizer:
   """Returns w <- w - v with v <- momentum * v + learning_rate * gradient."""
 
   def initialize(weights):
@@ -78,9 +86,14 @@ def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
     # A rate of 0 skips a padded step without another pass over the weights.
     return learning_rate * is_real
 
-  def step(weights, gradient, slots, is_real):
+  def step(weights, gradient, slots, is_real, decay):
     if not momentum:
+      if decay is not None:  # With the gradient of the decay: one pass more.
+        weights = trees.scale(weights, 1 - gradient_scale(is_real) * decay)
       return trees.subtract(weights, gradient), slots
+    if decay is not None:
+      pull = trees.scale(weights, gradient_scale(is_real) * decay)
+      gradient = trees.add(gradient, pull)
     velocity = trees.add(trees.scale(slots, momentum), gradient)
     return trees.select(
       is_real > 0,
@@ -106,7 +119,7 @@ class AdamSlots(NamedTuple):
 
 
 def adam(
-  learning_rate: float,
+  learning_rate: tf.Tensor | float,
   beta_1: float = 0.9,
   beta_2: float = 0.999,
   epsilon: float = 1e-8,
@@ -122,7 +135,9 @@ def adam(
     # What a padded step has for a gradient is thrown away whole.
     return tf.ones_like(is_real)
 
-  def step(weights, gradient, slots, is_real):
+  def step(weights, gradient, slots, is_real, decay):
+    if decay is not None:
+      gradient = trees.add(gradient, trees.scale(weights, decay))
     num_steps = slots.num_steps + 1.0
     first = tf.nest.map_structure(
       lambda m, g: beta_1 * m + (1 - beta_1) * g, slots.first, gradient

@@ -4,7 +4,7 @@ sum_s u_s |w - c_s|^2 = U |w - c|^2 + a constant, with U = sum_s u_s and
 c = sum_s u_s c_s / U. So S centres cost as much as one (FedSoft, Eqs. 4-5).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,14 +13,38 @@ from tff_algos.numerics import trees
 Structure = Any
 
 
-def mixed_center(pulls: tf.Tensor, centers: Structure) -> Structure:
-  """Returns sum_s u_s c_s / sum_s u_s.
+class Pull(NamedTuple):
+  """The pull of several centres, as that of one.
+
+  Attributes:
+    center: Their mixed centre, like the point that is pulled.
+    strength: U, float32 `[]`, >= 0.
+  """
+
+  center: Structure
+  strength: tf.Tensor
+
+
+def joint_pull(pulls: tf.Tensor, centers: Structure) -> Pull:
+  """Returns what several centres amount to together.
 
   Args:
-    pulls: u, `[num_centers]`, >= 0 with a positive sum.
+    pulls: u, `[num_centers]`, >= 0; or `[points, num_centers]` for several
+      points at once, and a stack is returned.
     centers: Structure of tensors `[num_centers, ...]`.
   """
-  return trees.mix(pulls / tf.reduce_sum(pulls), centers)
+  return Pull(mixed_center(pulls, centers), tf.reduce_sum(pulls, axis=-1))
+
+
+def mixed_center(pulls: tf.Tensor, centers: Structure) -> Structure:
+  """Returns sum_s u_s c_s / sum_s u_s; zeros where nothing pulls.
+
+  Args:
+    pulls: As of `joint_pull`.
+    centers: Structure of tensors `[num_centers, ...]`.
+  """
+  total = tf.reduce_sum(pulls, axis=-1, keepdims=True)
+  return trees.mix(tf.math.divide_no_nan(pulls, total), centers)
 
 
 def penalty(

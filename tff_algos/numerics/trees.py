@@ -22,6 +22,13 @@ def scale(structure: Structure, factor: tf.Tensor | float) -> Structure:
   return tf.nest.map_structure(lambda leaf: leaf * factor, structure)
 
 
+def interpolate(start: Structure, end: Structure, share: float) -> Structure:
+  """Returns `(1 - share) * start + share * end`; `end` itself for share 1."""
+  if share == 1:
+    return end
+  return add(scale(start, 1 - share), scale(end, share))
+
+
 def select(
   condition: tf.Tensor, if_true: Structure, if_false: Structure
 ) -> Structure:
@@ -78,6 +85,14 @@ def squared_norm(structure: Structure) -> tf.Tensor:
   # The gradient of a plain sum would first spread a scalar out.
   halves = [tf.nn.l2_loss(leaf) for leaf in tf.nest.flatten(structure)]
   return 2.0 * tf.add_n(halves)
+
+
+def inner_product(first: Structure, second: Structure) -> tf.Tensor:
+  """Returns the sum of the products of all entries, float32 `[]`."""
+  products = tf.nest.map_structure(
+    lambda one, other: tf.reduce_sum(one * other), first, second
+  )
+  return tf.add_n(tf.nest.flatten(products))
 
 
 def zeros_like(structure: Structure) -> Structure:
@@ -138,7 +153,15 @@ def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
 
 
 def take(stacked: Structure, index: tf.Tensor) -> Structure:
-  """Returns row `index` (int32 `[]`) of every leaf `[rows, ...]`."""
+  """Returns row `index` of every leaf `[rows, ...]`; several for a vector.
+
+  Args:
+    stacked: Structure of tensors `[rows, ...]`.
+    index: int32 `[]`, or `[n]`.
+
+  Returns:
+    Structure of tensors `[...]`, or `[n, ...]`.
+  """
   return tf.nest.map_structure(lambda leaf: tf.gather(leaf, index), stacked)
 
 
@@ -147,4 +170,29 @@ def num_entries(structure: Structure) -> int:
   return sum(
     int(tf.TensorShape(leaf.shape).num_elements())
     for leaf in tf.nest.flatten(structure)
+  )
+
+
+def flatten(structure: Structure) -> tf.Tensor:
+  """Returns all entries, leaf by leaf, as one vector `[num_entries]`."""
+  return tf.concat(
+    [tf.reshape(leaf, [-1]) for leaf in tf.nest.flatten(structure)], axis=0
+  )
+
+
+def unflatten(vector: tf.Tensor, like: Structure) -> Structure:
+  """Returns what `flatten` made a vector of.
+
+  Args:
+    vector: `[num_entries]`.
+    like: Structure of the shapes, which must be static.
+  """
+  leaves = tf.nest.flatten(like)
+  parts = tf.split(vector, [num_entries(leaf) for leaf in leaves])
+  return tf.nest.pack_sequence_as(
+    like,
+    [
+      tf.reshape(part, leaf.shape)
+      for part, leaf in zip(parts, leaves, strict=True)
+    ],
   )

@@ -1,1 +1,1 @@
-"""What a run did: pictures, an index page and a table, from its files alone."""
+"""What a run did, and what a dataset holds: pictures, pages, from files alone."""

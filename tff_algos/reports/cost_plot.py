@@ -21,7 +21,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   lines = style.client_lines(run)
   if not lines or not total[-1]:
     return None
-  divisor, unit = _unit(total[-1])
+  divisor, unit = style.floats_unit(total[-1])
   word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
   figure = style.new_figure(
     8, 3.9, f"{word} on the clients' test examples against communication"
@@ -55,11 +55,3 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   style.format_scores(run, axes.yaxis)
   style.label_ends(axes, labels)
   return figure
-
-
-def _unit(largest: float) -> tuple[float, str]:
-  """Returns the divisor and the words for a number of floats."""
-  for divisor, unit in ((1e9, 'billion'), (1e6, 'million'), (1e3, 'thousand')):
-    if largest >= divisor:
-      return divisor, f'{unit} floats'
-  return 1.0, 'floats'

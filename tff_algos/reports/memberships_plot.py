@@ -1,6 +1,6 @@
-"""Picture: importance weights of every client against its true mixture.
+"""Picture: the membership of every client against its true mixture.
 
-After Figure 2 of FedSoft (Ruan and Joe-Wong, 2022). Clusters are matched to
+After Figure 2 of FedSoft (Ruan and Joe-Wong, 2021). Clusters are matched to
 source distributions by the Hungarian method before anything is drawn.
 """
 
@@ -37,15 +37,16 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   matched = run.matched_sources
   estimated = membership[:, np.flatnonzero(matched == 0)[0]]
   true = mixture[:, 0]
-  order = np.lexsort((estimated, true))
+  # Clients of one share stay in their order, as in the figure.
+  order = np.argsort(true, kind='stable')
   true, estimated = true[order], estimated[order]
-  source_colors = style.source_colors(run)
+  source_colors = style.planted_colors(run)
   colors = np.where(true >= 0.5, *source_colors)
-  name = run.source_names[0]
+  name = run.planted_names[0]
   cluster = style.cluster_names(run)[np.flatnonzero(matched == 0)[0]]
   error = recovery.membership_error(membership, mixture)
   figure = style.new_figure(
-    11.4, 3.9, 'Importance weights of every client against its true mixture'
+    11.4, 3.9, 'Membership of every client against its true mixture'
   )
   left, right = figure.subplots(1, 2, width_ratios=(2.1, 1))
   positions = np.arange(len(true))
@@ -57,14 +58,14 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   left.scatter(
     positions, true, edgecolors=colors, facecolors='white', s=size, zorder=2
   )
-  left.set_title(f'filled: importance of {cluster}; open: true share of {name}')
-  left.set_xlabel(f'client, sorted by its true share of {name}')
+  left.set_title(f'filled: membership of {cluster}; open: true share of {name}')
+  left.set_xlabel(f'client, by its true share of {name}, then by its index')
   left.set_ylabel('share of the training examples (%)')
   left.xaxis.set_major_locator(ticker.MaxNLocator(8, integer=True))
   _draw_scatter(right, true, estimated, colors)
   right.set_title(f'mean error {100 * error:.1f} points')
   right.set_xlabel(f'true share of {name} (%)')
-  right.set_ylabel(f'importance of {cluster} (%)')
+  right.set_ylabel(f'membership of {cluster} (%)')
   for axes in (left, right):
     axes.set_ylim(-0.04, max(1.04, estimated.max() + 0.04))
     style.format_percent(axes.yaxis)
@@ -85,7 +86,7 @@ def _name_halves(left: axes_lib.Axes, run, true, source_colors) -> None:
   for count, middle, height, source in halves:
     if count:
       left.annotate(
-        f'mostly {run.source_names[source]}',
+        f'mostly {run.planted_names[source]}',
         (middle, height),
         ha='center',
         va='center',
@@ -118,13 +119,12 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
   by = membership if mixture is None else mixture
   order = np.lexsort((-by.max(axis=1), by.argmax(axis=1)))
   # Matched clusters lie in the order of their sources, the others on top.
-  matched = run.matched_sources
-  columns = np.lexsort((matched, matched == recovery.UNMATCHED))
+  columns = run.cluster_order
   cluster_colors, cluster_names = (
     [items[column] for column in columns]
     for items in (style.cluster_colors(run), style.cluster_names(run))
   )
-  title = 'Importance weights of every client'
+  title = 'Membership of every client'
   if mixture is not None:
     title += ' against its true mixture'
   num_rows = 1 if mixture is None else 2
@@ -132,13 +132,13 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
   grid = figure.subplots(num_rows, 1, squeeze=False, sharex=True)[:, 0]
   if mixture is not None:
     _draw_stack(
-      grid[0], mixture[order], style.source_colors(run), run.source_names
+      grid[0], mixture[order], style.planted_colors(run), run.planted_names
     )
-    grid[0].set_title('true mixture of the source distributions')
+    grid[0].set_title('true mixture')
   _draw_stack(
     grid[-1], membership[order][:, columns], cluster_colors, cluster_names
   )
-  grid[-1].set_title('importance weights of the cluster models')
+  grid[-1].set_title('membership of each cluster')
   what = 'its largest cluster' if mixture is None else 'its main source'
   grid[-1].set_xlabel(f'client, sorted by {what}')
   return figure

@@ -4,26 +4,28 @@ import os
 import pathlib
 import tempfile
 import types
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import jinja2
-from matplotlib.backends import backend_agg
+from typing import NamedTuple
 
 from tff_algos.reports import (
   accuracy_plot,
+  association_plot,
   centers_plot,
   clients_plot,
+  cluster_map_plot,
   cost_plot,
+  html,
+  membership_maps_plot,
+  membership_rounds_plot,
   memberships_plot,
   recovery_plot,
+  regrouping_plot,
   style,
   summary,
+  warning_texts,
 )
 from tff_algos.reports import run as run_lib
 
 _INDEX = 'index.html'
-_TEMPLATE = pathlib.Path(__file__).with_name('page.html.jinja')
 
 
 class Picture(NamedTuple):
@@ -51,17 +53,54 @@ PICTURES = (
     "commonest label of the client's training part.",
   ),
   Picture(
+    'membership_rounds.png',
+    membership_rounds_plot,
+    'The mean membership of clients with the same planted mixture, in the '
+    'colours of the clusters; dashed: the true shares. With many mixtures, '
+    'clients of one main source are taken together.',
+  ),
+  Picture(
     'memberships.png',
     memberships_plot,
-    'The importance weights that the server holds for each participating '
-    'client beside the mixture that its data was drawn from. Clusters have no '
+    'How far each participating client belongs to each cluster, beside the '
+    'mixture that its data was drawn from. Clusters have no '
     'order of their own; each is matched to a source so that all clients '
     'together agree best.',
   ),
   Picture(
+    'cluster_map.png',
+    cluster_map_plot,
+    'The cluster of largest membership, a row a client and a column an '
+    'evaluation. Dashed: the round after which no client changes. Undecided: '
+    'the client belongs to all clusters alike.',
+  ),
+  Picture(
+    'regrouping.png',
+    regrouping_plot,
+    'What was uploaded, and how k-means clustered it. Where uploads remember '
+    'nearly all of the model that was sent, clients cannot change cluster, and '
+    'that nobody does says nothing about the clusters. Iterations are those of '
+    'the best restart.',
+  ),
+  Picture(
+    'membership_maps.png',
+    membership_maps_plot,
+    'A row a client, a column a cluster, clusters in the order of the sources '
+    'that they are matched to. Where a column is dark for the clients of one '
+    'source alone, the cluster has found it.',
+  ),
+  Picture(
+    'association.png',
+    association_plot,
+    'Clients by the source of most of their data. Left: how many have their '
+    'largest membership in each cluster (the confusion matrix). Right: their '
+    'mean membership of each cluster.',
+  ),
+  Picture(
     'centers.png',
     centers_plot,
-    'Every cluster model on every source distribution at the last evaluation. '
+    'Every cluster model on every source distribution at the last evaluation, '
+    'shaded column by column. '
     'One dark cell in each column, each in another row: the clusters have '
     'specialised.',
   ),
@@ -84,7 +123,7 @@ PICTURES = (
     "Left: each client's main cluster against its main source; ARI (adjusted "
     'Rand index) is about 0 by chance, NMI (normalized mutual information) '
     'and purity lie between 0 and 1. Right: the mean absolute difference of '
-    'importance weights and true shares.',
+    'memberships and true shares.',
   ),
 )
 
@@ -93,8 +132,11 @@ _PLACES = (
   ('dataset', 'the federated dataset'),
   ('metrics.csv', 'all metrics, one row a round'),
   ('tensorboard', 'the same for TensorBoard'),
+  ('memberships', "the clients' memberships, one array an evaluation"),
   ('evaluation/summary.json', 'last round, best round and majority class'),
   ('evaluation/clients.csv', 'one row a client'),
+  ('evaluation/centers.csv', 'every cluster model on every source'),
+  ('evaluation/association.csv', 'clusters of the clients of each source'),
   ('checkpoints', 'server and client states'),
   ('export/cluster_models', 'SavedModels of the clusters, for new users'),
   ('export/personalized_models', 'SavedModels for known clients'),
@@ -142,37 +184,21 @@ def _draw(picture: Picture, run: run_lib.Run, folder: pathlib.Path) -> bool:
     figure = picture.module.draw(run)
     if figure is None:
       return False
-    canvas = backend_agg.FigureCanvasAgg(figure)
-    canvas.print_png(folder / picture.name)
+    (folder / picture.name).write_bytes(style.to_png(figure))
   return True
 
 
 def _render(run: run_lib.Run, pictures: list[Picture]) -> str:
-  environment = jinja2.Environment(
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-  )
-  template = environment.from_string(_TEMPLATE.read_text(encoding='utf-8'))
-  return template.render(
+  return html.render(
+    'page.html.jinja',
     run=run,
     heading=summary.heading(run),
     measure=style.score_label(run).partition(' (')[0],
     rows=summary.rows(run),
-    warnings=summary.warnings(run),
+    warnings=warning_texts.sentences(run),
     pictures=pictures,
     places=[
       (name, what) for name, what in _PLACES if (run.workdir / name).exists()
     ],
-    settings=list(_flat(run.config)),
+    settings=html.flatten(run.config),
   )
-
-
-def _flat(section: Mapping[str, Any], prefix: str = ''):
-  """Yields (dotted key, value as text) of a nested config."""
-  for key, value in section.items():
-    if isinstance(value, Mapping) and value:
-      yield from _flat(value, f'{prefix}{key}.')
-    else:
-      yield f'{prefix}{key}', str(value)

@@ -76,7 +76,7 @@ def _draw_error(axes, series: run_lib.Series) -> None:
     marker=style.marker(series),
     markersize=3.5,
   )
-  axes.set_title('importance weight against true share')
+  axes.set_title('membership against true share')
   axes.set_ylabel('mean error (percentage points)')
   style.format_percent(axes.yaxis)
   value = series.values[-1]

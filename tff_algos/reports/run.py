@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from tff_algos.core import errors
-from tff_algos.metrics import recovery
+from tff_algos.metrics import association, recovery
+from tff_algos.reports import membership_history as membership_history_lib
 from tff_algos.reports import table as table_lib
 
 _HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
@@ -158,14 +158,49 @@ class Run:
     """
     if self.memberships is not None and self.memberships[1] is not None:
       return recovery.match_clusters(*self.memberships)
-    matched = np.full(self.num_clusters, recovery.UNMATCHED)
-    scores = self.held_out_scores
-    if np.isfinite(scores).all():
-      matched_clusters, sources = optimize.linear_sum_assignment(
-        scores, maximize=self.higher_is_better
-      )
-      matched[matched_clusters] = sources
-    return matched
+    return association.match_by_scores(
+      self.held_out_scores, higher_is_better=self.higher_is_better
+    )
+
+  @functools.cached_property
+  def cluster_order(self) -> np.ndarray:
+    """Returns the clusters in the order of their sources, the others last."""
+    matched = self.matched_sources
+    return np.lexsort((matched, matched == recovery.UNMATCHED))
+
+  @functools.cached_property
+  def planted_names(self) -> tuple[str, ...]:
+    """Returns the names of the columns of the true mixture."""
+    if self.memberships is None or self.memberships[1] is None:
+      return ()
+    count = self.memberships[1].shape[1]
+    for names in (self.summary.get('planted_names'), self.source_names):
+      if names and len(names) == count:
+        return tuple(names)
+    return tuple(f'planted cluster {index}' for index in range(count))
+
+  @functools.cached_property
+  def membership_history(
+    self,
+  ) -> membership_history_lib.MembershipHistory | None:
+    """Returns every membership at every evaluation; None if none was kept.
+
+    Its clients are all participating ones, in the order of `clients`.
+    """
+    return membership_history_lib.read(self.workdir, self.last_round)
+
+  def planted_mixture(self, num_clients: int) -> np.ndarray | None:
+    """Returns the true mixture of all participating clients.
+
+    Args:
+      num_clients: How many there are.
+
+    Returns:
+      float64 `[num_clients, len(planted_names)]`; None if nothing is planted,
+      or `clients` holds another number of them.
+    """
+    mixture = None if self.memberships is None else self.memberships[1]
+    return mixture if np.shape(mixture)[:1] == (num_clients,) else None
 
 
 def read(workdir: str | os.PathLike[str]) -> Run:

@@ -1,6 +1,9 @@
 """The look that all pictures share."""
 
 import contextlib
+import io
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import matplotlib.style
@@ -8,7 +11,8 @@ import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import axis as axis_lib
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
+from matplotlib import lines, ticker
+from matplotlib.backends import backend_agg
 from sklearn import isotonic
 
 from tff_algos.metrics import recovery
@@ -19,6 +23,7 @@ MUTED = '#5f6368'
 FAINT = '#c8ccd0'
 
 PERSONALIZED = INK
+LOCAL = '#8b3a62'
 OWN_CLUSTER = '#8a6d1f'
 UNSEEN = '#7d8286'
 
@@ -37,6 +42,8 @@ _PALETTE = (
 
 _FONT_SIZE = 9.5
 _MAX_MARKERS = 25
+# Room for a heading.
+_LEAST_WIDTH = 8.5
 _DOTS_PER_INCH = 150
 _STYLE = {
   'axes.edgecolor': MUTED,
@@ -105,22 +112,142 @@ def new_figure(width: float, height: float, title: str) -> figure_lib.Figure:
   return figure
 
 
+def to_png(figure: figure_lib.Figure) -> bytes:
+  """Returns a figure as a PNG file; the same figure gives the same bytes."""
+  content = io.BytesIO()
+  backend_agg.FigureCanvasAgg(figure).print_png(content)
+  return content.getvalue()
+
+
+def colors(count: int) -> tuple[str, ...]:
+  """Returns the colours of the first `count` source distributions."""
+  return tuple(_color(index) for index in range(count))
+
+
+def line_look(index: int) -> dict[str, str]:
+  """Returns colour and line style of the line with a number, from 0."""
+  styles = ('-', '--', ':', '-.')
+  return {
+    'color': _color(index),
+    'linestyle': styles[index // len(_PALETTE) % len(styles)],
+  }
+
+
+def draw_line(
+  axes: axes_lib.Axes,
+  position: tuple[int, int],
+  x: np.ndarray,
+  middle: np.ndarray,
+  ends: tuple[np.ndarray, np.ndarray],
+  marker: str | None = None,
+) -> None:
+  """Draws one of several lines, with a band around it.
+
+  Later lines are thinner, so that those below are seen where all agree; with
+  many lines the bands are fainter.
+
+  Args:
+    axes: Where.
+    position: The line's number, from 0, and how many there are.
+    x: `[n]`.
+    middle: `[n]`.
+    ends: Lower and upper end of the band, `[n]` each.
+    marker: Of the points.
+  """
+  index, count = position
+  look = line_look(index)
+  width = 1.4 + 1.8 * (1 - (index + 1) / count)
+  axes.plot(x, middle, linewidth=width, marker=marker, markersize=4, **look)
+  alpha = min(0.15, 0.5 / count)
+  axes.fill_between(x, *ends, color=look['color'], alpha=alpha, linewidth=0)
+
+
+def new_figure_with_legend(
+  width: float, height: float, title: str, labels: Sequence[str]
+) -> figure_lib.Figure:
+  """Returns an empty figure that says below which line is which.
+
+  Args:
+    width: In inches; more where a label needs more.
+    height: In inches, without the legend.
+    title: One line that says what is seen.
+    labels: Of the lines that `line_look` gives 0, 1, ...; one line needs no
+      legend.
+  """
+  entry_inches = 0.6 + 0.085 * max(map(len, labels))
+  width = max(width, _LEAST_WIDTH, entry_inches + 0.3)
+  if len(labels) == 1:
+    return new_figure(width, height, title)
+  num_columns = min(len(labels), int(width / entry_inches))
+  num_rows = math.ceil(len(labels) / num_columns)
+  figure = new_figure(width, height + 0.1 + 0.2 * num_rows, title)
+  handles = [
+    lines.Line2D([], [], linewidth=1.8, label=label, **line_look(index))
+    for index, label in enumerate(labels)
+  ]
+  figure.legend(
+    handles=handles,
+    loc='outside lower left',
+    ncols=num_columns,
+    fontsize=_FONT_SIZE - 0.5,
+  )
+  return figure
+
+
+def new_panels(
+  figure: figure_lib.Figure, count: int, max_columns: int, **options: bool
+) -> list[axes_lib.Axes]:
+  """Adds so many axes, row by row, in rows of about the same length.
+
+  Args:
+    figure: Empty.
+    count: How many, >= 1.
+    max_columns: In a row.
+    **options: Of `subplots`, such as `sharey`.
+  """
+  grid = figure.subplots(
+    *panel_shape(count, max_columns), squeeze=False, **options
+  )
+  for spare in grid.flat[count:]:
+    spare.set_axis_off()
+  return list(grid.flat[:count])
+
+
+def panel_shape(count: int, max_columns: int) -> tuple[int, int]:
+  """Returns the rows and columns that `new_panels` makes."""
+  num_rows = math.ceil(count / max_columns)
+  return num_rows, math.ceil(count / num_rows)
+
+
+def floats_unit(largest: float) -> tuple[float, str]:
+  """Returns the divisor and the words for up to so many floats."""
+  for divisor, unit in ((1e9, 'billion'), (1e6, 'million'), (1e3, 'thousand')):
+    if largest >= divisor:
+      return divisor, f'{unit} floats'
+  return 1.0, 'floats'
+
+
 def source_colors(run: run_lib.Run) -> tuple[str, ...]:
   """Returns one colour for each source distribution."""
-  return tuple(_color(index) for index in range(len(run.source_names)))
+  return colors(len(run.source_names))
+
+
+def planted_colors(run: run_lib.Run) -> tuple[str, ...]:
+  """Returns one colour for each column of the true mixture."""
+  return colors(len(run.planted_names))
 
 
 def cluster_colors(run: run_lib.Run) -> tuple[str, ...]:
   """Returns one colour for each cluster: that of the source it stands for."""
   if run.num_clusters == 1:
     return (OWN_CLUSTER,)
-  spare = len(run.source_names)
-  colors = []
+  spare = len(run.planted_names) or len(run.source_names)
+  found = []
   for source in run.matched_sources:
     if source == recovery.UNMATCHED:
       source, spare = spare, spare + 1
-    colors.append(_color(source))
-  return tuple(colors)
+    found.append(_color(source))
+  return tuple(found)
 
 
 def cluster_names(run: run_lib.Run) -> tuple[str, ...]:
@@ -136,6 +263,7 @@ def client_lines(
   """Returns (name, series, colour) of each score on clients' test examples."""
   lines = (
     ('participating/test/personalized', 'personalized', PERSONALIZED),
+    ('participating/test/local', 'local', LOCAL),
     ('participating/test/cluster', own_cluster_name(run), OWN_CLUSTER),
     ('unseen/test/cluster', 'unseen clients', UNSEEN),
   )
@@ -183,6 +311,8 @@ def fit_scores(
   low, high = float(np.min(values)), float(np.max(values))
   if not run.higher_is_better and low > 0 and high > 20 * low:
     axes.set_yscale('log')
+    # Its own formatter writes formulas, which are shown as they are spelled.
+    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
     axes.set_ylim(low / 1.3, high * 1.3)
     return
   margin = 0.06 * (high - low) or 0.05

@@ -3,40 +3,35 @@
 import math
 import os
 import pathlib
+import textwrap
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports import style, warning_texts
 
 _WIDTH = 80
 _NUMBER_WIDTH = 15
 _ABSENT = '–'
 
-_SCORES = (
-  ('participating/test/personalized/{score}', 'personalized models'),
-  (
-    'participating/test/personalized/{score}_plain_mean',
-    '  every client counts the same',
-  ),
-  (
-    'participating/test/personalized/{score}_worst_decile',
-    '  worst decile of the clients',
-  ),
-  ('participating/test/cluster/{score}', '{own_cluster} of each client'),
-  (
-    'participating/test/cluster/{score}_worst_decile',
-    '  worst decile of the clients',
-  ),
-  ('unseen/test/cluster/{score}', '{own_cluster}, unseen clients'),
+_OF_CLIENTS = (
+  ('', '{model}'),
+  ('_plain_mean', '  every client counts the same'),
+  ('_worst_decile', '  worst decile of the clients'),
+)
+# What a client's own model says beside the cluster model that serves it.
+_MODELS = (
+  ('personalized', 'personalized models'),
+  ('local', 'local models'),
+  ('cluster', '{own_cluster} of each client'),
 )
 _RECOVERY = (
   ('participating/membership/ari', 'planted clusters found, ARI'),
   ('participating/membership/nmi', 'planted clusters found, NMI'),
   ('participating/membership/purity', 'planted clusters found, purity'),
-  ('participating/membership/error', 'importance weights, mean error'),
+  ('participating/membership/error', 'membership, mean error'),
 )
 _MAJORITY = (
   ('per_client', "majority class of each client's own labels"),
@@ -66,21 +61,75 @@ def rows(run: run_lib.Run) -> list[Row]:
   points = [_point(run, 'last'), _point(run, 'best_by_validation')]
   score_text = lambda value: style.score_text(run, value)
   table = [_row('round', points, 'round', lambda value: f'{value:.0f}')]
-  for name, label in _SCORES:
-    label = label.format(own_cluster=style.own_cluster_name(run))
-    name = name.format(score=run.score_name)
+  for name, label in _score_names(run):
     table.append(_row(label, points, name, score_text))
-  table += [_source_row(run, points, source) for source in run.source_names]
+  sources = [_source_row(run, points, source) for source in run.source_names]
+  table += sources
+  if len(sources) > 1 and any(row.last != _ABSENT for row in sources):
+    table.append(
+      _row(
+        '  different clusters among the best',
+        points,
+        'held_out/num_distinct_best_clusters',
+        lambda value: f'{value:.0f} of {run.num_clusters}',
+      )
+    )
   table += [
     _row(label, points, name, lambda value: f'{value:.3f}')
     for name, label in _RECOVERY
   ]
+  table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}
   table += [
     _row(label, [majority, majority], name, score_text)
     for name, label in _MAJORITY
   ]
   return [row for row in table if (row.last, row.best) != (_ABSENT, _ABSENT)]
+
+
+def _score_names(run: run_lib.Run) -> list[tuple[str, str]]:
+  """Returns (metric, label) of the scores on the clients' own examples."""
+  own_cluster = style.own_cluster_name(run)
+  names = []
+  for split, suffix in (('test', ''), ('train', ', TRAINING data')):
+    for model, label in _MODELS:
+      label = label.format(own_cluster=own_cluster) + suffix
+      names += [
+        (
+          f'participating/{split}/{model}/{run.score_name}{end}',
+          text.format(model=label),
+        )
+        for end, text in _OF_CLIENTS
+        if split == 'test' or end != '_worst_decile'
+      ]
+    if split == 'test':
+      names.append(
+        (
+          f'attack/honest/test/personalized/{run.score_name}',
+          'personalized models, honest clients alone',
+        )
+      )
+      names += [
+        (
+          f'unseen/test/{model}/{run.score_name}',
+          f'{label}, unseen clients',
+        )
+        for model, label in (
+          ('personalized', 'personalized models'),
+          ('cluster', own_cluster),
+        )
+      ]
+  return names
+
+
+def _settled_row(run: run_lib.Run) -> Row:
+  """Returns the round after which no client changed its main cluster."""
+  history = run.membership_history
+  if history is None or len(history.rounds) < 2:
+    return Row('', _ABSENT, _ABSENT)
+  settled = history.settled_round
+  text = 'not yet' if settled is None else f'round {settled}'
+  return Row('clusters of the clients settled', text, _ABSENT)
 
 
 def heading(run: run_lib.Run) -> str:
@@ -102,16 +151,6 @@ def heading(run: run_lib.Run) -> str:
     f'{trained}{clusters} on {num_clients} clients{sources}, in '
     f'{run.last_round} rounds and {run_time(run)}.'
   )
-
-
-def warnings(run: run_lib.Run) -> list[str]:
-  """Returns a sentence for each thing that went wrong without ending the run."""
-  if 'clients/invalid' not in run.rounds:
-    return []
-  count = int(np.nansum(run.rounds.numbers('clients/invalid')))
-  if not count:
-    return []
-  return [f'{count} client results were not finite and got weight zero.']
 
 
 def run_time(run: run_lib.Run) -> str:
@@ -146,7 +185,9 @@ def console_summary(workdir: str | os.PathLike[str]) -> str:
     '-' * _WIDTH,
   ]
   lines += [_line(*row) for row in rows(run)]
-  return '\n'.join(lines + [_cut(text) for text in warnings(run)])
+  for text in warning_texts.sentences(run):
+    lines += textwrap.wrap(text, _WIDTH)
+  return '\n'.join(lines)
 
 
 def _line(label: str, last: str, best: str) -> str:
@@ -176,11 +217,15 @@ def _source_row(run: run_lib.Run, points, source: str) -> Row:
   """Returns the best cluster's score on one source, and which one it is."""
   texts = []
   for point in points:
+    names = [
+      f'held_out/{source}/cluster_{cluster}/{run.score_name}'
+      for cluster in range(run.num_clusters)
+    ]
+    # None or NaN where the source has no held-out examples.
     scores = {
       cluster: point[name]
-      for cluster in range(run.num_clusters)
-      if (name := f'held_out/{source}/cluster_{cluster}/{run.score_name}')
-      in point
+      for cluster, name in enumerate(names)
+      if point.get(name) is not None and math.isfinite(point[name])
     }
     if not scores:
       texts.append(_ABSENT)

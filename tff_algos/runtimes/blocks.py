@@ -9,6 +9,7 @@ blocks that one core, or one device, works through.
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
@@ -16,7 +17,7 @@ from tff_algos.core import errors
 Structure = Any
 
 # Weights of a block that still fit the caches of a core.
-_CACHE_BYTES = 4 << 20
+_CACHE_BYTES = 13 << 19
 _FEWEST, _MOST = 4, 50
 # Copies of the weights that a local step may hold at once: the weights before
 # and after, the gradient, the product with the rate, two optimizer slots.
@@ -46,7 +47,6 @@ class Sizes(NamedTuple):
   Attributes:
     clients_per_block: Clients computed at a time by a core or device, >= 1.
     num_chunks: Parts of the cohort that are given to a graph one by one, >= 1.
-      Their sizes differ by at most one client.
   """
 
   clients_per_block: int
@@ -111,7 +111,10 @@ def choose(
         f'add at least {math.ceil((working + carried - budget_bytes) / 2**20)}'
         ', or lower num_parallel_blocks'
       )
-    block = min(block, max(budget_bytes // 2 // max(working, 1), 1))
+    affordable = max(budget_bytes // 2 // max(working, 1), 1)
+    if affordable < block:
+      # Few sizes: each is traced anew.
+      block = 1 << int(affordable).bit_length() - 1
     left = budget_bytes - block * working
     if left < carried:
       block, left = 1, budget_bytes - working
@@ -120,4 +123,30 @@ def choose(
   # No core should be idle while another has two chunks to go.
   rounds = -(-cohort_size // (chunk * num_parallel))
   num_chunks = min(rounds * num_parallel, cohort_size)
-  return Sizes(int(min(block, -(-cohort_size // num_chunks))), int(num_chunks))
+  return Sizes(int(block), int(num_chunks))
+
+
+def deal(
+  clients: np.ndarray, sizes: Sizes, num_parallel: int
+) -> list[np.ndarray]:
+  """Returns the chunks: of whole blocks, then those of what is left.
+
+  Args:
+    clients: Sorted by their numbers of examples, so that those of a block are
+      nearly equal and all chunks take equally long.
+    sizes: How to cut.
+    num_parallel: Chunks that are computed at the same time.
+
+  Returns:
+    Chunks of as many blocks each, then some of at most one block each, as few
+    as can be shared equally.
+  """
+  block, num_chunks = sizes
+  num_blocks = len(clients) // (block * num_chunks) * num_chunks
+  whole = clients[: num_blocks * block].reshape(num_blocks, block)
+  chunks = [whole[i::num_chunks].ravel() for i in range(num_chunks)]
+  left = clients[num_blocks * block :]
+  parts = -(-len(left) // (block * num_parallel)) * num_parallel
+  parts = min(parts, len(left))
+  chunks += [left[i::parts] for i in range(parts)]
+  return [chunk for chunk in chunks if len(chunk)]

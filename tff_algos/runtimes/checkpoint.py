@@ -2,7 +2,8 @@
 
     <folder>/round_000010/server_state.npz
                           client_index.npz   where each client's row lies
-                          checkpoint.json    round, identity, SHA-256 of files
+                          checkpoint.json    round, identity, seed,
+                                             SHA-256 of files
     <folder>/client_states/round_000010.npy  rows that changed since the last
 
 A checkpoint is a folder that appears by one rename when all its files are on
@@ -105,6 +106,7 @@ class CheckpointManager:
         'schema_version': _SCHEMA_VERSION,
         'round_num': round_num,
         'identity': self._identity,
+        'seed': store.seed,
         'files': self._hash_files(temporary, index, store),
       }
       _write_text(temporary / _MANIFEST, json.dumps(manifest, indent=2))
@@ -138,7 +140,7 @@ class CheckpointManager:
     Args:
       round_num: One of `rounds()`.
       server_state: Any state of the right structure, such as the initial one.
-      store: Receives the client states.
+      store: Receives the client states and their seed.
 
     Returns:
       The server state, NumPy.
@@ -161,6 +163,8 @@ class CheckpointManager:
       store.restore(
         client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
       )
+    # Checkpoints did not always say it.
+    store.seed = manifest.get('seed', store.seed)
     with np.load(folder / _SERVER_STATE) as arrays:
       leaves = [arrays[key] for key in sorted(arrays.files)]
     return tf.nest.pack_sequence_as(server_state, leaves)

@@ -45,27 +45,31 @@ class ClientStateStore:
   Attributes:
     committed_round: The round of the last commit; None while a commit runs
       (Ctrl-C may fall into it) and before the first.
+    seed: What initial states are made with, >= 0.
   """
 
   def __init__(
     self,
-    initial_state: Callable[[int], Structure],
+    initial_state: Callable[[int, int], Structure],
     num_clients: int,
     folder: str | os.PathLike[str],
     kind: str = MEMORY,
+    seed: int = 0,
   ):
     """Makes an empty store.
 
     Args:
-      initial_state: Client index -> the state of a client that never took
-        part, NumPy; pure.
+      initial_state: (client index, seed) -> the state of a client that never
+        took part, NumPy; pure.
       num_clients: Size of the population.
       folder: Where segments are written.
       kind: `'memory'` keeps every changed row in memory; `'disk'` keeps only
         those since the last save, for populations that do not fit.
+      seed: What initial states are made with, >= 0.
     """
     self._initial_state = initial_state
-    self._template = initial_state(0)
+    self.seed = seed
+    self._template = initial_state(0, seed)
     self._folder = pathlib.Path(folder)
     self._kind = kind
     self._index = StoreIndex(
@@ -89,6 +93,15 @@ class ClientStateStore:
     if leaves is None:
       leaves = self._gather(clients, places)
     return tf.nest.pack_sequence_as(self._template, leaves)
+
+  def has_state(self) -> np.ndarray:
+    """Returns who has another state than its initial one, bool `[num_clients]`.
+
+    A client that never took part in a phase with client states has none.
+    """
+    has_one = self._index.segment > 0
+    has_one[[*self._committed, *self._staged]] = True
+    return has_one
 
   def stage(self, client_indices: np.ndarray, states: Structure) -> None:
     """Takes over new states `[n, ...]`; `load` sees them at once.
@@ -194,7 +207,7 @@ class ClientStateStore:
       return self._stacks.row(place)
     segment = int(self._index.segment[client])
     if segment == 0:
-      return tf.nest.flatten(self._initial_state(client))
+      return tf.nest.flatten(self._initial_state(client, self.seed))
     if segment not in self._segments:
       self._segments[segment] = self._open_segment(segment)
     position = self._index.position[client]

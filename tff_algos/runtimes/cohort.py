@@ -83,14 +83,15 @@ class Cohort(NamedTuple):
       start: First position in the cohort.
       stop: One past the last position.
       uses_client_state: Whether to load client states.
-      capacity: Largest number of examples in the block -> rows to pad to.
+      capacity: Largest number of examples in the block, at least 1 -> rows to
+        pad to.
 
     Returns:
       Clients stacked `[stop - start, ...]`, of NumPy arrays.
     """
     clients = self.describe(slice(start, stop), uses_client_state)
     examples = self.examples(clients.client_index)
-    rows = capacity(max(len(one.y) for one in examples))
+    rows = capacity(max(1, *(len(one.y) for one in examples)))
     return clients._replace(data=batching.stack(examples, rows))
 
   def describe(

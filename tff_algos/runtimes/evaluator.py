@@ -9,6 +9,7 @@ the majority-class line stands beside every accuracy.
 Metric names read `<clients>/<split>/<model>/<metric>`.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,13 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.metrics import recovery, statistics, summaries
-from tff_algos.runtimes import client_sources, client_state_store, interrupts
+from tff_algos.metrics import association, recovery, statistics, summaries
+from tff_algos.runtimes import (
+  client_sources,
+  client_state_store,
+  honest_clients,
+  interrupts,
+)
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.stages import evaluation
 
@@ -31,10 +37,29 @@ class Evaluation(NamedTuple):
   Attributes:
     metrics: name -> value.
     clients: One mapping a client, participating ones first.
+    memberships: Of the participating clients, float32 `[num_clients,
+      num_clusters]`; None with a single cluster, to which all belong.
   """
 
   metrics: dict[str, float]
   clients: list[dict[str, Any]]
+  memberships: np.ndarray | None = None
+
+
+class Planted(NamedTuple):
+  """The truth that memberships are held against.
+
+  Attributes:
+    names: Of the source distributions, or of the planted clusters of a
+      partition that plants those.
+    mixture: Each participating client's share of each, float64 `[num_clients,
+      len(names)]`.
+    unseen_mixture: The same of the unseen clients.
+  """
+
+  names: tuple[str, ...]
+  mixture: np.ndarray
+  unseen_mixture: np.ndarray
 
 
 class Evaluator:
@@ -46,6 +71,7 @@ class Evaluator:
     dataset: dataset_lib.FederatedDataset,
     runtime: cohort_lib.Runtime,
     store: client_state_store.ClientStateStore,
+    is_attacker: np.ndarray | None = None,
   ):
     """Prepares the evaluation of one run.
 
@@ -54,7 +80,10 @@ class Evaluator:
       dataset: What it is trained on.
       runtime: Entered already.
       store: The client states.
+      is_attacker: Which participating clients attack, bool `[num_clients]`;
+        None if nobody does.
     """
+    self._is_attacker = is_attacker
     self._algorithm = algorithm
     self._model = algorithm.cluster_model
     self._dataset = dataset
@@ -62,6 +91,9 @@ class Evaluator:
     self._store = store
     self._clusters = evaluation.build_cluster_evaluation(algorithm)
     self._personalized = evaluation.build_personalized_evaluation(algorithm)
+    if algorithm.newcomers:
+      self._fit = evaluation.build_newcomer_fit(algorithm)
+      self._newcomers = evaluation.build_newcomer_evaluation(algorithm)
     self._splits = {
       split: client_sources.DatasetSource(dataset, split)
       for split in schema.SPLITS
@@ -89,21 +121,52 @@ class Evaluator:
     Args:
       server_state: NumPy.
     """
-    metrics, clients = self._evaluate_participating(server_state)
+    metrics, clients, memberships = self._evaluate_participating(server_state)
     metrics.update(self._evaluate_held_out(server_state))
     if self._dataset.unseen_client_ids:
       unseen_metrics, unseen = self._evaluate_unseen(server_state)
       metrics.update(unseen_metrics)
       clients += unseen
-    return Evaluation(metrics, clients)
+    if self._is_attacker is not None:
+      metrics.update(
+        honest_clients.separate(
+          clients,
+          self._is_attacker,
+          self._model.score_name,
+          higher_is_better=self.higher_is_better,
+        )
+      )
+    if self._algorithm.num_clusters == 1:
+      memberships = None
+    return Evaluation(metrics, clients, memberships)
+
+  @functools.cached_property
+  def planted(self) -> Planted | None:
+    """Returns the planted truth; None if the partition planted none."""
+    data = self._dataset
+    if data.true_mixture() is not None:
+      return Planted(
+        data.source_names, data.true_mixture(), data.true_unseen_mixture()
+      )
+    if data.true_clusters() is None:
+      return None
+    clusters = data.true_clusters(), data.true_unseen_clusters()
+    count = 1 + np.concatenate(clusters).max()
+    # A planted cluster has all of a client.
+    one_hot = np.eye(count)
+    return Planted(
+      tuple(f'planted cluster {index}' for index in range(count)),
+      *(one_hot[rows] for rows in clusters),
+    )
 
   def majority_class(self) -> dict[str, float]:
     """Returns the accuracy of always saying the majority class, on test.
 
     `per_client` says each client's own majority class of its training part,
-    `global` the one of all clients. Empty for regression.
+    `global` the one of all clients. Empty for regression, and where an example
+    has labels at several places.
     """
-    if self._model.task != model_lib.CLASSIFICATION:
+    if self._model.task != model_lib.CLASSIFICATION or self._model.label_shape:
       return {}
     train, test = (
       summaries.label_histograms(
@@ -138,22 +201,28 @@ class Evaluator:
       cluster_ids = np.argmax(membership, axis=1)
       rows = np.arange(len(cluster_ids))
       sizes = source.population.num_examples
-      for kind, values in (
-        ('personalized', statistics.value_of(personalized['score'])),
-        ('cluster', statistics.value_of(clusters['score'])[rows, cluster_ids]),
-      ):
+      counts = self._num_scored(personalized['score'], sizes)
+      scores = {
+        'personalized': statistics.value_of(personalized['score']),
+        'cluster': statistics.value_of(clusters['score'])[rows, cluster_ids],
+      }
+      if 'local_score' in personalized:
+        scores['local'] = statistics.value_of(personalized['local_score'])
+      for kind, values in scores.items():
         metrics.update(
-          self._summarize(f'participating/{split}/{kind}', values, sizes)
+          self._summarize(f'participating/{split}/{kind}', values, counts)
         )
         for row, value in zip(clients, values, strict=True):
           row[f'{split}_{kind}_{name}'] = value
       for row, size in zip(clients, sizes, strict=True):
         row[f'num_{split}_examples'] = int(size)
-    mixture = self._dataset.true_mixture()
-    self._add_memberships(clients, membership, mixture)
+    for row, has_state in zip(clients, self._store.has_state(), strict=True):
+      row['has_state'] = int(has_state)
+    mixture = self.planted.mixture if self.planted else None
+    _add_memberships(clients, membership, mixture)
     if mixture is not None and self._algorithm.num_clusters > 1:
       metrics.update(_recovery(membership, mixture))
-    return metrics, clients
+    return metrics, clients, membership
 
   def _evaluate_held_out(self, server_state):
     scores = self._run(self._clusters, server_state, self._held_out)
@@ -172,13 +241,20 @@ class Evaluator:
         for cluster_id, value in enumerate(values):
           metrics[f'held_out/{source_name}/cluster_{cluster_id}/{key}'] = value
         if key == self._model.score_name:
-          table.append(np.sort(values)[:: -1 if self.higher_is_better else 1])
-    best_first = np.mean(table, axis=0)
+          table.append(values)
+    table = np.stack(table, axis=1)
+    best_first = np.sort(table, axis=0)[:: -1 if self.higher_is_better else 1]
     name = self._model.score_name
-    metrics[f'held_out/mean/best_cluster/{name}'] = best_first[0]
-    if len(best_first) > 1:
+    metrics[f'held_out/mean/best_cluster/{name}'] = best_first[0].mean()
+    if self._algorithm.num_clusters > 1:
       others = best_first[1:].mean()
       metrics[f'held_out/mean/other_clusters/{name}'] = others
+      best = association.best_clusters(
+        table, higher_is_better=self.higher_is_better
+      )
+      metrics['held_out/num_distinct_best_clusters'] = len(
+        set(best) - {recovery.UNMATCHED}
+      )
     return metrics
 
   def _evaluate_unseen(self, server_state):
@@ -193,7 +269,10 @@ class Evaluator:
     rows = np.arange(len(cluster_ids))
     values = statistics.value_of(test['score'])[rows, cluster_ids]
     sizes = self._unseen[schema.TEST].population.num_examples
-    metrics = self._summarize('unseen/test/cluster', values, sizes)
+    counts = self._num_scored(
+      statistics.MeanStat(*(leaf[:, 0] for leaf in test['score'])), sizes
+    )
+    metrics = self._summarize('unseen/test/cluster', values, counts)
     clients = [
       {
         'client_id': client_id,
@@ -205,9 +284,35 @@ class Evaluator:
         self._dataset.unseen_client_ids, sizes, values, strict=True
       )
     ]
-    chosen = np.eye(self._algorithm.num_clusters)[cluster_ids]
-    self._add_memberships(clients, chosen, self._dataset.true_unseen_mixture())
+    membership = np.eye(self._algorithm.num_clusters)[cluster_ids]
+    if self._algorithm.newcomers:
+      membership, values = self._personalize_unseen(server_state)
+      metrics.update(
+        self._summarize('unseen/test/personalized', values, counts)
+      )
+      for row, value in zip(clients, values, strict=True):
+        row[f'test_personalized_{name}'] = value
+    mixture = self.planted.unseen_mixture if self.planted else None
+    _add_memberships(clients, membership, mixture)
     return metrics, clients
+
+  def _num_scored(self, scores, sizes):
+    """Returns how much each client counts in a mean, int64 `[num_clients]`.
+
+    Args:
+      scores: MeanStat `[num_clients]`.
+      sizes: Examples of each, which is also what a broken result counts.
+    """
+    if not self._model.label_shape:
+      return sizes
+    return np.where(scores.weight > 0, scores.weight, sizes).astype(np.int64)
+
+  def _personalize_unseen(self, server_state):
+    """Returns the memberships that newcomers fit, and their test scores."""
+    train, test = self._unseen.values()
+    membership = self._run(self._fit, server_state, train)['membership']
+    found = self._run(self._newcomers, server_state, test, membership)
+    return membership, statistics.value_of(found['score'])
 
   def _summarize(self, prefix, values, sizes):
     summary = summaries.summarize(
@@ -221,24 +326,26 @@ class Evaluator:
       f'{name}_num_nan': summary.num_nan,
     }
 
-  def _add_memberships(self, clients, membership, mixture):
-    for i, row in enumerate(clients):
-      row['cluster_id'] = int(np.argmax(membership[i]))
-      for s, value in enumerate(membership[i]):
-        row[f'membership_{s}'] = float(value)
-      for m, value in enumerate(mixture[i] if mixture is not None else ()):
-        row[f'true_mixture_{m}'] = float(value)
-
-  def _run(self, phase, server_state, source):
+  def _run(self, phase, server_state, source, inputs=()):
     """Runs an evaluation phase on everyone; returns its rows."""
     indices = np.arange(source.population.num_clients, dtype=np.int32)
-    inputs = indices if phase.uses_client_state else ()
+    if phase.uses_client_state:
+      inputs = indices
     call = algorithm_lib.PhaseCall(
       phase.name, indices, inputs, algorithm_lib.Cost()
     )
     cohort = cohort_lib.Cohort(call, 0, 0, source, self._store.load)
     with interrupts.held():
       return self._runtime.run(phase, server_state, cohort).server_metrics
+
+
+def _add_memberships(clients, membership, mixture):
+  for i, row in enumerate(clients):
+    row['cluster_id'] = int(np.argmax(membership[i]))
+    for s, value in enumerate(membership[i]):
+      row[f'membership_{s}'] = float(value)
+    for m, value in enumerate(mixture[i] if mixture is not None else ()):
+      row[f'true_mixture_{m}'] = float(value)
 
 
 def _recovery(membership, mixture):
@@ -249,6 +356,9 @@ def _recovery(membership, mixture):
   values = {
     **found._asdict(),
     'error': recovery.membership_error(membership, mixture),
+    'num_undecided': int(
+      (association.main_clusters(membership) == association.UNDECIDED).sum()
+    ),
   }
   return {
     f'participating/membership/{key}': value for key, value in values.items()

@@ -1,6 +1,7 @@
 """The only round loop: plan, run the phases, commit; evaluate, checkpoint."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -12,12 +13,15 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
 from tff_algos.metrics import statistics
 from tff_algos.runtimes import checkpoint as checkpoint_lib
-from tff_algos.runtimes import client_state_store, interrupts
+from tff_algos.runtimes import client_state_store, dropouts, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import evaluator as evaluator_lib
+from tff_algos.runtimes import restarts as restarts_lib
 
 Structure = Any
 Metrics = dict[str, float]
+
+_NOT_EVALUATED = evaluator_lib.Evaluation({}, [])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +35,17 @@ class TrainingConfig:
     checkpoint_interval: Rounds between checkpoints, >= 1; the last round is
       always saved.
     client_states: `'memory'`, or `'disk'` for states that do not fit.
+    restarts: How many initial states are tried before round 1.
+    dropout_rate: The chance of each client to fail in each phase that it takes
+      part in, in [0, 1); see `dropouts`. Evaluations lose nobody.
   """
 
   num_rounds: int
   evaluation_interval: int = 1
   checkpoint_interval: int = 10
   client_states: str = client_state_store.MEMORY
+  restarts: restarts_lib.RestartsConfig = restarts_lib.RestartsConfig()
+  dropout_rate: float = 0.0
 
   def __post_init__(self):
     checks.check_int('num_rounds', self.num_rounds, minimum=1)
@@ -47,6 +56,14 @@ class TrainingConfig:
       self.client_states,
       (client_state_store.MEMORY, client_state_store.DISK),
     )
+    if self.restarts.num_restarts > 1:
+      checks.check_int(
+        'restarts.num_rounds',
+        self.restarts.num_rounds,
+        minimum=1,
+        maximum=self.num_rounds,
+      )
+    checks.check_below_one('dropout_rate', self.dropout_rate)
 
 
 class Observer(Protocol):
@@ -55,8 +72,19 @@ class Observer(Protocol):
   def resume(self, round_num: int) -> None:
     """Forgets everything after a round: it will be told again."""
 
-  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
-    """Takes the metrics of a finished round; round 0 is the initial state."""
+  def record(
+    self,
+    round_num: int,
+    metrics: Mapping[str, float],
+    memberships: np.ndarray | None = None,
+  ) -> None:
+    """Takes a finished round; round 0 is the initial state.
+
+    Args:
+      round_num: The round.
+      metrics: name -> value.
+      memberships: `Evaluation.memberships` of a round that was evaluated.
+    """
 
 
 class Result(NamedTuple):
@@ -91,18 +119,18 @@ def build_store(
   kind: str,
 ) -> client_state_store.ClientStateStore:
   """Returns an empty store that knows every client's initial state."""
-  run_seed = seeds.derive_seed(seed, 'initialize')
   initial_state = tf.function(algorithm.init_client_state, autograph=False)
 
-  def initial(client_index: int) -> Structure:
+  def initial(client_index: int, seed: int) -> Structure:
     client_id = population.client_ids[client_index]
+    run_seed = seeds.derive_seed(seed, 'initialize')
     client_seed = seeds.derive_seed(seed, 'initialize', 0, client_id)
     return cohort_lib.to_numpy(
       initial_state(tf.constant(run_seed), tf.constant(client_seed))
     )
 
   return client_state_store.ClientStateStore(
-    initial, population.num_clients, folder, kind
+    initial, population.num_clients, folder, kind, seed
   )
 
 
@@ -114,10 +142,12 @@ def run_round(
   server_state: Structure,
   round_num: int,
   seed: int,
+  dropout_rate: float = 0.0,
 ) -> tuple[Structure, Metrics]:
   """Runs one round: every phase that the plan asks for.
 
-  New client states are staged; the caller commits or discards them.
+  New client states are staged; the caller commits or discards them. A phase
+  that all its clients drop out of changes nothing.
 
   Returns:
     The server state after the round, and its metrics.
@@ -126,15 +156,20 @@ def run_round(
   plan = algorithm.plan_round(server_state, source.population, round_num, seed)
   call = next(plan, None)
   while call is not None:
-    phase = algorithm.phases[call.phase]
-    cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
-    with interrupts.held():
-      output = runtime.run(phase, server_state, cohort)
-    server_state = output.server_state
-    if phase.uses_client_state:
-      for client_indices, client_states in output.client_states:
-        store.stage(client_indices, client_states)
-    _add_metrics(metrics, call, output)
+    planned, phase = call, algorithm.phases[call.phase]
+    call = dropouts.drop(
+      planned, source.population, round_num, seed, dropout_rate
+    )
+    _add_counts(metrics, planned, call)
+    if len(call.client_indices):
+      cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
+      with interrupts.held():
+        output = runtime.run(phase, server_state, cohort)
+      server_state = output.server_state
+      if phase.uses_client_state:
+        for client_indices, client_states in output.client_states:
+          store.stage(client_indices, client_states)
+      _add_metrics(metrics, call.phase, output)
     try:
       call = plan.send(server_state)
     except StopIteration:
@@ -168,31 +203,36 @@ def train(
     evaluator: Uses `store` and `runtime`.
     observer: Is told of every round.
     config: When to stop, to evaluate and to save.
-    seed: The run's seed, >= 0.
+    seed: The run's seed, >= 0; `store.seed`, and what the checkpoint holds,
+      is that of the restart that it goes by.
   """
+  round_num = max(checkpoints.rounds(), default=0)
+  if round_num == 0:
+    try_seed = functools.partial(_try_seed, algorithm, runtime, source, config)
+    store.seed, costs = restarts_lib.choose(config.restarts, seed, try_seed)
   server_state = initial_server_state(
-    algorithm, source.population.num_clients, seed
+    algorithm, source.population.num_clients, store.seed
   )
-  round_num = 0
-  saved = checkpoints.rounds()
-  if saved:
-    round_num = saved[-1]
+  if round_num:
     server_state = checkpoints.restore(round_num, server_state, store)
+  seed = store.seed
   observer.resume(round_num)
   if round_num == 0:
-    observer.record(0, evaluator.evaluate(server_state).metrics)
+    seen = evaluator.evaluate(server_state)
+    observer.record(0, seen.metrics | costs, seen.memberships)
+  run = functools.partial(run_round, algorithm, runtime, source, store)
   try:
     while round_num < config.num_rounds:
       start = time.monotonic()
-      next_state, metrics = run_round(
-        algorithm, runtime, source, store, server_state, round_num + 1, seed
+      next_state, metrics = run(
+        server_state, round_num + 1, seed, config.dropout_rate
       )
       metrics['seconds'] = time.monotonic() - start
       is_last = round_num + 1 == config.num_rounds
-      if is_last or (round_num + 1) % config.evaluation_interval == 0:
-        metrics.update(evaluator.evaluate(next_state).metrics)
+      is_due = is_last or (round_num + 1) % config.evaluation_interval == 0
+      seen = evaluator.evaluate(next_state) if is_due else _NOT_EVALUATED
       with interrupts.held():
-        observer.record(round_num + 1, metrics)
+        observer.record(round_num + 1, metrics | seen.metrics, seen.memberships)
         store.commit(round_num + 1)
         server_state, round_num = next_state, round_num + 1
       if is_last or round_num % config.checkpoint_interval == 0:
@@ -207,19 +247,59 @@ def train(
   return Result(server_state, round_num)
 
 
-def _add_metrics(
+def _try_seed(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  config: TrainingConfig,
+  seed: int,
+) -> restarts_lib.Trial:
+  """Trains for some rounds in memory; nothing is evaluated or saved."""
+  store = build_store(
+    algorithm, source.population, seed, '', client_state_store.MEMORY
+  )
+  server_state = initial_server_state(
+    algorithm, source.population.num_clients, seed
+  )
+  names, costs = algorithm_lib.Cost._fields, []
+  for round_num in range(1, config.restarts.num_rounds + 1):
+    server_state, metrics = run_round(
+      algorithm,
+      runtime,
+      source,
+      store,
+      server_state,
+      round_num,
+      seed,
+      config.dropout_rate,
+    )
+    store.commit(round_num)
+    costs.append([metrics.get(f'cost/{name}', 0) for name in names])
+  cost = algorithm_lib.Cost(*np.sum(costs, axis=0).tolist())
+  return restarts_lib.judge(algorithm, runtime, source, server_state, cost)
+
+
+def _add_counts(
   metrics: Metrics,
+  planned: algorithm_lib.PhaseCall,
   call: algorithm_lib.PhaseCall,
-  output: cohort_lib.PhaseOutput,
+) -> None:
+  """Adds what a phase call costs, and whom it lost, to the round's metrics."""
+  counts = {f'cost/{name}': n for name, n in call.cost._asdict().items()}
+  counts['clients/dropped'] = len(planned.client_indices) - len(
+    call.client_indices
+  )
+  counts['clients/invalid'] = 0
+  for name, value in counts.items():
+    metrics[name] = metrics.get(name, 0) + value
+
+
+def _add_metrics(
+  metrics: Metrics, phase_name: str, output: cohort_lib.PhaseOutput
 ) -> None:
   """Adds what a phase call measured to the round's metrics."""
-  for name, value in call.cost._asdict().items():
-    key = f'cost/{name}'
-    metrics[key] = metrics.get(key, 0) + value
-  metrics['clients/invalid'] = (
-    metrics.get('clients/invalid', 0) + output.num_invalid
-  )
+  metrics['clients/invalid'] += output.num_invalid
   for name, stat in output.client_metrics.items():
-    metrics[f'{call.phase}/{name}'] = float(statistics.value_of(stat))
+    metrics[f'{phase_name}/{name}'] = float(statistics.value_of(stat))
   for name, value in output.server_metrics.items():
-    metrics[f'{call.phase}/{name}'] = float(np.asarray(value))
+    metrics[f'{phase_name}/{name}'] = float(np.asarray(value))

@@ -2,7 +2,7 @@
 
 `metrics.csv` has one row a round. A cell is empty where a round was not
 evaluated. On resume the rows after the checkpoint are cut off first, since
-their rounds are run again.
+their rounds are run again. `membership_log` keeps the clients' memberships.
 """
 
 import csv
@@ -13,10 +13,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tqdm
 
 from tff_algos.core import errors
+from tff_algos.runtimes import membership_log
 
 
 class MetricsLog:
@@ -33,13 +35,14 @@ class MetricsLog:
     """Opens nothing yet.
 
     Args:
-      workdir: Where `metrics.csv` and `tensorboard/` go.
+      workdir: Where `metrics.csv`, `memberships/` and `tensorboard/` go.
       num_rounds: Length of the progress bar.
       shown_metrics: Metric name -> what the progress bar calls it.
       shows_progress: Whether to draw a progress bar on stderr.
     """
     self._folder = pathlib.Path(workdir)
     self._csv_path = self._folder / 'metrics.csv'
+    self._memberships = membership_log.MembershipLog(workdir)
     self._num_rounds = num_rounds
     self._shown_metrics = shown_metrics
     self._shows_progress = shows_progress
@@ -68,6 +71,7 @@ class MetricsLog:
         self._columns = list(reader.fieldnames or ())
         # By count: a killed process may have left half of its last row.
         kept = list(itertools.islice(reader, round_num + 1))
+    self._memberships.resume(round_num)
     self._rewrite(kept)
     self._bar = tqdm.tqdm(
       total=self._num_rounds,
@@ -77,12 +81,24 @@ class MetricsLog:
       dynamic_ncols=True,
     )
 
-  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
+  def record(
+    self,
+    round_num: int,
+    metrics: Mapping[str, float],
+    memberships: np.ndarray | None = None,
+  ) -> None:
     """Appends one round.
+
+    Args:
+      round_num: The round; 0 is the initial state.
+      metrics: name -> value.
+      memberships: `[num_clients, num_clusters]` of an evaluated round.
 
     Raises:
       CheckpointError: If the disk refuses.
     """
+    if memberships is not None:
+      self._memberships.record(round_num, memberships)
     row = {'round': round_num, **metrics}
     new = [name for name in row if name not in (self._columns or ())]
     if new:

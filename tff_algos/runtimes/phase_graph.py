@@ -8,12 +8,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import trees
+from tff_algos.runtimes import graph_call, vectorization
 from tff_algos.runtimes import rows as rows_lib
-from tff_algos.runtimes import vectorization
 from tff_algos.stages import composer, phase_types
 
 Structure = Any
@@ -24,41 +25,112 @@ ONE = 'one'  # A block is one client: convolutions on a CPU.
 XLA = 'xla'  # One after the other, in a program that XLA has compiled.
 
 
+class PhaseGraphs:
+  """The graphs of a phase, each traced once.
+
+  Attributes:
+    types: Of the phase.
+    make_message: server state -> message.
+    server_update: (server state, sums, collection) -> (state, metrics), see
+      `composer.server_update`.
+  """
+
+  def __init__(
+    self,
+    phase: algorithm_lib.Phase,
+    types: phase_types.PhaseTypes,
+    form: str,
+  ):
+    """Traces all but the client work.
+
+    Args:
+      phase: The phase.
+      types: Of the phase.
+      form: `VECTORIZED`, `ONE` or `XLA`.
+    """
+    self.types = types
+    self._outputs = _aggregate_types(phase, types)
+    self.make_message = graph_call.GraphCall(
+      phase.make_message, [types.server_state]
+    )
+    self.server_update = graph_call.GraphCall(
+      functools.partial(composer.server_update, phase),
+      [types.server_state, *self._outputs[:2]],
+    )
+    self._build = functools.partial(build_client_graph, phase, types, form)
+    self._client_work: dict[int | None, graph_call.GraphCall] = {}
+
+  def client_work(
+    self, num_clients: int, clients_per_block: int
+  ) -> graph_call.GraphCall:
+    """Returns the graph for some clients; see `build_client_graph`.
+
+    There are two: one for as many blocks as are asked for, and one for what is
+    left of a cohort.
+
+    Args:
+      num_clients: A multiple of `clients_per_block`, or less than that.
+      clients_per_block: Clients computed at once.
+    """
+    size = None if num_clients % clients_per_block else clients_per_block
+    if size not in self._client_work:
+      self._client_work[size] = self._build(size)
+    return self._client_work[size]
+
+  def nothing(self) -> tuple[Structure, list[Structure], list[Structure]]:
+    """Returns the sums, and in parts the collection and states, of no clients."""
+    sums, collection, states = tf.nest.map_structure(
+      lambda spec: np.zeros(
+        [n or 0 for n in spec.shape], spec.dtype.as_numpy_dtype
+      ),
+      self._outputs,
+    )
+    return sums, [collection], [(np.zeros([0], np.int32), states)]
+
+
 def build_client_graph(
-  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes, form: str
-) -> Callable[..., Structure]:
+  phase: algorithm_lib.Phase,
+  types: phase_types.PhaseTypes,
+  form: str,
+  clients_per_block: int | None,
+) -> graph_call.GraphCall:
   """Traces the graph of a phase's client work.
 
   Args:
     phase: The phase.
     types: Of the phase.
     form: `VECTORIZED`, `ONE` or `XLA`.
+    clients_per_block: The number of clients must be a multiple of it. As TensorFlow
+      then knows all shapes, it computes none at run time, which for a small
+      model is a third of the operations. None for one block of all clients,
+      however many.
 
   Returns:
-    (message, `Rows`, stacked `Clients` whose data are spans, clients per block
-    int32 `[]`) -> what `composer.aggregate` returns, over all the clients.
+    (message, `Rows`, stacked `Clients` whose data are spans) -> what
+    `composer.aggregate` returns, over all the clients.
   """
   clients_type = types.clients._replace(
     data=rows_lib.Span(*(tf.TensorSpec([], tf.int32) for _ in range(2)))
   )
   rows_type = rows_lib.Rows(types.clients.data.x, types.clients.data.y)
-  signature = [types.message, rows_type, _any_length(clients_type)]
-  trace = functools.partial(tf.function, autograph=False)
+  signature = [types.message, rows_type, _stack(clients_type, None)]
   work_on_block = _build_block(phase, types.output, form)
-  block_graph = trace(work_on_block, input_signature=signature)
+  if clients_per_block is None:
+    return graph_call.GraphCall(work_on_block, signature)
+  block_graph = tf.function(
+    work_on_block,
+    input_signature=[*signature[:-1], _stack(clients_type, clients_per_block)],
+    autograph=False,
+  )
   block_types = block_graph.get_concrete_function().structured_outputs
 
-  @functools.partial(
-    trace, input_signature=[*signature, tf.TensorSpec([], tf.int32)]
-  )
-  def work(message, rows, clients, clients_per_block):
-    num_clients = tf.shape(clients.client_index)[0]
-    num_blocks = -(-num_clients // clients_per_block)
+  def work(message, rows, clients):
+    num_blocks = tf.shape(clients.client_index)[0] // clients_per_block
 
     def step(i, sums, kept):
       start = i * clients_per_block
       block = tf.nest.map_structure(
-        lambda leaf: leaf[start : start + clients_per_block], clients
+        lambda leaf: _rows(leaf, start, clients_per_block), clients
       )
       block_sums, *block_kept = block_graph(message, rows, block)
       kept = tf.nest.map_structure(
@@ -78,7 +150,24 @@ def build_client_graph(
     )
     return sums, *tf.nest.map_structure(lambda array: array.concat(), kept)
 
-  return work
+  return graph_call.GraphCall(work, signature)
+
+
+def _aggregate_types(
+  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
+) -> Structure:
+  """Returns the types of what client graphs return, as specs."""
+  traced = tf.function(
+    functools.partial(composer.aggregate, phase), autograph=False
+  ).get_concrete_function(
+    tf.TensorSpec([None], tf.int32),
+    _stack(types.output, None),
+    _stack(types.clients.client_state, None),
+  )
+  return tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
+    traced.structured_outputs,
+  )
 
 
 def _build_block(
@@ -91,9 +180,8 @@ def _build_block(
     return composer.client_work(phase, message, client._replace(data=data))
 
   def work_on_block(message, rows, block):
-    one = functools.partial(
-      work_on_one, message, rows, tf.reduce_max(block.data.size)
-    )
+    capacity = tf.maximum(tf.reduce_max(block.data.size), 1)
+    one = functools.partial(work_on_one, message, rows, capacity)
     if form == VECTORIZED:
       outputs = vectorization.map_clients(phase.name, one, block, output_type)
     else:
@@ -122,10 +210,18 @@ def _build_block(
   return work_on_dense_block if form == XLA else work_on_block
 
 
-def _any_length(spec: Structure) -> Structure:
-  """Returns the type of a stack of any number of values of a type."""
+def _stack(spec: Structure, size: int | None) -> Structure:
+  """Returns the type of a stack of values of a type; None for any size."""
   return tf.nest.map_structure(
-    lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype), spec
+    lambda leaf: tf.TensorSpec([size, *leaf.shape], leaf.dtype), spec
+  )
+
+
+def _rows(leaf: tf.Tensor, start: tf.Tensor, size: int) -> tf.Tensor:
+  """Returns `leaf[start : start + size]`, whose size TensorFlow knows."""
+  rest = leaf.shape[1:]
+  return tf.slice(
+    leaf, [start, *[0] * rest.rank], [size, *(n or -1 for n in rest)]
   )
 
 

@@ -35,8 +35,9 @@ class Rows(NamedTuple):
   """Examples of some clients, one after the other.
 
   Attributes:
-    x: float32 `[rows, ...]`; the last row belongs to nobody, and is zeros.
-    y: `[rows]`.
+    x: `[rows, ...]`, float32 or int32 ids of tokens; the last row belongs to
+      nobody, and is zeros.
+    y: `[rows, ...]`.
   """
 
   x: tf.Tensor
@@ -127,8 +128,8 @@ def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
   sizes = np.asarray([len(one.y) for one in clients], np.int32)
   total = int(sizes.sum())
   starts = np.where(sizes, np.cumsum(sizes) - sizes, total).astype(np.int32)
-  x = _zeros((total + 1, *clients[0].x.shape[1:]), np.dtype(np.float32))
-  y = _zeros((total + 1,), clients[0].y.dtype)
+  x = _zeros((total + 1, *clients[0].x.shape[1:]), clients[0].x.dtype)
+  y = _zeros((total + 1, *clients[0].y.shape[1:]), clients[0].y.dtype)
   for one, start, size in zip(clients, starts, sizes, strict=True):
     x[start : start + size] = one.x
     y[start : start + size] = one.y

@@ -7,7 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 from absl import logging
-from tensorflow.python.ops.parallel_for.pfor import RegisterPFor, wrap
+from tensorflow.python.ops.parallel_for.pfor import (
+  PFor,
+  RegisterPFor,
+  WhileV2,
+  _convert_function_call,
+  _pfor_converter_registry,
+  _stack,
+  wrap,
+)
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
@@ -39,6 +47,106 @@ def _convert_l2_loss(pfor_input):
   rows = pfor_input.stacked_input(0)
   axes = tf.range(1, tf.rank(rows))
   return wrap(tf.reduce_sum(tf.square(rows), axes) / 2, True)
+
+
+class _CommonLoop:
+  """Converts a loop that all rows leave together.
+
+  It becomes one loop whose body is vectorized. TensorFlow's own converter is
+  ready for rows that leave at different times: it carries an array of what the
+  rows leave with beside every loop variable, branches in every step, and takes
+  one step more. Starting operations is what small models wait for.
+  """
+
+  def __init__(self, pfor_input):
+    """Traces nothing yet."""
+    self._input = pfor_input
+    self._cond, self._body = (
+      pfor_input.op.graph._get_function(
+        tf.compat.as_bytes(pfor_input.get_attr(name).name)
+      )
+      for name in ('cond', 'body')
+    )
+    self._own = WhileV2(pfor_input)
+    self._is_common = True
+    self._to_stack: list[int] = []
+
+  def convert(self):
+    """Returns the outputs; rows that leave apart get TensorFlow's converter."""
+    if any(one.t.dtype == tf.variant for one in self._input.inputs):
+      return self._own()  # Arrays; it knows how they are stacked.
+    while True:
+      # Traced apart, as it may have to be thrown away.
+      loop = tf.function(self._loop, autograph=False)
+      start = [one.t for one in self._input.inputs]
+      loop.get_concrete_function(*start)
+      if not self._is_common:
+        return self._own()
+      if not self._to_stack:
+        return self._wrap(loop(*start))
+      self._input.stack_inputs(self._to_stack)
+
+  def _loop(self, *start):
+    return tf.while_loop(
+      self._is_running,
+      self._step,
+      start,
+      shape_invariants=tuple(self._own._output_shapes()),
+      parallel_iterations=self._input.get_attr('parallel_iterations'),
+    )
+
+  def _is_running(self, *values):
+    (running,) = self._call(self._cond, values)
+    self._is_common = not running.is_stacked
+    return tf.reduce_any(running.t)
+
+  def _step(self, *values):
+    pairs = list(
+      zip(self._call(self._body, values), self._input.inputs, strict=True)
+    )
+    self._to_stack = [
+      i for i, (new, old) in enumerate(pairs) if new.is_stacked > old.is_stacked
+    ]
+    if self._to_stack:  # Another try follows; any values will do for this one.
+      return values
+    return tuple(
+      new.t
+      if new.is_stacked == old.is_stacked
+      else _stack(new.t, self._num_rows()).t
+      for new, old in pairs
+    )
+
+  def _call(self, function, values):
+    outer = self._input.pfor
+    inner = PFor(
+      loop_var=outer.loop_var,
+      loop_len=self._num_rows(),
+      pfor_ops=function.graph.get_operations(),
+      fallback_to_while_loop=outer.fallback_to_while_loop,
+      all_indices=outer.all_indices,
+      all_indices_partitioned=outer.all_indices_partitioned,
+      pfor_config=outer.pfor_config,
+    )
+    return _convert_function_call(function, inner, self._wrap(values))
+
+  def _num_rows(self):
+    """Returns a constant, if it is known: what follows from it is, too."""
+    for one in self._input.inputs:
+      if one.is_stacked and one.t.shape.rank and one.t.shape[0]:
+        return tf.constant(one.t.shape[0])
+    return self._input.pfor.loop_len_vector[0]
+
+  def _wrap(self, values):
+    return [
+      wrap(value, one.is_stacked)
+      for value, one in zip(values, self._input.inputs, strict=True)
+    ]
+
+
+for _op_type in ('While', 'StatelessWhile'):
+  _pfor_converter_registry[_op_type] = lambda pfor_input: _CommonLoop(
+    pfor_input
+  ).convert()
 
 
 def map_stacked(

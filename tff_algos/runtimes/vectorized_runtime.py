@@ -26,14 +26,13 @@ from tff_algos.core import checks, errors
 from tff_algos.numerics import trees
 from tff_algos.runtimes import (
   blocks,
-  concurrency,
   devices,
   phase_graph,
   process_group,
 )
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import aggregation, composer, phase_types
+from tff_algos.stages import aggregation, phase_types
 
 Structure = Any
 
@@ -88,26 +87,12 @@ class VectorizedConfig:
     checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Graphs:
-  """The traced functions of one phase, and the types that they take.
-
-  `nothing` is what `work` gives for no clients.
-  """
-
-  types: phase_types.PhaseTypes
-  make_message: Any
-  work: Any
-  server_update: Any
-  nothing: Structure
-
-
 class _Chunk(NamedTuple):
-  """Some clients of a cohort, loaded: what a graph is given."""
+  """Some clients of a cohort, loaded, and what computes them on a device."""
 
   device: str
-  rows: rows_lib.Rows
-  clients: composer.Clients
+  client_index: np.ndarray
+  work: Callable[[], Structure]
 
 
 class VectorizedRuntime:
@@ -141,13 +126,15 @@ class VectorizedRuntime:
     self._devices = devices.choose(self._config.devices)
     self._weights = algorithm.cluster_model.weights_spec()
     self._form = self._choose_form()
-    self._graphs: dict[str, _Graphs] = {}
+    self._graphs: dict[str, phase_graph.PhaseGraphs] = {}
     self._resident = rows_lib.ResidentRows()
+    self._pool = futures.ThreadPoolExecutor(self._num_parallel)
 
   def __enter__(self) -> 'VectorizedRuntime':
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
+    self._pool.shutdown()
     self._graphs.clear()
     self._resident.clear()
 
@@ -164,12 +151,13 @@ class VectorizedRuntime:
       RuntimeFailureError: If another process of the group is lost.
     """
     graphs = self._graphs_of(phase)
+    server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
     message = graphs.make_message(server_state)
     ours = cohort.part(*self._group.share(cohort.size))
     if ours.size:
       sums, *kept = self._compute(phase, graphs, message, ours)
     else:
-      sums, *kept = graphs.nothing
+      sums, *kept = graphs.nothing()
     sums = self._group.sum(sums)
     collections_, states = (
       self._group.gather(parts, cohort.size) for parts in kept
@@ -188,23 +176,19 @@ class VectorizedRuntime:
   def _compute(
     self,
     phase: algorithm_lib.Phase,
-    graphs: _Graphs,
+    graphs: phase_graph.PhaseGraphs,
     message: Structure,
     cohort: cohort_lib.Cohort,
   ) -> tuple[Structure, list[Structure], list[Structure]]:
     """Returns the sums of a cohort, and in parts what it collects and states."""
-    stays = self._stays_resident(cohort)
-    sizes = self._choose_sizes(graphs.types, cohort, stays)
-    work = functools.partial(graphs.work, message)
     sums, collections_, states = None, [], []
     for chunk, (chunk_sums, collection, chunk_states) in self._stream(
-      lambda chunk: work(chunk.rows, chunk.clients, sizes.clients_per_block),
-      self._load_chunks(phase, cohort, sizes.num_chunks, stays),
+      self._load_chunks(phase, graphs, message, cohort)
     ):
       self._group.check()
       sums = chunk_sums if sums is None else trees.add(sums, chunk_sums)
       collections_.append(cohort_lib.to_numpy(collection))
-      states.append((chunk.clients.client_index, chunk_states))
+      states.append((chunk.client_index, chunk_states))
     return sums, collections_, states
 
   def _choose_form(self) -> str:
@@ -285,18 +269,21 @@ class VectorizedRuntime:
   def _load_chunks(
     self,
     phase: algorithm_lib.Phase,
+    graphs: phase_graph.PhaseGraphs,
+    message: Structure,
     cohort: cohort_lib.Cohort,
-    num_chunks: int,
-    stays_resident: bool,
   ) -> Iterator[_Chunk]:
     """Yields the chunks of a cohort; loads each when it is asked for."""
+    stays_resident = self._stays_resident(cohort)
+    sizes = self._choose_sizes(graphs.types, cohort, stays_resident)
     # Dealt out by size, so that chunks take equally long, and the clients of a
     # block are nearly equal.
     largest_first = np.argsort(-cohort.num_examples, kind='stable')
-    for i, device in zip(range(num_chunks), itertools.cycle(self._devices)):
-      clients = cohort.describe(
-        largest_first[i::num_chunks], phase.uses_client_state
-      )
+    dealt = blocks.deal(largest_first, sizes, self._num_parallel)
+    for positions, device in zip(
+      dealt, itertools.cycle(self._devices), strict=False
+    ):
+      clients = cohort.describe(positions, phase.uses_client_state)
       if stays_resident:
         rows, spans = self._resident.load(
           cohort.source, clients.client_index, device
@@ -305,61 +292,47 @@ class VectorizedRuntime:
         rows, spans = rows_lib.concatenate(
           cohort.examples(clients.client_index)
         )
-      yield _Chunk(device, rows, clients._replace(data=spans))
+      graph = graphs.client_work(len(positions), sizes.clients_per_block)
+      with tf.device(device):
+        bound = graph.bind(message, rows, clients._replace(data=spans))
+      work = functools.partial(graph.run, bound)
+      yield _Chunk(device, clients.client_index, work)
 
   def _stream(
-    self, work: Callable[[_Chunk], Structure], loaded: Iterator[_Chunk]
+    self, loaded: Iterator[_Chunk]
   ) -> Iterator[tuple[_Chunk, Structure]]:
-    """Yields every chunk and its `work` in order, several at a time."""
+    """Yields every chunk and its work in order, several at a time."""
 
     def work_on(chunk):
       with tf.device(chunk.device):
-        return chunk, work(chunk)
+        return chunk, chunk.work()
 
-    pool = concurrency.thread_pool(self._num_parallel)
     running: collections.deque[futures.Future] = collections.deque()
     try:
       for chunk in loaded:
-        running.append(pool.submit(work_on, chunk))
+        running.append(self._pool.submit(work_on, chunk))
         if len(running) > self._num_parallel:
           yield running.popleft().result()
       while running:
         yield running.popleft().result()
     finally:
-      pool.shutdown(cancel_futures=True)
+      for future in running:
+        future.cancel()
+      futures.wait(running)
 
-  def _graphs_of(self, phase: algorithm_lib.Phase) -> _Graphs:
+  def _graphs_of(self, phase: algorithm_lib.Phase) -> phase_graph.PhaseGraphs:
     if phase.name not in self._graphs:
-      self._graphs[phase.name] = self._build(phase)
+      # Evaluation phases are not the algorithm's own.
+      types = self._types.get(phase.name) or phase_types.check_phase(
+        phase,
+        *phase_types.state_specs(self._algorithm, self._num_clients),
+        phase_types.data_spec(self._algorithm.cluster_model),
+      )
+      self._announce(phase, types)
+      self._graphs[phase.name] = phase_graph.PhaseGraphs(
+        phase, types, self._form
+      )
     return self._graphs[phase.name]
-
-  def _build(self, phase: algorithm_lib.Phase) -> _Graphs:
-    # Evaluation phases are not the algorithm's own.
-    types = self._types.get(phase.name) or phase_types.check_phase(
-      phase,
-      *phase_types.state_specs(self._algorithm, self._num_clients),
-      phase_types.data_spec(self._algorithm.cluster_model),
-    )
-    work = phase_graph.build_client_graph(phase, types, self._form)
-    outputs = work.get_concrete_function().structured_outputs
-    sums, collection, _ = outputs
-    aggregates = tf.nest.map_structure(
-      lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), (sums, collection)
-    )
-    self._announce(phase, types)
-    graph = functools.partial(tf.function, autograph=False)
-    return _Graphs(
-      types=types,
-      make_message=graph(
-        phase.make_message, input_signature=[types.server_state]
-      ),
-      work=work,
-      server_update=graph(
-        functools.partial(composer.server_update, phase),
-        input_signature=[types.server_state, *aggregates],
-      ),
-      nothing=_nothing(*outputs),
-    )
 
   def _announce(
     self, phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
@@ -379,17 +352,3 @@ class VectorizedRuntime:
         each * self._num_clients / (1 << 20),
         self._num_clients,
       )
-
-
-def _nothing(
-  sums: Structure, collection: Structure, states: Structure
-) -> tuple[Structure, list[Structure], list[Structure]]:
-  """Returns what `_compute` would give for no clients, by the types."""
-
-  def zeros(spec):
-    return np.zeros([n or 0 for n in spec.shape], spec.dtype.as_numpy_dtype)
-
-  sums, collection, states = tf.nest.map_structure(
-    zeros, (sums, collection, states)
-  )
-  return sums, [collection], [(np.zeros([0], np.int32), states)]

@@ -10,10 +10,13 @@ An invalid client (NaN or infinite result) arrives here as zeros with weight
 zero: it is in no sum and in no mean.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from tff_algos.numerics import trees
 
 Structure = Any
 Results = Mapping[str, Structure]
@@ -43,6 +46,43 @@ class Collected(NamedTuple):
   values: Structure
   client_index: tf.Tensor
   is_valid: tf.Tensor
+
+
+def write_rows(table: Structure, collected: Collected) -> Structure:
+  """Returns a table of all clients with the collected rows written into it.
+
+  Args:
+    table: Structure of tensors `[num_clients, ...]`.
+    collected: Of the same structure. Who took no part, or was refused, keeps
+      its row.
+  """
+
+  def write(leaf, values):
+    stale = tf.gather(leaf, collected.client_index)
+    return tf.tensor_scatter_nd_update(
+      leaf,
+      collected.client_index[:, tf.newaxis],
+      trees.select_rows(collected.is_valid, values, stale),
+    )
+
+  return tf.nest.map_structure(write, table, collected.values)
+
+
+def replace_clusters(
+  mean: Mean, cluster_models: Structure
+) -> tuple[Structure, Mapping[str, tf.Tensor]]:
+  """Returns each cluster's mean, or its old model if nobody contributed.
+
+  Args:
+    mean: Of `ClusterMean`.
+    cluster_models: The old ones, `[num_clusters, ...]`.
+
+  Returns:
+    The new ones, and how many are old ones, as a metric of the server.
+  """
+  models = trees.select_rows(mean.weight > 0, mean.value, cluster_models)
+  num_empty = tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
+  return models, OrderedDict(num_empty_clusters=num_empty)
 
 
 class Sum:
@@ -88,16 +128,16 @@ class ClusterMean:
   """Averages the field once per cluster; aggregate: `Mean` with a first axis.
 
   Attributes:
-    weights_field: Field of the result that holds the client's weight in each
+    weight_field: Field of the result that holds the client's weight in each
       cluster, float32 `[num_clusters]`.
   """
 
-  def __init__(self, weights_field: str):
-    self.weights_field = weights_field
+  def __init__(self, weight_field: str):
+    self.weight_field = weight_field
 
   def partial_sum(self, results: Results, field: str) -> Mean:
     """Returns the weighted sums and the total weights, one a cluster."""
-    weights = tf.transpose(results[self.weights_field])
+    weights = tf.transpose(results[self.weight_field])
     return Mean(
       _weighted_sum(weights, results[field]), tf.reduce_sum(weights, axis=1)
     )

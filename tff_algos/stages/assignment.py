@@ -7,6 +7,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
 from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
 
 Structure = Any
 
@@ -25,10 +26,14 @@ def cluster_losses(
     `[num_clusters, capacity]` float32, one loss an example (never a batch
     mean). NaN counts as +infinity: a broken model fits nothing.
   """
-  losses = model.map_stacked(
-    lambda weights: model.example_losses(model.apply(weights, data.x), data.y),
+  return model.map_stacked(
+    lambda weights: _example_losses(model, weights, data.x, data.y),
     cluster_weights,
   )
+
+
+def _example_losses(model, weights, x, y):
+  losses = model.example_losses(model.apply(weights, x), y)
   return tf.where(
     tf.math.is_nan(losses), tf.fill(tf.shape(losses), float('inf')), losses
   )
@@ -63,13 +68,68 @@ def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     a real example has a finite loss under no cluster (a NaN in it, say): it
     fits none, so the client's shares are unknown, and its result is refused.
   """
-  num_clusters = losses.shape[0]
   best = tf.argmin(losses, axis=0, output_type=tf.int32)
-  counts = tf.linalg.matvec(
-    tf.one_hot(best, num_clusters, axis=0, dtype=tf.float32), mask
-  )
-  fits_one = tf.math.is_finite(tf.reduce_min(losses, axis=0))
+  lowest = tf.reduce_min(losses, axis=0)
+  return _count(best, lowest, mask, losses.shape[0])
+
+
+def _count(best, lowest, mask, num_clusters):
+  counts = tf.math.unsorted_segment_sum(mask, best, num_clusters)
+  fits_one = tf.math.is_finite(lowest)
   return tf.where(tf.reduce_all(fits_one | (mask <= 0)), counts, float('nan'))
+
+
+def batched_counts(
+  model: model_lib.Model, cluster_weights: Structure, data: algorithm.ClientData
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Counts which cluster fits each example best, all clusters at once.
+
+  Args:
+    model: The model that all clusters share.
+    cluster_weights: `[num_clusters, ...]`.
+    data: The examples.
+
+  Returns:
+    `best_cluster_counts`, and the lowest loss of each example, `[capacity]`.
+  """
+  losses = cluster_losses(model, cluster_weights, data)
+  counts = best_cluster_counts(losses, data.mask)
+  return counts, tf.reduce_min(losses, axis=0)
+
+
+def streaming_counts(
+  model: model_lib.Model, cluster_weights: Structure, data: algorithm.ClientData
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns `batched_counts`, one cluster model after the other.
+
+  What is kept of a model is the lowest loss of each example so far and its
+  cluster. So the memory is that of one model, however many clusters there are,
+  and a client may score a model before the next one has arrived.
+  """
+  x, y, mask = data.x, data.y, data.mask
+  num_clusters = tf.nest.flatten(cluster_weights)[0].shape[0]
+
+  def score(cluster_id, best, lowest):
+    weights = trees.take(cluster_weights, cluster_id)
+    losses = _example_losses(model, weights, x, y)
+    is_lower = losses < lowest  # So a tie stays with the lowest id.
+    return (
+      cluster_id + 1,
+      tf.where(is_lower, cluster_id, best),
+      tf.where(is_lower, losses, lowest),
+    )
+
+  _, best, lowest = tf.while_loop(
+    lambda cluster_id, *_: cluster_id < num_clusters,
+    score,
+    (
+      tf.constant(0),
+      tf.zeros_like(mask, tf.int32),
+      tf.fill(tf.shape(mask), float('inf')),
+    ),
+    parallel_iterations=1,
+  )
+  return _count(best, lowest, mask, num_clusters), lowest
 
 
 def importance_weights(

@@ -1,8 +1,14 @@
-"""Who takes part: draws of clients, on the host in float64."""
+"""Who takes part, drawn on the host in float64, and what each counts."""
 
 import numpy as np
+import tensorflow as tf
 
-from tff_algos.core import algorithm, errors
+from tff_algos.core import algorithm, errors, seeds
+
+# What a client may count in a mean.
+WEIGHTINGS = ('uniform', 'examples')
+
+SELECTIONS = ('without_replacement', 'with_replacement', 'weighted_full')
 
 
 def check_cohort_size(
@@ -36,6 +42,69 @@ def draw_uniform(
   available = np.flatnonzero(population.num_examples)
   drawn = generator.choice(available, cohort_size, replace=False)
   return np.sort(drawn).astype(np.int32)
+
+
+def draw_some_or_all(
+  population: algorithm.Population, cohort_size: int, seed: int, round_num: int
+) -> np.ndarray:
+  """Returns a round's cohort, uniformly drawn, or everybody.
+
+  Args:
+    population: All clients.
+    cohort_size: How many; 0 for all that have examples.
+    seed: The run's seed.
+    round_num: From 1.
+
+  Returns:
+    Client indices, int32 `[cohort]`, ascending.
+
+  Raises:
+    ConfigError: If fewer clients have examples.
+  """
+  if not cohort_size:
+    return np.flatnonzero(population.num_examples).astype(np.int32)
+  check_cohort_size('cohort_size', cohort_size, population)
+  return draw_uniform(
+    population, cohort_size, seeds.numpy_generator(seed, 'cohort', round_num)
+  )
+
+
+def client_weight(data: algorithm.ClientData, weighting: str) -> tf.Tensor:
+  """Returns what a client counts in a mean, float32 `[]`.
+
+  Args:
+    data: Its examples; without any it counts nothing.
+    weighting: `'uniform'` or `'examples'`, one of `WEIGHTINGS`.
+  """
+  num_examples = tf.reduce_sum(data.mask)
+  return {
+    'examples': num_examples,
+    'uniform': tf.minimum(num_examples, 1.0),
+  }[weighting]
+
+
+def population_shares(
+  population: algorithm.Population, weighting: str
+) -> np.ndarray:
+  """Returns p_i, the clients' weights in the objective, float32.
+
+  Args:
+    population: All clients.
+    weighting: `'examples'`, or `'uniform'` for all that have examples.
+
+  Returns:
+    `[num_clients]`, of sum 1; 0 for a client without examples.
+
+  Raises:
+    ConfigError: If no client has examples.
+  """
+  sizes = np.asarray(population.num_examples, np.float64)
+  if not sizes.any():
+    raise errors.ConfigError(
+      'no client has training examples; make a data set that has some'
+    )
+  weights = sizes if weighting == 'examples' else np.minimum(sizes, 1)
+  return (weights / weights.sum()).astype(np.float32)
 
 
 def selection_probs(
@@ -87,3 +156,39 @@ def draw_per_cluster(
     )
     np.add.at(slots[:, cluster_id], drawn, 1)
   return slots
+
+
+def draw_shares(
+  importance_weights: np.ndarray,
+  population: algorithm.Population,
+  selection: str,
+  cohort_size_per_cluster: int,
+  generator: np.random.Generator,
+) -> np.ndarray:
+  """Draws who takes part, and says what each weighs in each cluster's mean.
+
+  Args:
+    importance_weights: `[num_clients, num_clusters]`, >= 0.
+    population: All clients.
+    selection: `'without_replacement'` or `'with_replacement'`: the slots that
+      `draw_per_cluster` fills by `selection_probs`. `'weighted_full'`:
+      everybody's probability (FedSoft, Eq. 27). That is also taken where
+      drawing without replacement would draw everybody, as the plain means of
+      all clusters would be equal.
+    cohort_size_per_cluster: Slots to fill per cluster.
+    generator: Source of randomness.
+
+  Returns:
+    `[num_clients, num_clusters]`, >= 0; a row of zeros for who takes no part.
+  """
+  probs = selection_probs(importance_weights, population.num_examples)
+  available = np.count_nonzero(population.num_examples)
+  draws_all = cohort_size_per_cluster == available
+  if selection == 'weighted_full' or (
+    selection == 'without_replacement' and draws_all
+  ):
+    return probs.T
+  with_replacement = selection == 'with_replacement'
+  return draw_per_cluster(
+    probs, cohort_size_per_cluster, with_replacement, generator
+  )

@@ -167,10 +167,16 @@ def aggregate(
   others = [
     leaf for leaf in tf.nest.flatten(states) if leaf.ref() not in summed
   ]
+  # One operation to pass over, and not all those of the branch.
+  reduce_guarded = tf.function(
+    lambda: reduce(guard(outputs, old_states)),
+    autograph=False,
+    experimental_attributes={'_noinline': True},
+  )
   return tf.cond(
     trees.all_finite((sums, collection, others)),
     lambda: reduced,
-    lambda: reduce(guard(outputs, old_states)),
+    reduce_guarded,
   )
 
 

@@ -36,10 +36,11 @@ def build_cluster_evaluation(
     stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *stats)
     return algorithm_lib.ClientOutput(stacked, client_state, OrderedDict())
 
-  return _evaluation_phase(
+  return _collecting_phase(
     'evaluate_clusters',
-    lambda server_state: algorithm.cluster_weights(server_state),
     evaluate,
+    ('loss', 'score'),
+    algorithm.cluster_weights,
     uses_client_state=False,
   )
 
@@ -47,13 +48,15 @@ def build_cluster_evaluation(
 def build_personalized_evaluation(
   algorithm: algorithm_lib.FederatedAlgorithm,
 ) -> algorithm_lib.Phase:
-  """Returns the phase that scores each client's personalized model on it.
+  """Returns the phase that scores each client's own models on it.
 
   The client input is the client's index in the population, int32 `[]`. Server
-  metrics: `loss` and `score`, MeanStats of shape `[cohort]`, and
-  `membership`, `[cohort, num_clusters]`.
+  metrics: `loss` and `score` of the personalized model, MeanStats of shape
+  `[cohort]`; `membership`, `[cohort, num_clusters]`; and `local_score`, a
+  MeanStat of shape `[cohort]`, if the algorithm has `local_weights`.
   """
   model = algorithm.personalized_model
+  has_local = algorithm.local_weights is not None
 
   def evaluate(server_state, client_index, client_state, data, seed):
     del seed
@@ -64,14 +67,70 @@ def build_personalized_evaluation(
     result['membership'] = algorithm.membership(
       server_state, client_state, client_index
     )
+    if has_local:
+      local = algorithm.local_weights(server_state, client_state, client_index)
+      outputs = algorithm.cluster_model.apply(local, data.x)
+      stats = _client_stats(algorithm.cluster_model, outputs, data)
+      result['local_score'] = stats['score']
     return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
 
-  return _evaluation_phase(
+  return _collecting_phase(
     'evaluate_personalized',
-    lambda server_state: server_state,
     evaluate,
+    ('loss', 'score', 'membership') + ('local_score',) * has_local,
     client_input=tf.TensorSpec([], tf.int32),
-    extra_fields=('membership',),
+  )
+
+
+def build_newcomer_fit(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+) -> algorithm_lib.Phase:
+  """Returns the phase in which clients fit memberships on their examples.
+
+  It needs no client state. Server metrics: `membership`, `[cohort,
+  num_clusters]`.
+
+  Args:
+    algorithm: One with `newcomers`.
+  """
+
+  def fit(server_state, client_input, client_state, data, seed):
+    del client_input
+    membership = algorithm.newcomers.fit(server_state, data, seed)
+    return algorithm_lib.ClientOutput(
+      OrderedDict(membership=membership), client_state, OrderedDict()
+    )
+
+  return _collecting_phase(
+    'fit_newcomers', fit, ('membership',), uses_client_state=False
+  )
+
+
+def build_newcomer_evaluation(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+) -> algorithm_lib.Phase:
+  """Returns the phase that scores newcomers by the memberships that they fitted.
+
+  The client input is that membership, `[num_clusters]`. Server metrics: `loss`
+  and `score`, MeanStats of shape `[cohort]`.
+
+  Args:
+    algorithm: One with `newcomers`.
+  """
+  model = algorithm.personalized_model
+
+  def evaluate(server_state, membership, client_state, data, seed):
+    del seed
+    weights = algorithm.newcomers.weights(server_state, membership)
+    result = _client_stats(model, model.apply(weights, data.x), data)
+    return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
+
+  return _collecting_phase(
+    'evaluate_newcomers',
+    evaluate,
+    ('loss', 'score'),
+    client_input=tf.TensorSpec([algorithm.num_clusters], tf.float32),
+    uses_client_state=False,
   )
 
 
@@ -79,15 +138,23 @@ def _client_stats(model, outputs, data):
   losses = model.example_losses(outputs, data.y)
   scores = model.example_scores(outputs, data.y)
   return OrderedDict(
-    loss=statistics.masked_mean(losses, data.mask),
-    score=statistics.masked_mean(scores, data.mask),
+    loss=statistics.weighted_mean(
+      losses, model.loss_weights(data.y, data.mask)
+    ),
+    score=statistics.weighted_mean(
+      scores, model.score_weights(data.y, data.mask)
+    ),
   )
 
 
-def _evaluation_phase(
-  name, make_message, client_work, extra_fields=(), **options
+def _collecting_phase(
+  name,
+  client_work,
+  fields,
+  make_message=lambda server_state: server_state,
+  **options,
 ):
-  fields = ('loss', 'score', *extra_fields)
+  """Returns a phase that changes no state and reports what clients say."""
 
   def report(server_state, aggregates):
     return server_state, OrderedDict(

@@ -5,12 +5,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, checks, errors
 from tff_algos.metrics import statistics
 from tff_algos.numerics import index_random, optimizers, trees
-from tff_algos.stages import objectives
+from tff_algos.stages import (
+  augmentation,
+  exact_solution,
+  gradients,
+  objectives,
+)
 
 Structure = Any
+
+SOLVERS = ('descent', 'exact')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,15 +29,71 @@ class LocalTrainingConfig:
       order.
     batch_size: Examples a step, >= 1; a short last batch keeps its weight.
     optimizer: The client optimizer; its state starts fresh in every round.
+    augmentation: `'none'`, or `'crop_and_flip'`, which shifts training images
+      by up to 4 pixels and flips half of them, at random in every epoch.
+    solver: `'descent'`, the steps above; or `'exact'`, which has no use for
+      them and minimises the objective on all examples at once: for squared
+      errors of linear models with at most 512 parameters.
+    weight_decay: Adds weight_decay / 2 * |weights|^2 to the objective of the
+      steps, >= 0; the optimizer sees its gradient (it is not a decoupled decay).
   """
 
   num_local_epochs: int = 1
   batch_size: int = 10
   optimizer: optimizers.OptimizerConfig = optimizers.OptimizerConfig()
+  augmentation: str = 'none'
+  solver: str = 'descent'
+  weight_decay: float = 0.0
 
   def __post_init__(self):
     checks.check_int('num_local_epochs', self.num_local_epochs, minimum=1)
     checks.check_int('batch_size', self.batch_size, minimum=1)
+    checks.check_one_of(
+      'augmentation', self.augmentation, augmentation.AUGMENTATIONS
+    )
+    checks.check_one_of('solver', self.solver, SOLVERS)
+    checks.check_at_least('weight_decay', self.weight_decay, 0)
+    if self.solver == 'exact' and self.weight_decay:
+      raise errors.ConfigError(
+        f"weight_decay is {self.weight_decay:g}, but solver 'exact' minimises "
+        "the objective without it; set weight_decay to 0, or solver to 'descent'"
+      )
+    if self.solver == 'exact' and self.augmentation != 'none':
+      raise errors.ConfigError(
+        f'augmentation {self.augmentation!r} changes the examples in every '
+        "step, but solver 'exact' takes none; set augmentation to 'none'"
+      )
+
+
+def check_plain_sgd(config: LocalTrainingConfig) -> None:
+  """Raises ConfigError unless clients take steps of SGD.
+
+  For who reads the mean gradient off the distance that a client has gone, see
+  `distance_per_gradient`.
+  """
+  if (config.optimizer.name, config.solver) != ('sgd', 'descent'):
+    raise errors.ConfigError(
+      "local_training must have optimizer 'sgd' and solver 'descent', got "
+      f'{config.optimizer.name!r} and {config.solver!r}: the distance that a '
+      'client goes must be its mean gradient times a known number'
+    )
+
+
+def distance_per_gradient(
+  mask: tf.Tensor, config: LocalTrainingConfig
+) -> tf.Tensor:
+  """Returns number of steps * learning rate, float32 `[]`.
+
+  It is by how much a mean gradient of 1 moves the weights in `train`, without
+  momentum; 0 for a client without examples.
+
+  Args:
+    mask: `[capacity]`, 1 for real rows.
+    config: Of SGD.
+  """
+  num_batches = tf.math.ceil(tf.reduce_sum(mask) / config.batch_size)
+  rate = config.optimizer.learning_rate
+  return config.num_local_epochs * rate * num_batches
 
 
 def batch_positions(
@@ -61,32 +124,87 @@ def batch_positions(
   return tf.reshape(orders, shape), tf.reshape(step_mask, shape)
 
 
+def independent_batches(
+  seed: tf.Tensor, mask: tf.Tensor, num_batches: int, batch_size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns batches that are each drawn from all examples, whatever the others.
+
+  Args:
+    seed: int32 `[2]`.
+    mask: `[capacity]`, 1 for real rows; at least one row.
+    num_batches: How many.
+    batch_size: Examples of each, drawn without replacement; all of them where
+      there are fewer.
+
+  Returns:
+    Row positions int32 `[num_batches, batch_size]` and their mask, float32, as
+    of `batch_positions`.
+  """
+  # The beginnings of as many epochs, each in an order of its own.
+  config = LocalTrainingConfig(num_batches, batch_size)
+  positions, masks = batch_positions(seed, mask, config)
+  batches_per_epoch = tf.shape(positions)[0] // num_batches
+  beginnings = tf.range(num_batches) * batches_per_epoch
+  return tf.gather(positions, beginnings), tf.gather(masks, beginnings)
+
+
 def train(
   objective: objectives.Objective,
   weights: Structure,
   data: algorithm.ClientData,
   seed: tf.Tensor,
   config: LocalTrainingConfig,
+  learning_rate_scale: tf.Tensor | float = 1.0,
 ) -> tuple[Structure, statistics.MeanStat]:
-  """Trains for `num_local_epochs` on one client's examples.
+  """Trains on one client's examples, `num_local_epochs` long.
 
   Args:
     objective: What to make smaller.
     weights: Where to start.
     data: The client's examples.
-    seed: int32 `[2]`; decides the order of the examples.
-    config: Epochs, batch size, optimizer.
+    seed: int32 `[2]`; decides the order of the examples and how they are
+      augmented.
+    config: Epochs, batch size, optimizer; or the exact solver.
+    learning_rate_scale: Factor on the optimizer's learning rate, >= 0.
 
   Returns:
     The trained weights, and the mean loss of the examples as they were met.
-    A client without examples gets its start back.
+    A client without examples gets its start back (with a proximal objective up
+    to rounding); see `exact_solution.solve` for that solver.
   """
-  optimizer = optimizers.build_optimizer(config.optimizer)
+  if config.solver == 'exact':
+    return exact_solution.solve(objective, weights, data)
+  if isinstance(objective, objectives.ProximalLoss):
+    # Where the pull is a decay, it costs one pass over the weights, and not four.
+    objective = objective.with_decay(config.weight_decay)
+    offset = trees.subtract(weights, objective.center)
+    offset, loss = _descend(
+      objective.at_offset,
+      offset,
+      data,
+      seed,
+      config,
+      objective.weight,
+      learning_rate_scale,
+    )
+    return trees.add(objective.center, offset), loss
+  decay = config.weight_decay or None
+  return _descend(
+    objective, weights, data, seed, config, decay, learning_rate_scale
+  )
+
+
+def _descend(
+  objective, weights, data, seed, config, decay, learning_rate_scale
+):
+  """Trains on objective(weights) + decay / 2 * |weights|^2, see `train`."""
+  optimizer = optimizers.build_optimizer(config.optimizer, learning_rate_scale)
   positions, masks = batch_positions(seed, data.mask, config)
   num_steps = tf.shape(positions)[0]
+  augment = augmentation.AUGMENTATIONS[config.augmentation]
 
-  def step(i, weights, slots, loss):
-    batch = data.take(positions[i], masks[i])
+  @gradients.as_one
+  def step_on(batch, weights, slots):
     is_real = tf.reduce_max(batch.mask)
     with tf.GradientTape() as tape:
       tape.watch(weights)
@@ -98,7 +216,15 @@ def train(
       output_gradients=optimizer.gradient_scale(is_real),
       unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
-    weights, slots = optimizer.step(weights, gradient, slots, is_real)
+    weights, slots = optimizer.step(weights, gradient, slots, is_real, decay)
+    return weights, slots, losses
+
+  def step(i, weights, slots, loss):
+    batch = data.take(positions[i], masks[i])
+    if augment:
+      epoch = i // (num_steps // config.num_local_epochs)
+      batch = batch.with_x(augment(batch.x, seed, epoch, positions[i]))
+    weights, slots, losses = step_on(batch, weights, slots)
     batch_loss = statistics.masked_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)
 

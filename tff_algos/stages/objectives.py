@@ -4,6 +4,7 @@ An objective is an argument of the one local loop in `local_training`, never a
 loop of its own.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import proximal
+from tff_algos.metrics import statistics
+from tff_algos.numerics import proximal, trees
 
 Structure = Any
 # (weights, batch) -> (objective [], loss of each example [batch]).
@@ -23,32 +25,123 @@ Objective = Callable[
 def mean_loss(model: model_lib.Model, loss_scale: float = 1.0) -> Objective:
   """Returns loss_scale times the mean loss over the batch's real examples.
 
+  Where an example has labels at several places, the mean is that over all
+  places of the batch without padding.
+
   Args:
     model: The model to train.
     loss_scale: Factor on the loss; 0.5 turns the squared error into the
       usual half of it.
   """
 
-  def objective(weights, batch):
-    losses = model.example_losses(model.apply(weights, batch.x), batch.y)
-    real = tf.maximum(tf.reduce_sum(batch.mask), 1.0)
-    kept = tf.where(batch.mask > 0, losses, tf.zeros_like(losses))
-    return loss_scale * tf.reduce_sum(kept) / real, losses
+  def objective(model_weights, batch):
+    losses = model.example_losses(model.apply(model_weights, batch.x), batch.y)
+    weights = model.loss_weights(batch.y, batch.mask)
+    if weights is batch.mask:
+      return loss_scale * _real_mean(losses, batch.mask), losses
+    stat = statistics.weighted_mean(losses, weights)
+    mean = stat.total / tf.maximum(stat.weight, 1.0)
+    return loss_scale * mean, losses
 
   return objective
 
 
-def proximal_loss(
-  base: Objective, center: Structure, weight: tf.Tensor | float
+def weighted_mean_losses(
+  model: model_lib.Model, loss_scale: float = 1.0
 ) -> Objective:
-  """Returns `base` plus weight / 2 * |weights - center|^2.
+  """Returns the sum over stacked models of the weighted mean loss of each.
 
-  The penalty enters every step whole, whatever the batch's size, and is part
-  of the gradient that the optimizer sees (it is not a decoupled decay).
+  The batch is a `weighted_data.WeightedData` with weights `[batch, models]`. A
+  mean divides by the number of real examples, not by their weights. The loss of
+  an example is its weighted sum over the models.
+
+  No model's loss depends on another's weights, so an optimizer that looks at
+  every number by itself, as ours do, solves a problem for each model.
+
+  Args:
+    model: What is stacked, `[models, ...]`.
+    loss_scale: Factor on the loss, as of `mean_loss`.
+  """
+
+  def objective(stacked_weights, batch):
+    losses = model.map_stacked(
+      lambda weights: model.example_losses(
+        model.apply(weights, batch.x), batch.y
+      ),
+      stacked_weights,
+    )
+    weighted = tf.reduce_sum(batch.weights * tf.transpose(losses), axis=1)
+    return loss_scale * _real_mean(weighted, batch.mask), weighted
+
+  return objective
+
+
+def tilted(base: Objective, slope: Structure) -> Objective:
+  """Returns an objective plus <slope, weights>, whose gradient is `slope` more.
+
+  Args:
+    base: The objective.
+    slope: Like the weights; constant.
   """
 
   def objective(weights, batch):
     value, losses = base(weights, batch)
-    return value + proximal.penalty(weights, center, weight), losses
+    return value + trees.inner_product(slope, weights), losses
 
   return objective
+
+
+def _real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+  """Returns the mean over the real examples; 0 if there are none."""
+  real = tf.maximum(tf.reduce_sum(mask), 1.0)
+  kept = tf.where(mask > 0, losses, tf.zeros_like(losses))
+  return tf.reduce_sum(kept) / real
+
+
+@dataclasses.dataclass(frozen=True)
+class ProximalLoss:
+  """An objective and weight / 2 * |weights - center|^2.
+
+  The penalty enters every step whole, whatever the batch's size, and is part
+  of the gradient that the optimizer sees (it is not a decoupled decay).
+
+  Attributes:
+    base: The objective without the penalty.
+    center: Like the weights.
+    weight: Of the penalty, float32 `[]`, >= 0.
+  """
+
+  base: Objective
+  center: Structure
+  weight: tf.Tensor | float
+
+  def __call__(
+    self, weights: Structure, batch: algorithm.ClientData
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the objective, and the loss of each example without penalty."""
+    value, losses = self.base(weights, batch)
+    penalty = proximal.penalty(weights, self.center, self.weight)
+    return value + penalty, losses
+
+  def at_offset(
+    self, offset: Structure, batch: algorithm.ClientData
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns `base` at center + offset.
+
+    As a function of the offset, the gradient of the penalty is weight * offset.
+    """
+    return self.base(trees.add(self.center, offset), batch)
+
+  def with_decay(self, decay: float) -> 'ProximalLoss':
+    """Returns the objective and decay / 2 * |w|^2, up to a constant.
+
+    Two pulls are one: to a point between the centre and 0.
+
+    Args:
+      decay: >= 0.
+    """
+    if not decay:
+      return self
+    weight = self.weight + decay
+    center = trees.scale(self.center, self.weight / weight)
+    return ProximalLoss(self.base, center, weight)

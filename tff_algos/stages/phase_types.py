@@ -80,8 +80,8 @@ def check_algorithm(
 def data_spec(model: model_lib.Model) -> algorithm_lib.ClientData:
   """Returns the type of one client's examples, of any capacity."""
   return algorithm_lib.ClientData(
-    tf.TensorSpec([None, *model.input_shape], tf.float32),
-    tf.TensorSpec([None], model.label_dtype),
+    tf.TensorSpec([None, *model.input_shape], model.input_dtype),
+    tf.TensorSpec([None, *model.label_shape], model.label_dtype),
     tf.TensorSpec([None], tf.float32),
   )
 
@@ -155,6 +155,8 @@ def _trace(
     outputs = tf.function(function, autograph=False).get_concrete_function(
       *specs
     )
+  except errors.ConfigError:
+    raise  # The stages fit; an option does not.
   except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
     raise errors.StageTypeError(
       f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '

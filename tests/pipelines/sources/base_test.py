@@ -1,6 +1,9 @@
-import numpy as np
+import itertools
 
-from pipelines.sources import base
+import numpy as np
+import pytest
+
+from pipelines.sources import base, registry
 
 
 def test_blocks_cover_a_part_once():
@@ -24,3 +27,66 @@ def test_array_checksum_sees_values_shape_and_dtype():
 def test_images_are_read_as_values_from_0_to_1():
   features = base.image_features((2, 2), 10)
   assert np.float32(255) * np.float32(features.x_scale) == 1
+
+
+@pytest.mark.parametrize(
+  ('start', 'stop', 'expected'),
+  [
+    (0, 2, [(1, 0, 2)]),
+    (1, 4, [(1, 1, 3), (4, 0, 1)]),
+    (3, 5, [(4, 0, 2)]),
+    (0, 6, [(1, 0, 3), (4, 0, 2), (5, 0, 1)]),
+  ],
+)
+def test_runs_of_a_block(start, stop, expected):
+  """Containers of 0, 3, 0, 0, 2, 1 and 0 examples."""
+  found = base.runs([0, 3, 0, 0, 2, 1, 0], base.Block('a', start, stop))
+  assert list(found) == expected
+
+
+def test_runs_of_all_blocks_cover_every_example_once():
+  generator = np.random.default_rng(0)
+  for _ in range(50):
+    sizes = generator.integers(0, 5, 20).tolist()
+    cuts = np.unique(generator.integers(0, sum(sizes) + 1, 6))
+    cuts = [0, *cuts.tolist(), sum(sizes)]
+    found = [
+      (run.index, i)
+      for start, stop in itertools.pairwise(cuts)
+      for run in base.runs(sizes, base.Block('a', start, stop))
+      for i in range(run.start, run.stop)
+    ]
+    assert found == [(k, i) for k, n in enumerate(sizes) for i in range(n)]
+
+
+def test_kinds_of_features():
+  tokens = base.token_features(5, 9)
+  assert (tokens.x_dtype, tokens.x_shape, tokens.num_classes) == (
+    'int32',
+    (5,),
+    9,
+  )
+  assert base.vector_features(3).task == 'regression'
+  assert base.vector_features(3, 2).task == 'classification'
+
+
+def test_generated_sources_tell_seeds_and_options_apart():
+  def checksum(seed, **options):
+    return registry.create('two_gaussians', options, seed).checksums()
+
+  assert checksum(0) == checksum(0)
+  assert (
+    len({str(checksum(0)), str(checksum(1)), str(checksum(0, mean=1.0))}) == 3
+  )
+
+
+def test_blocks_of_native_distributions():
+  size = base.BLOCK_SIZE
+  assert base.cut_native_blocks(2, size + 1, 3) == [
+    ('train_0', 0, size),
+    ('train_0', size, size + 1),
+    ('train_1', 0, size),
+    ('train_1', size, size + 1),
+    ('test_0', 0, 3),
+    ('test_1', 0, 3),
+  ]

@@ -108,3 +108,9 @@ def test_bad_options(tmp_path, more, text):
 
 def test_recipe_has_no_folder(tmp_path):
   assert 'folder' not in _source(tmp_path).recipe()
+
+
+def test_field_that_never_ends(tmp_path):
+  raw_data.write_csv(tmp_path, 3, ('"' + 'a' * 200_000,))
+  with pytest.raises(errors.DataError, match='line 4 of .* no CSV.*limit'):
+    _source(tmp_path).blocks()

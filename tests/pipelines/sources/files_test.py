@@ -38,3 +38,11 @@ def test_file_of_garbage(tmp_path, ending):
   path.write_bytes(b'neither')
   with pytest.raises(errors.DataError, match='cannot be read'):
     files.read_bytes(path)
+
+
+def test_text(tmp_path):
+  path = tmp_path / 'data.gz'
+  path.write_bytes(gzip.compress('café\r\n'.encode('latin-1')))
+  assert files.read_text(path, 'latin-1') == 'café\r\n'
+  with pytest.raises(errors.DataError, match='not UTF-8 text.*0xe9'):
+    files.read_text(path)

@@ -134,3 +134,20 @@ def test_real_mnist():
     np.bincount(train),
     [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
   )
+
+
+@pytest.mark.parametrize(
+  ('content', 'text'),
+  [
+    (bytes([0, 0, 8, 3]), 'ends within its header'),
+    (bytes([0, 0, 8, 3]) + bytes(7), 'ends within its header'),
+    # 2^32 - 1 to the third power: no whole number of 64 bits.
+    (bytes([0, 0, 8, 3]) + b'\xff' * 12, 'should hold .4294967295'),
+    (bytes([0, 0, 8, 3, 0, 0, 0, 9, *bytes(8)]), 'images of .0, 0. pixels'),
+  ],
+)
+def test_header_that_cannot_be(tmp_path, content, text):
+  raw_data.write_mnist_like(tmp_path)
+  (tmp_path / _TRAIN_IMAGES).write_bytes(content)
+  with pytest.raises(errors.DataError, match=text):
+    _source(tmp_path).features()

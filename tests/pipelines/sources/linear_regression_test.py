@@ -32,7 +32,7 @@ def test_both_readings_of_sigma_0(reading, variance):
 
 
 def test_error_at_theta_is_the_noise():
-  """FedSoft FS-26: 1.0 +- 0.05 (5 deviations would be 0.07)."""
+  """FedSoft: 1.0 +- 0.05 (5 deviations would be 0.07)."""
   source = _source(num_held_out_per_source=10_000)
   for s in range(2):
     x, y, examples = _read(source, f'test_{s}')
@@ -53,6 +53,26 @@ def test_no_intercept_and_standard_normal_features():
   )
   np.testing.assert_allclose(x.mean(axis=0), 0, atol=0.05)
   np.testing.assert_allclose(x.var(axis=0), 1, atol=0.08)
+
+
+def test_planted_thetas_are_taken_as_they_are():
+  planted = ((1.0, 2.0, 3.0), (-1.0, 0.5, 0.0), (0.0, 0.0, 4.0))
+  source = _source(num_sources=3, num_features=3, planted_thetas=planted)
+  np.testing.assert_array_equal(source.thetas(), planted)
+  assert source.facts() == {'thetas': [list(theta) for theta in planted]}
+
+
+@pytest.mark.parametrize(
+  ('planted', 'options', 'text'),
+  [
+    (((1.0, 2.0),), {}, 'num_sources=2 rows'),
+    (((1.0, 2.0), (3.0,)), {}, r'\[2, 1\] numbers'),
+    (((1.0, 2.0), (3.0, 4.0)), {'separation': 5.0}, 'separation'),
+  ],
+)
+def test_planted_thetas_that_do_not_fit(planted, options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    _source(num_features=2, planted_thetas=planted, **options)
 
 
 def test_separation_is_exact():

@@ -6,7 +6,7 @@ from tff_algos.core import errors
 
 def test_unknown_source_names_all():
   with pytest.raises(
-    errors.ConfigError, match="'csv', 'digits', 'idx', .*'mnist'"
+    errors.ConfigError, match="'cifar', 'csv', .*, 'two_gaussians', got 'mnist'"
   ):
     registry.create('mnist', {}, 0)
 

@@ -1,5 +1,6 @@
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -46,11 +47,52 @@ class TinyImages(tfds.core.GeneratorBasedBuilder):
     raise NotImplementedError
 
 
+_TEXTS = (
+  (b'good day', 4, b'ann'),
+  (b'sad, sad day', 0, b'bob'),
+  (b'so so', 2, b'ann'),
+  (b'\xff', 4, b'bob'),
+)
+
+
+class TinyTexts(tfds.core.GeneratorBasedBuilder):
+  """Four texts, as Sentiment140 has them; the last is not UTF-8."""
+
+  VERSION = tfds.core.Version('1.0.0')
+
+  def _info(self):
+    return tfds.core.DatasetInfo(
+      builder=self,
+      features=tfds.features.FeaturesDict(
+        {
+          'text': tfds.features.Text(),
+          'polarity': np.int32,
+          'user': tfds.features.Text(),
+          'weight': np.float32,
+        }
+      ),
+    )
+
+  def _split_generators(self, dl_manager):
+    return {'train': self._generate()}
+
+  def _generate(self):
+    for i, (text, polarity, user) in enumerate(_TEXTS):
+      yield (
+        i,
+        {'text': text, 'polarity': polarity, 'user': user, 'weight': 1.0},
+      )
+
+  def _generate_examples(self):
+    raise NotImplementedError
+
+
 @pytest.fixture(scope='module')
 def data_dir(tmp_path_factory):
-  """A folder in which the tiny set is prepared."""
+  """A folder in which the tiny sets are prepared."""
   folder = tmp_path_factory.mktemp('tfds')
   TinyImages(data_dir=folder).download_and_prepare()
+  TinyTexts(data_dir=folder).download_and_prepare()
   return str(folder)
 
 
@@ -101,6 +143,112 @@ def test_recipe_names_the_version_and_no_folder(data_dir):
 def test_features_that_do_not_fit(data_dir, more, text):
   with pytest.raises(errors.DataError, match=text):
     _source(data_dir, **more).features()
+
+
+def _texts(data_dir, **more):
+  options = {
+    'text': 'text',
+    'label': 'polarity',
+    'classes': (0, 4),
+    'client': 'user',
+    'test_split': '',
+    'length': 3,
+    'vocabulary_size': 2,
+  }
+  return _source(data_dir, 'tiny_texts', **(options | more))
+
+
+def test_texts_by_account(data_dir):
+  source = _texts(data_dir)
+  examples = {e.client or e.problem: e for e in _read(source)}
+  # day, sad and so come twice; of three equal ones the last has no place.
+  assert source.facts()['vocabulary'] == ['day', 'sad']
+  assert examples['ann'].x == [3, 1, 0]
+  assert examples['ann'].y == 1
+  assert examples['bob'].x == [2, 3, 2]
+  assert examples['bob'].y == 0
+  assert {*examples} == {
+    'ann',
+    'bob',
+    'the label 2 is none of the classes',
+    'the text is not UTF-8',
+  }
+  features = source.features()
+  assert (features.x_dtype, features.x_shape) == ('int32', (3,))
+  assert features.num_classes == 2
+
+
+@pytest.mark.parametrize(
+  ('more', 'text'),
+  [
+    ({'text': 'user_name'}, "no feature 'user_name' of type Text"),
+    ({'text': 'polarity'}, "no feature 'polarity' of type Text"),
+    ({'classes': None}, "no feature 'polarity' of type ClassLabel"),
+    ({'label': 'weight'}, "'weight' of 'tiny_texts' is no whole number"),
+    ({'client': 'account'}, "no feature 'account'; its features"),
+  ],
+)
+def test_features_of_texts_that_do_not_fit(data_dir, more, text):
+  with pytest.raises(errors.DataError, match=text):
+    _texts(data_dir, **more).features()
+
+
+def test_classes_that_are_chosen(data_dir):
+  source = _source(data_dir, classes=(2, 0))
+  labels = {int(e.x[0, 0, 0]): e.y for e in _read(source) if e.problem is None}
+  assert labels == {i: (i % 3 == 0) * 1 for i in range(12) if i % 3 != 1}
+  assert source.features().num_classes == 2
+
+
+def test_images_without_a_declared_shape(data_dir):
+  source = _source(data_dir, image='photo', image_shape=(2, 2, 3))
+  assert source.features().x_shape == (2, 2, 3)
+  assert all(e.x.shape == (2, 2, 3) for e in _read(source))
+
+
+def test_transposed_images(data_dir):
+  source = _source(
+    data_dir, image='photo', image_shape=(2, 5, 3), transpose=True
+  )
+  assert source.features().x_shape == (5, 2, 3)
+  plain, turned = (
+    next(iter(_read(_source(data_dir, image='image', transpose=t))))
+    for t in (False, True)
+  )
+  np.testing.assert_array_equal(turned.x, plain.x.transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize('file', ['tfrecord', 'info.json'])
+def test_damaged_files(data_dir, tmp_path, file):
+  copy = tmp_path / 'copy'
+  shutil.copytree(data_dir, copy)
+  for path in copy.glob(f'tiny_images/*/*{file}*'):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+  with pytest.raises(errors.DataError, match='cannot be read or prepared'):
+    _read(_source(str(copy)))
+
+
+def test_original_files_that_are_others(tmp_path):
+  for name in ('train-images-idx3', 'train-labels-idx1', 't10k-images-idx3'):
+    (tmp_path / f'{name}-ubyte.gz').write_bytes(b'x')
+  (tmp_path / 't10k-labels-idx1-ubyte.gz').write_bytes(b'x')
+  source = _source(
+    str(tmp_path / 'out'),
+    name='mnist',
+    manual_dir=str(tmp_path),
+    download_dir=str(tmp_path / 'downloads'),
+  )
+  with pytest.raises(errors.DataError, match="'mnist' cannot be read or prep"):
+    source.blocks()
+
+
+@pytest.mark.parametrize(
+  'more', [{'classes': (1,)}, {'length': 0}, {'vocabulary_size': 0}]
+)
+def test_bad_options(more):
+  with pytest.raises(errors.ConfigError, match=next(iter(more))):
+    _source('x', **more)
 
 
 def test_unknown_split(data_dir):

@@ -50,11 +50,17 @@ def _drawn(cohort_size, round_num, seed=0):
   return np.sort(generator.choice(available, cohort_size, replace=False))
 
 
-def test_rounds_agree_with_numpy():
-  """Weighted means of local solvers; float32, so to 1e-4."""
+@pytest.mark.parametrize('proximal_weight', [0.0, 2.0])
+def test_rounds_agree_with_numpy(proximal_weight):
+  """Weighted means of local solvers, FedProx's with a pull; float32, to 1e-4."""
   rate, batch_size, server_rate = 0.03, 4, 0.5
   algorithm = _build(
-    rate, 2, batch_size, cohort_size=3, server_learning_rate=server_rate
+    rate,
+    2,
+    batch_size,
+    cohort_size=3,
+    proximal_weight=proximal_weight,
+    server_optimizer=optimizers.OptimizerConfig('sgd', server_rate),
   )
   w = _kernel(toys.initial_states(algorithm, _SOURCE.population)[0])
   w = w.astype(np.float64)
@@ -72,7 +78,8 @@ def test_rounds_agree_with_numpy():
           rows = order[begin : begin + batch_size]
           residual = x[rows] @ local - y[rows]
           losses.extend(residual**2)
-          local = local - rate * x[rows].T @ residual / len(rows)
+          slope = x[rows].T @ residual / len(rows)
+          local = local - rate * (slope + proximal_weight * (local - w))
       updates.append(w - local)
       weights.append(len(y))
     w = w - server_rate * np.average(updates, axis=0, weights=weights)
@@ -98,8 +105,25 @@ def test_server_learning_rate_one_is_the_mean_of_the_client_models():
   """And another rate goes that share of the way."""
   start = _kernel(toys.initial_states(_build(), _SOURCE.population)[0])
   whole = _kernel(_run(_build(), 1)[0]) - start
-  half = _kernel(_run(_build(server_learning_rate=0.5), 1)[0]) - start
+  half_way = optimizers.OptimizerConfig('sgd', 0.5)
+  half = _kernel(_run(_build(server_optimizer=half_way), 1)[0]) - start
   np.testing.assert_allclose(half, whole / 2, rtol=1e-4)
+
+
+def test_adam_at_the_server_steps_along_the_change_of_the_mean():
+  """Adam's first step is its rate times the sign, and it keeps its moments."""
+  start = _kernel(toys.initial_states(_build(), _SOURCE.population)[0])
+  moved = _kernel(_run(_build(), 1)[0]) - start
+  adam = optimizers.OptimizerConfig('adam', 0.01)
+  server_state, _, _ = _run(_build(server_optimizer=adam), 1)
+  np.testing.assert_allclose(
+    _kernel(server_state) - start, 0.01 * np.sign(moved), rtol=1e-3
+  )
+  slots = server_state.optimizer_slots
+  assert slots.num_steps == 1
+  np.testing.assert_allclose(
+    slots.first['kernel'][:, 0], -0.1 * moved, rtol=1e-4
+  )
 
 
 def test_a_client_with_nan_is_left_out_and_counted():
@@ -165,10 +189,7 @@ def test_everybody_is_served_by_the_global_model():
   ('options', 'text'),
   [
     ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
-    (
-      {'server_learning_rate': 0.0},
-      'server_learning_rate must be a finite num',
-    ),
+    ({'proximal_weight': -1.0}, 'proximal_weight must be a finite number >= 0'),
     ({'loss_scale': -1.0}, 'loss_scale must be a finite number > 0, got -1.0'),
   ],
 )

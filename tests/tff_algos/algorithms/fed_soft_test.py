@@ -14,7 +14,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages import center_download, local_training
 
 _THETAS = np.array([[4.0, 0, 0], [-4, 0, 0]])
 _SIZES = (4, 0, 6, 5, 1)
@@ -126,22 +126,6 @@ def test_slots_with_replacement_may_fall_on_one_client():
   assert 1 not in call.client_indices
 
 
-@pytest.mark.parametrize(
-  'options',
-  [{'selection': 'weighted_full'}, {'cohort_size_per_cluster': 4}],
-  ids=['weighted_full', 'K=N'],
-)
-def test_full_participation_weighs_by_selection_probability(options):
-  """FedSoft, Eq. 27; K = N would make plain means of all clients equal."""
-  call = _plan(_build(**options), 2, _TOGETHER)[0]
-  assert call.client_indices.tolist() == [0, 3, 4]
-  np.testing.assert_allclose(
-    call.client_inputs.cluster_weights,
-    [[4 / 4.5, 0], [0, 5 / 5.5], [0.5 / 4.5, 0.5 / 5.5]],
-    rtol=1e-6,
-  )
-
-
 def test_draws_depend_on_seed_and_round_alone():
   algorithm = _build(num_clusters=1, cohort_size_per_cluster=1)
   importance = np.ones((5, 1))
@@ -186,7 +170,7 @@ def _train(algorithm, source, server_state, states, indices, weights):
   call = algorithm_lib.PhaseCall(
     'train',
     np.array(indices, np.int32),
-    fed_soft.TrainInput(
+    center_download.TrainInput(
       np.full((len(indices), 2), 0.5, np.float32),
       np.array(weights, np.float32),
     ),
@@ -355,6 +339,17 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
     (
       {'importance_smoother': 0.0},
       'importance_smoother must be > 0 for selection without replacement',
+    ),
+    ({'download': 'one'}, "download must be one of 'all_centers', 'mixed_cen"),
+    ({'estimation': 'lazy'}, "estimation must be one of 'batched', 'streami"),
+    ({'initial_local_models': 'x'}, "must be one of 'common', 'independent'"),
+    (
+      {'download': 'mixed_center', 'start': 'best_center'},
+      "start 'best_center' needs a cluster model, but download 'mixed_center'",
+    ),
+    (
+      {'fixed_importance': ((1.0, 0.0),)},
+      "fixed_importance is for selection 'weighted_full' .* got 'without_repl",
     ),
   ],
 )

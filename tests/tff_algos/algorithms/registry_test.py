@@ -32,7 +32,7 @@ def test_every_algorithm_builds_with_its_defaults(name):
   ('section', 'text'),
   [
     ({'name': 'fedsoft'}, "name 'fedsoft' is unknown; did you mean 'fed_soft'"),
-    ({}, 'config.algorithm.name None is unknown. Known: fed_avg, fed_soft'),
+    ({}, 'config.algorithm.name None is unknown. Known: cfl, cmfl, ditto'),
     (
       {'name': 'fed_soft', 'num_cluster': 3},
       "config.algorithm has no key 'num_cluster'; did you mean 'num_clusters'",
@@ -46,7 +46,7 @@ def test_every_algorithm_builds_with_its_defaults(name):
       r'^config.algorithm.cohort_size must be int, got 2.5 \(float\)',
     ),
     (
-      {'name': 'fed_soft', 'importance_smoother': 0},
+      {'name': 'fed_soft', 'importance_smoother': 1e-50},
       '^config.algorithm: importance_smoother must be > 0 for selection without',
     ),
   ],

@@ -1,5 +1,6 @@
 """Tests of the functional model: losses by example, scores, stacking."""
 
+import dataclasses
 from collections import OrderedDict
 
 import numpy as np
@@ -89,3 +90,77 @@ def test_map_stacked_is_the_function_of_each_row(vectorizes, in_graph):
   outputs = (tf.function(run) if in_graph else run)(stacked)
   expected = [model.apply(weights, x) for weights in one_by_one]
   np.testing.assert_allclose(outputs, np.stack(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize('num_stacked', [1, 2])
+def test_map_stacked_has_gradients_that_are_tensors(num_stacked):
+  """TensorFlow's would be sparse for one row, and optimizers could not add."""
+  model = _model('regression', vectorizes=True)
+  one = model.initialize(tf.constant([0, 1]))
+  stacked = tf.nest.map_structure(
+    lambda leaf: tf.stack([leaf] * num_stacked), one
+  )
+
+  @tf.function
+  def gradient(stacked):
+    with tf.GradientTape() as tape:
+      tape.watch(stacked)
+      outputs = model.map_stacked(
+        lambda weights: model.apply(weights, tf.ones([3, 2])), stacked
+      )
+    return tape.gradient(outputs, stacked)
+
+  for leaf in tf.nest.flatten(gradient(stacked)):
+    assert tf.is_tensor(leaf) and not isinstance(leaf, tf.IndexedSlices)
+
+
+def _sequence_model():
+  """Three places, four classes; 0 is padding and 3 is not scored."""
+  return dataclasses.replace(
+    _model('classification', vectorizes=True),
+    num_outputs=4,
+    label_shape=(3,),
+    padding_label=0,
+    unscored_labels=(0, 3),
+  )
+
+
+def test_losses_and_scores_of_labels_at_several_places():
+  model = _sequence_model()
+  labels = tf.constant([[1, 3, 0], [2, 1, 1], [0, 0, 0]])
+  outputs = np.random.default_rng(0).normal(size=(3, 3, 4)).astype(np.float32)
+  outputs[0, 0, 1] = outputs[0, 1, 3] = outputs[1, 0, 2] = 9  # Right ones.
+  outputs[1, 1:, 0] = 9  # Wrong ones.
+  powers = np.exp(outputs.astype(np.float64))
+  shares = powers / powers.sum(axis=-1, keepdims=True)
+  each = -np.log(
+    np.take_along_axis(shares, labels.numpy()[..., None], axis=-1)[..., 0]
+  )
+  np.testing.assert_allclose(
+    model.example_losses(outputs, labels),
+    [each[0, :2].mean(), each[1].mean(), 0],
+    rtol=1e-4,
+  )
+  np.testing.assert_allclose(
+    model.example_scores(outputs, labels), [1, 1 / 3, 0], rtol=1e-6
+  )
+  mask = tf.constant([1.0, 1, 0])
+  np.testing.assert_array_equal(model.loss_weights(labels, mask), [2, 3, 0])
+  np.testing.assert_array_equal(model.score_weights(labels, mask), [1, 3, 0])
+
+
+def test_without_padding_and_unscored_labels_every_place_counts():
+  model = dataclasses.replace(
+    _sequence_model(), padding_label=None, unscored_labels=()
+  )
+  labels, mask = tf.constant([[0, 3, 1]]), tf.constant([1.0])
+  np.testing.assert_array_equal(model.loss_weights(labels, mask), [3])
+  np.testing.assert_array_equal(model.score_weights(labels, mask), [3])
+
+
+def test_an_example_with_one_label_counts_once():
+  model = _model('classification', vectorizes=True)
+  mask = tf.constant([1.0, 0])
+  labels = tf.constant([0, 1])
+  assert model.loss_weights(labels, mask) is mask
+  assert model.score_weights(labels, mask) is mask

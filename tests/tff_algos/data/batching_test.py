@@ -57,3 +57,10 @@ def test_bucket_capacity_holds_and_wastes_little(n):
 
 def test_bucket_capacities_are_few():
   assert len({batching.bucket_capacity(n) for n in range(10_000)}) < 45
+
+
+def test_tokens_stay_integers():
+  tokens = np.array([[2**24 + 1, 2]], np.int32)
+  one = _examples(1)._replace(x=tokens)
+  assert batching.pad(one, 2).x.dtype == np.int32
+  np.testing.assert_array_equal(batching.stack([one], 8).x[0, :1], tokens)

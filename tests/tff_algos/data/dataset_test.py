@@ -42,6 +42,21 @@ def test_clients(built):
     assert dataset.version == (built / 'CURRENT').read_text().strip()
 
 
+def test_a_version_opens_by_its_folder(built, copy):
+  folder = _version_file(copy, 'manifest.json').parent
+  (copy / 'CURRENT').write_text('another\n')
+  with (
+    dataset_lib.FederatedDataset.open(built) as expected,
+    dataset_lib.FederatedDataset.open_folder(folder) as dataset,
+  ):
+    assert dataset.version == expected.version
+    np.testing.assert_array_equal(dataset.held_out(1).x, expected.held_out(1).x)
+  _flip(_version_file(copy, 'train-00000*'), 9000)
+  with pytest.raises(errors.DataError, match='is damaged: its SHA-256'):
+    dataset_lib.FederatedDataset.open_folder(folder)
+  dataset_lib.FederatedDataset.open_folder(folder, verify=False).close()
+
+
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
 def test_examples_have_the_promised_shapes(built, split):
   with dataset_lib.FederatedDataset.open(built) as dataset:
@@ -78,6 +93,98 @@ def test_true_mixture_is_what_clients_have(built):
       source = dataset.examples(client_id, 'train').source
       counts = np.bincount(source, minlength=2)
       assert np.all(np.abs(counts - shares * len(source)) < 1)
+
+
+def test_nothing_else_was_planted(built):
+  with dataset_lib.FederatedDataset.open(built) as dataset:
+    assert dataset.true_clusters() is None
+    assert dataset.true_unseen_clusters() is None
+    assert dataset.true_label_mixture() is None
+    assert dataset.true_unseen_label_mixture() is None
+
+
+@pytest.fixture(scope='module')
+def grouped(tmp_path_factory):
+  """A dataset of two groups with classes of their own and shared tests."""
+  config = raw_data.digits_config(
+    distributions={},
+    partition={
+      'law': 'class_groups',
+      'num_clients': 4,
+      'num_unseen_clients': 2,
+      'options': {'class_groups': ((0, 1, 2), (5, 6))},
+    },
+    sizes={},
+    splits={'client_test': 'all_of_classes'},
+  )
+  folder = tmp_path_factory.mktemp('data') / 'dataset'
+  return build_dataset.build(config, folder).path
+
+
+def test_planted_clusters_are_what_clients_have(grouped):
+  with dataset_lib.FederatedDataset.open(grouped) as dataset:
+    assert dataset.true_mixture() is None
+    np.testing.assert_array_equal(dataset.true_clusters(), [0, 0, 1, 1])
+    np.testing.assert_array_equal(dataset.true_unseen_clusters(), [0, 1])
+    assert dataset.manifest['planted'] == {'class_groups': [[0, 1, 2], [5, 6]]}
+    labels = dataset.true_label_mixture()
+    assert labels.shape == (4, 10)
+    assert dataset.true_unseen_label_mixture().shape == (2, 10)
+    for client_id, shares in zip(dataset.client_ids, labels, strict=True):
+      y = dataset.examples(client_id, 'train').y
+      assert set(y) == set(np.flatnonzero(shares))
+
+
+def test_shared_tests_are_the_held_out_examples_of_the_classes(grouped):
+  with dataset_lib.FederatedDataset.open(grouped) as dataset:
+    held_out = dataset.held_out(0)
+    for client_id, size, classes in zip(
+      dataset.client_ids,
+      dataset.num_examples('test'),
+      [(0, 1, 2), (0, 1, 2), (5, 6), (5, 6)],
+      strict=True,
+    ):
+      test = dataset.examples(client_id, 'test')
+      is_own = np.isin(held_out.y, classes)
+      np.testing.assert_array_equal(test.x, held_out.x[is_own])
+      np.testing.assert_array_equal(test.y, held_out.y[is_own])
+      assert test.num_examples == size == is_own.sum() > 50
+      test.x[:] = 0  # A copy.
+    unseen = dataset.examples('unseen_00001', 'test')
+    assert set(unseen.y) == {5, 6}
+    assert unseen.x.max() > 0
+
+
+def test_shared_tests_are_shown_as_the_client_sees_them(tmp_path):
+  config = raw_data.digits_config(
+    partition={
+      'law': 'shards',
+      'num_clients': 10,
+      'options': {'shards_per_client': 2},
+    },
+    sizes={},
+    splits={'client_test': 'all_of_classes'},
+  )
+  build_dataset.build(config, tmp_path)
+  with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
+    sources = dataset.true_mixture().argmax(axis=1)
+    assert sorted(sources) == [0] * 5 + [1] * 5
+    for client_id, source, size in zip(
+      dataset.client_ids, sources, dataset.num_examples('test'), strict=True
+    ):
+      train = dataset.examples(client_id, 'train')
+      test = dataset.examples(client_id, 'test')
+      assert set(train.source) == set(test.source) == {source}
+      assert set(test.y) == set(train.y)
+      assert test.num_examples == size
+
+
+def test_shared_test_that_does_not_fit_the_table(grouped, tmp_path):
+  copy = pathlib.Path(shutil.copytree(grouped, tmp_path / 'dataset'))
+  with dataset_lib.FederatedDataset.open(copy, verify=False) as dataset:
+    dataset._counts['test'] = dataset._counts['test'] + 1
+    with pytest.raises(errors.DataError, match="client's part of .* says"):
+      dataset.examples('client_00000', 'test')
 
 
 def test_held_out_shows_the_same_images_turned(built):

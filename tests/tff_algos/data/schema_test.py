@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -22,19 +24,23 @@ _VECTORS = schema_lib.Schema(
   num_classes=0,
   source_names=('all',),
 )
+_TOKENS = dataclasses.replace(
+  _VECTORS, x_dtype='int32', task='classification', num_classes=4
+)
+_SEQUENCES = dataclasses.replace(_TOKENS, y_shape=(3,))
 
 
 def _stored(schema, n):
   generator = np.random.default_rng(0)
   return schema_lib.StoredExamples(
     x=generator.integers(0, 255, (n, *schema.x_shape)).astype(schema.x_dtype),
-    y=generator.integers(0, 4, n).astype(schema.y_dtype),
+    y=generator.integers(0, 4, (n, *schema.y_shape)).astype(schema.y_dtype),
     source=generator.integers(0, 2, n).astype(np.int32),
     example_id=generator.integers(0, 255, (n, 16)).astype(np.uint8),
   )
 
 
-@pytest.mark.parametrize('schema', [_IMAGES, _VECTORS])
+@pytest.mark.parametrize('schema', [_IMAGES, _VECTORS, _TOKENS, _SEQUENCES])
 @pytest.mark.parametrize('n', [0, 1, 5])
 def test_record_reads_back(schema, n):
   stored = _stored(schema, n)
@@ -45,6 +51,13 @@ def test_record_reads_back(schema, n):
     assert before.shape == after.shape
     assert before.dtype == after.dtype
     np.testing.assert_array_equal(before, after)
+
+
+def test_manifests_name_the_shape_of_labels_only_where_they_have_one():
+  assert 'y_shape' not in _TOKENS.to_dict()
+  assert _SEQUENCES.to_dict()['y_shape'] == [3]
+  for schema in (_TOKENS, _SEQUENCES):
+    assert schema_lib.Schema.from_dict(schema.to_dict()) == schema
 
 
 def test_record_is_the_same_every_time():
@@ -93,3 +106,10 @@ def test_schema_with_other_fields_is_a_data_error():
 def test_label_dtype_follows_the_task():
   assert _IMAGES.y_dtype == np.int32
   assert _VECTORS.y_dtype == np.float32
+
+
+def test_tokens_are_read_as_they_are_stored():
+  tokens = np.array([0, 2**24 + 1, -7], '<i4')  # No float32 for the second.
+  decoded = _TOKENS.decode_x(tokens)
+  assert decoded.dtype == np.int32
+  np.testing.assert_array_equal(decoded, tokens)

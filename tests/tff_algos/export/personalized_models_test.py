@@ -1,6 +1,8 @@
 """The bundles of known clients, against NumPy."""
 
+import dataclasses
 import json
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import manifest, personalized_models
 from tff_algos.models import precision
+from tff_algos.stages import mixtures
 
 X = exportable.sample_inputs(6)
 IDS = exportable.CLIENT_IDS
@@ -187,6 +190,58 @@ def test_one_client_alone(tmp_path):
   shapes = reader.get_variable_to_shape_map()
   weights = sorted(s for k, s in shapes.items() if k.startswith('weights'))
   assert weights == [[3], [4, 3]]
+
+
+@pytest.mark.parametrize('task', ['classification', 'regression'])
+def test_a_mixture_of_outputs_is_served_to_all_and_alone(tmp_path, task):
+  """As of FedEM: the components are stored once, the memberships stacked."""
+  model = exportable.linear_model(task)
+  server_state, client_states = exportable.states(model)
+
+  def mixture_weights(server_state, client_state, client_index):
+    del client_state
+    return OrderedDict(
+      canonical=server_state.cluster_weights,
+      membership=tf.gather(server_state.membership, client_index),
+    )
+
+  algorithm = dataclasses.replace(
+    exportable.algorithm(model, mixture_weights),
+    personalized_model=mixtures.mixture_of_outputs(model, 2),
+  )
+  folder = export(tmp_path / 'all', model, algorithm=algorithm)
+  rows = np.array([2, 2, 1, 0, 1, 3])
+  outputs = serving_default(folder)(client_id=[IDS[i] for i in rows], x=X)
+  alone = personalized_models.export_client_model(
+    tmp_path / 'alone',
+    algorithm,
+    server_state,
+    IDS[2],
+    2,
+    tf.nest.map_structure(lambda leaf: leaf[2], client_states),
+    X,
+    exportable.PROVENANCE,
+  )
+  values = np.stack(
+    [
+      exportable.oracle_logits(server_state.cluster_weights, k, X)
+      for k in (0, 1)
+    ]
+  )
+  name = 'prediction'
+  if task == model_lib.CLASSIFICATION:
+    values, name = exportable.softmax(values), 'probabilities'
+
+  def mixed(clients):
+    shares = server_state.membership[clients]
+    return np.einsum('bk,kbc->bc', shares, values).reshape(outputs[name].shape)
+
+  tolerance = {'rtol': 1e-5, 'atol': 1e-6}
+  np.testing.assert_allclose(outputs[name], mixed(rows), **tolerance)
+  np.testing.assert_allclose(
+    serving_default(alone)(x=X)[name], mixed([2] * 6), **tolerance
+  )
+  assert manifest.read_manifest(folder)['model'] == 'mixture_of_2_linear'
 
 
 @pytest.mark.parametrize(

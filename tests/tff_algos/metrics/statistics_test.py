@@ -60,3 +60,10 @@ def test_value_of_is_float64_and_by_entry():
   assert value.dtype == np.float64
   assert value[0] == 1 / 3
   assert np.isnan(value[1])
+
+
+def test_weighted_mean_counts_by_weight_even_beside_nan():
+  values = tf.constant([1.0, 5, np.nan, 2])
+  stat = statistics.weighted_mean(values, tf.constant([3.0, 1, 0, 0]))
+  assert float(stat.total) == 8
+  assert float(stat.weight) == 4

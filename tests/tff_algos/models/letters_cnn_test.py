@@ -5,13 +5,13 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import letters_cnn
+from tff_algos.models import convolutional, letters_cnn
 from tff_algos.numerics import trees
 
 
-def _build(shape=(8, 8, 1), num_outputs=3, **options):
+def _build(shape=(8, 8, 1), num_outputs=3):
   return letters_cnn.build_letters_cnn(
-    letters_cnn.LettersCnnConfig(**options), shape, num_outputs
+    convolutional.ConvolutionalConfig(), shape, num_outputs
   )
 
 
@@ -61,27 +61,7 @@ def test_initial_weights_are_xavier_normal_with_zero_biases():
     assert not weights[f'{name}/bias'].numpy().any()
 
 
-def test_group_norm_is_offered_and_starts_as_the_identity_map():
-  model = _build(normalization='group')
-  weights = model.initialize(tf.constant([0, 1]))
-  plain = _build().initialize(tf.constant([0, 1]))
-  assert trees.num_entries(weights) == trees.num_entries(plain) + 2 * (32 + 64)
-  np.testing.assert_array_equal(weights['norm_1/scale'], np.ones(64))
-  np.testing.assert_array_equal(weights['norm_1/offset'], np.zeros(64))
-  x = np.random.default_rng(0).normal(size=(2, 8, 8, 1)).astype(np.float32)
-  outputs = model.apply(weights, x)
-  # Normalization takes a common factor of the input out again.
-  np.testing.assert_allclose(
-    model.apply(weights, 100 * x), outputs, rtol=0.05, atol=0.05
-  )
-
-
 @pytest.mark.parametrize('shape', [(28, 28), (30, 28, 1), (28, 27, 1), (10,)])
 def test_other_inputs_than_images_are_refused(shape):
   with pytest.raises(errors.ConfigError, match=r'multiples of 4 .* got shape'):
     _build(shape)
-
-
-def test_batch_norm_is_refused():
-  with pytest.raises(errors.ConfigError, match="'batch_norm' is refused"):
-    letters_cnn.LettersCnnConfig(normalization='batch_norm')

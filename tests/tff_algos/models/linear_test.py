@@ -38,13 +38,57 @@ def test_regression_predicts_the_inner_product(use_bias):
 
 
 def test_logistic_regression_has_a_logit_a_class():
-  model = linear.build_logistic_regression(linear.LinearConfig(), (4, 4, 1), 3)
+  model = linear.build_logistic_regression(
+    linear.LogisticConfig(), (4, 4, 1), 3
+  )
   weights = model.initialize(tf.constant([0, 1]))
   assert trees.num_entries(weights) == 16 * 3 + 3
   assert model.task == 'classification'
   x = _random(5, 4, 4, 1)
   np.testing.assert_allclose(
     model.apply(weights, x), x.reshape(5, 16) @ weights['kernel'], rtol=1e-5
+  )
+
+
+def test_pfedkms_regression_of_digits_has_7850_parameters():
+  model = linear.build_logistic_regression(
+    linear.LogisticConfig(), (28, 28, 1), 10
+  )
+  assert trees.num_entries(model.weights_spec()) == 7_850
+
+
+def test_ppfls_binary_regression_has_151_parameters():
+  """One logit: the probability of class 1 is its sigmoid."""
+  model = linear.build_logistic_regression(
+    linear.LogisticConfig(reference_class=True), (150,), 2
+  )
+  weights = model.initialize(tf.constant([0, 1]))
+  assert trees.num_entries(weights) == 151
+  weights['bias'] += 0.7
+  x = _random(5, 150)
+  outputs = model.apply(weights, x)
+  assert outputs.shape == (5, model.num_outputs)
+  logit = (x @ weights['kernel'].numpy())[:, 0] + 0.7
+  np.testing.assert_allclose(
+    tf.nn.softmax(outputs)[:, 1], 1 / (1 + np.exp(-logit)), rtol=1e-5
+  )
+  losses = model.example_losses(outputs, tf.constant([1, 0, 1, 1, 0]))
+  signs = np.array([1, -1, 1, 1, -1])
+  np.testing.assert_allclose(
+    losses, np.log1p(np.exp(-signs * logit)), rtol=1e-5, atol=1e-6
+  )
+
+
+def test_a_reference_class_among_three():
+  model = linear.build_logistic_regression(
+    linear.LogisticConfig(reference_class=True), (4,), 3
+  )
+  weights = model.initialize(tf.constant([0, 1]))
+  assert trees.num_entries(weights) == 2 * 5
+  outputs = model.apply(weights, _random(6, 4)).numpy()
+  np.testing.assert_array_equal(outputs[:, 0], np.zeros(6))
+  np.testing.assert_allclose(
+    outputs[:, 1:], _random(6, 4) @ weights['kernel'].numpy(), rtol=1e-5
   )
 
 

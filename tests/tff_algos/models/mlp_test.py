@@ -37,6 +37,11 @@ def test_layers_of_the_given_sizes_with_relu_between():
   )
 
 
+def test_pfedkms_network_of_digits_has_101770_parameters():
+  model = mlp.build_mlp(mlp.MlpConfig((128,)), (28, 28, 1), 10)
+  assert trees.num_entries(model.weights_spec()) == 101_770
+
+
 def test_group_norm_stands_before_the_activation():
   model = mlp.build_mlp(mlp.MlpConfig((16,), 'group'), (6,), 3)
   weights = _randomized(model.initialize(tf.constant([0, 1])))

@@ -13,6 +13,11 @@ from tff_algos.models import registry
 _SECTIONS = {
   'linear_regression': ({'name': 'linear_regression'}, 'regression', 1),
   'logistic_regression': ({'name': 'logistic_regression'}, 'classification', 3),
+  'logistic_regression with a reference class': (
+    {'name': 'logistic_regression', 'reference_class': True},
+    'classification',
+    3,
+  ),
   'mlp': ({'name': 'mlp', 'hidden_sizes': [6]}, 'classification', 3),
   'mlp with group norm': (
     {'name': 'mlp', 'hidden_sizes': [6], 'normalization': 'group'},
@@ -25,14 +30,44 @@ _SECTIONS = {
     'classification',
     3,
   ),
+  'cifar_cnn': ({'name': 'cifar_cnn'}, 'classification', 3),
+  'small_cnn': ({'name': 'small_cnn'}, 'classification', 3),
+  'mobilenet_v2': ({'name': 'mobilenet_v2'}, 'classification', 3),
+  'resnet18': ({'name': 'resnet18'}, 'classification', 3),
+  'lenet': ({'name': 'lenet'}, 'classification', 3),
+  'small_cnn in factors': (
+    {'name': 'small_cnn', 'decomposition': {'num_atoms': 3}},
+    'classification',
+    3,
+  ),
+  'transformer': (
+    {'name': 'transformer', 'num_blocks': 1, 'width': 8},
+    'classification',
+    3,
+  ),
 }
-_SHAPE = (4, 4, 1)
+_SHAPE = (16, 16, 1)
+_TOKENS = {
+  'input_shape': (4,),
+  'input_dtype': tf.int32,
+  'label_shape': (4,),
+}
 
 
 def _build(section, task, num_outputs):
+  takes_tokens = section['name'] == 'transformer'
+  shapes = _TOKENS if takes_tokens else {'input_shape': _SHAPE}
   return registry.build_model(
-    section, task=task, input_shape=_SHAPE, num_outputs=num_outputs
+    section, task=task, num_outputs=num_outputs, **shapes
   )
+
+
+def _inputs(model, seed):
+  generator = np.random.default_rng(seed)
+  shape = (5, *model.input_shape)
+  if model.input_dtype == tf.int32:
+    return generator.integers(0, 3, shape, np.int32)
+  return generator.normal(size=shape).astype(np.float32)
 
 
 @pytest.fixture(params=_SECTIONS, name='model')
@@ -53,15 +88,17 @@ def test_a_model_is_what_it_says(model):
     tf.nest.flatten(weights), tf.nest.flatten(spec), strict=True
   ):
     assert leaf_spec.is_compatible_with(leaf)
-  outputs = model.apply(weights, tf.ones([5, *_SHAPE]))
-  assert outputs.shape == (5, model.num_outputs)
+  x = tf.ones([5, *model.input_shape], model.input_dtype)
+  outputs = model.apply(weights, x)
+  assert outputs.shape == (5, *model.label_shape, model.num_outputs)
   assert outputs.dtype == tf.float32
-  losses = model.example_losses(outputs, tf.zeros([5], model.label_dtype))
+  labels = tf.zeros([5, *model.label_shape], model.label_dtype)
+  losses = model.example_losses(outputs, labels)
   assert losses.shape == (5,)
 
 
 def test_stacked_weights_give_what_each_gives_alone(model):
-  x = np.random.default_rng(0).normal(size=(5, *_SHAPE)).astype(np.float32)
+  x = _inputs(model, 0)
   alone = [model.initialize(tf.constant([0, i])) for i in range(3)]
   stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *alone)
   graph = tf.function(
@@ -72,7 +109,7 @@ def test_stacked_weights_give_what_each_gives_alone(model):
 
 
 def test_an_examples_outputs_do_not_depend_on_its_batch(model):
-  x = np.random.default_rng(1).normal(size=(5, *_SHAPE)).astype(np.float32)
+  x = _inputs(model, 1)
   weights = model.initialize(tf.constant([0, 1]))
   together = model.apply(weights, x)
   alone = model.apply(weights, x[3:4])
@@ -83,7 +120,10 @@ def test_an_examples_outputs_do_not_depend_on_its_batch(model):
   ('section', 'text'),
   [
     ({'name': 'mpl'}, "config.model.name 'mpl' is unknown; did you mean 'mlp'"),
-    ({}, 'config.model.name None is unknown. Known: letters_cnn, linear_regr'),
+    (
+      {},
+      'config.model.name None is unknown. Known: cifar_cnn, lenet, letters_cnn',
+    ),
     ({'name': 'mlp', 'hiden_sizes': [3]}, "did you mean 'hidden_sizes'"),
     ({'name': 'mlp', 'hidden_sizes': [0]}, 'hidden_sizes must be an integer'),
     (
@@ -105,6 +145,29 @@ def test_a_model_for_another_task_is_refused(name):
   text = f"'{name}' is for .*, but the data set is for {task}"
   with pytest.raises(errors.ConfigError, match=text):
     _build({'name': name}, task, 3)
+
+
+@pytest.mark.parametrize(
+  ('name', 'shapes', 'text'),
+  [
+    ('mlp', _TOKENS, "'mlp' takes numbers, but the data set holds the ids of"),
+    (
+      'transformer',
+      {'input_shape': (4,)},
+      "'transformer' takes the ids of tokens, but the data set holds numbers",
+    ),
+    (
+      'transformer',
+      _TOKENS | {'label_shape': ()},
+      r'needs labels of shape \(4,\), but those of the data set have \(\)',
+    ),
+  ],
+)
+def test_a_model_of_other_examples_is_refused(name, shapes, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.build_model(
+      {'name': name}, task='classification', num_outputs=3, **shapes
+    )
 
 
 _VALUES = st.one_of(

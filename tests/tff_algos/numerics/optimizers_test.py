@@ -25,10 +25,10 @@ def _run(optimizer, gradients, start=_START):
   return np.array(trajectory)
 
 
-def _step(optimizer, weights, gradient, slots, is_real):
+def _step(optimizer, weights, gradient, slots, is_real, decay=None):
   is_real = tf.constant(is_real)
   scaled = gradient * optimizer.gradient_scale(is_real)
-  return optimizer.step(weights, {'w': scaled}, slots, is_real)
+  return optimizer.step(weights, {'w': scaled}, slots, is_real, decay)
 
 
 def _numpy_adam(gradients, learning_rate, beta_1, beta_2, epsilon):
@@ -41,6 +41,29 @@ def _numpy_adam(gradients, learning_rate, beta_1, beta_2, epsilon):
     w = w - learning_rate * m / (1 - beta_1**t) / (root + epsilon)
     trajectory.append(w)
   return np.array(trajectory)
+
+
+@pytest.mark.parametrize('is_real', [0.0, 1.0])
+@pytest.mark.parametrize(
+  'optimizer',
+  [optimizers.sgd(0.1), optimizers.sgd(0.1, 0.7), optimizers.adam(0.05)],
+)
+def test_decay_is_a_term_of_the_objective(optimizer, is_real):
+  weights = {'w': tf.constant(_START)}
+  slots = optimizer.initialize(weights)
+  for gradient in _gradients():
+    whole = gradient + 0.3 * weights['w']
+    expected, expected_slots = _step(optimizer, weights, whole, slots, is_real)
+    weights, slots = _step(optimizer, weights, gradient, slots, is_real, 0.3)
+    tf.nest.map_structure(
+      lambda one, other: np.testing.assert_allclose(
+        one, other, rtol=1e-5, atol=1e-6
+      ),
+      (weights, slots),
+      (expected, expected_slots),
+    )
+  if not is_real:
+    np.testing.assert_array_equal(weights['w'], _START)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +170,15 @@ def test_build_optimizer_uses_every_option_of_its_config(config):
 def test_a_constant_out_of_range_is_refused(options, text):
   with pytest.raises(errors.ConfigError, match=text):
     optimizers.OptimizerConfig(**options)
+
+
+@pytest.mark.parametrize('name', ['sgd', 'adam'])
+def test_a_scale_multiplies_the_learning_rate(name):
+  gradients = _gradients(5)
+  scaled = optimizers.build_optimizer(
+    optimizers.OptimizerConfig(name, 0.1), tf.constant(0.2)
+  )
+  expected = optimizers.build_optimizer(optimizers.OptimizerConfig(name, 0.02))
+  np.testing.assert_allclose(
+    _run(scaled, gradients), _run(expected, gradients), rtol=1e-5
+  )

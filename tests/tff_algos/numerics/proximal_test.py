@@ -68,6 +68,27 @@ def test_mixed_center_of_one_hot_pulls_is_that_center():
     np.testing.assert_array_equal(mixed[name], leaf[2])
 
 
+def test_joint_pull_of_several_points_is_that_of_each_alone():
+  """FedSoft's server makes all clients' centres at once: bit for bit."""
+  _, _, centers = _random_case(3)
+  centers = {name: leaf.astype(np.float32) for name, leaf in centers.items()}
+  pulls = np.random.default_rng(1).uniform(0, 1, (5, 4)).astype(np.float32)
+  together = proximal.joint_pull(tf.constant(pulls), centers)
+  for i, row in enumerate(pulls):
+    alone = proximal.joint_pull(tf.constant(row), centers)
+    np.testing.assert_array_equal(together.strength[i], alone.strength)
+    assert float(alone.strength) == pytest.approx(row.sum(), rel=1e-6)
+    for name, leaf in alone.center.items():
+      np.testing.assert_array_equal(together.center[name][i], leaf)
+
+
+def test_where_nothing_pulls_the_center_is_zero_and_so_is_the_strength():
+  _, _, centers = _random_case(3)
+  pull = proximal.joint_pull(tf.zeros([4], tf.float64), centers)
+  assert float(pull.strength) == 0
+  assert not any(leaf.numpy().any() for leaf in pull.center.values())
+
+
 def test_penalty_of_weight_zero_and_at_the_center_is_zero():
   _, point, _ = _random_case(3)
   assert float(proximal.penalty(point, point, 5.0)) == 0

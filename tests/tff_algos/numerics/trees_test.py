@@ -31,6 +31,16 @@ def test_add_subtract_and_scale():
   _check(trees.scale(_tree(), tf.constant(2.0)), 2 * _KERNEL, 2 * _BIAS)
 
 
+def test_interpolate_goes_a_share_of_the_way_and_beyond():
+  for share in (0.25, 1, 1.5):
+    factor = 1 - share + 3 * share
+    found = trees.interpolate(_tree(), _tree(3), share)
+    _check(found, factor * _KERNEL, factor * _BIAS)
+  # The end is not touched by what a broken start has.
+  broken = tf.nest.map_structure(lambda leaf: leaf * np.nan, _tree())
+  _check(trees.interpolate(broken, _tree(), 1.0), _KERNEL, _BIAS)
+
+
 def test_zeros_like_keeps_shapes_and_dtypes():
   zeros = trees.zeros_like((tf.constant([1, 2]), tf.ones([2, 0])))
   assert zeros[0].dtype == tf.int32
@@ -41,6 +51,12 @@ def test_zeros_like_keeps_shapes_and_dtypes():
 def test_squared_norm_sums_over_all_leaves():
   expected = np.sum(_KERNEL**2) + np.sum(_BIAS**2)
   np.testing.assert_allclose(trees.squared_norm(_tree()), expected)
+
+
+def test_inner_product_sums_over_all_leaves():
+  expected = 3 * (np.sum(_KERNEL**2) + np.sum(_BIAS**2))
+  found = trees.inner_product(_tree(), trees.scale(_tree(), 3.0))
+  np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize('condition', [True, False])
@@ -113,6 +129,9 @@ def test_take_returns_a_row_of_every_leaf():
   row = trees.take(stacked, tf.constant(2))
   np.testing.assert_array_equal(row[0], [4, 5])
   assert float(row[1]) == 9
+  rows = trees.take(stacked, tf.constant([2, 0]))
+  np.testing.assert_array_equal(rows[0], [[4, 5], [0, 1]])
+  np.testing.assert_array_equal(rows[1], [9, 7])
 
 
 def test_num_entries_counts_scalars_of_tensors_and_specs():
@@ -120,3 +139,10 @@ def test_num_entries_counts_scalars_of_tensors_and_specs():
   specs = (tf.TensorSpec([3, 4]), tf.TensorSpec([], tf.int32))
   assert trees.num_entries(specs) == 13
   assert trees.num_entries(()) == 0
+
+
+def test_flatten_puts_the_leaves_one_after_the_other():
+  vector = trees.flatten(_tree())
+  flat = [leaf.numpy().ravel() for leaf in tf.nest.flatten(_tree())]
+  np.testing.assert_array_equal(vector, np.concatenate(flat))
+  _check(trees.unflatten(3 * vector, _tree()), 3 * _KERNEL, 3 * _BIAS)

@@ -21,12 +21,28 @@ def test_cells_print_scores_and_the_best_is_darkest(tmp_path, score):
   goodness = axes.images[0].get_array()
   np.testing.assert_array_equal(goodness.argmax(axis=0), [1, 0])
   assert len(axes.patches) == 2
+  bold = [t.get_position() for t in axes.texts if t.get_fontweight() == 'bold']
+  assert bold == [(1, 0), (0, 1)]
 
 
 def test_scores_nearly_the_same_look_nearly_the_same(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=0)  # all scores are 10 %
   (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
   assert axes.images[0].get_array().min() > 0.8
+
+
+def test_a_hard_source_is_not_pale_as_a_whole(tmp_path):
+  fake_workdir.write(tmp_path, score='mse')
+  names = [
+    f'held_out/{source}/cluster_{cluster}/mse'
+    for source in ('upright', 'rotated_90')
+    for cluster in (0, 1)
+  ]
+  text = f'round,{",".join(names)}\n0,10,20,90,60\n'
+  (tmp_path / 'metrics.csv').write_text(text)
+  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  goodness = axes.images[0].get_array()
+  np.testing.assert_allclose(goodness, [[1, 0], [0, 1]])
 
 
 def test_one_model_gets_no_frame(tmp_path):

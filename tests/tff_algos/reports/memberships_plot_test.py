@@ -1,4 +1,4 @@
-"""The picture of importance weights against the true mixture."""
+"""The picture of memberships against the true mixture."""
 
 import numpy as np
 import pytest
@@ -14,10 +14,13 @@ def test_two_sources_show_the_matched_cluster(tmp_path):
     figure = memberships_plot.draw(run_lib.read(tmp_path))
   left, right = figure.axes
   # The fake's cluster 1 stands for the first source.
-  assert 'importance of cluster 1' in left.get_title('left')
+  assert 'membership of cluster 1' in left.get_title('left')
   estimated, true = (dots.get_offsets() for dots in left.collections[-2:])
   np.testing.assert_allclose(np.unique(true[:, 1]), [0.1, 0.9])
-  assert (np.diff(true[:, 1]) >= 0).all()
+  # The rotated clients first, each group in the order of its clients.
+  expected = run_lib.read(tmp_path).memberships[0][:, 1]
+  expected = np.concatenate([expected[1::2], expected[::2]])
+  np.testing.assert_allclose(estimated[:, 1], expected)
   assert np.abs(estimated[:, 1] - true[:, 1]).max() < 0.25
   assert len(right.collections[0].get_offsets()) == 24
 
@@ -35,6 +38,21 @@ def test_more_of_either_are_stacked(tmp_path, clusters, sources):
     estimate.containers[0][0].get_facecolor()
     == truth.containers[0][0].get_facecolor()
   )
+
+
+def test_planted_clusters_need_not_be_sources(tmp_path):
+  """One source of digits, in four planted clusters by label."""
+  fake_workdir.write(
+    tmp_path, num_clusters=3, num_rounds=4, source_names=tuple('abcd')
+  )
+  path = tmp_path / 'evaluation' / 'summary.json'
+  path.write_text('{"source_names": ["digits"], "num_clusters": 3}')
+  truth, _ = memberships_plot.draw(run_lib.read(tmp_path)).axes
+  assert [bars.get_label() for bars in truth.containers] == [
+    f'planted cluster {i}' for i in range(4)
+  ]
+  colors = {bars[0].get_facecolor() for bars in truth.containers}
+  assert len(colors) == 4
 
 
 def test_without_the_truth_only_the_estimate_is_drawn(tmp_path):

@@ -3,6 +3,7 @@
 import html.parser
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -73,7 +74,8 @@ def test_nothing_else_is_left(reported):
   names = {picture.name for picture in page.PICTURES} | {'index.html'}
   assert {path.name for path in index.parent.iterdir()} == names
   assert {path.name for path in workdir.iterdir()} == {
-    *('config.json', 'metrics.csv', 'evaluation', 'checkpoints', 'report')
+    *('config.json', 'metrics.csv', 'memberships', 'evaluation'),
+    *('checkpoints', 'report'),
   }
 
 
@@ -133,6 +135,7 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=4)
   (tmp_path / 'report').mkdir()
   (tmp_path / 'report' / 'cost.png').write_bytes(b'of an earlier run')
+  shutil.rmtree(tmp_path / 'memberships')
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
   (tmp_path / 'evaluation' / 'summary.json').write_text('{}')

@@ -43,6 +43,42 @@ def test_without_a_planted_truth_scores_match_clusters(tmp_path):
   assert sorted(matched[[0, 2]]) == [recovery.UNMATCHED, 1]
 
 
+def test_clusters_in_the_order_of_their_sources(tmp_path):
+  fake_workdir.write(tmp_path, num_clusters=3)
+  # Clusters 0 and 2 share a source; the one that it is not matched to is last.
+  order = run_lib.read(tmp_path).cluster_order
+  assert order[0] == 1
+  assert sorted(order[1:]) == [0, 2]
+
+
+def test_names_of_what_is_planted(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  assert run_lib.read(tmp_path).planted_names == ('upright', 'rotated_90')
+  path = tmp_path / 'evaluation' / 'summary.json'
+  content = json.loads(path.read_text()) | {'source_names': ['digits']}
+  path.write_text(json.dumps(content))
+  assert run_lib.read(tmp_path).planted_names == (
+    'planted cluster 0',
+    'planted cluster 1',
+  )
+  path.write_text(json.dumps(content | {'planted_names': ['x', 'y']}))
+  assert run_lib.read(tmp_path).planted_names == ('x', 'y')
+
+
+def test_memberships_of_every_evaluation(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=5)
+  run = run_lib.read(tmp_path)
+  history = run.membership_history
+  np.testing.assert_array_equal(history.rounds, [0, 2, 4, 5])
+  np.testing.assert_allclose(
+    history.at(np.array([3]))[0], run.memberships[0], rtol=1e-6
+  )
+  np.testing.assert_array_equal(
+    run.planted_mixture(history.num_clients), run.memberships[1]
+  )
+  assert run.planted_mixture(23) is None
+
+
 def test_names_come_from_the_columns_if_need_be(tmp_path):
   fake_workdir.write(tmp_path, score='mse', source_names=('a/b', 'c'))
   (tmp_path / 'evaluation' / 'summary.json').write_text('{}')

@@ -78,5 +78,71 @@ def test_all_scores_fit(tmp_path, higher, values, scale):
   style.fit_scores(run_lib.read(tmp_path), axes, np.array(values))
   low, high = axes.get_ylim()
   assert axes.get_yscale() == scale
+  assert scale == 'linear' or axes.yaxis.get_major_formatter()(10) == '10'
   assert low <= min(values) < high
   assert low < max(values) < high
+
+
+def test_lines_look_different():
+  looks = {tuple(style.line_look(index).values()) for index in range(32)}
+  assert len(looks) == 32
+
+
+@pytest.mark.parametrize(
+  ('count', 'max_columns', 'shape'),
+  [(1, 4, (1, 1)), (4, 4, (1, 4)), (5, 4, (2, 3)), (9, 4, (3, 3))],
+)
+def test_panels_fill_rows_of_about_the_same_length(count, max_columns, shape):
+  assert style.panel_shape(count, max_columns) == shape
+  figure = style.new_figure(5, 5, 'x')
+  assert len(style.new_panels(figure, count, max_columns)) == count
+  assert sum(axes.axison for axes in figure.axes) == count
+
+
+@pytest.mark.parametrize(
+  ('largest', 'unit'),
+  [
+    (999.0, (1.0, 'floats')),
+    (1e3, (1e3, 'thousand floats')),
+    (2e6, (1e6, 'million floats')),
+    (1e9, (1e9, 'billion floats')),
+  ],
+)
+def test_floats_have_a_fitting_unit(largest, unit):
+  assert style.floats_unit(largest) == unit
+
+
+def test_a_legend_for_more_than_one_line():
+  one = style.new_figure_with_legend(5, 3, 'x', ['a'])
+  long_names = [
+    'a rather long name, much longer than a figure is wide' * 3,
+    'b',
+  ]
+  two = style.new_figure_with_legend(5, 3, 'x', long_names)
+  assert not one.legends
+  (legend,) = two.legends
+  assert [text.get_text() for text in legend.get_texts()] == long_names
+  assert legend.get_window_extent().x1 < two.bbox.x1
+
+
+def test_lines_that_agree_are_all_seen():
+  axes = style.new_figure(5, 5, 'x').subplots()
+  x = np.arange(3.0)
+  for index in range(6):
+    style.draw_line(axes, (index, 6), x, x, (x - 1, x + 1))
+  widths = [line.get_linewidth() for line in axes.lines]
+  assert widths == sorted(widths, reverse=True)
+  assert len(set(widths)) == 6
+  assert len(axes.collections) == 6
+
+
+def test_local_models_have_a_line_where_there_are_some(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  names = [name for name, *_ in style.client_lines(run_lib.read(tmp_path))]
+  assert names == ['personalized', 'own cluster', 'unseen clients']
+  path = tmp_path / 'metrics.csv'
+  header, rest = path.read_text().split('\n', 1)
+  renamed = header.replace('test/cluster', 'test/local', 1)
+  path.write_text(f'{renamed}\n{rest}')
+  names = [name for name, *_ in style.client_lines(run_lib.read(tmp_path))]
+  assert names == ['personalized', 'local', 'unseen clients']

@@ -1,7 +1,9 @@
 """The table of the numbers that matter most."""
 
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
@@ -28,6 +30,7 @@ def test_rows_show_both_rounds(tmp_path):
       'participating/membership/ari': float('nan'),
     },
   )
+  shutil.rmtree(tmp_path / 'memberships')
   assert summary.rows(run_lib.read(tmp_path)) == [
     ('round', '4', '2'),
     ('personalized models', '95.1 %', '93.7 %'),
@@ -46,6 +49,27 @@ def test_the_best_error_is_the_smallest(tmp_path):
   _write_summary(tmp_path, last=points, best_by_validation={})
   rows = summary.rows(run_lib.read(tmp_path))
   assert ('best cluster on held-out upright', '(0) 3.00', '–') in rows
+
+
+def test_sources_without_held_out_examples_have_no_row(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  point = {
+    'round': 4,
+    'held_out/upright/cluster_0/accuracy': float('nan'),
+    'held_out/rotated_90/cluster_0/accuracy': None,
+    'held_out/num_distinct_best_clusters': 0,
+  }
+  _write_summary(tmp_path, last=point, best_by_validation=point)
+  labels = [row.label for row in summary.rows(run_lib.read(tmp_path))]
+  assert not [one for one in labels if 'best' in one]
+
+
+def test_a_model_that_is_never_right_has_a_row(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=4)
+  point = {'round': 4, 'held_out/upright/cluster_0/accuracy': 0.0}
+  _write_summary(tmp_path, last=point, best_by_validation={})
+  rows = summary.rows(run_lib.read(tmp_path))
+  assert ('best cluster on held-out upright', '(0) 0.0 %', '–') in rows
 
 
 @pytest.mark.parametrize('clusters', [1, 2])
@@ -84,13 +108,60 @@ def test_run_time(tmp_path, seconds, text):
   assert summary.run_time(run_lib.read(tmp_path)) == text
 
 
-def test_what_was_left_out_is_said(tmp_path):
+def test_warnings_come_last_in_whole_words(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
-  assert summary.warnings(run_lib.read(tmp_path)) == []
   text = 'round,clients/invalid\n0,\n1,2\n2,1\n'
   (tmp_path / 'metrics.csv').write_text(text)
   sentence = '3 client results were not finite and got weight zero.'
-  assert summary.console_summary(tmp_path).splitlines()[-1] == sentence
+  assert sentence in summary.console_summary(tmp_path).splitlines()
+
+
+def test_scores_on_training_data_are_labelled(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  last = {
+    f'participating/{split}/{model}/accuracy{end}': value
+    for split, model, end, value in (
+      ('test', 'personalized', '', 0.81),
+      ('test', 'local', '', 0.815),
+      ('test', 'cluster', '', 0.82),
+      ('test', 'cluster', '_plain_mean', 0.83),
+      ('train', 'personalized', '', 0.91),
+      ('train', 'personalized', '_plain_mean', 0.92),
+      ('train', 'personalized', '_worst_decile', 0.93),
+      ('train', 'cluster', '', 0.94),
+    )
+  }
+  last['held_out/upright/cluster_0/accuracy'] = 0.95
+  last['held_out/num_distinct_best_clusters'] = 1
+  _write_summary(
+    tmp_path, last=last, best_by_validation={}, majority_class=None
+  )
+  shutil.rmtree(tmp_path / 'memberships')
+  assert [row[:2] for row in summary.rows(run_lib.read(tmp_path))] == [
+    ('personalized models', '81.0 %'),
+    ('local models', '81.5 %'),
+    ('own cluster of each client', '82.0 %'),
+    ('  every client counts the same', '83.0 %'),
+    ('personalized models, TRAINING data', '91.0 %'),
+    ('  every client counts the same', '92.0 %'),
+    ('own cluster of each client, TRAINING data', '94.0 %'),
+    ('best cluster on held-out upright', '(0) 95.0 %'),
+    ('  different clusters among the best', '1 of 2'),
+  ]
+
+
+@pytest.mark.parametrize(
+  ('clusters', 'text'),
+  [((0, 1, 1), 'round 1'), ((1, 1, 0), 'not yet'), ((1,), None)],
+)
+def test_settled_round(tmp_path, clusters, text):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  fake_workdir.write_memberships(
+    tmp_path, {r: np.eye(2)[[c] * 24] for r, c in enumerate(clusters)}
+  )
+  rows = summary.rows(run_lib.read(tmp_path))
+  found = [row.last for row in rows if row.label.endswith('settled')]
+  assert found == ([] if text is None else [text])
 
 
 def test_missing_file(tmp_path):

@@ -1,5 +1,6 @@
 """The size of a block and a chunk: cache, cores, and an honest budget."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -24,7 +25,7 @@ def _choose(costs=(_MLP, _MIB, 0), **changes):
 
 
 def test_weights_of_a_block_fit_the_cache():
-  assert _choose() == (4 * _MIB // _MLP, 2)
+  assert _choose() == (10, 2)
 
 
 def test_blocks_are_neither_tiny_nor_huge():
@@ -32,15 +33,58 @@ def test_blocks_are_neither_tiny_nor_huge():
   assert _choose((1 << 30, 1, 0)).clients_per_block == 4
 
 
-def test_a_small_cohort_is_shared_by_all_cores():
-  assert _choose(cohort_size=7) == (4, 2)
-  assert _choose(cohort_size=4, num_parallel=3) == (2, 3)
-  assert _choose(cohort_size=1) == (1, 1)
+def test_the_size_of_a_block_does_not_depend_on_the_cohort():
+  assert _choose(cohort_size=7) == (10, 2)
+  assert _choose(cohort_size=4, num_parallel=3) == (10, 3)
+  assert _choose(cohort_size=1) == (10, 1)
 
 
 def test_what_is_wanted_is_taken():
   assert _choose(clients_per_block=7).clients_per_block == 7
-  assert _choose(clients_per_block=2000).clients_per_block == 500
+  assert _choose(clients_per_block=2000).clients_per_block == 2000
+
+
+def test_a_budget_asks_for_few_different_sizes():
+  """Each size of block is traced anew."""
+  sizes = {
+    _choose((4, _MIB, 0), budget_bytes=budget * _MIB).clients_per_block
+    for budget in range(4, 300)
+  }
+  assert sizes == {1, 2, 4, 8, 16, 32, 50}
+
+
+def _deal(num_clients, block, num_chunks, num_parallel):
+  chunks = blocks.deal(
+    np.arange(num_clients), blocks.Sizes(block, num_chunks), num_parallel
+  )
+  return [chunk.tolist() for chunk in chunks]
+
+
+def test_whole_blocks_are_dealt_first_then_the_rest():
+  assert _deal(11, 2, 2, 2) == [[0, 1, 4, 5], [2, 3, 6, 7], [8, 10], [9]]
+  assert _deal(8, 2, 2, 2) == [[0, 1, 4, 5], [2, 3, 6, 7]]
+  assert _deal(3, 10, 2, 2) == [[0, 2], [1]]
+  assert _deal(1, 10, 1, 2) == [[0]]
+
+
+@given(
+  st.integers(1, 300), st.integers(1, 60), st.integers(1, 9), st.integers(1, 4)
+)
+def test_everyone_is_dealt_once_and_cores_get_equally_much(
+  num_clients, block, num_chunks, num_parallel
+):
+  num_chunks = min(num_chunks * num_parallel, num_clients)
+  chunks = _deal(num_clients, block, num_chunks, num_parallel)
+  assert sorted(sum(chunks, [])) == list(range(num_clients))
+  of_blocks = num_chunks if num_clients >= block * num_chunks else 0
+  whole = [len(chunk) for chunk in chunks[:of_blocks]]
+  assert len(set(whole)) <= 1
+  assert all(size % block == 0 for size in whole)
+  rest = [len(chunk) for chunk in chunks[of_blocks:]]
+  assert all(size <= block for size in rest)
+  if rest:
+    assert max(rest) - min(rest) <= 1
+    assert len(rest) % num_parallel == 0 or max(rest) == 1
 
 
 def test_chunks_carry_little_at_a_time():

@@ -33,7 +33,7 @@ def _server_state(round_num: int, size: int = 4) -> ServerState:
 
 def _store(folder, kind=client_state_store.MEMORY):
   return client_state_store.ClientStateStore(
-    lambda index: np.full(3, -index, np.float64),
+    lambda index, seed: np.full(3, -index, np.float64),
     _NUM_CLIENTS,
     checkpoint.CheckpointManager(folder, {}).states_folder,
     kind,

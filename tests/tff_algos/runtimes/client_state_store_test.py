@@ -31,7 +31,7 @@ def _stack(states: list[State]) -> State:
 @pytest.fixture(params=[store_lib.MEMORY, store_lib.DISK])
 def store(request, tmp_path):
   return store_lib.ClientStateStore(
-    lambda index: _state(-index, 0), _NUM_CLIENTS, tmp_path, request.param
+    lambda index, seed: _state(-index, 0), _NUM_CLIENTS, tmp_path, request.param
   )
 
 
@@ -56,7 +56,7 @@ def _save(store, round_num):
 def test_initial_states_are_made_when_asked_for(tmp_path):
   asked = []
 
-  def initial_state(index):
+  def initial_state(index, seed):
     asked.append(index)
     return _state(-index, 0)
 
@@ -88,6 +88,18 @@ def test_discard_goes_back_to_the_commit(store):
   assert _values(store) == [0, 11, -2, -3, -4]
   store.commit(2)
   assert _values(store) == [0, 11, -2, -3, -4]
+
+
+def test_who_took_part_has_a_state(store, tmp_path):
+  assert store.has_state().tolist() == [False] * _NUM_CLIENTS
+  _stage(store, [1], 10)
+  store.commit(1)
+  index = _save(store, 1)
+  _stage(store, [3], 20)
+  assert store.has_state().tolist() == [False, True, False, True, False]
+  store.discard()
+  store.restore(index)
+  assert store.has_state().tolist() == [False, True, False, False, False]
 
 
 def test_load_keeps_the_order_it_was_asked_in(store):
@@ -132,6 +144,16 @@ def test_write_without_mark_changes_nothing(store):
   np.testing.assert_array_equal(index.segment, [0, 2, 2, 0, 0])
 
 
+def test_initial_states_are_those_of_the_seed(tmp_path):
+  store = store_lib.ClientStateStore(
+    lambda index, seed: _state(100 * seed + index, 0), 3, tmp_path, seed=2
+  )
+  assert _values(store, range(3)) == [200, 201, 202]
+  store.seed = 5
+  _stage(store, [1], 10)
+  assert _values(store, range(3)) == [500, 11, 502]
+
+
 def test_restore_goes_back_to_a_saved_index(store, tmp_path):
   _stage(store, [1, 3], 10)
   store.commit(1)
@@ -143,7 +165,7 @@ def test_restore_goes_back_to_a_saved_index(store, tmp_path):
   assert _values(store) == [0, 11, -2, 13, -4]
   for kind in (store_lib.MEMORY, store_lib.DISK):
     fresh = store_lib.ClientStateStore(
-      lambda i: _state(-i, 0), _NUM_CLIENTS, tmp_path, kind
+      lambda i, seed: _state(-i, 0), _NUM_CLIENTS, tmp_path, kind
     )
     fresh.restore(index)
     assert _values(fresh) == [0, 11, -2, 13, -4]
@@ -190,7 +212,7 @@ def test_states_of_old_cohorts_are_freed(store):
 
 
 def test_empty_states_write_no_segment(tmp_path):
-  store = store_lib.ClientStateStore(lambda index: (), 3, tmp_path)
+  store = store_lib.ClientStateStore(lambda index, seed: (), 3, tmp_path)
   assert store.load(np.array([0, 2])) == ()
   store.stage(np.array([0]), ())
   store.commit(1)
@@ -203,7 +225,7 @@ def test_empty_states_write_no_segment(tmp_path):
 def test_disk_store_keeps_nothing_in_memory_after_a_save(tmp_path):
   """Whoever removes the segment finds that the rows came from there."""
   store = store_lib.ClientStateStore(
-    lambda index: _state(0, 0), 2, tmp_path, store_lib.DISK
+    lambda index, seed: _state(0, 0), 2, tmp_path, store_lib.DISK
   )
   _stage(store, [0], 10)
   store.commit(1)
@@ -231,7 +253,7 @@ def test_both_kinds_behave_like_dictionaries(events, tmp_path_factory):
   folder = tmp_path_factory.mktemp('stores')
   stores = [
     store_lib.ClientStateStore(
-      lambda i: _state(-i, 0), _NUM_CLIENTS, folder / kind, kind
+      lambda i, seed: _state(-i, 0), _NUM_CLIENTS, folder / kind, kind
     )
     for kind in (store_lib.MEMORY, store_lib.DISK)
   ]

@@ -40,6 +40,15 @@ def test_load_stacks_and_pads_a_block():
   assert block.client_state == ()
 
 
+def test_clients_without_examples_get_a_row_of_padding():
+  empty = _cohort()._replace(source=running_sum.source([], [], [4.0]))
+  load = {'uses_client_state': False, 'capacity': lambda largest: largest}
+  block = empty.load(1, 3, **load)
+  assert block.data.x.shape[:2] == (2, 1)
+  assert block.data.mask.tolist() == [[0], [0]]
+  assert empty.load(0, 1, **load).data.mask.tolist() == [[1]]
+
+
 def test_a_part_is_a_cohort_of_its_own():
   part = _cohort().part(1, 3)
   assert part.size == 2

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines import build_dataset
-from tests.testing import raw_data, running_sum
+from tests.testing import raw_data, running_sum, sum_run
 from tests.testing import recorder as recorder_lib
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors, seeds
@@ -16,9 +16,9 @@ from tff_algos.models import registry as models
 from tff_algos.runtimes import (
   checkpoint,
   client_sources,
-  debug_runtime,
   evaluator,
   loop,
+  restarts,
   vectorized_runtime,
 )
 
@@ -163,35 +163,12 @@ def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
   assert call_number > 30
 
 
-def _raise_ctrl_c():
-  raise KeyboardInterrupt
-
-
-class _InterruptedRecorder(recorder_lib.Recorder):
-  """Ctrl-C falls into the recording of a round, before or after the row."""
-
-  def __init__(self, round_num, is_after, interrupt=_raise_ctrl_c):
-    super().__init__()
-    self._round_num = round_num
-    self._is_after = is_after
-    self._interrupt = interrupt
-
-  def record(self, round_num, metrics):
-    if self._is_after:
-      super().record(round_num, metrics)
-    if round_num == self._round_num:
-      self._round_num = None
-      self._interrupt()
-    if not self._is_after:
-      super().record(round_num, metrics)
-
-
 @pytest.mark.parametrize('is_after', [False, True])
 @pytest.mark.parametrize('round_num', [0, 1, 3, 4])
 def test_ctrl_c_while_a_round_is_recorded(
   experiment, whole, tmp_path, round_num, is_after
 ):
-  recorder = _InterruptedRecorder(round_num, is_after)
+  recorder = recorder_lib.InterruptedRecorder(round_num, is_after)
   with pytest.raises(KeyboardInterrupt):
     experiment.train(tmp_path, recorder)
   _assert_same(experiment, tmp_path, recorder, whole)
@@ -199,14 +176,14 @@ def test_ctrl_c_while_a_round_is_recorded(
 
 def test_ctrl_c_saves_the_last_whole_round(experiment, tmp_path):
   with pytest.raises(KeyboardInterrupt):
-    experiment.train(tmp_path, _InterruptedRecorder(3, False))
+    experiment.train(tmp_path, recorder_lib.InterruptedRecorder(3, False))
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [2]
 
 
 def test_signal_that_waits_for_the_record_saves_that_round(
   experiment, tmp_path
 ):
-  recorder = _InterruptedRecorder(
+  recorder = recorder_lib.InterruptedRecorder(
     3, True, lambda: signal.raise_signal(signal.SIGINT)
   )
   with pytest.raises(KeyboardInterrupt):
@@ -223,39 +200,8 @@ def test_finished_run_is_not_run_again(experiment, tmp_path):
   assert list(recorder.rows) == [0, 1, 2]
 
 
-class _SumRun:
-  """A run of the algorithm that can be worked out by hand."""
-
-  def __init__(self, folder, algorithm=None, clients=([1.0], [2.0, 3.0])):
-    self.algorithm = algorithm or running_sum.algorithm()
-    self.source = running_sum.source(*clients)
-    self.checkpoints = checkpoint.CheckpointManager(folder, {})
-    self.store = loop.build_store(
-      self.algorithm,
-      self.source.population,
-      0,
-      self.checkpoints.states_folder,
-      'memory',
-    )
-    self.recorder = recorder_lib.Recorder()
-
-  def train(self, num_rounds, **options):
-    with debug_runtime.DebugRuntime(self.algorithm, 2) as runtime:
-      return loop.train(
-        self.algorithm,
-        runtime,
-        self.source,
-        self.store,
-        self.checkpoints,
-        recorder_lib.NoEvaluation(),
-        self.recorder,
-        loop.TrainingConfig(num_rounds, **options),
-        0,
-      )
-
-
 def test_rounds_by_hand(tmp_path):
-  run = _SumRun(tmp_path)
+  run = sum_run.SumRun(tmp_path)
   result = run.train(2)
   # Round 1: 1 and 5 are said, the total is 6. Round 2: 7 and 11, 24 in all.
   assert result.round_num == 2
@@ -268,8 +214,8 @@ def test_rounds_by_hand(tmp_path):
     0: {'total': 0.0},
     1: {
       **{'cost/downlink_floats': 1, 'cost/uplink_floats': 2},
-      **{'cost/local_solves': 3, 'clients/invalid': 0, 'add/x': 2.0},
-      **{'add/weight': 3.0, 'add/num_said': 2.0, 'total': 6.0},
+      **{'cost/local_solves': 3, 'clients/invalid': 0, 'clients/dropped': 0},
+      **{'add/x': 2.0, 'add/weight': 3.0, 'add/num_said': 2.0, 'total': 6.0},
     },
     2: run.recorder.rows[1] | {'total': 24.0},
   }
@@ -288,7 +234,7 @@ def test_plan_learns_the_state_after_each_phase_and_costs_add_up(tmp_path):
   algorithm = dataclasses.replace(
     running_sum.algorithm(), plan_round=plan_round
   )
-  run = _SumRun(tmp_path, algorithm)
+  run = sum_run.SumRun(tmp_path, algorithm)
   run.train(1)
   # 0 + 1 = 1; then 1 + (1 + 5) + (1 + 1) = 9.
   assert learnt == [0, 1, 9]
@@ -301,19 +247,19 @@ def test_round_without_a_phase_changes_nothing(tmp_path):
   algorithm = dataclasses.replace(
     running_sum.algorithm(), plan_round=lambda *unused: (_ for _ in ())
   )
-  run = _SumRun(tmp_path, algorithm)
+  run = sum_run.SumRun(tmp_path, algorithm)
   assert run.train(2).server_state.total == 0
   assert list(run.recorder.rows) == [0, 1, 2]
 
 
 def test_invalid_clients_are_counted(tmp_path):
-  run = _SumRun(tmp_path, clients=([1.0], [np.nan]))
+  run = sum_run.SumRun(tmp_path, clients=([1.0], [np.nan]))
   assert run.train(2).server_state.total == 3
   assert run.recorder.rows[2]['clients/invalid'] == 1
 
 
 def test_intervals(tmp_path):
-  run = _SumRun(tmp_path)
+  run = sum_run.SumRun(tmp_path)
   run.train(5, evaluation_interval=3, checkpoint_interval=2)
   evaluated = [r for r, row in run.recorder.rows.items() if 'total' in row]
   assert evaluated == [0, 3, 5]
@@ -354,6 +300,13 @@ def test_initial_server_state_depends_on_the_seed_alone():
   assert (first != loop.initial_server_state(algorithm, 4, 2)).all()
 
 
+def test_a_trial_is_no_longer_than_the_training():
+  text = 'restarts.num_rounds must be an integer from 1 to 4, got 5'
+  with pytest.raises(errors.ConfigError, match=text):
+    loop.TrainingConfig(4, restarts=restarts.RestartsConfig(2, 5))
+  loop.TrainingConfig(4, restarts=restarts.RestartsConfig(1, 5))
+
+
 @pytest.mark.parametrize(
   'values',
   [
@@ -361,6 +314,7 @@ def test_initial_server_state_depends_on_the_seed_alone():
     {'num_rounds': 1, 'evaluation_interval': 0},
     {'num_rounds': 1, 'checkpoint_interval': 0},
     {'num_rounds': 1, 'client_states': 'tape'},
+    {'num_rounds': 1, 'dropout_rate': 1.0},
   ],
 )
 def test_config_refuses(values):

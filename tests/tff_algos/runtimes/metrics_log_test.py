@@ -2,6 +2,7 @@ import csv
 import math
 import resource
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
@@ -83,6 +84,21 @@ def test_interrupted_log_equals_a_whole_one(tmp_path):
     for name in ('whole', 'parts')
   )
   assert whole == parts
+
+
+def test_memberships_are_cut_off_with_the_rows(tmp_path):
+  with _log(tmp_path) as log:
+    log.resume(0)
+    for round_num in range(4):
+      evaluated = round_num % 2 == 0
+      memberships = np.full([3, 2], round_num) if evaluated else None
+      log.record(round_num, {'a': 1.0}, memberships)
+    names = [path.name for path in sorted((tmp_path / 'memberships').iterdir())]
+    assert names == ['round_000000.npy', 'round_000002.npy']
+    log.resume(1)
+    assert [row['round'] for row in _read(tmp_path)] == ['0', '1']
+    (left,) = (tmp_path / 'memberships').iterdir()
+    assert left.name == 'round_000000.npy'
 
 
 def test_tensorboard_gets_the_same_numbers_without_nan(tmp_path):

@@ -163,9 +163,12 @@ def test_the_last_who_comes_as_a_process_stays():
     [first, second], _PATIENCE_SECONDS, futures.FIRST_COMPLETED
   )
   (refused,) = done
-  assert (
-    _reason(refused)
-    == f'another process came as process 1 ({group.addresses[1]})'
+  # Each takes its address for a moment; they may meet there already.
+  assert _reason(refused).startswith(
+    (
+      f'another process came as process 1 ({group.addresses[1]})',
+      f'cannot listen at {group.addresses[1]}, the address of process 1',
+    )
   )
   last = group.start(2)
   for future in (leader, last, *({first, second} - done)):

@@ -1,5 +1,7 @@
 """The loop over blocks gives what one block of all clients would give."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,16 +16,16 @@ _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
 
 @pytest.fixture(name='build', scope='module')
 def _build():
-  def build(form=phase_graph.VECTORIZED, **stages):
+  def build(clients_per_block, form=phase_graph.VECTORIZED, **stages):
     algorithm = running_sum.algorithm(**stages)
     phase = algorithm.phases[running_sum.PHASE]
     types = phase_types.check_algorithm(algorithm, len(_CLIENTS))[phase.name]
-    return phase_graph.build_client_graph(phase, types, form)
+    return phase_graph.build_client_graph(phase, types, form, clients_per_block)
 
   return build
 
 
-def _run(work, clients_per_block, clients=_CLIENTS):
+def _run(work, clients=_CLIENTS):
   source = running_sum.source(*clients)
   call = running_sum.phase_call(range(len(clients)), np.arange(len(clients)))
   cohort = running_sum.cohort(call, source)
@@ -35,19 +37,19 @@ def _run(work, clients_per_block, clients=_CLIENTS):
   loaded = cohort.describe(call.client_indices, False)._replace(
     data=spans, client_state=states
   )
-  return work(10.0, rows, loaded, clients_per_block)
+  return work(np.float32(10), rows, loaded)
 
 
 @pytest.mark.parametrize(
   ('form', 'clients_per_block'),
   [
     (phase_graph.ONE, 1),
-    *((phase_graph.VECTORIZED, size) for size in (1, 2, 3, 5, 9)),
-    *((phase_graph.XLA, size) for size in (1, 2, 9)),
+    *((phase_graph.VECTORIZED, size) for size in (1, 5, None)),
+    *((phase_graph.XLA, size) for size in (1, 5, None)),
   ],
 )
 def test_by_hand(build, form, clients_per_block):
-  sums, collection, states = _run(build(form), clients_per_block)
+  sums, collection, states = _run(build(clients_per_block, form))
   said = np.array([11, 15, 10, 25, 17])
   assert sums['fields']['value'] == said.sum()
   assert sums['fields']['mean'].value == 11 + 2 * 15 + 3 * 25 + 17
@@ -60,12 +62,12 @@ def test_by_hand(build, form, clients_per_block):
 
 
 @pytest.mark.parametrize('form', [phase_graph.VECTORIZED, phase_graph.XLA])
-@pytest.mark.parametrize('clients_per_block', [1, 2, 5])
+@pytest.mark.parametrize('clients_per_block', [1, 5, None])
 def test_not_finite_keeps_its_state_and_is_counted(
   build, form, clients_per_block
 ):
   clients = ([1.0], [np.nan, 3.0], [2.0], [np.inf], [7.0])
-  sums, collection, states = _run(build(form), clients_per_block, clients)
+  sums, collection, states = _run(build(clients_per_block, form), clients)
   assert sums['num_invalid'] == 2
   assert sums['fields']['value'] == 11 + 12 + 17
   np.testing.assert_array_equal(
@@ -76,29 +78,50 @@ def test_not_finite_keeps_its_state_and_is_counted(
 
 def test_client_without_examples_sees_nothing_of_its_neighbours(build):
   clients = ([np.nan], [], [1.0, 2.0], [np.inf])
-  sums, _, _ = _run(build(), 4, clients)
+  sums, _, _ = _run(build(4), clients)
   assert sums['num_invalid'] == 2
   assert sums['fields']['value'] == 10 + 13
 
 
-def test_cohorts_of_all_sizes_share_one_trace(build):
-  num_traces = []
+def test_several_blocks_of_several_clients(build):
+  clients = [[float(i)] * (i % 3) for i in range(6)]
+  whole = _run(build(None), clients)
+  for size in (1, 2, 3, 6):
+    tf.nest.map_structure(
+      functools.partial(np.testing.assert_allclose, rtol=1e-6),
+      _run(build(size), clients),
+      whole,
+    )
 
-  def make_message(server_state):
-    return server_state.total
+
+def test_cohorts_of_all_sizes_share_two_traces():
+  num_traces = []
 
   def work(*arguments):
     num_traces.append(1)
     return running_sum.client_work(*arguments)
 
-  graph = build(client_work=work, make_message=make_message)
+  algorithm = running_sum.algorithm(client_work=work)
+  phase = algorithm.phases[running_sum.PHASE]
+  types = phase_types.check_algorithm(algorithm, 3)[phase.name]
+  graphs = phase_graph.PhaseGraphs(phase, types, phase_graph.VECTORIZED)
   num_traces.clear()
-  for clients in (_CLIENTS, _CLIENTS[:1], _CLIENTS * 3):
-    for clients_per_block in (1, 2, 4):
-      _run(graph, clients_per_block, clients)
-  assert len(num_traces) <= 1
-  # Outside the graph, too, nothing was traced again.
-  assert graph.experimental_get_tracing_count() == 1
+  for clients in (_CLIENTS[:3], _CLIENTS[:1], _CLIENTS[:2] * 6, _CLIENTS[1:3]):
+    _run(graphs.client_work(len(clients), 3), clients)
+  assert len(num_traces) == 2
+
+
+def test_nothing_is_like_the_output_of_no_clients():
+  algorithm = running_sum.algorithm()
+  phase = algorithm.phases[running_sum.PHASE]
+  types = phase_types.check_algorithm(algorithm, 3)[phase.name]
+  graphs = phase_graph.PhaseGraphs(phase, types, phase_graph.VECTORIZED)
+  sums, (collection,), ((indices, states),) = graphs.nothing()
+  some = _run(graphs.client_work(3, 3), _CLIENTS[:3])
+  tf.nest.assert_same_structure((sums, collection, states), some)
+  assert all(not leaf.any() for leaf in tf.nest.flatten(sums))
+  assert len(indices) == len(collection['client_index']) == 0
+  assert all(len(leaf) == 0 for leaf in tf.nest.flatten(states))
 
 
 def test_a_state_that_is_uploaded_stays_the_same_tensor(build):

@@ -102,3 +102,11 @@ def test_a_split_is_kept_if_a_round_reads_a_twentieth_of_it():
     call = running_sum.phase_call(range(num_clients), np.zeros(num_clients))
     cohort = running_sum.cohort(call, source)
     assert rows_lib.worth_keeping(cohort) == keeps
+
+
+def test_tokens_stay_integers(source):
+  tokens = np.array([[2**24 + 1], [2], [3]], np.int32)
+  one = source.examples(0)._replace(x=tokens)
+  rows, _ = rows_lib.concatenate([one])
+  np.testing.assert_array_equal(rows.x[:3], tokens)
+  assert rows.x.dtype == tf.int32

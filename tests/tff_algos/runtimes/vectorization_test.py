@@ -62,6 +62,84 @@ def test_l2_loss_is_converted():
   )
 
 
+def _common(row):
+  """Leaves after 4 steps, with a row, a number and what no step changes."""
+  return tf.while_loop(
+    lambda i, *_: i < 4,
+    lambda i, total, last, kept: (i + 1, total + row * kept, row[0], kept),
+    (0, tf.zeros([7]), tf.constant(0.0), tf.constant(2.0)),
+  )
+
+
+def _common_of_stacked(row):
+  """A variable that starts as a row's own and ends the same for all."""
+  return tf.while_loop(
+    lambda i, _: i < 3, lambda i, _: (i + 1, tf.fill([7], 1.5)), (0, row)
+  )
+
+
+def _nested(row):
+  return tf.while_loop(
+    lambda i, _: i < 2,
+    lambda i, total: (i + 1, total + _common(row * total)[1]),
+    (0, tf.ones([7])),
+  )
+
+
+def _apart(row):
+  """Every row leaves when its own sum is large enough."""
+  return tf.while_loop(
+    lambda total: tf.reduce_sum(total) < 5.0,
+    lambda total: (total + tf.abs(row),),
+    (tf.zeros([7]),),
+  )
+
+
+def _filled_array(row):
+  array = tf.TensorArray(tf.float32, 3, element_shape=[7])
+  return tf.while_loop(
+    lambda i, _: i < 3,
+    lambda i, array: (i + 1, array.write(i, row + tf.cast(i, tf.float32))),
+    (0, array),
+  )[1].stack()
+
+
+@pytest.mark.parametrize('num_rows', [1, 5, None])
+@pytest.mark.parametrize(
+  'function', [_common, _common_of_stacked, _nested, _apart, _filled_array]
+)
+def test_loops_are_converted(function, num_rows):
+  rows = _rows()[:num_rows]
+  graph = tf.function(
+    lambda rows: vectorization.map_stacked(function, rows),
+    input_signature=[tf.TensorSpec([num_rows, 7])],
+    autograph=False,
+  )
+  expected = [function(tf.constant(row)) for row in rows]
+  for column, leaf in enumerate(tf.nest.flatten(graph(rows))):
+    np.testing.assert_allclose(
+      leaf, [tf.nest.flatten(one)[column] for one in expected], rtol=1e-6
+    )
+
+
+def _types_of_operations(function):
+  graph = tf.function(
+    lambda rows: vectorization.map_stacked(function, rows), autograph=False
+  ).get_concrete_function(tf.TensorSpec([5, 7]))
+  definition = graph.graph.as_graph_def()
+  functions = definition.library.function
+  return [node.op for each in functions for node in each.node_def]
+
+
+def test_only_a_loop_that_rows_leave_apart_carries_arrays():
+  """It is what makes TensorFlow's own converter slow."""
+  assert 'TensorListReserve' in _types_of_operations(_apart)
+  for function in (_common, _nested):
+    types = _types_of_operations(function)
+    assert 'TensorListReserve' not in types
+    assert 'StatelessIf' not in types
+
+
 def _log_of_sum(x):
   """Adds exponentials by an operation that TensorFlow cannot vectorize."""
   return tf.math.cumulative_logsumexp(x)[-1]

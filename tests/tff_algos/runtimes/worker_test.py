@@ -249,9 +249,9 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
     import time
     from tff_algos.runtimes import worker
     with worker.LocalWorker() as local:
-      print('worker', local.pid, flush=True)
       try:
-        # One long sleep would miss a signal that comes just before it.
+        # Inside, and before one long sleep: the signal may come at once.
+        print('worker', local.pid, flush=True)
         while True:
           time.sleep(0.05)
       except KeyboardInterrupt:

@@ -98,3 +98,33 @@ def test_cluster_mean_is_a_matrix_product():
   np.testing.assert_allclose(
     mean.value, np.einsum('ns,nij->sij', weights, values), rtol=1e-5, atol=1e-6
   )
+
+
+def test_rows_are_written_of_who_took_part_and_was_not_refused():
+  table = {'a': np.arange(8.0, dtype='f').reshape(4, 2), 'b': np.arange(4)}
+  collected = aggregation.Collected(
+    {
+      'a': tf.constant([[9.0, 8], [7, 6], [5, 4]]),
+      'b': tf.constant([9, 8, 7], tf.int64),
+    },
+    tf.constant([0, 1, 3]),
+    tf.constant([True, False, True]),
+  )
+  written = aggregation.write_rows(
+    tf.nest.map_structure(tf.constant, table), collected
+  )
+  np.testing.assert_array_equal(written['a'], [[9, 8], [2, 3], [4, 5], [5, 4]])
+  np.testing.assert_array_equal(written['b'], [9, 1, 2, 7])
+
+
+def test_a_cluster_that_nobody_serves_keeps_its_model():
+  mean = aggregation.Mean(
+    {'w': tf.constant([[5.0], [0.0], [7.0]])}, tf.constant([2.0, 0, 1e-9])
+  )
+  models, metrics = aggregation.replace_clusters(
+    mean, {'w': tf.constant([[1.0], [2.0], [3.0]])}
+  )
+  assert models['w'].numpy().ravel().tolist() == [5, 2, 7]
+  assert {name: int(n) for name, n in metrics.items()} == {
+    'num_empty_clusters': 1
+  }

@@ -1,4 +1,4 @@
-"""Tests of who takes part.
+"""Tests of who takes part, and of what each counts.
 
 The statistical tests run on fixed seeds and cannot flicker; the stated
 false-alarm rate is the chance that right code fails one at another seed.
@@ -6,6 +6,7 @@ false-alarm rate is the chance that right code fails one at another seed.
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tff_algos.core import algorithm, errors, seeds
 from tff_algos.stages import cohort
@@ -174,3 +175,72 @@ def test_successive_sampling_has_the_law_of_the_textbook():
       expected = p * q * (1 / (1 - p) + 1 / (1 - q))
       error = np.sqrt(expected * (1 - expected) / num_draws)
       assert abs(together - expected) < 5 * error
+
+
+@pytest.mark.parametrize(
+  ('selection', 'cohort_size', 'is_full'),
+  [
+    ('weighted_full', 2, True),
+    ('without_replacement', 3, True),
+    ('without_replacement', 2, False),
+    ('with_replacement', 3, False),
+  ],
+)
+def test_shares_are_probabilities_of_everybody_or_slots(
+  selection, cohort_size, is_full
+):
+  """FedSoft, Eq. 27; K = N would make the plain means of all equal."""
+  importance = np.array([[1.0, 0], [1, 1], [0, 1], [0.5, 0.5]])
+  population = _population(4, 0, 5, 1)
+  shares = cohort.draw_shares(
+    importance, population, selection, cohort_size, _generator()
+  )
+  assert shares.shape == (4, 2)
+  probs = [[4 / 4.5, 0], [0, 0], [0, 5 / 5.5], [0.5 / 4.5, 0.5 / 5.5]]
+  if is_full:
+    np.testing.assert_allclose(shares, probs, rtol=1e-12)
+  else:
+    slots = cohort.draw_per_cluster(
+      np.array(probs).T,
+      cohort_size,
+      selection == 'with_replacement',
+      _generator(),
+    )
+    np.testing.assert_array_equal(shares, slots)
+
+
+def test_a_cohort_size_of_0_is_everybody_who_has_examples():
+  population = _population(3, 0, 5, 1)
+  everybody = cohort.draw_some_or_all(population, 0, 7, 2)
+  assert everybody.tolist() == [0, 2, 3]
+  assert everybody.dtype == np.int32
+  some = cohort.draw_some_or_all(population, 2, 7, 2)
+  generator = seeds.numpy_generator(7, 'cohort', 2)
+  np.testing.assert_array_equal(
+    some, cohort.draw_uniform(population, 2, generator)
+  )
+  with pytest.raises(errors.ConfigError, match='cohort_size is 4, but only 3'):
+    cohort.draw_some_or_all(population, 4, 7, 2)
+
+
+@pytest.mark.parametrize(
+  ('weighting', 'expected'), [('uniform', [1, 1, 0]), ('examples', [3, 1, 0])]
+)
+def test_what_a_client_counts(weighting, expected):
+  for mask, count in zip(([1, 1, 1], [1, 0], [0]), expected, strict=True):
+    mask = tf.constant(mask, tf.float32)
+    data = algorithm.ClientData(mask, mask, mask)
+    assert cohort.client_weight(data, weighting) == count
+
+
+def test_shares_of_the_population_sum_to_one():
+  population = _population(3, 0, 5)
+  for weighting, expected in (
+    ('examples', [3 / 8, 0, 5 / 8]),
+    ('uniform', [1 / 2, 0, 1 / 2]),
+  ):
+    found = cohort.population_shares(population, weighting)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert found.dtype == np.float32
+  with pytest.raises(errors.ConfigError, match='no client has training'):
+    cohort.population_shares(_population(0, 0), 'examples')

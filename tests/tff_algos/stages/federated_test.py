@@ -33,7 +33,7 @@ def _types_of():
 def test_fed_avg_is_one_federated_computation(types_of):
   built = fed_avg.build_fed_avg(toys.linear(3), fed_avg.FedAvgConfig())
   parameter, result = types_of(built, 'train')
-  state = '<model_weights=<kernel=float32[3,1]>>@SERVER'
+  state = '<model_weights=<kernel=float32[3,1]>,optimizer_slots=<>>@SERVER'
   assert parameter == {
     'server_state': state,
     'clients': _CLIENTS % ('<>', '<>'),

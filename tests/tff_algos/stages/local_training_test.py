@@ -1,5 +1,7 @@
 """Tests of the local training loop."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -73,6 +75,35 @@ def test_training_agrees_with_numpy_step_by_step(size, batch_size):
   np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(loss.total, np.sum(losses), rtol=1e-4)
   assert float(loss.weight) == len(losses) == 3 * size
+
+
+@pytest.mark.parametrize('is_pulled', [False, True])
+@pytest.mark.parametrize('optimizer', [_SGD, _ADAM], ids=['sgd', 'adam'])
+def test_weight_decay_is_a_term_of_the_objective(optimizer, is_pulled):
+  """The same steps as with the term written into the loss."""
+  objective = objectives.mean_loss(_MODEL, 0.5)
+  if is_pulled:
+    center = {'kernel': tf.constant([[1.0], [0], [-1]])}
+    objective = objectives.ProximalLoss(objective, center, 0.7)
+
+  def written(weights, batch):
+    value, losses = objective(weights, batch)
+    return value + 0.15 * tf.reduce_sum(weights['kernel'] ** 2), losses
+
+  data = _padded(*_examples(7), 9)
+  expected, _ = _train(data, _config(optimizer=optimizer), objective=written)
+  decayed = dataclasses.replace(_config(optimizer=optimizer), weight_decay=0.3)
+  found, _ = _train(data, decayed, objective=objective)
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  without, _ = _train(data, _config(optimizer=optimizer), objective=objective)
+  assert np.abs(found - without).max() > 1e-3
+
+
+def test_exact_solutions_know_no_weight_decay():
+  with pytest.raises(
+    errors.ConfigError, match='weight_decay is 0.1, but solver'
+  ):
+    local_training.LocalTrainingConfig(solver='exact', weight_decay=0.1)
 
 
 @pytest.mark.parametrize('optimizer', [_SGD, _ADAM], ids=['sgd', 'adam'])
@@ -155,6 +186,34 @@ def test_masked_slots_read_a_real_row():
   assert masks.numpy().sum() == 3 * 2
 
 
+@pytest.mark.parametrize('capacity', [9, 10, 23])
+def test_independent_batches_begin_orders_of_their_own(capacity):
+  mask = tf.cast(tf.range(capacity) < 9, tf.float32)
+  positions, masks = local_training.independent_batches(
+    tf.constant(_SEED), mask, 5, 4
+  )
+  assert positions.shape == (5, 4)
+  assert positions.numpy().tolist() == [
+    index_hash.shuffled(_SEED, i, 9)[:4] for i in range(5)
+  ]
+  assert masks.numpy().all()
+
+
+def test_independent_batches_of_a_small_client_have_all_its_examples():
+  mask = tf.constant([1.0, 1, 1, 0, 0, 0, 0, 0, 0])
+  positions, masks = local_training.independent_batches(
+    tf.constant(_SEED), mask, 6, 4
+  )
+  assert masks.numpy().tolist() == [[1, 1, 1, 0]] * 6
+  assert all(sorted(row[:3]) == [0, 1, 2] for row in positions.numpy())
+  assert positions.numpy().max() < 3
+  # None are all masked.
+  _, masks = local_training.independent_batches(
+    tf.constant(_SEED), tf.zeros(5), 2, 4
+  )
+  assert not masks.numpy().any()
+
+
 def test_another_seed_takes_another_order_and_another_path():
   x, y = _examples(9)
   first, _ = _train(_padded(x, y, 9), _config())
@@ -185,7 +244,7 @@ def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
   """SGD and Adam run long against the normal equations (FedSoft, Eq. 4)."""
   x, y = _examples(8)
   center, weight = np.array([[0.5], [0.5], [-1]], np.float32), 0.7
-  objective = objectives.proximal_loss(
+  objective = objectives.ProximalLoss(
     objectives.mean_loss(_MODEL, 0.5), {'kernel': tf.constant(center)}, weight
   )
   exact = np.linalg.solve(
@@ -201,6 +260,10 @@ def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
       _padded(x, y, 8), _config(8, num_steps, optimizer), objective=objective
     )
     np.testing.assert_allclose(weights, exact, atol=1e-2, err_msg=optimizer)
+  config = local_training.LocalTrainingConfig(solver='exact')
+  weights, loss = _train(_padded(x, y, 9), config, objective=objective)
+  np.testing.assert_allclose(weights, exact, rtol=1e-5)
+  assert float(loss.weight) == 8
 
 
 @pytest.mark.parametrize(
@@ -212,8 +275,51 @@ def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
     ),
     ({'batch_size': 0}, 'batch_size must be an integer >= 1, got 0'),
     ({'batch_size': 2.5}, 'batch_size must be an integer >= 1, got 2.5'),
+    (
+      {'augmentation': 'blur'},
+      "augmentation must be one of 'none', 'crop_and_flip', got 'blur'",
+    ),
+    (
+      {'solver': 'best'},
+      "solver must be one of 'descent', 'exact', got 'best'",
+    ),
+    (
+      {'solver': 'exact', 'augmentation': 'crop_and_flip'},
+      "augmentation 'crop_and_flip' changes the examples .* but solver 'exact'",
+    ),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):
   with pytest.raises(errors.ConfigError, match=text):
     local_training.LocalTrainingConfig(**options)
+
+
+def test_distance_per_gradient_counts_the_real_steps():
+  """Of 9 rows 3 batches of 4 an epoch, of none none; rate 0.05, 3 epochs."""
+  config = _config(optimizer=_SGD)
+  for size, expected in ((9, 0.45), (8, 0.3), (0, 0)):
+    data = _padded(*_examples(size), 20)
+    distance = local_training.distance_per_gradient(data.mask, config)
+    np.testing.assert_allclose(distance, expected, rtol=1e-6)
+
+
+def test_a_constant_gradient_moves_by_its_distance():
+  config, data = _config(optimizer=_SGD), _padded(*_examples(9), 20)
+  slope = np.array([[1.0], [-2], [0.5]], np.float32)
+
+  def objective(weights, batch):
+    losses = tf.zeros_like(batch.y)
+    return tf.reduce_sum(weights['kernel'] * slope), losses
+
+  start = {'kernel': tf.constant(_START[:, None])}
+  weights, _ = local_training.train(objective, start, data, _SEED, config)
+  distance = local_training.distance_per_gradient(data.mask, config)
+  np.testing.assert_allclose(
+    start['kernel'] - weights['kernel'], distance * slope, rtol=1e-5
+  )
+
+
+def test_plain_sgd_is_checked_by_name():
+  local_training.check_plain_sgd(_config(optimizer=_SGD))
+  with pytest.raises(errors.ConfigError, match="got 'adam' and 'descent'"):
+    local_training.check_plain_sgd(_config())

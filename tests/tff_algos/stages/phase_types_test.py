@@ -142,6 +142,14 @@ def test_check_algorithm_checks_every_phase():
     phase_types.check_algorithm(built)
 
 
+def test_an_option_that_does_not_fit_the_model_is_said_as_it_is():
+  def refuse(*unused):
+    raise errors.ConfigError('too large')
+
+  with pytest.raises(errors.ConfigError, match='^too large$'):
+    _check(client_work=refuse)
+
+
 def test_state_specs_depend_on_the_population():
   built = fed_soft.build_fed_soft(toy_phase.MODEL, fed_soft.FedSoftConfig())
   server_state, client_state = phase_types.state_specs(built, 7)

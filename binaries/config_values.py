@@ -1,0 +1,75 @@
+"""Values of a config by dotted key: read from an option, and set."""
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+
+# A comma that is not inside brackets.
+_COMMA = re.compile(r',(?![^\[({]*[\])}])')
+
+
+def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
+  """Returns the values of `KEY=VALUE,VALUE,...`, in the type of the config's.
+
+  Args:
+    option: The text; commas inside brackets part no values.
+    config: Nested values; may lack the key.
+
+  Raises:
+    ConfigError: If a value is there twice.
+  """
+  key, _, text = option.partition('=')
+  current: Any = config
+  for name in key.split('.'):
+    current = current.get(name) if isinstance(current, Mapping) else None
+  values = tuple(_value(part.strip(), current) for part in _COMMA.split(text))
+  if len({repr(value) for value in values}) < len(values):
+    raise errors.ConfigError(f'--grid={option} has a value twice')
+  return values
+
+
+def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
+  """Sets a value in nested mappings.
+
+  Args:
+    values: Changed in place.
+    key: Dotted.
+    value: Whether it is allowed is for the config's class to say.
+    option: Who asks, for the error text.
+
+  Raises:
+    ConfigError: If the key leads through a section that is not there.
+  """
+  *sections, last = key.split('.')
+  path = 'config'
+  for name in sections:
+    if not isinstance(values.get(name), dict):
+      known = [one for one in values if isinstance(values[one], dict)]
+      message = config_lib.unknown_key_message(path, name, known)
+      raise errors.ConfigError(f'{option}={key}: {message}')
+    values, path = values[name], f'{path}.{name}'
+  if isinstance(values.get(last), dict):
+    raise errors.ConfigError(
+      f'{option}={key}: {path}.{last} is a section; name one of its keys: '
+      f'{", ".join(values[last])}'
+    )
+  values[last] = value
+
+
+def _value(text: str, current: Any) -> Any:
+  """Returns a value; `current` is the config's own, None if it has none."""
+  if isinstance(current, str):
+    return text
+  if isinstance(current, bool) and text in ('true', 'false'):
+    return text == 'true'
+  try:
+    value = ast.literal_eval(text)
+  except (SyntaxError, ValueError):
+    return text
+  if isinstance(current, float) and type(value) is int:
+    return float(value)
+  return value

@@ -1,0 +1,133 @@
+"""Which runs a sweep consists of: the product of its axes, times the seeds."""
+
+import copy
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from binaries import config_values, experiment
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.reports import plan as plan_lib
+
+
+class Grid(NamedTuple):
+  """A sweep, spelled out.
+
+  Attributes:
+    plan: Its axes and runs.
+    configs: The experiment of each run.
+  """
+
+  plan: plan_lib.Plan
+  configs: tuple[experiment.ExperimentConfig, ...]
+
+
+def expand(
+  bases: Mapping[str, Mapping[str, Any]],
+  options: Sequence[str],
+  num_seeds: int,
+  *,
+  fixed_dataset: bool = False,
+) -> Grid:
+  """Returns all runs, checked; none has been started.
+
+  Args:
+    bases: Label -> nested values of a config file; with several of them they
+      are the first axis.
+    options: `'KEY=VALUE,VALUE,...'`, one for each further axis.
+    num_seeds: Runs of a cell, with the seeds 0, 1, ...
+    fixed_dataset: Whether `dataset.seed` stays what it is, or is the seed.
+
+  Raises:
+    ConfigError: If a key or value does not fit one of the configs, a key is
+      given twice, or two runs would have one folder.
+  """
+  first = next(iter(bases.values()))
+  keys = [option.partition('=')[0] for option in options]
+  _check_keys(options, keys, fixed_dataset)
+  choices = [config_values.parse(option, first) for option in options]
+  axes = [
+    plan_lib.Axis(key, name, tuple(values))
+    for key, name, values in zip(keys, _names(keys), choices, strict=True)
+  ]
+  if len(bases) > 1:
+    axes.insert(0, plan_lib.Axis('config file', '', tuple(bases)))
+  runs, configs = [], []
+  for (label, base), *values in itertools.product(bases.items(), *choices):
+    cell = ((label,) if len(bases) > 1 else ()) + tuple(values)
+    for seed in range(num_seeds):
+      changed = copy.deepcopy(dict(base))
+      for key, value in zip(keys, values, strict=True):
+        config_values.assign(changed, key, value, '--grid')
+      config_values.assign(changed, 'seed', seed, '--num_seeds')
+      if not fixed_dataset:
+        config_values.assign(changed, 'dataset.seed', seed, '--num_seeds')
+      runs.append(plan_lib.PlannedRun(_folder(axes, cell, seed), cell, seed))
+      configs.append(_parse(changed, plan_lib.label(axes, cell) or label))
+  _check_different([run.folder for run in runs])
+  name = str(first.get('name', ''))
+  if len(bases) > 1:
+    name = f'Sweep over {", ".join(bases)}'
+  plan = plan_lib.Plan(name, tuple(axes), tuple(runs))
+  return Grid(plan, tuple(configs))
+
+
+def _check_keys(
+  options: Sequence[str], keys: Sequence[str], fixed_dataset: bool
+) -> None:
+  for option, key in zip(options, keys, strict=True):
+    if not re.fullmatch(r'[\w.]+=.+', option):
+      raise errors.ConfigError(
+        f'--grid={option} must read KEY=VALUE,VALUE,..., such as '
+        'algorithm.num_clusters=2,4'
+      )
+    if keys.count(key) > 1:
+      raise errors.ConfigError(
+        f'--grid={key} is given twice; write all values behind one'
+      )
+    if key == 'seed' or (key == 'dataset.seed' and not fixed_dataset):
+      raise errors.ConfigError(
+        f'--grid={key}: --num_seeds sets the seeds; with --fixed_dataset it '
+        'leaves dataset.seed alone'
+      )
+
+
+def _names(keys: Sequence[str]) -> list[str]:
+  """Returns as many last parts of each dotted key as tell it from others."""
+
+  def ending(key: str, count: int) -> str:
+    return '.'.join(key.split('.')[-count:])
+
+  names = []
+  for key in keys:
+    count = 1
+    while sum(ending(one, count) == ending(key, count) for one in keys) > 1:
+      count += 1
+    names.append(ending(key, count))
+  return names
+
+
+def _folder(
+  axes: Sequence[plan_lib.Axis], cell: Sequence[Any], seed: int
+) -> str:
+  label = plan_lib.label(axes, cell).replace(', ', ',')
+  place = re.sub(r'[^\w.,=+-]+', '-', label).strip('-')
+  return f'{place}/seed_{seed}' if place else f'seed_{seed}'
+
+
+def _parse(values: dict[str, Any], label: str) -> experiment.ExperimentConfig:
+  try:
+    return config_lib.from_dict(experiment.ExperimentConfig, values)
+  except errors.ConfigError as error:
+    raise errors.ConfigError(f'{label}: {error}') from None
+
+
+def _check_different(folders: Sequence[str]) -> None:
+  for folder in folders:
+    if folders.count(folder) > 1:
+      raise errors.ConfigError(
+        f'two cells would lie in {folder}: their values are spelled too much '
+        'alike; sweep them apart'
+      )

@@ -1,0 +1,103 @@
+r"""Scores a federated dataset with exported models, as a batch.
+
+  python -m binaries.score --workdir=runs/digits
+
+scores the test examples of every client in <workdir>/dataset with the models
+in <workdir>/export: the client's personalized model if there is one, else a
+cluster model. The predictions are published in <workdir>/predictions as
+Parquet files. What was scored before is not scored again.
+"""
+
+import pathlib
+import shlex
+
+from absl import flags, logging
+
+from binaries import command
+from pipelines import batch_inference, model_choice
+from tff_algos.core import errors
+
+_DEFAULTS = model_choice.ScoringConfig()
+
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of a run: the default of the three below.'
+)
+_DATASET = flags.DEFINE_string(
+  'dataset', None, 'Folder of the dataset; default: <workdir>/dataset.'
+)
+_MODEL_BASE_PATH = flags.DEFINE_string(
+  'model_base_path',
+  None,
+  'Folder of the exported models, <model>/<version>/; default: '
+  '<workdir>/export.',
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+  'output_dir', None, 'Where to publish; default: <workdir>/predictions.'
+)
+_SPLIT = flags.DEFINE_string(
+  'split', _DEFAULTS.split, 'Which examples: train, validation or test.'
+)
+_GROUP = flags.DEFINE_string(
+  'group', _DEFAULTS.group, 'Which clients: participating, unseen or all.'
+)
+_PERSONALIZED = flags.DEFINE_boolean(
+  'personalized',
+  _DEFAULTS.personalized,
+  'Whether a client that has a personalized model is scored by it.',
+)
+_ASSIGNMENTS = flags.DEFINE_string(
+  'assignments',
+  None,
+  'CSV table with columns client_id and cluster_id, such as '
+  '<workdir>/evaluation/clients.csv: the cluster of clients that are not '
+  'scored by a model of their own.',
+)
+_OTHERWISE = flags.DEFINE_string(
+  'otherwise',
+  _DEFAULTS.otherwise,
+  "What scores all other clients: 'pick' (the cluster with the lowest loss on "
+  "the client's labelled examples of --pick_split), 'cluster_<id>' or "
+  "'refuse' (end with an error).",
+)
+_PICK_SPLIT = flags.DEFINE_string(
+  'pick_split', _DEFAULTS.pick_split, 'Whose labels --otherwise=pick looks at.'
+)
+_BEAM_OPTIONS = flags.DEFINE_string(
+  'beam_options', '', "Apache Beam's own options, in one string."
+)
+
+
+def score() -> None:
+  """Scores what the flags say."""
+  assignments = {}
+  if _ASSIGNMENTS.value:
+    assignments = model_choice.read_assignments(
+      pathlib.Path(_ASSIGNMENTS.value)
+    )
+  result = batch_inference.score(
+    _folder(_DATASET, 'dataset'),
+    _folder(_MODEL_BASE_PATH, 'export'),
+    _folder(_OUTPUT_DIR, 'predictions'),
+    model_choice.ScoringConfig(
+      split=_SPLIT.value,
+      group=_GROUP.value,
+      personalized=_PERSONALIZED.value,
+      otherwise=_OTHERWISE.value,
+      pick_split=_PICK_SPLIT.value,
+    ),
+    assignments=assignments,
+    pipeline_options=shlex.split(_BEAM_OPTIONS.value),
+  )
+  logging.info('%s', batch_inference.summarize(result))
+
+
+def _folder(flag: flags.FlagHolder, name: str) -> pathlib.Path:
+  if flag.value:
+    return pathlib.Path(flag.value)
+  if not _WORKDIR.value:
+    raise errors.ConfigError(f'give --workdir or --{flag.name}')
+  return pathlib.Path(_WORKDIR.value, name)
+
+
+if __name__ == '__main__':
+  command.run(score)

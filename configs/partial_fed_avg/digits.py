@@ -1,0 +1,60 @@
+r"""Partial personalization on real handwritten digits: FedPer and its relatives.
+
+  python -m binaries.run --config=configs/partial_fed_avg/digits.py:fed_rep \
+    --workdir=runs/fed_rep_digits
+
+The same 24 clients as configs/fed_avg/digits.py. The variants:
+
+  fed_per      private head, all trained together (the default)
+  lg_fed_avg   private body, shared head
+  fed_rep      private head, 10 epochs of it, then 1 of the body
+  fed_alt      private body, one epoch of it, then the head; after the last round
+               5 epochs of the body alone
+  local        all private: every client alone
+
+Accuracy on the clients' 340 test examples after 30 rounds (seed 0): `fed_per` 81.6 %,
+`lg_fed_avg` 76.1 %, `fed_rep` 77.1 %, `fed_alt` 75.1 %, `local` 72.7 %; FedAvg has
+90.4 %. The clients share their labels and have some 70 examples each, so whatever a
+client keeps for itself is lost to the others. New users get parts that were never
+trained together: 56.3 % for `fed_per`, 23 % to 40 % for the others, of the clients'
+test examples, and 12.6 % for `local`, which is the initial model.
+
+The variant `smoke` is `fed_per` with 3 rounds.
+"""
+
+import ml_collections
+
+from configs import digits
+
+_VARIANTS = ('fed_per', 'lg_fed_avg', 'fed_rep', 'fed_alt', 'local')
+
+
+def get_config(variant: str = 'fed_per') -> ml_collections.ConfigDict:
+  """Returns the config of one variant, see `digits.get_config`."""
+  config = digits.get_config(variant, _VARIANTS)
+  config.name = f'Partial personalization on digits, 10:90, {variant}'
+  config.algorithm = {
+    'name': 'partial_fed_avg',
+    'private': ('last_layer',),
+    'schedule': 'together',
+    'cohort_size': 12,
+    'weighting': 'examples',
+    'initial_private_weights': 'common',
+    'personalization_interval': 0,
+    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
+    'loss_scale': 1.0,
+    'local_training': digits.local_training(),
+    'private_training': digits.local_training(),
+  }
+  if variant in ('lg_fed_avg', 'fed_alt'):
+    config.algorithm.private = ('all_but_last_layer',)
+  elif variant == 'local':
+    config.algorithm.private = ('all',)
+  if variant in ('fed_rep', 'fed_alt'):
+    config.algorithm.schedule = 'private_first'
+  if variant == 'fed_rep':
+    config.algorithm.local_training.num_local_epochs = 1
+  elif variant == 'fed_alt':
+    config.algorithm.private_training.num_local_epochs = 5
+    config.algorithm.personalization_interval = config.training.num_rounds
+  return config

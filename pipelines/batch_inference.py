@@ -1,0 +1,338 @@
+"""The pipeline that scores a federated dataset with exported models.
+
+  shards --choose a model for each client--> requests
+  requests --RunInference--> answers, grouped by shard --> Parquet files
+  files --_predictions.json, rename, CURRENT--> published
+
+Every client goes through a model by itself, so the bytes do not depend on the
+engine or the number of workers.
+"""
+
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics import metric
+from apache_beam.ml.inference import base
+
+from pipelines import bundles as bundles_lib
+from pipelines import (
+  failures,
+  model_choice,
+  predictions,
+  published,
+  runner,
+  spread,
+)
+from pipelines import manifest as manifest_lib
+from pipelines import staging as staging_lib
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import layout
+from tff_algos.data import schema as schema_lib
+
+_NAMESPACE = 'batch_inference'
+
+
+class ScoreResult(NamedTuple):
+  """What was scored.
+
+  Attributes:
+    folder: Folder of the published predictions.
+    manifest: Their `_predictions.json`.
+    reused: Whether they were there already, whole.
+  """
+
+  folder: pathlib.Path
+  manifest: dict[str, Any]
+  reused: bool
+
+
+def score(
+  dataset: pathlib.Path,
+  export: pathlib.Path,
+  output_dir: pathlib.Path,
+  config: model_choice.ScoringConfig,
+  *,
+  assignments: Mapping[str, int] | None = None,
+  pipeline_options: Sequence[str] = (),
+) -> ScoreResult:
+  """Scores a dataset and publishes the predictions.
+
+  On any failure, also Ctrl-C, what was published before stays current and
+  nothing else stays behind.
+
+  Args:
+    dataset: The dataset's folder.
+    export: Folder of the exported models. Every worker must see all three
+      folders under the same paths.
+    output_dir: Where to publish, a folder of its own.
+    config: What is scored by which model.
+    assignments: Cluster of some clients, see `model_choice`.
+    pipeline_options: Beam's own flags.
+
+  Raises:
+    ConfigError: If the settings contradict each other.
+    DataError: If the dataset is missing or damaged, or a client has no model.
+    ExportError: If the models are missing, damaged or for other examples.
+    InfrastructureError: If Beam's engine lost clients.
+    WorkdirBusyError: If another run is writing to the same folder.
+  """
+  dataset, output_dir = dataset.resolve(), output_dir.resolve()
+  assignments = assignments or {}
+  if output_dir == dataset:
+    raise errors.ConfigError(
+      f'predictions cannot be published into the dataset itself, {dataset}; '
+      'choose another output folder'
+    )
+  with dataset_lib.FederatedDataset.open(dataset) as opened:
+    found = bundles_lib.find(
+      export.resolve(), config, assignments, opened.schema
+    )
+    num_clients = _check_choices(
+      opened, config, _known_clients(found), assignments
+    )
+    scorer = Scorer(
+      published.Reader(opened.path),
+      tuple(found),
+      config,
+      assignments,
+      num_clients,
+    )
+    described = predictions.describe(
+      opened.manifest, found, config, assignments
+    )
+    return _publish(scorer, output_dir, described, pipeline_options)
+
+
+def _publish(
+  scorer: 'Scorer',
+  output_dir: pathlib.Path,
+  described: Mapping[str, Any],
+  pipeline_options: Sequence[str],
+) -> ScoreResult:
+  """Scores and publishes, unless the predictions are there already."""
+  version = manifest_lib.name_version(described)
+  folder = layout.version_folder(output_dir, version)
+  with staging_lib.open_staging(output_dir) as staging:
+    manifest = predictions.read_published(folder)
+    if manifest is not None:
+      _announce(staging, output_dir, version)
+      return ScoreResult(folder, manifest, reused=True)
+    try:
+      _run(scorer, staging, pipeline_options)
+    finally:
+      bundles_lib.forget_loaded()
+    manifest = predictions.write_manifest(staging, described, version)
+    if manifest['counts']['clients'] != scorer.num_clients:
+      raise errors.InfrastructureError(
+        f'the engine lost clients: {manifest["counts"]["clients"]} of '
+        f'{scorer.num_clients} came back scored. Nothing was published; try '
+        'again, or with other beam_options.'
+      )
+    staging_lib.publish(staging, output_dir, version)
+    _announce(staging, output_dir, version)
+  return ScoreResult(folder, manifest, reused=False)
+
+
+def _announce(
+  staging: staging_lib.Staging, output_dir: pathlib.Path, version: str
+) -> None:
+  """Makes predictions that are in their place the current ones."""
+  staging_lib.write_pointer(staging, output_dir / layout.CURRENT, version)
+
+
+def summarize(result: ScoreResult) -> str:
+  """Returns a few lines that say what was scored and where it lies."""
+  counts = result.manifest['counts']
+  clients = ', '.join(
+    f'{count} by {name.removeprefix("clients_by_")}'
+    for name, count in counts.items()
+    if name.startswith('clients_by_') and count
+  )
+  lines = [
+    f'predictions at {result.folder}'
+    + (' (were there already)' if result.reused else ''),
+    f'  examples: {counts["examples"]} of {counts["clients"]} clients',
+    f'  models chosen: {clients or "none"}',
+  ]
+  if 'accuracy' in result.manifest:
+    lines.append(f'  accuracy: {result.manifest["accuracy"]:.4f}')
+  elif 'mean_squared_error' in result.manifest:
+    mse = result.manifest['mean_squared_error']
+    lines.append(f'  mean squared error: {mse:.4g}')
+  return '\n'.join(lines)
+
+
+def _known_clients(found: Sequence[bundles_lib.Bundle]) -> frozenset[str]:
+  """Returns the clients that have a personalized model."""
+  return frozenset().union(*(bundle.client_ids() for bundle in found))
+
+
+def _check_choices(
+  dataset: dataset_lib.FederatedDataset,
+  config: model_choice.ScoringConfig,
+  known: frozenset[str],
+  assignments: Mapping[str, int],
+) -> int:
+  """Returns how many clients are to be scored.
+
+  Raises:
+    DataError: If one of them has no model.
+  """
+  num_clients = 0
+  sizes = {
+    schema_lib.PARTICIPATING: (dataset.client_ids, dataset.num_examples),
+    schema_lib.UNSEEN: (
+      dataset.unseen_client_ids,
+      dataset.num_unseen_examples,
+    ),
+  }
+  for group, (client_ids, num_examples) in sizes.items():
+    if config.group not in (group, model_choice.ALL_CLIENTS):
+      continue
+    for client_id, n, num_labelled in zip(
+      client_ids,
+      num_examples(config.split),
+      num_examples(config.pick_split),
+      strict=True,
+    ):
+      if not n:
+        continue
+      num_clients += 1
+      choice = model_choice.choose(client_id, config, known, assignments)
+      if choice.cluster_id == model_choice.TO_BE_PICKED and not num_labelled:
+        raise errors.DataError(
+          f'client {client_id[:100]!r} has no {config.pick_split} examples to '
+          'pick a cluster by; choose another pick_split, assign it a cluster, '
+          "or use otherwise='cluster_<id>'."
+        )
+  return num_clients
+
+
+class Scorer(NamedTuple):
+  """What the steps of the pipeline need to know.
+
+  Attributes:
+    reader: Reads the dataset.
+    found: The bundles.
+    config: What is scored by which model.
+    assignments: Cluster of some clients.
+    num_clients: How many clients are to be scored.
+  """
+
+  reader: published.Reader
+  found: tuple[bundles_lib.Bundle, ...]
+  config: model_choice.ScoringConfig
+  assignments: Mapping[str, int]
+  num_clients: int
+
+
+class ReadClients(beam.DoFn):
+  """Number of a shard -> [((shard, client), what to ask of a model)]."""
+
+  def __init__(self, scorer: Scorer):
+    self._scorer = scorer
+
+  @functools.cached_property
+  def _known(self) -> frozenset[str]:
+    return _known_clients(self._scorer.found)
+
+  def process(
+    self, shard: int
+  ) -> Iterator[list[tuple[tuple[int, published.Client], bundles_lib.Request]]]:
+    """Yields a batch of one for each client of the shard that has examples."""
+    with failures.carried():
+      config, dataset = self._scorer.config, self._scorer.reader.dataset
+      for client in self._scorer.reader.clients(shard):
+        if config.group not in (client.group, model_choice.ALL_CLIENTS):
+          continue
+        examples = dataset.examples(client.client_id, config.split)
+        if not examples.num_examples:
+          continue
+        choice = model_choice.choose(
+          client.client_id, config, self._known, self._scorer.assignments
+        )
+        request = bundles_lib.Request(
+          client.client_id, choice, examples.x, examples.y
+        )
+        if choice.cluster_id == model_choice.TO_BE_PICKED:
+          labelled = dataset.examples(client.client_id, config.pick_split)
+          request = request._replace(pick_x=labelled.x, pick_y=labelled.y)
+        yield [((shard, client), request)]
+
+
+class CollectAnswers(beam.DoFn):
+  """(client, answer) -> (shard, its scored examples), counted."""
+
+  def process(
+    self,
+    keyed: tuple[tuple[int, published.Client], base.PredictionResult],
+  ) -> Iterator[tuple[int, predictions.ScoredClient]]:
+    """Takes the prediction out of a model's outputs."""
+    (shard, client), result = keyed
+    request, answer = result.example, result.inference
+    choice = request.choice
+    probability = None
+    if 'class_id' in answer.outputs:
+      prediction = answer.outputs['class_id']
+      rows = np.arange(len(prediction))
+      probability = answer.outputs['probabilities'][rows, prediction]
+    else:
+      prediction = answer.outputs['prediction']
+    _count('examples', len(prediction))
+    _count(f'clients_by_{choice.chosen_by}', 1)
+    yield (
+      shard,
+      predictions.ScoredClient(
+        client.position,
+        client.client_id,
+        client.group,
+        choice.model,
+        answer.cluster_id,
+        choice.chosen_by,
+        request.y,
+        prediction,
+        probability,
+      ),
+    )
+
+
+def _run(
+  scorer: Scorer,
+  staging: staging_lib.Staging,
+  pipeline_options: Sequence[str],
+) -> None:
+  handler = base.KeyedModelHandler(
+    bundles_lib.BundleHandler(scorer.found, scorer.config.max_rows)
+  ).with_no_batching()
+  num_shards = scorer.reader.dataset.manifest['num_shards']
+  num_classes = scorer.reader.dataset.schema.num_classes
+  with runner.run_pipeline(pipeline_options) as pipeline:
+    shards = pipeline | 'Shards' >> spread.Spread(range(num_shards))
+    # A shard without anything to score is written, too.
+    all_shards = shards | 'Mark' >> beam.Map(_mark)
+    scored = (
+      shards
+      | 'ReadClients' >> beam.ParDo(ReadClients(scorer))
+      | 'RunInference' >> base.RunInference(handler)
+      | 'CollectAnswers' >> beam.ParDo(CollectAnswers())
+    )
+    _ = (
+      (all_shards, scored)
+      | beam.Flatten()
+      | 'GroupByShard' >> beam.GroupByKey()
+      | 'WriteShard'
+      >> beam.ParDo(predictions.WriteShard(staging, num_shards, num_classes))
+    )
+
+
+def _mark(shard: int) -> tuple[int, None]:
+  return shard, None
+
+
+def _count(name: str, n: int) -> None:
+  metric.Metrics.counter(_NAMESPACE, name).inc(n)

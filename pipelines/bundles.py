@@ -1,0 +1,293 @@
+"""Exported models in a pipeline: found, checked, and run by Beam."""
+
+import json
+import logging
+import pathlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from apache_beam.ml.inference import base
+from apache_beam.utils import shared
+
+from pipelines import model_choice
+from tff_algos.core import errors
+from tff_algos.data import integrity
+from tff_algos.data import schema as schema_lib
+from tff_algos.export import manifest as manifest_lib
+from tff_algos.export import versions
+from tff_algos.serving import models
+
+# Model of a choice -> the folder that binaries.export writes it to.
+_FOLDERS = {
+  model_choice.PERSONALIZED: 'personalized_models',
+  model_choice.CLUSTER: 'cluster_models',
+}
+# Beam warns at every load that it cannot measure memory where PyTorch is absent.
+logging.getLogger().addFilter(
+  lambda record: 'Resource module is not' not in str(record.msg)
+)
+_EXPORT = 'Export the models with binaries.export, or mend the path.'
+
+
+class Bundle(NamedTuple):
+  """One exported bundle.
+
+  Attributes:
+    model: `model_choice.PERSONALIZED` or `CLUSTER`.
+    version: Its version, the newest.
+    folder: Where it lies; every worker must see it there.
+    manifest: Its `bundle.json`.
+    sha256: Of `bundle.json`, which has the checksums of all other files.
+  """
+
+  model: str
+  version: int
+  folder: pathlib.Path
+  manifest: Mapping[str, Any]
+  sha256: str
+
+  def client_ids(self) -> frozenset[str]:
+    """Returns the clients that have a personalized model in it."""
+    path = (
+      self.folder / manifest_lib.EXTRA_FOLDER / manifest_lib.CLIENT_IDS_FILE
+    )
+    if self.model != model_choice.PERSONALIZED:
+      return frozenset()
+    return frozenset(json.loads(path.read_text()))
+
+
+def find(
+  export: pathlib.Path,
+  config: model_choice.ScoringConfig,
+  assignments: Mapping[str, int],
+  schema: schema_lib.Schema,
+) -> list[Bundle]:
+  """Returns the newest bundles of the models that scoring needs.
+
+  Args:
+    export: Folder that `binaries.export` wrote to.
+    config: Which models are needed.
+    assignments: Cluster of some clients.
+    schema: Of the examples to be scored.
+
+  Raises:
+    ExportError: If a bundle is missing or damaged, does not take the
+      examples, or lacks a cluster that is named.
+  """
+  needed = []
+  if config.personalized:
+    needed.append(model_choice.PERSONALIZED)
+  if assignments or config.otherwise != model_choice.REFUSE:
+    needed.append(model_choice.CLUSTER)
+  if not needed:
+    raise errors.ConfigError(
+      'no model may score anybody: personalized models are not to be used, '
+      f'there are no assignments, and otherwise={config.otherwise!r}'
+    )
+  bundles = [_find_newest(export, model) for model in needed]
+  for bundle in bundles:
+    manifest_lib.verify_files(bundle.folder)
+    _check_fits(bundle, schema)
+    if bundle.model == model_choice.CLUSTER:
+      _check_clusters(bundle, config, assignments)
+  return bundles
+
+
+def _find_newest(export: pathlib.Path, model: str) -> Bundle:
+  base_dir = export / _FOLDERS[model]
+  try:
+    folders = versions.version_folders(base_dir)
+  except OSError as error:
+    raise errors.ExportError(
+      f'there are no {model} models at {base_dir}: {error.strerror}. {_EXPORT}'
+    ) from None
+  if not folders:
+    raise errors.ExportError(
+      f'there is no version of the {model} models in {base_dir}. {_EXPORT}'
+    )
+  version, folder = max(folders.items())
+  manifest = manifest_lib.read_manifest(folder)
+  path = folder / manifest_lib.EXTRA_FOLDER / manifest_lib.MANIFEST_FILE
+  return Bundle(model, version, folder, manifest, integrity.file_sha256(path))
+
+
+def _check_fits(bundle: Bundle, schema: schema_lib.Schema) -> None:
+  """Raises ExportError unless a bundle takes examples of this schema."""
+  expected = {
+    'kind': _FOLDERS[bundle.model],
+    'input_shape': list(schema.x_shape),
+    'task': schema.task,
+    'num_classes': schema.num_classes or None,
+    'label_shape': list(schema.y_shape),
+  }
+  for name, value in expected.items():
+    if bundle.manifest.get(name, []) != value:
+      raise errors.ExportError(
+        f'{bundle.folder} does not go with the dataset: its {name} is '
+        f'{bundle.manifest.get(name)!r}, the dataset needs {value!r}. Was it '
+        'exported from a run on another dataset?'
+      )
+
+
+def _check_clusters(
+  bundle: Bundle,
+  config: model_choice.ScoringConfig,
+  assignments: Mapping[str, int],
+) -> None:
+  """Raises ExportError if a cluster is named that the bundle does not have."""
+  num_clusters = bundle.manifest['num_clusters']
+  named = {
+    f'the assignment of client {client_id!r}': cluster_id
+    for client_id, cluster_id in assignments.items()
+  }
+  if config.default_cluster is not None:
+    named[f'otherwise={config.otherwise!r}'] = config.default_cluster
+  for who, cluster_id in named.items():
+    if cluster_id >= num_clusters:
+      raise errors.ExportError(
+        f'{who} names cluster {cluster_id}, but {bundle.folder} has '
+        f'{num_clusters} clusters: 0 to {num_clusters - 1}'
+      )
+
+
+class Request(NamedTuple):
+  """The examples of one client, and what scores them.
+
+  Attributes:
+    client_id: The client.
+    choice: Which model.
+    x: Its examples, float32 `[n, *x_shape]`, n >= 1.
+    y: Their labels, which no model sees.
+    pick_x: The labelled examples by which a cluster is picked, if it is.
+    pick_y: Their labels.
+  """
+
+  client_id: str
+  choice: model_choice.Choice
+  x: np.ndarray
+  y: np.ndarray
+  pick_x: np.ndarray | None = None
+  pick_y: np.ndarray | None = None
+
+
+class Answer(NamedTuple):
+  """What a model says of a request.
+
+  Attributes:
+    cluster_id: The cluster that answered; -1 if it was a personalized model.
+    outputs: Outputs of the signature by name, `[n, ...]`.
+  """
+
+  cluster_id: int
+  outputs: Mapping[str, np.ndarray]
+
+
+class LoadedBundles:
+  """Loaded models that one thread asks at a time.
+
+  TensorFlow 2.14 may fail when two threads call one graph at the same time.
+  """
+
+  def __init__(self, loaded: Mapping[str, models.ServedModel]):
+    self._loaded = loaded
+    self._lock = threading.Lock()
+
+  def answer(self, request: Request, max_rows: int) -> Answer:
+    """Returns what a model says of one client's examples."""
+    with self._lock:
+      cluster_id = request.choice.cluster_id
+      if request.choice.model == model_choice.PERSONALIZED:
+        cluster_id = -1
+      elif cluster_id == model_choice.TO_BE_PICKED:
+        cluster_id = self._pick(request)
+      parts = [
+        self._predict(request, cluster_id, request.x[start : start + max_rows])
+        for start in range(0, len(request.x), max_rows)
+      ]
+    outputs = {
+      name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+    }
+    return Answer(cluster_id, outputs)
+
+  def _predict(
+    self, request: Request, cluster_id: int, x: np.ndarray
+  ) -> dict[str, np.ndarray]:
+    if request.choice.model == model_choice.PERSONALIZED:
+      inputs = {'client_id': np.array([request.client_id] * len(x), object)}
+    else:
+      inputs = {'cluster_id': np.full(len(x), cluster_id, np.int32)}
+    served = self._loaded[request.choice.model]
+    return served.predict(models.DEFAULT_SIGNATURE, {'x': x, **inputs})
+
+  def _pick(self, request: Request) -> int:
+    outputs = self._loaded[model_choice.CLUSTER].predict(
+      'pick_cluster', {'x': request.pick_x, 'label': request.pick_y}
+    )
+    return int(outputs['cluster_id'][0])
+
+
+class _Nothing:
+  """Takes the place of loaded bundles."""
+
+
+def forget_loaded() -> None:
+  """Lets go of the bundles that Beam loaded in this process.
+
+  It keeps the last ones for a next step that never comes, until Python has
+  torn down what they need to go.
+  """
+  shared.Shared().acquire(_Nothing)
+
+
+class BundleHandler(
+  base.ModelHandler[Request, base.PredictionResult, LoadedBundles]
+):
+  """Lets `RunInference` ask exported bundles, client by client.
+
+  Beam's own handlers take one model and one tensor. Clients are never put
+  into one batch: what a row gets would depend on who happens to be beside it,
+  and Beam's runner for Dask loses a batch that is not full at the end.
+  """
+
+  def __init__(self, found: Sequence[Bundle], max_rows: int):
+    super().__init__()
+    self._found = tuple(found)
+    self._max_rows = max_rows
+
+  def load_model(self) -> LoadedBundles:
+    """Loads all bundles; RunInference does so once a process."""
+    return LoadedBundles(
+      {
+        bundle.model: models.ServedModel(
+          _FOLDERS[bundle.model], bundle.version, bundle.folder
+        )
+        for bundle in self._found
+      }
+    )
+
+  def run_inference(
+    self,
+    batch: Sequence[Request],
+    model: LoadedBundles,
+    inference_args: dict[str, Any] | None = None,
+  ) -> Iterable[base.PredictionResult]:
+    """Returns each request with its answer."""
+    return list(self._answers(batch, model))
+
+  def _answers(
+    self, batch: Sequence[Request], model: LoadedBundles
+  ) -> Iterator[base.PredictionResult]:
+    for request in batch:
+      yield base.PredictionResult(
+        request, model.answer(request, self._max_rows)
+      )
+
+  def get_num_bytes(self, batch: Sequence[Request]) -> int:
+    """Returns the size of the features, for Beam's metrics."""
+    return sum(request.x.nbytes for request in batch)
+
+  def get_metrics_namespace(self) -> str:
+    """Returns where Beam's metrics of the inference are found."""
+    return 'batch_inference'

@@ -1,0 +1,105 @@
+"""What is counted and measured of each client of a shard."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow
+
+from pipelines import published
+from tff_algos.data import schema as schema_lib
+
+
+class ClientTable:
+  """Grows with the examples of a shard's clients, in the order of records."""
+
+  def __init__(
+    self, schema: schema_lib.Schema, clients: Sequence[published.Client]
+  ):
+    self._schema = schema
+    self._clients = clients
+    n, num_splits = len(clients), len(schema_lib.SPLITS)
+    self._sources = np.zeros((n, num_splits, schema.num_sources), np.int64)
+    self._labels = np.zeros((n, num_splits, schema.num_classes), np.int64)
+    self._x = _Moments(n, int(np.prod(schema.x_shape)))
+    self._y = _Moments(n, 1)
+
+  def add(
+    self, split: str, position: np.ndarray, examples: schema_lib.Examples
+  ) -> None:
+    """Adds examples of several clients.
+
+    Args:
+      split: The split that they are of.
+      position: Position of each one's client in the shard, `[n]`.
+      examples: n examples.
+    """
+    at = schema_lib.SPLITS.index(split)
+    np.add.at(self._sources[:, at], (position, examples.source), 1)
+    self._x.add(position, examples.x)
+    if self._schema.num_classes:
+      # Of labels at several places each counts.
+      owners = position.reshape(-1, *[1] * (examples.y.ndim - 1))
+      np.add.at(self._labels[:, at], (owners, examples.y), 1)
+    else:
+      self._y.add(position, examples.y)
+
+  def to_arrow(self) -> pyarrow.Table:
+    """Returns one row a client; `docs/data_format.md` lists the columns."""
+    columns = {
+      'client_id': pyarrow.array(
+        [client.client_id for client in self._clients], pyarrow.string()
+      ),
+      'group': pyarrow.array(
+        [client.group for client in self._clients], pyarrow.string()
+      ),
+    }
+    counts = pyarrow.list_(pyarrow.int64())
+    for at, split in enumerate(schema_lib.SPLITS):
+      columns[f'{split}_source_counts'] = pyarrow.array(
+        self._sources[:, at].tolist(), counts
+      )
+      columns[f'{split}_label_counts'] = pyarrow.array(
+        self._labels[:, at].tolist(), counts
+      )
+    columns |= self._x.to_columns('x')
+    if not self._schema.num_classes:
+      columns |= self._y.to_columns('y')
+    return pyarrow.table(columns)
+
+
+class _Moments:
+  """Mean, deviation and range of all values of each client."""
+
+  def __init__(self, num_clients: int, num_columns: int):
+    self._num_columns = num_columns
+    self._count = np.zeros(num_clients, np.int64)
+    self._sum = np.zeros(num_clients)
+    self._squares = np.zeros(num_clients)
+    self._minimum = np.full(num_clients, np.inf)
+    self._maximum = np.full(num_clients, -np.inf)
+
+  def add(self, position: np.ndarray, values: np.ndarray) -> None:
+    """Adds values `[n, ...]` of the clients at `position` `[n]`."""
+    rows = values.reshape(len(position), self._num_columns).astype(np.float64)
+    np.add.at(self._count, position, self._num_columns)
+    np.add.at(self._sum, position, rows.sum(axis=1))
+    np.add.at(self._squares, position, (rows**2).sum(axis=1))
+    np.minimum.at(self._minimum, position, rows.min(axis=1))
+    np.maximum.at(self._maximum, position, rows.max(axis=1))
+
+  def to_columns(self, name: str) -> dict[str, pyarrow.Array]:
+    """Returns the columns `<name>_mean` and so on; null without examples."""
+    empty = self._count == 0
+    count = np.maximum(self._count, 1)
+    mean = self._sum / count
+    variance = np.maximum(self._squares / count - mean**2, 0)
+    columns = {
+      'mean': mean,
+      'std': np.sqrt(variance),
+      'min': self._minimum,
+      'max': self._maximum,
+    }
+    return {
+      f'{name}_{what}': pyarrow.array(values, pyarrow.float64(), mask=empty)
+      for what, values in columns.items()
+    }

@@ -1,0 +1,161 @@
+"""Decides which exported model scores a client."""
+
+import csv
+import dataclasses
+import pathlib
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from tff_algos.core import checks, errors
+from tff_algos.data import schema
+
+PERSONALIZED = 'personalized'
+CLUSTER = 'cluster'
+
+# What `ScoringConfig.otherwise` may be, besides `cluster_<id>`.
+PICK = 'pick'
+REFUSE = 'refuse'
+_CLUSTER_PREFIX = 'cluster_'
+
+ALL_CLIENTS = 'all'
+# The cluster of a choice that the model itself makes, by its losses.
+TO_BE_PICKED = -1
+
+
+class Choice(NamedTuple):
+  """The model of one client.
+
+  Attributes:
+    model: `PERSONALIZED` or `CLUSTER`.
+    cluster_id: Which cluster, or `TO_BE_PICKED`; 0 for a personalized model.
+    chosen_by: Why: `'client_id'` (it has a model of its own), `'assignment'`
+      (a table says so), `'lowest_loss'` (on the client's labelled examples)
+      or `'default'`.
+  """
+
+  model: str
+  cluster_id: int
+  chosen_by: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoringConfig:
+  """What is scored, and with which model.
+
+  A client is scored by its personalized model if `personalized` is set and
+  there is one; else by the cluster that a table of assignments names; else as
+  `otherwise` says.
+
+  Attributes:
+    split: Which examples: `'train'`, `'validation'` or `'test'`.
+    group: Which clients: `'participating'`, `'unseen'` or `'all'`.
+    personalized: Whether to use personalized models.
+    otherwise: `'pick'` takes the cluster of the lowest mean loss on the
+      client's examples of `pick_split`; `'cluster_<id>'` one cluster for all;
+      `'refuse'` ends the run with an error.
+    pick_split: Split whose labels `'pick'` looks at; another than `split`.
+    max_rows: So many examples of a client go through a model at once.
+  """
+
+  split: str = schema.TEST
+  group: str = ALL_CLIENTS
+  personalized: bool = True
+  otherwise: str = PICK
+  pick_split: str = schema.TRAIN
+  max_rows: int = 4096
+
+  def __post_init__(self):
+    checks.check_one_of('split', self.split, schema.SPLITS)
+    checks.check_one_of('group', self.group, (*schema.GROUPS, ALL_CLIENTS))
+    checks.check_one_of('pick_split', self.pick_split, schema.SPLITS)
+    checks.check_int('max_rows', self.max_rows, minimum=1)
+    if self.otherwise not in (PICK, REFUSE) and self.default_cluster is None:
+      raise errors.ConfigError(
+        f"otherwise must be '{PICK}', '{REFUSE}' or '{_CLUSTER_PREFIX}<id>' "
+        f"such as '{_CLUSTER_PREFIX}0', got {self.otherwise!r}"
+      )
+    if self.otherwise == PICK and self.pick_split == self.split:
+      raise errors.ConfigError(
+        f'pick_split and split are both {self.split!r}: a cluster would be '
+        'picked by the labels that it is then scored on. Choose another '
+        'pick_split.'
+      )
+
+  @property
+  def default_cluster(self) -> int | None:
+    """Returns the cluster that `otherwise` names, if it does."""
+    number = self.otherwise.removeprefix(_CLUSTER_PREFIX)
+    if number == self.otherwise or not (number.isascii() and number.isdigit()):
+      return None
+    return int(number)
+
+
+def choose(
+  client_id: str,
+  config: ScoringConfig,
+  known: Collection[str],
+  assignments: Mapping[str, int],
+) -> Choice:
+  """Returns the model of a client.
+
+  Args:
+    client_id: The client.
+    config: Says what goes before what.
+    known: Clients that have a personalized model.
+    assignments: Cluster of some clients.
+
+  Raises:
+    DataError: If there is no model for it.
+  """
+  if config.personalized and client_id in known:
+    return Choice(PERSONALIZED, 0, 'client_id')
+  if client_id in assignments:
+    return Choice(CLUSTER, assignments[client_id], 'assignment')
+  if config.otherwise == PICK:
+    return Choice(CLUSTER, TO_BE_PICKED, 'lowest_loss')
+  if config.default_cluster is not None:
+    return Choice(CLUSTER, config.default_cluster, 'default')
+  raise errors.DataError(
+    f'client {client_id[:100]!r} has no personalized model and no assignment, '
+    f"and otherwise='{REFUSE}'. Give it one, or score it by a cluster: "
+    f"otherwise='{PICK}' or '{_CLUSTER_PREFIX}<id>'."
+  )
+
+
+def read_assignments(path: pathlib.Path) -> dict[str, int]:
+  """Returns the cluster of each client in a CSV table.
+
+  Args:
+    path: A file with columns `client_id` and `cluster_id`, such as
+      `evaluation/clients.csv`; other columns do not matter.
+
+  Raises:
+    DataError: If it cannot be read, lacks a column, names a client twice, or
+      a cluster is no number >= 0.
+  """
+  assignments: dict[str, int] = {}
+  try:
+    with path.open(newline='', encoding='utf-8') as file:
+      reader = csv.DictReader(file)
+      missing = {'client_id', 'cluster_id'} - set(reader.fieldnames or ())
+      if missing:
+        raise errors.DataError(
+          f'{path} has no column {" and no ".join(sorted(missing))}'
+        )
+      for row in reader:
+        client_id, cluster_id = row['client_id'], row['cluster_id'] or ''
+        if not (cluster_id.isascii() and cluster_id.isdigit()):
+          raise errors.DataError(
+            f'{path}, line {reader.line_num}: cluster_id must be a number >= '
+            f'0, got {cluster_id!r}'
+          )
+        if client_id in assignments:
+          raise errors.DataError(
+            f'{path}, line {reader.line_num}: client {client_id!r} comes twice'
+          )
+        assignments[client_id] = int(cluster_id)
+  except (OSError, UnicodeDecodeError, csv.Error) as error:
+    raise errors.DataError(
+      f'the assignments in {path} cannot be read: {error}'
+    ) from None
+  return assignments

@@ -1,0 +1,1 @@
+"""The laws by which clients get examples; docs/partitions.md lists them."""

@@ -1,0 +1,106 @@
+"""Plans of laws that mix source distributions."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pipelines import hashing, options, planning, splits
+from pipelines.partitions import apportion, clients, mixtures, sizes
+from pipelines.partitions import quotas as quotas_lib
+from tff_algos.data import schema
+
+
+def make_plan(
+  survey: planning.Survey,
+  config: options.DatasetConfig,
+  source_names: tuple[str, ...],
+  roles: np.ndarray,
+) -> planning.Plan:
+  """Returns a plan in which clients draw from pools without replacement.
+
+  There is a pool for each split and source distribution.
+
+  Args:
+    survey: All sound examples.
+    config: The dataset's config.
+    source_names: Names of the source distributions.
+    roles: What `splits.assign_roles` returned.
+
+  Raises:
+    PartitionError: If a pool has too few examples.
+  """
+  groups = clients.count_groups(config.partition)
+  mixture = _build_mixtures(config, groups, len(source_names))
+  pools = _pools(
+    survey, roles, len(source_names), config.distributions.num_views
+  )
+  available = np.stack(
+    [
+      np.bincount(pool[pool >= 0], minlength=len(schema.SPLITS))
+      for pool in pools
+    ],
+    axis=1,
+  )
+  train_sizes = sizes.choose_sizes(
+    config.sizes,
+    config.splits,
+    mixture,
+    available,
+    groups=groups,
+    seed=config.seed,
+  )
+  quotas = quotas_lib.count_quotas(mixture, train_sizes, config.splits)
+  quotas_lib.check_available(
+    quotas.sum(axis=1), available, source_names, schema.SPLITS
+  )
+  owners = np.stack(
+    [
+      apportion.deal(
+        pool,
+        hashing.draw(survey.key, config.seed, f'partition/draw/{s}'),
+        quotas[:, :, s],
+      )
+      for s, pool in enumerate(pools)
+    ]
+  )
+  return planning.Plan(
+    client_ids=clients.name_clients(groups),
+    groups=clients.repeat_groups(groups),
+    mixtures=mixture,
+    roles=splits.split_clients(
+      owners.max(axis=0), survey.key, roles, config.splits, config.seed
+    ),
+    owners=owners,
+  )
+
+
+def _build_mixtures(
+  config: options.DatasetConfig, groups: Mapping[str, int], num_sources: int
+) -> np.ndarray:
+  """Returns the mixtures of all clients; each group follows the whole law."""
+  return np.concatenate(
+    [
+      mixtures.build_mixtures(
+        config.partition.law,
+        count,
+        num_sources,
+        mixtures.mixture_generator(config.seed, group),
+      )
+      for group, count in groups.items()
+    ]
+  )
+
+
+def _pools(
+  survey: planning.Survey, roles: np.ndarray, num_sources: int, num_views: int
+) -> list[np.ndarray]:
+  """Returns, for each source distribution, the split of what it can give."""
+  is_dealt = (roles >= 0) & (roles < len(schema.SPLITS))
+  return [
+    np.where(
+      is_dealt & planning.is_shown_by(survey.native_source, s // num_views),
+      roles,
+      planning.NOBODY,
+    )
+    for s in range(num_sources)
+  ]

@@ -1,0 +1,106 @@
+"""Plans of clients as the source has them."""
+
+import numpy as np
+
+from pipelines import options, planning, splits
+from pipelines.partitions import clients, feature_shift, natural
+from tff_algos.data import schema
+
+
+def make_plan(
+  survey: planning.Survey,
+  config: options.DatasetConfig,
+  roles: np.ndarray,
+  *,
+  num_sources: int,
+) -> planning.Plan:
+  """Returns a plan that gives every example to whom it belongs by nature.
+
+  Args:
+    survey: All sound examples.
+    config: The dataset's config.
+    roles: What `splits.assign_roles` returned.
+    num_sources: Number of source distributions.
+
+  Raises:
+    DataError: If an example belongs to no client.
+    PartitionError: If too few clients pass the filters.
+  """
+  natural.check_named(survey.client)
+  names, index = np.unique(survey.client, return_inverse=True)
+  is_dealt = _is_dealt(roles, config.splits)
+  roles = splits.split_clients(
+    np.where(is_dealt, index, planning.NOBODY),
+    survey.key,
+    roles,
+    config.splits,
+    config.seed,
+  )
+  split = np.where(is_dealt & (roles == splits.HELD_OUT), splits.TEST, roles)
+  num_unseen = config.partition.num_unseen_clients
+  kept = natural.choose(
+    config.partition.law_options,
+    natural.Clients(
+      names,
+      natural.draw_lots(names, config.seed, 'partition/clients'),
+      natural.count_sizes(index, split, len(names)),
+    ),
+    config.partition.num_clients,
+    num_unseen,
+  )
+  order = _order(names, kept, num_unseen, config.seed)
+  owners = natural.renumber(order, len(names))[index]
+  owners = np.where(is_dealt, owners, planning.NOBODY).astype(np.int32)
+  groups = {
+    schema.PARTICIPATING: len(order) - num_unseen,
+    schema.UNSEEN: num_unseen,
+  }
+  mixtures, shown = feature_shift.show(
+    owners, survey, groups, num_sources, config
+  )
+  return planning.Plan(
+    client_ids=tuple(str(name) for name in names[order]),
+    groups=clients.repeat_groups(groups),
+    mixtures=mixtures,
+    roles=roles,
+    owners=shown,
+    planted=planning.Planted(
+      facts=_count_left_out(len(names) - len(kept), is_dealt, owners)
+    ),
+  )
+
+
+def _is_dealt(roles: np.ndarray, config: options.SplitsConfig) -> np.ndarray:
+  """Returns which examples go to their clients, bool `[n]`."""
+  last = splits.HELD_OUT if config.client_test == options.DEALT else splits.TEST
+  return (roles >= 0) & (roles <= last)
+
+
+def _order(
+  names: np.ndarray, kept: np.ndarray, num_unseen: int, seed: int
+) -> np.ndarray:
+  """Returns the kept clients: participating ones first, by name in each group.
+
+  Args:
+    names: All clients, sorted.
+    kept: Positions of those that are kept, ascending.
+    num_unseen: How many of them are unseen, chosen by lot.
+    seed: The dataset's seed.
+  """
+  lot = natural.draw_lots(names[kept], seed, 'partition/unseen')
+  by_lot = np.argsort(lot, kind='stable')
+  unseen, participating = by_lot[:num_unseen], by_lot[num_unseen:]
+  return kept[np.concatenate([np.sort(participating), np.sort(unseen)])]
+
+
+def _count_left_out(
+  num_clients: int, is_dealt: np.ndarray, owners: np.ndarray
+) -> dict[str, int]:
+  """Returns what the manifest says of clients left out; nothing if none is."""
+  if not num_clients:
+    return {}
+  num_examples = np.sum(is_dealt & (owners == planning.NOBODY))
+  return {
+    'num_clients_left_out': num_clients,
+    'num_examples_left_out': int(num_examples),
+  }

@@ -1,0 +1,90 @@
+"""How many examples of which split and distribution each client gets."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pipelines import options
+from pipelines.partitions import apportion
+from tff_algos.core import errors
+
+
+def split_sizes(sizes: np.ndarray, config: options.SplitsConfig) -> np.ndarray:
+  """Returns sizes of train, validation and test, int64 `[3, num_clients]`.
+
+  Args:
+    sizes: Training sizes, or all examples if clients are split one by one,
+      `[num_clients]`.
+    config: The ratios; results are rounded to nearest, halves up.
+  """
+  if config.split_by == options.CLIENT:
+    ratios = np.array([1.0, 0.0, 0.0])
+  else:
+    ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
+  return np.floor(ratios[:, None] * sizes + 0.5).astype(np.int64)
+
+
+def count_quotas(
+  mixtures: np.ndarray, sizes: np.ndarray, config: options.SplitsConfig
+) -> np.ndarray:
+  """Returns how many examples of each kind each client gets.
+
+  Returns:
+    int64 `[3, num_clients, num_sources]`, by split.
+  """
+  return np.stack(
+    [
+      apportion.largest_remainder(mixtures, split)
+      for split in split_sizes(sizes, config)
+    ]
+  )
+
+
+def largest_sizes(
+  make_sizes: Callable[[int], np.ndarray],
+  most: int,
+  mixtures: np.ndarray,
+  available: np.ndarray,
+  config: options.SplitsConfig,
+) -> np.ndarray:
+  """Returns the largest sizes of one family that the pools can give.
+
+  Args:
+    make_sizes: Number -> sizes, int64 `[num_clients]`; larger numbers give
+      larger sizes, and 0 gives none.
+    most: The largest number to try.
+    mixtures: `[num_clients, num_sources]`.
+    available: Examples in each pool, int64 `[3, num_sources]`, by split.
+    config: The splits' ratios.
+  """
+  low, high = 0, most + 1
+  while high - low > 1:  # low fits; high does not
+    middle = (low + high) // 2
+    wanted = count_quotas(mixtures, make_sizes(middle), config).sum(axis=1)
+    low, high = (middle, high) if np.all(wanted <= available) else (low, middle)
+  return make_sizes(low)
+
+
+def check_available(
+  wanted: np.ndarray,
+  available: np.ndarray,
+  source_names: tuple[str, ...],
+  splits: tuple[str, ...],
+) -> None:
+  """Raises PartitionError if a pool has fewer examples than are wanted.
+
+  Args:
+    wanted: `[num_splits, num_sources]`.
+    available: The same shape.
+    source_names: Names of the source distributions.
+    splits: Names of the splits.
+  """
+  for s, split in enumerate(splits):
+    for d, name in enumerate(source_names):
+      if wanted[s, d] > available[s, d]:
+        raise errors.PartitionError(
+          f'the partition wants {wanted[s, d]} {split} examples of source '
+          f'distribution {name!r} and only {available[s, d]} exist. Lower '
+          'sizes.maximum, partition.num_clients, partition.num_unseen_clients, '
+          f'or the ratio of {split} in splits; or use more raw examples.'
+        )

@@ -1,0 +1,128 @@
+"""Laws of how many examples a client has."""
+
+import numpy as np
+
+from pipelines import options
+from pipelines.partitions import apportion, quotas
+from tff_algos.core import errors, seeds
+
+# A Dirichlet draw that leaves a client too few examples is drawn again, so
+# often at most.
+_MAX_DRAWS = 100
+
+
+def choose_sizes(
+  config: options.SizesConfig,
+  splits: options.SplitsConfig,
+  mixtures: np.ndarray,
+  available: np.ndarray,
+  *,
+  groups: dict[str, int],
+  seed: int,
+) -> np.ndarray:
+  """Returns the training size n_k of each client, int64 `[num_clients]`.
+
+  Args:
+    config: The law.
+    splits: The splits' ratios.
+    mixtures: `[num_clients, num_sources]`.
+    available: Examples in each pool, int64 `[3, num_sources]`, by split.
+    groups: Number of clients in each group, in their order.
+    seed: The dataset's seed.
+
+  Raises:
+    PartitionError: If no draw gives every client `minimum` examples.
+  """
+  if config.law == options.EQUAL:
+    num_clients = len(mixtures)
+    return quotas.largest_sizes(
+      lambda size: np.full(num_clients, size),
+      int(available[0].sum()) // num_clients,
+      mixtures,
+      available,
+      splits,
+    )
+  if config.law == options.DIRICHLET:
+    return _draw_dirichlet(config, splits, mixtures, available, seed)
+  return np.concatenate(
+    [
+      draw_sizes(config, count, _generator(seed, group))
+      for group, count in groups.items()
+    ]
+  )
+
+
+def draw_sizes(
+  config: options.SizesConfig, num_clients: int, generator: np.random.Generator
+) -> np.ndarray:
+  """Returns sizes that are drawn one by one, int64 `[num_clients]`.
+
+  Args:
+    config: Law `'uniform'`, `'power_law'` (density n^-exponent between the
+      bounds, by the inverse of its distribution) or `'lognormal'` (as in
+      FedProx, arXiv 1812.06127, and the data sets made after it).
+    num_clients: How many.
+    generator: The randomness.
+  """
+  low, high = config.minimum, config.maximum
+  if config.law == options.UNIFORM:
+    return generator.integers(low, high, size=num_clients, endpoint=True)
+  if config.law == options.LOGNORMAL:
+    draws = generator.lognormal(
+      config.log_mean, config.log_deviation, num_clients
+    )
+    # Bounded before it becomes an integer: e^50 is none.
+    most = 2.0**53 if high is None else high - low
+    return low + np.minimum(np.floor(draws), most).astype(np.int64)
+  uniform = generator.random(num_clients)
+  bounds = np.array([low, high + 1.0])
+  power = 1.0 - config.exponent
+  if abs(power) < 1e-9:  # The limit of the formula below.
+    draws = low * (bounds[1] / low) ** uniform
+  else:
+    ends = bounds**power
+    draws = (ends[0] + uniform * (ends[1] - ends[0])) ** (1 / power)
+  return np.clip(np.floor(draws), low, high).astype(np.int64)
+
+
+def _draw_dirichlet(
+  config: options.SizesConfig,
+  splits: options.SplitsConfig,
+  mixtures: np.ndarray,
+  available: np.ndarray,
+  seed: int,
+) -> np.ndarray:
+  """Returns sizes in proportion to one Dirichlet draw, as large as can be."""
+  generator = _generator(seed, 'everyone')
+  minimum, smallest = config.minimum or 0, -1
+  total = int(available[0].sum())
+  if minimum * len(mixtures) > total:
+    raise errors.PartitionError(
+      f'sizes.minimum is {minimum} for each of {len(mixtures)} clients and '
+      f'there are only {total} examples; lower it, or the number '
+      'of clients.'
+    )
+  for _ in range(_MAX_DRAWS):
+    shares = generator.dirichlet(np.full(len(mixtures), config.concentration))
+    sizes = quotas.largest_sizes(
+      lambda number, shares=shares: apportion.largest_remainder(
+        shares[None], np.array([number])
+      )[0],
+      total,
+      mixtures,
+      available,
+      splits,
+    )
+    if sizes.min() >= minimum:
+      return sizes
+    smallest = max(smallest, int(sizes.min()))
+  raise errors.PartitionError(
+    f'in {_MAX_DRAWS} draws sizes.law {config.law!r} never gave every client '
+    f'sizes.minimum {minimum} examples: the smallest client had {smallest} at '
+    'best. Raise sizes.concentration, or lower sizes.minimum or the number of '
+    'clients.'
+  )
+
+
+def _generator(seed: int, group: str) -> np.random.Generator:
+  return seeds.numpy_generator(seed, f'partition/{group}/sizes')

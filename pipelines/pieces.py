@@ -1,0 +1,138 @@
+"""Examples on their way from a block to the files that they go to.
+
+They wait in one file a block, sorted by where they go, and only the places of
+runs in it are shuffled. So an engine holds a block and a shard a worker,
+however large the dataset is.
+"""
+
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines import staging as staging_lib
+from tff_algos.core import errors
+from tff_algos.data import schema as schema_lib
+
+# (kind of file, its number)
+Key = tuple[str, int]
+
+
+class Piece(NamedTuple):
+  """Examples of one block that go to one file.
+
+  Attributes:
+    stored: The examples, as they are written.
+    client: Index of the client that gets each, int32 `[n]`.
+    split: Position in `schema.SPLITS`, int8 `[n]`.
+    position: Where the raw example stands in the source, int64 `[n]`.
+  """
+
+  stored: schema_lib.StoredExamples
+  client: np.ndarray
+  split: np.ndarray
+  position: np.ndarray
+
+
+class Run(NamedTuple):
+  """Where the examples of a piece wait.
+
+  Attributes:
+    block: Number of the block.
+    start: Position of the first one in the block's file.
+    stop: Position after the last one.
+  """
+
+  block: int
+  start: int
+  stop: int
+
+
+def save(
+  staging: staging_lib.Staging,
+  block: int,
+  keyed: Iterable[tuple[Key, Piece]],
+) -> list[tuple[Key, Run]]:
+  """Writes all pieces of a block; returns one run for each key."""
+  by_key: dict[Key, list[Piece]] = {}
+  for key, piece in keyed:
+    by_key.setdefault(key, []).append(piece)
+  whole = join([piece for pieces in by_key.values() for piece in pieces])
+  columns = dict(zip(_names(), _columns(whole), strict=True))
+  rows = np.empty(
+    len(whole.position),
+    [
+      (name, column.dtype, column.shape[1:]) for name, column in columns.items()
+    ],
+  )
+  for name, column in columns.items():
+    rows[name] = column
+  with staging.atomic_path(_path(staging, block)) as path:
+    with open(path, 'wb') as file:
+      np.save(file, rows)
+  runs, start = [], 0
+  for key, pieces in by_key.items():
+    stop = start + sum(len(piece.position) for piece in pieces)
+    runs.append((key, Run(block, start, stop)))
+    start = stop
+  return runs
+
+
+def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
+  """Returns the examples of some runs, at least one."""
+  runs = sorted(runs)
+  # An empty one is read for its dtypes, if there is no other.
+  filled = [run for run in runs if run.stop > run.start] or runs[:1]
+  parts = []
+  for run in filled:
+    rows = np.load(_path(staging, run.block), mmap_mode='r')
+    parts.append(_piece(rows[name][run.start : run.stop] for name in _names()))
+  return join(parts)
+
+
+def collect(runs: Iterable[Run], num_blocks: int) -> set[Run]:
+  """Returns the runs of one file; one that comes twice counts once.
+
+  Raises:
+    InfrastructureError: If there is not one of every block.
+  """
+  found = set(runs)
+  blocks = {run.block for run in found}
+  if len(found) != len(blocks) or blocks != set(range(num_blocks)):
+    raise errors.InfrastructureError(
+      f'the engine lost or mixed up what it shuffled: a file got {len(found)} '
+      f'runs of {len(blocks)} blocks, of {num_blocks}. Run this again, and on '
+      'another engine if it happens again.'
+    )
+  return found
+
+
+def join(pieces: Sequence[Piece]) -> Piece:
+  """Returns the examples of several pieces, at least one, in their order."""
+  return _piece(
+    np.concatenate(arrays)
+    for arrays in zip(*(_columns(piece) for piece in pieces), strict=True)
+  )
+
+
+def select(piece: Piece, rows: np.ndarray) -> Piece:
+  """Returns some examples of a piece, by mask or index."""
+  return _piece(column[rows] for column in _columns(piece))
+
+
+def _piece(columns: Iterable[np.ndarray]) -> Piece:
+  *stored, client, split, position = columns
+  return Piece(schema_lib.StoredExamples(*stored), client, split, position)
+
+
+def _columns(piece: Piece) -> tuple[np.ndarray, ...]:
+  return (*piece.stored, piece.client, piece.split, piece.position)
+
+
+def _names() -> tuple[str, ...]:
+  return (*schema_lib.StoredExamples._fields, *Piece._fields[1:])
+
+
+def _path(staging: staging_lib.Staging, block: int) -> pathlib.Path:
+  return staging.work / f'pieces-{block:05d}.npy'

@@ -1,0 +1,224 @@
+"""Predictions as they are written: tables by shard, and what is in them."""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow
+from absl import logging
+from pyarrow import parquet
+
+from pipelines import bundles, failures, model_choice
+from pipelines import manifest as manifest_lib
+from pipelines import staging as staging_lib
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.data import integrity
+
+# What begins with _ is passed over by readers of a folder of Parquet files.
+MANIFEST = '_predictions.json'
+# Part of every version's name. Raise it when the same input gives other files.
+CODE_VERSION = 1
+
+
+class ScoredClient(NamedTuple):
+  """The scored examples of one client.
+
+  Attributes:
+    position: Its record within the shard.
+    client_id: Its id.
+    group: `'participating'` or `'unseen'`.
+    model: See `model_choice.Choice`.
+    cluster_id: The cluster that answered; -1 if it was a personalized model.
+    chosen_by: See `model_choice.Choice`.
+    label: True labels, `[n]`.
+    prediction: Predicted classes or numbers, `[n]`.
+    probability: The model's own probability of its prediction, `[n]`; None
+      for regression.
+  """
+
+  position: int
+  client_id: str
+  group: str
+  model: str
+  cluster_id: int
+  chosen_by: str
+  label: np.ndarray
+  prediction: np.ndarray
+  probability: np.ndarray | None
+
+
+class WriteShard(beam.DoFn):
+  """(shard, scored clients and Nones) -> shard, written."""
+
+  def __init__(
+    self, staging: staging_lib.Staging, num_shards: int, num_classes: int
+  ):
+    self._staging = staging
+    self._num_shards = num_shards
+    self._num_classes = num_classes
+
+  def process(
+    self, keyed: tuple[int, Iterable[ScoredClient | None]]
+  ) -> Iterator[int]:
+    """Writes one shard's predictions and the facts about them."""
+    with failures.carried():
+      shard, scored = keyed
+      clients = sorted(
+        (client for client in scored if client is not None),
+        key=lambda client: client.position,
+      )
+      table = to_table(clients, self._num_classes)
+      name = f'predictions-{shard:05d}-of-{self._num_shards:05d}.parquet'
+      with self._staging.atomic_path(self._staging.version / name) as path:
+        parquet.write_table(table, path)
+        described = integrity.describe_file(path)
+      facts = {'files': {name: described}, **_count_all(clients, table)}
+      facts_path = self._staging.work / f'facts-{shard:05d}'
+      with self._staging.atomic_path(facts_path) as path:
+        path.write_text(json.dumps(facts))
+      yield shard
+
+
+def to_table(
+  clients: Sequence[ScoredClient], num_classes: int
+) -> pyarrow.Table:
+  """Returns one row an example; `docs/batch_inference.md` lists the columns."""
+  sizes = [len(client.label) for client in clients]
+  number = pyarrow.int32() if num_classes else pyarrow.float32()
+  label = _joined([client.label for client in clients])
+  prediction = _joined([client.prediction for client in clients])
+  texts = {
+    name: pyarrow.array(
+      np.repeat(
+        np.array([getattr(client, name) for client in clients], object), sizes
+      ),
+      pyarrow.string(),
+    )
+    for name in ('client_id', 'group', 'model', 'chosen_by')
+  }
+  cluster_id = np.repeat(
+    np.array([client.cluster_id for client in clients], np.int32), sizes
+  )
+  columns = {
+    'client_id': texts['client_id'],
+    'group': texts['group'],
+    'position': pyarrow.array(
+      _joined([np.arange(size) for size in sizes]), pyarrow.int32()
+    ),
+    'prediction': pyarrow.array(prediction, number),
+    'label': pyarrow.array(label, number),
+  }
+  if num_classes:
+    probability = _joined([client.probability for client in clients])
+    columns['probability'] = pyarrow.array(probability, pyarrow.float32())
+    columns['correct'] = pyarrow.array(prediction == label, pyarrow.bool_())
+  columns |= {
+    'model': texts['model'],
+    'cluster_id': pyarrow.array(
+      cluster_id, pyarrow.int32(), mask=cluster_id < 0
+    ),
+    'chosen_by': texts['chosen_by'],
+  }
+  return pyarrow.table(columns)
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+  return np.concatenate(arrays) if arrays else np.zeros(0)
+
+
+def _count_all(
+  clients: Sequence[ScoredClient], table: pyarrow.Table
+) -> dict[str, Any]:
+  counts = {'clients': len(clients), 'examples': len(table)}
+  for client in clients:
+    name = f'clients_by_{client.chosen_by}'
+    counts[name] = counts.get(name, 0) + 1
+  facts: dict[str, Any] = {'counts': counts}
+  if 'correct' in table.column_names:
+    facts['correct'] = int(np.sum(table['correct'].to_numpy()))
+  else:
+    error = np.subtract(
+      table['prediction'].to_numpy(), table['label'].to_numpy(), dtype=float
+    )
+    facts['squared_error'] = float(np.sum(error**2))
+  return facts
+
+
+def describe(
+  source: Mapping[str, Any],
+  found: Sequence[bundles.Bundle],
+  config: model_choice.ScoringConfig,
+  assignments: Mapping[str, int],
+) -> dict[str, Any]:
+  """Returns all that decides the predictions, and no places of files."""
+  spelled = json.dumps(assignments, sort_keys=True)
+  return {
+    'code_version': CODE_VERSION,
+    'dataset': {
+      'version': source['version'],
+      'checksum': source['checksum'],
+    },
+    'models': {
+      bundle.model: {
+        'version': bundle.version,
+        'round_num': bundle.manifest['round_num'],
+        'config_hash': bundle.manifest['config_hash'],
+        'bundle_sha256': bundle.sha256,
+      }
+      for bundle in found
+    },
+    'config': config_lib.to_dict(config),
+    'num_assignments': len(assignments),
+    'assignments_sha256': hashlib.sha256(spelled.encode()).hexdigest(),
+  }
+
+
+def write_manifest(
+  staging: staging_lib.Staging, described: Mapping[str, Any], version: str
+) -> dict[str, Any]:
+  """Writes and returns what a version says about itself."""
+  facts = [
+    json.loads(path.read_text())
+    for path in sorted(staging.work.glob('facts-*'))
+  ]
+  names = sorted({name for fact in facts for name in fact['counts']})
+  counts = {
+    name: sum(fact['counts'].get(name, 0) for fact in facts) for name in names
+  }
+  manifest: dict[str, Any] = {
+    **described,
+    'version': version,
+    'counts': counts,
+    'files': {
+      name: entry for fact in facts for name, entry in fact['files'].items()
+    },
+  }
+  n = counts['examples']
+  if n and 'correct' in facts[0]:
+    manifest['accuracy'] = sum(fact['correct'] for fact in facts) / n
+  elif n:
+    squared = sum(fact['squared_error'] for fact in facts)
+    manifest['mean_squared_error'] = squared / n
+  manifest['checksum'] = integrity.manifest_checksum(manifest)
+  manifest_lib.write_manifest(staging.version / MANIFEST, manifest)
+  return manifest
+
+
+def read_published(folder: pathlib.Path) -> dict[str, Any] | None:
+  """Returns the manifest of predictions that are there already and whole."""
+  if not folder.is_dir():
+    return None
+  try:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    if manifest['checksum'] != integrity.manifest_checksum(manifest):
+      raise ValueError('the checksum is another')
+    integrity.check_files(folder, manifest, verify=True)
+  except (OSError, ValueError, KeyError, TypeError, errors.DataError) as error:
+    logging.warning('Scoring %s again: %s', folder, error)
+    return None
+  return manifest

@@ -1,0 +1,134 @@
+"""CIFAR-10 and CIFAR-100 in their original binary files.
+
+A record is the label (CIFAR-100: the coarse, then the fine one), a byte each,
+and 3,072 pixels: red, green and blue planes, each of 32 rows. Krizhevsky,
+"Learning multiple layers of features from tiny images", 2009.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pipelines.sources import base, files
+from tff_algos.core import checks, errors
+
+_PIXELS = 3 * 32 * 32
+CIFAR10 = 'cifar10'
+CIFAR100 = 'cifar100'
+
+# Labelling -> (position of its byte in a record, number of classes).
+_LABELS = {
+  CIFAR10: {'fine': (0, 10)},
+  CIFAR100: {'coarse': (0, 20), 'fine': (1, 100)},
+}
+_TRAIN_FILES = {
+  CIFAR10: tuple(f'data_batch_{i}.bin' for i in range(1, 6)),
+  CIFAR100: ('train.bin',),
+}
+_TEST_FILES = {CIFAR10: ('test_batch.bin',), CIFAR100: ('test.bin',)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Options of CIFAR.
+
+  Attributes:
+    folder: Where the files lie, unpacked from the "binary version" of the
+      download; each plain, as .gz or as .xz.
+    dataset: `'cifar10'` or `'cifar100'`.
+    labels: `'fine'` (10 or 100 classes), or `'coarse'` (20, of CIFAR-100).
+    train_files: File names; None for the original ones.
+    test_files: File names; None for the original ones, () for no test split.
+  """
+
+  folder: str
+  dataset: str = CIFAR10
+  labels: str = 'fine'
+  train_files: tuple[str, ...] | None = None
+  test_files: tuple[str, ...] | None = None
+
+  def __post_init__(self):
+    checks.check_one_of('dataset', self.dataset, tuple(_LABELS))
+    checks.check_one_of('labels', self.labels, tuple(_LABELS[self.dataset]))
+    if self.train_files == ():
+      raise errors.ConfigError('train_files must name at least one file')
+
+
+class Cifar(base.FolderSource):
+  """32x32 images in colour; a block's part is the name of a file."""
+
+  def __init__(self, options: Options, seed: int):
+    del seed
+    self._options = options
+
+  def features(self) -> base.Features:
+    """Returns images of three channels, read as values from 0 to 1."""
+    _, num_classes = self._labelling()
+    return base.image_features((32, 32, 3), num_classes)
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of each file."""
+    return [
+      block
+      for name in (*self._train_files(), *self._test_files())
+      for block in base.cut_blocks(name, len(self._records(name)))
+    ]
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the images of a block."""
+    label_byte, _ = self._labelling()
+    for record in self._records(block.part)[block.start : block.stop]:
+      planes = record[-_PIXELS:].reshape(3, 32, 32)
+      yield base.RawExample(
+        x=planes.transpose(1, 2, 0),
+        y=int(record[label_byte]),
+        is_test=block.part in self._test_files(),
+      )
+
+  def has_test_split(self) -> bool:
+    """Returns whether test files are named."""
+    return bool(self._test_files())
+
+  def _labelling(self) -> tuple[int, int]:
+    return _LABELS[self._options.dataset][self._options.labels]
+
+  def _train_files(self) -> tuple[str, ...]:
+    names = self._options.train_files
+    return _TRAIN_FILES[self._options.dataset] if names is None else names
+
+  def _test_files(self) -> tuple[str, ...]:
+    names = self._options.test_files
+    return _TEST_FILES[self._options.dataset] if names is None else names
+
+  def _files(self) -> list[pathlib.Path]:
+    return [
+      files.find(self._options.folder, name)
+      for name in (*self._train_files(), *self._test_files())
+    ]
+
+  def _records(self, name: str) -> np.ndarray:
+    path = files.find(self._options.folder, name)
+    num_labels = len(_LABELS[self._options.dataset])
+    return _read(path, num_labels + _PIXELS, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: pathlib.Path, num_bytes: int, mtime_ns: int) -> np.ndarray:
+  """Returns the records of a file; `mtime_ns` makes a changed one read again.
+
+  Args:
+    path: The file.
+    num_bytes: Of a record.
+    mtime_ns: When the file changed last.
+  """
+  del mtime_ns
+  content = files.read_bytes(path)
+  if len(content) % num_bytes:
+    raise errors.DataError(
+      f'{path} has {len(content)} bytes, which are no whole number of records '
+      f'of {num_bytes}: it is cut off, damaged, or no binary CIFAR file.'
+    )
+  return np.frombuffer(content, np.uint8).reshape(-1, num_bytes)

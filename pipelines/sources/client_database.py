@@ -1,0 +1,209 @@
+"""SQLite databases of examples by client, as TensorFlow Federated keeps them.
+
+Table `client_metadata` says how many examples a client has in each split;
+table `examples` holds each as a serialized `tf.train.Example`. TFF fetches
+Federated EMNIST, Stack Overflow and Shakespeare in this form.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import pathlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from google.protobuf import message
+from tensorflow.core.example import example_pb2
+
+from pipelines.sources import base, files
+from tff_algos.core import checks, errors
+
+TRAIN = 'train'
+TEST = 'test'
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Which clients of a database are read.
+
+  Attributes:
+    folder: Where the database lies, unpacked.
+    file: File name, such as `'emnist_all.sqlite'`.
+    use_test: Whether the clients' examples of the split `test` are the
+      official test split; else they are not read.
+    min_train: Clients with fewer examples in the split `train` are left out.
+    min_test: The same for the split `test`.
+    num_clients: How many of the others are drawn; None for all.
+    draw_seed: Decides which are drawn.
+  """
+
+  folder: str
+  file: str
+  use_test: bool = True
+  min_train: int = 1
+  min_test: int = 0
+  num_clients: int | None = None
+  draw_seed: int = 0
+
+  def __post_init__(self):
+    checks.check_int('min_train', self.min_train, minimum=0)
+    checks.check_int('min_test', self.min_test, minimum=0)
+    checks.check_int('draw_seed', self.draw_seed, minimum=0)
+    if self.num_clients is not None:
+      checks.check_int('num_clients', self.num_clients, minimum=1)
+
+
+class ClientDatabase(base.FolderSource):
+  """A source whose blocks are runs of records; subclasses say what one holds.
+
+  A record may hold several examples; the position of a dead letter counts them
+  from the first record of its block.
+  """
+
+  def __init__(self, options: Any, seed: int):
+    del seed
+    self._options = options
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of the splits, client by client."""
+    return [
+      block
+      for split in self._splits()
+      for block in base.cut_blocks(split, sum(self._sizes(split).values()))
+    ]
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the examples of a block."""
+    sizes = self._sizes(block.part)
+    clients = list(sizes)
+    with _open(self._path()) as database:
+      for run in base.runs(list(sizes.values()), block):
+        client = clients[run.index]
+        for record in _records(database, client, block.part, run):
+          for example in self._parse(record):
+            yield example._replace(is_test=block.part == TEST, client=client)
+
+  def has_test_split(self) -> bool:
+    """Returns whether the split `test` is used."""
+    return self._options.use_test
+
+  def _parse(self, record: Any) -> Iterator[base.RawExample]:
+    """Yields the examples of one record."""
+    try:
+      features = example_pb2.Example.FromString(record).features.feature
+    except (message.DecodeError, TypeError):
+      yield base.malformed('the record is no tf.train.Example')
+      return
+    yield from self._examples(features)
+
+  def _examples(self, features: Mapping[str, Any]) -> Iterator[base.RawExample]:
+    raise NotImplementedError
+
+  def _splits(self) -> tuple[str, ...]:
+    return (TRAIN, TEST) if self._options.use_test else (TRAIN,)
+
+  def _sizes(self, split: str) -> dict[str, int]:
+    """Returns client -> number of its records, for those who are read."""
+    path = self._path()
+    chosen = _choose(path, self._options, path.stat().st_mtime_ns)
+    return {client: sizes.get(split, 0) for client, sizes in chosen.items()}
+
+  def _path(self) -> pathlib.Path:
+    return files.find(self._options.folder, self._options.file)
+
+  def _files(self) -> list[pathlib.Path]:
+    return [self._path()]
+
+
+@functools.lru_cache(maxsize=1)
+def _choose(
+  path: pathlib.Path, options: Options, mtime_ns: int
+) -> dict[str, dict[str, int]]:
+  """Returns client -> split -> number of its records, of those to be read."""
+  del mtime_ns
+  counts = _count(path)
+  chosen = [
+    client
+    for client, sizes in counts.items()
+    if sizes.get(TRAIN, 0) >= options.min_train
+    and sizes.get(TEST, 0) >= options.min_test
+  ]
+  if options.num_clients is not None:
+    chosen = _draw(chosen, options.num_clients, options.draw_seed, path)
+  return {client: counts[client] for client in sorted(chosen)}
+
+
+def _draw(
+  clients: Sequence[str], count: int, seed: int, path: pathlib.Path
+) -> list[str]:
+  """Returns `count` clients by the hash of their ids."""
+  if count > len(clients):
+    raise errors.DataError(
+      f'{path} has {len(clients)} clients with enough examples, num_clients is '
+      f'{count}. Lower it, or min_train and min_test.'
+    )
+
+  def lot(client: str) -> bytes:
+    return hashlib.blake2b(f'{seed}/{client}'.encode()).digest()
+
+  return sorted(clients, key=lot)[:count]
+
+
+@contextlib.contextmanager
+def _open(path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+  """Opens a database for reading; what SQLite says becomes a DataError."""
+  try:
+    uri = f'{path.resolve().as_uri()}?mode=ro&immutable=1'
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
+      yield database
+  except (sqlite3.Error, UnicodeDecodeError) as error:
+    raise errors.DataError(
+      f'{path} is no sound SQLite database of examples by client: {error}. Is '
+      'it unpacked and whole?'
+    ) from None
+
+
+def _count(path: pathlib.Path) -> dict[str, dict[str, int]]:
+  """Returns client -> split -> number of its records."""
+  counts: dict[str, dict[str, int]] = {}
+  with _open(path) as database:
+    rows = database.execute(
+      'SELECT client_id, split_name, num_examples FROM client_metadata'
+    )
+    for client, split, size in rows:
+      if not (isinstance(client, str) and isinstance(size, int) and size >= 0):
+        raise errors.DataError(
+          f'{path} says that client {client!r} has {size!r} examples'
+        )
+      if split in counts.setdefault(client, {}):
+        raise errors.DataError(
+          f'{path} has the client {client!r} twice in the split {split!r}'
+        )
+      counts[client][split] = size
+    (most,) = database.execute('SELECT max(rowid) FROM examples').fetchone()
+  # Not counted, for that would read the whole database.
+  if sum(sum(sizes.values()) for sizes in counts.values()) > (most or 0):
+    raise errors.DataError(
+      f'client_metadata of {path} speaks of more examples than there are: the '
+      'database is damaged.'
+    )
+  return counts
+
+
+def _records(
+  database: sqlite3.Connection, client: str, split: str, run: base.Run
+) -> list[Any]:
+  """Returns the records of a run, in the order in which they were written."""
+  rows = database.execute(
+    'SELECT serialized_example_proto FROM examples WHERE client_id = ? AND '
+    'split_name = ? ORDER BY rowid LIMIT ? OFFSET ?',
+    (client, split, run.stop - run.start, run.start),
+  ).fetchall()
+  if len(rows) < run.stop - run.start:
+    raise errors.DataError(
+      f'the client {client!r} has fewer examples in the split {split!r} than '
+      'client_metadata says: the database is damaged.'
+    )
+  return [record for (record,) in rows]

@@ -1,0 +1,130 @@
+"""Tables in Parquet files, read one row group at a time."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow
+from pyarrow import parquet
+
+from pipelines.sources import base, table
+from tff_algos.core import errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(table.Options):
+  """Options of Parquet tables.
+
+  A file's name may be a pattern such as `'part-*.parquet'` for several files,
+  which are read in the order of their names. Labels and clients are spelled as
+  Python's `str` does: class 3 of an integer column is `'3'`.
+  """
+
+  def __post_init__(self):
+    super().__post_init__()
+    for name in ('train_file', 'test_file'):
+      value = getattr(self, name)
+      if pathlib.PurePath(value).is_absolute():
+        raise errors.ConfigError(
+          f'{name} must be a name or pattern in the folder, got {value!r}'
+        )
+
+
+class RowGroup(NamedTuple):
+  """A run of rows that can be read alone.
+
+  Attributes:
+    path: Its file.
+    index: Its position there.
+    num_rows: How many rows it has.
+  """
+
+  path: pathlib.Path
+  index: int
+  num_rows: int
+
+
+class Parquet(table.Table):
+  """Rows of Parquet files."""
+
+  def _num_rows(self, part: str) -> int:
+    return sum(group.num_rows for group in self._groups(part))
+
+  def _rows(self, block: base.Block) -> Iterator[Mapping[str, Any]]:
+    groups = self._groups(block.part)
+    for run in base.runs([group.num_rows for group in groups], block):
+      path = groups[run.index].path
+      rows = _read_group(
+        groups[run.index], self._options.columns(), path.stat().st_mtime_ns
+      )
+      with _errors_of(path):
+        yield from rows.slice(run.start, run.stop - run.start).to_pylist()
+
+  def _groups(self, part: str) -> list[RowGroup]:
+    columns = self._options.columns()
+    return [
+      group
+      for path in self._paths(part)
+      for group in _list_groups(path, columns, path.stat().st_mtime_ns)
+    ]
+
+  def _paths(self, part: str) -> list[pathlib.Path]:
+    name = self._file_name(part)
+    paths = sorted(pathlib.Path(self._options.folder).glob(name))
+    if not paths:
+      raise errors.DataError(
+        f'no raw data: {self._options.folder!r} has no file {name!r}. Put it '
+        "there, or mend the source's folder."
+      )
+    return paths
+
+  def _files(self) -> list[pathlib.Path]:
+    return [path for part in self._parts() for path in self._paths(part)]
+
+
+@contextlib.contextmanager
+def _errors_of(path: pathlib.Path) -> Iterator[None]:
+  """Makes a DataError of what pyarrow says about a damaged file."""
+  try:
+    yield
+  except (pyarrow.ArrowException, OSError, ValueError) as error:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    raise errors.DataError(
+      f'{path} is no sound Parquet file: {reason}. Fetch or make it again.'
+    ) from None
+
+
+@functools.lru_cache(maxsize=256)
+def _list_groups(
+  path: pathlib.Path, columns: tuple[str, ...], mtime_ns: int
+) -> tuple[RowGroup, ...]:
+  """Returns the row groups of a file, once it has the columns."""
+  del mtime_ns
+  with _errors_of(path), parquet.ParquetFile(path) as file:
+    names = file.schema_arrow.names
+    sizes = [
+      file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)
+    ]
+  for column in columns:
+    if names.count(column) != 1:
+      raise errors.DataError(
+        f'{path} has {names.count(column) or "no"} column {column!r}; its '
+        f'columns are: {", ".join(names) or "none"}'
+      )
+  return tuple(RowGroup(path, i, size) for i, size in enumerate(sizes))
+
+
+@functools.lru_cache(maxsize=2)
+def _read_group(
+  group: RowGroup, columns: tuple[str, ...], mtime_ns: int
+) -> pyarrow.Table:
+  """Returns the columns of a row group."""
+  del mtime_ns
+  with (
+    _errors_of(group.path),
+    parquet.ParquetFile(group.path, page_checksum_verification=True) as file,
+  ):
+    return file.read_row_group(group.index, columns=list(columns))

@@ -1,0 +1,147 @@
+"""Sentiment140: tweets by account, with a negative or positive mood.
+
+The original CSV files: mood (0 negative, 2 neutral, 4 positive), id, date,
+query, account, text; no header, ISO-8859-1. Go, Bhayani and Huang, "Twitter
+sentiment classification using distant supervision", 2009. A client is an
+account, as in CMFL's second experiment (Che et al., TPDS).
+"""
+
+import csv
+import dataclasses
+import functools
+import io
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pipelines.sources import base, files, text
+from tff_algos.core import checks, errors
+
+_CLASSES = {'0': 0, '4': 1}
+_NUM_COLUMNS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Options of Sentiment140.
+
+  Attributes:
+    folder: Where the files lie, plain, as .gz or as .xz.
+    train_file: File name, without the ending of a compression.
+    test_file: File of the official test split; '' for none. The original one
+      has neutral tweets, which are malformed here: there are two classes.
+    encoding: Of the files; the originals are no UTF-8.
+    length: Words of a tweet that are kept; shorter ones are padded.
+    vocabulary_size: Words that have an id; the others share one.
+    vocabulary_file: File in the folder with one word a line; '' for the most
+      frequent words of the training file.
+  """
+
+  folder: str
+  train_file: str = 'training.1600000.processed.noemoticon.csv'
+  test_file: str = ''
+  encoding: str = 'latin-1'
+  length: int = 25
+  vocabulary_size: int = 10_000
+  vocabulary_file: str = ''
+
+  def __post_init__(self):
+    checks.check_one_of('encoding', self.encoding, ('latin-1', 'utf-8'))
+    checks.check_int('length', self.length, minimum=1)
+    checks.check_int('vocabulary_size', self.vocabulary_size, minimum=1)
+
+
+class Sentiment140(base.FolderSource):
+  """Tweets as ids of words; class 0 is negative and class 1 positive."""
+
+  def __init__(self, options: Options, seed: int):
+    del seed
+    self._options = options
+
+  def features(self) -> base.Features:
+    """Returns ids of words with two classes."""
+    return base.token_features(self._options.length, len(_CLASSES))
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of parts `'train'` and `'test'`."""
+    return [
+      block
+      for part in self._parts()
+      for block in base.cut_blocks(part, len(self._rows(part)))
+    ]
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the tweets of a block."""
+    vocabulary = self._vocabulary()
+    for row in self._rows(block.part)[block.start : block.stop]:
+      if len(row) != _NUM_COLUMNS:
+        yield base.malformed(f'the row has {len(row)} columns, not 6')
+      elif row[0] not in _CLASSES:
+        yield base.malformed(f'the mood {row[0]!r} is neither 0 nor 4')
+      else:
+        ids = vocabulary.encode(text.split_words(row[5]))
+        yield base.RawExample(
+          x=text.pad_right(ids, self._options.length),
+          y=_CLASSES[row[0]],
+          is_test=block.part == 'test',
+          client=row[4],
+        )
+
+  def has_test_split(self) -> bool:
+    """Returns whether a test file is named."""
+    return bool(self._options.test_file)
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the vocabulary."""
+    return self._vocabulary().facts()
+
+  def _parts(self) -> tuple[str, ...]:
+    return ('train', 'test') if self.has_test_split() else ('train',)
+
+  def _path(self, name: str) -> pathlib.Path:
+    return files.find(self._options.folder, name)
+
+  def _rows(self, part: str) -> list[list[str]]:
+    path = self._path(getattr(self._options, f'{part}_file'))
+    return _read(path, self._options.encoding, path.stat().st_mtime_ns)
+
+  def _vocabulary(self) -> text.Vocabulary:
+    options = self._options
+    if options.vocabulary_file:
+      path = self._path(options.vocabulary_file)
+      return text.read_vocabulary(path, options.vocabulary_size)
+    path = self._path(options.train_file)
+    return _count(
+      path,
+      options.encoding,
+      options.vocabulary_size,
+      path.stat().st_mtime_ns,
+    )
+
+  def _files(self) -> list[pathlib.Path]:
+    options = self._options
+    names = (options.train_file, options.test_file, options.vocabulary_file)
+    return [self._path(name) for name in names if name]
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: pathlib.Path, encoding: str, mtime_ns: int) -> list[list[str]]:
+  """Returns the rows of a file; `mtime_ns` makes a changed one read again."""
+  del mtime_ns
+  lines = io.StringIO(files.read_text(path, encoding), newline='')
+  try:
+    return list(csv.reader(lines))
+  except csv.Error as error:
+    raise errors.DataError(f'{path} is no CSV file: {error}') from None
+
+
+@functools.lru_cache(maxsize=1)
+def _count(
+  path: pathlib.Path, encoding: str, vocabulary_size: int, mtime_ns: int
+) -> text.Vocabulary:
+  """Returns the most frequent words of a file's tweets."""
+  rows = _read(path, encoding, mtime_ns)
+  return text.count_words(
+    (text.split_words(row[5]) for row in rows if len(row) == _NUM_COLUMNS),
+    vocabulary_size,
+  )

@@ -1,0 +1,117 @@
+"""Stack Overflow by account, as TensorFlow Federated keeps it: the next word.
+
+A post is cut after `length` words, gets a beginning and, if it is shorter, an
+end, as in TFF's baseline and in PPFL (arXiv 2310.14337). Either a post is one
+example: its ids but the last, and as labels its ids but the first, both padded on
+the right. Or each of its words but the first is one: at most `length` ids before
+it, padded on the left, and its own id as the label.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pipelines.sources import base, client_database, files, text
+from tff_algos.core import checks
+
+POSTS = 'posts'
+WORDS = 'words'
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(client_database.Options):
+  """Which accounts and words are read.
+
+  Attributes:
+    length: Words of a post that are kept, and ids that an example shows.
+    vocabulary_size: Words that have an id of their own.
+    vocabulary_file: File in the folder with one word a line, the most
+      frequent first.
+    examples_are: `'posts'`, with a label at each place, or `'words'`.
+    max_posts: Posts of an account that are read in each split; None for all.
+  """
+
+  file: str = 'stackoverflow.sqlite'
+  length: int = 20
+  vocabulary_size: int = 10_000
+  vocabulary_file: str = 'vocabulary.txt'
+  examples_are: str = WORDS
+  max_posts: int | None = None
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_one_of('examples_are', self.examples_are, (POSTS, WORDS))
+    checks.check_int('length', self.length, minimum=1)
+    checks.check_int('vocabulary_size', self.vocabulary_size, minimum=1)
+    if self.max_posts is not None:
+      checks.check_int('max_posts', self.max_posts, minimum=1)
+
+
+class StackOverflow(client_database.ClientDatabase):
+  """Ids of words, labelled by the word or words that follow.
+
+  A measure of words alone leaves out the labels of `special_ids` in the facts.
+  """
+
+  def features(self) -> base.Features:
+    """Returns ids of words; classes are ids, too."""
+    length, num_ids = self._options.length, self._vocabulary().num_ids
+    features = base.token_features(length, num_ids)
+    if self._options.examples_are == POSTS:
+      return features._replace(y_shape=(length,))
+    return features
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the vocabulary."""
+    return self._vocabulary().facts()
+
+  def _sizes(self, split: str) -> dict[str, int]:
+    sizes = super()._sizes(split)
+    most = self._options.max_posts
+    if most is None:
+      return sizes
+    return {client: min(size, most) for client, size in sizes.items()}
+
+  def _examples(self, features: Mapping[str, Any]) -> Iterator[base.RawExample]:
+    tokens = features['tokens'].bytes_list.value
+    try:
+      (post,) = (value.decode() for value in tokens)
+    except UnicodeDecodeError:
+      yield base.malformed('the post is not UTF-8 text')
+      return
+    except ValueError:
+      yield base.malformed(f'the record has {len(tokens)} texts, not 1')
+      return
+    vocabulary, length = self._vocabulary(), self._options.length
+    words = post.split(' ')[:length] if post else []
+    ids = [vocabulary.begin, *vocabulary.encode(words)]
+    if len(words) < length:
+      ids.append(vocabulary.end)
+    if self._options.examples_are == POSTS:
+      yield base.RawExample(
+        x=text.pad_right(ids[:-1], length), y=text.pad_right(ids[1:], length)
+      )
+      return
+    for i in range(1, len(ids)):
+      yield base.RawExample(x=text.pad_left(ids[:i], length), y=ids[i])
+
+  def _vocabulary(self) -> text.Vocabulary:
+    path, size = self._vocabulary_path(), self._options.vocabulary_size
+    return _read_vocabulary(path, size, path.stat().st_mtime_ns)
+
+  def _vocabulary_path(self) -> pathlib.Path:
+    return files.find(self._options.folder, self._options.vocabulary_file)
+
+  def _files(self) -> list[pathlib.Path]:
+    return [*super()._files(), self._vocabulary_path()]
+
+
+@functools.lru_cache(maxsize=1)
+def _read_vocabulary(
+  path: pathlib.Path, size: int, mtime_ns: int
+) -> text.Vocabulary:
+  """Reads a vocabulary; `mtime_ns` makes a changed file read again."""
+  del mtime_ns
+  return text.read_vocabulary(path, size)

@@ -1,0 +1,160 @@
+"""Tiny-ImageNet in its original folders of JPEG files.
+
+`wnids.txt` names the 200 classes, `train/<class>/images/*.JPEG` holds 500
+images of each, and `val/val_annotations.txt` says the class of each image in
+`val/images`, which serve as the test split (the original one has no labels).
+"""
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pipelines.sources import base, files
+from tff_algos.core import errors
+from tff_algos.data import integrity
+
+TRAIN = 'train'
+VALIDATION = 'val'
+_SIDE = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Options of Tiny-ImageNet.
+
+  Attributes:
+    folder: The folder `tiny-imagenet-200`, unpacked.
+  """
+
+  folder: str
+
+
+class TinyImagenet(base.FileSource):
+  """64x64 images in colour; grey ones get three equal channels."""
+
+  def __init__(self, options: Options, seed: int):
+    del seed
+    self._folder = pathlib.Path(options.folder)
+
+  def features(self) -> base.Features:
+    """Returns images of three channels, read as values from 0 to 1."""
+    return base.image_features((_SIDE, _SIDE, 3), len(self._classes()))
+
+  def blocks(self) -> Sequence[base.Block]:
+    """Returns the blocks of parts `'train'` and `'val'`."""
+    return [
+      block
+      for part in (TRAIN, VALIDATION)
+      for block in base.cut_blocks(part, len(self._list(part)))
+    ]
+
+  def read(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields the images of a block."""
+    classes = self._classes()
+    for name, class_name in self._list(block.part)[block.start : block.stop]:
+      if class_name not in classes:
+        yield base.malformed(f'{name} has the unknown class {class_name!r}')
+        continue
+      example = _decode(self._folder / name)
+      yield example._replace(
+        y=classes[class_name], is_test=block.part == VALIDATION
+      )
+
+  def checksums(self) -> Mapping[str, str]:
+    """Returns the checksums of the lists, and one of the images of each part."""
+    lists = {path.name: integrity.file_sha256(path) for path in self._lists()}
+    return lists | {part: self._checksum(part) for part in (TRAIN, VALIDATION)}
+
+  def recipe(self) -> Mapping[str, Any]:
+    """Returns nothing: there is nothing to choose but the folder."""
+    return {}
+
+  def has_test_split(self) -> bool:
+    """Returns True: the validation images, which have labels."""
+    return True
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the names of the classes."""
+    return {'class_names': list(self._classes())}
+
+  def _classes(self) -> dict[str, int]:
+    """Returns the name of each class -> its number, in the original order."""
+    path, _ = self._lists()
+    names = files.read_text(path).split()
+    if len(set(names)) < max(2, len(names)):
+      raise errors.DataError(
+        f'{path} should name different classes, at least two; it has '
+        f'{len(names)} lines with {len(set(names))} names'
+      )
+    return {name: i for i, name in enumerate(names)}
+
+  def _lists(self) -> tuple[pathlib.Path, pathlib.Path]:
+    """Returns the files that name the classes and the validation labels."""
+    return (
+      files.find(str(self._folder), 'wnids.txt'),
+      files.find(str(self._folder / VALIDATION), 'val_annotations.txt'),
+    )
+
+  def _list(self, part: str) -> Sequence[tuple[str, str]]:
+    """Returns (path in the folder, class) of all images of a part."""
+    _, annotations = self._lists()
+    if part == VALIDATION:
+      return _list_validation(annotations, annotations.stat().st_mtime_ns)
+    return _list_training(self._folder, tuple(self._classes()))
+
+  def _checksum(self, part: str) -> str:
+    digest = hashlib.sha256()
+    for name, class_name in self._list(part):
+      content = integrity.file_sha256(self._folder / name)
+      digest.update(f'{name}\n{class_name}\n{content}\n'.encode())
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def _list_training(
+  folder: pathlib.Path, class_names: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+  images = []
+  for class_name in class_names:
+    paths = sorted((folder / TRAIN / class_name / 'images').glob('*.JPEG'))
+    if not paths:
+      raise errors.DataError(
+        f'{folder} has no training image of class {class_name!r}; unpack it '
+        'again.'
+      )
+    images += ((str(path.relative_to(folder)), class_name) for path in paths)
+  return tuple(images)
+
+
+@functools.lru_cache(maxsize=1)
+def _list_validation(
+  path: pathlib.Path, mtime_ns: int
+) -> tuple[tuple[str, str], ...]:
+  """Reads the labels; `mtime_ns` makes a changed file read again."""
+  del mtime_ns
+  images = []
+  present = {image.name for image in (path.parent / 'images').glob('*')}
+  for number, line in enumerate(files.read_text(path).splitlines(), start=1):
+    name, *more = line.split('\t')
+    if not more or name not in present:
+      raise errors.DataError(
+        f'line {number} of {path} should name an image in {VALIDATION}/images '
+        f'and its class, parted by tabs: {line[:60]!r}'
+      )
+    images.append((f'{VALIDATION}/images/{name}', more[0]))
+  return tuple(images)
+
+
+def _decode(path: pathlib.Path) -> base.RawExample:
+  """Returns the image in a file, without its label."""
+  # Imported here: other sources need not wait for it.
+  import tensorflow as tf
+
+  try:
+    image = tf.io.decode_jpeg(files.read_bytes(path), channels=3).numpy()
+  except tf.errors.InvalidArgumentError:
+    return base.malformed(f'{path.name} is no whole JPEG image')
+  return base.RawExample(x=image, y=None)

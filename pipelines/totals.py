@@ -1,0 +1,192 @@
+"""Counts and sums of examples that come out the same in any order.
+
+A sum of floats depends on the order of its terms, and an engine combines in
+any order. So the float64 sums of one shard, which are always made in the same
+order, become integers, multiples of the smallest positive float64; adding
+these is exact.
+"""
+
+import fractions
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+
+from tff_algos.data import schema as schema_lib
+
+# 1 / (smallest positive float64): every finite float64 times this is an integer.
+_UNITS = 2**1074
+
+
+class Totals(NamedTuple):
+  """What is counted and summed over examples; D is the number of features.
+
+  Attributes:
+    num_examples: Number of examples n.
+    label_counts: Labels of each class, int64 `[num_classes]`.
+    source_counts: Examples of each source distribution, int64 `[num_sources]`.
+    sums: Sums of the columns: D features, then the label of a regression;
+      float64, or integers after `to_exact`, `[D]` or `[D + 1]`.
+    squares: Sums of their squares.
+    products: Sums of feature times label, of a regression, `[D]`; else `[0]`.
+    minimum: Smallest value of each column, float64; +inf without examples.
+    maximum: Largest value; -inf without examples.
+  """
+
+  num_examples: int
+  label_counts: np.ndarray
+  source_counts: np.ndarray
+  sums: np.ndarray
+  squares: np.ndarray
+  products: np.ndarray
+  minimum: np.ndarray
+  maximum: np.ndarray
+
+
+def measure(examples: schema_lib.Examples, schema: schema_lib.Schema) -> Totals:
+  """Returns the totals of some examples, also of none, in float64."""
+  num_examples = len(examples.y)
+  num_features = int(np.prod(schema.x_shape))
+  columns = examples.x.reshape(num_examples, num_features).astype(np.float64)
+  products = np.zeros(0)
+  label_counts = np.zeros(0, np.int64)
+  if schema.num_classes:
+    label_counts = np.bincount(examples.y.ravel(), minlength=schema.num_classes)
+  else:
+    y = examples.y.astype(np.float64)
+    # Not by a matrix product, whose order of terms depends on the machine.
+    products = (columns * y[:, None]).sum(axis=0)
+    columns = np.concatenate([columns, y[:, None]], axis=1)
+  return Totals(
+    num_examples=num_examples,
+    label_counts=label_counts,
+    source_counts=np.bincount(examples.source, minlength=schema.num_sources),
+    sums=columns.sum(axis=0),
+    squares=(columns**2).sum(axis=0),
+    products=products,
+    minimum=columns.min(axis=0, initial=np.inf),
+    maximum=columns.max(axis=0, initial=-np.inf),
+  )
+
+
+def add(first: Totals, second: Totals) -> Totals:
+  """Returns the totals of two sets of examples together."""
+  return Totals(
+    *(a + b for a, b in zip(first[:-2], second[:-2], strict=True)),
+    minimum=np.minimum(first.minimum, second.minimum),
+    maximum=np.maximum(first.maximum, second.maximum),
+  )
+
+
+def to_exact(totals: Totals) -> Totals:
+  """Returns totals whose sums are integers, in units of 2**-1074."""
+  return totals._replace(
+    sums=_to_units(totals.sums),
+    squares=_to_units(totals.squares),
+    products=_to_units(totals.products),
+  )
+
+
+def _to_units(values: np.ndarray) -> np.ndarray:
+  units = np.empty(len(values), object)
+  for i, value in enumerate(values.tolist()):
+    numerator, denominator = value.as_integer_ratio()
+    units[i] = numerator * (_UNITS // denominator)
+  return units
+
+
+class AddTotals(beam.CombineFn):
+  """Adds exact totals; the order does not matter."""
+
+  def create_accumulator(self) -> Totals | None:
+    """Returns None: of no examples not even the shape is known."""
+    return None
+
+  def add_input(self, accumulator: Totals | None, totals: Totals) -> Totals:
+    """Adds the totals of one shard."""
+    return totals if accumulator is None else add(accumulator, totals)
+
+  def merge_accumulators(
+    self, accumulators: Iterable[Totals | None]
+  ) -> Totals | None:
+    """Adds what several workers have added up."""
+    merged = None
+    for accumulator in accumulators:
+      if accumulator is not None:
+        merged = self.add_input(merged, accumulator)
+    return merged
+
+  def extract_output(self, accumulator: Totals | None) -> Totals | None:
+    """Returns the totals, still exact."""
+    return accumulator
+
+
+def describe(
+  totals: Totals, *, num_features: int, by_feature: bool
+) -> dict[str, Any]:
+  """Returns exact totals as means and deviations, JSON-ready.
+
+  Variances are those of the population (divided by n). Each number is
+  rounded to float64 once.
+
+  Args:
+    totals: Exact totals.
+    num_features: D.
+    by_feature: Whether to add every feature by itself.
+
+  Returns:
+    `num_examples`, `label_counts`, `source_counts`; `x`, over all features of
+    all examples, and for regression `y`, each with `mean`, `std`, `min` and
+    `max`, or None without examples; with `by_feature` also `features`: the
+    same four, lists `[D]`, and for regression `covariance_with_y`, too.
+  """
+  n, features = totals.num_examples, slice(0, num_features)
+  described: dict[str, Any] = {
+    'num_examples': n,
+    'label_counts': totals.label_counts.tolist(),
+    'source_counts': totals.source_counts.tolist(),
+  }
+  columns = {'x': features}
+  has_y = len(totals.sums) > num_features
+  if has_y:
+    columns['y'] = slice(num_features, num_features + 1)
+  for name, part in columns.items():
+    described[name] = _describe_columns(totals, part) if n else None
+  if by_feature and n:
+    each = [
+      _describe_columns(totals, slice(i, i + 1)) for i in range(num_features)
+    ]
+    described['features'] = {
+      name: [column[name] for column in each] for name in each[0]
+    }
+    if has_y:
+      described['features']['covariance_with_y'] = [
+        _covariance(product, total, totals.sums[-1], n)
+        for product, total in zip(
+          totals.products, totals.sums[features], strict=True
+        )
+      ]
+  return described
+
+
+def _describe_columns(totals: Totals, part: slice) -> dict[str, float]:
+  """Returns mean, deviation and range of some columns taken together."""
+  sums = totals.sums[part]
+  count = totals.num_examples * len(sums)
+  total = sum(sums.tolist())
+  variance = _covariance(
+    sum(totals.squares[part].tolist()), total, total, count
+  )
+  return {
+    'mean': float(fractions.Fraction(total, _UNITS * count)),
+    'std': max(variance, 0.0) ** 0.5,
+    'min': float(totals.minimum[part].min()),
+    'max': float(totals.maximum[part].max()),
+  }
+
+
+def _covariance(product: int, first: int, second: int, count: int) -> float:
+  """Returns the mean of products minus the product of means."""
+  numerator = product * count * _UNITS - first * second
+  return float(fractions.Fraction(numerator, (_UNITS * count) ** 2))

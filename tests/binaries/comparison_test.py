@@ -1,0 +1,51 @@
+"""Whether a sweep can answer what is asked of it."""
+
+import pytest
+
+from binaries import comparison, grid
+from configs.fed_soft import synthetic
+from tff_algos.core import errors
+from tff_algos.reports import choice
+
+_KEY = 'algorithm.num_clusters'
+
+
+def _runs(validation_ratio=0.0, num_unseen_clients=0):
+  base = synthetic.get_config('smoke').to_dict()
+  base['dataset']['splits']['validation_ratio'] = validation_ratio
+  base['dataset']['partition']['num_unseen_clients'] = num_unseen_clients
+  return grid.expand({'smoke': base}, [f'{_KEY}=2,3'], 1)
+
+
+def test_what_can_be_answered_passes():
+  comparison.check(_runs(), None)
+  comparison.check(_runs(validation_ratio=0.2), choice.Question(_KEY))
+  comparison.check(
+    _runs(num_unseen_clients=2), choice.Question(_KEY, choice.UNSEEN)
+  )
+
+
+@pytest.mark.parametrize(
+  ('options', 'question', 'text'),
+  [
+    (
+      {'num_unseen_clients': 2},
+      choice.Question(_KEY),
+      '--choose_by=validation needs datasets with a validation part .*; that '
+      'of num_clusters=2/seed_0 has none',
+    ),
+    (
+      {'validation_ratio': 0.2},
+      choice.Question(_KEY, choice.UNSEEN),
+      '--choose_by=unseen needs datasets with unseen clients',
+    ),
+    (
+      {'validation_ratio': 0.2},
+      choice.Question('num_clusters'),
+      f'--choose=num_clusters must be what the runs differ by, which is {_KEY}',
+    ),
+  ],
+)
+def test_what_cannot_be_answered_is_refused(options, question, text):
+  with pytest.raises(errors.UserError, match=text):
+    comparison.check(_runs(**options), question)

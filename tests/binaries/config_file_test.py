@@ -1,0 +1,58 @@
+"""Config files besides that of `--config`."""
+
+import pytest
+
+from binaries import config_file
+from tests.testing import programs
+from tff_algos.core import errors
+
+_CONFIG = """
+import ml_collections
+
+
+def get_config(variant='full'):
+  if variant not in ('full', 'smoke'):
+    raise ValueError(f"variant must be 'full' or 'smoke', got {variant!r}")
+  return ml_collections.ConfigDict({'variant': variant})
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+  path = tmp_path / 'config.py'
+  path.write_text(_CONFIG)
+  return str(path)
+
+
+def test_variant_is_chosen(path):
+  assert config_file.load(path).variant == 'full'
+  assert config_file.load(f'{path}:smoke').variant == 'smoke'
+
+
+def test_a_config_of_the_project_is_read():
+  path = programs.ROOT / 'configs' / 'ifca' / 'digits.py'
+  assert config_file.load(f'{path}:smoke').algorithm.name == 'ifca'
+
+
+def test_what_is_not_there_is_named(path):
+  with pytest.raises(errors.ConfigError, match="no file 'no/such.py'"):
+    config_file.load('no/such.py:smoke')
+  with pytest.raises(errors.ConfigError, match="config.py:x: .*got 'x'"):
+    config_file.load(f'{path}:x')
+
+
+def test_labels_are_variants_of_one_file_or_else_paths():
+  a, b = {'n': 1}, {'n': 2}
+  assert config_file.labelled(
+    ['configs/fed_soft/synthetic.py', 'configs/fed_soft/synthetic.py:linear'],
+    [a, b],
+  ) == {'default': a, 'linear': b}
+  assert config_file.labelled(
+    ['/home/x/configs/fed_soft/digits.py:smoke', 'configs/ifca/digits.py'],
+    [a, b],
+  ) == {'fed_soft/digits:smoke': a, 'ifca/digits': b}
+
+
+def test_a_config_given_twice_is_refused():
+  with pytest.raises(errors.ConfigError, match='given twice'):
+    config_file.labelled(['a.py:x', 'a.py:x'], [{}, {}])

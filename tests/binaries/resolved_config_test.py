@@ -1,0 +1,15 @@
+import json
+
+from binaries import experiment, resolved_config
+from configs.fed_soft import digits
+from tff_algos.core import config as config_lib
+
+
+def test_config_is_resolved_and_hashed(tmp_path):
+  config = experiment.parse(digits.get_config('smoke'))
+  resolved_config.write(config, tmp_path)
+  written = json.loads((tmp_path / 'config.json').read_text())
+  assert written['name'] == config.name
+  assert written['config_hash'] == config_lib.config_hash(config)
+  assert written['config']['runtime']['tff']['max_concurrent_calls'] == -1
+  assert [path.name for path in tmp_path.iterdir()] == ['config.json']

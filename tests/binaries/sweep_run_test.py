@@ -1,0 +1,139 @@
+"""One run of a sweep: what it does, and what it leaves undone."""
+
+import dataclasses
+import json
+
+import pytest
+
+from binaries import (
+  evaluate,
+  experiment,
+  preprocess,
+  resolved_config,
+  sweep_run,
+  train,
+)
+from configs.fed_soft import synthetic
+from tests.testing import fake_sweep
+
+_CONFIG = experiment.parse(synthetic.get_config('smoke'))
+
+
+def _write(folder, config=_CONFIG):
+  """Writes a finished run: its last round is that of the config."""
+  fake_sweep.write_run(folder, num_rounds=config.training.num_rounds)
+  resolved_config.write(config, folder)
+
+
+@pytest.fixture
+def done(monkeypatch):
+  """Replaces the steps of a run; returns what was done, in order."""
+  steps = []
+
+  def build(dataset, folder):
+    steps.append('preprocess')
+    (folder / 'dataset').mkdir(parents=True, exist_ok=True)
+    (folder / 'dataset' / 'CURRENT').write_text(str(dataset.seed))
+
+  monkeypatch.setattr(preprocess, 'preprocess', build)
+  monkeypatch.setattr(train, 'train', lambda *_: steps.append('train'))
+  monkeypatch.setattr(evaluate, 'evaluate', lambda *_: steps.append('evaluate'))
+  return steps
+
+
+def test_a_finished_run_is_left_alone(tmp_path, done):
+  _write(tmp_path / 'run')
+  assert not sweep_run.make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
+  assert not done
+  assert not (tmp_path / 'datasets').exists()
+
+
+def test_a_new_run_makes_all_steps(tmp_path, done):
+  assert sweep_run.make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
+  assert done == ['preprocess', 'train', 'evaluate']
+
+
+def test_another_runtime_makes_no_other_run(tmp_path):
+  _write(tmp_path)
+  runtime = dataclasses.replace(_CONFIG.runtime, name='debug')
+  other = dataclasses.replace(_CONFIG, runtime=runtime)
+  assert sweep_run.is_finished(other, tmp_path)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    {'seed': 1},
+    {'training': dataclasses.replace(_CONFIG.training, num_rounds=4)},
+    {'algorithm': {**_CONFIG.algorithm, 'proximal_weight': 2.0}},
+  ],
+)
+def test_another_config_is_another_run(tmp_path, change):
+  _write(tmp_path)
+  assert sweep_run.is_finished(_CONFIG, tmp_path)
+  assert not sweep_run.is_finished(
+    dataclasses.replace(_CONFIG, **change), tmp_path
+  )
+
+
+def test_longer_training_is_not_finished_by_its_config_alone(tmp_path):
+  _write(tmp_path)
+  longer = dataclasses.replace(
+    _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
+  )
+  resolved_config.write(longer, tmp_path)
+  assert not sweep_run.is_finished(longer, tmp_path)
+
+
+@pytest.mark.parametrize(
+  'name', ['config.json', 'evaluation/summary.json', 'report/index.html']
+)
+def test_a_run_that_was_ended_is_not_finished(tmp_path, name):
+  _write(tmp_path)
+  (tmp_path / name).unlink()
+  assert not sweep_run.is_finished(_CONFIG, tmp_path)
+
+
+def test_damaged_json_is_not_finished(tmp_path):
+  _write(tmp_path)
+  (tmp_path / 'evaluation' / 'summary.json').write_text('{')
+  assert not sweep_run.is_finished(_CONFIG, tmp_path)
+  (tmp_path / 'evaluation' / 'summary.json').write_text(json.dumps({}))
+  assert not sweep_run.is_finished(_CONFIG, tmp_path)
+
+
+def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
+  datasets = tmp_path / 'sweep' / 'datasets'
+  other = dataclasses.replace(
+    _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
+  )
+  for name, config in (('a', _CONFIG), ('x/b', _CONFIG), ('c', other)):
+    sweep_run.make(config, tmp_path / 'sweep' / name, datasets)
+  assert len(list(datasets.iterdir())) == 2
+  moved = (tmp_path / 'sweep').rename(tmp_path / 'moved')
+  seeds = [
+    (moved / name / 'dataset' / 'CURRENT').read_text()
+    for name in ('a', 'x/b', 'c')
+  ]
+  assert seeds == ['0', '0', '5']
+  assert (moved / 'a' / 'dataset').samefile(moved / 'x/b' / 'dataset')
+
+
+def test_a_link_to_another_dataset_is_replaced(tmp_path, done):
+  folder, datasets = tmp_path / 'run', tmp_path / 'datasets'
+  sweep_run.make(_CONFIG, folder, datasets)
+  other = dataclasses.replace(
+    _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
+  )
+  sweep_run.make(other, folder, datasets)
+  assert (folder / 'dataset' / 'CURRENT').read_text() == '5'
+  assert {path.name for path in folder.iterdir()} == {'dataset'}
+
+
+def test_a_dataset_of_its_own_stays_its_own(tmp_path, done):
+  folder = tmp_path / 'run'
+  (folder / 'dataset').mkdir(parents=True)
+  sweep_run.make(_CONFIG, folder, tmp_path / 'datasets')
+  assert not (folder / 'dataset').is_symlink()
+  assert (folder / 'dataset' / 'CURRENT').read_text() == '0'
+  assert not (tmp_path / 'datasets').exists()

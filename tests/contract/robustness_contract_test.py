@@ -1,0 +1,115 @@
+"""What robust rules and attacks promise for every registered algorithm."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import contract, toys
+from tff_algos.algorithms import registry
+from tff_algos.runtimes import (
+  debug_runtime,
+  tff_runtime,
+  vectorized_runtime,
+)
+from tff_algos.stages import attacks
+
+_IS_ATTACKER = np.array([True, False, False, True, False])
+# Each with a rule that works by coordinate or by distances, and an attack of
+# single clients or of all together.
+_WITH_RULES = [
+  name
+  for name, entry in registry.ALGORITHMS.items()
+  # FedDyn's server goes on from the mean by its own correction.
+  if hasattr(entry.config_class, 'aggregation') and name != 'fed_dyn'
+]
+_CASES = {
+  'fed_avg': ({'rule': 'geometric_median'}, 'gaussian_noise'),
+  'fed_soft': ({'rule': 'median'}, 'alie'),
+  'ifca': ({'rule': 'centered_clipping'}, 'min_max'),
+  'pfedkm': ({'rule': 'multi_krum', 'num_selected': 2}, 'label_flip'),
+}
+
+
+def _build(name, aggregation=None):
+  section = contract.section(name)
+  if aggregation:
+    section['aggregation'] = aggregation
+  # Without the checks of types, which another test has made.
+  _, options = registry.parse_config(section)
+  return registry.ALGORITHMS[name].build(toys.mlp(), options)
+
+
+def _attack(algorithm, name, is_attacker=_IS_ATTACKER):
+  config = attacks.AttackConfig(name, fraction=0.4)
+  return attacks.attack(algorithm, config, is_attacker)
+
+
+def _run(algorithm, runtime, num_rounds=2):
+  return toys.run_rounds(
+    algorithm, runtime, contract.build_source(), num_rounds
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', _CASES)
+def test_runtimes_agree_under_attack(name):
+  aggregation, attack = _CASES[name]
+  algorithm = _attack(_build(name, aggregation), attack)
+  expected = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
+  contract.assert_finite(expected[:2])
+  for runtime_class in (
+    vectorized_runtime.VectorizedRuntime,
+    tff_runtime.TffRuntime,
+  ):
+    with runtime_class(algorithm, 5) as runtime:
+      contract.assert_close(_run(algorithm, runtime), expected)
+
+
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_every_algorithm_says_what_is_uploaded(name):
+  """With nobody attacking, marking clients changes no bit, and looking at the
+  cohort none but those of sums; with all attacking, models differ.
+  """
+  plain = _build(name)
+  expected = _run(plain, debug_runtime.DebugRuntime(plain, 5))
+  nobody, everybody = np.zeros(5, bool), np.ones(5, bool)
+  for attack in ('sign_flip', 'ipm'):
+    algorithm = _attack(plain, attack, nobody)
+    found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
+    if attack == 'sign_flip':
+      np.testing.assert_equal(found[:2], expected[:2])
+    else:
+      for one, other in zip(found[:2], expected[:2], strict=True):
+        contract.assert_all_close(one, other)
+  algorithm = _attack(plain, 'sign_flip', everybody)
+  found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
+  gap = np.abs(
+    np.ravel(plain.cluster_weights(found[0])['dense_0/kernel'])
+    - np.ravel(plain.cluster_weights(expected[0])['dense_0/kernel'])
+  ).max()
+  assert gap > 1e-3
+
+
+@pytest.mark.parametrize('name', _WITH_RULES)
+def test_an_algorithm_with_one_mean_takes_a_rule(name):
+  """No model goes farther in a round than the clipped updates let it."""
+  radius = 0.001
+  robust = _build(name, {'rule': 'norm_clipping', 'clipping_radius': radius})
+  before = toys.initial_states(robust, contract.build_source().population)[0]
+  after, _, _ = _run(robust, debug_runtime.DebugRuntime(robust, 5), 1)
+  plain, _, _ = _run(_build(name), debug_runtime.DebugRuntime(robust, 5), 1)
+  for state, low, high in (
+    (after, 0.1 * radius, 1.001 * radius),
+    (plain, 10 * radius, np.inf),
+  ):
+    steps = [
+      np.square(one - other).reshape(len(one), -1).sum(axis=1)
+      for one, other in zip(
+        tf.nest.flatten(robust.cluster_weights(state)),
+        tf.nest.flatten(robust.cluster_weights(before)),
+        strict=True,
+      )
+    ]
+    # FedEM judges all models of a client together.
+    longest = np.sqrt(np.sum(steps, axis=0)).max()
+    assert low <= longest <= high

@@ -1,0 +1,254 @@
+"""What every source promises, and what it does with damaged files."""
+
+import json
+import pathlib
+import pickle
+import tempfile
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from pipelines import build_dataset, cleaning
+from pipelines.sources import base, registry
+from tests.testing import raw_data, raw_sources
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+
+# TFDS needs a prepared set: tests/pipelines/sources/tfds_test.py.
+_SOURCES = sorted({*registry.SOURCES} - {'tfds'})
+
+
+def _sample(name, folder):
+  if name in raw_sources.GENERATORS:
+    return registry.create(name, raw_sources.GENERATORS[name], 0)
+  return registry.create(name, raw_sources.WRITERS[name](folder), 0)
+
+
+def _read(source):
+  """Returns block -> its sound and its malformed examples."""
+  features = source.features()
+  return {
+    block: cleaning.clean(block, source.read(block), features)
+    for block in source.blocks()
+  }
+
+
+def test_every_source_is_tested():
+  known = {*raw_sources.WRITERS, *raw_sources.GENERATORS, 'tfds'}
+  assert known == {*registry.SOURCES}
+
+
+@pytest.mark.parametrize('name', _SOURCES)
+def test_samples_are_sound_and_always_the_same(name, tmp_path):
+  source = _sample(name, tmp_path)
+  first, second = _read(source), _read(pickle.loads(pickle.dumps(source)))
+  assert first.keys() == second.keys()
+  assert first
+  for block, (sound, dead) in first.items():
+    assert not dead
+    assert len(sound.y)
+    for before, after in zip(sound, second[block][0], strict=True):
+      np.testing.assert_array_equal(before, after)
+  is_test = np.concatenate([sound.is_test for sound, _ in first.values()])
+  assert is_test.any() == source.has_test_split()
+  assert not is_test.all()
+
+
+@pytest.mark.parametrize('name', _SOURCES)
+def test_distributions_are_those_that_the_source_names(name, tmp_path):
+  source = _sample(name, tmp_path)
+  names = source.native_source_names()
+  native = np.concatenate([s.native_source for s, _ in _read(source).values()])
+  if names is None:
+    assert set(native) == {-1}
+  else:
+    assert set(native) <= set(range(len(names)))
+
+
+@pytest.mark.parametrize('name', _SOURCES)
+def test_what_the_manifest_records_is_json_without_the_folder(name, tmp_path):
+  source = _sample(name, tmp_path)
+  recorded = (source.recipe(), source.checksums(), source.facts())
+  assert str(tmp_path) not in json.dumps(recorded, allow_nan=False)
+  assert all(len(checksum) == 64 for checksum in source.checksums().values())
+
+
+@pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
+def test_checksums_see_every_file(name, tmp_path):
+  source = _sample(name, tmp_path)
+  before = source.checksums()
+  for path in tmp_path.rglob('*.*'):
+    content = path.read_bytes()
+    path.write_bytes(content + b'\n')
+    try:
+      assert source.checksums() != before
+    except errors.DataError:
+      assert path.name == 'val_annotations.txt'
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
+def test_missing_files_are_one_clear_error(name, tmp_path):
+  full, empty = tmp_path / 'full', tmp_path / 'empty'
+  full.mkdir()
+  empty.mkdir()
+  options = raw_sources.WRITERS[name](full) | {'folder': str(empty)}
+  with pytest.raises(errors.DataError, match='no raw data'):
+    registry.create(name, options, 0).blocks()
+
+
+@pytest.mark.parametrize('name', ['stack_overflow', 'federated_emnist'])
+def test_dataset_by_natural_clients(name, tmp_path):
+  config = raw_data.digits_config(
+    source={'name': name, 'options': raw_sources.WRITERS[name](tmp_path)},
+    partition={'law': 'natural'},
+    distributions={},
+    sizes={},
+    splits={},
+    num_shards=1,
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  source = registry.create(name, config.source.options, 0)
+  expected = {}
+  for block in source.blocks():
+    for example in source.read(block):
+      if not example.is_test:
+        expected.setdefault(example.client, []).append(
+          (np.asarray(example.x).tolist(), example.y)
+        )
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.client_ids == tuple(sorted(expected))
+    for client_id, examples in expected.items():
+      stored = dataset.examples(client_id, 'train')
+      kind = np.int32 if name == 'stack_overflow' else np.float32
+      assert stored.x.dtype == kind
+      found = zip(stored.x.tolist(), stored.y.tolist(), strict=True)
+      assert {str(pair) for pair in found} <= {
+        str(pair) for pair in map(tuple, examples)
+      }
+
+
+def _damage(data, content):
+  """Returns a file's content after a few accidents."""
+  content = bytearray(content)
+  for _ in range(data.draw(st.integers(1, 3))):
+    start = data.draw(st.integers(0, len(content)))
+    kind = data.draw(st.sampled_from(('cut', 'flip', 'drop', 'insert')))
+    if kind == 'cut':
+      del content[start:]
+    elif kind == 'drop':
+      del content[start : start + data.draw(st.integers(1, 40))]
+    else:
+      extra = data.draw(st.binary(min_size=1, max_size=8))
+      stop = start + (len(extra) if kind == 'flip' else 0)
+      content[start:stop] = extra
+  return bytes(content)
+
+
+@pytest.mark.parametrize('name', sorted(raw_sources.WRITERS))
+@hypothesis.settings(
+  max_examples=150, deadline=None, derandomize=True, database=None
+)
+@hypothesis.given(data=st.data())
+def test_damaged_files_are_user_errors_or_sound_or_dead(name, data):
+  """Whatever happens to a file, nothing but a `UserError` may come out."""
+  with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    source = _sample(name, folder)
+    paths = sorted(path for path in folder.rglob('*') if path.is_file())
+    path = data.draw(st.sampled_from(paths))
+    path.write_bytes(_damage(data, path.read_bytes()))
+    try:
+      source.checksums()
+      source.facts()
+      everything = _read(source)
+    except errors.UserError:
+      return
+    features = source.features()
+    for sound, _ in everything.values():
+      for i in range(len(sound.y)):
+        again = base.RawExample(
+          sound.x[i], sound.y[i], client=str(sound.client[i])
+        )
+        assert cleaning.find_problem(again, features) is None
+      if features.x_dtype == 'int32' and len(sound.y):
+        assert 0 <= sound.x.min()
+        assert sound.x.max() < _num_tokens(source, features)
+
+
+def _num_tokens(source, features):
+  facts = source.facts()
+  if 'special_ids' in facts:
+    return facts['special_ids']['end'] + 1
+  return features.num_classes
+
+
+def test_clients_that_mix_components_have_their_true_mixture(tmp_path):
+  """The share of each component among what a client was given."""
+  config = raw_data.digits_config(
+    source={'name': 'logistic_mixture', 'options': {'num_clients': 4}},
+    partition={'law': 'natural'},
+    distributions={'kind': 'native'},
+    sizes={},
+    splits={'held_out_fraction': 0.0, 'test_ratio': 0.25},
+  )
+  result = build_dataset.build(config, tmp_path)
+  source = registry.create('logistic_mixture', {'num_clients': 4}, config.seed)
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    mixtures = dataset.true_mixture()
+    for i, client_id in enumerate(dataset.client_ids):
+      counts = source.client(i).counts
+      np.testing.assert_allclose(mixtures[i], counts / counts.sum())
+      parts = [dataset.examples(client_id, s).source for s in ('train', 'test')]
+      found = np.bincount(np.concatenate(parts), minlength=3)
+      np.testing.assert_array_equal(found, counts)
+
+
+def test_letters_of_both_cases_in_both_rotations(tmp_path):
+  """FedSoft: four distributions of 26 shared labels."""
+  options = raw_sources.write_emnist(tmp_path, [*range(62)] * 2)
+  options['cases_are'] = 'distributions'
+  config = raw_data.digits_config(
+    source={'name': 'emnist', 'options': options},
+    distributions={'kind': 'rotations', 'quarter_turns': (0, 1)},
+    partition={'law': 'iid', 'num_clients': 2},
+    sizes={},
+    splits={},
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.source_names == (
+      *('lower_upright', 'lower_rotated_90'),
+      *('upper_upright', 'upper_rotated_90'),
+    )
+    for s in range(4):
+      held_out = dataset.held_out(s)
+      counts = np.bincount(held_out.y, minlength=26)
+      np.testing.assert_array_equal(counts, [2] * 26)
+      # The lit corner is at the top right, or turned to the top left.
+      corner = held_out.x[:, 0, -1, 0] if s % 2 == 0 else held_out.x[:, 0, 0, 0]
+      assert np.all(corner == 1)
+      train = [dataset.examples(c, 'train') for c in dataset.client_ids]
+      assert all(np.sum(one.source == s) for one in train)
+
+
+def test_odd_client_ids_are_read_back(tmp_path):
+  ids = ("../o'hara", 'a "b"', 'мария 名前', 'x' * 10_000)
+  rows = ['a,b,y,who']
+  for i in range(80):
+    quoted = ids[i % 4].replace('"', '""')
+    rows.append(f'{i},{i / 7},no,"{quoted}"')
+  (tmp_path / 'table.csv').write_text('\n'.join(rows))
+  config = raw_data.csv_config(
+    tmp_path, partition={'law': 'natural'}, max_dead_letter_fraction=0.25
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  assert result.manifest['counters']['dead_letters'] == 20
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.client_ids == tuple(sorted(ids[:3]))
+    for i in range(3):
+      x = dataset.examples(ids[i], 'train').x
+      assert len(x)
+      assert set(x[:, 0] % 4) == {i}

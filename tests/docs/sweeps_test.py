@@ -1,0 +1,53 @@
+"""The commands of the documents make the runs that they speak of."""
+
+import argparse
+import re
+import shlex
+
+import pytest
+
+from binaries import comparison, config_file, config_values, grid, sweep
+from tests.testing import programs
+from tff_algos.reports import choice
+
+
+def _commands(name: str) -> list[list[str]]:
+  text = (programs.ROOT / name).read_text()
+  found = re.findall(r'python -m binaries\.sweep (.*)', text)
+  return [shlex.split(one) for one in found]
+
+
+_COMMANDS = [*_commands('docs/sweeps.md'), *_commands('README.md')]
+
+
+@pytest.mark.parametrize('arguments', _COMMANDS, ids=range(len(_COMMANDS)))
+def test_a_command_makes_twenty_runs(arguments, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  parser = argparse.ArgumentParser()
+  for name in ('config', 'workdir', 'also'):
+    parser.add_argument(f'--{name}', default='')
+  parser.add_argument('--num_seeds', type=int)
+  parser.add_argument('--grid', action='append', default=[])
+  parser.add_argument('--fixed_dataset', action='store_true')
+  parser.add_argument('--choose', default='')
+  options, overrides = parser.parse_known_args(arguments)
+  also = [one for one in options.also.split(',') if one]
+  values = config_file.load(options.config).to_dict()
+  for override in overrides:
+    key, value = re.fullmatch(r'--config\.([\w.]+)=([\d.]+)', override).groups()
+    config_values.assign(values, key, float(value), override)
+  found = grid.expand(
+    sweep.bases(values, options.config, also, {}),
+    options.grid,
+    options.num_seeds,
+    fixed_dataset=options.fixed_dataset,
+  )
+  if options.choose:
+    comparison.check(found, choice.Question(options.choose))
+  assert len(found.configs) == 20
+  assert options.workdir
+
+
+def test_there_are_commands():
+  assert len(_COMMANDS) == 5
+  assert sum('--choose' in ' '.join(one) for one in _COMMANDS) == 1

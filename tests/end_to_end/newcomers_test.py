@@ -1,0 +1,90 @@
+"""Clients that were not trained on, evaluated with memberships that they fit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import evaluated, raw_data
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.data import schema
+from tff_algos.numerics import trees
+from tff_algos.runtimes import (
+  evaluator,
+  vectorized_runtime,
+)
+
+
+@pytest.fixture(scope='module', params=['classification', 'regression'])
+def case(request, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('dataset')
+  made = (
+    evaluated.Case(folder, raw_data.digits_config(), 'logistic_regression')
+    if request.param == 'classification'
+    else evaluated.Case(
+      folder, evaluated.regression_config(), 'linear_regression'
+    )
+  )
+  with made.dataset:
+    yield made
+
+
+def _newcomers():
+  """Who mixes the models by their mean kernels and by how much it has."""
+
+  def fit(server_state, data, seed):
+    del seed
+    kernels = server_state.cluster_models['kernel']
+    pull = tf.reduce_sum(data.mask) + tf.range(3.0)
+    return tf.nn.softmax(0.1 * pull * tf.reduce_mean(kernels, axis=[1, 2]))
+
+  return algorithm_lib.Newcomers(
+    fit,
+    lambda server_state, membership: trees.mix(
+      membership, server_state.cluster_models
+    ),
+  )
+
+
+def test_newcomers_are_scored_with_what_they_fit_to_training_examples(case):
+  algorithm = dataclasses.replace(case.algorithm, newcomers=_newcomers())
+  found = evaluator.Evaluator(
+    algorithm,
+    case.dataset,
+    vectorized_runtime.VectorizedRuntime(algorithm, case.num_clients),
+    case.store,
+  ).evaluate(case.server_state)
+  score = algorithm.cluster_model.score_name
+  ids = case.dataset.unseen_client_ids
+  means = case.cluster_models['kernel'].mean(axis=(1, 2))
+  rows = [row for row in found.clients if row['group'] == 'unseen']
+  values = []
+  for row, train, test in zip(
+    rows,
+    *(case.examples(ids, split) for split in (schema.TRAIN, schema.TEST)),
+    strict=True,
+  ):
+    shares = np.exp(0.1 * (len(train.y) + np.arange(3.0)) * means)
+    shares /= shares.sum()
+    np.testing.assert_allclose(
+      [row[f'membership_{s}'] for s in range(3)], shares, rtol=1e-4
+    )
+    assert row['cluster_id'] == shares.argmax()
+    mixed = {
+      name: np.tensordot(shares, leaf, axes=1)[np.newaxis]
+      for name, leaf in case.cluster_models.items()
+    }
+    values.append(case.scores(mixed, 0, test)[0])
+    np.testing.assert_allclose(
+      row[f'test_personalized_{score}'], evaluated.mean(values[-1]), rtol=1e-4
+    )
+  expected = evaluated.summary(
+    f'unseen/test/personalized/{score}', case, values
+  )
+  for name, value in expected.items():
+    np.testing.assert_allclose(found.metrics[name], value, rtol=1e-4)
+  # What they have without it stays beside it.
+  expected = evaluated.expected_unseen(case, score)[0]
+  for name, value in expected.items():
+    np.testing.assert_allclose(found.metrics[name], value, rtol=2e-5)

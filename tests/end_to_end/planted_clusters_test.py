@@ -1,0 +1,68 @@
+"""Clusters that a partition by classes has planted, in the evaluation of a run."""
+
+import numpy as np
+
+from pipelines import build_dataset
+from tests.testing import raw_data
+from tff_algos.algorithms import registry as algorithms
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
+from tff_algos.metrics import recovery
+from tff_algos.models import registry as models
+from tff_algos.runtimes import (
+  client_sources,
+  evaluator,
+  loop,
+  vectorized_runtime,
+)
+
+_CONFIG = {
+  'distributions': {},
+  'partition': {
+    'law': 'class_groups',
+    'num_clients': 6,
+    'num_unseen_clients': 3,
+    'options': {'class_groups': ((0, 1, 2), (3, 4, 5), (6, 7, 8, 9))},
+  },
+  'sizes': {},
+}
+
+
+def test_a_planted_cluster_is_a_mixture_of_one_kind(tmp_path):
+  build_dataset.build(raw_data.digits_config(**_CONFIG), tmp_path)
+  model = models.build_model(
+    {'name': 'logistic_regression'},
+    task='classification',
+    input_shape=(8, 8, 1),
+    num_outputs=10,
+  )
+  algorithm = algorithms.build_algorithm(
+    {'name': 'fed_soft', 'num_clusters': 3}, model
+  )
+  with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
+    source = client_sources.DatasetSource(dataset, schema.TRAIN)
+    store = loop.build_store(
+      algorithm, source.population, 0, tmp_path / 'states', 'memory'
+    )
+    memberships = np.random.default_rng(3).uniform(0.1, 1, [6, 3])
+    state = loop.initial_server_state(algorithm, 6, 0)._replace(
+      importance_weights=memberships.astype(np.float32)
+    )
+    with vectorized_runtime.VectorizedRuntime(algorithm, 6) as runtime:
+      judge = evaluator.Evaluator(algorithm, dataset, runtime, store)
+      found = judge.evaluate(state)
+    assert dataset.true_mixture() is None
+    planted = dataset.true_clusters()
+    everyone = [*planted, *dataset.true_unseen_clusters()]
+    assert judge.planted.names == tuple(
+      f'planted cluster {i}' for i in range(3)
+    )
+    np.testing.assert_array_equal(judge.planted.mixture.argmax(1), planted)
+  expected = recovery.recovery(memberships.argmax(1), planted)
+  for name, value in expected._asdict().items():
+    metric = found.metrics[f'participating/membership/{name}']
+    np.testing.assert_allclose(metric, value, err_msg=name)
+  for row, cluster in zip(found.clients, everyone, strict=True):
+    assert [row[f'true_mixture_{m}'] for m in range(3)] == [
+      m == cluster for m in range(3)
+    ]

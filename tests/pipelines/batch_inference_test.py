@@ -1,0 +1,309 @@
+"""Scored datasets against NumPy, whatever Beam runs it on."""
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from pipelines import (
+  batch_inference,
+  build_dataset,
+  failures,
+  model_choice,
+  predictions,
+  published,
+)
+from tests.testing import exportable, raw_data, scoring
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import layout
+
+
+@pytest.fixture(name='workdir', scope='module')
+def make_workdir(tmp_path_factory):
+  return scoring.write_workdir(tmp_path_factory.mktemp('run'))
+
+
+def _score(workdir, output, *, assignments=None, beam_options=(), **options):
+  return batch_inference.score(
+    workdir / 'dataset',
+    workdir / 'export',
+    output,
+    model_choice.ScoringConfig(**options),
+    assignments=assignments,
+    pipeline_options=beam_options,
+  )
+
+
+def _rows(result):
+  """Returns client id -> its rows, in order."""
+  found = {}
+  for row in parquet.read_table(result.folder).to_pylist():
+    found.setdefault(row['client_id'], []).append(row)
+  return found
+
+
+def _states(task=model_lib.CLASSIFICATION):
+  return exportable.states(exportable.linear_model(task))
+
+
+def _oracle(client_id, x, cluster_id=None):
+  server_state, client_states = _states()
+  if cluster_id is None:
+    index = exportable.CLIENT_IDS.index(client_id)
+    weights = client_states.personalized_weights
+  else:
+    index, weights = cluster_id, server_state.cluster_weights
+  return exportable.softmax(exportable.oracle_logits(weights, index, x))
+
+
+def _best_cluster(examples):
+  losses = [
+    -np.mean(
+      np.log(
+        _oracle('', examples.x, cluster)[range(len(examples.y)), examples.y]
+      )
+    )
+    for cluster in range(exportable.NUM_CLUSTERS)
+  ]
+  return int(np.argmin(losses))
+
+
+def _check(rows, examples, probabilities):
+  assert [row['position'] for row in rows] == list(range(len(examples.y)))
+  assert [row['label'] for row in rows] == examples.y.tolist()
+  best = probabilities.argmax(axis=1)
+  assert [row['prediction'] for row in rows] == best.tolist()
+  assert [row['correct'] for row in rows] == (best == examples.y).tolist()
+  np.testing.assert_allclose(
+    [row['probability'] for row in rows], probabilities.max(axis=1), rtol=1e-5
+  )
+
+
+def test_every_client_is_scored_by_its_model(workdir, tmp_path):
+  result = _score(workdir, tmp_path, assignments={'finn': 1, 'anna': 1})
+  rows = _rows(result)
+  with dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset:
+    assert set(rows) == set(scoring.CLIENT_IDS)
+    for client_id, mine in rows.items():
+      examples = dataset.examples(client_id, 'test')
+      assert examples.num_examples
+      cluster_id, chosen_by = None, 'client_id'
+      if client_id == 'finn':
+        cluster_id, chosen_by = 1, 'assignment'
+      elif client_id == 'eve':
+        cluster_id = _best_cluster(dataset.examples(client_id, 'train'))
+        chosen_by = 'lowest_loss'
+      _check(mine, examples, _oracle(client_id, examples.x, cluster_id))
+      model = 'personalized' if cluster_id is None else 'cluster'
+      for row in mine:
+        assert (row['model'], row['cluster_id'], row['chosen_by']) == (
+          model,
+          cluster_id,
+          chosen_by,
+        )
+  everything = [row['correct'] for mine in rows.values() for row in mine]
+  assert result.manifest['accuracy'] == np.mean(everything)
+  assert result.manifest['counts'] == {
+    'clients': 5,
+    'clients_by_assignment': 1,
+    'clients_by_client_id': 3,
+    'clients_by_lowest_loss': 1,
+    'examples': len(everything),
+  }
+  text = batch_inference.summarize(result)
+  for part in (
+    'of 5 clients',
+    '3 by client_id',
+    '1 by lowest_loss',
+    'accuracy',
+  ):
+    assert part in text
+
+
+def test_one_cluster_for_all(workdir, tmp_path):
+  result = _score(
+    workdir,
+    tmp_path,
+    personalized=False,
+    otherwise='cluster_1',
+    split='train',
+    max_rows=7,
+  )
+  with dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset:
+    for client_id, rows in _rows(result).items():
+      examples = dataset.examples(client_id, 'train')
+      assert examples.num_examples > 7
+      _check(rows, examples, _oracle(client_id, examples.x, 1))
+
+
+def test_regression(tmp_path):
+  workdir = scoring.write_regression_workdir(tmp_path / 'run')
+  result = _score(workdir, tmp_path / 'out', personalized=False, group='unseen')
+  server_state, _ = _states(model_lib.REGRESSION)
+  errors_squared = []
+  with dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset:
+    rows = _rows(result)
+    assert set(rows) <= set(dataset.unseen_client_ids)
+    for client_id, mine in rows.items():
+      examples = dataset.examples(client_id, 'test')
+      outputs = exportable.oracle_logits(
+        server_state.cluster_weights, mine[0]['cluster_id'], examples.x
+      )[:, 0]
+      found = [row['prediction'] for row in mine]
+      np.testing.assert_allclose(found, outputs, rtol=1e-4, atol=1e-5)
+      errors_squared += ((outputs - examples.y) ** 2).tolist()
+  assert result.manifest['mean_squared_error'] == pytest.approx(
+    np.mean(errors_squared), rel=1e-4
+  )
+  assert 'mean squared error' in batch_inference.summarize(result)
+
+
+@pytest.mark.parametrize(
+  'mode',
+  [
+    'multi_threading',
+    pytest.param('multi_processing', marks=pytest.mark.slow),
+  ],
+)
+def test_workers_change_no_byte(workdir, tmp_path, mode):
+  options = ['--direct_num_workers=2', f'--direct_running_mode={mode}']
+  _score(workdir, tmp_path / 'one')
+  _score(workdir, tmp_path / 'two', beam_options=options)
+  one, two = (raw_data.file_bytes(tmp_path / name) for name in ('one', 'two'))
+  assert one == two
+  assert len(one) == 3 + 2  # Three shards, what they say, CURRENT.
+
+
+def test_nothing_is_scored_twice(workdir, tmp_path, monkeypatch):
+  first = _score(workdir, tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  other = _score(workdir, tmp_path, split='train', otherwise='cluster_0')
+  monkeypatch.setattr(batch_inference, '_run', None)  # Must not be called.
+  again = _score(workdir, tmp_path)
+  assert (first.reused, other.reused, again.reused) == (False, False, True)
+  assert again.folder == first.folder != other.folder
+  assert again.manifest == first.manifest
+  after = raw_data.file_bytes(tmp_path)
+  assert {name: after[name] for name in before} == before
+  assert '(were there already)' in batch_inference.summarize(again)
+
+
+def test_damaged_predictions_are_made_again(workdir, tmp_path):
+  result = _score(workdir, tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  (result.folder / predictions.MANIFEST).write_text('{}')
+  assert not _score(workdir, tmp_path).reused
+  assert raw_data.file_bytes(tmp_path) == before
+
+
+def test_new_models_give_new_predictions(tmp_path):
+  workdir = scoring.write_workdir(tmp_path / 'run')
+  first = _score(workdir, tmp_path / 'out')
+  exportable.write_all(workdir / 'export')  # The next version.
+  second = _score(workdir, tmp_path / 'out')
+  assert not second.reused
+  assert second.folder != first.folder
+  assert second.manifest['models']['cluster']['version'] == 2
+
+
+def test_failure_leaves_what_was_published(workdir, tmp_path, monkeypatch):
+  _score(workdir, tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+
+  def crash(self, keyed):
+    raise RuntimeError('power cut')
+    yield
+
+  monkeypatch.setattr(predictions.WriteShard, 'process', crash)
+  with pytest.raises(RuntimeError, match='power cut'):
+    _score(workdir, tmp_path, otherwise='cluster_0')
+  assert raw_data.file_bytes(tmp_path) == before
+  assert not list(tmp_path.glob('.staging-*'))
+
+
+def test_counters_of_beam(workdir, tmp_path, monkeypatch):
+  pipelines = []
+  original = batch_inference.runner.run_pipeline
+
+  def run_pipeline(flags):
+    manager = original(flags)
+
+    class Kept:
+      def __enter__(self):
+        pipelines.append(manager.__enter__())
+        return pipelines[0]
+
+      def __exit__(self, *exception):
+        return manager.__exit__(*exception)
+
+    return Kept()
+
+  monkeypatch.setattr(batch_inference.runner, 'run_pipeline', run_pipeline)
+  result = _score(workdir, tmp_path)
+  found = {
+    counter.key.metric.name: counter.committed
+    for counter in pipelines[0].result.metrics().query()['counters']
+    if counter.key.metric.namespace == 'batch_inference'
+  }
+  counts = result.manifest['counts']
+  for name in ('examples', 'clients_by_client_id', 'clients_by_lowest_loss'):
+    assert found[name] == counts[name]
+  assert found['num_inferences'] == counts['clients']
+
+
+@pytest.mark.parametrize(
+  ('options', 'words'),
+  [
+    ({'otherwise': 'refuse'}, "client 'eve' has no personalized model"),
+    (
+      {'pick_split': 'validation'},
+      "client 'eve' has no validation examples to pick a cluster by",
+    ),
+  ],
+)
+def test_clients_without_a_model(workdir, tmp_path, options, words):
+  with pytest.raises(errors.DataError, match=words):
+    _score(workdir, tmp_path / 'out', **options)
+  assert not (tmp_path / 'out').exists()
+
+
+def test_output_may_not_be_the_dataset(workdir):
+  with pytest.raises(errors.ConfigError, match='into the dataset itself'):
+    _score(workdir, workdir / 'dataset')
+
+
+def test_a_split_without_examples(workdir, tmp_path):
+  result = _score(workdir, tmp_path, split='validation')
+  assert result.manifest['counts'] == {'clients': 0, 'examples': 0}
+  assert len(parquet.read_table(result.folder)) == 0
+  assert 'models chosen: none' in batch_inference.summarize(result)
+
+
+def test_an_engine_that_loses_clients_is_found_out(
+  workdir, tmp_path, monkeypatch
+):
+  original = batch_inference.CollectAnswers.process
+
+  def lose(self, keyed):
+    if keyed[1].example.client_id != 'b/2':
+      yield from original(self, keyed)
+
+  monkeypatch.setattr(batch_inference.CollectAnswers, 'process', lose)
+  with pytest.raises(errors.InfrastructureError, match='lost clients: 4 of 5'):
+    _score(workdir, tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_damage_that_a_worker_finds_passes_through_any_engine(tmp_path):
+  result = build_dataset.build(raw_data.digits_config(), tmp_path)
+  folder = layout.version_folder(tmp_path, result.version)
+  for path in folder.glob('*.array_record'):
+    path.write_bytes(bytes(path.stat().st_size))
+  scorer = batch_inference.Scorer(
+    published.Reader(folder), (), model_choice.ScoringConfig(), {}, 8
+  )
+  with pytest.raises(failures.StepError) as caught:
+    list(batch_inference.ReadClients(scorer).process(0))
+  found = failures.find(RuntimeError(str(caught.value)))
+  assert isinstance(found, errors.DataError)

@@ -1,0 +1,147 @@
+"""Exported bundles: found, checked, and asked client by client."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipelines import bundles, model_choice
+from tests.testing import exportable
+from tff_algos.core import errors
+from tff_algos.data import schema as schema_lib
+
+_X = exportable.sample_inputs(11)
+_Y = np.zeros(11, np.int32)
+_PICK = model_choice.Choice('cluster', -1, 'lowest_loss')
+_SCHEMA = schema_lib.Schema(
+  x_dtype='float32',
+  x_shape=(exportable.NUM_FEATURES,),
+  x_scale=1.0,
+  x_offset=0.0,
+  task='classification',
+  num_classes=exportable.NUM_CLASSES,
+  source_names=('all',),
+)
+
+
+@pytest.fixture(name='export', scope='module')
+def make_export(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('export')
+  exportable.write_all(folder)
+  return folder
+
+
+@pytest.fixture(name='loaded', scope='module')
+def make_loaded(export):
+  found = _find(export)
+  return bundles.BundleHandler(found, max_rows=4).load_model()
+
+
+def _find(export, assignments=None, schema=_SCHEMA, **options):
+  config = model_choice.ScoringConfig(**options)
+  return bundles.find(export, config, assignments or {}, schema)
+
+
+def test_personalized_model(loaded):
+  """Eleven rows, four at a time."""
+  choice = model_choice.Choice('personalized', 0, 'client_id')
+  answer = loaded.answer(bundles.Request('b/2', choice, _X, _Y), max_rows=4)
+  _, states = exportable.states(exportable.linear_model())
+  expected = exportable.oracle_logits(states.personalized_weights, 1, _X)
+  np.testing.assert_allclose(answer.outputs['logits'], expected, rtol=1e-5)
+  assert answer.cluster_id == -1
+
+
+@pytest.mark.parametrize('cluster_id', [0, 1])
+def test_cluster_model(loaded, cluster_id):
+  choice = model_choice.Choice('cluster', cluster_id, 'assignment')
+  answer = loaded.answer(bundles.Request('x', choice, _X, _Y), max_rows=100)
+  server_state, _ = exportable.states(exportable.linear_model())
+  expected = exportable.oracle_logits(
+    server_state.cluster_weights, cluster_id, _X
+  )
+  np.testing.assert_allclose(answer.outputs['logits'], expected, rtol=1e-5)
+  assert answer.cluster_id == cluster_id
+
+
+@pytest.mark.parametrize('cluster_id', [0, 1])
+def test_cluster_is_picked_by_labelled_examples(loaded, cluster_id):
+  server_state, _ = exportable.states(exportable.linear_model())
+  x = exportable.sample_inputs(40)
+  # What the cluster's own model says is right.
+  y = exportable.oracle_logits(server_state.cluster_weights, cluster_id, x)
+  y = y.argmax(axis=1).astype(np.int32)
+  request = bundles.Request('x', _PICK, _X, _Y, x, y)
+  assert loaded.answer(request, max_rows=4).cluster_id == cluster_id
+
+
+def test_handler_answers_each_request_of_a_batch(export, loaded):
+  handler = bundles.BundleHandler(_find(export), max_rows=4)
+  choices = [model_choice.Choice('cluster', i, 'assignment') for i in (1, 0)]
+  batch = [
+    bundles.Request(f'client {i}', choice, _X[: 3 + i], _Y[: 3 + i])
+    for i, choice in enumerate(choices)
+  ]
+  results = handler.run_inference(batch, loaded)
+  assert [result.example for result in results] == batch
+  for request, result in zip(batch, results, strict=True):
+    alone = loaded.answer(request, max_rows=4)
+    for name, value in alone.outputs.items():
+      np.testing.assert_array_equal(result.inference.outputs[name], value)
+  assert handler.get_num_bytes(batch) == 4 * 4 * (3 + 4)
+
+
+def test_newest_versions_that_are_needed_are_found(export):
+  personalized, cluster = _find(export)
+  assert personalized.client_ids() == frozenset(exportable.CLIENT_IDS)
+  assert cluster.client_ids() == frozenset()
+  assert (personalized.version, cluster.version) == (1, 1)
+  (only,) = _find(export, personalized=False)
+  assert only.model == 'cluster'
+  (only,) = _find(export, otherwise='refuse')
+  assert only.model == 'personalized'
+
+
+def test_no_model_may_be_used(export):
+  with pytest.raises(errors.ConfigError, match='no model may score anybody'):
+    _find(export, personalized=False, otherwise='refuse')
+
+
+def test_missing_bundles(export, tmp_path):
+  with pytest.raises(errors.ExportError, match='no personalized models at'):
+    _find(tmp_path)
+  (tmp_path / 'cluster_models').mkdir()
+  with pytest.raises(errors.ExportError, match='no version of the cluster mod'):
+    _find(tmp_path, personalized=False)
+
+
+def test_damaged_bundle(tmp_path):
+  exportable.write_all(tmp_path)
+  path = tmp_path / 'cluster_models' / '1' / 'saved_model.pb'
+  path.write_bytes(path.read_bytes() + b'x')
+  with pytest.raises(errors.ExportError, match='has changed since'):
+    _find(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    ({'x_shape': (5,)}, r'its input_shape is \[4\], the dataset needs \[5\]'),
+    ({'num_classes': 4}, 'its num_classes is 3, the dataset needs 4'),
+    (
+      {'task': 'regression', 'num_classes': 0},
+      "its task is 'classification', the dataset needs 'regression'",
+    ),
+  ],
+)
+def test_bundle_for_other_examples(export, change, words):
+  schema = dataclasses.replace(_SCHEMA, **change)
+  with pytest.raises(errors.ExportError, match=words):
+    _find(export, schema=schema)
+
+
+def test_unknown_clusters(export):
+  with pytest.raises(errors.ExportError, match="'cluster_2'.*has 2 clusters"):
+    _find(export, otherwise='cluster_2')
+  with pytest.raises(errors.ExportError, match="'eve' names cluster 9"):
+    _find(export, {'anna': 1, 'eve': 9})

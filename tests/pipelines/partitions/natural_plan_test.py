@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+
+from pipelines import planning, splits
+from tests.testing import surveys
+from tff_algos.core import errors
+
+
+def _natural(
+  survey, *, names=('all',), num_unseen_clients=0, options=None, **overrides
+):
+  return surveys.make_plan(
+    survey,
+    names=names,
+    partition={
+      'law': 'natural',
+      'num_unseen_clients': num_unseen_clients,
+      'options': options or {},
+    },
+    sizes={'law': 'equal'},
+    **{'distributions': {}} | overrides,
+  )
+
+
+def test_natural_partition():
+  client = np.array(['bob', 'ann', 'cid'])[np.arange(90) % 3]
+  plan = _natural(surveys.survey(90, client=client), num_unseen_clients=1)
+  assert sorted(plan.client_ids) == ['ann', 'bob', 'cid']
+  assert plan.client_ids[0] < plan.client_ids[1]
+  assert plan.groups == ('participating', 'participating', 'unseen')
+  assert plan.mixtures is None
+  dealt = plan.owners[0] != planning.NOBODY
+  np.testing.assert_array_equal(dealt, plan.roles != splits.HELD_OUT)
+  owner = np.array(plan.client_ids)[plan.owners[0][dealt]]
+  np.testing.assert_array_equal(owner, client[dealt])
+
+
+def test_natural_partition_of_native_distributions():
+  """The mixture of a client is what it has; without any, equal shares."""
+  survey = surveys.survey(90, native=np.arange(90) % 3 // 2)
+  survey = survey._replace(
+    client=np.array(['ann', 'bob', 'bob'])[np.arange(90) % 3]
+  )
+  plan, nothing = (
+    _natural(
+      survey,
+      names=('a', 'b'),
+      distributions={'kind': 'native'},
+      splits={'held_out_fraction': fraction},
+    )
+    for fraction in (0.0, 1.0)
+  )
+  np.testing.assert_array_equal(plan.mixtures, [[1, 0], [0.5, 0.5]])
+  for source in (0, 1):
+    dealt = plan.owners[source] != planning.NOBODY
+    np.testing.assert_array_equal(dealt, survey.native_source == source)
+  np.testing.assert_array_equal(nothing.mixtures, np.full((2, 2), 0.5))
+
+
+def test_natural_partition_needs_a_client_for_each():
+  client = np.where(np.arange(90) == 5, '', 'ann')
+  with pytest.raises(errors.DataError, match='1 examples have none'):
+    _natural(surveys.survey(90, client=client))
+
+
+def test_natural_partition_keeps_a_client_to_train():
+  with pytest.raises(errors.PartitionError, match='at least one'):
+    _natural(surveys.survey(90, client='ann'), num_unseen_clients=1)
+
+
+def test_writers_with_100_training_and_25_test_examples():
+  """PPFL's rule on federated EMNIST: the test split is each writer's own."""
+  num_train, num_test = [100, 99, 150, 130], [25, 40, 24, 30]
+  sizes = [*num_train, *num_test]
+  client = np.repeat(['a', 'b', 'c', 'd'] * 2, sizes)
+  survey = surveys.survey(
+    len(client),
+    client=client,
+    is_test=np.arange(len(client)) >= sum(num_train),
+  )
+  plan = _natural(
+    survey,
+    options={'min_train_examples': 100, 'min_test_examples': 25},
+    has_test_split=True,
+    splits={'client_test': 'dealt'},
+  )
+  assert plan.client_ids == ('a', 'd')
+  np.testing.assert_array_equal(surveys.count(plan, 0, 0), [100, 130])
+  np.testing.assert_array_equal(
+    surveys.count(plan, 0, splits.HELD_OUT), [25, 30]
+  )
+  assert plan.planted.facts == {
+    'num_clients_left_out': 2,
+    'num_examples_left_out': 99 + 150 + 40 + 24,
+  }
+
+
+def test_accounts_with_30_examples_split_by_themselves():
+  """LEAF's recipe as in CMFL: 30 examples at least, 80 % of each train."""
+  client = np.repeat(['a', 'b', 'c'], [29, 30, 44])
+  plan = _natural(
+    surveys.survey(len(client), client=client),
+    options={'min_examples': 30},
+    splits={'test_ratio': 0.25, 'held_out_fraction': 0, 'split_by': 'client'},
+    num_shards=1,
+  )
+  assert plan.client_ids == ('b', 'c')
+  np.testing.assert_array_equal(surveys.count(plan, 0, 0), [24, 35])
+  np.testing.assert_array_equal(surveys.count(plan, 0, 2), [6, 9])
+
+
+def test_some_of_the_natural_clients():
+  plan = surveys.make_plan(
+    surveys.survey(90, client=np.array(list('abcdefghi'))[np.arange(90) % 9]),
+    names=('all',),
+    distributions={},
+    partition={'law': 'natural', 'num_clients': 4, 'num_unseen_clients': 2},
+    sizes={},
+  )
+  assert plan.groups == ('participating',) * 4 + ('unseen',) * 2
+  assert plan.planted.facts['num_clients_left_out'] == 3

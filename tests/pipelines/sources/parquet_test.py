@@ -1,0 +1,87 @@
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from pipelines.sources import base, registry
+from tests.testing import raw_sources
+from tff_algos.core import errors
+
+
+def _source(folder, **more):
+  return registry.create('parquet', raw_sources.write_parquet(folder) | more, 0)
+
+
+def test_files_and_row_groups_in_order(tmp_path):
+  source = _source(tmp_path)
+  (block,) = source.blocks()
+  examples = list(source.read(block))
+  np.testing.assert_array_equal(
+    np.stack([e.x for e in examples]),
+    [[i, i / 8] for i in range(8)],
+  )
+  assert [e.y for e in examples] == [0, 1, 1, 0] * 2
+  assert [e.client for e in examples] == ['ann', 'bob'] * 4
+
+
+@pytest.mark.parametrize(('start', 'stop'), [(0, 1), (2, 5), (3, 8), (7, 8)])
+def test_any_run_of_rows(tmp_path, start, stop):
+  source = _source(tmp_path)
+  examples = source.read(base.Block('train', start, stop))
+  assert [e.x[0] for e in examples] == list(range(start, stop))
+
+
+def test_test_file_and_regression(tmp_path):
+  source = _source(
+    tmp_path,
+    train_file='part-0.parquet',
+    test_file='part-1.parquet',
+    label_column='b',
+    classes=None,
+  )
+  examples = [e for block in source.blocks() for e in source.read(block)]
+  assert [e.is_test for e in examples] == [False] * 4 + [True] * 4
+  assert examples[6].y == 6 / 8
+  assert sorted(source.checksums()) == ['part-0.parquet', 'part-1.parquet']
+
+
+def test_missing_values_are_problems(tmp_path):
+  source = _source(tmp_path, train_file='null.parquet')
+  columns = {'a': [1, None], 'b': [1.0, 2.0], 'y': [1, 0], 'who': ['a', 'b']}
+  parquet.write_table(pyarrow.table(columns), tmp_path / 'null.parquet')
+  (block,) = source.blocks()
+  good, bad = source.read(block)
+  assert good.problem is None
+  assert bad.problem == "'a' is None, not a number"
+
+
+def test_missing_column_is_named(tmp_path):
+  source = _source(tmp_path, label_column='age')
+  with pytest.raises(errors.DataError, match="no column 'age'.* a, b, y, who"):
+    source.blocks()
+
+
+@pytest.mark.parametrize(
+  'content', [b'', b'PAR1', b'not a table, but long enough for one']
+)
+def test_file_that_is_no_parquet(tmp_path, content):
+  source = _source(tmp_path)
+  (tmp_path / 'part-1.parquet').write_bytes(content)
+  with pytest.raises(errors.DataError, match='part-1.* no sound Parquet file'):
+    source.blocks()
+
+
+def test_text_that_is_not_utf8(tmp_path):
+  source = _source(tmp_path, train_file='bytes.parquet')
+  names = pyarrow.array([b'\xff\xfe'], pyarrow.binary())
+  # What a careless writer of another language leaves.
+  names = pyarrow.Array.from_buffers(pyarrow.string(), 1, names.buffers())
+  columns = {'a': [1], 'b': [1], 'y': [1], 'who': names}
+  parquet.write_table(pyarrow.table(columns), tmp_path / 'bytes.parquet')
+  with pytest.raises(errors.DataError, match='no sound Parquet file'):
+    list(source.read(source.blocks()[0]))
+
+
+def test_file_outside_of_the_folder(tmp_path):
+  with pytest.raises(errors.ConfigError, match="in the folder, got '/a'"):
+    _source(tmp_path, test_file='/a')

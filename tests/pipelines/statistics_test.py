@@ -1,0 +1,269 @@
+"""The statistics of a version against NumPy, whatever Beam runs them on."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pipelines import build_dataset, failures, published, staging, statistics
+from tests.testing import raw_data
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity, layout
+from tff_algos.data import schema as schema_lib
+from tff_algos.data import statistics as statistics_lib
+
+_SYNTHETIC = {
+  'source': {
+    'name': 'linear_regression',
+    'options': {
+      'num_examples_per_source': 400,
+      'num_held_out_per_source': 50,
+    },
+  },
+  'distributions': {'kind': 'native'},
+  'num_shards': 3,
+}
+
+
+def _measure(path, beam_options=(), **options):
+  with staging.open_staging(path) as opened:
+    folder = integrity.find_current(path)
+    return statistics.measure(opened, folder, beam_options, **options)
+
+
+@pytest.fixture(name='measured', scope='module', params=['digits', 'synthetic'])
+def make_measured(request, tmp_path_factory):
+  path = tmp_path_factory.mktemp(request.param)
+  overrides = _SYNTHETIC if request.param == 'synthetic' else {}
+  build_dataset.build(raw_data.digits_config(**overrides), path)
+  before = raw_data.file_bytes(path)
+  found = _measure(path)
+  assert not found.reused
+  return path, before, found.folder
+
+
+def _files(folder):
+  return {
+    name: (folder / name).read_bytes()
+    for name in (layout.STATISTICS, layout.CLIENT_STATISTICS)
+  }
+
+
+def _everyone(dataset):
+  return {
+    'participating': dataset.client_ids,
+    'unseen': dataset.unseen_client_ids,
+  }
+
+
+def _concatenate(parts):
+  return schema_lib.Examples(
+    *(np.concatenate(columns) for columns in zip(*parts, strict=True))
+  )
+
+
+def _check(total, examples, schema):
+  assert total['num_examples'] == examples.num_examples
+  sources = np.bincount(examples.source, minlength=schema.num_sources)
+  assert total['source_counts'] == sources.tolist()
+  if schema.num_classes:
+    labels = np.bincount(examples.y, minlength=schema.num_classes)
+    assert total['label_counts'] == labels.tolist()
+  columns = {'x': examples.x}
+  if not schema.num_classes:
+    columns['y'] = examples.y
+  for name, values in columns.items():
+    for moment in ('mean', 'std', 'min', 'max'):
+      np.testing.assert_allclose(
+        total[name][moment],
+        getattr(np, moment)(values.astype(np.float64)),
+        rtol=1e-12,
+        atol=1e-15,
+      )
+
+
+def test_totals_equal_numpy(measured):
+  path, _, folder = measured
+  totals = json.loads((folder / layout.STATISTICS).read_text())['totals']
+  with dataset_lib.FederatedDataset.open(path) as dataset:
+    schema = dataset.schema
+    parts = []
+    for group, client_ids in _everyone(dataset).items():
+      for split in schema_lib.SPLITS:
+        examples = _concatenate(
+          [dataset.examples(client_id, split) for client_id in client_ids]
+        )
+        _check(totals[group][split], examples, schema)
+        parts.append(examples)
+    everything = _concatenate(parts)
+    for s, name in enumerate(dataset.source_names):
+      _check(totals[layout.HELD_OUT][name], dataset.held_out(s), schema)
+      rows = everything.source == s
+      mine = schema_lib.Examples(*(column[rows] for column in everything))
+      total = totals[statistics_lib.SOURCE][name]
+      _check(total, mine, schema)
+      np.testing.assert_allclose(
+        total['features']['mean'],
+        mine.x.astype(np.float64).mean(axis=0).ravel(),
+        rtol=1e-12,
+        atol=1e-15,
+      )
+
+
+def test_client_table_equals_numpy(measured):
+  path, _, folder = measured
+  with dataset_lib.FederatedDataset.open(path) as dataset:
+    found = statistics_lib.read(folder, dataset.manifest)
+    rows = found.clients.to_pylist()
+    schema = dataset.schema
+    assert [row['client_id'] for row in rows] == [
+      client_id for ids in _everyone(dataset).values() for client_id in ids
+    ]
+    for row in rows:
+      parts = []
+      for split in schema_lib.SPLITS:
+        examples = dataset.examples(row['client_id'], split)
+        counts = np.bincount(examples.source, minlength=schema.num_sources)
+        assert row[f'{split}_source_counts'] == counts.tolist()
+        if schema.num_classes:
+          counts = np.bincount(examples.y, minlength=schema.num_classes)
+          assert row[f'{split}_label_counts'] == counts.tolist()
+        parts.append(examples)
+      x = _concatenate(parts).x.astype(np.float64)
+      np.testing.assert_allclose(row['x_mean'], x.mean(), rtol=1e-11)
+      np.testing.assert_allclose(row['x_std'], x.std(), rtol=1e-11)
+      assert (row['x_min'], row['x_max']) == (x.min(), x.max())
+
+
+def test_pieces_change_no_count(measured, monkeypatch):
+  """Many pieces a shard: sums are in another order, counts are not."""
+  path, _, folder = measured
+  before = json.loads((folder / layout.STATISTICS).read_text())['totals']
+  kept = _files(folder)
+  monkeypatch.setattr(statistics, '_PIECE_VALUES', 300)
+  _measure(path, force=True)
+  after = json.loads((folder / layout.STATISTICS).read_text())['totals']
+  for kind, by_name in before.items():
+    for name, total in by_name.items():
+      other = after[kind][name]
+      assert other['label_counts'] == total['label_counts']
+      assert other['num_examples'] == total['num_examples']
+      np.testing.assert_allclose(
+        other['x']['mean'], total['x']['mean'], rtol=1e-12
+      )
+  for name, content in kept.items():
+    (folder / name).write_bytes(content)
+
+
+def test_the_version_is_not_touched(measured):
+  path, before, _ = measured
+  after = raw_data.file_bytes(path)
+  assert {name: after[name] for name in before} == before
+  assert {name.rpartition('/')[2] for name in after.keys() - before.keys()} == {
+    layout.STATISTICS,
+    layout.CLIENT_STATISTICS,
+  }
+  dataset_lib.FederatedDataset.open(path).close()
+
+
+def test_threads_change_no_byte(measured):
+  path, _, folder = measured
+  before = _files(folder)
+  options = ['--direct_num_workers=2', '--direct_running_mode=multi_threading']
+  assert not _measure(path, options, force=True).reused
+  assert _files(folder) == before
+
+
+@pytest.mark.slow
+def test_processes_change_no_byte(tmp_path):
+  build_dataset.build(raw_data.digits_config(**_SYNTHETIC), tmp_path)
+  before = _files(_measure(tmp_path).folder)
+  options = ['--direct_num_workers=2', '--direct_running_mode=multi_processing']
+  assert _files(_measure(tmp_path, options, force=True).folder) == before
+
+
+def test_nothing_is_measured_twice(measured):
+  path, _, folder = measured
+  before = (folder / layout.STATISTICS).stat().st_mtime_ns
+  assert _measure(path).reused
+  assert (folder / layout.STATISTICS).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize('name', [layout.STATISTICS, layout.CLIENT_STATISTICS])
+def test_damaged_statistics_are_made_again(measured, name):
+  path, _, folder = measured
+  before = _files(folder)
+  (folder / name).write_bytes(b'{}')
+  assert not _measure(path).reused
+  assert _files(folder) == before
+
+
+def test_failure_leaves_the_old_statistics_and_nothing_else(
+  measured, monkeypatch
+):
+  path, _, _ = measured
+  before = raw_data.file_bytes(path)
+
+  def crash(self, keyed):
+    raise RuntimeError('power cut')
+    yield
+
+  monkeypatch.setattr(statistics.WriteTotals, 'process', crash)
+  with pytest.raises(RuntimeError, match='power cut'):
+    _measure(path, force=True)
+  assert raw_data.file_bytes(path) == before
+  assert not list(path.glob('.staging-*'))
+
+
+def test_damaged_dataset_is_refused(tmp_path):
+  build_dataset.build(raw_data.digits_config(), tmp_path)
+  (shard,) = tmp_path.glob('versions/*/train-00000*')
+  shard.write_bytes(b'damaged')
+  with pytest.raises(errors.DataError, match='it is damaged'):
+    _measure(tmp_path)
+
+
+def test_clients_without_examples(tmp_path):
+  config = raw_data.digits_config(
+    sizes={'law': 'uniform', 'minimum': 0, 'maximum': 0}
+  )
+  build_dataset.build(config, tmp_path)
+  folder = _measure(tmp_path).folder
+  totals = json.loads((folder / layout.STATISTICS).read_text())['totals']
+  assert totals['participating']['train']['num_examples'] == 0
+  assert totals['participating']['train']['x'] is None
+
+
+def test_an_engine_that_loses_examples_is_found_out(tmp_path, monkeypatch):
+  build_dataset.build(raw_data.digits_config(), tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  original = statistics.MeasureShard.process
+
+  def lose(self, shard):
+    if shard:
+      yield from original(self, shard)
+
+  monkeypatch.setattr(statistics.MeasureShard, 'process', lose)
+  with pytest.raises(
+    errors.InfrastructureError, match='lost examples: of part'
+  ):
+    _measure(tmp_path)
+  assert raw_data.file_bytes(tmp_path) == before
+
+
+def test_damage_that_a_worker_finds_passes_through_any_engine(tmp_path):
+  result = build_dataset.build(raw_data.digits_config(), tmp_path)
+  folder = layout.version_folder(tmp_path, result.version)
+  for path in folder.glob('*.array_record'):
+    path.write_bytes(bytes(path.stat().st_size))
+  reader = published.Reader(folder)
+  for step in (
+    statistics.MeasureShard(reader, None),
+    statistics.MeasureHeldOut(reader),
+  ):
+    with pytest.raises(failures.StepError) as caught:
+      list(step.process(0))
+    found = failures.find(RuntimeError(str(caught.value)))
+    assert isinstance(found, errors.DataError)
+    assert 'is damaged' in str(found)

@@ -1,0 +1,45 @@
+"""Committees that vote, with primaries of our choice."""
+
+from collections.abc import Sequence
+
+from tff_algos.consensus import authentication, ballot, seat, statements
+
+TRUTH = statements.state(['c1', 'c2'], 'the result')
+
+
+def names(size: int) -> tuple[str, ...]:
+  return tuple(f'm{number}' for number in range(size))
+
+
+def open_ballot(
+  size: int, primaries: Sequence[str] = (), **limits
+) -> ballot.Ballot:
+  """Returns a vote whose first primaries are these."""
+  for seed in range(100_000):
+    opened = ballot.Ballot(names(size), 'r1', seed, ballot.Limits(**limits))
+    drawn = [opened.primary(view) for view in range(len(primaries))]
+    if drawn == [*primaries]:
+      return opened
+  raise ValueError(f'no seed draws {primaries}')
+
+
+def keyring(opened: ballot.Ballot, member: str) -> authentication.Keyring:
+  keys = authentication.simulated_keys(opened.committee, opened.seed)
+  return authentication.Keyring(
+    member, opened.committee, keys[member], opened.instance
+  )
+
+
+def seats(
+  opened: ballot.Ballot, behaviours: dict[str, str] | None = None
+) -> dict[str, seat.Seat]:
+  """Returns the seats of members that computed the same."""
+  keys = authentication.simulated_keys(opened.committee, opened.seed)
+  behaviours = behaviours or {}
+  return {
+    member: seat.Seat(
+      *(opened, member, TRUTH, keys[member]),
+      behaviour=behaviours.get(member, 'honest'),
+    )
+    for member in opened.committee
+  }

@@ -1,0 +1,136 @@
+"""Writes the files of runs that never were, with numbers known by hand.
+
+A run has two clusters, two sources, `a` and `b`, and four clients. Cluster
+`order[0]` is good at `a` and cluster `order[1]` at `b`.
+"""
+
+import csv
+import json
+import pathlib
+from collections.abc import Sequence
+
+from tff_algos.reports import plan as plan_lib
+
+NAME = 'Invented sweep'
+FLOATS_A_ROUND = 100.0
+
+
+def write_run(
+  folder: pathlib.Path,
+  *,
+  level: float = 0.5,
+  order: Sequence[int] = (0, 1),
+  ari: float | None = 1.0,
+  cluster_ids: Sequence[int] = (0, 0, 1, 1),
+  num_rounds: int = 2,
+  score: str = 'accuracy',
+  planted: bool = True,
+) -> None:
+  """Writes one run.
+
+  Args:
+    folder: Of the run.
+    level: Score of the personalized models after the last round; that of the
+      good cluster on a source is 0.2 more on `a` and 0.3 more on `b`, that of
+      the other 0.05 less on `a` and 0.1 less on `b`. In round r, all are
+      r / num_rounds of that.
+    order: The cluster of each source.
+    ari: After the last round; None if nothing is known of it.
+    cluster_ids: Of the clients.
+    num_rounds: Evaluated each, from round 0 on.
+    score: `'accuracy'` or `'mse'`.
+    planted: Whether clients have a true mixture; a, a, b, b.
+  """
+  (folder / 'evaluation').mkdir(parents=True)
+  (folder / 'report').mkdir()
+  (folder / 'report' / 'index.html').write_text('a run')
+  _write_json(
+    folder / 'config.json', {'name': 'x', 'config_hash': 'y', 'config': {}}
+  )
+  rounds = _rounds(level, order, ari, num_rounds, score)
+  _write_csv(folder / 'metrics.csv', rounds)
+  summary = {
+    'last': {k: v for k, v in rounds[-1].items() if 'cost' not in k},
+    'best_by_validation': rounds[-2],
+    'source_names': ['a', 'b'],
+    'num_clusters': 2,
+  }
+  _write_json(folder / 'evaluation' / 'summary.json', summary)
+  clients = [
+    {
+      'client_id': f'c{index}',
+      'group': 'participating',
+      'cluster_id': cluster,
+      **{f'membership_{one}': float(cluster == one) for one in (0, 1)},
+    }
+    for index, cluster in enumerate(cluster_ids)
+  ]
+  for index, client in enumerate(clients if planted else ()):
+    client['true_mixture_0'] = float(index < 2)
+    client['true_mixture_1'] = float(index >= 2)
+  # An unseen client chooses, too; it does not count.
+  clients.append({**clients[0], 'client_id': 'new', 'group': 'unseen'})
+  clients[-1]['cluster_id'] = 1
+  _write_csv(folder / 'evaluation' / 'clients.csv', clients)
+
+
+def _rounds(level, order, ari, num_rounds, score):
+  other = {'a': 0.05, 'b': 0.1}
+  scores = {'a': {order[0]: level + 0.2}, 'b': {order[1]: level + 0.3}}
+  rounds = []
+  for number in range(num_rounds + 1):
+    row = {'round': number, 'cost/uplink_floats': FLOATS_A_ROUND * (number > 0)}
+    row['cost/downlink_floats'] = 0.0
+    share = number / num_rounds
+    row[f'participating/test/personalized/{score}'] = share * level
+    for source, good in scores.items():
+      for cluster in (0, 1):
+        value = share * good.get(cluster, level - other[source])
+        row[f'held_out/{source}/cluster_{cluster}/{score}'] = value
+    if ari is not None:
+      row['participating/membership/ari'] = share * ari
+    rounds.append(row)
+  return rounds
+
+
+def write(
+  workdir: pathlib.Path,
+  levels: dict[tuple, Sequence[float]],
+  axes: Sequence[plan_lib.Axis],
+  **options,
+) -> plan_lib.Plan:
+  """Writes a sweep; every second run has its clusters the other way round.
+
+  Args:
+    workdir: Its folder.
+    levels: Values of a cell -> the level of each seed.
+    axes: The axes.
+    **options: See `write_run`.
+  """
+  runs = []
+  for cell, row in levels.items():
+    place = plan_lib.label(axes, cell).replace(', ', ',') or 'cell'
+    for seed, level in enumerate(row):
+      folder = f'{place}/seed_{seed}'
+      order = (seed % 2, 1 - seed % 2)
+      write_run(workdir / folder, level=level, order=order, **options)
+      runs.append(plan_lib.PlannedRun(folder, cell, seed))
+  plan = plan_lib.Plan(NAME, tuple(axes), tuple(runs))
+  write_plan(workdir, plan)
+  return plan
+
+
+def write_plan(workdir: pathlib.Path, plan: plan_lib.Plan) -> None:
+  """Writes `sweep.json`."""
+  _write_json(workdir / plan_lib.FILE, plan_lib.to_dict(plan))
+
+
+def _write_json(path: pathlib.Path, content) -> None:
+  path.write_text(json.dumps(content))
+
+
+def _write_csv(path: pathlib.Path, rows) -> None:
+  with path.open('w', newline='', encoding='utf-8') as file:
+    writer = csv.DictWriter(file, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)

@@ -1,0 +1,113 @@
+"""Robust rules and attacks in plain NumPy, from their definitions.
+
+Rows `[n, d]` in float64, all of them real; loops in place of anything clever.
+"""
+
+import numpy as np
+
+
+def squared_distances(rows):
+  return ((rows[:, np.newaxis] - rows) ** 2).sum(axis=2)
+
+
+def trimmed_mean(rows, num_trimmed):
+  columns = [sorted(column) for column in rows.T]
+  return np.array(
+    [
+      np.mean(column[num_trimmed : len(column) - num_trimmed])
+      for column in columns
+    ]
+  )
+
+
+def krum_order(rows, num_byzantine):
+  """Rows by their sum of distances to the n - f - 2 nearest other ones."""
+  distances, scores = squared_distances(rows), []
+  for i in range(len(rows)):
+    others = sorted(np.delete(distances[i], i))
+    scores.append(sum(others[: len(rows) - num_byzantine - 2]))
+  return np.argsort(scores, kind='stable')
+
+
+def multi_krum(rows, num_byzantine, num_selected, weights):
+  best = krum_order(rows, num_byzantine)[:num_selected]
+  return np.average(rows[best], axis=0, weights=weights[best])
+
+
+def bulyan(rows, num_byzantine):
+  left, chosen = list(range(len(rows))), []
+  while len(chosen) < len(rows) - 2 * num_byzantine:
+    # Krum needs one neighbour at least.
+    distances = squared_distances(rows[left])
+    count = max(len(left) - num_byzantine - 2, 1)
+    scores = [
+      sum(sorted(np.delete(distances[i], i))[:count]) for i in range(len(left))
+    ]
+    chosen.append(left.pop(int(np.argmin(scores))))
+  rows = rows[sorted(chosen)]
+  num_kept = len(rows) - 2 * num_byzantine
+  result = []
+  for column in rows.T:
+    gaps = np.abs(column - np.median(column))
+    result.append(column[np.argsort(gaps, kind='stable')[:num_kept]].mean())
+  return np.array(result)
+
+
+def geometric_median(rows, weights, num_iterations=2000):
+  """By Weiszfeld's iteration from the mean, to convergence."""
+  point = np.average(rows, axis=0, weights=weights)
+  for _ in range(num_iterations):
+    pulls = weights / np.linalg.norm(rows - point, axis=1)
+    point = np.average(rows, axis=0, weights=pulls)
+  return point
+
+
+def centered_clipping(rows, weights, start, radius, num_iterations):
+  point = start
+  for _ in range(num_iterations):
+    steps = rows - point
+    factors = np.minimum(1, radius / np.linalg.norm(steps, axis=1))
+    shares = weights / weights.sum()
+    point = point + (shares * factors) @ steps
+  return point
+
+
+def mixed_neighbors(rows, num_byzantine):
+  distances = squared_distances(rows)
+  return np.stack(
+    [
+      rows[np.argsort(row, kind='stable')[: len(rows) - num_byzantine]].mean(0)
+      for row in distances
+    ]
+  )
+
+
+def search_step(is_hidden, largest=1e6):
+  """The largest step that is hidden, by bisection."""
+  low, high = 0.0, largest
+  for _ in range(200):
+    middle = (low + high) / 2
+    low, high = (middle, high) if is_hidden(middle) else (low, middle)
+  return low
+
+
+def min_max(honest, direction):
+  mean = honest.mean(axis=0)
+  bound = squared_distances(honest).max()
+
+  def is_hidden(step):
+    false = mean + step * direction
+    return ((honest - false) ** 2).sum(axis=1).max() <= bound
+
+  return mean + search_step(is_hidden) * direction
+
+
+def min_sum(honest, direction):
+  mean = honest.mean(axis=0)
+  bound = squared_distances(honest).sum(axis=1).max()
+
+  def is_hidden(step):
+    false = mean + step * direction
+    return ((honest - false) ** 2).sum() <= bound
+
+  return mean + search_step(is_hidden) * direction

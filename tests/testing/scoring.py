@@ -1,0 +1,79 @@
+"""A dataset whose clients `exportable`'s models know, and some they do not."""
+
+import pathlib
+
+import numpy as np
+
+from pipelines import build_dataset, options
+from tests.testing import exportable, raw_data
+from tff_algos.core import config as config_lib
+from tff_algos.core import model as model_lib
+from tff_algos.export import cluster_models
+
+# The first three have personalized models.
+CLIENT_IDS = ('anna', 'b/2', 'çelik', 'eve', 'finn')
+_COLUMNS = ('a', 'b', 'c', 'd')
+
+
+def build_dataset_of_known_clients(folder: pathlib.Path) -> pathlib.Path:
+  """Builds a dataset in `<folder>/dataset`; every client has all splits."""
+  rng = np.random.default_rng(6)
+  rows = [
+    ','.join([*(f'{value:.5f}' for value in x), f'c{i % 3}', CLIENT_IDS[i % 5]])
+    for i, x in enumerate(rng.normal(size=(300, len(_COLUMNS))))
+  ]
+  folder.mkdir(parents=True, exist_ok=True)
+  header = ','.join((*_COLUMNS, 'y', 'who'))
+  (folder / 'table.csv').write_text('\n'.join((header, *rows)) + '\n')
+  config = config_lib.from_dict(
+    options.DatasetConfig,
+    {
+      'source': {
+        'name': 'csv',
+        'options': {
+          'folder': str(folder),
+          'train_file': 'table.csv',
+          'label_column': 'y',
+          'feature_columns': _COLUMNS,
+          'classes': ('c0', 'c1', 'c2'),
+          'client_column': 'who',
+        },
+      },
+      'partition': {'law': 'natural'},
+      'splits': {'held_out_fraction': 0.2, 'test_ratio': 0.4},
+      'num_shards': 3,
+    },
+  )
+  return build_dataset.build(config, folder / 'dataset').path
+
+
+def write_workdir(folder: pathlib.Path) -> pathlib.Path:
+  """Writes a dataset and exported models, as a run does; returns the folder."""
+  build_dataset_of_known_clients(folder)
+  exportable.write_all(folder / 'export')
+  return folder
+
+
+def write_regression_workdir(folder: pathlib.Path) -> pathlib.Path:
+  """Writes a dataset and cluster models of a regression."""
+  config = raw_data.digits_config(
+    source={
+      'name': 'linear_regression',
+      'options': {
+        'num_features': exportable.NUM_FEATURES,
+        'num_examples_per_source': 400,
+        'num_held_out_per_source': 10,
+      },
+    },
+    distributions={'kind': 'native'},
+  )
+  build_dataset.build(config, folder / 'dataset')
+  model = exportable.linear_model(model_lib.REGRESSION)
+  cluster_models.export_cluster_models(
+    folder / 'export' / 'cluster_models',
+    exportable.algorithm(model),
+    exportable.states(model)[0],
+    exportable.sample_inputs(),
+    exportable.PROVENANCE,
+  )
+  return folder

@@ -1,0 +1,278 @@
+"""Tests of CMFL, against NumPy and in its reductions."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import toys
+from tff_algos.algorithms import cmfl
+from tff_algos.consensus import round_votes
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors, seeds
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import adoption, committee, local_training
+
+_NUM_CLIENTS = 12
+_THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
+# Client 4 has nothing to train on.
+_SIZES = [5, 9, 3, 12, 0, 7, 4, 8, 6, 10, 5, 11]
+_SOURCE = toys.linear_clients(
+  _THETAS, np.full((_NUM_CLIENTS, 2), 0.5), _SIZES, seed=2
+)
+# Ten of twelve are active: C = 4, n = 6, m = 2.
+_SHARES = {'active_rate': 10 / 12, 'committee_rate': 0.4}
+_RATE = 0.05
+_NUM_PARAMETERS = 3
+_NUM_ROUNDS = 5
+
+
+_CONSENSUS = {
+  field.name for field in dataclasses.fields(round_votes.ConsensusConfig)
+}
+
+
+def _build(upload='update', server_learning_rate=1.0, **options):
+  votes = {k: v for k, v in options.items() if k in _CONSENSUS}
+  shares = {k: v for k, v in options.items() if k not in _CONSENSUS}
+  return cmfl.build_cmfl(
+    toys.linear(3),
+    cmfl.CmflConfig(
+      upload=upload,
+      server_learning_rate=server_learning_rate,
+      loss_scale=0.5,
+      local_training=local_training.LocalTrainingConfig(
+        1, 32, optimizers.OptimizerConfig('sgd', _RATE)
+      ),
+      committee=committee.CommitteeConfig(**(_SHARES | shares)),
+      consensus=round_votes.ConsensusConfig(**votes),
+    ),
+  )
+
+
+class _Recorded(NamedTuple):
+  """One round.
+
+  Attributes:
+    before: What held.
+    call: Of the training.
+    after: What held after the vote.
+    trained: Output of the training.
+    voted: Output of the adoption.
+    state: The server state at the end.
+  """
+
+  before: adoption.Agreed
+  call: algorithm_lib.PhaseCall
+  after: adoption.Agreed
+  trained: cohort_lib.PhaseOutput
+  voted: cohort_lib.PhaseOutput
+  state: cmfl.ServerState
+
+
+def _rounds(algorithm, num_rounds=_NUM_ROUNDS, source=_SOURCE):
+  """Yields what happened, round by round."""
+  runtime = debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS)
+  state, states = toys.initial_states(algorithm, source.population)
+  for round_num in range(1, num_rounds + 1):
+    plan = algorithm.plan_round(state, source.population, round_num, 0)
+    before, calls, outputs = state.agreed, [next(plan)], []
+    for phase in ('train', 'adopt'):
+      assert calls[-1].phase == phase
+      outputs.append(
+        toys.run_call(
+          runtime,
+          algorithm.phases[phase],
+          state,
+          states,
+          calls[-1],
+          (round_num, 0, source),
+        )
+      )
+      state = outputs[-1].server_state
+      if phase == 'train':
+        calls.append(plan.send(state))
+    yield _Recorded(before, calls[0], state.agreed, *outputs, state)
+
+
+def _kernel(agreed):
+  return agreed.model_weights['kernel'][:, 0].astype(np.float64)
+
+
+def _gradient(k, w):
+  examples = _SOURCE.examples(k)
+  x, y = examples.x.astype(np.float64), examples.y.astype(np.float64)
+  return x.T @ (x @ w - y) / len(y)
+
+
+def _oracle(w, members, training, selection, server_rate):
+  """Algorithm 3, score by score: weights, who is averaged, who is elected."""
+  updates = {k: _RATE * _gradient(k, w) for k in [*members, *training]}
+  score = {
+    k: len(members)
+    / sum(((updates[k] - updates[c]) ** 2).sum() for c in members)
+    for k in training
+  }
+  ranking = sorted(training, key=lambda k: (-score[k], k))
+  selected = {
+    'most_similar': ranking[:2],
+    'least_similar': ranking[-2:],
+    'all': ranking,
+  }[selection]
+  examples = np.array([_SIZES[k] for k in selected])
+  mean = np.average([updates[k] for k in selected], axis=0, weights=examples)
+  first = (len(training) - len(members)) // 2
+  elected = ranking[first : first + len(members)]
+  return w - server_rate * mean, sorted(selected), sorted(elected)
+
+
+@pytest.mark.parametrize('upload', cmfl.UPLOADS)
+@pytest.mark.parametrize('selection', ['most_similar', 'least_similar', 'all'])
+def test_rounds_agree_with_numpy(selection, upload):
+  """Scores, means and elections of Eq. 5 to 8; float32, so to 1e-5."""
+  algorithm = _build(upload, 0.7, selection=selection)
+  counts = np.zeros(_NUM_CLIENTS, int)
+  for before, call, after, _, _, state in _rounds(algorithm):
+    members = call.client_indices[call.client_inputs].tolist()
+    training = call.client_indices[~call.client_inputs].tolist()
+    w, selected, elected = _oracle(
+      _kernel(before), members, training, selection, 0.7
+    )
+    np.testing.assert_allclose(_kernel(after), w, rtol=1e-5, atol=1e-6)
+    assert np.flatnonzero(after.is_member).tolist() == elected
+    assert np.flatnonzero(after.is_selected).tolist() == selected
+    counts[selected] += 1
+    np.testing.assert_array_equal(state.num_selections, counts)
+
+
+def test_roles_of_every_round():
+  """Disjoint, of constant size, the next committee from the training clients."""
+  elected = None
+  for _, call, after, trained, _, _ in _rounds(_build(), 8):
+    members = set(call.client_indices[call.client_inputs].tolist())
+    training = set(call.client_indices[~call.client_inputs].tolist())
+    assert elected is None or members == elected
+    assert (len(members), len(training)) == (4, 6)
+    assert not members & training
+    assert 4 not in members | training
+    elected = set(np.flatnonzero(after.is_member).tolist())
+    assert elected <= training
+    assert trained.server_metrics['num_selected'] == 2
+
+
+def test_the_first_committee_is_drawn_from_everybody_with_examples():
+  """400 seeds: each of the 11 is a member 145 times, within 5 deviations."""
+  algorithm = _build()
+  state, _ = toys.initial_states(algorithm, _SOURCE.population)
+  counts = np.zeros(_NUM_CLIENTS)
+  for seed in range(400):
+    call = next(algorithm.plan_round(state, _SOURCE.population, 1, seed))
+    counts[call.client_indices[call.client_inputs]] += 1
+  assert counts[4] == 0
+  share = 4 / 11
+  deviation = np.sqrt(400 * share * (1 - share))
+  assert (abs(np.delete(counts, 4) - 400 * share) < 5 * deviation).all()
+
+
+def test_models_and_updates_are_the_same_algorithm_for_honest_clients():
+  one, other = (list(_rounds(_build(u)))[-1].state for u in cmfl.UPLOADS)
+  np.testing.assert_allclose(
+    _kernel(one.agreed), _kernel(other.agreed), rtol=1e-5
+  )
+  np.testing.assert_array_equal(one.num_selections, other.num_selections)
+
+
+def test_everybody_averaged_is_gradient_descent_on_the_training_clients():
+  """FedSGD: one full batch each; float32, so to 1e-5."""
+  for before, call, after, *_ in _rounds(_build(selection='all')):
+    w = _kernel(before)
+    training = call.client_indices[~call.client_inputs]
+    weights = np.array([_SIZES[k] for k in training])
+    mean = np.average([_gradient(k, w) for k in training], 0, weights)
+    np.testing.assert_allclose(
+      _kernel(after), w - _RATE * mean, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_random_selection_differs_by_round_and_repeats_by_seed():
+  algorithm = _build(selection='random')
+  counts = [
+    [one.after.is_selected.astype(int) for one in _rounds(algorithm, 8)]
+    for _ in range(2)
+  ]
+  np.testing.assert_array_equal(counts[0], counts[1])
+  assert (np.sum(counts[0], axis=1) == 2).all()
+  assert len({tuple(one) for one in counts[0]}) > 1
+
+
+def test_cost_of_a_round():
+  """Uploads go to every member, with the number of examples."""
+  call = next(_rounds(_build())).call
+  assert call.cost.downlink_floats == 10 * _NUM_PARAMETERS
+  assert call.cost.uplink_floats == 6 * 4 * (_NUM_PARAMETERS + 1) + 4 * 3 * 6
+  assert call.cost.local_solves == 10
+
+
+def test_a_committee_that_is_lost_elects_nobody_and_changes_nothing():
+  """All of its uploads are NaN; the next round draws another one."""
+  algorithm = _build()
+  state, _ = toys.initial_states(algorithm, _SOURCE.population)
+  call = next(algorithm.plan_round(state, _SOURCE.population, 1, 0))
+  members = call.client_indices[call.client_inputs]
+  broken = [_SOURCE.examples(k) for k in range(_NUM_CLIENTS)]
+  for k in members:
+    broken[k] = broken[k]._replace(x=np.full_like(broken[k].x, np.nan))
+  source = toys.ToySource(broken)
+  lost = next(_rounds(algorithm, 1, source))
+  assert lost.trained.num_invalid == len(members)
+  np.testing.assert_array_equal(_kernel(lost.after), _kernel(lost.before))
+  assert not lost.after.is_member.any()
+  assert not lost.state.num_selections.any()
+  again = next(algorithm.plan_round(lost.state, source.population, 2, 0))
+  assert again.client_inputs.sum() == len(members)
+
+
+def test_honest_members_agree_at_once():
+  """Two votes of 4: 3 * 3 messages each, three delays of 10 ms."""
+  for one in _rounds(_build(), 2):
+    outcome = one.voted.server_metrics
+    assert outcome['is_accepted'] == 1
+    assert outcome['num_views'] == 2
+    assert outcome['num_messages'] == 18
+    assert outcome['num_bytes'] > 0
+    np.testing.assert_allclose(outcome['seconds'], 0.06, rtol=1e-6)
+
+
+def test_without_agreement_model_and_committee_stay():
+  """All members are silent, so the bound on views ends the vote."""
+  algorithm = _build(malicious_fraction=1.0, behaviour='silent', max_views=2)
+  first, second = _rounds(algorithm, 2)
+  assert first.voted.server_metrics['is_accepted'] == 0
+  np.testing.assert_array_equal(_kernel(first.after), _kernel(first.before))
+  np.testing.assert_array_equal(first.after.is_member, first.before.is_member)
+  assert not second.state.num_selections.any()
+
+
+def test_agreement_that_is_assumed_changes_no_result():
+  simulated, assumed = (
+    list(_rounds(_build(protocol=protocol), 3))[-1]
+    for protocol in ('simulated', 'assumed')
+  )
+  np.testing.assert_array_equal(
+    _kernel(simulated.after), _kernel(assumed.after)
+  )
+  assert assumed.voted.server_metrics['num_messages'] == 0
+
+
+def test_one_client_is_too_few():
+  population = toys.linear_clients(_THETAS, [[1.0, 0.0]], [3]).population
+  algorithm = _build()
+  state = tf.nest.map_structure(
+    np.asarray, algorithm.init_server_state(seeds.derive_seed(0, 'init'), 2)
+  )
+  with pytest.raises(errors.ConfigError, match='at least 2'):
+    next(algorithm.plan_round(state, population, 1, 0))

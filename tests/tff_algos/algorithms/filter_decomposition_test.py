@@ -1,0 +1,260 @@
+"""Tests of filter decomposition: rounds, reductions, plan and costs, bad input."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import factored, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors, seeds
+from tff_algos.numerics import factored_weights
+
+_POPULATION = factored.SOURCE.population
+
+
+def _assert_equal(one, other):
+  tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+
+
+def _coefficients(state):
+  return state.model_weights['conv/coefficients']
+
+
+def _plain_host(section):
+  return registry.build_algorithm(section, factored.model(), 5)
+
+
+@pytest.mark.parametrize(
+  ('name', 'options'),
+  [
+    *((name, {}) for name in registry.HOSTS),
+    # FedProx.
+    ('fed_avg', {'proximal_weight': 0.1}),
+  ],
+)
+def test_around_a_host_it_is_the_host_on_factors_bit_for_bit(name, options):
+  """Also with local atoms: nothing of them leaks into the global model."""
+  section = factored.host(name, **options)
+  expected, states, _ = factored.run(_plain_host(section), 2)
+  algorithm = factored.build(
+    section, local_atoms={'own': 'atoms', 'refit_interval': 2}
+  )
+  state, own_states, outputs = factored.run(algorithm, 2)
+  _assert_equal(state, expected)
+  _assert_equal([one.host for one in own_states], states)
+  # The refit runs on everybody who has examples.
+  trained = [one.own.num_updates for one in own_states]
+  assert min(trained[k] for k in (0, 2, 3, 4)) >= 1
+  assert trained[1] == 0
+
+
+def test_a_round_averages_factors_apart():
+  """Against NumPy's means of what each client uploads alone."""
+  algorithm = factored.build()
+  (call,) = algorithm.plan_round(None, _POPULATION, 1, 0)
+  before, states = toys.initial_states(algorithm, _POPULATION)
+  phase = _plain_host(factored.host()).phases['train']
+  before = tf.nest.map_structure(tf.constant, before)
+  uploads, sizes = [], []
+  for k in call.client_indices:
+    examples = factored.SOURCE.examples(int(k))
+    data = algorithm_lib.ClientData(
+      *(tf.constant(one) for one in (examples.x, examples.y)),
+      tf.ones([len(examples.y)]),
+    )
+    seed = seeds.derive_seed(0, 'train', 1, _POPULATION.client_ids[int(k)])
+    output = phase.client_work(
+      phase.make_message(before), (), (), data, tf.constant(seed)
+    )
+    uploads.append(output.result.local_weights)
+    sizes.append(len(examples.y))
+  state, _, _ = factored.run(algorithm, 1)
+  for name, leaf in state.model_weights.items():
+    mean = np.average([one[name] for one in uploads], axis=0, weights=sizes)
+    np.testing.assert_allclose(leaf, mean, rtol=1e-5, atol=1e-6)
+  assert states[0].own == ()
+
+
+def test_slow_weights_change_in_full_rounds_alone():
+  """Rounds 1 and 3 are full; discarding and freezing differ in what is sent."""
+  section = factored.host()
+  every, _, _ = factored.run(factored.build(section), 1)
+  seen = {}
+  for fast_rounds in ('discard', 'freeze', 'persist'):
+    algorithm = factored.build(
+      section, schedule={'slow_period': 2, 'fast_rounds': fast_rounds}
+    )
+    first, states, _ = factored.run(algorithm, 1)
+    # The first round is that of Algorithm 1.
+    _assert_equal(first, every)
+    second, states, _ = factored.run(
+      algorithm, 1, start=(first, states), first_round=2
+    )
+    _assert_equal(_coefficients(second), _coefficients(first))
+    assert (
+      np.abs(
+        second.model_weights['conv/atoms'] - first.model_weights['conv/atoms']
+      ).max()
+      > 1e-4
+    )
+    third, _, _ = factored.run(
+      algorithm, 1, start=(second, states), first_round=3
+    )
+    assert np.abs(_coefficients(third) - _coefficients(second)).max() > 1e-4
+    seen[fast_rounds] = (second, third, states)
+  # Atoms that are trained beside frozen coefficients go elsewhere.
+  atoms = [one.model_weights['conv/atoms'] for one, _, _ in seen.values()]
+  assert np.abs(atoms[0] - atoms[1]).max() > 1e-6
+  # What persists of round 2 is uploaded in round 3.
+  _assert_equal(seen['discard'][0], seen['persist'][0])
+  discarded, persisted = (seen[name][1] for name in ('discard', 'persist'))
+  changed = np.abs(_coefficients(discarded) - _coefficients(persisted)).max()
+  assert changed > 1e-6
+  versions = [int(one.slow.version) for one in seen['persist'][2]]
+  assert set(versions) <= {-1, 0, 1}
+  assert versions[1] == -1
+  assert 1 in versions
+
+
+def test_kernels_as_control_give_the_mean_of_the_kernels():
+  """And so another kernel than the product of the mean factors."""
+  state, _, _ = factored.run(factored.build(averaging='kernels'), 1)
+  product, _, _ = factored.run(factored.build(), 1)
+  np.testing.assert_array_equal(
+    state.model_weights['dense/kernel'], product.model_weights['dense/kernel']
+  )
+  kernels = [
+    factored_weights.build_kernels(one.model_weights)['conv/kernel'].numpy()
+    for one in (state, product)
+  ]
+  difference = np.abs(kernels[0] - kernels[1]).max()
+  assert 1e-6 < difference < 0.1
+
+
+def test_local_atoms_serve_their_client_and_nobody_else():
+  algorithm = factored.build(local_atoms={'own': 'atoms'})
+  state, states, _ = factored.run(algorithm, 1)
+  (call,) = algorithm.plan_round(None, _POPULATION, 1, 0)
+  served = [
+    algorithm.personalized_weights(state, one, k)
+    for k, one in enumerate(states)
+  ]
+  for k, weights in enumerate(served):
+    differs = not np.array_equal(
+      weights['conv/atoms'], state.model_weights['conv/atoms']
+    )
+    assert differs == (k in call.client_indices)
+    for name in ('conv/coefficients', 'dense/kernel'):
+      np.testing.assert_array_equal(weights[name], state.model_weights[name])
+  assert list(states[0].own.weights) == ['conv/atoms']
+  uploaded = algorithm.phases['train'].aggregation
+  assert set(uploaded) == {'local_atoms', 'local_coefficients', 'local_head'}
+
+
+def test_local_atoms_are_kept_between_rounds():
+  """A client that is drawn again goes on from its own."""
+  algorithm = factored.build(
+    factored.host(cohort_size=4), local_atoms={'own': 'atoms'}
+  )
+  first, states, _ = factored.run(algorithm, 1)
+  forgotten = [
+    one._replace(own=fresh.own)
+    for one, fresh in zip(
+      states, toys.initial_states(algorithm, _POPULATION)[1], strict=True
+    )
+  ]
+  runs = [
+    factored.run(algorithm, 1, start=(first, start), first_round=2)
+    for start in (states, forgotten)
+  ]
+  (kept, kept_states, _), (lost, lost_states, _) = runs
+  _assert_equal(kept, lost)
+  assert kept_states[3].own.num_updates == 2
+  assert lost_states[3].own.num_updates == 1
+  assert not np.array_equal(
+    kept_states[3].own.weights['conv/atoms'],
+    lost_states[3].own.weights['conv/atoms'],
+  )
+
+
+def test_plan_names_phases_and_counts_what_travels():
+  algorithm = factored.build(
+    schedule={'slow_period': 2},
+    local_atoms={'own': 'atoms', 'refit_interval': 2},
+  )
+  whole, fast = (
+    3 * factored.NUM_ALL,
+    3 * (factored.NUM_ATOMS + factored.NUM_HEAD),
+  )
+  (full_call,) = algorithm.plan_round(None, _POPULATION, 1, 0)
+  assert (full_call.phase, full_call.cost) == ('train', (whole, whole, 6))
+  fast_call, refit = algorithm.plan_round(None, _POPULATION, 2, 0)
+  assert (fast_call.phase, fast_call.cost) == ('fast', (fast, fast, 6))
+  assert set(algorithm.phases['fast'].aggregation) == {
+    *('local_atoms', 'local_head')
+  }
+  assert refit.phase == 'refit'
+  assert refit.client_indices.tolist() == [0, 2, 3, 4]
+  assert refit.cost == (4 * factored.NUM_ALL, 0, 4)
+
+
+def test_without_training_in_rounds_own_atoms_come_from_the_refit_alone():
+  algorithm = factored.build(
+    local_atoms={'own': 'atoms', 'in_every_round': False, 'refit_interval': 2}
+  )
+  assert not algorithm.phases['train'].uses_client_state
+  _, states, _ = factored.run(algorithm, 1)
+  assert all(one.own.num_updates == 0 for one in states)
+
+
+def test_host_options_are_resolved_and_checked():
+  _, options = registry.parse_config(
+    {'name': 'filter_decomposition', 'host': {'name': 'fed_avg'}}
+  )
+  assert options.host['cohort_size'] == 10
+  assert options.host['local_training']['batch_size'] == 10
+
+
+@pytest.mark.parametrize(
+  ('section', 'text'),
+  [
+    (
+      {'host': {'name': 'ifca'}},
+      "config.algorithm.host.name 'ifca' is unknown",
+    ),
+    ({'host': {'name': 'fed_avg', 'cohort': 1}}, "did you mean 'cohort_size'"),
+    ({'host': {}, 'averaging': 'atoms'}, "averaging must be one of 'factors'"),
+    (
+      {'host': {}, 'averaging': 'kernels', 'schedule': {'slow_period': 2}},
+      "slow_period is 2, but averaging 'kernels' sends no coefficients",
+    ),
+    (
+      {'host': factored.host(aggregation={'rule': 'median'})},
+      "host 'fed_avg' takes no mean of its local_weights",
+    ),
+    (
+      {'host': factored.host('scaffold'), 'schedule': {'slow_period': 2}},
+      "host 'scaffold' also uploads control_change",
+    ),
+  ],
+)
+def test_a_wrong_section_is_refused(section, text):
+  section = {'name': 'filter_decomposition', **section}
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.build_algorithm(section, factored.model(), 5)
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'averaging': 'kernels'}, "averaging 'kernels' needs filter atoms"),
+    ({'local_atoms': {'own': 'atoms'}}, "own 'atoms' needs filter atoms"),
+  ],
+)
+def test_a_network_without_atoms_is_refused_where_they_are_needed(
+  options, text
+):
+  section = {'name': 'filter_decomposition', 'host': factored.host(), **options}
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.build_algorithm(section, toys.mlp(), 5)

@@ -1,0 +1,226 @@
+"""Tests of Per-FedAvg: rounds by hand, what is served, plan, cost, bad input.
+
+On the points of `tests.testing.points` a client's objective is half the squared
+distance to its points: with m their mean the gradient is w - m, the Hessian 1.
+So a step of meta-learning keeps 1 - beta (1 - alpha) of the way from m to w if
+it is of first order, and 1 - beta (1 - alpha)^2 if it is exact.
+"""
+
+import numpy as np
+import pytest
+
+from tests.testing import points, toys
+from tff_algos.algorithms import per_fed_avg
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors, seeds
+from tff_algos.metrics import statistics
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import evaluation
+
+# Their means: (0, 1), (0, -1), (12, 0), none, (2, 0).
+_POINTS = [
+  np.array([[-1, 1], [1, 1]]),
+  np.array([[0, -1]]),
+  np.array([[12, 1], [12, -1], [12, 0], [12, 0]]),
+  np.zeros((0, 2)),
+  np.array([[2, 0], [2, 0], [2, 0]]),
+]
+_MEANS = np.array([[0, 1], [0, -1], [12, 0], [np.nan, np.nan], [2, 0]])
+_SOURCE = points.clients(_POINTS)
+_POPULATION = _SOURCE.population
+_START = np.array([4.0, 8.0])
+
+
+def _build(**options):
+  options = {
+    'cohort_size': 4,
+    'variant': 'exact',
+    'inner_learning_rate': 0.5,
+    'client_learning_rate': 0.8,
+    'num_local_steps': 1,
+    'batch_size': 8,
+    'loss_scale': 0.5,
+  } | options
+  return per_fed_avg.build_per_fed_avg(
+    points.model(2), per_fed_avg.PerFedAvgConfig(**options)
+  )
+
+
+def _run(algorithm, num_rounds=1, source=_SOURCE, kept=_START, **arguments):
+  """Returns the model, the personalized models `[N, 2]` and the outputs."""
+  weights = {'point': np.array(_START, np.float32)}
+  states = [
+    per_fed_avg.ClientState({'point': np.array(kept, np.float32)})
+    for _ in source.population.client_ids
+  ]
+  server_state, states, outputs = toys.run_rounds(
+    algorithm,
+    debug_runtime.DebugRuntime(algorithm, source.population.num_clients),
+    source,
+    num_rounds,
+    start=(per_fed_avg.ServerState(weights), states),
+    **arguments,
+  )
+  served = np.stack([state.personalized_weights['point'] for state in states])
+  return server_state.model_weights['point'], served, outputs
+
+
+def _uploads(kept_share):
+  clients = [0, 1, 2, 4]
+  return _MEANS[clients] + kept_share * (_START - _MEANS[clients])
+
+
+@pytest.mark.parametrize(
+  ('variant', 'kept_share'),
+  [
+    ('first_order', 1 - 0.8 * 0.5),
+    ('exact', 1 - 0.8 * 0.5**2),
+    # Of a quadratic the finite difference is the Hessian, whatever its step.
+    ('hessian_free', 1 - 0.8 * 0.5**2),
+  ],
+)
+@pytest.mark.parametrize('num_local_steps', [1, 2])
+def test_a_step_of_each_variant(variant, kept_share, num_local_steps):
+  model, _, _ = _run(_build(variant=variant, num_local_steps=num_local_steps))
+  expected = _uploads(kept_share**num_local_steps).mean(axis=0)
+  np.testing.assert_allclose(model, expected, rtol=1e-5)
+
+
+def test_weighting_by_examples_counts_points_and_not_clients():
+  model, _, _ = _run(_build(weighting='examples'))
+  expected = np.average(_uploads(0.8), axis=0, weights=[2, 1, 4, 3])
+  np.testing.assert_allclose(model, expected, rtol=1e-6)
+
+
+def test_loss_of_training_is_that_of_the_adapted_model():
+  """Halfway from (4, 8) to each mean; plus the spread of the points."""
+  _, _, (output, _) = _run(_build())
+  half = 0.25 * ((_START - _MEANS[[0, 1, 2, 4]]) ** 2).sum(axis=1)
+  total = np.dot([2, 1, 4, 3], half) + 2 + 2
+  loss = statistics.value_of(output.client_metrics['loss'])
+  np.testing.assert_allclose(loss, total / 10, rtol=1e-6)
+
+
+@pytest.mark.parametrize('num_personal_steps', [1, 3])
+def test_everybody_is_served_the_new_model_adapted_to_its_own_examples(
+  num_personal_steps,
+):
+  """Also who was not drawn; who has no example gets the model itself."""
+  algorithm = _build(cohort_size=1, num_personal_steps=num_personal_steps)
+  model, served, (_, output) = _run(algorithm)
+  expected = _MEANS + 0.5**num_personal_steps * (model - _MEANS)
+  expected[3] = model
+  np.testing.assert_allclose(served, expected, rtol=1e-5)
+  assert np.abs(model - _START).max() > 0.1
+  assert output.num_invalid == 0
+
+
+def test_between_two_adaptations_clients_keep_the_models_that_they_have():
+  algorithm = _build(personalization_interval=2)
+  _, served, outputs = _run(algorithm, 1)
+  assert len(outputs) == 1
+  np.testing.assert_array_equal(served, np.tile(_START, (5, 1)))
+  model, served, outputs = _run(algorithm, 3)
+  assert len(outputs) == 4
+  second, expected, _ = _run(algorithm, 2)
+  np.testing.assert_array_equal(served, expected)
+  assert np.abs(model - second).max() > 0.1
+
+
+def test_the_model_that_is_scored_has_seen_training_examples_only():
+  """Evaluation, with other points for the test part of every client: each is
+  scored with the model adapted to its training points, and none moves.
+  """
+  algorithm = _build()
+  server_state, states, _ = toys.run_rounds(
+    algorithm, debug_runtime.DebugRuntime(algorithm, 5), _SOURCE, 1
+  )
+  served = [np.array(one.personalized_weights['point']) for one in states]
+  test_points = np.random.default_rng(0).normal(size=(5, 6, 2))
+  test_source = points.clients(list(test_points))
+  phase = evaluation.build_personalized_evaluation(algorithm)
+  everyone = np.arange(5, dtype=np.int32)
+  output = toys.run_call(
+    debug_runtime.DebugRuntime(algorithm, 5),
+    phase,
+    server_state,
+    states,
+    algorithm_lib.PhaseCall(
+      phase.name, everyone, everyone, algorithm_lib.Cost()
+    ),
+    (0, 0, test_source),
+  )
+  model = server_state.model_weights['point']
+  adapted = (model + _MEANS) / 2
+  adapted[3] = model
+  distances = ((test_points - adapted[:, np.newaxis]) ** 2).sum(axis=2)
+  scores = statistics.value_of(output.server_metrics['score'])
+  np.testing.assert_allclose(scores, distances.mean(axis=1), rtol=1e-5)
+  for state, before in zip(states, served, strict=True):
+    np.testing.assert_array_equal(state.personalized_weights['point'], before)
+
+
+def test_a_client_with_nan_is_left_out_and_keeps_its_model():
+  source = points.clients(_POINTS)
+  source.examples(4).x[0, 1] = np.nan
+  model, served, outputs = _run(_build(), source=source, kept=[7, 7])
+  np.testing.assert_allclose(model, _uploads(0.8)[:3].mean(axis=0), rtol=1e-6)
+  assert served[4].tolist() == [7, 7]
+  np.testing.assert_allclose(served[0], (model + _MEANS[0]) / 2, rtol=1e-6)
+  assert [output.num_invalid for output in outputs] == [1, 1]
+
+
+def test_all_start_from_the_servers_model():
+  server_state, states = toys.initial_states(_build(), _POPULATION)
+  for state in states:
+    np.testing.assert_array_equal(
+      state.personalized_weights['point'], server_state.model_weights['point']
+    )
+
+
+def test_plan_draws_a_cohort_and_then_adapts_everybody():
+  algorithm = _build(cohort_size=3)
+  seen = set()
+  for round_num in range(1, 6):
+    train, personalize = algorithm.plan_round(None, _POPULATION, round_num, 0)
+    generator = seeds.numpy_generator(0, 'cohort', round_num)
+    expected = generator.choice([0, 1, 2, 4], 3, replace=False)
+    assert train.client_indices.tolist() == sorted(expected)
+    assert (train.phase, personalize.phase) == ('train', 'personalize')
+    assert personalize.client_indices.tolist() == [0, 1, 2, 3, 4]
+    seen.add(tuple(train.client_indices))
+  assert len(seen) > 1
+
+
+def test_cost_counts_what_adapting_everybody_costs():
+  """3 of 5 clients train; 2 parameters."""
+  train, personalize = _build(cohort_size=3).plan_round(None, _POPULATION, 1, 0)
+  assert train.cost == (3 * 2, 3 * 2, 3)
+  assert personalize.cost == (5 * 2, 0, 5)
+
+
+def test_more_clients_than_have_examples_cannot_be_drawn():
+  text = 'cohort_size is 5, but only 4 of the 5 clients have training examples'
+  with pytest.raises(errors.ConfigError, match=text):
+    _run(_build(cohort_size=5))
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
+    ({'num_local_steps': 0}, 'num_local_steps must be an integer >= 1'),
+    ({'batch_size': 0}, 'batch_size must be an integer >= 1, got 0'),
+    ({'num_personal_steps': 0}, 'num_personal_steps must be an integer >= 1'),
+    ({'personalization_interval': 0}, 'personalization_interval must be an in'),
+    ({'variant': 'hf'}, "variant must be one of 'exact', 'hessian_free', 'fir"),
+    ({'weighting': 'size'}, "weighting must be one of 'uniform', 'examples'"),
+    ({'inner_learning_rate': -0.1}, 'inner_learning_rate must be a finite num'),
+    ({'client_learning_rate': 0.0}, 'client_learning_rate must be a finite nu'),
+    ({'finite_difference_step': 0.0}, 'finite_difference_step must be a finit'),
+    ({'loss_scale': -1.0}, 'loss_scale must be a finite number > 0, got -1.0'),
+  ],
+)
+def test_options_out_of_range_are_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    per_fed_avg.PerFedAvgConfig(**options)

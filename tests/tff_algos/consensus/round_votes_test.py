@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from tff_algos.consensus import round_votes
+from tff_algos.core import errors
+
+_IDS = [f'c{i}' for i in range(12)]
+_MEMBERS = np.array([1, 4, 7, 9, 11])
+_ROUND = round_votes.Round(
+  3,
+  np.arange(12) < 2,
+  np.arange(12) >= 10,
+  {'kernel': np.ones([2, 3], np.float32)},
+)
+
+
+def _vote(members=_MEMBERS, seed=0, **options):
+  config = round_votes.ConsensusConfig(**options)
+  return round_votes.vote(members, _ROUND, _IDS, config, seed)
+
+
+def test_honest_members_need_one_view_for_each_vote():
+  """Two votes of five members: 3 * 4 messages each."""
+  outcome = _vote()
+  assert outcome.is_accepted
+  assert (outcome.num_views, outcome.num_messages) == (2, 24)
+  np.testing.assert_allclose(outcome.seconds, 0.06)
+  assert outcome.num_bytes > 24 * 100
+
+
+def test_the_same_vote_ends_the_same():
+  options = {'malicious_fraction': 0.2, 'behaviour': 'forging'}
+  assert _vote(**options) == _vote(**options)
+
+
+def test_agreement_can_be_assumed():
+  assert _vote(protocol='assumed') == (True, 2, 0, 0, 0.0)
+
+
+@pytest.mark.parametrize('behaviour', ['lying', 'silent'])
+def test_what_nobody_computed_is_never_accepted(behaviour):
+  outcome = _vote(malicious_fraction=1.0, behaviour=behaviour, max_views=3)
+  assert not outcome.is_accepted
+
+
+def test_one_liar_of_five_costs_views_at_most():
+  """Five members bear one fault."""
+  for seed in range(20):
+    config = round_votes.ConsensusConfig(malicious_fraction=1 / 12)
+    (liar,) = round_votes.malicious_clients(_IDS, config, seed)
+    others = [i for i in range(12) if _IDS[i] != liar][:4]
+    members = np.array([*others, _IDS.index(liar)])
+    outcome = round_votes.vote(members, _ROUND, _IDS, config, seed)
+    assert outcome.is_accepted
+
+
+def test_malicious_members_are_drawn_once_for_a_seed():
+  config = round_votes.ConsensusConfig(malicious_fraction=0.25)
+  drawn = round_votes.malicious_clients(_IDS, config, 5)
+  assert len(drawn) == 3
+  assert drawn == round_votes.malicious_clients(_IDS, config, 5)
+  others = {round_votes.malicious_clients(_IDS, config, s) for s in range(9)}
+  assert len(others) > 1
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'protocol': 'pbft'}, 'protocol'),
+    ({'malicious_fraction': 1.5}, 'malicious_fraction'),
+    ({'behaviour': 'rude'}, 'behaviour'),
+    ({'max_views': 0}, 'max_views'),
+  ],
+)
+def test_options_out_of_range(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    round_votes.ConsensusConfig(**options)

@@ -1,0 +1,126 @@
+"""Tests of convolutions with kernels in factors, both ways, against NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.models import convolutions
+from tff_algos.numerics import filters
+
+
+def _random(*shape, seed=0):
+  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def _factors(side=3, num_atoms=4, num_outputs=5):
+  return filters.FilterFactors(
+    _random(side, side, num_atoms), _random(num_atoms, 2, num_outputs, seed=1)
+  )
+
+
+def _convolve(inputs, kernel, padding, strides, dilations):
+  """The definition, in loops."""
+  reach = dilations * (kernel.shape[0] - 1) + 1
+  sides = inputs.shape[1:3]
+  if padding == 'SAME':
+    outputs = [-(-side // strides) for side in sides]
+    short = [
+      max((out - 1) * strides + reach - side, 0)
+      for out, side in zip(outputs, sides, strict=True)
+    ]
+    before_after = [(s // 2, s - s // 2) for s in short]
+    inputs = np.pad(inputs, [(0, 0), *before_after, (0, 0)])
+  else:
+    outputs = [-(-(side - reach + 1) // strides) for side in sides]
+  result = np.zeros((len(inputs), *outputs, kernel.shape[-1]))
+  for i in range(outputs[0]):
+    for j in range(outputs[1]):
+      window = inputs[
+        :,
+        i * strides : i * strides + reach : dilations,
+        j * strides : j * strides + reach : dilations,
+      ]
+      result[:, i, j] = np.einsum('buvi,uvio->bo', window, kernel)
+  return result
+
+
+@pytest.mark.parametrize('padding', ['SAME', 'VALID'])
+@pytest.mark.parametrize(('strides', 'dilations'), [(1, 1), (2, 1), (1, 2)])
+def test_both_ways_are_the_convolution_with_the_built_kernel(
+  padding, strides, dilations
+):
+  inputs, factors = _random(2, 8, 7, 2, seed=2), _factors()
+  kernel = np.einsum('uvq,qio->uvio', *factors)
+  expected = _convolve(inputs, kernel, padding, strides, dilations)
+  for i, side in enumerate((8, 7)):
+    assert expected.shape[1 + i] == convolutions.output_side(
+      side, 3, padding, strides, dilations
+    )
+  for one in (
+    kernel,
+    *(
+      convolutions.DecomposedKernel(factors, mode)
+      for mode in convolutions.FORWARD_MODES
+    ),
+  ):
+    outputs = convolutions.convolve(inputs, one, padding, strides, dilations)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('mode', ['reconstruct', 'two_layer'])
+def test_gradients_are_those_of_the_chain_rule(mode):
+  """dF/dalpha = <G, D>, dF/dD = sum alpha G, with G = dF/dkernel; and finite
+  differences along a random direction.
+  """
+  inputs, factors = _random(2, 6, 6, 2, seed=2), _factors()
+
+  def loss(atoms, coefficients):
+    kernel = convolutions.DecomposedKernel(
+      filters.FilterFactors(atoms, coefficients), mode
+    )
+    outputs = convolutions.convolve(inputs, kernel, 'VALID', 2)
+    return tf.reduce_sum(tf.sin(outputs))
+
+  factors = [tf.constant(leaf) for leaf in factors]
+  with tf.GradientTape() as tape:
+    tape.watch(factors)
+    value = loss(*factors)
+  slopes = tape.gradient(value, factors)
+  kernel = tf.constant(np.einsum('uvq,qio->uvio', *factors))
+  with tf.GradientTape() as tape:
+    tape.watch(kernel)
+    value = tf.reduce_sum(tf.sin(tf.nn.conv2d(inputs, kernel, 2, 'VALID')))
+  slope = tape.gradient(value, kernel).numpy()
+  atoms, coefficients = (leaf.numpy() for leaf in factors)
+  np.testing.assert_allclose(
+    slopes[0], np.einsum('uvio,qio->uvq', slope, coefficients), 1e-3, 1e-4
+  )
+  np.testing.assert_allclose(
+    slopes[1], np.einsum('uvio,uvq->qio', slope, atoms), 1e-3, 1e-4
+  )
+  step = 1e-2
+  ways = [_random(*leaf.shape, seed=3) for leaf in factors]
+  ahead, behind = (
+    float(loss(*(a + s * b for a, b in zip(factors, ways, strict=True))))
+    for s in (step, -step)
+  )
+  along = sum(
+    float(tf.reduce_sum(a * b)) for a, b in zip(slopes, ways, strict=True)
+  )
+  # The third derivative of the sine of a product, times step**2.
+  np.testing.assert_allclose((ahead - behind) / (2 * step), along, rtol=0.02)
+
+
+def test_auto_is_what_costs_less():
+  """One atom for twenty outputs mixes cheaply; nine of 3x3 pixels do not."""
+
+  def operations(side, num_atoms):
+    graph = tf.function(
+      lambda x: convolutions.convolve(
+        x, convolutions.DecomposedKernel(_factors(side, num_atoms, 20)), 'SAME'
+      )
+    ).get_concrete_function(tf.TensorSpec([None, 8, 8, 2]))
+    return {operation.type for operation in graph.graph.get_operations()}
+
+  assert 'DepthwiseConv2dNative' not in operations(3, 9)
+  assert 'DepthwiseConv2dNative' in operations(7, 1)

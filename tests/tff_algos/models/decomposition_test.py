@@ -1,0 +1,136 @@
+"""Tests of decomposed networks: weights, counts, outputs, bad input."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.models import decomposition, registry
+from tff_algos.numerics import factored_weights, trees
+
+_SEED = (3, 4)
+_X = np.random.default_rng(0).normal(size=(3, 16, 16, 2)).astype(np.float32)
+
+
+def _build(num_atoms=0, name='small_cnn', shape=(16, 16, 2), **options):
+  return registry.build_model(
+    {'name': name, 'decomposition': {'num_atoms': num_atoms, **options}},
+    task='classification',
+    input_shape=shape,
+    num_outputs=5,
+  )
+
+
+def test_weights_of_a_decomposed_network():
+  """m k^2 + c c' m numbers in the place of c c' k^2."""
+  spec = _build(9).weights_spec()
+  assert {name: tuple(leaf.shape) for name, leaf in spec.items()} == {
+    **{'conv_0/atoms': (5, 5, 9), 'conv_0/coefficients': (9, 2, 6)},
+    **{'conv_0/bias': (6,), 'conv_1/atoms': (5, 5, 9)},
+    **{'conv_1/coefficients': (9, 6, 16), 'conv_1/bias': (16,)},
+    **{'dense_0/kernel': (16, 120), 'dense_0/bias': (120,)},
+    **{'dense_1/kernel': (120, 5), 'dense_1/bias': (5,)},
+  }
+  assert list(spec)[:3] == [
+    'conv_0/atoms',
+    'conv_0/coefficients',
+    'conv_0/bias',
+  ]
+  plain = trees.num_entries(_build().weights_spec())
+  kernels, atoms = 25 * (2 * 6 + 6 * 16), 2 * 25 * 9
+  coefficients = 9 * (2 * 6 + 6 * 16)
+  expected = plain - kernels + atoms + coefficients
+  assert trees.num_entries(spec) == expected
+
+
+@pytest.mark.parametrize('mode', ['auto', 'reconstruct', 'two_layer'])
+def test_it_computes_what_the_network_with_built_kernels_does(mode):
+  model = _build(4, forward_mode=mode)
+  weights = model.initialize(_SEED)
+  plain = factored_weights.build_kernels(weights)
+  expected = _build().apply(plain, _X)
+  np.testing.assert_allclose(
+    model.apply(weights, _X), expected, rtol=1e-4, atol=1e-4
+  )
+
+
+@pytest.mark.parametrize('num_atoms', [9, 12])
+def test_trained_3x3_kernels_are_converted_without_loss(num_atoms):
+  """Eckart and Young: as many atoms as pixels lose nothing."""
+  options = {'name': 'cifar_cnn', 'shape': (8, 8, 1)}
+  plain = _build(**options)
+  weights = plain.initialize(_SEED)
+  factored, relative_errors = factored_weights.factor_kernels(
+    weights, num_atoms
+  )
+  assert max(relative_errors.values()) < 1e-5
+  model = _build(num_atoms, **options)
+  tf.nest.assert_same_structure(factored, model.weights_spec())
+  x = _X[:, :8, :8, :1]
+  np.testing.assert_allclose(
+    model.apply(factored, x), plain.apply(weights, x), rtol=1e-3, atol=1e-5
+  )
+
+
+def test_starting_from_the_kernel_is_starting_like_the_ordinary_network():
+  """25 atoms of 5 x 5 pixels lose nothing."""
+  model = _build(25, atom_init='kernel')
+  expected = _build().apply(_build().initialize(_SEED), _X)
+  np.testing.assert_allclose(
+    model.apply(model.initialize(_SEED), _X), expected, rtol=1e-3, atol=1e-4
+  )
+
+
+def test_other_weights_start_like_those_of_the_ordinary_network():
+  plain = _build().initialize(_SEED)
+  weights = _build(4).initialize(_SEED)
+  for name in plain.keys() & weights.keys():
+    np.testing.assert_array_equal(weights[name], plain[name])
+  layers = [weights[f'conv_{i}/atoms'] for i in (0, 1)]
+  assert not np.isclose(*layers).any()
+
+
+def test_no_atoms_is_the_ordinary_network():
+  spec = _build(0).weights_spec()
+  assert 'conv_0/kernel' in spec
+  assert 'conv_0/atoms' not in spec
+
+
+def test_bfloat16_computes_in_factors_too():
+  exact = _build(4)
+  weights = exact.initialize(_SEED)
+  for mode in ('reconstruct', 'two_layer'):
+    model = registry.build_model(
+      {
+        **{'name': 'small_cnn', 'compute_dtype': 'bfloat16'},
+        'decomposition': {'num_atoms': 4, 'forward_mode': mode},
+      },
+      task='classification',
+      input_shape=(16, 16, 2),
+      num_outputs=5,
+    )
+    outputs, expected = model.apply(weights, _X), exact.apply(weights, _X)
+    scale = np.abs(expected).max()
+    assert np.abs(outputs - expected).max() < model.output_tolerance * scale
+
+
+def test_a_network_without_filters_is_refused():
+  mlp = registry.build_model(
+    {'name': 'mlp'}, task='classification', input_shape=(4,), num_outputs=2
+  )
+  text = 'num_atoms is 3, but mlp has no convolution .* set it to 0'
+  with pytest.raises(errors.ConfigError, match=text):
+    decomposition.decompose(mlp, decomposition.DecompositionConfig(3))
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'num_atoms': -1}, 'num_atoms must be an integer >= 0, got -1'),
+    ({'atom_init': 'zeros'}, "atom_init must be one of 'normal'"),
+    ({'forward_mode': 'fast'}, "forward_mode must be one of 'auto'"),
+  ],
+)
+def test_options_out_of_range_are_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    decomposition.DecompositionConfig(**options)

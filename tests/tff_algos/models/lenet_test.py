@@ -1,0 +1,73 @@
+"""Tests of the LeNets: parameters, the network against Keras, bad input."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.models import lenet, registry
+from tff_algos.numerics import trees
+
+
+def _build(variant, num_outputs=10, num_atoms=0, shape=(32, 32, 3)):
+  return registry.build_model(
+    {
+      **{'name': 'lenet', 'variant': variant},
+      'decomposition': {'num_atoms': num_atoms},
+    },
+    task='classification',
+    input_shape=shape,
+    num_outputs=num_outputs,
+  )
+
+
+@pytest.mark.parametrize(
+  ('variant', 'num_outputs', 'plain', 'decomposed'),
+  [
+    ('fed_dyn', 10, 797_962, 729_804),
+    ('fed_dyn', 100, 815_332, 747_174),
+    ('fed_rep', 10, 307_842, 239_684),
+    ('fed_rep_wide', 100, 1_075_044, 941_350),
+  ],
+)
+def test_parameter_counts(variant, num_outputs, plain, decomposed):
+  for num_atoms, expected in ((0, plain), (9, decomposed)):
+    spec = _build(variant, num_outputs, num_atoms).weights_spec()
+    assert trees.num_entries(spec) == expected
+
+
+def test_network_agrees_with_keras():
+  """An odd height loses its last row in a pooling, in Keras as here."""
+  model = _build('fed_rep', 5, shape=(19, 16, 2))
+  keras = tf.keras.Sequential(
+    [
+      tf.keras.layers.Conv2D(64, 5, activation='relu'),
+      tf.keras.layers.MaxPool2D(),
+      tf.keras.layers.Conv2D(64, 5, activation='relu'),
+      tf.keras.layers.MaxPool2D(),
+      tf.keras.layers.Flatten(),
+      tf.keras.layers.Dense(120, activation='relu'),
+      tf.keras.layers.Dense(64, activation='relu'),
+      tf.keras.layers.Dense(5),
+    ]
+  )
+  x = np.random.default_rng(0).normal(size=(3, 19, 16, 2)).astype(np.float32)
+  keras.build(x.shape)
+  weights = {
+    name: leaf + 0.05 for name, leaf in model.initialize((3, 4)).items()
+  }
+  keras.set_weights([leaf.numpy() for leaf in weights.values()])
+  np.testing.assert_allclose(
+    model.apply(weights, x), keras(x), rtol=1e-4, atol=1e-3
+  )
+
+
+@pytest.mark.parametrize('shape', [(28, 28), (15, 32, 3), (32, 12, 3)])
+def test_other_inputs_than_images_that_are_large_enough_are_refused(shape):
+  with pytest.raises(errors.ConfigError, match='lenet .* of at least 16, got'):
+    _build('fed_dyn', shape=shape)
+
+
+def test_an_unknown_variant_is_refused():
+  with pytest.raises(errors.ConfigError, match="variant must be one of 'fed_"):
+    lenet.LeNetConfig(variant='mcmahan')

@@ -1,0 +1,68 @@
+"""Tests of kernels in factors against NumPy."""
+
+import numpy as np
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.numerics import filters
+
+
+def _random(*shape, seed=0):
+  return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_kernel_is_the_mixture_of_the_atoms():
+  factors = filters.FilterFactors(_random(5, 4, 3), _random(3, 2, 6, seed=1))
+  expected = np.einsum('uvq,qio->uvio', *factors)
+  np.testing.assert_allclose(
+    filters.build_kernel(factors), expected, rtol=1e-5, atol=1e-6
+  )
+
+
+@pytest.mark.parametrize('num_atoms', [1, 3, 6, 9, 12])
+def test_factors_are_as_near_as_eckart_and_young_allow(num_atoms):
+  """The error is the root of the squared singular values that are left out."""
+  kernel = _random(3, 3, 4, 5)
+  factors, relative_error = filters.factor_kernel(kernel, num_atoms)
+  assert factors.atoms.shape == (3, 3, num_atoms)
+  assert factors.coefficients.shape == (num_atoms, 4, 5)
+  sizes = np.linalg.svd(kernel.reshape(9, 20).astype(float), compute_uv=False)
+  left_out = np.sqrt(np.sum(sizes[num_atoms:] ** 2))
+  rebuilt = filters.build_kernel(factors)
+  distance = np.linalg.norm(rebuilt - kernel)
+  np.testing.assert_allclose(distance, left_out, rtol=1e-4, atol=1e-4)
+  np.testing.assert_allclose(
+    relative_error, left_out / np.linalg.norm(kernel), rtol=1e-4, atol=1e-5
+  )
+
+
+def test_factors_are_balanced_and_their_signs_do_not_depend_on_the_algorithm():
+  factors, _ = filters.factor_kernel(_random(3, 3, 4, 5), 4)
+  atoms = factors.atoms.numpy().reshape(9, 4)
+  coefficients = factors.coefficients.numpy().reshape(4, 20)
+  np.testing.assert_allclose(
+    np.linalg.norm(atoms, axis=0), np.linalg.norm(coefficients, axis=1), 1e-4
+  )
+  assert (atoms.sum(axis=0) >= 0).all()
+
+
+def test_atoms_to_spare_have_unit_norm_and_coefficients_zero():
+  """A kernel of one pair of channels has one singular value only."""
+  factors, relative_error = filters.factor_kernel(_random(2, 2, 1, 1), 6)
+  atoms = factors.atoms.numpy().reshape(4, 6)
+  np.testing.assert_array_equal(np.linalg.norm(atoms[:, 1:], axis=0), 1)
+  np.testing.assert_array_equal(factors.coefficients[1:], 0)
+  assert relative_error == 0
+
+
+def test_a_kernel_of_zeros_has_no_error():
+  factors, relative_error = filters.factor_kernel(
+    np.zeros([3, 3, 2, 2], 'f'), 2
+  )
+  assert relative_error == 0
+  np.testing.assert_array_equal(filters.build_kernel(factors), 0)
+
+
+def test_a_kernel_has_at_least_one_atom():
+  with pytest.raises(errors.ConfigError, match='num_atoms must be an int'):
+    filters.factor_kernel(_random(3, 3, 1, 1), 0)

@@ -1,0 +1,48 @@
+"""Tests of the best matching, against SciPy and all permutations."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import optimize
+
+from tff_algos.numerics import matching
+
+
+@pytest.mark.parametrize('size', [1, 2, 3, 5, 8, 20])
+def test_total_is_the_largest(size):
+  """Real scores, and small integers, which tie."""
+  graph = tf.function(
+    matching.best_matching,
+    autograph=False,
+    input_signature=[tf.TensorSpec([size, size], tf.float64)],
+  )
+  generator = np.random.default_rng(size)
+  for trial in range(20):
+    scores = generator.normal(size=(size, size))
+    if trial % 2:
+      scores = np.floor(3 * scores)
+    columns = graph(scores).numpy()
+    assert sorted(columns) == list(range(size))
+    rows, best = optimize.linear_sum_assignment(scores, maximize=True)
+    np.testing.assert_allclose(
+      scores[rows, columns].sum(), scores[rows, best].sum(), atol=1e-9
+    )
+
+
+def test_it_is_not_greedy():
+  """9 is the largest entry, and not in the best matching: 8 + 8 > 9 + 1."""
+  scores = np.array([[9.0, 8], [8, 1]])
+  assert matching.best_matching(tf.constant(scores)).numpy().tolist() == [1, 0]
+  totals = {
+    columns: scores[[0, 1], columns].sum()
+    for columns in itertools.permutations(range(2))
+  }
+  assert max(totals, key=totals.get) == (1, 0)
+
+
+def test_permutations_are_returned_as_the_column_of_each_row():
+  scores = np.eye(5)[[3, 0, 4, 1, 2]]
+  found = matching.best_matching(tf.constant(scores))
+  np.testing.assert_array_equal(found, [3, 0, 4, 1, 2])

@@ -1,0 +1,130 @@
+"""The card as a whole: one page that needs no other file."""
+
+import base64
+import html.parser
+import io
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from tests.testing import fake_facts
+from tff_algos.reports import card
+from tff_algos.reports import facts as facts_lib
+
+
+class _Page(html.parser.HTMLParser):
+  """Collects the pictures, the references and the text of a page."""
+
+  def __init__(self, text):
+    super().__init__()
+    self.pictures = []
+    self.references = []
+    self.text = ''
+    self.feed(text)
+
+  def handle_starttag(self, tag, attrs):
+    for name, value in attrs:
+      if name == 'src':
+        kind, _, content = value.partition(',')
+        assert kind == 'data:image/png;base64'
+        self.pictures.append(
+          image.imread(io.BytesIO(base64.b64decode(content)))
+        )
+      elif name in ('href', 'srcset'):
+        self.references.append(value)
+
+  def handle_data(self, data):
+    self.text += data
+
+
+@pytest.fixture(name='render')
+def make_render(monkeypatch, tmp_path):
+  def render(**options):
+    facts = fake_facts.make(**options)
+    monkeypatch.setattr(facts_lib, 'read', lambda path: facts)
+    return card.render(tmp_path)
+
+  return render
+
+
+@pytest.mark.parametrize(
+  ('options', 'num_pictures'),
+  [
+    ({'num_clients': 10}, 6),
+    ({'num_clients': 20_000, 'size': 5}, 6),
+    ({'num_classes': 0, 'x_shape': (7,)}, 6),
+    ({'num_sources': 1, 'natural': True}, 4),
+    (
+      {'num_clients': 1, 'num_sources': 1, 'num_classes': 0, 'x_shape': (2,)},
+      3,
+    ),
+  ],
+)
+def test_every_picture_is_whole_and_nothing_is_cut_off(
+  render, options, num_pictures
+):
+  page = _Page(render(**options))
+  assert len(page.pictures) == num_pictures
+  for pixels in page.pictures:
+    pixels = pixels[..., :3]
+    assert 0.005 < np.mean(pixels.min(axis=-1) < 0.9) < 0.9
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+      assert (edge == 1).all()
+
+
+def test_the_page_needs_no_other_file(render):
+  text = render()
+  assert not _Page(text).references
+  for word in ('://', '@import', 'url(', '<script'):
+    assert word not in text
+
+
+def test_the_same_facts_give_the_same_page(render):
+  assert render() == render()
+
+
+def test_the_page_says_what_it_was_made_from(render):
+  text = render()
+  assert card.signature('f' * 64) in text
+  for checksum in 'abc':
+    assert checksum * 64 in _Page(text).text
+
+
+def test_numbers(render):
+  text = _Page(render()).text
+  for part in (
+    '480 examples of 12 clients (12 participating, 0 unseen)',
+    '2 source distributions',
+    'classification into 5 classes; features 4 x 4 x 1',
+    '40 to 40, median 40, mean 40.0',
+    '480 read, 0 malformed',
+  ):
+    assert part in text
+
+
+def test_clients_without_examples_are_counted():
+  facts = fake_facts.make()
+  facts.sizes['train'][3:5] = 0
+  assert ('clients without training examples', '2') in card.summary(facts)
+
+
+def test_planted_truth_is_told_and_cut():
+  facts = fake_facts.make()
+  assert card.planted(facts) == []
+  facts.manifest['source_facts'] = {'thetas': [0.5] * 1000, 'scale': 3}
+  (thetas, scale) = card.planted(facts)
+  assert scale == ('source_facts.scale', '3')
+  assert thetas[1].startswith('[0.5, 0.5') and len(thetas[1]) == 1001
+
+
+def test_entropy_of_labels():
+  assert card._entropy([4, 4, 0, 4, 4]) == '4 classes, entropy 2.00 bit'
+  assert card._entropy([9, 0]) == '1 classes, entropy 0.00 bit'
+
+
+def test_the_page_escapes_what_it_is_told(render):
+  attack = '<script>alert("x")<script>'
+  text = render(source_names=(attack, '$b_{$'))
+  assert '<script' not in text
+  assert attack in _Page(text).text

@@ -1,0 +1,64 @@
+"""The picture of all cells."""
+
+import numpy as np
+import pytest
+
+from tests.testing import fake_sweep
+from tff_algos.reports import cells_plot, style
+from tff_algos.reports import plan as plan_lib
+from tff_algos.reports import sweep as sweep_lib
+
+_AXES = (plan_lib.Axis('law', 'law', ('10:90', 'linear')),)
+
+
+def _draw(tmp_path, **options):
+  levels = {('10:90',): (0.2, 0.4), ('linear',): (0.3, 0.3)}
+  fake_sweep.write(tmp_path, levels, _AXES, **options)
+  with style.applied():
+    return cells_plot.draw(sweep_lib.read(tmp_path), 0.9)
+
+
+def _panel(figure, title):
+  (found,) = [one for one in figure.axes if one.get_title('left') == title]
+  return found
+
+
+def _dots(axes):
+  return [container.lines[0].get_xydata()[0] for container in axes.containers]
+
+
+def test_a_row_for_each_cell_with_mean_deviation_and_seeds(tmp_path):
+  figure = _draw(tmp_path)
+  panel = _panel(figure, 'personalized, test')
+  np.testing.assert_allclose(_dots(panel), [[0.3, 0], [0.3, 1]])
+  (bar,) = panel.containers[0].lines[2]
+  ends = bar.get_segments()[0][:, 0]
+  half = 0.2 / np.sqrt(2)
+  np.testing.assert_allclose(ends, [0.3 - half, 0.3 + half])
+  seeds = [line.get_xdata() for line in panel.lines if line.get_marker() == '|']
+  np.testing.assert_allclose(seeds[0], [0.2, 0.4])
+  names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+  assert names == ['law=10:90', 'law=linear']
+
+
+def test_success_rate_has_its_interval(tmp_path):
+  panel = _panel(_draw(tmp_path, ari=0.2), 'clusters found')
+  np.testing.assert_allclose(_dots(panel), [[0, 0], [0, 1]])
+  (bar,) = panel.containers[0].lines[2]
+  # Wilson with no success in two: up to z^2 / (2 + z^2).
+  high = 1.959964**2 / (2 + 1.959964**2)
+  np.testing.assert_allclose(bar.get_segments()[0][:, 0], [0, high], atol=1e-6)
+
+
+def test_an_error_is_no_share(tmp_path):
+  figure = _draw(tmp_path, score='mse')
+  panel = _panel(figure, 'personalized, test')
+  assert panel.get_xlabel() == 'mean squared error'
+
+
+@pytest.mark.parametrize('planted', [True, False])
+def test_what_nobody_has_gets_no_panel(tmp_path, planted):
+  figure = _draw(tmp_path, ari=0.9 if planted else None, planted=planted)
+  titles = {one.get_title('left') for one in figure.axes}
+  assert ('planted clusters found (ARI)' in titles) == planted
+  assert 'membership error' not in titles

@@ -1,0 +1,94 @@
+"""What is chosen among the values of an axis, and by how much."""
+
+import json
+
+import pytest
+
+from tests.testing import fake_sweep
+from tff_algos.core import errors
+from tff_algos.reports import choice
+from tff_algos.reports import plan as plan_lib
+from tff_algos.reports import sweep as sweep_lib
+
+_KEY = 'algorithm.num_clusters'
+_AXIS = plan_lib.Axis(_KEY, 'num_clusters', (1, 2, 3))
+_LAW = plan_lib.Axis('law', 'law', ('x', 'y'))
+
+
+def _sweep(
+  folder, validation, axes=(_AXIS,), score='accuracy', metric='validation'
+):
+  """Returns a sweep; `validation` has a score of each seed, or None for none.
+
+  The better a cell validates, the worse it tests.
+  """
+  levels = {cell: [0.5] * len(row) for cell, row in validation.items()}
+  plan = fake_sweep.write(folder, levels, axes, score=score)
+  name = f'{choice.CRITERIA[metric].metric}/{score}'
+  test = f'participating/test/personalized/{score}'
+  for run in plan.runs:
+    value = validation[run.values][run.seed]
+    path = folder / run.folder / 'evaluation' / 'summary.json'
+    content = json.loads(path.read_text())
+    if value is not None:
+      content['last'] |= {name: value, test: 1 - value}
+    path.write_text(json.dumps(content))
+  return sweep_lib.read(folder)
+
+
+def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
+  """Differences of 2: .20, .00 and of 3: .10, .10, seed by seed."""
+  sweep = _sweep(
+    tmp_path, {(2,): (0.4, 0.8), (3,): (0.5, 0.7), (1,): (0.6, 0.8)}
+  )
+  assert choice.sentences(sweep, choice.Question(_KEY)) == [
+    'num_clusters=1 is the best by the personalized models on validation '
+    'examples after the last round: 70.0 ± 14.1 % (2 seeds). Behind it, over '
+    'the same seeds: num_clusters=2 by 10.0 ± 14.1, num_clusters=3 by 10.0 ± '
+    '0.0.'
+  ]
+
+
+def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
+  sweep = _sweep(
+    tmp_path, {(3,): (2.0,), (2,): (1.0,), (1,): (1.0,)}, score='mse'
+  )
+  (told,) = choice.sentences(sweep, choice.Question(_KEY))
+  assert told.startswith('num_clusters=2 is the best by')
+  assert told.endswith('num_clusters=3 by 1.00, num_clusters=1 by 0.000.')
+
+
+def test_unseen_clients_may_choose(tmp_path):
+  validation = {(1,): (0.3,), (2,): (0.9,)}
+  sweep = _sweep(tmp_path, validation, metric='unseen')
+  (told,) = choice.sentences(sweep, choice.Question(_KEY, 'unseen'))
+  assert told.startswith('num_clusters=2 is the best by the cluster models')
+  (told,) = choice.sentences(sweep, choice.Question(_KEY))
+  assert told == (
+    f'there is nothing to choose {_KEY} by: no dataset has a validation part '
+    '(config.dataset.splits.validation_ratio).'
+  )
+
+
+def test_each_choice_on_the_other_axes_has_its_own(tmp_path):
+  values = {
+    (1, 'x'): (0.9,),
+    (1, 'y'): (0.2,),
+    (2, 'x'): (0.1, None),
+    (2, 'y'): (0.3,),
+  }
+  sweep = _sweep(tmp_path, values, (_AXIS, _LAW))
+  found = choice.sentences(sweep, choice.Question(_KEY))
+  assert [told.partition(' is')[0] for told in found] == [
+    'law=x: num_clusters=1',
+    'law=y: num_clusters=2',
+  ]
+  assert found[0].endswith(
+    'Behind it, over the same seeds: num_clusters=2 by 80.0.'
+  )
+
+
+def test_only_an_axis_can_be_chosen(tmp_path):
+  sweep = _sweep(tmp_path, {(1,): (0.5,)})
+  with pytest.raises(errors.DataError, match=f'--choose=seed .* is {_KEY}'):
+    choice.sentences(sweep, choice.Question('seed'))

@@ -1,0 +1,61 @@
+"""The order of clients, and how they are thinned out."""
+
+import numpy as np
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.reports import client_order, style
+from tff_algos.reports import run as run_lib
+
+
+def _forget_mixture(workdir):
+  path = workdir / 'evaluation' / 'clients.csv'
+  path.write_text(path.read_text().replace('true_mixture', 'unknown'))
+
+
+def test_by_main_source_then_by_index(tmp_path):
+  # The fake plants its sources in turn.
+  fake_workdir.write(tmp_path, num_clients=5, num_rounds=2)
+  order = client_order.by_planted_source(
+    run_lib.read(tmp_path), np.zeros(5, int)
+  )
+  np.testing.assert_array_equal(order.clients, [0, 2, 4, 1, 3])
+  np.testing.assert_array_equal(order.groups, [0, 0, 0, 1, 1])
+  assert order.names == ('upright', 'rotated_90')
+
+
+def test_by_cluster_where_nothing_is_planted(tmp_path):
+  fake_workdir.write(tmp_path, num_clients=4, num_rounds=2)
+  _forget_mixture(tmp_path)
+  order = client_order.by_planted_source(
+    run_lib.read(tmp_path), np.array([1, -1, 0, 1])
+  )
+  np.testing.assert_array_equal(order.clients, [1, 2, 0, 3])
+  assert order.names == ()
+
+
+@pytest.mark.parametrize('planted', [True, False])
+def test_groups_are_parted_and_named(tmp_path, planted):
+  fake_workdir.write(tmp_path, num_clients=6, num_rounds=2)
+  if not planted:
+    _forget_mixture(tmp_path)
+  order = client_order.by_planted_source(
+    run_lib.read(tmp_path), np.array([0, 1] * 3)
+  )
+  axes = style.new_figure(4, 3, 'title').subplots()
+  rows = order.thinned(5)
+  np.testing.assert_array_equal(rows, [0, 1, 2, 3, 5])
+  order.part_groups(axes, rows)
+  order.name_groups(axes, rows)
+  (line,) = axes.lines
+  np.testing.assert_array_equal(line.get_ydata(), [2.5, 2.5])
+  names = [label.get_text() for label in axes.get_yticklabels()]
+  assert names == (['upright', 'rotated_90'] if planted else [])
+  np.testing.assert_array_equal(axes.get_yticks(), [1, 3.5] if planted else [])
+  assert axes.get_ylabel().startswith('5 of 6 clients, by ')
+
+
+def test_thinning_keeps_both_ends():
+  np.testing.assert_array_equal(client_order.thin(9, 3), [0, 4, 8])
+  np.testing.assert_array_equal(client_order.thin(2, 3), [0, 1])
+  np.testing.assert_array_equal(client_order.thin(1, 3), [0])

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+
+from pipelines import build_dataset, staging, statistics
+from tests.testing import raw_data
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity
+from tff_algos.reports import facts as facts_lib
+
+
+def _build(path, **overrides):
+  """Builds and measures a dataset; returns the folder of the version."""
+  build_dataset.build(raw_data.digits_config(**overrides), path)
+  with staging.open_staging(path) as opened:
+    return statistics.measure(opened, integrity.find_current(path)).folder
+
+
+@pytest.fixture(name='folder', scope='module')
+def make_folder(tmp_path_factory):
+  return _build(tmp_path_factory.mktemp('dataset'))
+
+
+def test_facts_are_those_of_the_dataset(folder):
+  facts = facts_lib.read(folder)
+  with dataset_lib.FederatedDataset.open_folder(folder) as dataset:
+    assert facts.client_ids == dataset.client_ids + dataset.unseen_client_ids
+    np.testing.assert_array_equal(facts.mixture[:6], dataset.true_mixture())
+    for i, client_id in enumerate(facts.client_ids):
+      train = dataset.examples(client_id, 'train')
+      np.testing.assert_array_equal(
+        facts.labels[i], np.bincount(train.y, minlength=10)
+      )
+      np.testing.assert_array_equal(
+        facts.sources[i], np.bincount(train.source, minlength=2)
+      )
+      for split, sizes in facts.sizes.items():
+        assert sizes[i] == dataset.examples(client_id, split).num_examples
+    np.testing.assert_array_equal(facts.samples[1].x, dataset.held_out(1).x)
+  assert facts.clusters is None
+  assert facts.groups.tolist() == 6 * ['participating'] + 2 * ['unseen']
+
+
+def test_examples_of_a_client_stand_in_for_held_out_ones(tmp_path):
+  facts = facts_lib.read(_build(tmp_path, splits={'held_out_fraction': 0.0}))
+  for s, examples in enumerate(facts.samples):
+    assert examples.num_examples
+    assert set(examples.source.tolist()) == {s}
+
+
+def test_planted_clusters_are_read_where_there_are_some(tmp_path):
+  groups = ((0, 1, 2), (3, 4, 5, 6, 7, 8, 9))
+  folder = _build(
+    tmp_path,
+    distributions={},
+    sizes={},
+    partition={
+      'law': 'class_groups',
+      'num_clients': 4,
+      'num_unseen_clients': 2,
+      'options': {'class_groups': groups},
+    },
+  )
+  facts = facts_lib.read(folder)
+  assert facts.groups.tolist() == 4 * ['participating'] + 2 * ['unseen']
+  assert facts.mixture is None
+  for cluster, labels in zip(facts.clusters, facts.labels, strict=True):
+    assert set(np.flatnonzero(labels)) == {*groups[cluster]}
+
+
+def test_a_dataset_that_was_not_measured(tmp_path):
+  build_dataset.build(raw_data.digits_config(), tmp_path)
+  with pytest.raises(errors.DataError, match='not measured yet'):
+    facts_lib.read(integrity.find_current(tmp_path))

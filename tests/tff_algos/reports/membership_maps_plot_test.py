@@ -1,0 +1,32 @@
+"""Heat maps of memberships while training goes on."""
+
+import numpy as np
+
+from tests.testing import fake_workdir
+from tff_algos.reports import membership_maps_plot
+from tff_algos.reports import run as run_lib
+
+
+def test_rows_are_clients_by_source_and_columns_clusters_by_source(tmp_path):
+  fake_workdir.write(tmp_path, num_clients=4, num_rounds=4)
+  final = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+  fake_workdir.write_memberships(tmp_path, {0: np.full([4, 2], 0.5), 4: final})
+  first, last, _ = membership_maps_plot.draw(run_lib.read(tmp_path)).axes
+  np.testing.assert_allclose(first.images[0].get_array(), 0.5)
+  # Cluster 1 stands for the source of the clients 0 and 2.
+  np.testing.assert_allclose(
+    last.images[0].get_array(), final[[0, 2, 1, 3]][:, ::-1], rtol=1e-6
+  )
+  assert last.get_title('left') or last.get_title() == 'round 4'
+
+
+def test_at_most_six_rounds_with_both_ends(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=30)
+  *panels, _ = membership_maps_plot.draw(run_lib.read(tmp_path)).axes
+  titles = [axes.get_title('left') + axes.get_title() for axes in panels]
+  assert titles == [f'round {r}' for r in (0, 6, 12, 18, 24, 30)]
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
+  assert membership_maps_plot.draw(run_lib.read(tmp_path)) is None

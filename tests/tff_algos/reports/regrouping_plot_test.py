@@ -1,0 +1,62 @@
+"""The picture of uploads and their clusters over rounds."""
+
+import numpy as np
+
+from tests.testing import fake_workdir
+from tff_algos.reports import regrouping_plot, style
+from tff_algos.reports import run as run_lib
+
+
+def _draw(workdir):
+  with style.applied():
+    figure = regrouping_plot.draw(run_lib.read(workdir))
+  return None if figure is None else figure.axes
+
+
+def _texts(axes):
+  return {text.get_text() for text in axes.texts}
+
+
+def test_a_panel_for_each_kind_of_metric(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=20)
+  distances, shares, iterations, inertia = _draw(tmp_path)
+  apart = 3 * (1 - np.exp(-20 / 5))
+  assert _texts(distances) == {
+    f'cluster models: {apart:.3g}',
+    f'uploads: {apart + 0.2:.3g}',
+    'uploads of one cluster: 0.3',
+    f'uploads of two clusters: {apart + 0.4:.3g}',
+  }
+  assert _texts(shares) == {
+    'upload that is the model sent: 61.4 %',
+    'clients that changed cluster: 0 %',
+  }
+  assert shares.yaxis.get_major_formatter()(0.5) == '50'
+  (line,) = iterations.lines
+  np.testing.assert_array_equal(line.get_xdata(), np.arange(1, 21))
+  np.testing.assert_array_equal(line.get_ydata(), [4, 4, *[2] * 18])
+  assert _texts(inertia) == {'2.05'}
+  for axes in (distances, shares, iterations, inertia):
+    assert axes.get_xlim() == (0, 20)
+
+
+def test_values_of_wide_range_have_a_logarithmic_axis(tmp_path):
+  rows = '\n'.join(f'{r},2,{10.0**-r}' for r in range(1, 5))
+  fake_workdir.write(tmp_path, num_rounds=2)
+  (tmp_path / 'metrics.csv').write_text(
+    f'round,train/k_means_iterations,train/k_means_inertia\n0,,\n{rows}\n'
+  )
+  iterations, inertia = _draw(tmp_path)
+  assert iterations.get_yscale() == 'linear'
+  assert inertia.get_yscale() == 'log'
+  np.testing.assert_allclose(inertia.get_ylim(), [1e-4 / 1.3, 0.13])
+
+
+def test_nothing_to_draw(tmp_path):
+  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
+  assert _draw(tmp_path) is None
+
+
+def test_only_the_initial_state(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=0)
+  assert _draw(tmp_path) is None

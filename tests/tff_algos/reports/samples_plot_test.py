@@ -1,0 +1,81 @@
+"""The picture of examples, or of features that are no images."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.testing import fake_facts
+from tff_algos.reports import samples_plot
+
+
+@pytest.mark.parametrize('channels', [1, 3])
+def test_a_row_of_images_for_each_source(channels):
+  facts = fake_facts.make(num_sources=3, x_shape=(4, 6, channels))
+  axes = samples_plot.draw(facts).axes
+  assert (
+    len(axes) == 3 * 11
+  )  # The mean, and two images of each of five classes.
+  titles = [a.get_title('center') for a in axes[:11]]
+  assert titles == ['mean', *'0011223344']
+  shown = axes[1].images[0].get_array()
+  expected = facts.samples[0].x[[0, 5][0]]
+  np.testing.assert_allclose(
+    shown, expected[..., 0] if channels == 1 else expected
+  )
+
+
+def test_examples_of_as_many_classes_as_there_are():
+  y = np.array([3] * 50 + [1] * 2 + [7])
+  assert y[samples_plot.choose(y, 5)].tolist() == [1, 1, 3, 3, 7]
+  assert y[samples_plot.choose(y, 100)].tolist() == sorted(y)
+  assert samples_plot.choose(y[:0], 3).size == 0
+
+
+def test_vectors_show_moments_by_feature():
+  facts = fake_facts.make(num_classes=0, x_shape=(6,))
+  _, right = samples_plot.draw(facts).axes
+  heights = [bar.get_height() for bar in right.patches]
+  expected = [
+    value
+    for total in facts.totals['source'].values()
+    for value in total['features']['covariance_with_y']
+  ]
+  np.testing.assert_allclose(heights, expected)
+
+
+def test_many_features_are_lines():
+  facts = fake_facts.make(x_shape=(9, 128))
+  left, right = samples_plot.draw(facts).axes
+  assert len(left.lines) == len(right.lines) == 2
+  assert len(left.lines[0].get_ydata()) == 9 * 128
+
+
+def test_means_that_differ_by_little_look_so():
+  facts = fake_facts.make(x_shape=(6,))
+  for total in facts.totals['source'].values():
+    total['features']['mean'] = [0.001] * 6
+  left, _ = samples_plot.draw(facts).axes
+  assert left.get_ylim() == (-1, 1)  # All deviations are 1.
+
+
+def test_nothing_to_draw():
+  facts = fake_facts.make()
+  empty = tuple(
+    examples._replace(y=examples.y[:0]) for examples in facts.samples
+  )
+  assert samples_plot.draw(facts._replace(samples=empty)) is None
+
+
+def test_ids_of_tokens_are_not_drawn():
+  facts = fake_facts.make(x_shape=(6,))
+  schema = dataclasses.replace(facts.schema, x_dtype='int32')
+  assert samples_plot.draw(facts._replace(schema=schema)) is None
+
+
+@pytest.mark.parametrize(
+  ('shape', 'expected'),
+  [((8, 8, 1), True), ((8, 8, 3), True), ((9, 128), False), ((5,), False)],
+)
+def test_what_is_an_image(shape, expected):
+  assert samples_plot.is_image(shape) == expected

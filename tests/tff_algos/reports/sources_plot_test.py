@@ -1,0 +1,50 @@
+"""The picture of distances between source distributions."""
+
+import numpy as np
+import pytest
+from scipy.spatial import distance
+
+from tests.testing import fake_facts
+from tff_algos.reports import sources_plot
+
+
+def _printed(axes, size):
+  texts = [float(text.get_text()) for text in axes.texts]
+  return np.array(texts).reshape(size, size)
+
+
+def test_cells_print_distances_of_features_and_labels():
+  facts = fake_facts.make(num_sources=3)
+  features, labels = sources_plot.draw(facts).axes
+  totals = [facts.totals['source'][name] for name in facts.schema.source_names]
+  counts = np.array([total['label_counts'] for total in totals], float)
+  for i, j in np.ndindex(3, 3):
+    expected = distance.jensenshannon(counts[i], counts[j], base=2) ** 2
+    assert _printed(labels, 3)[i, j] == pytest.approx(expected, abs=0.006)
+    a, b = (np.array(totals[s]['features']['mean']) for s in (i, j))
+    shift = np.sqrt(np.mean((a - b) ** 2 / (1 + (a - b) ** 2 / 4)))
+    assert _printed(features, 3)[i, j] == pytest.approx(shift, abs=0.006)
+
+
+def test_a_regression_compares_what_links_label_and_features():
+  facts = fake_facts.make(num_classes=0, x_shape=(3,))
+  _, links = sources_plot.draw(facts).axes
+  a, b = (
+    np.array(total['features']['covariance_with_y'])
+    for total in facts.totals['source'].values()
+  )
+  expected = np.linalg.norm(a - b)
+  assert _printed(links, 2)[0, 1] == pytest.approx(expected, abs=0.006)
+
+
+def test_a_source_without_examples_is_left_out():
+  facts = fake_facts.make(num_sources=3)
+  facts.totals['source']['source_1']['num_examples'] = 0
+  axes, _ = sources_plot.draw(facts).axes
+  names = [tick.get_text() for tick in axes.get_xticklabels()]
+  assert names == ['source_0', 'source_2']
+
+
+@pytest.mark.parametrize('num_sources', [1, 13])
+def test_nothing_to_draw(num_sources):
+  assert sources_plot.draw(fake_facts.make(num_sources=num_sources)) is None

@@ -1,0 +1,107 @@
+"""The page of a sweep as a whole."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from tests.testing import fake_sweep
+from tff_algos.reports import curves_plot, sweep_page
+from tff_algos.reports import plan as plan_lib
+from tff_algos.reports import sweep as sweep_lib
+
+_AXES = (
+  plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),
+  plan_lib.Axis('law', '', ('10:90', 'a rather long name of a law')),
+)
+_LEVELS = {
+  (weight, law): (0.2 + weight / 10, 0.3 + weight / 5)
+  for weight in _AXES[0].values
+  for law in _AXES[1].values
+}
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('sweep')
+  fake_sweep.write(workdir, _LEVELS, _AXES)
+  sweep = sweep_lib.read(workdir)
+  return sweep, sweep_page.write_report(sweep, 0.9)
+
+
+def test_pictures_are_whole_and_nothing_else_is_left(written):
+  sweep, index = written
+  names = {'effect_weight.png', 'cells.png', 'rounds.png', 'communication.png'}
+  assert {path.name for path in index.parent.iterdir()} == {
+    *names,
+    'index.html',
+  }
+  assert not list(sweep.workdir.glob('.report*'))
+  for name in names:
+    pixels = image.imread(index.with_name(name))[..., :3]
+    edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+    assert all((edge == 1).all() for edge in edges), name
+    assert 0.005 < np.mean(pixels.min(axis=-1) < 0.9) < 0.9
+
+
+def test_the_page_refers_only_to_files_that_are_there(written):
+  _, index = written
+  references = re.findall(r'(?:href|src)="([^"]*)"', index.read_text())
+  assert len(references) == 2 * 4 + 8  # Pictures twice, runs once.
+  for reference in references:
+    assert (index.parent / reference).exists(), reference
+
+
+def test_tables_hold_the_numbers(written):
+  text = re.sub(r'\s+', ' ', html.unescape(written[1].read_text()))
+  assert '8 of 8 runs are finished' in text
+  assert '(0.1, 1)' in text
+  # Levels 0.21 and 0.32; on source a 0.2 more, on b 0.3 more.
+  assert '<td>26.5 ± 7.8</td>' in text
+  assert '<td>a</td> <td>46.5 ± 7.8</td> <td>16.5 ± 7.8</td>' in text
+  assert '<td>b</td> <td>21.5 ± 7.8</td> <td>56.5 ± 7.8</td>' in text
+  assert '2 of 2 (95 % interval 34 to 100 %)' in text
+
+
+def test_the_same_files_give_the_same_bytes(written):
+  sweep, index = written
+  before = {path: path.read_bytes() for path in index.parent.iterdir()}
+  sweep_page.write_report(sweep, 0.9)
+  assert {path: path.read_bytes() for path in before} == before
+
+
+def test_refused_runs_are_told_and_what_is_told_is_escaped(tmp_path):
+  attack = '<script>x</script>'
+  plan = fake_sweep.write(tmp_path, {(): (0.2,)}, ())
+  refused = plan_lib.PlannedRun('seed_9', (), 9, attack)
+  fake_sweep.write_plan(
+    tmp_path, plan._replace(name=attack, runs=(*plan.runs, refused))
+  )
+  text = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9).read_text()
+  assert '<script' not in text
+  assert f'seed_9 failed:</strong> {html.escape(attack)}' in text
+  assert '1 of 2 runs are finished' in text
+
+
+def test_pictures_of_an_earlier_page_go(tmp_path):
+  fake_sweep.write(tmp_path, {(): (0.2,)}, ())
+  (tmp_path / 'report').mkdir()
+  (tmp_path / 'report' / 'effect_old.png').write_bytes(b'old')
+  index = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9)
+  assert not index.with_name('effect_old.png').exists()
+
+
+def test_a_failure_leaves_the_old_page(written, monkeypatch):
+  sweep, index = written
+  before = index.read_bytes()
+
+  def interrupt(sweep):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(curves_plot, 'draw_rounds', interrupt)
+  with pytest.raises(KeyboardInterrupt):
+    sweep_page.write_report(sweep, 0.5)
+  assert index.read_bytes() == before
+  assert not list(sweep.workdir.glob('.report*'))

@@ -1,0 +1,162 @@
+"""Warnings: only what is wrong, with what to do."""
+
+import json
+
+import pytest
+
+from tests.testing import fake_workdir
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import warning_texts
+
+
+def _write_memberships(workdir, *rows):
+  lines = ['group,membership_0,membership_1,membership_2']
+  lines += [f'participating,{row}' for row in rows] + ['unseen,1,0,0']
+  path = workdir / 'evaluation' / 'clients.csv'
+  path.write_text('\n'.join(lines) + '\n')
+
+
+@pytest.fixture
+def workdir(tmp_path):
+  fake_workdir.write(
+    tmp_path, num_clusters=3, num_rounds=2, source_names=('a', 'b', 'c')
+  )
+  return tmp_path
+
+
+def _set_rounds(workdir, text):
+  (workdir / 'metrics.csv').write_text(text)
+
+
+def _sentences(workdir):
+  return warning_texts.sentences(run_lib.read(workdir))
+
+
+def test_a_run_as_it_should_be_has_none(workdir):
+  _set_rounds(workdir, 'round,clients/invalid\n0,\n1,0\n')
+  _write_memberships(workdir, '0.6,0.2,0.2', '0,1,0', '0.1,0.1,0.8')
+  assert _sentences(workdir) == []
+
+
+def test_what_was_left_out_is_said(workdir):
+  _set_rounds(workdir, 'round,clients/invalid\n0,\n1,2\n2,1\n')
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  assert _sentences(workdir) == [
+    '3 client results were not finite and got weight zero.'
+  ]
+
+
+def test_clusters_without_clients(workdir):
+  _set_rounds(workdir, 'round\n0\n')
+  _write_memberships(workdir, '0.4,0.5,0.1', '0.1,0.7,0.2')
+  (text,) = _sentences(workdir)
+  assert text.startswith(
+    'All 2 clients have their largest membership in cluster 1, none in any '
+  )
+  assert 'algorithm.initialization' in text
+  _write_memberships(workdir, '0.4,0.5,0.1', '0.8,0.1,0.1')
+  (text,) = _sentences(workdir)
+  assert text.startswith('No client has its largest membership in cluster 2. ')
+  assert 'another seed' in text
+
+
+def test_clients_that_are_undecided_are_nobodys_fault(workdir):
+  _set_rounds(workdir, 'round\n0\n')
+  _write_memberships(workdir, '0.5,0.5,0.5', '0.5,0.5,0.5')
+  assert _sentences(workdir) == []
+  _write_memberships(workdir, '0.5,0.5,0.5', '0.8,0.1,0.1')
+  (text,) = _sentences(workdir)
+  assert text.startswith('No client has its largest membership in cluster 1 or')
+
+
+def _set_regrouping(workdir, moved, memory, ari=''):
+  columns = 'round,train/moved_clients,train/upload_memory,participating/'
+  rows = [
+    f'{number},{share},{memory},{ari}'
+    for number, share in enumerate(moved, start=1)
+  ]
+  _set_rounds(
+    workdir, '\n'.join([f'{columns}membership/ari', '0,,,', *rows, ''])
+  )
+
+
+@pytest.mark.parametrize(
+  ('moved', 'since'),
+  [
+    ([0.5, 0.1, *[0] * 8], 'since round 2.'),
+    ([0] * 5, 'at all.'),
+  ],
+)
+def test_a_partition_that_could_not_have_healed(workdir, moved, since):
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  _set_regrouping(workdir, moved, 0.954, 0.2)
+  (text,) = _sentences(workdir)
+  assert text.startswith(f'No client has changed its cluster {since} ')
+  assert '95 % of an upload' in text
+  assert 'num_local_steps' in text
+
+
+@pytest.mark.parametrize(
+  ('moved', 'memory', 'ari'),
+  [
+    ([0.5, 0.1, *[0] * 7], 0.954, ''),  # Settled too late to say so.
+    ([0.5, *[0] * 9], 0.5, ''),  # Clients could have moved.
+    ([0.5, *[0] * 9], 0.954, 1.0),  # The clusters are known to be right.
+    ([0.5, *[0] * 8, 0.1], 0.954, ''),
+  ],
+)
+def test_a_partition_that_is_not_to_be_warned_of(workdir, moved, memory, ari):
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  _set_regrouping(workdir, moved, memory, ari)
+  assert _sentences(workdir) == []
+
+
+def test_without_validation_examples_there_is_no_best_round(tmp_path):
+  for ratio, best, is_said in ((0.0, {}, True), (0.2, {}, False)):
+    config = {'dataset': {'splits': {'validation_ratio': ratio}}}
+    fake_workdir.write(tmp_path, num_rounds=2, config=config)
+    path = tmp_path / 'evaluation' / 'summary.json'
+    summary = json.loads(path.read_text()) | {'best_by_validation': best}
+    path.write_text(json.dumps(summary))
+    said = [one for one in _sentences(tmp_path) if 'no best round' in one]
+    assert len(said) == is_said
+
+
+@pytest.mark.parametrize(
+  ('scores', 'is_warned'), [((0.9, 0.7, 0.7, 0.6), True), ((1, 0, 0, 1), False)]
+)
+def test_one_model_that_is_best_everywhere(workdir, scores, is_warned):
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  names = [
+    f'held_out/{source}/cluster_{cluster}/accuracy'
+    for source in 'ab'
+    for cluster in (0, 1)
+  ]
+  values = ','.join(map(str, scores))
+  _set_rounds(workdir, f'round,{",".join(names)}\n0,{values}\n')
+  found = _sentences(workdir)
+  assert len(found) == is_warned
+  if is_warned:
+    assert found[0].startswith(
+      'The model of cluster 0 is the best on all 2 source distributions'
+    )
+
+
+def test_who_attacks_is_said(workdir):
+  _set_rounds(workdir, 'round\n0\n')
+  path = workdir / 'evaluation' / 'clients.csv'
+  rows = [f'c{i:02d},participating,{int(i != 2)}' for i in range(30)]
+  head = 'client_id,group,is_attacker'
+  path.write_text('\n'.join([head, *rows[:4], 'u,unseen,']) + '\n')
+  config = workdir / 'config.json'
+  content = json.loads(config.read_text())
+  content['config']['attack'] = {'name': 'alie', 'space': 'update'}
+  config.write_text(json.dumps(content))
+  (text,) = _sentences(workdir)
+  assert text.startswith(
+    '3 clients attack (alie, in the space of the update): c00, c01, c03. '
+  )
+  path.write_text('\n'.join([head, *rows]) + '\n')
+  (text,) = _sentences(workdir)
+  assert text.startswith('29 clients attack')
+  assert 'c20 and 9 more.' in text

@@ -1,0 +1,70 @@
+"""The files of memberships: whole, and cut off on resume."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.runtimes import membership_log
+
+_MEMBERSHIPS = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
+
+
+def _names(workdir):
+  return sorted(path.name for path in (workdir / 'memberships').iterdir())
+
+
+@pytest.fixture
+def log(tmp_path):
+  """A log of the rounds 0, 2 and 4."""
+  log = membership_log.MembershipLog(tmp_path)
+  log.resume(0)
+  for round_num in (0, 2, 4):
+    log.record(round_num, _MEMBERSHIPS + round_num)
+  return log
+
+
+def test_one_array_a_round(log, tmp_path):
+  assert _names(tmp_path) == [f'round_00000{r}.npy' for r in (0, 2, 4)]
+  found = np.load(tmp_path / 'memberships' / 'round_000002.npy')
+  assert found.dtype == np.float32
+  np.testing.assert_array_equal(found, _MEMBERSHIPS + 2)
+
+
+@pytest.mark.parametrize(
+  ('round_num', 'kept'), [(0, ()), (1, (0,)), (2, (0, 2)), (9, (0, 2, 4))]
+)
+def test_resume_cuts_off_what_will_be_run_again(log, tmp_path, round_num, kept):
+  (tmp_path / 'memberships' / 'round_000002.npy.writing').touch()
+  log.resume(round_num)
+  assert _names(tmp_path) == [f'round_00000{r}.npy' for r in kept]
+
+
+def test_a_round_that_is_run_again_replaces_its_file(log, tmp_path):
+  log.record(4, _MEMBERSHIPS)
+  found = np.load(tmp_path / 'memberships' / 'round_000004.npy')
+  np.testing.assert_array_equal(found, _MEMBERSHIPS)
+
+
+@pytest.mark.parametrize(
+  'error', [OSError(errno.ENOSPC, 'No space left'), KeyboardInterrupt()]
+)
+def test_what_stops_a_write_leaves_the_old_file(
+  log, tmp_path, monkeypatch, error
+):
+  def refuse(*paths):
+    raise error
+
+  monkeypatch.setattr(os, 'replace', refuse)
+  expected = (
+    errors.CheckpointError if isinstance(error, OSError) else KeyboardInterrupt
+  )
+  with pytest.raises(expected) as raised:
+    log.record(4, _MEMBERSHIPS)
+  if isinstance(error, OSError):
+    assert raised.match('cannot write .*round_000004.npy: No space left')
+  assert _names(tmp_path) == [f'round_00000{r}.npy' for r in (0, 2, 4)]
+  found = np.load(tmp_path / 'memberships' / 'round_000004.npy')
+  np.testing.assert_array_equal(found, _MEMBERSHIPS + 4)

@@ -1,0 +1,229 @@
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.stages import committee
+
+
+def _uploads(values):
+  """A model of two weights: one matrix and one vector."""
+  values = np.asarray(values, np.float32)
+  return {
+    'kernel': tf.constant(values[:, :-1].reshape(len(values), -1, 1)),
+    'bias': tf.constant(values[:, -1:]),
+  }
+
+
+def _squared(values, members):
+  """Eq. 8 pair by pair, in float64."""
+  values = np.asarray(values, np.float32).astype(np.float64)
+  pairs = ((values[:, None] - values[members]) ** 2).sum(axis=-1)
+  return pairs.mean(axis=1)
+
+
+def test_distances_of_a_hand_made_case():
+  """Training clients (0, 0), (3, 0); members (0, 1), (0, -1)."""
+  found = committee.mean_distances(
+    _uploads([[0, 0], [3, 0], [0, 1], [0, -1]]),
+    tf.constant([False, False, True, True]),
+    'squared',
+  )
+  np.testing.assert_array_equal(found, [1, 10, 2, 2])
+
+
+def test_distances_weight_by_weight_of_a_hand_made_case():
+  """Weights kernel (2) and bias (1): |(3, 4)| + |1| = 6, |(0, 0)| + |2| = 2."""
+  found = committee.mean_distances(
+    _uploads([[3, 4, 1], [0, 0, 2], [0, 0, 0]]),
+    tf.constant([False, False, True]),
+    'sum_over_weights',
+  )
+  np.testing.assert_allclose(found, [6, 2, 0], atol=1e-12)
+
+
+def test_the_mean_stands_for_all_pairs():
+  """CMFL's score without its pairs: same numbers, same ranks."""
+  generator = np.random.default_rng(0)
+  for _ in range(50):
+    values = generator.normal(size=(11, 12)) + 100 * generator.normal(size=12)
+    members = np.sort(generator.permutation(11)[:4])
+    is_member = np.isin(np.arange(11), members)
+    found = committee.mean_distances(
+      _uploads(values), tf.constant(is_member), 'squared'
+    ).numpy()
+    expected = _squared(values, members)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_array_equal(found.argsort(), expected.argsort())
+
+
+def test_long_uploads_are_read_block_by_block(monkeypatch):
+  generator = np.random.default_rng(1)
+  values = generator.normal(size=(5, 24))
+  is_member = tf.constant([True, False, False, True, False])
+  whole = [
+    committee.mean_distances(_uploads(values), is_member, distance)
+    for distance in committee.DISTANCES
+  ]
+  monkeypatch.setattr(committee, '_BLOCK', 7)
+  for distance, expected in zip(committee.DISTANCES, whole, strict=True):
+    found = committee.mean_distances(_uploads(values), is_member, distance)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize('distance', committee.DISTANCES)
+def test_a_committee_of_nobody_tells_nobody_apart(distance):
+  found = committee.mean_distances(
+    _uploads([[1, 2], [3, 4]]), tf.constant([False, False]), distance
+  )
+  np.testing.assert_array_equal(found, [0, 0])
+
+
+def test_ranks_break_ties_by_position_and_put_the_unranked_last():
+  found = committee.rank(
+    tf.constant([2.0, np.inf, 1.0, 2.0, 0.0], tf.float64),
+    tf.constant([True, True, True, True, False]),
+  )
+  np.testing.assert_array_equal(found, [1, 3, 0, 2, 4])
+
+
+def _select(distances, num_selected, is_training=None, seed=0, **options):
+  distances = np.asarray(distances, np.float64)
+  if is_training is None:
+    is_training = np.ones(len(distances), bool)
+  return np.flatnonzero(
+    committee.select(
+      tf.constant(distances),
+      tf.constant(is_training),
+      tf.constant(num_selected),
+      committee.CommitteeConfig(**options),
+      tf.constant([seed, 7]),
+      tf.range(len(distances)),
+    )
+  ).tolist()
+
+
+def test_both_strategies_of_selection():
+  """Scores 5, 4, 3, 2, 1 and 40 %."""
+  distances = 1 / np.array([5, 4, 3, 2, 1])
+  assert _select(distances, 2, selection='most_similar') == [0, 1]
+  assert _select(distances, 2, selection='least_similar') == [3, 4]
+  assert _select(distances, 2, selection='all') == [0, 1, 2, 3, 4]
+
+
+def test_members_are_never_selected_and_few_are_all_selected():
+  distances, is_training = [0, 1, 2, 3], [False, True, True, False]
+  for selection in ('most_similar', 'least_similar', 'random', 'all'):
+    chosen = _select(distances, 3, is_training, selection=selection)
+    assert chosen == [1, 2]
+
+
+def test_random_selection_is_uniform_and_of_the_seed():
+  """1,000 draws of 2 of 5: each 400 times, within 5 standard deviations."""
+  draws = [_select([0] * 5, 2, seed=i, selection='random') for i in range(1000)]
+  assert draws[3] == _select([0] * 5, 2, seed=3, selection='random')
+  assert all(len(draw) == 2 for draw in draws)
+  counts = np.bincount(np.concatenate(draws), minlength=5)
+  assert (abs(counts - 400) < 5 * np.sqrt(1000 * 0.4 * 0.6)).all()
+
+
+def _elect(num_training, committee_size, **options):
+  """The places on the ranking that are elected, of clients in random order."""
+  order = np.random.default_rng(num_training).permutation(num_training)
+  elected = committee.elect(
+    tf.constant(order, tf.float64),
+    tf.ones([num_training], tf.bool),
+    tf.constant(committee_size),
+    committee.CommitteeConfig(**options),
+  ).numpy()
+  return np.sort(order[elected]).tolist()
+
+
+def test_the_middle_is_elected():
+  assert _elect(5, 1) == [2]
+  assert _elect(65, 43) == list(range(11, 54))
+  assert _elect(6, 3) == [1, 2, 3]
+  assert _elect(4, 9) == [0, 1, 2, 3]
+
+
+def test_another_window_can_be_elected():
+  assert _elect(10, 4, election_center=0.0) == [0, 1, 2, 3]
+  assert _elect(10, 4, election_center=1.0) == [6, 7, 8, 9]
+
+
+def test_how_many_attackers_a_window_holds():
+  """The same, but for one, whether attackers are ranked last or first."""
+  for num_training, size in itertools.product((5, 6, 11), (1, 2, 5)):
+    first = (num_training - size) // 2
+    window = _elect(num_training, size)
+    for attackers in range(num_training + 1):
+      if_last = sum(place >= num_training - attackers for place in window)
+      if_first = sum(place < attackers for place in window)
+      behind = num_training - size - first
+      assert if_last == max(0, min(size, attackers - behind))
+      assert if_first == max(0, min(size, attackers - first))
+      assert abs(if_last - if_first) <= (num_training - size) % 2
+
+
+@pytest.mark.parametrize(
+  ('num_clients', 'base', 'expected'),
+  [
+    (3550, 'training', (142, 213, 85)),
+    (3550, 'active', (142, 213, 142)),
+    (1075, 'training', (43, 65, 26)),
+    (1075, 'active', (43, 65, 43)),
+    (772, 'training', (31, 46, 18)),
+    (772, 'active', (31, 46, 30)),
+    (143, 'training', (6, 9, 4)),
+    (143, 'active', (6, 9, 5)),
+  ],
+)
+def test_sizes_of_the_papers_populations(num_clients, base, expected):
+  config = committee.CommitteeConfig(aggregation_base=base)
+  assert committee.sizes(num_clients, config) == committee.Sizes(*expected)
+
+
+def test_sizes_of_the_smallest_populations():
+  for num_clients in range(2, 30):
+    for rate in (0.01, 0.3, 0.5):
+      config = committee.CommitteeConfig(active_rate=1.0, committee_rate=rate)
+      found = committee.sizes(num_clients, config)
+      assert 1 <= found.committee <= found.training
+      assert found.committee + found.training <= num_clients
+      assert 1 <= found.aggregated <= found.training
+
+
+def test_the_mean_is_weighted_by_examples():
+  mean, total = committee.average(
+    _uploads([[1, 2], [3, 4], [9, 9]]),
+    tf.constant([1.0, 3.0, 5.0]),
+    tf.constant([True, True, False]),
+  )
+  assert total == 4
+  np.testing.assert_allclose(mean['kernel'], [[2.5]])
+  np.testing.assert_allclose(mean['bias'], [3.5])
+
+
+def test_the_mean_of_nobody_is_zero():
+  mean, total = committee.average(
+    _uploads([[1, 2]]), tf.constant([1.0]), tf.constant([False])
+  )
+  assert total == 0
+  np.testing.assert_array_equal(mean['bias'], [0])
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'active_rate': 0.0}, 'active_rate'),
+    ({'committee_rate': 0.6}, 'committee_rate is 0.6'),
+    ({'aggregation_rate': 1.5}, 'aggregation_rate'),
+    ({'selection': 'best'}, 'selection'),
+    ({'election_center': -1.0}, 'election_center'),
+  ],
+)
+def test_options_out_of_range(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    committee.CommitteeConfig(**options)

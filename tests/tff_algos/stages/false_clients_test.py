@@ -1,0 +1,132 @@
+"""Tests of clients that falsify their own update, by hand on a tiny algorithm.
+
+Clients 0 to 2 have the sums 3, 10 and 7 and the server 5, from which they start:
+they say 8, 15 and 12, and weigh 2, 1 and 1. Client 1 attacks.
+"""
+
+import numpy as np
+import pytest
+
+from tests.testing import running_sum, toys
+from tff_algos.algorithms import registry
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import attacks
+
+_CLIENTS = running_sum.source([1, 2], [10], [7])
+_IS_ATTACKER = np.array([False, True, False])
+
+
+def _algorithm(name, uploads='mean', **options):
+  plain = running_sum.algorithm(uploads={uploads: lambda message, *_: message})
+  config = attacks.AttackConfig(name, fraction=0.4, **options)
+  return attacks.attack(plain, config, _IS_ATTACKER)
+
+
+def _run(algorithm):
+  """Runs one round from a total of 5; returns its output."""
+  server_state, states = toys.initial_states(algorithm, _CLIENTS.population)
+  server_state = server_state._replace(total=np.float32(5))
+  output = toys.run_rounds(
+    algorithm,
+    debug_runtime.DebugRuntime(algorithm, 3),
+    _CLIENTS,
+    1,
+    start=(server_state, states),
+  )
+  return output[2][0]
+
+
+def _mean(sent):
+  return (2 * 8 + sent + 12) / 4
+
+
+@pytest.mark.parametrize(
+  ('name', 'space', 'sent'),
+  [
+    ('zero', 'update', 5),
+    ('zero', 'model', 0),
+    ('sign_flip', 'update', -5),
+    ('sign_flip', 'model', -15),
+  ],
+)
+def test_an_upload_is_falsified_as_update_or_as_model(name, space, sent):
+  output = _run(_algorithm(name, space=space))
+  assert float(output.server_state.mean) == _mean(sent)
+  # What is no upload stays true, and so does what the client keeps.
+  np.testing.assert_array_equal(output.server_state.said, [8, 15, 12])
+  states = output.states_of(np.arange(3))
+  np.testing.assert_array_equal(states.last[:, 0], [8, 15, 12])
+  np.testing.assert_array_equal(states.last[:, 1], [1, 1, 1])
+  values = {
+    name: float(stat.total / stat.weight)
+    for name, stat in output.client_metrics.items()
+  }
+  assert values['attack/share'] == pytest.approx(1 / 3)
+  assert values['attack/honest_norm'] == (3 + 7) / 2
+  assert values['attack/false_norm'] == abs(sent - 5)
+
+
+def test_random_attacks_are_those_of_the_clients_seed():
+  """Scaling leaves from half to all of the update 10; noise is added to it."""
+  for options in ({'minimum_scale': 0.5}, {'minimum_scale': 0.9}):
+    output = _run(_algorithm('scaling', **options))
+    sent = 4 * float(output.server_state.mean) - 2 * 8 - 12
+    assert 5 + 10 * options['minimum_scale'] <= sent < 15
+  one, same = (
+    float(_run(_algorithm('gaussian_noise')).server_state.mean)
+    for _ in range(2)
+  )
+  assert one == same != _mean(15)
+  far = _run(_algorithm('gaussian_noise', noise_deviation=1e6))
+  assert abs(float(far.server_state.mean)) > 1e3
+
+
+def test_an_upload_that_stays_with_the_client_is_falsified_there():
+  """For phases that use what an earlier one computed; here all of `last`."""
+  output = _run(_algorithm('sign_flip', uploads='last'))
+  states = output.states_of(np.arange(3))
+  np.testing.assert_array_equal(states.last[1], [5 - 10, 5 + 4])
+  np.testing.assert_array_equal(states.last[0], [8, 1])
+  assert float(output.server_state.mean) == _mean(15)
+
+
+def test_the_plan_marks_who_attacks():
+  """In the order of the call, beside the plan's own inputs."""
+  algorithm = _algorithm('sign_flip')
+  plan = algorithm.plan_round(None, _CLIENTS.population, 4, 0)
+  marked, own = next(plan).client_inputs
+  np.testing.assert_array_equal(marked, _IS_ATTACKER)
+  np.testing.assert_array_equal(own, [4, 4, 4])
+  with pytest.raises(StopIteration):
+    plan.send(None)
+
+
+def test_flipped_labels_are_those_of_attackers_in_training():
+  """Training alone sees them; who does not attack trains as ever."""
+  source = toys.image_clients(3)
+  outputs = []
+  for is_attacker in ([False] * 3, [False, True, False]):
+    algorithm = attacks.attack(
+      _fed_avg(),
+      attacks.AttackConfig('label_flip', fraction=0.4),
+      np.array(is_attacker),
+    )
+    _, _, found = toys.run_rounds(
+      algorithm, debug_runtime.DebugRuntime(algorithm, 3), source, 1
+    )
+    outputs.append(found[0])
+  honest, attacked = (
+    float(out.client_metrics['loss'].total) for out in outputs
+  )
+  assert honest != attacked
+  _, _, plain = toys.run_rounds(
+    _fed_avg(), debug_runtime.DebugRuntime(_fed_avg(), 3), source, 1
+  )
+  np.testing.assert_array_equal(
+    plain[0].client_metrics['loss'], outputs[0].client_metrics['loss']
+  )
+
+
+def _fed_avg():
+  section = {'name': 'fed_avg', 'cohort_size': 3}
+  return registry.build_algorithm(section, toys.mlp())

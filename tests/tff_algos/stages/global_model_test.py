@@ -1,0 +1,75 @@
+"""Tests of what algorithms with one model have in common."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tests.testing import toys
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.stages import aggregation, global_model
+
+_POPULATION = algorithm_lib.Population(('a', 'b', 'c'), np.array([3, 0, 2]))
+
+
+class _Holder(NamedTuple):
+  model_weights: dict
+  more: int
+
+
+def test_the_global_model_serves_everybody():
+  model = toys.linear(2)
+  algorithm = global_model.build_algorithm(
+    'toy',
+    model,
+    init_server_state=lambda seed, num_clients: _Holder(
+      model.initialize(seed), num_clients
+    ),
+    phases={},
+    plan_round=None,
+  )
+  state = algorithm.init_server_state(tf.constant([1, 2]), 3)
+  assert state.more == 3
+  assert algorithm.init_client_state(None, None) == ()
+  served = algorithm.personalized_weights(state, (), 2)
+  assert served is state.model_weights
+  stacked = algorithm.cluster_weights(state)['kernel']
+  np.testing.assert_array_equal(stacked, served['kernel'][tf.newaxis])
+  assert algorithm.membership(state, (), 2).numpy().tolist() == [1]
+
+
+def test_plan_draws_those_with_examples_and_multiplies_the_cost():
+  plan = global_model.build_uniform_plan(2, downlink_floats=7, uplink_floats=3)
+  (call,) = plan(None, _POPULATION, 1, 0)
+  assert call.client_indices.tolist() == [0, 2]
+  assert call.cost == (14, 6, 2)
+
+
+def test_the_received_model_is_found_in_both_kinds_of_message():
+  weights = {'kernel': 1}
+  assert global_model.received_weights(weights) is weights
+  assert global_model.received_weights(_Holder(weights, 0)) is weights
+
+
+def test_without_contributions_the_old_model_stays():
+  old, new = ({'w': tf.constant([float(i)])} for i in (1, 2))
+  for weight, expected in ((0.0, 1), (0.5, 2)):
+    mean = aggregation.Mean(new, tf.constant(weight))
+    kept = global_model.mean_or_old(mean, old)
+    assert kept['w'].numpy().tolist() == [expected]
+
+
+def test_zeros_are_like_the_model():
+  model = toys.mlp()
+  zeros = global_model.zeros(model)
+  tf.nest.assert_same_structure(zeros, model.weights_spec())
+  assert all((leaf.numpy() == 0).all() for leaf in zeros.values())
+
+
+def test_uploads_are_the_model_and_an_update():
+  uploads = global_model.two_uploads('change')
+  message = _Holder({'w': 3.0}, 1)
+  result = {'change': {'w': tf.constant([1.0, 2])}}
+  assert uploads['local_weights'](message, (), result) == {'w': 3.0}
+  start = uploads['change'](message, (), result)
+  np.testing.assert_array_equal(start['w'], [0, 0])

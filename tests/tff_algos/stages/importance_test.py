@@ -1,0 +1,127 @@
+"""Tests of importance weights, estimated and given."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import points, toys
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import importance
+
+_CENTERS = np.array([[0.0, 0], [4, 0], [0, 4]], np.float32)
+_SOURCE = points.clients(
+  [
+    np.array([[0.1, 0], [0, 3.5], [-1, -1], [9, 9.1]]),
+    np.array([[3.0, 0], [5, 1]]),
+    np.array([[np.nan, 0]]),
+    np.zeros([2, 2]),
+  ]
+)
+
+
+class _State(NamedTuple):
+  cluster_models: Any
+  importance_weights: Any
+  num_calls: Any
+
+
+@pytest.mark.parametrize('estimation', importance.ESTIMATIONS)
+def test_estimation_writes_the_shares_of_who_took_part(estimation):
+  """Client 2 has a NaN and is refused; client 3 takes no part."""
+  phase = importance.build_estimation(points.model(2), 0.125, estimation)
+  before = _State(
+    {'point': _CENTERS}, np.full([4, 3], 0.25, np.float32), np.int32(7)
+  )
+  call = algorithm_lib.PhaseCall(
+    phase.name, np.array([1, 0, 2], np.int32), (), algorithm_lib.Cost()
+  )
+  output = toys.run_call(
+    debug_runtime.DebugRuntime(None, 4),
+    phase,
+    before,
+    [],
+    call,
+    (1, 0, _SOURCE),
+  )
+  after = output.server_state
+  np.testing.assert_array_equal(
+    after.importance_weights,
+    [[0.5, 0.125, 0.5], [0.125, 1, 0.125], [0.25] * 3, [0.25] * 3],
+  )
+  np.testing.assert_array_equal(after.cluster_models['point'], _CENTERS)
+  assert after.num_calls == 7
+  assert output.num_invalid == 1
+  loss = output.client_metrics['assigned_loss']
+  squared = [0.1**2, 0.5**2, 2, 81 + 5.1**2, 1, 2]
+  np.testing.assert_allclose(loss.total, sum(squared), rtol=1e-5)
+  assert float(loss.weight) == 6
+
+
+def test_fixed_weights_are_taken_as_they_are():
+  table = ((0.9, 0.1, 0.0), (1.0, 1.0, 0.5))
+  weights = importance.fixed_weights(table, 2, 3)
+  assert weights.dtype == np.float32
+  np.testing.assert_array_equal(weights, np.array(table, np.float32))
+
+
+_HALVES = (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+  ('table', 'text'),
+  [
+    (
+      (_HALVES, _HALVES),
+      'a row for each of the 3 clients with a weight for each of the 2 '
+      'clusters, got 2 rows with 2 weights',
+    ),
+    (((1.0,), (1.0,), (1.0,)), 'got 3 rows with 1 weights'),
+    ((_HALVES, (1.0,), _HALVES), 'got 3 rows with 1 or 2 weights'),
+    ((_HALVES, _HALVES, (1.5, 0.5)), r'row 2 is \(1.5, 0.5\)'),
+    ((_HALVES, (-0.5, 1.0), _HALVES), r'row 1 is \(-0.5, 1.0\)'),
+    (((0.0, 0.0), _HALVES, _HALVES), 'not all 0; row 0'),
+    ((_HALVES, (float('nan'), 1.0), _HALVES), 'row 1 is'),
+  ],
+)
+def test_fixed_weights_that_do_not_fit_are_refused(table, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    importance.fixed_weights(table, 3, 2)
+
+
+def test_the_memory_of_streaming_does_not_grow_with_the_clusters():
+  """No tensor has an entry for each of 11 clusters and each of 6 examples."""
+
+  def shapes(estimation):
+    count = importance.ESTIMATIONS[estimation]
+
+    @tf.function(autograph=False)
+    def traced(models, x):
+      data = algorithm_lib.ClientData(x, tf.zeros([6]), tf.ones([6]))
+      return count(points.model(2), {'point': models}, data)
+
+    graph = traced.get_concrete_function(
+      tf.TensorSpec([11, 2]), tf.TensorSpec([6, 2])
+    ).graph
+    inner = [
+      graph._get_function(name).graph
+      for name in {
+        op.get_attr(part).name
+        for op in graph.get_operations()
+        if op.type in ('While', 'StatelessWhile')
+        for part in ('cond', 'body')
+      }
+    ]
+    return {
+      tuple(tensor.shape)
+      for each in (graph, *inner)
+      for op in each.get_operations()
+      for tensor in op.outputs
+      if tensor.shape.rank and {6, 11} <= set(tensor.shape)
+    }
+
+  assert (11, 6) in shapes('batched')
+  assert not shapes('streaming')

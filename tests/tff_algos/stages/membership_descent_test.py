@@ -1,0 +1,212 @@
+"""Tests of mirror descent on memberships against NumPy in float64."""
+
+import dataclasses
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import index_hash, ppfl_oracle, toys
+from tff_algos.core import algorithm, errors, seeds
+from tff_algos.metrics import statistics
+from tff_algos.stages import membership_descent, mixing
+
+_SEED = seeds.derive_seed(1, 'membership', 1, 'c0')
+_GENERATOR = np.random.default_rng(3)
+_THETA = _GENERATOR.normal(size=(3, 4))
+_X = _GENERATOR.normal(size=(10, 4))
+_TRUE = np.array([0.7, 0.2, 0.1])
+_Y = _X @ (_TRUE @ _THETA)
+_START = np.array([0.2, 0.5, 0.3])
+_CONFIG = membership_descent.MembershipConfig(0.3, floor=1e-6)
+_MIXTURE = mixing.build(toys.linear(4), 3, ('all',), 'outputs')
+_WEIGHTS = OrderedDict(
+  shared=OrderedDict(),
+  canonical=OrderedDict(
+    kernel=tf.constant(_THETA[..., np.newaxis], tf.float32)
+  ),
+)
+
+
+def _data(x=_X, y=_Y, padding=3, filling=7.0):
+  x = np.concatenate([x, np.full((padding, *x.shape[1:]), filling)])
+  y = np.concatenate([y, np.full(padding, 0 if y.dtype == int else filling)])
+  mask = np.repeat([1.0, 0.0], [len(y) - padding, padding])
+  dtype = tf.int32 if y.dtype == int else tf.float32
+  return algorithm.ClientData(
+    tf.constant(x, tf.float32),
+    tf.constant(y, dtype),
+    tf.constant(mask, tf.float32),
+  )
+
+
+def _descend(
+  config=_CONFIG, data=None, mixture=_MIXTURE, weights=_WEIGHTS, **told
+):
+  return membership_descent.descend(
+    mixture,
+    weights,
+    tf.constant(_START, tf.float32),
+    data or _data(filling=0.0),
+    tf.constant(_SEED),
+    config,
+    loss_scale=0.5,
+    **told,
+  )
+
+
+def _oracle(batches, rate=0.3, weight=1.0, pull=0.0):
+  c = _START
+  for rows in batches:
+    slope = ppfl_oracle.gradients(_X[rows], _Y[rows], _THETA, c)[1]
+    c = ppfl_oracle.mirror_step(c, weight * slope + pull, rate, 1e-6)
+  return c
+
+
+def test_one_step_with_the_full_gradient():
+  """Algorithm 3: c * exp(-eta (p grad f + penalty)), normalized."""
+  pull = np.array([0.5, -0.2, 0.0])
+  found, loss = _descend(
+    client_weight=0.25,
+    penalty_gradient=tf.constant(pull, tf.float32),
+    learning_rate_scale=0.1,
+  )
+  np.testing.assert_allclose(
+    found, _oracle([slice(None)], 0.03, 0.25, pull), rtol=1e-5
+  )
+  expected = np.mean((_X @ (_START @ _THETA) - _Y) ** 2)
+  np.testing.assert_allclose(statistics.value_of(loss), expected, rtol=1e-5)
+
+
+def test_several_steps_and_batches():
+  full = dataclasses.replace(_CONFIG, num_epochs=4)
+  np.testing.assert_allclose(
+    _descend(full)[0], _oracle([slice(None)] * 4), rtol=1e-4
+  )
+  batched = dataclasses.replace(_CONFIG, num_epochs=2, batch_size=4)
+  orders = [index_hash.shuffled(_SEED, epoch, 10) for epoch in range(2)]
+  batches = [order[i : i + 4] for order in orders for i in (0, 4, 8)]
+  found, loss = _descend(batched)
+  np.testing.assert_allclose(found, _oracle(batches), rtol=1e-4)
+  assert float(loss.weight) == 20
+
+
+@pytest.mark.parametrize('mode', mixing.MIXINGS)
+@pytest.mark.parametrize('batch_size', [0, 4])
+def test_what_is_computed_ahead_changes_nothing(mode, batch_size):
+  """For a network: outputs computed once, against a gradient of `apply`."""
+  mixture = mixing.build(toys.mlp((4,)), 3, ('all',), mode)
+  weights = mixture.initialize(tf.constant([4, 5]))
+  y = _GENERATOR.integers(0, 3, 10)
+  data = _data(_X, y, filling=0.0)
+  config = dataclasses.replace(_CONFIG, num_epochs=2, batch_size=batch_size)
+  found, _ = _descend(config, data, mixture, weights)
+  orders = [index_hash.shuffled(_SEED, epoch, 10) for epoch in range(2)]
+  batches = [order[i : i + 4] for order in orders for i in (0, 4, 8)]
+  c = tf.constant(_START, tf.float32)
+  for rows in batches if batch_size else [np.arange(10)] * 2:
+    with tf.GradientTape() as tape:
+      tape.watch(c)
+      outputs = mixture.apply(weights, c, tf.constant(_X[rows], tf.float32))
+      losses = mixture.model.example_losses(
+        outputs, tf.constant(y[rows], tf.int32)
+      )
+      loss = 0.5 * tf.reduce_mean(losses)
+    slope = tape.gradient(loss, c).numpy()
+    c = tf.constant(
+      ppfl_oracle.mirror_step(c.numpy(), slope, 0.3, 1e-6), tf.float32
+    )
+  np.testing.assert_allclose(found, c, rtol=1e-4)
+  assert np.abs(found - _START).max() > 1e-4
+
+
+def test_a_client_without_examples_is_moved_by_the_penalty_alone():
+  nobody = _data(_X[:0], _Y[:0], padding=4, filling=0.0)
+  for config in (_CONFIG, dataclasses.replace(_CONFIG, batch_size=2)):
+    found, loss = _descend(config, nobody)
+    np.testing.assert_allclose(found, _START, rtol=1e-6)
+    assert float(loss.weight) == 0
+  pull = np.array([1.0, 0, 0])
+  found, _ = _descend(
+    data=nobody, penalty_gradient=tf.constant(pull, tf.float32)
+  )
+  np.testing.assert_allclose(
+    found, ppfl_oracle.mirror_step(_START, pull, 0.3, 1e-6), rtol=1e-5
+  )
+
+
+def test_what_lies_in_the_padding_does_no_harm():
+  expected, _ = _descend()
+  np.testing.assert_array_equal(_descend(data=_data(filling=-3.0))[0], expected)
+
+
+def _gradient(config, data=None):
+  return membership_descent.gradient(
+    _MIXTURE,
+    _WEIGHTS,
+    tf.constant(_START, tf.float32),
+    data or _data(filling=0.0),
+    tf.constant(_SEED),
+    config,
+    0.5,
+  )[0]
+
+
+def test_gradient_of_all_examples_and_of_a_batch():
+  """Algorithm 2; the mean of many batches is the gradient of all."""
+  full = ppfl_oracle.gradients(_X, _Y, _THETA, _START)[1]
+  np.testing.assert_allclose(_gradient(_CONFIG), full, rtol=1e-4)
+  rows = index_hash.shuffled(_SEED, 0, 10)[:4]
+  np.testing.assert_allclose(
+    _gradient(dataclasses.replace(_CONFIG, batch_size=4)),
+    ppfl_oracle.gradients(_X[rows], _Y[rows], _THETA, _START)[1],
+    rtol=1e-4,
+  )
+
+
+def test_newcomers_find_their_mixture():
+  """Convex, and without noise solved by the true one."""
+  config = dataclasses.replace(
+    _CONFIG, num_newcomer_steps=3_000, newcomer_learning_rate=0.03
+  )
+  newcomers = membership_descent.newcomers(_MIXTURE, config, 0.5)
+
+  class State:
+    model_weights = _WEIGHTS
+
+  fit = tf.function(lambda data: newcomers.fit(State, data, _SEED))
+  np.testing.assert_allclose(fit(_data(filling=0.0)), _TRUE, atol=2e-5)
+  weights = newcomers.weights(State, tf.constant(_TRUE, tf.float32))
+  outputs = _MIXTURE.personalized_model().apply(
+    weights, tf.constant(_X, tf.float32)
+  )
+  np.testing.assert_allclose(outputs[:, 0], _Y, rtol=1e-3, atol=1e-4)
+  none = dataclasses.replace(config, num_newcomer_steps=0)
+  untrained = membership_descent.newcomers(_MIXTURE, none)
+  np.testing.assert_allclose(
+    untrained.fit(State, _data(), _SEED), [1 / 3] * 3, rtol=1e-6
+  )
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({'learning_rate': 0.0}, 'learning_rate must be a finite number > 0'),
+    ({'num_epochs': 0}, 'num_epochs must be an integer >= 1, got 0'),
+    ({'batch_size': -1}, 'batch_size must be an integer >= 0, got -1'),
+    (
+      {'gradient_weight': 'p'},
+      "gradient_weight must be one of 'client_weight'",
+    ),
+    ({'floor': 1.0}, 'floor must be a number >= 0 and < 1, got 1.0'),
+    ({'num_newcomer_steps': -1}, 'num_newcomer_steps must be an integer >= 0'),
+    (
+      {'newcomer_learning_rate': 0.0},
+      'newcomer_learning_rate must be a finite',
+    ),
+  ],
+)
+def test_options_out_of_range_are_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    membership_descent.MembershipConfig(**options)

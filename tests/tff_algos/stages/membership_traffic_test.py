@@ -1,0 +1,141 @@
+"""Tests of what travels beside the weights: who, what and what it costs."""
+
+import numpy as np
+import pytest
+
+from tests.testing import toys
+from tff_algos.core import algorithm
+from tff_algos.stages import (
+  affinity,
+  learning_rate_decay,
+  membership_descent,
+  membership_traffic,
+  mixing,
+)
+
+_POPULATION = algorithm.Population(
+  ('a', 'b', 'c', 'd'), np.array([3, 0, 5, 2], np.int64)
+)
+_DRAWN = np.array([0, 3], np.int32)
+_MIXTURE = mixing.build(toys.mlp(), 2, ('all',), 'outputs')
+_PHASES = ('count_labels', 'stationarity', 'shared', 'membership', 'joint')
+
+
+def _build(
+  schedule='alternating', weight=0.0, kind='cosine', is_partial=False, **options
+):
+  return membership_traffic.Traffic(
+    _MIXTURE,
+    schedule,
+    is_partial,
+    options.pop('num_joint_rounds', 0),
+    membership_descent.MembershipConfig(**options),
+    affinity.LaplacianConfig(weight, kind),
+    learning_rate_decay.DecayConfig((5,)),
+  )
+
+
+def _fields(traffic):
+  return {phase: list(traffic.client_input(phase)) for phase in _PHASES}
+
+
+def test_clients_are_told_what_they_need():
+  rate, pull, p = 'learning_rate_scale', 'penalty_gradient', 'client_weight'
+  assert _fields(_build()) == {
+    'count_labels': [],
+    'stationarity': [p],
+    'shared': [rate],
+    'membership': [p, rate],
+    'joint': [p, rate],
+  }
+  assert _fields(_build(weight=0.1, gradient_weight='none')) == {
+    'count_labels': [],
+    'stationarity': [pull, p],
+    'shared': [rate],
+    'membership': [pull, rate],
+    'joint': [pull, rate],
+  }
+  # The server adds the penalty itself, but for what a client measures.
+  at_server = _fields(_build('random_block', weight=0.1))
+  assert at_server['membership'] == ['membership', p, rate]
+  assert at_server['stationarity'] == ['membership', pull, p]
+  assert at_server['shared'] == ['membership', rate]
+
+
+@pytest.mark.parametrize(
+  ('kind', 'is_partial', 'moved'),
+  [
+    ('cosine', False, _DRAWN),
+    ('cosine', True, _DRAWN),
+    ('uniform', False, [0, 1, 2, 3]),
+    ('uniform', True, _DRAWN),
+  ],
+)
+def test_clients_without_examples_move_if_the_penalty_reaches_them(
+  kind, is_partial, moved
+):
+  traffic = _build(weight=0.1, kind=kind, is_partial=is_partial)
+  # Of a full round, those that have examples were drawn.
+  drawn = _DRAWN if is_partial else np.array([0, 2, 3], np.int32)
+  moved = drawn if kind == 'cosine' else moved
+  for phase, expected in (
+    ('count_labels', [0, 2, 3]),
+    ('shared', drawn),
+    ('membership', moved),
+    ('joint', moved),
+  ):
+    found = traffic.cohort(phase, drawn, _POPULATION)
+    assert found.tolist() == list(expected)
+    assert found.dtype == np.int32
+
+
+class _State:
+  membership = np.array(
+    [[0.5, 0.5], [0.5, 0.5], [1, 0], [0.2, 0.8]], np.float32
+  )
+  affinity_features = np.ones((4, 1), np.float32)
+
+
+def _call(traffic, phase, round_num=1):
+  weights = np.array([0.3, 0, 0.5, 0.2], np.float32)
+  return traffic.call(phase, _State, _DRAWN, weights, round_num)
+
+
+def test_calls_tell_each_client_its_own():
+  """W of ones: 2 lambda (4 c_i - sum_j c_j)."""
+  call = _call(_build(weight=0.1, kind='uniform'), 'joint', 6)
+  inputs = call.client_inputs
+  np.testing.assert_allclose(
+    inputs['penalty_gradient'], [[-0.04, 0.04], [-0.28, 0.28]], atol=1e-6
+  )
+  np.testing.assert_allclose(inputs['client_weight'], [0.3, 0.2])
+  np.testing.assert_allclose(inputs['learning_rate_scale'], [0.1, 0.1])
+  inputs = _call(_build('random_block'), 'membership').client_inputs
+  np.testing.assert_array_equal(inputs['membership'], _State.membership[_DRAWN])
+  assert _call(_build(weight=0.1), 'count_labels').client_inputs == ()
+
+
+@pytest.mark.parametrize(
+  ('traffic', 'phase', 'round_num', 'cost'),
+  [
+    (_build(), 'joint', 9, (206, 206, 1)),
+    (_build(weight=0.1), 'joint', 1, (208, 208, 1)),
+    (_build(weight=0.1), 'count_labels', 1, (0, 3, 0)),
+    (_build(weight=0.1), 'stationarity', 1, (208, 208, 0)),
+    (_build('random_block'), 'shared', 1, (206, 206, 1)),
+    (_build('random_block'), 'membership', 1, (2, 2, 0)),
+    # Who was not there has to be sent theta again.
+    (_build('random_block', is_partial=True), 'membership', 1, (208, 2, 0)),
+    (_build('shared_first'), 'shared', 1, (206, 206, 1)),
+    (_build('shared_first'), 'shared', 2, (0, 206, 1)),
+    (_build('shared_first', is_partial=True), 'shared', 2, (206, 206, 1)),
+    (_build('shared_first'), 'membership', 2, (206, 0, 0)),
+    (_build('shared_first', num_joint_rounds=1), 'membership', 2, (0, 0, 0)),
+    (_build(num_joint_rounds=1), 'membership', 2, (206, 0, 0)),
+    (_build(num_joint_rounds=1), 'membership', 3, (0, 0, 0)),
+  ],
+)
+def test_costs(traffic, phase, round_num, cost):
+  """Two clients; 206 weights in two models."""
+  found = _call(traffic, phase, round_num).cost
+  assert found == tuple(2 * one for one in cost)

@@ -1,0 +1,128 @@
+"""FedEM against an independent implementation, round by round.
+
+`tests.testing.fed_em_oracle` is written from the paper in NumPy float64 and
+trains each model by itself; the library computes in float32 and trains all in
+one loop.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.testing import fed_em_oracle, toys
+from tff_algos.algorithms import fed_em
+from tff_algos.metrics import statistics
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import local_training
+
+_TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
+_NUM_ROUNDS = 4
+_SEED = 3
+_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
+# One client without examples, one with a single one, and short last batches.
+_SIZES = (7, 0, 1, 12, 5, 10, 4)
+_NUM_AVAILABLE = 6
+_MIXTURES = np.random.default_rng(5).dirichlet(np.ones(3), len(_SIZES))
+_SOURCE = toys.linear_clients(_THETAS, _MIXTURES, _SIZES)
+# Squared errors of hundreds: exp of their negatives is 0 in float32.
+_FAR_SOURCE = toys.linear_clients(10 * _THETAS, _MIXTURES, _SIZES)
+
+
+def _build(options):
+  """Returns our algorithm for the options of the oracle."""
+  return fed_em.build_fed_em(
+    toys.linear(3),
+    fed_em.FedEmConfig(
+      num_clusters=options.num_clusters,
+      cohort_size=options.cohort_size,
+      weighting=options.weighting,
+      loss_scale=options.loss_scale,
+      local_training=local_training.LocalTrainingConfig(
+        options.epochs,
+        options.batch_size,
+        optimizers.OptimizerConfig(options.optimizer, options.learning_rate),
+      ),
+    ),
+  )
+
+
+def _expected(algorithm, options, source):
+  server_state, _ = toys.initial_states(algorithm, source.population, _SEED)
+  examples = [source.examples(k) for k in range(len(_SIZES))]
+  return fed_em_oracle.run(
+    [(one.x.astype(np.float64), one.y.astype(np.float64)) for one in examples],
+    source.population.client_ids,
+    server_state.cluster_models['kernel'][..., 0],
+    options,
+    _NUM_ROUNDS,
+    _SEED,
+  )
+
+
+def _compare(algorithm, runtime, source, expected):
+  """Runs round by round and compares everything that a round leaves behind."""
+  start = None
+  for round_num, oracle in enumerate(expected, start=1):
+    server_state, states, (output,) = toys.run_rounds(
+      algorithm, runtime, source, 1, _SEED, start, round_num
+    )
+    start = (server_state, states)
+    np.testing.assert_allclose(
+      server_state.cluster_models['kernel'][..., 0],
+      oracle.centers,
+      **_TOLERANCE,
+    )
+    memberships = np.stack([state.membership for state in states])
+    np.testing.assert_allclose(memberships, oracle.memberships, **_TOLERANCE)
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
+    for name in ('loss', 'mixture_loss'):
+      np.testing.assert_allclose(
+        statistics.value_of(output.client_metrics[name]),
+        getattr(oracle, name),
+        **_TOLERANCE,
+      )
+    assert output.num_invalid == 0
+
+
+_CASES = {
+  'sgd': ({}, _SOURCE),
+  'adam, three models, uniform': (
+    {
+      'optimizer': 'adam',
+      'num_clusters': 3,
+      'weighting': 'uniform',
+      'cohort_size': _NUM_AVAILABLE,
+    },
+    _SOURCE,
+  ),
+  'whole squared error': ({'loss_scale': 1.0, 'learning_rate': 0.02}, _SOURCE),
+  'losses of hundreds': ({'cohort_size': _NUM_AVAILABLE}, _FAR_SOURCE),
+}
+
+
+@pytest.mark.parametrize(
+  ('runtime_name', 'name'),
+  [
+    *(('debug', name) for name in _CASES),
+    ('vectorized', 'adam, three models, uniform'),
+    ('vectorized', 'losses of hundreds'),
+  ],
+)
+def test_runtimes_follow_the_oracle(runtime_name, name):
+  changes, source = _CASES[name]
+  options = dataclasses.replace(fed_em_oracle.Options(), **changes)
+  algorithm = _build(options)
+  expected = _expected(algorithm, options, source)
+  if source is _FAR_SOURCE:
+    assert expected[0].mixture_loss > 100
+  runtime = (
+    vectorized_runtime.VectorizedRuntime(
+      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
+    )
+    if runtime_name == 'vectorized'
+    else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
+  )
+  with runtime:
+    _compare(algorithm, runtime, source, expected)

@@ -1,0 +1,99 @@
+"""Theorems 2 and 3 of FedSoft for the models that its train phase finds.
+
+Ruan and Joe-Wong (2021). Sources are random quadratic risks with eigenvalues in
+[0.5, 2]; a client holds whole blocks of them, so that its risk is exactly
+sum_s u_ks F_s, and solves Eq. 4 by gradient descent in float32.
+"""
+
+import numpy as np
+import pytest
+
+from tests.testing import fixed_importance, toys
+from tff_algos.algorithms import fed_soft
+from tff_algos.data import schema
+from tff_algos.metrics import proximal_bounds, quadratic_risks
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import local_training
+
+_WEIGHT = 1.0
+_COUNTS = {
+  2: np.array([[9, 1], [5, 5], [2, 8], [10, 0]]),
+  3: np.array([[6, 3, 1], [1, 1, 8], [3, 4, 3], [0, 5, 5]]),
+}
+
+
+def _block(generator, theta):
+  """Four examples whose mean half squared error has a random Hessian."""
+  basis, _ = np.linalg.qr(generator.normal(size=(4, 4)))
+  x = 2 * np.sqrt(generator.uniform(0.5, 2, 4))[:, None] * basis.T
+  return x, x @ theta
+
+
+def _one_round(num_sources, closeness):
+  """One round from centres that lie `closeness` of Assumption 4's radius off.
+
+  Returns the risks and the local solves.
+  """
+  generator = np.random.default_rng(num_sources)
+  thetas = 2 * generator.normal(size=(num_sources, 4))
+  blocks = [_block(generator, theta) for theta in thetas]
+  risks = quadratic_risks.of_least_squares(blocks, 0.5)
+  offsets = generator.normal(size=thetas.shape)
+  offsets /= np.linalg.norm(offsets, axis=1, keepdims=True)
+  radius = np.sqrt(risks.strong_convexity / risks.smoothness) * risks.gaps[0]
+  counts = _COUNTS[num_sources]
+  importance = generator.dirichlet(np.ones(num_sources), len(counts))
+  importance *= counts > 0
+  importance /= importance.sum(axis=1, keepdims=True)
+  algorithm = _build(num_sources)
+  (only,) = fixed_importance.run(
+    algorithm,
+    debug_runtime.DebugRuntime(algorithm, len(counts)),
+    toys.ToySource([_examples(blocks, row) for row in counts]),
+    importance,
+    (thetas + closeness * 0.5 * radius * offsets)[..., None],
+    1,
+  )
+  return risks, proximal_bounds.LocalSolves(
+    local_models=only.local[..., 0],
+    centers=only.before[..., 0],
+    mixture=counts / 10,
+    importance=importance,
+    proximal_weight=_WEIGHT,
+  )
+
+
+def _examples(blocks, counts):
+  """The examples of one client: block s, counts[s] times."""
+  rows = np.repeat(np.arange(len(counts)), counts)
+  x, y = (
+    np.concatenate([blocks[s][part] for s in rows]).astype(np.float32)
+    for part in (0, 1)
+  )
+  return schema.Examples(x, y, np.repeat(rows, 4).astype(np.int32))
+
+
+def _build(num_clusters):
+  return fed_soft.build_fed_soft(
+    toys.linear(4),
+    fed_soft.FedSoftConfig(
+      num_clusters=num_clusters,
+      proximal_weight=_WEIGHT,
+      loss_scale=0.5,
+      local_training=local_training.LocalTrainingConfig(
+        12, 64, optimizers.OptimizerConfig('sgd', 1 / (1.25 + _WEIGHT))
+      ),
+    ),
+  )
+
+
+@pytest.mark.parametrize('num_sources', [2, 3])
+@pytest.mark.parametrize('closeness', [0.5, 0.9])
+def test_local_models_keep_both_bounds(num_sources, closeness):
+  risks, solves = _one_round(num_sources, closeness)
+  found = proximal_bounds.measure(risks, solves)
+  assert abs(found.alpha_0 - (1 - closeness) / 2) < 1e-5
+  assert found.gamma_0 < 1e-3, 'the solver solves'
+  assert 0.02 < np.nanmax(found.gradient_ratios) <= 1
+  assert (found.safe_distance_ratios <= 1).all()

@@ -1,0 +1,96 @@
+"""Per-FedAvg against an independent implementation, round by round.
+
+`tests.testing.per_fed_avg_oracle` is written from the paper in NumPy float64;
+the library computes in float32.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.testing import per_fed_avg_oracle, toys
+from tff_algos.algorithms import per_fed_avg
+from tff_algos.metrics import statistics
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+
+_TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
+_NUM_ROUNDS = 4
+_SEED = 3
+# One client without examples, one with a single one, and short batches.
+_SIZES = (7, 0, 1, 12, 5, 10, 3)
+_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2]])
+_SOURCE = toys.linear_clients(
+  _THETAS, np.eye(2)[np.arange(len(_SIZES)) % 2], _SIZES
+)
+_CASES = {
+  'exact, all clients': {'cohort_size': 6},
+  'hessian_free': {'variant': 'hessian_free'},
+  'first_order, by examples': {
+    'variant': 'first_order',
+    'weighting': 'examples',
+    'loss_scale': 1.0,
+  },
+  'exact, three personal steps': {
+    'num_personal_steps': 3,
+    'num_local_steps': 1,
+    'batch_size': 20,
+  },
+}
+
+
+def _build(name):
+  """Returns our algorithm of a case, and the oracle's options."""
+  options = dataclasses.replace(per_fed_avg_oracle.Options(), **_CASES[name])
+  config = per_fed_avg.PerFedAvgConfig(**dataclasses.asdict(options))
+  return per_fed_avg.build_per_fed_avg(toys.linear(3), config), options
+
+
+def _expected(algorithm, options):
+  server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
+  examples = [_SOURCE.examples(i) for i in range(len(_SIZES))]
+  return per_fed_avg_oracle.run(
+    [(one.x.astype(np.float64), one.y.astype(np.float64)) for one in examples],
+    _SOURCE.population.client_ids,
+    server_state.model_weights['kernel'][:, 0],
+    options,
+    _NUM_ROUNDS,
+    _SEED,
+  )
+
+
+def _compare(algorithm, options, runtime):
+  """Runs round by round and compares everything that a round leaves behind."""
+  start = None
+  for round_num, oracle in enumerate(_expected(algorithm, options), start=1):
+    server_state, states, outputs = toys.run_rounds(
+      algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
+    )
+    start = (server_state, states)
+    personalized = [one.personalized_weights['kernel'][:, 0] for one in states]
+    losses = [
+      statistics.value_of(output.client_metrics['loss']) for output in outputs
+    ]
+    for found, expected in (
+      (server_state.model_weights['kernel'][:, 0], oracle.model),
+      (personalized, oracle.personalized),
+      (losses, [oracle.loss, oracle.personal_loss]),
+    ):
+      np.testing.assert_allclose(found, expected, **_TOLERANCE)
+    assert [output.num_invalid for output in outputs] == [0, 0]
+
+
+@pytest.mark.parametrize('name', _CASES)
+def test_debug_runtime_follows_the_oracle(name):
+  algorithm, options = _build(name)
+  runtime = debug_runtime.DebugRuntime(algorithm, len(_SIZES))
+  _compare(algorithm, options, runtime)
+
+
+@pytest.mark.slow
+def test_vectorized_runtime_follows_the_oracle():
+  algorithm, options = _build('hessian_free')
+  with vectorized_runtime.VectorizedRuntime(
+    algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
+  ) as runtime:
+    _compare(algorithm, options, runtime)

@@ -1,0 +1,144 @@
+"""pFedKM against an independent implementation, round by round.
+
+`tests.testing.pfedkm_oracle` is written from the paper in NumPy float64; the
+library computes in float32. The best partition of every round must be better
+than all others by `_MARGIN`, so that rounding cannot change it.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.testing import pfedkm_oracle, toys
+from tff_algos.algorithms import pfedkm
+from tff_algos.metrics import statistics
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import moreau_envelope, regrouping
+
+_TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
+_MARGIN = 1e-3
+_NUM_ROUNDS = 4
+_SEED = 3
+_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
+# One client without examples, one with a single one, and short last batches.
+_SIZES = (7, 0, 1, 12, 5, 30, 4, 9)
+_SOURCE = toys.linear_clients(
+  _THETAS, np.eye(3)[np.arange(len(_SIZES)) % 3], _SIZES
+)
+
+
+def _build(options):
+  """Returns our algorithm for the options of the oracle."""
+  return pfedkm.build_pfedkm(
+    toys.linear(3),
+    pfedkm.PFedKMConfig(
+      num_clusters=options.num_clusters,
+      cohort_size=options.cohort_size,
+      cluster_on=options.cluster_on,
+      weighting=options.weighting,
+      server_mixing=options.mixing,
+      loss_scale=options.loss_scale,
+      local_training=moreau_envelope.MoreauEnvelopeConfig(
+        num_local_steps=options.steps,
+        batch_size=options.batch_size,
+        client_learning_rate=options.eta,
+        proximal_weight=options.lam,
+        num_proximal_steps=options.solver_steps,
+        personal_learning_rate=options.solver_rate,
+        weight_decay=options.decay,
+      ),
+      k_means=regrouping.KMeansConfig(num_restarts=20),
+    ),
+  )
+
+
+def _expected(algorithm, options):
+  server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
+  examples = [_SOURCE.examples(k) for k in range(len(_SIZES))]
+  return pfedkm_oracle.run(
+    [(one.x.astype(np.float64), one.y.astype(np.float64)) for one in examples],
+    _SOURCE.population.client_ids,
+    server_state.cluster_models['kernel'][0, :, 0],
+    options,
+    _NUM_ROUNDS,
+    _SEED,
+  )
+
+
+def _compare(algorithm, runtime, expected):
+  """Runs round by round and compares everything that a round leaves behind."""
+  start = None
+  for round_num, oracle in enumerate(expected, start=1):
+    server_state, states, (output,) = toys.run_rounds(
+      algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
+    )
+    start = (server_state, states)
+    np.testing.assert_allclose(
+      server_state.cluster_models['kernel'][..., 0],
+      oracle.models,
+      **_TOLERANCE,
+    )
+    np.testing.assert_array_equal(
+      server_state.cluster_assignment, oracle.assignment
+    )
+    for state, theta in zip(states, oracle.personalized, strict=True):
+      assert (state.num_updates > 0) == np.isfinite(theta).all()
+      if state.num_updates:
+        found = state.personalized_weights['kernel'][:, 0]
+        np.testing.assert_allclose(found, theta, **_TOLERANCE)
+    loss = statistics.value_of(output.client_metrics['loss'])
+    np.testing.assert_allclose(loss, oracle.loss, **_TOLERANCE)
+    if algorithm.num_clusters > 1:
+      metrics = output.server_metrics
+      np.testing.assert_allclose(
+        metrics['k_means_inertia'], oracle.inertia, rtol=1e-3
+      )
+      np.testing.assert_allclose(metrics['moved_clients'], oracle.moved)
+    assert output.num_invalid == 0
+
+
+_OPTIONS = {
+  'as printed': {},
+  'three clusters, half way, by examples': {
+    'num_clusters': 3,
+    'mixing': 0.5,
+    'weighting': 'examples',
+  },
+  'five of seven, beyond the mean': {'cohort_size': 5, 'mixing': 1.5},
+  'clustered by theta, with decay': {
+    'num_clusters': 3,
+    'cluster_on': 'personalized_model',
+    'decay': 0.3,
+  },
+  'one cluster': {'num_clusters': 1, 'mixing': 0.5, 'weighting': 'examples'},
+}
+
+
+@pytest.mark.parametrize('name', _OPTIONS)
+def test_rounds_follow_the_oracle(name):
+  _run(
+    name, lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES))
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'name', ['as printed', 'three clusters, half way, by examples']
+)
+def test_vectorized_rounds_follow_the_oracle(name):
+  _run(
+    name,
+    lambda algorithm: vectorized_runtime.VectorizedRuntime(
+      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
+    ),
+  )
+
+
+def _run(name, build_runtime):
+  options = dataclasses.replace(pfedkm_oracle.Options(), **_OPTIONS[name])
+  algorithm = _build(options)
+  expected = _expected(algorithm, options)
+  assert min(one.margin for one in expected) > _MARGIN
+  with build_runtime(algorithm) as runtime:
+    _compare(algorithm, runtime, expected)

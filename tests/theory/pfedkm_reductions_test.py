@@ -1,0 +1,56 @@
+"""pFedKM with one cluster is pFedMe, bit for bit (Tang, Guo and Guo 2021)."""
+
+import numpy as np
+import pytest
+
+from tests.testing import contract, toys
+from tff_algos.algorithms import pfedkm, pfedme
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import moreau_envelope
+
+_TRAINING = moreau_envelope.MoreauEnvelopeConfig(
+  num_local_steps=3,
+  batch_size=4,
+  client_learning_rate=0.05,
+  proximal_weight=4.0,
+  num_proximal_steps=2,
+  personal_learning_rate=0.1,
+)
+_SIZES = contract.SIZES
+_RUNTIMES = {
+  'vectorized': lambda algorithm: vectorized_runtime.VectorizedRuntime(
+    algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(2)
+  ),
+  'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
+}
+
+
+@pytest.mark.parametrize(
+  ('runtime', 'weighting'),
+  [
+    ('debug', 'uniform'),
+    pytest.param('vectorized', 'examples', marks=pytest.mark.slow),
+  ],
+)
+def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
+  options = {
+    'weighting': weighting,
+    'server_mixing': 0.7,
+    'local_training': _TRAINING,
+  }
+  source, model = contract.build_source(), toys.mlp()
+  one = pfedkm.build_pfedkm(
+    model, pfedkm.PFedKMConfig(num_clusters=1, **options)
+  )
+  other = pfedme.build_pfedme(model, pfedme.PFedMeConfig(**options))
+  with _RUNTIMES[runtime](one) as ours, _RUNTIMES[runtime](other) as theirs:
+    found, states, outputs = toys.run_rounds(one, ours, source, 3)
+    expected, expected_states, expected_outputs = toys.run_rounds(
+      other, theirs, source, 3
+    )
+  assert found.cluster_assignment.tolist() == [0] * len(_SIZES)
+  for name, leaf in found.cluster_models.items():
+    np.testing.assert_array_equal(leaf[0], expected.model_weights[name])
+  np.testing.assert_equal(states, expected_states)
+  for output, expected_output in zip(outputs, expected_outputs, strict=True):
+    assert output.client_metrics == expected_output.client_metrics

@@ -1,0 +1,157 @@
+"""PPFL against an independent implementation, round by round.
+
+`tests.testing.ppfl_oracle` is written from the paper in NumPy float64 and builds
+the Laplacian as a matrix; the library computes in float32 and never builds it.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.testing import ppfl_oracle, toys
+from tff_algos.algorithms import ppfl
+from tff_algos.numerics import optimizers
+from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.stages import (
+  affinity,
+  learning_rate_decay,
+  local_training,
+  membership_descent,
+)
+
+_TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
+_NUM_ROUNDS = 5
+_SEED = 3
+_THETAS = np.array([[3.0, 0, -1], [-1, 2, 2], [0, -3, 1]])
+# One client without examples, one with a single one, and short last batches.
+_SIZES = (7, 0, 1, 12, 5, 10, 4)
+_MIXTURES = np.random.default_rng(5).dirichlet(np.ones(3), len(_SIZES))
+_SOURCE = toys.linear_clients(_THETAS, _MIXTURES, _SIZES)
+_EXAMPLES = [_SOURCE.examples(k) for k in range(len(_SIZES))]
+_CLIENTS = [(one.x.astype(float), one.y.astype(float)) for one in _EXAMPLES]
+
+
+def _build(options):
+  """Returns our algorithm for the options of the oracle."""
+  return ppfl.build_ppfl(
+    toys.linear(3),
+    ppfl.PpflConfig(
+      num_clusters=3,
+      schedule=options.schedule,
+      cohort_size=options.cohort_size,
+      weighting=options.weighting,
+      shared_prob=options.shared_prob,
+      loss_scale=options.loss_scale,
+      membership=membership_descent.MembershipConfig(
+        options.membership_rate,
+        options.membership_steps,
+        gradient_weight='client_weight' if options.is_weighed else 'none',
+      ),
+      laplacian=affinity.LaplacianConfig(
+        options.laplacian_weight, 'uniform', options.form
+      ),
+      decay=learning_rate_decay.DecayConfig(
+        (options.decay_after,) if options.decay_after < 100 else ()
+      ),
+      local_training=local_training.LocalTrainingConfig(
+        options.epochs,
+        options.batch_size,
+        optimizers.OptimizerConfig('sgd', options.learning_rate),
+      ),
+    ),
+  )
+
+
+_CASES = {
+  'Algorithm 3': {'laplacian_weight': 0.01},
+  'Algorithm 3, no penalty, uniform weights': {'weighting': 'uniform'},
+  'Algorithm 3, four of six, unweighed, three steps': {
+    'cohort_size': 4,
+    'is_weighed': False,
+    'membership_rate': 0.2,
+    'membership_steps': 3,
+    'laplacian_weight': 0.05,
+  },
+  'Algorithm 1': {
+    'schedule': 'random_block',
+    'shared_prob': 0.365,
+    'laplacian_weight': 0.01,
+  },
+  'Algorithm 1, four of six': {
+    'schedule': 'random_block',
+    'shared_prob': 0.365,
+    'cohort_size': 4,
+  },
+  'released': {
+    'schedule': 'shared_first',
+    'is_weighed': False,
+    'membership_rate': 0.2,
+    'laplacian_weight': 0.02,
+    'form': 'degree',
+    'decay_after': 2,
+  },
+}
+
+
+def _compare(options, runtime_name):
+  algorithm = _build(options)
+  server_state, _ = toys.initial_states(algorithm, _SOURCE.population, _SEED)
+  expected = ppfl_oracle.run(
+    _CLIENTS,
+    _SOURCE.population.client_ids,
+    server_state.model_weights['canonical']['kernel'][..., 0],
+    np.ones((len(_SIZES), len(_SIZES))),
+    options,
+    _NUM_ROUNDS,
+    _SEED,
+  )
+  runtime = {
+    'debug': lambda: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
+    'vectorized': lambda: vectorized_runtime.VectorizedRuntime(
+      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
+    ),
+  }[runtime_name]()
+  start = None
+  blocks = set()
+  with runtime:
+    for round_num, oracle in enumerate(expected, start=1):
+      server_state, states, outputs = toys.run_rounds(
+        algorithm, runtime, _SOURCE, 1, _SEED, start, round_num
+      )
+      start = (server_state, states)
+      np.testing.assert_allclose(
+        server_state.model_weights['canonical']['kernel'][..., 0],
+        oracle.theta,
+        **_TOLERANCE,
+      )
+      memberships = np.stack(
+        [
+          algorithm.membership(server_state, state, index)
+          for index, state in enumerate(states)
+        ]
+      )
+      np.testing.assert_allclose(memberships, oracle.memberships, **_TOLERANCE)
+      np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
+      blocks |= {name for output in outputs for name in output.client_metrics}
+      assert sum(output.num_invalid for output in outputs) == 0
+  assert blocks == {'loss', 'membership_loss'}
+  assert np.abs(expected[-1].memberships - 1 / 3).max() > 0.05
+  moves_all = options.laplacian_weight and not options.cohort_size
+  if moves_all and options.form == 'laplacian':
+    # Who has no examples is moved by the penalty alone.
+    assert np.abs(expected[-1].memberships[1] - 1 / 3).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+  ('runtime_name', 'name'),
+  [
+    *(('debug', name) for name in _CASES),
+    ('vectorized', 'Algorithm 3'),
+    ('vectorized', 'Algorithm 1'),
+  ],
+)
+def test_runtimes_follow_the_oracle(runtime_name, name):
+  _compare(
+    dataclasses.replace(ppfl_oracle.Options(), **_CASES[name]), runtime_name
+  )

@@ -1,0 +1,293 @@
+"""CMFL: a rotating committee of clients in the place of the server.
+
+Che, Li, Chen, He and Zheng, "A Decentralized Federated Learning Framework via
+Committee Mechanism with Convergence Guarantee" (TPDS 2022), Algorithm 3.
+
+Round t:
+  plan            the committee is known; training clients are drawn from the
+                  others, all other clients are idle
+  make_message    the global model
+  client_work     both roles train locally and upload
+  aggregation     every upload is collected: each member sees each of them
+  server_update   what every member computes: distances of the training clients'
+                  uploads to the committee's (the inverse of Eq. 8), who is
+                  averaged, their mean by examples (Eq. 5), the global model
+                  <- global model - rate * mean (Eq. 6), who is elected
+  plan            the members vote on it (Algorithm 2, the consensus protocol)
+  adopt           what they agreed on becomes the state; without agreement the
+                  model and the committee stay (the first one is drawn anew)
+
+The "server" is the state that all members hold alike; there is none. Members
+step down after one round.
+
+Names: S_c = committee, S_b = training clients, S_a = those that are averaged,
+  alpha, omega and the strategies: stages.committee.
+Reductions (tested): selection='all' is FedAvg over the training clients.
+Cost per round of n training clients and C members: n + C models down, n C
+  models up (each training client sends its upload to each member), C (C - 1) n
+  distances among members, n + C solves. Members see single uploads, so secure
+  aggregation cannot hide them.
+"""
+
+import dataclasses
+import functools
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.consensus import round_votes
+from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import adoption, aggregation, objectives
+from tff_algos.stages import committee as committee_lib
+from tff_algos.stages import local_training as local_training_lib
+
+UPLOADS = ('update', 'model')
+_FEWEST_CLIENTS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class CmflConfig:
+  """Options of CMFL.
+
+  Attributes:
+    upload: What clients send: the `'update'`, global model minus local model
+      (the paper's gradient, summed over local steps and scaled by their rate),
+      or the local `'model'`. For honest clients the two are the same algorithm;
+      for who falsifies an upload they are not.
+    server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the
+      global model by the mean of the local ones.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains.
+    committee: Sizes of the roles, and how the committee chooses.
+    consensus: How its members agree.
+  """
+
+  upload: str = 'update'
+  server_learning_rate: float = 1.0
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+  committee: committee_lib.CommitteeConfig = committee_lib.CommitteeConfig()
+  consensus: round_votes.ConsensusConfig = round_votes.ConsensusConfig()
+
+  def __post_init__(self):
+    checks.check_one_of('upload', self.upload, UPLOADS)
+    checks.check_positive('server_learning_rate', self.server_learning_rate)
+    checks.check_positive('loss_scale', self.loss_scale)
+
+
+class ServerState(NamedTuple):
+  """What the members of the committee hold alike.
+
+  Attributes:
+    agreed: What holds.
+    proposed: What the members have computed and not yet agreed on.
+    num_selections: How often each client was averaged, int32 `[num_clients]`.
+    committee_size: C, int32 `[]`.
+    num_selected: m, int32 `[]`.
+    selection_seed: int32 `[2]`; of random selection, another in every round.
+  """
+
+  agreed: adoption.Agreed
+  proposed: adoption.Agreed
+  num_selections: tf.Tensor
+  committee_size: tf.Tensor
+  num_selected: tf.Tensor
+  selection_seed: tf.Tensor
+
+
+def build_cmfl(
+  model: model_lib.Model, config: CmflConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds CMFL for a model."""
+
+  def init_server_state(seed, num_clients):
+    sizes = committee_lib.sizes(num_clients, config.committee)
+    nobody = tf.zeros([num_clients], tf.bool)
+    start = adoption.Agreed(model.initialize(seed), nobody, nobody)
+    return ServerState(
+      start,
+      start,
+      tf.zeros([num_clients], tf.int32),
+      tf.constant(sizes.committee),
+      tf.constant(sizes.aggregated),
+      seed,
+    )
+
+  def train(message, is_member, client_state, data, seed):
+    weights, loss = local_training_lib.train(
+      objectives.mean_loss(model, config.loss_scale),
+      message,
+      data,
+      seed,
+      config.local_training,
+    )
+    update = trees.subtract(message, weights)
+    result = OrderedDict(
+      upload=update if config.upload == 'update' else weights,
+      num_examples=tf.reduce_sum(data.mask),
+      is_member=is_member,
+    )
+    return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
+
+  return algorithm.FederatedAlgorithm(
+    name='cmfl',
+    num_clusters=1,
+    init_server_state=init_server_state,
+    init_client_state=lambda run_seed, client_seed: (),
+    phases={
+      'train': algorithm.Phase(
+        name='train',
+        make_message=lambda server_state: server_state.agreed.model_weights,
+        client_work=train,
+        aggregation={
+          field: aggregation.Collect()
+          for field in ('upload', 'num_examples', 'is_member')
+        },
+        server_update=_build_update(config),
+        client_input=tf.TensorSpec([], tf.bool),
+        uses_client_state=False,
+        # A model is falsified less the global one, an update as it is.
+        uploads={
+          'upload': lambda message, is_member, result: (
+            message if config.upload == 'model' else trees.zeros_like(message)
+          )
+        },
+      ),
+      'adopt': adoption.build_phase(round_votes.Outcome._fields),
+    },
+    plan_round=_build_plan(model, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: tf.nest.map_structure(
+      lambda leaf: leaf[tf.newaxis], server_state.agreed.model_weights
+    ),
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      server_state.agreed.model_weights
+    ),
+    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+  )
+
+
+def _build_update(config):
+  """Returns what every member computes from what it has received."""
+
+  def update(server_state, aggregates):
+    uploads, client_index, is_valid = aggregates['upload']
+    old = server_state.agreed.model_weights
+    if config.upload == 'model':
+      uploads = tf.nest.map_structure(tf.subtract, old, uploads)
+    is_member = aggregates['is_member'].values
+    is_scoring = is_member & is_valid
+    # Without a yardstick nobody is averaged, and nobody elected.
+    is_training = ~is_member & is_valid & tf.reduce_any(is_scoring)
+    distances = committee_lib.mean_distances(
+      uploads, is_scoring, config.committee.distance
+    )
+    is_selected = committee_lib.select(
+      distances,
+      is_training,
+      server_state.num_selected,
+      config.committee,
+      server_state.selection_seed,
+      client_index,
+    )
+    mean, total = committee_lib.average(
+      uploads, aggregates['num_examples'].values, is_selected
+    )
+    step = trees.scale(mean, config.server_learning_rate)
+    elected = committee_lib.elect(
+      distances, is_training, server_state.committee_size, config.committee
+    )
+    in_population = functools.partial(
+      tf.tensor_scatter_nd_update,
+      tf.zeros_like(server_state.agreed.is_member),
+      client_index[:, tf.newaxis],
+    )
+    return server_state._replace(
+      proposed=adoption.Agreed(
+        trees.select(total > 0, trees.subtract(old, step), old),
+        in_population(elected),
+        in_population(is_selected),
+      ),
+      selection_seed=tf.random.experimental.stateless_fold_in(
+        server_state.selection_seed, 1
+      ),
+    ), OrderedDict(
+      num_selected=tf.reduce_sum(tf.cast(is_selected, tf.int32)),
+      distance_selected=_mean_where(distances, is_selected),
+      distance_training=_mean_where(distances, is_training),
+    )
+
+  return update
+
+
+def _mean_where(values, chosen):
+  return tf.math.divide_no_nan(
+    tf.reduce_sum(tf.where(chosen, values, tf.zeros_like(values))),
+    tf.reduce_sum(tf.cast(chosen, values.dtype)),
+  )
+
+
+def _build_plan(model, config):
+  num_parameters = trees.num_entries(model.weights_spec())
+
+  def plan_round(server_state, population, round_num, seed):
+    if population.num_clients < _FEWEST_CLIENTS:
+      raise errors.ConfigError(
+        f'there are {population.num_clients} clients; a committee and who it '
+        f'scores are at least {_FEWEST_CLIENTS}'
+      )
+    generator = seeds.numpy_generator(seed, 'cohort', round_num)
+    members = np.flatnonzero(np.asarray(server_state.agreed.is_member))
+    sizes = committee_lib.sizes(population.num_clients, config.committee)
+    if not members.size:
+      members = _draw(population, (), sizes.committee, generator)
+    training = _draw(population, members, sizes.training, generator)
+    active = np.sort(np.concatenate([members, training])).astype(np.int32)
+    sent_up = len(training) * len(members) * (num_parameters + 1)
+    distances = len(members) * (len(members) - 1) * len(training)
+    server_state = yield algorithm.PhaseCall(
+      'train',
+      active,
+      np.isin(active, members),
+      algorithm.Cost(
+        downlink_floats=len(active) * num_parameters,
+        uplink_floats=sent_up + distances,
+        local_solves=len(active),
+      ),
+    )
+    proposed = server_state.proposed
+    outcome = round_votes.vote(
+      members,
+      round_votes.Round(
+        round_num,
+        proposed.is_selected,
+        proposed.is_member,
+        proposed.model_weights,
+      ),
+      population.client_ids,
+      config.consensus,
+      seed,
+    )
+    yield algorithm.PhaseCall(
+      'adopt',
+      np.sort(members).astype(np.int32),
+      adoption.tell_all(outcome, len(members)),
+      algorithm.Cost(),
+    )
+
+  return plan_round
+
+
+def _draw(population, excluded, size, generator):
+  """Returns distinct clients that have examples, at most `size` of them."""
+  available = np.setdiff1d(np.flatnonzero(population.num_examples), excluded)
+  return generator.choice(
+    available, min(size, len(available)), replace=False, shuffle=False
+  )

@@ -1,0 +1,178 @@
+"""FedDC: every client follows its drift, and uploads its model less of it.
+
+Gao, Fu, Li, Chen, Xu and Xu, "FedDC: Federated Learning with Non-IID Data via
+Local Drift Decoupling and Correction" (CVPR 2022), arXiv:2203.11751.
+
+Round t:
+  plan            draw `cohort_size` clients uniformly
+  make_message    the global model x, and the cohort's mean change of last round
+  client_work     minimise the loss + a/2 |h_k + y - x|^2
+                  + <y, g_k - mean change> / (steps * eta), from y = x; then
+                  g_k <- y - x and h_k <- h_k + g_k
+  aggregation     means of y + h_k and of g_k, all clients alike
+  server_update   x <- the mean of y + h_k; mean change <- the mean of g_k
+
+Names: a = proximal_weight, h_k = drift, g_k = change, eta = learning rate of
+  local_training.
+Reductions (tested): a = 0 without drift and correction is FedAvg, all clients
+  alike.
+Cost per client and round: 2 P down, 2 P up (y + h_k, g_k), one solve; a client
+  keeps h_k and g_k, 2 P floats.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import aggregation, cohort, global_model, objectives
+from tff_algos.stages import local_training as local_training_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class FedDcConfig:
+  """Options of FedDC.
+
+  Attributes:
+    cohort_size: Clients drawn a round, >= 1.
+    proximal_weight: a, >= 0.
+    follows_drift: False keeps every h_k at 0.
+    corrects_gradients: False leaves out the term with g_k.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains, by SGD.
+  """
+
+  cohort_size: int = 10
+  proximal_weight: float = 0.01
+  follows_drift: bool = True
+  corrects_gradients: bool = True
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_at_least('proximal_weight', self.proximal_weight, 0)
+    checks.check_positive('loss_scale', self.loss_scale)
+    local_training_lib.check_plain_sgd(self.local_training)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    model_weights: x.
+    mean_change: Mean of the g_k that were sent last, like the model.
+  """
+
+  model_weights: model_lib.Weights
+  mean_change: model_lib.Weights
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    drift: h_k, like the model.
+    change: g_k, like the model.
+  """
+
+  drift: model_lib.Weights
+  change: model_lib.Weights
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    local_weights: y + h_k.
+    change: g_k.
+    client_weight: 1, float32 `[]`; 0 without examples.
+  """
+
+  local_weights: model_lib.Weights
+  change: model_lib.Weights
+  client_weight: tf.Tensor
+
+
+def build_fed_dc(
+  model: model_lib.Model, config: FedDcConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds FedDC for a model."""
+  floats = 2 * trees.num_entries(model.weights_spec())
+  mean = aggregation.WeightedMean('client_weight')
+
+  def update(server_state, aggregates):
+    return ServerState(
+      global_model.mean_or_old(
+        aggregates['local_weights'], server_state.model_weights
+      ),
+      global_model.mean_or_old(aggregates['change'], server_state.mean_change),
+    ), OrderedDict()
+
+  return global_model.build_algorithm(
+    'fed_dc',
+    model,
+    init_server_state=lambda seed, num_clients: ServerState(
+      model.initialize(seed), global_model.zeros(model)
+    ),
+    init_client_state=lambda: ClientState(
+      global_model.zeros(model), global_model.zeros(model)
+    ),
+    phases={
+      'train': algorithm.Phase(
+        name='train',
+        # Its model and the mean change are all that the server has.
+        make_message=lambda server_state: server_state,
+        client_work=_build_training(model, config),
+        aggregation={'local_weights': mean, 'change': mean},
+        server_update=update,
+        uploads=global_model.two_uploads('change'),
+      )
+    },
+    plan_round=global_model.build_uniform_plan(
+      config.cohort_size, downlink_floats=floats, uplink_floats=floats
+    ),
+  )
+
+
+def _build_training(model, config):
+  base = objectives.mean_loss(model, config.loss_scale)
+
+  def train(message, client_input, client_state, data, seed):
+    del client_input
+    received = message.model_weights
+    objective = base
+    if config.corrects_gradients:
+      distance = local_training_lib.distance_per_gradient(
+        data.mask, config.local_training
+      )
+      offset = trees.subtract(client_state.change, message.mean_change)
+      objective = objectives.tilted(
+        base, trees.scale(offset, tf.math.divide_no_nan(1.0, distance))
+      )
+    if config.proximal_weight:
+      objective = objectives.ProximalLoss(
+        objective,
+        trees.subtract(received, client_state.drift),
+        config.proximal_weight,
+      )
+    weights, loss = local_training_lib.train(
+      objective, received, data, seed, config.local_training
+    )
+    weight = cohort.client_weight(data, 'uniform')
+    change = trees.subtract(weights, received)
+    drift = client_state.drift
+    if config.follows_drift:
+      drift = trees.add(drift, change)
+    result = TrainResult(trees.add(weights, drift), change, weight)
+    # Without examples there is no change to know.
+    state = trees.select(weight > 0, ClientState(drift, change), client_state)
+    return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
+
+  return train

@@ -1,0 +1,186 @@
+"""FedDyn: a dynamic regularizer makes local optima agree with the global one.
+
+Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, "Federated Learning Based
+on Dynamic Regularization" (ICLR 2021), arXiv:2111.04263, Algorithm 1.
+
+Round t:
+  plan            draw `cohort_size` clients uniformly
+  make_message    the global model x
+  client_work     minimise the loss - <l_k, y> + a/2 |y - x|^2 from y = x; then
+                  l_k <- l_k - a (y - x)
+  aggregation     mean of y, all clients alike
+  server_update   h <- h - a m/M (mean y - x); x <- mean y - h / a
+
+Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
+  (an exact minimum makes it just that), h = mean of all l_k, M = num_clients.
+Fixed point (tested): with exact solves x goes to the minimum of the mean loss,
+  however different the clients are.
+Cost per client and round: downlink P, uplink P floats, one solve; a client keeps
+  l_k, P floats.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import aggregation, cohort, global_model, objectives
+from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
+
+
+@dataclasses.dataclass(frozen=True)
+class FedDynConfig:
+  """Options of FedDyn.
+
+  Attributes:
+    cohort_size: Clients drawn a round, >= 1.
+    proximal_weight: a, > 0. The server multiplies by 1 / a.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains.
+    aggregation: What takes the place of the mean; the server's correction goes
+      by what comes of it.
+  """
+
+  cohort_size: int = 10
+  proximal_weight: float = 0.01
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
+
+  def __post_init__(self):
+    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_positive('proximal_weight', self.proximal_weight)
+    checks.check_positive('loss_scale', self.loss_scale)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    model_weights: x.
+    mean_gradient: h, like the model.
+    num_clients: M, float32 `[]`.
+  """
+
+  model_weights: model_lib.Weights
+  mean_gradient: model_lib.Weights
+  num_clients: tf.Tensor
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    gradient: l_k, like the model.
+  """
+
+  gradient: model_lib.Weights
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    local_weights: y.
+    client_weight: 1, float32 `[]`; 0 without examples.
+  """
+
+  local_weights: model_lib.Weights
+  client_weight: tf.Tensor
+
+
+def build_fed_dyn(
+  model: model_lib.Model, config: FedDynConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds FedDyn for a model."""
+  num_parameters = trees.num_entries(model.weights_spec())
+  return global_model.build_algorithm(
+    'fed_dyn',
+    model,
+    init_server_state=lambda seed, num_clients: ServerState(
+      model.initialize(seed),
+      global_model.zeros(model),
+      tf.constant(num_clients, tf.float32),
+    ),
+    init_client_state=lambda: ClientState(global_model.zeros(model)),
+    phases={
+      'train': robust.replace_means(
+        algorithm.Phase(
+          name='train',
+          make_message=lambda server_state: server_state.model_weights,
+          client_work=_build_training(model, config),
+          aggregation={
+            'local_weights': aggregation.WeightedMean('client_weight')
+          },
+          server_update=_build_update(config),
+          uploads={
+            'local_weights': lambda message, *_: global_model.received_weights(
+              message
+            )
+          },
+        ),
+        config.aggregation,
+        'model_weights',
+      )
+    },
+    plan_round=global_model.build_uniform_plan(
+      config.cohort_size,
+      downlink_floats=num_parameters,
+      uplink_floats=num_parameters,
+    ),
+  )
+
+
+def _build_training(model, config):
+  base = objectives.mean_loss(model, config.loss_scale)
+
+  def train(message, client_input, client_state, data, seed):
+    del client_input
+    objective = objectives.ProximalLoss(
+      objectives.tilted(base, trees.scale(client_state.gradient, -1.0)),
+      message,
+      config.proximal_weight,
+    )
+    weights, loss = local_training_lib.train(
+      objective, message, data, seed, config.local_training
+    )
+    way = trees.subtract(weights, message)
+    gradient = trees.subtract(
+      client_state.gradient, trees.scale(way, config.proximal_weight)
+    )
+    weight = cohort.client_weight(data, 'uniform')
+    # Without examples there is no gradient to know.
+    state = trees.select(weight > 0, ClientState(gradient), client_state)
+    return algorithm.ClientOutput(
+      TrainResult(weights, weight), state, OrderedDict(loss=loss)
+    )
+
+  return train
+
+
+def _build_update(config):
+  def update(server_state, aggregates):
+    mean, old = aggregates['local_weights'], server_state.model_weights
+    share = config.proximal_weight * mean.weight / server_state.num_clients
+    way = trees.subtract(mean.value, old)
+    gradient = trees.subtract(
+      server_state.mean_gradient, trees.scale(way, share)
+    )
+    weights = trees.subtract(
+      mean.value, trees.scale(gradient, 1 / config.proximal_weight)
+    )
+    updated = server_state._replace(
+      model_weights=weights, mean_gradient=gradient
+    )
+    # If nobody contributed, the mean is of nothing.
+    return trees.select(mean.weight > 0, updated, server_state), OrderedDict()
+
+  return update

@@ -1,0 +1,246 @@
+"""FedEM: every client is a mixture, and trains all component models.
+
+Marfoq, Neglia, Bellet, Kameni and Vidal, "Federated Multi-Task Learning under a
+Mixture of Distributions" (NeurIPS 2021), arXiv:2108.10252, Algorithm 1.
+
+Round t:
+  plan            draw `cohort_size` clients uniformly
+  make_message    all cluster models
+  client_work     E-step: q_is ~ membership_s exp(-loss_scale loss_is), for each
+                  example i and model s; M-step: membership_s = mean_i q_is; and
+                  each model is trained on mean_i q_is loss_is
+  aggregation     model by model, the mean over the cohort
+  server_update   cluster models <- the means
+
+Names: M = num_clusters, pi_t = membership, q_t = responsibilities, theta_m =
+  cluster_models, n_t = num_examples.
+Reductions (tested): one cluster, weighting by examples = FedAvg, up to
+  rounding; equal models stay equal; losses far apart = each example trains the
+  model that fits it best.
+Cost per client and round: downlink M P, uplink M P floats, M local solves, and
+  a forward pass of all models. The solves share one loop, as no model's loss
+  depends on another model.
+
+What serves a client is the mixture of the predictions of the models in their
+present state, by its membership (Proposition 2.1). A client that never took
+part mixes them in equal shares. The membership stays with the client.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.stages import (
+  aggregation,
+  assignment,
+  cohort,
+  mixtures,
+  objectives,
+  weighted_data,
+)
+from tff_algos.stages import initialization as initialization_lib
+from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
+
+
+@dataclasses.dataclass(frozen=True)
+class FedEmConfig:
+  """Options of FedEM.
+
+  Attributes:
+    num_clusters: M, models that the clients mix, >= 1.
+    cohort_size: Clients drawn a round, >= 1; as printed, all of them.
+    weighting: What a client counts in the means: `'examples'`, its number of
+      examples, as printed; or `'uniform'`, all the same.
+    loss_scale: Factor on the loss that makes it a negative log-likelihood, in
+      the E-step and in training, > 0: 1 for the cross-entropy, 0.5 for the
+      squared error under noise of variance 1.
+    local_training: How a client trains.
+    initialization: How the first cluster models come about.
+    aggregation: What takes the place of the means; a client's models are judged
+      together.
+  """
+
+  num_clusters: int = 2
+  cohort_size: int = 10
+  weighting: str = 'examples'
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+  initialization: initialization_lib.InitializationConfig = (
+    initialization_lib.InitializationConfig()
+  )
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
+
+  def __post_init__(self):
+    checks.check_int('num_clusters', self.num_clusters, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_positive('loss_scale', self.loss_scale)
+    self.initialization.check_cohort_size(self.cohort_size, self.num_clusters)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    cluster_models: `[num_clusters, ...]`.
+    seed_losses: What the initialization keeps, see its `seed_losses`.
+  """
+
+  cluster_models: model_lib.Weights
+  seed_losses: Any = ()
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    membership: Its mixture, `[num_clusters]` float32, on the simplex; equal
+      shares before its first round. A share that has become 0 stays 0.
+  """
+
+  membership: tf.Tensor
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    local_models: The trained models, `[num_clusters, ...]`.
+    client_weight: What they weigh in the means, float32 `[]`.
+  """
+
+  local_models: model_lib.Weights
+  client_weight: tf.Tensor
+
+
+def build_fed_em(
+  model: model_lib.Model, config: FedEmConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds FedEM for a model that all clusters share."""
+  built = algorithm.FederatedAlgorithm(
+    name='fed_em',
+    num_clusters=config.num_clusters,
+    init_server_state=lambda seed, num_clients: ServerState(
+      initialization_lib.cluster_models(model, config.num_clusters, seed),
+      initialization_lib.seed_losses(config.initialization, num_clients),
+    ),
+    init_client_state=lambda run_seed, client_seed: ClientState(
+      tf.fill([config.num_clusters], 1 / config.num_clusters)
+    ),
+    phases={'train': _build_training(model, config)},
+    plan_round=_build_plan(model, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: server_state.cluster_models,
+    personalized_model=mixtures.mixture_of_outputs(model, config.num_clusters),
+    personalized_weights=lambda server_state, client_state, client_index: (
+      OrderedDict(
+        canonical=server_state.cluster_models,
+        membership=client_state.membership,
+      )
+    ),
+    membership=lambda server_state, client_state, client_index: (
+      client_state.membership
+    ),
+    newcomers=_build_newcomers(model, config),
+  )
+  return initialization_lib.precede(
+    built,
+    config.initialization,
+    cohort_size=config.cohort_size,
+    objective=objectives.mean_loss(model, config.loss_scale),
+    training=config.local_training,
+  )
+
+
+def _build_newcomers(model, config):
+  """Returns how unseen clients find their memberships, all models frozen."""
+
+  def fit(server_state, data, seed):
+    del seed
+    losses = assignment.cluster_losses(model, server_state.cluster_models, data)
+    return mixtures.fit_membership(config.loss_scale * losses, data.mask)
+
+  return algorithm.Newcomers(
+    fit,
+    lambda server_state, membership: OrderedDict(
+      canonical=server_state.cluster_models, membership=membership
+    ),
+  )
+
+
+def _build_training(model, config):
+  """Returns the phase of Algorithm 1."""
+  objective = objectives.weighted_mean_losses(model, config.loss_scale)
+
+  def train(cluster_models, client_input, client_state, data, seed):
+    del client_input
+    losses = assignment.cluster_losses(model, cluster_models, data)
+    found = mixtures.posterior(
+      config.loss_scale * losses, client_state.membership
+    )
+    models, loss = local_training_lib.train(
+      objective,
+      cluster_models,
+      weighted_data.WeightedData(data, tf.transpose(found.responsibilities)),
+      seed,
+      config.local_training,
+    )
+    weight = cohort.client_weight(data, config.weighting)
+    membership = mixtures.mean_responsibilities(
+      found.responsibilities, data.mask, otherwise=client_state.membership
+    )
+    return algorithm.ClientOutput(
+      TrainResult(models, weight),
+      ClientState(membership),
+      OrderedDict(
+        loss=loss,
+        mixture_loss=statistics.masked_mean(found.losses, data.mask),
+      ),
+    )
+
+  def average(server_state, aggregates):
+    mean = aggregates['local_models']
+    # If nobody contributed, the mean is of nothing.
+    old = server_state.cluster_models
+    models = trees.select(mean.weight > 0, mean.value, old)
+    return server_state._replace(cluster_models=models), OrderedDict()
+
+  phase = algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: server_state.cluster_models,
+    client_work=train,
+    aggregation={'local_models': aggregation.WeightedMean('client_weight')},
+    server_update=average,
+    uploads={'local_models': lambda message, *_: message},
+  )
+  return robust.replace_means(phase, config.aggregation, 'cluster_models')
+
+
+def _build_plan(model, config):
+  num_parameters = trees.num_entries(model.weights_spec())
+
+  def plan_round(server_state, population, round_num, seed):
+    del server_state
+    cohort.check_cohort_size('cohort_size', config.cohort_size, population)
+    drawn = cohort.draw_uniform(
+      population,
+      config.cohort_size,
+      seeds.numpy_generator(seed, 'cohort', round_num),
+    )
+    num_solves = len(drawn) * config.num_clusters
+    floats = num_solves * num_parameters
+    yield algorithm.PhaseCall(
+      'train', drawn, (), algorithm.Cost(floats, floats, num_solves)
+    )
+
+  return plan_round

@@ -1,0 +1,301 @@
+"""Filter decomposition: atoms and coefficients of kernels, averaged apart.
+
+Chen and Qiu, "Extra Clients at No Extra Cost: Overcome Data Heterogeneity in
+Federated Learning with Filter Decomposition" (2025), arXiv:2503.08652.
+
+It goes around another algorithm, the host, on a network whose kernels are in
+factors (config.model.decomposition): kernel = coefficients alpha x atoms D.
+
+Round t of Algorithm 1:
+  plan, make_message, client_work
+                  the host's: clients train all factors and the head together
+  aggregation     the host's mean, of each group of weights: alpha, D, head, other
+  server_update   the host's. Kernels of the new model are mean alpha x mean D
+
+Algorithm 2 (slow_period = 1 / beta > 1): only rounds 1, 1 + slow_period, ... are
+these. In the others (`fast`) just `fast_groups` are sent and averaged, and the
+rest of the server's model stays.
+
+Local atoms (section 4.1, own = 'atoms'): a client also keeps atoms of its own,
+trained against the received coefficients and head, which stay as they are.
+
+Names: beta = 1 / slow_period, D_l = own weights (stages.local_atoms).
+Readings: fast_groups are atoms and head, as Algorithm 2 prints; the text says
+  ('atoms',). The head is the last layer, all other layers are slow. What
+  becomes of coefficients in fast rounds is `fast_coefficients`.
+Reductions (tested): slow_period = 1 and no local atoms = the host on the same
+  network, bit for bit; so is the global model with local atoms.
+Cost: the host's; in a fast round less the slow groups, both ways. The paper does
+  not count that a client which was not drawn lately needs the coefficients:
+  `downlink_accounting` 'cache' does.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import (
+  aggregation,
+  composer,
+  filter_groups,
+  global_model,
+  grouped_aggregation,
+  slow_weights,
+)
+from tff_algos.stages import local_atoms as local_atoms_lib
+
+AVERAGINGS = ('factors', 'kernels')
+
+
+@dataclasses.dataclass(frozen=True)
+class FilterDecompositionConfig:
+  """Options of filter decomposition.
+
+  Attributes:
+    host: `name` of the host in `algorithms.registry`, and its options.
+    averaging: What is averaged: `'factors'`; or `'kernels'`, which are then
+      factored anew: a control, see `grouped_aggregation.by_kernel`.
+    schedule: Which weights travel when.
+    local_atoms: Whether clients have atoms of their own.
+  """
+
+  host: Mapping = dataclasses.field(default_factory=lambda: {'name': 'fed_avg'})
+  averaging: str = 'factors'
+  schedule: slow_weights.ScheduleConfig = slow_weights.ScheduleConfig()
+  local_atoms: local_atoms_lib.LocalAtomsConfig = (
+    local_atoms_lib.LocalAtomsConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_one_of('averaging', self.averaging, AVERAGINGS)
+    if self.averaging == 'kernels' and self.schedule.slow_period > 1:
+      raise errors.ConfigError(
+        f'slow_period is {self.schedule.slow_period}, but averaging '
+        "'kernels' sends no coefficients that could be left out; set "
+        "slow_period to 1 or averaging to 'factors'"
+      )
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    host: The host's state.
+    own: The client's own weights, `local_atoms_lib.OwnWeights`; or `()`.
+    slow: Its slow weights, `slow_weights.Kept`; or `()`.
+  """
+
+  host: Any
+  own: Any
+  slow: Any
+
+
+def build_filter_decomposition(
+  model: model_lib.Model,
+  config: FilterDecompositionConfig,
+  build_host: Callable[[model_lib.Model], algorithm.FederatedAlgorithm],
+) -> algorithm.FederatedAlgorithm:
+  """Builds filter decomposition around a host.
+
+  Args:
+    model: Of decomposed convolutions; with another it is the host.
+    config: Options.
+    build_host: model -> the host with its options.
+
+  Raises:
+    ConfigError: If options need atoms and the model has none, or do not fit the
+      host.
+  """
+  if config.averaging == 'kernels':
+    filter_groups.check_has_atoms(model, "averaging 'kernels'")
+  if config.local_atoms.own == 'atoms':
+    filter_groups.check_has_atoms(model, "local_atoms.own 'atoms'")
+  host = build_host(model)
+  _check_host(host, config)
+  phases = {'train': _wrap(host, model, config, is_full=True)}
+  if config.schedule.slow_period > 1:
+    fast_host = host
+    if config.schedule.fast_rounds == 'freeze':
+      fast_host = build_host(slow_weights.freeze(model, config.schedule))
+    phases['fast'] = _wrap(fast_host, model, config, is_full=False)
+  if config.local_atoms.is_on and config.local_atoms.refit_interval:
+    phases['refit'] = _build_refit(model, config)
+
+  def init_client_state(run_seed, client_seed):
+    own, schedule = config.local_atoms, config.schedule
+    return ClientState(
+      host.init_client_state(run_seed, client_seed),
+      local_atoms_lib.initial(model, own) if own.is_on else (),
+      slow_weights.initial(model, schedule) if schedule.persists else (),
+    )
+
+  def personalized_weights(server_state, client_state, client_index):
+    del client_index
+    weights = server_state.model_weights
+    if not config.local_atoms.is_on:
+      return weights
+    return client_state.own.serve(weights)
+
+  return dataclasses.replace(
+    host,
+    name='filter_decomposition',
+    init_client_state=init_client_state,
+    phases=phases,
+    plan_round=_build_plan(host, model, config),
+    personalized_weights=personalized_weights,
+  )
+
+
+def _check_host(host, config):
+  uploads = host.phases['train'].aggregation
+  others = [field for field in uploads if field != 'local_weights']
+  if not isinstance(uploads['local_weights'], aggregation.WeightedMean):
+    raise errors.ConfigError(
+      f'host {host.name!r} takes no mean of its local_weights, which filter '
+      "decomposition parts by groups; give it the aggregation rule 'mean'"
+    )
+  if config.schedule.slow_period > 1 and others:
+    raise errors.ConfigError(
+      f'slow_period is {config.schedule.slow_period}, but host {host.name!r} '
+      f'also uploads {", ".join(others)}, which has all groups in every round; '
+      'set slow_period to 1 or take host fed_avg'
+    )
+
+
+def _wrap(host, model, config, is_full):
+  """Returns the host's phase, with its upload by groups."""
+  phase = host.phases['train']
+  persists = config.schedule.persists
+  phase = phase._replace(
+    name='train' if is_full else 'fast',
+    client_work=_build_work(phase, model, config),
+    client_input=tf.TensorSpec([], tf.int32) if persists else (),
+    uses_client_state=_uses_state(phase, config),
+  )
+  if config.averaging == 'kernels':
+    return grouped_aggregation.by_kernel(phase)
+  sent = filter_groups.GROUPS if is_full else config.schedule.fast_groups
+  groups = filter_groups.names_by_group(model)
+  return grouped_aggregation.by_group(phase, groups, sent)
+
+
+def _uses_state(phase, config):
+  own = config.local_atoms
+  trains_own = own.is_on and own.in_every_round
+  return phase.uses_client_state or trains_own or config.schedule.persists
+
+
+def _build_work(phase, model, config):
+  """Returns the host's client work, and what a client does besides.
+
+  Its client input is the version of the server's slow weights, where they
+  persist at clients.
+  """
+  own = config.local_atoms
+  if not _uses_state(phase, config):
+    return phase.client_work
+
+  def work(message, version, client_state, data, seed):
+    received = global_model.received_weights(message)
+    if config.schedule.persists:
+      start = client_state.slow.start(received, version)
+      message = global_model.replace_weights(message, start)
+    host_state = client_state.host if phase.uses_client_state else ()
+    output = phase.client_work(message, (), host_state, data, seed)
+    metrics = dict(output.metrics)
+    if phase.uses_client_state:
+      client_state = client_state._replace(host=output.client_state)
+    if config.schedule.persists:
+      trained = composer.as_fields(output.result)['local_weights']
+      names = client_state.slow.weights
+      kept = slow_weights.Kept(filter_groups.take(trained, names), version)
+      client_state = client_state._replace(slow=kept)
+    if own.is_on and own.in_every_round:
+      # Another seed, so that the host's work is what it is alone.
+      trained, metrics['own_loss'] = local_atoms_lib.train(
+        model, received, client_state.own, data, seed + 1, own
+      )
+      client_state = client_state._replace(own=trained)
+    return algorithm.ClientOutput(output.result, client_state, metrics)
+
+  return work
+
+
+def _build_refit(model, config):
+  """Returns the phase in which all clients train their own weights."""
+  own = config.local_atoms
+
+  def refit(message, client_input, client_state, data, seed):
+    del client_input
+    trained, loss = local_atoms_lib.train(
+      model, message, client_state.own, data, seed, own, own.num_refit_epochs
+    )
+    return algorithm.ClientOutput(
+      OrderedDict(),
+      client_state._replace(own=trained),
+      OrderedDict(own_loss=loss),
+    )
+
+  return algorithm.Phase(
+    name='refit',
+    make_message=lambda server_state: server_state.model_weights,
+    client_work=refit,
+    aggregation={},
+    server_update=lambda server_state, aggregates: (
+      server_state,
+      OrderedDict(),
+    ),
+  )
+
+
+def _build_plan(host, model, config):
+  schedule, own = config.schedule, config.local_atoms
+  num_slow = slow_weights.num_slow(model, schedule)
+  num_parameters = trees.num_entries(model.weights_spec())
+  own_solves = int(own.is_on and own.in_every_round)
+  more_floats = 0
+  if config.averaging == 'kernels':
+    more_floats = grouped_aggregation.kernels_beyond_factors(model)
+
+  def plan_round(server_state, population, round_num, seed):
+    def host_call(number):
+      (call,) = host.plan_round(server_state, population, number, seed)
+      return call
+
+    call = host_call(round_num)
+    count = len(call.client_indices)
+    inputs = call.client_inputs
+    if schedule.persists:
+      inputs = np.full(count, schedule.version(round_num), np.int32)
+    cost = slow_weights.cost_of(
+      call,
+      round_num,
+      num_slow,
+      schedule,
+      lambda number: host_call(number).client_indices,
+    )
+    yield algorithm.PhaseCall(
+      'train' if schedule.is_full(round_num) else 'fast',
+      call.client_indices,
+      inputs,
+      cost._replace(
+        uplink_floats=cost.uplink_floats + count * more_floats,
+        local_solves=cost.local_solves + count * own_solves,
+      ),
+    )
+    if own.refits_after(round_num):
+      everyone = np.flatnonzero(population.num_examples).astype(np.int32)
+      cost = algorithm.Cost(
+        downlink_floats=len(everyone) * num_parameters,
+        local_solves=len(everyone),
+      )
+      yield algorithm.PhaseCall('refit', everyone, (), cost)
+
+  return plan_round

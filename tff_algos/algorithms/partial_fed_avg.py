@@ -1,0 +1,341 @@
+"""FedAvg of a part of the model; every client keeps the rest for itself.
+
+Pillutla et al., "Federated Learning with Partial Model Personalization" (ICML
+2022), arXiv:2204.03809, FedAlt (Algorithm 2) and FedSim (Algorithm 3). Which
+part is private, and in which order a client trains both, makes it
+
+  method      private (for instance)      schedule
+  FedPer      last_layer                  together        arXiv:1912.00818
+  LG-FedAvg   all_but_last_layer          together        arXiv:2001.01523
+  FedRep      last_layer                  private_first   arXiv:2102.07078
+  FedAlt      a layer, block or adapter   private_first
+  FedSim      the same                    together
+  Local       all                         together
+
+Round t:
+  plan            draw `cohort_size` clients
+  make_message    the shared weights u
+  client_work     together: train u and the client's private weights v_i at once;
+                  private_first: train v_i with u frozen, then u with v_i frozen.
+                  Keep v_i, upload u
+  aggregation     mean of the clients' shared weights
+  server_update   u <- the mean, or a step towards it (stages.server_optimizer)
+  then, every `personalization_interval` rounds, `personalize` on all clients
+  with examples: train v_i with the new u frozen
+
+Names: u = shared weights, v_i = private_weights, tau_v = steps of
+  private_training, tau_u = steps of local_training.
+Reductions (tested): nothing private = FedAvg, bit for bit, as is LG-FedAvg for a
+  model of one layer; everything private = each client alone.
+Cost per client and round: the shared weights down and up; one local solve, two
+  with private_first. `personalize`: the shared weights down, one solve. Nothing
+  private is in a message or a result. With everything private, 0 floats.
+
+What serves a known client is u with its v_i. Before its first round v_i is as it
+was drawn. New users get u with the first private weights of the run's seed, which
+nobody has trained: they must train them on examples of their own first.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import optimizers
+from tff_algos.stages import aggregation, cohort, objectives, weight_groups
+from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
+from tff_algos.stages import server_optimizer as server_optimizer_lib
+
+SCHEDULES = ('together', 'private_first')
+INITIAL_PRIVATE_WEIGHTS = ('common', 'own')
+
+
+@dataclasses.dataclass(frozen=True)
+class PartialFedAvgConfig:
+  """Options of partial personalization.
+
+  Attributes:
+    private: What clients keep, see `weight_groups.weight_names`: names of
+      weights, layers or blocks, or `'last_layer'`, `'all_but_last_layer'`,
+      `'all'`; empty for nothing.
+    schedule: `'together'` or `'private_first'`.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    weighting: What a client counts in the mean: `'examples'`, its number of
+      examples, or `'uniform'`, all the same.
+    initial_private_weights: `'common'`, the same for all clients, or `'own'`, a
+      draw for each.
+    personalization_interval: Rounds between trainings of all clients' private
+      weights around the new shared ones, >= 0; 0 for never. The number of
+      rounds for once, at the end.
+    server_optimizer: Of the server's step, as of FedAvg.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains, but for
+    private_training: how it trains v_i alone, in `'private_first'` and
+      `personalize`.
+    aggregation: What takes the place of the mean of the shared weights.
+  """
+
+  private: tuple[str, ...] = (weight_groups.LAST_LAYER,)
+  schedule: str = 'together'
+  cohort_size: int = 10
+  weighting: str = 'examples'
+  initial_private_weights: str = 'common'
+  personalization_interval: int = 0
+  server_optimizer: optimizers.OptimizerConfig = server_optimizer_lib.REPLACE
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+  private_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
+
+  def __post_init__(self):
+    if self.cohort_size:
+      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    checks.check_one_of('schedule', self.schedule, SCHEDULES)
+    for name in ('cohort_size', 'personalization_interval'):
+      checks.check_int(name, getattr(self, name), minimum=0)
+    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of(
+      'initial_private_weights',
+      self.initial_private_weights,
+      INITIAL_PRIVATE_WEIGHTS,
+    )
+    checks.check_positive('loss_scale', self.loss_scale)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    shared_weights: u.
+    initial_private_weights: Those of the run's seed, for new users; they are
+      never sent, and stay.
+    optimizer_slots: What the server's optimizer keeps.
+  """
+
+  shared_weights: model_lib.Weights
+  initial_private_weights: model_lib.Weights
+  optimizer_slots: Any
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    private_weights: v_i.
+  """
+
+  private_weights: model_lib.Weights
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    shared_weights: u after its training.
+    client_weight: What it counts in the mean, float32 `[]`.
+  """
+
+  shared_weights: model_lib.Weights
+  client_weight: tf.Tensor
+
+
+def build_partial_fed_avg(
+  model: model_lib.Model, config: PartialFedAvgConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds partial personalization of a model.
+
+  Raises:
+    ConfigError: If the model has no weights of a name in `private`, or none is
+      private that `personalize` could train.
+  """
+  groups = weight_groups.WeightGroups(model, config.private)
+  phases = {
+    'train': robust.replace_means(
+      _build_training(groups, config), config.aggregation, 'shared_weights'
+    )
+  }
+  if config.personalization_interval:
+    if not groups.private:
+      raise errors.ConfigError(
+        f'personalization_interval is {config.personalization_interval}, but '
+        f'of model {model.name!r} nothing is private that could be trained '
+        'then; name weights in private, or set personalization_interval to 0'
+      )
+    phases['personalize'] = _build_personalization(groups, config)
+
+  def init_server_state(seed, num_clients):
+    del num_clients
+    parts = groups.split(model.initialize(seed))
+    slots = server_optimizer_lib.initial_slots(
+      parts.shared, config.server_optimizer
+    )
+    return ServerState(*parts, slots)
+
+  def init_client_state(run_seed, client_seed):
+    is_common = config.initial_private_weights == 'common'
+    weights = model.initialize(run_seed if is_common else client_seed)
+    return ClientState(groups.split(weights).private)
+
+  return algorithm.FederatedAlgorithm(
+    name='partial_fed_avg',
+    num_clusters=1,
+    init_server_state=robust.checked(config.aggregation, init_server_state),
+    init_client_state=init_client_state,
+    phases=phases,
+    plan_round=_build_plan(groups, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: tf.nest.map_structure(
+      lambda leaf: leaf[tf.newaxis],
+      groups.join(
+        server_state.shared_weights, server_state.initial_private_weights
+      ),
+    ),
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      groups.join(server_state.shared_weights, client_state.private_weights)
+    ),
+    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+  )
+
+
+def _build_training(groups, config):
+  """Returns the phase of a client's round."""
+  learn = {
+    'together': _train_together,
+    'private_first': _train_private_first,
+  }[config.schedule]
+
+  def train(shared, client_input, client_state, data, seed):
+    del client_input
+    parts, metrics = learn(
+      groups,
+      weight_groups.Parts(shared, client_state.private_weights),
+      data,
+      seed,
+      config,
+    )
+    weight = cohort.client_weight(data, config.weighting)
+    return algorithm.ClientOutput(
+      TrainResult(parts.shared, weight), ClientState(parts.private), metrics
+    )
+
+  def update_shared(server_state, aggregates):
+    shared, slots = server_optimizer_lib.step(
+      server_state.shared_weights,
+      aggregates['shared_weights'],
+      server_state.optimizer_slots,
+      config.server_optimizer,
+    )
+    return server_state._replace(
+      shared_weights=shared, optimizer_slots=slots
+    ), OrderedDict()
+
+  return algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: server_state.shared_weights,
+    client_work=train,
+    aggregation={'shared_weights': aggregation.WeightedMean('client_weight')},
+    server_update=update_shared,
+    uploads={'shared_weights': lambda message, *_: message},
+  )
+
+
+def _build_personalization(groups, config):
+  """Returns the phase in which clients train their private weights alone."""
+
+  def personalize(shared, client_input, client_state, data, seed):
+    del client_input
+    private, loss = _train_private(
+      groups, shared, client_state.private_weights, data, seed, config
+    )
+    return algorithm.ClientOutput(
+      OrderedDict(), ClientState(private), OrderedDict(private_loss=loss)
+    )
+
+  return algorithm.Phase(
+    name='personalize',
+    make_message=lambda server_state: server_state.shared_weights,
+    client_work=personalize,
+    aggregation={},
+    server_update=lambda server_state, aggregates: (
+      server_state,
+      OrderedDict(),
+    ),
+  )
+
+
+def _train_together(groups, parts, data, seed, config):
+  weights, loss = local_training_lib.train(
+    objectives.mean_loss(groups.model, config.loss_scale),
+    groups.join(*parts),
+    data,
+    seed,
+    config.local_training,
+  )
+  return groups.split(weights), OrderedDict(loss=loss)
+
+
+def _train_private_first(groups, parts, data, seed, config):
+  # Each part sees the examples in an order of its own.
+  private, private_loss = _train_private(groups, *parts, data, seed + 1, config)
+  loss_of = objectives.mean_loss(groups.model, config.loss_scale)
+  shared, loss = local_training_lib.train(
+    lambda shared, batch: loss_of(groups.join(shared, private), batch),
+    parts.shared,
+    data,
+    seed,
+    config.local_training,
+  )
+  return weight_groups.Parts(shared, private), OrderedDict(
+    loss=loss, private_loss=private_loss
+  )
+
+
+def _train_private(groups, shared, private, data, seed, config):
+  loss_of = objectives.mean_loss(groups.model, config.loss_scale)
+  return local_training_lib.train(
+    lambda private, batch: loss_of(groups.join(shared, private), batch),
+    private,
+    data,
+    seed,
+    config.private_training,
+  )
+
+
+def _build_plan(groups, config):
+  num_solves = 1 + (config.schedule == 'private_first')
+
+  def plan_round(server_state, population, round_num, seed):
+    del server_state
+    drawn = cohort.draw_some_or_all(
+      population, config.cohort_size, seed, round_num
+    )
+    floats = len(drawn) * groups.num_shared
+    yield algorithm.PhaseCall(
+      'train',
+      drawn,
+      (),
+      algorithm.Cost(floats, floats, len(drawn) * num_solves),
+    )
+    interval = config.personalization_interval
+    if interval and round_num % interval == 0:
+      everyone = cohort.draw_some_or_all(population, 0, seed, round_num)
+      yield algorithm.PhaseCall(
+        'personalize',
+        everyone,
+        (),
+        algorithm.Cost(
+          downlink_floats=len(everyone) * groups.num_shared,
+          local_solves=len(everyone),
+        ),
+      )
+
+  return plan_round

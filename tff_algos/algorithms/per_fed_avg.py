@@ -1,0 +1,329 @@
+"""Per-FedAvg: a model from which one gradient step leads to each client's own.
+
+Fallah, Mokhtari and Ozdaglar, "Personalized Federated Learning: A Meta-Learning
+Approach" (2020), arXiv:2002.07948, Algorithm 1 and its approximations FO and
+HF. It minimises the mean over clients of f_i(w - alpha grad f_i(w)).
+
+Round t:
+  plan            draw `cohort_size` clients uniformly; after the update, all
+  make_message    the global model w
+  client_work     tau times: w~ <- w - alpha grad f(w; D), then
+                  w <- w - beta (I - alpha hess f(w; D'')) grad f(w~; D')
+  aggregation     mean of the clients' models
+  server_update   global model <- the mean
+  then `personalize`, on every client: alpha-steps on its training examples
+
+D, D' and D'' are drawn anew in every step, independently, each from all of the
+client's examples without replacement. The Hessian is only ever multiplied by
+v = grad f(w~; D'); the product is one of
+  exact           by automatic differentiation (Algorithm 1 as printed)
+  hessian_free    (grad f(w + delta v; D'') - grad f(w - delta v; D''))
+                  / (2 delta)
+  first_order     left out
+
+What serves a client is its adapted model. Adapting takes training examples, and
+serving sees none; so the phase `personalize` adapts the new global model on
+every client's training part, all of it in each step, and the client keeps the
+result. It is never adapted on an example that it is scored on. Before the first
+such phase a client is served by the initial model. New users get w.
+
+Names: alpha = inner_learning_rate, beta = client_learning_rate, tau =
+  num_local_steps, delta = finite_difference_step, D = batch_size examples,
+  A_k = cohort.
+Reductions (tested): alpha = 0 is FedAvg with tau steps on fresh batches; on
+  quadratics hessian_free = exact, and exact = (I - alpha H) first_order.
+Cost: a client of the cohort receives P and sends P floats and solves one local
+  problem, of two gradients a step and the product (for hessian_free two more
+  gradients). `personalize` sends P floats to each client of the population,
+  which counts as one local problem, and nothing comes back.
+"""
+
+import dataclasses
+import functools
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.stages import (
+  aggregation,
+  cohort,
+  gradients,
+  objectives,
+)
+from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
+
+VARIANTS = ('exact', 'hessian_free', 'first_order')
+
+
+@dataclasses.dataclass(frozen=True)
+class PerFedAvgConfig:
+  """Options of Per-FedAvg.
+
+  Attributes:
+    cohort_size: Clients drawn a round, >= 1.
+    variant: What becomes of the Hessian: `'exact'`, `'hessian_free'` or
+      `'first_order'`.
+    inner_learning_rate: alpha, of the step that adapts to a client, >= 0.
+    client_learning_rate: beta, of the step of meta-learning, > 0.
+    num_local_steps: tau, steps of meta-learning a round, >= 1.
+    batch_size: Examples of each batch, >= 1; all of a client that has fewer.
+    finite_difference_step: delta of `'hessian_free'`, > 0. In float32 much
+      smaller ones lose more by rounding than they gain.
+    num_personal_steps: Steps of size alpha that adapt the global model to a
+      client before it is served, >= 1; 1 as printed.
+    personalization_interval: Rounds between adaptations of all clients, >= 1;
+      in other rounds they keep the models that they have. Let it divide the
+      number of rounds and `evaluation_interval`, so that what is evaluated is
+      adapted from the present global model.
+    weighting: What a client counts in the mean: `'uniform'`, all the same, as
+      printed; or `'examples'`, its number of examples.
+    loss_scale: Factor on the loss, > 0.
+    aggregation: What takes the place of the mean.
+  """
+
+  cohort_size: int = 10
+  variant: str = 'hessian_free'
+  inner_learning_rate: float = 0.1
+  client_learning_rate: float = 0.1
+  num_local_steps: int = 10
+  batch_size: int = 10
+  finite_difference_step: float = 0.01
+  num_personal_steps: int = 1
+  personalization_interval: int = 1
+  weighting: str = 'uniform'
+  loss_scale: float = 1.0
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
+
+  def __post_init__(self):
+    for name in (
+      'cohort_size',
+      'num_local_steps',
+      'batch_size',
+      'num_personal_steps',
+      'personalization_interval',
+    ):
+      checks.check_int(name, getattr(self, name), minimum=1)
+    checks.check_one_of('variant', self.variant, VARIANTS)
+    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_at_least('inner_learning_rate', self.inner_learning_rate, 0)
+    for name in (
+      'client_learning_rate',
+      'finite_difference_step',
+      'loss_scale',
+    ):
+      checks.check_positive(name, getattr(self, name))
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    model_weights: The global model.
+  """
+
+  model_weights: model_lib.Weights
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    personalized_weights: The global model, adapted to the client.
+  """
+
+  personalized_weights: model_lib.Weights
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    local_weights: Its model after the steps of meta-learning.
+    client_weight: What it counts in the mean, float32 `[]`.
+  """
+
+  local_weights: model_lib.Weights
+  client_weight: tf.Tensor
+
+
+def build_per_fed_avg(
+  model: model_lib.Model, config: PerFedAvgConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds Per-FedAvg for a model that is adapted whole."""
+  return algorithm.FederatedAlgorithm(
+    name='per_fed_avg',
+    num_clusters=1,
+    init_server_state=lambda seed, num_clients: ServerState(
+      model.initialize(seed)
+    ),
+    # The run's seed: the model that the server starts with.
+    init_client_state=lambda run_seed, client_seed: ClientState(
+      model.initialize(run_seed)
+    ),
+    phases={
+      'train': _build_training(model, config),
+      'personalize': _build_personalization(model, config),
+    },
+    plan_round=_build_plan(model, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: tf.nest.map_structure(
+      lambda leaf: leaf[tf.newaxis], server_state.model_weights
+    ),
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      client_state.personalized_weights
+    ),
+    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+  )
+
+
+def _build_training(model, config):
+  """Returns the phase of Algorithm 1, lines 3-13."""
+  learn = functools.partial(
+    _meta_learn, objectives.mean_loss(model, config.loss_scale), config
+  )
+
+  def train(message, client_input, client_state, data, seed):
+    del client_input
+    weights, loss = learn(message, data, seed)
+    weight = cohort.client_weight(data, config.weighting)
+    return algorithm.ClientOutput(
+      TrainResult(weights, weight), client_state, OrderedDict(loss=loss)
+    )
+
+  def update_model(server_state, aggregates):
+    mean = aggregates['local_weights']
+    # If nobody contributed, the mean is of nothing.
+    return ServerState(
+      trees.select(mean.weight > 0, mean.value, server_state.model_weights)
+    ), OrderedDict()
+
+  phase = algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: server_state.model_weights,
+    client_work=train,
+    aggregation={'local_weights': aggregation.WeightedMean('client_weight')},
+    server_update=update_model,
+    uses_client_state=False,
+    uploads={'local_weights': lambda message, *_: message},
+  )
+  return robust.replace_means(phase, config.aggregation, 'model_weights')
+
+
+def _build_personalization(model, config):
+  """Returns the phase in which clients adapt the global model and keep it."""
+  objective = objectives.mean_loss(model, config.loss_scale)
+
+  def personalize(message, client_input, client_state, data, seed):
+    del client_input, client_state, seed
+    weights, loss = gradients.descend(
+      objective,
+      message,
+      data,
+      config.inner_learning_rate,
+      config.num_personal_steps,
+    )
+    return algorithm.ClientOutput(
+      OrderedDict(), ClientState(weights), OrderedDict(loss=loss)
+    )
+
+  return algorithm.Phase(
+    name='personalize',
+    make_message=lambda server_state: server_state.model_weights,
+    client_work=personalize,
+    aggregation={},
+    server_update=lambda server_state, aggregates: (
+      server_state,
+      OrderedDict(),
+    ),
+  )
+
+
+def _meta_learn(objective, config, weights, data, seed):
+  """Returns the weights after tau steps, lines 6-10, and the loss on D'."""
+  num_steps, alpha = config.num_local_steps, config.inner_learning_rate
+  is_first_order = config.variant == 'first_order'
+  # Batches 0 to tau - 1 are the D of the steps, then come D' and D''.
+  positions, masks = local_training_lib.independent_batches(
+    seed, data.mask, (2 if is_first_order else 3) * num_steps, config.batch_size
+  )
+
+  def batch(i):
+    return data.take(positions[i], masks[i])
+
+  @gradients.as_one
+  def step_on(weights, inner, outer, curvature):
+    slope, _ = gradients.gradient(objective, weights, inner)
+    adapted = trees.subtract(weights, trees.scale(slope, alpha))
+    direction, losses = gradients.gradient(objective, adapted, outer)
+    if not is_first_order:
+      product = _multiply(objective, config, weights, curvature, direction)
+      direction = trees.subtract(direction, trees.scale(product, alpha))
+    step = trees.scale(direction, config.client_learning_rate)
+    return trees.subtract(weights, step), losses
+
+  def step(i, weights, loss):
+    outer = batch(num_steps + i)
+    curvature = () if is_first_order else batch(2 * num_steps + i)
+    weights, losses = step_on(weights, batch(i), outer, curvature)
+    return (
+      i + 1,
+      weights,
+      trees.add(loss, statistics.masked_mean(losses, outer.mask)),
+    )
+
+  nothing = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
+  _, weights, loss = tf.while_loop(
+    lambda i, *_: i < num_steps,
+    step,
+    (tf.constant(0), weights, nothing),
+    parallel_iterations=1,
+  )
+  return weights, loss
+
+
+def _multiply(objective, config, weights, batch, vector):
+  """Returns the Hessian on a batch times a vector, exactly or nearly."""
+  if config.variant == 'exact':
+    return gradients.hessian_product(objective, weights, batch, vector)
+  return gradients.difference_product(
+    objective, weights, batch, vector, config.finite_difference_step
+  )
+
+
+def _build_plan(model, config):
+  num_parameters = trees.num_entries(model.weights_spec())
+
+  def plan_round(server_state, population, round_num, seed):
+    del server_state
+    cohort.check_cohort_size('cohort_size', config.cohort_size, population)
+    drawn = cohort.draw_uniform(
+      population,
+      config.cohort_size,
+      seeds.numpy_generator(seed, 'cohort', round_num),
+    )
+    floats = len(drawn) * num_parameters
+    yield algorithm.PhaseCall(
+      'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
+    )
+    if round_num % config.personalization_interval == 0:
+      everyone = np.arange(population.num_clients, dtype=np.int32)
+      yield algorithm.PhaseCall(
+        'personalize',
+        everyone,
+        (),
+        algorithm.Cost(
+          downlink_floats=len(everyone) * num_parameters,
+          local_solves=len(everyone),
+        ),
+      )
+
+  return plan_round

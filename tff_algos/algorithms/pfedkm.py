@@ -1,0 +1,323 @@
+"""pFedKM: personalized models around those of clusters that k-means finds.
+
+Tang, Guo and Guo, "Personalized Federated Learning with Clustered
+Generalization" (preprint, June 2021; later known as CGPFL), Algorithm 1.
+
+Round t:
+  plan            all clients that have examples; each gets its own cluster's
+                  model and sees no other
+  client_work     R local steps on the Moreau envelope (stages.moreau_envelope)
+  aggregation     every local model is collected
+  server_update   k-means of the local models, which are then the clusters;
+                  cluster model <- (1 - beta) cluster model + beta mean. A
+                  cluster without clients keeps its model
+
+Names: Omega = cluster_models (the group models), omega_{i,R} = local_weights,
+  theta_i = personalized_weights, P, J, Q = numerics.partitions, K =
+  num_clusters, beta = server_mixing, lambda = proximal_weight, eta =
+  client_learning_rate, R = num_local_steps.
+Reductions (tested): one cluster = pFedMe with all clients, bit for bit; as many
+  clusters as clients = each client alone.
+Cost per client and round: a model down, a model up (and the number of examples,
+  if it counts; and theta, if it is what is clustered), R solves. The server
+  holds all uploads at once and needs each by itself, so secure aggregation
+  cannot hide them; with one cluster only their mean.
+
+All cluster models start equal. An upload remembers the model that it started
+from, so clusters that begin apart may keep a wrong partition for ever: that an
+assignment settles does not say that it is right.
+"""
+
+import dataclasses
+import warnings
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import partitions, trees
+from tff_algos.stages import (
+  aggregation,
+  cohort,
+  moreau_envelope,
+  objectives,
+  regrouping,
+)
+from tff_algos.stages import robust_aggregation as robust
+
+CLUSTER_ON = ('local_model', 'personalized_model')
+# The paper's theory ends here.
+_LARGEST_PROVEN_MIXING = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class PFedKMConfig:
+  """Options of pFedKM.
+
+  Attributes:
+    num_clusters: K, from 1 to the number of clients.
+    cohort_size: Clients drawn a round; 0 for all that have examples, as
+      printed. Only their uploads are clustered; the others keep their cluster.
+    cluster_on: What is clustered: the `'local_model'` omega_{i,R}, as in
+      Algorithm 1, or the `'personalized_model'` theta_i, as in Eq. 5, which is
+      then uploaded, too.
+    weighting: What a client counts in its cluster's mean: `'uniform'`, all the
+      same, or `'examples'`, its number of examples. k-means weighs all alike.
+    server_mixing: beta, > 0; 1 in all of the paper's experiments, up to 2 in
+      its theory.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client works.
+    k_means: How the server clusters.
+    aggregation: What takes the place of the means, cluster by cluster. k-means
+      is not robust: liars may have a cluster to themselves, or move one.
+  """
+
+  num_clusters: int = 2
+  cohort_size: int = 0
+  cluster_on: str = 'local_model'
+  weighting: str = 'uniform'
+  server_mixing: float = 1.0
+  loss_scale: float = 1.0
+  local_training: moreau_envelope.MoreauEnvelopeConfig = (
+    moreau_envelope.MoreauEnvelopeConfig()
+  )
+  k_means: regrouping.KMeansConfig = regrouping.KMeansConfig()
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
+
+  def __post_init__(self):
+    checks.check_int('num_clusters', self.num_clusters, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
+    checks.check_one_of('cluster_on', self.cluster_on, CLUSTER_ON)
+    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_positive('server_mixing', self.server_mixing)
+    checks.check_positive('loss_scale', self.loss_scale)
+    if self.cohort_size:
+      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    if 0 < self.cohort_size < self.num_clusters:
+      raise errors.ConfigError(
+        f'cohort_size is {self.cohort_size}, fewer than num_clusters, '
+        f'{self.num_clusters}: some clusters would be empty in every round; '
+        'draw more clients, or 0 for all'
+      )
+    if self.server_mixing > _LARGEST_PROVEN_MIXING:
+      warnings.warn(
+        f'server_mixing is {self.server_mixing:g}; the theory covers it up to '
+        f'{_LARGEST_PROVEN_MIXING} only',
+        stacklevel=3,
+      )
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    cluster_models: `[num_clusters, ...]`; all equal before round 1.
+    cluster_assignment: Of each client, int32 `[num_clients]`.
+    k_means_seed: Of the next round, int32 `[2]`.
+  """
+
+  cluster_models: model_lib.Weights
+  cluster_assignment: tf.Tensor
+  k_means_seed: tf.Tensor
+
+
+def build_pfedkm(
+  model: model_lib.Model, config: PFedKMConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds pFedKM for a model that all clusters share.
+
+  Raises:
+    ConfigError: If the model has no weights of a name to cluster on.
+  """
+  regrouping.check_weight_names(config.k_means, model)
+  num_clusters = config.num_clusters
+
+  def init_server_state(seed, num_clients):
+    config.aggregation.check_cohort_size('the number of clients', num_clients)
+    return ServerState(
+      tf.nest.map_structure(
+        lambda leaf: tf.stack([leaf] * num_clusters), model.initialize(seed)
+      ),
+      tf.range(num_clients) % num_clusters,
+      seed,
+    )
+
+  def cluster_of(server_state, client_index):
+    return tf.gather(server_state.cluster_assignment, client_index)
+
+  def received_by(server_state, client_index):
+    return trees.take(
+      server_state.cluster_models, cluster_of(server_state, client_index)
+    )
+
+  return algorithm.FederatedAlgorithm(
+    name='pfedkm',
+    num_clusters=num_clusters,
+    init_server_state=init_server_state,
+    init_client_state=lambda run_seed, client_seed: (
+      moreau_envelope.initial_state(model, config.local_training)
+    ),
+    phases={'train': _build_training(model, config)},
+    plan_round=_build_plan(model, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: server_state.cluster_models,
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      client_state.serve(received_by(server_state, client_index))
+    ),
+    membership=lambda server_state, client_state, client_index: tf.one_hot(
+      cluster_of(server_state, client_index), num_clusters
+    ),
+    local_weights=moreau_envelope.build_local_weights(
+      config.local_training, received_by
+    ),
+  )
+
+
+def _build_training(model, config):
+  """Returns the phase; its client input is the client's cluster's model."""
+  objective = objectives.mean_loss(model, config.loss_scale)
+  uploads_both = config.cluster_on == 'personalized_model'
+
+  def train(message, received, client_state, data, seed):
+    del message
+    models, client_state, metrics = moreau_envelope.work(
+      objective, received, client_state, data, seed, config.local_training
+    )
+    result = OrderedDict(
+      local_weights=models.local_weights,
+      client_weight=cohort.client_weight(data, config.weighting),
+    )
+    if uploads_both:
+      result['personalized_weights'] = models.personalized_weights
+    return algorithm.ClientOutput(result, client_state, metrics)
+
+  models = ['local_weights'] + ['personalized_weights'] * uploads_both
+  aggregators = dict.fromkeys([*models, 'client_weight'], aggregation.Collect())
+  server_update = _build_regrouping(config)
+  if config.num_clusters == 1 and config.aggregation.is_plain:
+    # There is nothing to find, so no upload is needed by itself.
+    aggregators = {'local_weights': aggregation.WeightedMean('client_weight')}
+    server_update = _build_one_mean(config)
+  return algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: (),
+    client_work=train,
+    aggregation=aggregators,
+    server_update=server_update,
+    client_input=model.weights_spec(),
+    uploads=dict.fromkeys(models, lambda message, received, result: received),
+  )
+
+
+def _build_regrouping(config):
+  """Returns the server's update: Algorithm 1, grouping and aggregation."""
+  num_clusters = config.num_clusters
+
+  def regroup(server_state, aggregates):
+    uploads = aggregates['local_weights']
+    compared = aggregates.get('personalized_weights', uploads)
+    old = server_state.cluster_models
+    before = tf.gather(server_state.cluster_assignment, uploads.client_index)
+    clusters = regrouping.cluster_uploads(
+      compared, old, before, server_state.k_means_seed, config.k_means
+    )
+    weights = aggregates['client_weight'].values
+    shares = tf.transpose(
+      partitions.averaging_matrix(clusters.assignment, weights, num_clusters)
+    )
+    if config.aggregation.is_plain:
+      means = trees.mix(shares, uploads.values)
+    else:
+      means = robust.robust_cluster_means(
+        config.aggregation,
+        uploads.values,
+        weights[:, tf.newaxis] * tf.one_hot(clusters.assignment, num_clusters),
+        # The mean of what its members started from.
+        trees.mix(tf.matmul(shares, tf.one_hot(before, num_clusters)), old),
+      ).value
+    names = regrouping.name_clusters(
+      before, clusters.assignment, uploads.is_valid, old, means
+    )
+    after = tf.where(
+      uploads.is_valid, regrouping.rename(clusters.assignment, names), before
+    )
+    sizes = tf.math.unsorted_segment_sum(weights, after, num_clusters)
+    models = _mix(old, trees.take(means, names), sizes, config)
+    metrics = regrouping.measure(
+      before, after, uploads.is_valid, clusters, models
+    )
+    metrics['num_empty_clusters'] = _num_empty(sizes)
+    return server_state._replace(
+      cluster_models=models,
+      cluster_assignment=tf.tensor_scatter_nd_update(
+        server_state.cluster_assignment,
+        uploads.client_index[:, tf.newaxis],
+        after,
+      ),
+      k_means_seed=regrouping.next_seed(
+        server_state.k_means_seed, config.k_means
+      ),
+    ), metrics
+
+  return regroup
+
+
+def _build_one_mean(config):
+  """Returns the server's update for one cluster."""
+
+  def average(server_state, aggregates):
+    mean, weight = tf.nest.map_structure(
+      lambda leaf: leaf[tf.newaxis], tuple(aggregates['local_weights'])
+    )
+    models = _mix(server_state.cluster_models, mean, weight, config)
+    return server_state._replace(cluster_models=models), OrderedDict(
+      num_empty_clusters=_num_empty(weight)
+    )
+
+  return average
+
+
+def _mix(old, means, sizes, config):
+  """Returns (1 - beta) old + beta mean, and old where the mean is of nobody."""
+  mixed = trees.interpolate(old, means, config.server_mixing)
+  return trees.select_rows(sizes > 0, mixed, old)
+
+
+def _num_empty(sizes):
+  return tf.reduce_sum(tf.cast(sizes <= 0, tf.int32))
+
+
+def _build_plan(model, config):
+  num_parameters = trees.num_entries(model.weights_spec())
+  uploads_both = config.cluster_on == 'personalized_model'
+  uploaded = num_parameters * (1 + uploads_both)
+  uploaded += config.weighting == 'examples'
+
+  def plan_round(server_state, population, round_num, seed):
+    if config.num_clusters > population.num_clients:
+      raise errors.ConfigError(
+        f'num_clusters is {config.num_clusters}, but there are only '
+        f'{population.num_clients} clients; lower num_clusters'
+      )
+    drawn = cohort.draw_some_or_all(
+      population, config.cohort_size, seed, round_num
+    )
+    own = np.asarray(server_state.cluster_assignment)[drawn]
+    yield algorithm.PhaseCall(
+      'train',
+      drawn,
+      tf.nest.map_structure(
+        lambda leaf: np.asarray(leaf)[own], server_state.cluster_models
+      ),
+      algorithm.Cost(
+        downlink_floats=len(drawn) * num_parameters,
+        uplink_floats=len(drawn) * uploaded,
+        local_solves=len(drawn) * config.local_training.num_local_steps,
+      ),
+    )
+
+  return plan_round

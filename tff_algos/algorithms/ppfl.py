@@ -1,0 +1,334 @@
+"""PPFL: every client mixes a few canonical models by a membership of its own.
+
+Di, Yang, Ye and Chang, "PPFL: A Personalized Federated Learning Framework for
+Heterogeneous Population" (2023), arXiv:2310.14337. It minimises, over weights
+theta and memberships c_i on the simplex,
+
+  sum_i p_i f_i(theta, c_i) + lambda / 2 sum_ij w_ij |c_i - c_j|^2.
+
+Round t; before the first, with lambda > 0, clients upload label counts:
+  alternating     Algorithm 3. Everybody is sent theta and its penalty's gradient
+                  g_i = 2 lambda (L C)_i, and in one phase, `joint`, takes a
+                  mirror step on c_i (stages.membership_descent), then local
+                  steps on theta with the new c_i; theta <- the mean
+  random_block    Algorithms 1 and 2. The plan draws a block. `shared`: local
+                  steps on theta; theta <- the mean. `membership`: clients upload
+                  p_i grad_c f_i; the server takes the mirror steps
+  shared_first    the authors' release: `shared`, then `membership` with the new
+                  theta, its mirror steps at the client
+
+Names: theta = model_weights, of which theta_com = shared and theta_k = canonical
+  (stages.mixing); K = num_clusters, C = membership, W = affinity, lambda =
+  laplacian.weight, p_i = client_weight, E = local steps, eta_1, eta_2 = learning
+  rates, rho_1 = shared_prob.
+Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
+  personalization of c_i; equal canonical models stay equal.
+Cost per client, P = |theta|: `joint` P + K down and up; random_block P or K each
+  way; `shared_first` P + K each way. With lambda = 0 memberships stay at the
+  clients, and the K are saved, but in random_block, whose server steps on them.
+
+Alternating keeps c_i in the client's state; the server's table C is what it last
+heard, so the Laplacian of a partial cohort is of stale memberships. A client
+that takes no part keeps c_i.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import (
+  affinity,
+  aggregation,
+  cohort,
+  learning_rate_decay,
+  membership_descent,
+  membership_traffic,
+  mixing,
+  objectives,
+  server_memberships,
+  stationarity,
+)
+from tff_algos.stages import local_training as local_training_lib
+
+# The phases of a round; of 'random_block', those that it draws one of.
+_ROUNDS = {
+  membership_traffic.ALTERNATING: ('joint',),
+  membership_traffic.SHARED_FIRST: ('shared', 'membership'),
+  membership_traffic.RANDOM_BLOCK: ('shared', 'membership'),
+}
+# What a client that lies would lie about: the model, which started from theta.
+_TRAINED = {'local_weights': lambda message, *_: message}
+
+
+@dataclasses.dataclass(frozen=True)
+class PpflConfig:
+  """Options of PPFL.
+
+  Attributes:
+    num_clusters: K, canonical models, >= 1.
+    schedule: `'alternating'`, `'random_block'` or `'shared_first'`.
+    cohort_size: Clients drawn a round; 0 for all, as printed.
+    canonical: What is canonical: names of weights or layers, `'all'` or
+      `'last_layer'`; the rest is shared.
+    mixing: `'outputs'` (PPFL1), `'parameters'` (PPFL2), `'probabilities'` (Eq.
+      11) or `'per_layer'`.
+    weighting: p_i, and what a client counts in the mean: `'examples'` or
+      `'uniform'`.
+    shared_prob: rho_1, chance of the block theta in `'random_block'`, in [0, 1].
+    membership: How memberships move.
+    laplacian: The penalty.
+    decay: When both learning rates fall; not for `'random_block'`, whose theory
+      has the server's step as it is.
+    num_joint_rounds: If > 0, all rounds after that many move memberships alone.
+    stationarity_interval: Rounds between measurements of the objective and its
+      stationarity, at their start; 0 for none. They cost a gradient and an
+      upload of P floats each.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains theta.
+  """
+
+  num_clusters: int = 2
+  schedule: str = membership_traffic.ALTERNATING
+  cohort_size: int = 0
+  canonical: tuple[str, ...] = (mixing.ALL,)
+  mixing: str = 'outputs'
+  weighting: str = 'examples'
+  shared_prob: float = 0.5
+  membership: membership_descent.MembershipConfig = (
+    membership_descent.MembershipConfig()
+  )
+  laplacian: affinity.LaplacianConfig = affinity.LaplacianConfig()
+  decay: learning_rate_decay.DecayConfig = learning_rate_decay.DecayConfig()
+  num_joint_rounds: int = 0
+  stationarity_interval: int = 0
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_int('num_clusters', self.num_clusters, minimum=1)
+    checks.check_one_of('schedule', self.schedule, _ROUNDS)
+    for name in ('cohort_size', 'num_joint_rounds', 'stationarity_interval'):
+      checks.check_int(name, getattr(self, name), minimum=0)
+    checks.check_one_of('mixing', self.mixing, mixing.MIXINGS)
+    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_fraction('shared_prob', self.shared_prob)
+    checks.check_positive('loss_scale', self.loss_scale)
+    if self.schedule == membership_traffic.RANDOM_BLOCK and (
+      self.decay.after_rounds or self.membership.num_epochs > 1
+    ):
+      raise errors.ConfigError(
+        "schedule 'random_block' takes one step on memberships a round, of a "
+        'constant rate; leave decay.after_rounds empty and '
+        'membership.num_epochs 1, or choose another schedule'
+      )
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    model_weights: theta: `shared` weights and `canonical` ones,
+      `[num_clusters, ...]`.
+    membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
+      stay at the clients.
+    affinity_features: Of `stages.affinity`; `()` without a penalty.
+  """
+
+  model_weights: Any
+  membership: Any
+  affinity_features: Any
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client; `()` if the server has the memberships.
+
+  Attributes:
+    membership: c_i, `[num_clusters]` float32, on the simplex; equal shares
+      before its first round.
+  """
+
+  membership: tf.Tensor
+
+
+def build_ppfl(
+  model: model_lib.Model, config: PpflConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds PPFL.
+
+  Raises:
+    ConfigError: If the model has no weights that can be canonical as asked, or
+      counts of labels are asked for where labels are no classes.
+  """
+  mixture = mixing.build(
+    model, config.num_clusters, config.canonical, config.mixing
+  )
+  traffic = membership_traffic.Traffic(
+    mixture,
+    config.schedule,
+    config.cohort_size > 0,
+    config.num_joint_rounds,
+    config.membership,
+    config.laplacian,
+    config.decay,
+  )
+
+  def init_server_state(seed, num_clients):
+    keeps_table = traffic.at_server or traffic.uploads_membership
+    return ServerState(
+      mixture.initialize(seed),
+      tf.stack([mixture.equal_shares()] * num_clients) if keeps_table else (),
+      affinity.initial_features(config.laplacian, model, num_clients),
+    )
+
+  def membership_of(server_state, client_state, client_index):
+    if traffic.at_server:
+      return tf.gather(server_state.membership, client_index)
+    return client_state.membership
+
+  return algorithm.FederatedAlgorithm(
+    name='ppfl',
+    num_clusters=config.num_clusters,
+    init_server_state=init_server_state,
+    init_client_state=lambda run_seed, client_seed: (
+      () if traffic.at_server else ClientState(mixture.equal_shares())
+    ),
+    phases=_build_phases(traffic, config),
+    plan_round=_build_plan(traffic, config),
+    cluster_model=model,
+    cluster_weights=lambda server_state: mixture.stack(
+      server_state.model_weights
+    ),
+    personalized_model=mixture.personalized_model(),
+    personalized_weights=lambda server_state, client_state, client_index: (
+      mixture.personalize(
+        server_state.model_weights,
+        membership_of(server_state, client_state, client_index),
+      )
+    ),
+    membership=membership_of,
+    newcomers=membership_descent.newcomers(
+      mixture, config.membership, config.loss_scale
+    ),
+  )
+
+
+def _build_phases(traffic, config):
+  names = [*_ROUNDS[config.schedule]]
+  if config.num_joint_rounds and 'membership' not in names:
+    names.append('membership')
+  phases = [
+    server_memberships.build_step(traffic, config.loss_scale)
+    if name == 'membership' and traffic.at_server
+    else _build_client_phase(traffic, config, name)
+    for name in names
+  ]
+  if config.laplacian.needs_counts:
+    model = traffic.mixture.model
+    phases.append(affinity.build_counting(model, config.laplacian))
+  if config.stationarity_interval:
+    phases.append(stationarity.build_measurement(traffic, config.loss_scale))
+  return {phase.name: phase for phase in phases}
+
+
+def _build_client_phase(traffic, config, name):
+  """Returns the phase in which clients move c_i, or theta, or c_i and theta."""
+  mixture = traffic.mixture
+  moves_weights = name in ('joint', 'shared')
+  moves_membership = name in ('joint', 'membership')
+  uploads = moves_membership and traffic.uploads_membership
+
+  def work(model_weights, client_input, client_state, data, seed):
+    membership = traffic.membership_of(client_input, client_state)
+    told = dict(client_input)
+    result, metrics = OrderedDict(), OrderedDict()
+    if moves_membership:
+      membership, metrics['membership_loss'] = membership_descent.descend(
+        mixture,
+        model_weights,
+        membership,
+        data,
+        seed + 1,
+        config.membership,
+        loss_scale=config.loss_scale,
+        **told,
+      )
+      client_state = ClientState(membership)
+    if moves_weights:
+      result['local_weights'], metrics['loss'] = local_training_lib.train(
+        objectives.mean_loss(mixture.at(membership), config.loss_scale),
+        model_weights,
+        data,
+        seed,
+        config.local_training,
+        told.get('learning_rate_scale', 1.0),
+      )
+      result['client_weight'] = cohort.client_weight(data, config.weighting)
+    if uploads:
+      result['membership'] = membership
+    return algorithm.ClientOutput(result, client_state, metrics)
+
+  def update(server_state, aggregates):
+    new = {}
+    if moves_weights:
+      mean, old = aggregates['local_weights'], server_state.model_weights
+      # If nobody contributed, the mean is of nothing.
+      new['model_weights'] = trees.select(mean.weight > 0, mean.value, old)
+    if uploads:
+      new['membership'] = aggregation.write_rows(
+        server_state.membership, aggregates['membership']
+      )
+    return server_state._replace(**new), OrderedDict()
+
+  aggregators = {}
+  if moves_weights:
+    aggregators['local_weights'] = aggregation.WeightedMean('client_weight')
+  if uploads:
+    aggregators['membership'] = aggregation.Collect()
+  return algorithm.Phase(
+    name=name,
+    make_message=lambda server_state: server_state.model_weights,
+    client_work=work,
+    aggregation=aggregators,
+    server_update=update,
+    client_input=traffic.client_input(name),
+    uses_client_state=not traffic.at_server,
+    uploads=_TRAINED if moves_weights else {},
+  )
+
+
+def _build_plan(traffic, config):
+  def plan_round(server_state, population, round_num, seed):
+    drawn = cohort.draw_some_or_all(
+      population, config.cohort_size, seed, round_num
+    )
+    weights = cohort.population_shares(population, config.weighting)
+    for phase in _phases_of(config, round_num, seed):
+      who = traffic.cohort(phase, drawn, population)
+      server_state = yield traffic.call(
+        phase, server_state, who, weights, round_num
+      )
+
+  return plan_round
+
+
+def _phases_of(config, round_num, seed):
+  """Yields the names of a round's phases, in turn."""
+  if round_num == 1 and config.laplacian.needs_counts:
+    yield 'count_labels'
+  interval = config.stationarity_interval
+  if interval and (round_num - 1) % interval == 0:
+    yield 'stationarity'
+  phases = _ROUNDS[config.schedule]
+  if 0 < config.num_joint_rounds < round_num:
+    phases = ('membership',)
+  elif config.schedule == membership_traffic.RANDOM_BLOCK:
+    draw = seeds.numpy_generator(seed, 'block', round_num).random()
+    phases = phases[:1] if draw < config.shared_prob else phases[1:]
+  yield from phases

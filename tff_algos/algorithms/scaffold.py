@@ -1,0 +1,189 @@
+"""SCAFFOLD: control variates take the clients' drift out of local training.
+
+Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, "SCAFFOLD: Stochastic
+Controlled Averaging for Federated Learning" (ICML 2020), arXiv:1910.06378,
+Algorithm 1, option II.
+
+Round t:
+  plan            draw `cohort_size` clients uniformly
+  make_message    the global model x and its control c
+  client_work     y <- y - eta (g(y) - c_k + c), from y = x; then
+                  c_k+ <- c_k - c + (x - y) / (steps * eta)
+  aggregation     means of y and of c_k+ - c_k, all clients alike
+  server_update   x <- x + eta_g (mean y - x); c <- c + m/M mean (c_k+ - c_k)
+
+Names: eta = learning rate of local_training, eta_g = server_learning_rate, m =
+  cohort_size, M = num_clients, c and c_k = control.
+Invariant (tested): c is the mean of the c_k of all clients.
+Reductions (tested): with controls of zero a round is FedAvg's.
+Cost per client and round: 2 P down (x, c), 2 P up (y, c_k+ - c_k), one solve; a
+  client keeps c_k, P floats.
+
+With momentum, (x - y) / (steps * eta) is larger than the mean gradient by up to
+1 / (1 - momentum); the formula is kept, as everywhere.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import aggregation, cohort, global_model, objectives
+from tff_algos.stages import local_training as local_training_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaffoldConfig:
+  """Options of SCAFFOLD.
+
+  Attributes:
+    cohort_size: m, clients drawn a round, >= 1.
+    server_learning_rate: eta_g, > 0.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains, by SGD.
+  """
+
+  cohort_size: int = 10
+  server_learning_rate: float = 1.0
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_positive('server_learning_rate', self.server_learning_rate)
+    checks.check_positive('loss_scale', self.loss_scale)
+    local_training_lib.check_plain_sgd(self.local_training)
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    model_weights: x.
+    control: c, like the model.
+    num_clients: M, float32 `[]`.
+  """
+
+  model_weights: model_lib.Weights
+  control: model_lib.Weights
+  num_clients: tf.Tensor
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    control: c_k, like the model.
+  """
+
+  control: model_lib.Weights
+
+
+class Message(NamedTuple):
+  """What the server sends.
+
+  Attributes:
+    model_weights: x.
+    control: c.
+  """
+
+  model_weights: model_lib.Weights
+  control: model_lib.Weights
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    local_weights: y.
+    control_change: c_k+ - c_k.
+    client_weight: 1, float32 `[]`; 0 without examples.
+  """
+
+  local_weights: model_lib.Weights
+  control_change: model_lib.Weights
+  client_weight: tf.Tensor
+
+
+def build_scaffold(
+  model: model_lib.Model, config: ScaffoldConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds SCAFFOLD for a model."""
+  floats = 2 * trees.num_entries(model.weights_spec())
+  mean = aggregation.WeightedMean('client_weight')
+  return global_model.build_algorithm(
+    'scaffold',
+    model,
+    init_server_state=lambda seed, num_clients: ServerState(
+      model.initialize(seed),
+      global_model.zeros(model),
+      tf.constant(num_clients, tf.float32),
+    ),
+    init_client_state=lambda: ClientState(global_model.zeros(model)),
+    phases={
+      'train': algorithm.Phase(
+        name='train',
+        make_message=lambda server_state: Message(
+          server_state.model_weights, server_state.control
+        ),
+        client_work=_build_training(model, config),
+        aggregation={'local_weights': mean, 'control_change': mean},
+        server_update=_build_update(config),
+        uploads=global_model.two_uploads('control_change'),
+      )
+    },
+    plan_round=global_model.build_uniform_plan(
+      config.cohort_size, downlink_floats=floats, uplink_floats=floats
+    ),
+  )
+
+
+def _build_training(model, config):
+  base = objectives.mean_loss(model, config.loss_scale)
+
+  def train(message, client_input, client_state, data, seed):
+    del client_input
+    offset = trees.subtract(message.control, client_state.control)
+    weights, loss = local_training_lib.train(
+      objectives.tilted(base, offset),
+      message.model_weights,
+      data,
+      seed,
+      config.local_training,
+    )
+    distance = local_training_lib.distance_per_gradient(
+      data.mask, config.local_training
+    )
+    way = trees.subtract(message.model_weights, weights)
+    mean_gradient = trees.scale(way, tf.math.divide_no_nan(1.0, distance))
+    change = trees.select(
+      distance > 0,
+      trees.subtract(mean_gradient, message.control),
+      trees.zeros_like(way),
+    )
+    result = TrainResult(weights, change, cohort.client_weight(data, 'uniform'))
+    state = ClientState(trees.add(client_state.control, change))
+    return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
+
+  return train
+
+
+def _build_update(config):
+  def update(server_state, aggregates):
+    old, mean = server_state.model_weights, aggregates['local_weights']
+    change = aggregates['control_change']
+    weights = trees.interpolate(old, mean.value, config.server_learning_rate)
+    share = change.weight / server_state.num_clients
+    return server_state._replace(
+      # If nobody contributed, the mean is of nothing.
+      model_weights=trees.select(mean.weight > 0, weights, old),
+      control=trees.add(server_state.control, trees.scale(change.value, share)),
+    ), OrderedDict()
+
+  return update

@@ -1,0 +1,1 @@
+"""How a committee of clients agrees: a protocol over messages."""

@@ -1,0 +1,127 @@
+"""Who said it: messages and votes that only their sender can have made.
+
+Every two members share a key. A message carries one tag, for its receiver. A
+vote carries one tag for every member, so that who receives it can show it to
+the others, each of whom checks its own tag (PBFT's authenticators, Castro and
+Liskov 1999).
+
+A malicious voter may spell its tags right for some members and wrong for
+others: then only the former count its vote.
+"""
+
+import hmac
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from tff_algos.consensus import messages
+from tff_algos.core import errors, seeds
+
+# HMAC-SHA-256, of which the first half is kept, as RFC 4868 does.
+_TAG_BYTES = 16
+_KEY_BYTES = 32
+
+
+def deal_keys(
+  committee: Sequence[str], new_key: Callable[[], bytes]
+) -> dict[str, dict[str, bytes]]:
+  """Returns the keys of each member, by the other that it shares it with.
+
+  Args:
+    committee: Different ids.
+    new_key: Returns another 32 secret bytes each time, such as
+      `lambda: secrets.token_bytes(32)`.
+  """
+  keys: dict[str, dict[str, bytes]] = {member: {} for member in committee}
+  for one, other in itertools.combinations(committee, 2):
+    keys[one][other] = keys[other][one] = new_key()
+  return keys
+
+
+def simulated_keys(
+  committee: Sequence[str], seed: int
+) -> dict[str, dict[str, bytes]]:
+  """Returns keys that follow from a seed: for simulation, they are no secret."""
+  generator = seeds.numpy_generator(seed, 'consensus_keys')
+  return deal_keys(committee, lambda: generator.bytes(_KEY_BYTES))
+
+
+class Keyring:
+  """What one member of a vote can sign and check.
+
+  Attributes:
+    member_id: Whose keyring it is.
+  """
+
+  def __init__(
+    self,
+    member_id: str,
+    committee: Sequence[str],
+    keys: Mapping[str, bytes],
+    instance: str,
+  ):
+    """Takes a member's keys.
+
+    Args:
+      member_id: One of the committee.
+      committee: All members in the order that all know them in.
+      keys: 32 bytes for every other member.
+      instance: Names the vote.
+
+    Raises:
+      ConfigError: If a key is missing or too short.
+    """
+    for other in committee:
+      if other != member_id and len(keys.get(other, b'')) < _KEY_BYTES:
+        raise errors.ConfigError(
+          f'{member_id!r} needs a key of {_KEY_BYTES} bytes for {other!r}, got '
+          f'{len(keys.get(other, b""))}; see deal_keys'
+        )
+    self.member_id = member_id
+    self._committee = tuple(committee)
+    self._keys = dict(keys)
+    self._instance = instance
+
+  def seal(self, recipient: str, spelled: bytes) -> bytes:
+    """Returns the bytes of a message with the tag for its receiver."""
+    return self._tag(recipient, spelled) + spelled
+
+  def open(self, sealed: bytes) -> messages.Message:
+    """Returns the message that another member sealed for us.
+
+    Raises:
+      ValueError: If it is malformed, of another vote, or its sender is not who
+        it says.
+    """
+    tag, spelled = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
+    message = messages.decode(self._instance, spelled)
+    if message.sender not in self._keys:
+      raise ValueError(f'{message.sender!r} is no other member')
+    if not hmac.compare_digest(tag, self._tag(message.sender, spelled)):
+      raise ValueError(f'{message.sender!r} did not send this')
+    return message
+
+  def vote(self, digest: str) -> str:
+    """Returns our vote for a statement: a tag for each member, as hex."""
+    content = self._vote_content(self.member_id, digest)
+    return ''.join(
+      '00' * _TAG_BYTES
+      if other == self.member_id
+      else self._tag(other, content).hex()
+      for other in self._committee
+    )
+
+  def is_vote(self, voter: str, digest: str, vote: str) -> bool:
+    """Returns whether another member cast this vote, as far as we can tell."""
+    if voter not in self._keys:
+      return False
+    start = 2 * _TAG_BYTES * self._committee.index(self.member_id)
+    expected = self._tag(voter, self._vote_content(voter, digest)).hex()
+    ours = vote[start : start + 2 * _TAG_BYTES]
+    return hmac.compare_digest(ours.encode(), expected.encode())
+
+  def _tag(self, other: str, content: bytes) -> bytes:
+    return hmac.digest(self._keys[other], content, 'sha256')[:_TAG_BYTES]
+
+  def _vote_content(self, voter: str, digest: str) -> bytes:
+    # No message begins like this, so no tag of one is a tag of the other.
+    return '\0'.join(('vote', self._instance, voter, digest)).encode()

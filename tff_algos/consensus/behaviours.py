@@ -1,0 +1,191 @@
+"""How malicious members of a committee behave; simulations and tests use it.
+
+Each runs the honest state machine and changes what it says. Nobody has the keys
+of others, so what it may not sign it can only forge.
+"""
+
+from collections.abc import Callable
+
+from tff_algos.consensus import authentication, messages, statements
+from tff_algos.consensus import ballot as ballot_lib
+from tff_algos.consensus import member as member_lib
+from tff_algos.core import checks
+
+LIE = statements.state(['nobody'], 'a lie')
+
+Sends = list[member_lib.Send]
+
+
+class Behaviour:
+  """An honest member: says what the state machine says."""
+
+  def __init__(
+    self, ballot: ballot_lib.Ballot, keyring: authentication.Keyring
+  ):
+    self._ballot = ballot
+    self._keyring = keyring
+
+  def claim(self, statement: str) -> str:
+    """Returns the statement that it stands for."""
+    return statement
+
+  def hear(self, message: messages.Message) -> Sends:
+    """Returns what it wants to say to a message besides what is due."""
+    return []
+
+  def say(self, sends: Sends) -> Sends:
+    """Returns what it says in place of these."""
+    return sends
+
+
+class _Silent(Behaviour):
+  """Says nothing: dead, or unwilling."""
+
+  def say(self, sends: Sends) -> Sends:
+    return []
+
+
+class _Lying(Behaviour):
+  """Proposes and votes for a lie, the same as all who lie."""
+
+  def claim(self, statement: str) -> str:
+    return LIE
+
+
+class _Equivocating(Behaviour):
+  """As primary tells every replicate something else, half of them the truth."""
+
+  def say(self, sends: Sends) -> Sends:
+    return [
+      self._twist(send) if number % 2 else send
+      for number, send in enumerate(sends)
+    ]
+
+  def _twist(self, send: member_lib.Send) -> member_lib.Send:
+    if not isinstance(send.message, messages.Request):
+      return send
+    twisted = statements.state([send.recipient], 'a lie')
+    return send._replace(message=send.message._replace(statement=twisted))
+
+
+class _Partial(Behaviour):
+  """Reveals decisions to the first member alone; its votes convince few."""
+
+  def say(self, sends: Sends) -> Sends:
+    others = (m for m in self._ballot.committee if m != self._keyring.member_id)
+    first = next(others, None)
+    return [
+      send._replace(message=self._spoil(send))
+      for send in sends
+      if not isinstance(send.message, messages.Decision)
+      or send.recipient == first
+    ]
+
+  def _spoil(self, send: member_lib.Send) -> messages.Message:
+    """Keeps of our vote only the recipient's tag."""
+    if not isinstance(send.message, (messages.Reply, messages.ViewChange)):
+      return send.message
+    vote = send.message.vote
+    width = len(vote) // len(self._ballot.committee)
+    start = width * self._ballot.committee.index(send.recipient)
+    kept = vote[start : start + width].rjust(start + width, '0')
+    return send.message._replace(vote=kept.ljust(len(vote), '0'))
+
+
+class _Garbage(Behaviour):
+  """Votes for what nobody proposed, and wants the last view at once."""
+
+  def say(self, sends: Sends) -> Sends:
+    garbage = statements.digest('garbage')
+    changed = []
+    for recipient, message in sends:
+      if isinstance(message, messages.Reply):
+        message = message._replace(
+          digest=garbage, vote=self._keyring.vote(garbage)
+        )
+      elif isinstance(message, messages.ViewChange):
+        message = message._replace(view=10**9)
+      elif isinstance(message, messages.Decision):
+        message = message._replace(statement='garbage')
+      changed.append(member_lib.Send(recipient, message))
+    return changed
+
+
+class _Agreeable(Behaviour):
+  """Votes for whatever it is asked for, two things at once, and tells nobody."""
+
+  def hear(self, message: messages.Message) -> Sends:
+    me = self._keyring.member_id
+    if isinstance(message, messages.Request):
+      digest = statements.digest(message.statement)
+      vote = self._keyring.vote(digest)
+      answer = messages.Reply(me, message.view, digest, vote)
+    elif isinstance(message, messages.ViewChange):
+      vote = self._keyring.vote(message.digest)
+      answer = message._replace(sender=me, vote=vote)
+    else:
+      return []
+    return [member_lib.Send(message.sender, answer)]
+
+  def say(self, sends: Sends) -> Sends:
+    return [
+      send for send in sends if isinstance(send.message, messages.Request)
+    ]
+
+
+class _Replaying(Behaviour):
+  """Says again, after each thing, what it said before it."""
+
+  def __init__(
+    self, ballot: ballot_lib.Ballot, keyring: authentication.Keyring
+  ):
+    super().__init__(ballot, keyring)
+    self._before: Sends = []
+
+  def say(self, sends: Sends) -> Sends:
+    if not sends:
+      return []
+    replayed, self._before = self._before, sends
+    return [*sends, *replayed]
+
+
+class _Forging(Behaviour):
+  """Says everything also in the name of every other member."""
+
+  def say(self, sends: Sends) -> Sends:
+    forged = [
+      send._replace(message=send.message._replace(sender=other))
+      for send in sends
+      for other in self._ballot.committee
+      if other not in (self._keyring.member_id, send.recipient)
+    ]
+    return [*sends, *forged]
+
+
+_BEHAVIOURS: dict[
+  str,
+  Callable[[ballot_lib.Ballot, authentication.Keyring], Behaviour],
+] = {
+  'honest': Behaviour,
+  'silent': _Silent,
+  'lying': _Lying,
+  'equivocating': _Equivocating,
+  'partial': _Partial,
+  'garbage': _Garbage,
+  'agreeable': _Agreeable,
+  'replaying': _Replaying,
+  'forging': _Forging,
+}
+NAMES = tuple(_BEHAVIOURS)
+
+
+def build(
+  name: str, ballot: ballot_lib.Ballot, keyring: authentication.Keyring
+) -> Behaviour:
+  """Returns a behaviour by name.
+
+  Raises:
+    ConfigError: If there is none of this name.
+  """
+  checks.check_one_of('behaviour', name, NAMES)
+  return _BEHAVIOURS[name](ballot, keyring)

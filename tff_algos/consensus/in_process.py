@@ -1,0 +1,120 @@
+"""A network inside one process, on a virtual clock: no waiting, no chance.
+
+Every parcel is delivered after the delays that the network's fate gives it:
+none if it is lost, two if it arrives twice. Parcels overtake each other when
+their delays differ.
+"""
+
+import dataclasses
+import heapq
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from tff_algos.consensus import seat as seat_lib
+from tff_algos.core import checks, errors, seeds
+
+
+class Network(Protocol):
+  """What becomes of parcels."""
+
+  def fate(self, number: int, parcel: seat_lib.Parcel) -> tuple[float, ...]:
+    """Returns after how many seconds each copy of a parcel arrives.
+
+    Args:
+      number: How many parcels were sent before it.
+      parcel: What is sent.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class SeededNetwork:
+  """Delays, loses and duplicates at random; the same seed, the same fates.
+
+  Attributes:
+    min_delay_seconds: Shortest delay, >= 0.
+    max_delay_seconds: Longest delay, >= the shortest; uniform between.
+    drop_rate: Chance that a parcel is lost, in [0, 1).
+    duplicate_rate: Chance that it arrives twice, in [0, 1].
+    seed: >= 0.
+  """
+
+  min_delay_seconds: float = 0.01
+  max_delay_seconds: float = 0.01
+  drop_rate: float = 0.0
+  duplicate_rate: float = 0.0
+  seed: int = 0
+
+  def __post_init__(self):
+    checks.check_at_least('min_delay_seconds', self.min_delay_seconds, 0)
+    checks.check_at_least(
+      'max_delay_seconds', self.max_delay_seconds, self.min_delay_seconds
+    )
+    checks.check_below_one('drop_rate', self.drop_rate)
+    checks.check_fraction('duplicate_rate', self.duplicate_rate)
+    checks.check_int('seed', self.seed, minimum=0)
+
+  def fate(self, number: int, parcel: seat_lib.Parcel) -> tuple[float, ...]:
+    """Returns the delays of a parcel's copies, in seconds."""
+    if not self.drop_rate and not self.duplicate_rate:
+      if self.min_delay_seconds == self.max_delay_seconds:
+        return (self.min_delay_seconds,)
+    generator = seeds.numpy_generator(self.seed, 'consensus_network', number)
+    lost, twice, *delays = generator.uniform(size=4)
+    if lost < self.drop_rate:
+      return ()
+    spread = self.max_delay_seconds - self.min_delay_seconds
+    copies = delays if twice < self.duplicate_rate else delays[:1]
+    return tuple(self.min_delay_seconds + spread * float(d) for d in copies)
+
+
+class Traffic(NamedTuple):
+  """What was sent, lost parcels and forged ones included."""
+
+  num_messages: int
+  num_bytes: int
+
+
+def run(seats: Mapping[str, seat_lib.Seat], network: Network) -> Traffic:
+  """Lets members talk until nobody waits for anything and nothing is under way.
+
+  Args:
+    seats: By member.
+    network: What becomes of their parcels.
+
+  Raises:
+    ConfigError: If the network delivers something before it was sent.
+  """
+  numbers = itertools.count()  # What happens at one time happens in order.
+  agenda: list[tuple[float, int, str, bytes | None]] = []
+  num_messages = num_bytes = 0
+
+  def carry(now: float, parcels: list[seat_lib.Parcel]) -> None:
+    nonlocal num_messages, num_bytes
+    for parcel in parcels:
+      for delay in network.fate(num_messages, parcel):
+        if not delay >= 0:
+          raise errors.ConfigError(f'a delay must be >= 0 seconds, got {delay}')
+        event = now + delay, next(numbers), parcel.recipient, parcel.sealed
+        heapq.heappush(agenda, event)
+      num_messages += 1
+      num_bytes += len(parcel.sealed)
+
+  def schedule(member: str, seat: seat_lib.Seat) -> None:
+    if seat.wake_time is not None:
+      heapq.heappush(agenda, (seat.wake_time, next(numbers), member, None))
+
+  for member, seat in seats.items():
+    carry(0.0, seat.start(0.0))
+    schedule(member, seat)
+  while agenda:
+    now, _, member, sealed = heapq.heappop(agenda)
+    seat = seats[member]
+    before = seat.wake_time
+    if sealed is not None:
+      carry(now, seat.deliver(now, sealed))
+    elif before == now:  # Otherwise it has changed its mind since.
+      carry(now, seat.wake(now))
+    if seat.wake_time != before:
+      schedule(member, seat)
+  return Traffic(num_messages, num_bytes)

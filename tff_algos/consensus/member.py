@@ -1,0 +1,265 @@
+"""One member of a committee that votes: a state machine without a network.
+
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4 and Algorithm 2:
+
+  primary    sends Request(statement) to all replicates
+  replicate  that came to the same statement sends Reply to the primary
+  primary    accepts at floor(C / 2) + 1 replies and sends Decision to all
+  otherwise  another primary is drawn, and all is repeated
+
+The paper leaves open how members leave a view. Here, as in PBFT, who waits too
+long or is asked for something else sends ViewChange to all, and a majority of
+those begins the next view. It leaves open, too, what a replicate believes: an
+honest one only replies for what it computed itself, and accepts what enough
+votes prove.
+
+Time and messages come in and messages go out; nothing here waits or sends.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tff_algos.consensus import authentication, messages, statements
+from tff_algos.consensus import ballot as ballot_lib
+
+VIEWS = 'the upper bound on views was reached'
+SILENCE = 'too few members answered'
+
+
+class Outcome(NamedTuple):
+  """What a member ended with.
+
+  Attributes:
+    statement: What was accepted; None if the update is skipped.
+    view: The view of the decision, or the last one that was tried; from 0.
+    reason: Why the update is skipped; empty if it is not.
+    seconds: When, on the clock that the member was told.
+  """
+
+  statement: str | None
+  view: int
+  reason: str
+  seconds: float
+
+
+class Send(NamedTuple):
+  """A message to send."""
+
+  recipient: str
+  message: messages.Message
+
+
+class Member:
+  """A member's part in one vote: primary in its views, replicate in others.
+
+  Attributes:
+    ballot: What all members know.
+    statement: What it computed itself.
+    outcome: None while it is undecided. A skip is the lack of a decision: a
+      decision that arrives later replaces it. An accepted statement stays.
+    wake_time: When it wants `wake` to be called, on the caller's clock; None
+      when it waits for nothing.
+  """
+
+  def __init__(
+    self,
+    ballot: ballot_lib.Ballot,
+    statement: str,
+    keyring: authentication.Keyring,
+  ):
+    self.ballot = ballot
+    self.statement = statement
+    self.outcome: Outcome | None = None
+    self.wake_time: float | None = None
+    self._me = keyring.member_id
+    self._keyring = keyring
+    self._others = tuple(m for m in ballot.committee if m != self._me)
+    self._digest = statements.digest(statement)
+    self._vote = keyring.vote(self._digest)
+    self._view = 0
+    self._now = 0.0
+    self._num_waits = 0
+    self._num_answered = 0  # Views up to our last reply or refusal.
+    self._replied: set[str] = set()  # To our request of this view.
+    self._requests: dict[int, messages.Request] = {}
+    # Who wants which view; who voted for what; who said what.
+    self._wanted = dict.fromkeys(ballot.committee, 0)
+    self._votes: dict[str, dict[str, str]] = defaultdict(dict)
+    self._said: dict[str, set[str]] = defaultdict(set)
+    self._votes[self._digest][self._me] = self._vote
+
+  @property
+  def suspects(self) -> frozenset[str]:
+    """Returns who asked or voted for other things than what was accepted."""
+    if self.outcome is None or self.outcome.statement is None:
+      return frozenset()
+    accepted = {statements.digest(self.outcome.statement)}
+    return frozenset(m for m, said in self._said.items() if said - accepted)
+
+  def start(self, now: float) -> list[Send]:
+    """Begins view 0."""
+    self._now = now
+    return self._enter(0)
+
+  def receive(self, now: float, message: messages.Message) -> list[Send]:
+    """Takes a message whose sender is certain (`Keyring.open`)."""
+    self._now = now
+    handlers: dict[type, Callable[..., list[Send]]] = {
+      messages.Request: self._on_request,
+      messages.Reply: self._on_reply,
+      messages.ViewChange: self._on_view_change,
+      messages.Decision: self._on_decision,
+    }
+    return handlers[type(message)](message)
+
+  def wake(self, now: float) -> list[Send]:
+    """Ends the patience of this view; call it at `wake_time` or later."""
+    self._now = now
+    self._num_waits += 1
+    if self._num_waits > 2 * self.ballot.limits.max_views:
+      # Even the wish for another view finds no majority.
+      return self._give_up(SILENCE)
+    self._set_timer()
+    return self._want(self._view + 1)
+
+  def _enter(self, view: int) -> list[Send]:
+    """Begins a view, in which we may be the primary."""
+    self._view = view
+    self._replied = set()
+    if view >= self.ballot.limits.max_views:
+      return self._give_up(VIEWS)
+    if not self._has_accepted:
+      self._set_timer()
+    if self.ballot.primary(view) == self._me:
+      if self._has_accepted:
+        return self._broadcast(self._proof())
+      return [
+        *self._broadcast(messages.Request(self._me, view, self.statement)),
+        *self._count_replies(),
+      ]
+    return self._answer_request()
+
+  def _on_request(self, request: messages.Request) -> list[Send]:
+    self._said[request.sender].add(statements.digest(request.statement))
+    if request.sender == self.ballot.primary(request.view):
+      # Others may be in a view before us. A primary that asks again, perhaps
+      # for something else, gets no answer.
+      begin = max(self._view, self._num_answered)
+      if begin <= request.view < self.ballot.limits.max_views:
+        self._requests.setdefault(request.view, request)
+        return self._answer_request()
+    return []
+
+  def _answer_request(self) -> list[Send]:
+    """Replies to the request of this view if it is there, once."""
+    request = self._requests.pop(self._view, None)
+    if request is None:
+      return []
+    self._num_answered = self._view + 1
+    if request.statement != self.statement:
+      return [] if self._has_accepted else self._want(self._view + 1)
+    reply = messages.Reply(self._me, self._view, self._digest, self._vote)
+    return [Send(request.sender, reply)]
+
+  def _on_reply(self, reply: messages.Reply) -> list[Send]:
+    is_vote = self._count_vote(reply.sender, reply.digest, reply.vote)
+    if is_vote and reply.digest == self._digest and reply.view == self._view:
+      self._replied.add(reply.sender)
+      return self._count_replies()
+    return []
+
+  def _count_replies(self) -> list[Send]:
+    """Accepts our own statement as soon as enough replicates replied."""
+    is_ours = self.ballot.primary(self._view) == self._me
+    enough = len(self._replied) >= self.ballot.required_replies
+    if not is_ours or not enough or self._has_accepted:
+      return []
+    return self._accept(self.statement, self._view)
+
+  def _on_view_change(self, change: messages.ViewChange) -> list[Send]:
+    self._count_vote(change.sender, change.digest, change.vote)
+    wanted = min(change.view, self.ballot.limits.max_views)
+    self._wanted[change.sender] = max(self._wanted[change.sender], wanted)
+    sends = []
+    if self._has_accepted:
+      sends.append(Send(change.sender, self._proof()))
+    elif wanted < self._view:
+      # It has missed how we came here.
+      sends.append(Send(change.sender, self._change()))
+    return sends + self._advance()
+
+  def _want(self, view: int) -> list[Send]:
+    """Asks for another view, or asks again."""
+    self._wanted[self._me] = max(self._wanted[self._me], view)
+    return [*self._broadcast(self._change()), *self._advance()]
+
+  def _advance(self) -> list[Send]:
+    """Joins those who want another view, and enters it with a majority."""
+    ranked = sorted(self._wanted.values(), reverse=True)
+    others = sorted(
+      (self._wanted[other] for other in self._others), reverse=True
+    )
+    num_faults = self.ballot.tolerated_faults
+    # Of f + 1 others, one is honest and has waited.
+    joined = others[num_faults] if num_faults < len(others) else 0
+    if joined > max(self._wanted[self._me], self._view):
+      return self._want(joined)
+    supported = ranked[self.ballot.majority - 1]
+    return self._enter(supported) if supported > self._view else []
+
+  def _on_decision(self, decision: messages.Decision) -> list[Send]:
+    if self._has_accepted:
+      return []
+    digest = statements.digest(decision.statement)
+    for voter, vote in decision.votes.items():
+      self._count_vote(voter, digest, vote)
+    if len(self._votes[digest]) < self.ballot.required_votes:
+      return []
+    return self._accept(decision.statement, decision.view)
+
+  def _accept(self, statement: str, view: int) -> list[Send]:
+    self.outcome = Outcome(statement, view, '', self._now)
+    self.wake_time = None
+    if self.ballot.primary(view) == self._me:
+      return self._broadcast(self._proof())
+    # The primary may not have told all, but these have said that they wait.
+    waiting = [m for m in self._others if self._wanted[m] > view]
+    return [Send(member, self._proof()) for member in waiting]
+
+  def _give_up(self, reason: str) -> list[Send]:
+    if not self._has_accepted and self.outcome is None:
+      last = min(self._view, self.ballot.limits.max_views - 1)
+      self.outcome = Outcome(None, last, reason, self._now)
+    self.wake_time = None
+    return []
+
+  def _count_vote(self, voter: str, digest: str, vote: str) -> bool:
+    """Keeps a vote if it is one, as far as we can tell."""
+    if self._votes[digest].get(voter) == vote:
+      return True
+    is_vote = self._keyring.is_vote(voter, digest, vote)
+    if is_vote:
+      self._votes[digest][voter] = vote
+      self._said[voter].add(digest)
+    return is_vote
+
+  @property
+  def _has_accepted(self) -> bool:
+    return self.outcome is not None and self.outcome.statement is not None
+
+  def _proof(self) -> messages.Decision:
+    statement, view = self.outcome.statement, self.outcome.view
+    votes = self._votes[statements.digest(statement)]
+    return messages.Decision(self._me, view, statement, dict(votes))
+
+  def _change(self) -> messages.ViewChange:
+    wanted = self._wanted[self._me]
+    return messages.ViewChange(self._me, wanted, self._digest, self._vote)
+
+  def _broadcast(self, message: messages.Message) -> list[Send]:
+    return [Send(other, message) for other in self._others]
+
+  def _set_timer(self) -> None:
+    seconds = self.ballot.limits.timeout_seconds * (self._view + 1)
+    self.wake_time = self._now + seconds

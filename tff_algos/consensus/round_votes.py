@@ -1,0 +1,136 @@
+"""The two votes of a round: who was averaged with what result, who is elected.
+
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_algos.consensus import agreement, behaviours, statements
+from tff_algos.consensus import ballot as ballot_lib
+from tff_algos.core import checks, seeds
+
+
+@dataclasses.dataclass(frozen=True)
+class ConsensusConfig(ballot_lib.Limits):
+  """How members agree, and who of them does not play by the rules.
+
+  Attributes (and those of `Limits`):
+    protocol: `'simulated'`, message by message, or `'assumed'`: members agree
+      at once, as in the authors' runs.
+    malicious_fraction: Share of all clients that are malicious as members of a
+      committee, in [0, 1], rounded down and drawn once; with one seed the same
+      as the clients that falsify uploads with this fraction.
+    behaviour: What they do, one of `behaviours.NAMES`.
+  """
+
+  protocol: str = 'simulated'
+  malicious_fraction: float = 0.0
+  behaviour: str = 'lying'
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_one_of('protocol', self.protocol, ('simulated', 'assumed'))
+    checks.check_at_least('malicious_fraction', self.malicious_fraction, 0)
+    checks.check_fraction('malicious_fraction', self.malicious_fraction)
+    checks.check_one_of('behaviour', self.behaviour, behaviours.NAMES)
+
+
+class Round(NamedTuple):
+  """What the honest members of a committee have computed.
+
+  Attributes:
+    number: Of the round, >= 1.
+    is_selected: Who was averaged, bool `[num_clients]`.
+    is_elected: The next committee, bool `[num_clients]`.
+    result: The new global model, name -> array.
+  """
+
+  number: int
+  is_selected: np.ndarray
+  is_elected: np.ndarray
+  result: Mapping[str, np.ndarray]
+
+
+class Outcome(NamedTuple):
+  """How both votes ended; numbers are sums over them.
+
+  Attributes:
+    is_accepted: Whether both accepted what the honest members had computed. If
+      not, the update is skipped.
+    num_views: Primaries that tried.
+    num_messages: Messages that were sent.
+    num_bytes: Their size.
+    seconds: Of the virtual clock, one vote after the other.
+  """
+
+  is_accepted: bool
+  num_views: int
+  num_messages: int
+  num_bytes: int
+  seconds: float
+
+
+def vote(
+  members: np.ndarray,
+  computed: Round,
+  client_ids: Sequence[str],
+  config: ConsensusConfig,
+  seed: int,
+) -> Outcome:
+  """Lets a committee vote on a round.
+
+  Args:
+    members: Of the committee, positions in the population, at least one.
+    computed: What they vote on.
+    client_ids: Of the whole population, of whom some are malicious.
+    config: How.
+    seed: The run's.
+  """
+  if config.protocol == 'assumed':
+    return Outcome(True, 2, 0, 0, 0.0)
+  committee = tuple(client_ids[i] for i in members)
+  malicious = malicious_clients(client_ids, config, seed)
+  ends = []
+  for name, statement in (
+    (
+      'selection',
+      statements.state(
+        _ids(client_ids, computed.is_selected),
+        statements.digest_arrays(computed.result),
+      ),
+    ),
+    ('election', statements.state(_ids(client_ids, computed.is_elected))),
+  ):
+    end = agreement.agree(
+      ballot_lib.Ballot(
+        committee, f'round {computed.number}, {name}', seed, config
+      ),
+      dict.fromkeys(committee, statement),
+      behaviours=dict.fromkeys(malicious & {*committee}, config.behaviour),
+    )
+    ends.append((end.value == statement, end))
+  return Outcome(
+    is_accepted=all(is_accepted for is_accepted, _ in ends),
+    num_views=sum(end.num_views for _, end in ends),
+    num_messages=sum(end.num_messages for _, end in ends),
+    num_bytes=sum(end.num_bytes for _, end in ends),
+    seconds=sum(end.seconds for _, end in ends),
+  )
+
+
+def _ids(client_ids, flags):
+  return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]
+
+
+def malicious_clients(
+  client_ids: Sequence[str], config: ConsensusConfig, seed: int
+) -> frozenset[str]:
+  """Returns who is malicious on a committee."""
+  count = int(config.malicious_fraction * len(client_ids) + 1e-9)
+  generator = seeds.numpy_generator(seed, 'attackers')
+  drawn = generator.choice(len(client_ids), count, replace=False)
+  return frozenset(client_ids[i] for i in drawn)

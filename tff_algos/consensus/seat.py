@@ -1,0 +1,94 @@
+"""Where a member sits: bytes and times come in, sealed messages go out.
+
+This is all that a network needs to know. A network, in process or of sockets,
+calls `start` once, `deliver` with what arrives and `wake` at `wake_time`, and
+carries what they return.
+"""
+
+from typing import NamedTuple
+
+from tff_algos.consensus import authentication, behaviours, messages
+from tff_algos.consensus import ballot as ballot_lib
+from tff_algos.consensus import member as member_lib
+
+
+class Parcel(NamedTuple):
+  """A sealed message on its way."""
+
+  sender: str
+  recipient: str
+  sealed: bytes
+
+
+class Seat:
+  """A member with its keys and its behaviour.
+
+  Attributes:
+    member_id: Whose seat it is.
+    member: The state machine.
+    num_refused: Messages that were malformed, forged or of another vote.
+  """
+
+  def __init__(
+    self,
+    ballot: ballot_lib.Ballot,
+    member_id: str,
+    statement: str,
+    keys: dict[str, bytes],
+    behaviour: str = 'honest',
+  ):
+    """Seats a member.
+
+    Args:
+      ballot: What all members know.
+      member_id: One of the committee.
+      statement: What it computed; one that lies may make up another.
+      keys: Those that it shares with the others.
+      behaviour: One of `behaviours.NAMES`.
+
+    Raises:
+      ConfigError: If the behaviour is unknown or a key is missing.
+    """
+    self._keyring = authentication.Keyring(
+      member_id, ballot.committee, keys, ballot.instance
+    )
+    self._behaviour = behaviours.build(behaviour, ballot, self._keyring)
+    self._instance = ballot.instance
+    self.member_id = member_id
+    self.num_refused = 0
+    self.member = member_lib.Member(
+      ballot, self._behaviour.claim(statement), self._keyring
+    )
+
+  @property
+  def wake_time(self) -> float | None:
+    """Returns when to call `wake`; None if never."""
+    return self.member.wake_time
+
+  def start(self, now: float) -> list[Parcel]:
+    """Begins; times are in seconds on any clock that never goes back."""
+    return self._seal(self._behaviour.say(self.member.start(now)))
+
+  def deliver(self, now: float, sealed: bytes) -> list[Parcel]:
+    """Takes what somebody sent; refuses what no other member sealed."""
+    try:
+      message = self._keyring.open(sealed)
+    except ValueError:
+      self.num_refused += 1
+      return []
+    sends = self._behaviour.say(self.member.receive(now, message))
+    return self._seal([*sends, *self._behaviour.hear(message)])
+
+  def wake(self, now: float) -> list[Parcel]:
+    """Continues after `wake_time`."""
+    return self._seal(self._behaviour.say(self.member.wake(now)))
+
+  def _seal(self, sends: list[member_lib.Send]) -> list[Parcel]:
+    parcels = []
+    spelled: tuple[messages.Message | None, bytes] = (None, b'')
+    for recipient, message in sends:
+      if message is not spelled[0]:  # A broadcast is spelled once.
+        spelled = message, messages.encode(self._instance, message)
+      sealed = self._keyring.seal(recipient, spelled[1])
+      parcels.append(Parcel(self.member_id, recipient, sealed))
+    return parcels

@@ -1,0 +1,61 @@
+"""What a committee agrees on: who was chosen, and the digest of the result.
+
+The paper's request names the chosen clients and an operation whose result the
+replicates check. Here it carries the result's digest, so members compare 32
+bytes and not models.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tff_algos.core import errors
+
+
+def digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+  """Returns the SHA-256 of named arrays: names, dtypes, shapes and all bits.
+
+  Args:
+    arrays: Numbers, of any shape. Arrays that differ in one bit have other
+      digests, so members must have added up in the same order.
+
+  Raises:
+    ConfigError: If an array holds objects, which have no bits of their own.
+  """
+  hashed = hashlib.sha256()
+  for name in sorted(arrays):
+    array = np.asarray(arrays[name])
+    if array.dtype.hasobject:
+      raise errors.ConfigError(
+        f'{name} has dtype {array.dtype}, which has no digest; make it an '
+        'array of numbers'
+      )
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder('<'))
+    header = json.dumps([name, little.dtype.str, array.shape])
+    hashed.update(header.encode() + b'\n' + little.tobytes())
+  return hashed.hexdigest()
+
+
+def state(client_ids: Iterable[str], result_digest: str = '') -> str:
+  """Returns the statement that members vote on.
+
+  Args:
+    client_ids: Who was selected or elected; a set, so their order is lost.
+    result_digest: Of what became of it, such as the new model; empty for an
+      election, which has no other result.
+  """
+  content = {'client_ids': sorted(client_ids), 'result': result_digest}
+  return json.dumps(content, sort_keys=True, separators=(',', ':'))
+
+
+def read(statement: str) -> tuple[tuple[str, ...], str]:
+  """Returns the sorted client ids and the result's digest of a statement."""
+  content = json.loads(statement)
+  return tuple(content['client_ids']), content['result']
+
+
+def digest(statement: str) -> str:
+  """Returns the SHA-256 of a statement, in hexadecimal digits."""
+  return hashlib.sha256(statement.encode()).hexdigest()

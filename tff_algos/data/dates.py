@@ -1,0 +1,68 @@
+"""Dates for which a dataset was made: `as_of/<date>` names a version.
+
+The date is the one that a scheduler works on, not the one of its clock. It is
+no part of a version: two dates with the same raw data share one.
+"""
+
+import datetime
+import pathlib
+
+from tff_algos.core import errors
+from tff_algos.data import layout
+
+
+def parse(as_of: str) -> str:
+  """Returns a date as it is recorded; records sort as the dates do.
+
+  Args:
+    as_of: ISO 8601, such as `'2026-11-20'`, `'2026-11-20T06:00:00+01:00'` or
+      `'20261120T050000'`. A time without an offset is UTC; a date without a
+      time is its midnight.
+
+  Returns:
+    `'2026-11-20'` for a midnight in UTC, else `'2026-11-20T050000Z'`.
+
+  Raises:
+    ConfigError: If it is no date, or finer than a second.
+  """
+  try:
+    time = datetime.datetime.fromisoformat(as_of)
+  except ValueError:
+    raise errors.ConfigError(
+      f'as_of must be a date such as 2026-11-20 or a time such as '
+      f'2026-11-20T06:00:00+01:00, got {as_of!r}'
+    ) from None
+  if time.tzinfo is None:
+    time = time.replace(tzinfo=datetime.UTC)
+  time = time.astimezone(datetime.UTC)
+  if time.microsecond:
+    raise errors.ConfigError(f'as_of must be whole seconds, got {as_of!r}')
+  if time.time() == datetime.time():
+    return f'{time:%Y-%m-%d}'
+  return f'{time:%Y-%m-%dT%H%M%SZ}'
+
+
+def recorded(dataset: pathlib.Path) -> list[str]:
+  """Returns all dates that have a record, oldest first."""
+  folder = dataset / layout.AS_OF
+  return (
+    sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+  )
+
+
+def find_version(dataset: pathlib.Path, as_of: str) -> str:
+  """Returns the version of the latest recorded date that is not after `as_of`.
+
+  Raises:
+    ConfigError: If `as_of` is no date.
+    DataError: If no such date is recorded.
+  """
+  date, dates = parse(as_of), recorded(dataset)
+  fitting = [each for each in dates if each <= date]
+  if not fitting:
+    known = f'the first is {dates[0]}' if dates else 'no date is recorded'
+    raise errors.DataError(
+      f'{dataset} has no version as of {date}: {known}. Run '
+      f'binaries.preprocess with --as_of={date}, or ask for a later date.'
+    )
+  return (dataset / layout.AS_OF / fitting[-1]).read_text().strip()

@@ -1,0 +1,55 @@
+"""Who reads a version holds a lease on it, so that it is not removed.
+
+A lease is a shared lock (flock) on the manifest: it ends with the process
+that holds it, however that ends. Where a file system has no such locks, there
+are no leases.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import IO
+
+from tff_algos.data import layout
+
+
+def hold(folder: pathlib.Path) -> IO[bytes] | None:
+  """Returns a lease on a version until it is closed.
+
+  Returns:
+    None if the version went away meanwhile.
+
+  Raises:
+    OSError: If the manifest cannot be opened.
+  """
+  path = folder / layout.MANIFEST
+  try:
+    file = open(path, 'rb')
+  except FileNotFoundError:
+    return None
+  with contextlib.suppress(OSError):
+    fcntl.flock(file, fcntl.LOCK_SH)
+  try:
+    if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+      return file
+  except FileNotFoundError:
+    pass
+  file.close()
+  return None
+
+
+@contextlib.contextmanager
+def forbid(folder: pathlib.Path) -> Iterator[bool]:
+  """Keeps new leases waiting; yields whether nobody holds one now."""
+  # Opened for writing: some network file systems lock no other files.
+  with open(folder / layout.MANIFEST, 'rb+') as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      yield False
+    except OSError:
+      yield True
+    else:
+      yield True

@@ -1,0 +1,77 @@
+"""Reads what has been measured of a version's examples."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow
+from pyarrow import parquet
+
+from tff_algos.core import errors
+from tff_algos.data import integrity, layout
+
+# Readers refuse every other number. Raise it when the content changes.
+STATISTICS_VERSION = 1
+# The key of the totals of a source distribution, over the clients' examples.
+SOURCE = 'source'
+
+_MEASURE_AGAIN = 'Measure the dataset again with binaries.card.'
+
+
+class Statistics(NamedTuple):
+  """What has been measured of a version.
+
+  Attributes:
+    totals: kind -> name -> totals, where kind and name are a group of clients
+      and a split, or `SOURCE` or `layout.HELD_OUT` and a source distribution.
+    clients: One row a client, in the order of `clients.parquet`.
+    sha256: Of `statistics.json`, in hex digits.
+  """
+
+  totals: Mapping[str, Mapping[str, Mapping[str, Any]]]
+  clients: pyarrow.Table
+  sha256: str
+
+
+def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
+  """Returns the statistics of a version.
+
+  Args:
+    folder: The version's folder.
+    manifest: Its manifest.
+
+  Raises:
+    DataError: If they are missing, damaged or of other files than those that
+      the manifest lists.
+  """
+  path = folder / layout.STATISTICS
+  try:
+    content = json.loads(path.read_text())
+    found = content['statistics_version'], content['manifest_checksum']
+    files, totals = content['files'], content['totals']
+  except FileNotFoundError:
+    raise errors.DataError(
+      f'{path} is missing: the version was not measured yet. {_MEASURE_AGAIN}'
+    ) from None
+  except (ValueError, KeyError, TypeError) as error:
+    raise errors.DataError(
+      f'{path} cannot be read: {error!r}. {_MEASURE_AGAIN}'
+    ) from None
+  if found != (STATISTICS_VERSION, manifest['checksum']):
+    raise errors.DataError(
+      f'{path} is of another version of the dataset, or of another format '
+      f'than {STATISTICS_VERSION}. {_MEASURE_AGAIN}'
+    )
+  for name, expected in files.items():
+    file = folder / name
+    if not file.is_file() or integrity.describe_file(file) != expected:
+      raise errors.DataError(
+        f'{file} is missing or damaged: {layout.STATISTICS} says another '
+        f'SHA-256. {_MEASURE_AGAIN}'
+      )
+  return Statistics(
+    totals=totals,
+    clients=parquet.read_table(folder / layout.CLIENT_STATISTICS),
+    sha256=integrity.file_sha256(path),
+  )

@@ -1,0 +1,70 @@
+"""How far distributions lie apart."""
+
+import numpy as np
+
+
+def total_variation(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+  """Returns half the sum of absolute differences, from 0 to 1.
+
+  Args:
+    p: Distributions over the last axis, `[..., C]`.
+    q: The same, of a shape that broadcasts with p's.
+
+  Returns:
+    float64 `[...]`; 1 where the two have nothing in common.
+  """
+  return 0.5 * np.sum(np.abs(p - q), axis=-1)
+
+
+def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+  """Returns the Jensen-Shannon divergence in bits, from 0 to 1.
+
+  The mean of the Kullback-Leibler divergences of p and q from (p + q) / 2
+  (Lin 1991, "Divergence measures based on the Shannon entropy").
+
+  Args:
+    p: Distributions over the last axis, `[..., C]`.
+    q: The same, of a shape that broadcasts with p's.
+
+  Returns:
+    float64 `[...]`.
+  """
+  middle = (p + q) / 2
+  divergence = (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
+  return np.clip(divergence, 0.0, 1.0)
+
+
+def _relative_entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+  # Where p is 0 the term is 0, and q may be, too.
+  ratio = np.where(p > 0, p, 1.0) / np.where(p > 0, q, 1.0)
+  return np.sum(np.where(p > 0, p, 0.0) * np.log2(ratio), axis=-1)
+
+
+def standardized_shift(
+  first_mean: np.ndarray,
+  first_std: np.ndarray,
+  second_mean: np.ndarray,
+  second_std: np.ndarray,
+) -> float:
+  """Returns how far the means of features lie apart, in standard deviations.
+
+  The root of the mean, over features, of (difference of means)^2 / variance
+  of both together, half of each: for each feature at most 4, however little it
+  varies. Features that are constant and the same in both do not count.
+
+  Args:
+    first_mean: `[D]`.
+    first_std: `[D]`, >= 0.
+    second_mean: `[D]`.
+    second_std: `[D]`, >= 0.
+
+  Returns:
+    From 0, the same means, to 2, no overlap in any feature.
+  """
+  difference = np.square(np.subtract(first_mean, second_mean))
+  within = (np.square(first_std) + np.square(second_std)) / 2
+  variance = within + difference / 4
+  counts = variance > 0
+  if not counts.any():
+    return 0.0
+  return float(np.sqrt(np.mean(difference[counts] / variance[counts])))

@@ -1,0 +1,165 @@
+"""Networks of convolutions, poolings and dense layers, from one layout."""
+
+import dataclasses
+import itertools
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.models import decomposition, layers
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvolutionalConfig(decomposition.DecomposableConfig):
+  """Options of a network, besides those of `DecomposableConfig`.
+
+  Attributes:
+    normalization: `'none'` (as in the papers) or `'group'`, after each
+      convolution.
+  """
+
+  normalization: str = 'none'
+
+  def __post_init__(self):
+    super().__post_init__()
+    layers.check_normalization(self.normalization)
+
+
+class Layout(NamedTuple):
+  """The shape of a network; ReLU follows every layer but the last.
+
+  Attributes:
+    name: Of the model.
+    kernel_size: Height and width of the kernels.
+    channels: Of each convolution.
+    convolutions_per_pooling: After so many, 2x2 max-pooling halves the sides.
+    hidden_sizes: Units of each dense layer but the last.
+    padding: `'SAME'`, by which height and width of the image stay, and the
+      poolings must divide them; or `'VALID'`, by which they lose kernel_size - 1
+      pixels, and the poolings an odd last one.
+  """
+
+  name: str
+  kernel_size: int
+  channels: tuple[int, ...]
+  convolutions_per_pooling: int
+  hidden_sizes: tuple[int, ...]
+  padding: str = 'SAME'
+
+  @property
+  def shrinkage(self) -> int:
+    """Returns by what the poolings divide each side of the image."""
+    return 2 ** (len(self.channels) // self.convolutions_per_pooling)
+
+  def output_side(self, side: int) -> int:
+    """Returns what the layers leave of a side; not above 0 if it is too short."""
+    for i in range(len(self.channels)):
+      if self.padding == 'VALID':
+        side -= self.kernel_size - 1
+      if (i + 1) % self.convolutions_per_pooling == 0:
+        side //= 2
+    return side
+
+
+def build(
+  layout: Layout,
+  config: ConvolutionalConfig,
+  input_shape: tuple[int, ...],
+  num_outputs: int,
+) -> model_lib.Model:
+  """Returns the classifier for images `[height, width, channels]`.
+
+  Kernels start Xavier-normal, biases at zero.
+
+  Raises:
+    ConfigError: If the input is no image, too small, or with padding of sides
+      that the poolings do not divide.
+  """
+  _check_input(layout, input_shape)
+  return model_lib.Model(
+    layout.name,
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+    _build_initialize(layout, config, input_shape, num_outputs),
+    _build_apply(layout, config),
+    vectorizes=False,
+  )
+
+
+def _check_input(layout, input_shape):
+  takes = f'{layout.name} takes images [height, width, channels] with sides '
+  if layout.padding == 'VALID':
+    smallest = next(
+      side for side in itertools.count(1) if layout.output_side(side) > 0
+    )
+    if len(input_shape) != 3 or min(input_shape[:2]) < smallest:
+      raise errors.ConfigError(
+        f'{takes}of at least {smallest}, got shape {input_shape}'
+      )
+    return
+  unit = layout.shrinkage
+  if len(input_shape) != 3 or input_shape[0] % unit or input_shape[1] % unit:
+    raise errors.ConfigError(
+      f'{takes}that are multiples of {unit} (its poolings divide them by that), '
+      f'got shape {input_shape}'
+    )
+
+
+def _build_initialize(layout, config, input_shape, num_outputs):
+  height, width, depth = input_shape
+  channels = (depth, *layout.channels)
+  pixels = layout.output_side(height) * layout.output_side(width)
+  flat_size = pixels * channels[-1]
+  sizes = (flat_size, *layout.hidden_sizes, num_outputs)
+
+  def initialize(seed):
+    weights = OrderedDict()
+    for i in range(len(layout.channels)):
+      shape = [layout.kernel_size] * 2 + [*channels[i : i + 2]]
+      weights[f'conv_{i}/kernel'] = layers.xavier_normal(seed, i, shape)
+      weights[f'conv_{i}/bias'] = tf.zeros([channels[i + 1]])
+      if config.normalization == 'group':
+        weights[f'norm_{i}/scale'] = tf.ones([channels[i + 1]])
+        weights[f'norm_{i}/offset'] = tf.zeros([channels[i + 1]])
+    for i in range(len(sizes) - 1):
+      weights[f'dense_{i}/kernel'] = layers.xavier_normal(
+        seed, len(layout.channels) + i, sizes[i : i + 2]
+      )
+      weights[f'dense_{i}/bias'] = tf.zeros([sizes[i + 1]])
+    return weights
+
+  return initialize
+
+
+def _build_apply(layout, config):
+  def apply(weights, x):
+    hidden = x
+    for i in range(len(layout.channels)):
+      hidden = layers.convolution(
+        hidden,
+        weights[f'conv_{i}/kernel'],
+        weights[f'conv_{i}/bias'],
+        layout.padding,
+      )
+      if config.normalization == 'group':
+        hidden = layers.group_norm(
+          hidden, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']
+        )
+      hidden = tf.nn.relu(hidden)
+      if (i + 1) % layout.convolutions_per_pooling == 0:
+        hidden = tf.nn.max_pool2d(hidden, 2, 2, 'VALID')
+    hidden = tf.reshape(hidden, [-1, weights['dense_0/kernel'].shape[0]])
+    num_hidden = len(layout.hidden_sizes)
+    for i in range(num_hidden + 1):
+      hidden = layers.dense(
+        hidden, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
+      )
+      if i < num_hidden:
+        hidden = tf.nn.relu(hidden)
+    return hidden
+
+  return apply

@@ -1,0 +1,94 @@
+"""The convolution of all networks, by a kernel or by a kernel in factors."""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from tff_algos.models import convolution_cost
+from tff_algos.numerics import filters
+
+FORWARD_MODES = ('auto', 'reconstruct', 'two_layer')
+
+
+@dataclasses.dataclass(frozen=True)
+class DecomposedKernel:
+  """A kernel in factors, for `convolve`.
+
+  Attributes:
+    factors: Of the kernel.
+    forward_mode: `'reconstruct'` builds the kernel, then convolves;
+      `'two_layer'` convolves every channel with every atom, then mixes;
+      `'auto'` does what is faster.
+  """
+
+  factors: filters.FilterFactors
+  forward_mode: str = 'auto'
+
+
+def convolve(
+  inputs: tf.Tensor,
+  kernel: tf.Tensor | DecomposedKernel,
+  padding: str,
+  strides: int = 1,
+  dilations: int = 1,
+) -> tf.Tensor:
+  """Returns the convolution (a cross-correlation, as everywhere), NHWC.
+
+  Args:
+    inputs: `[batch, height, width, inputs]`, sides static.
+    kernel: `[height, width, inputs, outputs]`, or one in factors.
+    padding: `'SAME'` or `'VALID'`.
+    strides: Of both sides, >= 1.
+    dilations: Of both sides, >= 1; 1 where `strides` is not.
+  """
+  if isinstance(kernel, DecomposedKernel):
+    mode = kernel.forward_mode
+    if mode == 'auto':
+      mode = _faster_mode(inputs, kernel.factors, padding, strides, dilations)
+    if mode == 'two_layer':
+      return _mix_atoms(inputs, kernel.factors, padding, strides, dilations)
+    kernel = filters.build_kernel(kernel.factors)
+  return tf.nn.conv2d(inputs, kernel, strides, padding, dilations=dilations)
+
+
+def output_side(
+  side: int, filter_side: int, padding: str, strides: int, dilations: int
+) -> int:
+  """Returns the length of a side of what `convolve` returns."""
+  if padding == 'VALID':
+    side -= dilations * (filter_side - 1)
+  return math.ceil(side / strides)
+
+
+def _faster_mode(inputs, factors, padding, strides, dilations):
+  sides = tuple(
+    output_side(side, filter_side, padding, strides, dilations)
+    for side, filter_side in zip(
+      inputs.shape[1:3], factors.atoms.shape[:2], strict=True
+    )
+  )
+  cost = convolution_cost.count(
+    tuple(factors.atoms.shape), tuple(factors.coefficients.shape), sides
+  )
+  faster = cost.two_layers_are_faster(inputs.shape[0])
+  return 'two_layer' if faster else 'reconstruct'
+
+
+def _mix_atoms(inputs, factors, padding, strides, dilations):
+  """Returns the same as with the kernel, without ever building it."""
+  num_atoms, num_inputs, num_outputs = factors.coefficients.shape
+  atoms = tf.repeat(factors.atoms[:, :, tf.newaxis], num_inputs, axis=2)
+  maps = tf.nn.depthwise_conv2d(
+    inputs,
+    atoms,
+    [1, strides, strides, 1],
+    padding,
+    dilations=[dilations, dilations],
+  )
+  # Channel i's map of atom q is number i * num_atoms + q.
+  mixing = tf.reshape(
+    tf.transpose(factors.coefficients, [1, 0, 2]),
+    [1, 1, num_inputs * num_atoms, num_outputs],
+  )
+  return tf.nn.conv2d(maps, mixing, 1, 'VALID')

@@ -1,0 +1,121 @@
+"""Any convolutional network, with its kernels in factors.
+
+`decompose` turns a model into one whose weights hold `<layer>/atoms` and
+`<layer>/coefficients` in the place of every `<layer>/kernel` of a convolution
+(Chen and Qiu 2025, section 3). To algorithms these are weights like others: what
+averages weights one by one averages atoms and coefficients apart, and so is
+theirs. 1 x 1 convolutions and dense layers stay as they are.
+"""
+
+import dataclasses
+from collections import OrderedDict
+
+import tensorflow as tf
+
+from tff_algos.core import checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.models import atoms, convolutions, precision
+from tff_algos.numerics import factored_weights, filters
+
+_INITIALIZERS = {
+  'normal': atoms.normal,
+  'uniform': atoms.uniform,
+  'fourier_bessel': atoms.fourier_bessel,
+}
+ATOM_INITS = (*_INITIALIZERS, 'kernel')
+
+
+@dataclasses.dataclass(frozen=True)
+class DecompositionConfig:
+  """Whether and how kernels are decomposed.
+
+  Attributes:
+    num_atoms: Atoms of each convolution; 0 for ordinary kernels, 9 in the
+      paper.
+    atom_init: Initial factors: `'normal'`, `'uniform'` or `'fourier_bessel'` of
+      `models.atoms`; or `'kernel'`, the factors of the kernel that the ordinary
+      network starts with.
+    forward_mode: `'auto'`, `'reconstruct'` or `'two_layer'`, see
+      `convolutions.DecomposedKernel`; outputs are the same up to rounding.
+  """
+
+  num_atoms: int = 0
+  atom_init: str = 'normal'
+  forward_mode: str = 'auto'
+
+  def __post_init__(self):
+    checks.check_int('num_atoms', self.num_atoms, minimum=0)
+    checks.check_one_of('atom_init', self.atom_init, ATOM_INITS)
+    checks.check_one_of(
+      'forward_mode', self.forward_mode, convolutions.FORWARD_MODES
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class DecomposableConfig(precision.PrecisionConfig):
+  """Options that every convolutional network has; its own extend them.
+
+  Attributes:
+    decomposition: Whether and how kernels are decomposed.
+  """
+
+  decomposition: DecompositionConfig = dataclasses.field(
+    default=DecompositionConfig(), kw_only=True
+  )
+
+
+def decompose(
+  model: model_lib.Model, config: DecompositionConfig
+) -> model_lib.Model:
+  """Returns the model with its kernels in factors.
+
+  Args:
+    model: Convolves by `convolutions.convolve`.
+    config: How; `num_atoms` 0 returns `model` itself.
+
+  Raises:
+    ConfigError: If it has no kernel larger than 1 x 1, or the initial atoms do
+      not fit one.
+  """
+  if not config.num_atoms:
+    return model
+  spec = model.weights_spec()
+  layers = factored_weights.plain_layers(spec)
+  if not layers:
+    raise errors.ConfigError(
+      f'decomposition.num_atoms is {config.num_atoms}, but {model.name} has no '
+      'convolution with a kernel larger than 1 x 1; set it to 0'
+    )
+
+  def initialize(seed):
+    plain = model.initialize(seed)
+    made = {
+      layer: _initial_factors(
+        tf.random.experimental.stateless_fold_in(seed, 1 << 16 | i),
+        plain[f'{layer}/kernel'],
+        config,
+      )
+      for i, layer in enumerate(layers)
+    }
+    return factored_weights.replace_kernels(plain, made)
+
+  def apply(weights, x):
+    kernels = OrderedDict(
+      (
+        f'{layer}/kernel',
+        convolutions.DecomposedKernel(
+          factored_weights.take_factors(weights, layer), config.forward_mode
+        ),
+      )
+      for layer in layers
+    )
+    return model.apply({**weights, **kernels}, x)
+
+  return dataclasses.replace(model, initialize=initialize, apply=apply)
+
+
+def _initial_factors(seed, kernel, config):
+  if config.atom_init == 'kernel':
+    return filters.factor_kernel(kernel, config.num_atoms).factors
+  initialize = _INITIALIZERS[config.atom_init]
+  return initialize(seed, tuple(kernel.shape), config.num_atoms)

@@ -1,0 +1,91 @@
+"""Convolutions without bias, each followed by group normalization.
+
+What deep residual networks are built of. Their papers normalize by batches, which
+`layers.check_normalization` refuses; groups (Wu and He 2018, arXiv:1803.08494) have
+as many parameters, a scale and an offset for each channel.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tff_algos.core import checks
+from tff_algos.core import model as model_lib
+from tff_algos.models import convolutions, layers, precision
+
+
+@dataclasses.dataclass(frozen=True)
+class NormedConfig(precision.PrecisionConfig):
+  """Options of such networks, besides `precision.PrecisionConfig`.
+
+  Attributes:
+    normalization: `'group'`, after each convolution; without any, networks this
+      deep do not train.
+  """
+
+  normalization: str = 'group'
+
+  def __post_init__(self):
+    super().__post_init__()
+    layers.check_normalization(self.normalization)
+    checks.check_one_of('normalization', self.normalization, ('group',))
+
+
+def add(
+  weights: model_lib.Weights,
+  name: str,
+  seed: tf.Tensor,
+  kernel_size: int,
+  inputs: int,
+  outputs: int,
+) -> None:
+  """Adds a layer's initial weights: `<name>/kernel`, `/scale` and `/offset`.
+
+  The kernel is He-normal, the scale 1 and the offset 0.
+
+  Args:
+    weights: Those of the layers before, which decide the layer's draw.
+    name: Of the layer.
+    seed: int32 `[2]` of the whole model.
+    kernel_size: Height and width.
+    inputs: Channels that each filter sees: 1 in a depthwise convolution.
+    outputs: Channels.
+  """
+  kernel = layers.he_normal(
+    seed, len(weights), [kernel_size, kernel_size, inputs, outputs]
+  )
+  weights[f'{name}/kernel'] = kernel
+  weights[f'{name}/scale'] = tf.ones([outputs])
+  weights[f'{name}/offset'] = tf.zeros([outputs])
+
+
+def apply(
+  weights: model_lib.Weights,
+  name: str,
+  x: tf.Tensor,
+  *,
+  stride: int = 1,
+  max_groups: int = 8,
+  is_depthwise: bool = False,
+) -> tf.Tensor:
+  """Returns the normalized convolution of a layer, `[batch, ..., outputs]`.
+
+  Args:
+    weights: Of the model.
+    name: Of the layer.
+    x: `[batch, height, width, inputs]`.
+    stride: Divides height and width, rounded up. Where they are even, the
+      padding is one pixel at the end, not one at either end as in PyTorch.
+    max_groups: As of `layers.group_norm`.
+    is_depthwise: Whether each channel is convolved by itself.
+  """
+  kernel = weights[f'{name}/kernel']
+  if is_depthwise:
+    x = tf.nn.depthwise_conv2d(
+      x, tf.transpose(kernel, [0, 1, 3, 2]), [1, stride, stride, 1], 'SAME'
+    )
+  else:
+    x = convolutions.convolve(x, kernel, 'SAME', stride)
+  return layers.group_norm(
+    x, weights[f'{name}/scale'], weights[f'{name}/offset'], max_groups
+  )

@@ -1,0 +1,122 @@
+"""ResNet-18 (He et al. 2016, arXiv:1512.03385) with group normalization.
+
+Four stages of two blocks with 64, 128, 256 and 512 channels, a mean over the
+image, one linear layer. The groups are 8, 8, 16 and 32, as in Pillutla et al.
+(2022, arXiv:2204.03809), whose model of federated EMNIST is PPFL's (arXiv
+2310.14337): stem `'small'`, 11,199,486 parameters for 28x28x1 images of 62 classes.
+The stem of the original, `'large'`, has 11,279,112 for 64x64x3 images of 200, and
+11,273,169 with kernels in factors of 9 atoms.
+
+Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
+kernel Xavier-normal. Weights learned on ImageNet are not offered.
+"""
+
+import dataclasses
+from collections import OrderedDict
+
+import tensorflow as tf
+
+from tff_algos.core import checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.models import decomposition, layers, normed_convolutions
+
+STEMS = ('small', 'large')
+# Channels, stride and groups of each stage.
+_STAGES = ((64, 1, 8), (128, 2, 8), (256, 2, 16), (512, 2, 32))
+_BLOCKS_PER_STAGE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig(
+  normed_convolutions.NormedConfig, decomposition.DecomposableConfig
+):
+  """Options of the network, besides those of `NormedConfig` and
+  `DecomposableConfig`.
+
+  Attributes:
+    stem: The first layer: `'small'`, a 3x3 convolution, for images of about 30
+      pixels; or `'large'`, a 7x7 convolution and a 3x3 max-pooling that halve
+      the image each, as in the paper.
+  """
+
+  stem: str = 'small'
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_one_of('stem', self.stem, STEMS)
+
+
+def build_resnet18(
+  config: ResNetConfig, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns the classifier for images `[height, width, channels]`.
+
+  Raises:
+    ConfigError: If the input is no image.
+  """
+  if len(input_shape) != 3:
+    raise errors.ConfigError(
+      f'resnet18 takes images [height, width, channels], got shape {input_shape}'
+    )
+  stem_size = 3 if config.stem == 'small' else 7
+
+  def initialize(seed):
+    weights = OrderedDict()
+    normed_convolutions.add(
+      weights, 'stem', seed, stem_size, input_shape[2], _STAGES[0][0]
+    )
+    for name, inputs, (outputs, stride, _) in _blocks():
+      normed_convolutions.add(weights, f'{name}/0', seed, 3, inputs, outputs)
+      normed_convolutions.add(weights, f'{name}/1', seed, 3, outputs, outputs)
+      if (inputs, stride) != (outputs, 1):
+        normed_convolutions.add(
+          weights, f'{name}/shortcut', seed, 1, inputs, outputs
+        )
+    weights['head/kernel'] = layers.xavier_normal(
+      seed, len(weights), [_STAGES[-1][0], num_outputs]
+    )
+    weights['head/bias'] = tf.zeros([num_outputs])
+    return weights
+
+  def apply(weights, x):
+    hidden = normed_convolutions.apply(
+      weights, 'stem', x, stride=1 if config.stem == 'small' else 2
+    )
+    hidden = tf.nn.relu(hidden)
+    if config.stem == 'large':
+      hidden = tf.nn.max_pool2d(hidden, 3, 2, 'SAME')
+    for name, _, (_, stride, groups) in _blocks():
+      hidden = _apply_block(weights, name, hidden, stride, groups)
+    hidden = tf.reduce_mean(hidden, axis=[1, 2])
+    return layers.dense(hidden, weights['head/kernel'], weights['head/bias'])
+
+  return model_lib.Model(
+    'resnet18',
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+    initialize,
+    apply,
+    vectorizes=False,
+  )
+
+
+def _blocks():
+  """Yields each block's name, its inputs, and (channels, stride, groups)."""
+  inputs = _STAGES[0][0]
+  for i, (outputs, stride, groups) in enumerate(_STAGES):
+    for j in range(_BLOCKS_PER_STAGE):
+      shape = (outputs, stride if j == 0 else 1, groups)
+      yield f'stage_{i}/block_{j}', inputs, shape
+      inputs = outputs
+
+
+def _apply_block(weights, name, x, stride, groups):
+  convolve = normed_convolutions.apply
+  hidden = convolve(weights, f'{name}/0', x, stride=stride, max_groups=groups)
+  hidden = convolve(weights, f'{name}/1', tf.nn.relu(hidden), max_groups=groups)
+  if f'{name}/shortcut/kernel' in weights:
+    x = convolve(
+      weights, f'{name}/shortcut', x, stride=stride, max_groups=groups
+    )
+  return tf.nn.relu(hidden + x)

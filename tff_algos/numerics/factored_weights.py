@@ -1,0 +1,96 @@
+"""Weights of a network by name, with kernels of convolutions or their factors.
+
+A layer's kernel is `<layer>/kernel`; in factors it is `<layer>/atoms` and
+`<layer>/coefficients`, in its place.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.numerics import filters
+
+Weights = OrderedDict[str, Any]
+
+
+def plain_layers(weights: Weights) -> list[str]:
+  """Returns the layers whose kernel is larger than 1 x 1 and not in factors."""
+  return [
+    name.removesuffix('/kernel')
+    for name, leaf in weights.items()
+    if name.endswith('/kernel')
+    and len(leaf.shape) == 4
+    and max(leaf.shape[:2]) > 1
+  ]
+
+
+def factored_layers(weights: Weights) -> list[str]:
+  """Returns the layers whose kernel is in factors."""
+  names = [name for name in weights if name.endswith('/atoms')]
+  return [name.removesuffix('/atoms') for name in names]
+
+
+def take_factors(weights: Weights, layer: str) -> filters.FilterFactors:
+  """Returns the factors of one layer's kernel."""
+  return filters.FilterFactors(
+    weights[f'{layer}/atoms'], weights[f'{layer}/coefficients']
+  )
+
+
+def build_kernels(weights: Weights) -> Weights:
+  """Returns the weights of the ordinary network that computes the same."""
+  plain = OrderedDict()
+  for name, leaf in weights.items():
+    layer, _, kind = name.rpartition('/')
+    if kind == 'atoms':
+      factors = take_factors(weights, layer)
+      plain[f'{layer}/kernel'] = filters.build_kernel(factors)
+    elif kind != 'coefficients':
+      plain[name] = leaf
+  return plain
+
+
+def factor_kernels(
+  weights: Weights, num_atoms: int
+) -> tuple[Weights, dict[str, tf.Tensor]]:
+  """Returns the weights of the decomposed network nearest to trained ones.
+
+  Args:
+    weights: Of an ordinary convolutional network.
+    num_atoms: Atoms of each convolution, >= 1.
+
+  Returns:
+    The weights, and the relative error of each layer's kernel, float32 `[]`;
+    see `filters.factor_kernel`.
+  """
+  factored = {
+    layer: filters.factor_kernel(weights[f'{layer}/kernel'], num_atoms)
+    for layer in plain_layers(weights)
+  }
+  made = {layer: one.factors for layer, one in factored.items()}
+  relative_errors = {
+    layer: one.relative_error for layer, one in factored.items()
+  }
+  return replace_kernels(weights, made), relative_errors
+
+
+def replace_kernels(
+  weights: Weights, made: Mapping[str, filters.FilterFactors]
+) -> Weights:
+  """Returns the weights with factors in the place of kernels.
+
+  Args:
+    weights: Of an ordinary convolutional network.
+    made: layer -> the factors that replace its kernel.
+  """
+  replaced = OrderedDict()
+  for name, leaf in weights.items():
+    layer = name.removesuffix('/kernel')
+    if name.endswith('/kernel') and layer in made:
+      replaced[f'{layer}/atoms'] = made[layer].atoms
+      replaced[f'{layer}/coefficients'] = made[layer].coefficients
+    else:
+      replaced[name] = leaf
+  return replaced

@@ -1,0 +1,287 @@
+"""What may be sent in place of a true update, as functions of tensors.
+
+The first functions change an update and know nothing else; the others make one
+update of those of all honest rows (`HonestRows`).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.numerics import gram as gram_lib
+from tff_algos.numerics import index_random, trees
+
+Structure = Any
+
+PERTURBATIONS = ('std', 'unit', 'sign')
+# Other uses of the same seed draw other numbers.
+_PURPOSE = 0x66616C73
+
+
+def scale_entries(
+  update: Structure, seed: tf.Tensor, minimum: float
+) -> Structure:
+  """Returns each entry times its own uniform number from [minimum, 1).
+
+  Che et al. 2022, "A Decentralized Federated Learning Framework via Committee
+  Mechanism with Convergence Guarantee", Section 6.3: gradient scaling.
+
+  Args:
+    update: Structure of float tensors.
+    seed: int32 `[2]`.
+    minimum: In [0, 1).
+  """
+
+  def scale(number, leaf):
+    return leaf * (minimum + (1 - minimum) * _uniform(seed, 2 * number, leaf))
+
+  return _map_numbered(scale, update)
+
+
+def add_noise(
+  update: Structure, seed: tf.Tensor, deviation: float
+) -> Structure:
+  """Returns each entry plus normal noise.
+
+  Args:
+    update: Structure of float tensors.
+    seed: int32 `[2]`.
+    deviation: Of the noise, > 0.
+  """
+
+  def add(number, leaf):
+    # Box and Muller; the logarithm is of a number in (0, 1].
+    first, second = (_uniform(seed, 2 * number + i, leaf) for i in range(2))
+    length = tf.sqrt(-2 * tf.math.log(1 - first))
+    return leaf + deviation * length * tf.cos(2 * math.pi * second)
+
+  return _map_numbered(add, update)
+
+
+def _map_numbered(function, structure: Structure) -> Structure:
+  leaves = [
+    function(number, leaf)
+    for number, leaf in enumerate(tf.nest.flatten(structure))
+  ]
+  return tf.nest.pack_sequence_as(structure, leaves)
+
+
+def _uniform(seed: tf.Tensor, number: int, like: tf.Tensor) -> tf.Tensor:
+  """Returns uniform numbers in [0, 1), float32, of a known shape."""
+  seed = tf.bitwise.bitwise_xor(seed, tf.constant([_PURPOSE, 0]))
+  positions = tf.range(like.shape.num_elements())
+  bits = index_random.random_bits(seed, number, positions)
+  top = tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32))
+  return tf.reshape(tf.cast(top, tf.float32) / 2**24, like.shape)
+
+
+class HonestRows(NamedTuple):
+  """The updates of those who do as they should, as an attacker sees them.
+
+  Attributes:
+    updates: Structure of float tensors `[rows, ...]`.
+    is_honest: bool `[rows]`, at least one; the other rows mean nothing.
+  """
+
+  updates: Structure
+  is_honest: tf.Tensor
+
+  @property
+  def shares(self) -> tf.Tensor:
+    """Returns 1/n for n honest rows and else 0, float32 `[rows]`."""
+    honest = tf.cast(self.is_honest, tf.float32)
+    return honest / tf.reduce_sum(honest)
+
+  def mean(self) -> Structure:
+    """Returns their mean."""
+    return trees.mix(self.shares, self.updates)
+
+  def deviation(self) -> Structure:
+    """Returns the standard deviation (divided by n) of each coordinate."""
+    gaps = tf.nest.map_structure(
+      lambda leaf, mean: tf.square(leaf - mean), self.updates, self.mean()
+    )
+    return tf.nest.map_structure(tf.sqrt, trees.mix(self.shares, gaps))
+
+  def squared_distances(self) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns those between rows and those to the mean.
+
+    Returns:
+      float64 `[rows, rows]` and `[rows]`, 0 where a row is not honest.
+    """
+    honest = tf.cast(self.is_honest, tf.float64)
+    gram = gram_lib.centered_gram([self.updates], honest)
+    identity = tf.eye(tf.shape(gram)[0], dtype=tf.float64)
+    pairs = gram_lib.squared_distances(gram, identity)
+    return (
+      pairs * honest * honest[:, tf.newaxis],
+      tf.linalg.diag_part(gram) * honest,
+    )
+
+
+def little_is_enough(rows: HonestRows, num_deviations: tf.Tensor) -> Structure:
+  """Returns the mean less some standard deviations, ALIE.
+
+  Baruch, Baruch and Goldberg 2019, arXiv:1902.06156, Algorithm 3.
+
+  Args:
+    rows: The honest ones.
+    num_deviations: z, float32 `[]`.
+  """
+  return tf.nest.map_structure(
+    lambda mean, deviation: mean - num_deviations * deviation,
+    rows.mean(),
+    rows.deviation(),
+  )
+
+
+def hidden_deviations(num_rows: tf.Tensor, num_false: tf.Tensor) -> tf.Tensor:
+  """Returns the most deviations that a majority of rows still seems to share.
+
+  Baruch, Baruch and Goldberg 2019, arXiv:1902.06156, Algorithm 3, z_max; at
+  least 0.
+
+  Args:
+    num_rows: n, all rows, int32 `[]`.
+    num_false: m, those of attackers, int32 `[]`, below n.
+
+  Returns:
+    float32 `[]`.
+  """
+  num_honest = tf.cast(num_rows - num_false, tf.float32)
+  num_needed = tf.cast(num_rows // 2 + 1 - num_false, tf.float32)
+  share = (num_honest - num_needed) / num_honest
+  return tf.math.ndtri(tf.clip_by_value(share, 0.5, 1 - 1e-6))
+
+
+def inner_product_manipulation(rows: HonestRows, factor: float) -> Structure:
+  """Returns the mean, turned round: -factor times it, IPM.
+
+  Xie, Koyejo and Gupta 2020, arXiv:1903.03936, Section 4.
+
+  Args:
+    rows: The honest ones.
+    factor: epsilon, > 0.
+  """
+  return trees.scale(rows.mean(), -factor)
+
+
+def min_max(rows: HonestRows, perturbation: str) -> Structure:
+  """Returns the mean, moved as far as no distance betrays it.
+
+  Its largest distance to an honest row is the largest between two of them.
+  Shejwalkar and Houmansadr 2021, "Manipulating the Byzantine", Eq. 5; the step
+  is exact, and not searched for.
+
+  Args:
+    rows: The honest ones.
+    perturbation: One of `PERTURBATIONS`: against the standard deviation, the
+      mean itself or its sign.
+  """
+  direction = perturbation_direction(rows, perturbation)
+  pairs, to_mean = rows.squared_distances()
+  steps = largest_step(
+    tf.cast(trees.squared_norm(direction), tf.float64),
+    _inner_products(rows, direction),
+    to_mean - tf.reduce_max(pairs),
+  )
+  infinite = tf.fill(tf.shape(steps), tf.constant(float('inf'), tf.float64))
+  step = tf.reduce_min(tf.where(rows.is_honest, steps, infinite))
+  return _move(rows.mean(), direction, step)
+
+
+def min_sum(rows: HonestRows, perturbation: str) -> Structure:
+  """Returns the mean, moved as far as no sum of distances betrays it.
+
+  Its sum of squared distances to the honest rows is the largest that one of
+  them has. Shejwalkar and Houmansadr 2021, "Manipulating the Byzantine", Eq. 6.
+
+  Args:
+    rows: The honest ones.
+    perturbation: As of `min_max`.
+  """
+  direction = perturbation_direction(rows, perturbation)
+  pairs, to_mean = rows.squared_distances()
+  num_honest = tf.reduce_sum(tf.cast(rows.is_honest, tf.float64))
+  step = largest_step(
+    num_honest * tf.cast(trees.squared_norm(direction), tf.float64),
+    tf.constant(0.0, tf.float64),
+    tf.reduce_sum(to_mean) - tf.reduce_max(tf.reduce_sum(pairs, axis=1)),
+  )
+  return _move(rows.mean(), direction, step)
+
+
+def within_ball(
+  rows: HonestRows,
+  perturbation: str,
+  center: Structure,
+  squared_radius: tf.Tensor,
+) -> Structure:
+  """Returns the mean, moved as far as a committee would accept.
+
+  A committee ranks an update by its mean squared distance to the members' own,
+  that is, up to a constant, to their mean. Who knows that mean and the distance
+  of the last update that is accepted stays just within.
+
+  Args:
+    rows: The honest ones.
+    perturbation: As of `min_max`.
+    center: The mean of the members' updates.
+    squared_radius: float64 `[]`. If no step leads within, the mean stays.
+  """
+  direction = perturbation_direction(rows, perturbation)
+  mean = rows.mean()
+  offset = trees.subtract(mean, center)
+  step = largest_step(
+    tf.cast(trees.squared_norm(direction), tf.float64),
+    tf.cast(trees.inner_product(direction, offset), tf.float64),
+    tf.cast(trees.squared_norm(offset), tf.float64) - squared_radius,
+  )
+  return _move(mean, direction, step)
+
+
+def perturbation_direction(rows: HonestRows, perturbation: str) -> Structure:
+  """Returns the direction in which a false update leaves the mean."""
+  if perturbation == 'std':
+    return trees.scale(rows.deviation(), -1.0)
+  mean = rows.mean()
+  if perturbation == 'sign':
+    return tf.nest.map_structure(lambda leaf: -tf.sign(leaf), mean)
+  norm = tf.sqrt(trees.squared_norm(mean))
+  return trees.scale(mean, -tf.math.divide_no_nan(1.0, norm))
+
+
+def largest_step(
+  squared: tf.Tensor, inner: tf.Tensor, rest: tf.Tensor
+) -> tf.Tensor:
+  """Returns the largest step >= 0 with squared step^2 + 2 inner step + rest <= 0.
+
+  0 if there is none; so it is if the step would lead nowhere.
+
+  Args:
+    squared: float64, >= 0.
+    inner: float64.
+    rest: float64.
+  """
+  discriminant = inner**2 - squared * rest
+  root = tf.sqrt(tf.maximum(discriminant, 0))
+  step = tf.maximum(tf.math.divide_no_nan(root - inner, squared), 0)
+  return tf.where(discriminant < 0, tf.zeros_like(step), step)
+
+
+def _inner_products(rows: HonestRows, direction: Structure) -> tf.Tensor:
+  """Returns <direction, mean - row> for each row, float64 `[rows]`."""
+
+  def product(leaf, mean, toward):
+    gaps = tf.reshape(mean - leaf, [tf.shape(leaf)[0], -1])
+    return tf.linalg.matvec(gaps, tf.reshape(toward, [-1]))
+
+  products = tf.nest.map_structure(
+    product, rows.updates, rows.mean(), direction
+  )
+  return tf.cast(tf.add_n(tf.nest.flatten(products)), tf.float64)
+
+
+def _move(mean: Structure, direction: Structure, step: tf.Tensor) -> Structure:
+  return trees.add(mean, trees.scale(direction, tf.cast(step, tf.float32)))

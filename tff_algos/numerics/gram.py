@@ -1,0 +1,147 @@
+"""Inner products between whole models, each read as one flat vector.
+
+There are far fewer models than weights in one, so whoever only compares models
+(k-means, mean distances) does it on this small matrix. Models of one round
+differ by little: the mean is subtracted first, and products are summed in
+float64, else |a|^2 - 2 <a, b> + |b|^2 would cancel to noise.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+Structure = Any
+
+# Entries of a row that are in float64 at a time.
+_BLOCK = 1 << 15
+# Squared distances below this share of the squared norms that they come from are
+# rounding.
+_ROUNDING = 1e-13
+
+
+class MeanDistances(NamedTuple):
+  """Mean Euclidean distances between rows, float64 `[]`; NaN without a pair.
+
+  Attributes:
+    overall: Over all pairs.
+    within: Over the pairs of one cluster.
+    between: Over the pairs of two clusters.
+  """
+
+  overall: tf.Tensor
+  within: tf.Tensor
+  between: tf.Tensor
+
+
+def centered_gram(
+  stacks: Sequence[Structure],
+  counts: tf.Tensor,
+  projection_size: int = 0,
+  seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+  """Returns the inner products of all rows, less the mean of some.
+
+  Takes O(rows^2 d) for d weights a row. Besides its arguments it holds the
+  result and some columns in float64.
+
+  Args:
+    stacks: Structures of float tensors `[rows_i, ...]`, alike but for the number
+      of rows; as if they were one under the other. Shapes are known but for it.
+    counts: 1 for a row that counts in the mean, else 0; float64 `[rows]`.
+    projection_size: If > 0, rows are first projected to so many dimensions by
+      a normal matrix, which keeps squared distances up to a relative error of
+      about sqrt(8 / projection_size) (Johnson and Lindenstrauss 1984).
+    seed: Of the projection, int32 `[2]`.
+
+  Returns:
+    float64 `[rows, rows]`.
+  """
+  num_rows = tf.shape(counts)[0]
+  num_counted = tf.maximum(tf.reduce_sum(counts), 1.0)
+  width = projection_size or num_rows
+  total = tf.zeros([num_rows, width], tf.float64)
+  for number, leaves in enumerate(
+    zip(*map(tf.nest.flatten, stacks), strict=True)
+  ):
+
+    def add_block(start, total, leaves=leaves, number=number):
+      rows = _columns(leaves, start)
+      # Divided last: the mean of equal rows is then exactly that row.
+      rows -= tf.linalg.matvec(rows, counts, transpose_a=True) / num_counted
+      if not projection_size:
+        return start + _BLOCK, total + tf.matmul(rows, rows, transpose_b=True)
+      normal = _projection(seed, number, start, tf.shape(rows)[1], width)
+      return start + _BLOCK, total + tf.matmul(rows, normal)
+
+    size = math.prod(leaves[0].shape[1:])
+    _, total = tf.while_loop(
+      lambda start, _, size=size: start < size,
+      add_block,
+      (tf.constant(0), total),
+      shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None])),
+      parallel_iterations=1,
+    )
+  gram = tf.matmul(total, total, transpose_b=True) if projection_size else total
+  return tf.ensure_shape(gram, [counts.shape[0]] * 2)
+
+
+def _columns(leaves: Sequence[tf.Tensor], start: tf.Tensor) -> tf.Tensor:
+  """Returns up to `_BLOCK` columns of stacked leaves, float64 `[rows, n]`."""
+  flat = [tf.reshape(leaf, [-1, math.prod(leaf.shape[1:])]) for leaf in leaves]
+  return tf.concat(
+    [tf.cast(one[:, start : start + _BLOCK], tf.float64) for one in flat], 0
+  )
+
+
+def _projection(seed, number, start, num_columns, projection_size):
+  for counter in (number, start):
+    seed = tf.random.experimental.stateless_fold_in(seed, counter)
+  normal = tf.random.stateless_normal([num_columns, projection_size], seed)
+  return tf.cast(normal, tf.float64) / projection_size**0.5
+
+
+def squared_distances(gram: tf.Tensor, combinations: tf.Tensor) -> tf.Tensor:
+  """Returns the squared distance of every row to combinations of rows.
+
+  Args:
+    gram: float64 `[rows, rows]`.
+    combinations: Weights of the rows, float64 `[points, rows]`: a one-hot row is
+      that row, 1/n for n rows their mean.
+
+  Returns:
+    float64 `[rows, points]`, >= 0; exactly 0 where it would be rounding only.
+  """
+  norms = tf.linalg.diag_part(gram)
+  inner = tf.matmul(gram, combinations, transpose_b=True)
+  point_norms = tf.reduce_sum(combinations * tf.transpose(inner), axis=1)
+  distances = norms[:, tf.newaxis] - 2 * inner + point_norms
+  # What a huge row far away rounds to is nothing to the distances of others.
+  terms = tf.linalg.matvec(tf.abs(combinations), tf.sqrt(norms)) ** 2
+  is_rounding = distances <= _ROUNDING * tf.maximum(norms[:, tf.newaxis], terms)
+  return tf.where(is_rounding, tf.zeros_like(distances), distances)
+
+
+def mean_distances(
+  gram: tf.Tensor, assignment: tf.Tensor, is_real: tf.Tensor
+) -> MeanDistances:
+  """Returns mean distances over the pairs of different rows.
+
+  Args:
+    gram: float64 `[rows, rows]`.
+    assignment: Cluster of each row, int32 `[rows]`.
+    is_real: bool `[rows]`; others are in no pair.
+  """
+  identity = tf.eye(tf.shape(gram)[0], dtype=tf.float64)
+  distances = tf.sqrt(squared_distances(gram, identity))
+  is_pair = is_real[:, tf.newaxis] & is_real & tf.equal(identity, 0)
+  is_same = tf.equal(assignment[:, tf.newaxis], assignment)
+
+  def mean(chosen):
+    chosen = tf.cast(chosen, tf.float64)
+    return tf.reduce_sum(chosen * distances) / tf.reduce_sum(chosen)
+
+  return MeanDistances(
+    mean(is_pair), mean(is_pair & is_same), mean(is_pair & ~is_same)
+  )

@@ -1,0 +1,175 @@
+"""k-means on inner products alone, in the graph.
+
+Lloyd (1982), "Least squares quantization in PCM", from the seeds of Arthur and
+Vassilvitskii (2007), "k-means++: the advantages of careful seeding". A centre is
+a weighted sum of points, so all that is needed of the points is their Gram matrix
+(`numerics.gram`): an iteration takes O(n^2 k) for n points, however long they
+are, and nothing larger than the matrix is held.
+
+An empty cluster is placed anew on the point that lies farthest from its centre,
+several on as many. If all points lie on their centres, there are fewer distinct
+points than clusters, and it stays empty. Ties go to the lowest cluster id.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.numerics import gram as gram_lib
+from tff_algos.numerics import index_random
+
+MAX_ITERATIONS = 300
+
+
+class Clustering(NamedTuple):
+  """What k-means found.
+
+  Attributes:
+    assignment: Cluster of each point, int32 `[points]`; that of a point that
+      does not count means nothing.
+    inertia: Sum of the squared distances to the means, float64 `[]`.
+    num_iterations: Times that the points were assigned to the nearest mean,
+      int32 `[]`; the last time changed nothing, unless it was the most.
+  """
+
+  assignment: tf.Tensor
+  inertia: tf.Tensor
+  num_iterations: tf.Tensor
+
+
+def k_means(
+  gram: tf.Tensor,
+  is_real: tf.Tensor,
+  num_clusters: int,
+  seed: tf.Tensor,
+  num_restarts: int = 1,
+  max_iterations: int = MAX_ITERATIONS,
+) -> Clustering:
+  """Returns the best of some runs of k-means, each from seeds of its own.
+
+  Args:
+    gram: Inner products of the points, float64 `[points, points]`.
+    is_real: bool `[points]`; others count nowhere.
+    num_clusters: >= 1.
+    seed: int32 `[2]`; the same gives the same result.
+    num_restarts: Runs, >= 1; that of the lowest inertia is kept, the first on a
+      tie.
+    max_iterations: Of each run, >= 1.
+  """
+
+  def run(restart, best):
+    start = _plus_plus(gram, is_real, num_clusters, seed, restart)
+    found = lloyd(gram, is_real, start, num_clusters, max_iterations)
+    is_better = found.inertia < best.inertia
+    return restart + 1, Clustering(
+      *(tf.where(is_better, *pair) for pair in zip(found, best, strict=True))
+    )
+
+  nothing = Clustering(
+    tf.zeros_like(is_real, tf.int32),
+    tf.constant(float('inf'), tf.float64),
+    tf.constant(0),
+  )
+  _, best = tf.while_loop(
+    lambda restart, _: restart < num_restarts,
+    run,
+    (tf.constant(0), nothing),
+    parallel_iterations=1,
+  )
+  return best
+
+
+def lloyd(
+  gram: tf.Tensor,
+  is_real: tf.Tensor,
+  assignment: tf.Tensor,
+  num_clusters: int,
+  max_iterations: int = MAX_ITERATIONS,
+) -> Clustering:
+  """Returns where Lloyd's iterations end: no point changes its cluster.
+
+  Args:
+    gram: As of `k_means`.
+    is_real: As of `k_means`.
+    assignment: Where to start, int32 `[points]`.
+    num_clusters: >= 1.
+    max_iterations: >= 1.
+  """
+
+  def step(assignment, _, num_iterations):
+    nearest = tf.argmin(
+      _distances_to_means(gram, is_real, assignment, num_clusters),
+      axis=1,
+      output_type=tf.int32,
+    )
+    has_changed = tf.reduce_any(is_real & tf.not_equal(nearest, assignment))
+    return nearest, has_changed, num_iterations + 1
+
+  assignment, _, num_iterations = tf.while_loop(
+    lambda _, has_changed, num_iterations: (
+      has_changed & (num_iterations < max_iterations)
+    ),
+    step,
+    (assignment, tf.constant(True), tf.constant(0)),
+    parallel_iterations=1,
+  )
+  own = _own_distances(
+    gram_lib.squared_distances(
+      gram, _means(is_real, assignment, num_clusters)[0]
+    ),
+    assignment,
+  )
+  inertia = tf.reduce_sum(tf.where(is_real, own, tf.zeros_like(own)))
+  return Clustering(assignment, inertia, num_iterations)
+
+
+def _means(is_real, assignment, num_clusters):
+  """Returns each mean as weights of the points, and whether it is of none."""
+  members = tf.cast(is_real, tf.float64) * tf.one_hot(
+    assignment, num_clusters, axis=0, dtype=tf.float64
+  )
+  counts = tf.reduce_sum(members, axis=1, keepdims=True)
+  return members / tf.maximum(counts, 1.0), tf.equal(counts[:, 0], 0)
+
+
+def _own_distances(distances, assignment):
+  return tf.gather(distances, assignment, batch_dims=1)
+
+
+def _distances_to_means(gram, is_real, assignment, num_clusters):
+  """Returns squared distances `[points, clusters]`; infinite if it is closed."""
+  means, is_empty = _means(is_real, assignment, num_clusters)
+  own = _own_distances(gram_lib.squared_distances(gram, means), assignment)
+  own = tf.where(is_real, own, tf.zeros_like(own))
+  # The first empty cluster takes the farthest point, the second the next one.
+  farthest = tf.argsort(own, direction='DESCENDING', stable=True)
+  rank = tf.minimum(tf.cumsum(tf.cast(is_empty, tf.int32)), tf.shape(own)[0])
+  place = tf.gather(farthest, tf.maximum(rank - 1, 0))
+  placed = tf.one_hot(place, tf.shape(own)[0], dtype=tf.float64)
+  distances = gram_lib.squared_distances(
+    gram, tf.where(is_empty[:, tf.newaxis], placed, means)
+  )
+  is_closed = is_empty & tf.equal(tf.gather(own, place), 0)
+  infinite = tf.fill(tf.shape(distances), tf.constant(float('inf'), tf.float64))
+  return tf.where(is_closed, infinite, distances)
+
+
+def _plus_plus(gram, is_real, num_clusters, seed, restart):
+  """Returns the nearest of `num_clusters` drawn points, for each point.
+
+  The first is drawn uniformly, each further one with a chance in proportion to
+  the squared distance to the nearest that is drawn; uniformly, if all are 0.
+  """
+  everyone = tf.cast(is_real, tf.float64)
+  nearest, distances = everyone, []
+  for number in range(num_clusters):
+    chances = everyone * nearest
+    chances = tf.where(tf.reduce_sum(chances) > 0, chances, everyone)
+    reached = tf.cumsum(chances)
+    bits = index_random.random_bits(seed, restart, tf.constant(number))
+    level = tf.cast(bits, tf.float64) / 2**32 * reached[-1]
+    drawn = tf.reduce_sum(tf.cast(reached <= level, tf.int32))
+    place = tf.one_hot(drawn, tf.shape(reached)[0], dtype=tf.float64)
+    distances.append(gram_lib.squared_distances(gram, place[tf.newaxis])[:, 0])
+    nearest = tf.reduce_min(tf.stack(distances), axis=0)
+  return tf.argmin(tf.stack(distances), axis=0, output_type=tf.int32)

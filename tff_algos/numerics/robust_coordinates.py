@@ -1,0 +1,96 @@
+"""Robust means of rows, coordinate by coordinate.
+
+Only some of the rows are real: the others are in no mean, whatever they hold.
+With no real row the means mean nothing.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+Structure = Any
+
+
+def trimmed_mean(
+  rows: Structure, is_real: tf.Tensor, num_trimmed: tf.Tensor
+) -> Structure:
+  """Returns the mean without the largest and the smallest values.
+
+  Yin et al. 2018, arXiv:1803.01498, Definition 2.
+
+  Args:
+    rows: Structure of float tensors `[rows, ...]`.
+    is_real: bool `[rows]`.
+    num_trimmed: How many are left out on each side, int32 `[]`, >= 0. If that
+      would leave nothing, it is the median.
+
+  Returns:
+    Structure of tensors `[...]`.
+  """
+  num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
+  trimmed = tf.clip_by_value(num_trimmed, 0, tf.maximum(num_real - 1, 0) // 2)
+  ranks = tf.range(tf.shape(is_real)[0])
+  is_kept = (ranks >= trimmed) & (ranks < num_real - trimmed)
+  num_kept = num_real - 2 * trimmed
+
+  def trim(leaf):
+    ascending = tf.sort(_real_or_infinite(leaf, is_real), axis=0)
+    kept = tf.where(_along(is_kept, leaf), ascending, tf.zeros_like(leaf))
+    # Divided first: the sum of two large values may be infinite.
+    return tf.reduce_sum(kept / tf.cast(num_kept, leaf.dtype), axis=0)
+
+  return tf.nest.map_structure(trim, rows)
+
+
+def median(rows: Structure, is_real: tf.Tensor) -> Structure:
+  """Returns the median, the mean of both middle values of an even number.
+
+  Yin et al. 2018, arXiv:1803.01498, Definition 1.
+
+  Args:
+    rows: Structure of float tensors `[rows, ...]`.
+    is_real: bool `[rows]`.
+  """
+  return trimmed_mean(rows, is_real, tf.shape(is_real)[0])
+
+
+def mean_around_median(
+  rows: Structure, is_real: tf.Tensor, num_kept: tf.Tensor
+) -> Structure:
+  """Returns the mean of the values that are nearest to the median.
+
+  The second step of Bulyan, El Mhamdi et al. 2018, arXiv:1802.07927.
+
+  Args:
+    rows: Structure of float tensors `[rows, ...]`.
+    is_real: bool `[rows]`.
+    num_kept: How many values, int32 `[]`, from 1 to the number of real rows.
+      Of two equally near ones the row that comes first is taken.
+  """
+  is_kept = tf.range(tf.shape(is_real)[0]) < num_kept
+
+  def around(leaf, middle):
+    gaps = _real_or_infinite(tf.abs(leaf - middle), is_real)
+    columns, gaps = (
+      tf.transpose(tf.reshape(one, [tf.shape(leaf)[0], -1]))
+      for one in (leaf, gaps)
+    )
+    order = tf.argsort(gaps, axis=1, stable=True)
+    nearest = tf.gather(columns, order, batch_dims=1)
+    kept = tf.where(is_kept, nearest, tf.zeros_like(nearest))
+    mean = tf.reduce_sum(kept / tf.cast(num_kept, leaf.dtype), axis=1)
+    return tf.reshape(mean, tf.shape(middle))
+
+  return tf.nest.map_structure(around, rows, median(rows, is_real))
+
+
+def _real_or_infinite(leaf: tf.Tensor, is_real: tf.Tensor) -> tf.Tensor:
+  """Returns the leaf with infinity in place of rows that are not real."""
+  infinite = tf.fill(tf.shape(leaf), tf.constant(float('inf'), leaf.dtype))
+  return tf.where(_along(is_real, leaf), leaf, infinite)
+
+
+def _along(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+  """Returns `[rows]` as `[rows, 1, ...]`, of the rank of the leaf."""
+  ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
+  return tf.reshape(vector, tf.concat([tf.shape(vector), ones], 0))

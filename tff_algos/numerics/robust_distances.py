@@ -1,0 +1,196 @@
+"""Robust means of rows that are known by their distances.
+
+Each is a combination of the rows, and what its factors are follows from the
+rows' squared distances or inner products (`gram`), so nothing here is as large as
+the rows. Rows that are not real get the factor 0.
+"""
+
+import tensorflow as tf
+
+from tff_algos.numerics import gram as gram_lib
+
+
+def krum_scores(
+  distances: tf.Tensor, is_real: tf.Tensor, num_byzantine: int
+) -> tf.Tensor:
+  """Returns how far each row is from the rows around it.
+
+  Blanchard et al. 2017, "Machine Learning with Adversaries", Section 4: the
+  sum of the squared distances to the n - f - 2 nearest other rows (at least
+  one) of n real ones.
+
+  Args:
+    distances: Squared, float64 `[rows, rows]`.
+    is_real: bool `[rows]`.
+    num_byzantine: f, >= 0.
+
+  Returns:
+    float64 `[rows]`; infinity for a row that is not real.
+  """
+  num_rows = tf.shape(distances)[0]
+  num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
+  infinite = tf.fill(
+    [num_rows, num_rows], tf.constant(float('inf'), tf.float64)
+  )
+  is_other = is_real & ~tf.eye(num_rows, dtype=tf.bool)
+  ascending = tf.sort(tf.where(is_other, distances, infinite), axis=1)
+  num_neighbors = tf.maximum(num_real - num_byzantine - 2, 1)
+  num_neighbors = tf.minimum(num_neighbors, num_real - 1)
+  is_near = tf.range(num_rows) < num_neighbors
+  scores = tf.reduce_sum(tf.where(is_near, ascending, 0.0), axis=1)
+  return tf.where(is_real, scores, infinite[0])
+
+
+def best_rows(scores: tf.Tensor, num_selected: tf.Tensor) -> tf.Tensor:
+  """Returns which rows have the lowest finite scores, bool `[rows]`.
+
+  Args:
+    scores: float64 `[rows]`; of equal ones the first row is the best.
+    num_selected: How many, int32 `[]`.
+  """
+  order = tf.argsort(scores, stable=True)
+  ranks = tf.math.invert_permutation(order)
+  return (ranks < num_selected) & tf.math.is_finite(scores)
+
+
+def bulyan_rows(
+  distances: tf.Tensor, is_real: tf.Tensor, num_byzantine: int
+) -> tf.Tensor:
+  """Returns the n - 2f rows (at least one) that Krum chooses, bool `[rows]`.
+
+  The first step of Bulyan, El Mhamdi et al. 2018, arXiv:1802.07927: Krum
+  chooses a row, which then leaves, and chooses again from the rest.
+
+  Args:
+    distances: Squared, float64 `[rows, rows]`.
+    is_real: bool `[rows]`.
+    num_byzantine: f, >= 0.
+  """
+  num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
+  num_selected = tf.minimum(
+    tf.maximum(num_real - 2 * num_byzantine, 1), num_real
+  )
+
+  def choose(i, is_left):
+    scores = krum_scores(distances, is_left, num_byzantine)
+    return i + 1, is_left & ~best_rows(scores, 1)
+
+  _, is_left = tf.while_loop(
+    lambda i, _: i < num_selected,
+    choose,
+    (tf.constant(0), is_real),
+    parallel_iterations=1,
+  )
+  return is_real & ~is_left
+
+
+def nearest_neighbor_mixing(
+  distances: tf.Tensor, is_real: tf.Tensor, num_byzantine: int
+) -> tf.Tensor:
+  """Returns the matrix that replaces rows by means of those around them.
+
+  Allouah et al. 2023, arXiv:2302.01772, Algorithm 2: the mean of the n - f
+  nearest rows (at least one), itself among them.
+
+  Args:
+    distances: Squared, float64 `[rows, rows]`.
+    is_real: bool `[rows]`.
+    num_byzantine: f, >= 0.
+
+  Returns:
+    float64 `[rows, rows]`, row i the factors of row i's mean; zeros for a row
+    that is not real.
+  """
+  num_rows = tf.shape(distances)[0]
+  num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
+  num_near = tf.maximum(num_real - num_byzantine, 1)
+  # Rounding and equal rows must not put anybody before the row itself.
+  near = tf.linalg.set_diag(
+    distances, tf.fill([num_rows], tf.constant(-1.0, tf.float64))
+  )
+  infinite = tf.fill(
+    [num_rows, num_rows], tf.constant(float('inf'), tf.float64)
+  )
+  near = tf.where(is_real, near, infinite)
+  order = tf.argsort(near, axis=1, stable=True)
+  ranks = tf.argsort(order, axis=1)
+  is_near = (ranks < num_near) & is_real & is_real[:, tf.newaxis]
+  return tf.cast(is_near, tf.float64) / tf.cast(num_near, tf.float64)
+
+
+def geometric_median(
+  gram: tf.Tensor, shares: tf.Tensor, smoothing: float, num_iterations: int
+) -> tf.Tensor:
+  """Returns factors of the point of least weighted distance to the rows.
+
+  Smoothed Weiszfeld iterations, Pillutla, Kakade and Harchaoui 2022,
+  arXiv:1912.13445, Algorithm 2, from the last row as start.
+
+  Args:
+    gram: Inner products of the rows, and of the start as one row more, float64
+      `[rows + 1, rows + 1]`.
+    shares: Weights of the rows, float64 `[rows]`, sum 1; 0 for one that is not
+      real.
+    smoothing: Least distance that is divided by, > 0.
+    num_iterations: >= 1.
+
+  Returns:
+    float64 `[rows + 1]`, sum 1; the start's is 0.
+  """
+
+  def iterate(factors):
+    distances = _distances_to(gram, factors)[:-1]
+    pulls = shares / tf.maximum(distances, smoothing)
+    return _with_last(tf.math.divide_no_nan(pulls, tf.reduce_sum(pulls)), 0.0)
+
+  return _repeat(iterate, shares, num_iterations)
+
+
+def centered_clipping(
+  gram: tf.Tensor, shares: tf.Tensor, radius: float, num_iterations: int
+) -> tf.Tensor:
+  """Returns factors of the point that clipped steps from the last row reach.
+
+  Karimireddy, He and Jaggi 2021, arXiv:2012.10333, Algorithm 2: v <- v +
+  sum_i share_i (row_i - v) min(1, radius / |row_i - v|). One iteration is the
+  mean of the rows with clipped norms (Sun et al. 2019, arXiv:1911.07963).
+
+  Args:
+    gram: Inner products of the rows, and of the start as one row more, float64
+      `[rows + 1, rows + 1]`.
+    shares: Weights of the rows, float64 `[rows]`, sum 1; 0 for one that is not
+      real.
+    radius: Longest step, > 0.
+    num_iterations: >= 1.
+
+  Returns:
+    float64 `[rows + 1]`, sum 1.
+  """
+
+  def iterate(factors):
+    distances = _distances_to(gram, factors)[:-1]
+    steps = shares * radius / tf.maximum(distances, radius)
+    return (1 - tf.reduce_sum(steps)) * factors + _with_last(steps, 0.0)
+
+  return _repeat(iterate, shares, num_iterations)
+
+
+def _distances_to(gram: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+  """Returns every row's distance to a combination of rows, `[rows]`."""
+  squared = gram_lib.squared_distances(gram, factors[tf.newaxis])
+  return tf.sqrt(squared[:, 0])
+
+
+def _repeat(iterate, shares: tf.Tensor, num_iterations: int) -> tf.Tensor:
+  """Returns the factors after some iterations from the last row."""
+  start = _with_last(tf.zeros_like(shares), 1.0)
+  return tf.while_loop(
+    lambda i, _: i < num_iterations,
+    lambda i, factors: (i + 1, iterate(factors)),
+    (tf.constant(0), start),
+    parallel_iterations=1,
+  )[1]
+
+
+def _with_last(factors: tf.Tensor, last: float) -> tf.Tensor:
+  return tf.concat([factors, tf.constant([last], tf.float64)], 0)

@@ -1,0 +1,232 @@
+"""Robust means of whole models; a rule is one function.
+
+A rule takes `Rows` and `RuleOptions` and returns one model. Rules that compare
+models do it by the inner products of their updates, which are as small as the
+number of rows squared; those that work by coordinate hold a sorted copy of one
+leaf at a time.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import checks, errors
+from tff_algos.numerics import gram as gram_lib
+from tff_algos.numerics import robust_coordinates, robust_distances, trees
+
+Structure = Any
+
+
+class Rows(NamedTuple):
+  """Models, of which some are not real or come from nobody to trust.
+
+  Attributes:
+    values: Structure of float tensors `[rows, ...]`, all finite.
+    weights: float32 `[rows]`, >= 0; a row of weight 0 is not real.
+    start: Structure of tensors `[...]`: a model near the good rows, such as the
+      one that they were trained from. A row less it is the row's update.
+  """
+
+  values: Structure
+  weights: tf.Tensor
+  start: Structure
+
+  @property
+  def is_real(self) -> tf.Tensor:
+    """Returns bool `[rows]`."""
+    return self.weights > 0
+
+  @property
+  def num_real(self) -> tf.Tensor:
+    """Returns int32 `[]`."""
+    return tf.reduce_sum(tf.cast(self.is_real, tf.int32))
+
+  @property
+  def shares(self) -> tf.Tensor:
+    """Returns the weights with sum 1, float64 `[rows]`; zeros if all are 0."""
+    weights = tf.cast(self.weights, tf.float64)
+    return tf.math.divide_no_nan(weights, tf.reduce_sum(weights))
+
+  def gram(self) -> tf.Tensor:
+    """Returns inner products of updates, float64 `[rows + 1, rows + 1]`.
+
+    Less the start, and not less a mean, which one huge row would carry away. The
+    last row is the start's, zeros.
+    """
+    is_start = tf.one_hot(
+      tf.size(self.weights), tf.size(self.weights) + 1, dtype=tf.float64
+    )
+    start = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], self.start)
+    return gram_lib.centered_gram([self.values, start], is_start)
+
+  def distances(self) -> tf.Tensor:
+    """Returns squared distances, float64 `[rows, rows]`."""
+    gram = self.gram()[:-1, :-1]
+    identity = tf.eye(tf.shape(gram)[0], dtype=tf.float64)
+    return gram_lib.squared_distances(gram, identity)
+
+  def combine(self, factors: tf.Tensor) -> Structure:
+    """Returns the start and the updates of the rows, times factors.
+
+    Args:
+      factors: float64 `[rows]`.
+    """
+    rest = tf.cast(1 - tf.reduce_sum(factors), tf.float32)
+    return trees.add(
+      trees.mix(tf.cast(factors, tf.float32), self.values),
+      trees.scale(self.start, rest),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleOptions:
+  """Options of all rules; a rule reads its own.
+
+  Attributes:
+    num_byzantine: f, how many rows may be anything, >= 0. Of Krum, multi-Krum,
+      Bulyan and the mixing of nearest neighbours.
+    trim_fraction: Of the trimmed mean: share of the values that is left out on
+      each side, rounded down, in [0, 0.5).
+    num_selected: Of multi-Krum: rows that are averaged, >= 0; 0 for all but
+      `num_byzantine`.
+    clipping_radius: Of centered and norm clipping: longest step from the start,
+      in its Euclidean norm, > 0.
+    num_iterations: Of the geometric median and centered clipping, >= 1.
+    smoothing: Of the geometric median: least distance that is divided by, > 0.
+  """
+
+  num_byzantine: int = 0
+  trim_fraction: float = 0.1
+  num_selected: int = 0
+  clipping_radius: float = 1.0
+  num_iterations: int = 16
+  smoothing: float = 1e-6
+
+  def __post_init__(self):
+    checks.check_int('num_byzantine', self.num_byzantine, minimum=0)
+    checks.check_at_least('trim_fraction', self.trim_fraction, 0)
+    if self.trim_fraction >= 0.5:
+      raise errors.ConfigError(
+        f'trim_fraction must be below 0.5, got {self.trim_fraction!r}: half on '
+        "each side leaves nothing; the rule 'median' leaves the middle"
+      )
+    checks.check_int('num_selected', self.num_selected, minimum=0)
+    checks.check_positive('clipping_radius', self.clipping_radius)
+    checks.check_int('num_iterations', self.num_iterations, minimum=1)
+    checks.check_positive('smoothing', self.smoothing)
+
+
+Rule = Callable[[Rows, RuleOptions], Structure]
+
+
+def mean(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the weighted mean, which one row can carry anywhere."""
+  del options
+  return rows.combine(rows.shares)
+
+
+def median(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the median of each coordinate; weights do not count."""
+  del options
+  return robust_coordinates.median(rows.values, rows.is_real)
+
+
+def trimmed_mean(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the trimmed mean of each coordinate; weights do not count."""
+  return robust_coordinates.trimmed_mean(
+    rows.values,
+    rows.is_real,
+    num_trimmed(rows.num_real, options.trim_fraction),
+  )
+
+
+def num_trimmed(num_rows: tf.Tensor, trim_fraction: float) -> tf.Tensor:
+  """Returns how many of so many rows are trimmed on each side, rounded down."""
+  # 0.1 times 30 is just below 3.
+  return tf.cast(
+    tf.floor(trim_fraction * tf.cast(num_rows, tf.float64) + 1e-9), tf.int32
+  )
+
+
+def krum(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the row of the lowest Krum score."""
+  return multi_krum(rows, dataclasses.replace(options, num_selected=1))
+
+
+def multi_krum(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the weighted mean of the rows of the lowest Krum scores."""
+  scores = robust_distances.krum_scores(
+    rows.distances(), rows.is_real, options.num_byzantine
+  )
+  num_selected = options.num_selected or tf.maximum(
+    rows.num_real - options.num_byzantine, 1
+  )
+  is_best = robust_distances.best_rows(scores, num_selected)
+  best = rows._replace(weights=tf.where(is_best, rows.weights, 0.0))
+  return best.combine(best.shares)
+
+
+def bulyan(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns, by coordinate, a mean around the median of rows of Krum's choice.
+
+  El Mhamdi et al. 2018, arXiv:1802.07927: theta = n - 2f rows are chosen, and of
+  their values theta - 2f (at least one) are averaged. Weights do not count.
+  """
+  is_chosen = robust_distances.bulyan_rows(
+    rows.distances(), rows.is_real, options.num_byzantine
+  )
+  num_chosen = tf.reduce_sum(tf.cast(is_chosen, tf.int32))
+  return robust_coordinates.mean_around_median(
+    rows.values,
+    is_chosen,
+    tf.maximum(num_chosen - 2 * options.num_byzantine, 1),
+  )
+
+
+def geometric_median(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the point of the least weighted distance to the rows."""
+  factors = robust_distances.geometric_median(
+    rows.gram(), rows.shares, options.smoothing, options.num_iterations
+  )
+  return rows.combine(factors[:-1])
+
+
+def centered_clipping(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns where clipped steps from the start lead; weights count."""
+  factors = robust_distances.centered_clipping(
+    rows.gram(), rows.shares, options.clipping_radius, options.num_iterations
+  )
+  return rows.combine(factors[:-1])
+
+
+def norm_clipping(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the weighted mean of updates no longer than the radius."""
+  return centered_clipping(rows, dataclasses.replace(options, num_iterations=1))
+
+
+def mix_nearest_neighbors(rows: Rows, num_byzantine: int) -> Rows:
+  """Returns rows, each the mean of the rows around it; before any rule.
+
+  Allouah et al. 2023, arXiv:2302.01772. Holds the rows once more.
+  """
+  mixing = robust_distances.nearest_neighbor_mixing(
+    rows.distances(), rows.is_real, num_byzantine
+  )
+  return rows._replace(
+    values=trees.mix(tf.cast(mixing, tf.float32), rows.values)
+  )
+
+
+RULES: Mapping[str, Rule] = {
+  'mean': mean,
+  'median': median,
+  'trimmed_mean': trimmed_mean,
+  'krum': krum,
+  'multi_krum': multi_krum,
+  'bulyan': bulyan,
+  'geometric_median': geometric_median,
+  'centered_clipping': centered_clipping,
+  'norm_clipping': norm_clipping,
+}

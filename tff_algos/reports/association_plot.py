@@ -1,0 +1,57 @@
+"""Picture: which clusters hold the clients of which planted source."""
+
+import numpy as np
+from matplotlib import figure as figure_lib
+
+from tff_algos.metrics import association
+from tff_algos.reports import heat_map, style
+from tff_algos.reports import run as run_lib
+
+# Cells of larger tables cannot be read.
+_MAX_CELLS = 16
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws clients by main source and cluster, and their mean membership.
+
+  Returns:
+    None if no client has a membership, nothing was planted, there is a single
+    cluster, or there are too many clusters or sources to be read.
+  """
+  if run.memberships is None or run.num_clusters == 1:
+    return None
+  membership, mixture = run.memberships
+  if mixture is None or max(membership.shape[1], mixture.shape[1]) > _MAX_CELLS:
+    return None
+  found = association.associate(membership, mixture)
+  order = run.cluster_order
+  num_sources, num_clusters = found.num_by_cluster.shape
+  figure = style.new_figure(
+    max(8.4, 3.2 + 0.8 * num_clusters),
+    1.7 + 0.5 * num_sources,
+    'Clusters of the clients of each source',
+  )
+  left, right = figure.subplots(1, 2, sharey=True)
+  counts = found.num_by_cluster[:, order]
+  heat_map.draw(
+    left,
+    counts / np.maximum(found.num_clients, 1)[:, None],
+    [[f'{count:,}' for count in row] for row in counts],
+  )
+  left.set_title('clients by main cluster')
+  means = found.mean_membership[:, order]
+  heat_map.draw(
+    right,
+    np.clip(means, 0, 1),
+    [
+      ['–' if np.isnan(mean) else f'{100 * mean:.0f}' for mean in row]
+      for row in means
+    ],
+  )
+  right.set_title('mean membership (%)')
+  for axes in (left, right):
+    heat_map.number_clusters(run, axes)
+    axes.set_xlabel('cluster')
+  heat_map.name_rows(left, run.planted_names, style.planted_colors(run))
+  left.set_ylabel('main source of the client')
+  return figure

@@ -1,0 +1,246 @@
+"""The card of a dataset: one page, pictures within, to be looked at or sent."""
+
+import base64
+import math
+import pathlib
+import types
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tff_algos.data import layout
+from tff_algos.data import schema as schema_lib
+from tff_algos.reports import (
+  client_rows,
+  distances_plot,
+  html,
+  labels_plot,
+  mixtures_plot,
+  samples_plot,
+  sizes_plot,
+  sources_plot,
+  style,
+)
+from tff_algos.reports import facts as facts_lib
+
+# Raise it when the same statistics give another page.
+CARD_VERSION = 1
+# Longer values of planted truth are cut; the manifest has them whole.
+_MAX_CHARS = 1000
+
+
+class Picture(NamedTuple):
+  """A picture of the card.
+
+  Attributes:
+    module: Its `draw` takes Facts and returns a Figure, or None if there is
+      nothing to draw.
+    caption: How to read it.
+  """
+
+  module: types.ModuleType
+  caption: str
+
+
+PICTURES = (
+  Picture(
+    samples_plot,
+    'Held-out examples of each source distribution, or those of one client if '
+    "none are held out; first, the mean of all clients' examples. Of features "
+    'that are no images: their moments.',
+  ),
+  Picture(
+    labels_plot,
+    'Which labels the clients train on. Where there are many clients, a row is '
+    'the mean of several that are similar.',
+  ),
+  Picture(
+    mixtures_plot,
+    'Where the training examples of the clients come from: the truth that an '
+    'algorithm which finds clusters should find.',
+  ),
+  Picture(sizes_plot, 'How unequal the clients are in size.'),
+  Picture(
+    distances_plot,
+    'How different the training examples of two clients are. Grey: what clients '
+    'of the same sizes would show if all drew from one distribution; small '
+    'clients differ by chance.',
+  ),
+  Picture(
+    sources_plot,
+    "Over all clients' examples. Where both matrices are near 0 the "
+    'distributions still may differ in how features and labels go together, as '
+    'permuted labels do.',
+  ),
+)
+
+
+def signature(statistics_sha256: str) -> str:
+  """Returns what a card says about what it was made from."""
+  return f'card {CARD_VERSION} of statistics {statistics_sha256}'
+
+
+def render(folder: pathlib.Path) -> str:
+  """Returns the page of a version of a dataset.
+
+  The same version and statistics give the same text.
+
+  Args:
+    folder: The version's folder.
+
+  Raises:
+    DataError: If the version or its statistics are missing or damaged.
+  """
+  facts = facts_lib.read(folder)
+  pictures = []
+  with style.applied():
+    for picture in PICTURES:
+      figure = picture.module.draw(facts)
+      if figure is not None:
+        content = base64.b64encode(style.to_png(figure)).decode()
+        pictures.append((content, picture.caption))
+  recipe = facts.manifest['recipe']
+  return html.render(
+    'card.html.jinja',
+    signature=signature(facts.statistics_sha256),
+    name=recipe['source']['name'],
+    version=facts.manifest['version'],
+    heading=heading(facts),
+    summary=summary(facts),
+    splits=splits(facts),
+    sources=sources(facts),
+    pictures=pictures,
+    recipe=html.flatten(recipe),
+    planted=planted(facts),
+    checksums=sorted(facts.manifest['sources'].items()),
+    files=sorted(
+      (name, f'{described["size_bytes"]:,}', described['sha256'])
+      for name, described in facts.manifest['files'].items()
+    ),
+    manifest_checksum=facts.manifest['checksum'],
+    statistics_name=layout.STATISTICS,
+  )
+
+
+def heading(facts: facts_lib.Facts) -> str:
+  """Returns one sentence: what and how much it is."""
+  clients = facts.manifest['num_clients']
+  schema = facts.schema
+  task = 'regression'
+  if schema.num_classes:
+    task = f'classification into {schema.num_classes} classes'
+  shape = ' x '.join(str(size) for size in schema.x_shape)
+  count = schema.num_sources
+  return (
+    f'{sum(sum(s.values()) for s in facts.manifest["num_examples"].values()):,}'
+    f' examples of {sum(clients.values()):,} clients '
+    f'({clients[schema_lib.PARTICIPATING]:,} participating, '
+    f'{clients[schema_lib.UNSEEN]:,} unseen), from {count} source '
+    f'distribution{"s" if count > 1 else ""}, for {task}; features {shape}.'
+  )
+
+
+def summary(facts: facts_lib.Facts) -> list[tuple[str, str]]:
+  """Returns (what, value) of the numbers that matter most."""
+  rows = []
+  partition = facts.manifest['recipe'].get('partition', {})
+  rows.append(('partition', str(partition.get('law', '–'))))
+  rows.append(('seed', str(facts.manifest['recipe'].get('seed', '–'))))
+  sizes = facts.sizes[schema_lib.TRAIN]
+  if len(sizes):
+    rows.append(
+      (
+        'training examples of a client',
+        f'{sizes.min():,} to {sizes.max():,}, median {np.median(sizes):,g}, '
+        f'mean {sizes.mean():,.1f}',
+      )
+    )
+  if empty := int(np.sum(sizes == 0)):
+    rows.append(('clients without training examples', f'{empty:,}'))
+  rows += _label_rows(facts)
+  counters = facts.manifest['counters']
+  rows.append(
+    (
+      'raw examples',
+      f'{counters["raw_examples"]:,} read, {counters["dead_letters"]:,} '
+      'malformed and left out',
+    )
+  )
+  return rows
+
+
+def _label_rows(facts: facts_lib.Facts) -> list[tuple[str, str]]:
+  clients = client_rows.similar_side_by_side(facts)
+  if not facts.schema.num_classes or len(clients) < 2:
+    return []
+  has = (facts.labels[clients] > 0).sum(axis=1)
+  found = distances_plot.pair_distances(
+    facts.labels, *distances_plot.sample_pairs(clients)
+  )
+  chance = distances_plot.pair_distances(
+    distances_plot.redraw(facts.labels), *distances_plot.sample_pairs(clients)
+  )
+  return [
+    (
+      'classes of a client',
+      f'{has.min()} to {has.max()}, median {np.median(has):g}',
+    ),
+    (
+      'total variation of the labels of two clients',
+      f'{found.mean():.3f} on average (by chance alone {chance.mean():.3f})',
+    ),
+  ]
+
+
+def planted(facts: facts_lib.Facts) -> list[tuple[str, str]]:
+  """Returns (what, value) of the truth that source and partition tell."""
+  told = {
+    name: facts.manifest.get(name, {}) for name in ('planted', 'source_facts')
+  }
+  return [
+    (what, value if len(value) <= _MAX_CHARS else f'{value[:_MAX_CHARS]}…')
+    for what, value in html.flatten({k: v for k, v in told.items() if v})
+  ]
+
+
+def splits(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
+  """Returns (clients, split, examples, mean and deviation of x, of y)."""
+  rows = []
+  for group in schema_lib.GROUPS:
+    for split in schema_lib.SPLITS:
+      total = facts.totals[group][split]
+      if total['num_examples']:
+        rows.append((group, split, *_numbers(total)))
+  return rows
+
+
+def sources(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
+  """Returns the same numbers of each source, over clients and held out."""
+  return [
+    (name, where, *_numbers(facts.totals[kind][name]))
+    for name in facts.schema.source_names
+    for kind, where in (('source', 'clients'), (layout.HELD_OUT, 'held out'))
+    if facts.totals[kind][name]['num_examples']
+  ]
+
+
+def _numbers(total: Mapping[str, Any]) -> tuple[str, ...]:
+  x, y = total['x'], total.get('y')
+  return (
+    f'{total["num_examples"]:,}',
+    _moments(x),
+    f'{x["min"]:.3g} to {x["max"]:.3g}',
+    _moments(y) if y else _entropy(total['label_counts']),
+  )
+
+
+def _moments(moments: Mapping[str, float]) -> str:
+  return f'{moments["mean"]:.3g} ± {moments["std"]:.3g}'
+
+
+def _entropy(counts: list[int]) -> str:
+  """Returns in how many classes examples are, and how evenly."""
+  shares = [count / sum(counts) for count in counts if count]
+  bits = -sum(share * math.log2(share) for share in shares)
+  return f'{len(shares)} classes, entropy {abs(bits):.2f} bit'

@@ -1,0 +1,101 @@
+"""Picture: every cell of a sweep beside the others, measure by measure."""
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import measures, style
+from tff_algos.reports import sweep as sweep_lib
+
+_MAX_COLUMNS = 4
+
+
+def draw(sweep: sweep_lib.Sweep, least_ari: float) -> figure_lib.Figure | None:
+  """Draws a panel for each measure, and one for the success rate.
+
+  A dot is the mean over seeds, its bar the standard deviation, a tick a seed.
+
+  Args:
+    sweep: The runs.
+    least_ari: See `measures.found_clusters`.
+
+  Returns:
+    None if no cell has a measure.
+  """
+  panels = list(sweep.measures)
+  if not panels:
+    return None
+  rates = [cell.rate(least_ari) for cell in sweep.cells]
+  num_panels = len(panels) + any(rates)
+  num_rows, num_columns = style.panel_shape(num_panels, _MAX_COLUMNS)
+  longest = max(len(cell.label) for cell in sweep.cells)
+  figure = style.new_figure(
+    max(7.5, 0.4 + 0.065 * longest + 2.6 * num_columns),
+    0.7 + num_rows * (0.95 + 0.27 * len(sweep.cells)),
+    'Every cell: mean and deviation over seeds',
+  )
+  places = style.new_panels(figure, num_panels, _MAX_COLUMNS, sharey=True)
+  for axes, measure in zip(places, panels, strict=False):
+    _draw_measure(axes, sweep, measure)
+  if any(rates):
+    _draw_rates(places[-1], rates)
+  first = places[0]
+  first.set_yticks(
+    range(len(sweep.cells)),
+    [cell.label or 'all runs' for cell in sweep.cells],
+  )
+  first.set_ylim(len(sweep.cells) - 0.5, -0.5)
+  return figure
+
+
+def _draw_measure(
+  axes: axes_lib.Axes, sweep: sweep_lib.Sweep, measure: measures.Measure
+) -> None:
+  _prepare(axes, measure.title, measure.label(sweep.example))
+  for row, cell in enumerate(sweep.cells):
+    spread = sweep_lib.spread(cell.last, measure.name)
+    if not spread.num:
+      continue
+    color = style.line_look(row)['color']
+    seeds = [point.get(measure.name, np.nan) for point in cell.last]
+    axes.plot(
+      seeds, [row] * len(seeds), '|', color=color, markersize=7, alpha=0.55
+    )
+    _draw_dot(axes, row, spread.mean, np.nan_to_num(spread.std), color)
+  measure.format_axis(sweep.example, axes.xaxis)
+
+
+def _draw_rates(axes: axes_lib.Axes, rates) -> None:
+  _prepare(axes, 'clusters found', '% of the seeds, with 95 % interval')
+  for row, rate in enumerate(rates):
+    if rate is None:
+      continue
+    value = rate.successes / rate.num
+    # Rounding may leave an end inside by a hair.
+    ends = [[max(0.0, value - rate.low)], [max(0.0, rate.high - value)]]
+    _draw_dot(axes, row, value, ends, style.line_look(row)['color'])
+  axes.set_xlim(-0.03, 1.03)
+  axes.xaxis.set_major_locator(ticker.MultipleLocator(0.25))
+  style.format_percent(axes.xaxis)
+
+
+def _prepare(axes: axes_lib.Axes, title: str, label: str) -> None:
+  axes.set_title(title)
+  axes.set_xlabel(label)
+  axes.grid(axis='x')
+  axes.grid(visible=False, axis='y')
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(4))
+
+
+def _draw_dot(axes: axes_lib.Axes, row: int, value, deviation, color) -> None:
+  axes.errorbar(
+    value,
+    row,
+    xerr=deviation,
+    fmt='o',
+    color=color,
+    markersize=5,
+    linewidth=1.6,
+    capsize=2.5,
+  )

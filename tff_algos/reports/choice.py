@@ -1,0 +1,146 @@
+"""Which value of an axis is the best, by scores that are nobody's result.
+
+A number of clusters that test scores chose makes these very scores look better
+than they are. So a choice goes by examples, or by clients, that are set apart
+for it; what the chosen value is worth, the test scores of the participating
+clients then say.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tff_algos.core import errors
+from tff_algos.reports import measures, plan
+from tff_algos.reports import sweep as sweep_lib
+
+VALIDATION = 'validation'
+UNSEEN = 'unseen'
+
+
+class Criterion(NamedTuple):
+  """What a choice goes by.
+
+  Attributes:
+    metric: Of the last round, without the score's name.
+    title: In words.
+    needs: What a dataset must have for it.
+  """
+
+  metric: str
+  title: str
+  needs: str
+
+
+CRITERIA = {
+  VALIDATION: Criterion(
+    'participating/validation/personalized',
+    'the personalized models on validation examples',
+    'a validation part (config.dataset.splits.validation_ratio)',
+  ),
+  UNSEEN: Criterion(
+    'unseen/test/cluster',
+    'the cluster models that unseen clients choose',
+    'unseen clients (config.dataset.partition.num_unseen_clients)',
+  ),
+}
+
+
+class Question(NamedTuple):
+  """What is to be chosen.
+
+  Attributes:
+    key: Of an axis of the sweep.
+    by: Key of `CRITERIA`.
+  """
+
+  key: str
+  by: str = VALIDATION
+
+
+def check(axes: Sequence[plan.Axis], question: Question) -> int:
+  """Returns the position of the axis that a question is about.
+
+  Raises:
+    DataError: If it is none of the axes.
+  """
+  keys = [axis.key for axis in axes]
+  if question.key not in keys:
+    raise errors.DataError(
+      f'--choose={question.key} must be what the runs differ by, which is '
+      f'{", ".join(keys) or "their seed alone"}'
+    )
+  return keys.index(question.key)
+
+
+def sentences(sweep: sweep_lib.Sweep, question: Question) -> list[str]:
+  """Returns the answer, one sentence for each choice on the other axes.
+
+  The best is the value of the best mean over seeds; the earlier one on a tie.
+
+  Raises:
+    DataError: If no axis is meant.
+  """
+  position = check(sweep.plan.axes, question)
+  criterion = CRITERIA[question.by]
+  name = f'{criterion.metric}/{sweep.example.score_name}'
+  others = lambda row: row[:position] + row[position + 1 :]
+  groups: dict[tuple[Any, ...], list[sweep_lib.Cell]] = {}
+  for cell in sweep.cells:
+    groups.setdefault(others(cell.values), []).append(cell)
+  found = []
+  for values, cells in groups.items():
+    where = plan.label(others(sweep.plan.axes), values)
+    told = _tell(sweep, position, cells, name, criterion)
+    found.append(f'{where}: {told}' if where else told)
+  return found
+
+
+def _tell(sweep, position, cells, name, criterion) -> str:
+  """Returns the sentence about the cells of one choice on the other axes."""
+  axis = sweep.plan.axes[position]
+  label = lambda cell: plan.label([axis], [cell.values[position]])
+  known = [cell for cell in cells if sweep_lib.spread(cell.last, name).num]
+  if not known:
+    return (
+      f'there is nothing to choose {axis.key} by: no dataset has '
+      f'{criterion.needs}.'
+    )
+  mean = lambda cell: sweep_lib.spread(cell.last, name).mean
+  ahead = 1 if sweep.example.higher_is_better else -1
+  best = max(known, key=lambda cell: ahead * mean(cell))
+  measure = measures.Measure(name, '')
+  text = lambda spread: measure.text(sweep.example, spread.mean, spread.std)
+  spread = sweep_lib.spread(best.last, name)
+  behind = ', '.join(
+    f'{label(cell)} by {text(gap)}'
+    for cell in known
+    if cell is not best and (gap := _gap(best, cell, name, ahead)).num
+  )
+  unit = ' %' if sweep.example.higher_is_better else ''
+  seeds = f'{spread.num} seed' + 's' * (spread.num != 1)
+  told = (
+    f'{label(best)} is the best by {criterion.title} after the last round: '
+    f'{text(spread)}{unit} ({seeds}).'
+  )
+  return f'{told} Behind it, over the same seeds: {behind}.' if behind else told
+
+
+def _gap(
+  best: sweep_lib.Cell, other: sweep_lib.Cell, name: str, ahead: int
+) -> sweep_lib.Spread:
+  """Returns how far a cell is behind, over the seeds that both have.
+
+  `ahead` is 1 where a larger score is a better one, else -1.
+  """
+  scores = [
+    {seed: point.get(name, np.nan) for seed, point in zip(*pair, strict=True)}
+    for pair in ((best.seeds, best.last), (other.seeds, other.last))
+  ]
+  gaps = [
+    {name: ahead * (scores[0][seed] - value)}
+    for seed, value in scores[1].items()
+    if seed in scores[0]
+  ]
+  return sweep_lib.spread(gaps, name)

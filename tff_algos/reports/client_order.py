@@ -1,0 +1,93 @@
+"""The clients of a run in the order of their planted sources."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import axes as axes_lib
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+# More groups than this are parted by lines, but not named.
+_MAX_NAMES = 16
+
+
+class ClientOrder(NamedTuple):
+  """Clients, group by group.
+
+  Attributes:
+    clients: Their indices, int64 `[num_clients]`.
+    groups: The group of each of them, int64 `[num_clients]`, ascending.
+    names: Name of each group, or none.
+    colors: Colour of each group.
+    what: Who stands in a row, for an axis.
+  """
+
+  clients: np.ndarray
+  groups: np.ndarray
+  names: tuple[str, ...]
+  colors: tuple[str, ...]
+  what: str
+
+  def thinned(self, count: int) -> np.ndarray:
+    """Returns at most `count` positions, evenly spread."""
+    return thin(len(self.clients), count)
+
+  def part_groups(self, axes: axes_lib.Axes, rows: np.ndarray) -> None:
+    """Draws a line between each two groups.
+
+    Args:
+      axes: Row i lies at height i.
+      rows: The positions that are drawn, ascending.
+    """
+    for _, end in self._spans(rows)[:-1]:
+      axes.axhline(end - 0.5, color='white', linewidth=2)
+    axes.set_yticks([])
+
+  def name_groups(self, axes: axes_lib.Axes, rows: np.ndarray) -> None:
+    """Names the groups on the y axis; the arguments of `part_groups`."""
+    groups = self.groups[rows]
+    spans = self._spans(rows)
+    if self.names and len(spans) <= _MAX_NAMES:
+      middles = [(start + end - 1) / 2 for start, end in spans]
+      found = [groups[start] for start, _ in spans]
+      axes.set_yticks(middles, [self.names[group] for group in found])
+      for label, group in zip(axes.get_yticklabels(), found, strict=True):
+        label.set_color(self.colors[group])
+        label.set_fontweight('bold')
+      axes.tick_params(axis='y', length=0)
+    shown = f'{len(rows):,} of ' if len(rows) < len(self.clients) else ''
+    axes.set_ylabel(f'{shown}{len(self.clients):,} clients, {self.what}')
+
+  def _spans(self, rows: np.ndarray) -> list[tuple[int, int]]:
+    """Returns where each group begins and ends among some rows."""
+    changes = 1 + np.flatnonzero(np.diff(self.groups[rows]))
+    return list(itertools.pairwise([0, *changes, len(rows)]))
+
+
+def by_planted_source(
+  run: run_lib.Run, main_clusters: np.ndarray
+) -> ClientOrder:
+  """Sorts the participating clients by main planted source, then by index.
+
+  Args:
+    run: Says which source is whose.
+    main_clusters: The clusters that sort them if nothing is planted, int64
+      `[num_clients]`.
+  """
+  mixture = run.planted_mixture(len(main_clusters))
+  if mixture is None:
+    groups = main_clusters
+    names, colors, what = (), (), 'by cluster at the end'
+  else:
+    groups = np.argmax(mixture, axis=1)
+    names, colors = run.planted_names, style.planted_colors(run)
+    what = 'by main source'
+  clients = np.argsort(groups, kind='stable')
+  return ClientOrder(clients, groups[clients], names, colors, what)
+
+
+def thin(size: int, count: int) -> np.ndarray:
+  """Returns at most `count` of the numbers below `size`, with both ends."""
+  return np.unique(np.linspace(0, size - 1, min(size, count)).astype(int))

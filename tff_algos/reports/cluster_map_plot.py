@@ -1,0 +1,88 @@
+"""Picture: the main cluster of every client at every evaluation."""
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import colors as colors_lib
+from matplotlib import figure as figure_lib
+from matplotlib import patches, ticker
+
+from tff_algos.metrics import association
+from tff_algos.reports import client_order, style
+from tff_algos.reports import run as run_lib
+
+# What a picture can still show; more rows or columns are thinned out.
+_MAX_CLIENTS = 400
+_MAX_ROUNDS = 400
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws a row a client and a column an evaluation, coloured by cluster.
+
+  Returns:
+    None if no memberships were kept, or there is a single cluster.
+  """
+  history = run.membership_history
+  if history is None or run.num_clusters == 1:
+    return None
+  clusters = history.main_clusters
+  order = client_order.by_planted_source(run, clusters[-1])
+  rows = order.thinned(_MAX_CLIENTS)
+  columns = client_order.thin(len(clusters), _MAX_ROUNDS)
+  figure = style.new_figure(
+    9.6,
+    1.6 + np.clip(0.11 * len(rows), 1.8, 5.5),
+    'Main cluster of every client, round by round',
+  )
+  axes = figure.subplots()
+  colors = style.cluster_colors(run)
+  # The undecided take the last colour: their number is -1.
+  axes.pcolormesh(
+    _edges(history.rounds[columns]),
+    np.arange(len(rows) + 1) - 0.5,
+    clusters[np.ix_(columns, order.clients[rows])].T % (len(colors) + 1),
+    cmap=colors_lib.ListedColormap([*colors, style.FAINT]),
+    vmin=-0.5,
+    vmax=len(colors) + 0.5,
+  )
+  axes.grid(False)
+  axes.invert_yaxis()
+  axes.set_xlabel('round')
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(10, integer=True))
+  order.part_groups(axes, rows)
+  order.name_groups(axes, rows)
+  _add_legend(run, axes, (clusters == association.UNDECIDED).any())
+  _mark_settled_round(axes, history)
+  return figure
+
+
+def _edges(rounds: np.ndarray) -> np.ndarray:
+  """Returns where columns begin and end: halfway between evaluations."""
+  middles = (rounds[1:] + rounds[:-1]) / 2
+  return np.concatenate([[rounds[0] - 0.5], middles, [rounds[-1] + 0.5]])
+
+
+def _add_legend(run: run_lib.Run, axes: axes_lib.Axes, has_undecided) -> None:
+  names, colors = style.cluster_names(run), style.cluster_colors(run)
+  entries = [(names[cluster], colors[cluster]) for cluster in run.cluster_order]
+  if has_undecided:
+    entries.append(('undecided', style.FAINT))
+  axes.legend(
+    handles=[patches.Patch(color=color, label=name) for name, color in entries],
+    loc='center left',
+    bbox_to_anchor=(1.0, 0.5),
+    handlelength=0.9,
+  )
+
+
+def _mark_settled_round(axes: axes_lib.Axes, history) -> None:
+  settled = history.settled_round
+  if settled is not None:
+    axes.axvline(settled, color=style.INK, linewidth=1.6, linestyle='--')
+    axes.set_title(f'settled in round {settled}: no client changes after it')
+  elif history.last_change is not None:
+    position = history.last_change
+    before, after = history.main_clusters[position - 1 : position + 1]
+    axes.set_title(
+      f'not settled: {np.sum(before != after):,} of {len(after):,} clients '
+      f'changed in round {history.rounds[position]}'
+    )

@@ -1,0 +1,122 @@
+"""Picture: how far the clients' distributions lie apart, pair by pair."""
+
+import numpy as np
+from matplotlib import figure as figure_lib
+
+from tff_algos.core import seeds
+from tff_algos.metrics import distances
+from tff_algos.reports import client_rows, style
+from tff_algos.reports import facts as facts_lib
+
+_MAX_PAIRS = 20_000
+_CHANCE_COLOR = '#9aa0a6'
+
+
+def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
+  """Draws a matrix of some clients and a histogram over pairs.
+
+  The total variation of two clients' labels; of a regression, of their shares
+  of source distributions.
+
+  Returns:
+    None if fewer than two clients have examples, or there is one class or
+    source distribution only.
+  """
+  counts, what = facts.labels, 'labels'
+  if not facts.schema.num_classes:
+    counts, what = facts.sources, 'source distributions'
+  clients = client_rows.similar_side_by_side(facts)
+  if len(clients) < 2 or counts.shape[1] < 2:
+    return None
+  figure = style.new_figure(
+    11, 4.6, f'How far the {what} of two clients lie apart (total variation)'
+  )
+  left, right = figure.subplots(1, 2, width_ratios=(1.05, 1))
+  _draw_matrix(figure, left, counts, clients)
+  _draw_histogram(right, counts, clients)
+  return figure
+
+
+def _draw_matrix(figure, axes, counts: np.ndarray, clients: np.ndarray) -> None:
+  shown = client_rows.thin_out(clients, client_rows.MAX_ROWS)
+  shares = client_rows.shares_of(counts[shown])
+  image = axes.imshow(
+    distances.total_variation(shares[:, None], shares[None]),
+    cmap='cividis',
+    vmin=0,
+    vmax=1,
+  )
+  bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.045)
+  bar.outline.set_visible(False)
+  axes.grid(False)
+  axes.spines[:].set_visible(False)
+  axes.set_xticks([])
+  axes.set_yticks([])
+  some = '' if len(shown) == len(clients) else f' of {len(clients):,}'
+  axes.set_title(f'{len(shown)}{some} clients, similar ones side by side')
+  axes.set_xlabel('0: the same shares; 1: nothing in common')
+
+
+def _draw_histogram(axes, counts: np.ndarray, clients: np.ndarray) -> None:
+  first, second = sample_pairs(clients)
+  found = pair_distances(counts, first, second)
+  chance = pair_distances(redraw(counts), first, second)
+  bins = np.linspace(0, 1, 41)
+  axes.set_axisbelow(True)
+  for values, color, name in (
+    (chance, _CHANCE_COLOR, 'by chance alone'),
+    (found, '#0b4f86', 'these clients'),
+  ):
+    weights = np.full(len(values), 1 / len(values))
+    axes.hist(
+      values,
+      bins,
+      weights=weights,
+      color=color,
+      alpha=0.65,
+      label=f'{name}: mean {values.mean():.2f}',
+    )
+  axes.set_xlim(0, 1)
+  axes.set_title(f'{len(found):,} pairs of clients')
+  axes.set_xlabel('total variation')
+  axes.set_ylabel('pairs (%)')
+  style.format_percent(axes.yaxis)
+  axes.margins(y=0.25)
+  axes.legend(loc='upper right' if found.mean() < 0.5 else 'upper left')
+
+
+def sample_pairs(clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns all pairs of clients, or `_MAX_PAIRS` drawn ones, always the same.
+
+  Args:
+    clients: At least two positions.
+
+  Returns:
+    The first and the second clients, `[num_pairs]` each; never equal.
+  """
+  n = len(clients)
+  if n * (n - 1) // 2 <= _MAX_PAIRS:
+    first, second = np.triu_indices(n, 1)
+  else:
+    generator = seeds.numpy_generator(0, 'reports/card/pairs')
+    first = generator.integers(0, n, _MAX_PAIRS)
+    second = (first + generator.integers(1, n, _MAX_PAIRS)) % n
+  return clients[first], clients[second]
+
+
+def pair_distances(
+  counts: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> np.ndarray:
+  """Returns the total variation of each pair, `[num_pairs]`."""
+  shares = client_rows.shares_of(counts)
+  return distances.total_variation(shares[first], shares[second])
+
+
+def redraw(counts: np.ndarray) -> np.ndarray:
+  """Returns counts `[N, K]` of clients of the same sizes that are all alike.
+
+  Each draws its examples from the distribution of all clients together.
+  """
+  generator = seeds.numpy_generator(0, 'reports/card/chance')
+  total = counts.sum(axis=0)
+  return generator.multinomial(counts.sum(axis=1), total / total.sum())

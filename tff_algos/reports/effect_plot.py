@@ -1,0 +1,122 @@
+"""Picture: what a number in the config does to each measure."""
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import measures, plan, style
+from tff_algos.reports import sweep as sweep_lib
+
+_MAX_COLUMNS = 4
+# Values that span more are drawn on a logarithmic axis.
+_MAX_LINEAR_RATIO = 20
+
+
+def draw(
+  sweep: sweep_lib.Sweep, position: int, least_ari: float
+) -> figure_lib.Figure | None:
+  """Draws each measure, and the success rate, against a numeric axis.
+
+  Args:
+    sweep: The runs.
+    position: Of the axis in the plan. Cells that agree on all other axes make
+      one line.
+    least_ari: See `measures.found_clusters`.
+
+  Returns:
+    None if fewer than two values have finished runs.
+  """
+  lines = _lines(sweep, position)
+  values = sorted({cell.values[position] for cell in sweep.cells})
+  panels = sweep.measures
+  if len(values) < 2 or not panels:
+    return None
+  axis = sweep.plan.axes[position]
+  has_rates = any(cell.rate(least_ari) for cell in sweep.cells)
+  num_panels = len(panels) + has_rates
+  num_rows, num_columns = style.panel_shape(num_panels, _MAX_COLUMNS)
+  figure = style.new_figure_with_legend(
+    0.6 + 3.0 * num_columns,
+    0.9 + 2.5 * num_rows,
+    f'What {axis.name} does: mean and deviation over seeds',
+    list(lines),
+  )
+  places = style.new_panels(figure, num_panels, _MAX_COLUMNS)
+  for axes, measure in zip(places, panels, strict=False):
+    _draw_measure(axes, sweep, position, measure, lines.values())
+  if has_rates:
+    _draw_rates(places[-1], position, lines.values(), least_ari)
+  for axes in places:
+    _scale(axes, values)
+    axes.set_xlabel(axis.name)
+  return figure
+
+
+def _lines(sweep: sweep_lib.Sweep, position: int):
+  """Returns label -> cells of each line, by ascending value."""
+  others = lambda row: row[:position] + row[position + 1 :]
+  lines = {}
+  for cell in sweep.cells:
+    label = plan.label(others(sweep.plan.axes), others(cell.values))
+    lines.setdefault(label, []).append(cell)
+  by_value = lambda cell: cell.values[position]
+  return {label: sorted(cells, key=by_value) for label, cells in lines.items()}
+
+
+def _draw_measure(
+  axes: axes_lib.Axes, sweep, position, measure: measures.Measure, lines
+) -> None:
+  for index, cells in enumerate(lines):
+    spreads = [sweep_lib.spread(cell.last, measure.name) for cell in cells]
+    mean = np.array([spread.mean for spread in spreads])
+    std = np.nan_to_num([spread.std for spread in spreads])
+    x = np.array([cell.values[position] for cell in cells], np.float64)
+    where = index, len(lines)
+    style.draw_line(axes, where, x, mean, (mean - std, mean + std), 'o')
+    for value, cell in zip(x, cells, strict=True):
+      seeds = [point.get(measure.name, np.nan) for point in cell.last]
+      color = style.line_look(index)['color']
+      axes.plot(
+        [value] * len(seeds), seeds, '_', color=color, markersize=6, alpha=0.5
+      )
+  axes.set_title(measure.title)
+  axes.set_ylabel(measure.label(sweep.example))
+  measure.format_axis(sweep.example, axes.yaxis)
+
+
+def _draw_rates(axes: axes_lib.Axes, position, lines, least_ari) -> None:
+  """Draws how often clusters were found, with Wilson's intervals."""
+  for index, cells in enumerate(lines):
+    known = [
+      (cell.values[position], rate)
+      for cell in cells
+      if (rate := cell.rate(least_ari)) is not None
+    ]
+    if not known:
+      continue
+    x = np.array([value for value, _ in known], np.float64)
+    middle = np.array([rate.successes / rate.num for _, rate in known])
+    ends = (
+      np.array([rate.low for _, rate in known]),
+      np.array([rate.high for _, rate in known]),
+    )
+    style.draw_line(axes, (index, len(lines)), x, middle, ends, 'o')
+  axes.set_title('clusters found')
+  axes.set_ylabel('% of the seeds, 95 % interval')
+  axes.set_ylim(-0.03, 1.03)
+  style.format_percent(axes.yaxis)
+
+
+def _scale(axes: axes_lib.Axes, values: list[float]) -> None:
+  """Chooses the x axis, and marks the values that were run."""
+  positive = [value for value in values if value > 0]
+  spans = positive and max(values) > _MAX_LINEAR_RATIO * min(positive)
+  if spans and values[0] > 0:
+    axes.set_xscale('log')
+  elif spans and values[0] == 0:
+    # Zero has no logarithm: it stands one decade before the smallest value.
+    axes.set_xscale('symlog', linthresh=min(positive))
+  axes.xaxis.set_major_locator(ticker.FixedLocator(values))
+  axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.6g}'))
+  axes.xaxis.set_minor_locator(ticker.NullLocator())

@@ -1,0 +1,126 @@
+"""What a dataset's card is drawn from: its manifest, clients and statistics."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow
+
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema as schema_lib
+from tff_algos.data import statistics
+
+# Records are shuffled: these are enough to choose from.
+_MAX_SAMPLES = 500
+
+
+class Facts(NamedTuple):
+  """What is known of a version; N clients, S source distributions, C classes.
+
+  Attributes:
+    folder: Of the version.
+    manifest: Its manifest.
+    schema: Shape and meaning of an example.
+    totals: See `statistics.Statistics`.
+    statistics_sha256: Of the file that they were read from.
+    clients: Columns of `client_statistics.parquet`, as lists of N.
+    client_ids: Ids, participating clients first.
+    groups: `'participating'` or `'unseen'`, `[N]`.
+    sizes: split -> number of examples, int64 `[N]`.
+    labels: Training examples of each class, int64 `[N, C]`.
+    sources: Training examples of each source distribution, int64 `[N, S]`.
+    mixture: Planned shares, float64 `[N, S]`; None if nothing was planned.
+    clusters: The cluster that each client was planted in, int32 `[N]`; None if
+      there are none.
+    samples: Some examples of each source distribution, held-out ones if there
+      are any.
+  """
+
+  folder: pathlib.Path
+  manifest: Mapping[str, Any]
+  schema: schema_lib.Schema
+  totals: Mapping[str, Mapping[str, Mapping[str, Any]]]
+  statistics_sha256: str
+  clients: Mapping[str, list[Any]]
+  client_ids: tuple[str, ...]
+  groups: np.ndarray
+  sizes: Mapping[str, np.ndarray]
+  labels: np.ndarray
+  sources: np.ndarray
+  mixture: np.ndarray | None
+  clusters: np.ndarray | None
+  samples: tuple[schema_lib.Examples, ...]
+
+
+def read(folder: pathlib.Path) -> Facts:
+  """Reads what is known of a version of a dataset.
+
+  Args:
+    folder: The version's folder.
+
+  Raises:
+    DataError: If the version or its statistics are missing or damaged.
+  """
+  with dataset_lib.FederatedDataset.open_folder(folder, verify=False) as opened:
+    found = statistics.read(opened.path, opened.manifest)
+    samples = tuple(
+      _samples(opened, source, found.clients)
+      for source in range(opened.schema.num_sources)
+    )
+  clients = found.clients.to_pydict()
+  return Facts(
+    folder=opened.path,
+    manifest=opened.manifest,
+    schema=opened.schema,
+    totals=found.totals,
+    statistics_sha256=found.sha256,
+    clients=clients,
+    client_ids=tuple(clients['client_id']),
+    groups=np.array(clients['group'], object),
+    sizes={
+      split: _joined(
+        opened.num_examples(split), opened.num_unseen_examples(split)
+      )
+      for split in schema_lib.SPLITS
+    },
+    labels=_counts(clients, 'label', opened.schema.num_classes),
+    sources=_counts(clients, 'source', opened.schema.num_sources),
+    mixture=_joined(opened.true_mixture(), opened.true_unseen_mixture()),
+    clusters=_joined(opened.true_clusters(), opened.true_unseen_clusters()),
+    samples=samples,
+  )
+
+
+def _counts(
+  clients: Mapping[str, list[Any]], what: str, width: int
+) -> np.ndarray:
+  rows = clients[f'{schema_lib.TRAIN}_{what}_counts']
+  return np.array(rows, np.int64).reshape((len(rows), width))
+
+
+def _joined(
+  participating: np.ndarray | None, unseen: np.ndarray | None
+) -> np.ndarray | None:
+  """Returns the rows of all clients; None if the dataset has no such column."""
+  if participating is None:
+    return None
+  return np.concatenate([participating, unseen])
+
+
+def _samples(
+  dataset: dataset_lib.FederatedDataset, source: int, clients: pyarrow.Table
+) -> schema_lib.Examples:
+  """Returns held-out examples, or those of the first client that has some."""
+  held_out = dataset.held_out(source)
+  if held_out.num_examples:
+    # Copies: a view would keep all of them in memory.
+    return schema_lib.Examples(
+      *(column[:_MAX_SAMPLES].copy() for column in held_out)
+    )
+  counts = clients[f'{schema_lib.TRAIN}_source_counts'].to_pylist()
+  richest = max(range(len(counts)), key=lambda i: counts[i][source])
+  client_id = clients['client_id'][richest].as_py()
+  examples = dataset.examples(client_id, schema_lib.TRAIN)
+  rows = examples.source == source
+  return schema_lib.Examples(*(column[rows] for column in examples))

@@ -1,0 +1,98 @@
+"""Draws a table of numbers as a heat map: cells, their texts, coloured names."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import colors as colors_lib
+from matplotlib import patches
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+_DARK_ENOUGH_FOR_WHITE = 0.55
+# Wider tables get names that are turned.
+_MAX_UPRIGHT_NAME = 12
+SHADES = colors_lib.LinearSegmentedColormap.from_list(
+  'shades', ('#eef3f8', '#0b4f86')
+)
+
+
+def draw(
+  axes: axes_lib.Axes, shades: np.ndarray, texts: Sequence[Sequence[str]]
+) -> None:
+  """Draws the cells.
+
+  Args:
+    axes: Where.
+    shades: How dark each cell is, `[num_rows, num_columns]` in [0, 1]; NaN is
+      white.
+    texts: What each cell says.
+  """
+  axes.imshow(shades, cmap=SHADES, vmin=0, vmax=1, aspect='auto')
+  axes.grid(False)
+  axes.spines[:].set_visible(False)
+  axes.tick_params(length=0)
+  for row, column in np.ndindex(shades.shape):
+    dark = shades[row, column] > _DARK_ENOUGH_FOR_WHITE
+    axes.text(
+      column,
+      row,
+      texts[row][column],
+      ha='center',
+      va='center',
+      color='white' if dark else style.INK,
+    )
+
+
+def frame(axes: axes_lib.Axes, row: int, column: int) -> None:
+  """Sets a cell of a map apart: a frame, and a bold text."""
+  axes.add_patch(
+    patches.Rectangle(
+      (column - 0.47, row - 0.45),
+      0.94,
+      0.9,
+      fill=False,
+      edgecolor=style.INK,
+      linewidth=2,
+    )
+  )
+  for text in axes.texts:
+    if text.get_position() == (column, row):
+      text.set_fontweight('bold')
+
+
+def name_columns(
+  axes: axes_lib.Axes, names: Sequence[str], colors: Sequence[str]
+) -> None:
+  """Names the columns below the map."""
+  axes.set_xticks(range(len(names)), names)
+  _paint(axes.get_xticklabels(), colors)
+  # A narrow column has no room for a long name.
+  if len(names) > 4 and max(map(len, names)) > _MAX_UPRIGHT_NAME:
+    for label in axes.get_xticklabels():
+      label.set(rotation=30, ha='right', rotation_mode='anchor')
+
+
+def number_clusters(run: run_lib.Run, axes: axes_lib.Axes) -> None:
+  """Numbers columns that stand in `run.cluster_order`."""
+  colors = style.cluster_colors(run)
+  name_columns(
+    axes,
+    [str(cluster) for cluster in run.cluster_order],
+    [colors[cluster] for cluster in run.cluster_order],
+  )
+
+
+def name_rows(
+  axes: axes_lib.Axes, names: Sequence[str], colors: Sequence[str]
+) -> None:
+  """Names the rows on the left of the map."""
+  axes.set_yticks(range(len(names)), names)
+  _paint(axes.get_yticklabels(), colors)
+
+
+def _paint(labels, colors: Sequence[str]) -> None:
+  for label, color in zip(labels, colors, strict=True):
+    label.set_color(color)
+    label.set_fontweight('bold')

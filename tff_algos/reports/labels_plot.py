@@ -1,0 +1,114 @@
+"""Picture: which labels each client has."""
+
+import numpy as np
+from matplotlib import colors as colors_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import client_rows, style
+from tff_algos.reports import facts as facts_lib
+
+_MAX_NAMED_CLASSES = 30
+_MAX_NAMED_CLIENTS = 30
+_LONGEST_ID = 16
+# The colours reach at least to this multiple of what is even over classes.
+_TIMES_EVEN = 3.0
+
+
+def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
+  """Draws a heat map, client by label; of a regression, each client's labels.
+
+  Returns:
+    None if no client has an example.
+  """
+  clients = client_rows.similar_side_by_side(facts)
+  if not len(clients):
+    return None
+  if not facts.schema.num_classes:
+    return _draw_targets(facts, clients)
+  rows = client_rows.cut(clients)
+  shares = rows.mean(client_rows.shares_of(facts.labels))
+  figure = style.new_figure(
+    8.6,
+    2.2 + 0.105 * max(len(shares), 12),
+    'Training labels of the clients: share of each class',
+  )
+  axes = figure.subplots()
+  cmap = colors_lib.LinearSegmentedColormap.from_list(
+    'share', ('#f7f9fb', '#9cc3e0', '#0b4f86', '#062c4b')
+  )
+  image = axes.imshow(
+    shares, cmap=cmap, vmin=0, vmax=_darkest(shares), aspect='auto'
+  )
+  bar = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.035)
+  bar.outline.set_visible(False)
+  bar.set_label("share of a client's examples (%)")
+  style.format_percent(bar.ax.yaxis)
+  axes.grid(False)
+  axes.spines[:].set_visible(False)
+  axes.tick_params(length=0)
+  axes.set_xlabel('class')
+  if shares.shape[1] <= _MAX_NAMED_CLASSES:
+    axes.set_xticks(range(shares.shape[1]))
+  else:
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(15, integer=True))
+  name_rows(facts, axes, rows)
+  return figure
+
+
+def name_rows(facts: facts_lib.Facts, axes, rows: client_rows.Rows) -> None:
+  """Labels the y axis of a picture whose rows are clients."""
+  axes.set_ylabel(f'{rows.title}, similar ones side by side')
+  if len(rows.members) <= _MAX_NAMED_CLIENTS:
+    names = [_short(facts.client_ids[row[0]]) for row in rows.members]
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis='y', labelsize=7)
+  else:
+    axes.set_yticks([])
+
+
+def _darkest(shares: np.ndarray) -> float:
+  """Returns the share that is drawn darkest: alike clients look pale."""
+  return min(1.0, max(np.max(shares), _TIMES_EVEN / shares.shape[1]))
+
+
+def _short(text: str) -> str:
+  text = ''.join(
+    c if c.isprintable() else '\N{REPLACEMENT CHARACTER}' for c in text
+  )
+  return text if len(text) <= _LONGEST_ID else f'{text[: _LONGEST_ID - 1]}…'
+
+
+def _draw_targets(
+  facts: facts_lib.Facts, clients: np.ndarray
+) -> figure_lib.Figure:
+  """Draws mean and deviation of each client's labels."""
+  means, deviations = (
+    np.array(facts.clients[name], np.float64)[clients]
+    for name in ('y_mean', 'y_std')
+  )
+  figure = style.new_figure(8, 4, 'Labels of the clients: mean and deviation')
+  axes = figure.subplots()
+  axes.grid(True, axis='both')
+  main = np.argmax(facts.sources[clients], axis=1)
+  names, colors = (
+    facts.schema.source_names,
+    style.colors(facts.schema.num_sources),
+  )
+  for source, (name, color) in enumerate(zip(names, colors, strict=True)):
+    rows = main == source
+    axes.scatter(
+      means[rows],
+      deviations[rows],
+      s=26 if len(clients) <= 1000 else 4,
+      color=color,
+      alpha=0.85 if len(clients) <= 1000 else 0.4,
+      linewidths=0,
+      label=f'mostly {name}',
+    )
+  if len(names) > 1:
+    axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))
+  axes.set_title(f'one dot a client, {len(clients):,} clients')
+  axes.set_xlabel("mean of the client's labels")
+  axes.set_ylabel('standard deviation')
+  return figure

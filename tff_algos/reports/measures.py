@@ -1,0 +1,196 @@
+"""What a run is judged by when it stands beside others.
+
+A cluster's number means nothing, so what a run says of "cluster 0" is never
+averaged with what another says: clusters are matched to source distributions
+first.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import axis as axis_lib
+from matplotlib import ticker
+from scipy import optimize
+
+from tff_algos.metrics import recovery
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+SENT = 'cost/total_floats'
+ARI = 'participating/membership/ari'
+_OF_ONE_CLUSTER = re.compile(r'/cluster_\d+/')
+_FLOATS = ('cost/downlink_floats', 'cost/uplink_floats')
+
+
+class Measure(NamedTuple):
+  """A metric that is shown.
+
+  Attributes:
+    name: Of the metric.
+    title: In words.
+    unit: `'score'` for accuracy or squared error, `'share'` for shares of 1
+      that read in per cent, `'floats'` for numbers sent, else `''`.
+  """
+
+  name: str
+  title: str
+  unit: str = 'score'
+
+  def text(self, run: run_lib.Run, mean: float, std: float) -> str:
+    """Returns `'mean ± std'`, or the mean if `std` is NaN; no unit."""
+    spell = self._speller(run, mean)
+    return f'{spell(mean)} ± {spell(std)}' if np.isfinite(std) else spell(mean)
+
+  def _speller(
+    self, run: run_lib.Run, example: float
+  ) -> Callable[[float], str]:
+    """Returns what writes values as exactly as makes sense for `example`."""
+    if self.unit == 'floats':
+      return ticker.EngFormatter(places=1, sep='').format_eng
+    if self.unit == 'share' or (self.unit == 'score' and run.higher_is_better):
+      return lambda value: f'{100 * value:.1f}'
+    if self.unit == 'score' and example:
+      decimals = max(0, 2 - math.floor(math.log10(abs(example))))
+      return lambda value: f'{value:.{decimals}f}'
+    return lambda value: f'{value:.3f}'
+
+  def label(self, run: run_lib.Run) -> str:
+    """Returns what an axis is called, with the unit."""
+    return {
+      'score': style.score_label(run),
+      'share': 'percentage points',
+      'floats': 'floats',
+    }.get(self.unit, '')
+
+  def format_axis(self, run: run_lib.Run, axis: axis_lib.Axis) -> None:
+    """Makes an axis of values read as a person writes them."""
+    if self.unit == 'share':
+      style.format_percent(axis)
+    elif self.unit == 'score':
+      style.format_scores(run, axis)
+    elif self.unit == 'floats':
+      axis.set_major_formatter(ticker.EngFormatter(sep=''))
+
+
+def shown(score_name: str) -> tuple[Measure, ...]:
+  """Returns the measures of tables and pictures, the most telling first.
+
+  Args:
+    score_name: `'accuracy'` or `'mse'`.
+  """
+  return (
+    Measure(
+      f'held_out/mean/best_cluster/{score_name}', 'best cluster, held out'
+    ),
+    Measure(
+      f'held_out/mean/other_clusters/{score_name}', 'other clusters, held out'
+    ),
+    Measure(ARI, 'planted clusters found (ARI)', ''),
+    Measure('participating/membership/error', 'membership error', 'share'),
+    Measure(
+      f'participating/test/personalized/{score_name}', 'personalized, test'
+    ),
+    Measure(f'participating/test/local/{score_name}', 'local, test'),
+    Measure(f'participating/test/cluster/{score_name}', 'own cluster, test'),
+    Measure(
+      f'participating/train/personalized/{score_name}',
+      'personalized, training',
+    ),
+    Measure(SENT, 'communication', 'floats'),
+  )
+
+
+def may_be_averaged(name: str) -> bool:
+  """Returns whether a metric means the same in every run."""
+  return not _OF_ONE_CLUSTER.search(name)
+
+
+def matched_scores(run: run_lib.Run) -> np.ndarray | None:
+  """Returns the scores of the model that stands for each source.
+
+  Clusters are matched to sources so that the scores on the own sources are
+  the best in sum (the Hungarian method).
+
+  Returns:
+    float64 `[num_sources, num_sources]`: row s is the cluster matched to
+    source s, column t the source it is scored on; a row is NaN if there are
+    fewer clusters. None if a score is missing, or there is one model only.
+  """
+  scores = run.held_out_scores
+  if run.num_clusters == 1 or not scores.size or not np.isfinite(scores).all():
+    return None
+  clusters, sources = optimize.linear_sum_assignment(
+    scores, maximize=run.higher_is_better
+  )
+  matched = np.full((scores.shape[1],) * 2, np.nan)
+  matched[sources] = scores[clusters]
+  return matched
+
+
+def sent(run: run_lib.Run) -> run_lib.Series | None:
+  """Returns the numbers sent down and up so far, after each round."""
+  if not all(name in run.rounds for name in _FLOATS):
+    return None
+  floats = sum(np.nan_to_num(run.rounds.numbers(name)) for name in _FLOATS)
+  return run_lib.Series(run.rounds.numbers('round'), np.cumsum(floats))
+
+
+def last(run: run_lib.Run) -> dict[str, float]:
+  """Returns the metrics of the last round, and what follows from them.
+
+  Besides what the evaluation wrote: `cost/total_floats`, and
+  `held_out/<t>/cluster_of_<s>/<score>`, the score on source t of the cluster
+  that is matched to source s.
+  """
+  values = dict(run.summary.get('last') or {})
+  total = sent(run)
+  if total is not None:
+    values[SENT] = float(total.values[-1])
+  matched = matched_scores(run)
+  if matched is not None:
+    for row, source in zip(matched, run.source_names, strict=True):
+      for value, scored_on in zip(row, run.source_names, strict=True):
+        name = f'held_out/{scored_on}/cluster_of_{source}/{run.score_name}'
+        values[name] = float(value)
+  return values
+
+
+def best(run: run_lib.Run) -> dict[str, float]:
+  """Returns the metrics of the best round by validation.
+
+  Besides what the evaluation wrote: `cost/total_floats` up to that round.
+  """
+  values = dict(run.summary.get('best_by_validation') or {})
+  total = sent(run)
+  if total is not None and values.get('round') in total.rounds:
+    values[SENT] = float(total.values[total.rounds == values['round']][0])
+  return values
+
+
+def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:
+  """Returns whether a run found clusters at all.
+
+  It did if the adjusted Rand index of its clients' main clusters is at least
+  `least_ari` and as many clusters as were planted, or as there are, are
+  somebody's. Where nothing was planted, every cluster must be somebody's.
+
+  Returns:
+    None if there is one cluster only, or no client says which is its own.
+  """
+  if run.num_clusters == 1 or 'cluster_id' not in run.clients:
+    return None
+  ids = run.clients.numbers('cluster_id')
+  if 'group' in run.clients:
+    ids = ids[np.array(run.clients.texts('group')) == 'participating']
+  num_used = len(np.unique(ids[np.isfinite(ids)]))
+  ari = (run.summary.get('last') or {}).get(ARI)
+  if ari is None:
+    return num_used == run.num_clusters
+  needed = run.num_clusters
+  if run.memberships is not None and run.memberships[1] is not None:
+    planted = recovery.hard_labels(run.memberships[1])
+    needed = min(needed, len(np.unique(planted)))
+  return bool(ari >= least_ari and num_used >= needed)

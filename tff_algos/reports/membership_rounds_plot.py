@@ -1,0 +1,145 @@
+"""Picture: mean membership of clients with the same mixture, round by round.
+
+After the lower half of Figure 1 of FedSoft (Ruan and Joe-Wong, 2021).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+
+# With more mixtures than this, clients of one main source share a panel.
+_MAX_MIXTURES = 4
+_MAX_PANELS = 12
+# With more clusters than this, a panel names and marks the main one only.
+_MAX_LABELS = 4
+
+
+class Group(NamedTuple):
+  """Clients that share a panel.
+
+  Attributes:
+    title: Who they are.
+    members: Their positions, int64 `[n]`.
+    shares: Their mean true shares, float64 `[num_sources]`.
+  """
+
+  title: str
+  members: np.ndarray
+  shares: np.ndarray
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws a panel for each mixture, a line for each cluster.
+
+  Returns:
+    None if no memberships were kept or no mixture was planted, or if there
+    are too many sources for panels.
+  """
+  history = run.membership_history
+  if history is None or run.num_clusters == 1:
+    return None
+  mixture = run.planted_mixture(history.num_clients)
+  if mixture is None:
+    return None
+  groups = group_by_mixture(mixture, run.planted_names)
+  if len(groups) > _MAX_PANELS:
+    return None
+  means = history.map(
+    lambda membership: np.stack(
+      [membership[group.members].mean(axis=0) for group in groups]
+    )
+  )
+  num_columns = 2 if len(groups) <= 4 else 3
+  num_rows = math.ceil(len(groups) / num_columns)
+  figure = style.new_figure(
+    9.6 if num_columns == 2 else 12,
+    0.7 + 2.8 * num_rows,
+    'Mean membership, round by round (dashed: true share)',
+  )
+  panels = figure.subplots(
+    num_rows, num_columns, sharey=True, squeeze=False
+  ).ravel()
+  panels[0].set_ylim(-0.03, max(1.03, 1.03 * means.max()))
+  style.format_percent(panels[0].yaxis)
+  for index, (axes, group) in enumerate(zip(panels, groups, strict=False)):
+    _draw_panel(run, axes, group, means[:, index])
+    if index % num_columns == 0:
+      axes.set_ylabel('mean membership (%)')
+  for axes in panels[len(groups) :]:
+    axes.set_visible(False)
+  return figure
+
+
+def group_by_mixture(
+  mixture: np.ndarray, names: tuple[str, ...]
+) -> list[Group]:
+  """Returns the clients by mixture, or by main source if there are too many.
+
+  Args:
+    mixture: float64 `[num_clients, num_sources]`.
+    names: Of the sources.
+
+  Returns:
+    Groups that are not empty, by main source, the purest first.
+  """
+  mixtures, group_of = np.unique(
+    np.round(mixture, 6), axis=0, return_inverse=True
+  )
+  by_mixture = len(mixtures) <= _MAX_MIXTURES
+  if not by_mixture:
+    _, group_of = np.unique(np.argmax(mixture, axis=1), return_inverse=True)
+  groups = []
+  for index in range(1 + group_of.max()):
+    members = np.flatnonzero(group_of == index)
+    shares = mixture[members].mean(axis=0)
+    main = int(np.argmax(shares))
+    share = f'{100 * shares[main]:.3g} %' if by_mixture else 'mostly'
+    noun = 'client' if len(members) == 1 else 'clients'
+    title = f'{share} {names[main]} ({len(members):,} {noun})'
+    groups.append(Group(title, members, shares))
+  return sorted(
+    groups, key=lambda group: (np.argmax(group.shares), -max(group.shares))
+  )
+
+
+def _draw_panel(
+  run: run_lib.Run, axes: axes_lib.Axes, group: Group, means: np.ndarray
+) -> None:
+  """Draws the lines of one group; `means` is `[n, num_clusters]`."""
+  rounds = run.membership_history.rounds
+  main = int(np.argmax(group.shares))
+  planted_colors = style.planted_colors(run)
+  names, colors = style.cluster_names(run), style.cluster_colors(run)
+  for source, share in enumerate(group.shares):
+    if source == main or len(group.shares) <= _MAX_LABELS:
+      axes.axhline(
+        share, color=planted_colors[source], linewidth=1.1, linestyle='--'
+      )
+  largest = int(np.argmax(means[-1]))
+  labels = []
+  for cluster, values in enumerate(means.T):
+    stands_out = cluster == largest
+    axes.plot(
+      rounds,
+      values,
+      color=colors[cluster],
+      linewidth=2.4 if stands_out else 1.5,
+      marker='o' if len(rounds) == 1 else None,
+    )
+    if stands_out or run.num_clusters <= _MAX_LABELS:
+      text = f'{names[cluster]}: {100 * values[-1]:.0f} %'
+      labels.append(
+        style.EndLabel(text, values[-1], colors[cluster], stands_out)
+      )
+  axes.set_title(group.title, color=planted_colors[main])
+  axes.set_xlim(0, max(run.last_round, 1))
+  axes.set_xlabel('round')
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+  style.label_ends(axes, labels)

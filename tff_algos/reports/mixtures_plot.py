@@ -1,0 +1,88 @@
+"""Picture: which source distributions each client's examples come from."""
+
+import itertools
+
+import numpy as np
+from matplotlib import figure as figure_lib
+
+from tff_algos.reports import client_rows, style
+from tff_algos.reports import facts as facts_lib
+
+_MAX_NAMED_CLUSTERS = 8
+
+
+def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
+  """Draws a stacked bar a row of clients, and the planned shares as lines.
+
+  Returns:
+    None if there is one source distribution only, or no client has examples.
+  """
+  clients = client_rows.similar_side_by_side(facts)
+  if facts.schema.num_sources == 1 or not len(clients):
+    return None
+  rows = client_rows.cut(clients)
+  shares = rows.mean(client_rows.shares_of(facts.sources))
+  figure = style.new_figure(
+    8.6, 3.9, 'Source distributions that the clients draw from'
+  )
+  axes = figure.subplots()
+  positions = np.arange(len(shares))
+  _draw_bars(axes, facts.schema.source_names, shares)
+  if facts.mixture is not None:
+    planned = np.cumsum(rows.mean(facts.mixture), axis=1)[:, :-1]
+    for heights in planned.T:
+      axes.hlines(
+        heights,
+        positions - 0.46,
+        positions + 0.46,
+        color=style.INK,
+        linewidth=2,
+      )
+    axes.set_title('bars: as dealt; black lines: as planned')
+  axes.grid(False)
+  axes.set_ylim(0, 1)
+  axes.set_xlim(-0.6, len(shares) - 0.4)
+  axes.set_xticks([])
+  if facts.clusters is not None:
+    _mark_clusters(axes, facts.clusters, rows)
+  axes.set_xlabel(f'{rows.title}, similar ones side by side')
+  axes.set_ylabel('share of the examples (%)')
+  style.format_percent(axes.yaxis)
+  handles, labels = axes.get_legend_handles_labels()
+  # In the order in which the bars are stacked.
+  axes.legend(
+    handles[::-1], labels[::-1], loc='center left', bbox_to_anchor=(1, 0.5)
+  )
+  return figure
+
+
+def _draw_bars(axes, names: tuple[str, ...], shares: np.ndarray) -> None:
+  below = np.zeros(len(shares))
+  for name, color, heights in zip(
+    names, style.colors(len(names)), shares.T, strict=True
+  ):
+    axes.bar(
+      np.arange(len(shares)),
+      heights,
+      0.92,
+      below,
+      color=color,
+      alpha=0.85,
+      label=name,
+    )
+    below += heights
+
+
+def _mark_clusters(axes, clusters: np.ndarray, rows: client_rows.Rows) -> None:
+  """Parts the planted clusters, and names them if there is room."""
+  first = np.array([clusters[members[0]] for members in rows.members])
+  starts = [0, *(np.flatnonzero(first[1:] != first[:-1]) + 1), len(first)]
+  for start in starts[1:-1]:
+    axes.axvline(start - 0.5, color='white', linewidth=3)
+  if len(starts) <= _MAX_NAMED_CLUSTERS + 1:
+    middles = [
+      (start + end - 1) / 2 for start, end in itertools.pairwise(starts)
+    ]
+    names = [f'cluster {first[start]}' for start in starts[:-1]]
+    axes.set_xticks(middles, names)
+    axes.tick_params(axis='x', length=0)

@@ -1,0 +1,127 @@
+"""What a sweep consists of: `sweep.json`, which names its runs.
+
+A cell is one choice of a value on every axis; it has a run for each seed.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tff_algos.core import errors
+
+FILE = 'sweep.json'
+
+
+class Axis(NamedTuple):
+  """What differs from cell to cell.
+
+  Attributes:
+    key: Dotted key of the config, or what else is varied.
+    name: A short name that no other axis has; empty if the values speak for
+      themselves.
+    values: JSON-ready, each once.
+  """
+
+  key: str
+  name: str
+  values: tuple[Any, ...]
+
+  @property
+  def is_numeric(self) -> bool:
+    """Returns whether the values are two or more numbers."""
+    return len(self.values) > 1 and all(
+      isinstance(value, (int, float)) and not isinstance(value, bool)
+      for value in self.values
+    )
+
+
+class PlannedRun(NamedTuple):
+  """One run.
+
+  Attributes:
+    folder: Relative to the sweep's.
+    values: One value for each axis.
+    seed: Its `config.seed`.
+    error: Why there is no result; empty if there is, or will be, one.
+  """
+
+  folder: str
+  values: tuple[Any, ...]
+  seed: int
+  error: str = ''
+
+
+class Plan(NamedTuple):
+  """A sweep.
+
+  Attributes:
+    name: What the page is headed with.
+    axes: None, if only seeds differ.
+    runs: Those of one cell side by side.
+  """
+
+  name: str
+  axes: tuple[Axis, ...]
+  runs: tuple[PlannedRun, ...]
+
+
+def value_text(value: Any) -> str:
+  """Returns a value as a person writes it."""
+  return f'{value:.6g}' if isinstance(value, float) else str(value)
+
+
+def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:
+  """Returns what a cell is called, such as `'tau=2, lambda=0.1'`."""
+  return ', '.join(
+    f'{axis.name}={value_text(value)}' if axis.name else value_text(value)
+    for axis, value in zip(axes, values, strict=True)
+  )
+
+
+def to_dict(plan: Plan) -> Mapping[str, Any]:
+  """Returns a plan as `read` takes it."""
+  return {
+    'name': plan.name,
+    'axes': [axis._asdict() for axis in plan.axes],
+    'runs': [run._asdict() for run in plan.runs],
+  }
+
+
+def read(workdir: pathlib.Path) -> Plan:
+  """Reads the plan of a sweep.
+
+  Raises:
+    DataError: If the folder has none, or it is damaged.
+  """
+  path = workdir / FILE
+  if not path.is_file():
+    raise errors.DataError(
+      f'{path} is missing. Make it with `python -m binaries.sweep '
+      f'--config=CONFIG --workdir={workdir}`.'
+    )
+  try:
+    content = json.loads(path.read_text(encoding='utf-8'))
+    return Plan(
+      content['name'],
+      tuple(
+        Axis(**{**axis, 'values': _frozen(axis['values'])})
+        for axis in content['axes']
+      ),
+      tuple(
+        PlannedRun(**{**run, 'values': _frozen(run['values'])})
+        for run in content['runs']
+      ),
+    )
+  except (KeyError, TypeError, ValueError) as error:
+    raise errors.DataError(
+      f'{path} is damaged ({type(error).__name__}: {error}); run '
+      'binaries.sweep again to write it anew.'
+    ) from None
+
+
+def _frozen(value: Any) -> Any:
+  """Returns lists as tuples, also inside lists, so that values are hashable."""
+  if isinstance(value, list):
+    return tuple(_frozen(item) for item in value)
+  return value

@@ -1,0 +1,153 @@
+"""Picture: examples of each source distribution, or its features."""
+
+import numpy as np
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import facts as facts_lib
+from tff_algos.reports import style
+
+_MAX_SAMPLES = 12
+_MAX_SOURCES = 12
+_IMAGE_CHANNELS = (1, 3)
+
+
+def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
+  """Draws images of each source distribution, or a profile of its features.
+
+  Returns:
+    None if no source distribution has examples, or features are the ids of
+    tokens, which have no mean.
+  """
+  if facts.schema.x_dtype == 'int32':
+    return None
+  shown = [
+    s
+    for s, examples in enumerate(facts.samples)
+    if examples.num_examples
+    and facts.totals['source'][facts.schema.source_names[s]]['num_examples']
+  ][:_MAX_SOURCES]
+  if not shown:
+    return None
+  if is_image(facts.schema.x_shape):
+    return _draw_images(facts, shown)
+  return _draw_profiles(facts, shown)
+
+
+def is_image(shape: tuple[int, ...]) -> bool:
+  """Returns whether features of a shape can be looked at."""
+  return len(shape) == 3 and shape[-1] in _IMAGE_CHANNELS
+
+
+def choose(y: np.ndarray, count: int) -> np.ndarray:
+  """Returns positions of `count` examples, of as many classes as there are."""
+  order = np.argsort(y, kind='stable')
+  sorted_y = y[order]
+  is_new = np.concatenate([[True], sorted_y[1:] != sorted_y[:-1]])
+  # How many of its class come before each example: all 0s first, then 1s.
+  start = np.maximum.accumulate(np.where(is_new, np.arange(len(y)), 0))
+  rank = np.arange(len(y)) - start
+  chosen = order[np.lexsort((sorted_y, rank))[:count]]
+  return chosen[np.argsort(y[chosen], kind='stable')]
+
+
+def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
+  height, width, _ = facts.schema.x_shape
+  num_samples = _MAX_SAMPLES
+  if 0 < facts.schema.num_classes <= _MAX_SAMPLES:
+    num_samples -= _MAX_SAMPLES % facts.schema.num_classes
+  cell = 0.88
+  figure = style.new_figure(
+    1.6 + cell * (num_samples + 1),
+    0.75 + (0.24 + cell * height / width) * len(shown),
+    'Examples of each source distribution',
+  )
+  grid = figure.subplots(len(shown), num_samples + 1, squeeze=False)
+  for axes in grid.flat:
+    axes.set_axis_off()
+  low, high = _brightness(facts)
+  colors = style.colors(facts.schema.num_sources)
+  for row, s in zip(grid, shown, strict=True):
+    name = facts.schema.source_names[s]
+    mean = facts.totals['source'][name]['features']['mean']
+    _show(row[0], np.reshape(mean, facts.schema.x_shape), low, high)
+    row[0].set_title('mean', loc='center', fontsize=8, fontweight='normal')
+    row[0].text(
+      -0.12,
+      0.5,
+      name,
+      transform=row[0].transAxes,
+      ha='right',
+      va='center',
+      color=colors[s],
+      fontweight='bold',
+    )
+    examples = facts.samples[s]
+    rows = choose(examples.y, num_samples)
+    for axes, i in zip(row[1:], rows, strict=False):
+      _show(axes, examples.x[i], low, high)
+      axes.set_title(
+        f'{examples.y[i]:g}', loc='center', fontsize=8, fontweight='normal'
+      )
+  return figure
+
+
+def _brightness(facts: facts_lib.Facts) -> tuple[float, float]:
+  """Returns what is drawn black and white: the range of all examples."""
+  ranges = [
+    total['x'] for total in facts.totals['source'].values() if total['x']
+  ]
+  return min(r['min'] for r in ranges), max(r['max'] for r in ranges)
+
+
+def _show(axes, image: np.ndarray, low: float, high: float) -> None:
+  scaled = (image - low) / ((high - low) or 1.0)
+  if image.shape[-1] == 1:
+    axes.imshow(scaled[..., 0], cmap='gray', vmin=0, vmax=1)
+  else:
+    axes.imshow(np.clip(scaled, 0, 1))
+
+
+def _draw_profiles(
+  facts: facts_lib.Facts, shown: list[int]
+) -> figure_lib.Figure:
+  panels = [
+    ('mean', 'mean of each feature'),
+    ('std', 'deviation of each feature'),
+  ]
+  if not facts.schema.num_classes:
+    panels[1] = (
+      'covariance_with_y',
+      'covariance of each feature with the label',
+    )
+  figure = style.new_figure(11, 3.7, 'Features of each source distribution')
+  colors = style.colors(facts.schema.num_sources)
+  num_features = int(np.prod(facts.schema.x_shape))
+  positions = np.arange(num_features)
+  width = 0.8 / len(shown)
+  for axes, (key, title) in zip(figure.subplots(1, 2), panels, strict=True):
+    for i, s in enumerate(shown):
+      name = facts.schema.source_names[s]
+      values = facts.totals['source'][name]['features'][key]
+      if num_features <= 40:
+        shift = (i - (len(shown) - 1) / 2) * width
+        axes.bar(positions + shift, values, width, color=colors[s], label=name)
+      else:
+        axes.plot(positions, values, color=colors[s], linewidth=1, label=name)
+    if key == 'mean':
+      _show_in_proportion(axes, facts, shown)
+    axes.set_axisbelow(True)
+    axes.set_title(title)
+    axes.set_xlabel('feature')
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(12, integer=True))
+  if len(shown) > 1:
+    axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))
+  return figure
+
+
+def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
+  """Lets means that differ by little, for how much features vary, look so."""
+  totals = [facts.totals['source'][facts.schema.source_names[s]] for s in shown]
+  typical = np.median([total['features']['std'] for total in totals])
+  low, high = axes.get_ylim()
+  axes.set_ylim(min(low, -typical), max(high, typical))

@@ -1,0 +1,146 @@
+"""The tables of a sweep: one row a run, one row a cell, and text."""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tff_algos.reports import measures
+from tff_algos.reports import sweep as sweep_lib
+
+ABSENT = '–'
+_BEST = 'best_by_validation/'
+
+
+def run_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
+  """Returns one row for each finished run, for `sweep.csv`.
+
+  Its columns: the axes, the seed, the folder, whether clusters were found, all
+  metrics of the last round and, behind `best_by_validation/`, those of the
+  best one.
+
+  Args:
+    sweep: The runs.
+    least_ari: See `measures.found_clusters`.
+  """
+  rows = []
+  for cell in sweep.cells:
+    for seed, run, last, best in zip(
+      cell.seeds, cell.runs, cell.last, cell.best, strict=True
+    ):
+      rows.append(
+        {
+          **_place(sweep, cell),
+          'seed': seed,
+          'folder': os.path.relpath(run.workdir, sweep.workdir),
+          'found_clusters': measures.found_clusters(run, least_ari),
+          **last,
+          **{f'{_BEST}{name}': value for name, value in best.items()},
+        }
+      )
+  return rows
+
+
+def cell_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
+  """Returns one row for each cell, for `sweep_summary.csv`.
+
+  Its columns: the axes, `num_runs`, the success rate with its interval, and
+  for each metric `<metric> mean`, `std` and `num`, the seeds that have it; the
+  metrics of the best round by validation likewise. What a run says of a cluster
+  by its number is left out.
+
+  Args:
+    sweep: The runs.
+    least_ari: See `measures.found_clusters`.
+  """
+  rows = []
+  for cell in sweep.cells:
+    row = {**_place(sweep, cell), 'num_runs': len(cell.runs)}
+    rate = cell.rate(least_ari)
+    if rate is not None:
+      row['successes'] = rate.successes
+      row['success_rate'] = rate.successes / rate.num
+      row['success_rate low'] = rate.low
+      row['success_rate high'] = rate.high
+    for start, points in (('', cell.last), (_BEST, cell.best)):
+      for name in _comparable(points):
+        spread = sweep_lib.spread(points, name)
+        for key, value in spread._asdict().items():
+          row[f'{start}{name} {key}'] = value
+    rows.append(row)
+  return rows
+
+
+def console(
+  sweep: sweep_lib.Sweep, prefixes: Sequence[str], least_ari: float
+) -> str:
+  """Returns the last round's means and deviations, a block for each cell.
+
+  Args:
+    sweep: The runs.
+    prefixes: Starts of the names of the metrics; none for those of the page.
+    least_ari: See `measures.found_clusters`.
+  """
+  lines = []
+  for cell in sweep.cells:
+    rate = cell.rate(least_ari)
+    heading = _seeds(len(cell.runs))
+    if rate is not None:
+      heading += f'; clusters found: {rate_text(rate)}'
+    lines.append(f'{cell.label or sweep.plan.name}  ({heading})')
+    lines.append(f'{"mean":>12} {"std":>11}  metric')
+    for name in _printed(sweep, cell, prefixes):
+      spread = sweep_lib.spread(cell.last, name)
+      few = '' if spread.num == len(cell.runs) else f' ({_seeds(spread.num)})'
+      lines.append(
+        f'{_number(spread.mean):>12} {_number(spread.std):>11}  {name}{few}'
+      )
+    lines.append('')
+  return '\n'.join(lines)
+
+
+def rate_text(rate: sweep_lib.Rate) -> str:
+  """Returns a success rate in words, with its interval."""
+  return (
+    f'{rate.successes} of {rate.num} (95 % interval {100 * rate.low:.0f} to '
+    f'{100 * rate.high:.0f} %)'
+  )
+
+
+def spread_text(
+  sweep: sweep_lib.Sweep,
+  measure: measures.Measure,
+  spread: sweep_lib.Spread,
+) -> str:
+  """Returns mean and deviation as a person reads them, without the unit."""
+  if not spread.num:
+    return ABSENT
+  return measure.text(sweep.example, spread.mean, spread.std)
+
+
+def _place(sweep: sweep_lib.Sweep, cell: sweep_lib.Cell) -> dict[str, Any]:
+  keys = [axis.key for axis in sweep.plan.axes]
+  return dict(zip(keys, cell.values, strict=True))
+
+
+def _printed(
+  sweep: sweep_lib.Sweep, cell: sweep_lib.Cell, prefixes: Sequence[str]
+) -> list[str]:
+  names = _comparable(cell.last)
+  if prefixes:
+    return [name for name in names if name.startswith(tuple(prefixes))]
+  return [one.name for one in sweep.measures if one.name in names]
+
+
+def _comparable(points: Sequence[dict[str, float]]) -> list[str]:
+  """Returns the metrics that mean the same in every run, in their order."""
+  names = dict.fromkeys(name for point in points for name in point)
+  return [name for name in names if measures.may_be_averaged(name)]
+
+
+def _seeds(count: int) -> str:
+  return f'{count} seed' + 's' * (count != 1)
+
+
+def _number(value: float) -> str:
+  return f'{value:.3f}' if math.isfinite(value) else ABSENT

@@ -1,0 +1,63 @@
+"""Keeps the memberships that every evaluation finds: one array a round.
+
+`memberships/round_000012.npy` in the workdir is float32 `[num_clients,
+num_clusters]`, the clients in the order of the dataset. It is written before
+the round's row of `metrics.csv` and cut off with it on resume, so that every
+row that holds an evaluation has its file. It takes 4 * num_clients *
+num_clusters bytes an evaluation.
+"""
+
+import os
+import pathlib
+
+import numpy as np
+
+from tff_algos.core import errors
+
+
+class MembershipLog:
+  """Takes the memberships of evaluated rounds."""
+
+  def __init__(self, workdir: str | os.PathLike[str]):
+    """Opens nothing.
+
+    Args:
+      workdir: Where `memberships/` goes.
+    """
+    self._folder = pathlib.Path(workdir, 'memberships')
+
+  def resume(self, round_num: int) -> None:
+    """Removes what follows a round; after round 0, everything."""
+    for path in self._folder.glob('round_*'):
+      is_whole = path.suffix == '.npy'
+      if not (is_whole and round_num and _round_of(path) <= round_num):
+        path.unlink()
+
+  def record(self, round_num: int, memberships: np.ndarray) -> None:
+    """Writes one round's file, whole or not at all.
+
+    Args:
+      round_num: The round; 0 is the initial state.
+      memberships: `[num_clients, num_clusters]`.
+
+    Raises:
+      CheckpointError: If the disk refuses.
+    """
+    path = self._folder / f'round_{round_num:06d}.npy'
+    temporary = path.with_suffix('.npy.writing')
+    try:
+      self._folder.mkdir(exist_ok=True)
+      with open(temporary, 'wb') as file:
+        np.save(file, np.asarray(memberships, np.float32))
+      os.replace(temporary, path)
+    except OSError as error:
+      raise errors.CheckpointError(
+        f'cannot write {path}: {error.strerror or error}. Free some space and '
+        'run the same command again to resume'
+      ) from error
+    finally:
+      temporary.unlink(missing_ok=True)
+
+
+def _round_of(path: pathlib.Path) -> int:
+  return int(path.stem.removeprefix('round_'))

@@ -1,0 +1,151 @@
+"""Best of restarts: where a training starts is tried out first.
+
+Clustered algorithms find what their initial models let them find. A restart is
+the whole training with another seed, so initial states, cohorts and whatever
+else an algorithm draws are new. Before round 1 each restart is trained for a
+few rounds in memory, and the training goes by the seed of the best: its first
+rounds are those of the winner's trial, bit for bit.
+
+The best is the one whose cluster models fit the clients' training examples
+best: the mean over clients of the lowest mean loss that any cluster model has.
+It asks every client, needs no state of theirs, and so also counts those that
+have not taken part yet. Held-out examples decide nothing.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import logging
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import checks, seeds
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import interrupts
+from tff_algos.stages import evaluation
+
+Structure = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RestartsConfig:
+  """How many initial states to try.
+
+  Attributes:
+    num_restarts: Trials, >= 1; the first has the run's own seed, and 1 tries
+      nothing.
+    num_rounds: Rounds of each trial, >= 1.
+  """
+
+  num_restarts: int = 1
+  num_rounds: int = 5
+
+  def __post_init__(self):
+    checks.check_int('num_restarts', self.num_restarts, minimum=1)
+    checks.check_int('num_rounds', self.num_rounds, minimum=1)
+
+  def identity(self) -> dict[str, Any]:
+    """Returns what decides a run's states, JSON-ready; one restart decides none."""
+    if self.num_restarts == 1:
+      return {}
+    return {'restarts': dataclasses.asdict(self)}
+
+
+class Trial(NamedTuple):
+  """What a restart came to; the least is the best.
+
+  Attributes:
+    num_unfit: Clients that have a NaN or infinite loss under a cluster model.
+    loss: Mean of the others' lowest mean losses; infinite if there are none.
+    cost: What the trial cost, with the clients' reports of their losses.
+  """
+
+  num_unfit: int
+  loss: float
+  cost: algorithm_lib.Cost
+
+
+def seed_of(seed: int, restart: int) -> int:
+  """Returns the seed of a restart; that of restart 0 is the run's own."""
+  if not restart:
+    return seed
+  generator = seeds.numpy_generator(seed, f'restart_{restart}')
+  return int(generator.integers(1 << 31))
+
+
+def choose(
+  config: RestartsConfig, seed: int, try_seed: Callable[[int], Trial]
+) -> tuple[int, dict[str, int]]:
+  """Tries the restarts, and says in the log which won.
+
+  Args:
+    config: How many.
+    seed: The run's, >= 0.
+    try_seed: Trains with a seed for `config.num_rounds` rounds.
+
+  Returns:
+    The seed of the best, the earliest on a tie, and what all trials cost, as
+    metrics; none if there was nothing to try.
+  """
+  if config.num_restarts == 1:
+    return seed, {}
+  tried = [seed_of(seed, restart) for restart in range(config.num_restarts)]
+  trials = [try_seed(one) for one in tried]
+  best = min(range(len(trials)), key=lambda r: trials[r][:2])
+  logging.info(
+    'Restart %d of 0 ... %d is the best after %d rounds; training losses: %s.',
+    best,
+    config.num_restarts - 1,
+    config.num_rounds,
+    ', '.join(_spell(trial) for trial in trials),
+  )
+  total = _total([trial.cost for trial in trials])
+  return tried[best], {
+    f'cost/{name}': value for name, value in total._asdict().items()
+  }
+
+
+def judge(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  server_state: Structure,
+  cost: algorithm_lib.Cost,
+) -> Trial:
+  """Returns how well a trial's cluster models fit the clients.
+
+  Args:
+    algorithm: What was trained.
+    runtime: Entered already.
+    source: The training examples.
+    server_state: Where the trial ended, NumPy.
+    cost: Of its rounds.
+  """
+  phase = evaluation.build_cluster_evaluation(algorithm)
+  clients = np.flatnonzero(source.population.num_examples).astype(np.int32)
+  num_parameters = trees.num_entries(algorithm.cluster_model.weights_spec())
+  downlink = len(clients) * algorithm.num_clusters * num_parameters
+  reports = algorithm_lib.Cost(downlink, uplink_floats=len(clients))
+  call = algorithm_lib.PhaseCall(phase.name, clients, (), reports)
+  cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=None)
+  with interrupts.held():
+    losses = runtime.run(phase, server_state, cohort).server_metrics['loss']
+  # A client that is not finite was left out, and has a NaN everywhere.
+  lowest = statistics.value_of(losses).min(axis=1)
+  fit = lowest[np.isfinite(lowest)]
+  # Rounded once: equal on all processes of a group, whatever their machines.
+  mean = math.fsum(fit) / len(fit) if len(fit) else math.inf
+  return Trial(len(lowest) - len(fit), mean, _total([cost, reports]))
+
+
+def _total(costs: Sequence[algorithm_lib.Cost]) -> algorithm_lib.Cost:
+  return algorithm_lib.Cost(*(sum(parts) for parts in zip(*costs, strict=True)))
+
+
+def _spell(trial: Trial) -> str:
+  unfit = f' ({trial.num_unfit} clients unfit)' if trial.num_unfit else ''
+  return f'{trial.loss:.4g}{unfit}'

@@ -1,0 +1,153 @@
+"""Which clients are alike, and the pull of their memberships to one another.
+
+The penalty is laplacian_weight / 2 * sum_ij w_ij |c_i - c_j|^2 (Di et al.,
+arXiv:2310.14337, Eq. 4), w_ij the cosine of the clients' label counts. So that
+the server can know it, clients upload those counts, once, before the first round:
+what they cost and disclose is a phase like any other.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import affinity
+from tff_algos.stages import aggregation
+
+Structure = Any
+
+COSINE = 'cosine'
+SHIFTED_COSINE = 'shifted_cosine'
+UNIFORM = 'uniform'
+FORMS = ('laplacian', 'degree')
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplacianConfig:
+  """The penalty on memberships that differ between clients.
+
+  Attributes:
+    weight: lambda, >= 0; 0 for none, and then nobody uploads label counts, or
+      memberships for its sake.
+    affinity: w_ij: `'cosine'` of the label counts; `'shifted_cosine'`, 0.5 +
+      0.5 times that; or `'uniform'`, 1, which needs no counts (Theorem 3).
+    form: The penalty's gradient, which is the same in all steps of a round:
+      `'laplacian'`, 2 lambda (L C)_i, as printed; or `'degree'`, lambda d_ii c_i,
+      which pulls to equal memberships, as in the authors' release.
+    count_noise: Scale of Laplace noise that a client adds to each of its counts
+      before it uploads them, >= 0, in examples; what falls below 0 is raised to
+      it. A scale of b hides one example with epsilon = 1 / b.
+  """
+
+  weight: float = 0.0
+  affinity: str = COSINE
+  form: str = 'laplacian'
+  count_noise: float = 0.0
+
+  def __post_init__(self):
+    checks.check_at_least('weight', self.weight, 0)
+    checks.check_one_of(
+      'affinity', self.affinity, (COSINE, SHIFTED_COSINE, UNIFORM)
+    )
+    checks.check_one_of('form', self.form, FORMS)
+    checks.check_at_least('count_noise', self.count_noise, 0)
+
+  @property
+  def needs_counts(self) -> bool:
+    """Returns whether clients upload their label counts."""
+    return self.weight > 0 and self.affinity != UNIFORM
+
+
+def initial_features(
+  config: LaplacianConfig, model: model_lib.Model, num_clients: int
+) -> Structure:
+  """Returns the clients' vectors of `numerics.affinity` before round 1.
+
+  Returns:
+    `[num_clients, n]` float32; zeros, so no pull, where counts are still to
+    come. `()` without a penalty.
+  """
+  if not config.weight:
+    return ()
+  if not config.needs_counts:
+    return tf.ones([num_clients, 1])
+  is_shifted = config.affinity == SHIFTED_COSINE
+  return tf.zeros([num_clients, model.num_outputs + is_shifted])
+
+
+def build_counting(
+  model: model_lib.Model, config: LaplacianConfig
+) -> algorithm_lib.Phase:
+  """Returns the phase `count_labels`, in which clients upload label counts.
+
+  The server state is a NamedTuple with the field `affinity_features`, of
+  `initial_features`. A client that takes no part has no edges.
+
+  Raises:
+    ConfigError: If the labels are no classes.
+  """
+  if model.task != model_lib.CLASSIFICATION:
+    raise errors.ConfigError(
+      f'affinity {config.affinity!r} compares counts of classes, but model '
+      f'{model.name!r} is for {model.task}; use affinity {UNIFORM!r}, or weight 0'
+    )
+
+  def count(message, client_input, client_state, data, seed):
+    del message, client_input
+    counts = tf.math.unsorted_segment_sum(data.mask, data.y, model.num_outputs)
+    if config.count_noise:
+      noise = config.count_noise * _laplace(seed, model.num_outputs)
+      counts = tf.maximum(counts + noise, 0.0)
+    return algorithm_lib.ClientOutput(
+      OrderedDict(label_counts=counts), client_state, OrderedDict()
+    )
+
+  def compare(server_state, aggregates):
+    features = server_state.affinity_features
+    counted = aggregates['label_counts']
+    counts = aggregation.write_rows(
+      tf.zeros([features.shape[0], model.num_outputs]), counted
+    )
+    features = affinity.cosine_features(
+      counts, config.affinity == SHIFTED_COSINE
+    )
+    return server_state._replace(affinity_features=features), OrderedDict()
+
+  return algorithm_lib.Phase(
+    name='count_labels',
+    make_message=lambda server_state: (),
+    client_work=count,
+    aggregation={'label_counts': aggregation.Collect()},
+    server_update=compare,
+    uses_client_state=False,
+  )
+
+
+def _laplace(seed, size):
+  """Returns draws of the Laplace law of scale 1, `[size]`."""
+  # Below 0.5 in size, by half a step of float32 at least.
+  uniform = tf.random.stateless_uniform([size], seed, -0.5, 0.5)
+  inner = tf.maximum(1.0 - 2.0 * tf.abs(uniform), 1e-7)
+  return -tf.sign(uniform) * tf.math.log(inner)
+
+
+def penalty_gradients(
+  config: LaplacianConfig, features: Any, memberships: Any
+) -> tf.Tensor:
+  """Returns the penalty's gradient in each membership, `[num_clients, k]`.
+
+  Args:
+    config: Weight > 0, and form.
+    features: `[num_clients, n]`, of the server state.
+    memberships: C, `[num_clients, k]`, on the host or in a graph.
+  """
+  features = tf.convert_to_tensor(features)
+  memberships = tf.convert_to_tensor(memberships)
+  if config.form == 'degree':
+    return config.weight * affinity.degrees(features) * memberships
+  product = affinity.laplacian_product(features, memberships)
+  return 2.0 * config.weight * product

@@ -1,0 +1,78 @@
+"""Means that are taken when all results are there, and not added up on the way.
+
+A sum forgets who sent what. A rule that compares what clients sent, or a client
+that looks at what the others sent, needs the results of the whole cohort at
+once: `collect_means` makes a phase keep them, and nothing else of it changes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.stages import aggregation
+
+Structure = Any
+MeanAggregator = aggregation.WeightedMean | aggregation.ClusterMean
+# (server state before, aggregator, results `[cohort, ...]` by field, field) -> the
+# mean.
+TakeMean = Callable[
+  [Structure, MeanAggregator, aggregation.Results, str], aggregation.Mean
+]
+
+
+def plain_mean(
+  server_state: Structure,
+  aggregator: MeanAggregator,
+  results: aggregation.Results,
+  field: str,
+) -> aggregation.Mean:
+  """Returns what the aggregator itself makes of the results."""
+  del server_state
+  return aggregator.finish(aggregator.partial_sum(results, field))
+
+
+def collect_means(
+  phase: algorithm_lib.Phase, take_mean: TakeMean = plain_mean
+) -> algorithm_lib.Phase:
+  """Returns the phase with means, and sums, taken from collected results.
+
+  Its server update gets the same aggregates as before. The server holds what the
+  whole cohort sends.
+
+  Args:
+    phase: The phase; returned as it is if it takes no mean.
+    take_mean: How to take each mean.
+  """
+  summing = {
+    field: aggregator
+    for field, aggregator in phase.aggregation.items()
+    if not isinstance(aggregator, aggregation.Collect)
+  }
+  means = {
+    field: aggregator
+    for field, aggregator in summing.items()
+    if isinstance(aggregator, MeanAggregator)
+  }
+  if not means:
+    return phase
+  weights = [aggregator.weight_field for aggregator in means.values()]
+
+  def server_update(server_state, aggregates):
+    results = {
+      field: aggregates[field].values for field in [*summing, *weights]
+    }
+    taken = {
+      field: (take_mean if field in means else plain_mean)(
+        server_state, aggregator, results, field
+      )
+      for field, aggregator in summing.items()
+    }
+    return phase.server_update(server_state, {**aggregates, **taken})
+
+  return phase._replace(
+    aggregation=OrderedDict(
+      (field, aggregation.Collect()) for field in [*phase.aggregation, *weights]
+    ),
+    server_update=server_update,
+  )

@@ -1,0 +1,278 @@
+"""What a committee of clients thinks of uploads: distances, ranks, choices.
+
+Che, Li, Chen, He and Zheng, "A Decentralized Federated Learning Framework via
+Committee Mechanism with Convergence Guarantee" (TPDS 2022, CMFL), Eq. 7 and 8
+and the strategies of selection and election. Its score of a client is the
+inverse of the mean squared distance of the client's upload to those of the
+committee; only the order counts, so clients are ranked by the distance itself
+and nothing is divided by 0.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import checks, errors
+from tff_algos.numerics import index_random, trees
+
+Structure = Any
+
+DISTANCES = ('squared', 'sum_over_weights')
+SELECTIONS = ('most_similar', 'least_similar', 'random', 'all')
+BASES = ('training', 'active')
+
+_LARGEST_COMMITTEE = 0.5
+# Entries of an upload that are in float64 at a time.
+_BLOCK = 1 << 15
+
+
+@dataclasses.dataclass(frozen=True)
+class CommitteeConfig:
+  """How many clients have which role, and how the committee chooses.
+
+  Attributes:
+    active_rate: Share of all clients that take part in a round, in (0, 1].
+    committee_rate: omega, share of those that are the committee, in (0, 0.5].
+    aggregation_rate: alpha, share that is averaged, in (0, 1].
+    aggregation_base: Share of what: of the `'training'` clients, as the paper
+      says, or of all `'active'` ones, as its published curves have it.
+    selection: Who is averaged: `'most_similar'` to the committee (the paper's
+      strategy I, against attackers), `'least_similar'` (II, only without
+      attackers), `'random'` or `'all'` training clients (controls).
+    election_center: Where on the ranking of the training clients the next
+      committee lies, from 0 (most similar) to 1; 0.5 is the middle.
+    distance: `'squared'` Euclidean distance of whole uploads (Eq. 7), or
+      `'sum_over_weights'`, Euclidean distances weight by weight, not squared
+      and summed, as in the authors' public code; it compares all pairs.
+  """
+
+  active_rate: float = 0.1
+  committee_rate: float = 0.4
+  aggregation_rate: float = 0.4
+  aggregation_base: str = 'training'
+  selection: str = 'most_similar'
+  election_center: float = 0.5
+  distance: str = 'squared'
+
+  def __post_init__(self):
+    for name in ('active_rate', 'committee_rate', 'aggregation_rate'):
+      checks.check_positive(name, getattr(self, name))
+      checks.check_fraction(name, getattr(self, name))
+    if self.committee_rate > _LARGEST_COMMITTEE:
+      raise errors.ConfigError(
+        f'committee_rate is {self.committee_rate:g}, but the next committee is '
+        'elected from the training clients and cannot be larger than they are; '
+        f'use at most {_LARGEST_COMMITTEE}'
+      )
+    checks.check_one_of('aggregation_base', self.aggregation_base, BASES)
+    checks.check_one_of('selection', self.selection, SELECTIONS)
+    checks.check_fraction('election_center', self.election_center)
+    checks.check_one_of('distance', self.distance, DISTANCES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+  """How many clients have a role.
+
+  Attributes:
+    committee: C, >= 1.
+    training: n, >= C.
+    aggregated: m, from 1 to n.
+  """
+
+  committee: int
+  training: int
+  aggregated: int
+
+
+def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
+  """Returns the sizes of a population's roles.
+
+  Committee and training clients are rounded half up, each by itself, and so is
+  a share of the training clients; a share of all active ones is rounded down.
+  These are the authors' numbers (K = 1075: C = 43, n = 65, m = 43).
+
+  Args:
+    num_clients: Clients that can take part, K >= 2.
+    config: The shares.
+  """
+  # In binary 0.1 * 3550 * 0.4 is no whole number; rounding must not see it.
+  active = round(config.active_rate * num_clients, 9)
+  training = _half_up(active * (1 - config.committee_rate))
+  training = min(max(training, 1), num_clients - 1)
+  committee = _half_up(active * config.committee_rate)
+  committee = min(max(committee, 1), training, num_clients - training)
+  if config.selection == 'all':
+    aggregated = training
+  elif config.aggregation_base == 'training':
+    aggregated = _half_up(training * config.aggregation_rate)
+  else:
+    aggregated = math.floor(round(active * config.aggregation_rate, 9))
+  return Sizes(committee, training, min(max(aggregated, 1), training))
+
+
+def _half_up(share: float) -> int:
+  return math.floor(round(share, 9) + 0.5)
+
+
+def mean_distances(
+  uploads: Structure, is_member: tf.Tensor, distance: str
+) -> tf.Tensor:
+  """Returns each upload's mean distance to those of the committee.
+
+  The squared one needs no pairs: it is the squared distance to the committee's
+  plain mean plus the members' mean squared distance to it. Uploads are first
+  held against that mean, so that nothing cancels.
+
+  Args:
+    uploads: Structure of float tensors `[clients, ...]`, finite.
+    is_member: Who is of the committee, bool `[clients]`.
+    distance: One of `DISTANCES`.
+
+  Returns:
+    float64 `[clients]`, 1 / P_k of Eq. 8; 0 everywhere without a member.
+  """
+  shares = tf.cast(is_member, tf.float64)
+  shares = tf.math.divide_no_nan(shares, tf.reduce_sum(shares))
+  measure = _squared_norms if distance == 'squared' else _pair_distances
+  total = tf.zeros_like(shares)
+  for leaf in tf.nest.flatten(uploads):
+    total += measure(leaf, shares)
+  if distance == 'squared':
+    total += tf.reduce_sum(shares * total)
+  return tf.where(tf.reduce_any(is_member), total, tf.zeros_like(total))
+
+
+def _squared_norms(leaf, shares):
+  """Returns each row's squared distance to the members' mean."""
+
+  def add_block(rows, total):
+    return total + tf.reduce_sum(rows**2, axis=1)
+
+  return _over_columns(leaf, shares, add_block, tf.zeros_like(shares))
+
+
+def _pair_distances(leaf, shares):
+  """Returns each row's mean Euclidean distance to the members' rows."""
+  gram = _over_columns(
+    leaf,
+    shares,
+    lambda rows, total: total + tf.matmul(rows, rows, transpose_b=True),
+    tf.zeros_like(shares)[:, tf.newaxis] * shares,
+  )
+  norms = tf.linalg.diag_part(gram)
+  squared = norms[:, tf.newaxis] + norms - 2 * gram
+  return tf.linalg.matvec(tf.sqrt(tf.maximum(squared, 0)), shares)
+
+
+def _over_columns(leaf, shares, add_block, total):
+  """Folds the columns of a stack, less the members' mean, block by block."""
+  size = math.prod(leaf.shape[1:])
+  flat = tf.reshape(leaf, [-1, size])
+
+  def body(start, total):
+    rows = tf.cast(flat[:, start : start + _BLOCK], tf.float64)
+    rows -= tf.linalg.matvec(rows, shares, transpose_a=True)
+    return start + _BLOCK, add_block(rows, total)
+
+  return tf.while_loop(
+    lambda start, _: start < size,
+    body,
+    (tf.constant(0), total),
+    parallel_iterations=1,
+  )[1]
+
+
+def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
+  """Returns each client's place by ascending value, ties by position.
+
+  Args:
+    values: float64 `[clients]`.
+    is_ranked: bool `[clients]`; the others come behind all that are ranked.
+
+  Returns:
+    int32 `[clients]`, a permutation of 0 to clients - 1.
+  """
+  values = tf.where(is_ranked, values, tf.constant(math.inf, tf.float64))
+  # A value may be infinite itself: who is not ranked is still the last.
+  order = tf.argsort(values, stable=True)
+  behind = tf.argsort(
+    tf.cast(~tf.gather(is_ranked, order), tf.int32), stable=True
+  )
+  return tf.argsort(tf.gather(order, behind))
+
+
+def select(
+  distances: tf.Tensor,
+  is_training: tf.Tensor,
+  num_selected: tf.Tensor,
+  config: CommitteeConfig,
+  seed: tf.Tensor,
+  client_index: tf.Tensor,
+) -> tf.Tensor:
+  """Returns who is averaged, S_a, bool `[clients]`.
+
+  Args:
+    distances: Of `mean_distances`, float64 `[clients]`.
+    is_training: S_b, those with a finite upload, bool `[clients]`.
+    num_selected: m, int32 `[]`; everybody where there are fewer.
+    config: The strategy.
+    seed: int32 `[2]`, of this round; for `'random'`.
+    client_index: int32 `[clients]`.
+  """
+  num_training = tf.reduce_sum(tf.cast(is_training, tf.int32))
+  num_selected = tf.minimum(num_selected, num_training)
+  if config.selection == 'all':
+    return is_training
+  if config.selection == 'random':
+    bits = index_random.random_bits(seed, client_index)
+    return is_training & (
+      rank(tf.cast(bits, tf.float64), is_training) < num_selected
+    )
+  ranks = rank(distances, is_training)
+  if config.selection == 'most_similar':
+    return is_training & (ranks < num_selected)
+  return is_training & (ranks >= num_training - num_selected)
+
+
+def elect(
+  distances: tf.Tensor,
+  is_training: tf.Tensor,
+  committee_size: tf.Tensor,
+  config: CommitteeConfig,
+) -> tf.Tensor:
+  """Returns the next committee, a window on the ranking, bool `[clients]`.
+
+  Args:
+    distances: Of `mean_distances`, float64 `[clients]`.
+    is_training: Those with a finite upload, bool `[clients]`.
+    committee_size: C, int32 `[]`; all of them where there are fewer.
+    config: Where the window lies: in the middle, its first place is
+      floor((n - C) / 2).
+  """
+  num_training = tf.reduce_sum(tf.cast(is_training, tf.int32))
+  committee_size = tf.minimum(committee_size, num_training)
+  slack = tf.cast(num_training - committee_size, tf.float64)
+  first = tf.cast(tf.floor(slack * config.election_center), tf.int32)
+  ranks = rank(distances, is_training)
+  return is_training & (ranks >= first) & (ranks < first + committee_size)
+
+
+def average(
+  uploads: Structure, num_examples: tf.Tensor, is_selected: tf.Tensor
+) -> tuple[Structure, tf.Tensor]:
+  """Returns the mean of the selected uploads by examples (Eq. 5).
+
+  Args:
+    uploads: Structure of tensors `[clients, ...]`.
+    num_examples: float32 `[clients]`.
+    is_selected: bool `[clients]`.
+
+  Returns:
+    The mean, zeros if it is of nobody, and the examples behind it.
+  """
+  weights = tf.where(is_selected, num_examples, tf.zeros_like(num_examples))
+  total = tf.reduce_sum(weights)
+  return trees.mix(tf.math.divide_no_nan(weights, total), uploads), total

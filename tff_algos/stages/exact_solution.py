@@ -1,0 +1,95 @@
+"""The exact minimum of a quadratic objective, for small models.
+
+The gradient of a quadratic is affine, so P + 1 gradients on all examples give
+its matrix, column by column, and its right-hand side; solving that is Newton's
+one step. It is what theory means by an exact local solution, and what
+gradient descent ends in when it runs long enough.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, errors
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.stages import gradients, objectives
+
+Structure = Any
+
+MAX_PARAMETERS = 512
+# Curvatures below this share of the largest are rounding.
+_FLAT = 1e-6
+
+
+def solve(
+  objective: objectives.Objective,
+  weights: Structure,
+  data: algorithm.ClientData,
+) -> tuple[Structure, statistics.MeanStat]:
+  """Minimises a convex quadratic objective on one client's examples.
+
+  Exact, up to the rounding of float32, for the squared error of a model that
+  is linear in its weights, with or without a proximal term. Any other
+  objective gets one Newton step, which need not be a minimum.
+
+  Args:
+    objective: What to minimise, on all examples at once.
+    weights: Where to start: of several minima, the nearest to it is taken.
+    data: The client's examples.
+
+  Returns:
+    The solution, and the mean loss of the examples at the start. A client
+    without examples gets its start back (with a proximal objective, the
+    centre).
+
+  Raises:
+    ConfigError: If the model has more than `MAX_PARAMETERS` parameters.
+  """
+  num_parameters = trees.num_entries(weights)
+  if num_parameters > MAX_PARAMETERS:
+    raise errors.ConfigError(
+      f"solver 'exact' is for models of at most {MAX_PARAMETERS} parameters "
+      f'(it solves for all at once), but the model has {num_parameters}; use '
+      "solver 'descent'"
+    )
+
+  # Read once, and not for every gradient.
+  everything = data.take(tf.range(tf.shape(data.mask)[0]), data.mask)
+
+  def gradient_at(offset):
+    point = trees.add(weights, trees.unflatten(offset, weights))
+    gradient, losses = gradients.gradient(objective, point, everything)
+    return trees.flatten(gradient), losses
+
+  slope, losses = gradient_at(tf.zeros([num_parameters]))
+
+  def add_column(i, matrix):
+    unit = tf.one_hot(i, num_parameters)
+    column = gradient_at(unit)[0] - slope
+    return i + 1, matrix + column[:, tf.newaxis] * unit
+
+  _, matrix = tf.while_loop(
+    lambda i, _: i < num_parameters,
+    add_column,
+    (tf.constant(0), tf.zeros([num_parameters, num_parameters])),
+    parallel_iterations=1,
+  )
+  step = _least_step(matrix, -slope)
+  solution = trees.add(weights, trees.unflatten(step, weights))
+  return solution, statistics.masked_mean(losses, data.mask)
+
+
+def _least_step(matrix: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+  """Returns the shortest solution of matrix @ step = slope; NaN makes NaN."""
+  # The decomposition of a NaN would end the whole run, and not one client.
+  is_finite = trees.all_finite((matrix, slope))
+  sane = tf.where(is_finite, (matrix + tf.transpose(matrix)) / 2, 0.0)
+  curvatures, directions = tf.linalg.eigh(sane)
+  smallest = _FLAT * tf.reduce_max(tf.abs(curvatures))
+  inverses = tf.where(
+    curvatures > smallest, tf.math.reciprocal_no_nan(curvatures), 0.0
+  )
+  along = inverses * tf.linalg.matvec(directions, slope, transpose_a=True)
+  step = tf.linalg.matvec(directions, along)
+  return tf.where(is_finite, step, float('nan'))

@@ -1,0 +1,142 @@
+"""Attacks of a client that knows its own update only; see `attacks`."""
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.metrics import statistics
+from tff_algos.numerics import falsification, trees
+from tff_algos.stages import composer, flipped_data
+
+Structure = Any
+
+LABEL_FLIP = 'label_flip'
+# name -> (update, seed int32 `[2]`, `attacks.AttackConfig`) -> what is sent.
+ATTACKS = {
+  'scaling': lambda update, seed, config: falsification.scale_entries(
+    update, seed, config.minimum_scale
+  ),
+  'zero': lambda update, seed, config: trees.zeros_like(update),
+  'sign_flip': lambda update, seed, config: trees.scale(update, -1.0),
+  'gaussian_noise': lambda update, seed, config: falsification.add_noise(
+    update, seed, config.noise_deviation
+  ),
+}
+
+
+class MarkedInput(NamedTuple):
+  """A client's input, and whether the client attacks.
+
+  Attributes:
+    is_attacker: bool `[]`.
+    client_input: What the phase's own plan gives.
+  """
+
+  is_attacker: Any
+  client_input: Structure
+
+
+def build(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  attacked: Mapping[str, algorithm_lib.Phase],
+  config: Any,
+  is_attacker: np.ndarray,
+) -> algorithm_lib.FederatedAlgorithm:
+  """Returns the algorithm with clients that falsify what is their own.
+
+  Args:
+    algorithm: What is attacked.
+    attacked: Those of its phases in which clients do.
+    config: `attacks.AttackConfig`.
+    is_attacker: bool `[num_clients]`.
+  """
+  num_classes = algorithm.cluster_model.num_outputs
+  falsified = {
+    name: _falsify(phase, config, num_classes)
+    for name, phase in attacked.items()
+  }
+
+  def mark(call):
+    if call.phase not in falsified:
+      return call
+    flags = is_attacker[call.client_indices]
+    return dataclasses.replace(
+      call, client_inputs=MarkedInput(flags, call.client_inputs)
+    )
+
+  def plan_round(server_state, population, round_num, seed):
+    plan = algorithm.plan_round(server_state, population, round_num, seed)
+    call = next(plan, None)
+    while call is not None:
+      server_state = yield mark(call)
+      try:
+        call = plan.send(server_state)
+      except StopIteration:
+        call = None
+
+  return dataclasses.replace(
+    algorithm,
+    phases={**algorithm.phases, **falsified},
+    plan_round=plan_round,
+  )
+
+
+def _falsify(
+  phase: algorithm_lib.Phase, config: Any, num_classes: int
+) -> algorithm_lib.Phase:
+  """Returns the phase with `MarkedInput` and what marked clients make of it."""
+
+  def work(message, client_input, client_state, data, seed):
+    is_attacker, client_input = client_input
+    if config.name == LABEL_FLIP:
+      data = flipped_data.FlippedData(data, is_attacker, num_classes)
+    output = phase.client_work(message, client_input, client_state, data, seed)
+    result = composer.as_fields(output.result)
+    metrics = OrderedDict(output.metrics)
+    if not phase.uploads:
+      return output
+    state, squared = output.client_state, []
+    for field, start_of in phase.uploads.items():
+      honest = result[field] if field in result else getattr(state, field)
+      start = start_of(message, client_input, result)
+      sent = honest
+      if config.name != LABEL_FLIP:
+        false = _false_upload(honest, start, seed, config)
+        sent = trees.select(is_attacker, false, honest)
+      squared.append(trees.squared_norm(trees.subtract(sent, start)))
+      if field in result:
+        result[field] = sent
+      else:
+        state = state._replace(**{field: sent})
+    metrics.update(_measure(is_attacker, tf.sqrt(tf.add_n(squared))))
+    return algorithm_lib.ClientOutput(result, state, metrics)
+
+  return phase._replace(
+    client_work=work,
+    client_input=MarkedInput(tf.TensorSpec([], tf.bool), phase.client_input),
+  )
+
+
+def _false_upload(honest, start, seed, config):
+  attack = ATTACKS[config.name]
+  if config.space == 'model':
+    return attack(honest, seed, config)
+  update = attack(trees.subtract(honest, start), seed, config)
+  return trees.add(start, update)
+
+
+def _measure(is_attacker, norm):
+  """Returns the metrics of one client."""
+  attacks = tf.cast(is_attacker, tf.float32)
+  return {
+    'attack/share': statistics.MeanStat(attacks, tf.ones([])),
+    'attack/honest_norm': statistics.MeanStat(
+      (1 - attacks) * norm, 1 - attacks
+    ),
+    'attack/false_norm': statistics.MeanStat(attacks * norm, attacks),
+  }

@@ -1,0 +1,75 @@
+"""Weights of a model in four groups: atoms, coefficients, head, other.
+
+They are told apart by name: atoms and coefficients of decomposed convolutions
+(`numerics.factored_weights`); the head, which is the last layer; and the rest,
+such as biases of convolutions and hidden dense layers.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import weight_groups
+
+ATOMS, COEFFICIENTS, HEAD, OTHER = 'atoms', 'coefficients', 'head', 'other'
+GROUPS = (ATOMS, COEFFICIENTS, HEAD, OTHER)
+
+Groups = Mapping[str, tuple[str, ...]]
+
+
+def names_by_group(model: model_lib.Model) -> Groups:
+  """Returns group -> names of its weights, without groups that have none."""
+  names = list(model.weights_spec())
+  head = weight_groups.weight_names(model, (weight_groups.LAST_LAYER,))
+  groups = OrderedDict()
+  for group in GROUPS:
+    members = tuple(name for name in names if _group_of(name, head) == group)
+    if members:
+      groups[group] = members
+  return groups
+
+
+def take(weights: Mapping[str, Any], names: Sequence[str]) -> OrderedDict:
+  """Returns the weights of these names."""
+  return OrderedDict((name, weights[name]) for name in names)
+
+
+def put(weights: Mapping[str, Any], part: Mapping[str, Any]) -> OrderedDict:
+  """Returns the weights with those of `part` in the place of their own."""
+  return OrderedDict(
+    (name, part.get(name, leaf)) for name, leaf in weights.items()
+  )
+
+
+def names_of(groups: Groups, wanted: Sequence[str]) -> tuple[str, ...]:
+  """Returns the names of all weights in some groups."""
+  return tuple(name for group in wanted for name in groups.get(group, ()))
+
+
+def count(model: model_lib.Model, groups: Groups) -> Mapping[str, int]:
+  """Returns group -> number of its scalars; 0 for a group without weights."""
+  spec = model.weights_spec()
+  return {
+    group: trees.num_entries(take(spec, groups.get(group, ())))
+    for group in GROUPS
+  }
+
+
+def check_has_atoms(model: model_lib.Model, option: str) -> None:
+  """Raises ConfigError if no convolution of the model is decomposed."""
+  if ATOMS not in names_by_group(model):
+    raise errors.ConfigError(
+      f'{option} needs filter atoms, but no convolution of model '
+      f'{model.name!r} is decomposed; set config.model.decomposition.num_atoms, '
+      'of a convolutional network'
+    )
+
+
+def _group_of(name, head):
+  kind = name.rpartition('/')[2]
+  if kind in (ATOMS, COEFFICIENTS):
+    return kind
+  return HEAD if name in head else OTHER

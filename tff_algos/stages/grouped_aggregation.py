@@ -1,0 +1,162 @@
+"""A phase whose uploaded models are averaged group by group, or as kernels.
+
+A host is an algorithm whose phase uploads `local_weights` and takes their mean,
+and whose server state has `model_weights`. What it does with the mean is its own
+business: it gets the mean of every group put together. So the kernels of the
+new model are products of a mean of coefficients and a mean of atoms: of m
+clients' kernels and those of m^2 - m that do not exist (Chen and Qiu 2025,
+section 3).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tff_algos.core import algorithm
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import factored_weights, filters, trees
+from tff_algos.stages import aggregation, composer, filter_groups
+
+Structure = Any
+_WHOLE = 'local_weights'
+
+
+class _Upload(NamedTuple):
+  """What is uploaded in the place of a model.
+
+  Attributes:
+    fields: Names of its parts.
+    part: (model's weights, field) -> that part of them.
+    merge: (field -> mean of that part, old model's weights) -> new weights.
+    kept: Names of weights that the server keeps as they are.
+  """
+
+  fields: Sequence[str]
+  part: Callable[[model_lib.Weights, str], Structure]
+  merge: Callable[
+    [Mapping[str, Structure], model_lib.Weights], model_lib.Weights
+  ]
+  kept: Sequence[str] = ()
+
+
+def by_group(
+  phase: algorithm.Phase,
+  groups: filter_groups.Groups,
+  sent: Sequence[str] = filter_groups.GROUPS,
+) -> algorithm.Phase:
+  """Returns the host's phase with one field of the upload for each group.
+
+  Args:
+    phase: The host's.
+    groups: group -> names of weights.
+    sent: Groups that are uploaded and averaged. The others do not leave the
+      client, and the server's stay as they are, bit for bit.
+  """
+  names = {
+    f'local_{group}': members
+    for group, members in groups.items()
+    if group in sent
+  }
+
+  def merge(means, old):
+    for mean in means.values():
+      old = filter_groups.put(old, mean)
+    return old
+
+  kept = [group for group in groups if group not in sent]
+  return _replace_upload(
+    phase,
+    _Upload(
+      list(names),
+      lambda weights, field: filter_groups.take(weights, names[field]),
+      merge,
+      filter_groups.names_of(groups, kept),
+    ),
+  )
+
+
+def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
+  """Returns the host's phase with kernels uploaded, not their factors.
+
+  The mean of the kernels, as without decomposition, is then factored anew by
+  `filters.factor_kernel`: as many atoms as a filter has pixels make it the very
+  mean. It is the control that tells the effect of averaging factors from that
+  of training them.
+  """
+
+  def merge(means, old):
+    (plain,) = means.values()
+    made = {}
+    for layer in factored_weights.factored_layers(old):
+      num_atoms = int(old[f'{layer}/atoms'].shape[-1])
+      kernel = plain[f'{layer}/kernel']
+      made[layer] = filters.factor_kernel(kernel, num_atoms).factors
+    return factored_weights.replace_kernels(plain, made)
+
+  return _replace_upload(
+    phase,
+    _Upload(
+      ['local_kernels'],
+      lambda weights, field: factored_weights.build_kernels(weights),
+      merge,
+    ),
+  )
+
+
+def kernels_beyond_factors(model: model_lib.Model) -> int:
+  """Returns how many numbers more the kernels of a model have than factors."""
+  spec = model.weights_spec()
+  sizes = 0
+  for layer in factored_weights.factored_layers(spec):
+    atoms, coefficients = factored_weights.take_factors(spec, layer)
+    kernel = [*atoms.shape[:2], *coefficients.shape[1:]]
+    factors = trees.num_entries((atoms, coefficients))
+    sizes += math.prod(kernel) - factors
+  return sizes
+
+
+def _replace_upload(phase, upload):
+  others = {
+    field: aggregator
+    for field, aggregator in phase.aggregation.items()
+    if field != _WHOLE
+  }
+  whole = phase.aggregation[_WHOLE]
+
+  def client_work(*arguments):
+    output = phase.client_work(*arguments)
+    result = composer.as_fields(output.result)
+    weights = result.pop(_WHOLE)
+    for field in upload.fields:
+      result[field] = upload.part(weights, field)
+    return output._replace(result=result)
+
+  def server_update(server_state, aggregates):
+    old = server_state.model_weights
+    means = {field: aggregates[field].value for field in upload.fields}
+    # All parts have the same weights.
+    weight = aggregates[upload.fields[0]].weight
+    updated, metrics = phase.server_update(
+      server_state,
+      {
+        **{field: aggregates[field] for field in others},
+        _WHOLE: aggregation.Mean(upload.merge(means, old), weight),
+      },
+    )
+    kept = filter_groups.take(old, upload.kept)
+    weights = filter_groups.put(updated.model_weights, kept)
+    return updated._replace(model_weights=weights), metrics
+
+  def start_of(field):
+    start = phase.uploads[_WHOLE]
+    return lambda *arguments: upload.part(start(*arguments), field)
+
+  uploads = {one: phase.uploads[one] for one in phase.uploads if one != _WHOLE}
+  if _WHOLE in phase.uploads:
+    uploads.update({field: start_of(field) for field in upload.fields})
+  return phase._replace(
+    client_work=client_work,
+    aggregation={**others, **dict.fromkeys(upload.fields, whole)},
+    server_update=server_update,
+    uploads=uploads,
+  )

@@ -1,0 +1,103 @@
+"""Importance weights: which share of a client's examples fits each cluster.
+
+FedSoft, Algorithm 1, lines 3-14.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
+from tff_algos.stages import aggregation, assignment
+
+ESTIMATIONS = {
+  'batched': assignment.batched_counts,
+  'streaming': assignment.streaming_counts,
+}
+
+
+def build_estimation(
+  model: model_lib.Model, smoother: float, estimation: str
+) -> algorithm_lib.Phase:
+  """Returns the phase in which clients estimate their importance weights.
+
+  Its server state has the fields `cluster_models`, `[num_clusters, ...]`, and
+  `importance_weights`, `[num_clients, num_clusters]`. A client that takes no
+  part, or whose loss is finite under no cluster model, keeps its row. The
+  client metric `assigned_loss` is the mean lowest loss.
+
+  Args:
+    model: The model that all clusters share.
+    smoother: Smallest importance, in [0, 1).
+    estimation: `'batched'`, all cluster models at once, or `'streaming'`, one
+      after the other in the memory of one; the counts are the same.
+  """
+  count = ESTIMATIONS[estimation]
+
+  def estimate(cluster_models, client_input, client_state, data, seed):
+    del client_input, seed
+    counts, lowest = count(model, cluster_models, data)
+    importance = assignment.importance_weights(
+      counts, tf.reduce_sum(data.mask), smoother
+    )
+    return algorithm_lib.ClientOutput(
+      {'importance_weights': importance},
+      client_state,
+      OrderedDict(assigned_loss=statistics.masked_mean(lowest, data.mask)),
+    )
+
+  def store(server_state, aggregates):
+    importance = aggregation.write_rows(
+      server_state.importance_weights, aggregates['importance_weights']
+    )
+    return server_state._replace(importance_weights=importance), OrderedDict()
+
+  return algorithm_lib.Phase(
+    name='estimate_importance',
+    make_message=lambda server_state: server_state.cluster_models,
+    client_work=estimate,
+    aggregation={'importance_weights': aggregation.Collect()},
+    server_update=store,
+    uses_client_state=False,
+  )
+
+
+def fixed_weights(
+  table: Sequence[Sequence[float]], num_clients: int, num_clusters: int
+) -> np.ndarray:
+  """Returns importance weights that were given, and not estimated.
+
+  Args:
+    table: One row a client, one weight a cluster, each from 0 to 1; a row has
+      a positive sum, but need not sum to 1.
+    num_clients: Size of the population.
+    num_clusters: Number of clusters.
+
+  Returns:
+    float32 `[num_clients, num_clusters]`.
+
+  Raises:
+    ConfigError: If the table has another shape, or a row other values.
+  """
+  widths = sorted({len(row) for row in table})
+  if len(table) != num_clients or widths != [num_clusters]:
+    raise errors.ConfigError(
+      'fixed_importance must have a row for each of the '
+      f'{num_clients} clients with a weight for each of the {num_clusters} '
+      f'clusters, got {len(table)} rows with '
+      f'{" or ".join(map(str, widths))} weights'
+    )
+  values = np.array(table, np.float32)
+  is_right = ((values >= 0) & (values <= 1)).all(axis=1) & (values.any(axis=1))
+  if not is_right.all():
+    row = int(np.flatnonzero(~is_right)[0])
+    raise errors.ConfigError(
+      'the rows of fixed_importance must be weights from 0 to 1, not all 0; '
+      f'row {row} is {tuple(table[row])}'
+    )
+  return values

@@ -1,0 +1,148 @@
+"""Clients that do not exist: one's coefficients with the atoms of another.
+
+The mean of m clients' coefficients times that of their atoms is a mean of m real
+kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1). Here these are
+made and scored. It takes every client's factors one by one, which the server of a
+real federation need not see: a diagnostic of simulations.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import factored_weights, trees
+from tff_algos.stages import aggregation, filter_groups
+
+
+class Scores(NamedTuple):
+  """How latent clients do.
+
+  Attributes:
+    pairs: (owner of the coefficients, owner of the atoms), int32 `[n, 2]`.
+    loss: Mean loss of each, `[n]`.
+    score: Mean score of each, `[n]`: the accuracy, or the squared error.
+  """
+
+  pairs: np.ndarray
+  loss: np.ndarray
+  score: np.ndarray
+
+
+def collect_models(phase: algorithm.Phase) -> algorithm.Phase:
+  """Returns a phase that trains as another does, and keeps every model.
+
+  Its server metrics are the `Collected` models; no state changes.
+
+  Args:
+    phase: Uploads `local_weights`. The name, and so the clients' seeds, stay.
+  """
+
+  def keep_old_state(message, client_input, client_state, data, seed):
+    output = phase.client_work(message, client_input, client_state, data, seed)
+    return output._replace(client_state=client_state)
+
+  return phase._replace(
+    client_work=keep_old_state,
+    aggregation={'local_weights': aggregation.Collect()},
+    server_update=lambda server_state, aggregates: (
+      server_state,
+      {'local_weights': aggregates['local_weights']},
+    ),
+  )
+
+
+def check_common_start(starts: model_lib.Weights) -> None:
+  """Raises ConfigError unless all clients started from the same factors.
+
+  (alpha R, R^-1 D) is the same kernel for every invertible R, so that means and
+  mixtures of factors from different starts mean nothing, however alike the
+  kernels are.
+
+  Args:
+    starts: Weights before training, stacked `[num_clients, ...]`.
+  """
+  names = [
+    name for name in starts if name.endswith(('/atoms', '/coefficients'))
+  ]
+  for name in names:
+    stacked = np.asarray(starts[name])
+    strangers = [
+      k for k, one in enumerate(stacked) if not np.array_equal(one, stacked[0])
+    ]
+    if strangers:
+      raise errors.ConfigError(
+        f'client {strangers[0]} of the stack started from other {name} than '
+        'client 0: factors can be averaged or mixed only if all clients '
+        'started from the same ones. Send all clients one model'
+      )
+
+
+def draw_pairs(
+  num_clients: int, num_pairs: int, generator: np.random.Generator
+) -> np.ndarray:
+  """Returns different latent clients, int32 `[num_pairs, 2]`, by draw.
+
+  Args:
+    num_clients: m, >= 1.
+    num_pairs: At most m^2 - m; more are all of them.
+    generator: Source of randomness.
+  """
+  count = num_clients * (num_clients - 1)
+  chosen = generator.choice(count, min(num_pairs, count), replace=False)
+  first, step = np.divmod(np.sort(chosen), max(num_clients - 1, 1))
+  # Whoever comes after the first one on a ring of all clients.
+  second = (first + 1 + step) % max(num_clients, 1)
+  return np.stack([first, second], axis=1).astype(np.int32)
+
+
+def latent_weights(
+  stacked: model_lib.Weights, coefficients_of: int, atoms_of: int
+) -> model_lib.Weights:
+  """Returns a latent client's model; all but its atoms are of the first.
+
+  Args:
+    stacked: Clients' models, `[num_clients, ...]`.
+    coefficients_of: Whose coefficients (and head, and everything else).
+    atoms_of: Whose atoms.
+  """
+  atoms = [f'{one}/atoms' for one in factored_weights.factored_layers(stacked)]
+  theirs = filter_groups.take(stacked, atoms)
+  return filter_groups.put(
+    trees.take(stacked, coefficients_of), trees.take(theirs, atoms_of)
+  )
+
+
+def score(
+  model: model_lib.Model,
+  stacked: model_lib.Weights,
+  pairs: np.ndarray,
+  examples: Mapping[str, np.ndarray],
+) -> Scores:
+  """Returns the mean loss and score of latent clients on some examples.
+
+  Args:
+    model: Of decomposed convolutions.
+    stacked: Clients' models after training, `[num_clients, ...]`.
+    pairs: As of `draw_pairs`.
+    examples: `x` and `y`, at least one.
+  """
+  x, y = tf.constant(examples['x']), tf.constant(examples['y'])
+
+  @tf.function(autograph=False)
+  def means(weights):
+    outputs = model.apply(weights, x)
+    return (
+      tf.reduce_mean(model.example_losses(outputs, y)),
+      tf.reduce_mean(model.example_scores(outputs, y)),
+    )
+
+  rows = [
+    [float(one) for one in means(latent_weights(stacked, *pair))]
+    for pair in pairs.tolist()
+  ]
+  loss, scores = np.array(rows, np.float64).reshape(-1, 2).T
+  return Scores(pairs, loss, scores)

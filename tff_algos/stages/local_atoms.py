@@ -1,0 +1,137 @@
+"""Filter atoms that a client keeps for itself (Chen and Qiu 2025, section 4.1).
+
+They are trained on the client's examples against coefficients and a head that
+stay as they were received, and never leave the client.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.stages import filter_groups, objectives
+from tff_algos.stages import local_training as local_training_lib
+
+# What is a client's own -> the groups of weights.
+OWN_GROUPS = {
+  'nothing': (),
+  'atoms': (filter_groups.ATOMS,),
+  'atoms_and_head': (filter_groups.ATOMS, filter_groups.HEAD),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalAtomsConfig:
+  """Whether clients have weights of their own, and when they train them.
+
+  Attributes:
+    own: `'nothing'`; `'atoms'`, as printed; or `'atoms_and_head'`.
+    in_every_round: Whether who takes part in a round trains its own weights,
+      too, against the model that it received.
+    refit_interval: After so many rounds all clients train their own weights
+      against the new global model; 0 for never. The number of rounds refits
+      once, at the end.
+    num_refit_epochs: Epochs of that, >= 1.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How own weights are trained.
+  """
+
+  own: str = 'nothing'
+  in_every_round: bool = True
+  refit_interval: int = 0
+  num_refit_epochs: int = 10
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_one_of('own', self.own, OWN_GROUPS)
+    checks.check_int('refit_interval', self.refit_interval, minimum=0)
+    checks.check_int('num_refit_epochs', self.num_refit_epochs, minimum=1)
+    checks.check_positive('loss_scale', self.loss_scale)
+
+  @property
+  def is_on(self) -> bool:
+    """Returns whether clients have weights of their own."""
+    return self.own != 'nothing'
+
+  def refits_after(self, round_num: int) -> bool:
+    """Returns whether all clients train their own weights after a round."""
+    interval = self.refit_interval if self.is_on else 0
+    return interval > 0 and round_num % interval == 0
+
+
+class OwnWeights(NamedTuple):
+  """What a client keeps.
+
+  Attributes:
+    weights: Of its own groups.
+    num_updates: How often it trained them, int32 `[]`; before, they mean
+      nothing.
+  """
+
+  weights: model_lib.Weights
+  num_updates: tf.Tensor
+
+  def serve(self, received: model_lib.Weights) -> model_lib.Weights:
+    """Returns a model with the client's own weights, if it has trained them."""
+    kept = filter_groups.take(received, self.weights)
+    own = trees.select(self.num_updates > 0, self.weights, kept)
+    return filter_groups.put(received, own)
+
+
+def initial(model: model_lib.Model, config: LocalAtomsConfig) -> OwnWeights:
+  """Returns what a client has that never took part."""
+  names = filter_groups.names_of(
+    filter_groups.names_by_group(model), OWN_GROUPS[config.own]
+  )
+  spec = filter_groups.take(model.weights_spec(), names)
+  zeros = tf.nest.map_structure(
+    lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec
+  )
+  return OwnWeights(zeros, tf.constant(0))
+
+
+def train(
+  model: model_lib.Model,
+  received: model_lib.Weights,
+  own: OwnWeights,
+  data: algorithm.ClientData,
+  seed: tf.Tensor,
+  config: LocalAtomsConfig,
+  num_epochs: int | None = None,
+) -> tuple[OwnWeights, statistics.MeanStat]:
+  """Trains a client's own weights; all others stay as received.
+
+  Args:
+    model: Whose weights.
+    received: The global model.
+    own: The client's; before the first time it starts from the received ones.
+    data: Its examples; without any, nothing changes.
+    seed: int32 `[2]`.
+    config: How.
+    num_epochs: Of the training; None for those of `config.local_training`.
+
+  Returns:
+    The client's own weights, and the mean loss of the examples.
+  """
+  base = objectives.mean_loss(model, config.loss_scale)
+  training = config.local_training
+  if num_epochs is not None:
+    training = dataclasses.replace(training, num_local_epochs=num_epochs)
+
+  def objective(weights, batch):
+    return base(filter_groups.put(received, weights), batch)
+
+  start = filter_groups.take(own.serve(received), own.weights)
+  weights, loss = local_training_lib.train(
+    objective, start, data, seed, training
+  )
+  trained = OwnWeights(weights, own.num_updates + 1)
+  has_examples = tf.reduce_sum(data.mask) > 0
+  return trees.select(has_examples, trained, own), loss

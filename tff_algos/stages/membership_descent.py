@@ -1,0 +1,250 @@
+"""Mirror descent on a client's membership, everything else frozen.
+
+Di et al., arXiv:2310.14337, Algorithm 2 (the gradient) and Eq. 25 (the step):
+c <- c * exp(-eta (w grad f(c) + penalty gradient)), normalized, with w the weight
+p_i of the client's loss in the objective.
+
+Where the outputs of the canonical models do not depend on c they are computed
+once, for all steps.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.metrics import statistics
+from tff_algos.numerics import mirror_descent, trees
+from tff_algos.stages import local_training, mixing
+
+Structure = Any
+
+CLIENT_WEIGHT = 'client_weight'
+
+
+@dataclasses.dataclass(frozen=True)
+class MembershipConfig:
+  """How memberships move.
+
+  Attributes:
+    learning_rate: eta_2, > 0.
+    num_epochs: Passes over a client's examples, >= 1; 1 as printed.
+    batch_size: Examples of a step, or 0 for all of a client, so that an epoch is
+      one step with the full gradient, as Algorithm 3 has it.
+    gradient_weight: What a client's loss counts beside the penalty:
+      `'client_weight'`, its p_i, as printed (of the order 1 / clients, so the
+      rate must be of the order of their number); or `'none'`, 1 for all.
+    floor: Smallest membership, >= 0 and < 1; one of 0 would stay 0.
+    num_newcomer_steps: Steps in which a client that was not trained on fits its
+      membership, from equal shares, >= 0.
+    newcomer_learning_rate: Of those steps, whose gradient is that of its mean
+      loss alone, > 0; beyond 2 / L_2 of that loss they go to and fro.
+  """
+
+  learning_rate: float = 0.1
+  num_epochs: int = 1
+  batch_size: int = 0
+  gradient_weight: str = CLIENT_WEIGHT
+  floor: float = mirror_descent.FLOOR
+  num_newcomer_steps: int = 100
+  newcomer_learning_rate: float = 1.0
+
+  def __post_init__(self):
+    checks.check_positive('learning_rate', self.learning_rate)
+    checks.check_int('num_epochs', self.num_epochs, minimum=1)
+    checks.check_int('batch_size', self.batch_size, minimum=0)
+    checks.check_one_of(
+      'gradient_weight', self.gradient_weight, (CLIENT_WEIGHT, 'none')
+    )
+    checks.check_below_one('floor', self.floor)
+    checks.check_int('num_newcomer_steps', self.num_newcomer_steps, minimum=0)
+    checks.check_positive('newcomer_learning_rate', self.newcomer_learning_rate)
+
+  @property
+  def is_weighed(self) -> bool:
+    """Returns whether a client's loss counts as its p_i."""
+    return self.gradient_weight == CLIENT_WEIGHT
+
+
+class _Loss:
+  """A client's loss as a function of its membership."""
+
+  def __init__(self, mixture, model_weights, data, loss_scale):
+    self._mixture = mixture
+    self._model_weights = model_weights
+    self._data = data
+    self._loss_scale = loss_scale
+    # Of mixed weights that are not affine, nothing can be computed ahead.
+    self._is_ahead = mixture.is_affine or not mixture.mixes_parameters
+    self._outputs = (
+      mixture.canonical_outputs(model_weights, data.x)
+      if self._is_ahead
+      else None
+    )
+
+  def gradient(self, membership, positions=None, mask=None):
+    """Returns the gradient of the mean loss, and the losses that it met."""
+    batch, outputs = self._data, self._outputs
+    if positions is not None:
+      if self._is_ahead:
+        outputs = tf.gather(outputs, positions, axis=1)
+      batch = batch.take(positions, mask)
+    with tf.GradientTape() as tape:
+      tape.watch(membership)
+      if self._is_ahead:
+        mixed = self._mixture.mix(outputs, membership)
+      else:
+        mixed = self._mixture.apply(self._model_weights, membership, batch.x)
+      losses = self._mixture.model.example_losses(mixed, batch.y)
+      met = statistics.masked_mean(losses, batch.mask)
+      mean = met.total / tf.maximum(met.weight, 1.0)
+    slope = tape.gradient(
+      mean, membership, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return self._loss_scale * slope, met
+
+
+def gradient(
+  mixture: mixing.Mixture,
+  model_weights: Structure,
+  membership: tf.Tensor,
+  data: algorithm.ClientData,
+  seed: tf.Tensor,
+  config: MembershipConfig,
+  loss_scale: float = 1.0,
+) -> tuple[tf.Tensor, statistics.MeanStat]:
+  """Returns the gradient of a client's mean loss in its membership.
+
+  Args:
+    mixture: The model.
+    model_weights: Its weights.
+    membership: `[num_canonical]`.
+    data: The client's examples; without one the gradient is 0.
+    seed: int32 `[2]`; draws the batch.
+    config: Batch size: one random batch, or all examples.
+    loss_scale: Factor on the loss, > 0.
+
+  Returns:
+    `[num_canonical]`, and the mean loss before.
+  """
+  if config.batch_size:
+    positions, masks = local_training.independent_batches(
+      seed, data.mask, 1, config.batch_size
+    )
+    data = data.take(positions[0], masks[0])
+  return _Loss(mixture, model_weights, data, loss_scale).gradient(membership)
+
+
+def descend(
+  mixture: mixing.Mixture,
+  model_weights: Structure,
+  membership: tf.Tensor,
+  data: algorithm.ClientData,
+  seed: tf.Tensor,
+  config: MembershipConfig,
+  *,
+  loss_scale: float = 1.0,
+  client_weight: tf.Tensor | float = 1.0,
+  penalty_gradient: tf.Tensor | float = 0.0,
+  learning_rate_scale: tf.Tensor | float = 1.0,
+) -> tuple[tf.Tensor, statistics.MeanStat]:
+  """Returns the membership after mirror steps.
+
+  Args:
+    mixture: The model.
+    model_weights: Its weights, frozen.
+    membership: Where to start, `[num_canonical]`, on the simplex.
+    data: The client's examples; without one only the penalty moves it.
+    seed: int32 `[2]`; decides the order of the examples.
+    config: Rate, epochs, batch size, floor.
+    loss_scale: Factor on the loss, > 0.
+    client_weight: w above.
+    penalty_gradient: `[num_canonical]`, the same in all steps.
+    learning_rate_scale: Factor on the learning rate, >= 0.
+
+  Returns:
+    `[num_canonical]`, on the simplex, and the mean loss of the examples as they
+    were met.
+  """
+  data = algorithm.ClientData(data.x, data.y, data.mask)  # Gathered once.
+  loss = _Loss(mixture, model_weights, data, loss_scale)
+  learning_rate = config.learning_rate * learning_rate_scale
+
+  def step_on(membership, *batch):
+    slope, met = loss.gradient(membership, *batch)
+    stepped = mirror_descent.entropic_step(
+      membership,
+      client_weight * slope + penalty_gradient,
+      learning_rate,
+      config.floor,
+    )
+    return stepped, met
+
+  if not config.batch_size:
+    if config.num_epochs == 1:
+      return step_on(membership)
+    num_steps, batch = config.num_epochs, lambda i: ()
+  else:
+    positions, masks = local_training.batch_positions(
+      seed,
+      data.mask,
+      local_training.LocalTrainingConfig(config.num_epochs, config.batch_size),
+    )
+    num_steps, batch = (
+      tf.shape(positions)[0],
+      lambda i: (positions[i], masks[i]),
+    )
+
+  def step(i, membership, total):
+    stepped, met = step_on(membership, *batch(i))
+    if config.batch_size:  # Steps of padding only change nothing.
+      is_real = tf.reduce_max(masks[i]) > 0
+      stepped = tf.where(is_real, stepped, membership)
+    return i + 1, stepped, trees.add(total, met)
+
+  nothing = statistics.MeanStat(tf.constant(0.0), tf.constant(0.0))
+  _, membership, total = tf.while_loop(
+    lambda i, *_: i < num_steps,
+    step,
+    (tf.constant(0), membership, nothing),
+    parallel_iterations=1,
+  )
+  return membership, total
+
+
+def newcomers(
+  mixture: mixing.Mixture, config: MembershipConfig, loss_scale: float = 1.0
+) -> algorithm.Newcomers:
+  """Returns how clients that were not trained on get their memberships.
+
+  By steps on all of their examples, from equal shares, everything else frozen.
+  The server state is a NamedTuple with the field `model_weights`.
+
+  Args:
+    mixture: The model.
+    config: How many steps of which rate.
+    loss_scale: Factor on the loss, > 0.
+  """
+  alone = dataclasses.replace(
+    config,
+    learning_rate=config.newcomer_learning_rate,
+    num_epochs=max(1, config.num_newcomer_steps),
+    batch_size=0,
+  )
+
+  def fit(server_state, data, seed):
+    equal = mixture.equal_shares()
+    if not config.num_newcomer_steps:
+      return equal
+    weights = server_state.model_weights
+    return descend(
+      mixture, weights, equal, data, seed, alone, loss_scale=loss_scale
+    )[0]
+
+  return algorithm.Newcomers(
+    fit,
+    lambda server_state, membership: mixture.personalize(
+      server_state.model_weights, membership
+    ),
+  )

@@ -1,0 +1,194 @@
+"""What travels beside the model weights where memberships are trained.
+
+Both directions, for single clients: their penalty's gradient, their weight in
+the objective, or, where the server takes the steps, their membership and its
+gradient (Di et al., arXiv:2310.14337, Algorithms 1 to 3).
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm
+from tff_algos.stages import (
+  affinity,
+  learning_rate_decay,
+  membership_descent,
+  mixing,
+)
+
+Structure = Any
+
+ALTERNATING, RANDOM_BLOCK, SHARED_FIRST = SCHEDULES = (
+  'alternating',
+  'random_block',
+  'shared_first',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+  """What the phases of a mixture tell and ask single clients.
+
+  The phases: `count_labels`; `stationarity`; `shared`, which moves the model
+  weights, `membership`, which moves the memberships, and `joint`, which moves
+  both.
+
+  Attributes:
+    mixture: The model.
+    schedule: One of `SCHEDULES`; in `'random_block'` memberships are the server's.
+    is_partial: Whether not all clients take part in a round.
+    num_joint_rounds: If > 0, after so many rounds model weights are frozen.
+    membership: How memberships move.
+    laplacian: The penalty.
+    decay: When learning rates fall.
+  """
+
+  mixture: mixing.Mixture
+  schedule: str
+  is_partial: bool
+  num_joint_rounds: int
+  membership: membership_descent.MembershipConfig
+  laplacian: affinity.LaplacianConfig
+  decay: learning_rate_decay.DecayConfig
+
+  @property
+  def at_server(self) -> bool:
+    """Returns whether the server steps on memberships."""
+    return self.schedule == RANDOM_BLOCK
+
+  @property
+  def uploads_membership(self) -> bool:
+    """Returns whether clients tell their memberships: for the penalty alone."""
+    return self.laplacian.weight > 0
+
+  def client_input(self, phase: str) -> Structure:
+    """Returns the type of what a phase tells a client.
+
+    Fields, where they are needed: `membership` and `penalty_gradient`,
+    `[num_canonical]`; `client_weight`, its p_i, and `learning_rate_scale`, `[]`.
+    """
+    if phase == 'count_labels':
+      return ()
+    measures = phase == 'stationarity'
+    moves = phase in ('joint', 'membership')
+    needed = {
+      'membership': self.at_server,
+      'penalty_gradient': self.laplacian.weight > 0
+      and (measures or (moves and not self.at_server)),
+      'client_weight': measures or (moves and self.membership.is_weighed),
+      'learning_rate_scale': bool(self.decay.after_rounds) and not measures,
+    }
+    shapes = [[self.mixture.num_canonical]] * 2 + [[]] * 2
+    return OrderedDict(
+      (field, tf.TensorSpec(shape, tf.float32))
+      for (field, is_needed), shape in zip(needed.items(), shapes, strict=True)
+      if is_needed
+    )
+
+  def membership_of(
+    self, client_input: Structure, client_state: Structure
+  ) -> tf.Tensor:
+    """Returns a client's membership from where it lives, `[num_canonical]`."""
+    if self.at_server:
+      return client_input['membership']
+    return client_state.membership
+
+  def cohort(
+    self, phase: str, drawn: np.ndarray, population: algorithm.Population
+  ) -> np.ndarray:
+    """Returns who takes part in a phase, int32 `[cohort]`, ascending.
+
+    A penalty that needs no counts also moves clients without examples.
+
+    Args:
+      phase: Its name.
+      drawn: Those of the round.
+      population: All clients.
+    """
+    everyone = np.arange(population.num_clients, dtype=np.int32)
+    pulls_all = self.laplacian.weight > 0 and not self.laplacian.needs_counts
+    available = np.flatnonzero(population.num_examples).astype(np.int32)
+    measured = everyone if pulls_all else available
+    return {
+      'count_labels': available,
+      'stationarity': measured,
+      'shared': drawn,
+    }.get(phase, drawn if self.is_partial else measured)
+
+  def call(
+    self,
+    phase: str,
+    server_state: Structure,
+    client_indices: np.ndarray,
+    client_weights: np.ndarray,
+    round_num: int,
+  ) -> algorithm.PhaseCall:
+    """Returns the call of a phase, with what each client is told.
+
+    Args:
+      phase: Its name.
+      server_state: With the fields `membership` and `affinity_features`, of NumPy
+        arrays.
+      client_indices: Who takes part, int32 `[cohort]`.
+      client_weights: p_i of all clients, float32 `[num_clients]`.
+      round_num: From 1.
+    """
+
+    def pulls():
+      return affinity.penalty_gradients(
+        self.laplacian, server_state.affinity_features, server_state.membership
+      ).numpy()
+
+    values = {
+      'membership': lambda: np.asarray(server_state.membership)[client_indices],
+      'penalty_gradient': lambda: pulls()[client_indices],
+      'client_weight': lambda: client_weights[client_indices],
+      'learning_rate_scale': lambda: np.full(
+        len(client_indices), self.decay.scale(round_num), np.float32
+      ),
+    }
+    spec = self.client_input(phase)
+    inputs = OrderedDict((field, values[field]()) for field in spec)
+    cost = np.array(self._cost(phase, round_num)) * len(client_indices)
+    return algorithm.PhaseCall(
+      phase, client_indices, inputs or spec, algorithm.Cost(*map(int, cost))
+    )
+
+  def _cost(self, phase, round_num):
+    """Returns floats down and up, and local solves, of one client.
+
+    p_i and rates are told once, and not counted. Where all take part, who has
+    been sent the model weights since they changed holds them.
+    """
+    weights = self.mixture.num_parameters
+    memberships = self.mixture.num_canonical * (
+      self.at_server or self.uploads_membership
+    )
+    last_joint = self.num_joint_rounds or float('inf')
+    holds = (
+      not self.is_partial
+      and {
+        'count_labels': False,
+        'stationarity': False,
+        'joint': False,
+        # The release tells the new weights before memberships move.
+        'shared': self.schedule == SHARED_FIRST and round_num > 1,
+        'membership': {
+          ALTERNATING: round_num > last_joint + 1,
+          RANDOM_BLOCK: True,
+          SHARED_FIRST: round_num > last_joint,
+        }[self.schedule],
+      }[phase]
+    )
+    down, up, solves = {
+      'count_labels': (0, self.mixture.model.num_outputs, 0),
+      'stationarity': (weights + memberships, weights + 2, 0),
+      'joint': (weights + memberships, weights + memberships, 1),
+      'shared': (weights, weights, 1),
+      'membership': (weights + memberships, memberships, 0),
+    }[phase]
+    return down - weights * holds, up, solves

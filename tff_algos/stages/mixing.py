@@ -1,0 +1,318 @@
+"""Personalized models mixed of a few canonical ones, and what all share.
+
+Di et al., "PPFL: A Personalized Federated Learning Framework for Heterogeneous
+Population", arXiv:2310.14337, Eq. 4 and Fig. 2. The weights of a model are parted
+by name: shared ones theta_com, one set for all, and canonical ones theta_k, of
+which there are `num_canonical` sets. A client with membership c has
+
+  outputs         sum_k c_k r(theta_com, theta_k; x)     (PPFL1)
+  parameters      r(theta_com, sum_k c_k theta_k; x)     (PPFL2)
+  probabilities   sum_k c_k softmax(r(theta_com, theta_k; x))    (Eq. 11)
+  per_layer       the outputs of each canonical layer mixed by the same c, and
+                  the result given to the next layer
+
+Where r is affine in the canonical weights (one last dense layer, a regression)
+`outputs` and `parameters` are the same function. `per_layer` and `parameters`
+always are, as every layer of ours is linear in its own weights. Of two that are
+the same, what is computed is `parameters`: one model, not `num_canonical`.
+"""
+
+import dataclasses
+import functools
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import initialization
+
+Structure = Any
+
+MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
+ALL = 'all'
+LAST_LAYER = 'last_layer'
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+  """A model whose canonical weights come in several sets; see `build`.
+
+  `model_weights` below is a mapping of `shared` weights and `canonical` ones,
+  `[num_canonical, ...]`.
+
+  Attributes:
+    model: The model of one set.
+    num_canonical: How many sets, >= 1.
+    canonical: Names of the canonical weights, in the model's order.
+    mixing: One of `MIXINGS`.
+    is_affine: Whether outputs are affine in the canonical weights.
+    mixes_parameters: Whether one model of mixed weights is computed, and not
+      `num_canonical` models.
+  """
+
+  model: model_lib.Model
+  num_canonical: int
+  canonical: tuple[str, ...]
+  mixing: str
+  is_affine: bool
+  mixes_parameters: bool
+
+  @functools.cached_property
+  def _spec(self) -> model_lib.Weights:
+    return self.model.weights_spec()
+
+  @property
+  def num_parameters(self) -> int:
+    """Returns the number of all weights, shared and canonical."""
+    each = trees.num_entries([self._spec[name] for name in self.canonical])
+    return trees.num_entries(self._spec) + (self.num_canonical - 1) * each
+
+  def initialize(self, seed: tf.Tensor) -> Structure:
+    """Returns model weights; each canonical set is a draw of its own.
+
+    Args:
+      seed: int32 `[2]`; algorithms with the same seed start alike.
+    """
+    drawn = initialization.cluster_models(self.model, self.num_canonical, seed)
+    return OrderedDict(
+      shared=OrderedDict(
+        (name, stack[0])
+        for name, stack in drawn.items()
+        if name not in self.canonical
+      ),
+      canonical=OrderedDict((name, drawn[name]) for name in self.canonical),
+    )
+
+  def equal_shares(self) -> tf.Tensor:
+    """Returns the membership that everybody starts with, `[num_canonical]`."""
+    return tf.fill([self.num_canonical], 1 / self.num_canonical)
+
+  def join(self, shared: Structure, canonical: Structure) -> model_lib.Weights:
+    """Returns the weights of `model` that have these shared and canonical ones."""
+    both = {**shared, **canonical}
+    return OrderedDict((name, both[name]) for name in self._spec)
+
+  def stack(self, model_weights: Structure) -> model_lib.Weights:
+    """Returns `num_canonical` whole models, `[num_canonical, ...]`."""
+    shared = tf.nest.map_structure(
+      lambda leaf: tf.stack([leaf] * self.num_canonical),
+      model_weights['shared'],
+    )
+    return self.join(shared, model_weights['canonical'])
+
+  def apply(
+    self, model_weights: Structure, membership: tf.Tensor, x: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns the personalized outputs, `[batch, num_outputs]`.
+
+    Logits, or a regression's prediction; in mode `probabilities` the
+    logarithms of mixed probabilities.
+
+    Args:
+      model_weights: See the class.
+      membership: `[num_canonical]`, on the simplex.
+      x: `[batch, ...]`.
+    """
+    if self.mixes_parameters:
+      mixed = trees.mix(membership, model_weights['canonical'])
+      return self.model.apply(self.join(model_weights['shared'], mixed), x)
+    return self.mix(self.canonical_outputs(model_weights, x), membership)
+
+  def canonical_outputs(
+    self, model_weights: Structure, x: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns every canonical model's outputs, `[num_canonical, batch, ...]`.
+
+    What the shared weights make of x is computed once.
+    """
+    return self.model.map_stacked(
+      lambda canonical: self.model.apply(
+        self.join(model_weights['shared'], canonical), x
+      ),
+      model_weights['canonical'],
+    )
+
+  def mix(self, outputs: tf.Tensor, membership: tf.Tensor) -> tf.Tensor:
+    """Returns the mixture of canonical outputs, as `apply` would.
+
+    Args:
+      outputs: `[num_canonical, batch, num_outputs]`.
+      membership: `[num_canonical]`.
+    """
+    if self.mixing == 'probabilities':
+      return mix_probabilities(self.model, outputs, membership)
+    return tf.tensordot(membership, outputs, axes=1)
+
+  def at(self, membership: tf.Tensor) -> model_lib.Model:
+    """Returns the model of `shared` and `canonical` weights of one membership.
+
+    Args:
+      membership: `[num_canonical]`, held fixed.
+    """
+    return dataclasses.replace(
+      self.model, apply=lambda weights, x: self.apply(weights, membership, x)
+    )
+
+  def personalized_model(self) -> model_lib.Model:
+    """Returns the model of `shared`, `canonical` and `membership` weights.
+
+    It starts with equal memberships.
+    """
+
+    def initialize(seed):
+      return self.personalize(self.initialize(seed), self.equal_shares())
+
+    return dataclasses.replace(
+      self.model,
+      name=f'{self.mixing}_of_{self.num_canonical}_{self.model.name}',
+      initialize=initialize,
+      apply=lambda weights, x: self.apply(weights, weights['membership'], x),
+    )
+
+  def personalize(
+    self, model_weights: Structure, membership: tf.Tensor
+  ) -> Structure:
+    """Returns the weights of `personalized_model` of a membership."""
+    return OrderedDict(**model_weights, membership=membership)
+
+
+def build(
+  model: model_lib.Model,
+  num_canonical: int,
+  canonical: Sequence[str],
+  mixing: str,
+) -> Mixture:
+  """Builds a mixture.
+
+  Args:
+    model: Of one set of weights.
+    num_canonical: How many sets, >= 1.
+    canonical: What is canonical, see `weight_names`.
+    mixing: One of `MIXINGS`.
+
+  Raises:
+    ConfigError: If the model has no such weights, or all draws of them are
+      equal: memberships would stay uniform and the sets equal for ever.
+  """
+  names = weight_names(model, canonical)
+  if num_canonical > 1 and _start_equal(model, names):
+    raise errors.ConfigError(
+      f'the canonical weights of model {model.name!r}, {", ".join(names)}, '
+      'always start with the same values: equal canonical models stay equal, '
+      'and all memberships uniform; make weights canonical that start at random'
+    )
+  is_affine = _is_affine(model, names)
+  mixes_outputs = mixing == 'outputs' or (
+    mixing == 'probabilities' and model.task == model_lib.REGRESSION
+  )
+  return Mixture(
+    model,
+    num_canonical,
+    names,
+    mixing,
+    is_affine,
+    mixing in ('parameters', 'per_layer') or (mixes_outputs and is_affine),
+  )
+
+
+def weight_names(
+  model: model_lib.Model, canonical: Sequence[str]
+) -> tuple[str, ...]:
+  """Returns the names of canonical weights, in the model's order.
+
+  Args:
+    model: Whose weights.
+    canonical: Names of weights, or of layers (what stands before the last `/`);
+      or `'all'`, or `'last_layer'`. Weights without a `/` are one layer.
+
+  Raises:
+    ConfigError: If there is no such weight or layer, or nothing is named.
+  """
+  known = tuple(model.weights_spec())
+  layers = {name: name.rpartition('/')[0] for name in known}
+  chosen = set()
+  for wanted in canonical:
+    if wanted == LAST_LAYER:
+      found = {name for name in known if layers[name] == layers[known[-1]]}
+    else:
+      found = {
+        name for name in known if wanted in (ALL, name, layers[name] or name)
+      }
+    if not found:
+      raise errors.ConfigError(
+        f'canonical: {wanted!r} is neither a weight nor a layer of model '
+        f'{model.name!r}, whose weights are {", ".join(known)}; name some of '
+        f'them, or {ALL!r}, or {LAST_LAYER!r}'
+      )
+    chosen |= found
+  if not chosen:
+    raise errors.ConfigError(
+      f'canonical must name weights or layers, {ALL!r} or {LAST_LAYER!r}; got '
+      'nothing'
+    )
+  return tuple(name for name in known if name in chosen)
+
+
+def mix_probabilities(
+  model: model_lib.Model, outputs: tf.Tensor, membership: tf.Tensor
+) -> tf.Tensor:
+  """Returns log sum_s membership_s softmax(outputs_s): logits of the mixture.
+
+  In regression, the mixture of the predictions themselves.
+
+  Args:
+    model: Whose outputs.
+    outputs: `[num_components, batch, ..., num_outputs]`.
+    membership: `[num_components]`, on the simplex.
+  """
+  if model.task == model_lib.REGRESSION:
+    return tf.tensordot(membership, outputs, axes=1)
+  log_shares = tf.reshape(
+    tf.math.log(membership), [-1] + [1] * (outputs.shape.rank - 1)
+  )
+  return tf.reduce_logsumexp(log_shares + tf.nn.log_softmax(outputs), axis=0)
+
+
+def _start_equal(model, names):
+  """Returns whether two draws of the named weights are the same."""
+  with tf.init_scope():
+    draws = initialization.cluster_models(model, 2, tf.constant([0, 0]))
+    return all(np.array_equal(*draws[name].numpy()) for name in names)
+
+
+def _is_affine(model, names):
+  """Returns whether outputs are affine in the named weights.
+
+  By trying: two random sets of weights and the one halfway between them.
+  """
+  with tf.init_scope():
+    seed = tf.constant([1, 2])
+    draws = initialization.cluster_models(model, 2, seed)
+    # Moved, as biases start at 0.
+    moved = OrderedDict(
+      (name, stack + 0.3 * tf.random.stateless_normal(stack.shape, seed))
+      for name, stack in draws.items()
+    )
+    # From 0 to 1: what reads numbers of words finds word 0.
+    x = tf.random.stateless_uniform([4, *model.input_shape], seed)
+
+    def outputs(*shares):
+      canonical = trees.mix(tf.constant(shares), moved)
+      return model.apply(
+        OrderedDict(
+          (name, canonical[name] if name in names else moved[name][0])
+          for name in moved
+        ),
+        x,
+      )
+
+    gap = outputs(0.5, 0.5) - (outputs(1.0, 0.0) + outputs(0.0, 1.0)) / 2
+    scale = tf.reduce_max(tf.abs(outputs(1.0, 0.0)))
+    return bool(
+      tf.reduce_max(tf.abs(gap)) <= 10 * model.output_tolerance * scale
+    )

@@ -1,0 +1,133 @@
+"""Mixtures of models: whose example is it, and what does the mixture say.
+
+Expectation maximization as in FedEM (Marfoq et al. 2021, arXiv:2108.10252,
+Algorithm 1): a loss is the negative logarithm of a likelihood.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import model as model_lib
+from tff_algos.metrics import statistics
+from tff_algos.stages import initialization, mixing
+
+# After so many the membership of an unseen client hardly moves.
+NUM_FITTING_STEPS = 50
+
+
+class Posterior(NamedTuple):
+  """What the examples say of the components that they came from.
+
+  Attributes:
+    responsibilities: Chance that an example came from a component,
+      `[num_components, capacity]` float32; columns sum to 1.
+    losses: -log sum_s membership_s exp(-loss_s) of each example, `[capacity]`.
+  """
+
+  responsibilities: tf.Tensor
+  losses: tf.Tensor
+
+
+def posterior(losses: tf.Tensor, membership: tf.Tensor) -> Posterior:
+  """Returns the E-step: responsibilities ~ membership * exp(-loss).
+
+  By log-sum-exp: of losses of hundreds no exponential would be left.
+
+  Args:
+    losses: Negative log-likelihoods, `[num_components, capacity]`, of
+      `assignment.cluster_losses`.
+    membership: `[num_components]`, on the simplex; a component of membership 0
+      gets nothing.
+
+  Returns:
+    The posterior. NaN where an example has a finite loss under no component: it
+    is nobody's, so the client's result is refused.
+  """
+  # Differences first: beside a loss of hundreds a logarithm is rounded away.
+  lowest = tf.reduce_min(losses, axis=0)
+  log_joint = tf.math.log(membership)[:, tf.newaxis] - (losses - lowest)
+  log_evidence = tf.reduce_logsumexp(log_joint, axis=0)
+  return Posterior(tf.exp(log_joint - log_evidence), lowest - log_evidence)
+
+
+def mean_responsibilities(
+  responsibilities: tf.Tensor, mask: tf.Tensor, otherwise: tf.Tensor
+) -> tf.Tensor:
+  """Returns the M-step's membership: the mean over the real examples.
+
+  Args:
+    responsibilities: `[num_components, capacity]`.
+    mask: `[capacity]`.
+    otherwise: What a client without examples gets, `[num_components]`.
+  """
+  mean = statistics.masked_mean(responsibilities, mask)
+  return tf.where(mean.weight > 0, mean.total / mean.weight, otherwise)
+
+
+def fit_membership(
+  losses: tf.Tensor, mask: tf.Tensor, num_steps: int = NUM_FITTING_STEPS
+) -> tf.Tensor:
+  """Returns the membership under which the real examples are likeliest.
+
+  By expectation maximization from equal shares, the components frozen: the
+  likelihood never falls, and it is concave in the membership.
+
+  Args:
+    losses: Negative log-likelihoods, `[num_components, capacity]`.
+    mask: `[capacity]`; without a real example the shares stay equal.
+    num_steps: Of expectation and maximization, >= 1.
+
+  Returns:
+    `[num_components]`, on the simplex.
+  """
+  num_components = losses.shape[0]
+
+  def step(i, membership):
+    found = posterior(losses, membership)
+    return i + 1, mean_responsibilities(
+      found.responsibilities, mask, otherwise=membership
+    )
+
+  start = (tf.constant(0), tf.fill([num_components], 1 / num_components))
+  return tf.while_loop(
+    lambda i, _: i < num_steps, step, start, parallel_iterations=1
+  )[1]
+
+
+def mixture_of_outputs(
+  model: model_lib.Model, num_components: int
+) -> model_lib.Model:
+  """Returns the model that mixes the predictions of several.
+
+  Its weights are `canonical`, the components' weights `[num_components, ...]`,
+  and `membership`, `[num_components]` float32, on the simplex. It predicts
+  sum_s membership_s softmax(logits_s(x)), whose logarithm are its logits, or in
+  regression sum_s membership_s prediction_s(x). It starts with independent
+  draws of the components and equal memberships.
+
+  Args:
+    model: One component.
+    num_components: How many, >= 1.
+  """
+
+  def initialize(seed):
+    return OrderedDict(
+      canonical=initialization.cluster_models(model, num_components, seed),
+      membership=tf.fill([num_components], 1 / num_components),
+    )
+
+  def apply(weights, x):
+    outputs = model.map_stacked(
+      lambda component: model.apply(component, x), weights['canonical']
+    )
+    return mixing.mix_probabilities(model, outputs, weights['membership'])
+
+  return dataclasses.replace(
+    model,
+    name=f'mixture_of_{num_components}_{model.name}',
+    initialize=initialize,
+    apply=apply,
+  )

@@ -1,0 +1,243 @@
+"""Which clients belong together, by k-means on what they uploaded.
+
+Tang, Guo and Guo (2021), "Personalized Federated Learning with Clustered
+Generalization", Algorithm 1, grouping. A cluster's number means nothing to
+k-means, so the new clusters are named after the old ones (`name_clusters`): a
+mixture with the old models would else mix strangers.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import gram as gram_lib
+from tff_algos.numerics import k_means, matching, partitions
+from tff_algos.stages import aggregation
+
+Structure = Any
+
+INITIALIZATIONS = ('k-means++', 'cluster_models')
+
+
+@dataclasses.dataclass(frozen=True)
+class KMeansConfig:
+  """How uploads are clustered.
+
+  Attributes:
+    initialization: `'k-means++'`, or `'cluster_models'` to start from the
+      present ones.
+    num_restarts: Runs of k-means++, of which the best is taken, >= 1.
+    max_iterations: Of each run, >= 1.
+    weight_names: Weights of the model that are compared, such as the last
+      layer's; none for all. The paper compares all.
+    projection_size: If > 0, what is compared is first projected to so many
+      random dimensions. The paper does not.
+    seed_per_round: Whether every round draws anew. By default all rounds start
+      from the same seed, on which the paper (appendix) rests its claim that the
+      partition settles.
+  """
+
+  initialization: str = 'k-means++'
+  num_restarts: int = 10
+  max_iterations: int = k_means.MAX_ITERATIONS
+  weight_names: tuple[str, ...] = ()
+  projection_size: int = 0
+  seed_per_round: bool = False
+
+  def __post_init__(self):
+    checks.check_one_of('initialization', self.initialization, INITIALIZATIONS)
+    checks.check_int('num_restarts', self.num_restarts, minimum=1)
+    checks.check_int('max_iterations', self.max_iterations, minimum=1)
+    checks.check_int('projection_size', self.projection_size, minimum=0)
+
+
+class Clusters(NamedTuple):
+  """What was found among the uploads.
+
+  Attributes:
+    assignment: Cluster of each upload, int32 `[cohort]`.
+    found: Of k-means.
+    gram: Inner products of what was compared, float64 `[cohort, cohort]`.
+  """
+
+  assignment: tf.Tensor
+  found: k_means.Clustering
+  gram: tf.Tensor
+
+
+def check_weight_names(config: KMeansConfig, model: model_lib.Model) -> None:
+  """Raises ConfigError if the model has no weights of a name."""
+  known = model.weights_spec()
+  for name in config.weight_names:
+    if name not in known:
+      raise errors.ConfigError(
+        f'weight_names: {name!r} is none of the weights of model '
+        f'{model.name!r}, which are {", ".join(known)}'
+      )
+
+
+def next_seed(seed: tf.Tensor, config: KMeansConfig) -> tf.Tensor:
+  """Returns the seed of the next round, int32 `[2]`."""
+  if not config.seed_per_round:
+    return seed
+  return tf.random.experimental.stateless_fold_in(seed, 1)
+
+
+def cluster_uploads(
+  uploads: aggregation.Collected,
+  cluster_models: Structure,
+  before: tf.Tensor,
+  seed: tf.Tensor,
+  config: KMeansConfig,
+) -> Clusters:
+  """Clusters what the clients of a cohort uploaded.
+
+  Args:
+    uploads: Models `[cohort, ...]`.
+    cluster_models: `[num_clusters, ...]`.
+    before: Cluster of each client so far, int32 `[cohort]`. Those keep it who
+      sent nothing valid; all do, if all sent the same.
+    seed: int32 `[2]`.
+    config: How to cluster.
+  """
+  num_clusters = tf.nest.flatten(cluster_models)[0].shape[0]
+  is_real = uploads.is_valid
+  counts = tf.cast(is_real, tf.float64)
+  stacks = [
+    OrderedDict((n, stack[n]) for n in config.weight_names or stack)
+    for stack in (uploads.values, cluster_models)
+  ]
+  if config.initialization == 'k-means++':
+    gram = _gram(stacks[:1], counts, seed, config)
+    found = k_means.k_means(
+      gram,
+      is_real,
+      num_clusters,
+      seed,
+      config.num_restarts,
+      config.max_iterations,
+    )
+  else:
+    counts = tf.concat([counts, tf.zeros([num_clusters], tf.float64)], 0)
+    whole = _gram(stacks, counts, seed, config)
+    cohort_size = tf.shape(is_real)[0]
+    distances = gram_lib.squared_distances(
+      whole, tf.eye(tf.shape(counts)[0], dtype=tf.float64)[cohort_size:]
+    )[:cohort_size]
+    gram = whole[:cohort_size, :cohort_size]
+    found = k_means.lloyd(
+      gram,
+      is_real,
+      tf.argmin(distances, axis=1, output_type=tf.int32),
+      num_clusters,
+      config.max_iterations,
+    )
+  norms = tf.where(is_real, tf.linalg.diag_part(gram), 0)
+  is_fresh = is_real & (tf.reduce_max(norms) > 0)
+  assignment = tf.where(is_fresh, found.assignment, before)
+  return Clusters(assignment, found, gram)
+
+
+def _gram(stacks, counts, seed, config):
+  return gram_lib.centered_gram(stacks, counts, config.projection_size, seed)
+
+
+def name_clusters(
+  before: tf.Tensor,
+  after: tf.Tensor,
+  is_real: tf.Tensor,
+  cluster_models: Structure,
+  means: Structure,
+) -> tf.Tensor:
+  """Returns which new cluster goes on under each old cluster's number.
+
+  The matching that lets the most clients keep their number; among equally good
+  ones, that of the smallest squared distances between models.
+
+  Args:
+    before: Old cluster of each client, int32 `[cohort]`.
+    after: New cluster of each client, int32 `[cohort]`.
+    is_real: Clients that count, bool `[cohort]`.
+    cluster_models: Of the old clusters, `[num_clusters, ...]`.
+    means: Of the new clusters, `[num_clusters, ...]`.
+
+  Returns:
+    New cluster of each old number, a permutation, int32 `[num_clusters]`.
+  """
+  num_clusters = tf.nest.flatten(means)[0].shape[0]
+  common = tf.matmul(
+    *(
+      partitions.membership_matrix(
+        assignment, tf.cast(is_real, tf.float64), num_clusters
+      )
+      for assignment in (before, after)
+    ),
+    transpose_b=True,
+  )
+  gram = gram_lib.centered_gram(
+    (cluster_models, means), tf.ones([2 * num_clusters], tf.float64)
+  )
+  one_hot = tf.eye(2 * num_clusters, dtype=tf.float64)[num_clusters:]
+  distances = gram_lib.squared_distances(gram, one_hot)[:num_clusters]
+  # All distances together weigh less than one client.
+  most = 2 * num_clusters * tf.maximum(tf.reduce_max(distances), 1e-300)
+  return matching.best_matching(common - distances / most)
+
+
+def rename(assignment: tf.Tensor, names: tf.Tensor) -> tf.Tensor:
+  """Returns the assignment in old numbers, see `name_clusters`."""
+  return tf.gather(tf.math.invert_permutation(names), assignment)
+
+
+def measure(
+  before: tf.Tensor,
+  after: tf.Tensor,
+  is_real: tf.Tensor,
+  clusters: Clusters,
+  cluster_models: Structure,
+) -> OrderedDict[str, tf.Tensor]:
+  """Returns what a round's regrouping tells, as scalars.
+
+  Args:
+    before: Cluster of each client so far, int32 `[cohort]`.
+    after: From now on, in the same numbers.
+    is_real: Clients that count, bool `[cohort]`.
+    clusters: What was found.
+    cluster_models: From now on, `[num_clusters, ...]`.
+
+  Returns:
+    `transition_distance`, the Frobenius norm of the transition matrix less the
+    identity; `moved_clients`, the share that changed cluster; k-means's
+    iterations and inertia; mean Euclidean distances between the models that
+    were compared, overall, within and between clusters; and between the cluster
+    models. A mean over no pairs is NaN.
+  """
+  num_clusters = tf.nest.flatten(cluster_models)[0].shape[0]
+  counts = tf.cast(is_real, tf.float64)
+  transition = partitions.transition_matrix(before, after, counts, num_clusters)
+  has_moved = counts * tf.cast(tf.not_equal(before, after), tf.float64)
+  everyone = tf.ones([num_clusters])
+  models = gram_lib.mean_distances(
+    gram_lib.centered_gram([cluster_models], tf.cast(everyone, tf.float64)),
+    tf.range(num_clusters),
+    everyone > 0,
+  )
+  local = gram_lib.mean_distances(clusters.gram, after, is_real)
+  return OrderedDict(
+    transition_distance=tf.norm(
+      transition - tf.eye(num_clusters, dtype=tf.float64)
+    ),
+    moved_clients=tf.math.divide_no_nan(
+      tf.reduce_sum(has_moved), tf.reduce_sum(counts)
+    ),
+    k_means_iterations=clusters.found.num_iterations,
+    k_means_inertia=clusters.found.inertia,
+    local_model_distance=local.overall,
+    local_model_distance_within=local.within,
+    local_model_distance_between=local.between,
+    cluster_model_distance=models.overall,
+  )

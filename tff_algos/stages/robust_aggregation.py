@@ -1,0 +1,185 @@
+"""Robust rules in place of the means of a phase; see docs/robustness.md.
+
+What a rule may rely on: at most `num_byzantine` of the clients in a mean send
+whatever they like. A client of weight 0 (refused, or of another cluster) is not
+there. In a mean of so few clients that a rule is not defined (a cluster that few
+chose), it does what is nearest: Krum takes one neighbour, the trimmed mean is the
+median, Bulyan keeps one value.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import checks, errors
+from tff_algos.numerics import robust_rules
+from tff_algos.stages import aggregation, collected_means
+
+Structure = Any
+
+MEAN = 'mean'
+
+
+@dataclasses.dataclass(frozen=True)
+class AggregationConfig(robust_rules.RuleOptions):
+  """What takes the place of a mean of clients' models.
+
+  Attributes (and those of `RuleOptions`, where a row is a client's model and the
+  start is the model before):
+    rule: A key of `robust_rules.RULES`; `'mean'` for the algorithm's own.
+    mixes_nearest_neighbors: Whether each model is first replaced by the mean of
+      the models nearest to it, all but `num_byzantine`.
+  """
+
+  rule: str = MEAN
+  mixes_nearest_neighbors: bool = False
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_one_of('rule', self.rule, robust_rules.RULES)
+
+  @property
+  def is_plain(self) -> bool:
+    """Returns whether means stay what they are."""
+    return self.rule == MEAN and not self.mixes_nearest_neighbors
+
+  def check_cohort_size(self, name: str, num_clients: int) -> None:
+    """Raises ConfigError if the rule is not defined for so many clients.
+
+    Args:
+      name: What says how many, such as `'cohort_size'`.
+      num_clients: The most that can be in one mean.
+    """
+    if self.is_plain:
+      return
+    num_byzantine = self.num_byzantine
+    needed = {
+      'krum': 2 * num_byzantine + 3,
+      'multi_krum': 2 * num_byzantine + 3,
+      'bulyan': 4 * num_byzantine + 3,
+    }.get(self.rule, 2 * num_byzantine + 1)
+    if num_clients < needed:
+      raise errors.ConfigError(
+        f'aggregation.rule {self.rule!r} with num_byzantine {num_byzantine} '
+        f'needs at least {needed} clients in a mean, but {name} is '
+        f'{num_clients}; raise {name}, lower num_byzantine or choose another '
+        'rule'
+      )
+    if self.rule == 'multi_krum' and self.num_selected > num_clients:
+      raise errors.ConfigError(
+        f'aggregation.num_selected is {self.num_selected}, more than {name}, '
+        f'{num_clients}; lower num_selected'
+      )
+    trimmed = int(self.trim_fraction * num_clients + 1e-9)
+    if self.rule == 'trimmed_mean' and trimmed < num_byzantine:
+      raise errors.ConfigError(
+        f'aggregation.trim_fraction {self.trim_fraction:g} leaves out {trimmed} '
+        f'of {num_clients} values on each side, fewer than num_byzantine, '
+        f'{num_byzantine}; raise trim_fraction or lower num_byzantine'
+      )
+
+
+def checked(
+  config: AggregationConfig, init_server_state: Callable[..., Structure]
+) -> Callable[..., Structure]:
+  """Returns `FederatedAlgorithm.init_server_state` that checks the population.
+
+  For algorithms whose rounds are of all clients.
+  """
+
+  def check_and_init(seed, num_clients):
+    config.check_cohort_size('the number of clients', num_clients)
+    return init_server_state(seed, num_clients)
+
+  return check_and_init
+
+
+def robust_mean(
+  config: AggregationConfig,
+  values: Structure,
+  weights: tf.Tensor,
+  start: Structure,
+) -> aggregation.Mean:
+  """Returns what the rule makes of some models.
+
+  Args:
+    config: The rule.
+    values: `[clients, ...]`, finite.
+    weights: float32 `[clients]`, >= 0; 0 for who is not there.
+    start: A model `[...]` near the honest ones, see `robust_rules.Rows`.
+
+  Returns:
+    The model, zeros if nobody is there; and the sum of all weights.
+  """
+  rows = robust_rules.Rows(values, weights, start)
+  if config.mixes_nearest_neighbors:
+    rows = robust_rules.mix_nearest_neighbors(rows, config.num_byzantine)
+  found = robust_rules.RULES[config.rule](rows, config)
+  is_anybody = rows.num_real > 0
+  return aggregation.Mean(
+    tf.nest.map_structure(
+      lambda leaf: tf.where(is_anybody, leaf, tf.zeros_like(leaf)), found
+    ),
+    tf.reduce_sum(weights),
+  )
+
+
+def robust_cluster_means(
+  config: AggregationConfig,
+  values: Structure,
+  weights: tf.Tensor,
+  starts: Structure,
+) -> aggregation.Mean:
+  """Returns `robust_mean` of every cluster, one after the other.
+
+  Args:
+    config: The rule.
+    values: `[clients, ...]`, finite.
+    weights: float32 `[clients, num_clusters]`.
+    starts: `[num_clusters, ...]`.
+  """
+  specs = tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), starts
+  )
+  return tf.map_fn(
+    lambda one: robust_mean(config, values, one[0], one[1]),
+    (tf.transpose(weights), starts),
+    fn_output_signature=aggregation.Mean(specs, tf.TensorSpec([], tf.float32)),
+  )
+
+
+def replace_means(
+  phase: algorithm_lib.Phase,
+  config: AggregationConfig,
+  start: str | None,
+) -> algorithm_lib.Phase:
+  """Returns the phase with the rule in place of its means.
+
+  Args:
+    phase: The phase; returned as it is for the rule `'mean'`. A robust one
+      collects what it averaged: the server holds the cohort's models.
+    config: The rule. A cluster mean takes it cluster by cluster.
+    start: Field of the server state that holds what clients started from,
+      `[...]`, or `[num_clusters, ...]` for a cluster mean; None if the averaged
+      fields are updates.
+  """
+  if config.is_plain:
+    return phase
+
+  def take_mean(server_state, aggregator, results, field):
+    is_by_cluster = isinstance(aggregator, aggregation.ClusterMean)
+    take = robust_cluster_means if is_by_cluster else robust_mean
+    weights = results[aggregator.weight_field]
+    if start is None:
+      before = tf.nest.map_structure(
+        lambda leaf: tf.zeros([*weights.shape[1:], *leaf.shape[1:]]),
+        results[field],
+      )
+    else:
+      before = getattr(server_state, start)
+    return take(config, results[field], weights, before)
+
+  return collected_means.collect_means(phase, take_mean)

@@ -1,0 +1,164 @@
+"""Weights that travel in every round, and others that do so every few rounds.
+
+Chen and Qiu (2025), Algorithm 2: atoms and the head are fast, coefficients slow.
+A full round sends everything, a fast round the fast groups alone.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import filter_groups
+
+FAST_ROUNDS = ('discard', 'persist', 'freeze')
+DOWNLINK_ACCOUNTINGS = ('paper', 'cache')
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleConfig:
+  """Which weights travel when.
+
+  Attributes:
+    slow_period: 1 / beta, >= 1. Every so many rounds, from round 1 on, is full;
+      1 for all.
+    fast_groups: Of `filter_groups.GROUPS`, what also travels in the others.
+    fast_rounds: What becomes of a client's slow weights in a fast round.
+      `'discard'`, as printed: they are trained, and forgotten. `'persist'`: the
+      client starts from them next time, until after a full round; the paper's
+      proof assumes it. `'freeze'`: they are not trained.
+    downlink_accounting: Whether a client that was not drawn since the last full
+      round pays for the slow weights: `'paper'`, never in a fast round and
+      always in a full one; `'cache'`, exactly when it does not hold them.
+  """
+
+  slow_period: int = 1
+  fast_groups: tuple[str, ...] = (filter_groups.ATOMS, filter_groups.HEAD)
+  fast_rounds: str = 'discard'
+  downlink_accounting: str = 'paper'
+
+  def __post_init__(self):
+    checks.check_int('slow_period', self.slow_period, minimum=1)
+    for group in self.fast_groups:
+      checks.check_one_of('fast_groups', group, filter_groups.GROUPS)
+    checks.check_one_of('fast_rounds', self.fast_rounds, FAST_ROUNDS)
+    checks.check_one_of(
+      'downlink_accounting', self.downlink_accounting, DOWNLINK_ACCOUNTINGS
+    )
+    if not self.fast_groups:
+      raise errors.ConfigError(
+        'fast_groups is empty: nothing would travel in a fast round; name some '
+        f'of {", ".join(filter_groups.GROUPS)}'
+      )
+
+  @property
+  def slow_groups(self) -> tuple[str, ...]:
+    """Returns the groups that travel in full rounds alone."""
+    return tuple(
+      group for group in filter_groups.GROUPS if group not in self.fast_groups
+    )
+
+  @property
+  def persists(self) -> bool:
+    """Returns whether clients keep their slow weights between rounds."""
+    return self.slow_period > 1 and self.fast_rounds == 'persist'
+
+  def is_full(self, round_num: int) -> bool:
+    """Returns whether everything travels in a round, which count from 1."""
+    return (round_num - 1) % self.slow_period == 0
+
+  def version(self, round_num: int) -> int:
+    """Returns how many full rounds there were before a round."""
+    return -(-(round_num - 1) // self.slow_period)
+
+
+class Kept(NamedTuple):
+  """What a client keeps where slow weights persist.
+
+  Attributes:
+    weights: Its slow weights.
+    version: Of the server's slow weights from which they were trained, int32
+      `[]`; -1 before the first time.
+  """
+
+  weights: model_lib.Weights
+  version: tf.Tensor
+
+  def start(
+    self, received: model_lib.Weights, version: tf.Tensor
+  ) -> model_lib.Weights:
+    """Returns where the client starts: from its own slow weights, if fresh."""
+    theirs = filter_groups.take(received, self.weights)
+    own = trees.select(self.version == version, self.weights, theirs)
+    return filter_groups.put(received, own)
+
+
+def initial(model: model_lib.Model, config: ScheduleConfig) -> Kept:
+  """Returns what a client has that never took part."""
+  spec = filter_groups.take(model.weights_spec(), slow_names(model, config))
+  zeros = tf.nest.map_structure(
+    lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec
+  )
+  return Kept(zeros, tf.constant(-1))
+
+
+def slow_names(
+  model: model_lib.Model, config: ScheduleConfig
+) -> tuple[str, ...]:
+  """Returns the names of the slow weights."""
+  return filter_groups.names_of(
+    filter_groups.names_by_group(model), config.slow_groups
+  )
+
+
+def num_slow(model: model_lib.Model, config: ScheduleConfig) -> int:
+  """Returns the number of slow scalars."""
+  sizes = filter_groups.count(model, filter_groups.names_by_group(model))
+  return sum(sizes[group] for group in config.slow_groups)
+
+
+def freeze(model: model_lib.Model, config: ScheduleConfig) -> model_lib.Model:
+  """Returns the model whose slow weights have no gradient."""
+  slow = slow_names(model, config)
+
+  def apply(weights, x):
+    frozen = {name: tf.stop_gradient(weights[name]) for name in slow}
+    return model.apply(filter_groups.put(weights, frozen), x)
+
+  return dataclasses.replace(model, apply=apply)
+
+
+def cost_of(
+  call: algorithm.PhaseCall,
+  round_num: int,
+  num_slow_scalars: int,
+  config: ScheduleConfig,
+  drawn_in: Callable[[int], np.ndarray],
+) -> algorithm.Cost:
+  """Returns what a round costs, of which the host says what it costs in full.
+
+  Args:
+    call: The host's.
+    round_num: From 1.
+    num_slow_scalars: As of `num_slow`.
+    config: When they travel.
+    drawn_in: round -> client indices of its cohort.
+  """
+  is_full, cohort = config.is_full(round_num), call.client_indices
+  num_spared = 0 if is_full else len(cohort)
+  if config.downlink_accounting == 'cache':
+    last_full = config.slow_period * (config.version(round_num) - 1) + 1
+    # Who was drawn after the last full round was sent what that one made.
+    since = range(last_full + 1, round_num) if round_num > 1 else ()
+    holders = [drawn_in(earlier) for earlier in since]
+    num_spared = int(np.isin(cohort, np.concatenate([[], *holders])).sum())
+  return call.cost._replace(
+    downlink_floats=call.cost.downlink_floats - num_slow_scalars * num_spared,
+    uplink_floats=call.cost.uplink_floats
+    - num_slow_scalars * (0 if is_full else len(cohort)),
+  )

@@ -1,0 +1,149 @@
+"""When a cluster of clients splits in two, and who goes where.
+
+Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic
+Distributed Multi-Task Optimization under Privacy Constraints" (2020),
+arXiv:1910.01991, Algorithm 1. Where one model can be best for all, their updates
+vanish together; where it cannot, updates that cancel in the mean stay long, and
+point apart for clients of different distributions.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import checks
+from tff_algos.numerics import linkage as linkage_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class SplittingConfig:
+  """When a cluster splits.
+
+  Attributes:
+    mean_norm_below: epsilon_1: it splits only if the norm of its mean update is
+      below, > 0.
+    largest_norm_above: epsilon_2: and only if the largest norm of an update is
+      above, >= 0.
+    first_round: No cluster splits earlier, >= 1.
+    linkage: How the two halves are found from cosine distances of the updates:
+      `'complete'`, as in the authors' code, or `'single'`, which is best for
+      the criterion that the paper prints (the largest similarity between
+      clients of different halves is smallest).
+  """
+
+  mean_norm_below: float = 0.1
+  largest_norm_above: float = 0.5
+  first_round: int = 21
+  linkage: str = 'complete'
+
+  def __post_init__(self):
+    checks.check_positive('mean_norm_below', self.mean_norm_below)
+    checks.check_at_least('largest_norm_above', self.largest_norm_above, 0)
+    checks.check_int('first_round', self.first_round, minimum=1)
+    checks.check_one_of('linkage', self.linkage, linkage_lib.LINKAGES)
+
+
+class Clusters(NamedTuple):
+  """Clusters after a round's splits.
+
+  Attributes:
+    assignment: Of each client of the cohort, int32 `[cohort]`.
+    num_active: How many clusters there are, int32 `[]`; the others are empty.
+    parents: Which cluster each was a part of before, int32 `[num_clusters]`;
+      itself if it did not come about now.
+    smallest_mean_norm: Over the clusters before, float64 `[]`; infinite if
+      nobody counted.
+    largest_norm: Of all updates, float64 `[]`.
+  """
+
+  assignment: tf.Tensor
+  num_active: tf.Tensor
+  parents: tf.Tensor
+  smallest_mean_norm: tf.Tensor
+  largest_norm: tf.Tensor
+
+
+def split(
+  gram: tf.Tensor,
+  before: tf.Tensor,
+  counts: tf.Tensor,
+  num_active: tf.Tensor,
+  num_clusters: int,
+  is_open: tf.Tensor,
+  config: SplittingConfig,
+) -> Clusters:
+  """Splits each cluster that is to be split, once.
+
+  The half with the first client of the cohort keeps the number; the other gets
+  the next free one. A cluster of two clients never splits, and none does when
+  all numbers are in use.
+
+  Args:
+    gram: Inner products of the clients' updates, float64 `[cohort, cohort]`.
+    before: Cluster of each client, int32 `[cohort]`.
+    counts: What each counts in its cluster's mean, >= 0, float64 `[cohort]`; a
+      client that counts nothing keeps its number and decides nothing.
+    num_active: Clusters so far, int32 `[]`.
+    num_clusters: The most there may be.
+    is_open: Whether clusters may split now, bool `[]`.
+    config: When they do.
+  """
+  distances = 1 - cosines(gram)
+  norms = tf.sqrt(tf.linalg.diag_part(gram))
+
+  def visit(cluster_id, clusters):
+    is_member = tf.equal(before, cluster_id) & (counts > 0)
+    members = tf.cast(is_member, tf.float64)
+    shares = tf.math.divide_no_nan(
+      members * counts, tf.reduce_sum(members * counts)
+    )
+    # Rounding may leave a sum that vanishes a little below 0.
+    squared = tf.tensordot(shares, tf.linalg.matvec(gram, shares), axes=1)
+    mean_norm = tf.sqrt(tf.maximum(squared, 0))
+    largest_norm = tf.reduce_max(members * norms)
+    is_due = (
+      is_open
+      & (mean_norm < config.mean_norm_below)
+      & (largest_norm > config.largest_norm_above)
+      & (tf.reduce_sum(members) > 2)
+      & (clusters.num_active < num_clusters)
+    )
+    leaves = linkage_lib.bipartition(
+      distances, is_member & is_due, config.linkage
+    )
+    is_new = is_due & tf.equal(tf.range(num_clusters), clusters.num_active)
+    infinity = tf.constant(float('inf'), tf.float64)
+    seen = tf.where(tf.reduce_any(is_member), mean_norm, infinity)
+    return cluster_id + 1, Clusters(
+      tf.where(leaves, clusters.num_active, clusters.assignment),
+      clusters.num_active + tf.cast(is_due, tf.int32),
+      tf.where(is_new, cluster_id, clusters.parents),
+      tf.minimum(clusters.smallest_mean_norm, seen),
+      tf.maximum(clusters.largest_norm, largest_norm),
+    )
+
+  start = Clusters(
+    before,
+    num_active,
+    tf.range(num_clusters),
+    tf.constant(float('inf'), tf.float64),
+    tf.constant(0.0, tf.float64),
+  )
+  _, clusters = tf.while_loop(
+    lambda cluster_id, _: cluster_id < num_active,
+    visit,
+    (tf.constant(0), start),
+    parallel_iterations=1,
+  )
+  return clusters
+
+
+def cosines(gram: tf.Tensor) -> tf.Tensor:
+  """Returns cosine similarities from inner products; 0 beside a zero vector.
+
+  Args:
+    gram: float64 `[rows, rows]`.
+  """
+  norms = tf.sqrt(tf.linalg.diag_part(gram))
+  return tf.math.divide_no_nan(gram, norms[:, tf.newaxis] * norms)
