@@ -21,13 +21,16 @@ _LONG_NAMES = {'DaskRunner': 'apache_beam.runners.dask.dask_runner.DaskRunner'}
 # Beam's own default is a partition for 128 blocks, which leaves most workers
 # idle. Up to 32 partitions Dask shuffles in one stage.
 _DASK_PARTITIONS = '--dask_npartitions=32'
-# How a process ends that was killed, ran out of memory or crashed.
+# How a process ends that was killed, ran out of memory or crashed: 128 + the
+# signal where /bin/sh waits for it (dash), less the signal where the shell has
+# become that process (bash).
 _DEADLY = {
-  128 + number
+  str(code)
   for number in (
     *(signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT),
     *(signal.SIGBUS, signal.SIGILL),
   )
+  for code in (128 + number, -number)
 }
 
 
@@ -69,7 +72,7 @@ def _find_reason(
   reason = failures.find(error) or error
   if ends and (reason is error or isinstance(reason, KeyboardInterrupt)):
     return errors.InfrastructureError(
-      f'a worker process of Beam was lost ({ends[0]}; 137 is a kill, often '
+      f'a worker process of Beam was lost ({ends[0]}; 137 or -9 is a kill, often '
       'for want of memory). Run this again, with fewer workers or more '
       'dataset.num_shards if memory is short.'
     )
@@ -126,7 +129,7 @@ def _watch_workers() -> Iterator[list[str]]:
   def notice(args):
     words = str(args.exc_value)
     code = words.rpartition('return code ')[2]
-    if ends or not code.isdecimal() or int(code) not in _DEADLY:
+    if ends or code not in _DEADLY:
       before(args)
     else:
       ends.append(words)

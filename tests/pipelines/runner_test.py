@@ -2,6 +2,8 @@ import os
 import shlex
 import signal
 import sys
+import threading
+import time
 import types
 
 import apache_beam as beam
@@ -122,6 +124,39 @@ def test_worker_process_that_is_killed_ends_the_wait():
     with runner.run_pipeline(_TWO_PROCESSES) as pipeline:
       _ = pipeline | beam.Create([1, 2]) | beam.ParDo(_KillItself())
   assert psutil.Process().children(recursive=True) == before
+
+
+def _end_a_worker_with(code):
+  """Raises in a thread what Beam's raises when its worker process ends."""
+
+  def wait():
+    raise RuntimeError(f'Worker subprocess exited with return code {code}')
+
+  thread = threading.Thread(target=wait)
+  thread.start()
+  thread.join()
+
+
+@pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+@pytest.mark.parametrize('code', [137, -9, 139, -11])
+def test_a_kill_is_known_from_either_shell(code):
+  """dash says 128 + signal; of bash nothing is left but the process itself."""
+  with pytest.raises(errors.InfrastructureError, match=f'return code {code};'):
+    with runner.run_pipeline([]):
+      _end_a_worker_with(code)
+      time.sleep(10)  # Ends by the interrupt.
+
+
+@pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+@pytest.mark.parametrize('code', [1, -15])
+def test_a_worker_that_ends_by_itself_is_not_lost(code):
+  with runner.run_pipeline([]) as pipeline:
+    _ = pipeline | beam.Create([1])
+    _end_a_worker_with(code)
 
 
 @pytest.mark.parametrize(

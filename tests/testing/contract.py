@@ -184,9 +184,11 @@ SHAPES = {
 }
 
 
-def section(name: str) -> dict[str, Any]:
+def section(name: str, model: str = 'convolution') -> dict[str, Any]:
   """Returns an algorithm's section of a config; not all train in epochs."""
   section = {'name': name, **OPTIONS[name]}
+  if model == 'mlp':  # It has no atoms.
+    section.pop('local_atoms', None)
   if hasattr(registry.ALGORITHMS[name].config_class, 'local_training'):
     section['local_training'] = OTHER_TRAINING.get(name, LOCAL_TRAINING)
   return section
@@ -200,7 +202,9 @@ class Case:
 
   def __init__(self, name: str, model: str):
     self._name, self._model = name, model
-    self.algorithm = registry.build_algorithm(section(name), MODELS[model]())
+    self.algorithm = registry.build_algorithm(
+      section(name, model), MODELS[model]()
+    )
     self.vectorized = self.build_vectorized()
     self._runtimes = contextlib.ExitStack()
 
@@ -239,7 +243,7 @@ class Case:
   def run_shape(self, shape: Shape, runtime):
     """Runs the case in another shape with the graphs that it has traced."""
     _, options = registry.parse_config(
-      {**section(self._name), **shape.options[self._name]}
+      {**section(self._name, self._model), **shape.options[self._name]}
     )
     build = registry.ALGORITHMS[self._name].build
     other = build(MODELS[self._model](), options)

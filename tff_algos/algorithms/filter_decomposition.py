@@ -22,7 +22,9 @@ trained against the received coefficients and head, which stay as they are.
 Names: beta = 1 / slow_period, D_l = own weights (stages.local_atoms).
 Readings: fast_groups are atoms and head, as Algorithm 2 prints; the text says
   ('atoms',). The head is the last layer, all other layers are slow. What
-  becomes of coefficients in fast rounds is `fast_coefficients`.
+  becomes of coefficients in fast rounds is `schedule.fast_rounds`.
+Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have no
+  fast rounds, see stages.host_checks.
 Reductions (tested): slow_period = 1 and no local atoms = the host on the same
   network, bit for bit; so is the global model with local atoms.
 Cost: the host's; in a fast round less the slow groups, both ways. The paper does
@@ -42,11 +44,11 @@ from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.stages import (
-  aggregation,
   composer,
   filter_groups,
   global_model,
   grouped_aggregation,
+  host_checks,
   slow_weights,
 )
 from tff_algos.stages import local_atoms as local_atoms_lib
@@ -59,7 +61,8 @@ class FilterDecompositionConfig:
   """Options of filter decomposition.
 
   Attributes:
-    host: `name` of the host in `algorithms.registry`, and its options.
+    host: `name` of the host in `algorithms.registry`, and its options; to
+      build, all of them.
     averaging: What is averaged: `'factors'`; or `'kernels'`, which are then
       factored anew: a control, see `grouped_aggregation.by_kernel`.
     schedule: Which weights travel when.
@@ -80,6 +83,12 @@ class FilterDecompositionConfig:
         f'slow_period is {self.schedule.slow_period}, but averaging '
         "'kernels' sends no coefficients that could be left out; set "
         "slow_period to 1 or averaging to 'factors'"
+      )
+    if self.averaging == 'kernels' and self.local_atoms.is_on:
+      raise errors.ConfigError(
+        f"own is {self.local_atoms.own!r}, but averaging 'kernels' makes other "
+        "coefficients in every round, to which a client's own atoms do not "
+        "belong; set own to 'nothing' or averaging to 'factors'"
       )
 
 
@@ -105,7 +114,8 @@ def build_filter_decomposition(
   """Builds filter decomposition around a host.
 
   Args:
-    model: Of decomposed convolutions; with another it is the host.
+    model: Of decomposed convolutions; with another it is the host, and options
+      that need atoms are refused.
     config: Options.
     build_host: model -> the host with its options.
 
@@ -113,18 +123,16 @@ def build_filter_decomposition(
     ConfigError: If options need atoms and the model has none, or do not fit the
       host.
   """
-  if config.averaging == 'kernels':
-    filter_groups.check_has_atoms(model, "averaging 'kernels'")
-  if config.local_atoms.own == 'atoms':
-    filter_groups.check_has_atoms(model, "local_atoms.own 'atoms'")
   host = build_host(model)
-  _check_host(host, config)
-  phases = {'train': _wrap(host, model, config, is_full=True)}
+  _check(model, host, config)
+  train = host.phases['train']
+  phases = {'train': _wrap(train, model, config, is_full=True)}
   if config.schedule.slow_period > 1:
-    fast_host = host
     if config.schedule.fast_rounds == 'freeze':
-      fast_host = build_host(slow_weights.freeze(model, config.schedule))
-    phases['fast'] = _wrap(fast_host, model, config, is_full=False)
+      train = slow_weights.freeze(
+        train, model, config.schedule, lambda fast: build_host(fast).phases
+      )
+    phases['fast'] = _wrap(train, model, config, is_full=False)
   if config.local_atoms.is_on and config.local_atoms.refit_interval:
     phases['refit'] = _build_refit(model, config)
 
@@ -153,25 +161,21 @@ def build_filter_decomposition(
   )
 
 
-def _check_host(host, config):
-  uploads = host.phases['train'].aggregation
-  others = [field for field in uploads if field != 'local_weights']
-  if not isinstance(uploads['local_weights'], aggregation.WeightedMean):
-    raise errors.ConfigError(
-      f'host {host.name!r} takes no mean of its local_weights, which filter '
-      "decomposition parts by groups; give it the aggregation rule 'mean'"
-    )
-  if config.schedule.slow_period > 1 and others:
-    raise errors.ConfigError(
-      f'slow_period is {config.schedule.slow_period}, but host {host.name!r} '
-      f'also uploads {", ".join(others)}, which has all groups in every round; '
-      'set slow_period to 1 or take host fed_avg'
-    )
+def _check(model, host, config):
+  slow_period, own = config.schedule.slow_period, config.local_atoms.own
+  host_checks.check_takes_mean(host)
+  if slow_period > 1:
+    slow_weights.check_fits(model, config.schedule)
+    host_checks.check_has_fast_rounds(host, config.host, slow_period)
+  if config.averaging == 'kernels':
+    filter_groups.check_has_atoms(model, "averaging 'kernels'")
+    host_checks.check_forgets_factors(host, config.host)
+  if config.local_atoms.is_on:
+    filter_groups.check_has_atoms(model, f'local_atoms.own {own!r}')
 
 
-def _wrap(host, model, config, is_full):
+def _wrap(phase, model, config, is_full):
   """Returns the host's phase, with its upload by groups."""
-  phase = host.phases['train']
   persists = config.schedule.persists
   phase = phase._replace(
     name='train' if is_full else 'fast',

@@ -50,8 +50,14 @@ def _build_filter_decomposition(model, config):
   name, options = _parse_host(config.host)
   build_host = functools.partial(ALGORITHMS[name].build, config=options)
   return filter_decomposition.build_filter_decomposition(
-    model, config, build_host
+    model, _with_host(config, name, options), build_host
   )
+
+
+def _with_host(config, name, options):
+  """Returns the config with all options of its host, also those by default."""
+  host = {'name': name, **config_lib.to_dict(options)}
+  return dataclasses.replace(config, host=host)
 
 
 def _parse_host(values):
@@ -95,9 +101,7 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
   """
   name, options = config_lib.parse_named('config.algorithm', values, ALGORITHMS)
   if name == 'filter_decomposition':
-    host_name, host = _parse_host(options.host)
-    resolved = {'name': host_name, **config_lib.to_dict(host)}
-    options = dataclasses.replace(options, host=resolved)
+    options = _with_host(options, *_parse_host(options.host))
   return name, options
 
 

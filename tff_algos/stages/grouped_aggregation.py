@@ -9,6 +9,7 @@ section 3).
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -50,7 +51,8 @@ def by_group(
     phase: The host's.
     groups: group -> names of weights.
     sent: Groups that are uploaded and averaged. The others do not leave the
-      client, and the server's stay as they are, bit for bit.
+      client, and the server's stay as they are, bit for bit, with whatever its
+      state holds by their names (an optimizer's slots).
   """
   names = {
     f'local_{group}': members
@@ -143,9 +145,7 @@ def _replace_upload(phase, upload):
         _WHOLE: aggregation.Mean(upload.merge(means, old), weight),
       },
     )
-    kept = filter_groups.take(old, upload.kept)
-    weights = filter_groups.put(updated.model_weights, kept)
-    return updated._replace(model_weights=weights), metrics
+    return _put_back(server_state, updated, upload.kept), metrics
 
   def start_of(field):
     start = phase.uploads[_WHOLE]
@@ -160,3 +160,15 @@ def _replace_upload(phase, upload):
     server_update=server_update,
     uploads=uploads,
   )
+
+
+def _put_back(old, new, names):
+  """Returns a new state in which whatever is called by these names is old."""
+  if isinstance(new, Mapping):
+    return OrderedDict(
+      (name, old[name] if name in names else leaf) for name, leaf in new.items()
+    )
+  if isinstance(new, tuple):
+    parts = [_put_back(*one, names) for one in zip(old, new, strict=True)]
+    return type(new)(*parts) if hasattr(new, '_fields') else tuple(parts)
+  return new

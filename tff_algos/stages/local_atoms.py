@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.metrics import statistics
 from tff_algos.numerics import trees
@@ -54,6 +54,12 @@ class LocalAtomsConfig:
     checks.check_int('refit_interval', self.refit_interval, minimum=0)
     checks.check_int('num_refit_epochs', self.num_refit_epochs, minimum=1)
     checks.check_positive('loss_scale', self.loss_scale)
+    if self.is_on and not (self.in_every_round or self.refit_interval):
+      raise errors.ConfigError(
+        f'own is {self.own!r}, but with in_every_round False and '
+        'refit_interval 0 nobody would ever train these; change one of the two, '
+        "or set own to 'nothing'"
+      )
 
   @property
   def is_on(self) -> bool:

@@ -5,7 +5,7 @@ A full round sends everything, a fast round the fast groups alone.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import filter_groups
+from tff_algos.stages import filter_groups, global_model
 
 FAST_ROUNDS = ('discard', 'persist', 'freeze')
 DOWNLINK_ACCOUNTINGS = ('paper', 'cache')
@@ -122,15 +122,66 @@ def num_slow(model: model_lib.Model, config: ScheduleConfig) -> int:
   return sum(sizes[group] for group in config.slow_groups)
 
 
-def freeze(model: model_lib.Model, config: ScheduleConfig) -> model_lib.Model:
-  """Returns the model whose slow weights have no gradient."""
+def check_fits(model: model_lib.Model, config: ScheduleConfig) -> None:
+  """Raises ConfigError unless fast rounds send something, and spare something.
+
+  Args:
+    model: Whose weights travel.
+    config: With a slow_period above 1.
+  """
+  groups = filter_groups.names_by_group(model)
+  for group in config.fast_groups:
+    if group not in groups:
+      raise errors.ConfigError(
+        f'fast_groups names {group!r}, but the weights of model '
+        f'{model.name!r} are {", ".join(groups)}; name some of these, or '
+        'decompose its convolutions by config.model.decomposition.num_atoms'
+      )
+  if not filter_groups.names_of(groups, config.slow_groups):
+    raise errors.ConfigError(
+      f'fast_groups are all weights of model {model.name!r} '
+      f'({", ".join(groups)}), so that a fast round spares nothing; leave some '
+      'out, or set slow_period to 1'
+    )
+
+
+def freeze(
+  phase: algorithm.Phase,
+  model: model_lib.Model,
+  config: ScheduleConfig,
+  build_phases: Callable[[model_lib.Model], Mapping[str, algorithm.Phase]],
+) -> algorithm.Phase:
+  """Returns a phase in whose clients the slow weights stay as received.
+
+  They train a model of the fast weights alone, so that a decay or a pull, too,
+  is one of these alone.
+
+  Args:
+    phase: Trains `model` and uploads `local_weights`; clients keep no state.
+    model: Whose weights.
+    config: Which of them are slow.
+    build_phases: model -> phases, of which `phase.name` does the same to it.
+
+  Returns:
+    A phase whose `local_weights` are the fast ones.
+  """
   slow = slow_names(model, config)
+  fast = [name for name in model.weights_spec() if name not in slow]
 
-  def apply(weights, x):
-    frozen = {name: tf.stop_gradient(weights[name]) for name in slow}
-    return model.apply(filter_groups.put(weights, frozen), x)
+  def client_work(message, *client):
+    received = global_model.received_weights(message)
+    model_of_fast = dataclasses.replace(
+      model,
+      initialize=lambda seed: filter_groups.take(model.initialize(seed), fast),
+      apply=lambda weights, x: model.apply(
+        filter_groups.put(received, weights), x
+      ),
+    )
+    work = build_phases(model_of_fast)[phase.name].client_work
+    part = filter_groups.take(received, fast)
+    return work(global_model.replace_weights(message, part), *client)
 
-  return dataclasses.replace(model, apply=apply)
+  return phase._replace(client_work=client_work)
 
 
 def cost_of(

@@ -117,6 +117,29 @@ def test_slow_weights_change_in_full_rounds_alone():
   assert 1 in versions
 
 
+def test_server_momentum_of_slow_weights_waits_for_full_rounds():
+  """v of round 3 is 0.9 v of round 1 + what the clients moved in round 3."""
+  server = {'name': 'sgd', 'learning_rate': 1.0, 'momentum': 0.9}
+  algorithm = factored.build(
+    factored.host(server_optimizer=server), schedule={'slow_period': 2}
+  )
+  first, second, third = (
+    factored.run(algorithm, number)[0] for number in (1, 2, 3)
+  )
+  velocity = first.optimizer_slots['conv/coefficients']
+  # A server without momentum says what the clients' mean is in round 3.
+  plain = factored.build()
+  start, states = toys.initial_states(plain, _POPULATION)
+  start = start._replace(model_weights=second.model_weights)
+  mean, _, _ = factored.run(plain, 1, start=(start, states), first_round=3)
+  moved = _coefficients(second) - _coefficients(mean)
+  np.testing.assert_allclose(
+    *(_coefficients(third), _coefficients(second) - 0.9 * velocity - moved),
+    *(1e-4, 1e-6),
+  )
+  assert np.abs(velocity).max() > 1e-3
+
+
 def test_kernels_as_control_give_the_mean_of_the_kernels():
   """And so another kernel than the product of the mean factors."""
   state, _, _ = factored.run(factored.build(averaging='kernels'), 1)
@@ -234,8 +257,19 @@ def test_host_options_are_resolved_and_checked():
       "host 'fed_avg' takes no mean of its local_weights",
     ),
     (
-      {'host': factored.host('scaffold'), 'schedule': {'slow_period': 2}},
-      "host 'scaffold' also uploads control_change",
+      {'host': factored.host('fed_dyn'), 'schedule': {'slow_period': 2}},
+      "host 'fed_dyn' lets clients keep",
+    ),
+    (
+      {'host': factored.host('scaffold'), 'averaging': 'kernels'},
+      "host 'scaffold' lets clients keep",
+    ),
+    (
+      {
+        **{'host': factored.host(), 'averaging': 'kernels'},
+        'local_atoms': {'own': 'atoms'},
+      },
+      "own is 'atoms', but averaging 'kernels' makes other coefficients",
     ),
   ],
 )
@@ -250,6 +284,11 @@ def test_a_wrong_section_is_refused(section, text):
   [
     ({'averaging': 'kernels'}, "averaging 'kernels' needs filter atoms"),
     ({'local_atoms': {'own': 'atoms'}}, "own 'atoms' needs filter atoms"),
+    (
+      {'local_atoms': {'own': 'atoms_and_head'}},
+      "own 'atoms_and_head' needs filter atoms",
+    ),
+    ({'schedule': {'slow_period': 2}}, "fast_groups names 'atoms', but the"),
   ],
 )
 def test_a_network_without_atoms_is_refused_where_they_are_needed(

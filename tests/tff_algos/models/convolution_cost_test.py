@@ -16,7 +16,7 @@ def test_second_layer_of_lenet():
 
 
 def test_the_faster_way_depends_on_the_batch():
-  """One with an atom counts 8, so 120 against 100, and 90 a batch."""
+  """One with an atom counts 9, so 130 against 100, and 90 a batch."""
   cost = convolution_cost.Multiplications(100, 90, 10, 40)
   assert not cost.two_layers_are_faster(None)
   assert not cost.two_layers_are_faster(10)

@@ -93,6 +93,33 @@ def test_groups_that_are_not_sent_stay_at_the_server_bit_for_bit():
       np.testing.assert_array_equal(leaf, _OLD[name])
 
 
+def test_what_the_host_keeps_of_groups_that_are_not_sent_stays_too():
+  """Whatever is called by their names, however deep in its state."""
+
+  class State(NamedTuple):
+    model_weights: OrderedDict
+    slots: tuple
+
+  def update(server_state, aggregates):
+    mean = aggregates['local_weights'].value
+    velocity, count = server_state.slots
+    slots = tf.nest.map_structure(lambda leaf: leaf * 0.9, velocity)
+    return State(mean, (slots, count + 1)), {}
+
+  phase = grouped_aggregation.by_group(
+    _host()._replace(server_update=update), _GROUPS, ('atoms',)
+  )
+  mean = aggregation.Mean({'conv/atoms': _OLD['conv/atoms']}, tf.constant(1.0))
+  after, _ = phase.server_update(
+    State(_OLD, (_UPLOADS[0], tf.constant(3))), {'local_atoms': mean}
+  )
+  velocity, count = after.slots
+  assert count == 4
+  for name, leaf in _UPLOADS[0].items():
+    factor = 0.9 if name == 'conv/atoms' else 1
+    np.testing.assert_allclose(velocity[name], leaf * factor, rtol=1e-6)
+
+
 def test_kernels_travel_and_are_factored_anew():
   """One pair of channels to two: two atoms lose nothing of the mean."""
   host = _host()._replace(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import factored
+from tests.testing import factored, toys
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.models import registry
@@ -52,18 +53,64 @@ def test_a_client_starts_from_its_own_slow_weights_while_they_are_fresh():
       np.testing.assert_array_equal(weights[name], leaf)
 
 
-def test_frozen_weights_have_no_gradient_and_change_no_output():
-  weights = _MODEL.initialize(tf.constant([1, 2]))
-  x = factored.SOURCE.examples(0).x
-  frozen = slow_weights.freeze(_MODEL, _config())
-  with tf.GradientTape() as tape:
-    tape.watch(weights)
-    outputs = frozen.apply(weights, x)
-    value = tf.reduce_sum(outputs)
-  slopes = tape.gradient(value, weights)
-  assert slopes['conv/coefficients'] is None
-  assert np.abs(slopes['conv/atoms']).max() > 0
-  np.testing.assert_array_equal(outputs, _MODEL.apply(weights, x))
+def _full_batch_steps(start, data, num_steps, rate, proximal_weight, decay):
+  """The fast weights after some steps beside coefficients that stay."""
+  weights = dict(start)
+  for _ in range(num_steps):
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      losses = _MODEL.example_losses(_MODEL.apply(weights, data.x), data.y)
+      value = tf.reduce_mean(losses)
+    slopes = tape.gradient(value, weights)
+    for name in ('conv/atoms', 'dense/kernel'):
+      pull = proximal_weight * (weights[name] - start[name])
+      slope = slopes[name] + pull + decay * weights[name]
+      weights[name] = weights[name] - rate * slope
+  return weights
+
+
+@pytest.mark.parametrize('proximal_weight', [0.0, 0.7])
+def test_neither_decay_nor_pull_moves_frozen_weights(proximal_weight):
+  """Three steps, of which later ones see what earlier ones did to the slow."""
+  host = factored.host(proximal_weight=proximal_weight)
+  host['local_training'] |= {
+    **{'num_local_epochs': 3, 'batch_size': 32, 'weight_decay': 0.5}
+  }
+
+  def build_phases(model):
+    return algorithms.build_algorithm(host, model, 5).phases
+
+  phase = build_phases(_MODEL)['train']
+  frozen = slow_weights.freeze(phase, _MODEL, _config(), build_phases)
+  start = _MODEL.initialize(tf.constant([1, 2]))
+  examples = factored.SOURCE.examples(3)
+  data = algorithm_lib.ClientData(
+    *(tf.constant(one) for one in (examples.x, examples.y)),
+    tf.ones([len(examples.y)]),
+  )
+  result = frozen.client_work(start, (), (), data, tf.constant([3, 4])).result
+  expected = _full_batch_steps(start, data, 3, 0.1, proximal_weight, 0.5)
+  assert set(result.local_weights) == {'conv/atoms', 'dense/kernel'}
+  for name, leaf in result.local_weights.items():
+    np.testing.assert_allclose(leaf, expected[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('model', 'groups', 'text'),
+  [
+    (toys.mlp(), ('atoms', 'head'), "names 'atoms', .* 'mlp' are head, other"),
+    (toys.mlp(), ('coefficients',), "names 'coefficients', but the weights of"),
+    (_MODEL, ('atoms', 'other'), "names 'other', but the weights of model"),
+    (_MODEL, ('atoms', 'coefficients', 'head'), 'a fast round spares nothing'),
+  ],
+)
+def test_fast_groups_that_the_model_has_not_are_refused(model, groups, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    slow_weights.check_fits(model, _config(fast_groups=groups))
+
+
+def test_fast_groups_of_a_network_without_factors_may_be_its_head():
+  slow_weights.check_fits(toys.mlp(), _config(fast_groups=('head',)))
 
 
 def _costs(num_rounds, **options):

@@ -1,0 +1,78 @@
+"""Which hosts filter decomposition can go around, and with which options.
+
+What a host keeps between rounds is made of the weights as they were: of all
+groups, and of the factors that it knew. Options by which weights stay behind, or
+by which factors change between rounds, leave that without a meaning.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tff_algos.core import algorithm, errors
+from tff_algos.stages import aggregation
+
+
+def check_takes_mean(host: algorithm.FederatedAlgorithm) -> None:
+  """Raises ConfigError unless the host takes the mean of `local_weights`."""
+  aggregator = host.phases['train'].aggregation['local_weights']
+  if not isinstance(aggregator, aggregation.WeightedMean):
+    raise errors.ConfigError(
+      f'host {host.name!r} takes no mean of its local_weights, which filter '
+      "decomposition parts by groups; give it the aggregation rule 'mean'"
+    )
+
+
+def check_has_fast_rounds(
+  host: algorithm.FederatedAlgorithm,
+  options: Mapping[str, Any],
+  slow_period: int,
+) -> None:
+  """Raises ConfigError if some weights of the host cannot stay behind.
+
+  Args:
+    host: Its training uploads `local_weights`.
+    options: Of the host, all of them.
+    slow_period: As of `slow_weights.ScheduleConfig`, above 1.
+  """
+  phase = host.phases['train']
+  others = [field for field in phase.aggregation if field != 'local_weights']
+  reason = None
+  if others:
+    reason = f'also uploads {", ".join(others)}, which has all groups'
+  elif phase.uses_client_state:
+    reason = 'lets clients keep what they learn of all groups'
+  elif options.get('server_optimizer', {}).get('name') == 'adam':
+    reason = "has server_optimizer 'adam', which counts the steps of all groups"
+  if reason:
+    raise errors.ConfigError(
+      f'slow_period is {slow_period}, but host {host.name!r} {reason} in every '
+      'round; set slow_period to 1 or take host fed_avg with server_optimizer '
+      "'sgd'"
+    )
+
+
+def check_forgets_factors(
+  host: algorithm.FederatedAlgorithm, options: Mapping[str, Any]
+) -> None:
+  """Raises ConfigError unless all that the host has is the mean of a round.
+
+  For `grouped_aggregation.by_kernel`, which factors kernels anew: what belongs
+  to the factors of one round means nothing beside those of the next.
+
+  Args:
+    host: Its training uploads `local_weights`.
+    options: Of the host, all of them.
+  """
+  reason = None
+  step = options.get('server_optimizer', {})
+  replaces = step.get('name') == 'sgd' and step.get('learning_rate') == 1.0
+  if host.phases['train'].uses_client_state:
+    reason = 'lets clients keep what they learn of the factors'
+  elif not replaces or step.get('momentum'):
+    reason = 'goes from the old factors towards the new'
+  if reason:
+    raise errors.ConfigError(
+      f"averaging 'kernels' factors the kernels anew in every round, but host "
+      f"{host.name!r} {reason}; set averaging to 'factors', or take host "
+      "fed_avg with server_optimizer 'sgd', learning_rate 1 and no momentum"
+    )
