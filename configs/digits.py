@@ -8,6 +8,8 @@ A perceptron of 64 hidden units, 30 rounds; 3 in the variant `smoke`.
 
 import ml_collections
 
+from configs import robustness
+
 
 def get_config(
   variant: str, variants: tuple[str, ...] = ('full',)
@@ -61,32 +63,8 @@ def get_config(
     },
     'tff': {'workers': ()},
   }
-  config.attack = {
-    'name': 'none',
-    'fraction': 0.0,
-    'client_ids': (),
-    'space': 'update',
-    'minimum_scale': 0.5,
-    'noise_deviation': 1.0,
-    'num_deviations': 0.0,
-    'ipm_factor': 0.5,
-    'perturbation': 'std',
-  }
+  config.attack = robustness.attack()
   return config
-
-
-def aggregation() -> dict:
-  """Returns the plain mean of those who can have a robust rule in its place."""
-  return {
-    'rule': 'mean',
-    'num_byzantine': 0,
-    'trim_fraction': 0.1,
-    'num_selected': 0,
-    'clipping_radius': 1.0,
-    'num_iterations': 16,
-    'smoothing': 1e-6,
-    'mixes_nearest_neighbors': False,
-  }
 
 
 def local_training(

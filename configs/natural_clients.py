@@ -23,6 +23,8 @@ clipped.
 
 import ml_collections
 
+from configs import robustness
+
 VARIANTS = ('emnist', 'stack_overflow', 'smoke')
 
 
@@ -54,6 +56,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     },
     'tff': {'workers': ()},
   }
+  config.attack = robustness.attack()
   return config
 
 

@@ -27,6 +27,8 @@ learning rate does not fall after rounds 100 and 150.
 
 import ml_collections
 
+from configs import robustness
+
 VARIANTS = ('mnist', 'cifar10', 'synthetic', 'synthetic_80_20', 'smoke')
 _NUM_CLIENTS = {'mnist': 100, 'cifar10': 80, 'smoke': 12}
 # Planes are class 0, cars 1, ships 8 and trucks 9.
@@ -61,6 +63,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     },
     'tff': {'workers': ()},
   }
+  config.attack = robustness.attack()
   return config
 
 

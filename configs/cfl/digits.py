@@ -14,7 +14,7 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
@@ -33,5 +33,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     },
     'loss_scale': 1.0,
     'local_training': digits.local_training(),
+    'aggregation': robustness.aggregation(),
   }
   return config

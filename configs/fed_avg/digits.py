@@ -14,7 +14,7 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
@@ -28,6 +28,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
     'loss_scale': 1.0,
     'local_training': digits.local_training(),
-    'aggregation': digits.aggregation(),
+    'aggregation': robustness.aggregation(),
   }
   return config

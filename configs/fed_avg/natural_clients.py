@@ -12,7 +12,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients
+from configs import natural_clients, robustness
 
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
@@ -26,5 +26,6 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     'server_optimizer': natural_clients.server_optimizer(variant),
     'loss_scale': 1.0,
     'local_training': natural_clients.local_training(variant),
+    'aggregation': robustness.aggregation(),
   }
   return config

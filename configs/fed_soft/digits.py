@@ -21,7 +21,7 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
@@ -50,7 +50,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
       'solver': 'descent',
       'weight_decay': 0.0,
     },
-    'aggregation': digits.aggregation(),
+    'aggregation': robustness.aggregation(),
   }
   if variant == 'full':
     config.training.num_rounds = 24

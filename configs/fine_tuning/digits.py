@@ -16,7 +16,7 @@ The variant `smoke` is the first with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 _VARIANTS = ('full', 'proximal', 'fed_prox')
 
@@ -40,5 +40,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'loss_scale': 1.0,
     'local_training': digits.local_training(),
     'personal_training': digits.local_training(),
+    'aggregation': robustness.aggregation(),
   }
   return config

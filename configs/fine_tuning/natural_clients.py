@@ -15,7 +15,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients
+from configs import natural_clients, robustness
 
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
@@ -40,5 +40,6 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     'loss_scale': 1.0,
     'local_training': natural_clients.local_training(variant),
     'personal_training': personal_training,
+    'aggregation': robustness.aggregation(),
   }
   return config

@@ -28,7 +28,7 @@ The variant `smoke` is the first with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 _VARIANTS = ('full', 'restarts', 'kmeans', 'warm_start')
 
@@ -51,7 +51,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
       'num_candidates': 0,
       'num_rounds': 3,
     },
-    'aggregation': digits.aggregation(),
+    'aggregation': robustness.aggregation(),
   }
   if variant == 'restarts':
     config.training.restarts.num_restarts = 5

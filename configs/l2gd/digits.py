@@ -18,7 +18,7 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
@@ -31,6 +31,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'aggregation_prob': 0.05,
     'client_learning_rate': 0.25,
     'loss_scale': 1.0,
-    'aggregation': digits.aggregation(),
+    'aggregation': robustness.aggregation(),
   }
   return config

@@ -24,7 +24,7 @@ The variant `smoke` is `fed_per` with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 _VARIANTS = ('fed_per', 'lg_fed_avg', 'fed_rep', 'fed_alt', 'local')
 
@@ -45,6 +45,7 @@ def get_config(variant: str = 'fed_per') -> ml_collections.ConfigDict:
     'loss_scale': 1.0,
     'local_training': digits.local_training(),
     'private_training': digits.local_training(),
+    'aggregation': robustness.aggregation(),
   }
   if variant in ('lg_fed_avg', 'fed_alt'):
     config.algorithm.private = ('all_but_last_layer',)

@@ -19,7 +19,7 @@ scikit-learn digits for 2 rounds.
 
 import ml_collections
 
-from configs import planted_groups
+from configs import planted_groups, robustness
 
 _LEARNING_RATES = {'cifar10': 0.01}
 
@@ -41,5 +41,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'loss_scale': 1.0,
     'local_training': training,
     'private_training': training,
+    'aggregation': robustness.aggregation(),
   }
   return config

@@ -16,7 +16,7 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits
+from configs import digits, robustness
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
@@ -36,6 +36,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'personalization_interval': 1,
     'weighting': 'uniform',
     'loss_scale': 1.0,
-    'aggregation': digits.aggregation(),
+    'aggregation': robustness.aggregation(),
   }
   return config

@@ -17,6 +17,8 @@ Variants: `logistic`, `network`, and `smoke` (12 clients, 3 rounds).
 
 import ml_collections
 
+from configs import robustness
+
 
 def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
@@ -77,6 +79,7 @@ def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
       'start': 'received',
       'kept': 'personalized',
     },
+    'aggregation': robustness.aggregation(),
   }
   config.training = {
     'num_rounds': 100,

@@ -18,7 +18,7 @@ rounds.
 
 import ml_collections
 
-from configs import three_classes
+from configs import robustness, three_classes
 
 
 def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
@@ -34,5 +34,6 @@ def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
     'server_mixing': 1.0,
     'loss_scale': 1.0,
     'local_training': three_classes.moreau_envelope(variant),
+    'aggregation': robustness.aggregation(),
   }
   return config

@@ -1,6 +1,7 @@
 """Every config builds, has a smoke variant, and says how to run it."""
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
 import pathlib
@@ -13,6 +14,7 @@ from binaries import experiment
 from tff_algos.algorithms import registry
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.stages import attacks, robust_aggregation
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = sorted((_ROOT / 'configs').glob('*/*.py'))
@@ -23,6 +25,9 @@ _SOURCES_WITHOUT_DATA = {
   'logistic_mixture',
   'softmax_groups',
 }
+
+_SHARED_BY_PPFL = {'digits', 'planted_groups', 'natural_clients'}
+_WITH_MEANS = {'cfl', 'ditto', 'fine_tuning', 'partial_fed_avg', 'pfedme'}
 
 
 def _load(path: pathlib.Path):
@@ -68,6 +73,26 @@ def test_smoke_variant_is_small_and_needs_no_data(path):
   assert config.training.num_rounds <= 5
   assert config.dataset.source.name in _SOURCES_WITHOUT_DATA
   assert config.dataset.partition.num_clients <= 30
+
+
+@pytest.mark.parametrize('path', _FILES, ids=_case_id)
+def test_attack_and_aggregation_are_listed_with_every_key(path):
+  """So that each can be set by a flag."""
+  config = _load(path).get_config('smoke')
+  listed = {
+    'attack': (config.get('attack'), attacks.AttackConfig()),
+    'aggregation': (
+      config.algorithm.get('aggregation'),
+      robust_aggregation.AggregationConfig(),
+    ),
+  }
+  if path.stem in _SHARED_BY_PPFL:
+    assert listed['attack'][0] is not None
+  if path.parent.name in _WITH_MEANS:
+    assert listed['aggregation'][0] is not None
+  for section, default in listed.values():
+    if section is not None:
+      assert section.to_dict() == dataclasses.asdict(default)
 
 
 @pytest.mark.parametrize('path', _FILES, ids=_case_id)

@@ -11,7 +11,7 @@ data set, no file and no clock. A `Phase` is one communication round:
   server_state, aggregate
                --server_update-> server_state, metrics          (server)
 
-`stages.composer` lowers a phase to one TFF federated computation, which is
+`stages.federated` lowers a phase to one TFF federated computation, which is
 its reference meaning; every runtime agrees with it.
 """
 

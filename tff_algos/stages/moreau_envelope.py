@@ -19,7 +19,6 @@ an upload remembers. Every client measures it on its way (`upload_memory`).
 """
 
 import dataclasses
-import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.metrics import statistics
 from tff_algos.numerics import trees
-from tff_algos.stages import batches, objectives
+from tff_algos.stages import batches, gradients, objectives
 
 Structure = Any
 
@@ -259,12 +258,7 @@ def descend(
 def _build_gradient(objective):
   """Returns (batch, point, rate) -> (rate times the gradient of f, losses)."""
 
-  # A function that stays one, for the reason given in `local_training`.
-  @functools.partial(
-    tf.function,
-    autograph=False,
-    experimental_attributes={'_noinline': True},
-  )
+  @gradients.as_one
   def gradient_on(batch, point, rate):
     with tf.GradientTape() as tape:
       tape.watch(point)
