@@ -43,7 +43,8 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'num_rounds': num_rounds,
     'evaluation_interval': max(num_rounds // 10, 1),
     'checkpoint_interval': 100,
-    'client_states': 'memory',
+    # A thousand models would not fit.
+    'client_states': 'memory' if variant == 'smoke' else 'disk',
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
@@ -87,6 +88,11 @@ def local_training(variant: str) -> dict:
     'solver': 'descent',
     'weight_decay': 0.0,
   }
+
+
+def pull(variant: str) -> float:
+  """Returns how strongly Ditto and pFedMe pull a client's model."""
+  return 1e-3 if variant == 'stack_overflow' else 0.1
 
 
 def _dataset(variant: str) -> dict:

@@ -12,27 +12,41 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
              parameters; 5,000 examples more of each client are its test
   synthetic_80_20  the same without these; a fifth of each client's examples is its
              test, as the paper says
+  mnist_alike  the images of `mnist` and no groups: every client has all digits
 
 All clients take part in each of 200 rounds: one epoch in batches of 128, SGD with
-momentum. The first two read the original files of a folder, data/mnist or
-data/cifar10 (the binary version): `config.dataset.source.options.folder`. 80 % of a
-client's images train. Which group a client is of, and on `synthetic` its mixture,
-are in the dataset, so a run reports how well memberships recover them.
+momentum and weight decay. Images are read from the original files of a folder,
+data/mnist or data/cifar10 (the binary version):
+`config.dataset.source.options.folder`. 80 % of a client's images train. Which group a
+client is of, and on `synthetic` its mixture, are in the dataset, so a run reports how
+well memberships recover them.
 
 What differs from the paper and its code: pixels are values from 0 to 1, and not
 standardized; MobileNet-v2 starts at random, normalizes by groups and drops no
-features; the momentum starts anew in every round; there is no weight decay, and the
-learning rate does not fall after rounds 100 and 150.
+features; the momentum starts anew in every round, and the learning rate does not fall
+after rounds 100 and 150.
 """
 
 import ml_collections
 
 from configs import robustness
 
-VARIANTS = ('mnist', 'cifar10', 'synthetic', 'synthetic_80_20', 'smoke')
-_NUM_CLIENTS = {'mnist': 100, 'cifar10': 80, 'smoke': 12}
+VARIANTS = (
+  'mnist',
+  'mnist_alike',
+  'cifar10',
+  'synthetic',
+  'synthetic_80_20',
+  'smoke',
+)
+# Of PPFL's release, for all methods.
+WEIGHT_DECAY = 5e-4
+_NUM_CLIENTS = {'cifar10': 80, 'smoke': 12}
 # Planes are class 0, cars 1, ships 8 and trucks 9.
-_CIFAR10_GROUPS = ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))
+_GROUPS = {
+  'cifar10': {'class_groups': ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))},
+  'mnist_alike': {'group_sizes': (10,)},
+}
 
 
 def get_config(variant: str) -> ml_collections.ConfigDict:
@@ -68,8 +82,11 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
 
 
 def num_groups(variant: str) -> int:
-  """Returns how many groups of clients, or mixed models, there are."""
-  return 4 if variant in ('mnist', 'smoke') else 3
+  """Returns how many groups of clients, or mixed models, there are.
+
+  Of `mnist_alike`, with its one group, as many as of `mnist`.
+  """
+  return 3 if variant.startswith(('cifar10', 'synthetic')) else 4
 
 
 def local_training(learning_rate: float) -> dict:
@@ -84,7 +101,7 @@ def local_training(learning_rate: float) -> dict:
     },
     'augmentation': 'none',
     'solver': 'descent',
-    'weight_decay': 0.0,
+    'weight_decay': WEIGHT_DECAY,
   }
 
 
@@ -94,19 +111,15 @@ def _dataset(variant: str) -> dict:
     'distributions': {'kind': 'identity'},
     'partition': {
       'law': 'class_groups',
-      'num_clients': _NUM_CLIENTS.get(variant),
-      'options': (
-        {'class_groups': _CIFAR10_GROUPS}
-        if variant == 'cifar10'
-        else {'group_sizes': (2, 2, 3, 3)}
-      ),
+      'num_clients': _NUM_CLIENTS.get(variant, 100),
+      'options': _GROUPS.get(variant, {'group_sizes': (2, 2, 3, 3)}),
     },
     'splits': {
       'validation_ratio': 0.0,
       'test_ratio': 0.25,
       'held_out_fraction': 0.0,
       'split_by': 'client',
-      'pool_test_split': variant in ('mnist', 'cifar10'),
+      'pool_test_split': _has_images(variant),
       'client_test': 'ratio',
     },
     'seed': 12345,
@@ -120,12 +133,17 @@ def _dataset(variant: str) -> dict:
   return dataset
 
 
+def _has_images(variant: str) -> bool:
+  return variant in ('mnist', 'mnist_alike', 'cifar10')
+
+
 def _source(variant: str) -> dict:
   if variant == 'smoke':
     return {'name': 'digits', 'options': {}}
-  if variant in ('mnist', 'cifar10'):
-    name = 'cifar' if variant == 'cifar10' else 'idx'
-    return {'name': name, 'options': {'folder': f'data/{variant}'}}
+  if _has_images(variant):
+    folder = variant.removesuffix('_alike')
+    name = 'cifar' if folder == 'cifar10' else 'idx'
+    return {'name': name, 'options': {'folder': f'data/{folder}'}}
   num_test_examples = 5000 if variant == 'synthetic' else 0
   return {
     'name': 'logistic_mixture',

@@ -1,37 +1,43 @@
-r"""Each client alone, and LG-FedAvg, on PPFL's clients in planted groups.
+r"""LG-FedAvg, and each client alone, on PPFL's clients in planted groups.
 
   python -m binaries.run --config=configs/partial_fed_avg/planted_groups.py:mnist \
     --workdir=runs/lg_fed_avg_mnist_groups \
     --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py, whose variants are
-LG-FedAvg (private body, shared head); with the option below each client is alone. In
-the paper (arXiv 2310.14337, Table 1) LG-FedAvg and Local have 96.95 % +- 0.07 and
-96.71 % +- 0.05 on `mnist`, 71.30 % +- 1.31 and 54.10 % +- 1.27 on `cifar10`, 69.34 %
-(FedAvg's) and 66.13 % +- 0.08 on `synthetic`. Not run here.
+The clients, networks and differences of configs/planted_groups.py. Of `mnist` alone it
+is LG-FedAvg (private body, shared head), and `mnist_local` is each client alone. In the
+paper (arXiv 2310.14337, Table 1) LG-FedAvg and Local have 96.95 % +- 0.07 and 96.71 %
++- 0.05 on `mnist`, 71.30 % +- 1.31 and 54.10 % +- 1.27 on `cifar10`, 69.34 % (FedAvg's)
+and 66.13 % +- 0.08 on `synthetic`. Results: docs/reproduction/ppfl.md.
 
-  --config.algorithm.private="('all',)" \
-    --config.algorithm.local_training.optimizer.learning_rate=0.03
-
-(0.1 on `synthetic`.) The variant `smoke` needs no data: 12 clients share the
-scikit-learn digits for 2 rounds.
+The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
+rounds.
 """
 
 import ml_collections
 
-from configs import planted_groups, robustness
+from configs import planted_groups, robustness, variants
 
-_LEARNING_RATES = {'cifar10': 0.01}
+_METHODS = ('lg_fed_avg', 'local')
+_LEARNING_RATES = {
+  'lg_fed_avg': {'cifar10': 0.01},
+  'local': {'mnist': 0.03, 'mnist_alike': 0.03, 'cifar10': 0.03},
+}
 
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
-  """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config(variant)
-  config.name = f'LG-FedAvg on clients in planted groups, {variant}'
-  training = planted_groups.local_training(_LEARNING_RATES.get(variant, 0.1))
+  """Returns the config of a variant of `planted_groups.VARIANTS`."""
+  data, method = variants.part(variant, planted_groups.VARIANTS, _METHODS)
+  config = planted_groups.get_config(data)
+  title = 'LG-FedAvg' if method == 'lg_fed_avg' else 'Clients alone'
+  config.name = f'{title} on clients in planted groups, {data}'
+  training = planted_groups.local_training(
+    _LEARNING_RATES[method].get(data, 0.1)
+  )
+  private = 'all_but_last_layer' if method == 'lg_fed_avg' else 'all'
   config.algorithm = {
     'name': 'partial_fed_avg',
-    'private': ('all_but_last_layer',),
+    'private': (private,),
     'schedule': 'together',
     'cohort_size': 0,
     'weighting': 'examples',

@@ -1,26 +1,40 @@
 """Tests that PPFL's shared configs hold the paper's networks and clients."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs import natural_clients, planted_groups
+from configs import natural_clients, planted_groups, variants
+from configs.fine_tuning import planted_groups as fine_tuning_groups
+from configs.partial_fed_avg import planted_groups as partial_groups
+from configs.pfedme import planted_groups as pfedme_groups
+from configs.ppfl import natural_clients as ppfl_clients
+from configs.ppfl import planted_groups as ppfl_groups
+from configs.ppfl import synthetic as ppfl_synthetic
 from pipelines import options
+from pipelines.partitions import division, groups
 from pipelines.sources import registry as sources
 from tests.testing import raw_sources
 from tff_algos.core import config as config_lib
 from tff_algos.models import registry as models
 from tff_algos.numerics import trees
+from tff_algos.stages import mixing
+
+_POSTS = {'input_dtype': tf.int32, 'label_shape': (20,)}
 
 
-def _num_parameters(config, input_shape, num_outputs, **labels):
-  model = models.build_model(
+def _build_model(config, input_shape, num_outputs, **labels):
+  return models.build_model(
     config.model.to_dict(),
     task='classification',
     input_shape=input_shape,
     num_outputs=num_outputs,
     **labels,
   )
-  return trees.num_entries(model.weights_spec())
+
+
+def _num_parameters(*arguments, **labels):
+  return trees.num_entries(_build_model(*arguments, **labels).weights_spec())
 
 
 @pytest.mark.parametrize(
@@ -40,8 +54,92 @@ def test_networks_of_natural_clients():
   emnist = natural_clients.get_config('emnist')
   assert _num_parameters(emnist, (28, 28, 1), 62) == 11_199_486
   posts = natural_clients.get_config('stack_overflow')
-  labels = {'input_dtype': tf.int32, 'label_shape': (20,)}
-  assert _num_parameters(posts, (20,), 10_004, **labels) == 5_731_092
+  assert _num_parameters(posts, (20,), 10_004, **_POSTS) == 5_731_092
+
+
+@pytest.mark.parametrize(
+  ('configs', 'variant', 'input_shape', 'num_outputs', 'count'),
+  [
+    (ppfl_groups, 'mnist', (28, 28, 1), 10, 407_080),
+    (ppfl_groups, 'cifar10', (32, 32, 3), 10, 2_262_302),
+    (ppfl_groups, 'synthetic', (150,), 2, 453),
+    (ppfl_clients, 'emnist', (28, 28, 1), 62, 11_485_740),
+    (ppfl_clients, 'stack_overflow', (20,), 10_004, 18_536_212),
+  ],
+)
+def test_shared_and_canonical_weights_of_ppfl(
+  configs, variant, input_shape, num_outputs, count
+):
+  config = configs.get_config(variant)
+  labels = _POSTS if variant == 'stack_overflow' else {}
+  options = config.algorithm
+  mixture = mixing.build(
+    _build_model(config, input_shape, num_outputs, **labels),
+    options.num_clusters,
+    options.canonical,
+    options.mixing,
+  )
+  assert mixture.num_parameters == count
+
+
+@pytest.mark.parametrize(
+  ('variant', 'num_groups'), [('mnist', 4), ('mnist_alike', 1)]
+)
+def test_clients_of_a_group_have_the_same_digits(variant, num_groups):
+  config = planted_groups.get_config(variant).dataset
+  divided = groups.divide(
+    groups.Options(**config.partition.options.to_dict()),
+    division.Request(
+      counts=np.full(10, 7000),
+      num_clients=config.partition.num_clients,
+      num_unseen=0,
+      seed=config.seed,
+    ),
+  )
+  sizes = np.bincount(divided.clusters)
+  np.testing.assert_array_equal(sizes, [100 // num_groups] * num_groups)
+
+
+def test_methods_of_ppfl():
+  algorithms = {
+    method: ppfl_synthetic.get_config(method).algorithm.to_dict()
+    for method in ppfl_groups.METHODS
+  }
+  printed = algorithms.pop('ppfl1')
+  changed = {
+    method: {key for key in printed if values[key] != printed[key]}
+    for method, values in algorithms.items()
+  }
+  assert changed == {
+    'ppfl2': {'mixing'},
+    'probabilities': {'mixing'},
+    'released': {'schedule', 'weighting', 'membership', 'laplacian', 'decay'},
+    'random_block': {'schedule'},
+  }
+  assert printed['membership']['learning_rate'] == 0.9
+
+
+def test_methods_of_the_baselines():
+  lg, local = (
+    partial_groups.get_config(variant).algorithm
+    for variant in ('mnist', 'mnist_local')
+  )
+  assert lg.private == ('all_but_last_layer',)
+  assert local.private == ('all',)
+  assert local.local_training.optimizer.learning_rate == 0.03
+  mean = pfedme_groups.get_config('cifar10').algorithm
+  assert mean.averaged == 'personalized'
+  assert mean.local_training.client_learning_rate == 0
+  tuned = fine_tuning_groups.get_config('cifar10').algorithm
+  assert tuned.local_training.num_local_epochs == 1
+  assert tuned.personal_training.num_local_epochs == 5
+
+
+def test_variants_are_named_in_the_refusal():
+  assert variants.part('b_y', 'ab', 'xyz') == ('b', 'y')
+  assert variants.part('a', 'ab', 'xyz') == ('a', 'x')
+  with pytest.raises(ValueError, match="of a, b, a_y, b_y, got 'a_x'"):
+    variants.part('a_x', 'ab', 'xy')
 
 
 @pytest.mark.parametrize(('variant', 'num_test'), [('', 5000), ('_80_20', 0)])
