@@ -23,10 +23,14 @@ _MODEL = toys.linear(10)
 
 @pytest.fixture(scope='module', name='trained')
 def _trained():
+  """Returns what `_train` does on 10:90."""
+  return _train(np.repeat([[0.1, 0.9], [0.9, 0.1]], _NUM_CLIENTS // 2, axis=0))
+
+
+def _train(mixtures):
   """Returns (thetas, source, server state, client states) after training."""
   thetas = np.random.default_rng(0).normal(size=(2, 10))
   thetas *= _GAP / np.linalg.norm(thetas[0] - thetas[1])
-  mixtures = np.repeat([[0.1, 0.9], [0.9, 0.1]], _NUM_CLIENTS // 2, axis=0)
   sizes = np.random.default_rng(1).integers(60, 100, _NUM_CLIENTS)
   source = toys.linear_clients(thetas, mixtures, list(sizes))
   algorithm = fed_soft.build_fed_soft(
@@ -67,8 +71,17 @@ def test_each_center_is_the_best_on_one_source(trained):
   assert errors[best, [0, 1]].mean() < 0.6 * errors[1 - best, [0, 1]].mean()
 
 
-def test_a_clients_own_model_beats_every_center_on_its_data(trained):
-  _, source, server_state, states = trained
+_SHARES = np.linspace(0, 1, _NUM_CLIENTS)
+
+
+@pytest.mark.parametrize(
+  'mixtures',
+  [None, np.stack([_SHARES, 1 - _SHARES], 1)],
+  ids=['10:90', 'linear'],
+)
+def test_a_clients_own_model_beats_every_center_on_its_data(trained, mixtures):
+  outcome = trained if mixtures is None else _train(mixtures)
+  _, source, server_state, states = outcome
   for k, state in enumerate(states):
     assert state.num_updates > 0
     examples = source.examples(k)
@@ -107,3 +120,6 @@ def test_importance_reaches_the_plateau_of_misassignment(trained):
   own = groups.max(axis=1)
   assert groups.argmax(axis=1).tolist() in ([0, 1], [1, 0])
   np.testing.assert_allclose(own.mean(), plateau, atol=0.02)
+  # Two bands (Figure 2): each client within four deviations of its share.
+  deviation = np.sqrt(plateau * (1 - plateau) / 60)
+  assert (np.abs(importance.max(axis=1) - plateau) < 4 * deviation).all()

@@ -7,10 +7,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines import distributions
 from tests.testing import index_hash, toys
-from tff_algos.core import algorithm, errors, seeds
+from tff_algos.algorithms import fed_soft
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
-from tff_algos.stages import augmentation, local_training, objectives
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages import (
+  augmentation,
+  evaluation,
+  local_training,
+  objectives,
+)
 
 _SEED = seeds.derive_seed(1, 'train', 1, 'c0')
 _SHAPE = (5, 7, 2)
@@ -116,11 +125,12 @@ def test_none_is_offered_and_changes_nothing():
   assert augmentation.AUGMENTATIONS['none'] is None
 
 
-def _train_on_images(capacity, augments, batch_size=3, epochs=2):
+def _train_on_images(capacity, augments, batch_size=3, epochs=2, turns=0):
   """Trains logistic-like weights on 5 images; returns them."""
   images = np.random.default_rng(0).normal(size=(5, 4, 4, 1)).astype('f')
+  images, _ = distributions.rotation(turns).transform(images, None)
   padding = np.full([capacity - 5, 4, 4, 1], np.nan, 'f')
-  data = algorithm.ClientData(
+  data = algorithm_lib.ClientData(
     tf.constant(np.concatenate([images, padding])),
     tf.range(capacity) % 3,
     tf.cast(tf.range(capacity) < 5, tf.float32),
@@ -148,9 +158,15 @@ def test_augmentation_is_of_the_epoch_and_the_row_whatever_the_capacity():
   assert not np.allclose(plain['dense_0/kernel'], tight['dense_0/kernel'])
 
 
-def test_a_step_takes_the_augmented_images():
-  """One full batch: one step along the gradient on the augmented images."""
-  model, start, data, weights = _train_on_images(5, True, 5, epochs=1)
+@pytest.mark.parametrize('turns', [0, 1])
+def test_a_step_takes_the_augmented_images(turns):
+  """One full batch: one step along the gradient on the augmented images.
+
+  Those of a distribution that is rotated are rotated first.
+  """
+  model, start, data, weights = _train_on_images(5, True, 5, 1, turns)
+  plain = _train_on_images(5, True, 5, 1, 0)[2]
+  np.testing.assert_array_equal(data.x, np.rot90(plain.x, turns, (1, 2)))
   images = augmentation.crop_and_flip(
     data.x, tf.constant(_SEED), tf.constant(0), tf.range(5)
   )
@@ -163,3 +179,27 @@ def test_a_step_takes_the_augmented_images():
     np.testing.assert_allclose(
       weights[name], leaf - 0.05 * gradient[name], rtol=1e-5, atol=1e-6
     )
+
+
+def test_evaluation_augments_nothing():
+  """The same trained states get the same scores with augmentation and without."""
+  source, indices = toys.image_clients(2), np.arange(2, dtype=np.int32)
+  trained, metrics = None, []
+  for name in augmentation.AUGMENTATIONS:
+    algorithm = fed_soft.build_fed_soft(
+      toys.mlp(),
+      fed_soft.FedSoftConfig(
+        cohort_size_per_cluster=1,
+        local_training=local_training.LocalTrainingConfig(augmentation=name),
+      ),
+    )
+    phase = evaluation.build_personalized_evaluation(algorithm)
+    call = algorithm_lib.PhaseCall(
+      phase.name, indices, indices, algorithm_lib.Cost()
+    )
+    with debug_runtime.DebugRuntime(algorithm, 2) as runtime:
+      if not trained:
+        *trained, _ = toys.run_rounds(algorithm, runtime, source, 1)
+      output = toys.run_call(runtime, phase, *trained, call, (1, 0, source))
+      metrics.append(output.server_metrics)
+  np.testing.assert_equal(*metrics)
