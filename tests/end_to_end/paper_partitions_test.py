@@ -11,6 +11,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 
 _MNIST = pathlib.Path(os.environ.get('MNIST_DIR', '../shared/data/mnist'))
+_FASHION_MNIST = _MNIST.parent / 'fashion_mnist'
 
 pytestmark = [
   pytest.mark.slow,
@@ -21,8 +22,8 @@ pytestmark = [
 ]
 
 
-def _build(folder, **values):
-  source = {'name': 'idx', 'options': {'folder': str(_MNIST)}}
+def _build(folder, images=_MNIST, **values):
+  source = {'name': 'idx', 'options': {'folder': str(images)}}
   config = config_lib.from_dict(
     options.DatasetConfig, {'source': source, **values}
   )
@@ -30,18 +31,27 @@ def _build(folder, **values):
   return dataset_lib.FederatedDataset.open(folder)
 
 
-def test_cgpfl(tmp_path):
-  """40 clients with 3 classes each, 75 % of each train; 470 to 4122 images."""
+@pytest.mark.parametrize(
+  ('images', 'expected'),
+  [(_MNIST, (470, 4122, 47_573)), (_FASHION_MNIST, (439, 4148, 49_566))],
+  ids=['MNIST', 'Fashion-MNIST'],
+)
+def test_cgpfl(tmp_path, images, expected):
+  """40 clients with 3 classes each, 75 % of each train."""
+  if not images.is_dir():
+    pytest.skip(f'{images} is not there')
   law = {
     'law': 'consecutive_classes',
     'num_clients': 40,
     'options': {'offset': 180, 'reserve': 400},
   }
   splits = {'test_ratio': 1 / 3, 'split_by': 'client'}
-  with _build(tmp_path, partition=law, splits=splits, seed=1) as dataset:
+  with _build(
+    tmp_path, images, partition=law, splits=splits, seed=1
+  ) as dataset:
     train, test = (dataset.num_examples(split) for split in ('train', 'test'))
     sizes = train + test
-    assert (sizes.min(), sizes.max(), sizes.sum()) == (470, 4122, 47_573)
+    assert (sizes.min(), sizes.max(), sizes.sum()) == expected
     np.testing.assert_array_equal(train, sizes * 3 // 4)
     for k, client_id in enumerate(dataset.client_ids):
       examples = dataset.examples(client_id, 'train')

@@ -205,6 +205,7 @@ def _regrouping(round_num):
   return {
     'train/upload_memory': 0.6 + 0.1 * np.exp(-round_num / 10),
     'train/moved_clients': 0.5 if round_num == 1 else 0.0,
+    'train/transition_distance': 1.5 if round_num == 1 else 0.0,
     'train/cluster_model_distance': apart,
     'train/local_model_distance': apart + 0.2,
     'train/local_model_distance_within': 0.3,

@@ -51,6 +51,11 @@ _PANELS = (
     },
   ),
   _SHARES,
+  _Panel(
+    'how far clients are from staying where they were',
+    'norm of (transition matrix - identity)',
+    {'transition_distance': ''},
+  ),
   _Panel('work of k-means', 'iterations', {'k_means_iterations': ''}),
   _Panel(
     'what k-means could not explain',

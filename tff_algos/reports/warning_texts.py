@@ -18,8 +18,10 @@ _START_APART = (
 _EARLY = 5
 # So many clients are named.
 _MAX_NAMES = 20
-# Uploads that are so much of what was sent hardly leave their cluster.
-_NEARLY_ALL = 0.9
+# Three planted groups of ten from eight wrong starts, 100 rounds (the toy of
+# tests/theory/pfedkm_toy_test.py): with uploads that are 87 % of what was sent no
+# start healed, with 70 % six did, with 60 % all.
+_NEARLY_ALL, _MUCH = 0.87, 0.7
 
 
 def sentences(run: run_lib.Run) -> list[str]:
@@ -107,14 +109,15 @@ def _locked_partition(run: run_lib.Run) -> Iterator[str]:
     return
   last = int(moved.rounds[moved.values > 0].max(initial=0))
   share = memory.values.mean()
-  if _EARLY * max(last, 1) > moved.rounds[-1] or share < _NEARLY_ALL:
+  if _EARLY * max(last, 1) > moved.rounds[-1] or share < _MUCH:
     return
   since = f'since round {last}' if last else 'at all'
+  outlook = 'could not heal' if share >= _NEARLY_ALL else 'may not heal'
   yield (
     f'No client has changed its cluster {since}. That does not say that the '
     f'clusters are right: with these step sizes {100 * share:.0f} % of an '
-    'upload is the model that the client was sent, so a wrong partition could '
-    'not heal. See whether another seed finds the same; to let clients move, '
+    f'upload is the model that the client was sent, so a wrong partition '
+    f'{outlook}. See whether another seed finds the same; to let clients move, '
     'raise client_learning_rate or num_local_steps of '
     'config.algorithm.local_training.'
   )

@@ -120,6 +120,25 @@ def test_mixing_and_weighting_by_examples():
   np.testing.assert_allclose(models, (means + 4) / 2, rtol=1e-5)
 
 
+def test_weighting_by_examples_is_plain_among_equals():
+  source = points.clients([one[:1] for one in _POINTS if len(one)])
+  models = []
+  for weighting in ('uniform', 'examples'):
+    algorithm = _build(weighting=weighting)
+    start = _start(algorithm, _ZEROS, source=source)
+    models.append(_run(algorithm, start, 2, source)[0])
+  np.testing.assert_allclose(*models, rtol=1e-6)
+
+
+def test_the_cohort_of_all_is_everybody():
+  outcomes = [
+    _run(algorithm, _start(algorithm, _ZEROS), 3)
+    for algorithm in (_build(), _build(cohort_size=5))
+  ]
+  for one, other in zip(*(outcome[:3] for outcome in outcomes), strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
 def test_labels_of_k_means_do_not_matter():
   """Another seed numbers the same clusters otherwise; the round ends alike."""
   algorithm = _build(server_mixing=0.5)
@@ -191,6 +210,7 @@ def test_if_all_uploads_are_the_same_everybody_stays():
   assert assignment.tolist() == [1, 0, 1, 1]
   np.testing.assert_allclose(models, [[5, 5]] * 2, rtol=1e-6)
   assert output.server_metrics['transition_distance'] == 0
+  assert output.server_metrics['cluster_model_distance'] == 0
 
 
 def test_as_many_clusters_as_clients_leave_each_alone():

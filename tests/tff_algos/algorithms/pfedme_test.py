@@ -74,6 +74,14 @@ def test_weighting_and_mixing():
   np.testing.assert_allclose(model, [0.6, 0.5], rtol=1e-5)
 
 
+def test_weighting_by_examples_is_plain_among_equals():
+  source = points.clients([one[:1] for one in _POINTS])
+  plain, _, _, _ = _run(2, source)
+  np.testing.assert_allclose(
+    _run(2, source, weighting='examples')[0], plain, rtol=1e-6
+  )
+
+
 def test_all_train_and_the_drawn_are_averaged():
   drawn = _drawn(2)
   model, thetas, updates, _ = _run(cohort_size=2)

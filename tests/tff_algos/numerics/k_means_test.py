@@ -94,6 +94,19 @@ def test_a_step_never_increases_the_inertia():
   assert inertias[-1] < 0.9 * inertias[0]
 
 
+def test_no_center_is_better_than_the_mean():
+  """Of each cluster: the inertia, and what any other centre adds to it."""
+  points = _blobs(4, num_points=30, size=3, spread=1.0)
+  found = _run(points, 3)
+  assignment = np.asarray(found.assignment)
+  means = np.stack([points[assignment == k].mean(axis=0) for k in range(3)])
+  moved = means + np.random.default_rng(0).normal(size=means.shape)
+  added = np.sum((moved - means) ** 2, axis=1) @ np.bincount(assignment)
+  np.testing.assert_allclose(
+    np.sum((points - moved[assignment]) ** 2), found.inertia + added, rtol=1e-9
+  )
+
+
 def test_the_same_seed_gives_the_same_and_another_draws_otherwise():
   points = _blobs(3, num_points=60, size=2, spread=1.0)
   one, same = (_run(points, 6) for _ in range(2))

@@ -32,7 +32,7 @@ def test_add_subtract_and_scale():
 
 
 def test_interpolate_goes_a_share_of_the_way_and_beyond():
-  for share in (0.25, 1, 1.5):
+  for share in (0, 0.25, 1, 1.5):
     factor = 1 - share + 3 * share
     found = trees.interpolate(_tree(), _tree(3), share)
     _check(found, factor * _KERNEL, factor * _BIAS)

@@ -22,7 +22,8 @@ def _draw(draw, sweep):
 
 
 def test_a_line_and_a_band_for_each_cell(tmp_path):
-  figure = _draw(curves_plot.draw_rounds, _read(tmp_path))
+  sweep = _read(tmp_path)
+  figure = _draw(curves_plot.draw_rounds, sweep)
   (panel,) = figure.axes
   assert panel.get_title('left') == 'personalized, test'
   first, second = panel.lines

@@ -19,7 +19,7 @@ def _texts(axes):
 
 def test_a_panel_for_each_kind_of_metric(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=20)
-  distances, shares, iterations, inertia = _draw(tmp_path)
+  distances, shares, transition, iterations, inertia = _draw(tmp_path)
   apart = 3 * (1 - np.exp(-20 / 5))
   assert _texts(distances) == {
     f'cluster models: {apart:.3g}',
@@ -32,11 +32,13 @@ def test_a_panel_for_each_kind_of_metric(tmp_path):
     'clients that changed cluster: 0 %',
   }
   assert shares.yaxis.get_major_formatter()(0.5) == '50'
+  (line,) = transition.lines
+  np.testing.assert_array_equal(line.get_ydata(), [1.5, *[0] * 19])
   (line,) = iterations.lines
   np.testing.assert_array_equal(line.get_xdata(), np.arange(1, 21))
   np.testing.assert_array_equal(line.get_ydata(), [4, 4, *[2] * 18])
   assert _texts(inertia) == {'2.05'}
-  for axes in (distances, shares, iterations, inertia):
+  for axes in (distances, shares, transition, iterations, inertia):
     assert axes.get_xlim() == (0, 20)
 
 

@@ -87,12 +87,19 @@ def _set_regrouping(workdir, moved, memory, ari=''):
     ([0] * 5, 'at all.'),
   ],
 )
-def test_a_partition_that_could_not_have_healed(workdir, moved, since):
+@pytest.mark.parametrize(
+  ('memory', 'share', 'outlook'),
+  [(0.954, '95 %', 'could not heal'), (0.72, '72 %', 'may not heal')],
+)
+def test_a_partition_that_could_not_have_healed(
+  workdir, moved, since, memory, share, outlook
+):
   _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
-  _set_regrouping(workdir, moved, 0.954, 0.2)
+  _set_regrouping(workdir, moved, memory, 0.2)
   (text,) = _sentences(workdir)
   assert text.startswith(f'No client has changed its cluster {since} ')
-  assert '95 % of an upload' in text
+  assert f'{share} of an upload' in text
+  assert f'a wrong partition {outlook}.' in text
   assert 'num_local_steps' in text
 
 

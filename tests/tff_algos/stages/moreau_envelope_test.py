@@ -122,11 +122,18 @@ def test_local_model_has_a_closed_form(num_local_steps):
 
 
 @pytest.mark.parametrize(
-  ('eta', 'num_local_steps', 'decay'),
-  [(0.005, 10, 0.0), (0.05, 20, 0.0), (0.005, 1, 0.7), (0.1, 3, 0.0)],
+  ('eta', 'num_local_steps', 'decay', 'weight'),
+  [
+    (0.005, 10, 0.0, _LAMBDA),
+    (0.05, 20, 0.0, _LAMBDA),
+    (0.005, 1, 0.7, _LAMBDA),
+    (0.1, 3, 0.0, _LAMBDA),
+    (0.05, 5, 0.0, 1.0),
+    (0.05, 5, 0.0, 4.0),
+  ],
 )
 def test_upload_memory_is_the_share_of_the_received_model(
-  eta, num_local_steps, decay
+  eta, num_local_steps, decay, weight
 ):
   """q^R, by how much another upload a second received model would make."""
   a = _A + decay
@@ -135,12 +142,13 @@ def test_upload_memory_is_the_share_of_the_received_model(
     'num_local_steps': num_local_steps,
     'batch_size': 6,
     'client_learning_rate': eta,
-    'personal_learning_rate': 1 / (a + _LAMBDA),
+    'personal_learning_rate': 1 / (a + weight),
+    'proximal_weight': weight,
     'weight_decay': decay,
   }
   first, second = (_work(w=w, **options) for w in (_W, _W + 4))
   remembered = (second[0] - first[0]) / 4
-  q = 1 - eta * _LAMBDA * a / (a + _LAMBDA)
+  q = 1 - eta * weight * a / (a + weight)
   np.testing.assert_allclose(remembered, q**num_local_steps, rtol=1e-5)
   for _, _, _, metrics in (first, second):
     found = metrics['upload_memory']
