@@ -10,7 +10,7 @@ from tff_algos.reports import run as run_lib
 def _draw(workdir):
   with style.applied():
     figure = regrouping_plot.draw(run_lib.read(workdir))
-  return None if figure is None else figure.axes
+  return figure and [axes for axes in figure.axes if axes.axison]
 
 
 def _texts(axes):
