@@ -24,6 +24,7 @@ from tff_algos.reports import choice as choice_lib
 from tff_algos.reports import plan as plan_lib
 from tff_algos.reports import sweep as sweep_lib
 from tff_algos.reports import sweep_page, sweep_table
+from tff_algos.reports import target as target_lib
 
 _SEED = re.compile(r'seed_(\d+)')
 
@@ -33,6 +34,7 @@ def compare(
   prefixes: list[str],
   least_ari: float,
   question: choice_lib.Question | None = None,
+  target: target_lib.Target | None = None,
 ) -> str:
   """Writes `sweep.csv`, `sweep_summary.csv` and the page of a sweep.
 
@@ -41,6 +43,7 @@ def compare(
     prefixes: Starts of the names of the metrics to print; none for the shown ones.
     least_ari: Adjusted Rand index from which on clusters count as found.
     question: What to choose among the cells; None for nothing.
+    target: A score whose cost is to be told; None for none.
 
   Returns:
     Means and deviations, and what is chosen, as text.
@@ -49,7 +52,7 @@ def compare(
     DataError: If no run is finished, a file is damaged, or the runs do not
       differ by what is to be chosen.
   """
-  sweep = sweep_lib.read(workdir)
+  sweep = sweep_lib.read(workdir, target)
   chosen = [] if question is None else choice_lib.sentences(sweep, question)
   folder = sweep.workdir
   output.write_table(

@@ -8,6 +8,7 @@ from absl import flags
 from binaries import grid
 from tff_algos.core import errors
 from tff_algos.reports import choice as choice_lib
+from tff_algos.reports import target as target_lib
 
 
 def define_flags() -> Callable[[], tuple[Any, ...]]:
@@ -37,11 +38,18 @@ def define_flags() -> Callable[[], tuple[Any, ...]]:
     'What --choose goes by: validation examples, or unseen clients.',
   )
 
+  target = flags.DEFINE_string(
+    'target',
+    '',
+    'METRIC=VALUE: also tell how much is sent until a metric reaches a value.',
+  )
+
   def arguments() -> tuple[Any, ...]:
+    goal = target_lib.parse(target.value) if target.value else None
     question = None
     if choose.value:
       question = choice_lib.Question(choose.value, choose_by.value)
-    return metrics.value, least_ari.value, question
+    return metrics.value, least_ari.value, question, goal
 
   return arguments
 

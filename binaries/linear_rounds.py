@@ -5,11 +5,11 @@ that are mixtures of them, and in a round the local solves from given centres.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from binaries import linear_models, session
+from binaries import linear_models, session, starts
 from tff_algos.algorithms import fed_soft
 from tff_algos.core import errors
 from tff_algos.data import schema
@@ -117,7 +117,7 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
   """
   everyone = np.arange(len(problem.mixture))
   store, seed = opened.store, opened.config.seed
-  for round_num, start in _starts(opened):
+  for round_num, start in starts.starts(opened):
     before = np.array(store.load(everyone).num_updates)
     server_state, _ = loop.run_round(
       *(opened.algorithm, opened.runtime, opened.source, store),
@@ -137,14 +137,3 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
     )
     store.discard()
     yield Step(round_num, solves, importance)
-
-
-def _starts(opened: session.Session) -> Iterator[tuple[int, Any]]:
-  """Yields rounds and server states; the store then holds the clients'."""
-  saved = opened.checkpoints.rounds()
-  if not saved:
-    opened.restore()  # It knows what to say.
-  num_clients, seed = len(opened.dataset.client_ids), opened.config.seed
-  yield 0, loop.initial_server_state(opened.algorithm, num_clients, seed)
-  for round_num in saved:
-    yield opened.restore(round_num)

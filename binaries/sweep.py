@@ -143,7 +143,7 @@ def _main() -> None:
       num_seeds.value,
       fixed_dataset=fixed_dataset.value,
     )
-    comparison.check(runs, arguments()[-1])
+    comparison.check(runs, arguments()[2])
     plan = sweep(runs, workdir.value)
     if not all(run.error for run in plan.runs):
       print(compare.compare(workdir.value, *arguments()))

@@ -59,6 +59,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
       'atom_init': 'normal',
       'forward_mode': 'auto',
     },
+    'low_rank': {'layers': 'none', 'rank_share': 0.1},
     'compute_dtype': 'float32',
   }
   config.training = {

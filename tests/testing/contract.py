@@ -38,6 +38,7 @@ OPTIONS = {
   'fed_dc': {'cohort_size': 3},
   'fed_dyn': {'cohort_size': 3, 'proximal_weight': 0.5},
   'fed_em': {'num_clusters': 2, 'cohort_size': 3},
+  'fed_pac': {'cohort_size': 3},
   'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
   'filter_decomposition': {
     'host': {'name': 'scaffold', 'cohort_size': 3},
@@ -76,6 +77,7 @@ ONE_CLIENT = {
   'fed_dc': {'cohort_size': 1},
   'fed_dyn': {'cohort_size': 1},
   'fed_em': {'cohort_size': 1},
+  'fed_pac': {'cohort_size': 1},
   'fed_soft': {'cohort_size_per_cluster': 1},
   'filter_decomposition': {'host': {'name': 'scaffold', 'cohort_size': 1}},
   'fine_tuning': {'cohort_size': 1},

@@ -13,6 +13,7 @@ from tff_algos.algorithms import (
   fed_dc,
   fed_dyn,
   fed_em,
+  fed_pac,
   fed_soft,
   filter_decomposition,
   ifca,
@@ -73,6 +74,7 @@ ALGORITHMS: Mapping[str, Entry] = {
   'fed_dc': Entry(fed_dc.FedDcConfig, fed_dc.build_fed_dc),
   'fed_dyn': Entry(fed_dyn.FedDynConfig, fed_dyn.build_fed_dyn),
   'fed_em': Entry(fed_em.FedEmConfig, fed_em.build_fed_em),
+  'fed_pac': Entry(fed_pac.FedPacConfig, fed_pac.build_fed_pac),
   'fed_soft': Entry(fed_soft.FedSoftConfig, fed_soft.build_fed_soft),
   'filter_decomposition': Entry(
     filter_decomposition.FilterDecompositionConfig, _build_filter_decomposition

@@ -29,7 +29,7 @@ class ConvolutionalConfig(decomposition.DecomposableConfig):
 
 
 class Layout(NamedTuple):
-  """The shape of a network; ReLU follows every layer but the last.
+  """The shape of a network; an activation follows every layer but the last.
 
   Attributes:
     name: Of the model.
@@ -40,6 +40,10 @@ class Layout(NamedTuple):
     padding: `'SAME'`, by which height and width of the image stay, and the
       poolings must divide them; or `'VALID'`, by which they lose kernel_size - 1
       pixels, and the poolings an odd last one.
+    kernel_sizes: Of each convolution, where they differ; else empty.
+    borders: Zeros around the inputs of each convolution of `'VALID'` padding;
+      empty for none.
+    negative_slope: Of the activation below 0; 0 for ReLU.
   """
 
   name: str
@@ -48,17 +52,28 @@ class Layout(NamedTuple):
   convolutions_per_pooling: int
   hidden_sizes: tuple[int, ...]
   padding: str = 'SAME'
+  kernel_sizes: tuple[int, ...] = ()
+  borders: tuple[int, ...] = ()
+  negative_slope: float = 0.0
 
   @property
   def shrinkage(self) -> int:
     """Returns by what the poolings divide each side of the image."""
     return 2 ** (len(self.channels) // self.convolutions_per_pooling)
 
+  def filter_side(self, index: int) -> int:
+    """Returns height and width of the kernel of a convolution."""
+    return self.kernel_sizes[index] if self.kernel_sizes else self.kernel_size
+
+  def border(self, index: int) -> int:
+    """Returns how many zeros there are on each side of a convolution's input."""
+    return self.borders[index] if self.borders else 0
+
   def output_side(self, side: int) -> int:
     """Returns what the layers leave of a side; not above 0 if it is too short."""
     for i in range(len(self.channels)):
       if self.padding == 'VALID':
-        side -= self.kernel_size - 1
+        side += 2 * self.border(i) - self.filter_side(i) + 1
       if (i + 1) % self.convolutions_per_pooling == 0:
         side //= 2
     return side
@@ -119,7 +134,7 @@ def _build_initialize(layout, config, input_shape, num_outputs):
   def initialize(seed):
     weights = OrderedDict()
     for i in range(len(layout.channels)):
-      shape = [layout.kernel_size] * 2 + [*channels[i : i + 2]]
+      shape = [layout.filter_side(i)] * 2 + [*channels[i : i + 2]]
       weights[f'conv_{i}/kernel'] = layers.xavier_normal(seed, i, shape)
       weights[f'conv_{i}/bias'] = tf.zeros([channels[i + 1]])
       if config.normalization == 'group':
@@ -136,9 +151,17 @@ def _build_initialize(layout, config, input_shape, num_outputs):
 
 
 def _build_apply(layout, config):
+  def activate(hidden):
+    if layout.negative_slope:
+      return tf.nn.leaky_relu(hidden, layout.negative_slope)
+    return tf.nn.relu(hidden)
+
   def apply(weights, x):
     hidden = x
     for i in range(len(layout.channels)):
+      border = [layout.border(i)] * 2
+      if any(border):
+        hidden = tf.pad(hidden, [[0, 0], border, border, [0, 0]])
       hidden = layers.convolution(
         hidden,
         weights[f'conv_{i}/kernel'],
@@ -149,7 +172,7 @@ def _build_apply(layout, config):
         hidden = layers.group_norm(
           hidden, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']
         )
-      hidden = tf.nn.relu(hidden)
+      hidden = activate(hidden)
       if (i + 1) % layout.convolutions_per_pooling == 0:
         hidden = tf.nn.max_pool2d(hidden, 2, 2, 'VALID')
     hidden = tf.reshape(hidden, [-1, weights['dense_0/kernel'].shape[0]])
@@ -159,7 +182,7 @@ def _build_apply(layout, config):
         hidden, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
       )
       if i < num_hidden:
-        hidden = tf.nn.relu(hidden)
+        hidden = activate(hidden)
     return hidden
 
   return apply

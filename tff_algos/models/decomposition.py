@@ -15,6 +15,7 @@ import tensorflow as tf
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import atoms, convolutions, precision
+from tff_algos.models import low_rank as low_rank_lib
 from tff_algos.numerics import factored_weights, filters
 
 _INITIALIZERS = {
@@ -57,11 +58,24 @@ class DecomposableConfig(precision.PrecisionConfig):
 
   Attributes:
     decomposition: Whether and how kernels are decomposed.
+    low_rank: Whether and how they are products of low rank, in place of that.
   """
 
   decomposition: DecompositionConfig = dataclasses.field(
     default=DecompositionConfig(), kw_only=True
   )
+  low_rank: low_rank_lib.LowRankConfig = dataclasses.field(
+    default=low_rank_lib.LowRankConfig(), kw_only=True
+  )
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.decomposition.num_atoms and self.low_rank.layers != 'none':
+      raise errors.ConfigError(
+        f'decomposition.num_atoms is {self.decomposition.num_atoms}, but '
+        f'low_rank.layers is {self.low_rank.layers!r}: a kernel is either a '
+        "mixture of atoms or a product; set num_atoms to 0 or layers to 'none'"
+      )
 
 
 def decompose(

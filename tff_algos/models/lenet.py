@@ -1,30 +1,48 @@
-"""LeNets of federated learning: two 5x5 convolutions without padding.
+"""LeNets of federated learning: 5x5 convolutions without padding, and their kin.
 
-Each with ReLU and a pooling that halves. "LeNet (McMahan et al. 2017)" is all
-that Chen and Qiu (2025) say of theirs; these are the networks of the papers that
-they compare with:
+Each with an activation and a pooling that halves. "LeNet (McMahan et al. 2017)"
+is all that Chen and Qiu (2025) say of theirs; these are the networks of the
+papers that they compare with:
 
   fed_dyn        64 and 64 channels, 384 and 192 hidden units (FedDyn, FedDC)
   fed_rep        64 and 64 channels, 120 and 64 hidden units (FedRep)
   fed_rep_wide   64 and 128 channels, 256 and 128 hidden units; theirs has a
                  dropout of 0.6 after the first of these, which ours leaves out: a
                  model here is a function of weights and examples alone
+  fed_pac        16, 32 and 64 channels of 5x5, 5x5 and 3x3, the last two with a
+                 border of one zero; 128 hidden units; leaky ReLU (FedPAC)
 
 Parameters for 32x32x3 images, ordinary and with 9 atoms: 797,962 and 729,804
 (fed_dyn, 10 classes); 815,332 and 747,174 (100 classes); 307,842 and 239,684
-(fed_rep, 10 classes); 1,075,044 and 941,350 (fed_rep_wide, 100 classes).
+(fed_rep, 10 classes); 1,075,044 and 941,350 (fed_rep_wide, 100 classes); 107,690
+and 99,261 (fed_pac, 10 classes).
 """
 
 import dataclasses
+import functools
 
 from tff_algos.core import checks
 from tff_algos.core import model as model_lib
 from tff_algos.models import convolutional
 
-_SIZES = {
-  'fed_dyn': ((64, 64), (384, 192)),
-  'fed_rep': ((64, 64), (120, 64)),
-  'fed_rep_wide': ((64, 128), (256, 128)),
+_LAYOUT = functools.partial(
+  convolutional.Layout,
+  'lenet',
+  kernel_size=5,
+  convolutions_per_pooling=1,
+  padding='VALID',
+)
+_LAYOUTS = {
+  'fed_dyn': _LAYOUT(channels=(64, 64), hidden_sizes=(384, 192)),
+  'fed_rep': _LAYOUT(channels=(64, 64), hidden_sizes=(120, 64)),
+  'fed_rep_wide': _LAYOUT(channels=(64, 128), hidden_sizes=(256, 128)),
+  'fed_pac': _LAYOUT(
+    channels=(16, 32, 64),
+    hidden_sizes=(128,),
+    kernel_sizes=(5, 5, 3),
+    borders=(0, 1, 1),
+    negative_slope=0.01,
+  ),
 }
 
 
@@ -33,14 +51,14 @@ class LeNetConfig(convolutional.ConvolutionalConfig):
   """Options of a LeNet, besides those of `ConvolutionalConfig`.
 
   Attributes:
-    variant: `'fed_dyn'`, `'fed_rep'` or `'fed_rep_wide'`.
+    variant: `'fed_dyn'`, `'fed_rep'`, `'fed_rep_wide'` or `'fed_pac'`.
   """
 
   variant: str = 'fed_dyn'
 
   def __post_init__(self):
     super().__post_init__()
-    checks.check_one_of('variant', self.variant, _SIZES)
+    checks.check_one_of('variant', self.variant, _LAYOUTS)
 
 
 def build_lenet(
@@ -51,13 +69,6 @@ def build_lenet(
   Raises:
     ConfigError: If the input is no image with sides of at least 16.
   """
-  channels, hidden_sizes = _SIZES[config.variant]
-  layout = convolutional.Layout(
-    'lenet',
-    kernel_size=5,
-    channels=channels,
-    convolutions_per_pooling=1,
-    hidden_sizes=hidden_sizes,
-    padding='VALID',
+  return convolutional.build(
+    _LAYOUTS[config.variant], config, input_shape, num_outputs
   )
-  return convolutional.build(layout, config, input_shape, num_outputs)

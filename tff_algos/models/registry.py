@@ -17,6 +17,7 @@ from tff_algos.models import (
   lenet,
   letters_cnn,
   linear,
+  low_rank,
   mlp,
   mobilenet,
   normed_convolutions,
@@ -128,4 +129,5 @@ def build_model(
     )
   if isinstance(options, decomposition.DecomposableConfig):
     model = decomposition.decompose(model, options.decomposition)
+    model = low_rank.parametrize(model, options.low_rank)
   return precision.compute_in(model, options.compute_dtype)

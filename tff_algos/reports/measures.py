@@ -7,7 +7,7 @@ first.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -130,11 +130,18 @@ def matched_scores(run: run_lib.Run) -> np.ndarray | None:
   return matched
 
 
-def sent(run: run_lib.Run) -> run_lib.Series | None:
-  """Returns the numbers sent down and up so far, after each round."""
-  if not all(name in run.rounds for name in _FLOATS):
+def sent(
+  run: run_lib.Run, names: Sequence[str] = _FLOATS
+) -> run_lib.Series | None:
+  """Returns the numbers sent so far, after each round.
+
+  Args:
+    run: The run.
+    names: Columns that count them: those sent down, up, or both.
+  """
+  if not all(name in run.rounds for name in names):
     return None
-  floats = sum(np.nan_to_num(run.rounds.numbers(name)) for name in _FLOATS)
+  floats = sum(np.nan_to_num(run.rounds.numbers(name)) for name in names)
   return run_lib.Series(run.rounds.numbers('round'), np.cumsum(floats))
 
 

@@ -13,6 +13,7 @@ from scipy import stats
 from tff_algos.core import errors
 from tff_algos.reports import measures, plan
 from tff_algos.reports import run as run_lib
+from tff_algos.reports import target as target_lib
 
 _CONFIDENCE = 0.95
 
@@ -73,17 +74,23 @@ class Cell:
     values: One value for each axis of the sweep.
     seeds: Of the runs that are finished.
     runs: Finished; at least one.
+    target: A score that they are to reach; None for none.
   """
 
   label: str
   values: tuple[Any, ...]
   seeds: tuple[int, ...]
   runs: tuple[run_lib.Run, ...]
+  target: target_lib.Target | None = None
 
   @functools.cached_property
   def last(self) -> tuple[dict[str, float], ...]:
     """Returns the metrics of the last round, one mapping a run."""
-    return tuple(measures.last(run) for run in self.runs)
+    points = tuple(measures.last(run) for run in self.runs)
+    if self.target is not None:
+      for run, point in zip(self.runs, points, strict=True):
+        point.update(target_lib.sent_until(run, self.target))
+    return points
 
   @functools.cached_property
   def best(self) -> tuple[dict[str, float], ...]:
@@ -142,9 +149,11 @@ class Sweep:
   @property
   def measures(self) -> tuple[measures.Measure, ...]:
     """Returns the shown measures that some run has."""
+    target = self.cells[0].target
+    shown = measures.shown(self.example.score_name)
     return tuple(
       measure
-      for measure in measures.shown(self.example.score_name)
+      for measure in (*shown, *(target.measures if target else ()))
       if any(spread(cell.last, measure.name).num for cell in self.cells)
     )
 
@@ -165,8 +174,14 @@ def spread(points: Sequence[dict[str, float]], name: str) -> Spread:
   )
 
 
-def read(workdir: str | os.PathLike[str]) -> Sweep:
+def read(
+  workdir: str | os.PathLike[str], target: target_lib.Target | None = None
+) -> Sweep:
   """Reads the runs of a sweep that are finished.
+
+  Args:
+    workdir: Its folder.
+    target: A score that they are to reach; None for none.
 
   Raises:
     DataError: If there is no plan or no finished run, a file is damaged, or
@@ -188,7 +203,9 @@ def read(workdir: str | os.PathLike[str]) -> Sweep:
       'again to go on.'
     )
   cells = tuple(
-    Cell(plan.label(planned.axes, values), values, *zip(*runs, strict=True))
+    Cell(
+      plan.label(planned.axes, values), values, *zip(*runs, strict=True), target
+    )
     for values, runs in found.items()
   )
   scores = {run.score_name: run.workdir for cell in cells for run in cell.runs}

@@ -35,23 +35,31 @@ class Scores(NamedTuple):
 def collect_models(phase: algorithm.Phase) -> algorithm.Phase:
   """Returns a phase that trains as another does, and keeps every model.
 
-  Its server metrics are the `Collected` models; no state changes.
+  Its server metrics are the `Collected` models, `local_weights`; no state
+  changes.
 
   Args:
-    phase: Uploads `local_weights`. The name, and so the clients' seeds, stay.
+    phase: Uploads `local_weights`, or all of them in parts that are called
+      `local_...`. The name, and so the clients' seeds, stay.
   """
+  fields = [field for field in phase.aggregation if field.startswith('local_')]
 
   def keep_old_state(message, client_input, client_state, data, seed):
     output = phase.client_work(message, client_input, client_state, data, seed)
     return output._replace(client_state=client_state)
 
+  def keep_models(server_state, aggregates):
+    parts = [aggregates[field] for field in fields]
+    values = {
+      name: leaf for part in parts for name, leaf in part.values.items()
+    }
+    whole = filter_groups.take(values, server_state.model_weights)
+    return server_state, {'local_weights': parts[0]._replace(values=whole)}
+
   return phase._replace(
     client_work=keep_old_state,
-    aggregation={'local_weights': aggregation.Collect()},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      {'local_weights': aggregates['local_weights']},
-    ),
+    aggregation=dict.fromkeys(fields, aggregation.Collect()),
+    server_update=keep_models,
   )
 
 

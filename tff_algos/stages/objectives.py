@@ -38,7 +38,7 @@ def mean_loss(model: model_lib.Model, loss_scale: float = 1.0) -> Objective:
     losses = model.example_losses(model.apply(model_weights, batch.x), batch.y)
     weights = model.loss_weights(batch.y, batch.mask)
     if weights is batch.mask:
-      return loss_scale * _real_mean(losses, batch.mask), losses
+      return loss_scale * real_mean(losses, batch.mask), losses
     stat = statistics.weighted_mean(losses, weights)
     mean = stat.total / tf.maximum(stat.weight, 1.0)
     return loss_scale * mean, losses
@@ -71,7 +71,7 @@ def weighted_mean_losses(
       stacked_weights,
     )
     weighted = tf.reduce_sum(batch.weights * tf.transpose(losses), axis=1)
-    return loss_scale * _real_mean(weighted, batch.mask), weighted
+    return loss_scale * real_mean(weighted, batch.mask), weighted
 
   return objective
 
@@ -91,8 +91,13 @@ def tilted(base: Objective, slope: Structure) -> Objective:
   return objective
 
 
-def _real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-  """Returns the mean over the real examples; 0 if there are none."""
+def real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+  """Returns the mean over the real examples, `[]`; 0 if there are none.
+
+  Args:
+    losses: `[batch]`; those of padding may be anything.
+    mask: 1 for a real example and 0 for padding, `[batch]`.
+  """
   real = tf.maximum(tf.reduce_sum(mask), 1.0)
   kept = tf.where(mask > 0, losses, tf.zeros_like(losses))
   return tf.reduce_sum(kept) / real

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.testing import networks
 from tff_algos.core import errors
 from tff_algos.models import lenet, registry
 from tff_algos.numerics import trees
@@ -28,6 +29,7 @@ def _build(variant, num_outputs=10, num_atoms=0, shape=(32, 32, 3)):
     ('fed_dyn', 100, 815_332, 747_174),
     ('fed_rep', 10, 307_842, 239_684),
     ('fed_rep_wide', 100, 1_075_044, 941_350),
+    ('fed_pac', 10, 107_690, 99_261),
   ],
 )
 def test_parameter_counts(variant, num_outputs, plain, decomposed):
@@ -60,6 +62,22 @@ def test_network_agrees_with_keras():
   np.testing.assert_allclose(
     model.apply(weights, x), keras(x), rtol=1e-4, atol=1e-3
   )
+
+
+def test_network_with_borders_and_leaky_relu_agrees_with_keras():
+  model = _build('fed_pac', shape=(32, 32, 3))
+  keras = tf.keras.Sequential()
+  for channels, size, border in ((16, 5, 0), (32, 5, 1), (64, 3, 1)):
+    keras.add(tf.keras.layers.ZeroPadding2D(border))
+    keras.add(tf.keras.layers.Conv2D(channels, size))
+    keras.add(tf.keras.layers.LeakyReLU(0.01))
+    keras.add(tf.keras.layers.MaxPool2D())
+  keras.add(tf.keras.layers.Flatten())
+  keras.add(tf.keras.layers.Dense(128))
+  keras.add(tf.keras.layers.LeakyReLU(0.01))
+  keras.add(tf.keras.layers.Dense(10))
+  keras.build((None, 32, 32, 3))
+  networks.check_agrees_with_keras(model, keras, keras.layers)
 
 
 @pytest.mark.parametrize('shape', [(28, 28), (15, 32, 3), (32, 12, 3)])

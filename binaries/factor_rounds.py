@@ -1,0 +1,109 @@
+"""The next round of a run, repeated, and the clients that do not exist in it.
+
+Chen and Qiu (2025), arXiv:2503.08652, sections 5.1 and 7.1.
+"""
+
+import contextlib
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from binaries import session
+from tff_algos.core import seeds
+from tff_algos.metrics import kernel_variance
+from tff_algos.numerics import factored_weights
+from tff_algos.runtimes import cohort, repeated_rounds
+from tff_algos.runtimes import registry as runtimes
+from tff_algos.stages import latent_clients
+
+_LATENT = (
+  *('num_latent', 'latent_loss', 'latent_score', 'real_loss', 'real_score'),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+  """How much is measured.
+
+  Attributes:
+    num_repeats: Rounds from each state, >= 2.
+    num_pairs: Latent clients that are scored, >= 1.
+    num_examples: Held-out examples to score them on, >= 1.
+  """
+
+  num_repeats: int = 10
+  num_pairs: int = 20
+  num_examples: int = 500
+
+
+def variance(
+  opened: session.Session, round_num: int, server_state: Any, sizes: Sizes
+) -> dict[str, float]:
+  """Returns how much the kernels differ that a round may make."""
+  first = opened.config.seed
+  states = repeated_rounds.repeat(
+    *(opened.algorithm, opened.runtime, server_state, opened.store.load),
+    opened.source,
+    round_num=round_num,
+    seeds=range(first, first + sizes.num_repeats),
+  )
+  found = kernel_variance.estimate(
+    np.stack([_kernels(one.model_weights) for one in states])
+  )
+  return {'variance': found.variance, 'relative_variance': found.relative}
+
+
+def latent(
+  opened: session.Session,
+  round_num: int,
+  server_state: Any,
+  examples: Any,
+  sizes: Sizes,
+) -> dict[str, float]:
+  """Returns how latent clients do beside the real ones of a round."""
+  seed = opened.config.seed
+  algorithm, population = opened.algorithm, opened.source.population
+  call = next(algorithm.plan_round(server_state, population, round_num, seed))
+  has_atoms = factored_weights.factored_layers(server_state.model_weights)
+  if not has_atoms or call.phase != 'train':
+    return dict.fromkeys(_LATENT, math.nan)
+  phase = latent_clients.collect_models(algorithm.phases['train'])
+  # A runtime of its own: one keeps the graph of a phase by its name.
+  collecting = dataclasses.replace(algorithm, phases={'train': phase})
+  with contextlib.ExitStack() as stack:
+    runtime = stack.enter_context(
+      runtimes.build_runtime(
+        opened.config.runtime, collecting, population.num_clients
+      )
+    )
+    clients = cohort.Cohort(
+      call, round_num, seed, opened.source, opened.store.load
+    )
+    done = runtime.run(phase, server_state, clients)
+  models = done.server_metrics['local_weights']
+  stacked = {
+    name: leaf[models.is_valid] for name, leaf in models.values.items()
+  }
+  count = int(np.sum(models.is_valid))
+  pairs = latent_clients.draw_pairs(
+    count, sizes.num_pairs, seeds.numpy_generator(seed, 'latent', round_num)
+  )
+  chosen = slice(None, sizes.num_examples)
+  shown = {'x': examples.x[chosen], 'y': examples.y[chosen]}
+  real = np.stack([np.arange(count)] * 2, axis=1)
+  values = [count**2 - count]
+  for one in (pairs, real):
+    scores = latent_clients.score(algorithm.cluster_model, stacked, one, shown)
+    values += [
+      float(np.mean(each)) if len(each) else math.nan for each in scores[1:]
+    ]
+  return dict(zip(_LATENT, values, strict=True))
+
+
+def _kernels(weights):
+  """Returns the entries of all kernels of convolutions, `[n]`."""
+  plain = factored_weights.build_kernels(weights)
+  leaves = [leaf for leaf in plain.values() if len(leaf.shape) == 4]
+  return np.concatenate([np.ravel(leaf) for leaf in leaves])

@@ -1,0 +1,30 @@
+r"""FedDC on clients of few classes, plain and decomposed: a row of Table 1.
+
+  python -m binaries.sweep --config=configs/fed_dc/global_models.py \
+    --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
+    --grid=model.decomposition.num_atoms=0,9 --num_seeds=3 --workdir=runs/fed_dc
+
+Table 1 of Chen and Qiu (2025), arXiv:2503.08652. Its weight is not in the paper; it is FedDyn's.
+Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import few_classes
+
+
+def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `few_classes.VARIANTS`."""
+  config = few_classes.get_config(variant, personal=False)
+  config.name = f'FedDC, global models, {variant}'
+  config.algorithm = {
+    'name': 'fed_dc',
+    'cohort_size': few_classes.cohort_size(variant, personal=False),
+    'proximal_weight': 0.01,
+    'follows_drift': True,
+    'corrects_gradients': True,
+    'loss_scale': 1.0,
+    'local_training': few_classes.local_training(variant, personal=False),
+  }
+  return config

@@ -1,0 +1,33 @@
+r"""FedPAC on clients of few classes.
+
+  python -m binaries.sweep --config=configs/fed_pac/personal_models.py \
+    --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
+    --num_seeds=3 --workdir=runs/fed_pac
+
+Its own settings are not in the paper; they are those of its published code: penalty 1,
+one epoch of the head at rate 0.1. A row of Table 2 of Chen and Qiu (2025), arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import few_classes
+
+
+def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `few_classes.VARIANTS`."""
+  config = few_classes.get_config(variant, personal=True)
+  config.name = f'FedPAC, personal models, {variant}'
+  head_training = few_classes.local_training(variant, personal=True)
+  head_training['num_local_epochs'] = 1
+  head_training['optimizer']['learning_rate'] = 0.1
+  config.algorithm = {
+    'name': 'fed_pac',
+    'cohort_size': few_classes.cohort_size(variant, personal=True),
+    'alignment_weight': 1.0,
+    'combines_heads': True,
+    'loss_scale': 1.0,
+    'local_training': few_classes.local_training(variant, personal=True),
+    'head_training': head_training,
+  }
+  return config

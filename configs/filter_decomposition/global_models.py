@@ -1,0 +1,58 @@
+r"""Filter decomposition of the global models: Table 1 and Figures 2a to 2c.
+
+  python -m binaries.sweep --config=configs/filter_decomposition/global_models.py \
+    --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
+    --grid=model.decomposition.num_atoms=0,9 --num_seeds=3 --workdir=runs/table_1
+
+is FedAvg, plain and decomposed, on all six partitions; FedProx is the same with
+`--config.algorithm.host.proximal_weight=0.0001`. The other hosts with
+`--grid=model.decomposition.num_atoms=0,9` on
+configs/{scaffold,fed_dyn,fed_dc}/global_models.py.
+
+Figure 2a is `cifar10_5` of FedDyn; Figure 2c the axis
+`--grid=algorithm.host.cohort_size=2,5,10,20,40` of `cifar10_5` in 200 rounds. The
+variance of Figure 2b: binaries.factors. The partitions that the paper announces
+without results: `--config.dataset.partition.law=dirichlet` with its options, see
+docs/partitions.md.
+
+Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import few_classes
+
+
+def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `few_classes.VARIANTS`."""
+  config = few_classes.get_config(variant, personal=False)
+  config.name = f'Filter decomposition, global models, {variant}'
+  config.model.decomposition.num_atoms = 9
+  config.algorithm = {
+    'name': 'filter_decomposition',
+    'host': {
+      'name': 'fed_avg',
+      'cohort_size': few_classes.cohort_size(variant, personal=False),
+      'proximal_weight': 0.0,
+      'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
+      'loss_scale': 1.0,
+      'local_training': few_classes.local_training(variant, personal=False),
+    },
+    'averaging': 'factors',
+    'schedule': {
+      'slow_period': 1,
+      'fast_groups': ('atoms', 'head'),
+      'fast_rounds': 'discard',
+      'downlink_accounting': 'paper',
+    },
+    'local_atoms': {
+      'own': 'nothing',
+      'in_every_round': True,
+      'refit_interval': 0,
+      'num_refit_epochs': 10,
+      'loss_scale': 1.0,
+      'local_training': few_classes.local_training(variant, personal=False),
+    },
+  }
+  return config

@@ -1,0 +1,56 @@
+r"""Filter decomposition with local atoms: Tables 2 and 3.
+
+  python -m binaries.sweep --config=configs/filter_decomposition/personal_models.py \
+    --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
+    --grid=model.decomposition.num_atoms=3,6,9,12 --num_seeds=3 \
+    --workdir=runs/table_3
+
+is Table 3, and with nine atoms the last row of Table 2. Its other rows are
+personal_models.py of configs/{fine_tuning,ditto,partial_fed_avg,fed_pac}. What is
+compared: participating/test/personalized/accuracy.
+
+A head of its own for each client: `--config.algorithm.local_atoms.own=atoms_and_head`.
+Atoms that are fitted once, after the last round: `in_every_round=False` and
+`refit_interval=200`.
+
+Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import few_classes
+
+
+def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `few_classes.VARIANTS`."""
+  config = few_classes.get_config(variant, personal=True)
+  config.name = f'Filter decomposition, local atoms, {variant}'
+  config.model.decomposition.num_atoms = 9
+  config.algorithm = {
+    'name': 'filter_decomposition',
+    'host': {
+      'name': 'fed_avg',
+      'cohort_size': few_classes.cohort_size(variant, personal=True),
+      'proximal_weight': 0.0,
+      'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
+      'loss_scale': 1.0,
+      'local_training': few_classes.local_training(variant, personal=True),
+    },
+    'averaging': 'factors',
+    'schedule': {
+      'slow_period': 1,
+      'fast_groups': ('atoms', 'head'),
+      'fast_rounds': 'discard',
+      'downlink_accounting': 'paper',
+    },
+    'local_atoms': {
+      'own': 'atoms',
+      'in_every_round': True,
+      'refit_interval': 0,
+      'num_refit_epochs': 10,
+      'loss_scale': 1.0,
+      'local_training': few_classes.local_training(variant, personal=True),
+    },
+  }
+  return config

@@ -1,0 +1,42 @@
+r"""Local training, FedPer, FedRep and LG-FedAvg on clients of few classes.
+
+  python -m binaries.sweep --config=configs/partial_fed_avg/personal_models.py \
+    --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
+    --num_seeds=3 --workdir=runs/partial_fed_avg
+
+is FedPer. The others:
+
+  LG-FedAvg  --config.algorithm.private="('all_but_last_layer',)"
+  Local      --config.algorithm.private="('all',)"
+  FedRep     --config.algorithm.schedule=private_first
+             --config.algorithm.local_training.num_local_epochs=1
+
+Rows of Table 2 of Chen and Qiu (2025), arXiv:2503.08652; FedRep has 10 epochs of the
+head, then one of the body. Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import few_classes, robustness
+
+
+def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `few_classes.VARIANTS`."""
+  config = few_classes.get_config(variant, personal=True)
+  config.name = f'Partial personalization, personal models, {variant}'
+  config.algorithm = {
+    'name': 'partial_fed_avg',
+    'private': ('last_layer',),
+    'schedule': 'together',
+    'cohort_size': few_classes.cohort_size(variant, personal=True),
+    'weighting': 'examples',
+    'initial_private_weights': 'common',
+    'personalization_interval': 0,
+    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
+    'loss_scale': 1.0,
+    'local_training': few_classes.local_training(variant, personal=True),
+    'private_training': few_classes.local_training(variant, personal=True),
+    'aggregation': robustness.aggregation(),
+  }
+  return config

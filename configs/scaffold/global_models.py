@@ -1,0 +1,27 @@
+r"""SCAFFOLD on clients of few classes, plain and decomposed: a row of Table 1.
+
+  python -m binaries.sweep --config=configs/scaffold/global_models.py \
+    --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
+    --grid=model.decomposition.num_atoms=0,9 --num_seeds=3 --workdir=runs/scaffold
+
+Table 1 of Chen and Qiu (2025), arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The full size has not been run.
+The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+"""
+
+import ml_collections
+
+from configs import few_classes
+
+
+def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
+  """Returns the config of one variant of `few_classes.VARIANTS`."""
+  config = few_classes.get_config(variant, personal=False)
+  config.name = f'SCAFFOLD, global models, {variant}'
+  config.algorithm = {
+    'name': 'scaffold',
+    'cohort_size': few_classes.cohort_size(variant, personal=False),
+    'server_learning_rate': 1.0,
+    'loss_scale': 1.0,
+    'local_training': few_classes.local_training(variant, personal=False),
+  }
+  return config

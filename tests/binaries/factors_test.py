@@ -1,0 +1,34 @@
+"""The variance of a round and latent clients, as a program."""
+
+import csv
+
+import pytest
+
+from binaries import experiment, factor_rounds, factors, preprocess, train
+from configs.fed_soft import digits
+from configs.filter_decomposition import fashion_mnist
+from tff_algos.core import errors
+
+
+@pytest.mark.slow
+def test_a_row_for_every_state(tmp_path):
+  values = fashion_mnist.get_config('smoke')
+  values.training.num_rounds = 1
+  values.runtime.name = 'debug'
+  config = experiment.parse(values)
+  preprocess.preprocess(config.dataset, tmp_path)
+  train.train(config, tmp_path)
+  rows = factors.measure(config, tmp_path, factor_rounds.Sizes(2, 3, 20))
+  with open(tmp_path / 'evaluation' / 'factors.csv', newline='') as file:
+    read = list(csv.DictReader(file))
+  assert [row['round'] for row in read] == ['0', '1']
+  assert rows[0]['num_latent'] == 6
+  assert rows[0]['variance'] > 0 and rows[0]['latent_loss'] > 0
+  # The second round of the variant sends no coefficients.
+  assert not read[1]['latent_loss'] or read[1]['latent_loss'] == 'nan'
+
+
+def test_other_servers_are_refused():
+  config = experiment.parse(digits.get_config('smoke'))
+  with pytest.raises(errors.ConfigError, match="name is 'fed_soft'"):
+    factors.measure(config, 'nowhere', factor_rounds.Sizes())

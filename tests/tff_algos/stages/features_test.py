@@ -1,0 +1,80 @@
+"""Tests of features before the last layer, against NumPy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import contract, toys
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.models import registry
+from tff_algos.stages import features
+
+_MODEL = toys.mlp()
+_WEIGHTS = {
+  name: leaf + 0.1
+  for name, leaf in _MODEL.initialize(tf.constant([1, 2])).items()
+}
+_X = np.random.default_rng(0).normal(size=(4, 4, 4, 1)).astype(np.float32)
+_Y = np.array([2, 0, 2, 1], np.int32)
+
+
+def _parts():
+  parted = features.FeatureModel(_MODEL)
+  return parted, *parted.groups.split(_WEIGHTS)
+
+
+def _hidden(x):
+  kernel, bias = _WEIGHTS['dense_0/kernel'], _WEIGHTS['dense_0/bias']
+  return np.maximum(x.reshape(-1, 16) @ kernel + bias, 0)
+
+
+def test_features_and_outputs_make_the_network():
+  parted, shared, head = _parts()
+  assert list(head) == ['dense_1/kernel', 'dense_1/bias']
+  found = parted.features(shared, _X)
+  np.testing.assert_allclose(found, _hidden(_X), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(
+    parted.outputs(head, found), _MODEL.apply(_WEIGHTS, _X), rtol=1e-5
+  )
+
+
+def test_a_head_without_bias_and_convolutions():
+  model = contract.MODELS['convolution']()
+  weights = model.initialize(tf.constant([1, 2]))
+  parted = features.FeatureModel(model)
+  shared, head = parted.groups.split(weights)
+  outputs = parted.outputs(head, parted.features(shared, _X))
+  np.testing.assert_allclose(outputs, model.apply(weights, _X), rtol=1e-5)
+
+
+def test_sums_by_class_leave_padding_out():
+  x = _X.copy()
+  x[3] = np.nan
+  parted, shared, _ = _parts()
+  data = algorithm_lib.ClientData(
+    *(tf.constant(one) for one in (x, _Y, np.array([1, 1, 1, 0], np.float32)))
+  )
+  sums = parted.class_sums(shared, data)
+  hidden = _hidden(_X)
+  np.testing.assert_array_equal(sums.counts, [1, 0, 2])
+  expected = [hidden[1], np.zeros(5), hidden[0] + hidden[2]]
+  np.testing.assert_allclose(sums.sums, expected, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(sums.squares, (hidden[:3] ** 2).sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  'model',
+  [
+    toys.linear(3),
+    registry.build_model(
+      {'name': 'logistic_regression'},
+      task='classification',
+      input_shape=(3,),
+      num_outputs=2,
+    ),
+  ],
+)
+def test_models_without_features_are_refused(model):
+  with pytest.raises(errors.ConfigError, match='features need a classifier'):
+    features.FeatureModel(model)

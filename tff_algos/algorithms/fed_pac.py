@@ -1,0 +1,308 @@
+"""FedPAC: features aligned across clients, and a head combined for each.
+
+Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
+Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, Algorithm 1.
+
+Round t:
+  plan            draw `cohort_size` clients uniformly; each gets its head
+  make_message    the body u and the classes' centroids c
+  client_work     moments of the features by u (stages.head_combination); train
+                  the head with u frozen; then u with the head frozen, on
+                  the loss + lambda * mean of |feature - c_label|^2 / width; sums of
+                  the new features by class
+  aggregation     mean of u, weighted by examples; sums of the features; heads
+                  and moments one by one
+  server_update   u <- the mean; c <- the means by class; each client's head <-
+                  sum_j a_ij head_j, where a_i minimises the estimated test loss
+
+Names: lambda = alignment_weight, u = shared_weights, a = head_combination.shares.
+Readings: a class whose centroid nobody has made yet pulls nowhere, and one that
+  is missing in a round keeps its centroid. The published code divides the
+  penalty by the width, and has one epoch of the head at rate 0.1. New users get
+  the mean of all heads.
+Reductions (tested): without alignment and combination it is FedRep (one client's
+  head stays its own), see partial_fed_avg.
+Cost per client and round: down u, head and centroids; up u, head, class sums and
+  moments, each of classes * width; two solves. The server holds a head for each
+  client.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import optimizers, trees
+from tff_algos.stages import (
+  aggregation,
+  cohort,
+  features,
+  global_model,
+  head_combination,
+  objectives,
+)
+from tff_algos.stages import local_training as local_training_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class FedPacConfig:
+  """Options of FedPAC.
+
+  Attributes:
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    alignment_weight: lambda, >= 0.
+    combines_heads: False leaves every client the head that it trained.
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains the body.
+    head_training: How it trains the head, before.
+  """
+
+  cohort_size: int = 10
+  alignment_weight: float = 1.0
+  combines_heads: bool = True
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+  head_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig(
+      optimizer=optimizers.OptimizerConfig('sgd', learning_rate=0.1)
+    )
+  )
+
+  def __post_init__(self):
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
+    checks.check_at_least('alignment_weight', self.alignment_weight, 0)
+    checks.check_positive('loss_scale', self.loss_scale)
+
+
+class Centroids(NamedTuple):
+  """Where the features of each class lie.
+
+  Attributes:
+    values: c, `[classes, width]`.
+    is_known: 1 for a class that somebody had, else 0, `[classes]`.
+  """
+
+  values: tf.Tensor
+  is_known: tf.Tensor
+
+
+class ServerState(NamedTuple):
+  """What survives a round at the server.
+
+  Attributes:
+    shared_weights: u.
+    centroids: c.
+    heads: Of each client, `[num_clients, ...]`.
+  """
+
+  shared_weights: model_lib.Weights
+  centroids: Centroids
+  heads: model_lib.Weights
+
+
+class Message(NamedTuple):
+  """What the server sends.
+
+  Attributes:
+    shared_weights: u.
+    centroids: c.
+  """
+
+  shared_weights: model_lib.Weights
+  centroids: Centroids
+
+
+class TrainResult(NamedTuple):
+  """What a client uploads.
+
+  Attributes:
+    shared_weights: u after its training.
+    client_weight: Number of examples, float32 `[]`.
+    class_counts: Examples of each class, `[classes]`.
+    class_sums: Sums of their features, `[classes, width]`.
+    head: Its head after its training.
+    moments: Of its features before.
+    num_examples: As `client_weight`.
+  """
+
+  shared_weights: model_lib.Weights
+  client_weight: tf.Tensor
+  class_counts: tf.Tensor
+  class_sums: tf.Tensor
+  head: model_lib.Weights
+  moments: head_combination.Moments
+  num_examples: tf.Tensor
+
+
+def build_fed_pac(
+  model: model_lib.Model, config: FedPacConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds FedPAC for a classifier.
+
+  Raises:
+    ConfigError: If the model has no features before a dense last layer.
+  """
+  parted = features.FeatureModel(model)
+  groups = parted.groups
+
+  def init_server_state(seed, num_clients):
+    shared, head = groups.split(model.initialize(seed))
+    return ServerState(
+      shared,
+      Centroids(
+        tf.zeros([model.num_outputs, parted.width]),
+        tf.zeros([model.num_outputs]),
+      ),
+      tf.nest.map_structure(lambda leaf: tf.stack([leaf] * num_clients), head),
+    )
+
+  def serve_new_users(server_state):
+    head = tf.nest.map_structure(
+      lambda leaf: tf.reduce_mean(leaf, axis=0), server_state.heads
+    )
+    weights = groups.join(server_state.shared_weights, head)
+    return tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], weights)
+
+  return algorithm.FederatedAlgorithm(
+    name='fed_pac',
+    num_clusters=1,
+    init_server_state=init_server_state,
+    init_client_state=lambda run_seed, client_seed: (),
+    phases={'train': _build_training(model, parted, config)},
+    plan_round=_build_plan(model, parted, config),
+    cluster_model=model,
+    cluster_weights=serve_new_users,
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      groups.join(
+        server_state.shared_weights,
+        trees.take(server_state.heads, client_index),
+      )
+    ),
+    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+  )
+
+
+def _build_training(model, parted, config):
+  """Returns the phase; its client input is the client's head."""
+
+  def train(message, head, client_state, data, seed):
+    shared, centroids = message
+    before = parted.class_sums(shared, data)
+    # Each part sees the examples in an order of its own.
+    head, head_loss = local_training_lib.train(
+      lambda head, batch: _loss(model, parted, config, shared, head, batch),
+      head,
+      data,
+      seed + 1,
+      config.head_training,
+    )
+    shared, loss = local_training_lib.train(
+      lambda shared, batch: _loss(
+        model, parted, config, shared, head, batch, centroids
+      ),
+      shared,
+      data,
+      seed,
+      config.local_training,
+    )
+    after = parted.class_sums(shared, data)
+    weight = cohort.client_weight(data, 'examples')
+    return algorithm.ClientOutput(
+      TrainResult(
+        *(shared, weight, after.counts, after.sums, head),
+        *(head_combination.moments(before), weight),
+      ),
+      client_state,
+      OrderedDict(loss=loss, head_loss=head_loss),
+    )
+
+  return algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: Message(
+      server_state.shared_weights, server_state.centroids
+    ),
+    client_work=train,
+    aggregation={
+      'shared_weights': aggregation.WeightedMean('client_weight'),
+      **dict.fromkeys(['class_counts', 'class_sums'], aggregation.Sum()),
+      **dict.fromkeys(
+        ['head', 'moments', 'num_examples'], aggregation.Collect()
+      ),
+    },
+    server_update=_build_update(config),
+    client_input=parted.groups.spec.private,
+    uses_client_state=False,
+    uploads={
+      'shared_weights': lambda message, *_: message.shared_weights,
+      'head': lambda message, head, result: head,
+    },
+  )
+
+
+def _loss(model, parted, config, shared, head, batch, centroids=None):
+  """Returns the objective of both trainings, and each example's loss."""
+  found = parted.features(shared, batch.x)
+  losses = model.example_losses(parted.outputs(head, found), batch.y)
+  value = config.loss_scale * objectives.real_mean(losses, batch.mask)
+  if centroids is not None and config.alignment_weight:
+    way = found - tf.gather(centroids.values, batch.y)
+    penalties = tf.reduce_mean(tf.square(way), axis=1)
+    penalties *= tf.gather(centroids.is_known, batch.y)
+    penalty = objectives.real_mean(penalties, batch.mask)
+    value += config.alignment_weight * penalty
+  return value, losses
+
+
+def _build_update(config):
+  def update(server_state, aggregates):
+    old, counts = server_state.centroids, aggregates['class_counts']
+    means = tf.math.divide_no_nan(
+      aggregates['class_sums'], counts[:, tf.newaxis]
+    )
+    centroids = Centroids(
+      trees.select_rows(counts > 0, means, old.values),
+      tf.maximum(old.is_known, tf.cast(counts > 0, tf.float32)),
+    )
+    heads, moments = aggregates['head'], aggregates['moments'].values
+    is_there = heads.is_valid & (aggregates['num_examples'].values > 0)
+    if config.combines_heads:
+      shares = head_combination.shares(moments, is_there)
+      heads = heads._replace(values=trees.mix(shares, heads.values))
+    heads = heads._replace(is_valid=is_there)
+    return ServerState(
+      global_model.mean_or_old(
+        aggregates['shared_weights'], server_state.shared_weights
+      ),
+      centroids,
+      aggregation.write_rows(server_state.heads, heads),
+    ), OrderedDict()
+
+  return update
+
+
+def _build_plan(model, parted, config):
+  spec = parted.groups.spec
+  num_body, num_head = (trees.num_entries(part) for part in spec)
+  by_class = model.num_outputs * parted.width
+  downlink = num_body + num_head + by_class + model.num_outputs
+  uplink = num_body + num_head + 2 * by_class + model.num_outputs + 2
+
+  def plan_round(server_state, population, round_num, seed):
+    drawn = cohort.draw_some_or_all(
+      population, config.cohort_size, seed, round_num
+    )
+    heads = tf.nest.map_structure(
+      lambda leaf: np.asarray(leaf)[drawn], server_state.heads
+    )
+    count = len(drawn)
+    cost = algorithm.Cost(count * downlink, count * uplink, 2 * count)
+    yield algorithm.PhaseCall('train', drawn, heads, cost)
+
+  return plan_round
