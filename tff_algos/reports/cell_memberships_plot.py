@@ -4,6 +4,8 @@ After Figures 7 and 10 of PPFL (Di et al., arXiv:2310.14337), which have one map
 for each number of canonical models.
 """
 
+import textwrap
+
 import numpy as np
 from matplotlib import figure as figure_lib
 
@@ -14,6 +16,8 @@ from tff_algos.reports import sweep as sweep_lib
 _MAX_CELLS = 12
 _MAX_COLUMNS = 6
 _MAX_CLIENTS = 400
+# Characters of a line above a map.
+_MAX_TITLE = 20
 
 
 def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
@@ -29,8 +33,8 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     return None
   num_rows, num_columns = style.panel_shape(len(cells), _MAX_COLUMNS)
   figure = style.new_figure(
-    2.5 + 1.8 * num_columns,
-    0.9 + 3.0 * num_rows,
+    2.5 + 2.0 * num_columns,
+    0.9 + 3.2 * num_rows,
     'Memberships after the last round, one seed of each cell',
   )
   panels = style.new_panels(figure, len(cells), _MAX_COLUMNS)
@@ -42,7 +46,7 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     rows = order.thinned(_MAX_CLIENTS)
     shown = values[order.clients[rows]][:, run.cluster_order]
     membership_maps_plot.draw_map(axes, run, shown, highest)
-    axes.set_title(cell.label)
+    axes.set_title(textwrap.fill(cell.label, _MAX_TITLE))
     order.part_groups(axes, rows)
     if index % num_columns == 0:
       order.name_groups(axes, rows)
