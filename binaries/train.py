@@ -21,6 +21,8 @@ from tff_algos.runtimes import loop, metrics_log, workdir
 
 _SHOWN = {
   'train/loss': 'loss',
+  'joint/loss': 'loss',
+  'shared/loss': 'loss',
   'participating/validation/personalized/accuracy': 'accuracy',
   'participating/validation/personalized/mse': 'mse',
 }

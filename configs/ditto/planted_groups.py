@@ -13,7 +13,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups
+from configs import planted_groups, robustness
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
@@ -36,5 +36,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'loss_scale': 1.0,
     'local_training': training,
     'personal_training': training,
+    'aggregation': robustness.aggregation(),
   }
   return config

@@ -5,10 +5,7 @@ r"""FedAvg on PPFL's clients in planted groups.
 
 The clients, networks and differences of configs/planted_groups.py. In the paper
 (arXiv 2310.14337, Table 1) FedAvg has 96.64 % +- 0.05 on `mnist`, 48.98 % +- 0.13 on
-`cifar10` and 69.34 % on `synthetic`.
-
-The first 10 rounds of `mnist` (--config.training.num_rounds=10, seed 0) were run: 77.4
-% of the clients' test images.
+`cifar10` and 69.34 % on `synthetic`. Results: docs/reproduction/ppfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

@@ -14,7 +14,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups
+from configs import planted_groups, robustness
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
@@ -37,5 +37,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'local_training': planted_groups.local_training(
       _LEARNING_RATES.get(variant, 0.1)
     ),
+    'aggregation': robustness.aggregation(),
   }
   return config

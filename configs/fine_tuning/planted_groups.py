@@ -14,7 +14,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups
+from configs import planted_groups, robustness
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
@@ -44,5 +44,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       **planted_groups.local_training(learning_rate),
       'num_local_epochs': 5,
     },
+    'aggregation': robustness.aggregation(),
   }
   return config

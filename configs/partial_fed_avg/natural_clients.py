@@ -18,7 +18,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, variants
+from configs import natural_clients, robustness, variants
 
 _METHODS = ('output', 'block', 'body')
 _BLOCKS = {
@@ -53,5 +53,6 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     'loss_scale': 1.0,
     'local_training': training,
     'private_training': training,
+    'aggregation': robustness.aggregation(),
   }
   return config

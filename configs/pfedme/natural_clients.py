@@ -16,7 +16,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, variants
+from configs import natural_clients, robustness, variants
 
 _METHODS = ('moreau', 'mean')
 # Rates of the solver, and steps that are an epoch on average.
@@ -51,6 +51,7 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
       'start': 'received',
       'kept': 'personalized',
     },
+    'aggregation': robustness.aggregation(),
   }
   if not is_printed:
     config.algorithm.local_training.update(

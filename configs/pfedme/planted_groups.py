@@ -16,7 +16,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, variants
+from configs import planted_groups, robustness, variants
 
 _METHODS = ('mean', 'moreau')
 # Learning rate, weight of the pull, and steps that are an epoch on average.
@@ -53,6 +53,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'start': 'own',
       'kept': 'personalized',
     },
+    'aggregation': robustness.aggregation(),
   }
   if method == 'moreau':
     config.algorithm.averaged = 'local'

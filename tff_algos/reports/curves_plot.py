@@ -10,6 +10,8 @@ from tff_algos.reports import sweep as sweep_lib
 
 _MAX_COLUMNS = 3
 _LOSS = measures.Measure('train/loss', 'training loss', '')
+# What it is called where the phase is called otherwise (PPFL).
+_OTHER_LOSSES = ('joint/loss', 'shared/loss')
 
 
 def draw_rounds(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
@@ -41,7 +43,7 @@ def _draw(
   panels = [
     (measure, lines)
     for measure in (*scores, *others)
-    if (lines := _lines(sweep, measure.name, by_cost))
+    if (lines := _lines(sweep, measure, by_cost))
   ]
   if not panels:
     return None
@@ -69,14 +71,16 @@ def _draw(
   return figure
 
 
-def _lines(sweep: sweep_lib.Sweep, name: str, by_cost: bool):
+def _lines(sweep: sweep_lib.Sweep, measure: measures.Measure, by_cost: bool):
   """Returns (position of the cell, its curve) of the cells that have one."""
-  curves = enumerate(cell.curve(name) for cell in sweep.cells)
-  return [
-    (index, curve)
-    for index, curve in curves
-    if curve is not None and not (by_cost and curve.sent is None)
-  ]
+  names = [measure.name, *(_OTHER_LOSSES if measure is _LOSS else ())]
+  lines = []
+  for index, cell in enumerate(sweep.cells):
+    curves = (cell.curve(name) for name in names)
+    curve = next((one for one in curves if one is not None), None)
+    if curve is not None and not (by_cost and curve.sent is None):
+      lines.append((index, curve))
+  return lines
 
 
 def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:

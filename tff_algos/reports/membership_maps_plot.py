@@ -1,6 +1,9 @@
 """Picture: the memberships of all clients as heat maps, as training goes on."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 
 from tff_algos.reports import client_order, heat_map, style
@@ -29,28 +32,50 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     'Memberships while training went on',
   )
   panels = figure.subplots(1, len(shown), squeeze=False)[0]
+  highest = max(1.0, maps.max())
   for axes, values, round_num in zip(
     panels, maps, history.rounds[shown], strict=True
   ):
-    image = axes.imshow(
-      values,
-      cmap=heat_map.SHADES,
-      vmin=0,
-      vmax=max(1.0, maps.max()),
-      aspect='auto',
-      interpolation='nearest',
-    )
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+    draw_map(axes, run, values, highest)
     axes.set_title(f'round {round_num}')
-    heat_map.number_clusters(run, axes)
-    axes.tick_params(length=0)
     order.part_groups(axes, rows)
   order.name_groups(panels[0], rows)
   panels[len(panels) // 2].set_xlabel('cluster')
-  bar = figure.colorbar(image, ax=list(panels), pad=0.015, aspect=28)
+  add_scale(figure, list(panels))
+  return figure
+
+
+def draw_map(
+  axes: axes_lib.Axes, run: run_lib.Run, values: np.ndarray, highest: float
+) -> None:
+  """Draws memberships as a heat map, a row a client.
+
+  Args:
+    axes: Where.
+    run: Says which colour and number a cluster has.
+    values: `[num_rows, num_clusters]`, columns in `run.cluster_order`.
+    highest: What is darkest.
+  """
+  axes.imshow(
+    values,
+    cmap=heat_map.SHADES,
+    vmin=0,
+    vmax=highest,
+    aspect='auto',
+    interpolation='nearest',
+  )
+  axes.grid(False)
+  axes.spines[:].set_visible(False)
+  heat_map.number_clusters(run, axes)
+  axes.tick_params(length=0)
+
+
+def add_scale(
+  figure: figure_lib.Figure, panels: Sequence[axes_lib.Axes]
+) -> None:
+  """Adds the scale of shades, that of the maps in `panels`."""
+  bar = figure.colorbar(panels[0].images[0], ax=panels, pad=0.015, aspect=28)
   bar.outline.set_visible(False)
   bar.ax.grid(False)
   bar.set_label('membership (%)')
   style.format_percent(bar.ax.yaxis)
-  return figure

@@ -52,8 +52,8 @@ _PANELS = (
   ),
   _SHARES,
   _Panel(
-    'how far clients are from staying where they were',
-    'norm of (transition matrix - identity)',
+    'how far the transition matrix is from the identity',
+    'Frobenius norm',
     {'transition_distance': ''},
   ),
   _Panel('work of k-means', 'iterations', {'k_means_iterations': ''}),

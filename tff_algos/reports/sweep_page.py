@@ -10,6 +10,7 @@ from typing import NamedTuple
 from matplotlib import figure as figure_lib
 
 from tff_algos.reports import (
+  cell_memberships_plot,
   cells_plot,
   curves_plot,
   effect_plot,
@@ -62,6 +63,13 @@ def pictures(sweep: sweep_lib.Sweep, least_ari: float) -> list[Picture]:
       'Dot and bar: mean and standard deviation over seeds; small ticks: the '
       'seeds. Last panel: the share of the seeds that found the clusters, with '
       "Wilson's 95 % interval.",
+    ),
+    Picture(
+      'memberships.png',
+      lambda: cell_memberships_plot.draw(sweep),
+      'A row a client, a column a cluster, as the first seed of each cell has '
+      'them after its last round. Where two sources share a dark column, they '
+      'share a cluster.',
     ),
     Picture(
       'communication.png',

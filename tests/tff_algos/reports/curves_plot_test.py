@@ -43,7 +43,9 @@ def test_the_training_loss_has_a_panel_of_its_own(tmp_path):
   _read(tmp_path)
   for path in tmp_path.glob('*/*/metrics.csv'):
     header, *rows = path.read_text().split()
-    losses = ['train/loss', '', '2.5', '0.5']
+    # Of one of the two, whose phase has another name.
+    phase = 'joint' if path.parents[1].name == 'ifca' else 'train'
+    losses = [f'{phase}/loss', '', '2.5', '0.5']
     path.write_text(
       '\n'.join(
         f'{a},{b}' for a, b in zip([header, *rows], losses, strict=True)
@@ -52,6 +54,7 @@ def test_the_training_loss_has_a_panel_of_its_own(tmp_path):
   sweep = sweep_lib.read(tmp_path)
   _, panel = _draw(curves_plot.draw_rounds, sweep).axes
   assert panel.get_title('left') == 'training loss'
+  assert len(panel.lines) == 2
   for line in panel.lines:
     np.testing.assert_allclose(line.get_xydata(), [[1, 2.5], [2, 0.5]])
   assert len(_draw(curves_plot.draw_communication, sweep).axes) == 1

@@ -33,7 +33,13 @@ def written(tmp_path_factory):
 
 def test_pictures_are_whole_and_nothing_else_is_left(written):
   sweep, index = written
-  names = {'effect_weight.png', 'cells.png', 'rounds.png', 'communication.png'}
+  names = {
+    'effect_weight.png',
+    'cells.png',
+    'memberships.png',
+    'rounds.png',
+    'communication.png',
+  }
   assert {path.name for path in index.parent.iterdir()} == {
     *names,
     'index.html',
@@ -49,7 +55,7 @@ def test_pictures_are_whole_and_nothing_else_is_left(written):
 def test_the_page_refers_only_to_files_that_are_there(written):
   _, index = written
   references = re.findall(r'(?:href|src)="([^"]*)"', index.read_text())
-  assert len(references) == 2 * 4 + 8  # Pictures twice, runs once.
+  assert len(references) == 2 * 5 + 8  # Pictures twice, runs once.
   for reference in references:
     assert (index.parent / reference).exists(), reference
 
