@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
-from tff_algos.numerics import index_random, trees
+from tff_algos.numerics import gram, index_random, trees
 
 Structure = Any
 
@@ -134,55 +134,46 @@ def mean_distances(
   Returns:
     float64 `[clients]`, 1 / P_k of Eq. 8; 0 everywhere without a member.
   """
-  shares = tf.cast(is_member, tf.float64)
-  shares = tf.math.divide_no_nan(shares, tf.reduce_sum(shares))
-  measure = _squared_norms if distance == 'squared' else _pair_distances
+  counts = tf.cast(is_member, tf.float64)
+  shares = tf.math.divide_no_nan(counts, tf.reduce_sum(counts))
   total = tf.zeros_like(shares)
   for leaf in tf.nest.flatten(uploads):
-    total += measure(leaf, shares)
+    if distance == 'squared':
+      total += _squared_norms(leaf, shares)
+    else:
+      total += _mean_pair_distances(leaf, counts, shares)
   if distance == 'squared':
     total += tf.reduce_sum(shares * total)
   return tf.where(tf.reduce_any(is_member), total, tf.zeros_like(total))
 
 
 def _squared_norms(leaf, shares):
-  """Returns each row's squared distance to the members' mean."""
+  """Returns each row's squared distance to the members' mean.
 
-  def add_block(rows, total):
-    return total + tf.reduce_sum(rows**2, axis=1)
-
-  return _over_columns(leaf, shares, add_block, tf.zeros_like(shares))
-
-
-def _pair_distances(leaf, shares):
-  """Returns each row's mean Euclidean distance to the members' rows."""
-  gram = _over_columns(
-    leaf,
-    shares,
-    lambda rows, total: total + tf.matmul(rows, rows, transpose_b=True),
-    tf.zeros_like(shares)[:, tf.newaxis] * shares,
-  )
-  norms = tf.linalg.diag_part(gram)
-  squared = norms[:, tf.newaxis] + norms - 2 * gram
-  return tf.linalg.matvec(tf.sqrt(tf.maximum(squared, 0)), shares)
-
-
-def _over_columns(leaf, shares, add_block, total):
-  """Folds the columns of a stack, less the members' mean, block by block."""
+  Pairs would take rows times as long as this, so it needs no `gram`.
+  """
   size = math.prod(leaf.shape[1:])
   flat = tf.reshape(leaf, [-1, size])
 
-  def body(start, total):
+  def add_block(start, total):
     rows = tf.cast(flat[:, start : start + _BLOCK], tf.float64)
     rows -= tf.linalg.matvec(rows, shares, transpose_a=True)
-    return start + _BLOCK, add_block(rows, total)
+    return start + _BLOCK, total + tf.reduce_sum(rows**2, axis=1)
 
   return tf.while_loop(
     lambda start, _: start < size,
-    body,
-    (tf.constant(0), total),
+    add_block,
+    (tf.constant(0), tf.zeros_like(shares)),
     parallel_iterations=1,
   )[1]
+
+
+def _mean_pair_distances(leaf, counts, shares):
+  """Returns each row's mean Euclidean distance to the members' rows."""
+  products = gram.centered_gram([leaf], counts)
+  identity = tf.eye(tf.shape(counts)[0], dtype=tf.float64)
+  distances = tf.sqrt(gram.squared_distances(products, identity))
+  return tf.linalg.matvec(distances, shares)
 
 
 def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
