@@ -29,6 +29,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'upload': 'update',
     'server_learning_rate': 1.0,
     'loss_scale': 1.0,
+    'audit': 'digests',
     'committee': {
       'active_rate': 1.0,
       'committee_rate': 1 / 3,
