@@ -41,7 +41,7 @@ def audit(
     )
   rules = verification.Rules(
     options.upload,
-    options.server_learning_rate,
+    options.rate,
     options.committee.distance,
     options.committee.selection,
     options.committee.election_center,

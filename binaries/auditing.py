@@ -83,9 +83,8 @@ class Auditor:
   ) -> None:
     """Writes a finished round; of round 0 there is nothing to write."""
     if round_num:
-      entry = {'round': round_num, **self._entry}
-      is_kept = self._level == audit_log.UPLOADS
-      self._log.append(entry, self._arrays if is_kept else {})
+      arrays = self._arrays if self._level == audit_log.UPLOADS else {}
+      self._log.append({'round': round_num, **self._entry}, arrays)
       self._entry, self._arrays = {}, {}
     self._observer.record(round_num, metrics, memberships)
 
@@ -95,12 +94,12 @@ class Auditor:
       inputs = inputs.client_input
     record = output.server_metrics['record']
     agreed, proposed = server_state.agreed, output.server_state.proposed
-    roles = dict(zip(cohort.call.client_indices, inputs.is_member, strict=True))
+    members = cohort.call.client_indices[inputs.is_member]
     uploads = record['values']
     clients = [
       {
         'id': ids[index],
-        'is_member': bool(roles[index]),
+        'is_member': bool(np.isin(index, members)),
         'is_valid': bool(record['is_valid'][k]),
         'num_examples': float(record['num_examples'][k]),
         'distance': float(record['distances'][k]),
@@ -119,21 +118,15 @@ class Auditor:
       'vote': None,
       'after': digest,
     }
-    self._arrays = {
-      f'{part}:{name}': array
-      for part, arrays in (
-        ('upload', uploads),
-        ('before', agreed.model_weights),
-        ('proposed', proposed.model_weights),
-      )
-      for name, array in arrays.items()
-    }
+    self._arrays = verification.arrays_of(
+      uploads, agreed.model_weights, proposed.model_weights
+    )
 
   def _note_vote(self, server_state, cohort, output) -> None:
     if not self._entry:
       return  # Everybody was lost in training, so nothing was proposed.
-    told = output.server_metrics
-    self._entry['vote'] = {name: float(told[name]) for name in told}
+    told = output.server_metrics.items()
+    self._entry['vote'] = {name: float(value) for name, value in told}
     self._entry['after'] = statements.digest_arrays(
       output.server_state.agreed.model_weights
     )

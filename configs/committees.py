@@ -45,6 +45,7 @@ def get_config(variant: str, num_rounds: int) -> ml_collections.ConfigDict:
     'name': 'cmfl',
     'upload': 'update' if is_literal else 'model',
     'server_learning_rate': 1.0,
+    'rate_offset': 0.0,
     'loss_scale': 1.0,
     'audit': 'digests',
     'committee': {

@@ -46,6 +46,7 @@ def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
   assert 'All 4 rounds verify' in audit.summarize(verdicts, 'abc')
 
 
+@pytest.mark.slow
 def test_the_program_names_the_round_that_does_not_verify(
   dataset, tmp_path, launcher
 ):

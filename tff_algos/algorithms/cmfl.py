@@ -34,20 +34,23 @@ import functools
 from collections import OrderedDict
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from tff_algos.consensus import audit_log, round_votes
-from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import adoption, aggregation, objectives
+from tff_algos.stages import (
+  adoption,
+  aggregation,
+  committee_roles,
+  objectives,
+)
 from tff_algos.stages import committee as committee_lib
 from tff_algos.stages import local_training as local_training_lib
 
 UPLOADS = ('update', 'model')
-_FEWEST_CLIENTS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +64,8 @@ class CmflConfig:
       for who falsifies an upload they are not.
     server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the
       global model by the mean of the local ones.
+    rate_offset: gamma of a rate that falls as Theorem 1's: in round t it is
+      server_learning_rate * gamma / (gamma + t - 1). 0 for a constant one.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains.
     committee: Sizes of the roles, and how the committee chooses.
@@ -72,6 +77,7 @@ class CmflConfig:
 
   upload: str = 'update'
   server_learning_rate: float = 1.0
+  rate_offset: float = 0.0
   loss_scale: float = 1.0
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
@@ -84,21 +90,14 @@ class CmflConfig:
     checks.check_one_of('upload', self.upload, UPLOADS)
     checks.check_one_of('audit', self.audit, audit_log.LEVELS)
     checks.check_positive('server_learning_rate', self.server_learning_rate)
+    checks.check_at_least('rate_offset', self.rate_offset, 0)
     checks.check_positive('loss_scale', self.loss_scale)
 
-
-class Role(NamedTuple):
-  """What a client is told of a round.
-
-  Attributes:
-    is_member: Whether it is of the committee, bool `[]`; else it is trained on.
-    committee_size: C, int32 `[]`.
-    num_selected: m, int32 `[]`.
-  """
-
-  is_member: tf.Tensor
-  committee_size: tf.Tensor
-  num_selected: tf.Tensor
+  def rate(self, round_num: int) -> float:
+    """Returns the server's rate of a round, from 1."""
+    offset = self.rate_offset
+    falling = offset / (offset + round_num - 1) if offset else 1.0
+    return self.server_learning_rate * falling
 
 
 class ServerState(NamedTuple):
@@ -173,9 +172,7 @@ def build_cmfl(
           for field in ('upload', 'num_examples', 'role')
         },
         server_update=_build_update(config),
-        client_input=Role(
-          tf.TensorSpec([], tf.bool), *[tf.TensorSpec([], tf.int32)] * 2
-        ),
+        client_input=committee_roles.SPEC,
         uses_client_state=False,
         # A model is falsified less the global one, an update as it is.
         uploads={
@@ -208,10 +205,9 @@ def _build_update(config):
     if config.upload == 'model':
       uploads = tf.nest.map_structure(tf.subtract, old, uploads)
     role = aggregates['role'].values
-    is_member = role.is_member
-    is_scoring = is_member & is_valid
+    is_scoring = role.is_member & is_valid
     # Without a yardstick nobody is averaged, and nobody elected.
-    is_training = ~is_member & is_valid & tf.reduce_any(is_scoring)
+    is_training = ~role.is_member & is_valid & tf.reduce_any(is_scoring)
     distances = committee_lib.mean_distances(
       uploads, is_scoring, config.committee.distance
     )
@@ -227,7 +223,7 @@ def _build_update(config):
     mean, total = committee_lib.average(
       uploads, aggregates['num_examples'].values, is_selected
     )
-    step = trees.scale(mean, config.server_learning_rate)
+    step = trees.scale(mean, tf.reduce_max(role.server_learning_rate))
     elected = committee_lib.elect(
       distances,
       is_training,
@@ -239,11 +235,12 @@ def _build_update(config):
       tf.zeros_like(server_state.agreed.is_member),
       client_index[:, tf.newaxis],
     )
-    record = OrderedDict(
-      sent._asdict(),
-      num_examples=aggregates['num_examples'].values,
-      distances=distances,
+    metrics = committee_lib.measure(
+      distances, is_scoring, is_training, is_selected
     )
+    if config.audit != audit_log.NONE:
+      examples = aggregates['num_examples'].values
+      metrics['record'] = _record(sent, examples, distances)
     return server_state._replace(
       proposed=adoption.Agreed(
         trees.select(total > 0, trees.subtract(old, step), old),
@@ -253,20 +250,14 @@ def _build_update(config):
       selection_seed=tf.random.experimental.stateless_fold_in(
         server_state.selection_seed, 1
       ),
-    ), OrderedDict(
-      num_selected=tf.reduce_sum(tf.cast(is_selected, tf.int32)),
-      distance_selected=_mean_where(distances, is_selected),
-      distance_training=_mean_where(distances, is_training),
-      **({} if config.audit == audit_log.NONE else {'record': record}),
-    )
+    ), metrics
 
   return update
 
 
-def _mean_where(values, chosen):
-  return tf.math.divide_no_nan(
-    tf.reduce_sum(tf.where(chosen, values, tf.zeros_like(values))),
-    tf.reduce_sum(tf.cast(chosen, values.dtype)),
+def _record(sent, num_examples, distances):
+  return OrderedDict(
+    sent._asdict(), num_examples=num_examples, distances=distances
   )
 
 
@@ -274,37 +265,22 @@ def _build_plan(model, config, run_seed):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
-    num_available = int(np.count_nonzero(population.num_examples))
-    if num_available < _FEWEST_CLIENTS:
-      raise errors.ConfigError(
-        f'{num_available} of {population.num_clients} clients have examples; a '
-        f'committee and who it scores are at least {_FEWEST_CLIENTS}'
-      )
-    sizes = committee_lib.sizes(num_available, config.committee)
-    members = np.flatnonzero(np.asarray(server_state.agreed.is_member))
     num_in_vain = int(server_state.num_in_vain)
-    if not members.size:
-      # A committee that was drawn stays until its members agree on another.
-      drawn_in = round_num - num_in_vain
-      generator = seeds.numpy_generator(seed, 'committee', drawn_in)
-      members = _draw(population, (), sizes.committee, generator)
-    generator = seeds.numpy_generator(seed, 'cohort', round_num)
-    training = _draw(population, members, sizes.training, generator)
-    active = np.sort(np.concatenate([members, training])).astype(np.int32)
-    sent_up = len(training) * len(members) * (num_parameters + 1)
-    distances = len(members) * (len(members) - 1) * len(training)
+    cast = committee_roles.assign(
+      *(population, server_state.agreed.is_member, round_num - num_in_vain),
+      *(round_num, seed, config.committee, config.rate(round_num)),
+    )
+    members, num_training = cast.members, len(cast.training)
+    sent_up = num_training * len(members) * (num_parameters + 1)
+    distances = len(members) * (len(members) - 1) * num_training
     server_state = yield algorithm.PhaseCall(
       'train',
-      active,
-      Role(
-        np.isin(active, members),
-        np.full(len(active), sizes.committee, np.int32),
-        np.full(len(active), sizes.aggregated, np.int32),
-      ),
+      cast.active,
+      cast.roles,
       algorithm.Cost(
-        downlink_floats=len(active) * num_parameters,
+        downlink_floats=len(cast.active) * num_parameters,
         uplink_floats=sent_up + distances,
-        local_solves=len(active),
+        local_solves=len(cast.active),
       ),
     )
     proposed = server_state.proposed
@@ -323,24 +299,13 @@ def _build_plan(model, config, run_seed):
     )
     if not (outcome.is_accepted or num_in_vain):
       logging.warning(
-        round_votes.disagreement(
-          *(round_num, members, population.client_ids),
-          *(config.consensus, seed if run_seed is None else run_seed),
-        )
+        'Round %d: %s', round_num, round_votes.disagreement(members, outcome)
       )
     yield algorithm.PhaseCall(
       'adopt',
-      np.sort(members).astype(np.int32),
+      members,
       adoption.tell_all(outcome, len(members)),
       algorithm.Cost(),
     )
 
   return plan_round
-
-
-def _draw(population, excluded, size, generator):
-  """Returns distinct clients that have examples, at most `size` of them."""
-  available = np.setdiff1d(np.flatnonzero(population.num_examples), excluded)
-  return generator.choice(
-    available, min(size, len(available)), replace=False, shuffle=False
-  )

@@ -65,6 +65,7 @@ class Outcome(NamedTuple):
     num_messages: Messages that were sent.
     num_bytes: Their size.
     seconds: Of the virtual clock, one vote after the other.
+    num_honest: Members that play by the rules.
   """
 
   is_accepted: bool
@@ -72,6 +73,7 @@ class Outcome(NamedTuple):
   num_messages: int
   num_bytes: int
   seconds: float
+  num_honest: int
 
 
 def vote(
@@ -94,7 +96,7 @@ def vote(
       `seed` alone.
   """
   if config.protocol == 'assumed':
-    return Outcome(True, 2, 0, 0, 0.0)
+    return Outcome(True, 2, 0, 0, 0.0, len(members))
   committee = tuple(client_ids[i] for i in members)
   malicious = malicious_clients(
     client_ids, config, seed if run_seed is None else run_seed
@@ -124,6 +126,7 @@ def vote(
     num_messages=sum(end.num_messages for _, end in ends),
     num_bytes=sum(end.num_bytes for _, end in ends),
     seconds=sum(end.seconds for _, end in ends),
+    num_honest=len({*committee} - malicious),
   )
 
 
@@ -131,34 +134,23 @@ def _ids(client_ids, flags):
   return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]
 
 
-def disagreement(
-  round_num: int,
-  members: np.ndarray,
-  client_ids: Sequence[str],
-  config: ConsensusConfig,
-  seed: int,
-) -> str:
+def disagreement(members: np.ndarray, outcome: Outcome) -> str:
   """Returns a warning about a committee that has not agreed.
 
   Args:
-    round_num: The round.
-    members: Of the committee, positions in the population.
-    client_ids: Of the population.
-    config: How they voted.
-    seed: Of who is malicious.
+    members: Of the committee.
+    outcome: Of its votes.
   """
-  malicious = malicious_clients(client_ids, config, seed)
-  num_honest = sum(client_ids[i] not in malicious for i in members)
   needed = quorum.required_votes(len(members))
   said = (
-    f'Round {round_num}: the committee of {len(members)} did not agree, so the '
-    'model and the committee stay. '
+    f'the committee of {len(members)} did not agree, so the model and the '
+    'committee stay. '
   )
-  if num_honest < needed:
+  if outcome.num_honest < needed:
     return said + (
-      f'{num_honest} of its members are honest and {needed} votes are needed: it '
-      'may stay for ever. Lower consensus.malicious_fraction, or take a larger '
-      'committee.committee_rate or another seed'
+      f'{outcome.num_honest} of its members are honest and {needed} votes are '
+      'needed: it may stay for ever. Lower consensus.malicious_fraction, or take '
+      'a larger committee.committee_rate or another seed'
     )
   return said + 'It tries again; more consensus.max_views may help'
 

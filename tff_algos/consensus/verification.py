@@ -7,7 +7,7 @@ NumPy and float64, so that no code is shared with what is verified.
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +25,14 @@ class Rules(NamedTuple):
 
   Attributes:
     upload: `'update'` or `'model'`.
-    server_learning_rate: eta_t over the clients' rate.
+    server_learning_rate: Round number -> eta_t over the clients' rate.
     distance: `'squared'`, or `'sum_over_weights'`.
     selection: `'most_similar'`, `'least_similar'`, `'random'` or `'all'`.
     election_center: In [0, 1].
   """
 
   upload: str
-  server_learning_rate: float
+  server_learning_rate: Callable[[int], float]
   distance: str
   selection: str
   election_center: float
@@ -146,7 +146,8 @@ def _array_faults(entry, arrays: Arrays, rules: Rules) -> Iterator[str]:
           f'the distance of {client["id"]} is {found[k]:.6g}, not '
           f'{client["distance"]:.6g}'
         )
-  if _is_elsewhere(entry, uploads, models, rules.server_learning_rate):
+  rate = rules.server_learning_rate(entry['round'])
+  if _is_elsewhere(entry, uploads, models, rate):
     yield 'the aggregate is not the mean of the uploads that were selected'
 
 
@@ -204,6 +205,22 @@ def upload_digest(uploads: Arrays, position: int) -> str:
   return statements.digest_arrays(
     {name: rows[position] for name, rows in uploads.items()}
   )
+
+
+def arrays_of(upload: Arrays, before: Arrays, proposed: Arrays) -> Arrays:
+  """Returns what is kept of a round under the names that are read here.
+
+  Args:
+    upload: Of all clients, name -> `[clients, ...]`.
+    before: The model before the round, name -> `[...]`.
+    proposed: What the committee made of it.
+  """
+  parts = {'upload': upload, 'before': before, 'proposed': proposed}
+  return {
+    f'{part}:{name}': array
+    for part, arrays in parts.items()
+    for name, array in arrays.items()
+  }
 
 
 def _part(arrays: Arrays, part: str) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ and nothing is divided by 0.
 
 import dataclasses
 import math
+from collections import OrderedDict
 from typing import Any
 
 import tensorflow as tf
@@ -249,6 +250,34 @@ def elect(
   first = tf.cast(tf.floor(slack * config.election_center), tf.int32)
   ranks = rank(distances, is_training)
   return is_training & (ranks >= first) & (ranks < first + committee_size)
+
+
+def measure(
+  distances: tf.Tensor,
+  is_member: tf.Tensor,
+  is_training: tf.Tensor,
+  is_selected: tf.Tensor,
+) -> OrderedDict[str, tf.Tensor]:
+  """Returns how many had each role, and mean distances; metrics of a round.
+
+  Args:
+    distances: Of `mean_distances`, float64 `[clients]`.
+    is_member: Members with a finite upload, bool `[clients]`.
+    is_training: Training clients with one, bool `[clients]`.
+    is_selected: Of `select`.
+  """
+  mean = lambda flags: tf.math.divide_no_nan(
+    tf.reduce_sum(tf.where(flags, distances, tf.zeros_like(distances))),
+    tf.reduce_sum(tf.cast(flags, distances.dtype)),
+  )
+  count = lambda flags: tf.reduce_sum(tf.cast(flags, tf.int32))
+  return OrderedDict(
+    num_members=count(is_member),
+    num_training=count(is_training),
+    num_selected=count(is_selected),
+    distance_selected=mean(is_selected),
+    distance_training=mean(is_training),
+  )
 
 
 def average(

@@ -36,7 +36,13 @@ _CONSENSUS = {
 }
 
 
-def _build(upload='update', server_learning_rate=1.0, run_seed=None, **options):
+def _build(
+  upload='update',
+  server_learning_rate=1.0,
+  run_seed=None,
+  rate_offset=0.0,
+  **options,
+):
   votes = {k: v for k, v in options.items() if k in _CONSENSUS}
   shares = {k: v for k, v in options.items() if k not in _CONSENSUS}
   return cmfl.build_cmfl(
@@ -44,6 +50,7 @@ def _build(upload='update', server_learning_rate=1.0, run_seed=None, **options):
     cmfl.CmflConfig(
       upload=upload,
       server_learning_rate=server_learning_rate,
+      rate_offset=rate_offset,
       loss_scale=0.5,
       local_training=local_training.LocalTrainingConfig(
         1, 32, optimizers.OptimizerConfig('sgd', _RATE)
@@ -200,6 +207,22 @@ def test_everybody_averaged_is_gradient_descent_on_the_training_clients():
     mean = np.average([_gradient(k, w) for k in training], 0, weights)
     np.testing.assert_allclose(
       _kernel(after), w - _RATE * mean, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_rate_that_falls_is_that_of_the_theorem():
+  """With gamma = 3, rounds 1, 2, 3 go 1, 3/4 and 3/5 of the mean's way."""
+  rates = (1, 3 / 4, 3 / 5)
+  for rate, one in zip(
+    rates, _rounds(_build(selection='all', rate_offset=3.0), 3), strict=True
+  ):
+    w, training = _kernel(one.before), one.call.client_indices
+    training = training[~one.call.client_inputs.is_member]
+    mean = np.average(
+      [_gradient(k, w) for k in training], 0, [_SIZES[k] for k in training]
+    )
+    np.testing.assert_allclose(
+      _kernel(one.after), w - rate * _RATE * mean, rtol=1e-5, atol=1e-6
     )
 
 

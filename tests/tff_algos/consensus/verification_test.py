@@ -7,7 +7,9 @@ import pytest
 
 from tff_algos.consensus import audit_log, statements, verification
 
-_RULES = verification.Rules('update', 0.5, 'squared', 'most_similar', 0.5)
+_RULES = verification.Rules(
+  'update', lambda round_num: 0.5 / round_num, 'squared', 'most_similar', 0.5
+)
 # a and b are the committee; uploads of two weights. Distances of c, d and e, the
 # mean of squared ones to (0, 0) and (2, 0): 1, (4 + 8) / 2 = 6 and (25 + 29) / 2.
 _UPLOADS = {
@@ -48,12 +50,7 @@ def _entry(**changes):
 
 
 def _arrays(uploads=_UPLOADS, before=_MODELS[0], proposed=_MODELS[1]):
-  parts = {'upload': uploads, 'before': before, 'proposed': proposed}
-  return {
-    f'{part}:{name}': array
-    for part, arrays in parts.items()
-    for name, array in arrays.items()
-  }
+  return dict(verification.arrays_of(uploads, before, proposed))
 
 
 def _faults(folder, entry, arrays=None, rules=_RULES):

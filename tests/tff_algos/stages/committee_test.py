@@ -238,6 +238,25 @@ def test_sizes_of_the_smallest_populations():
       assert 1 <= found.aggregated <= found.training
 
 
+def test_measures_by_hand():
+  found = committee.measure(
+    tf.constant([1.0, 2, 4, 9], tf.float64),
+    tf.constant([False, False, False, True]),
+    tf.constant([True, True, True, False]),
+    tf.constant([True, True, False, False]),
+  )
+  assert {name: float(value) for name, value in found.items()} == {
+    'num_members': 1,
+    'num_training': 3,
+    'num_selected': 2,
+    'distance_selected': 1.5,
+    'distance_training': 7 / 3,
+  }
+  nobody = tf.zeros([2], tf.bool)
+  found = committee.measure(tf.ones([2], tf.float64), *[nobody] * 3)
+  assert found['distance_selected'] == 0
+
+
 def test_the_mean_is_weighted_by_examples():
   mean, total = committee.average(
     _uploads([[1, 2], [3, 4], [9, 9]]),
