@@ -35,7 +35,6 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
 from tff_algos.consensus import audit_log, round_votes
 from tff_algos.core import algorithm, checks
@@ -298,9 +297,7 @@ def _build_plan(model, config, run_seed):
       run_seed,
     )
     if not (outcome.is_accepted or num_in_vain):
-      logging.warning(
-        'Round %d: %s', round_num, round_votes.disagreement(members, outcome)
-      )
+      round_votes.warn(round_num, members, outcome)
     yield algorithm.PhaseCall(
       'adopt',
       members,

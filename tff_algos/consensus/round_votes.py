@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 from tff_algos.consensus import agreement, behaviours, quorum, statements
 from tff_algos.consensus import ballot as ballot_lib
@@ -132,6 +133,11 @@ def vote(
 
 def _ids(client_ids, flags):
   return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]
+
+
+def warn(round_num: int, members: np.ndarray, outcome: Outcome) -> None:
+  """Logs the warning about a committee that has not agreed."""
+  logging.warning('Round %d: %s', round_num, disagreement(members, outcome))
 
 
 def disagreement(members: np.ndarray, outcome: Outcome) -> str:

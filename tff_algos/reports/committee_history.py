@@ -62,7 +62,9 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
     ]
     scored += [(one['distance'], one['id'] in malicious) for one in training]
     if (entry['vote'] or {}).get('is_accepted'):
-      counts[[position[one] for one in entry['selected']]] += 1
+      # Who is not in clients.csv any more has no row to be counted in.
+      known = [position[one] for one in entry['selected'] if one in position]
+      counts[known] += 1
     by_role = ([one['id'] for one in training], entry['committee'])
     attackers.append(
       [len(malicious & {*one}) for one in (*by_role, entry['selected'])]
