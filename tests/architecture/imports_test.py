@@ -19,7 +19,7 @@ _MAY_IMPORT_PACKAGES = {
   rooms.MODELS: {'numpy', 'tensorflow'},
   rooms.METRICS: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
   rooms.STAGES: {'numpy', 'tensorflow'},
-  rooms.CONSENSUS: {'numpy'},
+  rooms.CONSENSUS: {'absl', 'numpy'},
   rooms.ALGORITHMS: {'numpy', 'tensorflow'},
   rooms.EXPORT: {'numpy', 'tensorflow'},
   rooms.MACHINE: {'psutil'},
