@@ -127,7 +127,9 @@ def build_algorithm(
   """Builds the algorithm, under attack if so configured, for a dataset."""
   model = build_model(config, dataset)
   num_clients = len(dataset.client_ids)
-  built = algorithms.build_algorithm(config.algorithm, model, num_clients)
+  built = algorithms.build_algorithm(
+    config.algorithm, model, num_clients, config.seed
+  )
   return attacks.attack(built, config.attack, find_attackers(config, dataset))
 
 

@@ -15,7 +15,13 @@ import contextlib
 
 from absl import logging
 
-from binaries import command, experiment, resolved_config, session
+from binaries import (
+  auditing,
+  command,
+  experiment,
+  resolved_config,
+  session,
+)
 from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import loop, metrics_log, workdir
 
@@ -58,16 +64,17 @@ def train(
     if cluster.is_leader:
       stack.enter_context(workdir.lock(folder))
     opened = stack.enter_context(session.open_session(config, folder, cluster))
-    observer = _Silent()
+    observer, runtime = _Silent(), opened.runtime
     if cluster.is_leader:
       observer = stack.enter_context(
         metrics_log.MetricsLog(folder, config.training.num_rounds, _SHOWN)
       )
+      observer, runtime = auditing.attend(config, folder, observer, runtime)
       resolved_config.write(config, folder)
     opened.checkpoints.remove_unfinished()
     result = loop.train(
       opened.algorithm,
-      opened.runtime,
+      runtime,
       opened.source,
       opened.store,
       opened.checkpoints,

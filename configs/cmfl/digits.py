@@ -28,7 +28,9 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
     'name': 'cmfl',
     'upload': 'update',
     'server_learning_rate': 1.0,
+    'rate_offset': 0.0,
     'loss_scale': 1.0,
+    'audit': 'digests',
     'committee': {
       'active_rate': 1.0,
       'committee_rate': 1 / 3,

@@ -19,7 +19,7 @@ _MAY_IMPORT_PACKAGES = {
   rooms.MODELS: {'numpy', 'tensorflow'},
   rooms.METRICS: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
   rooms.STAGES: {'numpy', 'tensorflow'},
-  rooms.CONSENSUS: {'numpy'},
+  rooms.CONSENSUS: {'absl', 'numpy'},
   rooms.ALGORITHMS: {'numpy', 'tensorflow'},
   rooms.EXPORT: {'numpy', 'tensorflow'},
   rooms.MACHINE: {'psutil'},
@@ -39,13 +39,13 @@ _ONLY_FROM = {
 # Of some rooms, another needs to see only these modules.
 _ONLY_MODULES = {
   (rooms.NUMERICS, rooms.CORE): {'checks', 'errors'},
-  (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'seeds'},
+  (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'malicious', 'seeds'},
   # Not its sockets.
   (rooms.ALGORITHMS, rooms.CONSENSUS): {
     *('agreement', 'ballot', 'behaviours', 'in_process', 'quorum'),
-    'round_votes',
-    'statements',
+    *('audit_log', 'round_votes', 'statements'),
   },
+  (rooms.REPORTS, rooms.CONSENSUS): {'audit_log'},
   (rooms.REPORTS, rooms.CORE): {'errors', 'seeds'},
   ('pipelines', rooms.EXPORT): {'manifest', 'versions'},
   ('pipelines', rooms.SERVING): {'models'},

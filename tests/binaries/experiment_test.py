@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import types
 from concurrent import futures
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from binaries import experiment
 from configs.fed_soft import digits
 from tests.testing import ports
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.runtimes import cluster, process_group
 
@@ -28,6 +30,19 @@ def _parse(**overrides) -> experiment.ExperimentConfig:
 def dataset(digits_dataset):
   with experiment.open_dataset(digits_dataset) as opened:
     yield opened
+
+
+def test_an_algorithm_is_built_for_the_seed_of_the_run(monkeypatch):
+  """Not for that of a restart: who is malicious stays the same in all."""
+  seen = []
+  monkeypatch.setattr(experiment, 'build_model', lambda *arguments: 'model')
+  monkeypatch.setattr(
+    algorithms, 'build_algorithm', lambda *arguments: seen.append(arguments)
+  )
+  config = _parse(seed=5)
+  population = types.SimpleNamespace(client_ids=('a', 'b'))
+  experiment.build_algorithm(config, population)
+  assert seen == [(config.algorithm, 'model', 2, 5)]
 
 
 def test_runtime_is_optional():

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 
+from tests.testing import fake_audit
 from tff_algos.core import seeds
 from tff_algos.metrics import recovery
 
@@ -45,6 +46,9 @@ def write(
   rows = [fake.row(round_num) for round_num in range(num_rounds + 1)]
   if num_clusters > 1:
     write_memberships(workdir, fake.memberships)
+    fake_audit.write(
+      workdir, [f'client_{index:04d}' for index in range(num_clients)]
+    )
   _write_csv(workdir / 'metrics.csv', rows)
   _write_csv(workdir / 'evaluation' / 'clients.csv', fake.clients())
   summary = {
@@ -131,6 +135,7 @@ class _Fake:
     }
     if self._num_clusters > 1 and round_num:
       row.update(_regrouping(round_num))
+      row.update({'train/num_members': 7, 'train/num_training': 11})
     if round_num % 2 and round_num != self._num_rounds:
       return row
     for source_index, source in enumerate(self._source_names):

@@ -15,7 +15,7 @@ Round t:
                   <- global model - rate * mean (Eq. 6), who is elected
   plan            the members vote on it (Algorithm 2, the consensus protocol)
   adopt           what they agreed on becomes the state; without agreement the
-                  model and the committee stay (the first one is drawn anew)
+                  model and the committee stay
 
 The "server" is the state that all members hold alike; there is none. Members
 step down after one round.
@@ -34,19 +34,22 @@ import functools
 from collections import OrderedDict
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from tff_algos.consensus import round_votes
-from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.consensus import audit_log, round_votes
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import adoption, aggregation, objectives
+from tff_algos.stages import (
+  adoption,
+  aggregation,
+  committee_roles,
+  objectives,
+)
 from tff_algos.stages import committee as committee_lib
 from tff_algos.stages import local_training as local_training_lib
 
 UPLOADS = ('update', 'model')
-_FEWEST_CLIENTS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,25 +63,40 @@ class CmflConfig:
       for who falsifies an upload they are not.
     server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the
       global model by the mean of the local ones.
+    rate_offset: gamma of a rate that falls as Theorem 1's: in round t it is
+      server_learning_rate * gamma / (gamma + t - 1). 0 for a constant one.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains.
     committee: Sizes of the roles, and how the committee chooses.
     consensus: How its members agree.
+    audit: What of a round is handed out for a log (docs/audit.md): `'none'`,
+      `'digests'` or `'uploads'`; with the latter two `train` also measures a
+      `record` of what the members saw. Changes no result.
   """
 
   upload: str = 'update'
   server_learning_rate: float = 1.0
+  rate_offset: float = 0.0
   loss_scale: float = 1.0
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
   )
   committee: committee_lib.CommitteeConfig = committee_lib.CommitteeConfig()
   consensus: round_votes.ConsensusConfig = round_votes.ConsensusConfig()
+  audit: str = audit_log.NONE
 
   def __post_init__(self):
     checks.check_one_of('upload', self.upload, UPLOADS)
+    checks.check_one_of('audit', self.audit, audit_log.LEVELS)
     checks.check_positive('server_learning_rate', self.server_learning_rate)
+    checks.check_at_least('rate_offset', self.rate_offset, 0)
     checks.check_positive('loss_scale', self.loss_scale)
+
+  def rate(self, round_num: int) -> float:
+    """Returns the server's rate of a round, from 1."""
+    offset = self.rate_offset
+    falling = offset / (offset + round_num - 1) if offset else 1.0
+    return self.server_learning_rate * falling
 
 
 class ServerState(NamedTuple):
@@ -88,38 +106,41 @@ class ServerState(NamedTuple):
     agreed: What holds.
     proposed: What the members have computed and not yet agreed on.
     num_selections: How often each client was averaged, int32 `[num_clients]`.
-    committee_size: C, int32 `[]`.
-    num_selected: m, int32 `[]`.
+    num_in_vain: Rounds since members last agreed, int32 `[]`.
     selection_seed: int32 `[2]`; of random selection, another in every round.
   """
 
   agreed: adoption.Agreed
   proposed: adoption.Agreed
   num_selections: tf.Tensor
-  committee_size: tf.Tensor
-  num_selected: tf.Tensor
+  num_in_vain: tf.Tensor
   selection_seed: tf.Tensor
 
 
 def build_cmfl(
-  model: model_lib.Model, config: CmflConfig
+  model: model_lib.Model, config: CmflConfig, run_seed: int | None = None
 ) -> algorithm.FederatedAlgorithm:
-  """Builds CMFL for a model."""
+  """Builds CMFL for a model.
+
+  Args:
+    model: What is trained.
+    config: The options.
+    run_seed: Of who is malicious on a committee, the same in all restarts; None
+      for the seed that a round is planned with.
+  """
 
   def init_server_state(seed, num_clients):
-    sizes = committee_lib.sizes(num_clients, config.committee)
     nobody = tf.zeros([num_clients], tf.bool)
     start = adoption.Agreed(model.initialize(seed), nobody, nobody)
     return ServerState(
       start,
       start,
       tf.zeros([num_clients], tf.int32),
-      tf.constant(sizes.committee),
-      tf.constant(sizes.aggregated),
+      tf.constant(0),
       seed,
     )
 
-  def train(message, is_member, client_state, data, seed):
+  def train(message, role, client_state, data, seed):
     weights, loss = local_training_lib.train(
       objectives.mean_loss(model, config.loss_scale),
       message,
@@ -131,7 +152,7 @@ def build_cmfl(
     result = OrderedDict(
       upload=update if config.upload == 'update' else weights,
       num_examples=tf.reduce_sum(data.mask),
-      is_member=is_member,
+      role=role,
     )
     return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
@@ -147,21 +168,21 @@ def build_cmfl(
         client_work=train,
         aggregation={
           field: aggregation.Collect()
-          for field in ('upload', 'num_examples', 'is_member')
+          for field in ('upload', 'num_examples', 'role')
         },
         server_update=_build_update(config),
-        client_input=tf.TensorSpec([], tf.bool),
+        client_input=committee_roles.SPEC,
         uses_client_state=False,
         # A model is falsified less the global one, an update as it is.
         uploads={
-          'upload': lambda message, is_member, result: (
+          'upload': lambda message, role, result: (
             message if config.upload == 'model' else trees.zeros_like(message)
           )
         },
       ),
       'adopt': adoption.build_phase(round_votes.Outcome._fields),
     },
-    plan_round=_build_plan(model, config),
+    plan_round=_build_plan(model, config, run_seed),
     cluster_model=model,
     cluster_weights=lambda server_state: tf.nest.map_structure(
       lambda leaf: leaf[tf.newaxis], server_state.agreed.model_weights
@@ -178,21 +199,22 @@ def _build_update(config):
   """Returns what every member computes from what it has received."""
 
   def update(server_state, aggregates):
-    uploads, client_index, is_valid = aggregates['upload']
+    uploads, client_index, is_valid = sent = aggregates['upload']
     old = server_state.agreed.model_weights
     if config.upload == 'model':
       uploads = tf.nest.map_structure(tf.subtract, old, uploads)
-    is_member = aggregates['is_member'].values
-    is_scoring = is_member & is_valid
+    role = aggregates['role'].values
+    is_scoring = role.is_member & is_valid
     # Without a yardstick nobody is averaged, and nobody elected.
-    is_training = ~is_member & is_valid & tf.reduce_any(is_scoring)
+    is_training = ~role.is_member & is_valid & tf.reduce_any(is_scoring)
     distances = committee_lib.mean_distances(
       uploads, is_scoring, config.committee.distance
     )
     is_selected = committee_lib.select(
       distances,
       is_training,
-      server_state.num_selected,
+      # All were told the same; who is not valid says 0.
+      tf.reduce_max(role.num_selected),
       config.committee,
       server_state.selection_seed,
       client_index,
@@ -200,15 +222,24 @@ def _build_update(config):
     mean, total = committee_lib.average(
       uploads, aggregates['num_examples'].values, is_selected
     )
-    step = trees.scale(mean, config.server_learning_rate)
+    step = trees.scale(mean, tf.reduce_max(role.server_learning_rate))
     elected = committee_lib.elect(
-      distances, is_training, server_state.committee_size, config.committee
+      distances,
+      is_training,
+      tf.reduce_max(role.committee_size),
+      config.committee,
     )
     in_population = functools.partial(
       tf.tensor_scatter_nd_update,
       tf.zeros_like(server_state.agreed.is_member),
       client_index[:, tf.newaxis],
     )
+    metrics = committee_lib.measure(
+      distances, is_scoring, is_training, is_selected
+    )
+    if config.audit != audit_log.NONE:
+      examples = aggregates['num_examples'].values
+      metrics['record'] = _record(sent, examples, distances)
     return server_state._replace(
       proposed=adoption.Agreed(
         trees.select(total > 0, trees.subtract(old, step), old),
@@ -218,48 +249,37 @@ def _build_update(config):
       selection_seed=tf.random.experimental.stateless_fold_in(
         server_state.selection_seed, 1
       ),
-    ), OrderedDict(
-      num_selected=tf.reduce_sum(tf.cast(is_selected, tf.int32)),
-      distance_selected=_mean_where(distances, is_selected),
-      distance_training=_mean_where(distances, is_training),
-    )
+    ), metrics
 
   return update
 
 
-def _mean_where(values, chosen):
-  return tf.math.divide_no_nan(
-    tf.reduce_sum(tf.where(chosen, values, tf.zeros_like(values))),
-    tf.reduce_sum(tf.cast(chosen, values.dtype)),
+def _record(sent, num_examples, distances):
+  return OrderedDict(
+    sent._asdict(), num_examples=num_examples, distances=distances
   )
 
 
-def _build_plan(model, config):
+def _build_plan(model, config, run_seed):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
-    if population.num_clients < _FEWEST_CLIENTS:
-      raise errors.ConfigError(
-        f'there are {population.num_clients} clients; a committee and who it '
-        f'scores are at least {_FEWEST_CLIENTS}'
-      )
-    generator = seeds.numpy_generator(seed, 'cohort', round_num)
-    members = np.flatnonzero(np.asarray(server_state.agreed.is_member))
-    sizes = committee_lib.sizes(population.num_clients, config.committee)
-    if not members.size:
-      members = _draw(population, (), sizes.committee, generator)
-    training = _draw(population, members, sizes.training, generator)
-    active = np.sort(np.concatenate([members, training])).astype(np.int32)
-    sent_up = len(training) * len(members) * (num_parameters + 1)
-    distances = len(members) * (len(members) - 1) * len(training)
+    num_in_vain = int(server_state.num_in_vain)
+    cast = committee_roles.assign(
+      *(population, server_state.agreed.is_member, round_num - num_in_vain),
+      *(round_num, seed, config.committee, config.rate(round_num)),
+    )
+    members, num_training = cast.members, len(cast.training)
+    sent_up = num_training * len(members) * (num_parameters + 1)
+    distances = len(members) * (len(members) - 1) * num_training
     server_state = yield algorithm.PhaseCall(
       'train',
-      active,
-      np.isin(active, members),
+      cast.active,
+      cast.roles,
       algorithm.Cost(
-        downlink_floats=len(active) * num_parameters,
+        downlink_floats=len(cast.active) * num_parameters,
         uplink_floats=sent_up + distances,
-        local_solves=len(active),
+        local_solves=len(cast.active),
       ),
     )
     proposed = server_state.proposed
@@ -274,20 +294,15 @@ def _build_plan(model, config):
       population.client_ids,
       config.consensus,
       seed,
+      run_seed,
     )
+    if not (outcome.is_accepted or num_in_vain):
+      round_votes.warn(round_num, members, outcome)
     yield algorithm.PhaseCall(
       'adopt',
-      np.sort(members).astype(np.int32),
+      members,
       adoption.tell_all(outcome, len(members)),
       algorithm.Cost(),
     )
 
   return plan_round
-
-
-def _draw(population, excluded, size, generator):
-  """Returns distinct clients that have examples, at most `size` of them."""
-  available = np.setdiff1d(np.flatnonzero(population.num_examples), excluded)
-  return generator.choice(
-    available, min(size, len(available)), replace=False, shuffle=False
-  )

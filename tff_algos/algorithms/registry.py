@@ -37,10 +37,13 @@ class Entry(NamedTuple):
   Attributes:
     config_class: Its options.
     build: (model, options) -> FederatedAlgorithm.
+    takes_run_seed: Whether `build` also takes `run_seed`, of what all restarts
+      of a run have in common.
   """
 
   config_class: type
-  build: Callable[[model_lib.Model, Any], algorithm_lib.FederatedAlgorithm]
+  build: Callable[..., algorithm_lib.FederatedAlgorithm]
+  takes_run_seed: bool = False
 
 
 # What filter decomposition goes around.
@@ -68,7 +71,7 @@ def _parse_host(values):
 
 ALGORITHMS: Mapping[str, Entry] = {
   'cfl': Entry(cfl.CflConfig, cfl.build_cfl),
-  'cmfl': Entry(cmfl.CmflConfig, cmfl.build_cmfl),
+  'cmfl': Entry(cmfl.CmflConfig, cmfl.build_cmfl, takes_run_seed=True),
   'ditto': Entry(ditto.DittoConfig, ditto.build_ditto),
   'fed_avg': Entry(fed_avg.FedAvgConfig, fed_avg.build_fed_avg),
   'fed_dc': Entry(fed_dc.FedDcConfig, fed_dc.build_fed_dc),
@@ -108,7 +111,10 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def build_algorithm(
-  values: Mapping[str, Any], model: model_lib.Model, num_clients: int = 3
+  values: Mapping[str, Any],
+  model: model_lib.Model,
+  num_clients: int = 3,
+  run_seed: int = 0,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm that a config's `algorithm` section names.
 
@@ -121,12 +127,15 @@ def build_algorithm(
     num_clients: Population size that the stages are traced for. An algorithm
       that knows its clients, such as FedSoft with `fixed_importance`, needs
       the real one; the others give the same for any.
+    run_seed: The run's seed, that of no restart.
 
   Raises:
     ConfigError: If the section is wrong, or does not fit the population.
     StageTypeError: If two stages do not fit.
   """
   name, options = parse_config(values)
-  algorithm = ALGORITHMS[name].build(model, options)
+  entry = ALGORITHMS[name]
+  common = {'run_seed': run_seed} if entry.takes_run_seed else {}
+  algorithm = entry.build(model, options, **common)
   phase_types.check_algorithm(algorithm, num_clients)
   return algorithm

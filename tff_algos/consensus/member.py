@@ -209,7 +209,9 @@ class Member:
     return self._enter(supported) if supported > self._view else []
 
   def _on_decision(self, decision: messages.Decision) -> list[Send]:
-    if self._has_accepted:
+    # Votes name no view: only the sender says in which it was decided.
+    is_possible = decision.view < self.ballot.limits.max_views
+    if self._has_accepted or not is_possible:
       return []
     digest = statements.digest(decision.statement)
     for voter, vote in decision.votes.items():

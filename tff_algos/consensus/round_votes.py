@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
-from tff_algos.consensus import agreement, behaviours, statements
+from tff_algos.consensus import agreement, behaviours, quorum, statements
 from tff_algos.consensus import ballot as ballot_lib
-from tff_algos.core import checks, seeds
+from tff_algos.core import checks, malicious
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,8 @@ class ConsensusConfig(ballot_lib.Limits):
     protocol: `'simulated'`, message by message, or `'assumed'`: members agree
       at once, as in the authors' runs.
     malicious_fraction: Share of all clients that are malicious as members of a
-      committee, in [0, 1], rounded down and drawn once; with one seed the same
-      as the clients that falsify uploads with this fraction.
+      committee, in [0, 1], rounded down and drawn once; in one run the same as
+      the clients that falsify uploads with this fraction.
     behaviour: What they do, one of `behaviours.NAMES`.
   """
 
@@ -65,6 +66,7 @@ class Outcome(NamedTuple):
     num_messages: Messages that were sent.
     num_bytes: Their size.
     seconds: Of the virtual clock, one vote after the other.
+    num_honest: Members that play by the rules.
   """
 
   is_accepted: bool
@@ -72,6 +74,7 @@ class Outcome(NamedTuple):
   num_messages: int
   num_bytes: int
   seconds: float
+  num_honest: int
 
 
 def vote(
@@ -80,6 +83,7 @@ def vote(
   client_ids: Sequence[str],
   config: ConsensusConfig,
   seed: int,
+  run_seed: int | None = None,
 ) -> Outcome:
   """Lets a committee vote on a round.
 
@@ -88,12 +92,16 @@ def vote(
     computed: What they vote on.
     client_ids: Of the whole population, of whom some are malicious.
     config: How.
-    seed: The run's.
+    seed: Of the draws of primaries, and of keys.
+    run_seed: Of who is malicious; None for `seed`. A run's restarts differ in
+      `seed` alone.
   """
   if config.protocol == 'assumed':
-    return Outcome(True, 2, 0, 0, 0.0)
+    return Outcome(True, 2, 0, 0, 0.0, len(members))
   committee = tuple(client_ids[i] for i in members)
-  malicious = malicious_clients(client_ids, config, seed)
+  malicious = malicious_clients(
+    client_ids, config, seed if run_seed is None else run_seed
+  )
   ends = []
   for name, statement in (
     (
@@ -119,6 +127,7 @@ def vote(
     num_messages=sum(end.num_messages for _, end in ends),
     num_bytes=sum(end.num_bytes for _, end in ends),
     seconds=sum(end.seconds for _, end in ends),
+    num_honest=len({*committee} - malicious),
   )
 
 
@@ -126,11 +135,35 @@ def _ids(client_ids, flags):
   return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]
 
 
+def warn(round_num: int, members: np.ndarray, outcome: Outcome) -> None:
+  """Logs the warning about a committee that has not agreed."""
+  logging.warning('Round %d: %s', round_num, disagreement(members, outcome))
+
+
+def disagreement(members: np.ndarray, outcome: Outcome) -> str:
+  """Returns a warning about a committee that has not agreed.
+
+  Args:
+    members: Of the committee.
+    outcome: Of its votes.
+  """
+  needed = quorum.required_votes(len(members))
+  said = (
+    f'the committee of {len(members)} did not agree, so the model and the '
+    'committee stay. '
+  )
+  if outcome.num_honest < needed:
+    return said + (
+      f'{outcome.num_honest} of its members are honest and {needed} votes are '
+      'needed: it may stay for ever. Lower consensus.malicious_fraction, or take '
+      'a larger committee.committee_rate or another seed'
+    )
+  return said + 'It tries again; more consensus.max_views may help'
+
+
 def malicious_clients(
   client_ids: Sequence[str], config: ConsensusConfig, seed: int
 ) -> frozenset[str]:
   """Returns who is malicious on a committee."""
-  count = int(config.malicious_fraction * len(client_ids) + 1e-9)
-  generator = seeds.numpy_generator(seed, 'attackers')
-  drawn = generator.choice(len(client_ids), count, replace=False)
-  return frozenset(client_ids[i] for i in drawn)
+  drawn = malicious.draw(client_ids, config.malicious_fraction, seed)
+  return frozenset(client_ids[i] for i in np.flatnonzero(drawn))

@@ -12,6 +12,7 @@ from tff_algos.reports import (
   centers_plot,
   clients_plot,
   cluster_map_plot,
+  committee_plot,
   cost_plot,
   html,
   membership_maps_plot,
@@ -21,6 +22,7 @@ from tff_algos.reports import (
   regrouping_plot,
   style,
   summary,
+  time_plot,
   warning_texts,
 )
 from tff_algos.reports import run as run_lib
@@ -118,6 +120,22 @@ PICTURES = (
     'and back, summed over rounds.',
   ),
   Picture(
+    'committee.png',
+    committee_plot,
+    'From the audit log. Left: how often clients were averaged in rounds that '
+    'members agreed on. Middle: the scores of all uploads that committees '
+    'judged; who is averaged has the highest (strategy I) or the lowest (II) of '
+    'a round. Right, under attack: how many attackers had each role.',
+  ),
+  Picture(
+    'time.png',
+    time_plot,
+    'What the rounds would take by the cost model of CMFL (TPDS 2022, section '
+    '6.5): one transfer after the other, seconds of computation as in its '
+    "authors' code. The other systems have the same clients and model; they "
+    'were not run.',
+  ),
+  Picture(
     'recovery.png',
     recovery_plot,
     "Left: each client's main cluster against its main source; ARI (adjusted "
@@ -133,6 +151,7 @@ _PLACES = (
   ('metrics.csv', 'all metrics, one row a round'),
   ('tensorboard', 'the same for TensorBoard'),
   ('memberships', "the clients' memberships, one array an evaluation"),
+  ('audit', 'what committees saw, decided and became, a line a round'),
   ('evaluation/summary.json', 'last round, best round and majority class'),
   ('evaluation/clients.csv', 'one row a client'),
   ('evaluation/centers.csv', 'every cluster model on every source'),

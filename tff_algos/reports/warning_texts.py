@@ -29,6 +29,7 @@ def sentences(run: run_lib.Run) -> list[str]:
   return [
     *_attackers(run),
     *_invalid_results(run),
+    *_rounds_in_vain(run),
     *_clusters_without_clients(run),
     *_one_best_cluster(run),
     *_locked_partition(run),
@@ -60,6 +61,28 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
     count = int(np.nansum(run.rounds.numbers('clients/invalid')))
     if count:
       yield f'{count} client results were not finite and got weight zero.'
+
+
+def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
+  """Says how many rounds a committee did not agree on, and since when none."""
+  series = run.series('adopt/is_accepted')
+  if series is None or series.values.all():
+    return
+  agreed = series.rounds[series.values > 0].max(initial=0)
+  count = int((series.values == 0).sum())
+  said = (
+    f'In {count} of {len(series.values)} rounds the committee did not agree'
+  )
+  if agreed < series.rounds[-1]:
+    since = f'since round {int(agreed)}' if agreed else 'ever'
+    said += (
+      f', and none has {since}: the model and the committee stay what they are. '
+      'Where fewer members are honest than votes are needed they stay for ever'
+    )
+  yield (
+    f'{said}. A smaller config.algorithm.consensus.malicious_fraction, a larger '
+    'committee or more max_views may help.'
+  )
 
 
 def _clusters_without_clients(run: run_lib.Run) -> Iterator[str]:

@@ -302,4 +302,6 @@ def _add_metrics(
   for name, stat in output.client_metrics.items():
     metrics[f'{phase_name}/{name}'] = float(statistics.value_of(stat))
   for name, value in output.server_metrics.items():
-    metrics[f'{phase_name}/{name}'] = float(np.asarray(value))
+    # What is no number, such as a record for an audit, is no metric.
+    if not tf.nest.is_nested(value):
+      metrics[f'{phase_name}/{name}'] = float(np.asarray(value))

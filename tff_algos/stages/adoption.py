@@ -52,6 +52,9 @@ def tell_all(outcome: Any, num_members: int) -> OrderedDict[str, np.ndarray]:
 def build_phase(names: Sequence[str]) -> algorithm.Phase:
   """Returns the phase `adopt` of a server state with `agreed` and `proposed`.
 
+  It also keeps its `num_selections` and `num_in_vain`, the rounds since the last
+  agreement.
+
   Its server metrics are the outcome. Without agreement what held still holds.
 
   Args:
@@ -75,6 +78,7 @@ def build_phase(names: Sequence[str]) -> algorithm.Phase:
       proposed=adopted._replace(is_selected=tf.zeros_like(adopted.is_selected)),
       num_selections=server_state.num_selections
       + tf.cast(proposed.is_selected & is_accepted, tf.int32),
+      num_in_vain=tf.where(is_accepted, 0, server_state.num_in_vain + 1),
     ), OrderedDict(outcome)
 
   return algorithm.Phase(

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, errors, seeds
+from tff_algos.core import checks, errors, malicious
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import falsification
@@ -103,7 +103,7 @@ def attackers(
   Args:
     config: The attack.
     client_ids: Of the population.
-    seed: The run's.
+    seed: The run's, that of no restart.
 
   Raises:
     ConfigError: If a listed client does not exist, or the share is nobody.
@@ -118,15 +118,12 @@ def attackers(
         f'{len(client_ids)} clients, such as {client_ids[0]!r}'
       )
     is_attacker[client_ids.index(client_id)] = True
-  # 0.1 times 30 may be just below 3.
-  count = int(config.fraction * len(client_ids) + 1e-9)
-  if not count and not config.client_ids:
+  is_attacker |= malicious.draw(client_ids, config.fraction, seed)
+  if not is_attacker.any():
     raise errors.ConfigError(
       f'attack.fraction {config.fraction:g} of {len(client_ids)} clients is '
       "nobody; raise it, or set attack.name to 'none'"
     )
-  generator = seeds.numpy_generator(seed, 'attackers')
-  is_attacker[generator.choice(len(client_ids), count, replace=False)] = True
   return is_attacker
 
 

@@ -10,12 +10,13 @@ and nothing is divided by 0.
 
 import dataclasses
 import math
+from collections import OrderedDict
 from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
-from tff_algos.numerics import index_random, trees
+from tff_algos.numerics import gram, index_random, trees
 
 Structure = Any
 
@@ -134,55 +135,46 @@ def mean_distances(
   Returns:
     float64 `[clients]`, 1 / P_k of Eq. 8; 0 everywhere without a member.
   """
-  shares = tf.cast(is_member, tf.float64)
-  shares = tf.math.divide_no_nan(shares, tf.reduce_sum(shares))
-  measure = _squared_norms if distance == 'squared' else _pair_distances
+  counts = tf.cast(is_member, tf.float64)
+  shares = tf.math.divide_no_nan(counts, tf.reduce_sum(counts))
   total = tf.zeros_like(shares)
   for leaf in tf.nest.flatten(uploads):
-    total += measure(leaf, shares)
+    if distance == 'squared':
+      total += _squared_norms(leaf, shares)
+    else:
+      total += _mean_pair_distances(leaf, counts, shares)
   if distance == 'squared':
     total += tf.reduce_sum(shares * total)
   return tf.where(tf.reduce_any(is_member), total, tf.zeros_like(total))
 
 
 def _squared_norms(leaf, shares):
-  """Returns each row's squared distance to the members' mean."""
+  """Returns each row's squared distance to the members' mean.
 
-  def add_block(rows, total):
-    return total + tf.reduce_sum(rows**2, axis=1)
-
-  return _over_columns(leaf, shares, add_block, tf.zeros_like(shares))
-
-
-def _pair_distances(leaf, shares):
-  """Returns each row's mean Euclidean distance to the members' rows."""
-  gram = _over_columns(
-    leaf,
-    shares,
-    lambda rows, total: total + tf.matmul(rows, rows, transpose_b=True),
-    tf.zeros_like(shares)[:, tf.newaxis] * shares,
-  )
-  norms = tf.linalg.diag_part(gram)
-  squared = norms[:, tf.newaxis] + norms - 2 * gram
-  return tf.linalg.matvec(tf.sqrt(tf.maximum(squared, 0)), shares)
-
-
-def _over_columns(leaf, shares, add_block, total):
-  """Folds the columns of a stack, less the members' mean, block by block."""
+  Pairs would take rows times as long as this, so it needs no `gram`.
+  """
   size = math.prod(leaf.shape[1:])
   flat = tf.reshape(leaf, [-1, size])
 
-  def body(start, total):
+  def add_block(start, total):
     rows = tf.cast(flat[:, start : start + _BLOCK], tf.float64)
     rows -= tf.linalg.matvec(rows, shares, transpose_a=True)
-    return start + _BLOCK, add_block(rows, total)
+    return start + _BLOCK, total + tf.reduce_sum(rows**2, axis=1)
 
   return tf.while_loop(
     lambda start, _: start < size,
-    body,
-    (tf.constant(0), total),
+    add_block,
+    (tf.constant(0), tf.zeros_like(shares)),
     parallel_iterations=1,
   )[1]
+
+
+def _mean_pair_distances(leaf, counts, shares):
+  """Returns each row's mean Euclidean distance to the members' rows."""
+  products = gram.centered_gram([leaf], counts)
+  identity = tf.eye(tf.shape(counts)[0], dtype=tf.float64)
+  distances = tf.sqrt(gram.squared_distances(products, identity))
+  return tf.linalg.matvec(distances, shares)
 
 
 def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
@@ -258,6 +250,34 @@ def elect(
   first = tf.cast(tf.floor(slack * config.election_center), tf.int32)
   ranks = rank(distances, is_training)
   return is_training & (ranks >= first) & (ranks < first + committee_size)
+
+
+def measure(
+  distances: tf.Tensor,
+  is_member: tf.Tensor,
+  is_training: tf.Tensor,
+  is_selected: tf.Tensor,
+) -> OrderedDict[str, tf.Tensor]:
+  """Returns how many had each role, and mean distances; metrics of a round.
+
+  Args:
+    distances: Of `mean_distances`, float64 `[clients]`.
+    is_member: Members with a finite upload, bool `[clients]`.
+    is_training: Training clients with one, bool `[clients]`.
+    is_selected: Of `select`.
+  """
+  mean = lambda flags: tf.math.divide_no_nan(
+    tf.reduce_sum(tf.where(flags, distances, tf.zeros_like(distances))),
+    tf.reduce_sum(tf.cast(flags, distances.dtype)),
+  )
+  count = lambda flags: tf.reduce_sum(tf.cast(flags, tf.int32))
+  return OrderedDict(
+    num_members=count(is_member),
+    num_training=count(is_training),
+    num_selected=count(is_selected),
+    distance_selected=mean(is_selected),
+    distance_training=mean(is_training),
+  )
 
 
 def average(

@@ -24,8 +24,8 @@ _SIZES = [5, 9, 3, 12, 0, 7, 4, 8, 6, 10, 5, 11]
 _SOURCE = toys.linear_clients(
   _THETAS, np.full((_NUM_CLIENTS, 2), 0.5), _SIZES, seed=2
 )
-# Ten of twelve are active: C = 4, n = 6, m = 2.
-_SHARES = {'active_rate': 10 / 12, 'committee_rate': 0.4}
+# Ten of the eleven that have examples are active: C = 4, n = 6, m = 2.
+_SHARES = {'active_rate': 10 / 11, 'committee_rate': 0.4}
 _RATE = 0.05
 _NUM_PARAMETERS = 3
 _NUM_ROUNDS = 5
@@ -36,7 +36,13 @@ _CONSENSUS = {
 }
 
 
-def _build(upload='update', server_learning_rate=1.0, **options):
+def _build(
+  upload='update',
+  server_learning_rate=1.0,
+  run_seed=None,
+  rate_offset=0.0,
+  **options,
+):
   votes = {k: v for k, v in options.items() if k in _CONSENSUS}
   shares = {k: v for k, v in options.items() if k not in _CONSENSUS}
   return cmfl.build_cmfl(
@@ -44,6 +50,7 @@ def _build(upload='update', server_learning_rate=1.0, **options):
     cmfl.CmflConfig(
       upload=upload,
       server_learning_rate=server_learning_rate,
+      rate_offset=rate_offset,
       loss_scale=0.5,
       local_training=local_training.LocalTrainingConfig(
         1, 32, optimizers.OptimizerConfig('sgd', _RATE)
@@ -51,6 +58,7 @@ def _build(upload='update', server_learning_rate=1.0, **options):
       committee=committee.CommitteeConfig(**(_SHARES | shares)),
       consensus=round_votes.ConsensusConfig(**votes),
     ),
+    run_seed,
   )
 
 
@@ -99,6 +107,10 @@ def _rounds(algorithm, num_rounds=_NUM_ROUNDS, source=_SOURCE):
     yield _Recorded(before, calls[0], state.agreed, *outputs, state)
 
 
+def _members(call):
+  return call.client_indices[call.client_inputs.is_member]
+
+
 def _kernel(agreed):
   return agreed.model_weights['kernel'][:, 0].astype(np.float64)
 
@@ -137,8 +149,8 @@ def test_rounds_agree_with_numpy(selection, upload):
   algorithm = _build(upload, 0.7, selection=selection)
   counts = np.zeros(_NUM_CLIENTS, int)
   for before, call, after, _, _, state in _rounds(algorithm):
-    members = call.client_indices[call.client_inputs].tolist()
-    training = call.client_indices[~call.client_inputs].tolist()
+    members = _members(call).tolist()
+    training = call.client_indices[~call.client_inputs.is_member].tolist()
     w, selected, elected = _oracle(
       _kernel(before), members, training, selection, 0.7
     )
@@ -153,8 +165,8 @@ def test_roles_of_every_round():
   """Disjoint, of constant size, the next committee from the training clients."""
   elected = None
   for _, call, after, trained, _, _ in _rounds(_build(), 8):
-    members = set(call.client_indices[call.client_inputs].tolist())
-    training = set(call.client_indices[~call.client_inputs].tolist())
+    members = set(_members(call).tolist())
+    training = set(call.client_indices[~call.client_inputs.is_member].tolist())
     assert elected is None or members == elected
     assert (len(members), len(training)) == (4, 6)
     assert not members & training
@@ -171,7 +183,7 @@ def test_the_first_committee_is_drawn_from_everybody_with_examples():
   counts = np.zeros(_NUM_CLIENTS)
   for seed in range(400):
     call = next(algorithm.plan_round(state, _SOURCE.population, 1, seed))
-    counts[call.client_indices[call.client_inputs]] += 1
+    counts[_members(call)] += 1
   assert counts[4] == 0
   share = 4 / 11
   deviation = np.sqrt(400 * share * (1 - share))
@@ -190,11 +202,27 @@ def test_everybody_averaged_is_gradient_descent_on_the_training_clients():
   """FedSGD: one full batch each; float32, so to 1e-5."""
   for before, call, after, *_ in _rounds(_build(selection='all')):
     w = _kernel(before)
-    training = call.client_indices[~call.client_inputs]
+    training = call.client_indices[~call.client_inputs.is_member]
     weights = np.array([_SIZES[k] for k in training])
     mean = np.average([_gradient(k, w) for k in training], 0, weights)
     np.testing.assert_allclose(
       _kernel(after), w - _RATE * mean, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_rate_that_falls_is_that_of_the_theorem():
+  """With gamma = 3, rounds 1, 2, 3 go 1, 3/4 and 3/5 of the mean's way."""
+  rates = (1, 3 / 4, 3 / 5)
+  for rate, one in zip(
+    rates, _rounds(_build(selection='all', rate_offset=3.0), 3), strict=True
+  ):
+    w, training = _kernel(one.before), one.call.client_indices
+    training = training[~one.call.client_inputs.is_member]
+    mean = np.average(
+      [_gradient(k, w) for k in training], 0, [_SIZES[k] for k in training]
+    )
+    np.testing.assert_allclose(
+      _kernel(one.after), w - rate * _RATE * mean, rtol=1e-5, atol=1e-6
     )
 
 
@@ -222,7 +250,7 @@ def test_a_committee_that_is_lost_elects_nobody_and_changes_nothing():
   algorithm = _build()
   state, _ = toys.initial_states(algorithm, _SOURCE.population)
   call = next(algorithm.plan_round(state, _SOURCE.population, 1, 0))
-  members = call.client_indices[call.client_inputs]
+  members = _members(call)
   broken = [_SOURCE.examples(k) for k in range(_NUM_CLIENTS)]
   for k in members:
     broken[k] = broken[k]._replace(x=np.full_like(broken[k].x, np.nan))
@@ -233,7 +261,7 @@ def test_a_committee_that_is_lost_elects_nobody_and_changes_nothing():
   assert not lost.after.is_member.any()
   assert not lost.state.num_selections.any()
   again = next(algorithm.plan_round(lost.state, source.population, 2, 0))
-  assert again.client_inputs.sum() == len(members)
+  assert again.client_inputs.is_member.sum() == len(members)
 
 
 def test_honest_members_agree_at_once():
@@ -255,6 +283,70 @@ def test_without_agreement_model_and_committee_stay():
   np.testing.assert_array_equal(_kernel(first.after), _kernel(first.before))
   np.testing.assert_array_equal(first.after.is_member, first.before.is_member)
   assert not second.state.num_selections.any()
+
+
+def test_a_first_committee_stays_until_it_agrees(caplog):
+  """Its members are silent for ever, and one warning says so."""
+  algorithm = _build(malicious_fraction=1.0, behaviour='silent', max_views=1)
+  with caplog.at_level('WARNING', logger='absl'):
+    first, second, third = (one.call for one in _rounds(algorithm, 3))
+  for call in (second, third):
+    np.testing.assert_array_equal(_members(call), _members(first))
+    assert (call.client_indices != first.client_indices).any()
+  (warning,) = caplog.messages
+  assert 'Round 1: the committee of 4 did not agree' in warning
+  assert '0 of its members are honest and 4 votes are needed' in warning
+
+
+def test_roles_are_shares_of_who_has_examples():
+  """Of 12 clients 6 have examples and all of these are active: C = 2, n = 4."""
+  source = toys.linear_clients(
+    _THETAS, np.full((_NUM_CLIENTS, 2), 0.5), [3] * 6 + [0] * 6, seed=2
+  )
+  algorithm = _build(active_rate=1.0, committee_rate=1 / 3)
+  state, _ = toys.initial_states(algorithm, source.population)
+  call = next(algorithm.plan_round(state, source.population, 1, 0))
+  assert call.client_indices.tolist() == [0, 1, 2, 3, 4, 5]
+  assert len(_members(call)) == 2
+  assert (call.client_inputs.committee_size == 2).all()
+  assert (call.client_inputs.num_selected == 2).all()
+
+
+def test_who_is_malicious_is_of_the_run_and_of_no_restart():
+  """8 members of 12 clients of whom 3 are silent agree if 6 are honest, whatever
+  the seed of a restart.
+  """
+  config = round_votes.ConsensusConfig(
+    malicious_fraction=0.25, behaviour='silent'
+  )
+  ids, members = _SOURCE.population.client_ids, np.arange(8)
+  nobody = np.zeros(_NUM_CLIENTS, bool)
+  computed = round_votes.Round(1, nobody, nobody, {'w': np.zeros(1)})
+  found = set()
+  for run_seed in range(8):
+    malicious = round_votes.malicious_clients(ids, config, run_seed)
+    agrees = sum(ids[i] not in malicious for i in members) >= 6
+    found.add(agrees)
+    for seed in range(3):
+      outcome = round_votes.vote(members, computed, ids, config, seed, run_seed)
+      assert outcome.is_accepted == agrees
+  assert found == {True, False}
+
+
+def test_the_seed_of_a_run_reaches_the_vote():
+  """The same plans vote by other malicious members with another run's seed."""
+  source, options = _SOURCE, {'malicious_fraction': 0.5, 'behaviour': 'silent'}
+  accepted = []
+  for run_seed in range(6):
+    algorithm = _build(run_seed=run_seed, committee_rate=0.25, **options)
+    (only,) = _rounds(algorithm, 1, source)
+    config = round_votes.ConsensusConfig(**options)
+    ids = source.population.client_ids
+    malicious = round_votes.malicious_clients(ids, config, run_seed)
+    members = [ids[i] for i in _members(only.call)]
+    accepted.append(bool(only.voted.server_metrics['is_accepted']))
+    assert accepted[-1] == (not malicious & {*members})
+  assert len(set(accepted)) == 2
 
 
 def test_agreement_that_is_assumed_changes_no_result():

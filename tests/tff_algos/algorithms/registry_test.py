@@ -28,6 +28,19 @@ def test_every_algorithm_builds_with_its_defaults(name):
     assert leaf.shape[0] == algorithm.num_clusters
 
 
+def test_who_takes_the_seed_of_the_run_gets_it(monkeypatch):
+  seen, entry = [], registry.ALGORITHMS['cmfl']
+
+  def build(model, options, run_seed):
+    seen.append(run_seed)
+    return entry.build(model, options, run_seed)
+
+  changed = {**registry.ALGORITHMS, 'cmfl': entry._replace(build=build)}
+  monkeypatch.setattr(registry, 'ALGORITHMS', changed)
+  registry.build_algorithm({'name': 'cmfl'}, toys.linear(3), run_seed=7)
+  assert seen == [7]
+
+
 @pytest.mark.parametrize(
   ('section', 'text'),
   [

@@ -117,6 +117,18 @@ def test_a_stale_request_gets_no_reply():
   assert case.say(messages.Request('m0', 0, _TRUTH)) == []
 
 
+def test_a_decision_of_a_view_that_cannot_be_is_refused():
+  """Its votes are true, but they name no view."""
+  case = _Case('m2', max_views=3)
+  case.member.start(0.0)
+  voters = ['m0', 'm1', 'm3', 'm4']
+  for view in (3, 10**18):
+    assert case.say(case.decision('m1', voters, view=view)) == []
+    assert case.member.outcome is None
+  case.say(case.decision('m1', voters, view=2))
+  assert case.member.outcome.view == 2
+
+
 def test_patience_ends_and_grows():
   case = _Case('m1', timeout_seconds=2.0)
   case.member.start(1.0)

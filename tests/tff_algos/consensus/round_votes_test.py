@@ -34,7 +34,7 @@ def test_the_same_vote_ends_the_same():
 
 
 def test_agreement_can_be_assumed():
-  assert _vote(protocol='assumed') == (True, 2, 0, 0, 0.0)
+  assert _vote(protocol='assumed') == (True, 2, 0, 0, 0.0, 5)
 
 
 @pytest.mark.parametrize('behaviour', ['lying', 'silent'])
@@ -52,6 +52,14 @@ def test_one_liar_of_five_costs_views_at_most():
     members = np.array([*others, _IDS.index(liar)])
     outcome = round_votes.vote(members, _ROUND, _IDS, config, seed)
     assert outcome.is_accepted
+
+
+def test_a_warning_says_whether_waiting_may_help():
+  outcome = _vote(malicious_fraction=1.0, behaviour='silent', max_views=1)
+  said = round_votes.disagreement(_MEMBERS, outcome)
+  assert '0 of its members are honest and 4 votes are needed' in said
+  outcome = outcome._replace(num_honest=4)
+  assert 'max_views may help' in round_votes.disagreement(_MEMBERS, outcome)
 
 
 def test_malicious_members_are_drawn_once_for_a_seed():

@@ -26,6 +26,50 @@ def test_krum_scores_by_hand():
   np.testing.assert_array_equal(scores, [1, 1, 4, 49])
 
 
+def _krum_oracle(points, num_byzantine):
+  """Blanchard et al. 2017, Section 4, row by row."""
+  scores = []
+  for i, one in enumerate(points):
+    squared = sorted(
+      float(((one - other) ** 2).sum())
+      for j, other in enumerate(points)
+      if j != i
+    )
+    scores.append(sum(squared[: max(len(points) - num_byzantine - 2, 1)]))
+  return scores
+
+
+def test_krum_scores_agree_with_numpy_for_every_f():
+  generator = np.random.default_rng(4)
+  points = generator.normal(size=(9, 5))
+  distances = ((points[:, np.newaxis] - points) ** 2).sum(axis=-1)
+  for num_byzantine in range(8):
+    scores = robust_distances.krum_scores(
+      tf.constant(distances), _real(9), num_byzantine
+    )
+    np.testing.assert_allclose(scores, _krum_oracle(points, num_byzantine))
+
+
+def test_krum_with_the_true_f_never_chooses_a_planted_outlier():
+  """n = 2 f + 3. Outliers lie together, so a smaller f falls for them."""
+  generator = np.random.default_rng(5)
+  is_fooled = []
+  for num_byzantine in (1, 2, 3, 4):
+    for _ in range(5):
+      points = generator.normal(size=(2 * num_byzantine + 3, 4))
+      points[:num_byzantine] = 50 + 1e-3 * points[:num_byzantine]
+      distances = tf.constant(
+        ((points[:, np.newaxis] - points) ** 2).sum(axis=-1)
+      )
+      real = _real(len(points))
+      scores = robust_distances.krum_scores(distances, real, num_byzantine)
+      assert np.argmin(scores) >= num_byzantine
+      # One neighbour for everybody: n - f - 2 with f = n - 3.
+      scores = robust_distances.krum_scores(distances, real, len(points) - 3)
+      is_fooled.append(np.argmin(scores) < num_byzantine)
+  assert any(is_fooled)
+
+
 def test_krum_takes_one_neighbor_at_least_and_a_single_row_as_it_is():
   distances = _distances([0, 1, 3, 10])
   scores = robust_distances.krum_scores(distances, _real(4), 3)

@@ -75,7 +75,7 @@ def test_nothing_else_is_left(reported):
   assert {path.name for path in index.parent.iterdir()} == names
   assert {path.name for path in workdir.iterdir()} == {
     *('config.json', 'metrics.csv', 'memberships', 'evaluation'),
-    *('checkpoints', 'report'),
+    *('audit', 'checkpoints', 'report'),
   }
 
 

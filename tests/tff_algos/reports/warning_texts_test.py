@@ -46,6 +46,24 @@ def test_what_was_left_out_is_said(workdir):
   ]
 
 
+def test_rounds_without_agreement(workdir):
+  _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
+  _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n2,0\n3,1\n')
+  (text,) = _sentences(workdir)
+  assert text.startswith('In 1 of 3 rounds the committee did not agree. ')
+  _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n2,0\n3,0\n')
+  (text,) = _sentences(workdir)
+  assert text.startswith(
+    'In 2 of 3 rounds the committee did not agree, and none has since round 1'
+  )
+  assert 'malicious_fraction' in text
+  _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,0\n')
+  (text,) = _sentences(workdir)
+  assert 'and none has ever' in text
+  _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n')
+  assert _sentences(workdir) == []
+
+
 def test_clusters_without_clients(workdir):
   _set_rounds(workdir, 'round\n0\n')
   _write_memberships(workdir, '0.4,0.5,0.1', '0.1,0.7,0.2')

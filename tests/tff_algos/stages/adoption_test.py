@@ -15,6 +15,7 @@ class _State(NamedTuple):
   agreed: adoption.Agreed
   proposed: adoption.Agreed
   num_selections: tf.Tensor
+  num_in_vain: tf.Tensor
 
 
 def _agreed(value, member, selected):
@@ -32,7 +33,12 @@ def _adopt(is_accepted):
   outcome = {name: tf.constant(values[0]) for name, values in told.items()}
   output = phase.client_work((), outcome, (), None, None)
   mean = aggregation.Mean(output.result['outcome'], tf.constant(4.0))
-  state = _State(_agreed(1.0, 0, 1), _agreed(2.0, 2, 0), tf.constant([1, 0, 0]))
+  state = _State(
+    _agreed(1.0, 0, 1),
+    _agreed(2.0, 2, 0),
+    tf.constant([1, 0, 0]),
+    tf.constant(2),
+  )
   return phase.server_update(state, {'outcome': mean})
 
 
@@ -48,6 +54,7 @@ def test_agreement_puts_the_proposal_in_force():
   np.testing.assert_array_equal(state.agreed.model_weights['kernel'], [2, 2])
   np.testing.assert_array_equal(state.agreed.is_member, [False, False, True])
   np.testing.assert_array_equal(state.num_selections, [2, 0, 0])
+  assert state.num_in_vain == 0
   assert metrics['num_views'] == 3
 
 
@@ -70,4 +77,5 @@ def test_without_agreement_all_stays():
   np.testing.assert_array_equal(state.agreed.model_weights['kernel'], [1, 1])
   np.testing.assert_array_equal(state.agreed.is_member, [True, False, False])
   np.testing.assert_array_equal(state.num_selections, [1, 0, 0])
+  assert state.num_in_vain == 3
   assert metrics['is_accepted'] == 0

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
+from tff_algos.numerics import gram
 from tff_algos.stages import committee
 
 
@@ -44,6 +45,47 @@ def test_distances_weight_by_weight_of_a_hand_made_case():
   np.testing.assert_allclose(found, [6, 2, 0], atol=1e-12)
 
 
+def test_distances_weight_by_weight_agree_with_numpy():
+  """The mean over members of the sum over weights of norms, in float64."""
+  generator = np.random.default_rng(2)
+  values = generator.normal(size=(7, 5)).astype(np.float32)
+  members = [1, 4, 6]
+  found = committee.mean_distances(
+    _uploads(values),
+    tf.constant(np.isin(range(7), members)),
+    'sum_over_weights',
+  )
+  expected = [
+    np.mean(
+      [
+        np.linalg.norm(one[:-1] - values[m, :-1].astype(np.float64))
+        + abs(one[-1] - np.float64(values[m, -1]))
+        for m in members
+      ]
+    )
+    for one in values.astype(np.float64)
+  ]
+  np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_equal_uploads_far_from_the_others_are_at_no_distance():
+  """Not even by rounding: a member is 1e4 away from the mean of members."""
+  same = np.array([1e4, 2e4, 3e4]) + np.random.default_rng(0).normal(size=3)
+  found = committee.mean_distances(
+    _uploads([same, same]), tf.constant([False, True]), 'sum_over_weights'
+  )
+  np.testing.assert_array_equal(found, [0, 0])
+  found = committee.mean_distances(
+    _uploads([same, same, [0, 0, 0]]),
+    tf.constant([True, False, True]),
+    'sum_over_weights',
+  )
+  assert found[0] == found[1]
+  rounded = same.astype(np.float32).astype(np.float64)
+  half = (np.hypot(*rounded[:2]) + abs(rounded[2])) / 2
+  np.testing.assert_allclose(found[1], half, rtol=1e-12)
+
+
 def test_the_mean_stands_for_all_pairs():
   """CMFL's score without its pairs: same numbers, same ranks."""
   generator = np.random.default_rng(0)
@@ -68,6 +110,7 @@ def test_long_uploads_are_read_block_by_block(monkeypatch):
     for distance in committee.DISTANCES
   ]
   monkeypatch.setattr(committee, '_BLOCK', 7)
+  monkeypatch.setattr(gram, '_BLOCK', 7)
   for distance, expected in zip(committee.DISTANCES, whole, strict=True):
     found = committee.mean_distances(_uploads(values), is_member, distance)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
@@ -193,6 +236,25 @@ def test_sizes_of_the_smallest_populations():
       assert 1 <= found.committee <= found.training
       assert found.committee + found.training <= num_clients
       assert 1 <= found.aggregated <= found.training
+
+
+def test_measures_by_hand():
+  found = committee.measure(
+    tf.constant([1.0, 2, 4, 9], tf.float64),
+    tf.constant([False, False, False, True]),
+    tf.constant([True, True, True, False]),
+    tf.constant([True, True, False, False]),
+  )
+  assert {name: float(value) for name, value in found.items()} == {
+    'num_members': 1,
+    'num_training': 3,
+    'num_selected': 2,
+    'distance_selected': 1.5,
+    'distance_training': 7 / 3,
+  }
+  nobody = tf.zeros([2], tf.bool)
+  found = committee.measure(tf.ones([2], tf.float64), *[nobody] * 3)
+  assert found['distance_selected'] == 0
 
 
 def test_the_mean_is_weighted_by_examples():

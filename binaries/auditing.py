@@ -1,0 +1,132 @@
+"""Keeps the audit log of a training whose clients form committees."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from binaries import experiment
+from tff_algos.algorithms import registry as algorithms
+from tff_algos.consensus import audit_log, statements, verification
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import loop
+from tff_algos.stages import false_clients
+
+
+def attend(
+  config: experiment.ExperimentConfig,
+  folder: str,
+  observer: loop.Observer,
+  runtime: cohort_lib.Runtime,
+) -> tuple[loop.Observer, cohort_lib.Runtime]:
+  """Returns who keeps the log in between, or both as they are without one."""
+  _, options = algorithms.parse_config(config.algorithm)
+  level = getattr(options, 'audit', audit_log.NONE)
+  if level == audit_log.NONE:
+    return observer, runtime
+  auditor = Auditor(runtime, observer, audit_log.AuditLog(folder), level)
+  return auditor, auditor
+
+
+class Auditor:
+  """Stands between the round loop and its runtime and observer.
+
+  It is a runtime that notes what the phases of a round show, and an observer
+  that writes it down when the round is done. Restarts' trials pass by: only
+  what is recorded as a round is written.
+  """
+
+  def __init__(
+    self,
+    runtime: cohort_lib.Runtime,
+    observer: loop.Observer,
+    log: audit_log.AuditLog,
+    level: str,
+  ):
+    """Takes the runtime and the observer of a training.
+
+    Args:
+      runtime: Entered already.
+      observer: Is told of everything after the log.
+      log: Where rounds are written.
+      level: One of `audit_log.LEVELS`, but not `'none'`.
+    """
+    self._runtime = runtime
+    self._observer = observer
+    self._log = log
+    self._level = level
+    self._entry: dict[str, Any] = {}
+    self._arrays: dict[str, np.ndarray] = {}
+
+  def run(
+    self, phase: Any, server_state: Any, cohort: cohort_lib.Cohort
+  ) -> cohort_lib.PhaseOutput:
+    """Runs a phase call, and notes it if it is part of a round."""
+    output = self._runtime.run(phase, server_state, cohort)
+    if phase.name == 'train':
+      self._note_training(server_state, cohort, output)
+    elif phase.name == 'adopt':
+      self._note_vote(server_state, cohort, output)
+    return output
+
+  def resume(self, round_num: int) -> None:
+    """Cuts the log off after a round."""
+    self._entry, self._arrays = {}, {}
+    self._log.resume(round_num)
+    self._observer.resume(round_num)
+
+  def record(
+    self,
+    round_num: int,
+    metrics: Mapping[str, float],
+    memberships: np.ndarray | None = None,
+  ) -> None:
+    """Writes a finished round; of round 0 there is nothing to write."""
+    if round_num:
+      arrays = self._arrays if self._level == audit_log.UPLOADS else {}
+      self._log.append({'round': round_num, **self._entry}, arrays)
+      self._entry, self._arrays = {}, {}
+    self._observer.record(round_num, metrics, memberships)
+
+  def _note_training(self, server_state, cohort, output) -> None:
+    inputs, ids = cohort.call.client_inputs, cohort.source.population.client_ids
+    if isinstance(inputs, false_clients.MarkedInput):
+      inputs = inputs.client_input
+    record = output.server_metrics['record']
+    agreed, proposed = server_state.agreed, output.server_state.proposed
+    members = cohort.call.client_indices[inputs.is_member]
+    uploads = record['values']
+    clients = [
+      {
+        'id': ids[index],
+        'is_member': bool(np.isin(index, members)),
+        'is_valid': bool(record['is_valid'][k]),
+        'num_examples': float(record['num_examples'][k]),
+        'distance': float(record['distances'][k]),
+        'upload': verification.upload_digest(uploads, k),
+      }
+      for k, index in enumerate(record['client_index'])
+    ]
+    digest = statements.digest_arrays(agreed.model_weights)
+    self._entry = {
+      'committee': [one['id'] for one in clients if one['is_member']],
+      'clients': clients,
+      'selected': [ids[k] for k in np.flatnonzero(proposed.is_selected)],
+      'elected': [ids[k] for k in np.flatnonzero(proposed.is_member)],
+      'before': digest,
+      'proposed': statements.digest_arrays(proposed.model_weights),
+      'vote': None,
+      'after': digest,
+    }
+    self._arrays = verification.arrays_of(
+      uploads, agreed.model_weights, proposed.model_weights
+    )
+
+  def _note_vote(self, server_state, cohort, output) -> None:
+    if not self._entry:
+      return  # Everybody was lost in training, so nothing was proposed.
+    told = output.server_metrics.items()
+    self._entry['vote'] = {name: float(value) for name, value in told}
+    self._entry['after'] = statements.digest_arrays(
+      output.server_state.agreed.model_weights
+    )

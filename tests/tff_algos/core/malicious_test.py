@@ -1,0 +1,30 @@
+import numpy as np
+
+from tff_algos.consensus import round_votes
+from tff_algos.core import malicious
+from tff_algos.stages import attacks
+
+_IDS = tuple(f'c{i:03d}' for i in range(30))
+
+
+def test_a_share_is_rounded_down_and_of_the_seed():
+  drawn = malicious.draw(_IDS, 0.1, 0)
+  assert drawn.sum() == 3
+  np.testing.assert_array_equal(drawn, malicious.draw(_IDS, 0.1, 0))
+  assert (drawn != malicious.draw(_IDS, 0.1, 1)).any()
+  assert not malicious.draw(_IDS, 0.0, 0).any()
+  assert malicious.draw(_IDS, 1.0, 0).all()
+
+
+def test_attackers_and_malicious_members_are_the_same_clients():
+  """One draw: if one of the two drew for itself, seeds would tell."""
+  for seed in range(5):
+    drawn = malicious.draw(_IDS, 0.25, seed)
+    uploading = attacks.attackers(
+      attacks.AttackConfig('zero', fraction=0.25), _IDS, seed
+    )
+    members = round_votes.malicious_clients(
+      _IDS, round_votes.ConsensusConfig(malicious_fraction=0.25), seed
+    )
+    np.testing.assert_array_equal(uploading, drawn)
+    assert members == {_IDS[i] for i in np.flatnonzero(drawn)}

@@ -1,0 +1,54 @@
+"""The published seconds of CMFL's figures 8 and 9, by hand."""
+
+import numpy as np
+import pytest
+
+from tff_algos.metrics import round_time
+
+# C = 43 members, n = 65 training clients, models of 20,000 numbers.
+_C, _N, _SIZE = 43, 65, 20_000
+
+
+def _rounds(rate):
+  transfer = round_time.transfer_seconds(_SIZE, rate)
+  return {
+    'fed_avg': round_time.fed_avg(transfer),
+    'cmfl': round_time.cmfl(transfer, _C, _N),
+    'brain_torrent': round_time.brain_torrent(transfer, _N),
+    'gossip': round_time.gossip(transfer, _N),
+  }
+
+
+@pytest.mark.parametrize(
+  ('rate', 'seconds'),
+  [
+    (1e6, (0.13, 0.981, 1.39, 1.37)),
+    (1e7, (0.094, 0.189, 0.22, 0.218)),
+    (1e8, (0.0904, 0.1098, 0.103, 0.1028)),
+  ],
+)
+def test_seconds_of_a_round(rate, seconds):
+  found = [one.total for one in _rounds(rate).values()]
+  np.testing.assert_allclose(found, seconds, rtol=1e-12)
+
+
+def test_communication_and_computation_of_a_thousand_rounds():
+  found = [one.times(1000) for one in _rounds(1e6).values()]
+  np.testing.assert_allclose(
+    found, [(40, 90), (880, 101), (1300, 90), (1280, 90)], rtol=1e-12
+  )
+
+
+def test_a_primary_that_serves_one_after_the_other():
+  """(43 + 65) * 0.02 s: no better than a broadcast among all."""
+  found = round_time.cmfl(0.02, _C, _N, 'primary_serial')
+  np.testing.assert_allclose(found.communication, 2.16)
+  assert found.computation == round_time.cmfl(0.02, _C, _N).computation
+
+
+def test_work_of_other_machines():
+  work = round_time.Work(1.0, 0.5, 0.25, 0.125)
+  assert round_time.fed_avg(0.0, work).total == 1.5
+  assert round_time.cmfl(0.0, 2, 3, work=work).total == 1.375
+  assert round_time.brain_torrent(2.0, 3, work) == (6.0, 1.5)
+  assert round_time.gossip(2.0, 3, work) == (4.0, 1.5)

@@ -1,0 +1,235 @@
+"""Recomputes what committees decided, from an audit log and nothing else.
+
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022): distances (the inverse of Eq. 8),
+selection, the mean by examples (Eq. 5), the step (Eq. 6) and the election. In
+NumPy and float64, so that no code is shared with what is verified.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tff_algos.consensus import audit_log, statements
+
+# Members average in float32, in an order of their own.
+_ROUNDING = 1e-6
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Rules(NamedTuple):
+  """What a committee had agreed to do.
+
+  Attributes:
+    upload: `'update'` or `'model'`.
+    server_learning_rate: Round number -> eta_t over the clients' rate.
+    distance: `'squared'`, or `'sum_over_weights'`.
+    selection: `'most_similar'`, `'least_similar'`, `'random'` or `'all'`.
+    election_center: In [0, 1].
+  """
+
+  upload: str
+  server_learning_rate: Callable[[int], float]
+  distance: str
+  selection: str
+  election_center: float
+
+
+class Verdict(NamedTuple):
+  """What is to be said of a round.
+
+  Attributes:
+    round_num: The round.
+    has_uploads: Whether its uploads were kept; else their digests, distances
+      and mean cannot be verified.
+    faults: What does not hold; nothing if all does.
+  """
+
+  round_num: int
+  has_uploads: bool
+  faults: tuple[str, ...]
+
+
+def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
+  """Returns a verdict on every round of a log.
+
+  Raises:
+    DataError: If there is no log.
+  """
+  verdicts, before, hash_before = [], None, ''
+  for entry, line_hash in audit_log.read(workdir):
+    faults = [*_chain_faults(entry, before, hash_before)]
+    hash_before = line_hash
+    if 'clients' not in entry:
+      # All training was lost, so nothing was proposed and nothing changed.
+      verdicts.append(Verdict(entry['round'], False, (*faults,)))
+      before = before and {**before, 'round': entry['round']}
+      continue
+    try:
+      arrays = audit_log.read_arrays(workdir, entry['round'])
+      faults += _decision_faults(entry, rules)
+      faults += () if arrays is None else _array_faults(entry, arrays, rules)
+    except (KeyError, TypeError, ValueError) as error:
+      arrays = None
+      faults.append(f'it cannot be read ({error})')
+    verdicts.append(Verdict(entry['round'], arrays is not None, (*faults,)))
+    before = entry
+  return verdicts
+
+
+def _chain_faults(entry, before, hash_before: str) -> Iterator[str]:
+  """Yields what does not follow from the round before."""
+  if entry['previous'] != hash_before:
+    yield 'the line before it is not the one that it was written after'
+  if before is None:
+    return
+  if entry['round'] != before['round'] + 1:
+    yield f'it follows round {before["round"]}'
+  if 'clients' not in entry:
+    return
+  if entry.get('before') != before.get('after'):
+    yield 'it does not start from the model that the round before ended with'
+  vote = before.get('vote') or {}
+  if vote.get('is_accepted') and before.get('elected'):
+    strangers = {*entry.get('committee', ())} - {*before['elected']}
+    if strangers:
+      yield f'nobody elected {", ".join(sorted(strangers))}'
+
+
+def _decision_faults(entry, rules: Rules) -> Iterator[str]:
+  """Yields what does not follow from the recorded distances and the vote."""
+  training, has_members = _scored(entry)
+  ranking = sorted(training, key=lambda k: (entry['clients'][k]['distance'], k))
+  names = [entry['clients'][k]['id'] for k in ranking if has_members]
+  selected, elected = {*entry['selected']}, {*entry['elected']}
+  expected = {
+    'most_similar': {*names[: len(selected)]},
+    'least_similar': {*names[len(names) - len(selected) :]},
+    'random': selected & {*names},
+    'all': {*names},
+  }[rules.selection]
+  if selected != expected:
+    yield f'not {_listed(selected)} are to be averaged, but {_listed(expected)}'
+  first = math.floor((len(names) - len(elected)) * rules.election_center)
+  window = {*names[first : first + len(elected)]}
+  if elected != window:
+    yield f'not {_listed(elected)} are elected, but {_listed(window)}'
+  is_accepted = bool((entry['vote'] or {}).get('is_accepted'))
+  if entry['after'] != entry['proposed' if is_accepted else 'before']:
+    yield 'what holds after it is not what the vote decided'
+
+
+def _array_faults(entry, arrays: Arrays, rules: Rules) -> Iterator[str]:
+  """Yields what does not follow from the uploads and models that were kept."""
+  models = {name: _part(arrays, name) for name in ('before', 'proposed')}
+  for name, model in models.items():
+    if statements.digest_arrays(model) != entry[name]:
+      yield f'the model {name} has another digest than was recorded'
+  uploads = _part(arrays, 'upload')
+  for k, client in enumerate(entry['clients']):
+    if client['is_valid'] and client['upload'] != upload_digest(uploads, k):
+      yield f'the upload of {client["id"]} has another digest'
+  if rules.upload == 'model':
+    uploads = {n: models['before'][n] - rows for n, rows in uploads.items()}
+  training, has_members = _scored(entry)
+  if has_members:
+    found = _distances(entry, uploads, rules.distance)
+    for k in training:
+      client = entry['clients'][k]
+      if not math.isclose(
+        client['distance'], found[k], rel_tol=_ROUNDING, abs_tol=1e-12
+      ):
+        yield (
+          f'the distance of {client["id"]} is {found[k]:.6g}, not '
+          f'{client["distance"]:.6g}'
+        )
+  rate = rules.server_learning_rate(entry['round'])
+  if _is_elsewhere(entry, uploads, models, rate):
+    yield 'the aggregate is not the mean of the uploads that were selected'
+
+
+def _is_elsewhere(entry, uploads, models, rate: float) -> bool:
+  """Returns whether the proposed model is not where the uploads lead to."""
+  selected = {*entry['selected']}
+  weights = np.array(
+    [
+      client['num_examples'] * (client['id'] in selected)
+      for client in entry['clients']
+    ]
+  )
+  total = weights.sum()
+  for name, start in models['before'].items():
+    # Who is not selected may have sent anything.
+    rows = uploads[name][weights > 0].astype(np.float64)
+    mean = np.tensordot(weights[weights > 0], rows, 1) / (total or 1)
+    away = abs(start - rate * mean - models['proposed'][name])
+    scale = abs(start).max(initial=0) + rate * abs(rows).max(initial=0)
+    if not (away <= 4 * _ROUNDING * scale).all():
+      return True
+  return False
+
+
+def _scored(entry) -> tuple[list[int], bool]:
+  """Returns the training clients with an upload, and whether a member has one."""
+  valid = [k for k, one in enumerate(entry['clients']) if one['is_valid']]
+  training = [k for k in valid if not entry['clients'][k]['is_member']]
+  return training, len(training) < len(valid)
+
+
+def _distances(entry, uploads: Arrays, distance: str) -> np.ndarray:
+  """Returns 1 / P_k of Eq. 8, pair by pair, float64 `[clients]`."""
+  members = [
+    k
+    for k, client in enumerate(entry['clients'])
+    if client['is_member'] and client['is_valid']
+  ]
+  total = np.zeros(len(entry['clients']))
+  for leaf in uploads.values():
+    rows = leaf.reshape(len(leaf), -1).astype(np.float64)
+    for member in members:
+      squared = ((rows - rows[member]) ** 2).sum(axis=1)
+      total += squared if distance == 'squared' else np.sqrt(squared)
+  return total / len(members)
+
+
+def upload_digest(uploads: Arrays, position: int) -> str:
+  """Returns the digest of one of several stacked uploads.
+
+  Args:
+    uploads: name -> `[clients, ...]`.
+    position: Of the client.
+  """
+  return statements.digest_arrays(
+    {name: rows[position] for name, rows in uploads.items()}
+  )
+
+
+def arrays_of(upload: Arrays, before: Arrays, proposed: Arrays) -> Arrays:
+  """Returns what is kept of a round under the names that are read here.
+
+  Args:
+    upload: Of all clients, name -> `[clients, ...]`.
+    before: The model before the round, name -> `[...]`.
+    proposed: What the committee made of it.
+  """
+  parts = {'upload': upload, 'before': before, 'proposed': proposed}
+  return {
+    f'{part}:{name}': array
+    for part, arrays in parts.items()
+    for name, array in arrays.items()
+  }
+
+
+def _part(arrays: Arrays, part: str) -> dict[str, np.ndarray]:
+  return {
+    name.removeprefix(f'{part}:'): array
+    for name, array in arrays.items()
+    if name.startswith(f'{part}:')
+  }
+
+
+def _listed(ids: Any) -> str:
+  return ', '.join(sorted(ids)) or 'nobody'

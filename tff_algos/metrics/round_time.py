@@ -1,0 +1,127 @@
+"""What a round of each system takes, on a virtual clock.
+
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 5.2 and 6.5: clients work at
+the same time, a client sends or receives one upload after the other, and a model of
+s numbers takes s / r seconds at r numbers a second. The text gives no formula for
+the baselines; these are those of the authors' public code, whose plots the
+published times come from. There BrainTorrent fetches the model of every training
+client, and GossipFL one less.
+"""
+
+from typing import NamedTuple
+
+# 1, 10 and 100 "Mps": million numbers a second, per client.
+RATES = (1e6, 1e7, 1e8)
+DOWNLOADS = ('parallel', 'primary_serial')
+
+
+class Work(NamedTuple):
+  """Seconds of computation in a round; by default those of the authors' code.
+
+  Attributes:
+    training: Of a client that trains.
+    server_aggregation: Of whoever averages all uploads without scores.
+    scoring: Of a committee member, all distances.
+    committee_aggregation: Of a committee member, the selected uploads.
+  """
+
+  training: float = 0.05
+  server_aggregation: float = 0.04
+  scoring: float = 0.026
+  committee_aggregation: float = 0.025
+
+
+class RoundTime(NamedTuple):
+  """Seconds of one round.
+
+  Attributes:
+    communication: All transfers that wait for each other.
+    computation: All work that waits for each other.
+  """
+
+  communication: float
+  computation: float
+
+  @property
+  def total(self) -> float:
+    """Returns the seconds of the round."""
+    return self.communication + self.computation
+
+  def times(self, num_rounds: int) -> 'RoundTime':
+    """Returns the seconds of so many rounds."""
+    return RoundTime(*(num_rounds * part for part in self))
+
+
+def transfer_seconds(num_floats: float, rate: float) -> float:
+  """Returns how long one model takes, s / r.
+
+  Args:
+    num_floats: Of the model, s >= 0.
+    rate: Numbers a second, r > 0.
+  """
+  return num_floats / rate
+
+
+def fed_avg(transfer: float, work: Work = Work()) -> RoundTime:
+  """Returns a round of FedAvg: the model down, an upload, the mean.
+
+  Args:
+    transfer: Seconds of one model.
+    work: Of computation.
+  """
+  return RoundTime(2 * transfer, work.training + work.server_aggregation)
+
+
+def cmfl(
+  transfer: float,
+  committee_size: int,
+  num_training: int,
+  download: str = 'parallel',
+  work: Work = Work(),
+) -> RoundTime:
+  """Returns a round of CMFL: every upload goes to every member.
+
+  Args:
+    transfer: Seconds of one model.
+    committee_size: C >= 1.
+    num_training: n >= 1.
+    download: `'parallel'`: all receive the model at once, as in the authors'
+      code. `'primary_serial'`: the primary sends it to one after the other, n
+      times, as the paper's complexity has it.
+    work: Of computation.
+  """
+  num_downloads = 1 if download == 'parallel' else num_training
+  return RoundTime(
+    (committee_size + num_downloads) * transfer,
+    work.training + work.scoring + work.committee_aggregation,
+  )
+
+
+def brain_torrent(
+  transfer: float, num_training: int, work: Work = Work()
+) -> RoundTime:
+  """Returns a round of BrainTorrent: one client fetches all models.
+
+  Args:
+    transfer: Seconds of one model.
+    num_training: n >= 1.
+    work: Of computation.
+  """
+  return RoundTime(
+    num_training * transfer, work.training + work.server_aggregation
+  )
+
+
+def gossip(
+  transfer: float, num_training: int, work: Work = Work()
+) -> RoundTime:
+  """Returns a round of GossipFL: as much as all other models, in segments.
+
+  Args:
+    transfer: Seconds of one model.
+    num_training: n >= 1.
+    work: Of computation.
+  """
+  return RoundTime(
+    (num_training - 1) * transfer, work.training + work.server_aggregation
+  )

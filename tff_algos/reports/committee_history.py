@@ -1,0 +1,87 @@
+"""What committees have decided in a run, as its audit log tells it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_algos.consensus import audit_log
+from tff_algos.reports import run as run_lib
+
+ROLES = ('training', 'committee', 'averaged')
+
+
+class CommitteeHistory(NamedTuple):
+  """All rounds of a log.
+
+  Attributes:
+    is_attacker: Of the participating clients, bool `[num_clients]`.
+    num_averaged: How often each was averaged in a round that members agreed
+      on, int64 `[num_clients]`.
+    distances: Of every training client in every round to its committee, float64
+      `[n]`, >= 0.
+    is_false: Whether each is an attacker's, bool `[n]`.
+    attackers: How many of each of `ROLES` were attackers, int64 `[rounds, 3]`.
+  """
+
+  is_attacker: np.ndarray
+  num_averaged: np.ndarray
+  distances: np.ndarray
+  is_false: np.ndarray
+  attackers: np.ndarray
+
+
+def read(run: run_lib.Run) -> CommitteeHistory | None:
+  """Returns the history of a run; None if it kept no log of any round.
+
+  Raises:
+    DataError: If the log is damaged.
+  """
+  if not (run.workdir / 'audit' / 'log.jsonl').is_file():
+    return None
+  entries = [
+    entry for entry, _ in audit_log.read(run.workdir) if 'clients' in entry
+  ]
+  if not entries:
+    return None
+  ids = run.clients.texts('client_id')
+  if 'group' in run.clients:
+    groups = run.clients.texts('group')
+    ids = [
+      one
+      for one, group in zip(ids, groups, strict=True)
+      if group == 'participating'
+    ]
+  malicious = _attackers(run)
+  position = {one: k for k, one in enumerate(ids)}
+  counts, scored, attackers = np.zeros(len(ids), np.int64), [], []
+  for entry in entries:
+    training = [
+      one
+      for one in entry['clients']
+      if one['is_valid'] and not one['is_member']
+    ]
+    scored += [(one['distance'], one['id'] in malicious) for one in training]
+    if (entry['vote'] or {}).get('is_accepted'):
+      # Who is not in clients.csv any more has no row to be counted in.
+      known = [position[one] for one in entry['selected'] if one in position]
+      counts[known] += 1
+    by_role = ([one['id'] for one in training], entry['committee'])
+    attackers.append(
+      [len(malicious & {*one}) for one in (*by_role, entry['selected'])]
+    )
+  distances, is_false = np.array(scored).reshape(-1, 2).T
+  return CommitteeHistory(
+    np.array([one in malicious for one in ids]),
+    counts,
+    distances,
+    is_false.astype(bool),
+    np.array(attackers),
+  )
+
+
+def _attackers(run: run_lib.Run) -> set[str]:
+  if 'is_attacker' not in run.clients:
+    return set()
+  flags = run.clients.numbers('is_attacker') == 1
+  ids = run.clients.texts('client_id')
+  return {one for one, flag in zip(ids, flags, strict=True) if flag}

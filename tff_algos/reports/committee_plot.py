@@ -1,0 +1,98 @@
+"""Picture: whom committees averaged, and how near they found everybody."""
+
+import numpy as np
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import committee_history, style
+from tff_algos.reports import run as run_lib
+
+_HONEST, _FALSE = style.colors(2)
+_MAX_BINS = 30
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws counts of clients, scores, and attackers round by round.
+
+  Returns:
+    None if the run kept no audit log of committees.
+  """
+  history = committee_history.read(run)
+  if history is None:
+    return None
+  has_attackers = bool(history.is_attacker.any())
+  figure = style.new_figure(
+    12 if has_attackers else 9, 3.9, 'What the committees decided'
+  )
+  panels = figure.subplots(1, 3 if has_attackers else 2)
+  _draw_counts(panels[0], history)
+  _draw_scores(panels[1], history)
+  if has_attackers:
+    _draw_attackers(panels[2], history)
+  return figure
+
+
+def _draw_counts(axes, history: committee_history.CommitteeHistory) -> None:
+  counts = history.num_averaged
+  step = max(1, -(-(int(counts.max()) + 1) // _MAX_BINS))
+  bins = np.arange(0, counts.max() + step + 1, step) - 0.5
+  _draw_parts(axes, counts, history.is_attacker, bins, 'clients')
+  never = int((counts == 0).sum())
+  axes.set_title(f'never averaged: {never:,} of {len(counts):,}')
+  axes.set_xlabel('how often a client was averaged')
+  axes.set_ylabel('clients')
+  for axis in (axes.xaxis, axes.yaxis):
+    axis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+
+
+def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
+  is_apart = history.distances > 0
+  scores = 1 / history.distances[is_apart]
+  title = 'score of an upload in a round'
+  equal = int((~is_apart).sum())
+  axes.set_title(f'{title} ({equal:,} equal)' if equal else title)
+  if len(scores):
+    low, high = scores.min() / 1.01, scores.max() * 1.01
+    bins = np.geomspace(low, high, _MAX_BINS + 1)
+    _draw_parts(axes, scores, history.is_false[is_apart], bins, 'uploads')
+    axes.set_xscale('log')
+  axes.set_xlabel('1 / mean distance to the committee')
+  axes.set_ylabel('uploads of training clients')
+
+
+def _draw_parts(axes, values, is_false, bins, what: str) -> None:
+  """Draws honest ones and, stacked on them, those of attackers."""
+  axes.set_axisbelow(True)
+  parts, labels = [values[~is_false]], [f'honest {what}']
+  if is_false.any():
+    parts.append(values[is_false])
+    labels.append('attackers')
+  axes.hist(
+    parts,
+    bins,
+    rwidth=0.92,
+    stacked=True,
+    color=[_HONEST, _FALSE][: len(parts)],
+    label=labels,
+  )
+  if len(parts) > 1:
+    axes.legend(loc='upper right')
+
+
+def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
+  rounds = 1 + np.arange(len(history.attackers))
+  for index, role in enumerate(committee_history.ROLES):
+    counts = history.attackers[:, index]
+    axes.plot(
+      rounds,
+      counts,
+      label=f'{role}: {counts.mean():.2g} a round',
+      **style.line_look(index),
+    )
+  axes.set_title('attackers by role')
+  axes.set_xlabel('round')
+  axes.set_ylabel('attackers')
+  axes.set_ylim(0, max(1, 1.35 * history.attackers.max()))
+  for axis in (axes.xaxis, axes.yaxis):
+    axis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+  axes.legend(loc='upper right')

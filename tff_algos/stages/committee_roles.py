@@ -1,0 +1,113 @@
+"""Who is of the committee in a round, who is trained on, and what they are told.
+
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 3, steps 1 and 2.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, errors, seeds
+from tff_algos.stages import committee
+
+_FEWEST_CLIENTS = 2
+
+
+class Role(NamedTuple):
+  """What a client is told of a round.
+
+  Attributes:
+    is_member: Whether it is of the committee, bool `[]`; else it is trained on.
+    committee_size: C, int32 `[]`.
+    num_selected: m, int32 `[]`.
+    server_learning_rate: Of this round, float32 `[]`.
+  """
+
+  is_member: tf.Tensor
+  committee_size: tf.Tensor
+  num_selected: tf.Tensor
+  server_learning_rate: tf.Tensor
+
+
+SPEC = Role(
+  tf.TensorSpec([], tf.bool),
+  tf.TensorSpec([], tf.int32),
+  tf.TensorSpec([], tf.int32),
+  tf.TensorSpec([], tf.float32),
+)
+
+
+class Cast(NamedTuple):
+  """Who is active in a round; all are positions in the population.
+
+  Attributes:
+    members: S_c, int32 `[C]`, ascending.
+    training: S_b, int64 `[n]`, none of them a member.
+    active: Both, int32 `[C + n]`, ascending.
+    roles: Of the active ones, `[C + n]`.
+  """
+
+  members: np.ndarray
+  training: np.ndarray
+  active: np.ndarray
+  roles: Role
+
+
+def assign(
+  population: algorithm.Population,
+  is_member: np.ndarray,
+  drawn_in: int,
+  round_num: int,
+  seed: int,
+  config: committee.CommitteeConfig,
+  server_learning_rate: float,
+) -> Cast:
+  """Returns who does what in a round.
+
+  Only clients that have examples take part, and count in the sizes of roles.
+
+  Args:
+    population: All clients.
+    is_member: The elected committee, bool `[num_clients]`; if it is nobody, one
+      is drawn.
+    drawn_in: The round in which such a committee was drawn first; it stays the
+      same until its members agree on another.
+    round_num: The round.
+    seed: The run's.
+    config: The sizes.
+    server_learning_rate: Of the round.
+
+  Raises:
+    ConfigError: If fewer than two clients have examples.
+  """
+  num_available = int(np.count_nonzero(population.num_examples))
+  if num_available < _FEWEST_CLIENTS:
+    raise errors.ConfigError(
+      f'{num_available} of {population.num_clients} clients have examples; a '
+      f'committee and who it scores are at least {_FEWEST_CLIENTS}'
+    )
+  sizes = committee.sizes(num_available, config)
+  members = np.flatnonzero(np.asarray(is_member))
+  if not members.size:
+    generator = seeds.numpy_generator(seed, 'committee', drawn_in)
+    members = _draw(population, (), sizes.committee, generator)
+  generator = seeds.numpy_generator(seed, 'cohort', round_num)
+  training = _draw(population, members, sizes.training, generator)
+  active = np.sort(np.concatenate([members, training])).astype(np.int32)
+  told = np.full(len(active), 1)
+  roles = Role(
+    np.isin(active, members),
+    np.int32(sizes.committee * told),
+    np.int32(sizes.aggregated * told),
+    np.float32(server_learning_rate * told),
+  )
+  return Cast(np.sort(members).astype(np.int32), training, active, roles)
+
+
+def _draw(population, excluded, size, generator):
+  """Returns distinct clients that have examples, at most `size` of them."""
+  available = np.setdiff1d(np.flatnonzero(population.num_examples), excluded)
+  return generator.choice(
+    available, min(size, len(available)), replace=False, shuffle=False
+  )
