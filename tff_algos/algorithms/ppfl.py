@@ -52,6 +52,7 @@ from tff_algos.stages import (
   objectives,
   server_memberships,
   stationarity,
+  weight_groups,
 )
 from tff_algos.stages import local_training as local_training_lib
 
@@ -73,8 +74,8 @@ class PpflConfig:
     num_clusters: K, canonical models, >= 1.
     schedule: `'alternating'`, `'random_block'` or `'shared_first'`.
     cohort_size: Clients drawn a round; 0 for all, as printed.
-    canonical: What is canonical: names of weights or layers, `'all'` or
-      `'last_layer'`; the rest is shared.
+    canonical: What is canonical, see `weight_groups.weight_names`: names of
+      weights or layers, `'all'` or `'last_layer'`; the rest is shared.
     mixing: `'outputs'` (PPFL1), `'parameters'` (PPFL2), `'probabilities'` (Eq.
       11) or `'per_layer'`.
     weighting: p_i, and what a client counts in the mean: `'examples'` or
@@ -95,7 +96,7 @@ class PpflConfig:
   num_clusters: int = 2
   schedule: str = membership_traffic.ALTERNATING
   cohort_size: int = 0
-  canonical: tuple[str, ...] = (mixing.ALL,)
+  canonical: tuple[str, ...] = (weight_groups.ALL,)
   mixing: str = 'outputs'
   weighting: str = 'examples'
   shared_prob: float = 0.5
