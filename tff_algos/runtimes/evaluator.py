@@ -269,9 +269,7 @@ class Evaluator:
     # As of participating clients, the cluster is that of largest membership.
     rows = np.arange(len(membership))
     cluster_ids = np.argmax(membership, axis=1)
-    scores = {
-      'cluster': statistics.value_of(test['score'])[rows, cluster_ids]
-    }
+    scores = {'cluster': statistics.value_of(test['score'])[rows, cluster_ids]}
     if self._algorithm.newcomers:
       own = self._run(self._newcomers, server_state, source, membership)
       scores['personalized'] = statistics.value_of(own['score'])

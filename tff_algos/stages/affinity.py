@@ -24,7 +24,7 @@ Structure = Any
 COSINE = 'cosine'
 SHIFTED_COSINE = 'shifted_cosine'
 UNIFORM = 'uniform'
-FORMS = ('laplacian', 'degree')
+LAPLACIAN, DEGREE = FORMS = ('laplacian', 'degree')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LaplacianConfig:
 
   weight: float = 0.0
   affinity: str = COSINE
-  form: str = 'laplacian'
+  form: str = LAPLACIAN
   count_noise: float = 0.0
 
   def __post_init__(self):
@@ -148,7 +148,7 @@ def penalty_gradients(
   """
   features = tf.convert_to_tensor(features)
   memberships = tf.convert_to_tensor(memberships)
-  if config.form == 'degree':
+  if config.form == DEGREE:
     return config.weight * affinity.degrees(features) * memberships
   product = affinity.laplacian_product(features, memberships)
   return 2.0 * config.weight * product

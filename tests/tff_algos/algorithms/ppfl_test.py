@@ -268,6 +268,36 @@ def test_newcomers_prefer_the_canonical_model_that_fits_them():
   assert tf.reduce_mean(losses) < tf.reduce_mean(before)
 
 
+@pytest.mark.parametrize('canonical', ['head', 'all'])
+def test_words_are_modelled(canonical):
+  """A round on a transformer; the vectorized runtime has the same numbers."""
+  source = toys.token_clients([5, 2])
+  algorithm = _build_for_words(canonical)
+  start = toys.initial_states(algorithm, source.population)
+  vectorized = vectorized_runtime.VectorizedRuntime(algorithm, 2)
+  with vectorized:
+    found, expected = (
+      toys.run_rounds(algorithm, runtime, source, 1, start=start)
+      for runtime in (vectorized, debug_runtime.DebugRuntime(algorithm, 2))
+    )
+  contract.assert_close(found, expected)
+  head = found[0].model_weights['canonical']['head/kernel']
+  assert np.abs(head - start[0].model_weights['canonical']['head/kernel']).max()
+  assert found[0].affinity_features.any()
+  assert np.abs(found[0].membership - 0.5).max() > 1e-7
+
+
+def _build_for_words(canonical):
+  return ppfl.build_ppfl(
+    toys.transformer(),
+    ppfl.PpflConfig(
+      canonical=(canonical,),
+      laplacian=_LAPLACIAN,
+      local_training=_TRAINING,
+    ),
+  )
+
+
 def test_a_population_without_examples_is_refused():
   nobody = algorithm_lib.Population(('a', 'b'), np.zeros(2, np.int64))
   plan = _build().plan_round(None, nobody, 1, 0)
@@ -288,6 +318,13 @@ def test_a_population_without_examples_is_refused():
     ({'shared_prob': 1.5}, 'shared_prob must be a number from 0 to 1'),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
     ({'num_joint_rounds': -1}, 'num_joint_rounds must be an integer >= 0'),
+    (
+      {
+        'mixing': 'probabilities',
+        'membership': membership_descent.MembershipConfig(floor=0.0),
+      },
+      'membership.floor 0 lets them become 0; set it to 1e-6',
+    ),
     (
       {
         'schedule': 'random_block',

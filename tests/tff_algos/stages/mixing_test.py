@@ -196,7 +196,9 @@ def test_canonical_names_that_name_nothing_are_refused():
   text = "canonical: 'dense_7' is neither a weight nor a layer of model 'mlp'"
   with pytest.raises(errors.ConfigError, match=text):
     _build('outputs', ('dense_7',))
-  with pytest.raises(errors.ConfigError, match=r'canonical \(\) names no weight'):
+  with pytest.raises(
+    errors.ConfigError, match=r'canonical \(\) names no weight'
+  ):
     _build('outputs', ())
   body = ('all_but_last_layer',)
   assert _build('outputs', body).canonical == ('dense_0/kernel', 'dense_0/bias')
