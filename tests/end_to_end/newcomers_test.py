@@ -59,7 +59,7 @@ def test_newcomers_are_scored_with_what_they_fit_to_training_examples(case):
   ids = case.dataset.unseen_client_ids
   means = case.cluster_models['kernel'].mean(axis=(1, 2))
   rows = [row for row in found.clients if row['group'] == 'unseen']
-  values = []
+  values, in_cluster = [], []
   for row, train, test in zip(
     rows,
     *(case.examples(ids, split) for split in (schema.TRAIN, schema.TEST)),
@@ -71,6 +71,11 @@ def test_newcomers_are_scored_with_what_they_fit_to_training_examples(case):
       [row[f'membership_{s}'] for s in range(3)], shares, rtol=1e-4
     )
     assert row['cluster_id'] == shares.argmax()
+    own = case.scores(case.cluster_models, shares.argmax(), test)[0]
+    in_cluster.append(own)
+    np.testing.assert_allclose(
+      row[f'test_cluster_{score}'], evaluated.mean(own), rtol=1e-4
+    )
     mixed = {
       name: np.tensordot(shares, leaf, axes=1)[np.newaxis]
       for name, leaf in case.cluster_models.items()
@@ -79,12 +84,10 @@ def test_newcomers_are_scored_with_what_they_fit_to_training_examples(case):
     np.testing.assert_allclose(
       row[f'test_personalized_{score}'], evaluated.mean(values[-1]), rtol=1e-4
     )
-  expected = evaluated.summary(
-    f'unseen/test/personalized/{score}', case, values
-  )
-  for name, value in expected.items():
-    np.testing.assert_allclose(found.metrics[name], value, rtol=1e-4)
-  # What they have without it stays beside it.
-  expected = evaluated.expected_unseen(case, score)[0]
-  for name, value in expected.items():
-    np.testing.assert_allclose(found.metrics[name], value, rtol=2e-5)
+  for kind, scores in (('personalized', values), ('cluster', in_cluster)):
+    expected = evaluated.summary(f'unseen/test/{kind}/{score}', case, scores)
+    for name, value in expected.items():
+      np.testing.assert_allclose(found.metrics[name], value, rtol=1e-4)
+  # The models of lowest loss are others: this test tells the rules apart.
+  _, by_loss, _ = evaluated.expected_unseen(case, score)
+  assert by_loss != [row['cluster_id'] for row in rows]

@@ -81,6 +81,42 @@ def linear(num_features: int):
   )
 
 
+def transformer(places: int = 3, words: int = 6):
+  """A transformer with a decoder of its own; word 0 is padding, 1 unscored."""
+  return models.build_model(
+    {
+      'name': 'transformer',
+      'num_blocks': 1,
+      'width': 4,
+      'num_heads': 2,
+      'hidden_size': 4,
+      'decoder': 'untied',
+    },
+    task='classification',
+    input_shape=(places,),
+    num_outputs=words,
+    input_dtype=tf.int32,
+    label_shape=(places,),
+    special_ids={'padding': 0, 'out_of_vocabulary': 1},
+  )
+
+
+def token_clients(
+  sizes: list[int], places: int = 3, words: int = 6, seed: int = 0
+) -> ToySource:
+  """Clients with random sentences for `transformer`, of different lengths."""
+  generator = seeds.numpy_generator(seed, 'toy')
+  clients = []
+  for size in sizes:
+    tokens = generator.integers(1, words, (size, places + 1)).astype(np.int32)
+    lengths = generator.integers(2, places + 2, (size, 1))
+    tokens[np.arange(places + 1) >= lengths] = 0
+    clients.append(
+      schema.Examples(tokens[:, :-1], tokens[:, 1:], np.zeros(size, np.int32))
+    )
+  return ToySource(clients)
+
+
 def initial_states(algorithm, population, seed: int = 0):
   """Returns the server state and the list of client states of round 0."""
   run_seed = seeds.derive_seed(seed, 'init')

@@ -48,10 +48,11 @@ from tff_algos.stages import (
   learning_rate_decay,
   membership_descent,
   membership_traffic,
+  mixed_training,
   mixing,
-  objectives,
   server_memberships,
   stationarity,
+  weight_groups,
 )
 from tff_algos.stages import local_training as local_training_lib
 
@@ -73,8 +74,8 @@ class PpflConfig:
     num_clusters: K, canonical models, >= 1.
     schedule: `'alternating'`, `'random_block'` or `'shared_first'`.
     cohort_size: Clients drawn a round; 0 for all, as printed.
-    canonical: What is canonical: names of weights or layers, `'all'` or
-      `'last_layer'`; the rest is shared.
+    canonical: What is canonical, see `weight_groups.weight_names`: names of
+      weights or layers, `'all'` or `'last_layer'`; the rest is shared.
     mixing: `'outputs'` (PPFL1), `'parameters'` (PPFL2), `'probabilities'` (Eq.
       11) or `'per_layer'`.
     weighting: p_i, and what a client counts in the mean: `'examples'` or
@@ -86,8 +87,9 @@ class PpflConfig:
       has the server's step as it is.
     num_joint_rounds: If > 0, all rounds after that many move memberships alone.
     stationarity_interval: Rounds between measurements of the objective and its
-      stationarity, at their start; 0 for none. They cost a gradient and an
-      upload of P floats each.
+      stationarity, at their start; 0 for none. Each costs every client a pass
+      over all of its examples, the download of P floats where it does not hold
+      theta, and of K with a penalty, and an upload of P + 2.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains theta.
   """
@@ -95,7 +97,7 @@ class PpflConfig:
   num_clusters: int = 2
   schedule: str = membership_traffic.ALTERNATING
   cohort_size: int = 0
-  canonical: tuple[str, ...] = (mixing.ALL,)
+  canonical: tuple[str, ...] = (weight_groups.ALL,)
   mixing: str = 'outputs'
   weighting: str = 'examples'
   shared_prob: float = 0.5
@@ -120,6 +122,12 @@ class PpflConfig:
     checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
     checks.check_fraction('shared_prob', self.shared_prob)
     checks.check_positive('loss_scale', self.loss_scale)
+    if self.mixing == 'probabilities' and not self.membership.floor:
+      raise errors.ConfigError(
+        "mixing 'probabilities' takes logarithms of memberships, and "
+        f'membership.floor {self.membership.floor:g} lets them become 0; set it '
+        'to 1e-6, say, or choose another mixing'
+      )
     if self.schedule == membership_traffic.RANDOM_BLOCK and (
       self.decay.after_rounds or self.membership.num_epochs > 1
     ):
@@ -261,13 +269,15 @@ def _build_client_phase(traffic, config, name):
       )
       client_state = ClientState(membership)
     if moves_weights:
-      result['local_weights'], metrics['loss'] = local_training_lib.train(
-        objectives.mean_loss(mixture.at(membership), config.loss_scale),
+      result['local_weights'], metrics['loss'] = mixed_training.train(
+        mixture,
         model_weights,
+        membership,
         data,
         seed,
         config.local_training,
-        told.get('learning_rate_scale', 1.0),
+        loss_scale=config.loss_scale,
+        learning_rate_scale=told.get('learning_rate_scale', 1.0),
       )
       result['client_weight'] = cohort.client_weight(data, config.weighting)
     if uploads:

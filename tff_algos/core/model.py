@@ -122,6 +122,17 @@ class Model:
     """Returns `loss_weights` for a mean of scores, by the scored labels."""
     return mask * _count(self._is_scored(labels)) if self.label_shape else mask
 
+  def label_counts(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns how often each class is a scored label, float32 `[num_outputs]`.
+
+    Args:
+      labels: `[batch, *label_shape]`, of classes.
+      mask: 1 for a real example and 0 for padding, `[batch]`.
+    """
+    counted = tf.cast(self._is_scored(labels), tf.float32)
+    counted *= tf.reshape(mask, [-1] + [1] * len(self.label_shape))
+    return tf.math.unsorted_segment_sum(counted, labels, self.num_outputs)
+
   def _has_loss(self, labels: tf.Tensor) -> tf.Tensor:
     if self.padding_label is None:
       return tf.ones_like(labels, tf.bool)

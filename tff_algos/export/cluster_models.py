@@ -5,13 +5,16 @@ Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of tokens)
 - `serving_default`, `predict_cluster`: `x`, `cluster_id` `[batch]` int32 ->
   the outputs of `prediction.name_outputs`.
 - `predict_mixture`: `x`, `mixture` `[batch, num_clusters]` float32, rows >= 0
-  that sum to 1 -> the mixture of the clusters' probabilities (and its
-  `class_id`), or of their predictions.
+  that sum to 1 -> `probabilities` and `class_id`, or `prediction`, of the
+  personalized model of a client with that membership, where the algorithm mixes
+  models (`FederatedAlgorithm.newcomers`); of others, the mixture of the
+  clusters' probabilities or predictions.
 - `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples of one client
   -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1, num_clusters]`. The
   leading 1 is what TensorFlow Serving's row format wants of an output.
 """
 
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Mapping
@@ -23,7 +26,12 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
-from tff_algos.export import manifest, prediction, validation
+from tff_algos.export import (
+  manifest,
+  newcomer_models,
+  prediction,
+  validation,
+)
 
 # Mixtures often come from float32 sums that were written as decimal text.
 MIXTURE_TOLERANCE = 1e-3
@@ -57,6 +65,7 @@ def export_cluster_models(
   """
   model = algorithm.cluster_model
   x = validation.check_sample_inputs(model, sample_inputs)
+  server_state = tf.nest.map_structure(np.asarray, server_state)
   weights = tf.nest.map_structure(
     np.asarray, algorithm.cluster_weights(server_state)
   )
@@ -65,19 +74,26 @@ def export_cluster_models(
     validation.check_leading_axis(what, value, algorithm.num_clusters)
     validation.check_finite(what, value)
   variables = tf.nest.map_structure(_variable, weights)
+  stored = list(
+    zip(tf.nest.flatten(weights), tf.nest.flatten(variables), strict=True)
+  )
+  mixture = newcomer_models.store(algorithm, server_state, stored)
   module = tf.Module()
-  module.weights = tf.nest.flatten(variables)
+  module.weights = [*tf.nest.flatten(variables), *mixture.variables]
   bundle = bundle_lib.Bundle(
     module=module,
-    signatures=_signatures(model, variables, algorithm.num_clusters),
+    signatures=_signatures(model, variables, algorithm.num_clusters, mixture),
     facts={
       'kind': 'cluster_models',
       'num_clusters': algorithm.num_clusters,
       **bundle_lib.model_facts(algorithm.name, model),
     },
-    samples=tuple(
-      _sample(model, weights, cluster_id, x)
-      for cluster_id in range(algorithm.num_clusters)
+    samples=(
+      *(
+        _sample(model, weights, cluster_id, x)
+        for cluster_id in range(algorithm.num_clusters)
+      ),
+      *newcomer_models.samples(algorithm, server_state, x),
     ),
     tolerance=model.output_tolerance,
   )
@@ -105,9 +121,15 @@ def _sample(
 
 
 def _signatures(
-  model: model_lib.Model, variables: Any, num_clusters: int
+  model: model_lib.Model,
+  variables: Any,
+  num_clusters: int,
+  mixture: newcomer_models.Stored,
 ) -> Mapping[str, Callable[..., _Outputs]]:
   """Returns signature name -> function of the stacked weights' variables."""
+  predict_mixture = mixture.predict or functools.partial(
+    _mix_predictions, model, variables
+  )
   x = prediction.features_spec(model)
   predict_cluster = bundle_lib.signature_function(
     lambda x, cluster_id: _predict_cluster(
@@ -120,7 +142,7 @@ def _signatures(
     'serving_default': predict_cluster,
     'predict_cluster': predict_cluster,
     'predict_mixture': bundle_lib.signature_function(
-      lambda x, mixture: _predict_mixture(model, variables, x, mixture),
+      lambda x, mixture: _predict_mixture(predict_mixture, x, mixture),
       x,
       tf.TensorSpec([None, num_clusters], tf.float32, name='mixture'),
     ),
@@ -157,7 +179,9 @@ def _predict_cluster(
 
 
 def _predict_mixture(
-  model: model_lib.Model, variables: Any, x: tf.Tensor, mixture: tf.Tensor
+  predict: Callable[[tf.Tensor, tf.Tensor], _Outputs],
+  x: tf.Tensor,
+  mixture: tf.Tensor,
 ) -> _Outputs:
   checks = [
     prediction.require_same_rows('mixture', mixture, x),
@@ -165,6 +189,12 @@ def _predict_mixture(
   ]
   with tf.control_dependencies(checks):
     mixture = tf.identity(mixture)
+  return predict(x, mixture)
+
+
+def _mix_predictions(
+  model: model_lib.Model, variables: Any, x: tf.Tensor, mixture: tf.Tensor
+) -> _Outputs:
   outputs = _all_outputs(model, variables, x)
   if model.task == model_lib.CLASSIFICATION:
     return prediction.name_probabilities(

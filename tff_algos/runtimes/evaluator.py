@@ -259,39 +259,35 @@ class Evaluator:
 
   def _evaluate_unseen(self, server_state):
     name = self._model.score_name
-    train, test = (
-      self._run(self._clusters, server_state, source)
-      for source in self._unseen.values()
-    )
-    losses = statistics.value_of(train['loss'])
-    losses = np.where(np.isnan(losses), np.inf, losses)
-    cluster_ids = np.argmin(losses, axis=1)
-    rows = np.arange(len(cluster_ids))
-    values = statistics.value_of(test['score'])[rows, cluster_ids]
-    sizes = self._unseen[schema.TEST].population.num_examples
+    source = self._unseen[schema.TEST]
+    sizes = source.population.num_examples
+    test = self._run(self._clusters, server_state, source)
     counts = self._num_scored(
       statistics.MeanStat(*(leaf[:, 0] for leaf in test['score'])), sizes
     )
-    metrics = self._summarize('unseen/test/cluster', values, counts)
+    membership = self._unseen_memberships(server_state)
+    # As of participating clients, the cluster is that of largest membership.
+    rows = np.arange(len(membership))
+    cluster_ids = np.argmax(membership, axis=1)
+    scores = {'cluster': statistics.value_of(test['score'])[rows, cluster_ids]}
+    if self._algorithm.newcomers:
+      own = self._run(self._newcomers, server_state, source, membership)
+      scores['personalized'] = statistics.value_of(own['score'])
+    metrics = {}
     clients = [
       {
         'client_id': client_id,
         'group': schema.UNSEEN,
         'num_test_examples': int(size),
-        f'test_cluster_{name}': value,
       }
-      for client_id, size, value in zip(
-        self._dataset.unseen_client_ids, sizes, values, strict=True
+      for client_id, size in zip(
+        self._dataset.unseen_client_ids, sizes, strict=True
       )
     ]
-    membership = np.eye(self._algorithm.num_clusters)[cluster_ids]
-    if self._algorithm.newcomers:
-      membership, values = self._personalize_unseen(server_state)
-      metrics.update(
-        self._summarize('unseen/test/personalized', values, counts)
-      )
+    for kind, values in scores.items():
+      metrics.update(self._summarize(f'unseen/test/{kind}', values, counts))
       for row, value in zip(clients, values, strict=True):
-        row[f'test_personalized_{name}'] = value
+        row[f'test_{kind}_{name}'] = value
     mixture = self.planted.unseen_mixture if self.planted else None
     _add_memberships(clients, membership, mixture)
     return metrics, clients
@@ -307,12 +303,18 @@ class Evaluator:
       return sizes
     return np.where(scores.weight > 0, scores.weight, sizes).astype(np.int64)
 
-  def _personalize_unseen(self, server_state):
-    """Returns the memberships that newcomers fit, and their test scores."""
-    train, test = self._unseen.values()
-    membership = self._run(self._fit, server_state, train)['membership']
-    found = self._run(self._newcomers, server_state, test, membership)
-    return membership, statistics.value_of(found['score'])
+  def _unseen_memberships(self, server_state):
+    """Returns `[num_clients, num_clusters]`, all by training examples.
+
+    What newcomers fit; else all of a client is in the cluster of lowest loss.
+    """
+    source = self._unseen[schema.TRAIN]
+    if self._algorithm.newcomers:
+      return self._run(self._fit, server_state, source)['membership']
+    found = self._run(self._clusters, server_state, source)
+    losses = statistics.value_of(found['loss'])
+    losses = np.where(np.isnan(losses), np.inf, losses)
+    return np.eye(self._algorithm.num_clusters)[np.argmin(losses, axis=1)]
 
   def _summarize(self, prefix, values, sizes):
     summary = summaries.summarize(

@@ -1,8 +1,9 @@
 """Which clients are alike, and the pull of their memberships to one another.
 
 The penalty is laplacian_weight / 2 * sum_ij w_ij |c_i - c_j|^2 (Di et al.,
-arXiv:2310.14337, Eq. 4), w_ij the cosine of the clients' label counts. So that
-the server can know it, clients upload those counts, once, before the first round:
+arXiv:2310.14337, Eq. 4), w_ij the cosine of the clients' label counts, which
+leave out labels that no score counts (padding, unknown words). So that the
+server can know it, clients upload those counts, once, before the first round:
 what they cost and disclose is a phase like any other.
 """
 
@@ -23,7 +24,7 @@ Structure = Any
 COSINE = 'cosine'
 SHIFTED_COSINE = 'shifted_cosine'
 UNIFORM = 'uniform'
-FORMS = ('laplacian', 'degree')
+LAPLACIAN, DEGREE = FORMS = ('laplacian', 'degree')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class LaplacianConfig:
 
   weight: float = 0.0
   affinity: str = COSINE
-  form: str = 'laplacian'
+  form: str = LAPLACIAN
   count_noise: float = 0.0
 
   def __post_init__(self):
@@ -98,7 +99,7 @@ def build_counting(
 
   def count(message, client_input, client_state, data, seed):
     del message, client_input
-    counts = tf.math.unsorted_segment_sum(data.mask, data.y, model.num_outputs)
+    counts = model.label_counts(data.y, data.mask)
     if config.count_noise:
       noise = config.count_noise * _laplace(seed, model.num_outputs)
       counts = tf.maximum(counts + noise, 0.0)
@@ -147,7 +148,7 @@ def penalty_gradients(
   """
   features = tf.convert_to_tensor(features)
   memberships = tf.convert_to_tensor(memberships)
-  if config.form == 'degree':
+  if config.form == DEGREE:
     return config.weight * affinity.degrees(features) * memberships
   product = affinity.laplacian_product(features, memberships)
   return 2.0 * config.weight * product

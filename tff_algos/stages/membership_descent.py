@@ -4,8 +4,12 @@ Di et al., arXiv:2310.14337, Algorithm 2 (the gradient) and Eq. 25 (the step):
 c <- c * exp(-eta (w grad f(c) + penalty gradient)), normalized, with w the weight
 p_i of the client's loss in the objective.
 
-Where the outputs of the canonical models do not depend on c they are computed
-once, for all steps.
+The loss is the mean over labels that the model weights are trained on. A client
+without examples has none, and its p_i is 0: the penalty alone moves it, one step
+an epoch.
+
+Where several epochs meet the same examples, and the outputs of the canonical
+models do not depend on c, these are computed once, for all steps.
 """
 
 import dataclasses
@@ -35,7 +39,8 @@ class MembershipConfig:
     gradient_weight: What a client's loss counts beside the penalty:
       `'client_weight'`, its p_i, as printed (of the order 1 / clients, so the
       rate must be of the order of their number); or `'none'`, 1 for all.
-    floor: Smallest membership, >= 0 and < 1; one of 0 would stay 0.
+    floor: Smallest membership, >= 0 and < 1; one of 0 would stay 0, and has no
+      gradient where probabilities are mixed.
     num_newcomer_steps: Steps in which a client that was not trained on fits its
       membership, from equal shares, >= 0.
     newcomer_learning_rate: Of those steps, whose gradient is that of its mean
@@ -70,13 +75,16 @@ class MembershipConfig:
 class _Loss:
   """A client's loss as a function of its membership."""
 
-  def __init__(self, mixture, model_weights, data, loss_scale):
+  def __init__(self, mixture, model_weights, data, loss_scale, num_epochs=1):
     self._mixture = mixture
     self._model_weights = model_weights
     self._data = data
     self._loss_scale = loss_scale
-    # Of mixed weights that are not affine, nothing can be computed ahead.
-    self._is_ahead = mixture.is_affine or not mixture.mixes_parameters
+    # What is used once would only take memory. Of mixed weights that are not
+    # affine, nothing can be computed ahead.
+    self._is_ahead = num_epochs > 1 and (
+      mixture.is_affine or not mixture.mixes_parameters
+    )
     self._outputs = (
       mixture.canonical_outputs(model_weights, data.x)
       if self._is_ahead
@@ -90,14 +98,16 @@ class _Loss:
       if self._is_ahead:
         outputs = tf.gather(outputs, positions, axis=1)
       batch = batch.take(positions, mask)
+    model = self._mixture.model
+    weights = model.loss_weights(batch.y, batch.mask)
     with tf.GradientTape() as tape:
       tape.watch(membership)
       if self._is_ahead:
         mixed = self._mixture.mix(outputs, membership)
       else:
         mixed = self._mixture.apply(self._model_weights, membership, batch.x)
-      losses = self._mixture.model.example_losses(mixed, batch.y)
-      met = statistics.masked_mean(losses, batch.mask)
+      losses = model.example_losses(mixed, batch.y)
+      met = statistics.weighted_mean(losses, weights)
       mean = met.total / tf.maximum(met.weight, 1.0)
     slope = tape.gradient(
       mean, membership, unconnected_gradients=tf.UnconnectedGradients.ZERO
@@ -155,7 +165,8 @@ def descend(
     mixture: The model.
     model_weights: Its weights, frozen.
     membership: Where to start, `[num_canonical]`, on the simplex.
-    data: The client's examples; without one only the penalty moves it.
+    data: The client's examples; without one only the penalty moves it, by one
+      step an epoch.
     seed: int32 `[2]`; decides the order of the examples.
     config: Rate, epochs, batch size, floor.
     loss_scale: Factor on the loss, > 0.
@@ -168,7 +179,7 @@ def descend(
     were met.
   """
   data = algorithm.ClientData(data.x, data.y, data.mask)  # Gathered once.
-  loss = _Loss(mixture, model_weights, data, loss_scale)
+  loss = _Loss(mixture, model_weights, data, loss_scale, config.num_epochs)
   learning_rate = config.learning_rate * learning_rate_scale
 
   def step_on(membership, *batch):
@@ -199,7 +210,8 @@ def descend(
   def step(i, membership, total):
     stepped, met = step_on(membership, *batch(i))
     if config.batch_size:  # Steps of padding only change nothing.
-      is_real = tf.reduce_max(masks[i]) > 0
+      is_first = i % (num_steps // config.num_epochs) == 0
+      is_real = is_first | (tf.reduce_max(masks[i]) > 0)
       stepped = tf.where(is_real, stepped, membership)
     return i + 1, stepped, trees.add(total, met)
 

@@ -139,8 +139,11 @@ class Traffic:
     """
 
     def pulls():
+      laplacian = self.laplacian
+      if phase == 'stationarity':  # Of the objective, whatever rounds do.
+        laplacian = dataclasses.replace(laplacian, form=affinity.LAPLACIAN)
       return affinity.penalty_gradients(
-        self.laplacian, server_state.affinity_features, server_state.membership
+        laplacian, server_state.affinity_features, server_state.membership
       ).numpy()
 
     values = {
@@ -162,33 +165,34 @@ class Traffic:
     """Returns floats down and up, and local solves, of one client.
 
     p_i and rates are told once, and not counted. Where all take part, who has
-    been sent the model weights since they changed holds them.
+    been sent the model weights since they changed holds them; what a
+    measurement sends is its own, and spares the round nothing.
     """
     weights = self.mixture.num_parameters
     memberships = self.mixture.num_canonical * (
       self.at_server or self.uploads_membership
     )
-    last_joint = self.num_joint_rounds or float('inf')
-    holds = (
-      not self.is_partial
-      and {
-        'count_labels': False,
-        'stationarity': False,
-        'joint': False,
-        # The release tells the new weights before memberships move.
-        'shared': self.schedule == SHARED_FIRST and round_num > 1,
-        'membership': {
-          ALTERNATING: round_num > last_joint + 1,
-          RANDOM_BLOCK: True,
-          SHARED_FIRST: round_num > last_joint,
-        }[self.schedule],
-      }[phase]
-    )
+    penalty = self.mixture.num_canonical * self.uploads_membership
     down, up, solves = {
       'count_labels': (0, self.mixture.model.num_outputs, 0),
-      'stationarity': (weights + memberships, weights + 2, 0),
+      'stationarity': (weights + penalty, weights + 2, 0),
       'joint': (weights + memberships, weights + memberships, 1),
       'shared': (weights, weights, 1),
       'membership': (weights + memberships, memberships, 0),
     }[phase]
-    return down - weights * holds, up, solves
+    return down - weights * self._holds_weights(phase, round_num), up, solves
+
+  def _holds_weights(self, phase, round_num):
+    """Returns whether a client has the model weights that a phase needs."""
+    if self.is_partial or phase in ('count_labels', 'joint'):
+      return False
+    last_joint = self.num_joint_rounds or float('inf')
+    # The release tells the new weights before memberships move.
+    is_told_early = self.schedule == SHARED_FIRST
+    if phase == 'shared' or (phase == 'stationarity' and is_told_early):
+      return is_told_early and round_num > 1
+    return {
+      ALTERNATING: round_num > last_joint + 1,
+      RANDOM_BLOCK: True,
+      SHARED_FIRST: round_num > last_joint,
+    }[self.schedule]

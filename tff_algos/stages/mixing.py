@@ -29,13 +29,11 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import initialization
+from tff_algos.stages import initialization, weight_groups
 
 Structure = Any
 
 MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
-ALL = 'all'
-LAST_LAYER = 'last_layer'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,14 +190,20 @@ def build(
   Args:
     model: Of one set of weights.
     num_canonical: How many sets, >= 1.
-    canonical: What is canonical, see `weight_names`.
+    canonical: What is canonical, see `weight_groups.weight_names`.
     mixing: One of `MIXINGS`.
 
   Raises:
-    ConfigError: If the model has no such weights, or all draws of them are
-      equal: memberships would stay uniform and the sets equal for ever.
+    ConfigError: If the model has no such weights, or none is named, or all
+      draws of them are equal: memberships would stay uniform and the sets equal for ever.
   """
-  names = weight_names(model, canonical)
+  names = weight_groups.weight_names(model, canonical, 'canonical')
+  if not names:
+    raise errors.ConfigError(
+      f'canonical {tuple(canonical)!r} names no weight of model '
+      f'{model.name!r}; name weights or layers, or {weight_groups.ALL!r}, or '
+      f'{weight_groups.LAST_LAYER!r}'
+    )
   if num_canonical > 1 and _start_equal(model, names):
     raise errors.ConfigError(
       f'the canonical weights of model {model.name!r}, {", ".join(names)}, '
@@ -218,44 +222,6 @@ def build(
     is_affine,
     mixing in ('parameters', 'per_layer') or (mixes_outputs and is_affine),
   )
-
-
-def weight_names(
-  model: model_lib.Model, canonical: Sequence[str]
-) -> tuple[str, ...]:
-  """Returns the names of canonical weights, in the model's order.
-
-  Args:
-    model: Whose weights.
-    canonical: Names of weights, or of layers (what stands before the last `/`);
-      or `'all'`, or `'last_layer'`. Weights without a `/` are one layer.
-
-  Raises:
-    ConfigError: If there is no such weight or layer, or nothing is named.
-  """
-  known = tuple(model.weights_spec())
-  layers = {name: name.rpartition('/')[0] for name in known}
-  chosen = set()
-  for wanted in canonical:
-    if wanted == LAST_LAYER:
-      found = {name for name in known if layers[name] == layers[known[-1]]}
-    else:
-      found = {
-        name for name in known if wanted in (ALL, name, layers[name] or name)
-      }
-    if not found:
-      raise errors.ConfigError(
-        f'canonical: {wanted!r} is neither a weight nor a layer of model '
-        f'{model.name!r}, whose weights are {", ".join(known)}; name some of '
-        f'them, or {ALL!r}, or {LAST_LAYER!r}'
-      )
-    chosen |= found
-  if not chosen:
-    raise errors.ConfigError(
-      f'canonical must name weights or layers, {ALL!r} or {LAST_LAYER!r}; got '
-      'nothing'
-    )
-  return tuple(name for name in known if name in chosen)
 
 
 def mix_probabilities(
@@ -298,8 +264,7 @@ def _is_affine(model, names):
       (name, stack + 0.3 * tf.random.stateless_normal(stack.shape, seed))
       for name, stack in draws.items()
     )
-    # From 0 to 1: what reads numbers of words finds word 0.
-    x = tf.random.stateless_uniform([4, *model.input_shape], seed)
+    x = _random_inputs(model, 4, seed)
 
     def outputs(*shares):
       canonical = trees.mix(tf.constant(shares), moved)
@@ -316,3 +281,14 @@ def _is_affine(model, names):
     return bool(
       tf.reduce_max(tf.abs(gap)) <= 10 * model.output_tolerance * scale
     )
+
+
+def _random_inputs(model, num_examples, seed):
+  """Returns `[num_examples, *input_shape]`, numbers or ids as the model takes."""
+  shape = [num_examples, *model.input_shape]
+  if model.input_dtype.is_floating:
+    return tf.random.stateless_uniform(shape, seed, dtype=model.input_dtype)
+  # Which ids there are, no model says; but as many as it predicts.
+  return tf.random.stateless_uniform(
+    shape, seed, 0, model.num_outputs, model.input_dtype
+  )

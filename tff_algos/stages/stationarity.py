@@ -1,9 +1,12 @@
 """How far shared models and memberships are from a stationary point.
 
 Di et al., arXiv:2310.14337, Section 5: |grad_theta F(theta, C)|^2 + sum_i |(c_i -
-c_i+) / eta|_1^2, where c_i+ is the mirror step with the full gradient. The norm
-of the second part is summed over clients, as in the paper's proofs. It is 0 at a
-point that no round leaves.
+c_i+) / eta|_1^2, where c_i+ is the mirror step with the full gradient, and
+without a floor. The norm of the second part is summed over clients, as in the
+paper's proofs. It is 0 where F has no slope in theta and no c_i would move.
+
+It measures F as printed, with p_i and the Laplacian: rounds that weigh the
+membership's gradient otherwise, or pull by degrees, may rest elsewhere.
 """
 
 from collections import OrderedDict
@@ -25,6 +28,9 @@ def build_measurement(
   traffic: membership_traffic.Traffic, loss_scale: float
 ) -> algorithm_lib.Phase:
   """Returns the phase `stationarity`, which changes nothing.
+
+  A client passes over its examples once, forward and backward, and uploads a
+  gradient as large as the model weights and two numbers.
 
   The server state is a NamedTuple with the fields `model_weights`; and, with a
   penalty, `membership` and `affinity_features`. Its server metrics:
@@ -52,13 +58,16 @@ def build_measurement(
     (slope, slope_in_membership), losses = gradients.gradient(
       loss, (model_weights, membership), data
     )
+    model = mixture.model
+    total, count = statistics.weighted_mean(
+      losses, model.loss_weights(data.y, data.mask)
+    )
     stepped = mirror_descent.entropic_step(
       membership,
       weight * slope_in_membership + client_input.get('penalty_gradient', 0.0),
       rate,
       floor=0.0,
     )
-    total, count = statistics.masked_mean(losses, data.mask)
     result = OrderedDict(
       gradient=trees.scale(slope, weight),
       loss=weight * loss_scale * total / tf.maximum(count, 1.0),

@@ -44,7 +44,7 @@ class WeightGroups:
       ConfigError: If the model has no such weights.
     """
     self.model = model
-    self.private = weight_names(model, private)
+    self.private = weight_names(model, private, 'private')
     self._spec = model.weights_spec()
 
   @property
@@ -74,7 +74,7 @@ class WeightGroups:
 
 
 def weight_names(
-  model: model_lib.Model, wanted: Sequence[str]
+  model: model_lib.Model, wanted: Sequence[str], option: str = 'weights'
 ) -> tuple[str, ...]:
   """Returns the names of chosen weights, in the model's order.
 
@@ -84,6 +84,7 @@ def weight_names(
       called `dense_1/...`. Or `'all'`; `'last_layer'`, the head; or
       `'all_but_last_layer'`, the body, which of a model of one layer is
       nothing. Weights without a `/` are one layer.
+    option: The config's name for them, for errors.
 
   Raises:
     ConfigError: If there is no such weight or layer.
@@ -103,9 +104,9 @@ def weight_names(
     }
     if group not in groups and not named:
       raise errors.ConfigError(
-        f'{group!r} is neither a weight nor a layer of model {model.name!r}, '
-        f'whose weights are {", ".join(known)}; name some of them, or '
-        f'{ALL!r}, {LAST_LAYER!r} or {ALL_BUT_LAST_LAYER!r}'
+        f'{option}: {group!r} is neither a weight nor a layer of model '
+        f'{model.name!r}, whose weights are {", ".join(known)}; name some of '
+        f'them, or {ALL!r}, {LAST_LAYER!r} or {ALL_BUT_LAST_LAYER!r}'
       )
     chosen |= groups.get(group, named)
   return tuple(name for name in known if name in chosen)

@@ -268,6 +268,46 @@ def test_newcomers_prefer_the_canonical_model_that_fits_them():
   assert tf.reduce_mean(losses) < tf.reduce_mean(before)
 
 
+@pytest.mark.parametrize('canonical', ['head', 'all'])
+def test_words_are_modelled(canonical):
+  """A round on a transformer moves canonical weights and memberships."""
+  source = toys.token_clients([5, 2])
+  algorithm = _build_for_words(canonical)
+  start = toys.initial_states(algorithm, source.population)
+  state, _, _ = toys.run_rounds(
+    algorithm, debug_runtime.DebugRuntime(algorithm, 2), source, 1, start=start
+  )
+  heads = (
+    one.model_weights['canonical']['head/kernel'] for one in (state, start[0])
+  )
+  assert np.abs(np.subtract(*heads)).max() > 1e-4
+  assert state.affinity_features.any()
+  assert np.abs(state.membership - 0.5).max() > 1e-7
+
+
+def test_words_are_modelled_in_one_graph():
+  source = toys.token_clients([5, 2])
+  algorithm = _build_for_words('head')
+  start = toys.initial_states(algorithm, source.population)
+  with vectorized_runtime.VectorizedRuntime(algorithm, 2) as vectorized:
+    found, expected = (
+      toys.run_rounds(algorithm, runtime, source, 1, start=start)
+      for runtime in (vectorized, debug_runtime.DebugRuntime(algorithm, 2))
+    )
+  contract.assert_close(found, expected)
+
+
+def _build_for_words(canonical):
+  return ppfl.build_ppfl(
+    toys.transformer(),
+    ppfl.PpflConfig(
+      canonical=(canonical,),
+      laplacian=_LAPLACIAN,
+      local_training=_TRAINING,
+    ),
+  )
+
+
 def test_a_population_without_examples_is_refused():
   nobody = algorithm_lib.Population(('a', 'b'), np.zeros(2, np.int64))
   plan = _build().plan_round(None, nobody, 1, 0)
@@ -288,6 +328,13 @@ def test_a_population_without_examples_is_refused():
     ({'shared_prob': 1.5}, 'shared_prob must be a number from 0 to 1'),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
     ({'num_joint_rounds': -1}, 'num_joint_rounds must be an integer >= 0'),
+    (
+      {
+        'mixing': 'probabilities',
+        'membership': membership_descent.MembershipConfig(floor=0.0),
+      },
+      'membership.floor 0 lets them become 0; set it to 1e-6',
+    ),
     (
       {
         'schedule': 'random_block',

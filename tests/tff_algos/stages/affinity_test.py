@@ -24,9 +24,11 @@ class _State(NamedTuple):
   affinity_features: Any
 
 
-def _count(config, client_indices=(0, 2, 3, 4), seed=0):
+def _count(
+  config, client_indices=(0, 2, 3, 4), seed=0, model=None, source=_SOURCE
+):
   """Returns the features after `count_labels`, and what came before."""
-  model = toys.mlp()
+  model = model or toys.mlp()
   phase = affinity.build_counting(model, config)
   state = _State(affinity.initial_features(config, model, _NUM_CLIENTS).numpy())
   call = algorithm.PhaseCall(
@@ -35,7 +37,7 @@ def _count(config, client_indices=(0, 2, 3, 4), seed=0):
     (),
     algorithm.Cost(),
   )
-  cohort = cohort_lib.Cohort(call, 1, seed, _SOURCE, lambda indices: ())
+  cohort = cohort_lib.Cohort(call, 1, seed, source, lambda indices: ())
   output = debug_runtime.DebugRuntime(None, _NUM_CLIENTS).run(
     phase, state, cohort
   )
@@ -53,6 +55,23 @@ def test_server_learns_the_cosines_of_the_counts():
   assert not before.any()
   np.testing.assert_allclose(found, _cosines(_COUNTS), rtol=1e-6)
   assert not found[1].any()
+
+
+def test_words_are_counted_without_those_that_no_score_counts():
+  """Padding and unknown words, 0 and 1, tell nothing of who is alike."""
+  source = toys.token_clients([4, 2, 3, 5, 1])
+  found, _ = _count(
+    affinity.LaplacianConfig(0.1),
+    range(5),
+    model=toys.transformer(),
+    source=source,
+  )
+  counts = np.stack(
+    [np.bincount(source.examples(i).y.ravel(), minlength=6) for i in range(5)]
+  )
+  assert counts[:, :2].all(axis=1).any()
+  counts[:, :2] = 0
+  np.testing.assert_allclose(found, _cosines(counts), rtol=1e-6)
 
 
 def test_who_is_not_asked_has_no_edges():

@@ -127,13 +127,51 @@ def test_a_client_without_examples_is_moved_by_the_penalty_alone():
     found, loss = _descend(config, nobody)
     np.testing.assert_allclose(found, _START, rtol=1e-6)
     assert float(loss.weight) == 0
+
+
+@pytest.mark.parametrize('batch_size', [0, 2])
+@pytest.mark.parametrize('padding', [1, 5])
+def test_without_examples_an_epoch_is_a_step_of_the_penalty(
+  batch_size, padding
+):
+  """Whatever the batch size, and however far a client is padded."""
+  nobody = _data(_X[:0], _Y[:0], padding=padding, filling=0.0)
+  config = dataclasses.replace(_CONFIG, num_epochs=2, batch_size=batch_size)
   pull = np.array([1.0, 0, 0])
   found, _ = _descend(
-    data=nobody, penalty_gradient=tf.constant(pull, tf.float32)
+    config, nobody, penalty_gradient=tf.constant(pull, tf.float32)
   )
-  np.testing.assert_allclose(
-    found, ppfl_oracle.mirror_step(_START, pull, 0.3, 1e-6), rtol=1e-5
+  expected = _START
+  for _ in range(2):
+    expected = ppfl_oracle.mirror_step(expected, pull, 0.3, 1e-6)
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('batch_size', [0, 2])
+def test_every_label_counts_once(batch_size):
+  """Sentences of 3, 1, 2 and no words: the gradient is a mean over words."""
+  mixture = mixing.build(toys.transformer(), 3, ('head',), 'probabilities')
+  weights = mixture.initialize(tf.constant([4, 5]))
+  x = np.array([[2, 3, 4], [5, 0, 0], [4, 2, 0], [3, 0, 0]])
+  y = np.array([[3, 4, 2], [3, 0, 0], [1, 5, 0], [0, 0, 0]])
+  data = algorithm.ClientData(
+    tf.constant(x, tf.int32), tf.constant(y, tf.int32), tf.ones([4])
   )
+  config = dataclasses.replace(_CONFIG, batch_size=batch_size)
+  found, met = _descend(config, data, mixture, weights)
+  assert float(met.weight) == 6
+  c = _START
+  order = index_hash.shuffled(_SEED, 0, 4)
+  for rows in (order[:2], order[2:]) if batch_size else [np.arange(4)]:
+    outputs = mixture.canonical_outputs(weights, tf.constant(x, tf.int32))
+    shares = tf.nn.softmax(outputs).numpy()[:, rows]
+    slope, count = np.zeros(3), 0
+    for row, place in zip(*np.nonzero(y[rows]), strict=True):
+      likely = shares[:, row, place, y[rows][row, place]].astype(np.float64)
+      slope -= likely / (c @ likely)
+      count += 1
+    c = ppfl_oracle.mirror_step(c, 0.5 * slope / count, 0.3, 1e-6)
+  np.testing.assert_allclose(found, c, rtol=1e-5)
 
 
 def test_what_lies_in_the_padding_does_no_harm():

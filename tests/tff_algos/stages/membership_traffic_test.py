@@ -1,5 +1,7 @@
 """Tests of what travels beside the weights: who, what and what it costs."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,18 @@ def test_calls_tell_each_client_its_own():
   assert _call(_build(weight=0.1), 'count_labels').client_inputs == ()
 
 
+def test_a_measurement_is_of_the_laplacian_whatever_pulls():
+  traffic = dataclasses.replace(
+    _build(), laplacian=affinity.LaplacianConfig(0.1, 'uniform', 'degree')
+  )
+  for phase, expected in (
+    ('stationarity', [[-0.04, 0.04], [-0.28, 0.28]]),
+    ('joint', [[0.2, 0.2], [0.08, 0.32]]),
+  ):
+    inputs = _call(traffic, phase).client_inputs
+    np.testing.assert_allclose(inputs['penalty_gradient'], expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
   ('traffic', 'phase', 'round_num', 'cost'),
   [
@@ -122,6 +136,14 @@ def test_calls_tell_each_client_its_own():
     (_build(weight=0.1), 'joint', 1, (208, 208, 1)),
     (_build(weight=0.1), 'count_labels', 1, (0, 3, 0)),
     (_build(weight=0.1), 'stationarity', 1, (208, 208, 0)),
+    (_build(), 'stationarity', 9, (206, 208, 0)),
+    (_build(num_joint_rounds=1), 'stationarity', 2, (206, 208, 0)),
+    (_build(num_joint_rounds=1), 'stationarity', 3, (0, 208, 0)),
+    # Its server tells who is there what changed, at the end of a round.
+    (_build('random_block'), 'stationarity', 3, (0, 208, 0)),
+    (_build('random_block', 0.1), 'stationarity', 3, (2, 208, 0)),
+    (_build('shared_first'), 'stationarity', 1, (206, 208, 0)),
+    (_build('shared_first', 0.1), 'stationarity', 2, (2, 208, 0)),
     (_build('random_block'), 'shared', 1, (206, 206, 1)),
     (_build('random_block'), 'membership', 1, (2, 2, 0)),
     # Who was not there has to be sent theta again.

@@ -15,7 +15,7 @@ _MEMBERSHIP = np.array([0.6, 0.1, 0.3])
 _X = np.random.default_rng(2).normal(size=(7, 4, 4, 1)).astype(np.float32)
 
 
-def _build(mode, canonical=(mixing.ALL,), model=None, num_canonical=3):
+def _build(mode, canonical=('all',), model=None, num_canonical=3):
   return mixing.build(model or toys.mlp(), num_canonical, canonical, mode)
 
 
@@ -192,22 +192,28 @@ def test_one_hot_membership_is_that_model():
     )
 
 
-def test_names():
-  mlp = toys.mlp()
-  head = ('dense_1/kernel', 'dense_1/bias')
-  assert mixing.weight_names(mlp, ('last_layer',)) == head
-  assert mixing.weight_names(mlp, ('dense_1',)) == head
-  assert mixing.weight_names(mlp, ('dense_1/bias', 'dense_0/kernel')) == (
-    'dense_0/kernel',
-    'dense_1/bias',
-  )
-  assert mixing.weight_names(mlp, ('all',)) == tuple(mlp.weights_spec())
-  assert mixing.weight_names(toys.linear(2), ('last_layer',)) == ('kernel',)
-  text = "'dense_7' is neither a weight nor a layer of model 'mlp'"
+def test_canonical_names_that_name_nothing_are_refused():
+  text = "canonical: 'dense_7' is neither a weight nor a layer of model 'mlp'"
   with pytest.raises(errors.ConfigError, match=text):
-    mixing.weight_names(mlp, ('dense_7',))
-  with pytest.raises(errors.ConfigError, match='canonical must name'):
-    mixing.weight_names(mlp, ())
+    _build('outputs', ('dense_7',))
+  with pytest.raises(
+    errors.ConfigError, match=r'canonical \(\) names no weight'
+  ):
+    _build('outputs', ())
+  body = ('all_but_last_layer',)
+  assert _build('outputs', body).canonical == ('dense_0/kernel', 'dense_0/bias')
+  with pytest.raises(errors.ConfigError, match='names no weight of model'):
+    _build('outputs', body, toys.linear(2))
+
+
+@pytest.mark.parametrize(
+  ('canonical', 'is_affine'),
+  [('head', True), ('all', False), ('positions', False)],
+)
+def test_models_of_tokens_are_tried_with_tokens(canonical, is_affine):
+  mixture = _build('outputs', (canonical,), toys.transformer())
+  assert mixture.is_affine == is_affine
+  assert mixture.mixes_parameters == is_affine
 
 
 def test_parts_of_a_model_and_their_number():

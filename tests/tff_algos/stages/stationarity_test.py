@@ -63,6 +63,39 @@ def test_the_truth_is_stationary_and_nothing_near_it(schedule):
   )
 
 
+def test_every_label_counts_once():
+  """The objective of two clients: means over their words, and p_i."""
+  source = toys.token_clients([3, 2])
+  algorithm = ppfl.build_ppfl(
+    toys.transformer(),
+    ppfl.PpflConfig(
+      canonical=('head',), weighting='uniform', stationarity_interval=1
+    ),
+  )
+  state, states = toys.initial_states(algorithm, source.population)
+  runtime = debug_runtime.DebugRuntime(algorithm, 2)
+  _, _, outputs = toys.run_rounds(
+    algorithm, runtime, source, 1, start=(state, states)
+  )
+  expected = 0.0
+  model = algorithm.personalized_model
+  weights = algorithm.personalized_weights(state, states[0], 0)
+  for client in map(source.examples, range(2)):
+    logits = np.asarray(model.apply(weights, client.x), np.float64)
+    likely = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    words = client.y > 0
+    assert 0 < words.sum() < words.size
+    expected -= (
+      0.5
+      * np.take_along_axis(likely, client.y[..., np.newaxis], axis=-1)[
+        words
+      ].mean()
+    )
+  np.testing.assert_allclose(
+    outputs[0].server_metrics['objective'], expected, rtol=1e-5
+  )
+
+
 def test_the_penalty_counts():
   """lambda / 2 (2 |c_0 - c_1|^2) = 0.3 * 2 * 0.25^2; it pulls both."""
   found = _measure('alternating', _THETA, _TRUE, 0.3)

@@ -1,0 +1,136 @@
+"""The personalized model of a membership that the caller brings.
+
+For algorithms that mix models by memberships: the bundle of the cluster models
+then serves, for any membership, what evaluation measured of clients that have it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import model as model_lib
+from tff_algos.export import bundle as bundle_lib
+from tff_algos.export import dependencies, prediction, validation
+
+_Outputs = Mapping[str, tf.Tensor]
+
+
+class Stored(NamedTuple):
+  """What a bundle needs for it.
+
+  Attributes:
+    variables: Those that the bundle does not hold already.
+    predict: (x `[batch, *input_shape]`, memberships `[batch, num_clusters]`
+      float32) -> `probabilities` and `class_id`, or `prediction`; None if the
+      algorithm does not say what serves a membership.
+  """
+
+  variables: Sequence[tf.Variable]
+  predict: Callable[[tf.Tensor, tf.Tensor], _Outputs] | None
+
+
+def store(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  stored: Sequence[tuple[np.ndarray, tf.Variable]],
+) -> Stored:
+  """Returns what serves memberships.
+
+  Args:
+    algorithm: Says what does.
+    server_state: Of arrays.
+    stored: Arrays and the bundle's variables of them, which are not stored
+      once more.
+
+  Raises:
+    ExportError: If an array that serves is not finite.
+  """
+  if not algorithm.newcomers:
+    return Stored((), None)
+  leaves = tf.nest.flatten(server_state)
+  specs = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
+
+  def weights_of_leaves(*values: tf.Tensor) -> Any:
+    *values, membership = values
+    return algorithm.newcomers.weights(
+      tf.nest.pack_sequence_as(server_state, values), membership
+    )
+
+  *is_used, _ = dependencies.used_leaves(
+    weights_of_leaves,
+    *specs,
+    tf.TensorSpec([algorithm.num_clusters], tf.float32),
+  )
+  variables, added = {}, []
+  for i, leaf in enumerate(leaves):
+    if not is_used[i]:
+      continue
+    held = [variable for array, variable in stored if array is leaf]
+    if not held:
+      validation.check_finite('an array of the server state', leaf)
+      held = [tf.Variable(leaf, trainable=False)]
+      added += held
+    variables[i] = held[0]
+
+  def weights_of(membership: tf.Tensor) -> Any:
+    values = [
+      tf.convert_to_tensor(variables[i])
+      if i in variables
+      else tf.zeros(spec.shape, spec.dtype)
+      for i, spec in enumerate(specs)
+    ]
+    return weights_of_leaves(*values, membership)
+
+  model = algorithm.personalized_model
+  return Stored(added, lambda x, rows: _predict(model, weights_of, x, rows))
+
+
+def samples(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  server_state: algorithm_lib.Structure,
+  x: np.ndarray,
+) -> tuple[bundle_lib.Sample, ...]:
+  """Returns what `predict_mixture` must say of equal shares; nothing of others.
+
+  Args:
+    algorithm: The algorithm.
+    server_state: Of arrays.
+    x: `[n, *input_shape]`.
+  """
+  if not algorithm.newcomers:
+    return ()
+  count = algorithm.num_clusters
+  shares = np.full([count], 1 / count, np.float32)
+  state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
+  weights = algorithm.newcomers.weights(state, tf.constant(shares))
+  outputs = bundle_lib.expected_outputs(
+    algorithm.personalized_model, weights, x
+  )
+  inputs = {'x': x, 'mixture': np.tile(shares, [len(x), 1])}
+  return (
+    bundle_lib.Sample('predict_mixture', inputs, _without_logits(outputs)),
+  )
+
+
+def _predict(
+  model: model_lib.Model,
+  weights_of: Callable[[tf.Tensor], Any],
+  x: tf.Tensor,
+  memberships: tf.Tensor,
+) -> _Outputs:
+  # Rows of one client come together, so that they are one pass.
+  distinct, group_ids = tf.raw_ops.UniqueV2(x=memberships, axis=[0])
+  outputs = prediction.apply_by_group(
+    model, lambda i: weights_of(distinct[i]), group_ids, x
+  )
+  return _without_logits(prediction.name_outputs(model, outputs))
+
+
+def _without_logits(outputs: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the outputs of a mixture, which has no logits where it is of
+  probabilities.
+  """
+  return {name: value for name, value in outputs.items() if name != 'logits'}

@@ -1,0 +1,93 @@
+"""Local training of canonical models through the one model that they make.
+
+Where a client computes one model of mixed weights sum_k c_k theta_k (see
+`mixing`), the loss sees the canonical weights along its membership c alone: the
+gradient in theta_k is c_k g, g that in the mixed weights (Di et al.,
+arXiv:2310.14337, Section 3.1). In coordinates that are turned so that the first
+points along c, v = sum_k c_k theta_k / |c|, the others have no gradient; weight
+decay shrinks them all alike. SGD, with momentum and decay or without, does not
+care how coordinates are turned. So v is trained, as large as one model, and
+moves every theta_k by c_k / |c| times what v moved: the same steps, up to
+rounding, at the cost of one model and not of `num_canonical`.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import algorithm
+from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
+from tff_algos.stages import local_training, mixing, objectives
+
+Structure = Any
+
+
+def train(
+  mixture: mixing.Mixture,
+  model_weights: Structure,
+  membership: tf.Tensor,
+  data: algorithm.ClientData,
+  seed: tf.Tensor,
+  config: local_training.LocalTrainingConfig,
+  *,
+  loss_scale: float = 1.0,
+  learning_rate_scale: tf.Tensor | float = 1.0,
+) -> tuple[Structure, statistics.MeanStat]:
+  """Trains shared and canonical weights on a client's mean loss.
+
+  Args:
+    mixture: The model.
+    model_weights: Where to start.
+    membership: `[num_canonical]`, on the simplex, held fixed.
+    data: The client's examples.
+    seed: int32 `[2]`; as of `local_training.train`.
+    config: Epochs, batch size, optimizer.
+    loss_scale: Factor on the loss, > 0.
+    learning_rate_scale: Factor on the learning rate, >= 0.
+
+  Returns:
+    As of `local_training.train`.
+  """
+  can_turn = (config.solver, config.optimizer.name) == ('descent', 'sgd')
+  if not (mixture.mixes_parameters and can_turn):
+    objective = objectives.mean_loss(mixture.at(membership), loss_scale)
+    return local_training.train(
+      objective, model_weights, data, seed, config, learning_rate_scale
+    )
+  length = tf.norm(membership)
+  direction = membership / length
+  old = model_weights['canonical']
+  start = OrderedDict(
+    shared=model_weights['shared'], along=trees.mix(direction, old)
+  )
+  if config.weight_decay:
+    # What decay leaves of a weight that has no gradient.
+    start['kept'] = tf.constant(1.0)
+
+  def apply(weights, x):
+    mixed = trees.scale(weights['along'], length)
+    return mixture.model.apply(mixture.join(weights['shared'], mixed), x)
+
+  end, loss = local_training.train(
+    objectives.mean_loss(
+      dataclasses.replace(mixture.model, apply=apply), loss_scale
+    ),
+    start,
+    data,
+    seed,
+    config,
+    learning_rate_scale,
+  )
+  begin = start['along']
+  if config.weight_decay:
+    old, begin = (trees.scale(one, end['kept']) for one in (old, begin))
+  moved = trees.subtract(end['along'], begin)
+  canonical = tf.nest.map_structure(
+    lambda leaf, change: leaf + tf.tensordot(direction, change, axes=0),
+    old,
+    moved,
+  )
+  return OrderedDict(shared=end['shared'], canonical=canonical), loss
