@@ -1,9 +1,9 @@
-"""pFedKM with one cluster is pFedMe, bit for bit (Tang, Guo and Guo 2021)."""
+"""What pFedKM is in special cases (Tang, Guo and Guo 2021)."""
 
 import numpy as np
 import pytest
 
-from tests.testing import contract, toys
+from tests.testing import contract, points, toys
 from tff_algos.algorithms import pfedkm, pfedme
 from tff_algos.runtimes import debug_runtime, vectorized_runtime
 from tff_algos.stages import moreau_envelope
@@ -54,3 +54,34 @@ def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
   np.testing.assert_equal(states, expected_states)
   for output, expected_output in zip(outputs, expected_outputs, strict=True):
     assert output.client_metrics == expected_output.client_metrics
+
+
+@pytest.mark.parametrize(
+  ('options', 'sizes'),
+  [
+    ({'weighting': 'examples'}, [6] * 5),
+    ({'cohort_size': 4}, [7, 0, 1, 12, 4]),
+  ],
+  ids=['examples among equals', 'a cohort of all'],
+)
+def test_options_that_change_nothing(options, sizes):
+  centers = np.random.default_rng(0).normal(size=(len(sizes), 2)) * 5
+  source = points.clients(
+    [np.tile(one, [size, 1]) for one, size in zip(centers, sizes, strict=True)]
+  )
+  found = []
+  for changes in ({}, options):
+    algorithm = pfedkm.build_pfedkm(
+      points.model(2),
+      pfedkm.PFedKMConfig(num_clusters=2, local_training=_TRAINING, **changes),
+    )
+    with _RUNTIMES['debug'](algorithm) as runtime:
+      found.append(toys.run_rounds(algorithm, runtime, source, 3)[0])
+  plain, changed = found
+  assert len(set(plain.cluster_assignment)) == 2
+  np.testing.assert_array_equal(
+    changed.cluster_assignment, plain.cluster_assignment
+  )
+  np.testing.assert_allclose(
+    changed.cluster_models['point'], plain.cluster_models['point'], rtol=1e-5
+  )

@@ -120,25 +120,6 @@ def test_mixing_and_weighting_by_examples():
   np.testing.assert_allclose(models, (means + 4) / 2, rtol=1e-5)
 
 
-def test_weighting_by_examples_is_plain_among_equals():
-  source = points.clients([one[:1] for one in _POINTS if len(one)])
-  models = []
-  for weighting in ('uniform', 'examples'):
-    algorithm = _build(weighting=weighting)
-    start = _start(algorithm, _ZEROS, source=source)
-    models.append(_run(algorithm, start, 2, source)[0])
-  np.testing.assert_allclose(*models, rtol=1e-6)
-
-
-def test_the_cohort_of_all_is_everybody():
-  outcomes = [
-    _run(algorithm, _start(algorithm, _ZEROS), 3)
-    for algorithm in (_build(), _build(cohort_size=5))
-  ]
-  for one, other in zip(*(outcome[:3] for outcome in outcomes), strict=True):
-    np.testing.assert_array_equal(one, other)
-
-
 def test_labels_of_k_means_do_not_matter():
   """Another seed numbers the same clusters otherwise; the round ends alike."""
   algorithm = _build(server_mixing=0.5)
