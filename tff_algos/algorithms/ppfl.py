@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.stages import (
@@ -115,27 +115,16 @@ class PpflConfig:
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
-    checks.check_one_of('schedule', self.schedule, _ROUNDS)
     for name in ('cohort_size', 'num_joint_rounds', 'stationarity_interval'):
       checks.check_int(name, getattr(self, name), minimum=0)
     checks.check_one_of('mixing', self.mixing, mixing.MIXINGS)
     checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
     checks.check_fraction('shared_prob', self.shared_prob)
     checks.check_positive('loss_scale', self.loss_scale)
-    if self.mixing == 'probabilities' and not self.membership.floor:
-      raise errors.ConfigError(
-        "mixing 'probabilities' takes logarithms of memberships, and "
-        f'membership.floor {self.membership.floor:g} lets them become 0; set it '
-        'to 1e-6, say, or choose another mixing'
-      )
-    if self.schedule == membership_traffic.RANDOM_BLOCK and (
-      self.decay.after_rounds or self.membership.num_epochs > 1
-    ):
-      raise errors.ConfigError(
-        "schedule 'random_block' takes one step on memberships a round, of a "
-        'constant rate; leave decay.after_rounds empty and '
-        'membership.num_epochs 1, or choose another schedule'
-      )
+    self.membership.check_mixing(self.mixing)
+    membership_traffic.check_schedule(
+      self.schedule, self.membership, self.decay
+    )
 
 
 class ServerState(NamedTuple):

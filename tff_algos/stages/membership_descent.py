@@ -8,8 +8,8 @@ The loss is the mean over labels that the model weights are trained on. A client
 without examples has none, and its p_i is 0: the penalty alone moves it, one step
 an epoch.
 
-Where several epochs meet the same examples, and the outputs of the canonical
-models do not depend on c, these are computed once, for all steps.
+Where the outputs of the canonical models do not depend on c they are computed
+once, for all steps; but not those of words that are met only once.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, checks, errors
 from tff_algos.metrics import statistics
 from tff_algos.numerics import mirror_descent, trees
 from tff_algos.stages import local_training, mixing
@@ -66,6 +66,15 @@ class MembershipConfig:
     checks.check_int('num_newcomer_steps', self.num_newcomer_steps, minimum=0)
     checks.check_positive('newcomer_learning_rate', self.newcomer_learning_rate)
 
+  def check_mixing(self, mode: str) -> None:
+    """Raises ConfigError if memberships of 0 cannot be mixed in a mode."""
+    if mode == 'probabilities' and not self.floor:
+      raise errors.ConfigError(
+        "mixing 'probabilities' takes logarithms of memberships, and "
+        f'membership.floor {self.floor:g} lets them become 0; set it to 1e-6, '
+        'say, or choose another mixing'
+      )
+
   @property
   def is_weighed(self) -> bool:
     """Returns whether a client's loss counts as its p_i."""
@@ -80,9 +89,10 @@ class _Loss:
     self._model_weights = model_weights
     self._data = data
     self._loss_scale = loss_scale
-    # What is used once would only take memory. Of mixed weights that are not
-    # affine, nothing can be computed ahead.
-    self._is_ahead = num_epochs > 1 and (
+    # Of mixed weights that are not affine, nothing can be computed ahead. Of
+    # words, all outputs of all models would take more room than it is worth for
+    # one pass; of few classes they are one product, faster than two passes.
+    self._is_ahead = (num_epochs > 1 or not mixture.model.label_shape) and (
       mixture.is_affine or not mixture.mixes_parameters
     )
     self._outputs = (

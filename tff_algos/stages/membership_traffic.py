@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm
+from tff_algos.core import algorithm, checks, errors
 from tff_algos.stages import (
   affinity,
   learning_rate_decay,
@@ -27,6 +27,22 @@ ALTERNATING, RANDOM_BLOCK, SHARED_FIRST = SCHEDULES = (
   'random_block',
   'shared_first',
 )
+
+
+def check_schedule(
+  schedule: str,
+  membership: membership_descent.MembershipConfig,
+  decay: learning_rate_decay.DecayConfig,
+) -> None:
+  """Raises ConfigError for an unknown schedule, or options that it has not."""
+  checks.check_one_of('schedule', schedule, SCHEDULES)
+  has_more_steps = decay.after_rounds or membership.num_epochs > 1
+  if schedule == RANDOM_BLOCK and has_more_steps:
+    raise errors.ConfigError(
+      "schedule 'random_block' takes one step on memberships a round, of a "
+      'constant rate; leave decay.after_rounds empty and '
+      'membership.num_epochs 1, or choose another schedule'
+    )
 
 
 @dataclasses.dataclass(frozen=True)
