@@ -56,6 +56,9 @@ def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
     bins = np.geomspace(low, high, _MAX_BINS + 1)
     _draw_parts(axes, scores, history.is_false[is_apart], bins, 'uploads')
     axes.set_xscale('log')
+    # Powers would be spelled as formulas, which the style leaves alone.
+    axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
+    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
   axes.set_xlabel('1 / mean distance to the committee')
   axes.set_ylabel('uploads of training clients')
 
@@ -76,7 +79,8 @@ def _draw_parts(axes, values, is_false, bins, what: str) -> None:
     label=labels,
   )
   if len(parts) > 1:
-    axes.legend(loc='upper right')
+    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # Room for the legend.
+    axes.legend(loc='upper left', ncols=2)
 
 
 def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:

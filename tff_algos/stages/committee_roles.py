@@ -65,7 +65,8 @@ def assign(
 ) -> Cast:
   """Returns who does what in a round.
 
-  Only clients that have examples take part, and count in the sizes of roles.
+  Only clients that have examples take part, and count in the sizes of roles. If
+  there is one such client, it is the committee and has nobody to score.
 
   Args:
     population: All clients.
@@ -79,15 +80,15 @@ def assign(
     server_learning_rate: Of the round.
 
   Raises:
-    ConfigError: If fewer than two clients have examples.
+    ConfigError: If there are fewer than two clients.
   """
-  num_available = int(np.count_nonzero(population.num_examples))
-  if num_available < _FEWEST_CLIENTS:
+  if population.num_clients < _FEWEST_CLIENTS:
     raise errors.ConfigError(
-      f'{num_available} of {population.num_clients} clients have examples; a '
-      f'committee and who it scores are at least {_FEWEST_CLIENTS}'
+      f'there are {population.num_clients} clients; a committee and who it '
+      f'scores are at least {_FEWEST_CLIENTS}'
     )
-  sizes = committee.sizes(num_available, config)
+  num_available = int(np.count_nonzero(population.num_examples))
+  sizes = committee.sizes(max(num_available, _FEWEST_CLIENTS), config)
   members = np.flatnonzero(np.asarray(is_member))
   if not members.size:
     generator = seeds.numpy_generator(seed, 'committee', drawn_in)

@@ -47,6 +47,13 @@ def test_the_elected_are_the_committee():
 
 
 def test_one_client_is_too_few():
-  population = algorithm.Population(('a', 'b'), np.array([4, 0]))
-  with pytest.raises(errors.ConfigError, match='1 of 2 clients have examples'):
-    _assign(_NOBODY[:2], population=population)
+  population = algorithm.Population(('a',), np.array([4]))
+  with pytest.raises(errors.ConfigError, match='there are 1 clients'):
+    _assign(_NOBODY[:1], population=population)
+
+
+def test_a_single_client_with_examples_has_nobody_to_score():
+  population = algorithm.Population(('a', 'b', 'c'), np.array([0, 4, 0]))
+  cast = _assign(_NOBODY[:3], population=population)
+  assert cast.members.tolist() == [1]
+  assert cast.training.size == 0
