@@ -15,6 +15,8 @@ from tff_algos.reports import style
 
 # Room that clients with one true share take, sideways, in the scatter.
 _DODGE = 0.06
+# With more clients, bars touch.
+_MAX_PARTED = 100
 # Multiples of it, modulo 1, are spread evenly and in no visible order.
 _GOLDEN = 0.618034
 
@@ -156,7 +158,8 @@ def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
       width=1.0,
       color=colors[column],
       edgecolor='white',
-      linewidth=0.4,
+      # Lines between hundreds of thin bars would be a haze.
+      linewidth=0.4 if len(shares) <= _MAX_PARTED else 0,
       label=name,
     )
   axes.set_xlim(-0.5, len(shares) - 0.5)
