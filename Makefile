@@ -65,8 +65,8 @@ demo: env ## from raw data to served predictions; WORKDIR=DIR says where
 	.venv/bin/python -m binaries.run --config=configs/fed_soft/digits.py \
 	  --workdir='$(WORKDIR)'
 
-test: env ## run all tests
-	.venv/bin/python -m pytest
+test: env ## run all tests, on all cores
+	.venv/bin/python -m pytest -n logical --maxprocesses=8 --dist=loadfile
 
 bench: env ## measure speed; CASES, CONTENDERS, ROUNDS and OUT=FILE choose
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.run \
