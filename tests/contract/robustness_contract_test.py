@@ -31,7 +31,7 @@ _CASES = {
 
 
 def _build(name, aggregation=None):
-  section = contract.section(name)
+  section = contract.section(name, 'mlp')
   if aggregation:
     section['aggregation'] = aggregation
   # Without the checks of types, which another test has made.
