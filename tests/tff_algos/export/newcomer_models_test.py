@@ -81,7 +81,8 @@ def test_ppfl_serves_what_evaluation_measures(mode):
     weights = algorithm.personalized_weights(
       state, ppfl.ClientState(tf.constant(shares)), 0
     )
-    expected = exportable.softmax(model.apply(weights, x[row : row + 1]))
+    logits = model.apply(weights, x[row : row + 1]).numpy()
+    expected = exportable.softmax(logits)
     np.testing.assert_allclose(
       found['probabilities'][row], expected[0], rtol=1e-4
     )

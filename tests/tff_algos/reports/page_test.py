@@ -135,7 +135,8 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=4)
   (tmp_path / 'report').mkdir()
   (tmp_path / 'report' / 'cost.png').write_bytes(b'of an earlier run')
-  shutil.rmtree(tmp_path / 'memberships')
+  for folder in ('memberships', 'audit'):
+    shutil.rmtree(tmp_path / folder)
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
   (tmp_path / 'evaluation' / 'summary.json').write_text('{}')
