@@ -16,8 +16,8 @@ from tff_algos.core import errors
 
 Structure = Any
 
-# Weights of a block. Twice as many are as fast on a machine that does nothing
-# else, and take half as long again where others use the shared cache, too.
+# Weights of a block. Twice as many start fewer operations, but take 1.4 times as
+# long where others use the shared cache, too (benchmarks/README.md).
 _CACHE_BYTES = 13 << 18
 _FEWEST, _MOST = 4, 50
 # Copies of the weights that a local step may hold at once: the weights before

@@ -25,7 +25,7 @@ def _choose(costs=(_MLP, _MIB, 0), **changes):
 
 
 def test_weights_of_a_block_fit_the_cache():
-  assert _choose() == (10, 2)
+  assert _choose() == (5, 2)
 
 
 def test_blocks_are_neither_tiny_nor_huge():
@@ -34,9 +34,9 @@ def test_blocks_are_neither_tiny_nor_huge():
 
 
 def test_the_size_of_a_block_does_not_depend_on_the_cohort():
-  assert _choose(cohort_size=7) == (10, 2)
-  assert _choose(cohort_size=4, num_parallel=3) == (10, 3)
-  assert _choose(cohort_size=1) == (10, 1)
+  assert _choose(cohort_size=7) == (5, 2)
+  assert _choose(cohort_size=4, num_parallel=3) == (5, 3)
+  assert _choose(cohort_size=1) == (5, 1)
 
 
 def test_what_is_wanted_is_taken():
