@@ -17,20 +17,29 @@ from typing import Any
 
 from absl import flags, logging
 
-from binaries import command, experiment, output, session
+from binaries import command, experiment, kept_runtime, output, session
 from tff_algos.reports import membership_history, page, summary
 from tff_algos.runtimes import evaluation_tables, evaluator, metrics_log
 
 
 def evaluate(
-  config: experiment.ExperimentConfig, folder: str, round_num: int | None = None
+  config: experiment.ExperimentConfig,
+  folder: str,
+  round_num: int | None = None,
+  kept: kept_runtime.KeptRuntime | None = None,
 ) -> pathlib.Path:
   """Evaluates one checkpoint; returns the report's index page.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    round_num: Of the checkpoint; None for the latest.
+    kept: As of `session.open_session`.
 
   Raises:
     UserError: If there is no such checkpoint, or it is of another config.
   """
-  with session.open_session(config, folder) as opened:
+  with session.open_session(config, folder, kept=kept) as opened:
     chosen, server_state = opened.restore(round_num)
     found = opened.evaluator.evaluate(server_state)
     tables = {

@@ -18,6 +18,7 @@ from binaries import (
   evaluate,
   experiment,
   export,
+  kept_runtime,
   preprocess,
   served_prediction,
   train,
@@ -35,9 +36,10 @@ def run(config: experiment.ExperimentConfig, folder: str) -> None:
   preprocess.preprocess(config.dataset, folder, '')
   dataset_card = card.write_card(folder)
   logging.info('2/5 training')
-  train.train(config, folder)
-  logging.info('3/5 evaluation')
-  evaluate.evaluate(config, folder)
+  with kept_runtime.KeptRuntime() as kept:
+    train.train(config, folder, kept=kept)
+    logging.info('3/5 evaluation')
+    evaluate.evaluate(config, folder, kept=kept)
   logging.info('4/5 export')
   bundles = export.export(config, folder)
   index = page.write_report(folder)  # Again, for its links to the bundles.

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from binaries import experiment
+from binaries import experiment, kept_runtime
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
@@ -22,7 +22,6 @@ from tff_algos.runtimes import (
 )
 from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import registry as runtimes
 
 
 class Session(NamedTuple):
@@ -84,6 +83,7 @@ def open_session(
   config: experiment.ExperimentConfig,
   workdir: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
+  kept: kept_runtime.KeptRuntime | None = None,
 ) -> Iterator[Session]:
   """Opens an experiment in a workdir that holds its dataset.
 
@@ -91,11 +91,15 @@ def open_session(
     config: The experiment.
     workdir: Its folder.
     cluster: The processes that open it together; process 0 alone may save.
+    kept: Where the runtime comes from and stays, unless the session fails; not
+      for several processes. None for one of its own.
   """
   folder = pathlib.Path(workdir)
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
+    if kept is None:
+      kept = stack.enter_context(kept_runtime.KeptRuntime())
     dataset = stack.enter_context(experiment.open_dataset(folder))
     checkpoints = checkpoint.CheckpointManager(
       folder / 'checkpoints',
@@ -107,13 +111,8 @@ def open_session(
       experiment.open_group(config, dataset, cluster, checkpoints.rounds())
     )
     with interrupts.held():
-      algorithm = experiment.build_algorithm(config, dataset)
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
-      runtime = stack.enter_context(
-        runtimes.build_runtime(
-          config.runtime, algorithm, source.population.num_clients, group
-        )
-      )
+      algorithm, runtime = kept.open(config, dataset, group)
       store = loop.build_store(
         algorithm,
         source.population,
@@ -135,4 +134,8 @@ def open_session(
           algorithm, dataset, runtime, store, attackers
         ),
       )
-    yield opened
+    try:
+      yield opened
+    except BaseException:  # Who knows what state the runtime is in.
+      kept.close()
+      raise

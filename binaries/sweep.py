@@ -28,6 +28,7 @@ from binaries import (
   config_file,
   config_values,
   grid,
+  kept_runtime,
   output,
   sweep_run,
 )
@@ -52,21 +53,20 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
   """
   workdir = pathlib.Path(folder)
   workdir.mkdir(parents=True, exist_ok=True)
-  plan = runs.plan
-  _write(plan, workdir)
-  planned = list(plan.runs)
-  for index, config in enumerate(runs.configs):
-    run = planned[index]
-    logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
-    try:
-      if not sweep_run.make(config, workdir / run.folder, workdir / 'datasets'):
-        logging.info('It was finished before.')
-    except errors.InfrastructureError:
-      raise
-    except errors.UserError as error:
-      logging.warning('%s is refused: %s', run.folder, error)
-      planned[index] = run._replace(error=str(error))
-  plan = plan._replace(runs=tuple(planned))
+  _write(runs.plan, workdir)
+  planned = list(runs.plan.runs)
+  with kept_runtime.KeptRuntime() as kept:
+    for index, config in enumerate(runs.configs):
+      run = planned[index]
+      logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
+      try:
+        sweep_run.make(config, workdir / run.folder, workdir / 'datasets', kept)
+      except errors.InfrastructureError:
+        raise
+      except errors.UserError as error:
+        logging.warning('%s is refused: %s', run.folder, error)
+        planned[index] = run._replace(error=str(error))
+  plan = runs.plan._replace(runs=tuple(planned))
   _write(plan, workdir)
   return plan
 

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 
-from binaries import evaluate, experiment, preprocess, train
+from absl import logging
+
+from binaries import evaluate, experiment, kept_runtime, preprocess, train
 from pipelines import options
 from tff_algos.core import config as config_lib
 
@@ -13,6 +15,7 @@ def make(
   config: experiment.ExperimentConfig,
   folder: pathlib.Path,
   datasets: pathlib.Path,
+  kept: kept_runtime.KeptRuntime,
 ) -> bool:
   """Makes a run; goes on where it stopped.
 
@@ -20,6 +23,7 @@ def make(
     config: The experiment.
     folder: Of the run.
     datasets: Where the sweep's datasets lie, each for all runs that share it.
+    kept: Its runtime, if that fits; the one of this run after it.
 
   Returns:
     False if there was nothing to do.
@@ -28,10 +32,11 @@ def make(
     UserError: If the config, the data or the disk does not allow it.
   """
   if is_finished(config, folder):
+    logging.info('It was finished before.')
     return False
   _place_dataset(config.dataset, folder, datasets)
-  train.train(config, folder)
-  evaluate.evaluate(config, folder)
+  train.train(config, folder, kept=kept)
+  evaluate.evaluate(config, folder, kept=kept)
   return True
 
 

@@ -19,6 +19,7 @@ from binaries import (
   auditing,
   command,
   experiment,
+  kept_runtime,
   resolved_config,
   session,
 )
@@ -48,6 +49,7 @@ def train(
   config: experiment.ExperimentConfig,
   folder: str,
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
+  kept: kept_runtime.KeptRuntime | None = None,
 ) -> int:
   """Trains to the last round; returns its number.
 
@@ -55,6 +57,7 @@ def train(
     config: The experiment.
     folder: Its workdir.
     cluster: The processes that train together.
+    kept: As of `session.open_session`.
 
   Raises:
     UserError: If the config, the dataset or the workdir does not allow it, or
@@ -63,7 +66,9 @@ def train(
   with contextlib.ExitStack() as stack:
     if cluster.is_leader:
       stack.enter_context(workdir.lock(folder))
-    opened = stack.enter_context(session.open_session(config, folder, cluster))
+    opened = stack.enter_context(
+      session.open_session(config, folder, cluster, kept)
+    )
     observer, runtime = _Silent(), opened.runtime
     if cluster.is_leader:
       observer = stack.enter_context(

@@ -8,6 +8,7 @@ import pytest
 from binaries import (
   evaluate,
   experiment,
+  kept_runtime,
   preprocess,
   resolved_config,
   sweep_run,
@@ -25,6 +26,11 @@ def _write(folder, config=_CONFIG):
   resolved_config.write(config, folder)
 
 
+def _make(config, folder, datasets):
+  with kept_runtime.KeptRuntime() as kept:
+    return sweep_run.make(config, folder, datasets, kept)
+
+
 @pytest.fixture
 def done(monkeypatch):
   """Replaces the steps of a run; returns what was done, in order."""
@@ -36,20 +42,22 @@ def done(monkeypatch):
     (folder / 'dataset' / 'CURRENT').write_text(str(dataset.seed))
 
   monkeypatch.setattr(preprocess, 'preprocess', build)
-  monkeypatch.setattr(train, 'train', lambda *_: steps.append('train'))
-  monkeypatch.setattr(evaluate, 'evaluate', lambda *_: steps.append('evaluate'))
+  monkeypatch.setattr(train, 'train', lambda *_, **kept: steps.append('train'))
+  monkeypatch.setattr(
+    evaluate, 'evaluate', lambda *_, **kept: steps.append('evaluate')
+  )
   return steps
 
 
 def test_a_finished_run_is_left_alone(tmp_path, done):
   _write(tmp_path / 'run')
-  assert not sweep_run.make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
+  assert not _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
   assert not done
   assert not (tmp_path / 'datasets').exists()
 
 
 def test_a_new_run_makes_all_steps(tmp_path, done):
-  assert sweep_run.make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
+  assert _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
   assert done == ['preprocess', 'train', 'evaluate']
 
 
@@ -108,7 +116,7 @@ def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
     _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
   )
   for name, config in (('a', _CONFIG), ('x/b', _CONFIG), ('c', other)):
-    sweep_run.make(config, tmp_path / 'sweep' / name, datasets)
+    _make(config, tmp_path / 'sweep' / name, datasets)
   assert len(list(datasets.iterdir())) == 2
   moved = (tmp_path / 'sweep').rename(tmp_path / 'moved')
   seeds = [
@@ -121,11 +129,11 @@ def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
 
 def test_a_link_to_another_dataset_is_replaced(tmp_path, done):
   folder, datasets = tmp_path / 'run', tmp_path / 'datasets'
-  sweep_run.make(_CONFIG, folder, datasets)
+  _make(_CONFIG, folder, datasets)
   other = dataclasses.replace(
     _CONFIG, dataset=dataclasses.replace(_CONFIG.dataset, seed=5)
   )
-  sweep_run.make(other, folder, datasets)
+  _make(other, folder, datasets)
   assert (folder / 'dataset' / 'CURRENT').read_text() == '5'
   assert {path.name for path in folder.iterdir()} == {'dataset'}
 
@@ -133,7 +141,7 @@ def test_a_link_to_another_dataset_is_replaced(tmp_path, done):
 def test_a_dataset_of_its_own_stays_its_own(tmp_path, done):
   folder = tmp_path / 'run'
   (folder / 'dataset').mkdir(parents=True)
-  sweep_run.make(_CONFIG, folder, tmp_path / 'datasets')
+  _make(_CONFIG, folder, tmp_path / 'datasets')
   assert not (folder / 'dataset').is_symlink()
   assert (folder / 'dataset' / 'CURRENT').read_text() == '0'
   assert not (tmp_path / 'datasets').exists()

@@ -20,7 +20,7 @@ def made(monkeypatch):
   """Replaces runs by invented ones; returns their seeds, in order."""
   seeds = []
 
-  def make(config, folder, datasets):
+  def make(config, folder, datasets, kept):
     seeds.append(config.seed)
     if config.seed == 1:
       raise errors.PartitionError('184 wanted, 182 exist')

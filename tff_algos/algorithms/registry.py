@@ -110,6 +110,11 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
   return name, options
 
 
+def takes_run_seed(values: Mapping[str, Any]) -> bool:
+  """Returns whether an algorithm is built for one seed, not for any."""
+  return ALGORITHMS[parse_config(values)[0]].takes_run_seed
+
+
 def build_algorithm(
   values: Mapping[str, Any],
   model: model_lib.Model,

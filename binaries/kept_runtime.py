@@ -1,0 +1,80 @@
+"""A runtime that outlives a session, so that graphs are traced once.
+
+Tracing takes seconds, as long as many a small run. Training and evaluating one
+run, and runs that differ by their seeds, trace the same.
+"""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from binaries import experiment
+from tff_algos.algorithms import registry as algorithms
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import config as config_lib
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import process_group
+from tff_algos.runtimes import registry as runtimes
+
+
+class KeptRuntime:
+  """The algorithm and the runtime of the last session, for the next one."""
+
+  def __init__(self):
+    """Keeps nothing yet."""
+    self._key: Any = None
+    self._stack = contextlib.ExitStack()
+
+  def __enter__(self) -> 'KeptRuntime':
+    return self
+
+  def __exit__(self, *exc_info: Any) -> None:
+    self.close()
+
+  def open(
+    self,
+    config: experiment.ExperimentConfig,
+    dataset: dataset_lib.FederatedDataset,
+    group: process_group.ProcessGroup = process_group.ALONE,
+  ) -> tuple[algorithm_lib.FederatedAlgorithm, cohort_lib.Runtime]:
+    """Returns what is kept if it fits an experiment, or builds it.
+
+    Args:
+      config: The experiment.
+      dataset: Open.
+      group: The processes that share each cohort; what is kept serves one alone.
+
+    Returns:
+      The algorithm, and its runtime, entered.
+    """
+    key = (_computation(config, dataset), group)
+    if key != self._key:
+      self.close()
+      self._algorithm = experiment.build_algorithm(config, dataset)
+      self._runtime = self._stack.enter_context(
+        runtimes.build_runtime(
+          config.runtime, self._algorithm, len(dataset.client_ids), group
+        )
+      )
+      self._key = key
+    return self._algorithm, self._runtime
+
+  def close(self) -> None:
+    """Leaves the runtime, if there is one."""
+    self._key = self._algorithm = self._runtime = None
+    self._stack.close()
+
+
+def _computation(config, dataset) -> dict[str, Any]:
+  """Returns what decides the graphs; the seed mostly does not."""
+  attackers = experiment.find_attackers(config, dataset)
+  decides = {
+    **experiment.identity(config, dataset),
+    'runtime': config_lib.to_dict(config.runtime),
+    'attackers': np.flatnonzero(attackers).tolist(),
+  }
+  if not algorithms.takes_run_seed(config.algorithm):
+    del decides['seed']
+  return decides

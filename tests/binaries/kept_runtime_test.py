@@ -1,0 +1,107 @@
+"""One runtime for several sessions: when it is kept, and that nothing changes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from binaries import evaluate, experiment, kept_runtime, session, train
+from configs.fed_soft import digits
+from tff_algos.core import errors
+from tff_algos.runtimes import vectorized_runtime
+
+
+@pytest.fixture
+def config():
+  values = digits.get_config('smoke')
+  values.training.num_rounds = 2
+  values.algorithm.local_training.num_local_epochs = 1
+  return experiment.parse(values)
+
+
+def _copy(digits_dataset, folder):
+  folder.mkdir()
+  (folder / 'dataset').symlink_to(digits_dataset / 'dataset')
+  return folder
+
+
+def _runtime_of(config, folder, kept):
+  with session.open_session(config, folder, kept=kept) as opened:
+    return opened.runtime
+
+
+def test_a_runtime_is_kept_for_what_traces_the_same(config, digits_dataset):
+  other_seed = dataclasses.replace(config, seed=7)
+  longer = dataclasses.replace(
+    config, training=dataclasses.replace(config.training, num_rounds=9)
+  )
+  algorithm = {**config.algorithm, 'proximal_weight': 3.0}
+  other_algorithm = dataclasses.replace(config, algorithm=algorithm)
+  with kept_runtime.KeptRuntime() as kept:
+    first = _runtime_of(config, digits_dataset, kept)
+    assert _runtime_of(other_seed, digits_dataset, kept) is first
+    assert _runtime_of(longer, digits_dataset, kept) is first
+    assert _runtime_of(other_algorithm, digits_dataset, kept) is not first
+  assert _runtime_of(config, digits_dataset, None) is not first
+
+
+def test_attackers_that_a_seed_draws_get_their_own(config, digits_dataset):
+  attack = dataclasses.replace(config.attack, name='zero', fraction=0.25)
+  attacked = dataclasses.replace(config, attack=attack)
+  other_seed = dataclasses.replace(attacked, seed=7)
+  with kept_runtime.KeptRuntime() as kept:
+    first = _runtime_of(attacked, digits_dataset, kept)
+    assert _runtime_of(other_seed, digits_dataset, kept) is not first
+
+
+def test_a_session_that_fails_leaves_no_runtime(config, digits_dataset):
+  with kept_runtime.KeptRuntime() as kept:
+    first = _runtime_of(config, digits_dataset, kept)
+    with pytest.raises(errors.CheckpointError):
+      with session.open_session(config, digits_dataset, kept=kept) as opened:
+        opened.restore()
+    assert _runtime_of(config, digits_dataset, kept) is not first
+
+
+def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
+  left = []
+  leave = vectorized_runtime.VectorizedRuntime.__exit__
+
+  def count(runtime, *exc_info):
+    left.append(runtime)
+    leave(runtime, *exc_info)
+
+  monkeypatch.setattr(vectorized_runtime.VectorizedRuntime, '__exit__', count)
+  with kept_runtime.KeptRuntime() as kept:
+    first = _runtime_of(config, digits_dataset, kept)
+    assert not left
+    algorithm = {**config.algorithm, 'proximal_weight': 3.0}
+    other = dataclasses.replace(config, algorithm=algorithm)
+    second = _runtime_of(other, digits_dataset, kept)
+    assert left == [first]
+  assert left == [first, second]
+
+
+def test_runs_that_share_graphs_are_what_they_are_alone(
+  config, digits_dataset, tmp_path
+):
+  """Seed 1 after seed 0, and seed 1 by itself, bit for bit."""
+  other_seed = dataclasses.replace(config, seed=1)
+  alone = _copy(digits_dataset, tmp_path / 'alone')
+  train.train(other_seed, alone)
+  evaluate.evaluate(other_seed, alone)
+  together = [_copy(digits_dataset, tmp_path / name) for name in ('a', 'b')]
+  with kept_runtime.KeptRuntime() as kept:
+    for one, folder in zip((config, other_seed), together, strict=True):
+      train.train(one, folder, kept=kept)
+      evaluate.evaluate(one, folder, kept=kept)
+  for file in ('evaluation/clients.csv', 'evaluation/centers.csv'):
+    assert (alone / file).read_bytes() == (together[1] / file).read_bytes()
+    assert (alone / file).read_bytes() != (together[0] / file).read_bytes()
+  found = []
+  for folder in (alone, together[1]):
+    with session.open_session(other_seed, folder) as opened:
+      _, server_state = opened.restore()
+      found.append([server_state, opened.store.load(np.arange(24))])
+  tf.nest.map_structure(np.testing.assert_array_equal, *found)
