@@ -32,6 +32,7 @@ METHODS = ('ppfl1', 'ppfl2', 'probabilities', 'released', 'random_block')
 _LEARNING_RATES = {'cifar10': 0.03}
 _MEMBERSHIP_RATES = {
   'cifar10': 0.5,
+  'mnist_ppfl2': 0.5,
   'synthetic': 0.9,
   'synthetic_80_20': 0.9,
 }
@@ -52,7 +53,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'weighting': 'examples',
     'shared_prob': 0.5,
     'membership': {
-      'learning_rate': _MEMBERSHIP_RATES.get(data, 0.3),
+      'learning_rate': _MEMBERSHIP_RATES.get(
+        variant, _MEMBERSHIP_RATES.get(data, 0.3)
+      ),
       'num_epochs': 1,
       'batch_size': 0,
       'gradient_weight': 'none',
