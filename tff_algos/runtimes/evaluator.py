@@ -208,6 +208,14 @@ class Evaluator:
       }
       if 'local_score' in personalized:
         scores['local'] = statistics.value_of(personalized['local_score'])
+      losses = {
+        'personalized': statistics.value_of(personalized['loss']),
+        'cluster': statistics.value_of(clusters['loss'])[rows, cluster_ids],
+      }
+      for kind, values in losses.items():
+        metrics[f'participating/{split}/{kind}/loss'] = summaries.summarize(
+          values, counts, higher_is_better=False
+        ).weighted_mean
       for kind, values in scores.items():
         metrics.update(
           self._summarize(f'participating/{split}/{kind}', values, counts)

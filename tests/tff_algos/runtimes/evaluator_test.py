@@ -27,14 +27,16 @@ def _expected_participating(case, split, score):
   best = case.importance.argmax(axis=1)
   examples = case.examples(case.dataset.client_ids, split)
   for i, some in enumerate(examples):
-    cluster.append(case.scores(case.cluster_models, best[i], some)[0])
-    personal = case.scores(case.own_models, i, some)[0]
+    cluster.append(case.scores(case.cluster_models, best[i], some))
+    personal = case.scores(case.own_models, i, some)
     own.append(personal if case.was_drawn[i] else cluster[-1])
-  prefix = f'participating/{split}'
-  return {
-    **evaluated.summary(f'{prefix}/personalized/{score}', case, own),
-    **evaluated.summary(f'{prefix}/cluster/{score}', case, cluster),
-  }
+  expected = {}
+  for kind, found in (('personalized', own), ('cluster', cluster)):
+    prefix = f'participating/{split}/{kind}'
+    values, losses = zip(*found, strict=True)
+    expected[f'{prefix}/loss'] = np.concatenate(losses).mean()
+    expected |= evaluated.summary(f'{prefix}/{score}', case, values)
+  return expected
 
 
 def _expected_held_out(case, score):
