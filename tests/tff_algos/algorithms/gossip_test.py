@@ -12,7 +12,7 @@ from tff_algos.algorithms import fed_avg, gossip
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import attacks, local_training
 
 _P = 5
@@ -249,7 +249,7 @@ def test_who_is_not_there_is_pulled_by_nobody_and_keeps_its_model():
   own = np.stack([one.local_weights['point'] for one in states])
   mean = np.average(own[others], axis=0, weights=_SIZES[others])
   np.testing.assert_allclose(found[[0, 1, 2, 3, 4]], [mean] * 5, rtol=1e-4)
-  runtime = vectorized_runtime.VectorizedRuntime(algorithm, _NUM_CLIENTS)
+  runtime = debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS)
   first, _ = toys.initial_states(algorithm, _POPULATION)
   own = [gossip.ClientState({'point': row}) for row in _MODELS]
   (call,) = algorithm.plan_round(first, _POPULATION, 1, 0)
@@ -259,10 +259,9 @@ def test_who_is_not_there_is_pulled_by_nobody_and_keeps_its_model():
     tf.nest.map_structure(lambda leaf: leaf[:5], call.client_inputs),
     call.cost,
   )
-  with runtime:
-    output = toys.run_call(
-      runtime, algorithm.phases['train'], first, own, left, (1, 0, _SOURCE)
-    )
+  output = toys.run_call(
+    runtime, algorithm.phases['train'], first, own, left, (1, 0, _SOURCE)
+  )
   tf.nest.map_structure(
     lambda one, other: np.testing.assert_allclose(
       one, other, rtol=1e-4, atol=1e-6
