@@ -27,8 +27,8 @@ Names: W_i = personalized_weights, v_old of client i = row i of `versions`, v_ne
 Readings: an initiator reaches everybody. Clients without examples neither initiate
   nor are fetched from, and keep the first model. A round has one initiator, so what
   is a round of N solves elsewhere is N rounds here.
-Reductions (tested): two clients that take turns = by hand; a client that nobody has
-  anything new for trains alone.
+Reductions (tested): a merge, and versions over rounds = by hand; who has seen
+  everything fetches nothing, and trains on from its own model.
 Cost of a round t > 1, n models fetched of P parameters among N clients: N - 1 versions
   and n (P + 1) floats (with a model goes its number of examples), counted once as sent
   and once as received; 2 (N - 1) messages (a ping, an answer); one solve. Round 1: no
