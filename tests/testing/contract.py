@@ -23,6 +23,7 @@ from tff_algos.runtimes import (
 
 # Small enough for five clients, one of which has no example.
 OPTIONS = {
+  'brain_torrent': {},
   'cfl': {
     'num_clusters': 2,
     # Splits in round 2.
@@ -45,6 +46,7 @@ OPTIONS = {
     'local_atoms': {'own': 'atoms_and_head', 'refit_interval': 2},
   },
   'fine_tuning': {'cohort_size': 3, 'personalization_interval': 2},
+  'gossip': {'num_segments': 3, 'num_replicas': 2},
   'ifca': {'num_clusters': 2, 'cohort_size': 3},
   'l2gd': {'aggregation_prob': 0.5},
   'partial_fed_avg': {
@@ -70,6 +72,7 @@ OPTIONS = {
 }
 # With these, one client takes part in a phase if one alone has examples.
 ONE_CLIENT = {
+  'brain_torrent': {},
   'cfl': {},
   'cmfl': {},
   'ditto': {'cohort_size': 1},
@@ -81,6 +84,7 @@ ONE_CLIENT = {
   'fed_soft': {'cohort_size_per_cluster': 1},
   'filter_decomposition': {'host': {'name': 'scaffold', 'cohort_size': 1}},
   'fine_tuning': {'cohort_size': 1},
+  'gossip': {},
   'ifca': {'cohort_size': 1},
   'l2gd': {},
   'partial_fed_avg': {'cohort_size': 1},

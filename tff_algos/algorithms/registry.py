@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tff_algos.algorithms import (
+  brain_torrent,
   cfl,
   cmfl,
   ditto,
@@ -16,6 +17,7 @@ from tff_algos.algorithms import (
   fed_pac,
   fed_soft,
   filter_decomposition,
+  gossip,
   ifca,
   l2gd,
   partial_fed_avg,
@@ -70,6 +72,9 @@ def _parse_host(values):
 
 
 ALGORITHMS: Mapping[str, Entry] = {
+  'brain_torrent': Entry(
+    brain_torrent.BrainTorrentConfig, brain_torrent.build_brain_torrent
+  ),
   'cfl': Entry(cfl.CflConfig, cfl.build_cfl),
   'cmfl': Entry(cmfl.CmflConfig, cmfl.build_cmfl, takes_run_seed=True),
   'ditto': Entry(ditto.DittoConfig, ditto.build_ditto),
@@ -83,6 +88,7 @@ ALGORITHMS: Mapping[str, Entry] = {
     filter_decomposition.FilterDecompositionConfig, _build_filter_decomposition
   ),
   'fine_tuning': Entry(ditto.FineTuningConfig, ditto.build_fine_tuning),
+  'gossip': Entry(gossip.GossipConfig, gossip.build_gossip),
   'ifca': Entry(ifca.IfcaConfig, ifca.build_ifca),
   'l2gd': Entry(l2gd.L2gdConfig, l2gd.build_l2gd),
   'partial_fed_avg': Entry(

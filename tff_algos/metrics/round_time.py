@@ -5,7 +5,9 @@ the same time, a client sends or receives one upload after the other, and a mode
 s numbers takes s / r seconds at r numbers a second. The text gives no formula for
 the baselines; these are those of the authors' public code, whose plots the
 published times come from. There BrainTorrent fetches the model of every training
-client, and GossipFL one less.
+client, and GossipFL one less; neither was run, the curves are FedAvg's on another
+time axis. `brain_torrent` and `gossip` are these formulas; `pulling` times a real
+round of the algorithms of those names from what a client has received in it.
 """
 
 from typing import NamedTuple
@@ -97,31 +99,43 @@ def cmfl(
   )
 
 
+def pulling(
+  transfer: float, num_models: float, work: Work = Work()
+) -> RoundTime:
+  """Returns a round without a server: a client receives models and averages.
+
+  Args:
+    transfer: Seconds of one model.
+    num_models: That the client receives, one after the other, >= 0; a fraction
+      for segments.
+    work: Of computation.
+  """
+  return RoundTime(
+    num_models * transfer, work.training + work.server_aggregation
+  )
+
+
 def brain_torrent(
   transfer: float, num_training: int, work: Work = Work()
 ) -> RoundTime:
-  """Returns a round of BrainTorrent: one client fetches all models.
+  """Returns a re-timed round of BrainTorrent: one client fetches all models.
 
   Args:
     transfer: Seconds of one model.
     num_training: n >= 1.
     work: Of computation.
   """
-  return RoundTime(
-    num_training * transfer, work.training + work.server_aggregation
-  )
+  return pulling(transfer, num_training, work)
 
 
 def gossip(
   transfer: float, num_training: int, work: Work = Work()
 ) -> RoundTime:
-  """Returns a round of GossipFL: as much as all other models, in segments.
+  """Returns a re-timed round of GossipFL: as much as all other models.
 
   Args:
     transfer: Seconds of one model.
     num_training: n >= 1.
     work: Of computation.
   """
-  return RoundTime(
-    (num_training - 1) * transfer, work.training + work.server_aggregation
-  )
+  return pulling(transfer, num_training - 1, work)

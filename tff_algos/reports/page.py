@@ -132,8 +132,8 @@ PICTURES = (
     time_plot,
     'What the rounds would take by the cost model of CMFL (TPDS 2022, section '
     '6.5): one transfer after the other, seconds of computation as in its '
-    "authors' code. The other systems have the same clients and model; they "
-    'were not run.',
+    "authors' code. Re-timed systems have the same clients and model, and "
+    'formulas in place of rounds; they were not run.',
   ),
   Picture(
     'recovery.png',

@@ -47,7 +47,10 @@ def test_who_takes_the_seed_of_the_run_gets_it(monkeypatch):
   ('section', 'text'),
   [
     ({'name': 'fedsoft'}, "name 'fedsoft' is unknown; did you mean 'fed_soft'"),
-    ({}, 'config.algorithm.name None is unknown. Known: cfl, cmfl, ditto'),
+    (
+      {},
+      'config.algorithm.name None is unknown. Known: brain_torrent, cfl, cmfl',
+    ),
     (
       {'name': 'fed_soft', 'num_cluster': 3},
       "config.algorithm has no key 'num_cluster'; did you mean 'num_clusters'",

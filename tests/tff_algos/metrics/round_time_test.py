@@ -52,3 +52,4 @@ def test_work_of_other_machines():
   assert round_time.cmfl(0.0, 2, 3, work=work).total == 1.375
   assert round_time.brain_torrent(2.0, 3, work) == (6.0, 1.5)
   assert round_time.gossip(2.0, 3, work) == (4.0, 1.5)
+  assert round_time.pulling(2.0, 0.5, work) == (1.0, 1.5)

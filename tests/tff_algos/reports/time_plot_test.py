@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 
 from tests.testing import fake_workdir
@@ -17,8 +19,34 @@ def test_bars_are_the_seconds_of_all_rounds(tmp_path):
   assert communication == pytest.approx(expected)
   assert computation == pytest.approx([0.404, 0.36, 0.36, 0.36])
   assert first.get_title() == '1 million floats a second'
+  names = [label.get_text() for label in first.get_xticklabels()]
+  assert [name.replace('\n', ' ') for name in names] == [
+    'CMFL, this run',
+    'FedAvg, re-timed',
+    'Brain- Torrent, re-timed',
+    'Gossip, re-timed',
+  ]
 
 
-def test_nothing_to_draw_without_a_committee(tmp_path):
+def test_clients_that_pull_are_timed_by_what_they_received(tmp_path):
+  """In each of 4 rounds 18 clients receive 18 * 50,890 floats together."""
+  fake_workdir.write(tmp_path, num_clusters=1, num_rounds=4)
+  path = tmp_path / 'metrics.csv'
+  with path.open() as file:
+    rows = list(csv.DictReader(file))
+  with path.open('w') as file:
+    pulled = {'train/consensus_distance': 1, 'train/num_messages': 9}
+    writer = csv.DictWriter(file, [*rows[0], *pulled])
+    writer.writeheader()
+    writer.writerows(row | pulled for row in rows)
+  figure = time_plot.draw(run_lib.read(tmp_path))
+  for axes, rate in zip(figure.axes, (1e6, 1e7, 1e8), strict=True):
+    ((communication,), (computation,)) = axes.containers
+    assert communication.get_height() == pytest.approx(4 * 50_890 / rate)
+    assert computation.get_height() == pytest.approx(4 * 0.09)
+  assert [label.get_text() for label in axes.get_xticklabels()] == ['this run']
+
+
+def test_nothing_to_draw_with_a_server(tmp_path):
   fake_workdir.write(tmp_path, num_clusters=1)
   assert time_plot.draw(run_lib.read(tmp_path)) is None

@@ -1,0 +1,274 @@
+"""BrainTorrent: no server; one client at a time fetches what is new, and trains.
+
+Roy, Siddiqui, Pölsterl, Navab and Wachinger, "BrainTorrent: A Peer-to-Peer
+Environment for Decentralized Federated Learning" (2019), arXiv:1905.06731; in the
+comparison of Che et al., arXiv:2108.00365.
+
+Every client holds a model, the version of it, and the versions of all others' models
+that it has seen.
+Round 1: all clients train their models in parallel, version 1.
+Round t > 1:
+  plan            draw one client with examples, the initiator. It pings all
+                  others, who answer with their versions; those whose model is
+                  newer than the one that it has seen send it
+  client_work     merge: the mean of these models and the own one, by examples;
+                  train from there; that is the new model
+  aggregation     the model is collected: the next initiator may fetch it
+  server_update   its version grows by 1, and it has seen all current versions
+
+There is no server. The "server state" simulates what the clients would answer: the
+latest model of each, its examples and its versions. The plan, on the host, is the
+network: it merges what the initiator fetches, as one mean and what that weighs. The
+mean of all clients' latest models by examples serves new users and reports; nobody in
+the system has it.
+
+Names: W_i = personalized_weights, v_old of client i = row i of `versions`, v_new = its
+  diagonal, a_j = num_examples.
+Readings: an initiator reaches everybody. Clients without examples neither initiate
+  nor are fetched from, and keep the first model. A round has one initiator, so what
+  is a round of N solves elsewhere is N rounds here.
+Reductions (tested): a merge, and versions over rounds = by hand; who has seen
+  everything fetches nothing, and trains on from its own model.
+Cost of a round t > 1, n models fetched of P parameters among N clients: N - 1 versions
+  and n (P + 1) floats (with a model goes its number of examples), counted once as sent
+  and once as received; 2 (N - 1) messages (a ping, an answer); one solve. Round 1: no
+  float, N solves. The simulation holds two models a client, its own and what it sent,
+  and copies a table of N models a round.
+
+What serves a client is its own model after training.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.stages import aggregation, cohort, objectives
+from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import peers as peers_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class BrainTorrentConfig:
+  """Options of BrainTorrent.
+
+  Attributes:
+    loss_scale: Factor on the loss, > 0.
+    local_training: How a client trains.
+  """
+
+  loss_scale: float = 1.0
+  local_training: local_training_lib.LocalTrainingConfig = (
+    local_training_lib.LocalTrainingConfig()
+  )
+
+  def __post_init__(self):
+    checks.check_positive('loss_scale', self.loss_scale)
+
+
+class ServerState(NamedTuple):
+  """What the clients would answer who asks them.
+
+  Attributes:
+    sent: The latest model of each, `[num_clients, ...]`; the first model of who
+      has not trained yet.
+    num_examples: Of each, float32 `[num_clients]`; 0 of who has not trained yet.
+    versions: int32 `[num_clients, num_clients]`; `[i, j]` is the version of j's
+      model that i has seen last, `[i, i]` that of its own.
+  """
+
+  sent: model_lib.Weights
+  num_examples: tf.Tensor
+  versions: tf.Tensor
+
+
+class ClientState(NamedTuple):
+  """What survives a round at a client.
+
+  Attributes:
+    personalized_weights: Its model.
+  """
+
+  personalized_weights: model_lib.Weights
+
+
+class Fetched(NamedTuple):
+  """What an initiator has fetched.
+
+  Attributes:
+    mean: Of the newer models, by examples, like the model; the client's own
+      latest one where there is none.
+    share: What they weigh beside the own model, in [0, 1], float32 `[]`; 0 where
+      there is none.
+  """
+
+  mean: model_lib.Weights
+  share: tf.Tensor
+
+
+class TrainResult(NamedTuple):
+  """What a client has ready for who asks.
+
+  Attributes:
+    local_weights: Its model.
+    num_examples: float32 `[]`.
+  """
+
+  local_weights: model_lib.Weights
+  num_examples: tf.Tensor
+
+
+def build_brain_torrent(
+  model: model_lib.Model, config: BrainTorrentConfig
+) -> algorithm.FederatedAlgorithm:
+  """Builds BrainTorrent for a model of which every client has one."""
+
+  def init_server_state(seed, num_clients):
+    return ServerState(
+      tf.nest.map_structure(
+        lambda leaf: tf.repeat(leaf[tf.newaxis], num_clients, axis=0),
+        model.initialize(seed),
+      ),
+      tf.zeros([num_clients]),
+      tf.zeros([num_clients, num_clients], tf.int32),
+    )
+
+  def mean_model(server_state):
+    weights = peers_lib.shares(server_state.num_examples)
+    return trees.mix(weights[tf.newaxis], server_state.sent)
+
+  return algorithm.FederatedAlgorithm(
+    name='brain_torrent',
+    num_clusters=1,
+    init_server_state=init_server_state,
+    # The run's seed: all start from one model.
+    init_client_state=lambda run_seed, client_seed: ClientState(
+      model.initialize(run_seed)
+    ),
+    phases={'train': _build_training(model, config)},
+    plan_round=_build_plan(model),
+    cluster_model=model,
+    cluster_weights=mean_model,
+    personalized_model=model,
+    personalized_weights=lambda server_state, client_state, client_index: (
+      client_state.personalized_weights
+    ),
+    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+  )
+
+
+def _build_training(model, config):
+  """Returns the phase: merge what was fetched, train, be ready to send."""
+  objective = objectives.mean_loss(model, config.loss_scale)
+
+  def train(message, fetched, client_state, data, seed):
+    del message
+    weights, loss = local_training_lib.train(
+      objective,
+      peers_lib.move(client_state.personalized_weights, *fetched),
+      data,
+      seed,
+      config.local_training,
+    )
+    return algorithm.ClientOutput(
+      TrainResult(weights, tf.reduce_sum(data.mask)),
+      ClientState(weights),
+      OrderedDict(loss=loss),
+    )
+
+  return algorithm.Phase(
+    name='train',
+    make_message=lambda server_state: (),
+    client_work=train,
+    aggregation={field: aggregation.Collect() for field in TrainResult._fields},
+    server_update=_update_versions,
+    client_input=Fetched(model.weights_spec(), tf.TensorSpec([], tf.float32)),
+    # A client's own model is its secret; what it was sent is not.
+    uploads={'local_weights': lambda message, fetched, result: fetched.mean},
+  )
+
+
+def _update_versions(server_state, aggregates):
+  """Returns the state with the new models and versions; it has no others."""
+  models, examples = aggregates['local_weights'], aggregates['num_examples']
+  versions = server_state.versions
+  current = tf.linalg.diag_part(versions)
+  seen = tf.gather(versions, models.client_index)
+  is_new = (current > seen) & models.is_valid[:, tf.newaxis]
+  num_clients = tf.shape(current)[0]
+  own = tf.one_hot(models.client_index, num_clients, dtype=tf.int32)
+  state = ServerState(
+    aggregation.write_rows(server_state.sent, models),
+    aggregation.write_rows(server_state.num_examples, examples),
+    aggregation.write_rows(versions, models._replace(values=current + own)),
+  )
+  # In the first round nobody asks.
+  num_messages = tf.where(tf.reduce_any(current > 0), 2 * (num_clients - 1), 0)
+  _, distance = peers_lib.consensus(state.sent, state.num_examples)
+  return state, OrderedDict(
+    consensus_distance=distance,
+    num_fetched=tf.reduce_sum(tf.cast(is_new, tf.int32)),
+    num_messages=num_messages,
+  )
+
+
+def fetch(
+  server_state: ServerState, client_index: int, num_examples: float
+) -> tuple[Fetched, int]:
+  """Returns what a client fetches from the others, and how many models.
+
+  Args:
+    server_state: Of NumPy arrays.
+    client_index: Who asks.
+    num_examples: Its own, > 0.
+  """
+  versions = np.asarray(server_state.versions)
+  is_newer = np.diagonal(versions) > versions[client_index]
+  weights = np.asarray(server_state.num_examples)[is_newer]
+  total = weights.sum(dtype=np.float64)
+  if not total:
+    own = tf.nest.map_structure(
+      lambda leaf: np.asarray(leaf)[client_index], server_state.sent
+    )
+    return Fetched(own, np.float32(0)), 0
+  mean = tf.nest.map_structure(
+    lambda leaf: np.tensordot(
+      weights / total, np.asarray(leaf)[is_newer], axes=1
+    ).astype(np.float32),
+    server_state.sent,
+  )
+  share = np.float32(total / (total + num_examples))
+  return Fetched(mean, share), len(weights)
+
+
+def _build_plan(model):
+  num_parameters = trees.num_entries(model.weights_spec())
+
+  def plan_round(server_state, population, round_num, seed):
+    # In the first round all train, in the others one.
+    drawn = cohort.draw_some_or_all(
+      population, int(round_num > 1), seed, round_num
+    )
+    fetched, counts = zip(
+      *(
+        fetch(server_state, index, population.num_examples[index])
+        for index in drawn
+      ),
+      strict=True,
+    )
+    floats = sum(counts) * (num_parameters + 1)
+    if round_num > 1:
+      floats += population.num_clients - 1
+    yield algorithm.PhaseCall(
+      'train',
+      drawn,
+      tf.nest.map_structure(lambda *leaves: np.stack(leaves), *fetched),
+      algorithm.Cost(floats, floats, len(drawn)),
+    )
+
+  return plan_round

@@ -1,0 +1,60 @@
+"""Clients without a server: what all their models are together."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.numerics import trees
+
+Structure = Any
+
+
+def shares(num_examples: tf.Tensor) -> tf.Tensor:
+  """Returns each client's share of all examples, float32 `[clients]`.
+
+  Args:
+    num_examples: float32 `[clients]`, >= 0; if all are 0, all count the same.
+  """
+  counts = tf.where(
+    tf.reduce_sum(num_examples) > 0, num_examples, tf.ones_like(num_examples)
+  )
+  return counts / tf.reduce_sum(counts)
+
+
+def consensus(
+  models: Structure, num_examples: tf.Tensor
+) -> tuple[Structure, tf.Tensor]:
+  """Returns the mean of all clients' models, and how far they are from it.
+
+  Args:
+    models: Structure of float32 tensors `[clients, ...]`.
+    num_examples: float32 `[clients]`, what each counts, see `shares`.
+
+  Returns:
+    The mean `[...]`, and the root of the mean squared distance to it, float32
+    `[]`, which is 0 where all agree.
+  """
+  weights = shares(num_examples)
+  mean = trees.mix(weights, models)
+  squared = [
+    tf.reduce_sum(tf.square(leaf - middle), axis=tf.range(1, tf.rank(leaf)))
+    for leaf, middle in zip(
+      tf.nest.flatten(models), tf.nest.flatten(mean), strict=True
+    )
+  ]
+  return mean, tf.sqrt(tf.tensordot(weights, tf.add_n(squared), axes=1))
+
+
+def move(
+  own: Structure, others: Structure, share_of_others: tf.Tensor
+) -> Structure:
+  """Returns own + share_of_others * (others - own); `own` itself for share 0.
+
+  Args:
+    own: A model.
+    others: The weighted mean of other clients' models, finite.
+    share_of_others: Their weight in the mean with the own one; float32 `[]`,
+      or of a shape that all leaves broadcast to.
+  """
+  offset = trees.subtract(others, own)
+  return trees.add(own, trees.scale(offset, share_of_others))
