@@ -2,12 +2,12 @@
 
 The cell of Hochreiter and Schmidhuber with forget gates, without peepholes: a
 `kernel` `[inputs + units, 4 * units]` of what comes in above what was put out at
-the step before, and a `bias` `[4 * units]`, for the input gate, the forget gate,
-the new content and the output gate, in this order.
+the step before, and a `bias` `[4 * units]`, for the input gate, the new content, the
+forget gate and the output gate, in this order.
 
 Two ways to compute the same, by the number of time steps T, which is static:
 
-  fused      TensorFlow's operation of a layer, BlockLSTMV2. There is none over
+  fused      TensorFlow's operation of a layer, BlockLSTM. There is none over
              several sets of weights, so clients are computed one at a time. It
              computes in float32, whatever the type of the weights, has no second
              derivative, and XLA does not compile it.
@@ -57,7 +57,7 @@ def initial_weights(
         seed, index, [num_inputs + units, 4 * units]
       ),
       f'{name}/bias': tf.concat(
-        [tf.zeros([units]), tf.ones([units]), tf.zeros([2 * units])], axis=0
+        [tf.zeros([2 * units]), tf.ones([units]), tf.zeros([units])], axis=0
       ),
     }
   )
@@ -86,8 +86,9 @@ def _fused(inputs, kernel, bias):
   units = bias.shape[0] // 4
   no_peephole = tf.zeros([units])
   zeros = tf.zeros([tf.shape(inputs)[1], units])
-  # The operation knows neither bfloat16 nor float64.
-  outputs = tf.raw_ops.BlockLSTMV2(
+  # Not BlockLSTMV2: TensorFlow 2.14 gives it the gradient of this one, in which
+  # the gates have another order. The operation knows neither bfloat16 nor float64.
+  outputs = tf.raw_ops.BlockLSTM(
     seq_len_max=tf.constant(inputs.shape[0], tf.int64),
     x=tf.cast(inputs, tf.float32),
     cs_prev=zeros,
@@ -97,6 +98,8 @@ def _fused(inputs, kernel, bias):
     wcf=no_peephole,
     wco=no_peephole,
     b=tf.cast(bias, tf.float32),
+    forget_bias=0.0,  # It is in the bias.
+    cell_clip=-1.0,  # None; the default cuts cells off at 3.
   ).h
   outputs = tf.ensure_shape(outputs, [*inputs.shape[:2], units])
   return tf.cast(outputs, inputs.dtype)
@@ -122,7 +125,8 @@ def _unrolled(inputs, kernel, bias):
 
 def _step(gates, units, cell):
   """Returns output and cell after a step; a `cell` of None is one of zeros."""
-  opened = tf.sigmoid(gates[:, : 2 * units])
-  content = opened[:, :units] * tf.tanh(gates[:, 2 * units : 3 * units])
-  cell = content if cell is None else content + opened[:, units:] * cell
-  return tf.sigmoid(gates[:, 3 * units :]) * tf.tanh(cell), cell
+  content = tf.tanh(gates[:, units : 2 * units])
+  content *= tf.sigmoid(gates[:, :units])
+  opened = tf.sigmoid(gates[:, 2 * units :])
+  cell = content if cell is None else content + opened[:, :units] * cell
+  return opened[:, units:] * tf.tanh(cell), cell
