@@ -28,6 +28,7 @@ from collections import OrderedDict
 
 import tensorflow as tf
 
+from tff_algos.core import errors
 from tff_algos.models import layers
 
 FUSED = 'fused'
@@ -103,6 +104,17 @@ def _fused(inputs, kernel, bias):
   ).h
   outputs = tf.ensure_shape(outputs, [*inputs.shape[:2], units])
   return tf.cast(outputs, inputs.dtype)
+
+
+@tf.RegisterGradient('BlockLSTMGrad')
+def _refuse_second_derivative(op, *slopes):
+  """Says what to do; TensorFlow would say that nothing is registered."""
+  del op, slopes
+  raise errors.ConfigError(
+    "recurrence 'fused' has no second derivative, which this algorithm takes: "
+    "set config.model.recurrence to 'unrolled', or choose a variant of the "
+    'algorithm that needs none'
+  )
 
 
 def _unrolled(inputs, kernel, bias):

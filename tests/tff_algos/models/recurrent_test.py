@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import lstm_oracle
+from tff_algos.core import errors
 from tff_algos.models import recurrent
 
 _STEPS, _BATCH, _INPUTS, _UNITS = 6, 3, 4, 5
@@ -126,9 +127,27 @@ def test_unrolled_has_second_derivatives():
   ) / (2 * step)
   error = np.linalg.norm(ours - expected) / np.linalg.norm(expected)
   assert error < 1e-2
-  with pytest.raises(LookupError), tf.GradientTape() as tape:
-    tape.watch(kernel)
-    tape.gradient(tf.reduce_sum(slope(kernel, 'fused')), kernel)
+
+
+def test_fused_says_that_it_has_no_second_derivative():
+  values = [tf.constant(value) for value in (_X, _KERNEL, _BIAS)]
+  with tf.GradientTape() as outer:
+    outer.watch(values)
+    with tf.GradientTape() as inner:
+      inner.watch(values)
+      outputs = recurrent.lstm(*values, 'fused')
+    slope = inner.gradient(outputs, values)[1]
+  with pytest.raises(errors.ConfigError, match="recurrence to 'unrolled'"):
+    outer.gradient(slope, values[1])
+
+
+@pytest.mark.parametrize('recurrence', recurrent.RECURRENCES)
+def test_cells_are_not_cut_off(recurrence):
+  """Gates that are open let 1 in at every step."""
+  bias = tf.fill([4], 20.0)
+  kernel = tf.zeros([2, 4])
+  last = recurrent.lstm(tf.zeros([9, 1, 1]), kernel, bias, recurrence)
+  np.testing.assert_allclose(last[:, 0, 0], np.tanh(np.arange(1, 10)), 1e-6)
 
 
 def test_initial_weights():
