@@ -15,11 +15,11 @@ def outputs(inputs, kernel, bias):
     kernel: `[inputs + units, 4 * units]`: input gate, content, forget gate, output gate.
     bias: `[4 * units]`.
   """
-  kernel, bias = np.float64(kernel), np.float64(bias)
+  kernel, bias = (np.asarray(part, np.float64) for part in (kernel, bias))
   units = len(bias) // 4
   gates = [slice(g * units, (g + 1) * units) for g in range(4)]
   output, cell, all_outputs = np.zeros(units), np.zeros(units), []
-  for step in np.float64(inputs):
+  for step in np.asarray(inputs, np.float64):
     seen = np.concatenate([step, output])
     enter, content, keep, leave = (
       seen @ kernel[:, gate] + bias[gate] for gate in gates
@@ -46,5 +46,5 @@ def logits(weights, vectors):
   hidden, i = hidden[-1], 0
   while f'dense_{i}/kernel' in weights:
     kernel, bias = (weights[f'dense_{i}/{part}'] for part in ('kernel', 'bias'))
-    hidden, i = hidden @ np.float64(kernel) + np.float64(bias), i + 1
+    hidden, i = np.matmul(hidden, kernel, dtype=np.float64) + bias, i + 1
   return hidden
