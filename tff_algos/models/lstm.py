@@ -26,9 +26,9 @@ from tff_algos.core import model as model_lib
 from tff_algos.models import embeddings, layers, precision, recurrent
 
 _NUM_LAYERS = 2
-# Examples that go through fused layers together. They keep seven numbers a unit
-# and step, and an evaluation passes all examples of a client at once: 22 kB each
-# with 100 units and 80 steps, two GB for a role of 9,000 windows a layer.
+# Examples that go through fused layers together. A layer keeps seven numbers a unit
+# and step, 224 kB an example with 100 units and 80 steps, and an evaluation passes
+# all examples of a client at once: a role of 9,000 windows would take 2 GB.
 _MAX_ROWS = 128
 
 

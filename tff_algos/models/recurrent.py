@@ -15,13 +15,13 @@ Two ways to compute the same, by the number of time steps T, which is static:
              derivatives of every order. The inputs of all steps meet the kernel in
              one matrix product, and each step's gates are one more.
 
-The gain of stacking is small and its price high. Measured on one busy core with 4
-clients, two layers of 100 units and batches of 32, a local step of one client took,
-fused and unrolled, 31 and 59 ms with T = 25, 69 and 36 ms with T = 80; but tracing
-and starting a graph took 2 s fused, and 120 s with either T unrolled, as every
-operation of every step is vectorized by itself; a phase has two graphs, and
-evaluations have more. A `tf.while_loop` over the steps is no way out: vectorized it
-took 435 ms a step, T = 80, because its gradient keeps every step's values in lists.
+The gain of stacking is small and its price high. Measured on one core of a machine
+that others used, with 4 clients, two layers of 100 units and batches of 32: a local
+step of one client took 24 to 31 ms fused and 36 to 59 ms unrolled with T = 25, 40 to
+100 ms and 36 ms with T = 80; tracing and starting a graph took 2 s fused and 120 to
+180 s unrolled, as every operation of every step is vectorized by itself. A phase has
+two graphs, and evaluations have more. A `tf.while_loop` over the steps is no way out:
+stacked over clients a step took 435 ms, T = 80, and one client at a time 340 ms.
 """
 
 from collections import OrderedDict
