@@ -10,7 +10,10 @@ on. The variants are those of configs/committees.py but `literal`: of 143 client
 are active, a committee of 6 and 8 training clients, of whom 6 are averaged. Two LSTM
 layers of 100 units on vectors of 8 numbers, 132,720 parameters.
 
-MEASURED
+Measured with windows at every tenth character (`stride=10`: 51,720 to train, 13,006 to
+test), seed 0, one run that was stopped: after 5 rounds the global model has a test
+accuracy of 16.4 % on the clients' windows, where a new one has 0.8 %; the training
+loss is 3.77 in round 1 and 3.29 in round 9. Nothing longer was run.
 
 What differs from the paper (Che et al., arXiv 2108.00365): the roles are drawn anew,
 and the plays are another edition. It gives no learning rate for this set; 0.8 is

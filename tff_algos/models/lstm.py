@@ -179,7 +179,8 @@ def _in_parts(apply, num_outputs):
 
   def apply_in_parts(weights, x):
     x = tf.convert_to_tensor(x)
-    if x.shape[0] is not None and x.shape[0] <= _MAX_ROWS:
+    # Of no example, the fused operation's gradient would be whatever memory holds.
+    if x.shape[0] and x.shape[0] <= _MAX_ROWS:
       return apply(weights, x)
     num_parts = (tf.shape(x)[0] + _MAX_ROWS - 1) // _MAX_ROWS
     outputs = tf.TensorArray(

@@ -70,7 +70,7 @@ def lstm(
   """Returns a layer's output at every step, from a state of zeros.
 
   Args:
-    inputs: `[steps, batch, inputs]`, steps and inputs static.
+    inputs: `[steps, batch, inputs]`, steps and inputs static, batch >= 1.
     kernel: `[inputs + units, 4 * units]`.
     bias: `[4 * units]`.
     recurrence: One of `RECURRENCES`.
