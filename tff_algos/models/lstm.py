@@ -26,10 +26,6 @@ from tff_algos.core import model as model_lib
 from tff_algos.models import embeddings, layers, precision, recurrent
 
 _NUM_LAYERS = 2
-# Examples that go through fused layers together. A layer keeps seven numbers a unit
-# and step, 224 kB an example with 100 units and 80 steps, and an evaluation passes
-# all examples of a client at once: a role of 9,000 windows would take 2 GB.
-_MAX_ROWS = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,45 +157,16 @@ def build_word_lstm(
 
 
 def _model(name, config, input_shape, num_outputs, initialize, apply):
-  is_fused = config.recurrence == recurrent.FUSED
   return model_lib.Model(
     name,
     model_lib.CLASSIFICATION,
     input_shape,
     num_outputs,
     initialize,
-    _in_parts(apply, num_outputs) if is_fused else apply,
-    vectorizes=not is_fused,
+    apply,
+    vectorizes=config.recurrence == recurrent.UNROLLED,
     input_dtype=tf.int32,
   )
-
-
-def _in_parts(apply, num_outputs):
-  """Returns `apply`, on `_MAX_ROWS` examples after another."""
-
-  def apply_in_parts(weights, x):
-    x = tf.convert_to_tensor(x)
-    # Of no example, the fused operation's gradient would be whatever memory holds.
-    if x.shape[0] and x.shape[0] <= _MAX_ROWS:
-      return apply(weights, x)
-    num_parts = (tf.shape(x)[0] + _MAX_ROWS - 1) // _MAX_ROWS
-    outputs = tf.TensorArray(
-      weights['dense_0/kernel'].dtype,
-      size=num_parts,
-      element_shape=[None, num_outputs],
-      infer_shape=False,
-    )
-
-    def step(i, outputs):
-      part = x[i * _MAX_ROWS : (i + 1) * _MAX_ROWS]
-      return i + 1, outputs.write(i, apply(weights, part))
-
-    _, outputs = tf.while_loop(
-      lambda i, _: i < num_parts, step, (0, outputs), parallel_iterations=1
-    )
-    return outputs.concat()
-
-  return apply_in_parts
 
 
 def _check_sequence(name, input_shape):

@@ -167,43 +167,6 @@ def test_a_long_sequence_is_learned(name):
   assert losses[-1] < 0.3 * losses[0]
 
 
-@_EACH
-@pytest.mark.parametrize('num_examples', [0, 1, 128, 129, 300])
-def test_many_examples_are_computed_in_parts(name, num_examples):
-  """Outputs and gradients are those of the other recurrence, which has no parts."""
-  generator = np.random.default_rng(0)
-  x = generator.integers(0, 5, (num_examples, _PLACES), np.int32)
-  slopes = generator.normal(size=(num_examples, 2)).astype(np.float32)
-  results = []
-  for recurrence in recurrent.RECURRENCES:
-    model = _small(name, recurrence=recurrence, num_outputs=2)
-    weights = tf.nest.map_structure(tf.constant, _shifted(model))
-
-    def work(x, slopes, model=model, weights=weights):
-      with tf.GradientTape() as tape:
-        tape.watch(weights)
-        outputs = model.apply(weights, x)
-        total = tf.reduce_sum(outputs * slopes)
-      return outputs, tape.gradient(total, weights)
-
-    graph = tf.function(
-      work,
-      input_signature=[
-        tf.TensorSpec([None, _PLACES], tf.int32),
-        tf.TensorSpec([None, 2], tf.float32),
-      ],
-    )
-    results += [graph(x, slopes), work(x, slopes)]
-  expected = results.pop()
-  assert expected[0].shape == (num_examples, 2)
-  for result in results:
-    tf.nest.map_structure(
-      lambda a, b: np.testing.assert_allclose(a, b, 1e-3, 1e-4),
-      result,
-      expected,
-    )
-
-
 def _trained(model, x, y):
   """Returns weights after two local steps of one client, as a function of both."""
   weights = model.initialize(tf.constant([0, 1]))
