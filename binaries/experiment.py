@@ -109,7 +109,7 @@ def build_model(
   Raises:
     ConfigError: If no model takes them, or the config does not fit them.
   """
-  schema = dataset.schema
+  schema, facts = dataset.schema, dataset.manifest['source_facts']
   return models.build_model(
     config.model,
     task=schema.task,
@@ -117,7 +117,8 @@ def build_model(
     num_outputs=schema.num_classes or 1,
     input_dtype=tf.int32 if schema.x_dtype == 'int32' else tf.float32,
     label_shape=schema.y_shape,
-    special_ids=dataset.manifest['source_facts'].get('special_ids', {}),
+    special_ids=facts.get('special_ids', {}),
+    vocabulary=facts.get('vocabulary', ()),
   )
 
 

@@ -156,3 +156,40 @@ def splits() -> dict:
     'test_ratio': 0.2,
     'held_out_fraction': 0.2,
   }
+
+
+def natural_text(source: dict, options: dict, num_clients: int | None) -> dict:
+  """Returns clients as a source of text has them, 80 % of each to train.
+
+  Args:
+    source: Name and options.
+    options: Of the partition, by which clients are left out.
+    num_clients: How many of the others are drawn; None for all.
+  """
+  return {
+    'source': source,
+    'distributions': {'kind': 'identity'},
+    'partition': {
+      'law': 'natural',
+      'num_clients': num_clients,
+      'options': options,
+    },
+    'splits': {
+      'validation_ratio': 0.0,
+      'test_ratio': 0.25,
+      'held_out_fraction': 0.0,
+      'split_by': 'client',
+    },
+    'seed': 0,
+    'num_shards': 4,
+  }
+
+
+def small_perceptron() -> dict:
+  """Returns a model of `digits` where the experiment's own takes no images."""
+  return {
+    'name': 'mlp',
+    'hidden_sizes': (16,),
+    'normalization': 'none',
+    'compute_dtype': 'float32',
+  }

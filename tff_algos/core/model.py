@@ -32,7 +32,8 @@ class Model:
       `[batch, *label_shape, num_outputs]` float32: logits, or the regression's
       prediction.
     vectorizes: True if stacking many sets of weights turns into batched matrix
-      products; False for convolutions, which are looped over on a CPU.
+      products; False for convolutions and fused recurrences, which are looped
+      over on a CPU.
     output_tolerance: How far outputs may lie apart, relative to the largest,
       when the same arithmetic runs in another order.
     input_dtype: int32 for the ids of tokens, else float32.

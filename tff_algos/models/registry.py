@@ -2,7 +2,7 @@
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -11,13 +11,16 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import (
+  alexnet,
   cifar_cnn,
   convolutional,
   decomposition,
+  embeddings,
   lenet,
   letters_cnn,
   linear,
   low_rank,
+  lstm,
   mlp,
   mobilenet,
   normed_convolutions,
@@ -33,11 +36,14 @@ class Entry(NamedTuple):
 
   Attributes:
     config_class: Its options, a `precision.PrecisionConfig`.
-    build: (options, input shape, number of outputs) -> Model.
+    build: (options, input shape, number of outputs) -> Model; where the model
+      takes words, (..., `embeddings.WordIds`) -> Model.
+    takes_words: Whether it must know which word an id is.
   """
 
   config_class: type
-  build: Callable[[Any, tuple[int, ...], int], model_lib.Model]
+  build: Callable[..., model_lib.Model]
+  takes_words: bool = False
 
 
 MODELS: Mapping[str, Entry] = {
@@ -59,9 +65,14 @@ MODELS: Mapping[str, Entry] = {
   ),
   'resnet18': Entry(resnet.ResNetConfig, resnet.build_resnet18),
   'lenet': Entry(lenet.LeNetConfig, lenet.build_lenet),
+  'alexnet': Entry(alexnet.AlexNetConfig, alexnet.build_alexnet),
   'small_cnn': Entry(small_cnn.SmallCnnConfig, small_cnn.build_small_cnn),
   'transformer': Entry(
     transformer.TransformerConfig, transformer.build_transformer
+  ),
+  'character_lstm': Entry(lstm.CharacterLstmConfig, lstm.build_character_lstm),
+  'word_lstm': Entry(
+    lstm.WordLstmConfig, lstm.build_word_lstm, takes_words=True
   ),
 }
 
@@ -87,6 +98,7 @@ def build_model(
   input_dtype: tf.DType = tf.float32,
   label_shape: tuple[int, ...] = (),
   special_ids: Mapping[str, int] = types.MappingProxyType({}),
+  vocabulary: Sequence[str] = (),
 ) -> model_lib.Model:
   """Builds the model that a config's `model` section names.
 
@@ -99,13 +111,19 @@ def build_model(
     label_shape: Shape of one example's label.
     special_ids: Ids of tokens that are no words, by name. Where labels are
       tokens at several places, `padding` is not predicted, and none is scored.
+    vocabulary: The words, in the order of their ids; they have all ids but
+      `special_ids`.
 
   Raises:
     ConfigError: If the section is wrong, or the model solves another task, or
       takes other inputs or labels.
   """
   name, options = parse_config(values)
-  model = MODELS[name].build(options, input_shape, num_outputs)
+  entry = MODELS[name]
+  words = ()
+  if entry.takes_words:
+    words = (embeddings.word_ids(vocabulary, special_ids),)
+  model = entry.build(options, input_shape, num_outputs, *words)
   if model.task != task:
     raise errors.ConfigError(
       f'config.model.name {name!r} is for {model.task}, but the data set is '

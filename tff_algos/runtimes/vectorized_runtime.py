@@ -48,7 +48,7 @@ class VectorizedConfig:
 
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
-      model and the memory budget. Convolutions take one.
+      model and the memory budget. Convolutions and fused recurrences take one.
     num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
       one a GPU.
     memory_budget_mib: Most memory for examples, states and blocks together, in
@@ -63,7 +63,7 @@ class VectorizedConfig:
     peer_timeout_seconds: How long the other processes of TF_CONFIG may take to
       come, > 0.
     xla: Whether XLA compiles the client work, once for every size of block and
-      client; not for convolutions on a CPU.
+      client; on a CPU not for models that do not vectorize.
   """
 
   clients_per_block: int = 0
@@ -114,8 +114,8 @@ class VectorizedRuntime:
       group: The processes that share each cohort.
 
     Raises:
-      ConfigError: If a device does not exist, or XLA would compile
-        convolutions for a CPU.
+      ConfigError: If a device does not exist, or XLA would compile what does not
+        vectorize for a CPU.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -198,7 +198,8 @@ class VectorizedRuntime:
       raise errors.ConfigError(
         'config.runtime.vectorized.xla is True, but the model '
         f'{self._algorithm.cluster_model.name!r} has convolutions, which XLA '
-        'computes many times slower on a CPU: leave it False'
+        'computes many times slower on a CPU, or a fused recurrence, which it '
+        'does not compile: leave it False'
       )
     if self._config.xla:
       form, words = phase_graph.XLA, 'one after the other, compiled by XLA'

@@ -45,18 +45,44 @@ _SECTIONS = {
     'classification',
     3,
   ),
+  'alexnet': (
+    {'name': 'alexnet', 'image_side': 63, 'hidden_sizes': [6]},
+    'classification',
+    3,
+  ),
+  'character_lstm': (
+    {'name': 'character_lstm', 'hidden_size': 6},
+    'classification',
+    3,
+  ),
+  'character_lstm, unrolled': (
+    {'name': 'character_lstm', 'hidden_size': 6, 'recurrence': 'unrolled'},
+    'classification',
+    3,
+  ),
+  'word_lstm': ({'name': 'word_lstm', 'hidden_size': 6}, 'classification', 3),
 }
 _SHAPE = (16, 16, 1)
+_WORDS = {
+  'input_shape': (4,),
+  'input_dtype': tf.int32,
+  'vocabulary': ('a', 'b'),
+  'special_ids': {'padding': 0},
+}
 _TOKENS = {
   'input_shape': (4,),
   'input_dtype': tf.int32,
   'label_shape': (4,),
 }
+_TAKE_TOKENS = {
+  'transformer': _TOKENS,
+  'character_lstm': _WORDS,
+  'word_lstm': _WORDS,
+}
 
 
 def _build(section, task, num_outputs):
-  takes_tokens = section['name'] == 'transformer'
-  shapes = _TOKENS if takes_tokens else {'input_shape': _SHAPE}
+  shapes = _TAKE_TOKENS.get(section['name'], {'input_shape': _SHAPE})
   return registry.build_model(
     section, task=task, num_outputs=num_outputs, **shapes
   )
@@ -122,7 +148,7 @@ def test_an_examples_outputs_do_not_depend_on_its_batch(model):
     ({'name': 'mpl'}, "config.model.name 'mpl' is unknown; did you mean 'mlp'"),
     (
       {},
-      'config.model.name None is unknown. Known: cifar_cnn, lenet, letters_cnn',
+      'config.model.name None is unknown. Known: alexnet, character_lstm, cifar',
     ),
     ({'name': 'mlp', 'hiden_sizes': [3]}, "did you mean 'hidden_sizes'"),
     ({'name': 'mlp', 'hidden_sizes': [0]}, 'hidden_sizes must be an integer'),

@@ -1,0 +1,142 @@
+"""AlexNet in one tower (Krizhevsky 2014, arXiv:1404.5997), the canonical one.
+
+Convolutions of 64, 192, 384, 256 and 256 channels with kernels of 11, 5, 3, 3 and 3,
+the first by steps of 4; each with ReLU, and pooling of 3x3 by steps of 2 after the
+first, the second and the last. Then two dense layers of 4,096 units with ReLU, and
+one to the classes. Images are first made 224 x 224, bilinearly: 28 x 28 would not
+survive the first layers. 57,242,366 parameters for one channel and 62 classes, as
+CMFL (Che et al., arXiv 2108.00365) trains it on FEMNIST.
+
+The original drops out half of the inputs of each dense layer but the last. Ours drops
+none, as CMFL's paper says nothing of it, and a model here is a function of weights
+and examples alone.
+"""
+
+import dataclasses
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.models import convolutions, layers, precision
+
+# Below it, nothing is left after the last pooling.
+_SMALLEST_SIDE = 63
+_PARTS = ('kernel', 'bias')
+
+
+class _Convolution(NamedTuple):
+  channels: int
+  side: int
+  strides: int
+  border: int
+  is_pooled: bool
+
+
+_CONVOLUTIONS = (
+  _Convolution(64, side=11, strides=4, border=2, is_pooled=True),
+  _Convolution(192, side=5, strides=1, border=2, is_pooled=True),
+  _Convolution(384, side=3, strides=1, border=1, is_pooled=False),
+  _Convolution(256, side=3, strides=1, border=1, is_pooled=False),
+  _Convolution(256, side=3, strides=1, border=1, is_pooled=True),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlexNetConfig(precision.PrecisionConfig):
+  """Options of AlexNet, besides `precision.PrecisionConfig`.
+
+  Attributes:
+    image_side: Height and width that images are made, >= 63. Smaller ones are
+      quicker and leave fewer weights in the first dense layer.
+    hidden_sizes: Units of each dense layer but the last, each >= 1.
+  """
+
+  image_side: int = 224
+  hidden_sizes: tuple[int, ...] = (4096, 4096)
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_int('image_side', self.image_side, minimum=_SMALLEST_SIDE)
+    for size in self.hidden_sizes:
+      checks.check_int('hidden_sizes', size, minimum=1)
+
+
+def build_alexnet(
+  config: AlexNetConfig, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns the network for images `[height, width, channels]` of any size.
+
+  Kernels of convolutions start He-normal, of dense layers Xavier-normal, and
+  biases at zero.
+
+  Raises:
+    ConfigError: If the input is no image.
+  """
+  if len(input_shape) != 3:
+    raise errors.ConfigError(
+      f'alexnet takes images [height, width, channels], got shape {input_shape}'
+    )
+  flat_size = _output_side(config.image_side) ** 2 * _CONVOLUTIONS[-1].channels
+  sizes = (flat_size, *config.hidden_sizes, num_outputs)
+
+  def initialize(seed):
+    weights, depth = OrderedDict(), input_shape[2]
+    for i, layer in enumerate(_CONVOLUTIONS):
+      shape = [layer.side, layer.side, depth, layer.channels]
+      weights[f'conv_{i}/kernel'] = layers.he_normal(seed, i, shape)
+      weights[f'conv_{i}/bias'] = tf.zeros([layer.channels])
+      depth = layer.channels
+    for i in range(len(sizes) - 1):
+      weights[f'dense_{i}/kernel'] = layers.xavier_normal(
+        seed, len(_CONVOLUTIONS) + i, sizes[i : i + 2]
+      )
+      weights[f'dense_{i}/bias'] = tf.zeros([sizes[i + 1]])
+    return weights
+
+  def apply(weights, x):
+    hidden = _resize(x, config.image_side)
+    for i, layer in enumerate(_CONVOLUTIONS):
+      kernel, bias = (weights[f'conv_{i}/{part}'] for part in _PARTS)
+      hidden = tf.nn.relu(_convolve(hidden, kernel, layer) + bias)
+      if layer.is_pooled:
+        hidden = tf.nn.max_pool2d(hidden, 3, 2, 'VALID')
+    hidden = tf.reshape(hidden, [-1, flat_size])
+    for i in range(len(sizes) - 1):
+      hidden = tf.nn.relu(hidden) if i else hidden
+      kernel, bias = (weights[f'dense_{i}/{part}'] for part in _PARTS)
+      hidden = layers.dense(hidden, kernel, bias)
+    return hidden
+
+  return model_lib.Model(
+    'alexnet',
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+    initialize,
+    apply,
+    vectorizes=False,
+  )
+
+
+def _resize(x, side):
+  """Returns images of another size, of the same type."""
+  # Resizing computes in float32, whatever it is given.
+  return tf.cast(tf.image.resize(x, [side, side]), x.dtype)
+
+
+def _convolve(inputs, kernel, layer):
+  border = [layer.border] * 2
+  padded = tf.pad(inputs, [[0, 0], border, border, [0, 0]])
+  return convolutions.convolve(padded, kernel, 'VALID', layer.strides)
+
+
+def _output_side(side: int) -> int:
+  """Returns what all layers leave of a side."""
+  for layer in _CONVOLUTIONS:
+    side = (side + 2 * layer.border - layer.side) // layer.strides + 1
+    if layer.is_pooled:
+      side = (side - 3) // 2 + 1
+  return side

@@ -1,0 +1,124 @@
+"""Fixed vectors of words, from a file or drawn, one a token.
+
+They are constants and no weights: not trained, sent, averaged or counted, and in
+no distance between models.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from absl import logging
+
+from tff_algos.core import errors, seeds
+
+# Word by id; None for the ids that name no word, such as padding.
+WordIds = Sequence[str | None]
+
+
+def word_ids(
+  vocabulary: Sequence[str], special_ids: Mapping[str, int]
+) -> WordIds:
+  """Returns the word of each id.
+
+  Args:
+    vocabulary: Words in the order of their ids.
+    special_ids: Ids that are no words, by name; the words have the others.
+  """
+  special = set(special_ids.values())
+  words = iter(vocabulary)
+  return tuple(
+    None if i in special else next(words)
+    for i in range(len(vocabulary) + len(special))
+  )
+
+
+def draw(words: WordIds, size: int, seed: int) -> np.ndarray:
+  """Returns a standard normal vector for every word, and zeros for other ids.
+
+  A word's vector depends on the word, `size` and `seed` alone, and not on which
+  others there are.
+
+  Args:
+    words: By id.
+    size: Of a vector.
+    seed: Any integer >= 0.
+
+  Returns:
+    float32 `[ids, size]`.
+  """
+  table = np.zeros([len(words), size], np.float32)
+  for i, word in enumerate(words):
+    if word is not None:
+      generator = seeds.numpy_generator(seed, f'embedding/{word}')
+      table[i] = generator.standard_normal(size)
+  return table
+
+
+def read(path: str | os.PathLike[str], words: WordIds, size: int) -> np.ndarray:
+  """Returns the vectors of words in a file of GloVe's form.
+
+  Every line is a word and its numbers, with a space between any two, in UTF-8
+  (Pennington, Socher and Manning 2014). Words that are not in the file have
+  zeros, as have ids that name no word; the log says how many words were found.
+
+  Args:
+    path: The file, not compressed.
+    words: By id.
+    size: Of a vector.
+
+  Returns:
+    float32 `[ids, size]`.
+
+  Raises:
+    ConfigError: If the file cannot be read, a vector is of another size or no
+      finite numbers, or no word has one.
+  """
+  ids = {word: i for i, word in enumerate(words) if word is not None}
+  table = np.zeros([len(words), size], np.float32)
+  found = set()
+  for place, word, numbers in _lines(path, ids, size):
+    # A word that comes twice has the vector that comes first.
+    if word in ids and word not in found:
+      found.add(word)
+      table[ids[word]] = _vector(numbers, place)
+  if not found:
+    raise errors.ConfigError(
+      f'embeddings_file {path} has none of the {len(ids)} words of the data '
+      "set's vocabulary: take a file of the same language, in lower case"
+    )
+  logging.info('%d of %d words have a vector.', len(found), len(ids))
+  return table
+
+
+def _lines(path, ids, size) -> Iterator[tuple[str, str, list[str]]]:
+  """Yields place, word and numbers of the first line and of known words'."""
+  try:
+    with open(path, encoding='utf-8') as file:
+      for number, line in enumerate(file, start=1):
+        # Most words are unknown, and splitting what follows takes long.
+        if number > 1 and line.partition(' ')[0] not in ids:
+          continue
+        place = f'line {number} of embeddings_file {path}'
+        # From the right, as some files have words with spaces inside.
+        word, *numbers = line.rstrip(' \r\n').rsplit(' ', size)
+        if len(numbers) != size or (number == 1 and ' ' in word):
+          raise errors.ConfigError(
+            f'embedding_size is {size}, but {place} has '
+            f'{len(line.split()) - 1} numbers: {line[:60]!r}'
+          )
+        yield place, word, numbers
+  except (OSError, UnicodeDecodeError) as error:
+    raise errors.ConfigError(
+      f'embeddings_file {path} cannot be read as UTF-8 text: {error}'
+    ) from None
+
+
+def _vector(numbers: list[str], place: str) -> np.ndarray:
+  try:
+    vector = np.array(numbers, np.float32)
+  except ValueError:
+    vector = None
+  if vector is None or not np.isfinite(vector).all():
+    raise errors.ConfigError(f'{place} has no finite numbers: {numbers[:5]}')
+  return vector

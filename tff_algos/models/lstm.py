@@ -1,0 +1,227 @@
+"""Two LSTM layers over the ids of tokens: the next character, a tweet's mood.
+
+Both are models of LEAF (Caldas et al. 2018, arXiv:1812.01097) as FedProx (Li et al.
+2020, arXiv:1812.06127) and CMFL (Che et al., arXiv:2108.00365) train them. What the
+second layer puts out at the last step goes through dense layers without activation.
+
+  character_lstm  each character has a trained vector of 8 numbers; one dense layer
+                  to the characters. With 80 characters 132,720 parameters, and
+                  817,872 with 256 units
+  word_lstm       each word has a fixed vector of 300 numbers, see `embeddings`; a
+                  dense layer of 30 units, and one to the classes. With two classes
+                  243,861 parameters, and 1,103,421 with 256 units
+
+CMFL's text has 100 units for characters and 256 for words, and its authors' code
+the other way round. Padding is read like a word, whose vector is zeros.
+"""
+
+import dataclasses
+from collections import OrderedDict
+
+import tensorflow as tf
+from absl import logging
+
+from tff_algos.core import checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.models import embeddings, layers, precision, recurrent
+
+_NUM_LAYERS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class LstmConfig(precision.PrecisionConfig):
+  """Options of both models, besides `precision.PrecisionConfig`.
+
+  Attributes:
+    hidden_size: Units of each LSTM layer, >= 1.
+    recurrence: `'fused'` or `'unrolled'`, see `recurrent`: the same numbers.
+      Second derivatives, XLA and bfloat16 inside the layers need
+      `'unrolled'`.
+  """
+
+  hidden_size: int = 100
+  recurrence: str = recurrent.FUSED
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_int('hidden_size', self.hidden_size, minimum=1)
+    checks.check_one_of('recurrence', self.recurrence, recurrent.RECURRENCES)
+
+
+@dataclasses.dataclass(frozen=True)
+class CharacterLstmConfig(LstmConfig):
+  """Options of the model of characters, besides `LstmConfig`.
+
+  Attributes:
+    embedding_size: Length of a character's vector, >= 1.
+  """
+
+  embedding_size: int = 8
+
+  def __post_init__(self):
+    super().__post_init__()
+    checks.check_int('embedding_size', self.embedding_size, minimum=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordLstmConfig(LstmConfig):
+  """Options of the model of words, besides `LstmConfig`.
+
+  Attributes:
+    embeddings_file: Text file of word vectors, such as GloVe's
+      glove.6B.300d.txt, not compressed; see `embeddings.read`. '' draws the
+      vectors at random, which is for tests and comparisons: nothing is known of
+      the words then but which of them are the same.
+    embedding_size: Length of a word's vector, >= 1.
+    embeddings_seed: Decides the vectors that are drawn, >= 0.
+    dense_size: Units between the second LSTM layer and the classes, >= 1.
+    reference_class: Whether the logit of class 0 is fixed to 0. With two classes
+      what is left is one logit, as the authors have it.
+  """
+
+  embeddings_file: str = ''
+  embedding_size: int = 300
+  embeddings_seed: int = 0
+  dense_size: int = 30
+  reference_class: bool = True
+
+  def __post_init__(self):
+    super().__post_init__()
+    for name in ('embedding_size', 'dense_size'):
+      checks.check_int(name, getattr(self, name), minimum=1)
+    checks.check_int('embeddings_seed', self.embeddings_seed, minimum=0)
+
+
+def build_character_lstm(
+  config: CharacterLstmConfig, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns the model of windows `[characters]`, of ids below `num_outputs`.
+
+  Raises:
+    ConfigError: If the input is no sequence.
+  """
+  _check_sequence('character_lstm', input_shape)
+
+  def initialize(seed):
+    shape = [num_outputs, config.embedding_size]
+    return OrderedDict(
+      embedding=layers.xavier_normal(seed, 0, shape),
+      **_lstm_weights(seed, config.embedding_size, config.hidden_size),
+      **_dense_weights(seed, 0, config.hidden_size, num_outputs),
+    )
+
+  def apply(weights, x):
+    vectors = layers.embed(weights['embedding'], tf.transpose(x))
+    last = _last_output(weights, vectors, config.recurrence)
+    return _dense(weights, 0, last)
+
+  return _model(
+    'character_lstm', config, input_shape, num_outputs, initialize, apply
+  )
+
+
+def build_word_lstm(
+  config: WordLstmConfig,
+  input_shape: tuple[int, ...],
+  num_outputs: int,
+  words: embeddings.WordIds,
+) -> model_lib.Model:
+  """Returns the model of texts `[places]` of the ids of `words`.
+
+  Raises:
+    ConfigError: If the input is no sequence, its words are not known, or the
+      file of their vectors is wrong.
+  """
+  _check_sequence('word_lstm', input_shape)
+  table = _word_vectors(config, words)
+  # The logit of the reference class is no weight.
+  num_logits = num_outputs - config.reference_class
+
+  def initialize(seed):
+    return OrderedDict(
+      **_lstm_weights(seed, config.embedding_size, config.hidden_size),
+      **_dense_weights(seed, 0, config.hidden_size, config.dense_size),
+      **_dense_weights(seed, 1, config.dense_size, num_logits),
+    )
+
+  def apply(weights, x):
+    dtype = weights['dense_0/kernel'].dtype
+    vectors = tf.gather(tf.constant(table, dtype), tf.transpose(x))
+    last = _last_output(weights, vectors, config.recurrence)
+    logits = _dense(weights, 1, _dense(weights, 0, last))
+    return tf.pad(logits, [[0, 0], [num_outputs - num_logits, 0]])
+
+  return _model(
+    'word_lstm', config, input_shape, num_outputs, initialize, apply
+  )
+
+
+def _model(name, config, input_shape, num_outputs, initialize, apply):
+  return model_lib.Model(
+    name,
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+    initialize,
+    apply,
+    vectorizes=config.recurrence == recurrent.UNROLLED,
+    input_dtype=tf.int32,
+  )
+
+
+def _check_sequence(name, input_shape):
+  if len(input_shape) != 1:
+    raise errors.ConfigError(
+      f'{name} takes sequences of ids [places], got shape {input_shape}'
+    )
+
+
+def _word_vectors(config, words):
+  if not any(words):
+    raise errors.ConfigError(
+      "word_lstm needs to know the data set's words, but its manifest has no "
+      'vocabulary: take a source of words, such as sentiment140'
+    )
+  if config.embeddings_file:
+    return embeddings.read(config.embeddings_file, words, config.embedding_size)
+  logging.warning(
+    'config.model.embeddings_file is empty: the vectors of words are random.'
+  )
+  return embeddings.draw(words, config.embedding_size, config.embeddings_seed)
+
+
+def _lstm_weights(seed, num_inputs, units):
+  weights = OrderedDict()
+  for i in range(_NUM_LAYERS):
+    weights.update(
+      recurrent.initial_weights(
+        seed, 1 + i, f'lstm_{i}', units if i else num_inputs, units
+      )
+    )
+  return weights
+
+
+def _last_output(weights, inputs, recurrence):
+  """Returns `[batch, units]` of the last layer and step, of `[steps, batch, inputs]`."""
+  hidden = inputs
+  for i in range(_NUM_LAYERS):
+    hidden = recurrent.lstm(
+      hidden, weights[f'lstm_{i}/kernel'], weights[f'lstm_{i}/bias'], recurrence
+    )
+  return hidden[-1]
+
+
+def _dense_weights(seed, index, num_inputs, num_outputs):
+  kernel = layers.xavier_normal(
+    seed, 1 + _NUM_LAYERS + index, [num_inputs, num_outputs]
+  )
+  return {
+    f'dense_{index}/kernel': kernel,
+    f'dense_{index}/bias': tf.zeros([num_outputs]),
+  }
+
+
+def _dense(weights, index, inputs):
+  return layers.dense(
+    inputs, weights[f'dense_{index}/kernel'], weights[f'dense_{index}/bias']
+  )
