@@ -4,11 +4,9 @@ They are constants and no weights: not trained, sent, averaged or counted, and i
 no distance between models.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from absl import logging
 
 from tff_algos.core import errors, seeds
 
@@ -55,12 +53,12 @@ def draw(words: WordIds, size: int, seed: int) -> np.ndarray:
   return table
 
 
-def read(path: str | os.PathLike[str], words: WordIds, size: int) -> np.ndarray:
+def read(path: str, words: WordIds, size: int) -> np.ndarray:
   """Returns the vectors of words in a file of GloVe's form.
 
   Every line is a word and its numbers, with a space between any two, in UTF-8
   (Pennington, Socher and Manning 2014). Words that are not in the file have
-  zeros, as have ids that name no word; the log says how many words were found.
+  zeros, as have ids that name no word.
 
   Args:
     path: The file, not compressed.
@@ -87,7 +85,6 @@ def read(path: str | os.PathLike[str], words: WordIds, size: int) -> np.ndarray:
       f'embeddings_file {path} has none of the {len(ids)} words of the data '
       "set's vocabulary: take a file of the same language, in lower case"
     )
-  logging.info('%d of %d words have a vector.', len(found), len(ids))
   return table
 
 

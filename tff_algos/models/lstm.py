@@ -19,7 +19,6 @@ import dataclasses
 from collections import OrderedDict
 
 import tensorflow as tf
-from absl import logging
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
@@ -184,9 +183,6 @@ def _word_vectors(config, words):
     )
   if config.embeddings_file:
     return embeddings.read(config.embeddings_file, words, config.embedding_size)
-  logging.warning(
-    'config.model.embeddings_file is empty: the vectors of words are random.'
-  )
   return embeddings.draw(words, config.embedding_size, config.embeddings_seed)
 
 
