@@ -53,8 +53,8 @@ def smoothness_of(theta):
   )
 
 
-def build(schedule, step, num_local_steps, **options):
-  """Both blocks with the base step eta."""
+def build(schedule, step, num_local_steps, interval=1):
+  """Both blocks with the base step eta, measured every so many rounds."""
   return ppfl.build_ppfl(
     toys.linear(NUM_FEATURES),
     ppfl.PpflConfig(
@@ -63,14 +63,13 @@ def build(schedule, step, num_local_steps, **options):
       mixing='parameters',
       membership=membership_descent.MembershipConfig(step),
       laplacian=affinity.LaplacianConfig(LAPLACIAN_WEIGHT, 'uniform'),
-      stationarity_interval=1,
+      stationarity_interval=interval,
       loss_scale=0.5,
       local_training=local_training.LocalTrainingConfig(
         num_local_steps,
         NUM_EXAMPLES,
         optimizers.OptimizerConfig('sgd', step / num_local_steps),
       ),
-      **options,
     ),
   )
 
@@ -91,7 +90,9 @@ def pull(c):
 class Run:
   """Rounds of the library: what it measured, and where it was."""
 
-  def __init__(self, schedule, num_rounds, num_local_steps=1, share=1.0):
+  def __init__(
+    self, schedule, num_rounds, num_local_steps=1, share=1.0, interval=1
+  ):
     start = build(schedule, 1.0, 1)
     state = toys.initial_states(start, SOURCE.population)[0]
     theta = state.model_weights['canonical']['kernel'][..., 0]
@@ -102,7 +103,7 @@ class Run:
     )
     if schedule == 'alternating' and num_local_steps == 1:
       self.step = share / (16 * self.smoothness.weights)
-    self.algorithm = build(schedule, self.step, num_local_steps)
+    self.algorithm = build(schedule, self.step, num_local_steps, interval)
     self.thetas, self.memberships, self.measured, self.blocks = [], [], [], []
     states = None
     with vectorized_runtime.VectorizedRuntime(
@@ -113,7 +114,7 @@ class Run:
         self.measured.append(
           {k: float(v) for k, v in outputs[0].server_metrics.items()}
         )
-        self.blocks.append(tuple(outputs[1].client_metrics))
+        self.blocks.append(tuple(outputs[-1].client_metrics))
 
   def _round(self, runtime, states, round_num):
     server_state, client_states, outputs = toys.run_rounds(

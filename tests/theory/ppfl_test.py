@@ -76,6 +76,18 @@ def test_objective_never_rises(name, request):
   assert objective[-1] < 0.9 * objective[0]
 
 
+@pytest.mark.slow
+def test_objective_never_rises_over_a_thousand_rounds_of_five_local_steps():
+  """Of Algorithm 3; in float64, at the iterates of float32."""
+  run = problem.Run('alternating', 1_000, 5, share=4.0, interval=0)
+  values = [
+    problem.objective(theta.astype(np.float64), c.astype(np.float64))
+    for theta, c in zip(run.thetas, run.memberships, strict=True)
+  ]
+  _assert_never_rises(np.array(values))
+  assert values[-1] < 0.25 * values[0]
+
+
 def test_blocks_are_drawn_by_their_chance_and_leave_each_other_alone(blocks):
   """Of 200 fair draws, 60 to 140 fall on one block but once in 10^8."""
   moved = np.array([names == ('loss',) for names in blocks.blocks])
