@@ -129,7 +129,7 @@ def test_names_of_canonical_models_do_not_matter():
 
 
 def test_the_cohort_of_all_is_everybody():
-  """However it is drawn; bit for bit, as no penalty moves who has no examples."""
+  """However it is drawn; bit for bit where all have examples."""
   state, states, _ = _run(_build(toys.mlp(), num_clusters=2), _IMAGES)
   drawn, drawn_states, _ = _run(
     _build(toys.mlp(), num_clusters=2, cohort_size=4), _IMAGES
