@@ -41,7 +41,8 @@ def define_flags() -> Callable[[], tuple[Any, ...]]:
   target = flags.DEFINE_string(
     'target',
     '',
-    'METRIC=VALUE: also tell how much is sent until a metric reaches a value.',
+    'METRIC=VALUE: also tell the rounds, and how much is sent, until a metric '
+    'reaches a value; METRIC=95%: until it reaches 95 % of its own last one.',
   )
 
   def arguments() -> tuple[Any, ...]:

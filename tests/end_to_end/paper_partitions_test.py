@@ -5,10 +5,12 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from pipelines import build_dataset, options
 from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.numerics import affinity
 
 _MNIST = pathlib.Path(os.environ.get('MNIST_DIR', '../shared/data/mnist'))
 _FASHION_MNIST = _MNIST.parent / 'fashion_mnist'
@@ -81,5 +83,22 @@ def test_ppfl(tmp_path):
     np.testing.assert_array_equal(train, sizes * 4 // 5)
     clusters = dataset.true_clusters()
     np.testing.assert_array_equal(clusters, np.repeat(np.arange(4), 25))
+    counts = []
     for client_id, cluster in zip(dataset.client_ids, clusters, strict=True):
-      assert set(dataset.examples(client_id, 'train').y) == groups[cluster]
+      labels = dataset.examples(client_id, 'train').y
+      assert set(labels) == groups[cluster]
+      counts.append(np.bincount(labels, minlength=10))
+  _assert_affinity_has_blocks(np.array(counts, np.float32), clusters)
+
+
+def _assert_affinity_has_blocks(counts, clusters):
+  """Clients of two groups have no label in common, those of one nearly all."""
+  features = affinity.cosine_features(tf.constant(counts), False)
+  found = np.array(features @ tf.transpose(features))
+  is_inside = clusters[:, np.newaxis] == clusters
+  assert (found[~is_inside] == 0).all()
+  assert found[is_inside].min() > 0.95
+  # Two of the first group, whose labels are 0 and 6, by hand.
+  (a, b), (c, d) = counts[:2, [0, 6]].astype(float)
+  expected = (a * c + b * d) / ((a * a + b * b) * (c * c + d * d)) ** 0.5
+  np.testing.assert_allclose(found[0, 1], expected, rtol=1e-6)

@@ -128,6 +128,17 @@ def test_names_of_canonical_models_do_not_matter():
   assert np.abs(one[1] - 0.5).max() > 0.01
 
 
+def test_the_cohort_of_all_is_everybody():
+  """However it is drawn; bit for bit where all have examples."""
+  state, states, _ = _run(_build(toys.mlp(), num_clusters=2), _IMAGES)
+  drawn, drawn_states, _ = _run(
+    _build(toys.mlp(), num_clusters=2, cohort_size=4), _IMAGES
+  )
+  tf.nest.map_structure(
+    np.testing.assert_array_equal, (state, states), (drawn, drawn_states)
+  )
+
+
 def test_one_hot_memberships_are_clustered_learning():
   """With a floor of 0 they stay one-hot, and each client trains its own model
   alone: FedAvg in each cluster, but that a mean is over everybody.

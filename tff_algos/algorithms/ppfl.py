@@ -10,7 +10,8 @@ Round t; before the first, with lambda > 0, clients upload label counts:
   alternating     Algorithm 3. Everybody is sent theta and its penalty's gradient
                   g_i = 2 lambda (L C)_i, and in one phase, `joint`, takes a
                   mirror step on c_i (stages.membership_descent), then local
-                  steps on theta with the new c_i; theta <- the mean
+                  steps on theta with the new c_i; theta <- the mean, or a step
+                  towards it (stages.server_optimizer)
   random_block    Algorithms 1 and 2. The plan draws a block. `shared`: local
                   steps on theta; theta <- the mean. `membership`: clients upload
                   p_i grad_c f_i; the server takes the mirror steps
@@ -38,9 +39,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import trees
+from tff_algos.numerics import optimizers
 from tff_algos.stages import (
   affinity,
   aggregation,
@@ -55,13 +56,8 @@ from tff_algos.stages import (
   weight_groups,
 )
 from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import server_optimizer as server_optimizer_lib
 
-# The phases of a round; of 'random_block', those that it draws one of.
-_ROUNDS = {
-  membership_traffic.ALTERNATING: ('joint',),
-  membership_traffic.SHARED_FIRST: ('shared', 'membership'),
-  membership_traffic.RANDOM_BLOCK: ('shared', 'membership'),
-}
 # What a client that lies would lie about: the model, which started from theta.
 _TRAINED = {'local_weights': lambda message, *_: message}
 
@@ -90,6 +86,8 @@ class PpflConfig:
       stationarity, at their start; 0 for none. Each costs every client a pass
       over all of its examples, the download of P floats where it does not hold
       theta, and of K with a penalty, and an upload of P + 2.
+    server_optimizer: Of the server's step on theta, as of FedAvg; SGD with
+      learning rate 1 and no momentum takes the mean.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains theta.
   """
@@ -108,6 +106,7 @@ class PpflConfig:
   decay: learning_rate_decay.DecayConfig = learning_rate_decay.DecayConfig()
   num_joint_rounds: int = 0
   stationarity_interval: int = 0
+  server_optimizer: optimizers.OptimizerConfig = server_optimizer_lib.REPLACE
   loss_scale: float = 1.0
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
@@ -136,11 +135,13 @@ class ServerState(NamedTuple):
     membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
       stay at the clients.
     affinity_features: Of `stages.affinity`; `()` without a penalty.
+    optimizer_slots: What the server's optimizer keeps.
   """
 
   model_weights: Any
   membership: Any
   affinity_features: Any
+  optimizer_slots: Any = ()
 
 
 class ClientState(NamedTuple):
@@ -178,10 +179,12 @@ def build_ppfl(
 
   def init_server_state(seed, num_clients):
     keeps_table = traffic.at_server or traffic.uploads_membership
+    weights = mixture.initialize(seed)
     return ServerState(
-      mixture.initialize(seed),
+      weights,
       tf.stack([mixture.equal_shares()] * num_clients) if keeps_table else (),
       affinity.initial_features(config.laplacian, model, num_clients),
+      server_optimizer_lib.initial_slots(weights, config.server_optimizer),
     )
 
   def membership_of(server_state, client_state, client_index):
@@ -217,7 +220,7 @@ def build_ppfl(
 
 
 def _build_phases(traffic, config):
-  names = [*_ROUNDS[config.schedule]]
+  names = [*membership_traffic.PHASES[config.schedule]]
   if config.num_joint_rounds and 'membership' not in names:
     names.append('membership')
   phases = [
@@ -276,9 +279,14 @@ def _build_client_phase(traffic, config, name):
   def update(server_state, aggregates):
     new = {}
     if moves_weights:
-      mean, old = aggregates['local_weights'], server_state.model_weights
-      # If nobody contributed, the mean is of nothing.
-      new['model_weights'] = trees.select(mean.weight > 0, mean.value, old)
+      new['model_weights'], new['optimizer_slots'] = (
+        server_optimizer_lib.replace_or_step(
+          server_state.model_weights,
+          aggregates['local_weights'],
+          server_state.optimizer_slots,
+          config.server_optimizer,
+        )
+      )
     if uploads:
       new['membership'] = aggregation.write_rows(
         server_state.membership, aggregates['membership']
@@ -308,26 +316,12 @@ def _build_plan(traffic, config):
       population, config.cohort_size, seed, round_num
     )
     weights = cohort.population_shares(population, config.weighting)
-    for phase in _phases_of(config, round_num, seed):
+    for phase in traffic.phases(
+      round_num, seed, config.shared_prob, config.stationarity_interval
+    ):
       who = traffic.cohort(phase, drawn, population)
       server_state = yield traffic.call(
         phase, server_state, who, weights, round_num
       )
 
   return plan_round
-
-
-def _phases_of(config, round_num, seed):
-  """Yields the names of a round's phases, in turn."""
-  if round_num == 1 and config.laplacian.needs_counts:
-    yield 'count_labels'
-  interval = config.stationarity_interval
-  if interval and (round_num - 1) % interval == 0:
-    yield 'stationarity'
-  phases = _ROUNDS[config.schedule]
-  if 0 < config.num_joint_rounds < round_num:
-    phases = ('membership',)
-  elif config.schedule == membership_traffic.RANDOM_BLOCK:
-    draw = seeds.numpy_generator(seed, 'block', round_num).random()
-    phases = phases[:1] if draw < config.shared_prob else phases[1:]
-  yield from phases

@@ -32,7 +32,8 @@ class Measure(NamedTuple):
     name: Of the metric.
     title: In words.
     unit: `'score'` for accuracy or squared error, `'share'` for shares of 1
-      that read in per cent, `'floats'` for numbers sent, else `''`.
+      that read in per cent, `'floats'` for numbers sent, `'rounds'`, else
+      `''`.
   """
 
   name: str
@@ -50,6 +51,8 @@ class Measure(NamedTuple):
     """Returns what writes values as exactly as makes sense for `example`."""
     if self.unit == 'floats':
       return ticker.EngFormatter(places=1, sep='').format_eng
+    if self.unit == 'rounds':
+      return lambda value: f'{value:.1f}'
     if self.unit == 'share' or (self.unit == 'score' and run.higher_is_better):
       return lambda value: f'{100 * value:.1f}'
     if self.unit == 'score' and example:
@@ -63,6 +66,7 @@ class Measure(NamedTuple):
       'score': style.score_label(run),
       'share': 'percentage points',
       'floats': 'floats',
+      'rounds': 'rounds',
     }.get(self.unit, '')
 
   def format_axis(self, run: run_lib.Run, axis: axis_lib.Axis) -> None:

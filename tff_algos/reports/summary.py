@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tff_algos.reports import planted_distances, style, warning_texts
 from tff_algos.reports import run as run_lib
-from tff_algos.reports import style, warning_texts
 
 _WIDTH = 80
 _NUMBER_WIDTH = 15
@@ -78,6 +78,7 @@ def rows(run: run_lib.Run) -> list[Row]:
     _row(label, points, name, lambda value: f'{value:.3f}')
     for name, label in _RECOVERY
   ]
+  table += _distance_rows(run)
   table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}
   table += [
@@ -120,6 +121,20 @@ def _score_names(run: run_lib.Run) -> list[tuple[str, str]]:
         )
       ]
   return names
+
+
+def _distance_rows(run: run_lib.Run) -> list[Row]:
+  """Returns how far clients' memberships are from the truth, and were."""
+  ends = planted_distances.at_both_ends(run)
+  texts = [
+    f'{np.median(end.values):.3f} ({end.values.mean():.3f})' for end in ends
+  ]
+  labels = ['membership, total variation, median (mean)']
+  labels += [f'  in round {end.round_num}' for end in ends[:-1]]
+  return [
+    Row(label, text, _ABSENT)
+    for label, text in zip(labels, texts[::-1], strict=False)
+  ]
 
 
 def _settled_row(run: run_lib.Run) -> Row:

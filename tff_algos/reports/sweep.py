@@ -89,7 +89,7 @@ class Cell:
     points = tuple(measures.last(run) for run in self.runs)
     if self.target is not None:
       for run, point in zip(self.runs, points, strict=True):
-        point.update(target_lib.sent_until(run, self.target))
+        point.update(target_lib.spent_until(run, self.target))
     return points
 
   @functools.cached_property

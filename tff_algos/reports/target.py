@@ -1,4 +1,4 @@
-"""How much a run sends until a score is reached."""
+"""How long a run takes, and how much it sends, until a score is reached."""
 
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ from tff_algos.core import errors
 from tff_algos.reports import measures
 from tff_algos.reports import run as run_lib
 
+ROUNDS = 'rounds_to_target'
 UPLINK = 'cost/uplink_floats_to_target'
 TOTAL = 'cost/total_floats_to_target'
 
@@ -18,70 +19,86 @@ class Target(NamedTuple):
   Attributes:
     metric: Column of `metrics.csv`.
     value: Of it; errors and losses are to fall to it, all else to rise.
+    is_share: Whether `value` is a share of what the run itself ends with, in
+      (0, 1]; errors and losses are to fall to the end divided by it.
   """
 
   metric: str
   value: float
+  is_share: bool = False
 
   @property
   def measures(self) -> tuple[measures.Measure, ...]:
     """Returns what it adds to tables and pictures."""
     goal = f'{self.metric} = {self.value:g}'
+    if self.is_share:
+      goal = f'{100 * self.value:g} % of the last {self.metric}'
     return (
+      measures.Measure(ROUNDS, f'rounds until {goal}', 'rounds'),
       measures.Measure(UPLINK, f'sent up until {goal}', 'floats'),
       measures.Measure(TOTAL, f'sent both ways until {goal}', 'floats'),
     )
 
 
 def parse(text: str) -> Target:
-  """Returns the target of `METRIC=VALUE`.
+  """Returns the target of `METRIC=VALUE` or `METRIC=PERCENT%`.
 
   Raises:
     ConfigError: If it is written otherwise.
   """
   metric, _, value = text.rpartition('=')
+  is_share = value.endswith('%')
   try:
-    number = float(value)
+    number = float(value.removesuffix('%')) / (100 if is_share else 1)
   except ValueError:
     number = np.nan
-  if not metric or not np.isfinite(number):
+  fits = 0 < number <= 1 if is_share else np.isfinite(number)
+  if not metric or not fits:
     raise errors.ConfigError(
       f'--target={text!r} must be METRIC=VALUE with a finite value, such as '
-      'participating/test/personalized/accuracy=0.5'
+      'participating/test/personalized/accuracy=0.5, or with a percentage of '
+      'what each run ends with, above 0 and up to 100, such as ...=95%'
     )
-  return Target(metric, number)
+  return Target(metric, number, is_share)
 
 
-def sent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
-  """Returns the numbers sent until a run reached a target.
+def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
+  """Returns the rounds and the numbers sent until a run reached a target.
 
-  Between the evaluation before and the first one that reaches it, numbers and
+  Between the evaluation before and the first one that reaches it, they and the
   score are taken to run straight.
 
   Returns:
-    `UPLINK` and `TOTAL`; NaN if the run did not reach it or sent nothing that
-    was counted. Empty if it has no such metric.
+    `ROUNDS`, `UPLINK` and `TOTAL`; NaN if the run did not reach it or sent
+    nothing that was counted. Empty if it has no such metric.
   """
   scores = run.series(target.metric)
   if scores is None:
     return {}
-  sent = {UPLINK: measures.sent(run, ('cost/uplink_floats',))}
-  sent[TOTAL] = measures.sent(run)
-  sign = -1 if target.metric.endswith(('mse', 'loss')) else 1
-  reached = np.flatnonzero(sign * scores.values >= sign * target.value)
+  falls = target.metric.endswith(('mse', 'loss'))
+  value = target.value
+  if target.is_share:
+    last = scores.values[-1]
+    value = last / value if falls else last * value
+  spent = {
+    ROUNDS: run_lib.Series(scores.rounds, scores.rounds),
+    UPLINK: measures.sent(run, ('cost/uplink_floats',)),
+    TOTAL: measures.sent(run),
+  }
+  sign = -1 if falls else 1
+  reached = np.flatnonzero(sign * scores.values >= sign * value)
   if not reached.size:
-    return dict.fromkeys(sent, np.nan)
-  first = reached[0]
+    return dict.fromkeys(spent, np.nan)
   return {
-    name: np.nan if one is None else _at(one, scores, first, target.value)
-    for name, one in sent.items()
+    name: np.nan if one is None else _at(one, scores, reached[0], value)
+    for name, one in spent.items()
   }
 
 
-def _at(sent, scores, first, value):
-  costs = np.interp(scores.rounds, sent.rounds, sent.values)
+def _at(spent, scores, first, value):
+  so_far = np.interp(scores.rounds, spent.rounds, spent.values)
   if not first:
-    return float(costs[0])
+    return float(so_far[0])
   before, after = scores.values[first - 1 : first + 1]
   share = (value - before) / (after - before)
-  return float(costs[first - 1] + share * (costs[first] - costs[first - 1]))
+  return float(so_far[first - 1] + share * (so_far[first] - so_far[first - 1]))

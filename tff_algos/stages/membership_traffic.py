@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.stages import (
   affinity,
   learning_rate_decay,
@@ -27,6 +27,13 @@ ALTERNATING, RANDOM_BLOCK, SHARED_FIRST = SCHEDULES = (
   'random_block',
   'shared_first',
 )
+
+# The phases of a round; of `RANDOM_BLOCK`, those that it draws one of.
+PHASES = {
+  ALTERNATING: ('joint',),
+  SHARED_FIRST: ('shared', 'membership'),
+  RANDOM_BLOCK: ('shared', 'membership'),
+}
 
 
 def check_schedule(
@@ -80,6 +87,34 @@ class Traffic:
   def uploads_membership(self) -> bool:
     """Returns whether clients tell their memberships: for the penalty alone."""
     return self.laplacian.weight > 0
+
+  def phases(
+    self,
+    round_num: int,
+    seed: int,
+    shared_prob: float,
+    stationarity_interval: int,
+  ) -> list[str]:
+    """Returns the names of a round's phases, in turn.
+
+    Args:
+      round_num: From 1.
+      seed: The run's seed.
+      shared_prob: Chance of the block of model weights in `RANDOM_BLOCK`.
+      stationarity_interval: Rounds between measurements; 0 for none.
+    """
+    names = []
+    if round_num == 1 and self.laplacian.needs_counts:
+      names.append('count_labels')
+    if stationarity_interval and (round_num - 1) % stationarity_interval == 0:
+      names.append('stationarity')
+    blocks = PHASES[self.schedule]
+    if 0 < self.num_joint_rounds < round_num:
+      blocks = ('membership',)
+    elif self.schedule == RANDOM_BLOCK:
+      draw = seeds.numpy_generator(seed, 'block', round_num).random()
+      blocks = blocks[:1] if draw < shared_prob else blocks[1:]
+    return [*names, *blocks]
 
   def client_input(self, phase: str) -> Structure:
     """Returns the type of what a phase tells a client.

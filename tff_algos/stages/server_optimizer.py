@@ -46,3 +46,18 @@ def step(
     trees.subtract(weights, mean.value), optimizer.gradient_scale(has_mean)
   )
   return optimizer.step(weights, gradient, slots, has_mean, None)
+
+
+def replace_or_step(
+  weights: Structure,
+  mean: aggregation.Mean,
+  slots: Structure,
+  config: optimizers.OptimizerConfig,
+) -> tuple[Structure, Structure]:
+  """Returns what `step` does, but with `REPLACE` the mean to the last bit.
+
+  A step to it ends next to it, as w - (w - mean) is rounded twice.
+  """
+  if config == REPLACE:
+    return trees.select(mean.weight > 0, mean.value, weights), slots
+  return step(weights, mean, slots, config)

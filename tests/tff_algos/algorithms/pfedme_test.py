@@ -4,6 +4,8 @@ As in `pfedkm_test`, theta and w end half way between the model and the mean of
 the client's points.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -141,6 +143,33 @@ def test_cost_is_a_model_down_to_all_and_a_model_up_from_the_drawn(
 def test_only_the_local_model_and_a_number_leave_a_client():
   types = phase_types.check_algorithm(_build())['train']
   assert list(types.output.result) == ['local_weights', 'client_weight']
+
+
+def test_almost_without_a_pull_each_client_is_alone():
+  """Its theta is its own minimiser, and the global model stays."""
+  config = dataclasses.replace(
+    _HALF_WAY, proximal_weight=1e-6, num_proximal_steps=30
+  )
+  model, thetas, _, _ = _run(local_training=config)
+  np.testing.assert_allclose(thetas, _MEANS, atol=1e-4)
+  np.testing.assert_allclose(model, [0, 0], atol=1e-4)
+
+
+def test_with_a_strong_pull_the_global_model_takes_fed_avgs_steps():
+  """lambda (w - theta) is then grad f, and theta is next to w."""
+  config = dataclasses.replace(
+    _HALF_WAY,
+    client_learning_rate=0.3,
+    proximal_weight=999.0,
+    personal_learning_rate=1e-3,
+  )
+  before, _, _, _ = _run(2, local_training=config)
+  model, thetas, _, _ = _run(3, local_training=config)
+  mean = _MEANS[[0, 1, 3]].mean(axis=0)
+  np.testing.assert_allclose(model, mean * (1 - 0.7**3), rtol=2e-3)
+  np.testing.assert_allclose(
+    thetas[[0, 1, 3]], np.tile(before, (3, 1)), atol=0.03
+  )
 
 
 def _second_form(proximal_weight, rate, num_local_steps=1):

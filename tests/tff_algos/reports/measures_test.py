@@ -124,6 +124,7 @@ def test_the_best_round_has_what_was_sent_until_then(tmp_path):
     ('mse', 'share', 0.038, 0.002, '3.8 ± 0.2'),
     ('mse', '', -0.0169, 0.0, '-0.017 ± 0.000'),
     ('mse', 'floats', 149_086.0, 44.5, '149.1k ± 44.5'),
+    ('mse', 'rounds', 102.31, 8.12, '102.3 ± 8.1'),
   ],
 )
 def test_values_read_in_their_unit(tmp_path, score, unit, mean, std, text):

@@ -40,6 +40,16 @@ def test_rows_show_both_rounds(tmp_path):
   ]
 
 
+def test_distances_from_the_truth_before_and_after(tmp_path):
+  fake_workdir.write(tmp_path, num_clients=4, num_rounds=4)
+  last = np.array([[0.12, 0.88], [0.78, 0.22], [0.28, 0.72], [0.92, 0.08]])
+  fake_workdir.write_memberships(tmp_path, {0: np.full([4, 2], 0.5), 4: last})
+  rows = summary.rows(run_lib.read(tmp_path))
+  row = ('membership, total variation, median (mean)', '0.070 (0.085)', '–')
+  assert row in rows
+  assert rows[rows.index(row) + 1] == ('  in round 0', '0.400 (0.400)', '–')
+
+
 def test_the_best_error_is_the_smallest(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=4, score='mse')
   points = {

@@ -1,4 +1,4 @@
-"""Numbers sent until a score is reached, of runs with 100 numbers a round."""
+"""What is spent until a score is reached, by runs with 100 numbers a round."""
 
 import math
 
@@ -15,11 +15,15 @@ from tff_algos.reports import target as target_lib
 _TEST = 'participating/test/personalized/accuracy'
 
 
-def _sent(folder, value, metric=_TEST, **options):
+def _sent(folder, value, metric=_TEST, *, is_share=False, **options):
   fake_sweep.write_run(folder, **({'level': 0.8, 'num_rounds': 4} | options))
-  found = target_lib.sent_until(
-    run_lib.read(folder), target_lib.Target(metric, value)
+  found = target_lib.spent_until(
+    run_lib.read(folder), target_lib.Target(metric, value, is_share)
   )
+  if found:
+    assert found[target_lib.ROUNDS] == pytest.approx(
+      found[target_lib.UPLINK] / 100, nan_ok=True
+    )
   # Nothing is sent down.
   assert found.get(target_lib.UPLINK) == found.get(target_lib.TOTAL) or (
     math.isnan(found[target_lib.UPLINK])
@@ -38,6 +42,21 @@ def test_numbers_between_evaluations_run_straight(tmp_path, value, sent):
 
 def test_a_target_that_is_not_reached_costs_nobody_knows_what(tmp_path):
   assert math.isnan(_sent(tmp_path / 'run', 0.81))
+
+
+def test_a_share_is_of_what_the_run_itself_ends_with(tmp_path):
+  """0.95 * 0.8 = 0.76 after 380 numbers; half of 0.4 after 200."""
+  one = _sent(tmp_path / 'one', 0.95, is_share=True)
+  assert one == pytest.approx(380)
+  other = _sent(tmp_path / 'other', 0.5, is_share=True, level=0.4)
+  assert other == pytest.approx(200)
+
+
+def test_of_an_error_a_share_is_more_than_the_end(tmp_path):
+  """It rises from 0 to 0.8, and all of it is below 0.8 / 0.95."""
+  name = 'participating/test/personalized/mse'
+  found = _sent(tmp_path / 'run', 0.95, name, is_share=True, score='mse')
+  assert found == 0
 
 
 def test_an_error_is_to_fall(tmp_path):
@@ -60,15 +79,27 @@ def test_a_sweep_tells_it_by_cell(tmp_path):
   assert row[f'{target_lib.UPLINK} mean'] == pytest.approx((75 + 150) / 2)
   assert row[f'{target_lib.UPLINK} num'] == 2
   titles = [measure.title for measure in sweep.measures]
-  assert titles[-2:] == [
+  assert titles[-3:] == [
+    f'rounds until {_TEST} = 0.3',
     f'sent up until {_TEST} = 0.3',
     f'sent both ways until {_TEST} = 0.3',
   ]
   assert target_lib.UPLINK in sweep_table.console(sweep, (), 0.9)
 
 
+def test_percentages_are_shares():
+  assert target_lib.parse('a/b=95%') == target_lib.Target('a/b', 0.95, True)
+  assert target_lib.parse('a/b=0.95') == target_lib.Target('a/b', 0.95)
+  (rounds, *_) = target_lib.parse('a/b=95%').measures
+  assert rounds.title == 'rounds until 95 % of the last a/b'
+
+
 @pytest.mark.parametrize(
-  'text', ['0.5', 'accuracy', 'accuracy=', 'x=nan', '=1']
+  'text',
+  [
+    *('0.5', 'accuracy', 'accuracy=', 'x=nan', '=1'),
+    *('x=0%', 'x=101%', 'x=%', 'x=nan%', '=95%'),
+  ],
 )
 def test_other_words_are_refused(text):
   with pytest.raises(errors.ConfigError, match='must be METRIC=VALUE'):

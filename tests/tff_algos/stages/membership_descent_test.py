@@ -227,6 +227,15 @@ def test_newcomers_find_their_mixture():
   )
 
 
+def test_noise_moves_what_newcomers_find_by_little():
+  """Of 0.05, on forty labels."""
+  x = _GENERATOR.normal(size=(40, 4))
+  y = x @ (_TRUE @ _THETA) + 0.05 * _GENERATOR.normal(size=40)
+  config = dataclasses.replace(_CONFIG, num_epochs=1_000, learning_rate=0.1)
+  found, _ = tf.function(lambda: _descend(config, _data(x, y, filling=0.0)))()
+  assert np.abs(found - _TRUE).max() < 0.03
+
+
 @pytest.mark.parametrize(
   ('options', 'text'),
   [

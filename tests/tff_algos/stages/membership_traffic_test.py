@@ -41,6 +41,26 @@ def _fields(traffic):
   return {phase: list(traffic.client_input(phase)) for phase in _PHASES}
 
 
+def _phases(traffic, round_num, shared_prob=0.5, interval=0):
+  return traffic.phases(round_num, 0, shared_prob, interval)
+
+
+def test_phases_of_a_round():
+  assert _phases(_build(), 1) == ['joint']
+  assert _phases(_build(num_joint_rounds=2), 3) == ['membership']
+  counting = _build('shared_first', 0.1)
+  assert _phases(counting, 1, interval=2) == [
+    *('count_labels', 'stationarity', 'shared', 'membership')
+  ]
+  assert _phases(counting, 2, interval=2) == ['shared', 'membership']
+  drawing = _build('random_block')
+  assert _phases(drawing, 1, 1.0) == ['shared']
+  assert _phases(drawing, 1, 0.0) == ['membership']
+  # A fair draw falls on one block alone but once in 10^8.
+  drawn = {tuple(_phases(drawing, round_num)) for round_num in range(1, 30)}
+  assert drawn == {('shared',), ('membership',)}
+
+
 def test_clients_are_told_what_they_need():
   rate, pull, p = 'learning_rate_scale', 'penalty_gradient', 'client_weight'
   assert _fields(_build()) == {

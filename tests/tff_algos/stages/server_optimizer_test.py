@@ -25,6 +25,23 @@ def test_by_default_the_model_becomes_the_mean():
   np.testing.assert_array_equal(_run(server_optimizer.REPLACE), _MEANS[-1])
 
 
+def test_replacing_takes_the_mean_to_the_last_bit():
+  """0.1 - (0.1 - 1e-9) is not 1e-9."""
+  point, tiny = ({'w': tf.constant([one])} for one in (0.1, 1e-9))
+  mean = aggregation.Mean(tiny, tf.constant(1.0))
+  nobody = aggregation.Mean(tiny, tf.constant(0.0))
+
+  def run(function, mean, config=server_optimizer.REPLACE):
+    return float(function(point, mean, (), config)[0]['w'][0])
+
+  exact = server_optimizer.replace_or_step
+  assert run(exact, mean) == float(tiny['w'][0])
+  assert run(server_optimizer.step, mean) != float(tiny['w'][0])
+  assert run(exact, nobody) == float(point['w'][0])
+  half = optimizers.OptimizerConfig('sgd', 0.5)
+  assert run(exact, mean, half) == run(server_optimizer.step, mean, half)
+
+
 def test_sgd_with_momentum():
   """v <- 0.9 v + 0.5 (w - mean), w <- w - v; a round without anybody: as it was."""
   config = optimizers.OptimizerConfig('sgd', 0.5, momentum=0.9)

@@ -1,0 +1,55 @@
+"""How far every client's membership is from its planted mixture."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_algos.metrics import distances, recovery
+from tff_algos.reports import run as run_lib
+
+
+class PlantedDistances(NamedTuple):
+  """The clients at one evaluation.
+
+  Attributes:
+    round_num: Of the evaluation.
+    values: Total variation of membership and true mixture, float64
+      `[num_clients]`.
+  """
+
+  round_num: int
+  values: np.ndarray
+
+
+def at_both_ends(run: run_lib.Run) -> tuple[PlantedDistances, ...]:
+  """Returns the distances at the first and the last evaluation.
+
+  Clusters are those of the sources that they are matched to at the end. What a
+  client gives a cluster without a source counts whole, as no true share is
+  there; so does its share of a source without a cluster.
+
+  Returns:
+    One of them if there was a single evaluation. Empty if nothing is planted, no
+    memberships were kept, or there is a single cluster.
+  """
+  history = run.membership_history
+  if history is None or run.num_clusters == 1:
+    return ()
+  mixture = run.planted_mixture(history.num_clients)
+  if mixture is None:
+    return ()
+  matched = run.matched_sources
+  known = matched != recovery.UNMATCHED
+  expected = np.zeros((len(mixture), len(matched)))
+  expected[:, known] = mixture[:, matched[known]]
+  # The shares of sources that no cluster stands for.
+  missing = np.delete(mixture, matched[known], axis=1).sum(axis=1) / 2
+  shown = np.unique([0, len(history.rounds) - 1])
+  return tuple(
+    PlantedDistances(
+      int(round_num), distances.total_variation(membership, expected) + missing
+    )
+    for round_num, membership in zip(
+      history.rounds[shown], history.at(shown), strict=True
+    )
+  )

@@ -1,0 +1,52 @@
+"""Picture: how many clients' memberships are how far from the planted mixture.
+
+After Figure 11 of PPFL (Di et al., arXiv:2310.14337).
+"""
+
+import numpy as np
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import planted_distances, style
+from tff_algos.reports import run as run_lib
+
+# Of 5 points each; two distributions differ by 100 at most.
+_BINS = np.linspace(0, 1, 21)
+_COLORS = ('#9aa0a6', '#0072b2')
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws a histogram over clients of the first and the last evaluation.
+
+  Returns:
+    None if nothing is planted or no memberships were kept.
+  """
+  ends = planted_distances.at_both_ends(run)
+  if not ends:
+    return None
+  figure = style.new_figure(
+    1.0 + 4.6 * len(ends),
+    3.6,
+    'How far memberships are from the planted mixtures',
+  )
+  panels = figure.subplots(1, len(ends), squeeze=False, sharey=True)[0]
+  for axes, end, color in zip(panels, ends, _COLORS[-len(ends) :], strict=True):
+    _draw_histogram(axes, end, color)
+  panels[0].set_ylabel('clients')
+  return figure
+
+
+def _draw_histogram(axes, end, color: str) -> None:
+  values, median = end.values, float(np.median(end.values))
+  axes.set_axisbelow(True)
+  # Memberships that do not sum to 1 may lie further away; the last bar has them.
+  axes.hist(np.minimum(values, 1.0), _BINS, rwidth=0.92, color=color)
+  axes.axvline(median, color=style.INK, linewidth=1.2, linestyle=':')
+  axes.set_xlim(0, 1)
+  axes.set_title(
+    f'round {end.round_num}: median {100 * median:.1f} (dotted), mean '
+    f'{100 * values.mean():.1f}'
+  )
+  axes.set_xlabel('total variation (percentage points)')
+  style.format_percent(axes.xaxis)
+  axes.yaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
