@@ -7,7 +7,8 @@ DIR holds the four original files (train-images-idx3-ubyte.gz and so on); those 
 Fashion-MNIST do, too. The variants are those of configs/committees.py: of 400
 clients 40 are active, a committee of 16 and 24 training clients, of whom 16 are
 averaged (`literal`: 10). A perceptron of 64 hidden units. The paper's own data sets
-are FEMNIST, Sentiment140 and Shakespeare: configs/cmfl/femnist.py has the first.
+are FEMNIST, Sentiment140 and Shakespeare: configs/cmfl/femnist.py has the first. The
+learning rate of `repo` is that of the authors' other data; it was not run here.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 """
