@@ -8,7 +8,8 @@ Fashion-MNIST do, too. The variants are those of configs/committees.py: of 400
 clients 40 are active, a committee of 16 and 24 training clients, of whom 16 are
 averaged (`literal`: 10). A perceptron of 64 hidden units. The paper's own data sets
 are FEMNIST, Sentiment140 and Shakespeare: femnist.py, sentiment140.py and
-shakespeare.py beside this file.
+shakespeare.py beside this file. The learning rate of `repo` is that of the authors' own
+data; it was not run here. Results: docs/reproduction/cmfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 """

@@ -198,9 +198,16 @@ def test_models_and_updates_are_the_same_algorithm_for_honest_clients():
   np.testing.assert_array_equal(one.num_selections, other.num_selections)
 
 
-def test_everybody_averaged_is_gradient_descent_on_the_training_clients():
-  """FedSGD: one full batch each; float32, so to 1e-5."""
-  for before, call, after, *_ in _rounds(_build(selection='all')):
+@pytest.mark.parametrize('selection', ['all', 'most_similar', 'least_similar'])
+def test_everybody_averaged_is_gradient_descent_on_the_training_clients(
+  selection,
+):
+  """FedSGD: one full batch each; float32, so to 1e-5.
+
+  With alpha = 100 % of the training clients all strategies average everybody.
+  """
+  algorithm = _build(selection=selection, aggregation_rate=1.0)
+  for before, call, after, *_ in _rounds(algorithm):
     w = _kernel(before)
     training = call.client_indices[~call.client_inputs.is_member]
     weights = np.array([_SIZES[k] for k in training])

@@ -1,0 +1,312 @@
+"""The lemmas and the reading of CMFL's Theorem 1, on quadratic objectives.
+
+Che, Li, Chen, He and Zheng (arXiv 2108.00365), section 5 and appendix: Lemma 1 to
+3, and what its Remark says of the strategies: I averages clients of low loss (a
+small phi, Eq. 10) and is slow, II those of high loss and is fast. The theorem's
+bound itself is tested with metrics.committee_bounds.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_algos.metrics import committee_bounds
+from tff_algos.stages import committee
+
+_MU, _L = 0.5, 3.0
+_DRAWS = 10_000
+
+
+class _Draws:
+  """F_k(w) = 1/2 (w - b_k)' H_k (w - b_k) + F_k^*, many problems at once.
+
+  Five clients, three dimensions, eigenvalues of H_k in [mu, L]; w_k is where
+  client k is, and w the mean of these by p_k. The first axis is the draw.
+  """
+
+  def __init__(self, seed):
+    generator = np.random.default_rng(seed)
+    shape = (_DRAWS, 5, 3)
+    self.p = generator.dirichlet(np.ones(5), _DRAWS)
+    turns = np.linalg.qr(generator.normal(size=(*shape, 3)))[0]
+    eigenvalues = generator.uniform(_MU, _L, shape)
+    self.hessians = np.einsum(
+      'tkij,tkj,tklj->tkil', turns, eigenvalues, turns, optimize=True
+    )
+    self.minimizers = generator.normal(size=shape)
+    self.minima = generator.uniform(0, 1, shape[:2])
+    spread = generator.choice([0.01, 0.1, 1, 3], (_DRAWS, 1, 1))
+    self.local = generator.normal(size=(_DRAWS, 1, 3)) + (
+      spread * generator.normal(size=shape)
+    )
+    self.mean = self.weigh(self.local)[:, np.newaxis]
+    pull = np.einsum('tkij,tkj->tki', self.hessians, self.minimizers)
+    self.best = np.linalg.solve(
+      self.weigh(self.hessians), self.weigh(pull)[..., np.newaxis]
+    )[:, np.newaxis, :, 0]
+
+  def weigh(self, values):
+    """Returns sum_k p_k values_k."""
+    return np.einsum('tk,tk...->t...', self.p, values)
+
+  def values(self, points):
+    away = points - self.minimizers
+    return self.minima + 0.5 * (away * self.gradients(points)).sum(-1)
+
+  def gradients(self, points):
+    return np.einsum('tkij,tkj->tki', self.hessians, points - self.minimizers)
+
+
+def _squares(vectors):
+  return (vectors**2).sum(axis=-1)
+
+
+def _slack_of_lemma_1(problem, eta):
+  gradients = problem.gradients(problem.local)
+  left = -((problem.mean - problem.best)[:, 0] * problem.weigh(gradients)).sum(
+    -1
+  )
+  right = problem.weigh(
+    _squares(problem.mean - problem.local) / (2 * eta)
+    + eta / 2 * _squares(gradients)
+    - (problem.values(problem.local) - problem.values(problem.best))
+    - _MU / 2 * _squares(problem.local - problem.best)
+  )
+  return right - left
+
+
+def test_lemma_1_is_never_violated():
+  """10,000 draws, local models near to each other and far, any step."""
+  eta = np.random.default_rng(1).uniform(1e-3, 1, (_DRAWS, 1))
+  assert _slack_of_lemma_1(_Draws(0), eta).min() > -1e-9
+
+
+def test_lemma_1_is_tight():
+  """It is an equality for H_k = mu and gradients of (w_k - w) / eta."""
+  problem, eta = _Draws(2), 0.1
+  problem.hessians[:] = _MU * np.eye(3)
+  problem.minimizers = problem.local - (problem.local - problem.mean) / (
+    eta * _MU
+  )
+  problem.best = problem.weigh(problem.minimizers)[:, np.newaxis]
+  slack = _slack_of_lemma_1(problem, eta)
+  np.testing.assert_allclose(slack, 0, atol=1e-8)
+
+
+def test_lemma_2_is_never_violated():
+  """10,000 draws with eta <= 1 / (4 L), and each client's own minimum F_k^*.
+
+  It is printed with F^* there; the proof uses F_k^*.
+  """
+  problem = _Draws(3)
+  eta = np.random.default_rng(4).uniform(1e-3, 1 / (4 * _L), _DRAWS)
+  gap = lambda points: problem.weigh(problem.values(points) - problem.minima)
+  drift = problem.weigh(_squares(problem.local - problem.mean))
+  right = -(1 - eta * _L) * gap(problem.mean) + drift / (
+    2 * eta * (1 - 2 * _L * eta)
+  )
+  assert (right + gap(problem.local)).min() > -1e-9
+
+
+@pytest.mark.parametrize('num_local_steps', [1, 2, 5, 10])
+def test_lemma_3_bounds_how_far_local_models_drift_apart(num_local_steps):
+  """F_k = 1/2 |w - b_k|^2, gradients with noise, the theorem's step.
+
+  G^2 is the largest squared norm of a gradient that occurs, so the bound holds
+  in every run and not on the mean only.
+  """
+  generator = np.random.default_rng(num_local_steps)
+  centers = generator.normal(size=(40, 4))
+  offset = committee_bounds.step_offset(1.0, 1.0, num_local_steps)
+  w, drifts, norms = np.full(4, 3.0), [], []
+  for t in range(2000):
+    if t % num_local_steps == 0:
+      selected = generator.choice(40, 8, replace=False)
+      local = np.tile(w, (8, 1))
+    eta = committee_bounds.step(1.0, offset, t)
+    gradients = local - centers[selected] + generator.normal(size=(8, 4))
+    drifts.append(_squares(local - local.mean(axis=0)).mean() / eta**2)
+    norms.append(_squares(gradients).max())
+    local = local - eta * gradients
+    w = local.mean(axis=0)
+  ratio = np.array(drifts) / (16 * num_local_steps**2 * max(norms))
+  assert ratio.max() < 0.05
+  # After one step all are back at the mean, up to rounding.
+  assert (ratio.max() < 1e-20) == (num_local_steps == 1)
+
+
+_WHO = {
+  'most_similar': lambda ranked, m: ranked[:m],
+  'least_similar': lambda ranked, m: ranked[-m:],
+  # Training clients come in random order before they are ranked.
+  'random': lambda ranked, m: np.sort(ranked)[:m],
+  'all': lambda ranked, m: ranked,
+}
+
+
+def _rounds(problem, selection, sizes, start, rates, seed):
+  """Yields w, training clients in a random order, members and who is averaged.
+
+  CMFL with full gradients and equal weights, written out in NumPy.
+  """
+  generator = np.random.default_rng(seed)
+  num_clients = len(problem.weights)
+  w = start
+  members = generator.permutation(num_clients)[: sizes.committee]
+  first = (sizes.training - sizes.committee) // 2
+  for rate in rates:
+    others = generator.permutation(num_clients)
+    training = others[~np.isin(others, members)][: sizes.training]
+    gradients = problem.gradients(w)
+    distances = _squares(gradients[training] - gradients[members].mean(axis=0))
+    order = np.argsort(distances, kind='stable')
+    selected = training[_WHO[selection](order, sizes.aggregated)]
+    yield w, training, members, selected
+    w = w - rate * gradients[selected].mean(axis=0)
+    members = training[order][first : first + sizes.committee]
+
+
+def _run(*args):
+  """Returns the points and the selected clients of all rounds."""
+  rounds = list(_rounds(*args))
+  return np.array([one[0] for one in rounds]), [one[3] for one in rounds]
+
+
+def _sizes(num_clients, base):
+  """Half of the clients are active, alpha = omega = 40 %."""
+  return committee.sizes(
+    num_clients, committee.CommitteeConfig(0.5, 0.4, 0.4, base)
+  )
+
+
+def _two_clusters(seed):
+  """Returns 1/2 |w - b_k|^2: 32 b_k around 0, 8 around a point 3 away."""
+  centers = np.random.default_rng(seed).normal(size=(40, 4)) * 0.3
+  centers[:8, 0] += 3
+  return committee_bounds.Objectives(
+    np.tile(np.eye(4), (40, 1, 1)), centers, np.zeros(40), np.full(40, 1 / 40)
+  )
+
+
+def _common_and_rare(seed):
+  """Returns least squares of 100 clients with one solution, so Gamma = 0.
+
+  80 clients have features 0 to 9 and a tenth of 10 to 19, 20 the reverse.
+  """
+  generator = np.random.default_rng(seed)
+  scale = np.where(np.arange(20) < 10, 1, 0.1)
+  scales = np.where(np.arange(100)[:, np.newaxis] < 80, scale, scale[::-1])
+  x = generator.normal(size=(100, 50, 20)) * scales[:, np.newaxis]
+  solution = generator.normal(size=20)
+  return committee_bounds.Objectives(
+    np.einsum('kni,knj->kij', x, x, optimize=True) / 50,
+    np.tile(solution, (100, 1)),
+    np.zeros(100),
+    np.full(100, 1 / 100),
+  )
+
+
+@pytest.mark.parametrize('selection', ['most_similar', 'least_similar', 'all'])
+def test_the_simulation_chooses_as_the_stages_do(selection):
+  """20 rounds: who is averaged, their mean, who is elected; to 1e-12."""
+  problem, sizes = _common_and_rare(0), _sizes(100, 'training')
+  rates, clients = [0.05] * 20, np.arange(100)
+  rounds = list(_rounds(problem, selection, sizes, np.zeros(20), rates, 0))
+  flags = lambda field: np.array(
+    [np.isin(clients, one[field]) for one in rounds]
+  )
+  config = committee.CommitteeConfig(selection=selection)
+
+  def choose(case):
+    updates, is_training, is_member = case
+    distances = committee.mean_distances((updates,), is_member, 'squared')
+    chosen = committee.select(
+      *(distances, is_training, tf.constant(sizes.aggregated), config),
+      *(tf.constant([0, 0]), tf.constant(clients, tf.int32)),
+    )
+    elected = committee.elect(
+      distances, is_training, tf.constant(sizes.committee), config
+    )
+    ones = tf.ones([100], tf.float64)
+    (mean,), _ = committee.average((updates,), ones, chosen)
+    return chosen, elected, mean
+
+  points = np.array([one[0] for one in rounds])
+  mapped = tf.function(
+    lambda cases: tf.map_fn(
+      choose, cases, fn_output_signature=(tf.bool, tf.bool, tf.float64)
+    )
+  )
+  updates = np.array([problem.gradients(w) for w in points])
+  chosen, elected, means = mapped(
+    tuple(map(tf.constant, (updates, flags(1), flags(2))))
+  )
+  np.testing.assert_array_equal(chosen, flags(3))
+  np.testing.assert_array_equal(elected[:-1], flags(2)[1:])
+  np.testing.assert_allclose(
+    points[:-1] - 0.05 * means[:-1], points[1:], rtol=1e-12, atol=1e-12
+  )
+
+
+def test_skewed_selection_stalls_above_the_minimum():
+  """Two clusters of clients, 80 to 20 %, a step that falls as the theorem's.
+
+  Gaps are means over a tenth of the rounds, of one seed, so nothing is left to
+  chance. Both strategies stay far from F^*, II farther than I, where all
+  training clients, or random ones, come as near as 1 / T lets them: a high phi
+  alone is no advantage where clients disagree.
+  """
+  problem, sizes = _two_clusters(0), _sizes(40, 'training')
+  assert (sizes.committee, sizes.training, sizes.aggregated) == (8, 12, 5)
+  rates = [committee_bounds.step(1.0, 4.0, t) for t in range(1000)]
+  early, late, skew = {}, {}, {}
+  for who in _WHO:
+    points, selected = _run(problem, who, sizes, np.full(4, 3.0), rates, 0)
+    gaps = 0.5 * _squares(points - problem.minimizer)
+    early[who], late[who] = gaps[90:100].mean(), gaps[900:].mean()
+    skew[who] = np.mean(
+      [problem.skew(s, w, 0.0) for s, w in zip(selected, points, strict=True)]
+    )
+  assert 0.1 < late['most_similar'] < 0.2 < 0.4 < late['least_similar'] < 0.5
+  for who in ('most_similar', 'least_similar'):
+    assert late[who] > 0.8 * early[who]
+  for who in ('random', 'all'):
+    assert late[who] < 0.01
+    assert late[who] < early[who] / 2
+    assert 1 < skew[who] < 1.15
+  assert skew['most_similar'] < 0.2
+  assert 0.9 < skew['least_similar'] < 1.15
+
+
+@pytest.mark.parametrize('base', committee.BASES)
+def test_strategies_of_clients_that_agree_on_the_minimum(base):
+  """Without heterogeneity II is faster than random clients, and these than I.
+
+  Two seeds, 300 rounds, each compared by itself; 12 (of the training clients)
+  or 20 (of all active ones) of 30 are averaged. I leaves the rare clients
+  behind. Strategy II has a higher mean phi than random selection where 20 are
+  averaged; where 12 are, that does not hold: it soon turns from one kind of
+  clients to the other, and is faster nevertheless.
+  """
+  sizes = _sizes(100, base)
+  assert sizes.aggregated == {'training': 12, 'active': 20}[base]
+  for seed in range(2):
+    problem = _common_and_rare(seed)
+    assert problem.heterogeneity < 1e-12
+    loss, skew = {}, {}
+    for who in ('most_similar', 'random', 'least_similar'):
+      points, selected = _run(
+        problem, who, sizes, np.zeros(20), [0.05] * 300, seed
+      )
+      values = problem.values(points[-1])
+      loss[who] = values.mean()
+      skew[who] = np.mean(
+        [problem.skew(s, w, 0.0) for s, w in zip(selected, points, strict=True)]
+      )
+      if who == 'most_similar':
+        assert values[80:].mean() > 50 * values[:80].mean()
+    assert 10 * loss['least_similar'] < loss['random'] < 0.01
+    assert loss['most_similar'] > 0.3
+    assert skew['most_similar'] < 0.2 < 1 < skew['random'] < 1.2
+    if base == 'active':
+      assert skew['least_similar'] > 1.4
