@@ -1,4 +1,4 @@
-r"""Measures the variance of a round, and clients that do not exist.
+r"""Measures the variance of a round, clients that do not exist, and atoms.
 
   python -m binaries.factors \
     --config=configs/filter_decomposition/fashion_mnist.py --workdir=runs/factors
@@ -19,6 +19,11 @@ Columns:
                      means over --num_pairs of these, and over the round's clients,
                      on --num_examples held-out examples; empty without atoms, and
                      where the next round sends no coefficients
+
+Of the latest checkpoint of a network with atoms it also writes evaluation/atoms.csv,
+one row for each atom (its entries, the norm of its coefficients), and own_atoms.csv,
+one row for each client (how far its own atoms are from the global ones; 0 where it
+never trained any), and draws the report of an evaluated run anew.
 """
 
 import pathlib
@@ -31,12 +36,14 @@ from binaries import (
   command,
   experiment,
   factor_rounds,
+  filter_atoms,
   output,
   session,
   starts,
 )
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
+from tff_algos.reports import page
 
 _ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 
@@ -44,7 +51,7 @@ _ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 def measure(
   config: experiment.ExperimentConfig, folder: str, sizes: factor_rounds.Sizes
 ) -> list[dict[str, Any]]:
-  """Writes evaluation/factors.csv; returns its rows.
+  """Writes the tables and draws the report; returns the rows of factors.csv.
 
   Raises:
     UserError: If the algorithm has another server, or there is no checkpoint.
@@ -57,17 +64,29 @@ def measure(
     )
   with session.open_session(config, folder) as opened:
     examples = opened.dataset.held_out(0)
-    rows = [
-      {
-        'round': round_num,
-        **factor_rounds.variance(opened, round_num + 1, state, sizes),
-        **factor_rounds.latent(opened, round_num + 1, state, examples, sizes),
-      }
-      for round_num, state in starts.starts(opened)
-    ]
+    rows = []
+    for round_num, state in starts.starts(opened):
+      call = round_num + 1, state
+      rows.append(
+        {
+          'round': round_num,
+          **factor_rounds.variance(opened, *call, sizes),
+          **factor_rounds.latent(opened, *call, examples, sizes),
+        }
+      )
+    # The last state is that of the latest checkpoint, as are the clients'.
+    tables = {
+      'factors.csv': rows,
+      'atoms.csv': filter_atoms.atom_rows(state.model_weights),
+      'own_atoms.csv': filter_atoms.own_rows(opened, state),
+    }
   evaluation = pathlib.Path(folder, 'evaluation')
   evaluation.mkdir(exist_ok=True)
-  output.write_table(evaluation / 'factors.csv', rows)
+  for name, table in tables.items():
+    if tables['atoms.csv'] or name == 'factors.csv':
+      output.write_table(evaluation / name, table)
+  if (evaluation / 'summary.json').is_file():
+    page.write_report(folder)
   return rows
 
 

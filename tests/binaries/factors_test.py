@@ -26,6 +26,16 @@ def test_a_row_for_every_state(tmp_path):
   assert rows[0]['variance'] > 0 and rows[0]['latent_loss'] > 0
   # The second round of the variant sends no coefficients.
   assert not read[1]['latent_loss'] or read[1]['latent_loss'] == 'nan'
+  with open(tmp_path / 'evaluation' / 'own_atoms.csv', newline='') as file:
+    own = list(csv.DictReader(file))
+  # Three of ten clients took part.
+  names = [name for name in own[0] if name.startswith('distance_')]
+  for name in names:
+    assert sum(float(row[name]) > 0 for row in own) == 3
+  assert len(own) == 10 and names
+  with open(tmp_path / 'evaluation' / 'atoms.csv', newline='') as file:
+    layers = [row['layer'] for row in csv.DictReader(file)]
+  assert len(layers) == 9 * len(names)
 
 
 def test_other_servers_are_refused():

@@ -112,6 +112,18 @@ class Run:
       return None
     return Series(self.rounds.numbers('round')[filled], values[filled])
 
+  def evaluation_table(self, name: str) -> table_lib.Table | None:
+    """Returns a table of `evaluation` that only some programs write.
+
+    Args:
+      name: Of the file.
+
+    Returns:
+      None if it is not there.
+    """
+    path = self.workdir / 'evaluation' / name
+    return table_lib.read(path) if path.is_file() else None
+
   def held_out(self, source: str, cluster: int) -> Series | None:
     """Returns one cluster model's score on one source distribution."""
     column = f'held_out/{source}/cluster_{cluster}/{self.score_name}'

@@ -23,6 +23,14 @@ def test_facts_of_a_run(tmp_path):
   assert run.held_out('upright', 7) is None
 
 
+def test_tables_that_only_some_programs_write(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  run = run_lib.read(tmp_path)
+  table = run.evaluation_table('own_atoms.csv')
+  assert table.numbers('distance_conv_0').max() == 21
+  assert run.evaluation_table('nothing.csv') is None
+
+
 def test_unseen_clients_have_no_part_in_the_matching(tmp_path):
   fake_workdir.write(tmp_path)
   run = run_lib.read(tmp_path)
