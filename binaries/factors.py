@@ -3,11 +3,14 @@ r"""Measures the variance of a round, clients that do not exist, and atoms.
   python -m binaries.factors \
     --config=configs/filter_decomposition/fashion_mnist.py --workdir=runs/factors
 
-takes the initial state and every checkpoint (a run keeps two), runs the next round
+takes the initial state and every checkpoint, runs the next round
 from each (nothing of it is kept), and writes evaluation/factors.csv, one row for
 each, `round` being the one that the step starts from. It is for algorithms with one
 model at the server: fed_avg, scaffold, fed_dyn, fed_dc and filter_decomposition
-(Chen and Qiu 2025, arXiv:2503.08652, sections 5.1 and 7.1).
+(Chen and Qiu 2025, arXiv:2503.08652, sections 5.1 and 7.1). A run keeps two
+checkpoints; for the variance over the whole training let it keep more, with
+--config.training.checkpoint_interval=20 --config.training.num_kept_checkpoints=30.
+binaries.compare then draws it beside that of other runs.
 
 Columns:
   variance           of the kernels of convolutions over --num_repeats rounds, each
