@@ -16,7 +16,7 @@ from tff_algos.algorithms import registry
 from tff_algos.runtimes import checkpoint, debug_runtime, evaluator, loop
 
 _SEED = 7
-_NUM_ROUNDS = 5
+_NUM_ROUNDS = 4
 _ALGORITHMS = {
   'own_atoms': lambda: factored.build(
     local_atoms={'own': 'atoms', 'refit_interval': 4}
@@ -33,8 +33,12 @@ _NO_EVALUATION = types.SimpleNamespace(
 )
 
 
-class _StoppingRuntime:
-  """Ctrl-C falls into its n-th phase call."""
+class _Killed(Exception):
+  """Ends a process."""
+
+
+class _KilledRuntime:
+  """Dies in its n-th phase call."""
 
   def __init__(self, runtime, call_number):
     self._runtime = runtime
@@ -43,7 +47,7 @@ class _StoppingRuntime:
   def run(self, *arguments):
     self._calls_left -= 1
     if not self._calls_left:
-      raise KeyboardInterrupt
+      raise _Killed
     return self._runtime.run(*arguments)
 
 
@@ -54,7 +58,7 @@ class _Run:
     self.algorithm = algorithm
     self.runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
 
-  def train(self, folder, recorder, num_rounds=_NUM_ROUNDS, stop_at=None):
+  def train(self, folder, recorder, num_rounds=_NUM_ROUNDS, killed_at=None):
     """Returns where it ends and every client's state, in a process anew."""
     population = factored.SOURCE.population
     checkpoints = checkpoint.CheckpointManager(folder, {})
@@ -63,8 +67,8 @@ class _Run:
       self.algorithm, population, _SEED, checkpoints.states_folder, 'memory'
     )
     runtime = self.runtime
-    if stop_at is not None:
-      runtime = _StoppingRuntime(runtime, stop_at)
+    if killed_at is not None:
+      runtime = _KilledRuntime(runtime, killed_at)
     result = loop.train(
       self.algorithm,
       runtime,
@@ -81,20 +85,19 @@ class _Run:
 
 @pytest.mark.parametrize('name', _ALGORITHMS)
 def test_a_stop_changes_nothing(name, tmp_path):
-  """After rounds 2 and 3, and within round 4, which is then run again."""
+  """After round 3; and within round 4, when the last checkpoint is of round 2."""
   run = _Run(_ALGORITHMS[name]())
   recorder = recorder_lib.Recorder()
   whole = run.train(tmp_path / 'whole', recorder)
   assert whole[0].round_num == _NUM_ROUNDS
   rows = recorder.rows
-  for num_rounds in (2, 3):
-    folder, recorder = tmp_path / f'{num_rounds}', recorder_lib.Recorder()
-    run.train(folder, recorder, num_rounds)
-    np.testing.assert_equal(run.train(folder, recorder), whole)
-    np.testing.assert_equal(recorder.rows, rows)
-  folder, recorder = tmp_path / 'stopped', recorder_lib.Recorder()
-  with pytest.raises(KeyboardInterrupt):
-    run.train(folder, recorder, stop_at=4)
+  folder, recorder = tmp_path / 'ended', recorder_lib.Recorder()
+  run.train(folder, recorder, 3)
+  np.testing.assert_equal(run.train(folder, recorder), whole)
+  np.testing.assert_equal(recorder.rows, rows)
+  folder, recorder = tmp_path / 'killed', recorder_lib.Recorder()
+  with pytest.raises(_Killed):
+    run.train(folder, recorder, killed_at=4)
   np.testing.assert_equal(run.train(folder, recorder), whole)
   np.testing.assert_equal(recorder.rows, rows)
 
