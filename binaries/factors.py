@@ -1,13 +1,16 @@
-r"""Measures the variance of a round, and clients that do not exist.
+r"""Measures the variance of a round, clients that do not exist, and atoms.
 
   python -m binaries.factors \
     --config=configs/filter_decomposition/fashion_mnist.py --workdir=runs/factors
 
-takes the initial state and every checkpoint (a run keeps two), runs the next round
+takes the initial state and every checkpoint, runs the next round
 from each (nothing of it is kept), and writes evaluation/factors.csv, one row for
 each, `round` being the one that the step starts from. It is for algorithms with one
 model at the server: fed_avg, scaffold, fed_dyn, fed_dc and filter_decomposition
-(Chen and Qiu 2025, arXiv:2503.08652, sections 5.1 and 7.1).
+(Chen and Qiu 2025, arXiv:2503.08652, sections 5.1 and 7.1). A run keeps two
+checkpoints; for the variance over the whole training let it keep more, with
+--config.training.checkpoint_interval=20 --config.training.num_kept_checkpoints=30.
+binaries.compare then draws it beside that of other runs.
 
 Columns:
   variance           of the kernels of convolutions over --num_repeats rounds, each
@@ -19,6 +22,11 @@ Columns:
                      means over --num_pairs of these, and over the round's clients,
                      on --num_examples held-out examples; empty without atoms, and
                      where the next round sends no coefficients
+
+Of the latest checkpoint of a network with atoms it also writes evaluation/atoms.csv,
+one row for each atom (its entries, the norm of its coefficients), and own_atoms.csv,
+one row for each client (how far its own atoms are from the global ones; 0 where it
+never trained any), and draws the report of an evaluated run anew.
 """
 
 import pathlib
@@ -31,12 +39,14 @@ from binaries import (
   command,
   experiment,
   factor_rounds,
+  filter_atoms,
   output,
   session,
   starts,
 )
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
+from tff_algos.reports import page
 
 _ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 
@@ -44,7 +54,7 @@ _ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 def measure(
   config: experiment.ExperimentConfig, folder: str, sizes: factor_rounds.Sizes
 ) -> list[dict[str, Any]]:
-  """Writes evaluation/factors.csv; returns its rows.
+  """Writes the tables and draws the report; returns the rows of factors.csv.
 
   Raises:
     UserError: If the algorithm has another server, or there is no checkpoint.
@@ -57,17 +67,29 @@ def measure(
     )
   with session.open_session(config, folder) as opened:
     examples = opened.dataset.held_out(0)
-    rows = [
-      {
-        'round': round_num,
-        **factor_rounds.variance(opened, round_num + 1, state, sizes),
-        **factor_rounds.latent(opened, round_num + 1, state, examples, sizes),
-      }
-      for round_num, state in starts.starts(opened)
-    ]
+    rows = []
+    for round_num, state in starts.starts(opened):
+      call = round_num + 1, state
+      rows.append(
+        {
+          'round': round_num,
+          **factor_rounds.variance(opened, *call, sizes),
+          **factor_rounds.latent(opened, *call, examples, sizes),
+        }
+      )
+    # The last state is that of the latest checkpoint, as are the clients'.
+    tables = {
+      'factors.csv': rows,
+      'atoms.csv': filter_atoms.atom_rows(state.model_weights),
+      'own_atoms.csv': filter_atoms.own_rows(opened, state),
+    }
   evaluation = pathlib.Path(folder, 'evaluation')
   evaluation.mkdir(exist_ok=True)
-  output.write_table(evaluation / 'factors.csv', rows)
+  for name, table in tables.items():
+    if tables['atoms.csv'] or name == 'factors.csv':
+      output.write_table(evaluation / name, table)
+  if (evaluation / 'summary.json').is_file():
+    page.write_report(folder)
   return rows
 
 

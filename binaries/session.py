@@ -104,6 +104,7 @@ def open_session(
     checkpoints = checkpoint.CheckpointManager(
       folder / 'checkpoints',
       experiment.identity(config, dataset),
+      config.training.num_kept_checkpoints,
       read_only=not cluster.is_leader,
     )
     # Before TensorFlow's first use; Ctrl-C may end the wait for the others.

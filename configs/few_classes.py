@@ -8,12 +8,15 @@ and how many classes a client has:
   cifar10_2, _5          100        LeNet of FedDyn       LeNet of FedRep
   cifar100_5, _20        100        LeNet of FedDyn       the wide one of FedRep
   tiny_imagenet_20, _50  20; 1000   ResNet18              the wide one of FedRep
+  fashion_mnist_2, _5    100        LeNet of FedDyn       LeNet of FedRep
+  fashion_mnist_small    as fashion_mnist_2, 20 rounds of 2 local epochs
 
 A tenth of the clients take part in a round; batches of 10, SGD with learning rate
 0.01 and momentum 0.9. Global models: 5 local epochs, 600 rounds, 10 for Tiny-ImageNet.
 Personal models: 10 local epochs, 200 rounds. A client is tested on all test images of
 its classes. They read the original files of `config.dataset.source.options.folder`,
-by default data/cifar10, data/cifar100 and data/tiny-imagenet-200.
+by default data/cifar10, data/cifar100, data/tiny-imagenet-200 and
+data/fashion_mnist; the last is not in the paper, but smaller.
 
 Readings, where the paper is silent: the networks, no augmentation, the clients' tests.
 Its ResNet18 is pre-trained on ImageNet; ours starts at random, with group
@@ -27,6 +30,8 @@ import ml_collections
 
 from configs import shards
 
+_FASHION_MNIST = 'fashion_mnist_'
+_SMALL = 'fashion_mnist_small'
 _CLASSES = {
   'cifar10_2': 2,
   'cifar10_5': 5,
@@ -34,6 +39,9 @@ _CLASSES = {
   'cifar100_20': 20,
   'tiny_imagenet_20': 20,
   'tiny_imagenet_50': 50,
+  'fashion_mnist_2': 2,
+  'fashion_mnist_5': 5,
+  _SMALL: 2,
 }
 VARIANTS = (*_CLASSES, 'smoke')
 
@@ -52,13 +60,14 @@ def get_config(variant: str, *, personal: bool) -> ml_collections.ConfigDict:
   if variant == 'smoke':
     return shards.get_config('smoke')
   config = shards.get_config('two_classes')
-  config.dataset.source = _source(variant)
+  if not variant.startswith(_FASHION_MNIST):
+    config.dataset.source = _source(variant)
   config.dataset.partition.num_clients = 10 * cohort_size(variant, personal)
   config.dataset.partition.options.shards_per_client = _CLASSES[variant]
   config.training.num_rounds = 200 if personal else 600
   if personal:
-    is_small = variant.startswith('cifar10_')
-    config.model.variant = 'fed_rep' if is_small else 'fed_rep_wide'
+    has_ten_classes = variant.startswith(('cifar10_', _FASHION_MNIST))
+    config.model.variant = 'fed_rep' if has_ten_classes else 'fed_rep_wide'
   elif variant.startswith('tiny'):
     del config.model['variant']
     config.model.name = 'resnet18'
@@ -66,6 +75,8 @@ def get_config(variant: str, *, personal: bool) -> ml_collections.ConfigDict:
     config.model.stem = 'large'
     config.training.num_rounds = 10
     config.training.evaluation_interval = 1
+  if variant == _SMALL:
+    config.training.num_rounds = 20
   return config
 
 
@@ -81,7 +92,9 @@ def cohort_size(variant: str, personal: bool) -> int:
 def local_training(variant: str, personal: bool) -> dict:
   """Returns the solver of all algorithms."""
   training = shards.local_training(variant)
-  if personal and variant != 'smoke':
+  if variant == _SMALL:
+    training['num_local_epochs'] = 2
+  elif personal and variant != 'smoke':
     training['num_local_epochs'] = 10
   return training
 

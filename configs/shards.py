@@ -66,6 +66,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'num_rounds': 200,
     'evaluation_interval': 10,
     'checkpoint_interval': 50,
+    'num_kept_checkpoints': 2,
     'client_states': 'memory',
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,

@@ -9,6 +9,16 @@ is Table 3, and with nine atoms the last row of Table 2. Its other rows are
 personal_models.py of configs/{fine_tuning,ditto,partial_fed_avg,fed_pac}. What is
 compared: participating/test/personalized/accuracy.
 
+All rows of Table 2 side by side, on Fashion-MNIST and small; without `_small` the
+number after `fashion_mnist` is that of the classes:
+
+  of=personal_models.py:fashion_mnist_small
+  python -m binaries.sweep --config=configs/filter_decomposition/personal_models.py:fashion_mnist_small \
+    --also=configs/fine_tuning/$of,configs/ditto/$of,configs/fed_pac/$of,\
+configs/partial_fed_avg/$of,configs/partial_fed_avg/${of}_lg_fed_avg,\
+configs/partial_fed_avg/${of}_fed_rep,configs/partial_fed_avg/${of}_local \
+    --config.dataset.source.options.folder=DIR --workdir=runs/table_2_small
+
 A head of its own for each client: `--config.algorithm.local_atoms.own=atoms_and_head`.
 Atoms that are fitted once, after the last round: `in_every_round=False` and
 `refit_interval=200`.

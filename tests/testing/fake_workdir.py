@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 
-from tests.testing import fake_audit
+from tests.testing import fake_atoms, fake_audit
 from tff_algos.core import seeds
 from tff_algos.metrics import recovery
 
@@ -49,6 +49,7 @@ def write(
     fake_audit.write(
       workdir, [f'client_{index:04d}' for index in range(num_clients)]
     )
+  fake_atoms.write(workdir, num_clients)
   _write_csv(workdir / 'metrics.csv', rows)
   _write_csv(workdir / 'evaluation' / 'clients.csv', fake.clients())
   summary = {

@@ -212,35 +212,6 @@ def min_sum(rows: HonestRows, perturbation: str) -> Structure:
   return _move(rows.mean(), direction, step)
 
 
-def within_ball(
-  rows: HonestRows,
-  perturbation: str,
-  center: Structure,
-  squared_radius: tf.Tensor,
-) -> Structure:
-  """Returns the mean, moved as far as a committee would accept.
-
-  A committee ranks an update by its mean squared distance to the members' own,
-  that is, up to a constant, to their mean. Who knows that mean and the distance
-  of the last update that is accepted stays just within.
-
-  Args:
-    rows: The honest ones.
-    perturbation: As of `min_max`.
-    center: The mean of the members' updates.
-    squared_radius: float64 `[]`. If no step leads within, the mean stays.
-  """
-  direction = perturbation_direction(rows, perturbation)
-  mean = rows.mean()
-  offset = trees.subtract(mean, center)
-  step = largest_step(
-    tf.cast(trees.squared_norm(direction), tf.float64),
-    tf.cast(trees.inner_product(direction, offset), tf.float64),
-    tf.cast(trees.squared_norm(offset), tf.float64) - squared_radius,
-  )
-  return _move(mean, direction, step)
-
-
 def perturbation_direction(rows: HonestRows, perturbation: str) -> Structure:
   """Returns the direction in which a false update leaves the mean."""
   if perturbation == 'std':

@@ -1,4 +1,7 @@
-"""Pictures: scores and loss over rounds and communication, a line a cell."""
+"""Pictures: what rounds and communication bring, a line a cell."""
+
+import functools
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import axes as axes_lib
@@ -10,6 +13,10 @@ from tff_algos.reports import sweep as sweep_lib
 
 _MAX_COLUMNS = 3
 _LOSS = measures.Measure('train/loss', 'training loss', '')
+_VARIANCES = (
+  measures.Measure('factors/variance', 'variance of the kernels', ''),
+  measures.Measure('factors/relative_variance', 'over their squared norm', ''),
+)
 # What it is called where the phase is called otherwise (PPFL).
 _OTHER_LOSSES = ('joint/loss', 'shared/loss')
 
@@ -20,7 +27,8 @@ def draw_rounds(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   Returns:
     None if the runs have neither.
   """
-  return _draw(sweep, 'round by round', (_LOSS,), by_cost=False)
+  title = f'{_word(sweep)} round by round'
+  return _draw(sweep, title, (*_scores(sweep), _LOSS), by_cost=False)
 
 
 def draw_communication(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
@@ -29,30 +37,39 @@ def draw_communication(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   Returns:
     None if no run has a score, or counted what it sent.
   """
-  return _draw(sweep, 'against communication', (), by_cost=True)
+  title = f'{_word(sweep)} against communication'
+  return _draw(sweep, title, _scores(sweep), by_cost=True)
+
+
+def draw_variance(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
+  """Draws the variance of a round over training.
+
+  Returns:
+    None if `binaries.factors` measured none.
+  """
+  title = 'Variance of what a round makes of the kernels'
+  return _draw(sweep, title, _VARIANCES, by_cost=False)
 
 
 def _draw(
   sweep: sweep_lib.Sweep,
-  how: str,
-  others: tuple[measures.Measure, ...],
+  title: str,
+  shown: Sequence[measures.Measure],
   *,
   by_cost: bool,
 ) -> figure_lib.Figure | None:
-  scores = [one for one in sweep.measures if one.unit == 'score']
   panels = [
     (measure, lines)
-    for measure in (*scores, *others)
+    for measure in shown
     if (lines := _lines(sweep, measure, by_cost))
   ]
   if not panels:
     return None
   num_rows, num_columns = style.panel_shape(len(panels), _MAX_COLUMNS)
-  word = 'Accuracy' if sweep.example.higher_is_better else 'Mean squared error'
   figure = style.new_figure_with_legend(
     0.6 + 3.7 * num_columns,
     0.9 + 2.9 * num_rows,
-    f'{word} {how}: mean and deviation over seeds',
+    f'{title}: mean and deviation over seeds',
     [cell.label for cell in sweep.cells],
   )
   places = style.new_panels(figure, len(panels), _MAX_COLUMNS)
@@ -68,7 +85,17 @@ def _draw(
     axes.set_title(measure.title)
     axes.set_xlabel(f'sent so far ({unit})' if by_cost else 'round')
     axes.set_ylabel(measure.label(sweep.example))
+    if measure is _LOSS:
+      _mark_lowest(axes, lines)
   return figure
+
+
+def _word(sweep: sweep_lib.Sweep) -> str:
+  return 'Accuracy' if sweep.example.higher_is_better else 'Mean squared error'
+
+
+def _scores(sweep: sweep_lib.Sweep) -> list[measures.Measure]:
+  return [one for one in sweep.measures if one.unit == 'score']
 
 
 def _lines(sweep: sweep_lib.Sweep, measure: measures.Measure, by_cost: bool):
@@ -90,6 +117,10 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
     for _, curve in lines
     for value in (curve.mean - curve.std, curve.mean + curve.std)
   ]
+  target = sweep.cells[0].target
+  if target is not None and target.metric == measure.name:
+    shown.append([target.value])
+    axes.axhline(target.value, color=style.MUTED, linestyle=':', linewidth=1.1)
   style.fit_scores(sweep.example, axes, np.concatenate(shown))
   for index, curve in lines:
     style.draw_line(
@@ -102,3 +133,47 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
   axes.set_xlim(left=0)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=divisor is None))
   measure.format_axis(sweep.example, axes.yaxis)
+
+
+def _mark_lowest(axes: axes_lib.Axes, lines) -> None:
+  """Marks the round from which on one cell is below all others to the end."""
+  found = _lowest_since(lines)
+  if found is None:
+    return
+  index, since = found
+  color = style.line_look(index)['color']
+  axes.axvline(since, color=color, linestyle=':', linewidth=1.3)
+  is_late = since > sum(axes.get_xlim()) / 2
+  axes.annotate(
+    f'lowest from round {since} on',
+    xy=(since, 1),
+    xycoords=axes.get_xaxis_transform(),
+    xytext=(-4 if is_late else 4, -4),
+    textcoords='offset points',
+    ha='right' if is_late else 'left',
+    va='top',
+    color=color,
+  )
+
+
+def _lowest_since(lines) -> tuple[int, int] | None:
+  """Returns which line ends below all others, and since when it is there.
+
+  Returns:
+    (position of the cell, round); None for a single line, or if none is below
+    all others at the end.
+  """
+  curves = [curve for _, curve in lines]
+  rounds = functools.reduce(np.intersect1d, [one.rounds for one in curves])
+  if len(lines) < 2 or not rounds.size:
+    return None
+  values = np.array(
+    [one.mean[np.searchsorted(one.rounds, rounds)] for one in curves]
+  )
+  best = values[:, -1].argmin()
+  is_above = np.delete(values, best, axis=0).min(axis=0) <= values[best]
+  if is_above[-1]:
+    return None
+  # The round after the last one in which some other was as low.
+  first = np.flatnonzero(is_above).max(initial=-1) + 1
+  return lines[best][0], int(rounds[first])

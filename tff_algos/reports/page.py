@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tff_algos.reports import (
   accuracy_plot,
   association_plot,
+  atoms_plot,
   centers_plot,
   clients_plot,
   cluster_map_plot,
@@ -137,6 +138,15 @@ PICTURES = (
     'formulas in place of rounds; they were not run.',
   ),
   Picture(
+    'atoms.png',
+    atoms_plot,
+    'Written by binaries.factors, of the latest checkpoint. Atoms of a layer '
+    'share their colours: red is positive, blue negative; the number is the '
+    "norm of the atom's coefficients, the largest first. Right: how far the "
+    "clients' own atoms are from the global ones, the farthest first; 0 for who "
+    'never trained any.',
+  ),
+  Picture(
     'recovery.png',
     recovery_plot,
     "Left: each client's main cluster against its main source; ARI (adjusted "
@@ -164,6 +174,9 @@ _PLACES = (
   ('evaluation/clients.csv', 'one row a client'),
   ('evaluation/centers.csv', 'every cluster model on every source'),
   ('evaluation/association.csv', 'clusters of the clients of each source'),
+  ('evaluation/factors.csv', 'the variance of a round, and latent clients'),
+  ('evaluation/atoms.csv', 'filter atoms and the norms of their coefficients'),
+  ('evaluation/own_atoms.csv', "distances of clients' own atoms"),
   ('checkpoints', 'server and client states'),
   ('export/cluster_models', 'SavedModels of the clusters, for new users'),
   ('export/personalized_models', 'SavedModels for known clients'),

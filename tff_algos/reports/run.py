@@ -17,6 +17,7 @@ from tff_algos.reports import membership_history as membership_history_lib
 from tff_algos.reports import table as table_lib
 
 _HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
+_FACTORS = 'factors/'
 _MADE_BY = {
   'config.json': 'train',
   'metrics.csv': 'train',
@@ -96,21 +97,37 @@ class Run:
     return int(self.rounds.numbers('round')[-1])
 
   def series(self, name: str) -> Series | None:
-    """Returns a column of `metrics.csv` where it is filled and finite.
+    """Returns a column over rounds where it is filled and finite.
 
     Args:
-      name: The column.
+      name: Of `metrics.csv`; behind `factors/`, of `evaluation/factors.csv`.
 
     Returns:
       None if there is no such column or no finite number in it.
     """
-    if name not in self.rounds:
+    table, column = self.rounds, name
+    if name.startswith(_FACTORS):
+      table = self.evaluation_table('factors.csv') or {}
+      column = name.removeprefix(_FACTORS)
+    if column not in table:
       return None
-    values = self.rounds.numbers(name)
+    values = table.numbers(column)
     filled = np.isfinite(values)
     if not filled.any():
       return None
-    return Series(self.rounds.numbers('round')[filled], values[filled])
+    return Series(table.numbers('round')[filled], values[filled])
+
+  def evaluation_table(self, name: str) -> table_lib.Table | None:
+    """Returns a table of `evaluation` that only some programs write.
+
+    Args:
+      name: Of the file.
+
+    Returns:
+      None if it is not there.
+    """
+    path = self.workdir / 'evaluation' / name
+    return table_lib.read(path) if path.is_file() else None
 
   def held_out(self, source: str, cluster: int) -> Series | None:
     """Returns one cluster model's score on one source distribution."""

@@ -76,13 +76,21 @@ def pictures(sweep: sweep_lib.Sweep, least_ari: float) -> list[Picture]:
       lambda: curves_plot.draw_communication(sweep),
       'What the communication bought: numbers sent from the server to clients '
       'and back, summed over rounds. Both are means over seeds; the band is '
-      "the score's standard deviation.",
+      "the score's standard deviation. Dotted: the score to be reached, if one "
+      'was named.',
     ),
     Picture(
       'rounds.png',
       lambda: curves_plot.draw_rounds(sweep),
       'The same scores round by round, and the mean loss of local training on '
-      'its way.',
+      'its way. Dotted: the round from which on one cell has the lowest loss.',
+    ),
+    Picture(
+      'variance.png',
+      lambda: curves_plot.draw_variance(sweep),
+      'Written by binaries.factors: how much the kernels differ that the next '
+      'round may make, over cohorts and orders of examples; right, as a share '
+      'of the squared norm of their mean.',
     ),
   ]
 

@@ -34,6 +34,7 @@ class TrainingConfig:
       and the last round are always evaluated.
     checkpoint_interval: Rounds between checkpoints, >= 1; the last round is
       always saved.
+    num_kept_checkpoints: How many of the latest ones are kept, >= 1.
     client_states: `'memory'`, or `'disk'` for states that do not fit.
     restarts: How many initial states are tried before round 1.
     dropout_rate: The chance of each client to fail in each phase that it takes
@@ -43,6 +44,7 @@ class TrainingConfig:
   num_rounds: int
   evaluation_interval: int = 1
   checkpoint_interval: int = 10
+  num_kept_checkpoints: int = 2
   client_states: str = client_state_store.MEMORY
   restarts: restarts_lib.RestartsConfig = restarts_lib.RestartsConfig()
   dropout_rate: float = 0.0
@@ -51,6 +53,9 @@ class TrainingConfig:
     checks.check_int('num_rounds', self.num_rounds, minimum=1)
     checks.check_int('evaluation_interval', self.evaluation_interval, minimum=1)
     checks.check_int('checkpoint_interval', self.checkpoint_interval, minimum=1)
+    checks.check_int(
+      'num_kept_checkpoints', self.num_kept_checkpoints, minimum=1
+    )
     checks.check_one_of(
       'client_states',
       self.client_states,

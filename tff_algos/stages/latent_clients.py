@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, errors
+from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import factored_weights, trees
 from tff_algos.stages import aggregation, filter_groups
@@ -61,32 +61,6 @@ def collect_models(phase: algorithm.Phase) -> algorithm.Phase:
     aggregation=dict.fromkeys(fields, aggregation.Collect()),
     server_update=keep_models,
   )
-
-
-def check_common_start(starts: model_lib.Weights) -> None:
-  """Raises ConfigError unless all clients started from the same factors.
-
-  (alpha R, R^-1 D) is the same kernel for every invertible R, so that means and
-  mixtures of factors from different starts mean nothing, however alike the
-  kernels are.
-
-  Args:
-    starts: Weights before training, stacked `[num_clients, ...]`.
-  """
-  names = [
-    name for name in starts if name.endswith(('/atoms', '/coefficients'))
-  ]
-  for name in names:
-    stacked = np.asarray(starts[name])
-    strangers = [
-      k for k, one in enumerate(stacked) if not np.array_equal(one, stacked[0])
-    ]
-    if strangers:
-      raise errors.ConfigError(
-        f'client {strangers[0]} of the stack started from other {name} than '
-        'client 0: factors can be averaged or mixed only if all clients '
-        'started from the same ones. Send all clients one model'
-      )
 
 
 def draw_pairs(

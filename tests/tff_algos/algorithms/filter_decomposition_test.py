@@ -155,6 +155,30 @@ def test_kernels_as_control_give_the_mean_of_the_kernels():
   assert 1e-6 < difference < 0.1
 
 
+def _kernel(state):
+  plain = factored_weights.build_kernels(state.model_weights)
+  return np.asarray(plain['conv/kernel'], np.float64)
+
+
+def test_with_one_client_a_round_it_is_the_mean_of_the_kernels():
+  """From the start, and from what the first round made."""
+  section = factored.host(cohort_size=1)
+  product, control = (
+    factored.build(section, averaging=one) for one in ('factors', 'kernels')
+  )
+  start = toys.initial_states(product, _POPULATION)
+  for round_num in (1, 2):
+    options = {'start': start, 'first_round': round_num}
+    state, states, _ = factored.run(product, 1, **options)
+    other, _, _ = factored.run(control, 1, **options)
+    np.testing.assert_allclose(_kernel(state), _kernel(other), atol=1e-5)
+    assert np.abs(_kernel(state) - _kernel(start[0])).max() > 1e-3
+    np.testing.assert_array_equal(
+      state.model_weights['dense/kernel'], other.model_weights['dense/kernel']
+    )
+    start = state, states
+
+
 def test_local_atoms_serve_their_client_and_nobody_else():
   algorithm = factored.build(local_atoms={'own': 'atoms'})
   state, states, _ = factored.run(algorithm, 1)

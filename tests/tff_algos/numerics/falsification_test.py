@@ -115,22 +115,6 @@ def test_equal_honest_rows_leave_no_room():
     )
 
 
-def test_within_ball_ends_at_the_accepted_distance():
-  rows, honest = _honest()
-  center = honest[0]
-  radius = 3 + np.linalg.norm(honest.mean(axis=0) - center)
-  found = stacks.flat(
-    falsification.within_ball(
-      rows, 'sign', stacks.stack(center), tf.constant(radius**2, tf.float64)
-    )
-  )
-  np.testing.assert_allclose(np.linalg.norm(found - center), radius, rtol=1e-5)
-  near = falsification.within_ball(
-    rows, 'sign', stacks.stack(center), tf.constant(1e-6, tf.float64)
-  )
-  np.testing.assert_allclose(stacks.flat(near), honest.mean(axis=0), atol=1e-5)
-
-
 @pytest.mark.parametrize(
   ('squared', 'inner', 'rest', 'expected'),
   [

@@ -6,7 +6,9 @@ from tests.testing import fake_sweep
 from tff_algos.reports import curves_plot, style
 from tff_algos.reports import plan as plan_lib
 from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports import target as target_lib
 
+_TEST = 'participating/test/personalized/accuracy'
 _AXES = (plan_lib.Axis('config file', '', ('fed_soft', 'ifca')),)
 
 
@@ -39,25 +41,42 @@ def test_a_line_and_a_band_for_each_cell(tmp_path):
   assert names == ['fed_soft', 'ifca']
 
 
-def test_the_training_loss_has_a_panel_of_its_own(tmp_path):
-  _read(tmp_path)
+def _read_with_losses(tmp_path, losses, names):
+  """Reads a sweep whose cells have losses in rounds 1, 2, ..."""
+  _read(tmp_path, num_rounds=len(losses['ifca']))
   for path in tmp_path.glob('*/*/metrics.csv'):
+    cell = path.parents[1].name
     header, *rows = path.read_text().split()
-    # Of one of the two, whose phase has another name.
-    phase = 'joint' if path.parents[1].name == 'ifca' else 'train'
-    losses = [f'{phase}/loss', '', '2.5', '0.5']
+    column = [names.get(cell, 'train/loss'), '', *map(str, losses[cell])]
     path.write_text(
       '\n'.join(
-        f'{a},{b}' for a, b in zip([header, *rows], losses, strict=True)
+        f'{a},{b}' for a, b in zip([header, *rows], column, strict=True)
       )
     )
-  sweep = sweep_lib.read(tmp_path)
+  return sweep_lib.read(tmp_path)
+
+
+def test_the_training_loss_has_a_panel_of_its_own(tmp_path):
+  losses = dict.fromkeys(('fed_soft', 'ifca'), (2.5, 0.5))
+  # Of one of the two, whose phase has another name.
+  sweep = _read_with_losses(tmp_path, losses, {'ifca': 'joint/loss'})
   _, panel = _draw(curves_plot.draw_rounds, sweep).axes
   assert panel.get_title('left') == 'training loss'
   assert len(panel.lines) == 2
   for line in panel.lines:
     np.testing.assert_allclose(line.get_xydata(), [[1, 2.5], [2, 0.5]])
   assert len(_draw(curves_plot.draw_communication, sweep).axes) == 1
+
+
+def test_the_round_from_which_a_loss_stays_the_lowest_is_marked(tmp_path):
+  """Not the first round in which it is: it comes back once."""
+  losses = {'fed_soft': (3, 2, 1, 1, 1), 'ifca': (2, 2.5, 1, 0.5, 0.25)}
+  sweep = _read_with_losses(tmp_path, losses, {})
+  _, panel = _draw(curves_plot.draw_rounds, sweep).axes
+  *_, mark = panel.lines
+  assert set(mark.get_xdata()) == {4}
+  assert mark.get_color() == style.line_look(1)['color']
+  assert [text.get_text() for text in panel.texts] == ['lowest from round 4 on']
 
 
 def test_communication_is_summed_and_in_a_fitting_unit(tmp_path):
@@ -67,6 +86,34 @@ def test_communication_is_summed_and_in_a_fitting_unit(tmp_path):
     panel.lines[0].get_xdata(), np.arange(21) * 100 / 1000
   )
   assert panel.get_xlabel() == 'sent so far (thousand floats)'
+
+
+def test_the_target_is_a_line_across(tmp_path):
+  _read(tmp_path)
+  target = target_lib.Target(_TEST, 0.9)
+  sweep = sweep_lib.read(tmp_path, target)
+  (panel,) = _draw(curves_plot.draw_communication, sweep).axes
+  across = [set(line.get_ydata()) for line in panel.lines]
+  assert across.count({0.9}) == 1
+  # No curve comes near it; it is seen all the same.
+  assert panel.get_ylim()[1] > 0.9
+
+
+def test_the_variance_of_rounds_where_it_was_measured(tmp_path):
+  sweep = _read(tmp_path)
+  assert _draw(curves_plot.draw_variance, sweep) is None
+  for cell in sweep.cells:
+    for run in cell.runs:
+      (run.workdir / 'evaluation' / 'factors.csv').write_text(
+        'round,variance,relative_variance\n0,0.5,0.2\n2,0.25,0.1\n'
+      )
+  left, right = _draw(curves_plot.draw_variance, sweep).axes
+  assert left.get_title('left') == 'variance of the kernels'
+  for panel, values in ((left, [0.5, 0.25]), (right, [0.2, 0.1])):
+    assert len(panel.lines) == 2
+    for line in panel.lines:
+      np.testing.assert_allclose(line.get_xdata(), [0, 2])
+      np.testing.assert_allclose(line.get_ydata(), values)
 
 
 def test_one_cell_needs_no_legend(tmp_path):

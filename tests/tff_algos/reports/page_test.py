@@ -137,6 +137,7 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   (tmp_path / 'report' / 'cost.png').write_bytes(b'of an earlier run')
   for folder in ('memberships', 'audit'):
     shutil.rmtree(tmp_path / folder)
+  (tmp_path / 'evaluation' / 'atoms.csv').unlink()
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
   (tmp_path / 'evaluation' / 'summary.json').write_text('{}')

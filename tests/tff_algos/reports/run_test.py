@@ -23,6 +23,20 @@ def test_facts_of_a_run(tmp_path):
   assert run.held_out('upright', 7) is None
 
 
+def test_tables_that_only_some_programs_write(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  run = run_lib.read(tmp_path)
+  table = run.evaluation_table('own_atoms.csv')
+  assert table.numbers('distance_conv_0').max() == 21
+  assert run.evaluation_table('nothing.csv') is None
+  assert run.series('factors/variance') is None
+  text = 'round,variance\n0,0.5\n1,\n2,0.25\n'
+  (tmp_path / 'evaluation' / 'factors.csv').write_text(text)
+  series = run.series('factors/variance')
+  np.testing.assert_array_equal(series, [[0, 2], [0.5, 0.25]])
+  assert run.series('factors/latent_loss') is None
+
+
 def test_unseen_clients_have_no_part_in_the_matching(tmp_path):
   fake_workdir.write(tmp_path)
   run = run_lib.read(tmp_path)

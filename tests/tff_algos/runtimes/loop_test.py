@@ -313,6 +313,7 @@ def test_a_trial_is_no_longer_than_the_training():
     {'num_rounds': 0},
     {'num_rounds': 1, 'evaluation_interval': 0},
     {'num_rounds': 1, 'checkpoint_interval': 0},
+    {'num_rounds': 1, 'num_kept_checkpoints': 0},
     {'num_rounds': 1, 'client_states': 'tape'},
     {'num_rounds': 1, 'dropout_rate': 1.0},
   ],

@@ -1,12 +1,10 @@
 """Tests of clients that do not exist."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tests.testing import contract, factored, toys
 from tff_algos.algorithms import registry
-from tff_algos.core import errors
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import latent_clients
@@ -81,10 +79,3 @@ def test_models_of_a_round_are_collected_as_the_round_has_them():
     mean = np.average(models[name], axis=0, weights=weights)
     np.testing.assert_allclose(leaf, mean, rtol=1e-5, atol=1e-6)
   np.testing.assert_equal(output.server_state, server_state)
-
-
-def test_clients_that_started_apart_are_refused():
-  latent_clients.check_common_start(_stack(2, 2, 2))
-  text = 'client 1 of the stack started from other conv/atoms than client 0'
-  with pytest.raises(errors.ConfigError, match=text):
-    latent_clients.check_common_start(_stack(2, 3))

@@ -153,6 +153,8 @@ def test_with_a_cache_whoever_lacks_the_slow_weights_pays():
   ('variant', 'num_outputs', 'fast_groups', 'ratio'),
   [
     ('fed_dyn', 10, ('atoms',), 0.2005),
+    ('fed_dyn', 100, ('atoms',), 0.2005),
+    ('fed_rep', 10, ('atoms',), 0.2015),
     ('fed_dyn', 10, ('atoms', 'head'), 0.2026),
     ('fed_dyn', 100, ('atoms', 'head'), 0.2211),
     ('fed_rep', 10, ('atoms', 'head'), 0.2037),

@@ -1,0 +1,110 @@
+"""What clients keep from round to round survives a stop: the end is the same.
+
+Algorithms around filter decomposition, in which a client has own atoms,
+coefficients that persist, or a control. Three clients of five a round, so that
+some states are older than the last checkpoint.
+"""
+
+import types
+
+import numpy as np
+import pytest
+
+from tests.testing import contract, factored
+from tests.testing import recorder as recorder_lib
+from tff_algos.algorithms import registry
+from tff_algos.runtimes import checkpoint, debug_runtime, evaluator, loop
+
+_SEED = 7
+_NUM_ROUNDS = 4
+_ALGORITHMS = {
+  'own_atoms': lambda: factored.build(
+    local_atoms={'own': 'atoms', 'refit_interval': 4}
+  ),
+  'persisted_coefficients': lambda: factored.build(
+    schedule={'slow_period': 3, 'fast_rounds': 'persist'}
+  ),
+  'controls': lambda: registry.build_algorithm(
+    factored.host('scaffold'), factored.model(), len(contract.SIZES)
+  ),
+}
+_NO_EVALUATION = types.SimpleNamespace(
+  evaluate=lambda server_state: evaluator.Evaluation({}, [])
+)
+
+
+class _Killed(Exception):
+  """Ends a process."""
+
+
+class _KilledRuntime:
+  """Dies in its n-th phase call."""
+
+  def __init__(self, runtime, call_number):
+    self._runtime = runtime
+    self._calls_left = call_number
+
+  def run(self, *arguments):
+    self._calls_left -= 1
+    if not self._calls_left:
+      raise _Killed
+    return self._runtime.run(*arguments)
+
+
+class _Run:
+  """Trains one algorithm, in one folder after another."""
+
+  def __init__(self, algorithm):
+    self.algorithm = algorithm
+    self.runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+
+  def train(self, folder, recorder, num_rounds=_NUM_ROUNDS, killed_at=None):
+    """Returns where it ends and every client's state, in a process anew."""
+    population = factored.SOURCE.population
+    checkpoints = checkpoint.CheckpointManager(folder, {})
+    checkpoints.remove_unfinished()
+    store = loop.build_store(
+      self.algorithm, population, _SEED, checkpoints.states_folder, 'memory'
+    )
+    runtime = self.runtime
+    if killed_at is not None:
+      runtime = _KilledRuntime(runtime, killed_at)
+    result = loop.train(
+      self.algorithm,
+      runtime,
+      factored.SOURCE,
+      store,
+      checkpoints,
+      _NO_EVALUATION,
+      recorder,
+      loop.TrainingConfig(num_rounds, checkpoint_interval=2),
+      _SEED,
+    )
+    return result, store.load(np.arange(population.num_clients))
+
+
+@pytest.mark.parametrize('name', _ALGORITHMS)
+def test_a_stop_changes_nothing(name, tmp_path):
+  """After round 3; and within round 4, when the last checkpoint is of round 2."""
+  run = _Run(_ALGORITHMS[name]())
+  recorder = recorder_lib.Recorder()
+  whole = run.train(tmp_path / 'whole', recorder)
+  assert whole[0].round_num == _NUM_ROUNDS
+  rows = recorder.rows
+  folder, recorder = tmp_path / 'ended', recorder_lib.Recorder()
+  run.train(folder, recorder, 3)
+  np.testing.assert_equal(run.train(folder, recorder), whole)
+  np.testing.assert_equal(recorder.rows, rows)
+  folder, recorder = tmp_path / 'killed', recorder_lib.Recorder()
+  with pytest.raises(_Killed):
+    run.train(folder, recorder, killed_at=4)
+  np.testing.assert_equal(run.train(folder, recorder), whole)
+  np.testing.assert_equal(recorder.rows, rows)
+
+
+def test_states_are_kept_by_some_clients_and_not_by_all(tmp_path):
+  """Else the test above would compare nothing."""
+  run = _Run(_ALGORITHMS['own_atoms']())
+  _, states = run.train(tmp_path, recorder_lib.Recorder(), 2)
+  assert set(states.own.num_updates.tolist()) >= {0, 1}
+  assert np.abs(states.own.weights['conv/atoms']).max() > 0

@@ -1,0 +1,108 @@
+"""Picture: the atoms of each layer, and how far clients' own ones have gone."""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import style
+from tff_algos.reports import table as table_lib
+
+# Of layers with more atoms, those with the largest coefficients are drawn.
+_MAX_ATOMS = 16
+# A panel of distances is as wide as so many atoms.
+_PANEL_WIDTH = 4
+_CELL_INCHES = 0.75
+
+
+class _Layer(NamedTuple):
+  """The atoms of one layer.
+
+  Attributes:
+    name: Of the layer.
+    norms: Of their coefficients, descending, float64 `[n]`.
+    atoms: In the same order, float64 `[n, height, width]`.
+  """
+
+  name: str
+  norms: np.ndarray
+  atoms: np.ndarray
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws a row for each layer: atoms, and the distances of clients' own ones.
+
+  Returns:
+    None if `binaries.factors` has written no atoms.
+  """
+  table = run.evaluation_table('atoms.csv')
+  if table is None:
+    return None
+  layers = _layers(table)
+  distances = _distances(run, layers)
+  num_atoms = max(len(layer.norms) for layer in layers)
+  num_columns = num_atoms + _PANEL_WIDTH * bool(distances)
+  figure = style.new_figure(
+    max(8.5, 1.6 + _CELL_INCHES * num_columns),
+    0.9 + (1.3 if distances else 1.1) * len(layers),
+    'Filter atoms of each layer, and the norms of their coefficients',
+  )
+  grid = figure.add_gridspec(len(layers), num_columns)
+  for row, layer in enumerate(layers):
+    limit = np.abs(layer.atoms).max() or 1.0
+    for column, (norm, atom) in enumerate(
+      zip(layer.norms, layer.atoms, strict=True)
+    ):
+      axes = figure.add_subplot(grid[row, column])
+      axes.imshow(atom, cmap='RdBu_r', vmin=-limit, vmax=limit)
+      axes.grid(False)
+      axes.set(xticks=[], yticks=[])
+      axes.set_title(f'{norm:.3g}', loc='center', fontsize=8)
+      if not column:
+        axes.set_ylabel(
+          layer.name, rotation=0, ha='right', va='center', fontweight='bold'
+        )
+    if distances:
+      _draw_distances(figure.add_subplot(grid[row, num_atoms:]), distances[row])
+  return figure
+
+
+def _layers(table: table_lib.Table) -> list[_Layer]:
+  names = np.array(table.texts('layer'))
+  norms = table.numbers('coefficient_norm')
+  heights, widths = table.numbers('height'), table.numbers('width')
+  entries = table.matrix('entry_')
+  layers = []
+  for name in dict.fromkeys(names.tolist()):
+    members = np.flatnonzero(names == name)
+    chosen = members[np.argsort(-norms[members], kind='stable')][:_MAX_ATOMS]
+    height, width = int(heights[chosen[0]]), int(widths[chosen[0]])
+    shown = entries[chosen, : height * width]
+    layers.append(_Layer(name, norms[chosen], shown.reshape(-1, height, width)))
+  return layers
+
+
+def _distances(run: run_lib.Run, layers: list[_Layer]) -> list[np.ndarray]:
+  """Returns each layer's distances by client; [] if no client has own atoms."""
+  table = run.evaluation_table('own_atoms.csv')
+  if table is None:
+    return []
+  found = [table.numbers(f'distance_{layer.name}') for layer in layers]
+  return found if any(one.any() for one in found) else []
+
+
+def _draw_distances(axes, distances: np.ndarray) -> None:
+  """Draws a bar for each client, the farthest first."""
+  count = len(distances)
+  places = np.arange(1, count + 1)
+  (color,) = style.colors(1)
+  axes.set_axisbelow(True)
+  axes.bar(places, np.sort(distances)[::-1], width=0.85, color=color)
+  num_trained = int((distances > 0).sum())
+  axes.set_title(f'own atoms, {num_trained} of {count} clients', fontsize=8)
+  axes.set_xlim(0.3, count + 0.7)
+  axes.set_ylabel('distance')
+  axes.yaxis.set_major_locator(ticker.MaxNLocator(3))
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
