@@ -93,6 +93,7 @@ def get_config(variant: str, num_rounds: int) -> ml_collections.ConfigDict:
     'num_deviations': 0.0,
     'ipm_factor': 0.5,
     'perturbation': 'std',
+    'accepted_share': 0.4,
   }
   return config
 

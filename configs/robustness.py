@@ -16,6 +16,7 @@ def attack() -> dict:
     'num_deviations': 0.0,
     'ipm_factor': 0.5,
     'perturbation': 'std',
+    'accepted_share': 0.4,
   }
 
 

@@ -38,12 +38,15 @@ def get_config(variant: str = 'mean') -> ml_collections.ConfigDict:
     'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
     'loss_scale': 1.0,
     'local_training': config.algorithm.local_training.to_dict(),
-    'aggregation': {
-      **robustness.aggregation(),
-      'rule': 'mean' if is_smoke else variant,
-      'num_byzantine': 0 if is_smoke else 8,
-      'trim_fraction': 0.2,
-      'num_selected': 0 if is_smoke else 16,
-    },
+    'aggregation': robustness.aggregation(),
   }
+  if not is_smoke:
+    config.algorithm.aggregation.update(
+      {
+        'rule': variant,
+        'num_byzantine': 8,
+        'trim_fraction': 0.2,
+        'num_selected': 16,
+      }
+    )
   return config

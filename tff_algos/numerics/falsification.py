@@ -212,6 +212,35 @@ def min_sum(rows: HonestRows, perturbation: str) -> Structure:
   return _move(rows.mean(), direction, step)
 
 
+def committee_aware(
+  rows: HonestRows, perturbation: str, accepted_share: float
+) -> Structure:
+  """Returns the mean, moved as far as a committee still accepts.
+
+  A committee ranks an update by its mean squared distance to the members' own:
+  up to a constant, by that to their mean (Che et al., arXiv:2108.00365, Eq. 7).
+  Who knows the rule takes the honest mean for theirs, and goes as far from it as
+  the last honest update that would be accepted.
+
+  Args:
+    rows: The honest ones.
+    perturbation: As of `min_max`.
+    accepted_share: Of the honest rows, in (0, 1]; rounded down, at least one row.
+  """
+  direction = perturbation_direction(rows, perturbation)
+  _, to_mean = rows.squared_distances()
+  honest = tf.sort(tf.boolean_mask(to_mean, rows.is_honest))
+  # Rounding must not take the 0.7 of 10 rows for 6.
+  num_accepted = tf.cast(tf.size(honest), tf.float32) * accepted_share + 1e-4
+  last = tf.maximum(tf.cast(num_accepted, tf.int32) - 1, 0)
+  step = largest_step(
+    tf.cast(trees.squared_norm(direction), tf.float64),
+    tf.constant(0.0, tf.float64),
+    -honest[last],
+  )
+  return _move(rows.mean(), direction, step)
+
+
 def perturbation_direction(rows: HonestRows, perturbation: str) -> Structure:
   """Returns the direction in which a false update leaves the mean."""
   if perturbation == 'std':

@@ -42,7 +42,8 @@ class AttackConfig:
       `'scaling'` multiplies each entry by a uniform number from
       [`minimum_scale`, 1); `'zero'`, `'sign_flip'`; `'gaussian_noise'` of
       deviation `noise_deviation`; or, from the honest updates of the cohort,
-      `'alie'`, `'ipm'`, `'min_max'`, `'min_sum'`, see `numerics.falsification`.
+      `'alie'`, `'ipm'`, `'min_max'`, `'min_sum'`, `'committee_aware'`, see
+      `numerics.falsification`.
     fraction: Share of all clients that attack, rounded down, drawn once from the
       run's seed, in [0, 1).
     client_ids: Who attacks, in place of a drawn share.
@@ -53,7 +54,10 @@ class AttackConfig:
     num_deviations: Of `'alie'`: standard deviations from the mean, >= 0; 0 for as
       many as the majority hides, by Baruch et al.
     ipm_factor: Of `'ipm'`: -this times the mean is sent, > 0.
-    perturbation: Of `'min_max'` and `'min_sum'`: `'std'`, `'unit'` or `'sign'`.
+    perturbation: Of `'min_max'`, `'min_sum'` and `'committee_aware'`: `'std'`,
+      `'unit'` or `'sign'`.
+    accepted_share: Of `'committee_aware'`: the share of honest updates that the
+      rule accepts, in (0, 1].
   """
 
   name: str = NONE
@@ -65,6 +69,7 @@ class AttackConfig:
   num_deviations: float = 0.0
   ipm_factor: float = 0.5
   perturbation: str = 'std'
+  accepted_share: float = 0.4
 
   def __post_init__(self):
     checks.check_one_of('name', self.name, NAMES)
@@ -74,6 +79,8 @@ class AttackConfig:
     checks.check_positive('noise_deviation', self.noise_deviation)
     checks.check_at_least('num_deviations', self.num_deviations, 0)
     checks.check_positive('ipm_factor', self.ipm_factor)
+    checks.check_positive('accepted_share', self.accepted_share)
+    checks.check_fraction('accepted_share', self.accepted_share)
     checks.check_one_of(
       'perturbation', self.perturbation, falsification.PERTURBATIONS
     )

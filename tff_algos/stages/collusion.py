@@ -43,6 +43,11 @@ ATTACKS = {
   'min_sum': lambda rows, num_false, config: falsification.min_sum(
     rows, config.perturbation
   ),
+  'committee_aware': lambda rows, num_false, config: (
+    falsification.committee_aware(
+      rows, config.perturbation, config.accepted_share
+    )
+  ),
 }
 
 

@@ -181,3 +181,25 @@ def test_a_hidden_update_has_no_worse_krum_score_than_every_honest_one():
     tf.constant(robust_oracle.squared_distances(points)), tf.fill([6], True), 0
   ).numpy()
   assert scores[-1] < scores[:-1].max()
+
+
+@pytest.mark.parametrize('perturbation', falsification.PERTURBATIONS)
+@pytest.mark.parametrize('accepted', [1, 3, 5])
+def test_who_knows_the_committees_rule_is_as_near_as_the_last_accepted(
+  perturbation, accepted
+):
+  """And by Eq. 7's pairwise distances it ranks there, if all honest vote."""
+  rows, honest = _honest(seed=6)
+  false = stacks.flat(
+    falsification.committee_aware(rows, perturbation, accepted / 5)
+  )
+  distances = np.linalg.norm(honest - honest.mean(axis=0), axis=1)
+  distance = np.linalg.norm(false - honest.mean(axis=0))
+  assert distance == pytest.approx(np.sort(distances)[accepted - 1], rel=1e-3)
+  towards = (false - honest.mean(axis=0)) @ _direction(honest, perturbation)
+  assert towards > 0
+  pairwise = [
+    np.mean(np.sum((honest - one) ** 2, axis=1))
+    for one in [*honest, 0.999 * false + 0.001 * honest.mean(axis=0)]
+  ]
+  assert np.argsort(pairwise).tolist().index(5) <= accepted - 1

@@ -72,6 +72,8 @@ def test_an_attack_is_part_of_what_decides_a_run():
     ({'num_deviations': -1.0}, 'num_deviations must be'),
     ({'ipm_factor': 0.0}, 'ipm_factor must be'),
     ({'perturbation': 'mean'}, 'perturbation must be one of'),
+    ({'accepted_share': 0.0}, 'accepted_share must be'),
+    ({'accepted_share': 1.5}, 'accepted_share must be'),
   ],
 )
 def test_bad_options_are_refused(options, words):

@@ -41,6 +41,8 @@ def _run(name, is_attacker=_IS_ATTACKER, indices=(4, 3, 2, 1, 0), **options):
     ('min_max', {'perturbation': 'unit'}, 2),
     # |v - 2|^2 + |v - 9|^2 = 49.
     ('min_sum', {'perturbation': 'sign'}, 2),
+    # Both honest updates are as far from their mean.
+    ('committee_aware', {'perturbation': 'unit'}, 2),
   ],
 )
 def test_attackers_send_the_same_false_update(name, options, update):
