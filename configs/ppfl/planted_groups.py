@@ -72,6 +72,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'decay': {'after_rounds': (), 'factor': 0.1},
     'num_joint_rounds': 0,
     'stationarity_interval': 0,
+    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
     'loss_scale': 1.0,
     'local_training': planted_groups.local_training(
       _LEARNING_RATES.get(data, 0.1)
