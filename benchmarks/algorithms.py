@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import OrderedDict
+from typing import Any
 
 import tensorflow as tf
 
@@ -11,7 +12,12 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers, partitions, trees
-from tff_algos.stages import affinity, local_training, moreau_envelope
+from tff_algos.stages import (
+  affinity,
+  committee,
+  local_training,
+  moreau_envelope,
+)
 
 # Round 1 estimates; no round that is timed does.
 _NEVER_AGAIN = 1_000_000
@@ -52,36 +58,41 @@ def build_algorithm(
   if workload.algorithm == workload_lib.PFEDKM_WITHOUT_K_MEANS:
     pfedkm = dataclasses.replace(workload, algorithm=workload_lib.PFEDKM)
     return _without_k_means(build_algorithm(pfedkm))
-  options = {
-    workload_lib.FED_AVG: {'cohort_size': workload.num_clients},
+  entry = algorithms.ALGORITHMS[workload.algorithm]
+  run_seed = {'run_seed': workload.seed} if entry.takes_run_seed else {}
+  options = entry.config_class(**_options(workload, entry.config_class))
+  return entry.build(build_model(workload), options, **run_seed)
+
+
+def _options(
+  workload: workload_lib.Workload, config_class: type
+) -> dict[str, Any]:
+  """Returns what makes everybody take part and train as the workload says."""
+  defaults = {
+    field.name: field.default for field in dataclasses.fields(config_class)
+  }
+  options: dict[str, Any] = {}
+  if defaults.get('cohort_size'):  # Else all take part as it is.
+    options['cohort_size'] = workload.num_clients
+  if 'num_clusters' in defaults:
+    options['num_clusters'] = workload.num_clusters
+  for name, default in defaults.items():
+    if isinstance(default, local_training.LocalTrainingConfig):
+      options[name] = local_training_config(workload)
+    if isinstance(default, moreau_envelope.MoreauEnvelopeConfig):
+      options[name] = _moreau_envelope_config(workload)
+  return options | {
     workload_lib.FED_SOFT: {
-      'num_clusters': workload.num_clusters,
       'selection': 'weighted_full',
       'estimation_interval': _NEVER_AGAIN,
     },
-    workload_lib.IFCA: {
-      'num_clusters': workload.num_clusters,
-      'cohort_size': workload.num_clients,
+    workload_lib.PPFL: {'laplacian': affinity.LaplacianConfig(1e-5)},
+    workload_lib.CMFL: {'committee': committee.CommitteeConfig(active_rate=1)},
+    workload_lib.PER_FED_AVG: {
+      'num_local_steps': workload.num_examples // workload.batch_size,
+      'batch_size': workload.batch_size,
     },
-    workload_lib.PFEDME: {},
-    workload_lib.PFEDKM: {'num_clusters': workload.num_clusters},
-    workload_lib.FED_EM: {
-      'num_clusters': workload.num_clusters,
-      'cohort_size': workload.num_clients,
-    },
-    workload_lib.PPFL: {
-      'num_clusters': workload.num_clusters,
-      'laplacian': affinity.LaplacianConfig(1e-5),
-    },
-  }[workload.algorithm]
-  local_training_of = local_training_config
-  if workload.algorithm in (workload_lib.PFEDME, workload_lib.PFEDKM):
-    local_training_of = _moreau_envelope_config
-  entry = algorithms.ALGORITHMS[workload.algorithm]
-  return entry.build(
-    build_model(workload),
-    entry.config_class(local_training=local_training_of(workload), **options),
-  )
+  }.get(workload.algorithm, {})
 
 
 def _moreau_envelope_config(

@@ -17,6 +17,14 @@ _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 _TRAINERS = ('vectorized', 'vectorized_xla', *_CNN_TRAINERS[1:])
 # The others have no IFCA.
 _IFCA_TRAINERS = ('vectorized', 'tff', FLOOR, 'jax', 'fedjax', 'pytorch')
+# Whose clients train as FedAvg's do; what they have besides is what it measures. Not
+# here: pFedMe and pFedKM (a case of their own), L2GD (a round is one step), BrainTorrent
+# (a round is one client) and filter decomposition (it needs convolutions).
+_EVERY_ALGORITHM = (
+  *('fed_avg', 'fed_soft', 'ifca', 'fed_em', 'ppfl', 'cmfl', 'cfl', 'scaffold'),
+  *('fed_dyn', 'fed_dc', 'fed_pac', 'partial_fed_avg', 'ditto', 'fine_tuning'),
+  *('per_fed_avg', 'gossip'),
+)
 
 
 class Entry(NamedTuple):
@@ -127,6 +135,17 @@ def _mixtures(name: str, workload: workload_lib.Workload) -> Case:
   )
 
 
+def _every_algorithm(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of all algorithms that train as FedAvg does, against it."""
+  return Case(
+    name,
+    tuple(
+      Entry('vectorized', dataclasses.replace(workload, algorithm=algorithm), 0)
+      for algorithm in _EVERY_ALGORITHM
+    ),
+  )
+
+
 def _linear_cost(name: str, workload: workload_lib.Workload) -> Case:
   """Returns a case of ten times the clients against the clients."""
   ten_times = dataclasses.replace(
@@ -201,6 +220,7 @@ def _all() -> Mapping[str, Case]:
         num_clusters=3,
       ),
     ),
+    _every_algorithm('algorithms', workload(model='mlp')),
     _linear_cost('linear_mlp', workload(model='mlp')),
     _linear_cost('linear_lin', workload(model='linear')),
     _batching(
@@ -224,6 +244,7 @@ def _all() -> Mapping[str, Case]:
     ),
     _against_pfedme('tiny_pfedkm', dataclasses.replace(tiny, num_clients=8)),
     _mixtures('tiny_ppfl', dataclasses.replace(tiny, model='linear')),
+    _every_algorithm('tiny_algorithms', tiny),
     _linear_cost('tiny_linear', tiny),
     _registered('tiny_registered', tiny),
     _batching(

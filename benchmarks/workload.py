@@ -19,6 +19,8 @@ PFEDKM = 'pfedkm'
 PFEDKM_WITHOUT_K_MEANS = 'pfedkm_without_k_means'
 FED_EM = 'fed_em'
 PPFL = 'ppfl'
+CMFL = 'cmfl'
+PER_FED_AVG = 'per_fed_avg'
 BATCHING = 'batching'
 
 # Their clients come in as many planted groups as there are clusters.
@@ -35,7 +37,8 @@ class Workload:
   """One algorithm on one population.
 
   Attributes:
-    algorithm: One of the names above; `'batching'` trains nothing.
+    algorithm: One of the names above, of which `'batching'` trains nothing, or of
+      any registered algorithm.
     model: `'linear'`, `'mlp'` or `'cnn'`.
     num_clients: Take part in every round: all, or as many of the registered.
     num_registered: Clients of the population; 0 for `num_clients`. Those beyond

@@ -61,6 +61,11 @@ class KeptRuntime:
       self._key = key
     return self._algorithm, self._runtime
 
+  def close_after_failure(self, *exc_info: Any) -> None:
+    """Leaves the runtime if there was an error: who knows what state it is in."""
+    if exc_info[0] is not None:
+      self.close()
+
   def close(self) -> None:
     """Leaves the runtime, if there is one."""
     self._key = self._algorithm = self._runtime = None

@@ -135,8 +135,5 @@ def open_session(
           algorithm, dataset, runtime, store, attackers
         ),
       )
-    try:
-      yield opened
-    except BaseException:  # Who knows what state the runtime is in.
-      kept.close()
-      raise
+    stack.push(kept.close_after_failure)
+    yield opened

@@ -96,7 +96,7 @@ def test_a_committee_of_attackers_poisons_its_round_and_elects_honest_clients():
   The other two are trained in that round. They are nearest to the committee, so
   two of the eight models that are averaged point away; but the two first of 12
   places lie before the window of election. From then on honest members rank
-  attackers last, so none is averaged and the model heals.
+  attackers last, so none is averaged, at most one is elected and the model heals.
   """
   members = np.arange(8)
   is_attacker = np.isin(np.arange(_NUM_CLIENTS), members)
@@ -123,7 +123,8 @@ def test_a_committee_of_attackers_poisons_its_round_and_elects_honest_clients():
     assert not is_attacker[elected].any()
     for round_num in range(2, 9):
       states, _ = _play(runtime, algorithm, states, round_num)
-      assert not is_attacker[states[0].agreed.is_member].any()
+      # Of three attackers among the 12 who trained, the first lies in the window.
+      assert is_attacker[states[0].agreed.is_member].sum() <= 1
       assert not is_attacker[states[0].agreed.is_selected].any()
   assert np.linalg.norm(_kernel(states[0]) - _THETA[0]) < away / 4
 

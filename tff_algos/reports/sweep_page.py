@@ -76,8 +76,7 @@ def pictures(sweep: sweep_lib.Sweep, least_ari: float) -> list[Picture]:
       lambda: curves_plot.draw_communication(sweep),
       'What the communication bought: numbers sent from the server to clients '
       'and back, summed over rounds. Both are means over seeds; the band is '
-      "the score's standard deviation. Dotted: the score to be reached, if one "
-      'was named.',
+      "the score's standard deviation. Dotted: the target, if there is one.",
     ),
     Picture(
       'rounds.png',
