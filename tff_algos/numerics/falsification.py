@@ -229,14 +229,16 @@ def committee_aware(
   """
   direction = perturbation_direction(rows, perturbation)
   _, to_mean = rows.squared_distances()
-  honest = tf.sort(tf.boolean_mask(to_mean, rows.is_honest))
+  infinite = tf.fill(tf.shape(to_mean), tf.constant(float('inf'), tf.float64))
+  nearest_first = tf.sort(tf.where(rows.is_honest, to_mean, infinite))
+  num_honest = tf.reduce_sum(tf.cast(rows.is_honest, tf.float32))
   # Rounding must not take the 0.7 of 10 rows for 6.
-  num_accepted = tf.cast(tf.size(honest), tf.float32) * accepted_share + 1e-4
+  num_accepted = num_honest * accepted_share + 1e-4
   last = tf.maximum(tf.cast(num_accepted, tf.int32) - 1, 0)
   step = largest_step(
     tf.cast(trees.squared_norm(direction), tf.float64),
     tf.constant(0.0, tf.float64),
-    -honest[last],
+    -nearest_first[last],
   )
   return _move(rows.mean(), direction, step)
 

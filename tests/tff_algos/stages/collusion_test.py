@@ -69,8 +69,9 @@ def test_clients_keep_what_is_true():
   np.testing.assert_array_equal(states.last[:, 0], [7, 9, 14, 6])
 
 
-def test_who_sees_nobody_honest_sends_the_truth():
-  output = _run('ipm', indices=(1, 3))
+@pytest.mark.parametrize('name', ['ipm', 'min_max', 'committee_aware'])
+def test_who_sees_nobody_honest_sends_the_truth(name):
+  output = _run(name, indices=(1, 3))
   np.testing.assert_allclose(output.server_state.mean, 5 + (4 + 1) / 2)
 
 
