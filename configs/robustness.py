@@ -30,5 +30,7 @@ def aggregation() -> dict:
     'clipping_radius': 1.0,
     'num_iterations': 16,
     'smoothing': 1e-6,
+    'committee_share': 0.4,
+    'accepted_share': 0.4,
     'mixes_nearest_neighbors': False,
   }

@@ -34,6 +34,18 @@ def multi_krum(rows, num_byzantine, num_selected, weights):
   return np.average(rows[best], axis=0, weights=weights[best])
 
 
+def committee(rows, num_members, num_accepted, weights):
+  """The middle of the ranking by mean distance judges, and is not averaged."""
+  distances = squared_distances(rows)
+  ranking = sorted(range(len(rows)), key=lambda i: distances[i].mean())
+  first = (len(rows) - num_members) // 2
+  members = ranking[first : first + num_members]
+  others = [i for i in range(len(rows)) if i not in members]
+  others.sort(key=lambda i: np.mean([distances[i, j] for j in members]))
+  accepted = others[:num_accepted]
+  return np.average(rows[accepted], axis=0, weights=weights[accepted])
+
+
 def bulyan(rows, num_byzantine):
   left, chosen = list(range(len(rows))), []
   while len(chosen) < len(rows) - 2 * num_byzantine:

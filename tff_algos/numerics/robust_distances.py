@@ -5,6 +5,8 @@ rows' squared distances or inner products (`gram`), so nothing here is as large 
 the rows. Rows that are not real get the factor 0.
 """
 
+import math
+
 import tensorflow as tf
 
 from tff_algos.numerics import gram as gram_lib
@@ -51,6 +53,53 @@ def best_rows(scores: tf.Tensor, num_selected: tf.Tensor) -> tf.Tensor:
   order = tf.argsort(scores, stable=True)
   ranks = tf.math.invert_permutation(order)
   return (ranks < num_selected) & tf.math.is_finite(scores)
+
+
+def committee_rows(
+  distances: tf.Tensor,
+  is_real: tf.Tensor,
+  committee_share: float,
+  accepted_share: float,
+) -> tf.Tensor:
+  """Returns which rows a committee of rows accepts, bool `[rows]`.
+
+  Che et al. (TPDS 2022, CMFL), Eq. 7 and 8 and its strategies, within one round:
+  all rows elect those in the middle of the ranking by mean squared distance; of
+  the others, those nearest to the elected ones are accepted, and the elected ones
+  are not.
+
+  Args:
+    distances: Squared, float64 `[rows, rows]`.
+    is_real: bool `[rows]`; the others neither judge nor are judged.
+    committee_share: Share of the rows that is elected, in (0, 0.5]; at least one
+      row, but none where there is one row only.
+    accepted_share: Share of the others that is accepted, in (0, 1]; at least one.
+  """
+  num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
+  num_members = tf.minimum(_share(num_real, committee_share), num_real - 1)
+  infinity = tf.constant(math.inf, tf.float64)
+
+  def ranks(judges, are_judged):
+    share = tf.math.divide_no_nan(
+      tf.cast(judges, tf.float64),
+      tf.reduce_sum(tf.cast(judges, tf.float64)),
+    )
+    scores = tf.where(are_judged, tf.linalg.matvec(distances, share), infinity)
+    return tf.math.invert_permutation(tf.argsort(scores, stable=True))
+
+  places = ranks(is_real, is_real)
+  first = (num_real - num_members) // 2
+  is_member = is_real & (places >= first) & (places < first + num_members)
+  is_judged = is_real & ~is_member
+  num_accepted = _share(num_real - num_members, accepted_share)
+  return is_judged & (ranks(is_member, is_judged) < num_accepted)
+
+
+def _share(number: tf.Tensor, share: float) -> tf.Tensor:
+  """Returns a share of a number, rounded half up, at least 1; int32 `[]`."""
+  # 0.1 times 45 is 4.5, and not just below.
+  found = tf.floor(share * tf.cast(number, tf.float64) + 0.5 + 1e-9)
+  return tf.maximum(tf.cast(found, tf.int32), 1)
 
 
 def bulyan_rows(

@@ -95,6 +95,10 @@ class RuleOptions:
       in its Euclidean norm, > 0.
     num_iterations: Of the geometric median and centered clipping, >= 1.
     smoothing: Of the geometric median: least distance that is divided by, > 0.
+    committee_share: Of the committee: share of the rows that screens the others,
+      in (0, 0.5].
+    accepted_share: Of the committee: share of the others that is averaged, in
+      (0, 1].
   """
 
   num_byzantine: int = 0
@@ -103,6 +107,8 @@ class RuleOptions:
   clipping_radius: float = 1.0
   num_iterations: int = 16
   smoothing: float = 1e-6
+  committee_share: float = 0.4
+  accepted_share: float = 0.4
 
   def __post_init__(self):
     checks.check_int('num_byzantine', self.num_byzantine, minimum=0)
@@ -116,6 +122,14 @@ class RuleOptions:
     checks.check_positive('clipping_radius', self.clipping_radius)
     checks.check_int('num_iterations', self.num_iterations, minimum=1)
     checks.check_positive('smoothing', self.smoothing)
+    for name in ('committee_share', 'accepted_share'):
+      checks.check_positive(name, getattr(self, name))
+      checks.check_fraction(name, getattr(self, name))
+    if self.committee_share > 0.5:
+      raise errors.ConfigError(
+        f'committee_share is {self.committee_share!r}, but a committee screens at '
+        'least as many as it has members; use at most 0.5'
+      )
 
 
 Rule = Callable[[Rows, RuleOptions], Structure]
@@ -166,6 +180,22 @@ def multi_krum(rows: Rows, options: RuleOptions) -> Structure:
   is_best = robust_distances.best_rows(scores, num_selected)
   best = rows._replace(weights=tf.where(is_best, rows.weights, 0.0))
   return best.combine(best.shares)
+
+
+def committee(rows: Rows, options: RuleOptions) -> Structure:
+  """Returns the weighted mean of the rows that a committee of rows accepts.
+
+  The screening of Che et al. (TPDS 2022, CMFL) for any mean: the committee is
+  elected anew from the rows of each mean, see `robust_distances.committee_rows`.
+  """
+  is_accepted = robust_distances.committee_rows(
+    rows.distances(),
+    rows.is_real,
+    options.committee_share,
+    options.accepted_share,
+  )
+  accepted = rows._replace(weights=tf.where(is_accepted, rows.weights, 0.0))
+  return accepted.combine(accepted.shares)
 
 
 def bulyan(rows: Rows, options: RuleOptions) -> Structure:
@@ -225,6 +255,7 @@ RULES: Mapping[str, Rule] = {
   'trimmed_mean': trimmed_mean,
   'krum': krum,
   'multi_krum': multi_krum,
+  'committee': committee,
   'bulyan': bulyan,
   'geometric_median': geometric_median,
   'centered_clipping': centered_clipping,

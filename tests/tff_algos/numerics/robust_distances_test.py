@@ -98,6 +98,50 @@ def test_best_rows_takes_the_first_of_equals_and_never_an_infinite_one():
     )
 
 
+def test_committee_rows_by_hand():
+  """Of 0, 1, 3, 4.5, 10 the middle two of the ranking 3, 4.5, 1, 0, 10 are members.
+
+  Summed squared distances are 130.25, 98.25, 64.25, 65 and 260.25. To the members
+  3 is at a mean of 3.125, 0 at 10.625 and 10 at 55.625.
+  """
+  distances = _distances([0, 1, 3, 4.5, 10])
+  for accepted_share, expected in (
+    (0.34, [0, 0, 1, 0, 0]),
+    (0.67, [1, 0, 1, 0, 0]),
+    (1.0, [1, 0, 1, 0, 1]),
+  ):
+    found = robust_distances.committee_rows(
+      distances, _real(5), 0.4, accepted_share
+    )
+    np.testing.assert_array_equal(found, np.array(expected, bool))
+
+
+def test_committees_of_few_rows():
+  """Of two rows one judges the other; a row alone is accepted; nobody is nobody."""
+  distances = _distances([0, 1, 3])
+  for absent, expected in (
+    ((2,), [False, True, False]),
+    ((0, 2), [False, True, False]),
+    ((0, 1, 2), [False, False, False]),
+  ):
+    found = robust_distances.committee_rows(
+      distances, _real(3, *absent), 0.4, 0.4
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_minority_of_liars_is_neither_elected_nor_accepted():
+  """Four equal ones of eleven, far away: four members and three of seven."""
+  for seed in range(20):
+    points = np.random.default_rng(seed).normal(size=11)
+    points[[0, 3, 4, 8]] = 50.0
+    accepted = robust_distances.committee_rows(
+      _distances(points), _real(11), 0.4, 0.4
+    ).numpy()
+    assert accepted.sum() == 3
+    assert not accepted[[0, 3, 4, 8]].any()
+
+
 def test_bulyan_rows_by_hand():
   """Seven points, f = 1: five are chosen, and the outlier is left."""
   chosen = robust_distances.bulyan_rows(

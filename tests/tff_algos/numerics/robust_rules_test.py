@@ -17,6 +17,8 @@ _OPTIONS = robust_rules.RuleOptions(
   num_selected=6,
   clipping_radius=2.0,
   num_iterations=60,
+  committee_share=0.3,
+  accepted_share=0.5,
 )
 _WEIGHTS = np.arange(1.0, _NUM_ROWS + 1)
 _START = stacks.normal_rows(1, seed=9)[0]
@@ -45,6 +47,8 @@ _EXPECTED = {
   'trimmed_mean': lambda rows, w: robust_oracle.trimmed_mean(rows, 2),
   'krum': lambda rows, w: rows[robust_oracle.krum_order(rows, 2)[0]],
   'multi_krum': lambda rows, w: robust_oracle.multi_krum(rows, 2, 6, w),
+  # 3.3 of eleven rows are three members; half of the other eight are accepted.
+  'committee': lambda rows, w: robust_oracle.committee(rows, 3, 4, w),
   'bulyan': lambda rows, w: robust_oracle.bulyan(rows, 2),
   'geometric_median': robust_oracle.geometric_median,
   'centered_clipping': lambda rows, w: robust_oracle.centered_clipping(
@@ -117,7 +121,7 @@ def test_one_liar_carries_the_mean_away():
 
 
 @pytest.mark.parametrize(
-  'name', ['median', 'trimmed_mean', 'krum', 'geometric_median']
+  'name', ['median', 'trimmed_mean', 'krum', 'geometric_median', 'committee']
 )
 def test_a_majority_of_liars_carries_it_away(name):
   """The breakdown point of none is above one half."""
@@ -200,6 +204,8 @@ def test_a_share_of_a_whole_number_is_that_number():
     ({'clipping_radius': 0.0}, 'clipping_radius must be'),
     ({'num_iterations': 0}, 'num_iterations must be'),
     ({'smoothing': 0.0}, 'smoothing must be'),
+    ({'committee_share': 0.6}, 'committee_share is 0.6'),
+    ({'accepted_share': 0.0}, 'accepted_share must be'),
   ],
 )
 def test_bad_options_are_refused(options, words):
