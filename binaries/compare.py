@@ -23,7 +23,7 @@ from tff_algos.core import errors
 from tff_algos.reports import choice as choice_lib
 from tff_algos.reports import plan as plan_lib
 from tff_algos.reports import sweep as sweep_lib
-from tff_algos.reports import sweep_page, sweep_table
+from tff_algos.reports import sweep_page, sweep_table, worst_attack
 from tff_algos.reports import target as target_lib
 
 _SEED = re.compile(r'seed_(\d+)')
@@ -46,7 +46,8 @@ def compare(
     target: A score whose cost is to be told; None for none.
 
   Returns:
-    Means and deviations, and what is chosen, as text.
+    Means and deviations, what is chosen, and what each cell is worth under its
+    worst attack, as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, or the runs do not
@@ -64,7 +65,8 @@ def compare(
   )
   index = sweep_page.write_report(sweep, least_ari, chosen)
   logging.info('Report: %s', index)
-  return '\n'.join([sweep_table.console(sweep, prefixes, least_ari), *chosen])
+  told = [*chosen, *worst_attack.sentences(sweep)]
+  return '\n'.join([sweep_table.console(sweep, prefixes, least_ari), *told])
 
 
 def plan_of_folders(

@@ -19,6 +19,7 @@ from tff_algos.reports import (
   plan,
   style,
   sweep_table,
+  worst_attack,
 )
 from tff_algos.reports import sweep as sweep_lib
 
@@ -166,6 +167,7 @@ def _render(
       ('After the last round', _rows(sweep, 'last')),
       ('In the best round by validation', _rows(sweep, 'best')),
     ),
+    attacked=worst_attack.table(sweep),
     matched=list(_matched(sweep)),
     pictures=drawn,
     runs=[

@@ -1,0 +1,80 @@
+"""Which attack hurts each cell most."""
+
+import json
+
+from tests.testing import fake_sweep
+from tff_algos.reports import plan as plan_lib
+from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports import sweep_page, worst_attack
+
+_ATTACKS = plan_lib.Axis(worst_attack.KEY, 'name', ('none', 'zero', 'ipm'))
+_RULES = plan_lib.Axis('algorithm.aggregation.rule', 'rule', ('mean', 'median'))
+
+
+def _sweep(folder, levels, axes=(_ATTACKS, _RULES), score='accuracy'):
+  """Levels are those of all clients; honest ones have 0.1 more where attacked."""
+  plan = fake_sweep.write(folder, levels, axes, score=score)
+  for run in plan.runs:
+    if 'none' not in run.values:
+      path = folder / run.folder / 'evaluation' / 'summary.json'
+      content = json.loads(path.read_text())
+      level = levels[run.values][run.seed]
+      content['last'][f'attack/honest/test/personalized/{score}'] = level + 0.1
+      path.write_text(json.dumps(content))
+  return sweep_lib.read(folder)
+
+
+def test_the_lowest_mean_of_honest_clients(tmp_path):
+  sweep = _sweep(
+    tmp_path,
+    {
+      ('none', 'mean'): (0.8, 0.9),
+      ('zero', 'mean'): (0.6, 0.6),
+      ('ipm', 'mean'): (0.0, 0.2),
+      ('none', 'median'): (0.5, 0.5),
+      ('zero', 'median'): (0.7, 0.7),
+    },
+  )
+  assert worst_attack.table(sweep) == worst_attack.Table(
+    ('none', 'zero', 'ipm'),
+    (
+      worst_attack.Row(
+        'rule=mean',
+        ('85.0 ± 7.1', '70.0 ± 0.0', '20.0 ± 14.1'),
+        '20.0 ± 14.1',
+        'ipm',
+      ),
+      worst_attack.Row(
+        'rule=median', ('50.0 ± 0.0', '80.0 ± 0.0', '–'), '50.0 ± 0.0', 'none'
+      ),
+    ),
+  )
+  assert worst_attack.sentences(sweep)[0] == (
+    'rule=mean: 20.0 ± 14.1 % for honest clients under their worst attack, ipm.'
+  )
+
+
+def test_the_largest_error_is_the_worst(tmp_path):
+  levels = {('zero',): (1.0,), ('ipm',): (3.0,)}
+  sweep = _sweep(tmp_path, levels, (_ATTACKS,), 'mse')
+  assert worst_attack.sentences(sweep) == [
+    'all runs: 3.10 for honest clients under their worst attack, ipm.'
+  ]
+
+
+def test_runs_that_differ_by_something_else_have_none(tmp_path):
+  sweep = _sweep(tmp_path, {('mean',): (0.5,)}, (_RULES,))
+  assert worst_attack.table(sweep) is None
+  assert worst_attack.sentences(sweep) == []
+
+
+def test_the_page_has_the_table(tmp_path):
+  levels = {('zero', 'mean'): (0.6,), ('ipm', 'mean'): (0.2,)}
+  sweep = _sweep(tmp_path, levels)
+  text = sweep_page.write_report(sweep, 0.9).read_text()
+  cells = [
+    f'<td>{one}</td>' for one in ('rule=mean', '70.0', '30.0', '30.0 (ipm)')
+  ]
+  place = -1
+  for cell in cells:
+    place = text.index(cell, place + 1)
