@@ -20,7 +20,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, variants
+from configs import natural_clients, robustness, variants
 
 _METHODS = ('ppfl1', 'ppfl2', 'released')
 _NUM_CLUSTERS = {'emnist': 10, 'stack_overflow': 5, 'smoke': 2}
@@ -60,6 +60,7 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     'server_optimizer': natural_clients.server_optimizer(data),
     'loss_scale': 1.0,
     'local_training': training,
+    'aggregation': robustness.aggregation(),
   }
   return config
 

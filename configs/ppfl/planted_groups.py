@@ -26,7 +26,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, variants
+from configs import planted_groups, robustness, variants
 
 METHODS = ('ppfl1', 'ppfl2', 'probabilities', 'released', 'random_block')
 _LEARNING_RATES = {'cifar10': 0.03}
@@ -77,6 +77,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'local_training': planted_groups.local_training(
       _LEARNING_RATES.get(data, 0.1)
     ),
+    'aggregation': robustness.aggregation(),
   }
   _treat(config.algorithm, method)
   return config

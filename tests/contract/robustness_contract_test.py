@@ -27,6 +27,7 @@ _CASES = {
   'fed_soft': ({'rule': 'median'}, 'alie'),
   'ifca': ({'rule': 'centered_clipping'}, 'min_max'),
   'pfedkm': ({'rule': 'multi_krum', 'num_selected': 2}, 'label_flip'),
+  'ppfl': ({'rule': 'committee'}, 'sign_flip'),
 }
 
 

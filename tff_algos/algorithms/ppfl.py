@@ -56,6 +56,7 @@ from tff_algos.stages import (
   weight_groups,
 )
 from tff_algos.stages import local_training as local_training_lib
+from tff_algos.stages import robust_aggregation as robust
 from tff_algos.stages import server_optimizer as server_optimizer_lib
 
 # What a client that lies would lie about: the model, which started from theta.
@@ -90,6 +91,7 @@ class PpflConfig:
       learning rate 1 and no momentum takes the mean.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains theta.
+    aggregation: What takes the place of the mean of the clients' theta.
   """
 
   num_clusters: int = 2
@@ -111,6 +113,7 @@ class PpflConfig:
   local_training: local_training_lib.LocalTrainingConfig = (
     local_training_lib.LocalTrainingConfig()
   )
+  aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
@@ -121,6 +124,8 @@ class PpflConfig:
     checks.check_fraction('shared_prob', self.shared_prob)
     checks.check_positive('loss_scale', self.loss_scale)
     self.membership.check_mixing(self.mixing)
+    if self.cohort_size:
+      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
     membership_traffic.check_schedule(
       self.schedule, self.membership, self.decay
     )
@@ -195,7 +200,7 @@ def build_ppfl(
   return algorithm.FederatedAlgorithm(
     name='ppfl',
     num_clusters=config.num_clusters,
-    init_server_state=init_server_state,
+    init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=lambda run_seed, client_seed: (
       () if traffic.at_server else ClientState(mixture.equal_shares())
     ),
@@ -298,7 +303,7 @@ def _build_client_phase(traffic, config, name):
     aggregators['local_weights'] = aggregation.WeightedMean('client_weight')
   if uploads:
     aggregators['membership'] = aggregation.Collect()
-  return algorithm.Phase(
+  phase = algorithm.Phase(
     name=name,
     make_message=lambda server_state: server_state.model_weights,
     client_work=work,
@@ -308,6 +313,7 @@ def _build_client_phase(traffic, config, name):
     uses_client_state=not traffic.at_server,
     uploads=_TRAINED if moves_weights else {},
   )
+  return robust.replace_means(phase, config.aggregation, 'model_weights')
 
 
 def _build_plan(traffic, config):
