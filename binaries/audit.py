@@ -32,16 +32,18 @@ def audit(
   Raises:
     UserError: If the algorithm keeps no log, or there is none.
   """
-  algorithm, options = algorithms.parse_config(config.algorithm)
+  falling = config.falling_rates
+  algorithm, periods = algorithms.parse_periods(config.algorithm, falling)
   if algorithm != 'cmfl':
     raise errors.ConfigError(
       'binaries.audit verifies what committees of cmfl decided, but '
       f'config.algorithm.name is {algorithm!r}; take a config such as '
       'configs/cmfl/digits.py'
     )
+  options = periods[0]
   rules = verification.Rules(
     options.upload,
-    options.rate,
+    lambda t: periods[falling.period(t)].rate(t),
     options.committee.distance,
     options.committee.selection,
     options.committee.election_center,

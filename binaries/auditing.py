@@ -63,9 +63,9 @@ class Auditor:
   ) -> cohort_lib.PhaseOutput:
     """Runs a phase call, and notes it if it is part of a round."""
     output = self._runtime.run(phase, server_state, cohort)
-    if phase.name == 'train':
+    if cohort.call.purpose == 'train':
       self._note_training(server_state, cohort, output)
-    elif phase.name == 'adopt':
+    elif cohort.call.purpose == 'adopt':
       self._note_vote(server_state, cohort, output)
     return output
 

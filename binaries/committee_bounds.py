@@ -62,6 +62,7 @@ def compare(
       f'config.model.name {model!r}. Take a config such as '
       'configs/cmfl/regressions.py'
     )
+  config.falling_rates.check_constant('the theorem')
   with session.open_session(config, folder) as opened:
     objectives = committee_rounds.read_objectives(
       opened, options, model_options.use_bias

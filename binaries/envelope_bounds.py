@@ -67,6 +67,7 @@ def compare(
       f'config.model.name {model!r}. Take a config such as '
       'configs/pfedkm/regressions.py'
     )
+  config.falling_rates.check_constant('the theorem')
   if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(
       'the theorem speaks of all clients in every round, and of plain means; '

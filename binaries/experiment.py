@@ -22,6 +22,7 @@ from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import loop, process_group
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.stages import attacks
+from tff_algos.stages import falling_rates as rates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,7 @@ class ExperimentConfig:
     runtime: Which runtime, and its options. Decides how fast, never with what
       result.
     attack: Which clients lie, and how.
+    falling_rates: When the algorithm's learning rates fall.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -47,12 +49,13 @@ class ExperimentConfig:
   training: loop.TrainingConfig
   runtime: runtimes.RuntimeConfig = runtimes.RuntimeConfig()
   attack: attacks.AttackConfig = attacks.AttackConfig()
+  falling_rates: rates.FallingRatesConfig = rates.FallingRatesConfig()
   seed: int = 0
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)
     models.parse_config(self.model)
-    algorithms.parse_config(self.algorithm)
+    algorithms.parse_periods(self.algorithm, self.falling_rates)
 
 
 def parse(values: Any) -> ExperimentConfig:
@@ -72,15 +75,14 @@ def identity(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> dict[str, Any]:
   """Returns what decides the states of every round, with all defaults."""
-  model_name, model_options = models.parse_config(config.model)
-  name, algorithm_options = algorithms.parse_config(config.algorithm)
   return {
     'seed': config.seed,
-    'model': {'name': model_name, **config_lib.to_dict(model_options)},
-    'algorithm': {'name': name, **config_lib.to_dict(algorithm_options)},
+    'model': config_lib.spell(*models.parse_config(config.model)),
+    'algorithm': config_lib.spell(*algorithms.parse_config(config.algorithm)),
     'dataset_version': dataset.version,
     **config.training.restarts.identity(),
     **config.attack.identity(),
+    **config.falling_rates.identity(),
   }
 
 
@@ -126,10 +128,9 @@ def build_algorithm(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm, under attack if so configured, for a dataset."""
-  model = build_model(config, dataset)
-  num_clients = len(dataset.client_ids)
+  model, num_clients = build_model(config, dataset), len(dataset.client_ids)
   built = algorithms.build_algorithm(
-    config.algorithm, model, num_clients, config.seed
+    config.algorithm, model, num_clients, config.seed, config.falling_rates
   )
   return attacks.attack(built, config.attack, find_attackers(config, dataset))
 

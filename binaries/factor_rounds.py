@@ -67,11 +67,11 @@ def latent(
   algorithm, population = opened.algorithm, opened.source.population
   call = next(algorithm.plan_round(server_state, population, round_num, seed))
   has_atoms = factored_weights.factored_layers(server_state.model_weights)
-  if not has_atoms or call.phase != 'train':
+  if not has_atoms or call.purpose != 'train':
     return dict.fromkeys(_LATENT, math.nan)
-  phase = latent_clients.collect_models(algorithm.phases['train'])
+  phase = latent_clients.collect_models(algorithm.phases[call.phase])
   # A runtime of its own: one keeps the graph of a phase by its name.
-  collecting = dataclasses.replace(algorithm, phases={'train': phase})
+  collecting = dataclasses.replace(algorithm, phases={call.phase: phase})
   with contextlib.ExitStack() as stack:
     runtime = stack.enter_context(
       runtimes.build_runtime(

@@ -11,6 +11,8 @@ The small variants have clients of 100 to 200 images, the smaller network
 
 import ml_collections
 
+from configs import falling_rates
+
 LAWS = {
   '10_90': '10:90',
   '30_70': '30:70',
@@ -58,6 +60,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

@@ -27,6 +27,8 @@ Variants:
 
 import ml_collections
 
+from configs import falling_rates
+
 VARIANTS = (
   'similar',
   'dissimilar',
@@ -82,6 +84,7 @@ def get_config(variant: str, num_rounds: int) -> ml_collections.ConfigDict:
     },
   }
   config.training = training(3 if is_smoke else num_rounds)
+  config.falling_rates = falling_rates.none()
   config.runtime = runtime()
   config.attack = {
     'name': 'sign_flip' if variant == 'attacked' else 'none',

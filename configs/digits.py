@@ -8,7 +8,7 @@ A perceptron of 64 hidden units, 30 rounds; 3 in the variant `smoke`.
 
 import ml_collections
 
-from configs import robustness
+from configs import falling_rates, robustness
 
 
 def get_config(
@@ -54,6 +54,7 @@ def get_config(
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

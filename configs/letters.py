@@ -12,6 +12,8 @@ turns); 20 clients, 16 rounds.
 
 import ml_collections
 
+from configs import falling_rates
+
 LAWS = {
   '10_90': '10:90',
   '30_70': '30:70',
@@ -67,6 +69,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

@@ -23,7 +23,7 @@ clipped.
 
 import ml_collections
 
-from configs import robustness
+from configs import falling_rates, robustness
 
 VARIANTS = ('emnist', 'stack_overflow', 'smoke')
 
@@ -48,6 +48,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

@@ -13,6 +13,9 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
   synthetic_80_20  the same without these; a fifth of each client's examples is its
              test, as the paper says
   mnist_alike  the images of `mnist` and no groups: every client has all digits
+  mnist_falling ...  `mnist`, `cifar10`, `synthetic` and `synthetic_80_20` with clients'
+             learning rates that are divided by ten after rounds 100 and 150, as in the
+             paper's code
 
 All clients take part in each of 200 rounds: one epoch in batches of 128, SGD with
 momentum and weight decay. Images are read from the original files of a folder,
@@ -23,14 +26,15 @@ well memberships recover them.
 
 What differs from the paper and its code: pixels are values from 0 to 1, and not
 standardized; MobileNet-v2 starts at random, normalizes by groups and drops no
-features; the momentum starts anew in every round, and the learning rate does not fall
-after rounds 100 and 150.
+features; the momentum starts anew in every round; and the learning rate falls in the
+variants alone that say so.
 """
 
 import ml_collections
 
-from configs import robustness
+from configs import falling_rates, robustness
 
+_FALLING = '_falling'
 VARIANTS = (
   'mnist',
   'mnist_alike',
@@ -38,6 +42,10 @@ VARIANTS = (
   'synthetic',
   'synthetic_80_20',
   'smoke',
+  *(
+    f'{data}{_FALLING}'
+    for data in ('mnist', 'cifar10', 'synthetic', 'synthetic_80_20')
+  ),
 )
 # Of PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
@@ -55,11 +63,12 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     raise ValueError(
       f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
     )
-  is_smoke = variant == 'smoke'
+  data = data_of(variant)
+  is_smoke = data == 'smoke'
   config = ml_collections.ConfigDict()
   config.seed = 0
-  config.dataset = _dataset(variant)
-  config.model = {**_model(variant), 'compute_dtype': 'float32'}
+  config.dataset = _dataset(data)
+  config.model = {**_model(data), 'compute_dtype': 'float32'}
   config.training = {
     'num_rounds': 2 if is_smoke else 200,
     'evaluation_interval': 1 if is_smoke else 5,
@@ -68,6 +77,9 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
+  if data != variant:
+    fall_as_released(config)
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {
@@ -79,6 +91,16 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
   }
   config.attack = robustness.attack()
   return config
+
+
+def data_of(variant: str) -> str:
+  """Returns the variant of the same clients whose learning rates stay."""
+  return variant.removesuffix(_FALLING)
+
+
+def fall_as_released(config: ml_collections.ConfigDict) -> None:
+  """Lets learning rates fall as in PPFL's release, for all methods."""
+  config.falling_rates.after_rounds = (100, 150)
 
 
 def num_groups(variant: str) -> int:

@@ -17,6 +17,8 @@ The paper's rounds are 600; here 200, as its tables of personalized models have.
 
 import ml_collections
 
+from configs import falling_rates
+
 _CLASSES = {'two_classes': 2, 'five_classes': 5}
 _TFDS = '_tfds'
 VARIANTS = (*_CLASSES, *(name + _TFDS for name in _CLASSES), 'smoke')
@@ -71,6 +73,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

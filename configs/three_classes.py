@@ -42,6 +42,8 @@ What the paper does not say:
 
 import ml_collections
 
+from configs import falling_rates
+
 COLUMNS = (
   'mnist_logistic',
   'mnist_network',
@@ -80,6 +82,7 @@ def get_config(
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

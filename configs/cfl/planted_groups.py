@@ -29,9 +29,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
   config = planted_groups.get_config(variant)
   config.name = f'CFL on clients in planted groups, {variant}'
-  name = variant.removesuffix('_80_20')
+  data = planted_groups.data_of(variant)
   mean_norm_below, largest_norm_above = _THRESHOLDS.get(
-    name, _THRESHOLDS['mnist']
+    data.removesuffix('_80_20'), _THRESHOLDS['mnist']
   )
   config.algorithm = {
     'name': 'cfl',
@@ -45,7 +45,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     },
     'loss_scale': 1.0,
     'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(variant, 0.1)
+      _LEARNING_RATES.get(data, 0.1)
     ),
     'aggregation': robustness.aggregation(),
   }

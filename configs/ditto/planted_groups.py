@@ -22,7 +22,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
   config = planted_groups.get_config(variant)
   config.name = f'Ditto on clients in planted groups, {variant}'
-  training = planted_groups.local_training(_LEARNING_RATES.get(variant, 0.1))
+  training = planted_groups.local_training(
+    _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
+  )
   config.algorithm = {
     'name': 'ditto',
     'cohort_size': 0,

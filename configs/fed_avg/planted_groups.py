@@ -29,7 +29,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
     'loss_scale': 1.0,
     'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(variant, 0.1)
+      _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
     ),
     'aggregation': robustness.aggregation(),
   }

@@ -35,7 +35,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'num_rounds': 3,
     },
     'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(variant, 0.1)
+      _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
     ),
     'aggregation': robustness.aggregation(),
   }

@@ -15,6 +15,8 @@ expect: docs/reproduction/fed_soft.md.
 
 import ml_collections
 
+from configs import falling_rates
+
 _VARIANTS = (
   'mnist',
   'fashion_mnist',
@@ -87,6 +89,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

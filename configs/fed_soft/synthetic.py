@@ -20,6 +20,8 @@ distance Delta = 12.85 of two thetas; the smallest, delta, is Delta, or Delta / 
 
 import ml_collections
 
+from configs import falling_rates
+
 _LAWS = {
   '10_90': '10:90',
   '30_70': '30:70',
@@ -40,9 +42,8 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
       f'variant must be one of {", ".join(_LAWS)}, got {variant!r}'
     )
   shortest_sides = {'equilateral': 1.0, 'close_pair': 0.25}
-  num_clusters = {'eight': 8, **dict.fromkeys(shortest_sides, 3)}.get(
-    variant, 2
-  )
+  unusual = {'eight': 8, **dict.fromkeys(shortest_sides, 3)}
+  num_clusters = unusual.get(variant, 2)
   config = ml_collections.ConfigDict()
   config.name = f'FedSoft on linear regressions, {_LAWS[variant]}'
   config.seed = 0
@@ -116,6 +117,7 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

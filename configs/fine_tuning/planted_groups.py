@@ -25,9 +25,12 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   config.name = (
     f'FedAvg and fine-tuning on clients in planted groups, {variant}'
   )
+  if config.falling_rates.after_rounds:
+    # The fine-tuning comes after all falls, with a rate of its own.
+    config.falling_rates.rates = ('local_training.optimizer.learning_rate',)
   # Between the evaluations nobody asks for a fine-tuned model.
   config.training.evaluation_interval = config.training.num_rounds
-  learning_rate = _LEARNING_RATES.get(variant, 0.1)
+  learning_rate = _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
   config.algorithm = {
     'name': 'fine_tuning',
     'cohort_size': 0,

@@ -32,7 +32,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   title = 'LG-FedAvg' if method == 'lg_fed_avg' else 'Clients alone'
   config.name = f'{title} on clients in planted groups, {data}'
   training = planted_groups.local_training(
-    _LEARNING_RATES[method].get(data, 0.1)
+    _LEARNING_RATES[method].get(planted_groups.data_of(data), 0.1)
   )
   private = 'all_but_last_layer' if method == 'lg_fed_avg' else 'all'
   config.algorithm = {

@@ -16,6 +16,8 @@ Variants: `proven`, and `smoke` (8 clients, 3 rounds).
 
 import ml_collections
 
+from configs import falling_rates
+
 
 def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
@@ -95,6 +97,7 @@ def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

@@ -24,6 +24,8 @@ Variants: `logistic`, `network`, and `smoke` (12 clients, 3 rounds).
 
 import ml_collections
 
+from configs import falling_rates
+
 
 def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
@@ -101,6 +103,7 @@ def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

@@ -32,7 +32,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   data, method = variants.part(variant, planted_groups.VARIANTS, _METHODS)
   config = planted_groups.get_config(data)
   config.name = f'pFedMe on clients in planted groups, {variant}'
-  learning_rate, pull, num_steps = _CONSTANTS.get(data, (0.03, 1.0, 5))
+  learning_rate, pull, num_steps = _CONSTANTS.get(
+    planted_groups.data_of(data), (0.03, 1.0, 5)
+  )
   config.algorithm = {
     'name': 'pfedme',
     'cohort_size': 0,

@@ -17,7 +17,7 @@ Variants: `logistic`, `network`, and `smoke` (12 clients, 3 rounds).
 
 import ml_collections
 
-from configs import robustness
+from configs import falling_rates, robustness
 
 
 def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
@@ -89,6 +89,7 @@ def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
     'restarts': {'num_restarts': 1, 'num_rounds': 5},
     'dropout_rate': 0.0,
   }
+  config.falling_rates = falling_rates.none()
   config.runtime = {
     'name': 'vectorized',
     'vectorized': {

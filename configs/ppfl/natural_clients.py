@@ -54,7 +54,6 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
       'newcomer_learning_rate': 1.0,
     },
     'laplacian': _laplacian(is_text, is_released),
-    'decay': {'after_rounds': (), 'factor': 0.1},
     'num_joint_rounds': 0,
     'stationarity_interval': 0,
     'server_optimizer': natural_clients.server_optimizer(data),

@@ -11,7 +11,8 @@ models are canonical, on `cifar10` heads. A variant is data and how PPFL treats 
   ppfl2          parameters are mixed; for heads and regressions the same function
   probabilities  probabilities are mixed (Eq. 11)
   released       as the authors' release: theta first, then an epoch of mirror steps
-                 on batches, all clients weighed alike, rates that fall
+                 on batches, all clients weighed alike, rates that fall (as those of
+                 the others do on `mnist_falling` and so on)
   random_block   Algorithm 1
 
 A client's loss counts 1 beside the penalty in its membership's gradient, not p_i, with
@@ -43,6 +44,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   data, method = variants.part(variant, planted_groups.VARIANTS, METHODS)
   config = planted_groups.get_config(data)
   config.name = f'PPFL on clients in planted groups, {variant}'
+  if method == 'released':
+    planted_groups.fall_as_released(config)
+  data = planted_groups.data_of(data)
   config.algorithm = {
     'name': 'ppfl',
     'num_clusters': planted_groups.num_groups(data),
@@ -54,7 +58,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'shared_prob': 0.5,
     'membership': {
       'learning_rate': _MEMBERSHIP_RATES.get(
-        variant, _MEMBERSHIP_RATES.get(data, 0.3)
+        f'{data}_{method}', _MEMBERSHIP_RATES.get(data, 0.3)
       ),
       'num_epochs': 1,
       'batch_size': 0,
@@ -69,7 +73,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'form': 'laplacian',
       'count_noise': 0.0,
     },
-    'decay': {'after_rounds': (), 'factor': 0.1},
     'num_joint_rounds': 0,
     'stationarity_interval': 0,
     'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
@@ -92,6 +95,5 @@ def _treat(algorithm: ml_collections.ConfigDict, method: str) -> None:
     algorithm.weighting = 'uniform'
     algorithm.membership.batch_size = 128
     algorithm.laplacian.form = 'degree'
-    algorithm.decay.after_rounds = (100, 150)
   elif method == 'random_block':
     algorithm.schedule = 'random_block'

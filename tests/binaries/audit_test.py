@@ -31,11 +31,20 @@ def _collude(values):
   )
 
 
+def _fall(values):
+  values.falling_rates = {
+    'after_rounds': (2,),
+    'factor': 0.1,
+    'rates': ('server_learning_rate',),
+  }
+
+
 @pytest.mark.parametrize(
   ('change', 'algorithm'),
   [
     (_attack, {'upload': 'update', 'server_learning_rate': 0.7}),
     (_collude, {}),
+    (_fall, {'upload': 'update'}),
   ],
 )
 def test_honest_logs_verify(dataset, tmp_path, change, algorithm):

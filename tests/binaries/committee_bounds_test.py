@@ -64,3 +64,10 @@ def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
   with pytest.raises(errors.ConfigError, match='linear_regression') as caught:
     committee_bounds.compare(other, tmp_path)
   assert 'configs/cmfl/regressions.py' in str(caught.value)
+
+
+def test_rates_that_fall_are_refused(tmp_path):
+  values = regressions.get_config('smoke')
+  values.falling_rates.after_rounds = (2,)
+  with pytest.raises(errors.ConfigError, match='constant learning rates'):
+    committee_bounds.compare(experiment.parse(values), tmp_path)

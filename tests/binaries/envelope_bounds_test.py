@@ -74,3 +74,10 @@ def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):
   with pytest.raises(errors.ConfigError, match=text):
     envelope_bounds.compare(other, tmp_path)
   assert not list(tmp_path.iterdir())
+
+
+def test_rates_that_fall_are_refused(tmp_path):
+  values = regressions.get_config('smoke')
+  values.falling_rates.after_rounds = (2,)
+  with pytest.raises(errors.ConfigError, match='constant learning rates'):
+    envelope_bounds.compare(experiment.parse(values), tmp_path)

@@ -14,7 +14,7 @@ from binaries import experiment
 from tff_algos.algorithms import registry
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.stages import attacks, robust_aggregation
+from tff_algos.stages import attacks, falling_rates, robust_aggregation
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = sorted((_ROOT / 'configs').glob('*/*.py'))
@@ -76,11 +76,15 @@ def test_smoke_variant_is_small_and_needs_no_data(path):
 
 
 @pytest.mark.parametrize('path', _FILES, ids=_case_id)
-def test_attack_and_aggregation_are_listed_with_every_key(path):
+def test_what_all_may_have_is_listed_with_every_key(path):
   """So that each can be set by a flag."""
   config = _load(path).get_config('smoke')
   listed = {
     'attack': (config.get('attack'), attacks.AttackConfig()),
+    'falling_rates': (
+      config.falling_rates,
+      falling_rates.FallingRatesConfig(),
+    ),
     'aggregation': (
       config.algorithm.get('aggregation'),
       robust_aggregation.AggregationConfig(),

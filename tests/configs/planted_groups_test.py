@@ -5,6 +5,10 @@ import pytest
 import tensorflow as tf
 
 from configs import natural_clients, planted_groups, variants
+from configs.cfl import planted_groups as cfl_groups
+from configs.ditto import planted_groups as ditto_groups
+from configs.fed_avg import planted_groups as fed_avg_groups
+from configs.fed_em import planted_groups as fed_em_groups
 from configs.fine_tuning import planted_groups as fine_tuning_groups
 from configs.partial_fed_avg import planted_groups as partial_groups
 from configs.pfedme import planted_groups as pfedme_groups
@@ -20,6 +24,16 @@ from tff_algos.models import registry as models
 from tff_algos.numerics import trees
 from tff_algos.stages import mixing
 
+_METHODS = {
+  'cfl': cfl_groups,
+  'ditto': ditto_groups,
+  'fed_avg': fed_avg_groups,
+  'fed_em': fed_em_groups,
+  'fine_tuning': fine_tuning_groups,
+  'partial_fed_avg': partial_groups,
+  'pfedme': pfedme_groups,
+  'ppfl': ppfl_groups,
+}
 _POSTS = {'input_dtype': tf.int32, 'label_shape': (20,)}
 
 
@@ -113,10 +127,33 @@ def test_methods_of_ppfl():
   assert changed == {
     'ppfl2': {'mixing'},
     'probabilities': {'mixing'},
-    'released': {'schedule', 'weighting', 'membership', 'laplacian', 'decay'},
+    'released': {'schedule', 'weighting', 'membership', 'laplacian'},
     'random_block': {'schedule'},
   }
   assert printed['membership']['learning_rate'] == 0.9
+
+
+@pytest.mark.parametrize('method', _METHODS)
+@pytest.mark.parametrize('data', ['cifar10', 'synthetic_80_20'])
+def test_falling_variants_are_the_others_with_rates_that_fall(method, data):
+  get_config = _METHODS[method].get_config
+  plain, falling = (
+    get_config(f'{data}{part}').to_dict() for part in ('', '_falling')
+  )
+  assert falling['falling_rates']['after_rounds'] == (100, 150)
+  assert plain['falling_rates']['after_rounds'] == ()
+  changed = {key for key in plain if falling[key] != plain[key]}
+  assert changed == {'name', 'falling_rates'}
+
+
+def test_the_release_of_ppfl_has_rates_that_fall():
+  released = ppfl_groups.get_config('mnist_released')
+  assert released.falling_rates.after_rounds == (100, 150)
+  assert ppfl_groups.get_config('mnist_falling_ppfl2').algorithm == (
+    ppfl_groups.get_config('mnist_ppfl2').algorithm
+  )
+  local = partial_groups.get_config('mnist_falling_local').algorithm
+  assert local == partial_groups.get_config('mnist_local').algorithm
 
 
 def test_methods_of_the_baselines():

@@ -1,8 +1,8 @@
 """What clients keep from round to round survives a stop: the end is the same.
 
 Algorithms around filter decomposition, in which a client has own atoms,
-coefficients that persist, or a control. Three clients of five a round, so that
-some states are older than the last checkpoint.
+coefficients that persist, or a control; and rates that fall while it has. Three
+clients of five a round, so that some states are older than the last checkpoint.
 """
 
 import types
@@ -14,6 +14,7 @@ from tests.testing import contract, factored
 from tests.testing import recorder as recorder_lib
 from tff_algos.algorithms import registry
 from tff_algos.runtimes import checkpoint, debug_runtime, evaluator, loop
+from tff_algos.stages import falling_rates
 
 _SEED = 7
 _NUM_ROUNDS = 4
@@ -26,6 +27,12 @@ _ALGORITHMS = {
   ),
   'controls': lambda: registry.build_algorithm(
     factored.host('scaffold'), factored.model(), len(contract.SIZES)
+  ),
+  'falling_rates': lambda: registry.build_algorithm(
+    factored.host('scaffold'),
+    factored.model(),
+    len(contract.SIZES),
+    falling=falling_rates.FallingRatesConfig((1, 3), 0.5),
   ),
 }
 _NO_EVALUATION = types.SimpleNamespace(
@@ -100,6 +107,14 @@ def test_a_stop_changes_nothing(name, tmp_path):
     run.train(folder, recorder, killed_at=4)
   np.testing.assert_equal(run.train(folder, recorder), whole)
   np.testing.assert_equal(recorder.rows, rows)
+
+
+def test_metrics_of_all_periods_have_one_name(tmp_path):
+  recorder = recorder_lib.Recorder()
+  _Run(_ALGORITHMS['falling_rates']()).train(tmp_path, recorder)
+  names = [set(recorder.rows[t]) for t in range(1, _NUM_ROUNDS + 1)]
+  assert 'train/loss' in names[0]
+  assert names == [names[0]] * _NUM_ROUNDS
 
 
 def test_states_are_kept_by_some_clients_and_not_by_all(tmp_path):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from tests.testing import ppfl_oracle, toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms import ppfl, registry
+from tff_algos.core import config as config_lib
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime, vectorized_runtime
 from tff_algos.stages import (
   affinity,
-  learning_rate_decay,
+  falling_rates,
   local_training,
   membership_descent,
 )
@@ -34,32 +35,33 @@ _CLIENTS = [(one.x.astype(float), one.y.astype(float)) for one in _EXAMPLES]
 
 def _build(options):
   """Returns our algorithm for the options of the oracle."""
-  return ppfl.build_ppfl(
-    toys.linear(3),
-    ppfl.PpflConfig(
-      num_clusters=3,
-      schedule=options.schedule,
-      cohort_size=options.cohort_size,
-      weighting=options.weighting,
-      shared_prob=options.shared_prob,
-      loss_scale=options.loss_scale,
-      membership=membership_descent.MembershipConfig(
-        options.membership_rate,
-        options.membership_steps,
-        gradient_weight='client_weight' if options.is_weighed else 'none',
-      ),
-      laplacian=affinity.LaplacianConfig(
-        options.laplacian_weight, 'uniform', options.form
-      ),
-      decay=learning_rate_decay.DecayConfig(
-        (options.decay_after,) if options.decay_after < 100 else ()
-      ),
-      local_training=local_training.LocalTrainingConfig(
-        options.epochs,
-        options.batch_size,
-        optimizers.OptimizerConfig('sgd', options.learning_rate),
-      ),
+  config = ppfl.PpflConfig(
+    num_clusters=3,
+    schedule=options.schedule,
+    cohort_size=options.cohort_size,
+    weighting=options.weighting,
+    shared_prob=options.shared_prob,
+    loss_scale=options.loss_scale,
+    membership=membership_descent.MembershipConfig(
+      options.membership_rate,
+      options.membership_steps,
+      gradient_weight='client_weight' if options.is_weighed else 'none',
     ),
+    laplacian=affinity.LaplacianConfig(
+      options.laplacian_weight, 'uniform', options.form
+    ),
+    local_training=local_training.LocalTrainingConfig(
+      options.epochs,
+      options.batch_size,
+      optimizers.OptimizerConfig('sgd', options.learning_rate),
+    ),
+  )
+  falls = (options.decay_after,) if options.decay_after < 100 else ()
+  return registry.build_algorithm(
+    {'name': 'ppfl', **config_lib.to_dict(config)},
+    toys.linear(3),
+    len(_SIZES),
+    falling=falling_rates.FallingRatesConfig(falls, 0.1),
   )
 
 
@@ -72,6 +74,7 @@ _CASES = {
     'membership_rate': 0.2,
     'membership_steps': 3,
     'laplacian_weight': 0.05,
+    'decay_after': 3,
   },
   'Algorithm 1': {
     'schedule': 'random_block',
@@ -82,6 +85,7 @@ _CASES = {
     'schedule': 'random_block',
     'shared_prob': 0.365,
     'cohort_size': 4,
+    'decay_after': 2,
   },
   'released': {
     'schedule': 'shared_first',

@@ -46,7 +46,6 @@ from tff_algos.stages import (
   affinity,
   aggregation,
   cohort,
-  learning_rate_decay,
   membership_descent,
   membership_traffic,
   mixed_training,
@@ -80,8 +79,6 @@ class PpflConfig:
     shared_prob: rho_1, chance of the block theta in `'random_block'`, in [0, 1].
     membership: How memberships move.
     laplacian: The penalty.
-    decay: When both learning rates fall; not for `'random_block'`, whose theory
-      has the server's step as it is.
     num_joint_rounds: If > 0, all rounds after that many move memberships alone.
     stationarity_interval: Rounds between measurements of the objective and its
       stationarity, at their start; 0 for none. Each costs every client a pass
@@ -105,7 +102,6 @@ class PpflConfig:
     membership_descent.MembershipConfig()
   )
   laplacian: affinity.LaplacianConfig = affinity.LaplacianConfig()
-  decay: learning_rate_decay.DecayConfig = learning_rate_decay.DecayConfig()
   num_joint_rounds: int = 0
   stationarity_interval: int = 0
   server_optimizer: optimizers.OptimizerConfig = server_optimizer_lib.REPLACE
@@ -129,6 +125,7 @@ class PpflConfig:
     membership_traffic.check_schedule(
       self.schedule, self.membership, self.decay
     )
+    membership_traffic.check_schedule(self.schedule, self.membership)
 
 
 class ServerState(NamedTuple):
@@ -179,7 +176,6 @@ def build_ppfl(
     config.num_joint_rounds,
     config.membership,
     config.laplacian,
-    config.decay,
   )
 
   def init_server_state(seed, num_clients):
@@ -274,7 +270,6 @@ def _build_client_phase(traffic, config, name):
         seed,
         config.local_training,
         loss_scale=config.loss_scale,
-        learning_rate_scale=told.get('learning_rate_scale', 1.0),
       )
       result['client_weight'] = cohort.client_weight(data, config.weighting)
     if uploads:

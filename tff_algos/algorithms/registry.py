@@ -30,7 +30,7 @@ from tff_algos.algorithms import (
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
-from tff_algos.stages import phase_types
+from tff_algos.stages import falling_rates, periods, phase_types
 
 
 class Entry(NamedTuple):
@@ -48,6 +48,8 @@ class Entry(NamedTuple):
   takes_run_seed: bool = False
 
 
+_CONSTANT = falling_rates.FallingRatesConfig()
+
 # What filter decomposition goes around.
 HOSTS = ('fed_avg', 'fed_dc', 'fed_dyn', 'scaffold')
 
@@ -62,8 +64,7 @@ def _build_filter_decomposition(model, config):
 
 def _with_host(config, name, options):
   """Returns the config with all options of its host, also those by default."""
-  host = {'name': name, **config_lib.to_dict(options)}
-  return dataclasses.replace(config, host=host)
+  return dataclasses.replace(config, host=config_lib.spell(name, options))
 
 
 def _parse_host(values):
@@ -116,6 +117,24 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
   return name, options
 
 
+def parse_periods(
+  values: Mapping[str, Any], falling: falling_rates.FallingRatesConfig
+) -> tuple[str, list[Any]]:
+  """Returns an algorithm's name and its options in each period of its rates.
+
+  Args:
+    values: As of `parse_config`.
+    falling: When rates fall.
+
+  Raises:
+    ConfigError: As of `parse_config`, or if no such rate can fall.
+  """
+  name, options = parse_config(values)
+  lowered = falling.lower(config_lib.to_dict(options))[1:]
+  rest = [parse_config({'name': name, **one})[1] for one in lowered]
+  return name, [options, *rest]
+
+
 def takes_run_seed(values: Mapping[str, Any]) -> bool:
   """Returns whether an algorithm is built for one seed, not for any."""
   return ALGORITHMS[parse_config(values)[0]].takes_run_seed
@@ -126,6 +145,7 @@ def build_algorithm(
   model: model_lib.Model,
   num_clients: int = 3,
   run_seed: int = 0,
+  falling: falling_rates.FallingRatesConfig = _CONSTANT,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm that a config's `algorithm` section names.
 
@@ -139,14 +159,17 @@ def build_algorithm(
       that knows its clients, such as FedSoft with `fixed_importance`, needs
       the real one; the others give the same for any.
     run_seed: The run's seed, that of no restart.
+    falling: When learning rates fall.
 
   Raises:
     ConfigError: If the section is wrong, or does not fit the population.
     StageTypeError: If two stages do not fit.
   """
-  name, options = parse_config(values)
+  name, options = parse_periods(values, falling)
   entry = ALGORITHMS[name]
   common = {'run_seed': run_seed} if entry.takes_run_seed else {}
-  algorithm = entry.build(model, options, **common)
+  algorithm = periods.in_turn(
+    [entry.build(model, one, **common) for one in options], falling.period
+  )
   phase_types.check_algorithm(algorithm, num_clients)
   return algorithm

@@ -29,6 +29,14 @@ from tff_algos.core import model as model_lib
 # A nested structure of tensors (or, on the host, of NumPy arrays).
 Structure = Any
 
+# Parts a phase's name from the period in which it is that phase (`stages.periods`).
+PERIOD_MARK = '@'
+
+
+def phase_purpose(name: str) -> str:
+  """Returns a phase's name in the first period: draws and metrics go by it."""
+  return name.partition(PERIOD_MARK)[0]
+
 
 class ClientData(NamedTuple):
   """One client's examples, dense and padded.
@@ -146,6 +154,11 @@ class PhaseCall:
   client_indices: np.ndarray
   client_inputs: Structure
   cost: Cost
+
+  @property
+  def purpose(self) -> str:
+    """Returns `phase_purpose` of its phase."""
+    return phase_purpose(self.phase)
 
   def __post_init__(self):
     indices, counts = np.unique(self.client_indices, return_counts=True)

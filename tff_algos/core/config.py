@@ -112,6 +112,11 @@ def to_dict(config: Any) -> Any:
   return config
 
 
+def spell(name: str, options: Any) -> dict[str, Any]:
+  """Returns the plain section of which `parse_named` makes name and options."""
+  return {'name': name, **to_dict(options)}
+
+
 def config_hash(config: Any) -> str:
   """Returns 16 hex digits that name a config's content."""
   spelled = json.dumps(to_dict(config), sort_keys=True, allow_nan=False)

@@ -61,22 +61,16 @@ class OptimizerConfig:
     checks.check_positive('epsilon', self.epsilon)
 
 
-def build_optimizer(
-  config: OptimizerConfig, learning_rate_scale: tf.Tensor | float = 1.0
-) -> Optimizer:
-  """Returns the optimizer that the config names.
-
-  Args:
-    config: Its name and constants.
-    learning_rate_scale: Factor on the learning rate, >= 0.
-  """
-  learning_rate = config.learning_rate * learning_rate_scale
+def build_optimizer(config: OptimizerConfig) -> Optimizer:
+  """Returns the optimizer that the config names."""
   if config.name == 'adam':
-    return adam(learning_rate, config.beta_1, config.beta_2, config.epsilon)
-  return sgd(learning_rate, config.momentum)
+    return adam(
+      config.learning_rate, config.beta_1, config.beta_2, config.epsilon
+    )
+  return sgd(config.learning_rate, config.momentum)
 
 
-def sgd(learning_rate: tf.Tensor | float, momentum: float = 0.0) -> Optimizer:
+def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
   """Returns w <- w - v with v <- momentum * v + learning_rate * gradient."""
 
   def initialize(weights):
@@ -119,7 +113,7 @@ class AdamSlots(NamedTuple):
 
 
 def adam(
-  learning_rate: tf.Tensor | float,
+  learning_rate: float,
   beta_1: float = 0.9,
   beta_2: float = 0.999,
   epsilon: float = 1e-8,

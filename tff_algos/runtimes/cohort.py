@@ -117,7 +117,7 @@ class Cohort(NamedTuple):
       data=(),
       seed=seeds.derive_seeds(
         self.base_seed,
-        self.call.phase,
+        self.call.purpose,
         self.round_num,
         (ids[index] for index in indices),
       ),

@@ -41,7 +41,7 @@ def drop(
     return call
   words = seeds.derive_seeds(
     seed,
-    f'dropout/{call.phase}',
+    f'dropout/{call.purpose}',
     round_num,
     (population.client_ids[index] for index in call.client_indices),
   )

@@ -174,7 +174,7 @@ def run_round(
       if phase.uses_client_state:
         for client_indices, client_states in output.client_states:
           store.stage(client_indices, client_states)
-      _add_metrics(metrics, call.phase, output)
+      _add_metrics(metrics, call.purpose, output)
     try:
       call = plan.send(server_state)
     except StopIteration:
@@ -300,13 +300,13 @@ def _add_counts(
 
 
 def _add_metrics(
-  metrics: Metrics, phase_name: str, output: cohort_lib.PhaseOutput
+  metrics: Metrics, purpose: str, output: cohort_lib.PhaseOutput
 ) -> None:
   """Adds what a phase call measured to the round's metrics."""
   metrics['clients/invalid'] += output.num_invalid
   for name, stat in output.client_metrics.items():
-    metrics[f'{phase_name}/{name}'] = float(statistics.value_of(stat))
+    metrics[f'{purpose}/{name}'] = float(statistics.value_of(stat))
   for name, value in output.server_metrics.items():
     # What is no number, such as a record for an audit, is no metric.
     if not tf.nest.is_nested(value):
-      metrics[f'{phase_name}/{name}'] = float(np.asarray(value))
+      metrics[f'{purpose}/{name}'] = float(np.asarray(value))

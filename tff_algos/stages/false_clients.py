@@ -11,7 +11,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.metrics import statistics
 from tff_algos.numerics import falsification, trees
-from tff_algos.stages import composer, flipped_data
+from tff_algos.stages import composer, flipped_data, plans
 
 Structure = Any
 
@@ -71,13 +71,7 @@ def build(
 
   def plan_round(server_state, population, round_num, seed):
     plan = algorithm.plan_round(server_state, population, round_num, seed)
-    call = next(plan, None)
-    while call is not None:
-      server_state = yield mark(call)
-      try:
-        call = plan.send(server_state)
-      except StopIteration:
-        call = None
+    yield from plans.map_calls(plan, mark)
 
   return dataclasses.replace(
     algorithm,

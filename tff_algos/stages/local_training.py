@@ -154,7 +154,6 @@ def train(
   data: algorithm.ClientData,
   seed: tf.Tensor,
   config: LocalTrainingConfig,
-  learning_rate_scale: tf.Tensor | float = 1.0,
 ) -> tuple[Structure, statistics.MeanStat]:
   """Trains on one client's examples, `num_local_epochs` long.
 
@@ -165,7 +164,6 @@ def train(
     seed: int32 `[2]`; decides the order of the examples and how they are
       augmented.
     config: Epochs, batch size, optimizer; or the exact solver.
-    learning_rate_scale: Factor on the optimizer's learning rate, >= 0.
 
   Returns:
     The trained weights, and the mean loss of the examples as they were met.
@@ -179,26 +177,16 @@ def train(
     objective = objective.with_decay(config.weight_decay)
     offset = trees.subtract(weights, objective.center)
     offset, loss = _descend(
-      objective.at_offset,
-      offset,
-      data,
-      seed,
-      config,
-      objective.weight,
-      learning_rate_scale,
+      objective.at_offset, offset, data, seed, config, objective.weight
     )
     return trees.add(objective.center, offset), loss
   decay = config.weight_decay or None
-  return _descend(
-    objective, weights, data, seed, config, decay, learning_rate_scale
-  )
+  return _descend(objective, weights, data, seed, config, decay)
 
 
-def _descend(
-  objective, weights, data, seed, config, decay, learning_rate_scale
-):
+def _descend(objective, weights, data, seed, config, decay):
   """Trains on objective(weights) + decay / 2 * |weights|^2, see `train`."""
-  optimizer = optimizers.build_optimizer(config.optimizer, learning_rate_scale)
+  optimizer = optimizers.build_optimizer(config.optimizer)
   positions, masks = batch_positions(seed, data.mask, config)
   num_steps = tf.shape(positions)[0]
   augment = augmentation.AUGMENTATIONS[config.augmentation]

@@ -167,7 +167,6 @@ def descend(
   loss_scale: float = 1.0,
   client_weight: tf.Tensor | float = 1.0,
   penalty_gradient: tf.Tensor | float = 0.0,
-  learning_rate_scale: tf.Tensor | float = 1.0,
 ) -> tuple[tf.Tensor, statistics.MeanStat]:
   """Returns the membership after mirror steps.
 
@@ -182,7 +181,6 @@ def descend(
     loss_scale: Factor on the loss, > 0.
     client_weight: w above.
     penalty_gradient: `[num_canonical]`, the same in all steps.
-    learning_rate_scale: Factor on the learning rate, >= 0.
 
   Returns:
     `[num_canonical]`, on the simplex, and the mean loss of the examples as they
@@ -190,14 +188,13 @@ def descend(
   """
   data = algorithm.ClientData(data.x, data.y, data.mask)  # Gathered once.
   loss = _Loss(mixture, model_weights, data, loss_scale, config.num_epochs)
-  learning_rate = config.learning_rate * learning_rate_scale
 
   def step_on(membership, *batch):
     slope, met = loss.gradient(membership, *batch)
     stepped = mirror_descent.entropic_step(
       membership,
       client_weight * slope + penalty_gradient,
-      learning_rate,
+      config.learning_rate,
       config.floor,
     )
     return stepped, met

@@ -15,7 +15,6 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.stages import (
   affinity,
-  learning_rate_decay,
   membership_descent,
   mixing,
 )
@@ -37,18 +36,15 @@ PHASES = {
 
 
 def check_schedule(
-  schedule: str,
-  membership: membership_descent.MembershipConfig,
-  decay: learning_rate_decay.DecayConfig,
+  schedule: str, membership: membership_descent.MembershipConfig
 ) -> None:
   """Raises ConfigError for an unknown schedule, or options that it has not."""
   checks.check_one_of('schedule', schedule, SCHEDULES)
-  has_more_steps = decay.after_rounds or membership.num_epochs > 1
-  if schedule == RANDOM_BLOCK and has_more_steps:
+  if schedule == RANDOM_BLOCK and membership.num_epochs > 1:
     raise errors.ConfigError(
-      "schedule 'random_block' takes one step on memberships a round, of a "
-      'constant rate; leave decay.after_rounds empty and '
-      'membership.num_epochs 1, or choose another schedule'
+      "schedule 'random_block' takes one step on memberships a round, but "
+      f'membership.num_epochs is {membership.num_epochs}; set it to 1, or choose '
+      'another schedule'
     )
 
 
@@ -67,7 +63,6 @@ class Traffic:
     num_joint_rounds: If > 0, after so many rounds model weights are frozen.
     membership: How memberships move.
     laplacian: The penalty.
-    decay: When learning rates fall.
   """
 
   mixture: mixing.Mixture
@@ -76,7 +71,6 @@ class Traffic:
   num_joint_rounds: int
   membership: membership_descent.MembershipConfig
   laplacian: affinity.LaplacianConfig
-  decay: learning_rate_decay.DecayConfig
 
   @property
   def at_server(self) -> bool:
@@ -120,7 +114,7 @@ class Traffic:
     """Returns the type of what a phase tells a client.
 
     Fields, where they are needed: `membership` and `penalty_gradient`,
-    `[num_canonical]`; `client_weight`, its p_i, and `learning_rate_scale`, `[]`.
+    `[num_canonical]`; `client_weight`, its p_i, `[]`.
     """
     if phase == 'count_labels':
       return ()
@@ -131,9 +125,8 @@ class Traffic:
       'penalty_gradient': self.laplacian.weight > 0
       and (measures or (moves and not self.at_server)),
       'client_weight': measures or (moves and self.membership.is_weighed),
-      'learning_rate_scale': bool(self.decay.after_rounds) and not measures,
     }
-    shapes = [[self.mixture.num_canonical]] * 2 + [[]] * 2
+    shapes = [[self.mixture.num_canonical]] * 2 + [[]]
     return OrderedDict(
       (field, tf.TensorSpec(shape, tf.float32))
       for (field, is_needed), shape in zip(needed.items(), shapes, strict=True)
@@ -201,9 +194,6 @@ class Traffic:
       'membership': lambda: np.asarray(server_state.membership)[client_indices],
       'penalty_gradient': lambda: pulls()[client_indices],
       'client_weight': lambda: client_weights[client_indices],
-      'learning_rate_scale': lambda: np.full(
-        len(client_indices), self.decay.scale(round_num), np.float32
-      ),
     }
     spec = self.client_input(phase)
     inputs = OrderedDict((field, values[field]()) for field in spec)
@@ -215,7 +205,7 @@ class Traffic:
   def _cost(self, phase, round_num):
     """Returns floats down and up, and local solves, of one client.
 
-    p_i and rates are told once, and not counted. Where all take part, who has
+    p_i is told once, and not counted. Where all take part, who has
     been sent the model weights since they changed holds them; what a
     measurement sends is its own, and spares the round nothing.
     """

@@ -34,7 +34,6 @@ def train(
   config: local_training.LocalTrainingConfig,
   *,
   loss_scale: float = 1.0,
-  learning_rate_scale: tf.Tensor | float = 1.0,
 ) -> tuple[Structure, statistics.MeanStat]:
   """Trains shared and canonical weights on a client's mean loss.
 
@@ -46,7 +45,6 @@ def train(
     seed: int32 `[2]`; as of `local_training.train`.
     config: Epochs, batch size, optimizer.
     loss_scale: Factor on the loss, > 0.
-    learning_rate_scale: Factor on the learning rate, >= 0.
 
   Returns:
     As of `local_training.train`.
@@ -54,9 +52,7 @@ def train(
   can_turn = (config.solver, config.optimizer.name) == ('descent', 'sgd')
   if not (mixture.mixes_parameters and can_turn):
     objective = objectives.mean_loss(mixture.at(membership), loss_scale)
-    return local_training.train(
-      objective, model_weights, data, seed, config, learning_rate_scale
-    )
+    return local_training.train(objective, model_weights, data, seed, config)
   length = tf.norm(membership)
   direction = membership / length
   old = model_weights['canonical']
@@ -79,7 +75,6 @@ def train(
     data,
     seed,
     config,
-    learning_rate_scale,
   )
   begin = start['along']
   if config.weight_decay:

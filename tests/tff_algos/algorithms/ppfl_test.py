@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms import ppfl, registry
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import (
   debug_runtime,
@@ -15,7 +16,7 @@ from tff_algos.runtimes import (
 )
 from tff_algos.stages import (
   affinity,
-  learning_rate_decay,
+  falling_rates,
   local_training,
   membership_descent,
 )
@@ -27,16 +28,19 @@ _P, _HEAD = 103, 18
 _TRAINING = local_training.LocalTrainingConfig(1, 4)
 
 
+def _config(**options):
+  return ppfl.PpflConfig(**{'local_training': _TRAINING, **options})
+
+
 def _build(**options):
-  options = {'local_training': _TRAINING, **options}
-  return ppfl.build_ppfl(toys.mlp(), ppfl.PpflConfig(**options))
+  return ppfl.build_ppfl(toys.mlp(), _config(**options))
 
 
-def _run(algorithm, num_rounds=2, runtime=None, start=None):
+def _run(algorithm, num_rounds=2, runtime=None, **options):
   runtime = runtime or debug_runtime.DebugRuntime(
     algorithm, len(contract.SIZES)
   )
-  return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds, start=start)
+  return toys.run_rounds(algorithm, runtime, _SOURCE, num_rounds, **options)
 
 
 def _calls(algorithm, num_rounds):
@@ -207,30 +211,26 @@ def test_frozen_weights_let_memberships_move_alone():
   assert calls[2].cost == (0, 0, 0)
 
 
-def test_both_rates_fall_after_the_rounds_that_the_decay_names():
-  algorithm = _build(decay=learning_rate_decay.DecayConfig((1,), 0.5))
-  scales = [
-    calls[0].client_inputs['learning_rate_scale'].tolist()
-    for calls in _calls(algorithm, 2)
-  ]
-  assert scales == [[1] * 4, [0.5] * 4]
-  start = _run(algorithm, 1)[:2]
-  runtime = debug_runtime.DebugRuntime(algorithm, 5)
-
-  def second(built):
-    return toys.run_rounds(
-      built, runtime, _SOURCE, 1, start=start, first_round=2
-    )
-
-  slow = second(algorithm)
+def test_both_rates_fall():
+  section = {'name': 'ppfl', **config_lib.to_dict(_config())}
+  algorithm = registry.build_algorithm(
+    section,
+    toys.mlp(),
+    len(contract.SIZES),
+    falling=falling_rates.FallingRatesConfig((1,), 0.5),
+  )
+  names = [calls[0].phase for calls in _calls(algorithm, 2)]
+  assert names == ['joint', 'joint@2']
+  found = _run(algorithm)
   halves = _build(
     membership=membership_descent.MembershipConfig(0.05),
     local_training=local_training.LocalTrainingConfig(
       1, 4, ppfl.local_training_lib.optimizers.OptimizerConfig('sgd', 0.05)
     ),
   )
-  expected = second(halves)
-  contract.assert_all_close(slow[:2], expected[:2])
+  start = _run(_build(), 1)[:2]
+  expected = _run(halves, 1, start=start, first_round=2)
+  np.testing.assert_equal(found[:2], expected[:2])
 
 
 def test_p_i_weighs_the_membership_gradient_unless_told_not_to():
@@ -338,9 +338,9 @@ def test_a_population_without_examples_is_refused():
     (
       {
         'schedule': 'random_block',
-        'decay': learning_rate_decay.DecayConfig((1,)),
+        'membership': membership_descent.MembershipConfig(num_epochs=2),
       },
-      "'random_block' takes one step on memberships a round, of a constant",
+      "'random_block' takes one step on memberships a round, but",
     ),
   ],
 )

@@ -151,6 +151,12 @@ def test_parse_named_reads_the_options_of_the_named_entry():
   )
 
 
+def test_a_named_section_is_spelled_as_it_is_read():
+  section = config.spell('inner', Inner(3.0))
+  assert section == {'name': 'inner', 'rate': 3.0, 'sizes': [1, 2]}
+  assert config.parse_named('x', section, _REGISTRY) == ('inner', Inner(3.0))
+
+
 @pytest.mark.parametrize(
   ('name', 'hint'),
   [('iner', "; did you mean 'inner'?"), ('?', '.'), (None, '.'), ([1], '.')],

@@ -170,15 +170,3 @@ def test_build_optimizer_uses_every_option_of_its_config(config):
 def test_a_constant_out_of_range_is_refused(options, text):
   with pytest.raises(errors.ConfigError, match=text):
     optimizers.OptimizerConfig(**options)
-
-
-@pytest.mark.parametrize('name', ['sgd', 'adam'])
-def test_a_scale_multiplies_the_learning_rate(name):
-  gradients = _gradients(5)
-  scaled = optimizers.build_optimizer(
-    optimizers.OptimizerConfig(name, 0.1), tf.constant(0.2)
-  )
-  expected = optimizers.build_optimizer(optimizers.OptimizerConfig(name, 0.02))
-  np.testing.assert_allclose(
-    _run(scaled, gradients), _run(expected, gradients), rtol=1e-5
-  )

@@ -70,10 +70,9 @@ def test_one_step_with_the_full_gradient():
   found, loss = _descend(
     client_weight=0.25,
     penalty_gradient=tf.constant(pull, tf.float32),
-    learning_rate_scale=0.1,
   )
   np.testing.assert_allclose(
-    found, _oracle([slice(None)], 0.03, 0.25, pull), rtol=1e-5
+    found, _oracle([slice(None)], 0.3, 0.25, pull), rtol=1e-5
   )
   expected = np.mean((_X @ (_START @ _THETA) - _Y) ** 2)
   np.testing.assert_allclose(statistics.value_of(loss), expected, rtol=1e-5)

@@ -9,7 +9,6 @@ from tests.testing import toys
 from tff_algos.core import algorithm
 from tff_algos.stages import (
   affinity,
-  learning_rate_decay,
   membership_descent,
   membership_traffic,
   mixing,
@@ -33,7 +32,6 @@ def _build(
     options.pop('num_joint_rounds', 0),
     membership_descent.MembershipConfig(**options),
     affinity.LaplacianConfig(weight, kind),
-    learning_rate_decay.DecayConfig((5,)),
   )
 
 
@@ -62,26 +60,26 @@ def test_phases_of_a_round():
 
 
 def test_clients_are_told_what_they_need():
-  rate, pull, p = 'learning_rate_scale', 'penalty_gradient', 'client_weight'
+  pull, p = 'penalty_gradient', 'client_weight'
   assert _fields(_build()) == {
     'count_labels': [],
     'stationarity': [p],
-    'shared': [rate],
-    'membership': [p, rate],
-    'joint': [p, rate],
+    'shared': [],
+    'membership': [p],
+    'joint': [p],
   }
   assert _fields(_build(weight=0.1, gradient_weight='none')) == {
     'count_labels': [],
     'stationarity': [pull, p],
-    'shared': [rate],
-    'membership': [pull, rate],
-    'joint': [pull, rate],
+    'shared': [],
+    'membership': [pull],
+    'joint': [pull],
   }
   # The server adds the penalty itself, but for what a client measures.
   at_server = _fields(_build('random_block', weight=0.1))
-  assert at_server['membership'] == ['membership', p, rate]
+  assert at_server['membership'] == ['membership', p]
   assert at_server['stationarity'] == ['membership', pull, p]
-  assert at_server['shared'] == ['membership', rate]
+  assert at_server['shared'] == ['membership']
 
 
 @pytest.mark.parametrize(
@@ -131,7 +129,6 @@ def test_calls_tell_each_client_its_own():
     inputs['penalty_gradient'], [[-0.04, 0.04], [-0.28, 0.28]], atol=1e-6
   )
   np.testing.assert_allclose(inputs['client_weight'], [0.3, 0.2])
-  np.testing.assert_allclose(inputs['learning_rate_scale'], [0.1, 0.1])
   inputs = _call(_build('random_block'), 'membership').client_inputs
   np.testing.assert_array_equal(inputs['membership'], _State.membership[_DRAWN])
   assert _call(_build(weight=0.1), 'count_labels').client_inputs == ()

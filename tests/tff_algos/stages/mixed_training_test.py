@@ -39,7 +39,6 @@ def _train(mixture, config, data=_DATA):
     _SEED,
     config,
     loss_scale=0.5,
-    learning_rate_scale=0.8,
   )
   expected = local_training.train(
     objectives.mean_loss(mixture.at(_MEMBERSHIP), 0.5),
@@ -47,7 +46,6 @@ def _train(mixture, config, data=_DATA):
     data,
     _SEED,
     config,
-    0.8,
   )
   return weights, found, expected
 

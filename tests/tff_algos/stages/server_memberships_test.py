@@ -13,7 +13,6 @@ from tests.testing import ppfl_oracle, toys
 from tff_algos.stages import (
   affinity,
   aggregation,
-  learning_rate_decay,
   membership_descent,
   membership_traffic,
   mixing,
@@ -40,7 +39,6 @@ def test_server_steps_on_the_cohort_and_no_further(weight):
     0,
     membership_descent.MembershipConfig(0.5),
     affinity.LaplacianConfig(weight, 'uniform'),
-    learning_rate_decay.DecayConfig(),
   )
   phase = server_memberships.build_step(traffic, 1.0)
   features = tf.ones([3, 1]) if weight else ()

@@ -1,0 +1,9 @@
+"""Learning rates stay as they are: where experiments start from.
+
+See tff_algos/stages/falling_rates.py; docs/architecture.md has how.
+"""
+
+
+def none() -> dict:
+  """Returns that no learning rate falls."""
+  return {'after_rounds': (), 'factor': 0.1, 'rates': ()}

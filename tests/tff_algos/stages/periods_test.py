@@ -1,0 +1,156 @@
+"""Tests of algorithms that take turns on the same states."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import contract, running_sum, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.runtimes import (
+  debug_runtime,
+  dropouts,
+  tff_runtime,
+  vectorized_runtime,
+)
+from tff_algos.stages import attacks, falling_rates, periods, phase_types
+
+_CLIENTS = running_sum.source([1, 2], [10])
+_FALLING = falling_rates.FallingRatesConfig((2, 3), 0.1)
+_ONE_FALL = falling_rates.FallingRatesConfig((2,), 0.1)
+
+
+def _names(algorithm, num_rounds):
+  """Returns the phases of each round, if no plan looks at a state."""
+  population = _CLIENTS.population
+  return [
+    [call.phase for call in algorithm.plan_round(None, population, t, 0)]
+    for t in range(1, num_rounds + 1)
+  ]
+
+
+def test_one_algorithm_stays_as_it_is():
+  algorithm = running_sum.algorithm()
+  assert periods.in_turn([algorithm], lambda round_num: 0) is algorithm
+
+
+def test_phases_are_named_by_their_period():
+  """And what they are for, by the first one's."""
+  algorithm = periods.in_turn(
+    [running_sum.algorithm() for _ in range(3)], _FALLING.period
+  )
+  names = ['add', 'add@2', 'add@3']
+  assert list(algorithm.phases) == names
+  assert [phase.name for phase in algorithm.phases.values()] == names
+  assert [algorithm_lib.phase_purpose(name) for name in names] == ['add'] * 3
+  assert _names(algorithm, 4) == [['add'], ['add'], ['add@2'], ['add@3']]
+
+
+def test_states_of_another_type_are_refused():
+  other = running_sum.algorithm()
+  wider = dataclasses.replace(
+    running_sum.algorithm(
+      make_message=lambda server_state: server_state['total'],
+      server_update=lambda server_state, aggregates: (server_state, {}),
+    ),
+    init_server_state=lambda seed, num_clients: {'total': tf.constant(0.0)},
+  )
+  joined = periods.in_turn([other, wider], _FALLING.period)
+  with pytest.raises(errors.StageTypeError, match="phase 'add@2'"):
+    phase_types.check_algorithm(joined)
+
+
+def _same_draws(one, other):
+  """Whether a dropout hits the same clients in calls of both names."""
+  population = algorithm_lib.Population(tuple('abcdefgh'), np.ones(8, np.int64))
+  stay = [
+    dropouts.drop(
+      algorithm_lib.PhaseCall(
+        name, np.arange(8, dtype=np.int32), (), algorithm_lib.Cost()
+      ),
+      *(population, 1, 0, 0.5),
+    ).client_indices.tolist()
+    for name in (one, other)
+  ]
+  return stay[0] == stay[1]
+
+
+def test_dropouts_go_by_the_purpose():
+  assert _same_draws('train', 'train@2')
+  assert not _same_draws('train', 'adopt')
+
+
+def _build(
+  name, falling=falling_rates.FallingRatesConfig(), attack=None, **more
+):
+  section = {**contract.section(name, 'mlp'), **more}
+  algorithm = registry.build_algorithm(
+    section, toys.mlp(), len(contract.SIZES), falling=falling
+  )
+  config = attacks.AttackConfig(attack or 'none', fraction=0.4 if attack else 0)
+  return attacks.attack(algorithm, config, np.arange(5) % 2 == 1)
+
+
+def _run(algorithm, num_rounds, start=None, first_round=1):
+  # Runtimes keep graphs by the names of phases; here there are two algorithms.
+  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+  return toys.run_rounds(
+    algorithm,
+    runtime,
+    contract.build_source(),
+    num_rounds,
+    start=start,
+    first_round=first_round,
+  )
+
+
+@pytest.mark.parametrize(
+  ('name', 'attack'),
+  [
+    ('scaffold', None),
+    ('pfedme', None),
+    ('filter_decomposition', None),
+    ('fed_avg', 'sign_flip'),
+    ('fed_avg', 'alie'),
+  ],
+)
+def test_rounds_are_those_of_the_algorithm_with_the_rates_of_their_period(
+  name, attack
+):
+  """Bit for bit, whatever clients keep."""
+  section = contract.section(name, 'mlp')
+  first, second = registry.parse_periods(section, _ONE_FALL)[1]
+  assert first != second
+  lowered = _build(name, attack=attack, **config_lib.to_dict(second))
+  start = _run(_build(name, attack=attack), 2)[:2]
+  expected = _run(lowered, 1, start, first_round=3)
+  found = _run(_build(name, _ONE_FALL, attack), 3)
+  np.testing.assert_equal(found[:2], expected[:2])
+
+
+def test_a_factor_of_one_changes_no_bit_and_another_does():
+  """Of the order in which examples come, say."""
+  expected = _run(_build('scaffold'), 3)
+  same = dataclasses.replace(_ONE_FALL, factor=1.0)
+  np.testing.assert_equal(_run(_build('scaffold', same), 3)[:2], expected[:2])
+  other = _run(_build('scaffold', _ONE_FALL), 3)
+  assert not np.array_equal(
+    *(one[0].model_weights['dense_0/kernel'] for one in (other, expected))
+  )
+
+
+def test_all_runtimes_agree():
+  algorithm = _build('scaffold', _ONE_FALL)
+  expected = _run(algorithm, 3)
+  size = len(contract.SIZES)
+  with (
+    vectorized_runtime.VectorizedRuntime(algorithm, size) as vectorized,
+    tff_runtime.TffRuntime(algorithm, size) as tff,
+  ):
+    for runtime in (vectorized, tff):
+      found = toys.run_rounds(algorithm, runtime, contract.build_source(), 3)
+      contract.assert_close(found, expected)
