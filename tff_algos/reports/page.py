@@ -6,6 +6,7 @@ import tempfile
 import types
 from typing import NamedTuple
 
+from tff_algos.metrics import round_time
 from tff_algos.reports import (
   accuracy_plot,
   association_plot,
@@ -24,6 +25,7 @@ from tff_algos.reports import (
   regrouping_plot,
   style,
   summary,
+  time_curves_plot,
   time_plot,
   warning_texts,
 )
@@ -138,6 +140,14 @@ PICTURES = (
     'formulas in place of rounds; they were not run.',
   ),
   Picture(
+    'time_curves.png',
+    time_curves_plot,
+    'The score over the seconds of that clock in place of rounds. Re-timed: the '
+    'scores of this run after the same rounds, but rounds as long as another '
+    "system's by formula, as in the figures of CMFL's authors; that system was "
+    'not run.',
+  ),
+  Picture(
     'atoms.png',
     atoms_plot,
     'Written by binaries.factors, of the latest checkpoint. Atoms of a layer '
@@ -183,7 +193,10 @@ _PLACES = (
 )
 
 
-def write_report(workdir: str | os.PathLike[str]) -> pathlib.Path:
+def write_report(
+  workdir: str | os.PathLike[str],
+  clock: round_time.Clock = round_time.Clock(),
+) -> pathlib.Path:
   """Draws a run's pictures and writes its index page.
 
   Reads only files of the run. Everything is made beside its place and then
@@ -192,6 +205,7 @@ def write_report(workdir: str | os.PathLike[str]) -> pathlib.Path:
 
   Args:
     workdir: The folder of a run that was trained and evaluated.
+    clock: Of pictures of time.
 
   Returns:
     `<workdir>/report/index.html`.
@@ -200,7 +214,7 @@ def write_report(workdir: str | os.PathLike[str]) -> pathlib.Path:
     DataError: If a file is missing or damaged; names it, and the command that
       makes it.
   """
-  run = run_lib.read(workdir)
+  run = run_lib.read(workdir, clock)
   report = run.workdir / 'report'
   with tempfile.TemporaryDirectory(
     prefix='.report-', dir=run.workdir
