@@ -14,6 +14,7 @@ from tff_algos.reports import (
   centers_plot,
   clients_plot,
   cluster_map_plot,
+  committee_bins_plot,
   committee_plot,
   cost_plot,
   html,
@@ -130,6 +131,14 @@ PICTURES = (
     'members agreed on. Middle: the scores of all uploads that committees '
     'judged; who is averaged has the highest (strategy I) or the lowest (II) of '
     'a round. Right, under attack: how many attackers had each role.',
+  ),
+  Picture(
+    'committee_bins.png',
+    committee_bins_plot,
+    'Participating clients by the accuracy of the last model on their own test '
+    'examples (bins of 10 points), and how often those of a bin were averaged on '
+    'average; dotted: all clients. Where the model serves poorly those whom '
+    'committees left out, the left bars on the right are the lowest.',
   ),
   Picture(
     'time.png',
