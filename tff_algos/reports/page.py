@@ -137,8 +137,8 @@ PICTURES = (
     committee_bins_plot,
     'Participating clients by the accuracy of the last model on their own test '
     'examples (bins of 10 points), and how often those of a bin were averaged on '
-    'average; dotted: all clients. Where the model serves poorly those whom '
-    'committees left out, the left bars on the right are the lowest.',
+    'average; dotted: all clients. Where committees left out whom the model '
+    'serves poorly, the bars of low accuracy are the lowest in the right panel.',
   ),
   Picture(
     'time.png',
