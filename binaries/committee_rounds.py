@@ -65,8 +65,10 @@ def repeat(
   )
   best, mu = objectives.minimizer, objectives.strong_convexity
   start = w = linear_models.vectors(state.agreed.model_weights)
-  tau = options.local_training.num_local_epochs
-  taken, rows = options.local_training.optimizer.learning_rate, []
+  training = options.local_training
+  # On whole batches an epoch is a step, too.
+  tau = training.num_local_steps or training.num_local_epochs
+  taken, rows = training.optimizer.learning_rate, []
   skews, at_best, gaps, squared = [], [], [], []
   for t in range(config.training.num_rounds):
     state, metrics = loop.run_round(
