@@ -108,6 +108,11 @@ def repeat(
 
 
 def _check(options, num_examples) -> None:
+  if options.upload not in ('update', 'model'):
+    raise errors.ConfigError(
+      'the theorem is measured where clients upload all of their steps; '
+      f'config.algorithm.upload is {options.upload!r}, set it to update or model'
+    )
   training = options.local_training
   is_sgd = training.optimizer.name == 'sgd' and not training.optimizer.momentum
   is_whole = training.batch_size >= num_examples.max()

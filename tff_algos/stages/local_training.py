@@ -164,6 +164,26 @@ def _places(step, mask, config):
   return step // num_batches, step % num_batches
 
 
+def next_batch(
+  data: algorithm.ClientData, seed: tf.Tensor, config: LocalTrainingConfig
+) -> algorithm.ClientData:
+  """Returns the batch that one step more would read, behind all of `train`.
+
+  Args:
+    data: The client's examples, `[capacity, ...]`, capacity >= 1.
+    seed: int32 `[2]`, as of `train`.
+    config: As of `train`; where it counts epochs, a further one begins.
+  """
+  length = 'num_local_steps' if config.num_local_steps else 'num_local_epochs'
+  longer = dataclasses.replace(config, **{length: getattr(config, length) + 1})
+  positions, masks = batch_positions(seed, data.mask, longer)
+  step = config.num_local_steps
+  if not step:
+    num_batches = tf.shape(positions)[0] // longer.num_local_epochs
+    step = config.num_local_epochs * num_batches
+  return _read(data, step, positions[step], masks[step], seed, config)
+
+
 def _read(data, step, positions, mask, seed, config):
   """Returns the batch of a step, augmented as its epoch says."""
   batch = data.take(positions, mask)
