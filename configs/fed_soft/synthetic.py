@@ -106,7 +106,6 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
       'augmentation': 'none',
       'solver': 'descent',
       'weight_decay': 0.0,
-      'num_local_steps': 0,
     },
   }
   config.training = {

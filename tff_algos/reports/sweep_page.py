@@ -72,6 +72,13 @@ def pictures(sweep: sweep_lib.Sweep, least_ari: float) -> list[Picture]:
       'them after its last round. Where two sources share a dark column, they '
       'share a cluster.',
     ),
+    *_curves(sweep),
+  ]
+
+
+def _curves(sweep: sweep_lib.Sweep) -> list[Picture]:
+  """Returns those of rounds, and of what rounds take."""
+  return [
     Picture(
       'communication.png',
       lambda: curves_plot.draw_communication(sweep),
