@@ -65,9 +65,8 @@ def repeat(
   )
   best, mu = objectives.minimizer, objectives.strong_convexity
   start = w = linear_models.vectors(state.agreed.model_weights)
-  tau = options.local_training.num_local_epochs
-  taken, rows = options.local_training.optimizer.learning_rate, []
-  skews, at_best, gaps, squared = [], [], [], []
+  taken, tau = _steps_of(options.local_training)
+  rows, skews, at_best, gaps, squared = [], [], [], [], []
   for t in range(config.training.num_rounds):
     state, metrics = loop.run_round(
       *(opened.algorithm, opened.runtime, opened.source, opened.store),
@@ -105,7 +104,19 @@ def repeat(
   return rows
 
 
+def _steps_of(training) -> tuple[float, int]:
+  """Returns the rate and the number of local steps, tau."""
+  # On whole batches an epoch is a step, too.
+  tau = training.num_local_steps or training.num_local_epochs
+  return training.optimizer.learning_rate, tau
+
+
 def _check(options, num_examples) -> None:
+  if options.upload not in ('update', 'model'):
+    raise errors.ConfigError(
+      'the theorem is measured where clients upload all of their steps; '
+      f'config.algorithm.upload is {options.upload!r}, set it to update or model'
+    )
   training = options.local_training
   is_sgd = training.optimizer.name == 'sgd' and not training.optimizer.momentum
   is_whole = training.batch_size >= num_examples.max()

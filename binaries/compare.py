@@ -20,6 +20,7 @@ from absl import flags, logging
 
 from binaries import command, comparison, output
 from tff_algos.core import errors
+from tff_algos.metrics import round_time
 from tff_algos.reports import choice as choice_lib
 from tff_algos.reports import plan as plan_lib
 from tff_algos.reports import sweep as sweep_lib
@@ -35,6 +36,7 @@ def compare(
   least_ari: float,
   question: choice_lib.Question | None = None,
   target: target_lib.Target | None = None,
+  clock: round_time.Clock = round_time.Clock(),
 ) -> str:
   """Writes `sweep.csv`, `sweep_summary.csv` and the page of a sweep.
 
@@ -44,6 +46,7 @@ def compare(
     least_ari: Adjusted Rand index from which on clusters count as found.
     question: What to choose among the cells; None for nothing.
     target: A score whose cost is to be told; None for none.
+    clock: Of the picture of time.
 
   Returns:
     Means and deviations, what is chosen, and what each cell is worth under its
@@ -53,7 +56,7 @@ def compare(
     DataError: If no run is finished, a file is damaged, or the runs do not
       differ by what is to be chosen.
   """
-  sweep = sweep_lib.read(workdir, target)
+  sweep = sweep_lib.read(workdir, target, clock)
   chosen = [] if question is None else choice_lib.sentences(sweep, question)
   folder = sweep.workdir
   output.write_table(

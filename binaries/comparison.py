@@ -7,8 +7,20 @@ from absl import flags
 
 from binaries import grid
 from tff_algos.core import errors
+from tff_algos.metrics import round_time
 from tff_algos.reports import choice as choice_lib
 from tff_algos.reports import target as target_lib
+
+
+def define_clock_flag() -> flags.FlagHolder:
+  """Defines `--clock`, which `round_time.read_clock` reads; returns the holder."""
+  return flags.DEFINE_multi_string(
+    'clock',
+    [],
+    'KEY=VALUE of the virtual clock; may be given several times: seconds of '
+    f'{", ".join(round_time.Work._fields)}; download=primary_serial; '
+    'rates=1e6,1e7 numbers a second.',
+  )
 
 
 def define_flags() -> Callable[[], tuple[Any, ...]]:
@@ -44,13 +56,15 @@ def define_flags() -> Callable[[], tuple[Any, ...]]:
     'METRIC=VALUE: also tell the rounds, and how much is sent, until a metric '
     'reaches a value; METRIC=95%: until it reaches 95 % of its own last one.',
   )
+  clock = define_clock_flag()
 
   def arguments() -> tuple[Any, ...]:
     goal = target_lib.parse(target.value) if target.value else None
     question = None
     if choose.value:
       question = choice_lib.Question(choose.value, choose_by.value)
-    return metrics.value, least_ari.value, question, goal
+    time = round_time.read_clock(clock.value)
+    return metrics.value, least_ari.value, question, goal, time
 
   return arguments
 

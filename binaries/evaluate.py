@@ -17,7 +17,15 @@ from typing import Any
 
 from absl import flags, logging
 
-from binaries import command, experiment, kept_runtime, output, session
+from binaries import (
+  command,
+  comparison,
+  experiment,
+  kept_runtime,
+  output,
+  session,
+)
+from tff_algos.metrics import round_time
 from tff_algos.reports import membership_history, page, summary
 from tff_algos.runtimes import evaluation_tables, evaluator, metrics_log
 
@@ -27,6 +35,7 @@ def evaluate(
   folder: str,
   round_num: int | None = None,
   kept: kept_runtime.KeptRuntime | None = None,
+  clock: round_time.Clock = round_time.Clock(),
 ) -> pathlib.Path:
   """Evaluates one checkpoint; returns the report's index page.
 
@@ -35,6 +44,7 @@ def evaluate(
     folder: Its workdir.
     round_num: Of the checkpoint; None for the latest.
     kept: As of `session.open_session`.
+    clock: Of the report's pictures of time.
 
   Raises:
     UserError: If there is no such checkpoint, or it is of another config.
@@ -59,7 +69,7 @@ def evaluate(
   output.write_json(evaluation / 'summary.json', content)
   for name, rows in tables.items():
     output.write_table(evaluation / name, rows)
-  return page.write_report(folder)
+  return page.write_report(folder, clock)
 
 
 def _summary(
@@ -104,10 +114,14 @@ def _main() -> None:
   round_num = flags.DEFINE_integer(
     'round', None, 'Round to evaluate; default: the latest checkpoint.'
   )
+  clock = comparison.define_clock_flag()
 
   def main() -> None:
     index = evaluate(
-      experiment.parse(config.value), workdir.value, round_num.value
+      experiment.parse(config.value),
+      workdir.value,
+      round_num.value,
+      clock=round_time.read_clock(clock.value),
     )
     print(summary.console_summary(workdir.value))
     logging.info('Report: %s', index)

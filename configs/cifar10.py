@@ -87,6 +87,7 @@ def local_training(variant: str) -> dict:
     'augmentation': 'none' if variant == 'smoke' else 'crop_and_flip',
     'solver': 'descent',
     'weight_decay': 0.0,
+    'num_local_steps': 0,
   }
 
 

@@ -21,7 +21,10 @@ Variants:
                 attack.fraction switch on: models are falsified, and scaling
                 starts at 0, not 0.5
   literal       the paper's words: one step on all examples, updates are sent, and
-                alpha is a share of the training clients
+                alpha is a share of the training clients. For tau steps on
+                mini-batches of 32 set local_training.num_local_steps to tau and
+                batch_size to 32; for Eq. 5 to the letter also upload to
+                last_gradient, and server_learning_rate to eta_t
   smoke         3 rounds of `similar` on the scikit-learn digits, without any data
 """
 
@@ -81,6 +84,7 @@ def get_config(variant: str, num_rounds: int) -> ml_collections.ConfigDict:
       'augmentation': 'none',
       'solver': 'descent',
       'weight_decay': 0.0,
+      'num_local_steps': 0,
     },
   }
   config.training = training(3 if is_smoke else num_rounds)

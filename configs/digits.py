@@ -79,4 +79,5 @@ def local_training(
     'augmentation': 'none',
     'solver': 'descent',
     'weight_decay': 0.0,
+    'num_local_steps': 0,
   }

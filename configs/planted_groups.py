@@ -124,6 +124,7 @@ def local_training(learning_rate: float) -> dict:
     'augmentation': 'none',
     'solver': 'descent',
     'weight_decay': WEIGHT_DECAY,
+    'num_local_steps': 0,
   }
 
 

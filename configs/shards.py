@@ -102,6 +102,7 @@ def local_training(variant: str) -> dict:
     'augmentation': 'none',
     'solver': 'descent',
     'weight_decay': 0.0,
+    'num_local_steps': 0,
   }
 
 

@@ -49,6 +49,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
       'augmentation': 'none',
       'solver': 'descent',
       'weight_decay': 0.0,
+      'num_local_steps': 0,
     },
     'aggregation': robustness.aggregation(),
   }

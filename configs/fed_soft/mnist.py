@@ -79,6 +79,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'augmentation': 'none',
       'solver': 'descent',
       'weight_decay': 0.0,
+      'num_local_steps': 0,
     },
   }
   config.training = {

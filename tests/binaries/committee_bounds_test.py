@@ -48,6 +48,19 @@ def test_a_row_a_round_and_the_theorems_step(dataset, tmp_path):
     assert row['gap'] <= row['bound']
 
 
+def test_steps_on_whole_batches_count_as_epochs_do(dataset, tmp_path):
+  lengths = ({'num_local_epochs': 2}, {'num_local_steps': 2})
+  by_epochs, by_steps = (
+    _compare(
+      dataset,
+      tmp_path,
+      lambda values, one=one: values.algorithm.local_training.update(one),
+    )
+    for one in lengths
+  )
+  assert by_steps == by_epochs
+
+
 def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
   def take_small_batches(values):
     values.algorithm.local_training.batch_size = 8

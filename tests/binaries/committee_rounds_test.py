@@ -1,5 +1,6 @@
 """The objectives that the rounds are held against."""
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,14 @@ def test_what_the_theorem_does_not_speak_of_is_refused():
   for options in (_options(batch_size=4), _options(momentum=0.9)):
     with pytest.raises(errors.ConfigError, match='plain SGD on whole batches'):
       committee_rounds.read_objectives(_opened(), options, False)
+
+
+def test_uploads_that_drop_steps_are_refused():
+  options = dataclasses.replace(_options(), upload='last_gradient')
+  with pytest.raises(
+    errors.ConfigError, match="upload is 'last_gradient', set"
+  ):
+    committee_rounds.read_objectives(_opened(), options, False)
 
 
 def test_objectives_that_are_flat_are_refused():

@@ -8,7 +8,8 @@ import pytest
 from binaries import compare
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.reports import choice
+from tff_algos.metrics import round_time
+from tff_algos.reports import choice, time_curves_plot
 from tff_algos.reports import plan as plan_lib
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
@@ -45,6 +46,18 @@ def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
   assert f'<p>{told}' in page
   compare.compare(tmp_path, [], 0.9)
   assert 'Chosen' not in (tmp_path / 'report' / 'index.html').read_text()
+
+
+def test_the_clock_of_the_picture_of_time_can_be_set(tmp_path, monkeypatch):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2,), (1.0,): (0.3,)}, _AXES)
+  clock, seen = round_time.Clock(rates=(5e5,)), []
+  monkeypatch.setattr(
+    time_curves_plot,
+    'draw_sweep',
+    lambda sweep: seen.extend(run.clock for run in sweep.cells[0].runs),
+  )
+  compare.compare(tmp_path, [], 0.9, clock=clock)
+  assert seen == [clock]
 
 
 def test_seeds_side_by_side_are_one_cell(tmp_path, monkeypatch):

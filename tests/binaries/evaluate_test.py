@@ -131,6 +131,7 @@ def test_the_program_prints_the_summary(launcher, finished_run):
     '--config=configs/fed_soft/digits.py:smoke',
     f'--workdir={finished_run.folder}',
     '--round=3',
+    '--clock=training=0.2',
   )
   assert program.returncode == 0, program.stderr
   assert 'best cluster on held-out upright' in program.stdout

@@ -44,12 +44,14 @@ from tff_algos.stages import (
   adoption,
   aggregation,
   committee_roles,
+  last_gradient,
   objectives,
 )
 from tff_algos.stages import committee as committee_lib
 from tff_algos.stages import local_training as local_training_lib
 
-UPLOADS = ('update', 'model')
+_LAST_GRADIENT = 'last_gradient'
+UPLOADS = ('update', 'model', _LAST_GRADIENT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +62,12 @@ class CmflConfig:
     upload: What clients send: the `'update'`, global model minus local model
       (the paper's gradient, summed over local steps and scaled by their rate),
       or the local `'model'`. For honest clients the two are the same algorithm;
-      for who falsifies an upload they are not.
+      for who falsifies an upload they are not. `'last_gradient'` is Eq. 5 to the
+      letter: the mini-batch gradient at the local model after its steps, which
+      the server applies to the global one; the steps themselves are dropped.
     server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the
-      global model by the mean of the local ones.
+      global model by the mean of the local ones. eta_t itself for
+      `'last_gradient'`.
     rate_offset: gamma of a rate that falls as Theorem 1's: in round t it is
       server_learning_rate * gamma / (gamma + t - 1). 0 for a constant one.
     loss_scale: Factor on the loss, > 0.
@@ -91,6 +96,8 @@ class CmflConfig:
     checks.check_positive('server_learning_rate', self.server_learning_rate)
     checks.check_at_least('rate_offset', self.rate_offset, 0)
     checks.check_positive('loss_scale', self.loss_scale)
+    if self.upload == _LAST_GRADIENT:
+      last_gradient.check(self.local_training)
 
   def rate(self, round_num: int) -> float:
     """Returns the server's rate of a round, from 1."""
@@ -141,16 +148,15 @@ def build_cmfl(
     )
 
   def train(message, role, client_state, data, seed):
-    weights, loss = local_training_lib.train(
-      objectives.mean_loss(model, config.loss_scale),
-      message,
-      data,
-      seed,
-      config.local_training,
-    )
-    update = trees.subtract(message, weights)
+    objective = objectives.mean_loss(model, config.loss_scale)
+    how = (data, seed, config.local_training)
+    upload, loss = local_training_lib.train(objective, message, *how)
+    if config.upload == 'update':
+      upload = trees.subtract(message, upload)
+    elif config.upload == _LAST_GRADIENT:
+      upload = last_gradient.after(objective, upload, *how)
     result = OrderedDict(
-      upload=update if config.upload == 'update' else weights,
+      upload=upload,
       num_examples=tf.reduce_sum(data.mask),
       role=role,
     )

@@ -122,9 +122,6 @@ class PpflConfig:
     self.membership.check_mixing(self.mixing)
     if self.cohort_size:
       self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
-    membership_traffic.check_schedule(
-      self.schedule, self.membership, self.decay
-    )
     membership_traffic.check_schedule(self.schedule, self.membership)
 
 

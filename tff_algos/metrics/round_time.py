@@ -10,7 +10,10 @@ time axis. `brain_torrent` and `gossip` are these formulas; `pulling` times a re
 round of the algorithms of those names from what a client has received in it.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from tff_algos.core import checks, errors
 
 # 1, 10 and 100 "Mps": million numbers a second, per client.
 RATES = (1e6, 1e7, 1e8)
@@ -31,6 +34,60 @@ class Work(NamedTuple):
   server_aggregation: float = 0.04
   scoring: float = 0.026
   committee_aggregation: float = 0.025
+
+
+class Clock(NamedTuple):
+  """What the virtual clock goes by.
+
+  Attributes:
+    work: Seconds of computation in a round.
+    download: One of `DOWNLOADS`: how a committee's model gets to all.
+    rates: Numbers a second of a client's connection, each > 0.
+  """
+
+  work: Work = Work()
+  download: str = 'parallel'
+  rates: tuple[float, ...] = RATES
+
+
+def read_clock(settings: Iterable[str]) -> Clock:
+  """Returns a clock that differs from the authors' by some settings.
+
+  Args:
+    settings: `KEY=VALUE`: the seconds of a field of `Work`, `download=` one of
+      `DOWNLOADS`, or `rates=` numbers a second with commas between them.
+
+  Raises:
+    ConfigError: If a setting is none of these.
+  """
+  clock = Clock()
+  for setting in settings:
+    key, _, value = setting.partition('=')
+    if key in Work._fields:
+      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)
+      clock = clock._replace(work=clock.work._replace(**{key: seconds}))
+    elif key == 'rates':
+      found = map(_number, value.split(','))
+      rates = (checks.check_positive("the clock's rates", one) for one in found)
+      clock = clock._replace(rates=tuple(rates))
+    elif key == 'download' and value in DOWNLOADS:
+      clock = clock._replace(download=value)
+    else:
+      raise errors.ConfigError(
+        f'the clock has no setting {setting!r}; give seconds as '
+        f'{", ".join(f"{name}=0.05" for name in Work._fields)}, a download as '
+        f'{" or ".join(f"download={name}" for name in DOWNLOADS)}, or numbers '
+        'a second as rates=1e6,1e7'
+      )
+  return clock
+
+
+def _number(text: str) -> float | str:
+  """Returns the number that a text spells, or the text if it spells none."""
+  try:
+    return float(text)
+  except ValueError:
+    return text
 
 
 class RoundTime(NamedTuple):

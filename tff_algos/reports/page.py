@@ -6,6 +6,7 @@ import tempfile
 import types
 from typing import NamedTuple
 
+from tff_algos.metrics import round_time
 from tff_algos.reports import (
   accuracy_plot,
   association_plot,
@@ -13,6 +14,7 @@ from tff_algos.reports import (
   centers_plot,
   clients_plot,
   cluster_map_plot,
+  committee_bins_plot,
   committee_plot,
   cost_plot,
   html,
@@ -24,6 +26,7 @@ from tff_algos.reports import (
   regrouping_plot,
   style,
   summary,
+  time_curves_plot,
   time_plot,
   warning_texts,
 )
@@ -130,12 +133,28 @@ PICTURES = (
     'a round. Right, under attack: how many attackers had each role.',
   ),
   Picture(
+    'committee_bins.png',
+    committee_bins_plot,
+    'Participating clients by the accuracy of the last model on their own test '
+    'examples (bins of 10 points), and how often those of a bin were averaged on '
+    'average; dotted: all clients. Where committees left out whom the model '
+    'serves poorly, the bars of low accuracy are the lowest in the right panel.',
+  ),
+  Picture(
     'time.png',
     time_plot,
     'What the rounds would take by the cost model of CMFL (TPDS 2022, section '
     '6.5): one transfer after the other, seconds of computation as in its '
     "authors' code. Re-timed systems have the same clients and model, and "
     'formulas in place of rounds; they were not run.',
+  ),
+  Picture(
+    'time_curves.png',
+    time_curves_plot,
+    'The score over the seconds of that clock in place of rounds. Re-timed: the '
+    'scores of this run after the same rounds, but rounds as long as another '
+    "system's by formula, as in the figures of CMFL's authors; that system was "
+    'not run.',
   ),
   Picture(
     'atoms.png',
@@ -183,7 +202,10 @@ _PLACES = (
 )
 
 
-def write_report(workdir: str | os.PathLike[str]) -> pathlib.Path:
+def write_report(
+  workdir: str | os.PathLike[str],
+  clock: round_time.Clock = round_time.Clock(),
+) -> pathlib.Path:
   """Draws a run's pictures and writes its index page.
 
   Reads only files of the run. Everything is made beside its place and then
@@ -192,6 +214,7 @@ def write_report(workdir: str | os.PathLike[str]) -> pathlib.Path:
 
   Args:
     workdir: The folder of a run that was trained and evaluated.
+    clock: Of pictures of time.
 
   Returns:
     `<workdir>/report/index.html`.
@@ -200,7 +223,7 @@ def write_report(workdir: str | os.PathLike[str]) -> pathlib.Path:
     DataError: If a file is missing or damaged; names it, and the command that
       makes it.
   """
-  run = run_lib.read(workdir)
+  run = run_lib.read(workdir, clock)
   report = run.workdir / 'report'
   with tempfile.TemporaryDirectory(
     prefix='.report-', dir=run.workdir

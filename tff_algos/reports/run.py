@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.metrics import association, recovery
+from tff_algos.metrics import association, recovery, round_time
 from tff_algos.reports import membership_history as membership_history_lib
 from tff_algos.reports import table as table_lib
 
@@ -50,6 +50,7 @@ class Run:
     rounds: `metrics.csv`: one row a round; row 0 is the initial state.
     clients: `evaluation/clients.csv`.
     summary: `evaluation/summary.json`.
+    clock: Of pictures of time.
   """
 
   workdir: pathlib.Path
@@ -59,6 +60,7 @@ class Run:
   rounds: table_lib.Table
   clients: table_lib.Table
   summary: Mapping[str, Any]
+  clock: round_time.Clock = round_time.Clock()
 
   @functools.cached_property
   def score_name(self) -> str:
@@ -220,8 +222,15 @@ class Run:
     return mixture if np.shape(mixture)[:1] == (num_clients,) else None
 
 
-def read(workdir: str | os.PathLike[str]) -> Run:
+def read(
+  workdir: str | os.PathLike[str],
+  clock: round_time.Clock = round_time.Clock(),
+) -> Run:
   """Reads the files of a run.
+
+  Args:
+    workdir: Its folder.
+    clock: Of pictures of time.
 
   Raises:
     DataError: If a file is missing, with the command that makes it, or cannot
@@ -243,6 +252,7 @@ def read(workdir: str | os.PathLike[str]) -> Run:
     rounds=table_lib.read(workdir / 'metrics.csv'),
     clients=table_lib.read(workdir / 'evaluation' / 'clients.csv'),
     summary=_read_json(workdir / 'evaluation' / 'summary.json'),
+    clock=clock,
   )
   run.rounds.texts('round')  # the one column that nothing works without
   return run

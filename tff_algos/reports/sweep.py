@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from tff_algos.core import errors
+from tff_algos.metrics import round_time
 from tff_algos.reports import measures, plan
 from tff_algos.reports import run as run_lib
 from tff_algos.reports import target as target_lib
@@ -175,13 +176,16 @@ def spread(points: Sequence[dict[str, float]], name: str) -> Spread:
 
 
 def read(
-  workdir: str | os.PathLike[str], target: target_lib.Target | None = None
+  workdir: str | os.PathLike[str],
+  target: target_lib.Target | None = None,
+  clock: round_time.Clock = round_time.Clock(),
 ) -> Sweep:
   """Reads the runs of a sweep that are finished.
 
   Args:
     workdir: Its folder.
     target: A score that they are to reach; None for none.
+    clock: Of the picture of time.
 
   Raises:
     DataError: If there is no plan or no finished run, a file is damaged, or
@@ -193,7 +197,9 @@ def read(
   for run in planned.runs:
     folder = workdir / run.folder
     if not run.error and (folder / 'evaluation' / 'summary.json').is_file():
-      found.setdefault(run.values, []).append((run.seed, run_lib.read(folder)))
+      found.setdefault(run.values, []).append(
+        (run.seed, run_lib.read(folder, clock))
+      )
   if not found:
     reasons = [
       f' ({run.folder}: {run.error})' for run in planned.runs if run.error

@@ -19,6 +19,7 @@ from tff_algos.reports import (
   plan,
   style,
   sweep_table,
+  time_curves_plot,
   worst_attack,
 )
 from tff_algos.reports import sweep as sweep_lib
@@ -72,12 +73,28 @@ def pictures(sweep: sweep_lib.Sweep, least_ari: float) -> list[Picture]:
       'them after its last round. Where two sources share a dark column, they '
       'share a cluster.',
     ),
+    *_curves(sweep),
+  ]
+
+
+def _curves(sweep: sweep_lib.Sweep) -> list[Picture]:
+  """Returns those of rounds, and of what rounds take."""
+  return [
     Picture(
       'communication.png',
       lambda: curves_plot.draw_communication(sweep),
       'What the communication bought: numbers sent from the server to clients '
       'and back, summed over rounds. Both are means over seeds; the band is '
       "the score's standard deviation. Dotted: the target, if there is one.",
+    ),
+    Picture(
+      'time_curves.png',
+      lambda: time_curves_plot.draw_sweep(sweep),
+      'The score over the seconds of a virtual clock: the cost model of CMFL '
+      '(TPDS 2022, section 6.5), one transfer after the other, seconds of '
+      "computation as in its authors' code. Re-timed: the scores of one cell "
+      "after the same rounds, but rounds as long as another system's by formula, "
+      "as in those authors' figures; that system was not run.",
     ),
     Picture(
       'rounds.png',

@@ -5,21 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.metrics import round_time
 from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports import run_clock, style
 
-_SIZES = ('train/num_members', 'train/num_training', 'cost/downlink_floats')
-# What clients that pull from each other leave, and nobody else.
-_PULLED = (
-  'train/consensus_distance',
-  'train/num_messages',
-  'cost/downlink_floats',
-  'cost/local_solves',
-)
 _COMMUNICATION, _COMPUTATION = style.colors(2)
-# A system's label -> what all rounds take.
-Times = Mapping[str, round_time.RoundTime]
+# Breaks the lines below a bar.
+_WORDS = {run_clock.BRAIN_TORRENT: 'Brain-\nTorrent'}
+# A system's label -> seconds of communication and computation of all rounds.
+Times = Mapping[str, np.ndarray]
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
@@ -32,59 +25,33 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   Returns:
     None if the run had a server.
   """
-  systems = [_time_all(run, rate) for rate in round_time.RATES]
-  if not all(systems):
+  if run_clock.kind(run) in (None, run_clock.SERVER):
+    return None
+  rates = run.clock.rates
+  systems = [_time_all(run, rate) for rate in rates]
+  if not all(one.sum() for one in systems[0].values()):
     return None
   figure = style.new_figure(
     11, 3.9, f'Virtual clock of {run.last_round:,} rounds'
   )
-  panels = figure.subplots(1, len(round_time.RATES))
-  for axes, rate, times in zip(panels, round_time.RATES, systems, strict=True):
+  panels = style.new_panels(figure, len(rates), len(rates))
+  for axes, rate, times in zip(panels, rates, systems, strict=True):
     _draw_rate(axes, times)
-    axes.set_title(f'{rate / 1e6:,.0f} million floats a second')
+    axes.set_title(run_clock.rate_text(rate))
   panels[0].set_ylabel('seconds')
   panels[-1].legend(loc='upper left', bbox_to_anchor=(1, 1))
   return figure
 
 
 def _time_all(run, rate) -> Times:
-  """Returns what the rounds take; nothing for a run with a server."""
-  if all(name in run.rounds for name in _SIZES):
-    return _time_committee(run, rate)
-  if all(name in run.rounds for name in _PULLED):
-    return {'this run': _time_pulls(run, rate)}
-  return {}
-
-
-def _time_committee(run, rate) -> Times:
-  members, training, down = (
-    np.nansum(run.rounds.numbers(name)) / max(run.last_round, 1)
-    for name in _SIZES
-  )
-  if not (members and training and down):
-    return {}
-  transfer = round_time.transfer_seconds(down / (members + training), rate)
-  systems = {
-    'CMFL,\nthis run': round_time.cmfl(transfer, members, training),
-    'FedAvg,\nre-timed': round_time.fed_avg(transfer),
-    'Brain-\nTorrent,\nre-timed': round_time.brain_torrent(transfer, training),
-    'Gossip,\nre-timed': round_time.gossip(transfer, training),
-  }
-  return {name: one.times(run.last_round) for name, one in systems.items()}
-
-
-def _time_pulls(run, rate) -> round_time.RoundTime:
-  """Adds up the rounds; who trains in one receives, all at the same time."""
-  received, solves = (
-    run.rounds.numbers(name)
-    for name in ('cost/downlink_floats', 'cost/local_solves')
-  )
-  is_round = solves > 0
-  rounds = [
-    round_time.pulling(round_time.transfer_seconds(floats, rate), 1)
-    for floats in received[is_round] / solves[is_round]
-  ]
-  return round_time.RoundTime(*np.sum(rounds, axis=0))
+  """Returns what all rounds take, first this run's."""
+  name = 'CMFL,\nthis run'
+  if run_clock.kind(run) == run_clock.PEERS:
+    name = 'this run'
+  rounds = {name: run_clock.own(run, rate)}
+  for other, times in run_clock.retimed(run, rate).items():
+    rounds[f'{_WORDS.get(other, other)},\nre-timed'] = times
+  return {label: times.sum(axis=0) for label, times in rounds.items()}
 
 
 def _draw_rate(axes, systems: Times) -> None:

@@ -129,7 +129,9 @@ def train(
   base = objectives.mean_loss(model, config.loss_scale)
   training = config.local_training
   if num_epochs is not None:
-    training = dataclasses.replace(training, num_local_epochs=num_epochs)
+    training = dataclasses.replace(
+      training, num_local_epochs=num_epochs, num_local_steps=0
+    )
 
   def objective(weights, batch):
     return base(filter_groups.put(received, weights), batch)

@@ -36,6 +36,10 @@ class LocalTrainingConfig:
       errors of linear models with at most 512 parameters.
     weight_decay: Adds weight_decay / 2 * |weights|^2 to the objective of the
       steps, >= 0; the optimizer sees its gradient (it is not a decoupled decay).
+    num_local_steps: Steps of one batch each in place of `num_local_epochs`, as
+      many for every client that has examples; they go on into the next epoch's
+      order where one has no more batches. 0 for epochs. Costs a shuffled order a
+      step, so it is for few of them.
   """
 
   num_local_epochs: int = 1
@@ -44,6 +48,7 @@ class LocalTrainingConfig:
   augmentation: str = 'none'
   solver: str = 'descent'
   weight_decay: float = 0.0
+  num_local_steps: int = 0
 
   def __post_init__(self):
     checks.check_int('num_local_epochs', self.num_local_epochs, minimum=1)
@@ -53,6 +58,12 @@ class LocalTrainingConfig:
     )
     checks.check_one_of('solver', self.solver, SOLVERS)
     checks.check_at_least('weight_decay', self.weight_decay, 0)
+    checks.check_int('num_local_steps', self.num_local_steps, minimum=0)
+    if self.solver == 'exact' and self.num_local_steps:
+      raise errors.ConfigError(
+        f"num_local_steps is {self.num_local_steps}, but solver 'exact' takes no "
+        "steps; set num_local_steps to 0, or solver to 'descent'"
+      )
     if self.solver == 'exact' and self.weight_decay:
       raise errors.ConfigError(
         f"weight_decay is {self.weight_decay:g}, but solver 'exact' minimises "
@@ -91,8 +102,11 @@ def distance_per_gradient(
     mask: `[capacity]`, 1 for real rows.
     config: Of SGD.
   """
-  num_batches = tf.math.ceil(tf.reduce_sum(mask) / config.batch_size)
   rate = config.optimizer.learning_rate
+  if config.num_local_steps:
+    has_examples = tf.minimum(tf.reduce_sum(mask), 1.0)
+    return config.num_local_steps * rate * has_examples
+  num_batches = tf.math.ceil(tf.reduce_sum(mask) / config.batch_size)
   return config.num_local_epochs * rate * num_batches
 
 
@@ -104,7 +118,7 @@ def batch_positions(
   Args:
     seed: int32 `[2]`.
     mask: `[capacity]`, 1 for real rows.
-    config: Epochs and batch size.
+    config: Epochs (or steps) and batch size.
 
   Returns:
     Row positions int32 `[num_steps, batch_size]` and their mask, float32. A
@@ -112,6 +126,8 @@ def batch_positions(
     are padding and must change nothing.
   """
   capacity = tf.shape(mask)[0]
+  if config.num_local_steps:
+    return _counted_steps(seed, mask, config)
   num_batches = (capacity + config.batch_size - 1) // config.batch_size
   orders = index_random.shuffled_epochs(seed, mask, config.num_local_epochs)
   short = num_batches * config.batch_size - capacity
@@ -122,6 +138,60 @@ def batch_positions(
   orders = tf.where(step_mask > 0, orders, orders[:, :1])
   shape = [config.num_local_epochs * num_batches, config.batch_size]
   return tf.reshape(orders, shape), tf.reshape(step_mask, shape)
+
+
+def _counted_steps(seed, mask, config):
+  """Returns `num_local_steps` batches, of as many epochs as that takes."""
+  # With fewer than a batch of examples, each step is an epoch.
+  orders = index_random.shuffled_epochs(seed, mask, config.num_local_steps)
+  capacity = tf.shape(mask)[0]
+  num_steps = config.num_local_steps * tf.minimum(capacity, 1)
+  epoch, batch = _places(tf.range(num_steps)[:, tf.newaxis], mask, config)
+  row = batch * config.batch_size + tf.range(config.batch_size)
+  is_real = row < tf.cast(tf.reduce_sum(mask), tf.int32)
+  place = epoch * capacity + tf.where(is_real, row, 0)
+  positions = tf.gather(tf.reshape(orders, [-1]), place)
+  return positions, tf.cast(is_real, tf.float32)
+
+
+def _places(step, mask, config):
+  """Returns the epoch of a step, and which of its batches it reads."""
+  num_rows = tf.shape(mask)[0]
+  if config.num_local_steps:  # Without steps of padding in between.
+    num_rows = tf.cast(tf.reduce_sum(mask), tf.int32)
+  num_batches = (num_rows + config.batch_size - 1) // config.batch_size
+  num_batches = tf.maximum(num_batches, 1)
+  return step // num_batches, step % num_batches
+
+
+def next_batch(
+  data: algorithm.ClientData, seed: tf.Tensor, config: LocalTrainingConfig
+) -> algorithm.ClientData:
+  """Returns the batch that one step more would read, behind all of `train`.
+
+  Args:
+    data: The client's examples, `[capacity, ...]`, capacity >= 1.
+    seed: int32 `[2]`, as of `train`.
+    config: As of `train`; where it counts epochs, a further one begins.
+  """
+  length = 'num_local_steps' if config.num_local_steps else 'num_local_epochs'
+  longer = dataclasses.replace(config, **{length: getattr(config, length) + 1})
+  positions, masks = batch_positions(seed, data.mask, longer)
+  step = config.num_local_steps
+  if not step:
+    num_batches = tf.shape(positions)[0] // longer.num_local_epochs
+    step = config.num_local_epochs * num_batches
+  return _read(data, step, positions[step], masks[step], seed, config)
+
+
+def _read(data, step, positions, mask, seed, config):
+  """Returns the batch of a step, augmented as its epoch says."""
+  batch = data.take(positions, mask)
+  augment = augmentation.AUGMENTATIONS[config.augmentation]
+  if not augment:
+    return batch
+  epoch, _ = _places(step, data.mask, config)
+  return batch.with_x(augment(batch.x, seed, epoch, positions))
 
 
 def independent_batches(
@@ -155,7 +225,7 @@ def train(
   seed: tf.Tensor,
   config: LocalTrainingConfig,
 ) -> tuple[Structure, statistics.MeanStat]:
-  """Trains on one client's examples, `num_local_epochs` long.
+  """Trains on one client's examples, for some epochs or some steps.
 
   Args:
     objective: What to make smaller.
@@ -163,7 +233,7 @@ def train(
     data: The client's examples.
     seed: int32 `[2]`; decides the order of the examples and how they are
       augmented.
-    config: Epochs, batch size, optimizer; or the exact solver.
+    config: Epochs or steps, batch size, optimizer; or the exact solver.
 
   Returns:
     The trained weights, and the mean loss of the examples as they were met.
@@ -189,7 +259,6 @@ def _descend(objective, weights, data, seed, config, decay):
   optimizer = optimizers.build_optimizer(config.optimizer)
   positions, masks = batch_positions(seed, data.mask, config)
   num_steps = tf.shape(positions)[0]
-  augment = augmentation.AUGMENTATIONS[config.augmentation]
 
   @gradients.as_one
   def step_on(batch, weights, slots):
@@ -208,10 +277,7 @@ def _descend(objective, weights, data, seed, config, decay):
     return weights, slots, losses
 
   def step(i, weights, slots, loss):
-    batch = data.take(positions[i], masks[i])
-    if augment:
-      epoch = i // (num_steps // config.num_local_epochs)
-      batch = batch.with_x(augment(batch.x, seed, epoch, positions[i]))
+    batch = _read(data, i, positions[i], masks[i], seed, config)
     weights, slots, losses = step_on(batch, weights, slots)
     batch_loss = statistics.masked_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)

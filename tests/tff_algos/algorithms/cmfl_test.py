@@ -121,9 +121,11 @@ def _gradient(k, w):
   return x.T @ (x @ w - y) / len(y)
 
 
-def _oracle(w, members, training, selection, server_rate):
+def _oracle(w, members, training, selection, server_rate, upload):
   """Algorithm 3, score by score: weights, who is averaged, who is elected."""
   updates = {k: _RATE * _gradient(k, w) for k in [*members, *training]}
+  if upload == 'last_gradient':  # On all examples again, after the step.
+    updates = {k: _gradient(k, w - step) for k, step in updates.items()}
   score = {
     k: len(members)
     / sum(((updates[k] - updates[c]) ** 2).sum() for c in members)
@@ -146,13 +148,14 @@ def _oracle(w, members, training, selection, server_rate):
 @pytest.mark.parametrize('selection', ['most_similar', 'least_similar', 'all'])
 def test_rounds_agree_with_numpy(selection, upload):
   """Scores, means and elections of Eq. 5 to 8; float32, so to 1e-5."""
-  algorithm = _build(upload, 0.7, selection=selection)
+  rate = 0.7 * (_RATE if upload == 'last_gradient' else 1)
+  algorithm = _build(upload, rate, selection=selection)
   counts = np.zeros(_NUM_CLIENTS, int)
   for before, call, after, _, _, state in _rounds(algorithm):
     members = _members(call).tolist()
     training = call.client_indices[~call.client_inputs.is_member].tolist()
     w, selected, elected = _oracle(
-      _kernel(before), members, training, selection, 0.7
+      _kernel(before), members, training, selection, rate, upload
     )
     np.testing.assert_allclose(_kernel(after), w, rtol=1e-5, atol=1e-6)
     assert np.flatnonzero(after.is_member).tolist() == elected
@@ -191,7 +194,9 @@ def test_the_first_committee_is_drawn_from_everybody_with_examples():
 
 
 def test_models_and_updates_are_the_same_algorithm_for_honest_clients():
-  one, other = (list(_rounds(_build(u)))[-1].state for u in cmfl.UPLOADS)
+  one, other = (
+    list(_rounds(_build(upload)))[-1].state for upload in ('update', 'model')
+  )
   np.testing.assert_allclose(
     _kernel(one.agreed), _kernel(other.agreed), rtol=1e-5
   )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tff_algos.core import errors
 from tff_algos.metrics import round_time
 
 # C = 43 members, n = 65 training clients, models of 20,000 numbers.
@@ -53,3 +54,28 @@ def test_work_of_other_machines():
   assert round_time.brain_torrent(2.0, 3, work) == (6.0, 1.5)
   assert round_time.gossip(2.0, 3, work) == (4.0, 1.5)
   assert round_time.pulling(2.0, 0.5, work) == (1.0, 1.5)
+
+
+def test_a_clock_is_read_from_settings():
+  assert round_time.read_clock([]) == round_time.Clock()
+  found = round_time.read_clock(
+    ['training=2', 'scoring=0', 'download=primary_serial', 'rates=5e5,1e6']
+  )
+  work = round_time.Work(training=2.0, scoring=0.0)
+  assert found == round_time.Clock(work, 'primary_serial', (5e5, 1e6))
+
+
+@pytest.mark.parametrize(
+  ('setting', 'text'),
+  [
+    ('training=-1', "clock's training must be a finite number >= 0, got -1"),
+    ('training=fast', 'must be a finite number >= 0, got .fast'),
+    ('rates=1e6,0', "clock's rates must be a finite number > 0, got 0.0"),
+    ('rates=', 'must be a finite number > 0'),
+    ('download=fast', "no setting 'download=fast'; give .*=primary_serial"),
+    ('speed=1', "no setting 'speed=1'; give seconds as training=0.05"),
+  ],
+)
+def test_settings_that_no_clock_has_are_refused(setting, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    round_time.read_clock([setting])

@@ -39,6 +39,12 @@ def _config(batch_size=4, num_local_epochs=3, optimizer=_ADAM):
   )
 
 
+def _steps(num_local_steps, optimizer=_ADAM):
+  return dataclasses.replace(
+    _config(optimizer=optimizer), num_local_steps=num_local_steps
+  )
+
+
 def _train(data, config, start=_START, objective=None, seed=_SEED):
   weights, loss = local_training.train(
     objective or objectives.mean_loss(_MODEL, 0.5),
@@ -75,6 +81,37 @@ def test_training_agrees_with_numpy_step_by_step(size, batch_size):
   np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(loss.total, np.sum(losses), rtol=1e-4)
   assert float(loss.weight) == len(losses) == 3 * size
+
+
+@pytest.mark.parametrize('num_steps', [1, 2, 5, 12])
+@pytest.mark.parametrize('size', [1, 3, 4, 10])
+def test_counted_steps_agree_with_numpy_step_by_step(size, num_steps):
+  """Of 4 examples each; an epoch of 10 has a short third, of 3 a single one."""
+  x, y = _examples(size)
+  config = _steps(num_steps, optimizer=_SGD)
+  batches = [
+    order[begin : begin + 4]
+    for order in (index_hash.shuffled(_SEED, e, size) for e in range(num_steps))
+    for begin in range(0, size, 4)
+  ][:num_steps]
+  w, losses = _START.astype(np.float64), []
+  for rows in batches:
+    residual = x[rows] @ w - y[rows]
+    losses.extend(residual**2)
+    w = w - 0.05 * x[rows].T @ residual / len(rows)
+  for capacity in (size, size + 1, 32):  # Padding is never read.
+    weights, loss = _train(_padded(x, y, capacity, np.nan), config)
+    np.testing.assert_allclose(weights, w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(loss.total, np.sum(losses), rtol=1e-4)
+    assert float(loss.weight) == len(losses)
+
+
+def test_whole_epochs_of_steps_are_epochs():
+  """9 examples in 3 batches, 2 epochs, also in what is drawn for each."""
+  data = _padded(*_examples(9), 9)
+  by_steps, _ = _train(data, _steps(6))
+  by_epochs, _ = _train(data, _config(num_local_epochs=2))
+  np.testing.assert_array_equal(by_steps, by_epochs)
 
 
 @pytest.mark.parametrize('is_pulled', [False, True])
@@ -128,10 +165,11 @@ def test_what_lies_in_the_padding_does_no_harm(filling):
   np.testing.assert_array_equal(loss.total, expected_loss.total)
 
 
+@pytest.mark.parametrize('num_steps', [0, 3])
 @pytest.mark.parametrize('capacity', [0, 1, 8])
-def test_a_client_without_examples_gets_its_start_back(capacity):
+def test_a_client_without_examples_gets_its_start_back(capacity, num_steps):
   x, y = _examples(0)
-  weights, loss = _train(_padded(x, y, capacity), _config())
+  weights, loss = _train(_padded(x, y, capacity), _steps(num_steps))
   np.testing.assert_array_equal(weights, _START)
   assert float(loss.weight) == float(loss.total) == 0
 
@@ -273,6 +311,14 @@ def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
       {'num_local_epochs': 0},
       'num_local_epochs must be an integer >= 1, got 0',
     ),
+    (
+      {'num_local_steps': -1},
+      'num_local_steps must be an integer >= 0, got -1',
+    ),
+    (
+      {'solver': 'exact', 'num_local_steps': 2},
+      "num_local_steps is 2, but solver 'exact' takes no steps",
+    ),
     ({'batch_size': 0}, 'batch_size must be an integer >= 1, got 0'),
     ({'batch_size': 2.5}, 'batch_size must be an integer >= 1, got 2.5'),
     (
@@ -301,10 +347,14 @@ def test_distance_per_gradient_counts_the_real_steps():
     data = _padded(*_examples(size), 20)
     distance = local_training.distance_per_gradient(data.mask, config)
     np.testing.assert_allclose(distance, expected, rtol=1e-6)
+    steps = _steps(7, _SGD)
+    distance = local_training.distance_per_gradient(data.mask, steps)
+    np.testing.assert_allclose(distance, 7 * 0.05 * (size > 0), rtol=1e-6)
 
 
-def test_a_constant_gradient_moves_by_its_distance():
-  config, data = _config(optimizer=_SGD), _padded(*_examples(9), 20)
+@pytest.mark.parametrize('num_steps', [0, 5])
+def test_a_constant_gradient_moves_by_its_distance(num_steps):
+  config, data = _steps(num_steps, _SGD), _padded(*_examples(9), 20)
   slope = np.array([[1.0], [-2], [0.5]], np.float32)
 
   def objective(weights, batch):

@@ -1,0 +1,85 @@
+"""Picture: which clients a committee's model serves, and whom it averaged."""
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import committee_history, style
+from tff_algos.reports import run as run_lib
+
+_NUM_BINS = 10
+_EDGES = np.linspace(0, 1, _NUM_BINS + 1)
+_AVERAGED, _NEVER = style.colors(2)
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws clients, and how often they were averaged, by test accuracy.
+
+  After Che et al. (TPDS 2022, CMFL), Figure 3 (b) and (c). Clients without test
+  examples are in neither.
+
+  Returns:
+    None if the run kept no audit log of committees, or no client's accuracy.
+  """
+  history = committee_history.read(run)
+  name = 'test_personalized_accuracy'
+  if history is None or name not in run.clients:
+    return None
+  accuracy = run.clients.numbers(name)
+  if 'group' in run.clients:
+    groups = np.array(run.clients.texts('group'))
+    accuracy = accuracy[groups == 'participating']
+  known = np.isfinite(accuracy)
+  if not known.any():
+    return None
+  accuracy, counts = accuracy[known], history.num_averaged[known]
+  # Each bin has its lower end; the last one both.
+  bins = np.minimum((accuracy * _NUM_BINS + 1e-9).astype(int), _NUM_BINS - 1)
+  figure = style.new_figure(
+    9, 3.9, 'Clients by test accuracy, and how often they were averaged'
+  )
+  clients, averages = figure.subplots(1, 2)
+  _draw_clients(clients, bins, counts)
+  _draw_averages(averages, bins, counts)
+  return figure
+
+
+def _draw_clients(axes: axes_lib.Axes, bins, counts) -> None:
+  """Draws the clients of each bin; stacked on top who was never averaged."""
+  never = counts == 0
+  below = _count(bins[~never])
+  _draw_bars(axes, below, color=_AVERAGED, label='averaged at least once')
+  if never.any():
+    _draw_bars(
+      axes, _count(bins[never]), below, color=_NEVER, label='never averaged'
+    )
+    axes.set_ylim(0, 1.2 * _count(bins).max())  # Room for the legend.
+    axes.legend(loc='upper left', ncols=2)
+  axes.set_title(f'{len(bins):,} clients')
+  axes.set_ylabel('clients')
+  axes.yaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
+
+
+def _draw_averages(axes: axes_lib.Axes, bins, counts) -> None:
+  """Draws the mean count of each bin; a bin without clients has no bar."""
+  sizes, sums = _count(bins), _count(bins, counts)
+  means = np.divide(sums, sizes, out=np.zeros(_NUM_BINS), where=sizes > 0)
+  _draw_bars(axes, means, color=_AVERAGED)
+  axes.axhline(counts.mean(), color=style.MUTED, linestyle=':', linewidth=1.1)
+  axes.set_title(f'mean of all clients: {counts.mean():.3g}')
+  axes.set_ylabel('times that a client was averaged, mean')
+
+
+def _count(bins, weights=None) -> np.ndarray:
+  return np.bincount(bins, weights, minlength=_NUM_BINS)
+
+
+def _draw_bars(axes: axes_lib.Axes, heights, below=0.0, **look) -> None:
+  axes.set_axisbelow(True)
+  middles = (_EDGES[:-1] + _EDGES[1:]) / 2
+  axes.bar(middles, heights, 0.92 / _NUM_BINS, below, **look)
+  axes.set_xlim(0, 1)
+  axes.set_xticks(_EDGES[::2])
+  axes.set_xlabel('test accuracy of a client (%)')
+  style.format_percent(axes.xaxis)

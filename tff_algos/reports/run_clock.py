@@ -1,0 +1,116 @@
+"""How long each round of a run would take, by the formulas of `round_time`.
+
+Three kinds of run have a clock: of a committee (CMFL), of clients that pull from
+each other (segmented gossip, BrainTorrent), and of a server that sends one model
+and gets one (FedAvg).
+"""
+
+import numpy as np
+
+from tff_algos.metrics import round_time
+from tff_algos.reports import run as run_lib
+
+_DOWN, _SOLVES = 'cost/downlink_floats', 'cost/local_solves'
+_MEMBERS, _TRAINING = 'train/num_members', 'train/num_training'
+# What clients that pull from each other leave, and nobody else.
+_PULLED = ('train/consensus_distance', 'train/num_messages')
+_SERVED = ('fed_avg',)
+COMMITTEE, PEERS, SERVER = 'CMFL', 'peers', 'FedAvg'
+BRAIN_TORRENT, GOSSIP = 'BrainTorrent', 'Gossip'
+
+
+def kind(run: run_lib.Run) -> str | None:
+  """Returns `COMMITTEE`, `PEERS` or `SERVER`; None for a run without a clock."""
+  if _DOWN not in run.rounds:
+    return None
+  if _MEMBERS in run.rounds and _TRAINING in run.rounds:
+    return COMMITTEE
+  if _SOLVES not in run.rounds:
+    return None
+  if all(name in run.rounds for name in _PULLED):
+    return PEERS
+  name = (run.config.get('algorithm') or {}).get('name')
+  return SERVER if name in _SERVED else None
+
+
+def own(run: run_lib.Run, rate: float) -> np.ndarray | None:
+  """Returns the seconds of a run's own rounds.
+
+  Args:
+    run: The run; `run.clock` says what computation takes.
+    rate: Numbers a second.
+
+  Returns:
+    Communication and computation of each row of `run.rounds`, float64
+    `[num_rows, 2]`, 0 where nobody trained; None for a run without a clock.
+  """
+  found = kind(run)
+  if found == PEERS:
+    solves, received = _columns(run, _SOLVES, _DOWN)
+    # Who trains receives, all at the same time.
+    transfer = round_time.transfer_seconds(_share(received, solves), rate)
+    return _rounds(round_time.pulling(transfer, 1, run.clock.work), solves)
+  return None if found is None else _times(run, rate)[found]
+
+
+def retimed(run: run_lib.Run, rate: float) -> dict[str, np.ndarray]:
+  """Returns what other systems would take; they were not run.
+
+  They have as many training clients a round, and the same model.
+
+  Args:
+    run: The run.
+    rate: Numbers a second.
+
+  Returns:
+    System -> as of `own`; nothing for clients that pull, which say nothing of how
+    many others there would be.
+  """
+  found = kind(run)
+  if found in (None, PEERS):
+    return {}
+  times = _times(run, rate)
+  del times[found]
+  return times
+
+
+def rate_text(rate: float) -> str:
+  """Returns how fast a connection is, in words."""
+  return f'{rate / 1e6:,g} million floats a second'
+
+
+def _times(run, rate) -> dict[str, np.ndarray]:
+  """Returns the rounds of all systems, this run's own among them."""
+  work = run.clock.work
+  if kind(run) == COMMITTEE:
+    members, training, down = _columns(run, _MEMBERS, _TRAINING, _DOWN)
+  else:
+    training, down = _columns(run, _SOLVES, _DOWN)
+    members = np.zeros_like(training)
+  size = _share(down, members + training)
+  transfer = round_time.transfer_seconds(size, rate)
+  times = {
+    SERVER: round_time.fed_avg(transfer, work),
+    BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),
+    GOSSIP: round_time.gossip(transfer, training, work),
+  }
+  if kind(run) == COMMITTEE:
+    times[COMMITTEE] = round_time.cmfl(
+      transfer, members, training, run.clock.download, work
+    )
+  return {name: _rounds(one, training) for name, one in times.items()}
+
+
+def _columns(run, *names: str) -> list[np.ndarray]:
+  return [np.nan_to_num(run.rounds.numbers(name)) for name in names]
+
+
+def _share(total, count) -> np.ndarray:
+  """Returns total / count, 0 where there is nobody to share."""
+  return np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+
+
+def _rounds(times: round_time.RoundTime, num_training) -> np.ndarray:
+  """Returns both parts of each row side by side, 0 where nobody trained."""
+  parts = np.stack(np.broadcast_arrays(*times), axis=1)
+  return np.where(num_training[:, np.newaxis] > 0, parts, 0.0)

@@ -1,0 +1,164 @@
+"""Pictures: what seconds of the virtual clock bring, a panel a connection."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import axes as axes_lib
+from matplotlib import figure as figure_lib
+from matplotlib import ticker
+
+from tff_algos.reports import run as run_lib
+from tff_algos.reports import run_clock, style
+from tff_algos.reports import sweep as sweep_lib
+
+# The one global model; of clients without a server, the mean of theirs.
+_MODELS = ('cluster', 'personalized')
+_RETIMED = '(re-timed)'
+
+
+class _Line(NamedTuple):
+  """A line of all panels.
+
+  Attributes:
+    label: What it is called.
+    seconds: Of each connection, up to each evaluation, float64 `[rates, n]`.
+    middle: The score, float64 `[n]`.
+    spread: Half the height of the band around it, float64 `[n]`.
+  """
+
+  label: str
+  seconds: np.ndarray
+  middle: np.ndarray
+  spread: np.ndarray
+
+
+def draw(run: run_lib.Run) -> figure_lib.Figure | None:
+  """Draws a run's score over the seconds of its rounds.
+
+  That of a run with a server is also drawn on the clocks of BrainTorrent and
+  gossip, re-timed.
+
+  Returns:
+    None if the run has no clock or no score.
+  """
+  series = next(
+    (one for name in _names(run) if (one := run.series(name)) is not None), None
+  )
+  if run_clock.kind(run) is None or series is None:
+    return None
+  lines = [
+    _Line(label, seconds, series.values, np.zeros(len(series.values)))
+    for label, seconds in _clocks((run,), series.rounds, 'this run')
+  ]
+  return _draw(run, lines, f'{_word(run)} of the global model')
+
+
+def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
+  """Draws the scores of all cells over the seconds of their rounds.
+
+  If a single cell has a server, its scores are also drawn on the clocks of
+  BrainTorrent and gossip, re-timed.
+
+  Returns:
+    None if a cell has no clock or no score, or if all of them have a server: the
+    clock tells the same as the rounds there.
+  """
+  run = sweep.example
+  kinds = [{run_clock.kind(one) for one in cell.runs} for cell in sweep.cells]
+  if {None} & set().union(*kinds) or all(
+    one == {run_clock.SERVER} for one in kinds
+  ):
+    return None
+  curves = next(
+    (
+      found
+      for name in _names(run)
+      if None not in (found := [cell.curve(name) for cell in sweep.cells])
+    ),
+    None,
+  )
+  if curves is None:
+    return None
+  is_retimed = kinds.count({run_clock.SERVER}) == 1
+  clocks = [
+    list(_clocks(cell.runs, curve.rounds, cell.label or 'all runs'))
+    for cell, curve in zip(sweep.cells, curves, strict=True)
+  ]
+  lines = [
+    _Line(label, seconds, curve.mean, curve.std)
+    for clock, curve in zip(clocks, curves, strict=True)
+    for label, seconds in (clock if is_retimed else clock[:1])
+  ]
+  # The colours of the cells are those of the other pictures.
+  lines.sort(key=lambda line: _RETIMED in line.label)
+  return _draw(run, lines, f'{_word(run)}: mean and deviation over seeds')
+
+
+def _clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:
+  """Yields (label, mean seconds until each of the rounds, `[rates, n]`)."""
+  own = [[run_clock.own(one, r) for r in one.clock.rates] for one in runs]
+  yield label, _until(runs, rounds, own)
+  if {run_clock.kind(one) for one in runs} != {run_clock.SERVER}:
+    return
+  others = [
+    [run_clock.retimed(one, r) for r in one.clock.rates] for one in runs
+  ]
+  for name in others[0][0]:
+    times = [[systems[name] for systems in of_run] for of_run in others]
+    yield (
+      f"{label} on {name}'s clock {_RETIMED}",
+      _until(runs, rounds, times),
+    )
+
+
+def _until(runs, rounds, times) -> np.ndarray:
+  """Adds up the rows of each run and connection, and takes the runs' mean."""
+  found = []
+  for run, of_run in zip(runs, times, strict=True):
+    rows = np.searchsorted(run.rounds.numbers('round'), rounds)
+    found.append([seconds.sum(axis=1).cumsum()[rows] for seconds in of_run])
+  return np.mean(found, axis=0)
+
+
+def _names(run: run_lib.Run) -> list[str]:
+  return [f'participating/test/{model}/{run.score_name}' for model in _MODELS]
+
+
+def _word(run: run_lib.Run) -> str:
+  return 'Test accuracy' if run.higher_is_better else 'Test mean squared error'
+
+
+def _draw(run: run_lib.Run, lines: list[_Line], title: str):
+  rates = run.clock.rates
+  figure = style.new_figure_with_legend(
+    0.6 + 3.7 * len(rates),
+    3.8,
+    f'{title}, over the virtual clock',
+    [line.label for line in lines],
+  )
+  panels = style.new_panels(figure, len(rates), len(rates), sharey=True)
+  values = np.concatenate(
+    [line.middle + sign * line.spread for line in lines for sign in (-1, 1)]
+  )
+  style.fit_scores(run, panels[0], values)
+  for place, (axes, rate) in enumerate(zip(panels, rates, strict=True)):
+    _draw_panel(axes, lines, place)
+    axes.set_title(run_clock.rate_text(rate))
+    style.format_scores(run, axes.yaxis)
+  panels[0].set_ylabel(style.score_label(run))
+  return figure
+
+
+def _draw_panel(axes: axes_lib.Axes, lines: list[_Line], place: int) -> None:
+  for index, line in enumerate(lines):
+    style.draw_line(
+      axes,
+      (index, len(lines)),
+      line.seconds[place],
+      line.middle,
+      (line.middle - line.spread, line.middle + line.spread),
+    )
+  axes.set_xlim(left=0)
+  axes.set_xlabel('seconds')
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
