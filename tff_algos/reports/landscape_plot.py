@@ -103,15 +103,8 @@ def _draw_path(axes: axes_lib.Axes, index: int, path: Path) -> None:
   look = style.line_look(index)
   halo = [patheffects.withStroke(linewidth=3.2, foreground='white')]
   x, y = np.asarray(path.places).T
-  axes.plot(
-    *(x, y),
-    **look,
-    linewidth=1.7,
-    marker='o',
-    markersize=2.5,
-    path_effects=halo,
-    zorder=3,
-  )
+  axes.plot(x, y, **look, linewidth=1.7, path_effects=halo, zorder=3)
+  axes.scatter(x, y, s=8, color=look['color'], zorder=3)
   ends = {'markersize': 8, 'markeredgewidth': 1.7, 'marker': 'o', 'zorder': 3}
   color = look['color']
   axes.plot(x[:1], y[:1], color=color, markerfacecolor='white', **ends)
