@@ -118,7 +118,9 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
     for value in (curve.mean - curve.std, curve.mean + curve.std)
   ]
   target = sweep.cells[0].target
-  if target is not None and target.metric == measure.name:
+  # A share of what each run ends with is another value in every run.
+  is_drawn = target is not None and not target.is_share
+  if is_drawn and target.metric == measure.name:
     shown.append([target.value])
     axes.axhline(target.value, color=style.MUTED, linestyle=':', linewidth=1.1)
   style.fit_scores(sweep.example, axes, np.concatenate(shown))

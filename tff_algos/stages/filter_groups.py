@@ -1,8 +1,8 @@
-"""Weights of a model in four groups: atoms, coefficients, head, other.
+"""Weights of a model in five groups: atoms, coefficients, head, hidden, other.
 
 They are told apart by name: atoms and coefficients of decomposed convolutions
-(`numerics.factored_weights`); the head, which is the last layer; and the rest,
-such as biases of convolutions and hidden dense layers.
+(`numerics.factored_weights`); the head, which is the last layer; hidden dense
+layers, whose kernel is a matrix; and the rest, such as biases of convolutions.
 """
 
 from collections import OrderedDict
@@ -14,19 +14,22 @@ from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.stages import weight_groups
 
-ATOMS, COEFFICIENTS, HEAD, OTHER = 'atoms', 'coefficients', 'head', 'other'
-GROUPS = (ATOMS, COEFFICIENTS, HEAD, OTHER)
+ATOMS, COEFFICIENTS, HEAD = 'atoms', 'coefficients', 'head'
+HIDDEN, OTHER = 'hidden', 'other'
+GROUPS = (ATOMS, COEFFICIENTS, HEAD, HIDDEN, OTHER)
 
 Groups = Mapping[str, tuple[str, ...]]
 
 
 def names_by_group(model: model_lib.Model) -> Groups:
   """Returns group -> names of its weights, without groups that have none."""
-  names = list(model.weights_spec())
+  spec = model.weights_spec()
   head = weight_groups.weight_names(model, (weight_groups.LAST_LAYER,))
   groups = OrderedDict()
   for group in GROUPS:
-    members = tuple(name for name in names if _group_of(name, head) == group)
+    members = tuple(
+      name for name in spec if _group_of(name, spec, head) == group
+    )
     if members:
       groups[group] = members
   return groups
@@ -68,8 +71,11 @@ def check_has_atoms(model: model_lib.Model, option: str) -> None:
     )
 
 
-def _group_of(name, head):
-  kind = name.rpartition('/')[2]
+def _group_of(name, spec, head):
+  layer, _, kind = name.rpartition('/')
   if kind in (ATOMS, COEFFICIENTS):
     return kind
-  return HEAD if name in head else OTHER
+  if name in head:
+    return HEAD
+  kernel = spec.get(f'{layer}/kernel')
+  return HIDDEN if kernel is not None and len(kernel.shape) == 2 else OTHER

@@ -99,6 +99,15 @@ def test_the_target_is_a_line_across(tmp_path):
   assert panel.get_ylim()[1] > 0.9
 
 
+def test_a_share_of_each_runs_end_is_no_line(tmp_path):
+  _read(tmp_path)
+  target = target_lib.Target(_TEST, 0.9, is_share=True)
+  sweep = sweep_lib.read(tmp_path, target)
+  (panel,) = _draw(curves_plot.draw_communication, sweep).axes
+  assert len(panel.lines) == 2
+  assert panel.get_ylim()[1] < 0.9
+
+
 def test_the_variance_of_rounds_where_it_was_measured(tmp_path):
   sweep = _read(tmp_path)
   assert _draw(curves_plot.draw_variance, sweep) is None

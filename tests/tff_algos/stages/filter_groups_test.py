@@ -28,10 +28,10 @@ def test_groups_are_disjoint_and_complete():
     'atoms': ('conv_0/atoms', 'conv_1/atoms'),
     'coefficients': ('conv_0/coefficients', 'conv_1/coefficients'),
     'head': ('dense_2/kernel', 'dense_2/bias'),
-    'other': (
-      *('conv_0/bias', 'conv_1/bias', 'dense_0/kernel', 'dense_0/bias'),
-      *('dense_1/kernel', 'dense_1/bias'),
+    'hidden': (
+      *('dense_0/kernel', 'dense_0/bias', 'dense_1/kernel', 'dense_1/bias'),
     ),
+    'other': ('conv_0/bias', 'conv_1/bias'),
   }
   names = filter_groups.names_of(groups, filter_groups.GROUPS)
   assert sorted(names) == sorted(model.weights_spec())
@@ -41,17 +41,16 @@ def test_counts_add_up():
   """The larger LeNet: 450 numbers are atoms, 38,592 coefficients."""
   model = _lenet()
   sizes = filter_groups.count(model, filter_groups.names_by_group(model))
-  hidden = 614_784 + 73_920 + 128
   assert sizes == {
-    **{'atoms': 450, 'coefficients': 38_592},
-    **{'head': 1_930, 'other': hidden},
+    **{'atoms': 450, 'coefficients': 38_592, 'head': 1_930},
+    **{'hidden': 614_784 + 73_920, 'other': 128},
   }
   assert sum(sizes.values()) == trees.num_entries(model.weights_spec())
 
 
 def test_a_network_without_factors_has_fewer_groups():
   groups = filter_groups.names_by_group(toys.mlp())
-  assert list(groups) == ['head', 'other']
+  assert list(groups) == ['head', 'hidden']
   assert filter_groups.count(toys.mlp(), groups)['atoms'] == 0
 
 

@@ -30,7 +30,7 @@ def test_rounds_1_4_and_7_are_full_and_versions_count_them():
 
 
 def test_slow_groups_are_the_others():
-  assert _config().slow_groups == ('coefficients', 'other')
+  assert _config().slow_groups == ('coefficients', 'hidden', 'other')
   assert slow_weights.slow_names(_MODEL, _config()) == ('conv/coefficients',)
   config = _config(fast_groups=('atoms',))
   assert slow_weights.slow_names(_MODEL, config) == (
@@ -98,7 +98,7 @@ def test_neither_decay_nor_pull_moves_frozen_weights(proximal_weight):
 @pytest.mark.parametrize(
   ('model', 'groups', 'text'),
   [
-    (toys.mlp(), ('atoms', 'head'), "names 'atoms', .* 'mlp' are head, other"),
+    (toys.mlp(), ('atoms', 'head'), "names 'atoms', .* 'mlp' are head, hidden"),
     (toys.mlp(), ('coefficients',), "names 'coefficients', but the weights of"),
     (_MODEL, ('atoms', 'other'), "names 'other', but the weights of model"),
     (_MODEL, ('atoms', 'coefficients', 'head'), 'a fast round spares nothing'),
@@ -150,20 +150,22 @@ def test_with_a_cache_whoever_lacks_the_slow_weights_pays():
 
 
 @pytest.mark.parametrize(
-  ('variant', 'num_outputs', 'fast_groups', 'ratio'),
+  ('fast_groups', 'ratios'),
   [
-    ('fed_dyn', 10, ('atoms',), 0.2005),
-    ('fed_dyn', 100, ('atoms',), 0.2005),
-    ('fed_rep', 10, ('atoms',), 0.2015),
-    ('fed_dyn', 10, ('atoms', 'head'), 0.2026),
-    ('fed_dyn', 100, ('atoms', 'head'), 0.2211),
-    ('fed_rep', 10, ('atoms', 'head'), 0.2037),
-    ('fed_rep_wide', 100, ('atoms',), 0.2004),
-    ('fed_rep_wide', 100, ('atoms', 'head'), 0.2113),
+    (('atoms',), (0.2005, 0.2005, 0.2015, 0.2004)),
+    (('atoms', 'head'), (0.2026, 0.2211, 0.2037, 0.2113)),
+    (('atoms', 'hidden', 'head'), (0.9576, 0.9585, 0.8708, 0.9357)),
+  ],
+)
+@pytest.mark.parametrize(
+  ('column', 'variant', 'num_outputs'),
+  [
+    *((0, 'fed_dyn', 10), (1, 'fed_dyn', 100)),
+    *((2, 'fed_rep', 10), (3, 'fed_rep_wide', 100)),
   ],
 )
 def test_share_of_the_uplink_that_remains_with_beta_one_fifth(
-  variant, num_outputs, fast_groups, ratio
+  column, variant, num_outputs, fast_groups, ratios
 ):
   """(beta * full + (1 - beta) * fast) / full."""
   model = registry.build_model(
@@ -186,7 +188,7 @@ def test_share_of_the_uplink_that_remains_with_beta_one_fifth(
     sent += slow_weights.cost_of(
       call, number, num_slow, config, lambda number: np.array([0])
     ).uplink_floats
-  assert round(sent / (5 * full), 4) == ratio
+  assert round(sent / (5 * full), 4) == ratios[column]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""The paths that runs have gone through the space of models, and losses there."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from binaries import experiment, session, starts
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors, seeds
+from tff_algos.numerics import factored_weights, trees
+
+
+class Trajectory(NamedTuple):
+  """What a run has kept of its server's model.
+
+  Attributes:
+    label: Of the run.
+    rounds: 0 and those of the checkpoints, ascending.
+    points: All weights with kernels in the place of factors, float32
+      `[num_rounds, n]`.
+  """
+
+  label: str
+  rounds: tuple[int, ...]
+  points: np.ndarray
+
+
+class Problem(NamedTuple):
+  """Paths in one space, and the loss there.
+
+  Attributes:
+    trajectories: At least one; all of networks with the same weights.
+    loss: Weights `[n]` -> mean loss of the sampled examples.
+  """
+
+  trajectories: Sequence[Trajectory]
+  loss: Callable[[np.ndarray], float]
+
+
+def read(
+  folders: Sequence[str | os.PathLike[str]], num_examples: int
+) -> Problem:
+  """Reads the kept checkpoints of runs, and a sample of the training examples.
+
+  Args:
+    folders: Of trained runs on one dataset, each with one model at the server.
+    num_examples: At most so many, drawn evenly from those of all clients by the
+      first run's seed.
+
+  Raises:
+    UserError: If a run has no checkpoint or no single model, or the runs' data or
+      networks differ.
+  """
+  start = os.path.commonpath([pathlib.Path(one).absolute() for one in folders])
+  trajectories, first = [], None
+  for folder in folders:
+    label = os.path.relpath(folder, start)
+    config = read_config(pathlib.Path(folder))
+    with session.open_session(config, folder) as opened:
+      trajectory, shapes = _trajectory(opened, label)
+      version = opened.dataset.version
+      if first is None:
+        first = version, shapes
+        loss = _build_loss(opened, num_examples)
+      _check_alike(label, first, (version, shapes))
+    trajectories.append(trajectory)
+  return Problem(trajectories, loss)
+
+
+def read_config(folder: pathlib.Path) -> experiment.ExperimentConfig:
+  """Returns what `binaries.train` has written down of a run.
+
+  Raises:
+    DataError: If it has not.
+  """
+  path = folder / 'config.json'
+  if not path.is_file():
+    raise errors.DataError(
+      f'{path} is missing; name folders of runs that binaries.train has made'
+    )
+  values = json.loads(path.read_text())['config']
+  return config_lib.from_dict(experiment.ExperimentConfig, values)
+
+
+def _trajectory(opened, label):
+  rounds, points = [], []
+  for round_num, state in starts.starts(opened):
+    if not hasattr(state, 'model_weights'):
+      raise errors.ConfigError(
+        f'{label}: config.algorithm.name is {opened.algorithm.name!r}, which has '
+        'no single model at the server; a path is that of one'
+      )
+    plain = factored_weights.build_kernels(state.model_weights)
+    rounds.append(round_num)
+    points.append(trees.flatten(plain).numpy())
+  shapes = {name: tuple(leaf.shape) for name, leaf in plain.items()}
+  return Trajectory(label, tuple(rounds), np.stack(points)), shapes
+
+
+def _check_alike(label, first, other):
+  if first[0] != other[0]:
+    raise errors.ConfigError(
+      f'{label} was trained on dataset {other[0]}, the first run on {first[0]}; '
+      'name runs on one dataset'
+    )
+  if first[1] != other[1]:
+    name = min({*first[1].items()} ^ {*other[1].items()})[0]
+    raise errors.ConfigError(
+      f'{label} has another network than the first run: weight {name!r} is not '
+      'the same; name runs whose networks have the same kernels'
+    )
+
+
+def _build_loss(opened, num_examples):
+  section = dict(opened.config.model)
+  if 'decomposition' in section:
+    section['decomposition'] = {**section['decomposition'], 'num_atoms': 0}
+  model = experiment.build_model(
+    dataclasses.replace(opened.config, model=section), opened.dataset
+  )
+  spec = model.weights_spec()
+  x, y = map(tf.constant, _sample(opened, num_examples))
+
+  @tf.function(autograph=False)
+  def loss(point):
+    outputs = model.apply(trees.unflatten(point, spec), x)
+    return tf.reduce_mean(model.example_losses(outputs, y))
+
+  return lambda point: float(loss(tf.constant(point, tf.float32)))
+
+
+def _sample(opened, num_examples):
+  """Returns features and labels of examples of all clients, drawn evenly."""
+  counts = np.asarray(opened.source.population.num_examples)
+  total = int(counts.sum())
+  generator = seeds.numpy_generator(opened.config.seed, 'landscape', 0)
+  chosen = generator.choice(total, min(num_examples, total), replace=False)
+  owners = np.searchsorted(np.cumsum(counts), np.sort(chosen), side='right')
+  rows = np.sort(chosen) - (np.cumsum(counts) - counts)[owners]
+  parts = []
+  for owner in np.unique(owners):
+    examples = opened.source.examples(int(owner))
+    own = rows[owners == owner]
+    parts.append((examples.x[own], examples.y[own]))
+  return tuple(np.concatenate(part) for part in zip(*parts, strict=True))

@@ -1,0 +1,74 @@
+"""How far a trained round's product of means is from its mean of kernels.
+
+The gap is the covariance of the clients' factors, Chen and Qiu (2025),
+arXiv:2503.08652, Eq. 7: of second order in how far they go, so a learning rate of
+half the size leaves a quarter of it.
+"""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import contract, factored, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import factored_weights, filters
+from tff_algos.runtimes import debug_runtime
+
+
+def _network(activation):
+  """Four atoms of 2x2, with which any mean of kernels can be factored anew."""
+
+  def initialize(seed):
+    return OrderedDict(
+      {
+        'conv/atoms': 0.5 * tf.random.stateless_normal([2, 2, 4], seed),
+        'conv/coefficients': tf.random.stateless_normal([4, 1, 2], seed + 2),
+        'dense/kernel': 0.3 * tf.random.stateless_normal([8, 3], seed + 1),
+      }
+    )
+
+  def apply(weights, x):
+    factors = factored_weights.take_factors(weights, 'conv')
+    hidden = tf.nn.conv2d(x, filters.build_kernel(factors), 2, 'SAME')
+    return tf.reshape(activation(hidden), [-1, 8]) @ weights['dense/kernel']
+
+  return model_lib.Model(
+    'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
+  )
+
+
+def _gap(activation, learning_rate, num_steps):
+  """Returns the distance of the two kernels after a round of full batches."""
+  host = factored.host(learning_rate=learning_rate)
+  host['local_training'] |= {'num_local_epochs': num_steps, 'batch_size': 64}
+  kernels = []
+  for averaging in ('factors', 'kernels'):
+    section = {'name': 'filter_decomposition', 'host': host}
+    algorithm = registry.build_algorithm(
+      section | {'averaging': averaging}, _network(activation), 5
+    )
+    runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+    state, _, _ = toys.run_rounds(algorithm, runtime, factored.SOURCE, 1)
+    plain = factored_weights.build_kernels(state.model_weights)
+    kernels.append(np.asarray(plain['conv/kernel'], np.float64))
+  return np.linalg.norm(kernels[0] - kernels[1])
+
+
+@pytest.mark.parametrize('activation', [tf.nn.relu, tf.tanh])
+def test_after_one_step_half_the_rate_leaves_a_quarter(activation):
+  """Exactly: a step goes straight, whatever the loss."""
+  gaps = [_gap(activation, rate, 1) for rate in (0.4, 0.2, 0.1)]
+  np.testing.assert_allclose(np.divide(gaps[:-1], gaps[1:]), 4, rtol=0.02)
+  assert gaps[-1] > 1e-5
+
+
+@pytest.mark.parametrize('activation', [tf.nn.relu, tf.tanh])
+def test_after_four_steps_it_does_as_the_rate_goes_to_zero(activation):
+  """A path that bends has gaps of higher orders, too, and at 0.8 these rule."""
+  gaps = [_gap(activation, rate, 4) for rate in (0.8, 0.4, 0.0125, 0.00625)]
+  np.testing.assert_allclose(gaps[2] / gaps[3], 4, rtol=0.2)
+  assert gaps[0] / gaps[1] < 3
+  assert gaps[-1] > 3e-6

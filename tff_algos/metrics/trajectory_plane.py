@@ -1,0 +1,102 @@
+"""A plane through a space of models, on which paths of training are drawn.
+
+Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, section 7, draw the
+path of one training over its two principal directions. Chen and Qiu (2025),
+arXiv:2503.08652, Figure 3c, have two paths in one picture and give no recipe: here
+the directions are those of the points of all paths together.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_algos.core import errors
+
+# Below this share of the first direction's length there is no second one.
+_LEAST_SHARE = 1e-6
+
+
+class Plane(NamedTuple):
+  """A plane in a space of n weights.
+
+  Attributes:
+    origin: Where both coordinates are 0, float64 `[n]`.
+    directions: Orthonormal, float64 `[2, n]`.
+    shares: Of the points' squared distances from the origin, what lies along
+      each direction, in [0, 1], float64 `[2]`.
+  """
+
+  origin: np.ndarray
+  directions: np.ndarray
+  shares: np.ndarray
+
+  def coordinates(self, points: np.ndarray) -> np.ndarray:
+    """Returns where models fall upright onto the plane.
+
+    Args:
+      points: `[num_points, n]`.
+
+    Returns:
+      float64 `[num_points, 2]`.
+    """
+    return (np.asarray(points, np.float64) - self.origin) @ self.directions.T
+
+  def models(self, places: np.ndarray) -> np.ndarray:
+    """Returns the models at coordinates `[num_places, 2]`, `[num_places, n]`."""
+    return self.origin + np.asarray(places) @ self.directions
+
+  def distances(self, points: np.ndarray) -> np.ndarray:
+    """Returns how far models are from the plane, float64 `[num_points]`."""
+    apart = points - self.models(self.coordinates(points))
+    return np.linalg.norm(apart, axis=1)
+
+
+def principal(points: np.ndarray) -> Plane:
+  """Returns the plane around the mean that has most of the points' variance.
+
+  Args:
+    points: `[num_points, n]`; far fewer points than weights.
+
+  Raises:
+    ConfigError: If all lie on one line.
+  """
+  rows = np.asarray(points, np.float64)
+  origin = rows.mean(axis=0)
+  return _span(rows - origin, rows, origin)
+
+
+def through(points: np.ndarray) -> Plane:
+  """Returns the plane through three points; the first one is its origin.
+
+  Args:
+    points: `[3, n]`.
+
+  Raises:
+    ConfigError: If they lie on one line.
+  """
+  rows = np.asarray(points, np.float64)
+  return _span(rows[1:] - rows[0], rows, rows[0])
+
+
+def _span(vectors, points, origin):
+  """Returns the plane of two principal directions of vectors.
+
+  Of the Gram matrix, which is as small as the vectors are few: v = X^T u / s.
+  """
+  gram = vectors @ vectors.T
+  left, squares, _ = np.linalg.svd(gram, hermitian=True)
+  lengths = np.sqrt(squares[:2])
+  if len(vectors) < 2 or lengths[1] <= _LEAST_SHARE * lengths[0]:
+    raise errors.ConfigError(
+      f'the {len(points)} models lie on one line, which spans no plane; keep more '
+      'checkpoints (config.training.checkpoint_interval, num_kept_checkpoints) '
+      'or name another run'
+    )
+  directions = (vectors.T @ left[:, :2] / lengths).T
+  # Either sign would do. So that it does not depend on the library: the last
+  # point is to the right and above.
+  signs = np.where(directions @ (points[-1] - origin) < 0, -1.0, 1.0)
+  directions = directions * signs[:, None]
+  apart = points - origin
+  along = np.sum((apart @ directions.T) ** 2, axis=0)
+  return Plane(origin, directions, along / np.sum(apart**2))
