@@ -23,10 +23,9 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   config = natural_clients.get_config(variant)
   config.name = f'FedAvg and fine-tuning on natural clients, {variant}'
   personal_training = natural_clients.local_training(variant)
-  personal_training['optimizer'] = {
-    'name': 'sgd',
-    'learning_rate': 0.1 if variant == 'stack_overflow' else 0.01,
-  }
+  personal_training['optimizer']['learning_rate'] = (
+    0.1 if variant == 'stack_overflow' else 0.01
+  )
   config.algorithm = {
     'name': 'fine_tuning',
     'cohort_size': natural_clients.cohort_size(variant),

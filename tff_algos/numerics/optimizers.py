@@ -44,6 +44,8 @@ class OptimizerConfig:
     beta_1: Decay of Adam's first moment, in [0, 1).
     beta_2: Decay of Adam's second moment, in [0, 1).
     epsilon: Adam's constant beside the root of the second moment, > 0.
+    clip_norm: Largest norm of a step's gradient, over all weights together; a
+      longer one is scaled to it, see `clipped`. >= 0; 0 for no limit.
   """
 
   name: str = 'sgd'
@@ -52,6 +54,7 @@ class OptimizerConfig:
   beta_1: float = 0.9
   beta_2: float = 0.999
   epsilon: float = 1e-8
+  clip_norm: float = 0.0
 
   def __post_init__(self):
     checks.check_one_of('name', self.name, ('sgd', 'adam'))
@@ -59,15 +62,42 @@ class OptimizerConfig:
     for name in ('momentum', 'beta_1', 'beta_2'):
       checks.check_below_one(name, getattr(self, name))
     checks.check_positive('epsilon', self.epsilon)
+    checks.check_at_least('clip_norm', self.clip_norm, 0)
 
 
 def build_optimizer(config: OptimizerConfig) -> Optimizer:
   """Returns the optimizer that the config names."""
   if config.name == 'adam':
-    return adam(
+    optimizer = adam(
       config.learning_rate, config.beta_1, config.beta_2, config.epsilon
     )
-  return sgd(config.learning_rate, config.momentum)
+  else:
+    optimizer = sgd(config.learning_rate, config.momentum)
+  return clipped(optimizer, config.clip_norm) if config.clip_norm else optimizer
+
+
+def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
+  """Returns an optimizer that scales longer gradients to a norm.
+
+  What it clips is the gradient that it is given: not that of a decay, nor, in
+  `stages.local_training`, that of a proximal term (Pascanu, Mikolov and Bengio
+  2013, Algorithm 1).
+
+  Args:
+    optimizer: Takes the step.
+    norm: Of all entries of the gradient together, > 0.
+  """
+
+  def step(weights, gradient, slots, is_real, decay):
+    limit = norm * optimizer.gradient_scale(is_real)
+    length = tf.sqrt(trees.squared_norm(gradient))
+    # A padded step has a limit of 0, and perhaps a gradient of 0.
+    share = tf.math.divide_no_nan(limit, tf.maximum(limit, length))
+    return optimizer.step(
+      weights, trees.scale(gradient, share), slots, is_real, decay
+    )
+
+  return optimizer._replace(step=step)
 
 
 def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:

@@ -77,11 +77,17 @@ class LocalTrainingConfig:
 
 
 def check_plain_sgd(config: LocalTrainingConfig) -> None:
-  """Raises ConfigError unless clients take steps of SGD.
+  """Raises ConfigError unless clients take steps of SGD, not clipped.
 
   For who reads the mean gradient off the distance that a client has gone, see
   `distance_per_gradient`.
   """
+  clip_norm = config.optimizer.clip_norm
+  if clip_norm:
+    raise errors.ConfigError(
+      f'local_training.optimizer.clip_norm must be 0, got {clip_norm:g}: the '
+      'distance that a client goes must be its mean gradient times a known number'
+    )
   if (config.optimizer.name, config.solver) != ('sgd', 'descent'):
     raise errors.ConfigError(
       "local_training must have optimizer 'sgd' and solver 'descent', got "

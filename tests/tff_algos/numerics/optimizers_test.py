@@ -95,7 +95,12 @@ def test_adams_first_step_is_the_learning_rate_whatever_the_gradient(scale):
 
 @pytest.mark.parametrize(
   'optimizer',
-  [optimizers.adam(0.05), optimizers.sgd(0.1), optimizers.sgd(0.1, 0.7)],
+  [
+    optimizers.adam(0.05),
+    optimizers.sgd(0.1),
+    optimizers.sgd(0.1, 0.7),
+    optimizers.clipped(optimizers.sgd(0.1, 0.7), 0.5),
+  ],
 )
 def test_padded_steps_change_nothing(optimizer):
   """Nor do they advance Adam's bias correction, or decay a momentum."""
@@ -155,9 +160,67 @@ def test_build_optimizer_uses_every_option_of_its_config(config):
   )
 
 
+@pytest.mark.parametrize('momentum', [0.0, 0.7])
+def test_longer_gradients_are_scaled_to_the_norm(momentum):
+  """Of all weights together; a decay is not clipped."""
+  gradients = _gradients(6) * np.array([[0.1], [3], [0.2], [1], [0], [5]])
+  config = optimizers.OptimizerConfig('sgd', 0.1, momentum, clip_norm=0.5)
+  optimizer = optimizers.build_optimizer(config)
+  weights = {'a': tf.constant(_START[:1]), 'b': tf.constant(_START[1:])}
+  slots = optimizer.initialize(weights)
+  w, velocity, was_clipped = _START.astype(np.float64), 0.0, []
+  for gradient in gradients:
+    scaled = tf.constant(gradient, tf.float32) * optimizer.gradient_scale(
+      tf.constant(1.0)
+    )
+    weights, slots = optimizer.step(
+      weights,
+      {'a': scaled[:1], 'b': scaled[1:]},
+      slots,
+      tf.constant(1.0),
+      0.3,
+    )
+    length = np.sqrt(np.sum(gradient**2))
+    was_clipped.append(bool(length > 0.5))
+    clipped = gradient * (0.5 / length if length > 0.5 else 1.0)
+    velocity = momentum * velocity + clipped + 0.3 * w
+    w = w - 0.1 * velocity
+    found = np.concatenate([weights['a'], weights['b']])
+    np.testing.assert_allclose(found, w, rtol=1e-5, atol=1e-6)
+  assert was_clipped == [False, True, False, True, False, True]
+
+
+def test_adam_is_given_the_clipped_gradient():
+  gradients = _gradients(5)
+  lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
+  clipped = gradients * np.minimum(1, 0.5 / lengths)
+  config = optimizers.OptimizerConfig('adam', 0.05, clip_norm=0.5)
+  np.testing.assert_allclose(
+    _run(optimizers.build_optimizer(config), gradients),
+    _numpy_adam(clipped, 0.05, 0.9, 0.999, 1e-8),
+    rtol=1e-5,
+    atol=1e-6,
+  )
+
+
+def test_a_limit_that_no_gradient_reaches_changes_no_bit():
+  gradients = _gradients(5)
+  free, limited = (
+    optimizers.OptimizerConfig('sgd', 0.1, 0.7, clip_norm=norm)
+    for norm in (0.0, 100.0)
+  )
+  np.testing.assert_array_equal(
+    *(
+      _run(optimizers.build_optimizer(one), gradients)
+      for one in (limited, free)
+    )
+  )
+
+
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
+    ({'clip_norm': -1.0}, 'clip_norm must be a finite number >= 0, got -1.0'),
     ({'name': 'rmsprop'}, "name must be one of 'sgd', 'adam', got 'rmsprop'"),
     ({'learning_rate': 0.0}, 'learning_rate must be a finite number > 0'),
     ({'learning_rate': float('nan')}, 'learning_rate .* got nan'),

@@ -373,3 +373,6 @@ def test_plain_sgd_is_checked_by_name():
   local_training.check_plain_sgd(_config(optimizer=_SGD))
   with pytest.raises(errors.ConfigError, match="got 'adam' and 'descent'"):
     local_training.check_plain_sgd(_config())
+  clipping = dataclasses.replace(_SGD, clip_norm=0.5)
+  with pytest.raises(errors.ConfigError, match='clip_norm must be 0, got 0.5'):
+    local_training.check_plain_sgd(_config(optimizer=clipping))

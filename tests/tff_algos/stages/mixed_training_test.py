@@ -70,6 +70,7 @@ def _sizes_of_trained(monkeypatch):
     _config(momentum=0.9),
     _config(0.2),
     _config(0.2, momentum=0.9),
+    _config(0.2, momentum=0.9, clip_norm=0.05),
   ],
 )
 def test_steps_are_those_of_all_canonical_models(
