@@ -25,8 +25,9 @@ SELECTIONS = ('most_similar', 'least_similar', 'random', 'all')
 BASES = ('training', 'active')
 
 _LARGEST_COMMITTEE = 0.5
-# Entries of an upload that are in float64 at a time.
-_BLOCK = 1 << 15
+# Entries of all uploads that are in float64 at a time: 1 MiB, so that they are
+# still in a cache when they are read again.
+_BLOCK_ENTRIES = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +156,12 @@ def _squared_norms(leaf, shares):
   """
   size = math.prod(leaf.shape[1:])
   flat = tf.reshape(leaf, [-1, size])
+  width = tf.maximum(_BLOCK_ENTRIES // tf.maximum(tf.shape(flat)[0], 1), 1)
 
   def add_block(start, total):
-    rows = tf.cast(flat[:, start : start + _BLOCK], tf.float64)
+    rows = tf.cast(flat[:, start : start + width], tf.float64)
     rows -= tf.linalg.matvec(rows, shares, transpose_a=True)
-    return start + _BLOCK, total + tf.reduce_sum(rows**2, axis=1)
+    return start + width, total + tf.reduce_sum(rows**2, axis=1)
 
   return tf.while_loop(
     lambda start, _: start < size,

@@ -109,7 +109,8 @@ def test_long_uploads_are_read_block_by_block(monkeypatch):
     committee.mean_distances(_uploads(values), is_member, distance)
     for distance in committee.DISTANCES
   ]
-  monkeypatch.setattr(committee, '_BLOCK', 7)
+  # Seven of each of the five uploads.
+  monkeypatch.setattr(committee, '_BLOCK_ENTRIES', 35)
   monkeypatch.setattr(gram, '_BLOCK', 7)
   for distance, expected in zip(committee.DISTANCES, whole, strict=True):
     found = committee.mean_distances(_uploads(values), is_member, distance)
