@@ -163,7 +163,7 @@ class VectorizedRuntime:
       self._group.gather(parts, cohort.size) for parts in kept
     )
     new_state, server_metrics = graphs.server_update(
-      server_state, sums, cohort_lib.concatenate(collections_)
+      server_state, sums, _concatenate(collections_)
     )
     return cohort_lib.PhaseOutput(
       server_state=self._group.agree(cohort_lib.to_numpy(new_state)),
@@ -187,9 +187,16 @@ class VectorizedRuntime:
     ):
       self._group.check()
       sums = chunk_sums if sums is None else trees.add(sums, chunk_sums)
-      collections_.append(cohort_lib.to_numpy(collection))
+      collections_.append(self._to_host(collection))
       states.append((chunk.client_index, chunk_states))
     return sums, collections_, states
+
+  def _to_host(self, collection: Structure) -> Structure:
+    """Returns what a chunk collected, out of the devices' memory."""
+    if not self._has_gpus:
+      return collection
+    with tf.device('CPU:0'):
+      return tf.nest.map_structure(tf.identity, collection)
 
   def _choose_form(self) -> str:
     """Returns how the clients of a block are computed, and says so."""
@@ -353,3 +360,15 @@ class VectorizedRuntime:
         each * self._num_clients / (1 << 20),
         self._num_clients,
       )
+
+
+def _concatenate(parts: list[Structure]) -> Structure:
+  """Joins what chunks collected along axis 0.
+
+  Tensors stay tensors: a NumPy array would be copied into one, and whoever collects
+  models copies as much as all of them.
+  """
+  with tf.device('CPU:0'):
+    return tf.nest.map_structure(
+      lambda *leaves: tf.concat(leaves, axis=0), *parts
+    )
