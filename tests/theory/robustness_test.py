@@ -23,6 +23,7 @@ _RULES = {
   'trimmed_mean': {'trim_fraction': 0.3},
   'krum': {'num_byzantine': 3},
   'multi_krum': {'num_byzantine': 3},
+  'committee': {},
   'bulyan': {'num_byzantine': 2},
   'geometric_median': {},
 }
