@@ -347,8 +347,7 @@ def test_distance_per_gradient_counts_the_real_steps():
     data = _padded(*_examples(size), 20)
     distance = local_training.distance_per_gradient(data.mask, config)
     np.testing.assert_allclose(distance, expected, rtol=1e-6)
-    steps = _steps(7, _SGD)
-    distance = local_training.distance_per_gradient(data.mask, steps)
+    distance = local_training.distance_per_gradient(data.mask, _steps(7, _SGD))
     np.testing.assert_allclose(distance, 7 * 0.05 * (size > 0), rtol=1e-6)
 
 
