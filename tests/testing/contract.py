@@ -3,18 +3,15 @@
 import contextlib
 import dataclasses
 import functools
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tests.testing import toys
+from tests.testing import tiny_convolution, toys
 from tff_algos.algorithms import registry
-from tff_algos.core import model as model_lib
 from tff_algos.data import schema
-from tff_algos.numerics import factored_weights, filters
 from tff_algos.runtimes import (
   debug_runtime,
   tff_runtime,
@@ -118,29 +115,7 @@ NUM_ROUNDS = 3
 TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
 
 
-def _convolution() -> model_lib.Model:
-  """A tiny network in factors that is looped over, as convolutions are."""
-
-  def initialize(seed):
-    return OrderedDict(
-      {
-        'conv/atoms': 0.5 * tf.random.stateless_normal([3, 3, 2], seed),
-        'conv/coefficients': tf.random.stateless_normal([2, 1, 2], seed + 2),
-        'dense/kernel': 0.3 * tf.random.stateless_normal([8, 3], seed + 1),
-      }
-    )
-
-  def apply(weights, x):
-    factors = factored_weights.take_factors(weights, 'conv')
-    hidden = tf.nn.conv2d(x, filters.build_kernel(factors), 2, 'SAME')
-    return tf.reshape(tf.nn.relu(hidden), [-1, 8]) @ weights['dense/kernel']
-
-  return model_lib.Model(
-    'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
-  )
-
-
-MODELS = {'mlp': toys.mlp, 'convolution': _convolution}
+MODELS = {'mlp': toys.mlp, 'convolution': tiny_convolution.build}
 
 
 def build_source(sizes=SIZES, **replaced: np.ndarray) -> toys.ToySource:

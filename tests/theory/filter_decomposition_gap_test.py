@@ -5,50 +5,27 @@ arXiv:2503.08652, Eq. 7: of second order in how far they go, so a learning rate 
 half the size leaves a quarter of it.
 """
 
-from collections import OrderedDict
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, factored, toys
+from tests.testing import contract, factored, tiny_convolution, toys
 from tff_algos.algorithms import registry
-from tff_algos.core import model as model_lib
-from tff_algos.numerics import factored_weights, filters
+from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
-
-
-def _network(activation):
-  """Four atoms of 2x2, with which any mean of kernels can be factored anew."""
-
-  def initialize(seed):
-    return OrderedDict(
-      {
-        'conv/atoms': 0.5 * tf.random.stateless_normal([2, 2, 4], seed),
-        'conv/coefficients': tf.random.stateless_normal([4, 1, 2], seed + 2),
-        'dense/kernel': 0.3 * tf.random.stateless_normal([8, 3], seed + 1),
-      }
-    )
-
-  def apply(weights, x):
-    factors = factored_weights.take_factors(weights, 'conv')
-    hidden = tf.nn.conv2d(x, filters.build_kernel(factors), 2, 'SAME')
-    return tf.reshape(activation(hidden), [-1, 8]) @ weights['dense/kernel']
-
-  return model_lib.Model(
-    'tiny', 'classification', (4, 4, 1), 3, initialize, apply, vectorizes=False
-  )
 
 
 def _gap(activation, learning_rate, num_steps):
   """Returns the distance of the two kernels after a round of full batches."""
+  # As many atoms as pixels: any mean of kernels can be factored anew.
+  model = tiny_convolution.build(2, 4, activation)
   host = factored.host(learning_rate=learning_rate)
   host['local_training'] |= {'num_local_epochs': num_steps, 'batch_size': 64}
   kernels = []
   for averaging in ('factors', 'kernels'):
     section = {'name': 'filter_decomposition', 'host': host}
     algorithm = registry.build_algorithm(
-      section | {'averaging': averaging}, _network(activation), 5
+      section | {'averaging': averaging}, model, 5
     )
     runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
     state, _, _ = toys.run_rounds(algorithm, runtime, factored.SOURCE, 1)
