@@ -21,7 +21,7 @@ data/fashion_mnist; the last is not in the paper, but smaller.
 
 Readings, where the paper is silent: the networks, no augmentation, the clients' tests.
 Its ResNet18 is pre-trained on ImageNet; ours starts at random, with group
-normalization.
+normalization, unless config.model.pretrained names a file (docs/pretrained.md).
 
 `smoke` needs no data: 10 clients share the scikit-learn digits for 2 rounds, on the
 smaller network `letters_cnn`.

@@ -79,6 +79,8 @@ def export_cluster_models(
   )
   mixture = newcomer_models.store(algorithm, server_state, stored)
   module = tf.Module()
+  # By name, for whoever loads the bundle to take the weights out of it.
+  module.cluster_weights = dict(variables)
   module.weights = [*tf.nest.flatten(variables), *mixture.variables]
   bundle = bundle_lib.Bundle(
     module=module,

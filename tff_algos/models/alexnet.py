@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutions, layers, precision
+from tff_algos.models import convolutions, layers, model_options
 
 # Below it, nothing is left after the last pooling.
 _SMALLEST_SIDE = 63
@@ -45,8 +45,8 @@ _CONVOLUTIONS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class AlexNetConfig(precision.PrecisionConfig):
-  """Options of AlexNet, besides `precision.PrecisionConfig`.
+class AlexNetConfig(model_options.ModelConfig):
+  """Options of AlexNet, besides `model_options.ModelConfig`.
 
   Attributes:
     image_side: Height and width that images are made, >= 63. Smaller ones are

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import atoms, convolutions, precision
+from tff_algos.models import atoms, convolutions, model_options
 from tff_algos.models import low_rank as low_rank_lib
 from tff_algos.numerics import factored_weights, filters
 
@@ -53,7 +53,7 @@ class DecompositionConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class DecomposableConfig(precision.PrecisionConfig):
+class DecomposableConfig(model_options.ModelConfig):
   """Options that every convolutional network has; its own extend them.
 
   Attributes:
@@ -75,6 +75,15 @@ class DecomposableConfig(precision.PrecisionConfig):
         f'decomposition.num_atoms is {self.decomposition.num_atoms}, but '
         f'low_rank.layers is {self.low_rank.layers!r}: a kernel is either a '
         "mixture of atoms or a product; set num_atoms to 0 or layers to 'none'"
+      )
+    draws_kernels = self.low_rank.layers != 'none' or (
+      self.decomposition.num_atoms and self.decomposition.atom_init != 'kernel'
+    )
+    if self.pretrained.file and draws_kernels:
+      raise errors.ConfigError(
+        f'pretrained.file is {self.pretrained.file!r}, but kernels in factors '
+        "would be drawn at random: set decomposition.atom_init to 'kernel', and "
+        "low_rank.layers to 'none'; or pretrained.file to ''"
       )
 
 

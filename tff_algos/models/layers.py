@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tff_algos.core import errors
+from tff_algos.core import checks, errors
 from tff_algos.models import convolutions
 
 NORMALIZATIONS = ('none', 'group')
 
 
-def check_normalization(name: str) -> str:
-  """Raises ConfigError unless `name` is a normalization that we offer."""
+def check_normalization(
+  name: str, allowed: Sequence[str] = NORMALIZATIONS
+) -> str:
+  """Raises ConfigError unless `name` is one of the allowed normalizations."""
   if name in ('batch', 'batch_norm', 'batchnorm'):
     raise errors.ConfigError(
       f"normalization {name!r} is refused: batch normalization's moving "
@@ -19,11 +21,7 @@ def check_normalization(name: str) -> str:
       'a proximal term could treat rightly, and small non-IID batches make '
       "them differ between clients. Use 'group', which keeps no statistics"
     )
-  if name not in NORMALIZATIONS:
-    raise errors.ConfigError(
-      f'normalization must be one of {NORMALIZATIONS}, got {name!r}'
-    )
-  return name
+  return checks.check_one_of('normalization', name, allowed)
 
 
 def xavier_normal(

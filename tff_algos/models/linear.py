@@ -7,12 +7,12 @@ from collections import OrderedDict
 import tensorflow as tf
 
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers, precision
+from tff_algos.models import layers, model_options
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearConfig(precision.PrecisionConfig):
-  """Options of both regressions, besides `precision.PrecisionConfig`.
+class LinearConfig(model_options.ModelConfig):
+  """Options of both regressions, besides `model_options.ModelConfig`.
 
   Attributes:
     use_bias: Whether there is an intercept (FedSoft's linear regression has

@@ -22,14 +22,14 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import embeddings, layers, precision, recurrent
+from tff_algos.models import embeddings, layers, model_options, recurrent
 
 _NUM_LAYERS = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class LstmConfig(precision.PrecisionConfig):
-  """Options of both models, besides `precision.PrecisionConfig`.
+class LstmConfig(model_options.ModelConfig):
+  """Options of both models, besides `model_options.ModelConfig`.
 
   Attributes:
     hidden_size: Units of each LSTM layer, >= 1.

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from tff_algos.core import checks
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers, precision
+from tff_algos.models import layers, model_options
 
 
 @dataclasses.dataclass(frozen=True)
-class MlpConfig(precision.PrecisionConfig):
-  """Options of the perceptron, besides `precision.PrecisionConfig`.
+class MlpConfig(model_options.ModelConfig):
+  """Options of the perceptron, besides `model_options.ModelConfig`.
 
   Attributes:
     hidden_sizes: Units of each hidden layer, each >= 1.

@@ -6,11 +6,12 @@ one linear layer; 2,236,682 parameters for 10 classes. It halves an image five t
 so of 32x32 pixels one place is left.
 
 Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
-kernel Xavier-normal. The papers start from weights learned on ImageNet and drop 20 %
-of the features while training; neither is offered, so results from here are not
-theirs.
+kernel Xavier-normal. The papers start from weights learned on ImageNet (see
+docs/pretrained.md) and drop 20 % of the features while training, which is not
+offered, so results from here are not theirs.
 """
 
+import functools
 from collections import OrderedDict
 
 import tensorflow as tf
@@ -43,7 +44,6 @@ def build_mobilenet_v2(
   Raises:
     ConfigError: If the input is no image.
   """
-  del config
   if len(input_shape) != 3:
     raise errors.ConfigError(
       'mobilenet_v2 takes images [height, width, channels], got shape '
@@ -67,19 +67,27 @@ def build_mobilenet_v2(
     weights['head/bias'] = tf.zeros([num_outputs])
     return weights
 
+  convolve = functools.partial(
+    normed_convolutions.apply, normalization=config.normalization
+  )
+
+  def convolve_relu(*args, **options):
+    return tf.nn.relu6(convolve(*args, **options))
+
   def apply(weights, x):
-    hidden = _convolve(weights, 'stem', x, stride=2)
+    hidden = convolve_relu(weights, 'stem', x, stride=2)
     for name, inputs, (expansion, outputs, stride) in _blocks():
       block = hidden
       if expansion > 1:
-        block = _convolve(weights, f'{name}/expand', block)
-      block = _convolve(
+        block = convolve_relu(weights, f'{name}/expand', block)
+      block = convolve_relu(
         weights, f'{name}/filter', block, stride=stride, is_depthwise=True
       )
-      block = normed_convolutions.apply(weights, f'{name}/project', block)
+      block = convolve(weights, f'{name}/project', block)
       is_residual = (inputs, stride) == (outputs, 1)
       hidden = hidden + block if is_residual else block
-    hidden = tf.reduce_mean(_convolve(weights, 'features', hidden), axis=[1, 2])
+    features = convolve_relu(weights, 'features', hidden)
+    hidden = tf.reduce_mean(features, axis=[1, 2])
     return layers.dense(hidden, weights['head/kernel'], weights['head/bias'])
 
   return model_lib.Model(
@@ -100,7 +108,3 @@ def _blocks():
     for j in range(num_blocks):
       yield f'block_{index}', inputs, (expansion, outputs, 1 if j else stride)
       inputs, index = outputs, index + 1
-
-
-def _convolve(weights, name, x, **options):
-  return tf.nn.relu6(normed_convolutions.apply(weights, name, x, **options))

@@ -1,34 +1,45 @@
-"""Convolutions without bias, each followed by group normalization.
+"""Convolutions without bias, each followed by a normalization.
 
 What deep residual networks are built of. Their papers normalize by batches, which
 `layers.check_normalization` refuses; groups (Wu and He 2018, arXiv:1803.08494) have
-as many parameters, a scale and an offset for each channel.
+as many parameters, a scale and an offset for each channel. So has batch
+normalization whose statistics are frozen, as is common where weights come from
+another task: (x - mean) / deviation * gamma + beta is x * scale + offset.
 """
 
 import dataclasses
 
 import tensorflow as tf
 
-from tff_algos.core import checks
+from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutions, layers, precision
+from tff_algos.models import convolutions, layers, model_options
+
+_NORMALIZATIONS = ('group', 'affine')
 
 
 @dataclasses.dataclass(frozen=True)
-class NormedConfig(precision.PrecisionConfig):
-  """Options of such networks, besides `precision.PrecisionConfig`.
+class NormedConfig(model_options.ModelConfig):
+  """Options of such networks, besides `model_options.ModelConfig`.
 
   Attributes:
-    normalization: `'group'`, after each convolution; without any, networks this
-      deep do not train.
+    normalization: After each convolution, `'group'`; or `'affine'`, a scale and
+      an offset for each channel, for pre-trained weights into which the frozen
+      statistics of batch normalization are folded. From random weights networks
+      this deep do not train without normalization.
   """
 
   normalization: str = 'group'
 
   def __post_init__(self):
     super().__post_init__()
-    layers.check_normalization(self.normalization)
-    checks.check_one_of('normalization', self.normalization, ('group',))
+    layers.check_normalization(self.normalization, _NORMALIZATIONS)
+    if self.normalization == 'affine' and not self.pretrained.file:
+      raise errors.ConfigError(
+        "normalization is 'affine', but pretrained.file is empty: a network this "
+        'deep does not train from random weights without normalization; name a '
+        "file, or set normalization to 'group'"
+      )
 
 
 def add(
@@ -63,6 +74,7 @@ def apply(
   weights: model_lib.Weights,
   name: str,
   x: tf.Tensor,
+  normalization: str,
   *,
   stride: int = 1,
   max_groups: int = 8,
@@ -74,6 +86,7 @@ def apply(
     weights: Of the model.
     name: Of the layer.
     x: `[batch, height, width, inputs]`.
+    normalization: As of `NormedConfig`.
     stride: Divides height and width, rounded up. Where they are even, the
       padding is one pixel at the end, not one at either end as in PyTorch.
     max_groups: As of `layers.group_norm`.
@@ -86,6 +99,7 @@ def apply(
     )
   else:
     x = convolutions.convolve(x, kernel, 'SAME', stride)
-  return layers.group_norm(
-    x, weights[f'{name}/scale'], weights[f'{name}/offset'], max_groups
-  )
+  scale, offset = weights[f'{name}/scale'], weights[f'{name}/offset']
+  if normalization == 'affine':
+    return x * scale + offset
+  return layers.group_norm(x, scale, offset, max_groups)

@@ -13,25 +13,16 @@ COMPUTE_DTYPES = ('float32', 'bfloat16')
 _OUTPUT_TOLERANCE = 2.0**-5
 
 
-@dataclasses.dataclass(frozen=True)
-class PrecisionConfig:
-  """The option that every model has; options of a model extend it.
-
-  Attributes:
-    compute_dtype: `'float32'` or `'bfloat16'`; see `compute_in`.
-  """
-
-  compute_dtype: str = dataclasses.field(default='float32', kw_only=True)
-
-  def __post_init__(self):
-    if self.compute_dtype == 'float16':
-      raise errors.ConfigError(
-        "compute_dtype 'float16' is refused: gradients below 6e-8 become 0 in "
-        'it and values above 65504 infinite, so it needs a loss scale, which '
-        "the local training does not have. Use 'bfloat16', which has the range "
-        'of float32'
-      )
-    checks.check_one_of('compute_dtype', self.compute_dtype, COMPUTE_DTYPES)
+def check_dtype(compute_dtype: str) -> None:
+  """Raises ConfigError unless a model can compute in the type."""
+  if compute_dtype == 'float16':
+    raise errors.ConfigError(
+      "compute_dtype 'float16' is refused: gradients below 6e-8 become 0 in "
+      'it and values above 65504 infinite, so it needs a loss scale, which '
+      "the local training does not have. Use 'bfloat16', which has the range "
+      'of float32'
+    )
+  checks.check_one_of('compute_dtype', compute_dtype, COMPUTE_DTYPES)
 
 
 def compute_in(model: model_lib.Model, compute_dtype: str) -> model_lib.Model:

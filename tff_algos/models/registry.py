@@ -25,6 +25,7 @@ from tff_algos.models import (
   mobilenet,
   normed_convolutions,
   precision,
+  pretrained,
   resnet,
   small_cnn,
   transformer,
@@ -35,7 +36,7 @@ class Entry(NamedTuple):
   """One registered model.
 
   Attributes:
-    config_class: Its options, a `precision.PrecisionConfig`.
+    config_class: Its options, a `model_options.ModelConfig`.
     build: (options, input shape, number of outputs) -> Model; where the model
       takes words, (..., `embeddings.WordIds`) -> Model.
     takes_words: Whether it must know which word an id is.
@@ -145,6 +146,7 @@ def build_model(
       padding_label=special_ids.get('padding'),
       unscored_labels=tuple(special_ids.values()),
     )
+  model = pretrained.start_from(model, options.pretrained)
   if isinstance(options, decomposition.DecomposableConfig):
     model = decomposition.decompose(model, options.decomposition)
     model = low_rank.parametrize(model, options.low_rank)

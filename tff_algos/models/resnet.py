@@ -8,10 +8,11 @@ The stem of the original, `'large'`, has 11,279,112 for 64x64x3 images of 200, a
 11,273,169 with kernels in factors of 9 atoms.
 
 Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
-kernel Xavier-normal. Weights learned on ImageNet are not offered.
+kernel Xavier-normal; or all start from a file, see docs/pretrained.md.
 """
 
 import dataclasses
+import functools
 from collections import OrderedDict
 
 import tensorflow as tf
@@ -78,15 +79,19 @@ def build_resnet18(
     weights['head/bias'] = tf.zeros([num_outputs])
     return weights
 
+  convolve = functools.partial(
+    normed_convolutions.apply, normalization=config.normalization
+  )
+
   def apply(weights, x):
-    hidden = normed_convolutions.apply(
+    hidden = convolve(
       weights, 'stem', x, stride=1 if config.stem == 'small' else 2
     )
     hidden = tf.nn.relu(hidden)
     if config.stem == 'large':
       hidden = tf.nn.max_pool2d(hidden, 3, 2, 'SAME')
     for name, _, (_, stride, groups) in _blocks():
-      hidden = _apply_block(weights, name, hidden, stride, groups)
+      hidden = _apply_block(convolve, weights, name, hidden, stride, groups)
     hidden = tf.reduce_mean(hidden, axis=[1, 2])
     return layers.dense(hidden, weights['head/kernel'], weights['head/bias'])
 
@@ -111,8 +116,7 @@ def _blocks():
       inputs = outputs
 
 
-def _apply_block(weights, name, x, stride, groups):
-  convolve = normed_convolutions.apply
+def _apply_block(convolve, weights, name, x, stride, groups):
   hidden = convolve(weights, f'{name}/0', x, stride=stride, max_groups=groups)
   hidden = convolve(weights, f'{name}/1', tf.nn.relu(hidden), max_groups=groups)
   if f'{name}/shortcut/kernel' in weights:

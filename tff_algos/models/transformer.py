@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers, precision
+from tff_algos.models import layers, model_options
 
 DECODERS = ('tied', 'untied')
 _DEVIATION = 0.02
@@ -26,8 +26,8 @@ _KERNELS = ('query', 'key', 'value', 'output')
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig(precision.PrecisionConfig):
-  """Options of the transformer, besides `precision.PrecisionConfig`.
+class TransformerConfig(model_options.ModelConfig):
+  """Options of the transformer, besides `model_options.ModelConfig`.
 
   Attributes:
     num_blocks: Blocks, >= 1.

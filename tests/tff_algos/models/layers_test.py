@@ -95,7 +95,7 @@ def test_batch_norm_is_refused_with_the_reason_and_the_way_out(name):
 def test_other_normalizations_are_checked():
   for name in layers.NORMALIZATIONS:
     assert layers.check_normalization(name) == name
-  text = r"normalization must be one of \('none', 'group'\), got 'layer'"
+  text = "normalization must be one of 'none', 'group', got 'layer'"
   with pytest.raises(errors.ConfigError, match=text):
     layers.check_normalization('layer')
 

@@ -52,12 +52,27 @@ def test_layer_agrees_with_numpy(stride, is_depthwise):
   weights['a/offset'] += generator.normal(size=4).astype(np.float32)
   kernel, scale, offset = (leaf.numpy() for leaf in weights.values())
   ours = normed_convolutions.apply(
-    weights, 'a', x, stride=stride, max_groups=2, is_depthwise=is_depthwise
+    *(weights, 'a', x, 'group'),
+    **{'stride': stride, 'max_groups': 2, 'is_depthwise': is_depthwise},
   )
   for image, found in zip(x.astype(np.float64), ours, strict=True):
     convolved = _convolve(image, kernel, stride, is_depthwise)
     expected = _normalize(convolved, 2, scale, offset)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_affine_scales_and_shifts_each_channel():
+  generator = np.random.default_rng(0)
+  x = generator.normal(size=(1, 5, 7, 4)).astype(np.float32)
+  weights = OrderedDict()
+  normed_convolutions.add(weights, 'a', tf.constant([1, 2]), 3, 4, 4)
+  weights['a/scale'] += generator.normal(size=4).astype(np.float32)
+  weights['a/offset'] += generator.normal(size=4).astype(np.float32)
+  kernel, scale, offset = (leaf.numpy() for leaf in weights.values())
+  (ours,) = normed_convolutions.apply(weights, 'a', x, 'affine')
+  expected = _convolve(x[0].astype(np.float64), kernel, 1, False)
+  expected = expected * scale + offset
+  np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_layers_start_he_normal_and_differ():
@@ -78,7 +93,8 @@ def test_layers_start_he_normal_and_differ():
   ('normalization', 'text'),
   [
     ('batch', "'batch' is refused: batch normalization's moving statistics"),
-    ('none', "normalization must be one of 'group', got 'none'"),
+    ('none', "normalization must be one of 'group', 'affine', got 'none'"),
+    ('affine', "'affine', but pretrained.file is empty: .* to 'group'"),
   ],
 )
 def test_other_normalizations_are_refused(normalization, text):

@@ -1,0 +1,110 @@
+"""Networks that start from weights that were learned elsewhere, read from a file.
+
+Such as those of ResNet18 in Chen and Qiu (2025), section 6.1, which were learned on
+ImageNet. The file is NumPy's `.npz`, an array a weight, under the names that the
+network's weights have.
+"""
+
+import dataclasses
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainedConfig:
+  """Where a network starts.
+
+  Attributes:
+    file: `.npz` of the weights, with ordinary kernels; `''` for random ones.
+    fresh: Weights that start at random all the same, by the beginnings of their
+      names: `('head',)` for other classes than those of the file.
+  """
+
+  file: str = ''
+  fresh: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    if self.fresh and not self.file:
+      raise errors.ConfigError(
+        f'pretrained.fresh is {self.fresh}, but pretrained.file is empty: '
+        'everything starts at random; name a file, or set fresh to ()'
+      )
+
+
+def start_from(
+  model: model_lib.Model, config: PretrainedConfig
+) -> model_lib.Model:
+  """Returns the model with its initial weights read from the file.
+
+  Args:
+    model: With ordinary kernels; draws what is `fresh`.
+    config: `file` `''` returns `model` itself.
+
+  Raises:
+    ConfigError: If the file cannot be read, or its arrays are not, by name, shape
+      and number, the weights that are not fresh.
+  """
+  if not config.file:
+    return model
+  spec = model.weights_spec()
+  fresh = {name for name in spec if name.startswith(tuple(config.fresh))}
+  for beginning in config.fresh:
+    if not any(name.startswith(beginning) for name in spec):
+      raise errors.ConfigError(
+        f'pretrained.fresh has {beginning!r}, with which no weight of '
+        f'{model.name} begins; they are {", ".join(spec)}'
+      )
+  learned = _read(config.file, spec, fresh)
+
+  def initialize(seed):
+    drawn = model.initialize(seed) if fresh else learned
+    return OrderedDict(
+      (name, drawn[name] if name in fresh else tf.constant(learned[name]))
+      for name in spec
+    )
+
+  return dataclasses.replace(model, initialize=initialize)
+
+
+def _read(path, spec, fresh):
+  """Returns the arrays that are not fresh, float32, by name."""
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      arrays = {name: file[name] for name in file.files if name not in fresh}
+  except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    raise errors.ConfigError(
+      f"pretrained.file {path} cannot be read as NumPy's .npz: {error}"
+    ) from None
+  wanted = [name for name in spec if name not in fresh]
+  absent = [name for name in wanted if name not in arrays]
+  unknown = [name for name in arrays if name not in spec]
+  if absent or unknown:
+    raise errors.ConfigError(
+      f'pretrained.file {path} lacks {_listed(absent)} and has, unknown to the '
+      f'network, {_listed(unknown)}. Rename its arrays, leave unknown ones out, '
+      'and name in pretrained.fresh what shall start at random; the weights are '
+      f'{", ".join(spec)}'
+    )
+  return {name: _checked(path, name, arrays[name], spec) for name in wanted}
+
+
+def _checked(path, name, array, spec):
+  shape = tuple(spec[name].shape)
+  is_number = np.issubdtype(array.dtype, np.floating)
+  if array.shape != shape or not is_number or not np.isfinite(array).all():
+    raise errors.ConfigError(
+      f'{name!r} of pretrained.file {path} must be finite floats of shape {shape}, '
+      f'got {array.dtype} of shape {array.shape}; where it is of other classes or '
+      'images, name it in pretrained.fresh'
+    )
+  return array.astype(np.float32)
+
+
+def _listed(names):
+  return ', '.join(names) or 'nothing'
