@@ -29,7 +29,10 @@ def build_model(workload: workload_lib.Workload) -> model_lib.Model:
     'linear': {'name': 'logistic_regression'},
     'mlp': {'name': 'mlp', 'hidden_sizes': (workload.hidden_size,)},
     'cnn': {'name': 'letters_cnn'},
+    'lenet': {'name': 'lenet', 'variant': 'fed_dyn'},
   }[workload.model]
+  if workload.num_atoms:
+    section['decomposition'] = {'num_atoms': workload.num_atoms}
   return models.build_model(
     section,
     task=model_lib.CLASSIFICATION,

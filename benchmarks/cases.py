@@ -49,7 +49,7 @@ class Entry(NamedTuple):
   def label(self) -> str:
     """Returns what the entry is called in tables and error texts."""
     workload = self.workload
-    return f'{self.contender}/{workload.algorithm}/{workload.size}'
+    return f'{self.contender}/{workload.method}/{workload.size}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +153,15 @@ def _committee(name: str, workload: workload_lib.Workload) -> Case:
   )
 
 
+def _decomposed(name: str, workload: workload_lib.Workload) -> Case:
+  """Returns a case of FedAvg on kernels in factors against ordinary kernels."""
+  factored = dataclasses.replace(workload, num_atoms=9)
+  return Case(
+    name,
+    (Entry('vectorized', factored, 1, 1.1), Entry('vectorized', workload)),
+  )
+
+
 def _every_algorithm(name: str, workload: workload_lib.Workload) -> Case:
   """Returns a case of all algorithms that train as FedAvg does, against it."""
   return Case(
@@ -219,6 +228,14 @@ def _all() -> Mapping[str, Case]:
   femnist = workload(
     model='cnn', num_clients=355, num_examples=220, num_classes=62
   )
+  cifar10 = workload(
+    model='lenet',
+    num_clients=10,
+    num_examples=500,
+    batch_size=10,
+    input_shape=(32, 32, 3),
+    learning_rate=0.01,
+  )
   cases = (
     _against_floor('mlp100', workload(model='mlp')),
     _against_floor('mlp1000', workload(model='mlp', num_clients=1000)),
@@ -249,6 +266,8 @@ def _all() -> Mapping[str, Case]:
       'committee71_step',
       dataclasses.replace(femnist, num_clients=71, num_examples=20),
     ),
+    # The round of Chen and Qiu (2025) on CIFAR-10, but one local epoch.
+    _decomposed('decomposed10', cifar10),
     _linear_cost('linear_mlp', workload(model='mlp')),
     _linear_cost('linear_lin', workload(model='linear')),
     _batching(
@@ -274,6 +293,7 @@ def _all() -> Mapping[str, Case]:
     _mixtures('tiny_ppfl', dataclasses.replace(tiny, model='linear')),
     _every_algorithm('tiny_algorithms', tiny),
     _committee('tiny_committee', tiny),
+    _decomposed('tiny_decomposed', dataclasses.replace(tiny, model='cnn')),
     _linear_cost('tiny_linear', tiny),
     _registered('tiny_registered', tiny),
     _batching(

@@ -39,7 +39,9 @@ class Workload:
   Attributes:
     algorithm: One of the names above, of which `'batching'` trains nothing, or of
       any registered algorithm.
-    model: `'linear'`, `'mlp'` or `'cnn'`.
+    model: `'linear'`, `'mlp'`, `'cnn'` or, for our own contenders, `'lenet'`.
+    num_atoms: Atoms of each convolution, for our own contenders; 0 for ordinary
+      kernels.
     num_clients: Take part in every round: all, or as many of the registered.
     num_registered: Clients of the population; 0 for `num_clients`. Those beyond
       have the examples of the first ones.
@@ -57,6 +59,7 @@ class Workload:
 
   algorithm: str = FED_AVG
   model: str = 'mlp'
+  num_atoms: int = 0
   num_clients: int = 100
   num_registered: int = 0
   num_examples: int = 100
@@ -81,6 +84,13 @@ class Workload:
     if not self.num_registered:
       return str(self.num_clients)
     return f'{self.num_clients} of {self.num_registered}'
+
+  @property
+  def method(self) -> str:
+    """Returns the algorithm in words, such as `'fed_avg, 9 atoms'`."""
+    if not self.num_atoms:
+      return self.algorithm
+    return f'{self.algorithm}, {self.num_atoms} atoms'
 
   def examples(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns all examples: ten noisy patterns, of the size of an image's.

@@ -9,8 +9,9 @@ and how many classes a client has:
   cifar100_5, _20        100        LeNet of FedDyn       the wide one of FedRep
   tiny_imagenet_20, _50  20; 1000   ResNet18              the wide one of FedRep
   fashion_mnist_2, _5    100        LeNet of FedDyn       LeNet of FedRep
-  fashion_mnist_small    as fashion_mnist_2, but LeNet of FedPAC, 20 rounds of 2 local
-                         epochs, and the clients' tests dealt as their training is
+  cifar10_small,         as cifar10_5 and fashion_mnist_2, but LeNet of FedPAC, 20
+  fashion_mnist_small    rounds of 2 local epochs, and the clients' tests dealt as
+                         their training is
 
 A tenth of the clients take part in a round; batches of 10, SGD with learning rate
 0.01 and momentum 0.9. Global models: 5 local epochs, 600 rounds, 10 for Tiny-ImageNet.
@@ -32,7 +33,6 @@ import ml_collections
 from configs import shards
 
 _FASHION_MNIST = 'fashion_mnist_'
-_SMALL = 'fashion_mnist_small'
 _CLASSES = {
   'cifar10_2': 2,
   'cifar10_5': 5,
@@ -42,7 +42,8 @@ _CLASSES = {
   'tiny_imagenet_50': 50,
   'fashion_mnist_2': 2,
   'fashion_mnist_5': 5,
-  _SMALL: 2,
+  'cifar10_small': 5,
+  'fashion_mnist_small': 2,
 }
 VARIANTS = (*_CLASSES, 'smoke')
 
@@ -76,7 +77,7 @@ def get_config(variant: str, *, personal: bool) -> ml_collections.ConfigDict:
     config.model.stem = 'large'
     config.training.num_rounds = 10
     config.training.evaluation_interval = 1
-  if variant == _SMALL:
+  if _is_small(variant):
     config.model.variant = 'fed_pac'
     config.dataset.splits.client_test = 'dealt'
     config.training.num_rounds = 20
@@ -95,11 +96,15 @@ def cohort_size(variant: str, personal: bool) -> int:
 def local_training(variant: str, personal: bool) -> dict:
   """Returns the solver of all algorithms."""
   training = shards.local_training(variant)
-  if variant == _SMALL:
+  if _is_small(variant):
     training['num_local_epochs'] = 2
   elif personal and variant != 'smoke':
     training['num_local_epochs'] = 10
   return training
+
+
+def _is_small(variant: str) -> bool:
+  return variant.endswith('_small')
 
 
 def _source(variant: str) -> dict:

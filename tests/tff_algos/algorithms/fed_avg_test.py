@@ -90,6 +90,18 @@ def test_rounds_agree_with_numpy(proximal_weight):
   np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-4)
 
 
+def test_a_strong_pull_holds_clients_where_one_step_leads():
+  """FedProx with mu = 1 / learning rate takes back every step but the last."""
+  start = _kernel(toys.initial_states(_build(), _SOURCE.population)[0])
+  pulled, one_step, free = (
+    _kernel(_run(_build(0.001, epochs, proximal_weight=weight), 1)[0]) - start
+    for epochs, weight in ((30, 1000.0), (1, 0.0), (30, 0.0))
+  )
+  # The last gradient is that of a place one step away.
+  np.testing.assert_allclose(pulled, one_step, rtol=0.02, atol=1e-5)
+  assert np.linalg.norm(free) > 20 * np.linalg.norm(pulled)
+
+
 def test_one_full_batch_is_gradient_descent_on_the_pooled_examples():
   algorithm = _build(learning_rate=0.1)
   x = np.concatenate([_data(k)[0] for k in range(len(_SIZES))])
