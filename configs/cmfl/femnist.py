@@ -15,8 +15,8 @@ network is a small convolutional one on 28 x 28.
 The variant `alexnet` is `writers` with the paper's network and learning rate: AlexNet
 on images made 224 x 224, 57,242,366 parameters, no dropout. It was not run either.
 The committee sees every upload, so memory must hold those of 355 active clients: 229
-MB each, 81 GB in all. `--config.model.image_side=63 --config.model.hidden_sizes="(256,)"`
-makes them 10 MB.
+MB each, 81 GB in all. `--config.model.image_side=63
+--config.model.hidden_sizes="(256,)"` makes them 10 MB.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 """

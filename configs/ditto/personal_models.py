@@ -4,8 +4,9 @@ r"""Ditto on clients of few classes.
     --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
     --num_seeds=3 --workdir=runs/ditto
 
-A row of Table 2 of Chen and Qiu (2025), arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The full size has not been run.
-The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+A row of Table 2 of Chen and Qiu (2025), arXiv:2503.08652. Clients, networks and
+variants: configs/few_classes.py. The full size has not been run. The variant `smoke`
+needs no data: the scikit-learn digits, 2 rounds.
 """
 
 import ml_collections

@@ -5,8 +5,10 @@ r"""Fine-tuned models of FedAvg on clients of few classes.
     --num_seeds=3 --workdir=runs/fine_tuning
 
 Every client trains the last global model for 10 epochs. FedProx:
-`--config.algorithm.global_proximal_weight=0.0001`. A row of Table 2 of Chen and Qiu (2025), arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The full size has not been run.
-The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+`--config.algorithm.global_proximal_weight=0.0001`. A row of Table 2 of Chen and Qiu
+(2025), arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The
+full size has not been run. The variant `smoke` needs no data: the scikit-learn digits,
+2 rounds.
 """
 
 import ml_collections

@@ -8,8 +8,9 @@ is FedPer. A variant with `_lg_fed_avg`, `_fed_rep` or `_local` behind it, such 
 cifar10_2_fed_rep, is one of the others.
 
 Rows of Table 2 of Chen and Qiu (2025), arXiv:2503.08652; FedRep has 10 epochs of the
-head, then one of the body. Clients, networks and variants: configs/few_classes.py. The full size has not been run.
-The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+head, then one of the body. Clients, networks and variants: configs/few_classes.py. The
+full size has not been run. The variant `smoke` needs no data: the scikit-learn digits,
+2 rounds.
 """
 
 import ml_collections

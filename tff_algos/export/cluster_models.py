@@ -9,8 +9,8 @@ Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of tokens)
   personalized model of a client with that membership, where the algorithm mixes
   models (`FederatedAlgorithm.newcomers`); of others, the mixture of the
   clusters' probabilities or predictions.
-- `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples of one client
-  -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1, num_clusters]`. The
+- `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples of one
+  client -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1, num_clusters]`. The
   leading 1 is what TensorFlow Serving's row format wants of an output.
 """
 

@@ -195,7 +195,8 @@ def build(
 
   Raises:
     ConfigError: If the model has no such weights, or none is named, or all
-      draws of them are equal: memberships would stay uniform and the sets equal for ever.
+      draws of them are equal: memberships would stay uniform and the sets equal for
+      ever.
   """
   names = weight_groups.weight_names(model, canonical, 'canonical')
   if not names:
