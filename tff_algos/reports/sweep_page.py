@@ -180,10 +180,7 @@ def _render(
       sweep_table.ABSENT if rate is None else sweep_table.rate_text(rate)
       for rate in (cell.rate(least_ari) for cell in sweep.cells)
     ],
-    tables=(
-      ('After the last round', _rows(sweep, 'last')),
-      ('In the best round by validation', _rows(sweep, 'best')),
-    ),
+    tables=list(_tables(sweep)),
     attacked=worst_attack.table(sweep),
     matched=list(_matched(sweep)),
     pictures=drawn,
@@ -200,6 +197,14 @@ def _title(sweep: sweep_lib.Sweep, measure: measures.Measure) -> str:
   label = measure.label(sweep.example)
   unit = '%' if '%' in label else label
   return f'{measure.title} ({unit})' if unit else measure.title
+
+
+def _tables(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
+  """Yields (heading, rows) of each table of results."""
+  yield 'After the last round', _rows(sweep, 'last')
+  # Without validation examples no round is the best.
+  if any(any(cell.best) for cell in sweep.cells):
+    yield 'In the best round by validation', _rows(sweep, 'best')
 
 
 def _rows(sweep: sweep_lib.Sweep, point: str):

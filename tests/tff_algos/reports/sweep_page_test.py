@@ -1,6 +1,7 @@
 """The page of a sweep as a whole."""
 
 import html
+import json
 import re
 
 import numpy as np
@@ -69,6 +70,18 @@ def test_tables_hold_the_numbers(written):
   assert '<td>a</td> <td>46.5 ± 7.8</td> <td>16.5 ± 7.8</td>' in text
   assert '<td>b</td> <td>21.5 ± 7.8</td> <td>56.5 ± 7.8</td>' in text
   assert '2 of 2 (95 % interval 34 to 100 %)' in text
+
+
+def test_without_validation_there_is_no_table_of_best_rounds(tmp_path):
+  fake_sweep.write(tmp_path, {(): (0.2,)}, ())
+  heading = 'In the best round by validation'
+  page = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9)
+  assert heading in page.read_text()
+  (path,) = tmp_path.rglob('summary.json')
+  summary = json.loads(path.read_text())
+  path.write_text(json.dumps({**summary, 'best_by_validation': None}))
+  page = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9)
+  assert heading not in page.read_text()
 
 
 def test_the_same_files_give_the_same_bytes(written):
