@@ -223,9 +223,10 @@ def _build_work(phase, model, config):
       client_state = client_state._replace(slow=kept)
     if own.is_on and own.in_every_round:
       # Another seed, so that the host's work is what it is alone.
-      trained, metrics['own_loss'] = local_atoms_lib.train(
+      trained, own_metrics = local_atoms_lib.train(
         model, received, client_state.own, data, seed + 1, own
       )
+      metrics.update(own_metrics)
       client_state = client_state._replace(own=trained)
     return algorithm.ClientOutput(output.result, client_state, metrics)
 
@@ -238,14 +239,11 @@ def _build_refit(model, config):
 
   def refit(message, client_input, client_state, data, seed):
     del client_input
-    trained, loss = local_atoms_lib.train(
+    trained, metrics = local_atoms_lib.train(
       model, message, client_state.own, data, seed, own, own.num_refit_epochs
     )
-    return algorithm.ClientOutput(
-      OrderedDict(),
-      client_state._replace(own=trained),
-      OrderedDict(own_loss=loss),
-    )
+    client_state = client_state._replace(own=trained)
+    return algorithm.ClientOutput(OrderedDict(), client_state, metrics)
 
   return algorithm.Phase(
     name='refit',

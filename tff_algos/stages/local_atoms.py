@@ -5,6 +5,7 @@ stay as they were received, and never leave the client.
 """
 
 import dataclasses
+from collections import OrderedDict
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -111,8 +112,12 @@ def train(
   seed: tf.Tensor,
   config: LocalAtomsConfig,
   num_epochs: int | None = None,
-) -> tuple[OwnWeights, statistics.MeanStat]:
+) -> tuple[OwnWeights, OrderedDict[str, statistics.MeanStat]]:
   """Trains a client's own weights; all others stay as received.
+
+  Atoms that were trained against other coefficients can be a start from which
+  training diverges. The client then keeps them as they were: what it does for
+  the global model is none of theirs.
 
   Args:
     model: Whose weights.
@@ -124,7 +129,8 @@ def train(
     num_epochs: Of the training; None for those of `config.local_training`.
 
   Returns:
-    The client's own weights, and the mean loss of the examples.
+    The client's own weights; and `own_loss`, the mean loss of the examples, and
+    `own_failed`, the share of clients whose training was not finite.
   """
   base = objectives.mean_loss(model, config.loss_scale)
   training = config.local_training
@@ -142,4 +148,12 @@ def train(
   )
   trained = OwnWeights(weights, own.num_updates + 1)
   has_examples = tf.reduce_sum(data.mask) > 0
-  return trees.select(has_examples, trained, own), loss
+  is_finite = trees.all_finite((weights, loss))
+  metrics = OrderedDict(
+    own_loss=trees.select(is_finite, loss, trees.zeros_like(loss)),
+    own_failed=statistics.MeanStat(
+      tf.cast(has_examples & ~is_finite, tf.float32),
+      tf.cast(has_examples, tf.float32),
+    ),
+  )
+  return trees.select(has_examples & is_finite, trained, own), metrics

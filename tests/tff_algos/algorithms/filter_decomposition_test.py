@@ -8,6 +8,7 @@ from tests.testing import factored, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
+from tff_algos.metrics import statistics
 from tff_algos.numerics import factored_weights
 
 _POPULATION = factored.SOURCE.population
@@ -47,6 +48,20 @@ def test_around_a_host_it_is_the_host_on_factors_bit_for_bit(name, options):
   trained = [one.own.num_updates for one in own_states]
   assert min(trained[k] for k in (0, 2, 3, 4)) >= 1
   assert trained[1] == 0
+
+
+@pytest.mark.parametrize('rate', [0.1, 3e38])
+def test_own_atoms_that_diverge_do_not_reach_the_global_model(rate):
+  """Who loses its own training still takes part in the round."""
+  expected, _, _ = factored.run(_plain_host(factored.host()), 2)
+  own_training = factored.host(learning_rate=rate)['local_training']
+  algorithm = factored.build(
+    local_atoms={'own': 'atoms', 'local_training': own_training}
+  )
+  state, _, outputs = factored.run(algorithm, 2)
+  _assert_equal(state, expected)
+  failed = statistics.value_of(outputs[-1].client_metrics['own_failed'])
+  assert failed == (rate > 1)
 
 
 def test_a_round_averages_factors_apart():

@@ -71,6 +71,24 @@ def test_a_step_moves_the_own_weights_alone():
     np.testing.assert_array_equal(served[name], _RECEIVED[name])
 
 
+def test_a_training_that_diverges_leaves_them_and_is_counted():
+  own = _train(_start())
+  far = own._replace(
+    weights={name: 3e38 * tf.sign(leaf) for name, leaf in own.weights.items()}
+  )
+  for before, failed in ((own, 0), (far, 1)):
+    after, metrics = local_atoms.train(
+      _MODEL, _RECEIVED, before, _data(3), _SEED, _config()
+    )
+    assert after.num_updates == 2 - failed
+    assert metrics['own_failed'] == (failed, 1)
+    assert metrics['own_loss'].weight == (0 if failed else len(_data(3).y))
+    assert np.isfinite(metrics['own_loss'].total)
+  np.testing.assert_array_equal(
+    after.weights['conv/atoms'], far.weights['conv/atoms']
+  )
+
+
 def test_own_atoms_go_on_from_where_they_were():
   """Not from the received atoms, which they never see again."""
   once = _train(_start())
