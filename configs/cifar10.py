@@ -11,7 +11,7 @@ The small variants have clients of 100 to 200 images, the smaller network
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 LAWS = {
   '10_90': '10:90',
@@ -51,6 +51,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'name': 'cifar_cnn',
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.training = {
     'num_rounds': 200,

@@ -30,7 +30,7 @@ Variants:
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 VARIANTS = (
   'similar',
@@ -213,4 +213,5 @@ def small_perceptron() -> dict:
     'hidden_sizes': (16,),
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }

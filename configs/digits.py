@@ -8,7 +8,7 @@ A perceptron of 64 hidden units, 30 rounds; 3 in the variant `smoke`.
 
 import ml_collections
 
-from configs import falling_rates, robustness
+from configs import falling_rates, pretrained, robustness
 
 
 def get_config(
@@ -45,6 +45,7 @@ def get_config(
     'hidden_sizes': (64,),
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.training = {
     'num_rounds': 3 if variant == 'smoke' else 30,

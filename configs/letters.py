@@ -12,7 +12,7 @@ turns); 20 clients, 16 rounds.
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 LAWS = {
   '10_90': '10:90',
@@ -60,6 +60,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     'name': 'letters_cnn',
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.training = {
     'num_rounds': 200,

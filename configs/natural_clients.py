@@ -23,7 +23,7 @@ clients clip their gradients to a norm of 0.25, as there, but pFedMe does not.
 
 import ml_collections
 
-from configs import falling_rates, robustness
+from configs import falling_rates, pretrained, robustness
 
 VARIANTS = ('emnist', 'stack_overflow', 'smoke')
 
@@ -37,7 +37,11 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
   config = ml_collections.ConfigDict()
   config.seed = 1
   config.dataset = _dataset(variant)
-  config.model = {**_model(variant), 'compute_dtype': 'float32'}
+  config.model = {
+    **_model(variant),
+    'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
+  }
   num_rounds = {'emnist': 2000, 'stack_overflow': 1000, 'smoke': 2}[variant]
   config.training = {
     'num_rounds': num_rounds,

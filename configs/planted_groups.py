@@ -32,7 +32,7 @@ variants alone that say so.
 
 import ml_collections
 
-from configs import falling_rates, robustness
+from configs import falling_rates, pretrained, robustness
 
 _FALLING = '_falling'
 VARIANTS = (
@@ -68,7 +68,11 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
   config = ml_collections.ConfigDict()
   config.seed = 0
   config.dataset = _dataset(data)
-  config.model = {**_model(data), 'compute_dtype': 'float32'}
+  config.model = {
+    **_model(data),
+    'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
+  }
   config.training = {
     'num_rounds': 2 if is_smoke else 200,
     'evaluation_interval': 1 if is_smoke else 5,

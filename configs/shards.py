@@ -17,7 +17,7 @@ The paper's rounds are 600; here 200, as its tables of personalized models have.
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 _CLASSES = {'two_classes': 2, 'five_classes': 5}
 _TFDS = '_tfds'
@@ -63,6 +63,7 @@ def get_config(variant: str) -> ml_collections.ConfigDict:
     },
     'low_rank': {'layers': 'none', 'rank_share': 0.1},
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.training = {
     'num_rounds': 200,

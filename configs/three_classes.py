@@ -42,7 +42,7 @@ What the paper does not say:
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 COLUMNS = (
   'mnist_logistic',
@@ -162,7 +162,11 @@ def _model(column: str) -> dict:
     model = {'name': 'small_cnn'}
   else:
     model = {'name': 'mlp', 'hidden_sizes': (128,), 'normalization': 'none'}
-  return {**model, 'compute_dtype': 'float32'}
+  return {
+    **model,
+    'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
+  }
 
 
 def _make_smoke(config):

@@ -23,7 +23,7 @@ The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 
 import ml_collections
 
-from configs import committees
+from configs import committees, pretrained
 
 _OF_WRITERS = ('writers', 'alexnet')
 VARIANTS = (*committees.VARIANTS, *_OF_WRITERS)
@@ -61,6 +61,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     'name': 'letters_cnn',
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   if variant == 'alexnet':
     config.model = {
@@ -68,6 +69,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
       'image_side': 224,
       'hidden_sizes': (4096, 4096),
       'compute_dtype': 'float32',
+      'pretrained': pretrained.none(),
     }
     config.algorithm.local_training.optimizer.learning_rate = 0.001
   return config

@@ -16,7 +16,7 @@ The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 
 import ml_collections
 
-from configs import committees
+from configs import committees, pretrained
 
 
 def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
@@ -36,5 +36,6 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     'hidden_sizes': (64,),
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   return config

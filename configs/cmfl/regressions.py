@@ -18,7 +18,7 @@ committee of 8 and 12 training clients, of whom 8 are averaged (`literal`: 5).
 
 import ml_collections
 
-from configs import committees
+from configs import committees, pretrained
 
 
 def get_config(variant: str = 'dissimilar') -> ml_collections.ConfigDict:
@@ -59,6 +59,7 @@ def get_config(variant: str = 'dissimilar') -> ml_collections.ConfigDict:
     'name': 'linear_regression',
     'use_bias': False,
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   if variant == 'smoke':
     config.dataset.partition.num_clients = 8

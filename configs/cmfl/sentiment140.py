@@ -27,7 +27,7 @@ digits, and a perceptron learns them.
 
 import ml_collections
 
-from configs import committees
+from configs import committees, pretrained
 
 
 def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
@@ -60,6 +60,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     'reference_class': True,
     'recurrence': 'fused',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   training = config.algorithm.local_training
   training.optimizer.learning_rate = 0.005

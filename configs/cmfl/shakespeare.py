@@ -31,7 +31,7 @@ digits, and a perceptron learns them.
 
 import ml_collections
 
-from configs import committees
+from configs import committees, pretrained
 
 VARIANTS = tuple(v for v in committees.VARIANTS if v != 'literal')
 
@@ -67,6 +67,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     'hidden_size': 100,
     'recurrence': 'fused',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.algorithm.local_training.optimizer.learning_rate = 0.8
   return config

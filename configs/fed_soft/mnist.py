@@ -15,7 +15,7 @@ expect: docs/reproduction/fed_soft.md.
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 _VARIANTS = (
   'mnist',
@@ -57,6 +57,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     'hidden_sizes': (64,),
     'normalization': 'none',
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.algorithm = {
     'name': 'fed_soft',

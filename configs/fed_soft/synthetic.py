@@ -20,7 +20,7 @@ distance Delta = 12.85 of two thetas; the smallest, delta, is Delta, or Delta / 
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 _LAWS = {
   '10_90': '10:90',
@@ -33,6 +33,7 @@ _LAWS = {
   'smoke': '10:90',
 }
 _SQUARED_DISTANCE = 165.0
+_SHORTEST_SIDES = {'equilateral': 1.0, 'close_pair': 0.25}
 
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
@@ -41,50 +42,17 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     raise ValueError(
       f'variant must be one of {", ".join(_LAWS)}, got {variant!r}'
     )
-  shortest_sides = {'equilateral': 1.0, 'close_pair': 0.25}
-  unusual = {'eight': 8, **dict.fromkeys(shortest_sides, 3)}
+  unusual = {'eight': 8, **dict.fromkeys(_SHORTEST_SIDES, 3)}
   num_clusters = unusual.get(variant, 2)
   config = ml_collections.ConfigDict()
   config.name = f'FedSoft on linear regressions, {_LAWS[variant]}'
   config.seed = 0
-  config.dataset = {
-    'source': {
-      'name': 'linear_regression',
-      'options': {
-        'num_sources': num_clusters,
-        'num_features': 10,
-        'theta_spread': 10.0,
-        'theta_spread_is': 'variance',
-        'num_examples_per_source': 20_000,
-        'num_held_out_per_source': 10_000,
-        'theta_seed': 0,
-      },
-    },
-    'distributions': {'kind': 'native'},
-    'partition': {
-      'law': _LAWS[variant],
-      'num_clients': 100,
-      'num_unseen_clients': 0,
-    },
-    'sizes': {'law': 'uniform', 'minimum': 100, 'maximum': 200},
-    'splits': {
-      'validation_ratio': 0.2,
-      'test_ratio': 0.2,
-      'held_out_fraction': 0.0,
-    },
-    'seed': 0,
-    'num_shards': 1,
-  }
-  if num_clusters == 2:
-    config.dataset.source.options.separation = _SQUARED_DISTANCE
-  if variant in shortest_sides:
-    config.dataset.source.options.planted_thetas = _triangle(
-      shortest_sides[variant]
-    )
+  config.dataset = _dataset(variant, num_clusters)
   config.model = {
     'name': 'linear_regression',
     'use_bias': False,
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.algorithm = {
     'name': 'fed_soft',
@@ -136,6 +104,43 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     config.algorithm.cohort_size_per_cluster = 6
     config.training.num_rounds = 3
   return config
+
+
+def _dataset(variant: str, num_sources: int) -> dict:
+  dataset = {
+    'source': {
+      'name': 'linear_regression',
+      'options': {
+        'num_sources': num_sources,
+        'num_features': 10,
+        'theta_spread': 10.0,
+        'theta_spread_is': 'variance',
+        'num_examples_per_source': 20_000,
+        'num_held_out_per_source': 10_000,
+        'theta_seed': 0,
+      },
+    },
+    'distributions': {'kind': 'native'},
+    'partition': {
+      'law': _LAWS[variant],
+      'num_clients': 100,
+      'num_unseen_clients': 0,
+    },
+    'sizes': {'law': 'uniform', 'minimum': 100, 'maximum': 200},
+    'splits': {
+      'validation_ratio': 0.2,
+      'test_ratio': 0.2,
+      'held_out_fraction': 0.0,
+    },
+    'seed': 0,
+    'num_shards': 1,
+  }
+  options = dataset['source']['options']
+  if num_sources == 2:
+    options['separation'] = _SQUARED_DISTANCE
+  if variant in _SHORTEST_SIDES:
+    options['planted_thetas'] = _triangle(_SHORTEST_SIDES[variant])
+  return dataset
 
 
 def _triangle(shortest_side):

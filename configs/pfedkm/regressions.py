@@ -16,7 +16,7 @@ Variants: `proven`, and `smoke` (8 clients, 3 rounds).
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 
 def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
@@ -59,6 +59,7 @@ def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
     'name': 'linear_regression',
     'use_bias': False,
     'compute_dtype': 'float32',
+    'pretrained': pretrained.none(),
   }
   config.algorithm = {
     'name': 'pfedkm',

@@ -24,7 +24,7 @@ Variants: `logistic`, `network`, and `smoke` (12 clients, 3 rounds).
 
 import ml_collections
 
-from configs import falling_rates
+from configs import falling_rates, pretrained
 
 
 def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
@@ -66,6 +66,7 @@ def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
   else:
     config.model = {'name': 'logistic_regression'}
   config.model.compute_dtype = 'float32'
+  config.model.pretrained = pretrained.none()
   config.algorithm = {
     'name': 'pfedkm',
     'num_clusters': 3,

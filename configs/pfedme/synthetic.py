@@ -17,7 +17,7 @@ Variants: `logistic`, `network`, and `smoke` (12 clients, 3 rounds).
 
 import ml_collections
 
-from configs import falling_rates, robustness
+from configs import falling_rates, pretrained, robustness
 
 
 def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
@@ -59,6 +59,7 @@ def get_config(variant: str = 'logistic') -> ml_collections.ConfigDict:
   else:
     config.model = {'name': 'logistic_regression'}
   config.model.compute_dtype = 'float32'
+  config.model.pretrained = pretrained.none()
   config.algorithm = {
     'name': 'pfedme',
     'cohort_size': 0,

@@ -14,6 +14,7 @@ from binaries import experiment
 from tff_algos.algorithms import registry
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.models import pretrained
 from tff_algos.stages import attacks, falling_rates, robust_aggregation
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -85,6 +86,7 @@ def test_what_all_may_have_is_listed_with_every_key(path):
       config.falling_rates,
       falling_rates.FallingRatesConfig(),
     ),
+    'pretrained': (config.model.pretrained, pretrained.PretrainedConfig()),
     'aggregation': (
       config.algorithm.get('aggregation'),
       robust_aggregation.AggregationConfig(),
