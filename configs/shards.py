@@ -104,6 +104,7 @@ def local_training(variant: str) -> dict:
     'solver': 'descent',
     'weight_decay': 0.0,
     'num_local_steps': 0,
+    'unit_dropout_rate': 0.0,
   }
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import decomposition, layers
+from tff_algos.numerics import unit_dropout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Layout(NamedTuple):
     borders: Zeros around the inputs of each convolution of `'VALID'` padding;
       empty for none.
     negative_slope: Of the activation below 0; 0 for ReLU.
+    drops_after: Which of the hidden dense layers have dropout behind them, if the
+      training asks for it (`numerics.unit_dropout`).
   """
 
   name: str
@@ -55,6 +58,7 @@ class Layout(NamedTuple):
   kernel_sizes: tuple[int, ...] = ()
   borders: tuple[int, ...] = ()
   negative_slope: float = 0.0
+  drops_after: tuple[int, ...] = ()
 
   @property
   def shrinkage(self) -> int:
@@ -183,6 +187,8 @@ def _build_apply(layout, config):
       )
       if i < num_hidden:
         hidden = activate(hidden)
+      if i in layout.drops_after:
+        hidden = unit_dropout.drop(hidden, i)
     return hidden
 
   return apply

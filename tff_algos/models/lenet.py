@@ -6,9 +6,8 @@ papers that they compare with:
 
   fed_dyn        64 and 64 channels, 384 and 192 hidden units (FedDyn, FedDC)
   fed_rep        64 and 64 channels, 120 and 64 hidden units (FedRep)
-  fed_rep_wide   64 and 128 channels, 256 and 128 hidden units; theirs has a
-                 dropout of 0.6 after the first of these, which ours leaves out: a
-                 model here is a function of weights and examples alone
+  fed_rep_wide   64 and 128 channels, 256 and 128 hidden units; dropout after the
+                 first of these, theirs of `unit_dropout_rate=0.6` (FedRep)
   fed_pac        16, 32 and 64 channels of 5x5, 5x5 and 3x3, the last two with a
                  border of one zero; 128 hidden units; leaky ReLU (FedPAC)
 
@@ -35,7 +34,9 @@ _LAYOUT = functools.partial(
 _LAYOUTS = {
   'fed_dyn': _LAYOUT(channels=(64, 64), hidden_sizes=(384, 192)),
   'fed_rep': _LAYOUT(channels=(64, 64), hidden_sizes=(120, 64)),
-  'fed_rep_wide': _LAYOUT(channels=(64, 128), hidden_sizes=(256, 128)),
+  'fed_rep_wide': _LAYOUT(
+    channels=(64, 128), hidden_sizes=(256, 128), drops_after=(0,)
+  ),
   'fed_pac': _LAYOUT(
     channels=(16, 32, 64),
     hidden_sizes=(128,),

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.metrics import statistics
-from tff_algos.numerics import index_random, optimizers, trees
+from tff_algos.numerics import index_random, optimizers, trees, unit_dropout
 from tff_algos.stages import (
   augmentation,
   exact_solution,
@@ -40,6 +40,8 @@ class LocalTrainingConfig:
       many for every client that has examples; they go on into the next epoch's
       order where one has no more batches. 0 for epochs. Costs a shuffled order a
       step, so it is for few of them.
+    unit_dropout_rate: Share of hidden units that a step drops, in [0, 1), in networks
+      that have a layer for it (`numerics.unit_dropout`).
   """
 
   num_local_epochs: int = 1
@@ -49,6 +51,7 @@ class LocalTrainingConfig:
   solver: str = 'descent'
   weight_decay: float = 0.0
   num_local_steps: int = 0
+  unit_dropout_rate: float = 0.0
 
   def __post_init__(self):
     checks.check_int('num_local_epochs', self.num_local_epochs, minimum=1)
@@ -59,6 +62,7 @@ class LocalTrainingConfig:
     checks.check_one_of('solver', self.solver, SOLVERS)
     checks.check_at_least('weight_decay', self.weight_decay, 0)
     checks.check_int('num_local_steps', self.num_local_steps, minimum=0)
+    checks.check_below_one('unit_dropout_rate', self.unit_dropout_rate)
     if self.solver == 'exact' and self.num_local_steps:
       raise errors.ConfigError(
         f"num_local_steps is {self.num_local_steps}, but solver 'exact' takes no "
@@ -73,6 +77,11 @@ class LocalTrainingConfig:
       raise errors.ConfigError(
         f'augmentation {self.augmentation!r} changes the examples in every '
         "step, but solver 'exact' takes none; set augmentation to 'none'"
+      )
+    if self.solver == 'exact' and self.unit_dropout_rate:
+      raise errors.ConfigError(
+        f'unit_dropout_rate {self.unit_dropout_rate:g} changes the network in every '
+        "step, but solver 'exact' takes none; set unit_dropout_rate to 0"
       )
 
 
@@ -200,6 +209,14 @@ def _read(data, step, positions, mask, seed, config):
   return batch.with_x(augment(batch.x, seed, epoch, positions))
 
 
+def _draws(data, step, positions, seed, config):
+  """Returns what a step's dropout depends on; None without one."""
+  if not config.unit_dropout_rate:
+    return None
+  epoch, _ = _places(step, data.mask, config)
+  return unit_dropout.Draws(seed, epoch, positions)
+
+
 def independent_batches(
   seed: tf.Tensor, mask: tf.Tensor, num_batches: int, batch_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -237,8 +254,8 @@ def train(
     objective: What to make smaller.
     weights: Where to start.
     data: The client's examples.
-    seed: int32 `[2]`; decides the order of the examples and how they are
-      augmented.
+    seed: int32 `[2]`; decides the order of the examples, how they are augmented
+      and which units are dropped.
     config: Epochs or steps, batch size, optimizer; or the exact solver.
 
   Returns:
@@ -267,11 +284,12 @@ def _descend(objective, weights, data, seed, config, decay):
   num_steps = tf.shape(positions)[0]
 
   @gradients.as_one
-  def step_on(batch, weights, slots):
+  def step_on(batch, draws, weights, slots):
     is_real = tf.reduce_max(batch.mask)
     with tf.GradientTape() as tape:
       tape.watch(weights)
-      value, losses = objective(weights, batch)
+      with unit_dropout.in_step(config.unit_dropout_rate, draws):
+        value, losses = objective(weights, batch)
     gradient = tape.gradient(
       value,
       weights,
@@ -284,7 +302,8 @@ def _descend(objective, weights, data, seed, config, decay):
 
   def step(i, weights, slots, loss):
     batch = _read(data, i, positions[i], masks[i], seed, config)
-    weights, slots, losses = step_on(batch, weights, slots)
+    draws = _draws(data, i, positions[i], seed, config)
+    weights, slots, losses = step_on(batch, draws, weights, slots)
     batch_loss = statistics.masked_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.testing import networks
 from tff_algos.core import errors
 from tff_algos.models import lenet, registry
-from tff_algos.numerics import trees
+from tff_algos.numerics import trees, unit_dropout
 
 
 def _build(variant, num_outputs=10, num_atoms=0, shape=(32, 32, 3)):
@@ -89,3 +89,36 @@ def test_other_inputs_than_images_that_are_large_enough_are_refused(shape):
 def test_an_unknown_variant_is_refused():
   with pytest.raises(errors.ConfigError, match="variant must be one of 'fed_"):
     lenet.LeNetConfig(variant='mcmahan')
+
+
+def test_the_wide_one_drops_units_of_its_first_hidden_layer_alone():
+  """Its hidden units are made 1, and the layers after it pass them on."""
+  model = _build('fed_rep_wide', 100)
+  weights = {
+    name: tf.zeros(leaf.shape) for name, leaf in model.weights_spec().items()
+  }
+  weights['dense_0/bias'] += 1
+  weights['dense_1/kernel'] = tf.eye(256, 128)
+  weights['dense_2/kernel'] = tf.eye(128, 100)
+  draws = unit_dropout.Draws(
+    tf.constant([1, 2]), tf.constant(0), tf.constant([4, 9])
+  )
+  images = tf.zeros([2, 32, 32, 3])
+  np.testing.assert_array_equal(model.apply(weights, images), np.ones([2, 100]))
+  with unit_dropout.in_step(0.6, draws):
+    outputs = model.apply(weights, images)
+  with unit_dropout.in_step(0.6, draws):
+    expected = unit_dropout.drop(tf.ones([2, 256]), 0)
+  np.testing.assert_array_equal(outputs, expected[:, :100])
+
+
+@pytest.mark.parametrize('variant', ['fed_dyn', 'fed_rep', 'fed_pac'])
+def test_the_others_drop_no_units(variant):
+  model = _build(variant)
+  weights = model.initialize(tf.constant([0, 1]))
+  text = 'unit_dropout_rate is 0.6, but the model has no layer that drops units'
+  with (
+    pytest.raises(errors.ConfigError, match=text),
+    unit_dropout.in_step(0.6, None),
+  ):
+    model.apply(weights, tf.zeros([1, 32, 32, 3]))

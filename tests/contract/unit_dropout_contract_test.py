@@ -1,0 +1,83 @@
+"""Dropout of hidden units: the same on every runtime, refused where it cannot be."""
+
+import dataclasses
+
+import pytest
+
+from tests.testing import contract, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import errors
+from tff_algos.numerics import unit_dropout
+from tff_algos.runtimes import (
+  debug_runtime,
+  tff_runtime,
+  vectorized_runtime,
+)
+from tff_algos.stages import local_training
+
+_NUM_CLIENTS = 5
+_SHAPE = (6,)
+_ALGORITHMS = {
+  'fed_avg': {'cohort_size': 4},
+  # Trains stacked models.
+  'fed_em': {'num_clusters': 2, 'cohort_size': 4},
+}
+
+
+def _build(name, rate):
+  mlp = toys.mlp(_SHAPE)
+  model = dataclasses.replace(
+    mlp, apply=lambda weights, x: mlp.apply(weights, unit_dropout.drop(x, 0))
+  )
+  options = {'name': name, **_ALGORITHMS[name]}
+  options['local_training'] = {'unit_dropout_rate': rate, 'batch_size': 4}
+  return registry.build_algorithm(options, model)
+
+
+def _run(algorithm, runtime):
+  with runtime:
+    source = toys.image_clients(_NUM_CLIENTS, _SHAPE)
+    return toys.run_rounds(algorithm, runtime, source, 2)
+
+
+@pytest.mark.parametrize('name', _ALGORITHMS)
+def test_runtimes_agree(name):
+  algorithm, plain = (_build(name, rate) for rate in (0.5, 0.0))
+  blocks = [
+    vectorized_runtime.VectorizedRuntime(
+      algorithm, _NUM_CLIENTS, vectorized_runtime.VectorizedConfig(size)
+    )
+    for size in (0, 2)
+  ]
+  expected, *others = (
+    _run(algorithm, runtime)
+    for runtime in (
+      *blocks,
+      debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS),
+      tff_runtime.TffRuntime(algorithm, _NUM_CLIENTS),
+    )
+  )
+  for other in others:
+    contract.assert_close(other, expected)
+  without = _run(plain, debug_runtime.DebugRuntime(plain, _NUM_CLIENTS))
+  with pytest.raises(AssertionError):
+    contract.assert_all_close(without[0], expected[0])
+
+
+@pytest.mark.parametrize(
+  ('options', 'text'),
+  [
+    ({}, 'unit_dropout_rate must be a number >= 0 and < 1, got 1.0'),
+    ({'solver': 'exact', 'unit_dropout_rate': 0.5}, "0.5 .* solver 'exact'"),
+  ],
+)
+def test_options_out_of_range_are_refused(options, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    local_training.LocalTrainingConfig(**{'unit_dropout_rate': 1.0, **options})
+
+
+def test_a_model_without_a_layer_for_it_is_refused_before_any_runtime():
+  text = 'unit_dropout_rate is 0.5, but the model has no layer'
+  options = {'name': 'fed_avg', 'local_training': {'unit_dropout_rate': 0.5}}
+  with pytest.raises(errors.ConfigError, match=text):
+    registry.build_algorithm(options, toys.mlp(_SHAPE))

@@ -1,0 +1,89 @@
+"""Local training with dropout is that of NumPy, which drops by the hash itself."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import index_hash, toys
+from tff_algos.core import algorithm, seeds
+from tff_algos.numerics import optimizers, unit_dropout
+from tff_algos.stages import local_training, objectives
+
+_SEED = seeds.derive_seed(1, 'train', 1, 'c0')
+_START = np.array([0.2, -0.4, 1.0], np.float32)
+_PURPOSE = 0x64726F70
+_LAYER = 5
+
+
+def _examples():
+  generator = np.random.default_rng(0)
+  x = generator.normal(size=(10, 3)).astype(np.float32)
+  y = x @ [1, -2, 0.5] + generator.normal(size=10)
+  return x, y.astype(np.float32)
+
+
+def _numpy_training(x, y, config, num_steps):
+  """Half the squared error of inputs that are dropped, by plain steps."""
+  w, step = _START.astype(np.float64), 0
+  rate = config.unit_dropout_rate
+  for epoch in range(num_steps):
+    order = index_hash.shuffled(_SEED, epoch, len(y))
+    for begin in range(0, len(y), config.batch_size):
+      if step == num_steps:
+        return w
+      rows = order[begin : begin + config.batch_size]
+      bits = [
+        [
+          index_hash.random_bits(_SEED, _PURPOSE, _LAYER, epoch, row, unit)
+          for unit in range(3)
+        ]
+        for row in rows
+      ]
+      seen = x[rows] * (np.array(bits) / 2**32 >= rate) / (1 - rate)
+      gradient = seen.T @ (seen @ w - y[rows]) / len(rows)
+      w = w - config.optimizer.learning_rate * gradient
+      step += 1
+  return w
+
+
+@pytest.mark.parametrize('padding', [0, 6])
+@pytest.mark.parametrize(
+  ('length', 'num_steps'),
+  [({'num_local_epochs': 3}, 9), ({'num_local_steps': 7}, 7)],
+)
+def test_steps_drop_anew_in_each_epoch_and_outputs_after_them_none(
+  padding, length, num_steps
+):
+  x, y = _examples()
+  linear = toys.linear(3)
+  model = dataclasses.replace(
+    linear,
+    apply=lambda weights, x: linear.apply(
+      weights, unit_dropout.drop(x, _LAYER)
+    ),
+  )
+  config = local_training.LocalTrainingConfig(
+    batch_size=4,
+    optimizer=optimizers.OptimizerConfig('sgd', 0.05),
+    unit_dropout_rate=0.4,
+    **length,
+  )
+  data = algorithm.ClientData(
+    tf.constant(np.pad(x, [(0, padding), (0, 0)], constant_values=np.nan)),
+    tf.constant(np.pad(y, (0, padding), constant_values=np.nan)),
+    tf.constant([1.0] * len(y) + [0.0] * padding),
+  )
+  weights, _ = local_training.train(
+    objectives.mean_loss(model, 0.5),
+    {'kernel': tf.constant(_START[:, np.newaxis])},
+    data,
+    tf.constant(_SEED),
+    config,
+  )
+  trained = weights['kernel'].numpy()[:, 0]
+  expected = _numpy_training(x, y, config, num_steps)
+  np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=1e-5)
+  outputs = model.apply(weights, x)[:, 0]
+  np.testing.assert_allclose(outputs, x @ trained, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,105 @@
+"""Dropout of hidden units, in training steps alone (Srivastava et al. 2014).
+
+A model stays a function of weights and examples: what a step drops is said around the
+call of the model, by `in_step`, as its layers are the only ones to know where. Outside
+of it, in evaluation and in exports, every unit stays.
+
+A draw depends on the client's seed (of run, phase, round and client), the epoch, the
+example's row among the client's, the layer and the unit, so that padding, batches, blocks of
+clients and runtimes change none.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.numerics import index_random
+
+# Before the counters of a unit, so that no draw is one of a shuffle.
+_PURPOSE = 0x64726F70
+_CHANCES = 2**15
+
+
+class Draws(NamedTuple):
+  """What the draws of a step depend on.
+
+  Attributes:
+    seed: Of the client, int32 `[2]`.
+    epoch: int32 `[]`.
+    rows: Which of the client's examples the batch has, int32 `[batch]`.
+  """
+
+  seed: tf.Tensor
+  epoch: tf.Tensor
+  rows: tf.Tensor
+
+
+class _Step:
+  def __init__(self, rate, draws):
+    self.rate = rate
+    self.draws = draws
+    self.has_layer = False
+
+
+_STEP: contextvars.ContextVar[_Step | None] = contextvars.ContextVar(
+  'unit_dropout', default=None
+)
+
+
+@contextlib.contextmanager
+def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
+  """Lets the networks that are called inside drop units.
+
+  Args:
+    rate: Share of units that are dropped, in [0, 1); with 0 nothing happens.
+    draws: Of the step; None for a rate of 0.
+
+  Raises:
+    ConfigError: At the end, if no network had a layer that drops units.
+  """
+  if not rate:
+    yield
+    return
+  step = _Step(rate, draws)
+  token = _STEP.set(step)
+  try:
+    yield
+  finally:
+    _STEP.reset(token)
+  if not step.has_layer:
+    raise errors.ConfigError(
+      f'unit_dropout_rate is {rate:g}, but the model has no layer that drops '
+      "units; set it to 0, or take the model 'lenet' with variant "
+      "'fed_rep_wide', which has one"
+    )
+
+
+def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
+  """Returns the units, some of them 0 and the others larger, in a training step.
+
+  Those that stay are divided by their share, so that each unit keeps its mean.
+
+  Args:
+    hidden: `[batch, units]`, units static.
+    layer: Number of the layer, so that layers differ.
+  """
+  step = _STEP.get()
+  if step is None:
+    return hidden
+  step.has_layer = True
+  draws = step.draws
+  drawn = index_random.random_below(
+    _CHANCES,
+    draws.seed,
+    tf.constant(_PURPOSE),
+    tf.constant(layer),
+    draws.epoch,
+    draws.rows[:, tf.newaxis],
+    tf.range(hidden.shape[1])[tf.newaxis],
+  )
+  stays = drawn >= round(step.rate * _CHANCES)
+  return tf.where(stays, hidden / (1 - step.rate), tf.zeros_like(hidden))
