@@ -19,7 +19,7 @@ Structure = Any
 # Weights of a block. Twice as many start fewer operations, but take 1.4 times as
 # long where others use the shared cache, too (benchmarks/README.md).
 _CACHE_BYTES = 13 << 18
-_FEWEST, _MOST = 4, 50
+_MOST = 50
 # Copies of the weights that a local step may hold at once: the weights before
 # and after, the gradient, the product with the rate, two optimizer slots.
 _WEIGHT_COPIES = 6
@@ -31,7 +31,7 @@ class Costs(NamedTuple):
   """What one client costs.
 
   Attributes:
-    weight_bytes: Of one model.
+    weight_bytes: Of all the weights that it trains.
     working_bytes: While it is computed.
     carried_bytes: From loading its chunk to the end of the chunk: examples
       that are not resident, and its state before and after.
@@ -63,15 +63,15 @@ def num_bytes(spec: Structure) -> int:
   )
 
 
-def working_bytes(weights: Structure, data: Structure, capacity: int) -> int:
+def working_bytes(weight_bytes: int, data: Structure, capacity: int) -> int:
   """Returns an estimate of the memory that a client takes while computed.
 
   Args:
-    weights: Types of one model's weights.
+    weight_bytes: Of all the weights that it trains.
     data: Types of a client's examples, with an unknown capacity.
     capacity: Rows that the examples are padded to.
   """
-  return capacity * num_bytes(data) + _WEIGHT_COPIES * num_bytes(weights)
+  return capacity * num_bytes(data) + _WEIGHT_COPIES * weight_bytes
 
 
 def choose(
@@ -80,6 +80,7 @@ def choose(
   costs: Costs,
   num_parallel: int,
   clients_per_block: int,
+  fewest_clients: int,
   budget_bytes: int,
 ) -> Sizes:
   """Returns how a cohort is cut.
@@ -89,6 +90,7 @@ def choose(
     costs: Of one client, the largest.
     num_parallel: Chunks that are computed at the same time; one more is loaded.
     clients_per_block: Wanted; 0 chooses.
+    fewest_clients: That 0 chooses, unless the budget asks for fewer.
     budget_bytes: Most memory for all of this; 0 for no limit.
 
   Raises:
@@ -96,7 +98,7 @@ def choose(
   """
   num_parallel = min(num_parallel, cohort_size)
   block = clients_per_block or min(
-    max(_CACHE_BYTES // max(costs.weight_bytes, 1), _FEWEST), _MOST
+    max(_CACHE_BYTES // max(costs.weight_bytes, 1), fewest_clients), _MOST
   )
   chunk = max(_CHUNK_BYTES // max(costs.carried_bytes, 1), block)
   if budget_bytes:

@@ -36,6 +36,8 @@ from tff_algos.stages import aggregation, phase_types
 
 Structure = Any
 
+# On a GPU, which small operations leave idle; not measured.
+_FEWEST_OF_A_GPU = 4
 # Collected results are worth a line of the log from here on.
 _LARGE_BYTES = 16 << 20
 
@@ -48,7 +50,8 @@ class VectorizedConfig:
 
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
-      model and the memory budget. Convolutions and fused recurrences take one.
+      models that a client trains and the memory budget. Convolutions and fused
+      recurrences take one.
     num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
       one a GPU.
     memory_budget_mib: Most memory for examples, states and blocks together, in
@@ -258,18 +261,23 @@ class VectorizedRuntime:
     carried = 2 * blocks.num_bytes(types.clients.client_state)
     if not stays_resident:
       carried += capacity * blocks.num_bytes((data.x, data.y))
+    # Those of all models, where a client trains several.
+    trained = max(
+      blocks.num_bytes(self._weights), blocks.num_bytes(types.output.result)
+    )
     is_one = self._form == phase_graph.ONE
     wanted = 1 if is_one else self._config.clients_per_block
     budget = self._config.memory_budget_mib << 20
     return blocks.choose(
       cohort_size=cohort.size,
       costs=blocks.Costs(
-        weight_bytes=blocks.num_bytes(self._weights),
-        working_bytes=blocks.working_bytes(self._weights, data, capacity),
+        weight_bytes=trained,
+        working_bytes=blocks.working_bytes(trained, data, capacity),
         carried_bytes=carried,
       ),
       num_parallel=self._num_parallel,
       clients_per_block=wanted,
+      fewest_clients=_FEWEST_OF_A_GPU if self._has_gpus else 1,
       budget_bytes=budget
       - (self._split_bytes(cohort) if budget and stays_resident else 0),
     )

@@ -18,6 +18,7 @@ def _choose(costs=(_MLP, _MIB, 0), **changes):
     'cohort_size': 1000,
     'num_parallel': 2,
     'clients_per_block': 0,
+    'fewest_clients': 1,
     'budget_bytes': 0,
     **changes,
   }
@@ -30,7 +31,8 @@ def test_weights_of_a_block_fit_the_cache():
 
 def test_blocks_are_neither_tiny_nor_huge():
   assert _choose((4, 1, 0)).clients_per_block == 50
-  assert _choose((1 << 30, 1, 0)).clients_per_block == 4
+  assert _choose((1 << 30, 1, 0)).clients_per_block == 1
+  assert _choose((1 << 30, 1, 0), fewest_clients=4).clients_per_block == 4
 
 
 def test_the_size_of_a_block_does_not_depend_on_the_cohort():
@@ -147,6 +149,4 @@ def test_bytes_of_a_client():
   )
   assert blocks.num_bytes(weights) == 24
   assert blocks.num_bytes(data) == 16 + 4 + 4
-  assert blocks.working_bytes(weights, data, capacity=10) == (
-    10 * (16 + 4 + 4) + 6 * 24
-  )
+  assert blocks.working_bytes(24, data, capacity=10) == 10 * 24 + 6 * 24

@@ -7,8 +7,14 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import running_sum, toys
+from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.runtimes import cohort, process_group, vectorized_runtime
+from tff_algos.runtimes import (
+  cohort,
+  phase_graph,
+  process_group,
+  vectorized_runtime,
+)
 from tff_algos.stages import evaluation
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
@@ -229,6 +235,34 @@ def test_blocks_at_the_same_time_change_only_the_order_of_sums():
       )
   for output in outputs[1:]:
     toys.assert_outputs_close(output, outputs[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('name', 'options', 'size'),
+  [('fed_avg', {}, 2), ('fed_em', {'num_clusters': 2}, 1)],
+)
+def test_blocks_hold_all_models_that_their_clients_train(
+  name, options, size, monkeypatch
+):
+  """Of 1.2 MB each, two of which fit the cache."""
+  sizes = set()
+  build = phase_graph.PhaseGraphs.client_work
+
+  def record(graphs, num_clients, clients_per_block):
+    sizes.add(clients_per_block)
+    return build(graphs, num_clients, clients_per_block)
+
+  monkeypatch.setattr(phase_graph.PhaseGraphs, 'client_work', record)
+  num_features = 300_000
+  source = toys.linear_clients(
+    np.zeros([1, num_features]), np.ones([4, 1]), [1, 1, 2, 1]
+  )
+  algorithm = registry.build_algorithm(
+    {'name': name, 'cohort_size': 4, **options}, toys.linear(num_features)
+  )
+  with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
+    toys.run_rounds(algorithm, runtime, source, 1)
+  assert sizes == {size}
 
 
 def test_budget_too_small_for_one_client_is_refused():
