@@ -3,8 +3,9 @@
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
-from tests.testing import contract, toys
+from tests.testing import contract, tiny_convolution, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
 from tff_algos.numerics import unit_dropout
@@ -24,25 +25,40 @@ _ALGORITHMS = {
 }
 
 
-def _build(name, rate):
+def _mlp():
+  """Clients are computed several at once."""
   mlp = toys.mlp(_SHAPE)
-  model = dataclasses.replace(
+  return dataclasses.replace(
     mlp, apply=lambda weights, x: mlp.apply(weights, unit_dropout.drop(x, 0))
   )
+
+
+def _convolution():
+  """Clients are computed one after the other."""
+
+  def activate(hidden):
+    return unit_dropout.drop(tf.reshape(tf.nn.relu(hidden), [-1, 8]), 0)
+
+  return tiny_convolution.build(activation=activate)
+
+
+def _build(name, model, rate):
   options = {'name': name, **_ALGORITHMS[name]}
   options['local_training'] = {'unit_dropout_rate': rate, 'batch_size': 4}
   return registry.build_algorithm(options, model)
 
 
 def _run(algorithm, runtime):
+  shape = algorithm.cluster_model.input_shape
   with runtime:
-    source = toys.image_clients(_NUM_CLIENTS, _SHAPE)
+    source = toys.image_clients(_NUM_CLIENTS, shape)
     return toys.run_rounds(algorithm, runtime, source, 2)
 
 
+@pytest.mark.parametrize('build_model', [_mlp, _convolution])
 @pytest.mark.parametrize('name', _ALGORITHMS)
-def test_runtimes_agree(name):
-  algorithm, plain = (_build(name, rate) for rate in (0.5, 0.0))
+def test_runtimes_agree(name, build_model):
+  algorithm, plain = (_build(name, build_model(), rate) for rate in (0.5, 0.0))
   blocks = [
     vectorized_runtime.VectorizedRuntime(
       algorithm, _NUM_CLIENTS, vectorized_runtime.VectorizedConfig(size)

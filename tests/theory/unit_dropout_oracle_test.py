@@ -9,12 +9,19 @@ import tensorflow as tf
 from tests.testing import index_hash, toys
 from tff_algos.core import algorithm, seeds
 from tff_algos.numerics import optimizers, unit_dropout
-from tff_algos.stages import local_training, objectives
+from tff_algos.stages import last_gradient, local_training, objectives
 
 _SEED = seeds.derive_seed(1, 'train', 1, 'c0')
 _START = np.array([0.2, -0.4, 1.0], np.float32)
 _PURPOSE = 0x64726F70
 _LAYER = 5
+_RATE = 0.05
+_LINEAR = toys.linear(3)
+_MODEL = dataclasses.replace(
+  _LINEAR,
+  apply=lambda weights, x: _LINEAR.apply(weights, unit_dropout.drop(x, _LAYER)),
+)
+_OBJECTIVE = objectives.mean_loss(_MODEL, 0.5)
 
 
 def _examples():
@@ -22,6 +29,26 @@ def _examples():
   x = generator.normal(size=(10, 3)).astype(np.float32)
   y = x @ [1, -2, 0.5] + generator.normal(size=10)
   return x, y.astype(np.float32)
+
+
+def _config(**length):
+  return local_training.LocalTrainingConfig(
+    batch_size=4,
+    optimizer=optimizers.OptimizerConfig('sgd', _RATE),
+    unit_dropout_rate=0.4,
+    **length,
+  )
+
+
+def _train(data, config):
+  weights, _ = local_training.train(
+    _OBJECTIVE,
+    {'kernel': tf.constant(_START[:, np.newaxis])},
+    data,
+    tf.constant(_SEED),
+    config,
+  )
+  return weights
 
 
 def _numpy_training(x, y, config, num_steps):
@@ -57,33 +84,32 @@ def test_steps_drop_anew_in_each_epoch_and_outputs_after_them_none(
   padding, length, num_steps
 ):
   x, y = _examples()
-  linear = toys.linear(3)
-  model = dataclasses.replace(
-    linear,
-    apply=lambda weights, x: linear.apply(
-      weights, unit_dropout.drop(x, _LAYER)
-    ),
-  )
-  config = local_training.LocalTrainingConfig(
-    batch_size=4,
-    optimizer=optimizers.OptimizerConfig('sgd', 0.05),
-    unit_dropout_rate=0.4,
-    **length,
-  )
+  config = _config(**length)
   data = algorithm.ClientData(
     tf.constant(np.pad(x, [(0, padding), (0, 0)], constant_values=np.nan)),
     tf.constant(np.pad(y, (0, padding), constant_values=np.nan)),
     tf.constant([1.0] * len(y) + [0.0] * padding),
   )
-  weights, _ = local_training.train(
-    objectives.mean_loss(model, 0.5),
-    {'kernel': tf.constant(_START[:, np.newaxis])},
-    data,
-    tf.constant(_SEED),
-    config,
-  )
+  weights = _train(data, config)
   trained = weights['kernel'].numpy()[:, 0]
   expected = _numpy_training(x, y, config, num_steps)
   np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=1e-5)
-  outputs = model.apply(weights, x)[:, 0]
+  outputs = _MODEL.apply(weights, x)[:, 0]
   np.testing.assert_allclose(outputs, x @ trained, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('num_steps', [1, 2, 3])
+def test_the_last_gradient_is_that_of_a_further_step(num_steps):
+  """Step 3 begins the next epoch."""
+  x, y = _examples()
+  data = algorithm.ClientData(*map(tf.constant, (x, y, np.ones(10, 'f'))))
+  config = _config(num_local_steps=num_steps)
+  before, after = (
+    _train(data, dataclasses.replace(config, num_local_steps=n))
+    for n in (num_steps, num_steps + 1)
+  )
+  found = last_gradient.after(
+    _OBJECTIVE, before, data, tf.constant(_SEED), config
+  )
+  expected = (before['kernel'] - after['kernel']) / _RATE
+  np.testing.assert_allclose(found['kernel'], expected, rtol=1e-4, atol=1e-4)

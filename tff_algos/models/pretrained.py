@@ -7,6 +7,7 @@ network's weights have.
 
 import dataclasses
 import zipfile
+import zlib
 from collections import OrderedDict
 
 import numpy as np
@@ -22,8 +23,8 @@ class PretrainedConfig:
 
   Attributes:
     file: `.npz` of the weights, with ordinary kernels; `''` for random ones.
-    fresh: Weights that start at random all the same, by the beginnings of their
-      names: `('head',)` for other classes than those of the file.
+    fresh: Weights or layers that start at random all the same: `('head',)`, which
+      is `head/kernel` and `head/bias`, for other classes than those of the file.
   """
 
   file: str = ''
@@ -53,13 +54,15 @@ def start_from(
   if not config.file:
     return model
   spec = model.weights_spec()
-  fresh = {name for name in spec if name.startswith(tuple(config.fresh))}
-  for beginning in config.fresh:
-    if not any(name.startswith(beginning) for name in spec):
+  fresh = set()
+  for layer in config.fresh:
+    named = {name for name in spec if f'{name}/'.startswith(f'{layer}/')}
+    if not named:
       raise errors.ConfigError(
-        f'pretrained.fresh has {beginning!r}, with which no weight of '
-        f'{model.name} begins; they are {", ".join(spec)}'
+        f'pretrained.fresh has {layer!r}, which is no weight or layer of '
+        f'{model.name}; its weights are {", ".join(spec)}'
       )
+    fresh |= named
   learned = _read(config.file, spec, fresh)
 
   def initialize(seed):
@@ -77,7 +80,10 @@ def _read(path, spec, fresh):
   try:
     with np.load(path, allow_pickle=False) as file:
       arrays = {name: file[name] for name in file.files if name not in fresh}
-  except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+  except (
+    *(OSError, ValueError, TypeError, EOFError),
+    *(zipfile.BadZipFile, zlib.error),
+  ) as error:
     raise errors.ConfigError(
       f"pretrained.file {path} cannot be read as NumPy's .npz: {error}"
     ) from None
@@ -96,14 +102,18 @@ def _read(path, spec, fresh):
 
 def _checked(path, name, array, spec):
   shape = tuple(spec[name].shape)
+  # A member of the archive that is no .npy comes as bytes.
+  array = np.asarray(array)
   is_number = np.issubdtype(array.dtype, np.floating)
-  if array.shape != shape or not is_number or not np.isfinite(array).all():
+  with np.errstate(over='ignore'):
+    values = array.astype(np.float32) if is_number else None
+  if array.shape != shape or not is_number or not np.isfinite(values).all():
     raise errors.ConfigError(
-      f'{name!r} of pretrained.file {path} must be finite floats of shape {shape}, '
-      f'got {array.dtype} of shape {array.shape}; where it is of other classes or '
-      'images, name it in pretrained.fresh'
+      f'{name!r} of pretrained.file {path} must be floats of shape {shape}, finite '
+      f'in float32, got {array.dtype} of shape {array.shape}; where it is of other '
+      'classes or images, name it in pretrained.fresh'
     )
-  return array.astype(np.float32)
+  return values
 
 
 def _listed(names):

@@ -55,15 +55,21 @@ def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
   """Lets the networks that are called inside drop units.
 
   Args:
-    rate: Share of units that are dropped, in [0, 1); with 0 nothing happens.
+    rate: Share of units that are dropped, in [0, 1), in steps of 2**-15; with 0
+      nothing happens.
     draws: Of the step; None for a rate of 0.
 
   Raises:
-    ConfigError: At the end, if no network had a layer that drops units.
+    ConfigError: If the rate drops all units; or at the end, if no network had a
+      layer that drops units.
   """
   if not rate:
     yield
     return
+  if round(rate * _CHANCES) == _CHANCES:
+    raise errors.ConfigError(
+      f'unit_dropout_rate must leave units, got {rate:g}, which drops all; lower it'
+    )
   step = _Step(rate, draws)
   token = _STEP.set(step)
   try:
@@ -91,6 +97,7 @@ def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
   if step is None:
     return hidden
   step.has_layer = True
+  num_dropped = round(step.rate * _CHANCES)
   draws = step.draws
   drawn = index_random.random_below(
     _CHANCES,
@@ -101,5 +108,5 @@ def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
     draws.rows[:, tf.newaxis],
     tf.range(hidden.shape[1])[tf.newaxis],
   )
-  stays = drawn >= round(step.rate * _CHANCES)
-  return tf.where(stays, hidden / (1 - step.rate), tf.zeros_like(hidden))
+  share = 1 - num_dropped / _CHANCES
+  return tf.where(drawn >= num_dropped, hidden / share, tf.zeros_like(hidden))

@@ -31,7 +31,7 @@ class Costs(NamedTuple):
   """What one client costs.
 
   Attributes:
-    weight_bytes: Of all the weights that it trains.
+    weight_bytes: Of the weights that it trains, of one model or of several.
     working_bytes: While it is computed.
     carried_bytes: From loading its chunk to the end of the chunk: examples
       that are not resident, and its state before and after.
@@ -67,7 +67,7 @@ def working_bytes(weight_bytes: int, data: Structure, capacity: int) -> int:
   """Returns an estimate of the memory that a client takes while computed.
 
   Args:
-    weight_bytes: Of all the weights that it trains.
+    weight_bytes: Of the weights that it trains, of one model or of several.
     data: Types of a client's examples, with an unknown capacity.
     capacity: Rows that the examples are padded to.
   """

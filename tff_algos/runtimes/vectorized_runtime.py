@@ -50,8 +50,8 @@ class VectorizedConfig:
 
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
-      models that a client trains and the memory budget. Convolutions and fused
-      recurrences take one.
+      model, or of what a client uploads if it is larger, and the memory budget: at
+      most 50, on a GPU at least 4. Convolutions and fused recurrences take one.
     num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
       one a GPU.
     memory_budget_mib: Most memory for examples, states and blocks together, in
@@ -261,7 +261,7 @@ class VectorizedRuntime:
     carried = 2 * blocks.num_bytes(types.clients.client_state)
     if not stays_resident:
       carried += capacity * blocks.num_bytes((data.x, data.y))
-    # Those of all models, where a client trains several.
+    # A client that trains several models uploads them.
     trained = max(
       blocks.num_bytes(self._weights), blocks.num_bytes(types.output.result)
     )

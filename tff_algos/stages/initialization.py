@@ -21,6 +21,7 @@ is the mean of its group's. So starts the released code of IFCA on FEMNIST.
 
 import dataclasses
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,6 +114,13 @@ def cluster_models(
   return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *drawn)
 
 
+def start_equal(model: model_lib.Model, names: Iterable[str]) -> bool:
+  """Returns whether two draws of the named weights are the same."""
+  with tf.init_scope():
+    draws = cluster_models(model, 2, tf.constant([0, 0]))
+    return all(np.array_equal(*draws[name].numpy()) for name in names)
+
+
 def seed_losses(config: InitializationConfig, num_clients: int) -> Structure:
   """Returns the server state's field `seed_losses` before round 1.
 
@@ -141,10 +149,19 @@ def precede(
     cohort_size: Clients of a round of FedAvg.
     objective: What clients train on.
     training: How they train.
+
+  Raises:
+    ConfigError: If `'random'` makes equal models of several clusters.
   """
-  if config.mode == RANDOM:
-    return algorithm
   model, num_clusters = algorithm.cluster_model, algorithm.num_clusters
+  if config.mode == RANDOM:
+    if num_clusters > 1 and start_equal(model, model.weights_spec()):
+      raise errors.ConfigError(
+        f'the {num_clusters} cluster models would start equal, as all draws of '
+        f'{model.name} are, and stay so: set initialization.mode to '
+        f'{KMEANS!r} or {WARM_START!r}, or name a layer in model.pretrained.fresh'
+      )
+    return algorithm
   phases = [_build_training(num_clusters, objective, training)]
   if config.mode == KMEANS:
     phases.append(_build_reporting(model, num_clusters))

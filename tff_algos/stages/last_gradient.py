@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
-from tff_algos.numerics import trees
+from tff_algos.numerics import trees, unit_dropout
 from tff_algos.stages import gradients, local_training, objectives
 
 Structure = Any
@@ -42,10 +42,13 @@ def after(
     seed: int32 `[2]`, that of the training.
     config: That of the training; its optimizer has no part in it.
   """
-  batch = local_training.next_batch(data, seed, config)
-  slope, _ = gradients.as_one(
-    lambda weights, batch: gradients.gradient(objective, weights, batch)
-  )(weights, batch)
+
+  @gradients.as_one
+  def slope_at(weights, batch, draws):
+    with unit_dropout.in_step(config.unit_dropout_rate, draws):
+      return gradients.gradient(objective, weights, batch)
+
+  slope, _ = slope_at(weights, *local_training.next_batch(data, seed, config))
   if not config.weight_decay:
     return slope
   return trees.add(slope, trees.scale(weights, config.weight_decay))

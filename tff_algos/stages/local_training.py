@@ -181,8 +181,10 @@ def _places(step, mask, config):
 
 def next_batch(
   data: algorithm.ClientData, seed: tf.Tensor, config: LocalTrainingConfig
-) -> algorithm.ClientData:
+) -> tuple[algorithm.ClientData, unit_dropout.Draws | None]:
   """Returns the batch that one step more would read, behind all of `train`.
+
+  And what its dropout depends on; None without one.
 
   Args:
     data: The client's examples, `[capacity, ...]`, capacity >= 1.
@@ -196,7 +198,8 @@ def next_batch(
   if not step:
     num_batches = tf.shape(positions)[0] // longer.num_local_epochs
     step = config.num_local_epochs * num_batches
-  return _read(data, step, positions[step], masks[step], seed, config)
+  batch = _read(data, step, positions[step], masks[step], seed, config)
+  return batch, _draws(data, step, positions[step], seed, config)
 
 
 def _read(data, step, positions, mask, seed, config):

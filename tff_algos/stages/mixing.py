@@ -23,7 +23,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
@@ -205,11 +204,12 @@ def build(
       f'{model.name!r}; name weights or layers, or {weight_groups.ALL!r}, or '
       f'{weight_groups.LAST_LAYER!r}'
     )
-  if num_canonical > 1 and _start_equal(model, names):
+  if num_canonical > 1 and initialization.start_equal(model, names):
     raise errors.ConfigError(
       f'the canonical weights of model {model.name!r}, {", ".join(names)}, '
       'always start with the same values: equal canonical models stay equal, '
-      'and all memberships uniform; make weights canonical that start at random'
+      'and all memberships uniform; make weights canonical that start at random, '
+      'or name some of these in model.pretrained.fresh if they come from a file'
     )
   is_affine = _is_affine(model, names)
   mixes_outputs = mixing == 'outputs' or (
@@ -243,13 +243,6 @@ def mix_probabilities(
     tf.math.log(membership), [-1] + [1] * (outputs.shape.rank - 1)
   )
   return tf.reduce_logsumexp(log_shares + tf.nn.log_softmax(outputs), axis=0)
-
-
-def _start_equal(model, names):
-  """Returns whether two draws of the named weights are the same."""
-  with tf.init_scope():
-    draws = initialization.cluster_models(model, 2, tf.constant([0, 0]))
-    return all(np.array_equal(*draws[name].numpy()) for name in names)
 
 
 def _is_affine(model, names):

@@ -57,9 +57,7 @@ def test_a_fresh_head_has_other_classes_and_is_random(file, learned):
     if leaf.shape[-1:] == (5,) and name.endswith('/kernel')
   }
   layer = head.removesuffix('/kernel')
-  model = _build(
-    num_outputs=7, pretrained={'file': file, 'fresh': (f'{layer}/',)}
-  )
+  model = _build(num_outputs=7, pretrained={'file': file, 'fresh': (layer,)})
   weights, others = (model.initialize(s) for s in (_SEED, _OTHER_SEED))
   for name, leaf in weights.items():
     if name.startswith(f'{layer}/'):
@@ -95,24 +93,31 @@ def test_weights_that_are_absent_or_unknown_are_named(tmp_path, learned):
     (lambda leaf: leaf[..., np.newaxis], r'float32 of shape \(.*1\)'),
     (lambda leaf: leaf.astype(np.int32), 'int32 of shape'),
     (lambda leaf: leaf * np.nan, 'float32 of shape'),
+    (lambda leaf: 1e300 * leaf.astype(np.float64), 'float64 of shape'),
   ],
 )
 def test_arrays_that_do_not_fit_are_refused(tmp_path, learned, change, found):
   name = next(iter(learned))
   arrays = {**learned, name: change(learned[name])}
-  text = f"'{name}' of pretrained.file .* must be finite floats .* got {found}"
+  text = f"'{name}' of pretrained.file .* must be floats .* got {found}"
   with pytest.raises(errors.ConfigError, match=text):
     _build(pretrained=_write(tmp_path, arrays))
 
 
 def test_files_that_are_no_archives_are_refused(tmp_path):
-  text, array, pickled = (
-    tmp_path / name for name in ('a.txt', 'a.npy', 'p.npz')
+  text, array, pickled, empty, damaged = (
+    tmp_path / name for name in ('a.txt', 'a.npy', 'p.npz', 'e.npz', 'd.npz')
   )
+  empty.touch()
+  np.savez_compressed(damaged, a=np.arange(1000))
+  content = bytearray(damaged.read_bytes())
+  content[60:400] = bytes(340)
+  damaged.write_bytes(content)
   text.write_text('no numbers')
   np.save(array, np.zeros(3))
   np.savez(pickled, a=np.array([None]))
-  for path in (text, array, pickled, tmp_path / 'absent.npz'):
+  absent = tmp_path / 'absent.npz'
+  for path in (text, array, pickled, empty, damaged, absent):
     with pytest.raises(errors.ConfigError, match=f'{path} cannot be read'):
       _build(pretrained={'file': str(path)})
 
@@ -143,6 +148,10 @@ def test_options_that_contradict_each_other_are_refused(options, text):
 
 
 def test_a_fresh_layer_that_does_not_exist_is_refused(file):
-  text = "pretrained.fresh has 'haed', with which no weight of cifar_cnn begins"
-  with pytest.raises(errors.ConfigError, match=text):
-    _build(pretrained={'file': file, 'fresh': ('haed',)})
+  # Names are whole: neither a misspelling, nor a beginning, nor nothing.
+  for layer in ('haed', 'conv', 'conv_0/k', ''):
+    text = (
+      f"pretrained.fresh has '{layer}', which is no weight or layer of cifar"
+    )
+    with pytest.raises(errors.ConfigError, match=text):
+      _build(pretrained={'file': file, 'fresh': (layer,)})
