@@ -77,6 +77,7 @@ def apply(
   normalization: str,
   *,
   stride: int = 1,
+  border: int | None = None,
   max_groups: int = 8,
   is_depthwise: bool = False,
 ) -> tf.Tensor:
@@ -87,8 +88,10 @@ def apply(
     name: Of the layer.
     x: `[batch, height, width, inputs]`.
     normalization: As of `NormedConfig`.
-    stride: Divides height and width, rounded up. Where they are even, the
-      padding is one pixel at the end, not one at either end as in PyTorch.
+    stride: Divides height and width, rounded up.
+    border: Zeros on each side of the image. None for as many as SAME padding has,
+      of which an odd one is at the end, as in Keras and not in PyTorch. Of full
+      convolutions only.
     max_groups: As of `layers.group_norm`.
     is_depthwise: Whether each channel is convolved by itself.
   """
@@ -98,7 +101,11 @@ def apply(
       x, tf.transpose(kernel, [0, 1, 3, 2]), [1, stride, stride, 1], 'SAME'
     )
   else:
-    x = convolutions.convolve(x, kernel, 'SAME', stride)
+    padding = 'SAME'
+    if border is not None:
+      sides = [border, border]
+      x, padding = tf.pad(x, [[0, 0], sides, sides, [0, 0]]), 'VALID'
+    x = convolutions.convolve(x, kernel, padding, stride)
   scale, offset = weights[f'{name}/scale'], weights[f'{name}/offset']
   if normalization == 'affine':
     return x * scale + offset

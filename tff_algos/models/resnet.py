@@ -8,7 +8,8 @@ The stem of the original, `'large'`, has 11,279,112 for 64x64x3 images of 200, a
 11,273,169 with kernels in factors of 9 atoms.
 
 Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
-kernel Xavier-normal; or all start from a file, see docs/pretrained.md.
+kernel Xavier-normal; or all start from a file, see docs/pretrained.md. Images get as
+wide a border on every side, so that PyTorch's weights compute what they do there.
 """
 
 import dataclasses
@@ -84,12 +85,13 @@ def build_resnet18(
   )
 
   def apply(weights, x):
-    hidden = convolve(
-      weights, 'stem', x, stride=1 if config.stem == 'small' else 2
-    )
+    stride = 1 if config.stem == 'small' else 2
+    hidden = convolve(weights, 'stem', x, stride=stride, border=stem_size // 2)
     hidden = tf.nn.relu(hidden)
     if config.stem == 'large':
-      hidden = tf.nn.max_pool2d(hidden, 3, 2, 'SAME')
+      # Nothing is below the zeros of the border.
+      hidden = tf.pad(hidden, [[0, 0], [1, 1], [1, 1], [0, 0]])
+      hidden = tf.nn.max_pool2d(hidden, 3, 2, 'VALID')
     for name, _, (_, stride, groups) in _blocks():
       hidden = _apply_block(convolve, weights, name, hidden, stride, groups)
     hidden = tf.reduce_mean(hidden, axis=[1, 2])
@@ -117,7 +119,9 @@ def _blocks():
 
 
 def _apply_block(convolve, weights, name, x, stride, groups):
-  hidden = convolve(weights, f'{name}/0', x, stride=stride, max_groups=groups)
+  hidden = convolve(
+    weights, f'{name}/0', x, stride=stride, border=1, max_groups=groups
+  )
   hidden = convolve(weights, f'{name}/1', tf.nn.relu(hidden), max_groups=groups)
   if f'{name}/shortcut/kernel' in weights:
     x = convolve(

@@ -34,9 +34,8 @@ def _keras(shape, num_outputs, stem):
     return layer(*inputs)
 
   def convolve(x, channels, size, stride, groups):
-    x = call(
-      layers.Conv2D(channels, size, stride, padding='same', use_bias=False), x
-    )
+    x = layers.ZeroPadding2D(size // 2)(x)
+    x = call(layers.Conv2D(channels, size, stride, use_bias=False), x)
     return call(layers.GroupNormalization(groups, epsilon=1e-5), x)
 
   inputs = layers.Input(shape)
@@ -44,7 +43,7 @@ def _keras(shape, num_outputs, stem):
     x = layers.ReLU()(convolve(inputs, 64, 3, 1, 8))
   else:
     x = layers.ReLU()(convolve(inputs, 64, 7, 2, 8))
-    x = layers.MaxPool2D(3, 2, padding='same')(x)
+    x = layers.MaxPool2D(3, 2)(layers.ZeroPadding2D(1)(x))
   plan = ((64, 1, 8), (128, 2, 8), (256, 2, 16), (512, 2, 32))
   for channels, first_stride, groups in plan:
     for stride in (first_stride, 1):
