@@ -116,8 +116,8 @@ def train(
   """Trains a client's own weights; all others stay as received.
 
   Atoms that were trained against other coefficients can be a start from which
-  training diverges. The client then starts anew from the received ones the next
-  time, and is served these: what it does for the global model is none of theirs.
+  training diverges. The client then keeps them as they were: what it does for
+  the global model is none of theirs.
 
   Args:
     model: Whose weights.
@@ -156,6 +156,4 @@ def train(
       tf.cast(has_examples, tf.float32),
     ),
   )
-  lost = own._replace(num_updates=tf.zeros_like(own.num_updates))
-  kept = trees.select(has_examples, lost, own)
-  return trees.select(has_examples & is_finite, trained, kept), metrics
+  return trees.select(has_examples & is_finite, trained, own), metrics
