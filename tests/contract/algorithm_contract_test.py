@@ -5,7 +5,6 @@ A new algorithm needs a line in `OPTIONS` and one in `ONE_CLIENT` of
 """
 
 import dataclasses
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,16 +15,20 @@ from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import vectorized_runtime
-from tff_algos.stages import evaluation, federated, phase_types
+from tff_algos.stages import evaluation, phase_types
 
 
 @pytest.fixture(
   scope='module',
   params=[
-    (name, model) for name in registry.ALGORITHMS for model in contract.MODELS
+    pytest.param(
+      (name, model),
+      id=f'{name}-{model}',
+      marks=pytest.mark.xdist_group(f'contract of {name}, {model}'),
+    )
+    for name in registry.ALGORITHMS
+    for model in contract.MODELS
   ],
-  ids='-'.join,
 )
 def case(request):
   name, model = request.param
@@ -56,8 +59,12 @@ def test_training_changes_the_models(case):
   assert sum(output.num_invalid for output in outputs) == 0
 
 
+def test_no_operation_is_looped_over_for_want_of_vectorization(case):
+  assert not [one for one in case.log if 'looped over' in one]
+
+
 def test_debug_runtime_agrees(case):
-  contract.assert_close(case.run(case.debug), case.expected)
+  contract.assert_close(case.debugged, case.expected)
 
 
 def test_tff_runtime_agrees_and_repeats_itself(case):
@@ -84,7 +91,9 @@ def test_if_nobody_is_valid_no_model_changes(case):
   before, states_before = toys.initial_states(
     case.algorithm, contract.build_source().population
   )
-  assert sum(output.num_invalid for output in outputs) >= contract.NUM_ROUNDS
+  assert sum(output.num_invalid for output in outputs) >= (
+    contract.NUM_SHAPE_ROUNDS
+  )
   np.testing.assert_equal(states, states_before)
   np.testing.assert_equal(
     *(
@@ -92,13 +101,6 @@ def test_if_nobody_is_valid_no_model_changes(case):
       for one in (server_state, before)
     )
   )
-
-
-def test_blocks_of_two_and_what_is_left_agree_with_one_block(case):
-  if not case.algorithm.cluster_model.vectorizes:
-    pytest.skip('its blocks have one client')
-  with case.build_vectorized(clients_per_block=2) as runtime:
-    contract.assert_close(case.run(runtime), case.expected)
 
 
 def test_runtimes_agree_on_local_models(case):
@@ -123,10 +125,12 @@ def test_runtimes_agree_on_local_models(case):
 
 
 def test_same_seed_gives_the_same_bits_and_another_seed_does_not(case):
-  for runtime in (None, case.debug):
-    (*states, outputs), (*expected_states, expected) = (
-      case.run(runtime) for _ in range(2)
-    )
+  for runtime, first in (
+    (case.vectorized, case.expected),
+    (case.debug, case.debugged),
+  ):
+    *states, outputs = case.run(runtime)
+    *expected_states, expected = first
     np.testing.assert_equal(states, expected_states)
     for output, expected_output in zip(outputs, expected, strict=True):
       toys.assert_outputs_close(output, expected_output, rtol=0)
@@ -181,56 +185,26 @@ def test_padding_changes_nothing(case):
   )
 
 
-def _count_traces(algorithm):
-  """Returns the algorithm with stages that count how often Python runs them."""
-  counts = Counter()
-
-  def counted(key, stage):
-    def run(*arguments):
-      counts[key] += 1
-      return stage(*arguments)
-
-    return run
-
-  phases = {
-    name: phase._replace(
-      **{
-        stage: counted((name, stage), getattr(phase, stage))
-        for stage in ('make_message', 'client_work', 'server_update')
-      }
-    )
-    for name, phase in algorithm.phases.items()
-  }
-  return dataclasses.replace(algorithm, phases=phases), counts
-
-
 def test_graphs_are_traced_once_whatever_the_cohort(case):
-  algorithm, counts = _count_traces(case.algorithm)
-  with vectorized_runtime.VectorizedRuntime(
-    algorithm, len(contract.SIZES)
-  ) as runtime:
-    toys.run_rounds(
-      algorithm, runtime, contract.build_source(), contract.NUM_ROUNDS
-    )
-    after_first_rounds = dict(counts)
-    assert after_first_rounds
-    toys.run_rounds(
-      algorithm,
-      runtime,
-      contract.build_source((40, 3, 9, 1, 70)),
-      contract.NUM_ROUNDS,
-    )
+  """Two graphs a phase: one of whole blocks of two, one of what is left."""
+
+  def run_parts(sizes):
     for server_state, states, call, round_num in case.calls():
-      for size in range(1, len(call.client_indices)):
-        toys.run_call(
-          runtime,
-          algorithm.phases[call.phase],
+      for size in sizes(len(call.client_indices)):
+        case.run_call(
           server_state,
-          states,
+          list(states),
           _without(call, call.client_indices[size:]),
-          (round_num, 0, contract.build_source()),
+          contract.build_source(),
+          round_num,
         )
-  assert counts == after_first_rounds
+
+  run_parts(lambda size: range(1, min(size, 2) + 1))
+  before = dict(case.traces)
+  assert before
+  run_parts(lambda size: range(3, size + 1))
+  case.run(source=contract.build_source((40, 3, 9, 1, 70)))
+  assert case.traces == before
 
 
 def _without(call, client_indices):
@@ -321,8 +295,7 @@ def test_calls_name_distinct_clients_and_fit_their_phase(case):
 def test_computation_has_the_documented_placements(case):
   types = phase_types.check_algorithm(case.algorithm, len(contract.SIZES))
   for name, phase in case.algorithm.phases.items():
-    built = federated.build_federated_phase(phase, types[name])
-    signature = built.whole.type_signature
+    signature = case.tff.computations_of(phase).whole.type_signature
     server_state = str(tff_compat.to_type(types[name].server_state))
     clients = str(tff_compat.to_type(types[name].clients))
     client_state = str(tff_compat.to_type(types[name].clients.client_state))

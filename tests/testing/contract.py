@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import functools
+import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -111,6 +113,7 @@ OTHER_TRAINING = {
 }
 SIZES = (7, 0, 1, 12, 4)
 NUM_ROUNDS = 3
+NUM_SHAPE_ROUNDS = 2
 # Runtimes add up the same float32 numbers in different orders.
 TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
 
@@ -178,15 +181,35 @@ def section(name: str, model: str = 'convolution') -> dict[str, Any]:
 class Case:
   """One algorithm with one model, and what its runs gave so far.
 
+  Every graph is traced once, here, whatever the tests ask: the vectorized
+  runtime has blocks of two clients, so that a cohort of three or five needs both
+  of a phase's graphs, that of whole blocks and that of what is left.
+
   A context manager: the TFF runtime ends with the block.
+
+  Attributes:
+    algorithm: The algorithm; its stages count in `traces` how often Python runs
+      them.
+    traces: (phase, stage) -> number of calls.
+    vectorized: The vectorized runtime.
+    expected: What it gives.
+    log: What it logged while it traced.
   """
 
   def __init__(self, name: str, model: str):
     self._name, self._model = name, model
-    self.algorithm = registry.build_algorithm(
-      section(name, model), MODELS[model]()
+    self.traces: Counter[tuple[str, str]] = Counter()
+    self.algorithm = _counted(
+      registry.build_algorithm(section(name, model), MODELS[model]()),
+      self.traces,
     )
-    self.vectorized = self.build_vectorized()
+    self.vectorized = vectorized_runtime.VectorizedRuntime(
+      self.algorithm,
+      len(SIZES),
+      vectorized_runtime.VectorizedConfig(clients_per_block=2),
+    )
+    with _records() as self.log:
+      self.expected = self.run()
     self._runtimes = contextlib.ExitStack()
 
   def __enter__(self):
@@ -204,13 +227,6 @@ class Case:
   @functools.cached_property
   def debug(self):
     return debug_runtime.DebugRuntime(self.algorithm, len(SIZES))
-
-  def build_vectorized(self, clients_per_block: int = 100):
-    return vectorized_runtime.VectorizedRuntime(
-      self.algorithm,
-      len(SIZES),
-      vectorized_runtime.VectorizedConfig(clients_per_block),
-    )
 
   def run(self, runtime=None, seed=0, source=None):
     return toys.run_rounds(
@@ -232,13 +248,13 @@ class Case:
       dataclasses.replace(self.algorithm, plan_round=other.plan_round),
       runtime,
       build_source(shape.sizes, **shape.replaced),
-      NUM_ROUNDS,
+      NUM_SHAPE_ROUNDS,
     )
 
   @functools.cached_property
-  def expected(self):
-    """What the vectorized runtime gives."""
-    return self.run()
+  def debugged(self):
+    """What the debug runtime gives."""
+    return self.run(self.debug)
 
   def calls(self):
     """Yields (server state before, client states, call) of the rounds."""
@@ -266,6 +282,43 @@ class Case:
     return toys.run_call(
       self.vectorized, phase, server_state, states, call, (round_num, 0, source)
     )
+
+
+@contextlib.contextmanager
+def _records():
+  """Yields a list that gets the messages logged in the block."""
+  messages = []
+  handler = logging.Handler()
+  handler.emit = lambda record: messages.append(record.getMessage())
+  logger = logging.getLogger('absl')
+  logger.addHandler(handler)
+  try:
+    yield messages
+  finally:
+    logger.removeHandler(handler)
+
+
+def _counted(algorithm, counts):
+  """Returns the algorithm with stages that count their calls in `counts`."""
+
+  def counted(key, stage):
+    @functools.wraps(stage)
+    def run(*arguments):
+      counts[key] += 1
+      return stage(*arguments)
+
+    return run
+
+  phases = {
+    name: phase._replace(
+      **{
+        stage: counted((name, stage), getattr(phase, stage))
+        for stage in ('make_message', 'client_work', 'server_update')
+      }
+    )
+    for name, phase in algorithm.phases.items()
+  }
+  return dataclasses.replace(algorithm, phases=phases)
 
 
 def assert_close(actual, expected):

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 
 import psutil
 
+from tests.testing import costs
+
 ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 240.0
 _POLL_SECONDS = 0.02
@@ -58,7 +60,7 @@ class Program:
 
   def poll(self) -> int | None:
     if self.returncode is None:
-      self.returncode = self._launcher.ask(op='poll', pid=self.pid)
+      self.returncode = self._launcher.poll(self.pid)
     return self.returncode
 
   def send_signal(self, signum: int) -> None:
@@ -96,6 +98,7 @@ class Launcher:
   def __init__(self, folder: pathlib.Path):
     self._folder = folder
     self._programs: list[Program] = []
+    self._charged_seconds = 0.0
     self._process = subprocess.Popen(
       [sys.executable, '-m', 'tests.testing.programs'],
       cwd=ROOT,
@@ -109,6 +112,12 @@ class Launcher:
     self._process.stdin.write(json.dumps(request) + '\n')
     self._process.stdin.flush()
     return json.loads(self._process.stdout.readline())
+
+  def poll(self, pid: int) -> int | None:
+    """Returns a program's exit status, and charges the test with its CPU time."""
+    returncode, seconds = self.ask(op='poll', pid=pid)
+    self._charge(seconds)
+    return returncode
 
   def start(self, module: str, *arguments: str, **environment: str) -> Program:
     folder = self._folder / f'program_{len(self._programs)}'
@@ -133,6 +142,11 @@ class Launcher:
     for program in self._programs:
       program.send_signal(signal.SIGKILL)
     self._process.communicate()
+    self._charge(-self._charged_seconds)  # All counts with the launcher now.
+
+  def _charge(self, seconds: float) -> None:
+    self._charged_seconds += seconds
+    costs.charge('programs', seconds)
 
 
 @contextlib.contextmanager
@@ -167,8 +181,11 @@ def _serve() -> str | None:
   for line in requests:
     request = json.loads(line)
     if request['op'] == 'poll':
-      pid, status = os.waitpid(request['pid'], os.WNOHANG)
-      answer = os.waitstatus_to_exitcode(status) if pid else None
+      pid, status, usage = os.wait4(request['pid'], os.WNOHANG)
+      answer = (
+        os.waitstatus_to_exitcode(status) if pid else None,
+        usage.ru_utime + usage.ru_stime,
+      )
     else:
       answer = os.fork()
       if not answer:

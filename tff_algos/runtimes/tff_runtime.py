@@ -106,7 +106,7 @@ class TffRuntime:
       RuntimeFailureError: If a worker died or refused; says which one, and
         what it said last if it is our own.
     """
-    computations = self._computations_of(phase)
+    computations = self.computations_of(phase)
     clients = [self._load(phase, cohort, i) for i in range(cohort.size)]
     what = f'round {cohort.round_num}, phase {phase.name!r}'
     if len(self._connections) == 1:
@@ -126,6 +126,21 @@ class TffRuntime:
       ),
       num_invalid=int(output['client_metrics']['num_invalid']),
     )
+
+  def computations_of(
+    self, phase: algorithm_lib.Phase
+  ) -> federated.FederatedPhase:
+    """Returns a phase as this runtime runs it, traced once."""
+    if phase.name not in self._computations:
+      types = phase_types.check_phase(
+        phase,
+        *phase_types.state_specs(self._algorithm, self._num_clients),
+        phase_types.data_spec(self._algorithm.cluster_model),
+      )
+      self._computations[phase.name] = federated.build_federated_phase(
+        phase, types
+      )
+    return self._computations[phase.name]
 
   def _share(
     self,
@@ -161,20 +176,6 @@ class TffRuntime:
       'clients': [one for half in halves for one in half['clients']],
       'client_metrics': sums,
     }
-
-  def _computations_of(
-    self, phase: algorithm_lib.Phase
-  ) -> federated.FederatedPhase:
-    if phase.name not in self._computations:
-      types = phase_types.check_phase(
-        phase,
-        *phase_types.state_specs(self._algorithm, self._num_clients),
-        phase_types.data_spec(self._algorithm.cluster_model),
-      )
-      self._computations[phase.name] = federated.build_federated_phase(
-        phase, types
-      )
-    return self._computations[phase.name]
 
   def _load(
     self, phase: algorithm_lib.Phase, cohort: cohort_lib.Cohort, position: int

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, running_sum, toys
-from tff_algos.algorithms import registry
+from tests.testing import running_sum, toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import vectorization, vectorized_runtime
@@ -251,11 +250,3 @@ def test_a_mistake_of_ours_keeps_its_own_error():
   output_type = algorithm_lib.ClientOutput({}, tf.TensorSpec([]), {})
   with pytest.raises(KeyError, match='typo'):
     vectorization.map_clients('add', lambda row: {}['typo'], rows, output_type)
-
-
-@pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_every_algorithm_is_vectorized(caplog, name):
-  case = contract.Case(name, 'mlp')
-  caplog.clear()
-  case.run()
-  assert 'looped over' not in caplog.text

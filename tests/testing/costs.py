@@ -1,0 +1,236 @@
+"""CPU seconds of the suite by cause and by file, as a pytest plugin.
+
+A test is charged with the CPU time of its process and of the children that the
+process waited for, from its set-up to its tear-down; a shared fixture is charged
+to the first test that uses it. The causes are told apart by wrapping the function
+that each passes through; the rest is eager TensorFlow, graphs that run, NumPy.
+
+`tests/costs.json` holds the seconds of each group of tests as they were recorded
+with `--record-costs`. The end of every whole run is compared with it, and
+pytest-xdist is handed the costliest groups first.
+"""
+
+import collections
+import contextlib
+import functools
+import json
+import pathlib
+import resource
+import sys
+import threading
+import time
+
+import pytest
+
+# cause -> (module, attribute) that it passes through.
+_CAUSES = {
+  'tracing': (
+    'tensorflow.python.framework.func_graph',
+    'func_graph_from_py_func',
+  ),
+  'lowering to TFF': ('tff_algos.stages.federated', 'build_federated_phase'),
+  'TFF worker starts': ('tff_algos.runtimes.worker', 'LocalWorker.start'),
+  'Beam pipelines': ('apache_beam.pipeline', 'Pipeline.run'),
+  'programs': ('tests.testing.programs', 'Program.wait'),
+  'subprocesses': ('subprocess', 'Popen._wait'),
+  'sleeps': ('time', 'sleep'),
+}
+_START = 'imports and collection'
+_REST = 'the rest'
+_RECORD = pathlib.Path(__file__).parents[1] / 'costs.json'
+# A group that grew by so many seconds is named.
+_GROWTH_SECONDS = 5.0
+
+_before = (0.0, 0.0)
+_rows: list[tuple[str, dict]] = []
+
+
+class _Meter:
+  """Seconds of the main thread by cause; a cause inside another counts alone."""
+
+  def __init__(self):
+    self._seconds = collections.defaultdict(lambda: [0.0, 0.0])
+    self._elsewhere = 0.0
+    self._open: list[str] = []
+    self._since = _now()
+
+  @contextlib.contextmanager
+  def span(self, cause: str):
+    if threading.current_thread() is not threading.main_thread():
+      yield
+      return
+    self._charge_open()
+    self._open.append(cause)
+    try:
+      yield
+    finally:
+      self._charge_open()
+      self._open.pop()
+
+  def charge(self, cause: str, cpu_seconds: float) -> None:
+    self._seconds[cause][0] += cpu_seconds
+    self._elsewhere += cpu_seconds
+
+  def take(self) -> tuple[dict[str, list[float]], float]:
+    """Returns what came together since the last call, and forgets it.
+
+    Returns:
+      cause -> (CPU, wall) seconds, and the CPU seconds of other processes that
+      are in them.
+    """
+    taken = dict(self._seconds), self._elsewhere
+    self._seconds.clear()
+    self._elsewhere = 0.0
+    return taken
+
+  def _charge_open(self) -> None:
+    now = _now()
+    if self._open:
+      for i in range(2):
+        self._seconds[self._open[-1]][i] += now[i] - self._since[i]
+    self._since = now
+
+
+def charge(cause: str, cpu_seconds: float) -> None:
+  """Adds the CPU seconds of a process that another process waited for."""
+  _meter.charge(cause, cpu_seconds)
+
+
+def recorded(tier: str) -> dict[str, float]:
+  """Returns group of tests -> CPU seconds, as of `tests/costs.json`."""
+  if not _RECORD.exists():
+    return {}
+  return json.loads(_RECORD.read_text()).get(tier, {})
+
+
+def group_of(item: pytest.Item) -> str:
+  """Returns the group whose tests share what is costly: its mark, or the file."""
+  mark = item.get_closest_marker('xdist_group')
+  return mark.args[0] if mark else item.nodeid.split('::')[0]
+
+
+def tier_of(config: pytest.Config) -> str:
+  return 'verify' if 'verify' in config.getoption('markexpr') else 'test'
+
+
+def _now() -> tuple[float, float]:
+  """Returns (CPU, wall) seconds; children count when they were waited for."""
+  children = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return (
+    time.process_time() + children.ru_utime + children.ru_stime,
+    time.perf_counter(),
+  )
+
+
+_meter = _Meter()
+
+
+def _wrap_loaded() -> None:
+  """Wraps what the causes pass through, in the modules loaded by now."""
+  for cause, (module, attribute) in _CAUSES.items():
+    if module not in sys.modules:
+      continue
+    *path, name = attribute.split('.')
+    owner = functools.reduce(getattr, path, sys.modules[module])
+    function = getattr(owner, name)
+    if not hasattr(function, 'costs_cause'):
+      setattr(owner, name, _wrapped(cause, function))
+
+
+def _wrapped(cause, function):
+  @functools.wraps(function)
+  def run(*args, **kwargs):
+    with _meter.span(cause):
+      return function(*args, **kwargs)
+
+  run.costs_cause = cause
+  return run
+
+
+def pytest_addoption(parser):
+  parser.addoption(
+    '--record-costs',
+    action='store_true',
+    help='write the CPU seconds of this run into tests/costs.json',
+  )
+
+
+def pytest_collection_finish():
+  cpu, _ = _now()
+  _rows.append((_START, {'cpu': cpu, 'causes': {_START: (cpu, 0.0)}}))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+  global _before
+  _wrap_loaded()
+  _meter.take()
+  _before = _now()
+  return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+  report = yield
+  if call.when == 'teardown':
+    causes, elsewhere = _meter.take()
+    cpu, wall = (now - then for now, then in zip(_now(), _before, strict=True))
+    rest = [cpu - sum(own[0] for own in causes.values()) + elsewhere]
+    rest.append(wall - sum(own[1] for own in causes.values()))
+    row = {'cpu': cpu + elsewhere, 'causes': {**causes, _REST: rest}}
+    report.user_properties.append(('costs', (group_of(item), row)))
+  return report
+
+
+def pytest_runtest_logreport(report):
+  """Collects the rows where the run is told: not in a worker of xdist."""
+  if report.when == 'teardown':
+    _rows.extend(
+      value for key, value in report.user_properties if key == 'costs'
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+  _rows.extend(node.workeroutput['costs'])
+
+
+def pytest_sessionfinish(session):
+  if hasattr(session.config, 'workerinput'):
+    session.config.workeroutput['costs'] = _rows
+
+
+def pytest_terminal_summary(terminalreporter, config):
+  """Prints the seconds by cause, and what has grown since they were recorded."""
+  causes = collections.Counter()
+  walls = collections.Counter()
+  groups = collections.Counter()
+  for group, row in _rows:
+    groups[group] += row['cpu']
+    for cause, (cpu, wall) in row['causes'].items():
+      causes[cause] += cpu
+      walls[cause] += wall
+  write = terminalreporter.write_line
+  write('')
+  write(f'{"cause":24}{"CPU seconds":>12}{"seconds":>12}')
+  for cause, cpu in causes.most_common():
+    write(f'{cause:24}{cpu:12.1f}{walls[cause]:12.1f}')
+  tier = tier_of(config)
+  seconds = {group: round(cpu, 1) for group, cpu in groups.items()}
+  if config.getoption('record_costs'):
+    _write_record(tier, seconds)
+  before = recorded(tier)
+  known = sum(before.get(group, 0.0) for group in seconds)
+  write(
+    f'{sum(seconds.values()):.0f} CPU seconds; the same tests when they were '
+    f'recorded: {known:.0f}'
+  )
+  for group, cpu in sorted(seconds.items()):
+    if cpu > before.get(group, 0.0) + _GROWTH_SECONDS:
+      write(f'  grew: {group}: {before.get(group, 0.0):.1f} -> {cpu:.1f}')
+
+
+def _write_record(tier: str, seconds: dict[str, float]) -> None:
+  record = json.loads(_RECORD.read_text()) if _RECORD.exists() else {}
+  record[tier] = dict(sorted(seconds.items()))
+  _RECORD.write_text(json.dumps(record, indent=1) + '\n')
