@@ -1,0 +1,172 @@
+"""The mutation runner, on a project of one file and hardly any tests."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_CODE = 'LIMIT = 3\nNAME = "x"\n\ndef count():\n  return LIMIT\n'
+_TESTS = """
+import pathlib
+import subprocess
+import sys
+
+import code_under_test as code
+
+def test_count():
+  if code.NAME == 'hangs':
+    # In a session of its own, as programs of the tests are.
+    subprocess.Popen(['sleep', '1000'], start_new_session=True)
+    while True:
+      pathlib.Path(sys.modules['code_under_test'].__file__)
+  if code.NAME == 'exits':
+    import os
+    os._exit(4)
+  assert code.count() == 3
+
+def test_module_is_a_copy():
+  assert 'project' not in code.__file__.split('/')
+"""
+
+
+def _mutation(name: str, old: str, new: str, **more: str) -> str:
+  entries = {
+    **{'name': name, 'file': 'code_under_test.py', 'old': old, 'new': new},
+    **more,
+  }
+  lines = [f'{key} = {json.dumps(value)}' for key, value in entries.items()]
+  return '\n'.join(['[[mutation]]', *lines, 'tests = ["code_test.py"]\n'])
+
+
+_KILLED = _mutation('limit too low', 'LIMIT = 3', 'LIMIT = 2')
+_SURVIVOR = _mutation('limit not used', 'return LIMIT', 'return 3')
+_EXPLAINED = _mutation(
+  'other name', '"x"', '"y"', survives='nobody reads the name'
+)
+_EXITING = _mutation('exits', '"x"', '"exits"')
+_STALE = _mutation('stale', 'LIMIT = 3', 'LIMIT = 2', survives='nobody counts')
+_HANGING = _mutation('hangs', '"x"', '"hangs"')
+
+
+class _Project:
+  """A project in a folder, with the lists that a test gives it."""
+
+  def __init__(self, folder: pathlib.Path):
+    self.root = folder / 'project'
+    self.temporary = folder / 'tmp'
+    self.table = folder / 'table.json'
+    self.temporary.mkdir()
+    (self.root / 'tests/mutations').mkdir(parents=True)
+    (self.root / 'code_under_test.py').write_text(_CODE)
+    (self.root / 'code_test.py').write_text(_TESTS)
+    subprocess.run(['git', 'init', '-q'], cwd=self.root, check=True)
+
+  def start(self, **by_room: str) -> subprocess.Popen:
+    for room, text in by_room.items():
+      (self.root / f'tests/mutations/{room}.toml').write_text(text)
+    command = [sys.executable, '-m', 'tests.mutations', '--preload', 'pytest']
+    options = ['--root', self.root, '--out', self.table, '--patience', '1']
+    return subprocess.Popen(
+      [*command, *options, '--jobs', '2'],
+      cwd=_ROOT,
+      env={
+        **os.environ,
+        'TMPDIR': str(self.temporary),
+        # They take longer to import than all that is run here.
+        'PYTEST_DISABLE_PLUGIN_AUTOLOAD': '1',
+      },
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+
+  def run(self, **by_room: str) -> tuple[int, str]:
+    """Returns the exit status and what the runner said."""
+    process = self.start(**by_room)
+    output, _ = process.communicate(timeout=60)
+    return process.returncode, output
+
+  def leavings(self) -> list[str]:
+    """Returns temporary files, and the processes that have them."""
+    marker = str(self.temporary)
+    processes = []
+    for process in psutil.process_iter():
+      try:
+        if process.environ().get('TMPDIR', '').startswith(marker):
+          processes.append(' '.join(process.cmdline()))
+      except psutil.Error:
+        pass
+    return processes + os.listdir(self.temporary)
+
+
+@pytest.fixture
+def project(tmp_path):
+  made = _Project(tmp_path)
+  yield made
+  assert made.leavings() == []
+  assert (made.root / 'code_under_test.py').read_text() == _CODE
+
+
+def test_table_counts_killed_and_explained(project):
+  project.run(good=_KILLED + _EXPLAINED + _HANGING, poor=_KILLED + _SURVIVOR)
+  table = json.loads(project.table.read_text())
+  assert all(row.pop('seconds') > 0 for row in table.values())
+  assert table == {
+    'good': {'mutations': 3, 'killed': 2, 'explained': 1, 'score': 1.0},
+    'poor': {'mutations': 2, 'killed': 1, 'explained': 0, 'score': 0.5},
+  }
+
+
+def test_killed_and_explained_are_success(project):
+  status, output = project.run(good=_KILLED + _EXPLAINED)
+  assert status == 0, output
+
+
+@pytest.mark.parametrize(
+  ('text', 'complaint'),
+  [
+    (_SURVIVOR, 'room: limit not used: survived in code_under_test.py'),
+    (_EXITING, 'room: exits: broken, pytest exits with 4'),
+    (_STALE, 'room: stale: explained as a survivor, and killed'),
+  ],
+)
+def test_one_fault_is_failure(project, text, complaint):
+  status, output = project.run(room=text)
+  assert (status, complaint in output) == (1, True), output
+
+
+def test_mutation_that_does_not_apply_is_an_error(project):
+  status, output = project.run(room=_mutation('gone', 'LIMIT = 4', ''))
+  complaint = 'error: room: gone: `old` occurs 0 times'
+  assert (status, complaint in output) == (1, True), output
+
+
+def test_tests_that_fail_unmutated_are_an_error(project):
+  with open(project.root / 'code_test.py', 'a') as file:
+    file.write('\ndef test_never(): assert False\n')
+  status, output = project.run(room=_KILLED)
+  assert (status, 'error: room: fails unmutated' in output) == (1, True), output
+  assert not project.table.exists()
+
+
+@pytest.mark.parametrize(
+  ('signum', 'status'), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_interrupted_run_leaves_nothing(project, signum, status):
+  hanging_tests = _TESTS.replace("== 'hangs'", "== 'x'")
+  (project.root / 'code_test.py').write_text(hanging_tests)
+  process = project.start(room=_KILLED)
+  deadline = time.monotonic() + 60
+  while not any('sleep' in one for one in project.leavings()):
+    assert time.monotonic() < deadline and process.poll() is None
+    time.sleep(0.02)
+  process.send_signal(signum)
+  process.communicate(timeout=60)
+  assert process.returncode == status
