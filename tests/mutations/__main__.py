@@ -24,7 +24,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 
-from tests.mutations import lists, runs
+from tests.mutations import lists, runs, supervision
 
 _GOAL = 0.95
 _SLOW_TO_IMPORT = (
@@ -102,7 +102,8 @@ def _measure(
     for one in by_room[run.room]
   ]
   for run in runs.finished(mutated, trees):
-    print(f'{run.seconds:6.1f} s  {run.mutation.title}: {run.verdict}')
+    note = ' by the time limit' if run.status == supervision.TIMED_OUT else ''
+    print(f'{run.seconds:6.1f} s  {run.mutation.title}: {run.verdict}{note}')
     sys.stdout.flush()
   return unmutated + mutated
 

@@ -115,7 +115,10 @@ def project(tmp_path):
 
 
 def test_table_counts_killed_and_explained(project):
-  project.run(good=_KILLED + _EXPLAINED + _HANGING, poor=_KILLED + _SURVIVOR)
+  _, output = project.run(
+    good=_KILLED + _EXPLAINED + _HANGING, poor=_KILLED + _SURVIVOR
+  )
+  assert 'good: hangs: killed by the time limit' in output
   table = json.loads(project.table.read_text())
   assert all(row.pop('seconds') > 0 for row in table.values())
   assert table == {
@@ -136,6 +139,7 @@ def test_killed_and_explained_are_success(project):
     (_EXITING, 'room: exits: broken, pytest exits with 4'),
     (_STALE, 'room: stale: explained as a survivor, and killed'),
   ],
+  ids=['survivor', 'broken', 'stale'],
 )
 def test_one_fault_is_failure(project, text, complaint):
   status, output = project.run(room=text)
