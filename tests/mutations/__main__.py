@@ -7,8 +7,9 @@ is a fork of this process, in a copy of the project with one mutation applied.
 A mutation is killed if a test fails or the time is up. `lists.py` describes the
 lists, `tests/mutations/<room>.toml`.
 
-Exit status 1: a mutation is broken, or explained as a survivor and killed; the
-tests fail without a mutation; or a room's score is below 95 %.
+The score of a room is the share of killed mutations, besides those that its
+list explains as survivors. Exit status 1: a score is below 95 %; a mutation is
+broken, or explained and yet killed (stale); the tests fail without a mutation.
 """
 
 import argparse
@@ -108,60 +109,44 @@ def _measure(
   return unmutated + mutated
 
 
-def _summary(finished: Sequence[runs.Run]) -> dict[str, float]:
-  """Returns a room's row of the table."""
-  mutated = [run for run in finished if run.mutation is not None]
-  killed = sum(run.verdict == 'killed' for run in mutated)
-  explained = sum(
-    run.verdict == 'survived' and run.mutation.survives != '' for run in mutated
-  )
-  return {
-    'mutations': len(mutated),
-    'killed': killed,
-    'explained': explained,
-    'score': killed / max(len(mutated) - explained, 1),
-    'seconds': round(sum(run.seconds for run in finished), 1),
-  }
-
-
-def _faults(finished: Sequence[runs.Run]) -> list[str]:
-  """Returns what is wrong with single mutations, in words."""
-  faults = []
-  for run in finished:
-    mutation = run.mutation
-    if mutation is None:
-      continue
-    if run.verdict == 'broken':
-      faults.append(
-        f'{mutation.title}: broken, pytest exits with {run.status}:\n'
-        f'{run.output}'
-      )
-    elif run.verdict == 'killed' and mutation.survives:
-      faults.append(f'{mutation.title}: explained as a survivor, and killed')
-    elif run.verdict == 'survived' and not mutation.survives:
-      faults.append(f'{mutation.title}: survived in {mutation.file}')
-  return faults
+def _table(finished: Sequence[runs.Run]) -> dict[str, dict[str, float]]:
+  """Returns room -> its row."""
+  table = {}
+  for room in dict.fromkeys(run.room for run in finished):
+    of_room = [run for run in finished if run.room == room]
+    verdicts = [run.verdict for run in of_room if run.mutation is not None]
+    killed, explained = map(verdicts.count, ('killed', 'explained'))
+    due = len(verdicts) - explained
+    table[room] = {
+      'mutations': len(verdicts),
+      'killed': killed,
+      'explained': explained,
+      'score': killed / due if due else 1.0,
+      'seconds': round(sum(run.seconds for run in of_room), 1),
+    }
+  return table
 
 
 def _report(finished: Sequence[runs.Run], out: pathlib.Path | None) -> int:
   """Prints the table and what is wrong; returns the exit status."""
-  table = {
-    room: _summary([run for run in finished if run.room == room])
-    for room in dict.fromkeys(run.room for run in finished)
-  }
+  table = _table(finished)
+  if out is not None:
+    out.write_text(json.dumps(table, indent=2) + '\n')
   print(f'\n{"room":24}mutations  killed  explained  score  seconds')
   for room, row in table.items():
     print(
       f'{room:24}{row["mutations"]:9}{row["killed"]:8}{row["explained"]:11}'
       f'{row["score"]:7.0%}{row["seconds"]:9.0f}'
     )
-  faults = _faults(finished)
-  print('', *faults, sep='\n')
-  if out is not None:
-    out.write_text(json.dumps(table, indent=2) + '\n')
-  survived = sum(': survived in ' in fault for fault in faults)
-  low = any(row['score'] < _GOAL for row in table.values())
-  return int(low or len(faults) > survived)
+  is_good = all(row['score'] >= _GOAL for row in table.values())
+  for run in finished:
+    if run.mutation is None or run.verdict in ('killed', 'explained'):
+      continue
+    print(f'{run.verdict}: {run.mutation.title} ({run.mutation.file})')
+    if run.verdict == 'broken':
+      print(f'pytest exits with {run.status}:\n{run.output}')
+    is_good &= run.verdict == 'survived'
+  return int(not is_good)
 
 
 def main() -> int:

@@ -135,9 +135,9 @@ def test_killed_and_explained_are_success(project):
 @pytest.mark.parametrize(
   ('text', 'complaint'),
   [
-    (_SURVIVOR, 'room: limit not used: survived in code_under_test.py'),
-    (_EXITING, 'room: exits: broken, pytest exits with 4'),
-    (_STALE, 'room: stale: explained as a survivor, and killed'),
+    (_SURVIVOR, 'survived: room: limit not used (code_under_test.py)'),
+    (_EXITING, 'broken: room: exits (code_under_test.py)\npytest exits with 4'),
+    (_STALE, 'stale: room: stale (code_under_test.py)'),
   ],
   ids=['survivor', 'broken', 'stale'],
 )

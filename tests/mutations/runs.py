@@ -56,10 +56,16 @@ class Run:
 
   @property
   def verdict(self) -> str:
-    """Returns `'killed'`, `'survived'` or, of any other exit, `'broken'`."""
+    """Returns what became of the mutation, in a word.
+
+    `'killed'` or `'survived'`; `'explained'` or `'stale'` instead if its list
+    says that it survives; `'broken'` if pytest neither passed nor failed.
+    """
     if self.status in (1, supervision.TIMED_OUT):
-      return 'killed'
-    return 'broken' if self.status else 'survived'
+      return 'stale' if self.mutation.survives else 'killed'
+    if self.status == 0:
+      return 'explained' if self.mutation.survives else 'survived'
+    return 'broken'
 
 
 def copy_tree(root: pathlib.Path, tree: pathlib.Path) -> None:
