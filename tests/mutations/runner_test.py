@@ -1,8 +1,10 @@
 """The mutation runner, on a project of one file and hardly any tests."""
 
+import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +19,15 @@ _TESTS = """
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import code_under_test as code
 
 def test_count():
+  tempfile.mkdtemp()
   if code.NAME == 'hangs':
-    # In a session of its own, as programs of the tests are.
-    subprocess.Popen(['sleep', '1000'], start_new_session=True)
+    # An orphan in a session of its own.
+    subprocess.run(['setsid', 'sh', '-c', 'sleep 1000 &'])
     while True:
       pathlib.Path(sys.modules['code_under_test'].__file__)
   if code.NAME == 'exits':
@@ -65,16 +69,19 @@ class _Project:
     self.temporary.mkdir()
     (self.root / 'tests/mutations').mkdir(parents=True)
     (self.root / 'code_under_test.py').write_text(_CODE)
+    # Then pytest adds nothing to the module search path.
+    options = '[pytest]\naddopts = --import-mode=importlib\n'
+    (self.root / 'pytest.ini').write_text(options)
     (self.root / 'code_test.py').write_text(_TESTS)
     subprocess.run(['git', 'init', '-q'], cwd=self.root, check=True)
 
-  def start(self, **by_room: str) -> subprocess.Popen:
+  def start(self, patience: int = 1, **by_room: str) -> subprocess.Popen:
     for room, text in by_room.items():
       (self.root / f'tests/mutations/{room}.toml').write_text(text)
     command = [sys.executable, '-m', 'tests.mutations', '--preload', 'pytest']
-    options = ['--root', self.root, '--out', self.table, '--patience', '1']
+    options = ['--root', self.root, '--out', self.table, '--jobs', '2']
     return subprocess.Popen(
-      [*command, *options, '--jobs', '2'],
+      [*command, *options, '--patience', str(patience)],
       cwd=_ROOT,
       env={
         **os.environ,
@@ -93,24 +100,23 @@ class _Project:
     output, _ = process.communicate(timeout=60)
     return process.returncode, output
 
-  def leavings(self) -> list[str]:
-    """Returns temporary files, and the processes that have them."""
-    marker = str(self.temporary)
-    processes = []
+  def processes(self) -> list[str]:
+    """Returns the commands of processes that have its temporary folder."""
+    commands = []
     for process in psutil.process_iter():
-      try:
-        if process.environ().get('TMPDIR', '').startswith(marker):
-          processes.append(' '.join(process.cmdline()))
-      except psutil.Error:
-        pass
-    return processes + os.listdir(self.temporary)
+      with contextlib.suppress(psutil.Error):
+        folder = process.environ().get('TMPDIR', '')
+        if folder.startswith(str(self.temporary)):
+          commands.append(' '.join(process.cmdline()))
+    return commands
 
 
 @pytest.fixture
 def project(tmp_path):
   made = _Project(tmp_path)
   yield made
-  assert made.leavings() == []
+  assert made.processes() == []
+  assert os.listdir(made.temporary) == []
   assert (made.root / 'code_under_test.py').read_text() == _CODE
 
 
@@ -161,16 +167,23 @@ def test_tests_that_fail_unmutated_are_an_error(project):
 
 
 @pytest.mark.parametrize(
-  ('signum', 'status'), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+  ('signum', 'status'),
+  [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
 )
 def test_interrupted_run_leaves_nothing(project, signum, status):
   hanging_tests = _TESTS.replace("== 'hangs'", "== 'x'")
   (project.root / 'code_test.py').write_text(hanging_tests)
-  process = project.start(room=_KILLED)
+  process = project.start(patience=60, room=_KILLED)
   deadline = time.monotonic() + 60
-  while not any('sleep' in one for one in project.leavings()):
+  while not any('sleep' in one for one in project.processes()):
     assert time.monotonic() < deadline and process.poll() is None
     time.sleep(0.02)
   process.send_signal(signum)
   process.communicate(timeout=60)
   assert process.returncode == status
+  if signum == signal.SIGKILL:  # Its files stay, but no process does.
+    while project.processes():
+      assert time.monotonic() < deadline
+      time.sleep(0.02)
+    for folder in project.temporary.iterdir():
+      shutil.rmtree(folder)
