@@ -18,7 +18,7 @@ def draw(client_ids: Sequence[str], fraction: float, seed: int) -> np.ndarray:
     fraction: Share of them, in [0, 1]; their number is rounded down.
     seed: The run's, that of no restart.
   """
-  # 0.1 times 30 may be just below 3.
+  # 0.29 times 100 is just below 29.
   count = int(fraction * len(client_ids) + 1e-9)
   generator = seeds.numpy_generator(seed, 'attackers')
   is_malicious = np.zeros(len(client_ids), bool)

@@ -158,7 +158,7 @@ def trimmed_mean(rows: Rows, options: RuleOptions) -> Structure:
 
 def num_trimmed(num_rows: tf.Tensor, trim_fraction: float) -> tf.Tensor:
   """Returns how many of so many rows are trimmed on each side, rounded down."""
-  # 0.1 times 30 is just below 3.
+  # 0.29 times 100 is just below 29.
   return tf.cast(
     tf.floor(trim_fraction * tf.cast(num_rows, tf.float64) + 1e-9), tf.int32
   )

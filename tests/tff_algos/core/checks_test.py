@@ -20,10 +20,12 @@ def test_check_int_returns_integers_from_the_minimum_on(value):
   assert checks.check_int('size', value, minimum=2) is value
 
 
-@pytest.mark.parametrize('value', [1, -5, 2.0, True, '2', None, np.float32(3)])
+@pytest.mark.parametrize(
+  'value', [0, -5, 2.0, True, False, '2', None, np.float32(3)]
+)
 def test_check_int_refuses_anything_else(value):
-  with _refused(r'^size must be an integer >= 2, got '):
-    checks.check_int('size', value, minimum=2)
+  with _refused(r'^size must be an integer >= 1, got '):
+    checks.check_int('size', value, minimum=1)
 
 
 def test_check_int_with_a_maximum_names_both_ends():

@@ -16,6 +16,13 @@ def test_a_share_is_rounded_down_and_of_the_seed():
   assert malicious.draw(_IDS, 1.0, 0).all()
 
 
+def test_a_share_of_a_whole_number_is_that_number():
+  """0.29 times 100 is just below 29."""
+  ids = tuple(map(str, range(100)))
+  assert malicious.draw(ids, 0.29, 0).sum() == 29
+  assert malicious.draw(ids, 0.295, 0).sum() == 29
+
+
 def test_attackers_and_malicious_members_are_the_same_clients():
   """One draw: if one of the two drew for itself, seeds would tell."""
   for seed in range(5):

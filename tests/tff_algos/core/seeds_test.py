@@ -26,6 +26,14 @@ def test_seeds_never_change_between_versions():
   assert seed.tolist() == [498966282, -474155078]
 
 
+def test_seeds_of_several_clients_are_those_of_each_alone():
+  ids = ['c1', '', 'c', 'c1']
+  np.testing.assert_array_equal(
+    seeds.derive_seeds(7, 'train', 3, ids),
+    [seeds.derive_seed(7, 'train', 3, client_id) for client_id in ids],
+  )
+
+
 def test_every_part_of_the_use_matters():
   uses = list(itertools.product((0, 1, 10), ('a', 'b'), (0, 1, 10), ('', 'c')))
   derived = {tuple(seeds.derive_seed(*use)) for use in uses}

@@ -49,6 +49,23 @@ def test_noise_is_normal():
   assert abs(np.corrcoef(noise[:10000], noise[10000:])[0, 1]) < 0.06
 
 
+@pytest.mark.parametrize(
+  ('attack', 'num_draws'),
+  [(falsification.scale_entries, 2), (falsification.add_noise, 4)],
+)
+def test_no_two_draws_are_of_the_same_numbers(monkeypatch, attack, num_draws):
+  drawn = []
+  uniform = falsification._uniform
+
+  def record(*arguments):
+    drawn.append(uniform(*arguments))
+    return drawn[-1]
+
+  monkeypatch.setattr(falsification, '_uniform', record)
+  attack({'w': tf.ones([9]), 'b': tf.ones([9])}, _SEED, 0.5)
+  assert len({tuple(one.numpy()) for one in drawn}) == num_draws
+
+
 def test_randomness_follows_from_the_seed():
   update = {'w': tf.ones([50])}
   for attack in (falsification.scale_entries, falsification.add_noise):

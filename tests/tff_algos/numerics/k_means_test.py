@@ -148,6 +148,14 @@ def test_seeds_are_drawn_by_squared_distance():
     assert abs(share - chance) < error, start
 
 
+def test_no_point_is_drawn_twice():
+  """Its distance to the nearest drawn point is 0, whichever came last."""
+  table, is_real = _gram([[0], [1], [3]]), tf.fill([3], True)
+  for restart in range(20):
+    start = k_means._plus_plus(table, is_real, 3, _SEED, tf.constant(restart))
+    assert sorted(start.numpy()) == [0, 1, 2]
+
+
 def test_points_that_do_not_count_change_nothing():
   points = _blobs(4)
   is_real = np.arange(40) % 7 != 3

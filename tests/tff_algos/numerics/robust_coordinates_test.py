@@ -41,9 +41,10 @@ def test_too_much_trimming_is_the_median():
   )
 
 
-def test_rows_that_are_not_real_are_in_no_mean():
+@pytest.mark.parametrize('absent', [(1e30, 1e30), (-1e30, 0), (np.nan, 0)])
+def test_rows_that_are_not_real_are_in_no_mean(absent):
   rows = stacks.normal_rows(9)
-  rows[[2, 5]] = 1e30
+  rows[2], rows[5] = absent
   is_real = _ALL.copy()
   is_real[[2, 5]] = False
   stack = stacks.stack(rows)

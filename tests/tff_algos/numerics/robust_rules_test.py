@@ -186,7 +186,7 @@ def test_mixing_of_nearest_neighbors_is_that_of_its_definition():
 
 
 def test_a_share_of_a_whole_number_is_that_number():
-  """0.1 times 30 and 0.29 times 100 are just below 3 and 29."""
+  """0.29 times 100 is just below 29."""
   found = [
     int(robust_rules.num_trimmed(tf.constant(n), share))
     for n, share in ((30, 0.1), (100, 0.29), (29, 0.1), (9, 0.0))
