@@ -32,7 +32,7 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test bench bench-data bench-peers lint lock doctor \
+.PHONY: help env env-cuda demo test verify bench bench-data bench-peers lint lock doctor \
   clean
 
 help: ## show this list
@@ -65,8 +65,17 @@ demo: env ## from raw data to served predictions; WORKDIR=DIR says where
 	.venv/bin/python -m binaries.run --config=configs/fed_soft/digits.py \
 	  --workdir='$(WORKDIR)'
 
-test: env ## run all tests, on all cores
-	.venv/bin/python -m pytest -n logical --maxprocesses=8 --dist=loadfile
+# The costliest groups of tests come first, as tests/costs.json says.
+PYTEST := .venv/bin/python -m pytest -n logical --maxprocesses=8 \
+  --dist=loadgroup --no-loadscope-reorder
+
+test: env ## run all tests that guard behaviour, on all cores
+	$(PYTEST) $(if $(RECORD),--record-costs)
+
+verify: env ## the second tier: theory at size, sweeps, kills, mutations
+	$(PYTEST) -m verify $(if $(RECORD),--record-costs)
+	.venv/bin/python -m tests.mutations \
+	  $(if $(RECORD),--out tests/mutations/scores.json)
 
 bench: env ## measure speed; CASES, CONTENDERS, ROUNDS and OUT=FILE choose
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.run \

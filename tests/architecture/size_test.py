@@ -5,6 +5,7 @@ docstring.
 """
 
 import ast
+import functools
 import io
 import tokenize
 
@@ -24,7 +25,8 @@ _NOT_CODE = {
 }
 
 
-def _code_lines(text: str) -> set[int]:
+@functools.cache
+def _code_lines(text: str) -> frozenset[int]:
   """Returns the numbers of the lines that hold code."""
   lines = set()
   for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -37,7 +39,7 @@ def _code_lines(text: str) -> set[int]:
     if is_documented and ast.get_docstring(node) is not None:
       docstring = node.body[0]
       lines.difference_update(range(docstring.lineno, docstring.end_lineno + 1))
-  return lines
+  return frozenset(lines)
 
 
 def _functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -53,7 +55,7 @@ def _too_long_functions(text: str, limit: int = _FUNCTION_LIMIT) -> list[str]:
   code = _code_lines(text)
   faults = []
   for function in _functions(ast.parse(text)):
-    lines = code & set(range(function.lineno, function.end_lineno + 1))
+    lines = set(code) & set(range(function.lineno, function.end_lineno + 1))
     for inner in _functions(function)[1:]:
       lines -= set(range(inner.lineno, inner.end_lineno + 1))
     if len(lines) > limit:

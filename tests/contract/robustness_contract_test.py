@@ -14,30 +14,37 @@ from tff_algos.runtimes import (
 from tff_algos.stages import attacks
 
 _IS_ATTACKER = np.array([True, False, False, True, False])
-# Each with a rule that works by coordinate or by distances, and an attack of
-# single clients or of all together.
 _WITH_RULES = [
   name
   for name, entry in registry.ALGORITHMS.items()
   # FedDyn's server goes on from the mean by its own correction.
   if hasattr(entry.config_class, 'aggregation') and name != 'fed_dyn'
 ]
-_CASES = {
-  'fed_avg': ({'rule': 'geometric_median'}, 'gaussian_noise'),
-  'fed_soft': ({'rule': 'median'}, 'alie'),
-  'ifca': ({'rule': 'centered_clipping'}, 'min_max'),
-  'pfedkm': ({'rule': 'multi_krum', 'num_selected': 2}, 'label_flip'),
-  'ppfl': ({'rule': 'committee'}, 'sign_flip'),
-}
+# Algorithm, model, aggregation and attack: rules by coordinate and by distances,
+# attacks of single clients, whose work is vectorized with the perceptron, and of
+# all together, which is the server's.
+_CASES = [
+  ('fed_avg', 'mlp', {'rule': 'geometric_median'}, 'gaussian_noise'),
+  ('fed_avg', 'mlp', {'rule': 'trimmed_mean'}, 'label_flip'),
+  ('fed_soft', 'convolution', {'rule': 'median'}, 'alie'),
+  ('ifca', 'convolution', {'rule': 'centered_clipping'}, 'min_max'),
+  (
+    'pfedkm',
+    'convolution',
+    {'rule': 'multi_krum', 'num_selected': 2},
+    'label_flip',
+  ),
+  ('ppfl', 'convolution', {'rule': 'committee'}, 'sign_flip'),
+]
 
 
-def _build(name, aggregation=None):
+def _build(name, aggregation=None, model='mlp'):
   section = contract.section(name, 'mlp')
   if aggregation:
     section['aggregation'] = aggregation
   # Without the checks of types, which another test has made.
   _, options = registry.parse_config(section)
-  return registry.ALGORITHMS[name].build(toys.mlp(), options)
+  return registry.ALGORITHMS[name].build(contract.MODELS[model](), options)
 
 
 def _attack(algorithm, name, is_attacker=_IS_ATTACKER):
@@ -52,10 +59,9 @@ def _run(algorithm, runtime, num_rounds=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', _CASES)
-def test_runtimes_agree_under_attack(name):
-  aggregation, attack = _CASES[name]
-  algorithm = _attack(_build(name, aggregation), attack)
+@pytest.mark.parametrize('name, model, aggregation, attack', _CASES)
+def test_runtimes_agree_under_attack(name, model, aggregation, attack):
+  algorithm = _attack(_build(name, aggregation, model), attack)
   expected = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
   contract.assert_finite(expected[:2])
   for runtime_class in (

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import evaluated, raw_data
+from tests.testing import evaluated, raw_data, toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
 from tff_algos.numerics import trees
 from tff_algos.runtimes import (
   evaluator,
-  vectorized_runtime,
 )
 
 
@@ -52,7 +51,7 @@ def test_newcomers_are_scored_with_what_they_fit_to_training_examples(case):
   found = evaluator.Evaluator(
     algorithm,
     case.dataset,
-    vectorized_runtime.VectorizedRuntime(algorithm, case.num_clients),
+    toys.graph_runtime(algorithm, case.num_clients),
     case.store,
   ).evaluate(case.server_state)
   score = algorithm.cluster_model.score_name

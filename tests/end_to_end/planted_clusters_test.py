@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipelines import build_dataset
-from tests.testing import raw_data
+from tests.testing import raw_data, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
@@ -13,7 +13,6 @@ from tff_algos.runtimes import (
   client_sources,
   evaluator,
   loop,
-  vectorized_runtime,
 )
 
 _CONFIG = {
@@ -48,7 +47,7 @@ def test_a_planted_cluster_is_a_mixture_of_one_kind(tmp_path):
     state = loop.initial_server_state(algorithm, 6, 0)._replace(
       importance_weights=memberships.astype(np.float32)
     )
-    with vectorized_runtime.VectorizedRuntime(algorithm, 6) as runtime:
+    with toys.graph_runtime(algorithm, 6) as runtime:
       judge = evaluator.Evaluator(algorithm, dataset, runtime, store)
       found = judge.evaluate(state)
     assert dataset.true_mixture() is None

@@ -1,4 +1,4 @@
-"""CPU seconds of the suite by cause and by file, as a pytest plugin.
+"""Tiers of the suite and their CPU seconds by cause and group, as a pytest plugin.
 
 A test is charged with the CPU time of its process and of the children that the
 process waited for, from its set-up to its tear-down; a shared fixture is charged
@@ -155,6 +155,25 @@ def pytest_addoption(parser):
   )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+  """Leaves out the other tier; sorts groups for pytest-xdist, costliest first."""
+  if tier_of(config) != 'verify':
+    chosen = [item for item in items if not item.get_closest_marker('verify')]
+    config.hook.pytest_deselected(
+      items=[item for item in items if item not in set(chosen)]
+    )
+    items[:] = chosen
+  if config.getoption('dist', 'no') == 'no':
+    return
+  for item in items:
+    if not item.get_closest_marker('xdist_group'):
+      item.add_marker(pytest.mark.xdist_group(group_of(item)))
+  if not config.getoption('random_order_bucket', None):
+    seconds = recorded(tier_of(config))
+    items.sort(key=lambda item: -seconds.get(group_of(item), 0.0))
+
+
 def pytest_collection_finish():
   cpu, _ = _now()
   _rows.append((_START, {'cpu': cpu, 'causes': {_START: (cpu, 0.0)}}))
@@ -201,7 +220,12 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-  """Prints the seconds by cause, and what has grown since they were recorded."""
+  """Prints the seconds by cause, and what has grown since they were recorded.
+
+  Only of runs by several processes, which are whole runs.
+  """
+  if config.getoption('dist', 'no') == 'no':
+    return
   causes = collections.Counter()
   walls = collections.Counter()
   groups = collections.Counter()

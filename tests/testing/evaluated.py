@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines import build_dataset, options
+from tests.testing import toys
 from tff_algos.algorithms import fed_soft
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import config as config_lib
@@ -14,7 +15,6 @@ from tff_algos.runtimes import (
   client_sources,
   evaluator,
   loop,
-  vectorized_runtime,
 )
 
 NUM_CLUSTERS = 3
@@ -68,9 +68,7 @@ class Case:
     self.store = loop.build_store(
       self.algorithm, source.population, 0, folder / 'states', 'memory'
     )
-    runtime = vectorized_runtime.VectorizedRuntime(
-      self.algorithm, self.num_clients
-    )
+    runtime = toys.graph_runtime(self.algorithm, self.num_clients)
     self.evaluator = evaluator.Evaluator(
       self.algorithm, self.dataset, runtime, self.store
     )

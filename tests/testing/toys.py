@@ -8,6 +8,7 @@ from tff_algos.core import seeds
 from tff_algos.data import schema
 from tff_algos.models import registry as models
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import vectorized_runtime
 
 
 class ToySource:
@@ -115,6 +116,21 @@ def token_clients(
       schema.Examples(tokens[:, :-1], tokens[:, 1:], np.zeros(size, np.int32))
     )
   return ToySource(clients)
+
+
+def graph_runtime(
+  algorithm, num_clients: int
+) -> vectorized_runtime.VectorizedRuntime:
+  """The default runtime with one client a block, so that nothing is vectorized.
+
+  Its graphs are traced in less than half of the time. That every algorithm gives
+  the same vectorized is what the contract tests show.
+  """
+  return vectorized_runtime.VectorizedRuntime(
+    algorithm,
+    num_clients,
+    vectorized_runtime.VectorizedConfig(clients_per_block=1),
+  )
 
 
 def initial_states(algorithm, population, seed: int = 0):

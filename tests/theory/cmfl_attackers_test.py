@@ -12,7 +12,6 @@ import pytest
 from tests.testing import toys
 from tff_algos.algorithms import registry
 from tff_algos.consensus import audit_log
-from tff_algos.runtimes import vectorized_runtime
 from tff_algos.stages import attacks
 
 _THETA = np.array([[3.0, -2.0]])
@@ -115,7 +114,7 @@ def test_a_committee_of_attackers_poisons_its_round_and_elects_honest_clients():
   poisoned = sent[ranking[:8]].mean(axis=0)
   away = np.linalg.norm(poisoned - _THETA[0])
   assert away > 2 * np.linalg.norm(before - _THETA[0])
-  with vectorized_runtime.VectorizedRuntime(algorithm, _NUM_CLIENTS) as runtime:
+  with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
     states, _ = _play(runtime, algorithm, states, 1)
     np.testing.assert_allclose(_kernel(states[0]), poisoned, rtol=1e-5)
     elected = np.flatnonzero(states[0].agreed.is_member)
@@ -140,7 +139,7 @@ def test_an_attacker_on_the_committee_scores_with_its_false_upload(space):
   algorithm = _build(np.arange(_NUM_CLIENTS) == attacker, space)
   states = _start(algorithm, members)
   before = _kernel(states[0])
-  with vectorized_runtime.VectorizedRuntime(algorithm, _NUM_CLIENTS) as runtime:
+  with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
     _, record = _play(runtime, algorithm, states, 1)
   models = _honest_models(before)
   honest = _distances(models, members)

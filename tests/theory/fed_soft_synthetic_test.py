@@ -12,7 +12,6 @@ from tests.testing import toys
 from tff_algos.algorithms import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import vectorized_runtime
 from tff_algos.stages import assignment, local_training
 
 _NUM_CLIENTS = 20
@@ -44,7 +43,7 @@ def _train(mixtures):
       ),
     ),
   )
-  with vectorized_runtime.VectorizedRuntime(algorithm, _NUM_CLIENTS) as runtime:
+  with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
     server_state, states, outputs = toys.run_rounds(
       algorithm, runtime, source, 20
     )

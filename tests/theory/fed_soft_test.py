@@ -14,7 +14,7 @@ from tests.testing import fixed_importance, points, toys
 from tff_algos.algorithms import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import proximal
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import objectives
 
 _THETAS = np.array([[1.0, 0.5], [-1, 1.5], [0, -2]])
@@ -132,7 +132,7 @@ def test_separation_of_the_linear_partition_of_a_hundred_clients():
   source = points.mixtures(thetas, counts)
   algorithm = _build(1.0)
   start = _start(algorithm, source, 0.6 * thetas + 0.4 * thetas[::-1])
-  with vectorized_runtime.VectorizedRuntime(algorithm, 100) as runtime:
+  with toys.graph_runtime(algorithm, 100) as runtime:
     server_state, _, _ = toys.run_rounds(
       algorithm, runtime, source, 8, start=start
     )
@@ -158,7 +158,7 @@ def _joint():
   importance = generator.dirichlet(np.ones(3), 8).astype(np.float32)
   sources = generator.normal(size=(8, 2))
   algorithm = _build(weight, num_clusters=3)
-  with vectorized_runtime.VectorizedRuntime(algorithm, 8) as runtime:
+  with toys.graph_runtime(algorithm, 8) as runtime:
     rounds = fixed_importance.run(
       algorithm,
       runtime,

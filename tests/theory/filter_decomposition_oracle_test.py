@@ -11,7 +11,6 @@ import pytest
 from tests.testing import factored, index_hash, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import seeds
-from tff_algos.runtimes import vectorized_runtime
 
 _RATE, _MOMENTUM, _EPOCHS, _BATCH, _COHORT = 0.05, 0.9, 2, 4, 3
 _POPULATION = factored.SOURCE.population
@@ -100,7 +99,7 @@ def test_rounds_agree_with_numpy(slow_period):
   first = weights
   for round_num in (1, 2, 3):
     weights = _round(weights, round_num, slow_period)
-  with vectorized_runtime.VectorizedRuntime(algorithm, 5) as runtime:
+  with toys.graph_runtime(algorithm, 5) as runtime:
     state, _, _ = toys.run_rounds(algorithm, runtime, factored.SOURCE, 3)
   for name, expected, old in zip(_NAMES, weights, first, strict=True):
     found = np.asarray(state.model_weights[name]).reshape(expected.shape)

@@ -11,7 +11,7 @@ import pytest
 from tests.testing import toys
 from tff_algos.algorithms import registry
 from tff_algos.numerics import robust_rules
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import attacks
 
 _THETA = np.array([[2.0, -1.0]])
@@ -49,7 +49,7 @@ def _build(aggregation=None, attack=None):
 
 def _distance(algorithm):
   """Returns the distance to the planted model after the rounds."""
-  with vectorized_runtime.VectorizedRuntime(algorithm, 11) as runtime:
+  with toys.graph_runtime(algorithm, 11) as runtime:
     state, _, _ = toys.run_rounds(algorithm, runtime, _SOURCE, _ROUNDS)
   found = np.ravel(state.model_weights['kernel'])
   return np.linalg.norm(found - _THETA[0])

@@ -16,7 +16,6 @@ from tests.testing import points, toys
 from tff_algos.algorithms import cfl, fed_avg
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import vectorized_runtime
 from tff_algos.stages import local_training, splitting
 
 # Four groups, left and right, each above or below; 1 has no example.
@@ -46,7 +45,7 @@ def _build(**options):
 
 
 def _run(algorithm, num_rounds=_NUM_ROUNDS, source=_SOURCE):
-  with vectorized_runtime.VectorizedRuntime(algorithm, _NUM_CLIENTS) as runtime:
+  with toys.graph_runtime(algorithm, _NUM_CLIENTS) as runtime:
     return toys.run_rounds(algorithm, runtime, source, num_rounds)
 
 

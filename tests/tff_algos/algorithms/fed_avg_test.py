@@ -9,7 +9,7 @@ from tff_algos.algorithms import fed_avg
 from tff_algos.core import errors, seeds
 from tff_algos.metrics import statistics
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import local_training
 
 _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
@@ -83,7 +83,7 @@ def test_rounds_agree_with_numpy(proximal_weight):
       updates.append(w - local)
       weights.append(len(y))
     w = w - server_rate * np.average(updates, axis=0, weights=weights)
-  with vectorized_runtime.VectorizedRuntime(algorithm, len(_SIZES)) as runtime:
+  with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:
     server_state, _, outputs = toys.run_rounds(algorithm, runtime, _SOURCE, 3)
   np.testing.assert_allclose(_kernel(server_state), w, rtol=1e-4)
   loss = statistics.value_of(outputs[-1].client_metrics['loss'])

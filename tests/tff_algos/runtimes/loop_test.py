@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines import build_dataset
-from tests.testing import raw_data, running_sum, sum_run
+from tests.testing import raw_data, running_sum, sum_run, toys
 from tests.testing import recorder as recorder_lib
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors, seeds
@@ -19,7 +19,6 @@ from tff_algos.runtimes import (
   evaluator,
   loop,
   restarts,
-  vectorized_runtime,
 )
 
 _LOCAL_TRAINING = {'num_local_epochs': 1, 'batch_size': 8}
@@ -50,7 +49,7 @@ class _Experiment:
     )
     self.dataset = dataset
     self.source = client_sources.DatasetSource(dataset, schema.TRAIN)
-    self.runtime = vectorized_runtime.VectorizedRuntime(
+    self.runtime = toys.graph_runtime(
       self.algorithm, self.source.population.num_clients
     )
 
