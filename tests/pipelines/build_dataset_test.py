@@ -226,7 +226,7 @@ def test_damaged_version_is_built_again(tmp_path):
   result = build_dataset.build(raw_data.digits_config(), tmp_path)
   before = raw_data.file_bytes(tmp_path)
   (shard,) = tmp_path.glob('versions/*/train-00000*')
-  shard.write_bytes(b'damaged')
+  shard.write_bytes(bytes(shard.stat().st_size))
   again = build_dataset.build(raw_data.digits_config(), tmp_path)
   assert not again.reused
   assert again.version == result.version

@@ -69,10 +69,15 @@ def test_crash_while_checking_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_leavings_of_a_killed_export_are_removed(tmp_path):
-  stale = tmp_path / '.writing-1'
-  (stale / 'variables').mkdir(parents=True)
-  assert export(tmp_path).name == '1'
+  # Of the version that comes next, and of one that another process removed.
+  for version in (1, 7):
+    stale = tmp_path / f'.writing-{version}' / 'variables'
+    stale.mkdir(parents=True)
+    (stale / 'half').write_text('half a file')
+  folder = export(tmp_path)
+  assert folder.name == '1'
   assert [path.name for path in tmp_path.iterdir()] == ['1']
+  assert not (folder / 'variables' / 'half').exists()
 
 
 def test_second_writer_is_refused(tmp_path):
