@@ -74,10 +74,12 @@ def test_removed_version_gives_way_to_the_one_before(export, tmp_path):
   export()
   store = models.ModelStore(tmp_path)
   before = first_logit(store)
-  shutil.rmtree(export(10))
+  newest = export(10)
+  assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
+  shutil.rmtree(newest)
   assert first_logit(store) == pytest.approx(before)
   # The number is free again; the new bundle must not be taken for the old.
-  assert export(20).name == '2'
+  assert export(20) == newest
   assert first_logit(store) == pytest.approx(before + 20, rel=1e-5)
 
 
@@ -176,6 +178,19 @@ def test_new_version_frees_the_memory_of_those_before(export, tmp_path):
   newest = store.get('cluster_models')
   assert store.get('cluster_models', 1) is named
   assert store.get('cluster_models') is newest
+
+
+def test_batch_that_does_not_fit_in_memory_is_too_large(export, tmp_path):
+  export()
+  model = models.ModelStore(tmp_path).get('cluster_models')
+
+  def fail(**unused_inputs):
+    raise tf.errors.ResourceExhaustedError(None, None, 'OOM')
+
+  model._loaded = types.SimpleNamespace(signatures={'serving_default': fail})
+  with pytest.raises(errors.RequestError, match='send fewer rows') as error:
+    model.predict('serving_default', {'x': X})
+  assert error.value.status == 413
 
 
 def test_model_of_somebody_else_is_served(tmp_path):
