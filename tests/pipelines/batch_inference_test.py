@@ -1,5 +1,7 @@
 """Scored datasets against NumPy, whatever Beam runs it on."""
 
+import shutil
+
 import numpy as np
 import pytest
 from pyarrow import parquet
@@ -33,6 +35,19 @@ def _score(workdir, output, *, assignments=None, beam_options=(), **options):
     assignments=assignments,
     pipeline_options=beam_options,
   )
+
+
+@pytest.fixture(name='scored', scope='module')
+def make_scored(workdir, tmp_path_factory):
+  """Predictions with default options, for all tests to read."""
+  folder = tmp_path_factory.mktemp('scored')
+  return folder, _score(workdir, folder)
+
+
+@pytest.fixture(name='copy')
+def make_copy(scored, tmp_path):
+  """A copy of these predictions that a test may change."""
+  return shutil.copytree(scored[0], tmp_path / 'scored')
 
 
 def _rows(result):
@@ -160,56 +175,58 @@ def test_regression(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'mode',
+  ('num_workers', 'mode'),
   [
-    'multi_threading',
-    pytest.param('multi_processing', marks=pytest.mark.slow),
+    (2, 'multi_threading'),
+    # One process has all to pickle and to load; each costs a TensorFlow.
+    pytest.param(1, 'multi_processing', marks=pytest.mark.slow),
   ],
 )
-def test_workers_change_no_byte(workdir, tmp_path, mode):
-  options = ['--direct_num_workers=2', f'--direct_running_mode={mode}']
-  _score(workdir, tmp_path / 'one')
-  _score(workdir, tmp_path / 'two', beam_options=options)
-  one, two = (raw_data.file_bytes(tmp_path / name) for name in ('one', 'two'))
+def test_workers_change_no_byte(workdir, scored, tmp_path, num_workers, mode):
+  options = [
+    f'--direct_num_workers={num_workers}',
+    f'--direct_running_mode={mode}',
+  ]
+  _score(workdir, tmp_path, beam_options=options)
+  one, two = raw_data.file_bytes(scored[0]), raw_data.file_bytes(tmp_path)
   assert one == two
   assert len(one) == 3 + 2  # Three shards, what they say, CURRENT.
 
 
-def test_nothing_is_scored_twice(workdir, tmp_path, monkeypatch):
-  first = _score(workdir, tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  other = _score(workdir, tmp_path, split='train', otherwise='cluster_0')
+def test_nothing_is_scored_twice(workdir, scored, copy, monkeypatch):
+  _, first = scored
+  before = raw_data.file_bytes(copy)
+  other = _score(workdir, copy, split='train', otherwise='cluster_0')
   monkeypatch.setattr(batch_inference, '_run', None)  # Must not be called.
-  again = _score(workdir, tmp_path)
+  again = _score(workdir, copy)
   assert (first.reused, other.reused, again.reused) == (False, False, True)
-  assert again.folder == first.folder != other.folder
+  assert again.folder.name == first.folder.name != other.folder.name
   assert again.manifest == first.manifest
-  after = raw_data.file_bytes(tmp_path)
+  after = raw_data.file_bytes(copy)
   assert {name: after[name] for name in before} == before
   assert '(were there already)' in batch_inference.summarize(again)
 
 
-def test_damaged_predictions_are_made_again(workdir, tmp_path):
-  result = _score(workdir, tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  (result.folder / predictions.MANIFEST).write_text('{}')
-  assert not _score(workdir, tmp_path).reused
-  assert raw_data.file_bytes(tmp_path) == before
+def test_damaged_predictions_are_made_again(workdir, copy):
+  before = raw_data.file_bytes(copy)
+  (path,) = copy.glob(f'versions/*/{predictions.MANIFEST}')
+  path.write_text('{}')
+  assert not _score(workdir, copy).reused
+  assert raw_data.file_bytes(copy) == before
 
 
-def test_new_models_give_new_predictions(tmp_path):
-  workdir = scoring.write_workdir(tmp_path / 'run')
-  first = _score(workdir, tmp_path / 'out')
-  exportable.write_all(workdir / 'export')  # The next version.
-  second = _score(workdir, tmp_path / 'out')
+def test_new_models_give_new_predictions(workdir, scored, copy, tmp_path):
+  new = shutil.copytree(workdir, tmp_path / 'run')
+  bundles = new / 'export' / 'cluster_models'
+  shutil.copytree(bundles / '1', bundles / '2')
+  second = _score(new, copy)
   assert not second.reused
-  assert second.folder != first.folder
+  assert second.folder.name != scored[1].folder.name
   assert second.manifest['models']['cluster']['version'] == 2
 
 
-def test_failure_leaves_what_was_published(workdir, tmp_path, monkeypatch):
-  _score(workdir, tmp_path)
-  before = raw_data.file_bytes(tmp_path)
+def test_failure_leaves_what_was_published(workdir, copy, monkeypatch):
+  before = raw_data.file_bytes(copy)
 
   def crash(self, keyed):
     raise RuntimeError('power cut')
@@ -217,9 +234,9 @@ def test_failure_leaves_what_was_published(workdir, tmp_path, monkeypatch):
 
   monkeypatch.setattr(predictions.WriteShard, 'process', crash)
   with pytest.raises(RuntimeError, match='power cut'):
-    _score(workdir, tmp_path, otherwise='cluster_0')
-  assert raw_data.file_bytes(tmp_path) == before
-  assert not list(tmp_path.glob('.staging-*'))
+    _score(workdir, copy, otherwise='cluster_0')
+  assert raw_data.file_bytes(copy) == before
+  assert not list(copy.glob('.staging-*'))
 
 
 def test_counters_of_beam(workdir, tmp_path, monkeypatch):

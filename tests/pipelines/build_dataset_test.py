@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,19 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
+
+
+@pytest.fixture(name='built', scope='module')
+def make_built(tmp_path_factory):
+  """The digits, built once for all tests to read."""
+  folder = tmp_path_factory.mktemp('built') / 'dataset'
+  return build_dataset.build(raw_data.digits_config(), folder)
+
+
+@pytest.fixture(name='copy')
+def make_copy(built, tmp_path):
+  """A copy that a test may change."""
+  return shutil.copytree(built.path, tmp_path / 'dataset')
 
 
 def _example_ids(dataset, client_ids, split):
@@ -63,9 +78,8 @@ def test_round_trip_gives_back_the_raw_examples(tmp_path):
   assert 50 <= len(seen) <= 60  # Equal sizes leave a remainder.
 
 
-def test_splits_are_disjoint_in_every_rotation(tmp_path):
-  result = build_dataset.build(raw_data.digits_config(), tmp_path / 'dataset')
-  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+def test_splits_are_disjoint_in_every_rotation(built):
+  with dataset_lib.FederatedDataset.open(built.path) as dataset:
     everyone = dataset.client_ids + dataset.unseen_client_ids
     ids = {
       split: _example_ids(dataset, everyone, split)
@@ -211,39 +225,35 @@ def test_partition_that_cannot_be_met_leaves_nothing(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_same_recipe_is_not_built_twice(tmp_path):
-  first = build_dataset.build(raw_data.digits_config(), tmp_path)
-  other = build_dataset.build(raw_data.digits_config(seed=4), tmp_path)
-  again = build_dataset.build(raw_data.digits_config(), tmp_path)
+def test_same_recipe_is_not_built_twice(built, copy):
+  first = built
+  other = build_dataset.build(raw_data.digits_config(seed=4), copy)
+  again = build_dataset.build(raw_data.digits_config(), copy)
   assert (first.reused, other.reused, again.reused) == (False, False, True)
   assert again.version == first.version != other.version
   assert again.manifest == first.manifest
-  with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
+  with dataset_lib.FederatedDataset.open(copy) as dataset:
     assert dataset.version == first.version
 
 
-def test_damaged_version_is_built_again(tmp_path):
-  result = build_dataset.build(raw_data.digits_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  (shard,) = tmp_path.glob('versions/*/train-00000*')
-  shard.write_bytes(b'damaged')
-  again = build_dataset.build(raw_data.digits_config(), tmp_path)
+def test_damaged_version_is_built_again(built, copy):
+  before = raw_data.file_bytes(copy)
+  (shard,) = copy.glob('versions/*/train-00000*')
+  shard.write_bytes(bytes(shard.stat().st_size))
+  again = build_dataset.build(raw_data.digits_config(), copy)
   assert not again.reused
-  assert again.version == result.version
-  assert raw_data.file_bytes(tmp_path) == before
+  assert again.version == built.version
+  assert raw_data.file_bytes(copy) == before
 
 
-def test_summary_names_what_there_is(tmp_path):
-  text = build_dataset.summarize(
-    build_dataset.build(raw_data.digits_config(), tmp_path)
-  )
+def test_summary_names_what_there_is(built):
+  text = build_dataset.summarize(built)
   for part in ('6 participating, 2 unseen', 'train', 'rotated_90', '0 malform'):
     assert part in text
 
 
-def test_crash_in_the_middle_leaves_the_old_version(tmp_path, monkeypatch):
-  build_dataset.build(raw_data.digits_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
+def test_crash_in_the_middle_leaves_the_old_version(copy, monkeypatch):
+  before = raw_data.file_bytes(copy)
   calls = []
 
   def crash(self, kind, index, pieces):
@@ -255,45 +265,40 @@ def test_crash_in_the_middle_leaves_the_old_version(tmp_path, monkeypatch):
   original = write.ShardWriter.write
   monkeypatch.setattr(write.ShardWriter, 'write', crash)
   with pytest.raises(RuntimeError, match='power cut'):
-    build_dataset.build(raw_data.digits_config(seed=4), tmp_path)
-  assert raw_data.file_bytes(tmp_path) == before
-  dataset_lib.FederatedDataset.open(tmp_path).close()
+    build_dataset.build(raw_data.digits_config(seed=4), copy)
+  assert raw_data.file_bytes(copy) == before
+  dataset_lib.FederatedDataset.open(copy).close()
 
 
-def test_configs_of_the_manifest_build_the_same_version(tmp_path):
-  result = build_dataset.build(raw_data.digits_config(), tmp_path)
-  recipe = result.manifest['recipe']
+def test_configs_of_the_manifest_build_the_same_version(built):
+  recipe = built.manifest['recipe']
   assert recipe == config_lib.to_dict(raw_data.digits_config())
 
 
-def test_force_builds_again_and_changes_nothing(tmp_path):
-  first = build_dataset.build(raw_data.digits_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  inodes = {path.stat().st_ino for path in tmp_path.rglob('*.array_record')}
+def test_force_builds_again_and_changes_nothing(built, copy):
+  before = raw_data.file_bytes(copy)
+  inodes = {path.stat().st_ino for path in copy.rglob('*.array_record')}
   again = build_dataset.build(
     raw_data.digits_config(),
-    tmp_path,
+    copy,
     publication=versions.Publication(force=True),
   )
-  assert (again.reused, again.version) == (False, first.version)
-  assert raw_data.file_bytes(tmp_path) == before
+  assert (again.reused, again.version) == (False, built.version)
+  assert raw_data.file_bytes(copy) == before
   # What is open somewhere is not replaced.
-  assert inodes == {
-    path.stat().st_ino for path in tmp_path.rglob('*.array_record')
-  }
+  assert inodes == {path.stat().st_ino for path in copy.rglob('*.array_record')}
 
 
-def test_force_finds_out_code_that_gives_other_bytes(tmp_path, monkeypatch):
-  build_dataset.build(raw_data.digits_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
+def test_force_finds_out_code_that_gives_other_bytes(copy, monkeypatch):
+  before = raw_data.file_bytes(copy)
   monkeypatch.setattr(write, '_WRITER_OPTIONS', 'group_size:2')
   with pytest.raises(errors.DataError, match=r'different .* \(files\)'):
     build_dataset.build(
       raw_data.digits_config(),
-      tmp_path,
+      copy,
       publication=versions.Publication(force=True),
     )
-  assert raw_data.file_bytes(tmp_path) == before
+  assert raw_data.file_bytes(copy) == before
 
 
 def test_dates_find_their_versions(tmp_path):

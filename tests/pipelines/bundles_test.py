@@ -1,6 +1,10 @@
 """Exported bundles: found, checked, and asked client by client."""
 
+import contextlib
 import dataclasses
+import shutil
+import threading
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -75,6 +79,25 @@ def test_cluster_is_picked_by_labelled_examples(loaded, cluster_id):
   assert loaded.answer(request, max_rows=4).cluster_id == cluster_id
 
 
+def test_one_thread_at_a_time_asks_a_model():
+  both, overlaps = threading.Barrier(2), []
+
+  class Model:
+    def predict(self, signature_name, inputs):
+      del signature_name
+      with contextlib.suppress(threading.BrokenBarrierError):
+        overlaps.append(both.wait(timeout=0.5))
+      return {'class_id': inputs['cluster_id']}
+
+  loaded = bundles.LoadedBundles({'cluster': Model()})
+  choice = model_choice.Choice('cluster', 1, 'default')
+  request = bundles.Request('x', choice, _X, _Y)
+  with futures.ThreadPoolExecutor(2) as pool:
+    answers = list(pool.map(loaded.answer, [request] * 2, [100] * 2))
+  assert not overlaps
+  assert [answer.cluster_id for answer in answers] == [1, 1]
+
+
 def test_handler_answers_each_request_of_a_batch(export, loaded):
   handler = bundles.BundleHandler(_find(export), max_rows=4)
   choices = [model_choice.Choice('cluster', i, 'assignment') for i in (1, 0)]
@@ -115,12 +138,27 @@ def test_missing_bundles(export, tmp_path):
     _find(tmp_path, personalized=False)
 
 
-def test_damaged_bundle(tmp_path):
-  exportable.write_all(tmp_path)
-  path = tmp_path / 'cluster_models' / '1' / 'saved_model.pb'
+@pytest.fixture(name='copy')
+def make_copy(export, tmp_path):
+  """A copy that a test may change."""
+  return shutil.copytree(export, tmp_path / 'export')
+
+
+def test_damaged_bundle(copy):
+  path = copy / 'cluster_models' / '1' / 'saved_model.pb'
   path.write_bytes(path.read_bytes() + b'x')
   with pytest.raises(errors.ExportError, match='has changed since'):
-    _find(tmp_path)
+    _find(copy)
+
+
+def test_newest_version_scores(copy):
+  """By number: 10 is newer than 9."""
+  for version in ('9', '10'):
+    shutil.copytree(
+      copy / 'cluster_models' / '1', copy / 'cluster_models' / version
+    )
+  (bundle,) = _find(copy, personalized=False)
+  assert (bundle.version, bundle.folder.name) == (10, '10')
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,36 @@ def test_pieces_show_the_plan(staging):
     assert held_out.stored.source.tolist() == [source_index]
 
 
+def test_a_native_distribution_holds_out_its_own_examples_alone(staging):
+  config = raw_data.digits_config(
+    source={
+      'name': 'linear_regression',
+      'options': {'num_examples_per_source': 4, 'num_held_out_per_source': 2},
+    },
+    distributions={'kind': 'native'},
+  )
+  source = extract.create_source(config)
+  step = extract.ExtractPieces(config, staging)
+  blocks = source.blocks()
+  sound = [step._clean(block)[0] for block in blocks]
+  sizes = [len(block.y) for block in sound]
+  plan = planning.Plan(
+    client_ids=tuple('abcdefgh'),
+    groups=('participating',) * 8,
+    mixtures=None,
+    roles=np.full(sum(sizes), splits.HELD_OUT),
+    owners=np.full((2, sum(sizes)), planning.NOBODY),
+  )
+  handover.write_plan(staging, plan, sizes)
+  for number, (block, expected) in enumerate(zip(blocks, sound, strict=True)):
+    found = dict(step._pieces(number, block))
+    for native in (0, 1):
+      rows = expected.native_source == native
+      held_out = found['held_out', native]
+      np.testing.assert_array_equal(held_out.stored.x, expected.x[rows])
+  assert {0, 1} == {n for block in sound for n in block.native_source.tolist()}
+
+
 def test_held_out_example_that_a_client_owns_is_among_its_tests(staging):
   config = raw_data.digits_config(distributions={}, partition=_IID)
   source = extract.create_source(config)

@@ -1,3 +1,4 @@
+import copy
 import json
 
 import numpy as np
@@ -69,6 +70,21 @@ def test_version_is_a_function_of_the_recipe():
   ]
   names = {manifest.name_version(_describe(other)) for other in others}
   assert len(names | {version}) == 4
+
+
+def test_version_does_not_depend_on_the_order_of_keys():
+  """A config is read from Python, from JSON or from a published manifest."""
+  described = _describe(raw_data.digits_config())
+
+  def turned(value):
+    if not isinstance(value, dict):
+      return value
+    return {key: turned(value[key]) for key in reversed(value)}
+
+  assert list(turned(described)) != list(described)
+  assert manifest.name_version(turned(described)) == manifest.name_version(
+    described
+  )
 
 
 def test_version_does_not_depend_on_where_files_lie(tmp_path):
@@ -168,6 +184,18 @@ def test_shared_tests_are_counted(tmp_path):
   )
   assert made['num_examples']['test'] == {'participating': 12, 'unseen': 12}
   assert made['shared_test'] == 'held_out_by_class'
+
+
+@pytest.mark.parametrize('fact', ['counts', 'label_histogram'])
+@pytest.mark.parametrize(
+  ('kind', 'split'),
+  [('clients', 'train'), ('clients', 'test'), ('held_out', 'held_out')],
+)
+def test_fact_that_a_shard_lacks_is_missed(tmp_path, kind, split, fact):
+  facts = copy.deepcopy(_FACTS)
+  del facts[kind][0][fact][split]
+  with pytest.raises(KeyError, match=split):
+    manifest.build_manifest({}, _SCHEMA, _PLAN, facts, folder=tmp_path)
 
 
 def test_manifest_adds_up(tmp_path):

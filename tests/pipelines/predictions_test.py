@@ -1,12 +1,15 @@
 """Tables of predictions and what is said about them."""
 
+import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
 from pyarrow import parquet
 
-from pipelines import predictions, staging
+from pipelines import bundles, model_choice, predictions, staging
+from pipelines import manifest as manifest_lib
 from tff_algos.data import layout
 
 
@@ -75,6 +78,39 @@ def _write(tmp_path, shards, num_classes):
     manifest = predictions.write_manifest(opened, described, 'v1')
     staging.publish(opened, tmp_path, 'v1')
   return manifest, layout.version_folder(tmp_path, 'v1')
+
+
+def test_version_is_a_function_of_what_decides_the_predictions():
+  """Else what was scored before would be taken for what is asked for now."""
+  config = model_choice.ScoringConfig()
+  bundle = bundles.Bundle(
+    model='cluster',
+    version=1,
+    folder=pathlib.Path('one'),
+    manifest={'round_num': 3, 'config_hash': 'c0ffee'},
+    sha256='1234',
+  )
+  source = {'version': 'v1', 'checksum': 'abcd'}
+
+  def name(source=source, bundle=bundle, config=config, assignments=(0, 1)):
+    described = predictions.describe(
+      source,
+      [bundle],
+      config,
+      dict(zip(('anna', 'eve'), assignments, strict=True)),
+    )
+    return manifest_lib.name_version(described)
+
+  names = {
+    name(),
+    name(source=source | {'checksum': 'abce'}),
+    # Exported again under the number of a version that was removed.
+    name(bundle=bundle._replace(sha256='1235')),
+    name(config=dataclasses.replace(config, split='validation')),
+    name(assignments=(1, 0)),
+  }
+  assert len(names) == 5
+  assert name(bundle=bundle._replace(folder=pathlib.Path('two'))) == name()
 
 
 def test_shards_are_sorted_and_counted(tmp_path):

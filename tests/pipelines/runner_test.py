@@ -15,8 +15,8 @@ import pytest
 from pipelines import failures, runner
 from tff_algos.core import errors
 
-_TWO_PROCESSES = (
-  '--direct_num_workers=2',
+_ONE_PROCESS = (
+  '--direct_num_workers=1',
   '--direct_running_mode=multi_processing',
 )
 
@@ -90,7 +90,7 @@ def test_options_that_beam_does_not_know(flag, text):
 
 def test_mistake_in_a_worker_process_comes_through():
   with pytest.raises(errors.DataError, match='^text$'):
-    with runner.run_pipeline(_TWO_PROCESSES) as pipeline:
+    with runner.run_pipeline(_ONE_PROCESS) as pipeline:
       _ = pipeline | beam.Create([1]) | beam.ParDo(_Raise(errors.DataError))
 
 
@@ -121,7 +121,7 @@ def test_worker_process_that_is_killed_ends_the_wait():
   with pytest.raises(
     errors.InfrastructureError, match='worker process of Beam was lost'
   ):
-    with runner.run_pipeline(_TWO_PROCESSES) as pipeline:
+    with runner.run_pipeline(_ONE_PROCESS) as pipeline:
       _ = pipeline | beam.Create([1, 2]) | beam.ParDo(_KillItself())
   assert psutil.Process().children(recursive=True) == before
 

@@ -109,3 +109,5 @@ def test_atomic_path(tmp_path):
       assert target.read_text() == 'old'
     assert target.read_text() == 'new'
     assert _names(staging.work) == ['file']
+    # Other users may read what one of them has built.
+    assert target.stat().st_mode & 0o777 == 0o644

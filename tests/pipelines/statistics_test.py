@@ -1,6 +1,7 @@
 """The statistics of a version against NumPy, whatever Beam runs them on."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -32,11 +33,26 @@ def _measure(path, beam_options=(), **options):
     return statistics.measure(opened, folder, beam_options, **options)
 
 
+@pytest.fixture(name='built', scope='module')
+def make_built(tmp_path_factory):
+  """Kind -> a dataset that is not measured, for all tests to copy."""
+  paths = {}
+  for kind, overrides in (('digits', {}), ('synthetic', _SYNTHETIC)):
+    paths[kind] = tmp_path_factory.mktemp('built') / kind
+    build_dataset.build(raw_data.digits_config(**overrides), paths[kind])
+  return paths
+
+
+@pytest.fixture(name='copy')
+def make_copy(built, tmp_path):
+  """A copy of the digits that a test may change."""
+  return shutil.copytree(built['digits'], tmp_path / 'dataset')
+
+
 @pytest.fixture(name='measured', scope='module', params=['digits', 'synthetic'])
-def make_measured(request, tmp_path_factory):
-  path = tmp_path_factory.mktemp(request.param)
-  overrides = _SYNTHETIC if request.param == 'synthetic' else {}
-  build_dataset.build(raw_data.digits_config(**overrides), path)
+def make_measured(request, built, tmp_path_factory):
+  path = tmp_path_factory.mktemp('measured') / request.param
+  shutil.copytree(built[request.param], path)
   before = raw_data.file_bytes(path)
   found = _measure(path)
   assert not found.reused
@@ -176,8 +192,8 @@ def test_threads_change_no_byte(measured):
 
 
 @pytest.mark.slow
-def test_processes_change_no_byte(tmp_path):
-  build_dataset.build(raw_data.digits_config(**_SYNTHETIC), tmp_path)
+def test_processes_change_no_byte(built, tmp_path):
+  shutil.copytree(built['synthetic'], tmp_path, dirs_exist_ok=True)
   before = _files(_measure(tmp_path).folder)
   options = ['--direct_num_workers=2', '--direct_running_mode=multi_processing']
   assert _files(_measure(tmp_path, options, force=True).folder) == before
@@ -216,12 +232,11 @@ def test_failure_leaves_the_old_statistics_and_nothing_else(
   assert not list(path.glob('.staging-*'))
 
 
-def test_damaged_dataset_is_refused(tmp_path):
-  build_dataset.build(raw_data.digits_config(), tmp_path)
-  (shard,) = tmp_path.glob('versions/*/train-00000*')
-  shard.write_bytes(b'damaged')
-  with pytest.raises(errors.DataError, match='it is damaged'):
-    _measure(tmp_path)
+def test_damaged_dataset_is_refused(copy):
+  (shard,) = copy.glob('versions/*/train-00000*')
+  shard.write_bytes(bytes(shard.stat().st_size))
+  with pytest.raises(errors.DataError, match='is damaged'):
+    _measure(copy)
 
 
 def test_clients_without_examples(tmp_path):
@@ -235,26 +250,33 @@ def test_clients_without_examples(tmp_path):
   assert totals['participating']['train']['x'] is None
 
 
-def test_an_engine_that_loses_examples_is_found_out(tmp_path, monkeypatch):
-  build_dataset.build(raw_data.digits_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  original = statistics.MeasureShard.process
+@pytest.mark.parametrize(
+  ('step', 'words'),
+  [
+    (statistics.MeasureShard, 'of participating test, '),
+    (statistics.MeasureHeldOut, 'of held_out upright, 0 of '),
+  ],
+)
+def test_an_engine_that_loses_examples_is_found_out(
+  copy, monkeypatch, step, words
+):
+  before = raw_data.file_bytes(copy)
+  original = step.process
 
-  def lose(self, shard):
-    if shard:
-      yield from original(self, shard)
+  def lose(self, number):
+    if number:
+      yield from original(self, number)
 
-  monkeypatch.setattr(statistics.MeasureShard, 'process', lose)
+  monkeypatch.setattr(step, 'process', lose)
   with pytest.raises(
-    errors.InfrastructureError, match='lost examples: of part'
+    errors.InfrastructureError, match=f'lost examples: {words}'
   ):
-    _measure(tmp_path)
-  assert raw_data.file_bytes(tmp_path) == before
+    _measure(copy)
+  assert raw_data.file_bytes(copy) == before
 
 
-def test_damage_that_a_worker_finds_passes_through_any_engine(tmp_path):
-  result = build_dataset.build(raw_data.digits_config(), tmp_path)
-  folder = layout.version_folder(tmp_path, result.version)
+def test_damage_that_a_worker_finds_passes_through_any_engine(copy):
+  folder = integrity.find_current(copy)
   for path in folder.glob('*.array_record'):
     path.write_bytes(bytes(path.stat().st_size))
   reader = published.Reader(folder)

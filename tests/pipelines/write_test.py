@@ -88,6 +88,18 @@ def test_bytes_do_not_depend_on_the_order_of_pieces(writer):
   assert raw_data.file_bytes(writer.staging.version) == first
 
 
+def test_copies_of_an_example_are_written_in_the_order_of_the_source(writer):
+  """Equal images with different labels: their hashes do not order them."""
+  piece = _piece([7, 3, 5], [0] * 3, [0] * 3)
+  ids = np.zeros((3, 16), np.uint8)
+  piece = piece._replace(stored=piece.stored._replace(example_id=ids))
+  contents = []
+  for order in ([0, 1, 2], [2, 1, 0]):
+    writer.write('clients', 0, pieces.select(piece, np.array(order)))
+    contents.append(raw_data.file_bytes(writer.staging.version))
+  assert contents[0] == contents[1]
+
+
 def test_shard_without_examples(writer):
   writer.write('clients', 1, _piece([], [], []))
   counts = _facts(writer, 'clients-00001.json')['counts']

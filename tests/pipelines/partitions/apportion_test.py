@@ -59,6 +59,13 @@ def test_what_is_nobodys_share_stays_in_the_pool():
   )
 
 
+def test_what_rounding_leaves_is_shared_out_too():
+  """Shares that sum to 1 but for rounding, of a pool where that is an example."""
+  shares = np.array([[0.5], [0.5 - 5e-10]])
+  counts = apportion.apportion(shares, np.array([2 * 10**9]))
+  np.testing.assert_array_equal(counts, [[10**9 + 1], [10**9 - 1]])
+
+
 def test_deal_gives_what_the_quotas_say():
   pool = np.array([1, 0, 1, -1, 0, 1, 1])
   lot = np.array([5, 9, 3, 1, 2, 4, 8], np.uint64)

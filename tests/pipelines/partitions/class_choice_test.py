@@ -11,10 +11,11 @@ def _places(draw):
   num_clients = draw(strategies.integers(1, 25))
   num_classes = draw(strategies.integers(1, 12))
   num_each = draw(strategies.integers(1, num_classes))
-  places = np.full(num_classes, 0)
-  for _ in range(num_each * num_clients):
-    free = np.flatnonzero(places < num_clients)
-    places[draw(strategies.sampled_from(free.tolist()))] += 1
+  # Each of num_clients places of a class is free once; unlike single draws of
+  # hypothesis, a permutation of them is cheap.
+  generator = np.random.default_rng(draw(strategies.integers(0, 2**32)))
+  free = generator.permutation(np.repeat(np.arange(num_classes), num_clients))
+  places = np.bincount(free[: num_each * num_clients], minlength=num_classes)
   return places, num_clients
 
 

@@ -8,6 +8,7 @@ from pipelines import build_dataset
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import leases
 
 
 @pytest.fixture(scope='module')
@@ -55,6 +56,14 @@ def test_a_version_opens_by_its_folder(built, copy):
   with pytest.raises(errors.DataError, match='is damaged: its SHA-256'):
     dataset_lib.FederatedDataset.open_folder(folder)
   dataset_lib.FederatedDataset.open_folder(folder, verify=False).close()
+
+
+def test_a_version_is_held_until_it_is_closed(built):
+  with dataset_lib.FederatedDataset.open(built) as dataset:
+    with leases.forbid(dataset.path) as is_free:
+      assert not is_free
+  with leases.forbid(dataset.path) as is_free:
+    assert is_free
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])

@@ -90,6 +90,12 @@ def test_every_changed_digit_in_the_manifest_is_found(tmp_path):
       integrity.read_manifest(version)
 
 
+def test_checksum_does_not_depend_on_the_order_of_keys():
+  one = {'version': 'v1', 'files': {'a': 1, 'b': 2}, 'checksum': 'any'}
+  two = {'files': {'b': 2, 'a': 1}, 'version': 'v1'}
+  assert integrity.manifest_checksum(one) == integrity.manifest_checksum(two)
+
+
 def test_missing_file(tmp_path):
   version = _write(tmp_path)
   (version / 'a.array_record').unlink()

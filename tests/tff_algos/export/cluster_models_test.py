@@ -180,8 +180,8 @@ def test_nan_loss_counts_as_infinite(classifier):
     ),
     (
       'predict_mixture',
-      {'mixture': np.float32([[np.nan, 1]] * 6)},
-      r'row 0 sums to nan',
+      {'mixture': np.float32([[0.5, 0.5]] * 5 + [[np.nan, 1]])},
+      r'row 5 sums to nan',
     ),
     (
       'pick_cluster',
@@ -239,6 +239,16 @@ def test_nan_weights_are_not_exported(tmp_path):
   state.cluster_weights['bias'][1, 0] = np.nan
   with pytest.raises(errors.ExportError, match="'bias' must be finite, but 1"):
     load(tmp_path, model, state)
+
+
+def test_weights_whose_outputs_overflow_are_not_exported(tmp_path):
+  """Finite weights; infinity equals infinity in what is read back."""
+  model = exportable.linear_model()
+  state, _ = exportable.states(model)
+  state.cluster_weights['kernel'][1] = 3e38
+  with pytest.raises(errors.ExportError, match='model in memory is NaN or inf'):
+    load(tmp_path, model, state)
+  assert not list((tmp_path / 'cluster_models').iterdir())
 
 
 def test_too_few_clusters_are_not_exported(tmp_path):

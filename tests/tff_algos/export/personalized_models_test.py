@@ -244,6 +244,21 @@ def test_a_mixture_of_outputs_is_served_to_all_and_alone(tmp_path, task):
   assert manifest.read_manifest(folder)['model'] == 'mixture_of_2_linear'
 
 
+def test_bundle_that_serves_one_client_otherwise_is_not_published(tmp_path):
+  """In a graph, and for the third client alone."""
+
+  def weights(server_state, client_state, client_index):
+    own = exportable.own_weights(server_state, client_state, client_index)
+    if not tf.inside_function():
+      return own
+    factor = tf.where(client_index == 2, 2.0, 1.0)
+    return tf.nest.map_structure(lambda leaf: factor * leaf, own)
+
+  with pytest.raises(errors.ExportError, match='differs from the model in mem'):
+    export(tmp_path, exportable.linear_model(), weights)
+  assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
   ('changes', 'text'),
   [

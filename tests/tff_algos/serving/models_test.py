@@ -1,9 +1,13 @@
 """Which version answers, and what happens to broken ones."""
 
+import gc
 import shutil
 import subprocess
 import sys
 import threading
+import types
+import weakref
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -11,24 +15,41 @@ import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import cluster_models
+from tff_algos.export import cluster_models, versions
 from tff_algos.serving import models
 
 X = exportable.sample_inputs()
 
 
-def export(folder, shift=0.0):
-  """Exports cluster models whose biases are shifted."""
+@pytest.fixture(name='bundles', scope='module')
+def make_bundles(tmp_path_factory):
+  """Shift of the biases -> a bundle of cluster models."""
+  base = tmp_path_factory.mktemp('bundles')
   model = exportable.linear_model()
-  state, _ = exportable.states(model)
-  state.cluster_weights['bias'] += np.float32(shift)
-  return cluster_models.export_cluster_models(
-    folder / 'cluster_models',
-    exportable.algorithm(model),
-    state,
-    X,
-    exportable.PROVENANCE,
-  )
+  written = {}
+  for shift in (0, 10, 20):
+    state, _ = exportable.states(model)
+    state.cluster_weights['bias'] += np.float32(shift)
+    written[shift] = cluster_models.export_cluster_models(
+      base, exportable.algorithm(model), state, X, exportable.PROVENANCE
+    )
+  return written
+
+
+@pytest.fixture(name='export')
+def make_export(bundles, tmp_path):
+  """Publishes the next version as an export does: by a rename."""
+
+  def publish(shift=0):
+    base = tmp_path / 'cluster_models'
+    base.mkdir(exist_ok=True)
+    number = max(versions.version_folders(base), default=0) + 1
+    hidden = base / '.writing'
+    shutil.copytree(bundles[shift], hidden)
+    hidden.touch()
+    return hidden.rename(base / str(number))
+
+  return publish
 
 
 def first_logit(store, version=None):
@@ -37,26 +58,28 @@ def first_logit(store, version=None):
   return float(model.predict('serving_default', inputs)['logits'][0, 0])
 
 
-def test_new_version_answers_at_once(tmp_path):
-  export(tmp_path)
+def test_new_version_answers_at_once(export, tmp_path):
+  export()
   store = models.ModelStore(tmp_path)
   assert store.load_newest() == {'cluster_models': 1}
   before = first_logit(store)
-  export(tmp_path, shift=10)
+  export(10)
   assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
   assert first_logit(store, version=1) == pytest.approx(before)
   assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
   assert [s.version for s in store.statuses('cluster_models')] == [2, 1]
 
 
-def test_removed_version_gives_way_to_the_one_before(tmp_path):
-  export(tmp_path)
+def test_removed_version_gives_way_to_the_one_before(export, tmp_path):
+  export()
   store = models.ModelStore(tmp_path)
   before = first_logit(store)
-  shutil.rmtree(export(tmp_path, shift=10))
+  newest = export(10)
+  assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
+  shutil.rmtree(newest)
   assert first_logit(store) == pytest.approx(before)
   # The number is free again; the new bundle must not be taken for the old.
-  assert export(tmp_path, shift=20).name == '2'
+  assert export(20) == newest
   assert first_logit(store) == pytest.approx(before + 20, rel=1e-5)
 
 
@@ -67,12 +90,19 @@ def test_removed_version_gives_way_to_the_one_before(tmp_path):
     lambda folder: (folder / 'saved_model.pb').unlink(),
     lambda folder: shutil.rmtree(folder / 'variables'),
     lambda folder: [shutil.rmtree(folder), folder.mkdir()],
+    # TensorFlow would load these: weights of another version, other ids.
+    lambda folder: shutil.copytree(
+      folder.parent / '1' / 'variables',
+      folder / 'variables',
+      dirs_exist_ok=True,
+    ),
+    lambda folder: (folder / 'fingerprint.pb').write_bytes(b''),
   ],
 )
-def test_broken_version_is_not_served(tmp_path, damage):
-  export(tmp_path)
+def test_broken_version_is_not_served(export, tmp_path, damage):
+  export()
   store = models.ModelStore(tmp_path)
-  damage(export(tmp_path, shift=10))
+  damage(export(10))
   before = first_logit(store)
   assert first_logit(store, version=1) == before
   with pytest.raises(errors.RequestError, match='cannot be loaded') as error:
@@ -83,17 +113,84 @@ def test_broken_version_is_not_served(tmp_path, damage):
   assert not older.error
 
 
-def test_half_copied_version_gets_another_chance(tmp_path, monkeypatch):
-  monkeypatch.setattr(models, '_RETRY_SECONDS', 0.0)
-  export(tmp_path)
+def test_half_copied_version_gets_another_chance(export, tmp_path, monkeypatch):
+  """It is tried again after ten seconds, not at every request before."""
+  clock = types.SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
+  monkeypatch.setattr(models, 'time', clock)
+  export()
   store = models.ModelStore(tmp_path)
   before = first_logit(store)
-  folder = export(tmp_path, shift=10)
+  folder = export(10)
   aside = tmp_path / 'aside'
   (folder / 'saved_model.pb').rename(aside)
   assert first_logit(store) == before
   aside.rename(folder / 'saved_model.pb')
+  clock.now = 9.9
+  assert first_logit(store) == before
+  clock.now = 10.1
   assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
+  assert [status.error for status in store.statuses('cluster_models')] == [
+    '',
+    '',
+  ]
+
+
+def test_version_is_loaded_once(export, tmp_path):
+  export()
+  store = models.ModelStore(tmp_path)
+  model = store.get('cluster_models')
+  assert store.get('cluster_models') is model
+  assert store.get('cluster_models', 1) is model
+
+
+def test_requests_at_the_same_time_share_one_load(
+  export, tmp_path, monkeypatch
+):
+  """Both find nothing loaded before either of them loads."""
+  export()
+  both, thread = threading.Barrier(2), threading.local()
+  original = models.ModelStore._still_loaded
+
+  def look(self, *arguments):
+    found = original(self, *arguments)
+    if not hasattr(thread, 'has_looked'):
+      thread.has_looked = True
+      both.wait(timeout=60)
+    return found
+
+  monkeypatch.setattr(models.ModelStore, '_still_loaded', look)
+  store = models.ModelStore(tmp_path)
+  with futures.ThreadPoolExecutor(2) as pool:
+    one, two = pool.map(store.get, ['cluster_models'] * 2)
+  assert one is two
+
+
+def test_new_version_frees_the_memory_of_those_before(export, tmp_path):
+  export()
+  store = models.ModelStore(tmp_path)
+  old = weakref.ref(store.get('cluster_models'))
+  export(10)
+  assert store.get('cluster_models').version == 2
+  gc.collect()
+  assert old() is None
+  # What a request names stays beside the newest one.
+  named = store.get('cluster_models', 1)
+  newest = store.get('cluster_models')
+  assert store.get('cluster_models', 1) is named
+  assert store.get('cluster_models') is newest
+
+
+def test_batch_that_does_not_fit_in_memory_is_too_large(export, tmp_path):
+  export()
+  model = models.ModelStore(tmp_path).get('cluster_models')
+
+  def fail(**unused_inputs):
+    raise tf.errors.ResourceExhaustedError(None, None, 'OOM')
+
+  model._loaded = types.SimpleNamespace(signatures={'serving_default': fail})
+  with pytest.raises(errors.RequestError, match='send fewer rows') as error:
+    model.predict('serving_default', {'x': X})
+  assert error.value.status == 413
 
 
 def test_model_of_somebody_else_is_served(tmp_path):
@@ -135,8 +232,8 @@ def test_server_needs_no_training_code():
   assert done.stdout == '[]\n[]\n', done.stderr
 
 
-def test_versions_change_under_requests(tmp_path):
-  export(tmp_path)
+def test_versions_change_under_requests(export, tmp_path):
+  export()
   store = models.ModelStore(tmp_path)
   first = first_logit(store)
   done = threading.Event()
@@ -151,7 +248,7 @@ def test_versions_change_under_requests(tmp_path):
     thread.start()
   try:
     for shift in (10, 20):
-      export(tmp_path, shift)
+      export(shift)
       first_logit(store)
   finally:
     done.set()

@@ -1,6 +1,11 @@
-"""Ports: any free one, one in use, a host that is not ours."""
+"""Ports: any free one, one in use, a host that is not ours; signals."""
 
+import json
+import os
+import signal
 import socket
+import threading
+import time
 
 import pytest
 
@@ -78,3 +83,40 @@ def test_ipv6(store):
   with server.running(store, config) as ports:
     with socket.create_connection(('::1', ports.rest_api_port), timeout=5):
       pass
+
+
+def test_serves_until_a_signal_and_leaves_nothing(store, tmp_path):
+  path = tmp_path / 'ports.json'
+  numbers = (signal.SIGTERM, signal.SIGINT)
+  before = [signal.getsignal(number) for number in numbers]
+  seen, has_ended = [], threading.Event()
+
+  def stop():
+    while not has_ended.is_set():
+      if path.exists():
+        seen.extend(json.loads(path.read_text()).values())
+        seen.extend([is_free(port) for port in seen])
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+      time.sleep(0.01)
+
+  stopper = threading.Thread(target=stop)
+  stopper.start()
+  try:
+    config = server.ServerConfig(rest_api_port=0, port=0)
+    server.serve_until_signal(store, config, path)
+  finally:
+    has_ended.set()
+    stopper.join()
+  assert seen[2:] == [False, False]
+  assert [is_free(port) for port in seen[:2]] == [True, True]
+  assert not list(tmp_path.iterdir())
+  assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_server_without_models_does_not_listen(tmp_path, monkeypatch):
+  monkeypatch.setattr(server, 'running', None)  # Must not be called.
+  with pytest.raises(errors.UserError, match='nothing can be served'):
+    server.serve_until_signal(
+      models.ModelStore(tmp_path), server.ServerConfig(rest_api_port=0, port=0)
+    )

@@ -88,6 +88,15 @@ def test_values_that_do_not_fit_are_refused(value, definition, text):
   assert error.value.status == 400
 
 
+@pytest.mark.parametrize('bad', [np.nan, np.inf, -np.inf])
+def test_arrays_that_are_not_finite_are_refused(bad):
+  """As gRPC brings them; JSON has none."""
+  info = FLOATS.inputs['v']
+  tensors.check_input('v', np.float32([1, 2]), info)
+  with pytest.raises(errors.RequestError, match="input 'v' must be finite"):
+    tensors.check_input('v', np.float32([1, bad]), info)
+
+
 def test_rows_and_columns_agree():
   definition = signature(
     v=(types_pb2.DT_FLOAT, [-1, 2]), n=(types_pb2.DT_INT32, [-1])
