@@ -88,6 +88,11 @@ class Auditor:
       self._entry, self._arrays = {}, {}
     self._observer.record(round_num, metrics, memberships)
 
+  def persist(self) -> None:
+    """Makes what was recorded permanent."""
+    self._log.persist()
+    self._observer.persist()
+
   def _note_training(self, server_state, cohort, output) -> None:
     inputs, ids = cohort.call.client_inputs, cohort.source.population.client_ids
     if isinstance(inputs, false_clients.MarkedInput):

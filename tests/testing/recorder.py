@@ -24,6 +24,9 @@ class Recorder:
       row['memberships'] = memberships
     self.rows[round_num] = row
 
+  def persist(self):
+    pass
+
 
 def _raise_ctrl_c():
   raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.testing import forks
+from tests.testing import forks, power_loss
 from tff_algos.core import errors
 from tff_algos.runtimes import checkpoint, client_state_store
 
@@ -266,6 +266,32 @@ def test_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
   assert num_kills > 20
   assert _check_latest(tmp_path) == 5
   assert not [name for name in _files(tmp_path) if '.writing' in name]
+
+
+def _lose_power(folder, num_rounds, ignored_fsync=None):
+  """Checks what a power loss leaves of the round after some others."""
+  folder.mkdir()
+  _Run(folder / 'checkpoints').train(num_rounds)
+
+  def recover(place, is_finished):
+    run = _Run(place / 'checkpoints').resume()
+    assert run.round_num in (num_rounds + 1, num_rounds)[: 2 - is_finished]
+    assert run.states() == _expected_states(run.round_num)
+    run.train(num_rounds + 2)
+    assert _check_latest(place / 'checkpoints') == num_rounds + 2
+    # Nothing is left over.
+    _Run(place / 'whole').train(num_rounds + 2)
+    assert _files(place / 'checkpoints') == _files(place / 'whole')
+
+  run = _Run(folder / 'checkpoints').resume()
+  return power_loss.check(
+    folder, lambda: run.train(num_rounds + 1), recover, ignored_fsync
+  )
+
+
+@pytest.mark.parametrize('num_rounds', [0, 4])
+def test_power_loss_leaves_the_round_before_or_after(tmp_path, num_rounds):
+  _lose_power(tmp_path / 'run', num_rounds)
 
 
 @pytest.mark.slow
