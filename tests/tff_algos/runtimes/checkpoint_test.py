@@ -268,30 +268,27 @@ def test_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
   assert not [name for name in _files(tmp_path) if '.writing' in name]
 
 
-def _lose_power(folder, num_rounds, ignored_fsync=None):
-  """Checks what a power loss leaves of the round after some others."""
-  folder.mkdir()
-  _Run(folder / 'checkpoints').train(num_rounds)
+@pytest.mark.parametrize('before', [0, 3])
+def test_power_loss_leaves_the_round_before_or_after(tmp_path, before):
+  """Round 1 makes the folders; round 4 removes a checkpoint and a segment."""
+  run, whole = (
+    _Run(tmp_path / name / 'checkpoints', num_kept=1)
+    for name in ('run', 'whole')
+  )
+  (tmp_path / 'run').mkdir()
+  run.train(before)
+  whole.train(before + 2)
 
   def recover(place, is_finished):
-    run = _Run(place / 'checkpoints').resume()
-    assert run.round_num in (num_rounds + 1, num_rounds)[: 2 - is_finished]
+    run = _Run(place / 'checkpoints', num_kept=1).resume()
+    assert run.round_num in (before + 1, before)[: 2 - is_finished]
     assert run.states() == _expected_states(run.round_num)
-    run.train(num_rounds + 2)
-    assert _check_latest(place / 'checkpoints') == num_rounds + 2
-    # Nothing is left over.
-    _Run(place / 'whole').train(num_rounds + 2)
-    assert _files(place / 'checkpoints') == _files(place / 'whole')
+    # It goes on from there, and nothing is left over.
+    run.train(before + 2)
+    assert _check_latest(run.folder) == before + 2
+    assert _files(run.folder) == _files(whole.folder)
 
-  run = _Run(folder / 'checkpoints').resume()
-  return power_loss.check(
-    folder, lambda: run.train(num_rounds + 1), recover, ignored_fsync
-  )
-
-
-@pytest.mark.parametrize('num_rounds', [0, 4])
-def test_power_loss_leaves_the_round_before_or_after(tmp_path, num_rounds):
-  _lose_power(tmp_path / 'run', num_rounds)
+  power_loss.check(tmp_path / 'run', lambda: run.train(before + 1), recover)
 
 
 @pytest.mark.slow
