@@ -10,6 +10,7 @@ class Recorder:
 
   def __init__(self):
     self.rows = {}
+    self.persisted = []
 
   def resume(self, round_num):
     kept = range(round_num + 1) if round_num else ()
@@ -25,7 +26,7 @@ class Recorder:
     self.rows[round_num] = row
 
   def persist(self):
-    pass
+    self.persisted = list(self.rows)
 
 
 def _raise_ctrl_c():

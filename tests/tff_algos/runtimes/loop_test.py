@@ -266,6 +266,25 @@ def test_intervals(tmp_path):
   assert run.checkpoints.rounds() == [4, 5]
 
 
+def test_rows_are_permanent_before_a_checkpoint_counts_on_them(tmp_path):
+  run = sum_run.SumRun(tmp_path)
+  run.recorder = recorder_lib.InterruptedRecorder(
+    3, True, lambda: signal.raise_signal(signal.SIGINT)
+  )
+  saved, save = [], run.checkpoints.save
+
+  def check_and_save(round_num, *rest):
+    assert run.recorder.persisted == list(range(round_num + 1))
+    saved.append(round_num)
+    save(round_num, *rest)
+
+  run.checkpoints.save = check_and_save
+  with pytest.raises(KeyboardInterrupt):
+    run.train(6, checkpoint_interval=2)
+  # By the interval, and by Ctrl-C after round 3.
+  assert saved == [2, 3]
+
+
 def test_store_knows_every_initial_state(tmp_path):
   def init_client_state(run_seed, client_seed):
     return {'run': run_seed, 'client': client_seed}
