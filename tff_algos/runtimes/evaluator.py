@@ -270,14 +270,15 @@ class Evaluator:
     source = self._unseen[schema.TEST]
     sizes = source.population.num_examples
     test = self._run(self._clusters, server_state, source)
-    counts = self._num_scored(
-      statistics.MeanStat(*(leaf[:, 0] for leaf in test['score'])), sizes
-    )
     membership = self._unseen_memberships(server_state)
     # As of participating clients, the cluster is that of largest membership.
     rows = np.arange(len(membership))
     cluster_ids = np.argmax(membership, axis=1)
-    scores = {'cluster': statistics.value_of(test['score'])[rows, cluster_ids]}
+    chosen = statistics.MeanStat(
+      *(leaf[rows, cluster_ids] for leaf in test['score'])
+    )
+    counts = self._num_scored(chosen, sizes)
+    scores = {'cluster': statistics.value_of(chosen)}
     if self._algorithm.newcomers:
       own = self._run(self._newcomers, server_state, source, membership)
       scores['personalized'] = statistics.value_of(own['score'])

@@ -132,6 +132,35 @@ def test_unseen_client_chooses_by_training_loss_where_test_labels_would_not(
   )
 
 
+def test_unseen_client_chooses_no_broken_cluster(case):
+  """Whatever it chose before is broken now: it takes the best of the others."""
+  case.set_states(np.random.default_rng(5))
+  ids = case.dataset.unseen_client_ids
+  examples = case.examples(ids, schema.TRAIN)
+  losses = np.array(
+    [
+      [
+        evaluated.mean(case.scores(case.cluster_models, s, some)[1])
+        for s in range(evaluated.NUM_CLUSTERS)
+      ]
+      for some in examples
+    ]
+  )
+  broken = int(losses[0].argmin())
+  losses[:, broken] = np.inf
+  kernels = case.cluster_models['kernel'].copy()
+  kernels[broken] = np.nan
+  state = case.server_state._replace(
+    cluster_models={**case.cluster_models, 'kernel': kernels}
+  )
+  metrics, rows, _ = case.evaluator.evaluate(state)
+  found = [row['cluster_id'] for row in rows if row['group'] == 'unseen']
+  assert found == losses.argmin(axis=1).tolist()
+  name = f'unseen/test/cluster/{case.algorithm.cluster_model.score_name}'
+  assert np.isfinite(metrics[name])
+  assert metrics[f'{name}_num_nan'] == 0
+
+
 def test_memberships_are_those_of_the_participating_clients(case):
   memberships = case.evaluator.evaluate(case.server_state).memberships
   assert memberships.dtype == np.float32

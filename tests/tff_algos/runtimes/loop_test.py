@@ -258,6 +258,48 @@ def test_invalid_clients_are_counted(tmp_path):
   assert run.recorder.rows[2]['clients/invalid'] == 1
 
 
+def test_invalid_clients_of_all_phases_are_counted(tmp_path):
+  """Client 1 is in the first of two phase calls only."""
+
+  def plan_round(server_state, population, round_num, seed):
+    yield running_sum.phase_call([0, 1], [0, 0])
+    yield running_sum.phase_call([0], [0])
+
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), plan_round=plan_round
+  )
+  run = sum_run.SumRun(tmp_path, algorithm, ([1.0], [np.nan]))
+  run.train(1)
+  assert run.recorder.rows[1]['clients/invalid'] == 1
+
+
+def test_ctrl_c_within_a_commit_saves_no_half_of_a_round(tmp_path, monkeypatch):
+  """A second Ctrl-C ends the commit of round 3 after one of two clients."""
+  whole = sum_run.SumRun(tmp_path / 'whole')
+  expected = whole.train(4)
+  stopped = sum_run.SumRun(tmp_path / 'stopped')
+  puts, put = [], stopped.store._put
+
+  def interrupt(places, client, place):
+    if places is stopped.store._committed:
+      puts.append(client)
+    if len(puts) == 2 * 2 + 2:
+      raise KeyboardInterrupt
+    put(places, client, place)
+
+  monkeypatch.setattr(stopped.store, '_put', interrupt)
+  with pytest.raises(KeyboardInterrupt):
+    stopped.train(4)
+  assert puts == [0, 1] * 3
+  assert not stopped.checkpoints.rounds()
+  again = sum_run.SumRun(tmp_path / 'stopped')
+  np.testing.assert_equal(again.train(4), expected)
+  everyone = np.arange(2)
+  np.testing.assert_equal(
+    again.store.load(everyone), whole.store.load(everyone)
+  )
+
+
 def test_intervals(tmp_path):
   run = sum_run.SumRun(tmp_path)
   run.train(5, evaluation_interval=3, checkpoint_interval=2)
