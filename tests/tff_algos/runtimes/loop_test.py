@@ -191,6 +191,15 @@ def test_signal_that_waits_for_the_record_saves_that_round(
   assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [3]
 
 
+def test_ctrl_c_forgets_the_states_of_the_round(tmp_path):
+  run = sum_run.SumRun(tmp_path)
+  run.recorder = recorder_lib.InterruptedRecorder(2, False)
+  with pytest.raises(KeyboardInterrupt):
+    run.train(3)
+  turns = run.store.load(np.arange(2)).num_turns
+  np.testing.assert_array_equal(turns, [1, 1])
+
+
 def test_finished_run_is_not_run_again(experiment, tmp_path):
   recorder = recorder_lib.Recorder()
   outcome = experiment.train(tmp_path, recorder, 2)

@@ -181,9 +181,7 @@ def test_every_round_draws_with_the_seed_of_the_best_restart(tmp_path):
       drawn.append((round_num, seed))
       return plan_round(server_state, population, round_num, seed)
 
-    made.algorithm = dataclasses.replace(
-      made.algorithm, plan_round=record_seed
-    )
+    made.algorithm = dataclasses.replace(made.algorithm, plan_round=record_seed)
     made.train(num_rounds, **_RESTARTS)
     return made.store.seed
 
