@@ -63,7 +63,7 @@ class AuditLog:
       self._write(self._path, lambda file: file.writelines(kept))
 
   def append(self, entry: Entry, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes one round.
+    """Writes one round; it outlasts a power loss from here on.
 
     Args:
       entry: JSON-ready, with `round`.
@@ -81,23 +81,11 @@ class AuditLog:
         self._write(path, lambda file: np.savez(file, **arrays))
       with open(self._path, 'ab') as file:
         file.write(line)
-    except OSError as error:
-      raise _refused(self._folder, error) from error
-    self._previous = _sha256(line)
-
-  def persist(self) -> None:
-    """Makes the entries permanent: a checkpoint will take them for granted.
-
-    Raises:
-      CheckpointError: If the disk refuses.
-    """
-    if not self._path.exists():
-      return
-    try:
       durable.sync(self._path)
       durable.sync(self._folder)
     except OSError as error:
-      raise _refused(self._path, error) from error
+      raise _refused(self._folder, error) from error
+    self._previous = _sha256(line)
 
   def _write(self, path: pathlib.Path, write) -> None:
     """Writes a file whole or not at all."""

@@ -23,10 +23,12 @@ def sync(path: pathlib.Path) -> None:
 
 def make_folder(folder: pathlib.Path) -> None:
   """Makes a folder and its missing parents, permanently."""
-  if not folder.is_dir():
+  if folder.is_dir():
+    return
+  if not folder.parent.exists():
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync(folder.parent)
+  folder.mkdir(exist_ok=True)
+  sync(folder.parent)
 
 
 def publish(made: pathlib.Path, place: pathlib.Path) -> None:

@@ -58,7 +58,7 @@ def test_entries_before_a_checkpoint_outlast_a_power_loss(tmp_path):
   workdir.mkdir()
 
   def train():
-    _write(workdir, [1]).persist()
+    _write(workdir, [1])
     with durable.replacing(workdir / 'checkpoint') as file:
       file.write('1')
     _write(workdir, [2], start=1)
