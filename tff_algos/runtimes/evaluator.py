@@ -251,7 +251,8 @@ class Evaluator:
         if key == self._model.score_name:
           table.append(values)
     table = np.stack(table, axis=1)
-    best_first = np.sort(table, axis=0)[:: -1 if self.higher_is_better else 1]
+    sign = -1 if self.higher_is_better else 1
+    best_first = sign * np.sort(sign * table, axis=0)  # NaN comes last.
     name = self._model.score_name
     metrics[f'held_out/mean/best_cluster/{name}'] = best_first[0].mean()
     if self._algorithm.num_clusters > 1:

@@ -156,9 +156,27 @@ def test_unseen_client_chooses_no_broken_cluster(case):
   metrics, rows, _ = case.evaluator.evaluate(state)
   found = [row['cluster_id'] for row in rows if row['group'] == 'unseen']
   assert found == losses.argmin(axis=1).tolist()
-  name = f'unseen/test/cluster/{case.algorithm.cluster_model.score_name}'
-  assert np.isfinite(metrics[name])
-  assert metrics[f'{name}_num_nan'] == 0
+  score = case.algorithm.cluster_model.score_name
+  assert np.isfinite(metrics[f'unseen/test/cluster/{score}'])
+  assert metrics[f'unseen/test/cluster/{score}_num_nan'] == 0
+  held_out = np.array(
+    [
+      [
+        metrics[f'held_out/{name}/cluster_{s}/{score}']
+        for s in range(evaluated.NUM_CLUSTERS)
+      ]
+      for name in case.dataset.source_names
+    ]
+  )
+  np.testing.assert_array_equal(
+    np.isnan(held_out).all(axis=0), np.arange(evaluated.NUM_CLUSTERS) == broken
+  )
+  best = np.nanmax if case.is_classification else np.nanmin
+  np.testing.assert_allclose(
+    metrics[f'held_out/mean/best_cluster/{score}'],
+    best(held_out, axis=1).mean(),
+    rtol=1e-12,
+  )
 
 
 def test_memberships_are_those_of_the_participating_clients(case):
