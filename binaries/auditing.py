@@ -51,10 +51,8 @@ class Auditor:
       log: Where rounds are written.
       level: One of `audit_log.LEVELS`, but not `'none'`.
     """
-    self._runtime = runtime
-    self._observer = observer
-    self._log = log
-    self._level = level
+    self._runtime, self._observer = runtime, observer
+    self._log, self._level = log, level
     self._entry: dict[str, Any] = {}
     self._arrays: dict[str, np.ndarray] = {}
 
@@ -87,6 +85,10 @@ class Auditor:
       self._log.append({'round': round_num, **self._entry}, arrays)
       self._entry, self._arrays = {}, {}
     self._observer.record(round_num, metrics, memberships)
+
+  def persist(self) -> None:
+    """Makes the observer's rounds permanent; those of the log are already."""
+    self._observer.persist()
 
   def _note_training(self, server_state, cohort, output) -> None:
     inputs, ids = cohort.call.client_inputs, cohort.source.population.client_ids

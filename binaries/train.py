@@ -44,6 +44,9 @@ class _Silent:
   def record(self, round_num, metrics, memberships=None):
     """Returns."""
 
+  def persist(self):
+    """Returns."""
+
 
 def train(
   config: experiment.ExperimentConfig,

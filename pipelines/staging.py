@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.data import layout
 
 _PREFIX = '.staging-'
@@ -56,7 +56,7 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
     WorkdirBusyError: If another run is building there.
     InfrastructureError: If the disk is full or refuses to be written.
   """
-  dataset.mkdir(parents=True, exist_ok=True)
+  durable.make_folder(dataset)
   lock = os.open(dataset, os.O_RDONLY | os.O_DIRECTORY)
   try:
     try:
@@ -106,12 +106,10 @@ def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
 def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
   """Puts the staged version in its place, whole; `versions.announce` is next."""
   target = layout.version_folder(dataset, version)
-  target.parent.mkdir(exist_ok=True)
+  durable.make_folder(target.parent)
   if target.exists():  # A damaged version of the same name: see build_dataset.
     os.rename(target, staging.root / 'damaged')
-  _sync(staging.version)
-  os.rename(staging.version, target)
-  _sync_folder(target.parent)
+  durable.publish(staging.version, target)
 
 
 def write_pointer(
@@ -120,24 +118,5 @@ def write_pointer(
   """Makes a file, such as `CURRENT`, name a version that is in its place."""
   with staging.atomic_path(pointer) as path:
     path.write_text(version + '\n')
-    _sync_file(path)
-  _sync_folder(pointer.parent)
-
-
-def _sync(folder: pathlib.Path) -> None:
-  for path in folder.iterdir():
-    _sync_file(path)
-  _sync_folder(folder)
-
-
-def _sync_file(path: pathlib.Path) -> None:
-  with open(path, 'rb') as file:
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-  descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
+    durable.sync(path)
+  durable.sync(pointer.parent)

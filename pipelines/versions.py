@@ -8,7 +8,7 @@ import re
 from absl import logging
 
 from pipelines import staging as staging_lib
-from tff_algos.core import checks
+from tff_algos.core import checks, durable
 from tff_algos.data import dates, layout, leases
 
 _NAME = re.compile(r'[0-9a-f]{16}')
@@ -56,7 +56,7 @@ def announce(
   # The order in which versions are removed.
   os.utime(layout.version_folder(dataset, version))
   if as_of is not None:
-    (dataset / layout.AS_OF).mkdir(exist_ok=True)
+    durable.make_folder(dataset / layout.AS_OF)
     staging_lib.write_pointer(staging, dataset / layout.AS_OF / as_of, version)
     if dates.recorded(dataset)[-1] != as_of:
       return _current(dataset) == version

@@ -39,7 +39,9 @@ _ONLY_FROM = {
 # Of some rooms, another needs to see only these modules.
 _ONLY_MODULES = {
   (rooms.NUMERICS, rooms.CORE): {'checks', 'errors'},
-  (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'malicious', 'seeds'},
+  (rooms.CONSENSUS, rooms.CORE): {
+    *('checks', 'durable', 'errors', 'malicious', 'seeds'),
+  },
   # Not its sockets.
   (rooms.ALGORITHMS, rooms.CONSENSUS): {
     *('agreement', 'ballot', 'behaviours', 'in_process', 'quorum'),

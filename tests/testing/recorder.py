@@ -10,6 +10,7 @@ class Recorder:
 
   def __init__(self):
     self.rows = {}
+    self.persisted = []
 
   def resume(self, round_num):
     kept = range(round_num + 1) if round_num else ()
@@ -23,6 +24,9 @@ class Recorder:
     if memberships is not None:
       row['memberships'] = memberships
     self.rows[round_num] = row
+
+  def persist(self):
+    self.persisted = list(self.rows)
 
 
 def _raise_ctrl_c():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 
 NONE = 'none'
 DIGESTS = 'digests'
@@ -63,7 +63,7 @@ class AuditLog:
       self._write(self._path, lambda file: file.writelines(kept))
 
   def append(self, entry: Entry, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes one round.
+    """Writes one round; it outlasts a power loss from here on.
 
     Args:
       entry: JSON-ready, with `round`.
@@ -75,27 +75,25 @@ class AuditLog:
     spelled = json.dumps({**entry, 'previous': self._previous}, sort_keys=True)
     line = spelled.encode() + b'\n'
     try:
-      self._folder.mkdir(exist_ok=True)
+      durable.make_folder(self._folder)
       if arrays:
         path = self._folder / _arrays_name(entry['round'])
         self._write(path, lambda file: np.savez(file, **arrays))
       with open(self._path, 'ab') as file:
         file.write(line)
+      durable.sync(self._path)
+      durable.sync(self._folder)
     except OSError as error:
       raise _refused(self._folder, error) from error
     self._previous = _sha256(line)
 
   def _write(self, path: pathlib.Path, write) -> None:
     """Writes a file whole or not at all."""
-    temporary = path.with_name(f'{path.name}.writing')
     try:
-      with open(temporary, 'wb') as file:
+      with durable.replacing(path, 'wb') as file:
         write(file)
-      os.replace(temporary, path)
     except OSError as error:
       raise _refused(path, error) from error
-    finally:
-      temporary.unlink(missing_ok=True)
 
 
 def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:

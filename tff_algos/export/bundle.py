@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import manifest, prediction, versions
 
@@ -82,14 +82,12 @@ def write_bundle(
   """
   base = pathlib.Path(base_dir)
   try:
-    base.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(base)
     with _exclusive(base), _temporary_folder(base) as (temporary, version):
       _save(temporary, bundle, provenance)
       _check_reads_back(temporary, bundle.samples, bundle.tolerance)
-      _flush_to_disk(temporary)
       final = base / str(version)
-      os.rename(temporary, final)
-      _flush_path(base)
+      durable.publish(temporary, final)
   except (OSError, tf.errors.OpError) as error:
     raise errors.ExportError(
       f'a bundle cannot be written under {base}: {_reason(error)}. Free some '
@@ -221,19 +219,6 @@ def _check_close(
       f'{tolerance:g} on the sample inputs; the bundle was removed. Does the '
       f'model depend on anything but its weights and inputs?'
     )
-
-
-def _flush_to_disk(folder: pathlib.Path) -> None:
-  for path in [*folder.rglob('*'), folder]:
-    _flush_path(path)
-
-
-def _flush_path(path: pathlib.Path) -> None:
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
 
 
 def _reason(error: OSError | tf.errors.OpError) -> str:

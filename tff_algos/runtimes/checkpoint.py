@@ -7,8 +7,8 @@
     <folder>/client_states/round_000010.npy  rows that changed since the last
 
 A checkpoint is a folder that appears by one rename when all its files are on
-the disk, so a process killed at any moment leaves the checkpoint before or the
-one after, never half of one.
+the disk, so a process killed at any moment, or a power loss, leaves the
+checkpoint before or the one after, never half of one.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.runtimes import client_state_store
 
 Structure = Any
@@ -98,7 +98,8 @@ class CheckpointManager:
     if self._read_only or target.exists():
       return
     try:
-      temporary.mkdir(parents=True)
+      durable.make_folder(self._folder)
+      temporary.mkdir()
       index = store.write_segment(round_num)
       _save_arrays(temporary / _SERVER_STATE, tf.nest.flatten(server_state))
       _save_arrays(temporary / _CLIENT_INDEX, index)
@@ -109,11 +110,8 @@ class CheckpointManager:
         'seed': store.seed,
         'files': self._hash_files(temporary, index, store),
       }
-      _write_text(temporary / _MANIFEST, json.dumps(manifest, indent=2))
-      _sync_folder(temporary)
-      if self.states_folder.exists():
-        _sync_folder(self.states_folder)
-      os.rename(temporary, target)
+      (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=2))
+      durable.publish(temporary, target)
     except BaseException as error:
       if not target.exists():
         shutil.rmtree(temporary, ignore_errors=True)
@@ -125,7 +123,6 @@ class CheckpointManager:
         f'{error.strerror or error}. {self._last_good()} Free some space and '
         'run the same command again to resume from there'
       ) from error
-    _sync_folder(self._folder)
     store.mark_saved(index)
     self._remove_old({*self.rounds()[-self._num_kept :], *pinned_rounds})
 
@@ -173,7 +170,10 @@ class CheckpointManager:
     """Removes what a killed process left half-written."""
     if self._read_only:
       return
-    for path in self._folder.glob(f'{_TEMPORARY}_*'):
+    unfinished = {*self._folder.glob(f'{_TEMPORARY}_*')}
+    # A power loss may undo the rename of one that was being removed.
+    unfinished.update(self._folder.glob('round_*'))
+    for path in unfinished - {*map(self._round_folder, self.rounds())}:
       shutil.rmtree(path)
     self._remove_old(set(self.rounds()))
 
@@ -262,23 +262,6 @@ def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
       for i, array in enumerate(arrays):
         with archive.open(f'{i:04d}.npy', 'w', force_zip64=True) as entry:
           np.lib.format.write_array(entry, np.asarray(array))
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _write_text(path: pathlib.Path, text: str) -> None:
-  with open(path, 'w') as file:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-  descriptor = os.open(folder, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
 
 
 def _sha256(path: pathlib.Path) -> str:

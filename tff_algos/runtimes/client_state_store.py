@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.core import durable
+
 Structure = Any
 # Where a client's state lies: (number of a stack, row).
 _Place = tuple[int, int]
@@ -148,11 +150,12 @@ class ClientStateStore:
     changed = sorted(self._unsaved)
     index = StoreIndex(self._index.segment.copy(), self._index.position.copy())
     if changed and self._row_bytes():
-      self._folder.mkdir(parents=True, exist_ok=True)
-      with open(self.segment_path(round_num), 'wb') as file:
+      durable.make_folder(self._folder)
+      path = self.segment_path(round_num)
+      with open(path, 'wb') as file:
         np.save(file, self._encode(changed))
-        file.flush()
-        os.fsync(file.fileno())
+      durable.sync(path)
+      durable.sync(self._folder)
       index.segment[changed] = round_num
       index.position[changed] = np.arange(len(changed))
     return index

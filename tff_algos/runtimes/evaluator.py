@@ -251,7 +251,8 @@ class Evaluator:
         if key == self._model.score_name:
           table.append(values)
     table = np.stack(table, axis=1)
-    best_first = np.sort(table, axis=0)[:: -1 if self.higher_is_better else 1]
+    sign = -1 if self.higher_is_better else 1
+    best_first = sign * np.sort(sign * table, axis=0)  # NaN comes last.
     name = self._model.score_name
     metrics[f'held_out/mean/best_cluster/{name}'] = best_first[0].mean()
     if self._algorithm.num_clusters > 1:
@@ -270,14 +271,15 @@ class Evaluator:
     source = self._unseen[schema.TEST]
     sizes = source.population.num_examples
     test = self._run(self._clusters, server_state, source)
-    counts = self._num_scored(
-      statistics.MeanStat(*(leaf[:, 0] for leaf in test['score'])), sizes
-    )
     membership = self._unseen_memberships(server_state)
     # As of participating clients, the cluster is that of largest membership.
     rows = np.arange(len(membership))
     cluster_ids = np.argmax(membership, axis=1)
-    scores = {'cluster': statistics.value_of(test['score'])[rows, cluster_ids]}
+    chosen = statistics.MeanStat(
+      *(leaf[rows, cluster_ids] for leaf in test['score'])
+    )
+    counts = self._num_scored(chosen, sizes)
+    scores = {'cluster': statistics.value_of(chosen)}
     if self._algorithm.newcomers:
       own = self._run(self._newcomers, server_state, source, membership)
       scores['personalized'] = statistics.value_of(own['score'])

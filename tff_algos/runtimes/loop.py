@@ -91,6 +91,9 @@ class Observer(Protocol):
       memberships: `Evaluation.memberships` of a round that was evaluated.
     """
 
+  def persist(self) -> None:
+    """Makes what it was told outlast a power loss: a checkpoint follows."""
+
 
 class Result(NamedTuple):
   """Where a training ended.
@@ -241,15 +244,27 @@ def train(
         store.commit(round_num + 1)
         server_state, round_num = next_state, round_num + 1
       if is_last or round_num % config.checkpoint_interval == 0:
-        checkpoints.save(round_num, server_state, store)
+        _save(observer, checkpoints, round_num, server_state, store)
   except BaseException as error:
     store.discard()
     # Only a whole, recorded round is saved. A second Ctrl-C may end this, too.
     is_whole = round_num and store.committed_round == round_num
     if isinstance(error, KeyboardInterrupt) and is_whole:
-      checkpoints.save(round_num, server_state, store)
+      _save(observer, checkpoints, round_num, server_state, store)
     raise
   return Result(server_state, round_num)
+
+
+def _save(
+  observer: Observer,
+  checkpoints: checkpoint_lib.CheckpointManager,
+  round_num: int,
+  server_state: Structure,
+  store: client_state_store.ClientStateStore,
+) -> None:
+  """Saves a checkpoint when the rows that it counts on are permanent."""
+  observer.persist()
+  checkpoints.save(round_num, server_state, store)
 
 
 def _try_seed(

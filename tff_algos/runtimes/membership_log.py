@@ -12,7 +12,7 @@ import pathlib
 
 import numpy as np
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 
 
 class MembershipLog:
@@ -44,19 +44,15 @@ class MembershipLog:
       CheckpointError: If the disk refuses.
     """
     path = self._folder / f'round_{round_num:06d}.npy'
-    temporary = path.with_suffix('.npy.writing')
     try:
-      self._folder.mkdir(exist_ok=True)
-      with open(temporary, 'wb') as file:
+      durable.make_folder(self._folder)
+      with durable.replacing(path, 'wb') as file:
         np.save(file, np.asarray(memberships, np.float32))
-      os.replace(temporary, path)
     except OSError as error:
       raise errors.CheckpointError(
         f'cannot write {path}: {error.strerror or error}. Free some space and '
         'run the same command again to resume'
       ) from error
-    finally:
-      temporary.unlink(missing_ok=True)
 
 
 def _round_of(path: pathlib.Path) -> int:

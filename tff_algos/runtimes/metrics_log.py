@@ -1,8 +1,8 @@
 """Writes a run's metrics as it goes: a CSV file, TensorBoard, a progress bar.
 
 `metrics.csv` has one row a round. A cell is empty where a round was not
-evaluated. On resume the rows after the checkpoint are cut off first, since
-their rounds are run again. `membership_log` keeps the clients' memberships.
+evaluated. Its rows up to a checkpoint outlast a power loss; on resume those
+after it are cut off first, since their rounds are run again. `membership_log` keeps the clients' memberships.
 """
 
 import csv
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.runtimes import membership_log
 
 
@@ -111,6 +111,17 @@ class MetricsLog:
     self._writer.flush()
     self._show(round_num, metrics)
 
+  def persist(self) -> None:
+    """Makes the rows permanent: a checkpoint will take them for granted.
+
+    Raises:
+      CheckpointError: If the disk refuses.
+    """
+    try:
+      durable.sync(self._csv_path)
+    except OSError as error:
+      raise self._refused(error) from error
+
   def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
     for name, label in self._shown_metrics.items():
       if name in metrics:
@@ -128,16 +139,13 @@ class MetricsLog:
     self._rewrite(rows)
 
   def _rewrite(self, rows: list[dict[str, Any]]) -> None:
-    temporary = self._csv_path.with_suffix('.csv.writing')
     try:
-      with open(temporary, 'w', newline='') as file:
+      with durable.replacing(self._csv_path, newline='') as file:
         if self._columns:
           writer = csv.DictWriter(file, self._columns)
           writer.writeheader()
           writer.writerows(rows)
-      os.replace(temporary, self._csv_path)
     except OSError as error:
-      temporary.unlink(missing_ok=True)
       raise self._refused(error) from error
 
   def _append(self, row: Mapping[str, Any]) -> None:

@@ -134,7 +134,7 @@ def judge(
   cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=None)
   with interrupts.held():
     losses = runtime.run(phase, server_state, cohort).server_metrics['loss']
-  # A client that is not finite was left out, and has a NaN everywhere.
+  # NaN under a cluster model that is not finite: then the lowest is NaN, too.
   lowest = statistics.value_of(losses).min(axis=1)
   fit = lowest[np.isfinite(lowest)]
   # Rounded once: equal on all processes of a group, whatever their machines.

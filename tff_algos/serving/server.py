@@ -17,7 +17,7 @@ import grpc
 import uvicorn
 from absl import logging
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 from tff_algos.serving import grpc_service, models, rest
 
 _NUM_GRPC_THREADS = 8
@@ -218,12 +218,10 @@ def _port_file(
     yield
     return
   path = pathlib.Path(port_file)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
   try:
-    temporary.write_text(json.dumps(ports._asdict()) + '\n')
-    os.replace(temporary, path)
+    with durable.replacing(path) as file:
+      file.write(json.dumps(ports._asdict()) + '\n')
   except OSError as error:
-    temporary.unlink(missing_ok=True)
     raise errors.UserError(
       f'port file {path} cannot be written: {error.strerror}'
     ) from error

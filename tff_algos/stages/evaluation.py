@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.metrics import statistics
+from tff_algos.numerics import trees
 from tff_algos.stages import aggregation
 
 
@@ -19,8 +20,9 @@ def build_cluster_evaluation(
   """Returns the phase that scores every cluster model on every client.
 
   Its server metrics: `loss` and `score`, MeanStats of shape `[cohort,
-  num_clusters]`. It needs no client state, so it serves clients that are
-  outside the population, too.
+  num_clusters]`, of weight 0 where a cluster model is NaN or infinite on the
+  client: the client still scores the others. It needs no client state, so it
+  serves clients that are outside the population, too.
   """
   model = algorithm.cluster_model
 
@@ -30,7 +32,7 @@ def build_cluster_evaluation(
       lambda weights: model.apply(weights, data.x), cluster_weights
     )
     stats = [
-      _client_stats(model, outputs[s], data)
+      _of_finite(_client_stats(model, outputs[s], data))
       for s in range(algorithm.num_clusters)
     ]
     stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *stats)
@@ -145,6 +147,11 @@ def _client_stats(model, outputs, data):
       scores, model.score_weights(data.y, data.mask)
     ),
   )
+
+
+def _of_finite(stats):
+  """Returns statistics, or those of no examples if they are not finite."""
+  return trees.select(trees.all_finite(stats), stats, trees.zeros_like(stats))
 
 
 def _collecting_phase(

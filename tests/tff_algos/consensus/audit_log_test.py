@@ -3,8 +3,9 @@ import json
 import numpy as np
 import pytest
 
+from tests.testing import power_loss
 from tff_algos.consensus import audit_log
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 
 
 def _write(folder, rounds, start=None, arrays=True):
@@ -50,6 +51,32 @@ def test_resume_cuts_off_what_will_be_written_again(tmp_path):
   assert _lines(tmp_path) == whole
   names = sorted(path.name for path in folder.glob('round_*'))
   assert names == [f'round_{n:06d}.npz' for n in (1, 2, 3, 4)]
+
+
+def test_entries_before_a_checkpoint_outlast_a_power_loss(tmp_path):
+  workdir = tmp_path / 'run'
+  workdir.mkdir()
+
+  def train():
+    _write(workdir, [1])
+    with durable.replacing(workdir / 'checkpoint') as file:
+      file.write('1')
+    _write(workdir, [2], start=1)
+
+  def recover(place, is_finished):
+    has_checkpoint = (place / 'checkpoint').exists()
+    assert has_checkpoint or not is_finished
+    _write(place, [], start=1 if has_checkpoint else 0)
+    if has_checkpoint:
+      found = [entry['round'] for entry, _ in audit_log.read(place)]
+      assert found == [1]
+      np.testing.assert_array_equal(
+        audit_log.read_arrays(place, 1)['w'], [1, 1, 1]
+      )
+    else:
+      assert not list(place.glob('audit/round_*'))
+
+  power_loss.check(workdir, train, recover)
 
 
 def test_half_of_a_line_is_not_read(tmp_path):

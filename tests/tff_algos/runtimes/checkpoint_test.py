@@ -1,133 +1,36 @@
 import json
 import os
-import pathlib
 import resource
 import shutil
 import signal
 import subprocess
 import time
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tests.testing import forks
+from tests.testing import forks, power_loss, saved_run
 from tff_algos.core import errors
-from tff_algos.runtimes import checkpoint, client_state_store
-
-_NUM_CLIENTS = 6
-_IDENTITY = {'seed': 3, 'algorithm': {'name': 'a', 'sizes': (1, 2)}}
-
-
-class ServerState(NamedTuple):
-  weights: dict[str, np.ndarray]
-  round_num: np.ndarray
-
-
-def _server_state(round_num: int, size: int = 4) -> ServerState:
-  kernel = np.full(size, round_num / 7, np.float32)
-  return ServerState(
-    {'kernel': kernel, 'bias': -kernel[:1]}, np.int64(round_num)
-  )
-
-
-def _store(folder, kind=client_state_store.MEMORY):
-  return client_state_store.ClientStateStore(
-    lambda index, seed: np.full(3, -index, np.float64),
-    _NUM_CLIENTS,
-    checkpoint.CheckpointManager(folder, {}).states_folder,
-    kind,
-  )
-
-
-class _Run:
-  """A training that needs no model: round r changes the clients r and 2 r."""
-
-  def __init__(
-    self, folder, identity=None, num_kept=2, kind='memory', **options
-  ):
-    self.folder = folder
-    self.checkpoints = checkpoint.CheckpointManager(
-      folder, identity or _IDENTITY, num_kept, **options
-    )
-    self.store = _store(folder, kind)
-    self.round_num = 0
-
-  def resume(self) -> '_Run':
-    self.checkpoints.remove_unfinished()
-    if self.checkpoints.rounds():
-      self.restore(self.checkpoints.rounds()[-1])
-    return self
-
-  def restore(self, round_num: int) -> ServerState:
-    self.round_num = round_num
-    return self.checkpoints.restore(round_num, _server_state(0), self.store)
-
-  def step(self) -> None:
-    self.round_num += 1
-    changed = sorted({self.round_num % 6, 2 * self.round_num % 6})
-    values = [np.full(3, 100 * self.round_num + i, np.float64) for i in changed]
-    self.store.stage(np.array(changed), np.stack(values))
-    self.store.commit(self.round_num)
-
-  def train(self, num_rounds: int, **save_options) -> '_Run':
-    while self.round_num < num_rounds:
-      self.step()
-      self.save(**save_options)
-    return self
-
-  def save(self, **options) -> None:
-    state = _server_state(self.round_num)
-    self.checkpoints.save(self.round_num, state, self.store, **options)
-
-  def states(self) -> list[float]:
-    return self.store.load(np.arange(_NUM_CLIENTS))[:, 0].tolist()
-
-
-def _expected_states(round_num: int) -> list[float]:
-  states = [-float(i) for i in range(_NUM_CLIENTS)]
-  for r in range(1, round_num + 1):
-    for i in (r % 6, 2 * r % 6):
-      states[i] = 100.0 * r + i
-  return states
-
-
-def _check_latest(folder) -> int:
-  """Restores the latest checkpoint and checks all of it; returns its round."""
-  run = _Run(folder)
-  round_num = run.checkpoints.rounds()[-1]
-  state = run.restore(round_num)
-  np.testing.assert_equal(state, _server_state(round_num))
-  assert run.states() == _expected_states(round_num)
-  return round_num
-
-
-def _files(folder) -> list[str]:
-  return sorted(
-    str(path.relative_to(folder))
-    for path in pathlib.Path(folder).rglob('*')
-    if path.is_file()
-  )
 
 
 def test_save_and_restore(tmp_path):
-  _Run(tmp_path).train(3)
-  state = _Run(tmp_path).restore(3)
-  assert isinstance(state, ServerState)
+  saved_run.Run(tmp_path).train(3)
+  state = saved_run.Run(tmp_path).restore(3)
+  assert isinstance(state, saved_run.ServerState)
   assert state.weights['kernel'].dtype == np.float32
   assert state.round_num.dtype == np.int64
-  assert _check_latest(tmp_path) == 3
+  assert saved_run.check_latest(tmp_path) == 3
 
 
 @pytest.mark.parametrize('kind', ['memory', 'disk'])
 def test_old_checkpoints_and_segments_that_nobody_needs_are_removed(
   tmp_path, kind
 ):
-  run = _Run(tmp_path, num_kept=2, kind=kind).train(9)
+  run = saved_run.Run(tmp_path, num_kept=2, kind=kind).train(9)
   assert run.checkpoints.rounds() == [8, 9]
   # Client 3 changed in the rounds 3 and 9, client 5 in 5, client 0 in 6 and 9,
   # client 1 in 7, clients 2 and 4 in 8.
-  assert _files(tmp_path) == [
+  assert saved_run.files(tmp_path) == [
     *(f'client_states/round_{r:06d}.npy' for r in (3, 5, 6, 7, 8, 9)),
     *(
       f'round_{r:06d}/{name}'
@@ -135,45 +38,47 @@ def test_old_checkpoints_and_segments_that_nobody_needs_are_removed(
       for name in ('checkpoint.json', 'client_index.npz', 'server_state.npz')
     ),
   ]
-  assert _check_latest(tmp_path) == 9
-  assert _Run(tmp_path).restore(8).round_num == 8
+  assert saved_run.check_latest(tmp_path) == 9
+  assert saved_run.Run(tmp_path).restore(8).round_num == 8
 
 
 def test_pinned_rounds_are_kept(tmp_path):
-  run = _Run(tmp_path, num_kept=1).train(4, pinned_rounds=(2,))
+  run = saved_run.Run(tmp_path, num_kept=1).train(4, pinned_rounds=(2,))
   assert run.checkpoints.rounds() == [2, 4]
-  fresh = _Run(tmp_path)
+  fresh = saved_run.Run(tmp_path)
   fresh.restore(2)
-  assert fresh.states() == _expected_states(2)
+  assert fresh.states() == saved_run.expected_states(2)
 
 
 def test_saving_a_saved_round_again_changes_nothing(tmp_path):
-  run = _Run(tmp_path).train(2)
-  before = [os.stat(tmp_path / name).st_mtime_ns for name in _files(tmp_path)]
+  run = saved_run.Run(tmp_path).train(2)
+  before = [
+    os.stat(tmp_path / name).st_mtime_ns for name in saved_run.files(tmp_path)
+  ]
   run.save()
   assert before == [
-    os.stat(tmp_path / name).st_mtime_ns for name in _files(tmp_path)
+    os.stat(tmp_path / name).st_mtime_ns for name in saved_run.files(tmp_path)
   ]
 
 
 def test_who_only_reads_writes_and_removes_nothing(tmp_path):
-  _Run(tmp_path).train(3)
+  saved_run.Run(tmp_path).train(3)
   (tmp_path / '.writing_000004').mkdir()
-  before = _files(tmp_path)
-  reader = _Run(tmp_path, read_only=True).resume()
+  before = saved_run.files(tmp_path)
+  reader = saved_run.Run(tmp_path, read_only=True).resume()
   assert reader.round_num == 3
   reader.train(5)
-  assert reader.states() == _expected_states(5)
-  assert _files(tmp_path) == before
+  assert reader.states() == saved_run.expected_states(5)
+  assert saved_run.files(tmp_path) == before
   assert (tmp_path / '.writing_000004').exists()
 
 
 def test_interrupted_run_ends_in_the_same_files(tmp_path):
-  _Run(tmp_path / 'whole').train(7)
+  saved_run.Run(tmp_path / 'whole').train(7)
   for stop in range(1, 8):
-    _Run(tmp_path / 'parts').resume().train(stop)
-  names = _files(tmp_path / 'whole')
-  assert _files(tmp_path / 'parts') == names
+    saved_run.Run(tmp_path / 'parts').resume().train(stop)
+  names = saved_run.files(tmp_path / 'whole')
+  assert saved_run.files(tmp_path / 'parts') == names
   for name in names:
     whole, parts = (
       (tmp_path / run / name).read_bytes() for run in ('whole', 'parts')
@@ -182,8 +87,8 @@ def test_interrupted_run_ends_in_the_same_files(tmp_path):
 
 
 def test_flipped_byte_in_any_file_is_found_and_named(tmp_path):
-  _Run(tmp_path).train(3)
-  for name in _files(tmp_path):
+  saved_run.Run(tmp_path).train(3)
+  for name in saved_run.files(tmp_path):
     if name.startswith('round_000002'):
       continue
     path = tmp_path / name
@@ -193,51 +98,51 @@ def test_flipped_byte_in_any_file_is_found_and_named(tmp_path):
       damaged[position] ^= 0x20
       path.write_bytes(damaged)
       with pytest.raises(errors.CheckpointError, match=path.name):
-        _Run(tmp_path).restore(3)
+        saved_run.Run(tmp_path).restore(3)
     path.write_bytes(content)
-  assert _check_latest(tmp_path) == 3
+  assert saved_run.check_latest(tmp_path) == 3
 
 
 @pytest.mark.parametrize('cut', [0, 10])
 def test_truncated_and_missing_files_are_found(tmp_path, cut):
-  _Run(tmp_path).train(3)
-  for name in _files(tmp_path):
+  saved_run.Run(tmp_path).train(3)
+  for name in saved_run.files(tmp_path):
     if name.startswith('round_000002') or name.endswith('checkpoint.json'):
       continue
     path = tmp_path / name
     content = path.read_bytes()
     path.write_bytes(content[:-10]) if cut else path.unlink()
     with pytest.raises(errors.CheckpointError, match=path.name):
-      _Run(tmp_path).restore(3)
+      saved_run.Run(tmp_path).restore(3)
     path.write_bytes(content)
 
 
 def test_after_a_damaged_checkpoint_is_removed_the_one_before_serves(tmp_path):
-  _Run(tmp_path).train(5)
+  saved_run.Run(tmp_path).train(5)
   (tmp_path / 'round_000005' / 'server_state.npz').write_bytes(b'')
   with pytest.raises(errors.CheckpointError, match='Remove .*round_000005 to'):
-    _Run(tmp_path).restore(5)
+    saved_run.Run(tmp_path).restore(5)
   shutil.rmtree(tmp_path / 'round_000005')
-  _Run(tmp_path).resume().train(6)
-  assert _check_latest(tmp_path) == 6
+  saved_run.Run(tmp_path).resume().train(6)
+  assert saved_run.check_latest(tmp_path) == 6
 
 
 def test_manifest_of_another_schema_version_is_refused(tmp_path):
-  _Run(tmp_path).train(1)
+  saved_run.Run(tmp_path).train(1)
   path = tmp_path / 'round_000001' / 'checkpoint.json'
   manifest = json.loads(path.read_text())
   path.write_text(json.dumps(manifest | {'schema_version': 99}))
   with pytest.raises(
     errors.CheckpointError, match='schema version 99.*reads 1'
   ):
-    _Run(tmp_path).restore(1)
+    saved_run.Run(tmp_path).restore(1)
 
 
 def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
-  _Run(tmp_path).train(1)
+  saved_run.Run(tmp_path).train(1)
   other = {'seed': 3, 'algorithm': {'name': 'b', 'sizes': (1, 2), 'new': 0.5}}
   with pytest.raises(errors.CheckpointError) as caught:
-    _Run(tmp_path, identity=other).restore(1)
+    saved_run.Run(tmp_path, identity=other).restore(1)
   text = str(caught.value)
   assert '(algorithm.name: a there, b now; ' in text
   assert 'algorithm.new: absent there, 0.5 now)' in text
@@ -247,25 +152,50 @@ def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
 
 def test_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
   """`kill -9` before every single step of a save on the file system."""
-  _Run(tmp_path).train(4)
+  saved_run.Run(tmp_path).train(4)
 
   def save_round_5():
-    _Run(tmp_path).resume().train(5)
+    saved_run.Run(tmp_path).resume().train(5)
 
   num_kills = 0
   while forks.run_killed_at(save_round_5, num_kills + 1):
     num_kills += 1
-    round_num = _check_latest(tmp_path)
+    round_num = saved_run.check_latest(tmp_path)
     assert round_num in (4, 5)
     if round_num == 5:
       # Killed while old checkpoints were removed: go on from a fresh copy.
-      _Run(tmp_path).resume()
-      assert not [name for name in _files(tmp_path) if '.writing' in name]
+      saved_run.Run(tmp_path).resume()
+      assert not [
+        name for name in saved_run.files(tmp_path) if '.writing' in name
+      ]
       shutil.rmtree(tmp_path)
-      _Run(tmp_path).train(4)
+      saved_run.Run(tmp_path).train(4)
   assert num_kills > 20
-  assert _check_latest(tmp_path) == 5
-  assert not [name for name in _files(tmp_path) if '.writing' in name]
+  assert saved_run.check_latest(tmp_path) == 5
+  assert not [name for name in saved_run.files(tmp_path) if '.writing' in name]
+
+
+@pytest.mark.parametrize('before', [0, 3])
+def test_power_loss_leaves_the_round_before_or_after(tmp_path, before):
+  """Round 1 makes the folders; round 4 removes a checkpoint and a segment."""
+  run, whole = (
+    saved_run.Run(tmp_path / name / 'checkpoints', num_kept=1)
+    for name in ('run', 'whole')
+  )
+  (tmp_path / 'run').mkdir()
+  run.train(before)
+  whole.train(before + 2)
+
+  def recover(place, is_finished):
+    run = saved_run.Run(place / 'checkpoints', num_kept=1).resume()
+    assert run.round_num in (before + 1, before)[: 2 - is_finished]
+    assert run.states() == saved_run.expected_states(run.round_num)
+    # It goes on from there, and nothing is left over.
+    run.train(before + 2)
+    assert saved_run.check_latest(run.folder) == before + 2
+    assert saved_run.files(run.folder) == saved_run.files(whole.folder)
+
+  power_loss.check(tmp_path / 'run', lambda: run.train(before + 1), recover)
 
 
 @pytest.mark.slow
@@ -275,7 +205,7 @@ def test_killed_at_random_moments_ends_in_the_same_files(tmp_path):
 
   def train(ready):
     ready()
-    _Run(tmp_path / 'killed').resume().train(num_rounds)
+    saved_run.Run(tmp_path / 'killed').resume().train(num_rounds)
     time.sleep(600)
 
   num_kills = 0
@@ -283,12 +213,12 @@ def test_killed_at_random_moments_ends_in_the_same_files(tmp_path):
     with forks.child(train):
       time.sleep(generator.uniform(0.005, 0.15))
     num_kills += 1
-    if _Run(tmp_path / 'killed').checkpoints.rounds():
-      _check_latest(tmp_path / 'killed')
-  _Run(tmp_path / 'killed').resume().train(num_rounds)
-  _Run(tmp_path / 'whole').train(num_rounds)
-  names = _files(tmp_path / 'whole')
-  assert _files(tmp_path / 'killed') == names
+    if saved_run.Run(tmp_path / 'killed').checkpoints.rounds():
+      saved_run.check_latest(tmp_path / 'killed')
+  saved_run.Run(tmp_path / 'killed').resume().train(num_rounds)
+  saved_run.Run(tmp_path / 'whole').train(num_rounds)
+  names = saved_run.files(tmp_path / 'whole')
+  assert saved_run.files(tmp_path / 'killed') == names
   for name in names:
     whole, killed = (
       (tmp_path / run / name).read_bytes() for run in ('whole', 'killed')
@@ -300,16 +230,16 @@ def test_killed_at_random_moments_ends_in_the_same_files(tmp_path):
 def test_ctrl_c_while_saving_leaves_nothing_and_can_be_saved_again(
   tmp_path, kind, monkeypatch
 ):
-  run = _Run(tmp_path, kind=kind).train(2)
+  run = saved_run.Run(tmp_path, kind=kind).train(2)
   run.step()
   with monkeypatch.context() as patched:
     patched.setattr(os, 'rename', lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
       run.save()
   assert run.checkpoints.rounds() == [1, 2]
-  assert not [name for name in _files(tmp_path) if '3' in name]
+  assert not [name for name in saved_run.files(tmp_path) if '3' in name]
   run.save()
-  assert _check_latest(tmp_path) == 3
+  assert saved_run.check_latest(tmp_path) == 3
 
 
 @pytest.fixture
@@ -332,7 +262,7 @@ def small_disk(tmp_path):
 
 
 def test_full_disk_leaves_the_checkpoint_before_whole(small_disk):
-  run = _Run(small_disk / 'checkpoints').train(3)
+  run = saved_run.Run(small_disk / 'checkpoints').train(3)
   ballast = small_disk / 'ballast'
   free = shutil.disk_usage(small_disk).free
   ballast.write_bytes(bytes(free - 4096))
@@ -342,19 +272,19 @@ def test_full_disk_leaves_the_checkpoint_before_whole(small_disk):
     match='round 4 in .*No space left.*checkpoint of round 3 is whole.*space',
   ):
     run.save()
-  assert not [name for name in _files(small_disk) if '04' in name]
-  assert _check_latest(small_disk / 'checkpoints') == 3
+  assert not [name for name in saved_run.files(small_disk) if '04' in name]
+  assert saved_run.check_latest(small_disk / 'checkpoints') == 3
   # The run itself may go on, and so may the next one.
   ballast.unlink()
   run.save()
-  assert _check_latest(small_disk / 'checkpoints') == 4
-  _Run(small_disk / 'checkpoints').resume().train(6)
-  assert _check_latest(small_disk / 'checkpoints') == 6
+  assert saved_run.check_latest(small_disk / 'checkpoints') == 4
+  saved_run.Run(small_disk / 'checkpoints').resume().train(6)
+  assert saved_run.check_latest(small_disk / 'checkpoints') == 6
 
 
 def test_first_checkpoint_that_does_not_fit(tmp_path):
   """As a full disk, by a limit that needs no rights: files of 100 bytes."""
-  run = _Run(tmp_path / 'checkpoints')
+  run = saved_run.Run(tmp_path / 'checkpoints')
   run.step()
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
@@ -365,6 +295,6 @@ def test_first_checkpoint_that_does_not_fit(tmp_path):
       run.save()
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-  assert not _files(tmp_path)
+  assert not saved_run.files(tmp_path)
   run.save()
-  assert _check_latest(tmp_path / 'checkpoints') == 1
+  assert saved_run.check_latest(tmp_path / 'checkpoints') == 1

@@ -132,6 +132,53 @@ def test_unseen_client_chooses_by_training_loss_where_test_labels_would_not(
   )
 
 
+def test_unseen_client_chooses_no_broken_cluster(case):
+  """Whatever it chose before is broken now: it takes the best of the others."""
+  case.set_states(np.random.default_rng(5))
+  ids = case.dataset.unseen_client_ids
+  examples = case.examples(ids, schema.TRAIN)
+  losses = np.array(
+    [
+      [
+        evaluated.mean(case.scores(case.cluster_models, s, some)[1])
+        for s in range(evaluated.NUM_CLUSTERS)
+      ]
+      for some in examples
+    ]
+  )
+  broken = int(losses[0].argmin())
+  losses[:, broken] = np.inf
+  kernels = case.cluster_models['kernel'].copy()
+  kernels[broken] = np.nan
+  state = case.server_state._replace(
+    cluster_models={**case.cluster_models, 'kernel': kernels}
+  )
+  metrics, rows, _ = case.evaluator.evaluate(state)
+  found = [row['cluster_id'] for row in rows if row['group'] == 'unseen']
+  assert found == losses.argmin(axis=1).tolist()
+  score = case.algorithm.cluster_model.score_name
+  assert np.isfinite(metrics[f'unseen/test/cluster/{score}'])
+  assert metrics[f'unseen/test/cluster/{score}_num_nan'] == 0
+  held_out = np.array(
+    [
+      [
+        metrics[f'held_out/{name}/cluster_{s}/{score}']
+        for s in range(evaluated.NUM_CLUSTERS)
+      ]
+      for name in case.dataset.source_names
+    ]
+  )
+  np.testing.assert_array_equal(
+    np.isnan(held_out).all(axis=0), np.arange(evaluated.NUM_CLUSTERS) == broken
+  )
+  best = np.nanmax if case.is_classification else np.nanmin
+  np.testing.assert_allclose(
+    metrics[f'held_out/mean/best_cluster/{score}'],
+    best(held_out, axis=1).mean(),
+    rtol=1e-12,
+  )
+
+
 def test_memberships_are_those_of_the_participating_clients(case):
   memberships = case.evaluator.evaluate(case.server_state).memberships
   assert memberships.dtype == np.float32

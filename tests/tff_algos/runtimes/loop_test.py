@@ -257,6 +257,21 @@ def test_invalid_clients_are_counted(tmp_path):
   assert run.recorder.rows[2]['clients/invalid'] == 1
 
 
+def test_invalid_clients_of_all_phases_are_counted(tmp_path):
+  """Client 1 is in the first of two phase calls only."""
+
+  def plan_round(server_state, population, round_num, seed):
+    yield running_sum.phase_call([0, 1], [0, 0])
+    yield running_sum.phase_call([0], [0])
+
+  algorithm = dataclasses.replace(
+    running_sum.algorithm(), plan_round=plan_round
+  )
+  run = sum_run.SumRun(tmp_path, algorithm, ([1.0], [np.nan]))
+  run.train(1)
+  assert run.recorder.rows[1]['clients/invalid'] == 1
+
+
 def test_intervals(tmp_path):
   run = sum_run.SumRun(tmp_path)
   run.train(5, evaluation_interval=3, checkpoint_interval=2)

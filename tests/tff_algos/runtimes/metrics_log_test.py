@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
-from tff_algos.core import errors
+from tests.testing import power_loss
+from tff_algos.core import durable, errors
 from tff_algos.runtimes import metrics_log
 
 _METRIC = 'participating/validation/personalized/accuracy'
@@ -99,6 +100,32 @@ def test_memberships_are_cut_off_with_the_rows(tmp_path):
     assert [row['round'] for row in _read(tmp_path)] == ['0', '1']
     (left,) = (tmp_path / 'memberships').iterdir()
     assert left.name == 'round_000000.npy'
+
+
+def test_rows_before_a_checkpoint_outlast_a_power_loss(tmp_path):
+  workdir = tmp_path / 'run'
+  workdir.mkdir()
+
+  def train():
+    log.resume(0)
+    for round_num in range(4):
+      log.record(round_num, {'a': round_num / 10}, np.full([3, 2], round_num))
+      if round_num == 2:
+        log.persist()
+        with durable.replacing(workdir / 'checkpoint') as file:
+          file.write('2')
+
+  def recover(place, is_finished):
+    has_checkpoint = (place / 'checkpoint').exists()
+    assert has_checkpoint or not is_finished
+    rounds = [0, 1, 2] if has_checkpoint else []
+    _write(place, [], resume_at=max(rounds, default=0))
+    assert [row['a'] for row in _read(place)] == [f'{r / 10}' for r in rounds]
+    paths = sorted((place / 'memberships').glob('*'))
+    assert [np.load(path)[0, 0] for path in paths] == rounds
+
+  with _log(workdir) as log:
+    power_loss.check(workdir, train, recover)
 
 
 def test_tensorboard_gets_the_same_numbers_without_nan(tmp_path):

@@ -169,6 +169,31 @@ def test_training_goes_by_the_best_restart(tmp_path):
   )
 
 
+def test_every_round_draws_with_the_seed_of_the_best_restart(tmp_path):
+  """Those before and those after a checkpoint; of the trials, each its own."""
+  drawn = []
+
+  def run(num_rounds):
+    made = _restarted_run(tmp_path)
+    plan_round = made.algorithm.plan_round
+
+    def record_seed(server_state, population, round_num, seed):
+      drawn.append((round_num, seed))
+      return plan_round(server_state, population, round_num, seed)
+
+    made.algorithm = dataclasses.replace(made.algorithm, plan_round=record_seed)
+    made.train(num_rounds, **_RESTARTS)
+    return made.store.seed
+
+  best = run(2)
+  assert best != 0
+  tried = [restarts.seed_of(0, r) for r in range(4)]
+  trials = [(r, seed) for seed in tried for r in (1, 2)]
+  assert drawn == [*trials, (1, best), (2, best)]
+  assert run(4) == best
+  assert drawn[-2:] == [(3, best), (4, best)]
+
+
 @pytest.mark.parametrize('stop', [0, 1, 3])
 def test_chosen_restart_survives_ctrl_c(tmp_path, stop):
   """In the recording of a round: before the first checkpoint all is tried anew."""

@@ -141,9 +141,15 @@ def test_everything_comes_back_as_numpy():
   )
 
 
-@pytest.mark.parametrize('resident_mib', [0, 1])
-def test_every_client_is_read_once_a_call_or_once_for_all(resident_mib):
-  clients = running_sum.source(*_CLIENTS)
+@pytest.mark.parametrize(
+  ('resident_mib', 'num_examples', 'is_once'),
+  [(0, 1, False), (1, 1, True), (1, 200_000, False)],
+)
+def test_every_client_is_read_once_a_call_or_once_for_all(
+  resident_mib, num_examples, is_once
+):
+  """A split stays if all of it fits, 8 bytes an example; client 0 counts, too."""
+  clients = running_sum.source([1.0] * num_examples, *_CLIENTS[1:])
   loaded = []
   clients.examples = lambda i, read=clients.examples: (
     loaded.append(i) or read(i)
@@ -156,7 +162,7 @@ def test_every_client_is_read_once_a_call_or_once_for_all(resident_mib):
     call = running_sum.phase_call([4, 3, 2, 1], np.zeros(4))
     for _ in range(2):
       running_sum.run_call(runtime, algorithm, clients, call)
-  if resident_mib:
+  if is_once:
     assert loaded == [0, 1, 2, 3, 4]
   else:
     assert sorted(loaded) == [1, 1, 2, 2, 3, 3, 4, 4]

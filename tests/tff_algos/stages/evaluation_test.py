@@ -95,6 +95,26 @@ def test_every_client_is_scored_with_its_own_model(case):
   )
 
 
+def test_a_broken_cluster_model_leaves_the_others_their_scores(case):
+  algorithm, server_state, *rest = case
+  sound = _evaluate(
+    case, evaluation.build_cluster_evaluation(algorithm), ()
+  ).server_metrics
+  for value in (np.nan, np.inf):
+    centers = {'kernel': server_state.cluster_models['kernel'].copy()}
+    centers['kernel'][0] = value
+    broken = server_state._replace(cluster_models=centers)
+    found = _evaluate(
+      (algorithm, broken, *rest),
+      evaluation.build_cluster_evaluation(algorithm),
+      (),
+    ).server_metrics
+    for name, stat in found.items():
+      for leaf, expected in zip(stat, sound[name], strict=True):
+        np.testing.assert_array_equal(leaf[:, 0], 0)
+        np.testing.assert_array_equal(leaf[:, 1], expected[:, 1])
+
+
 def test_a_client_with_nan_counts_as_nothing(case):
   algorithm, server_state, states, source = case
   source = toys.linear_clients(
@@ -103,9 +123,8 @@ def test_a_client_with_nan_counts_as_nothing(case):
   source.examples(2).x[1, 1] = np.nan
   phase = evaluation.build_cluster_evaluation(algorithm)
   output = _evaluate((algorithm, server_state, states, source), phase, ())
-  assert output.num_invalid == 1
   weights = output.server_metrics['loss'].weight
-  assert weights[:, 0].tolist() == [6, 0, 0, 1]
+  assert weights.T.tolist() == [[6, 0, 0, 1]] * 2
 
 
 def test_phases_fit_the_algorithm(case):

@@ -1,0 +1,69 @@
+"""Writes that outlast a power loss: fsync, rename, fsync of the folder.
+
+A file system may make a rename permanent before the data of the renamed file,
+and a name only when its folder is synced (Pillai et al., "All File Systems Are
+Not Created Equal", OSDI 2014). All functions raise OSError if the disk refuses.
+"""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+
+def sync(path: pathlib.Path) -> None:
+  """Makes a file's data, or the names in a folder, permanent."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def make_folder(folder: pathlib.Path) -> None:
+  """Makes a folder and its missing parents, permanently."""
+  if folder.is_dir():
+    return
+  if not folder.parent.exists():
+    make_folder(folder.parent)
+  folder.mkdir(exist_ok=True)
+  sync(folder.parent)
+
+
+def publish(made: pathlib.Path, place: pathlib.Path) -> None:
+  """Moves a finished folder to its place: readers see all of it or nothing.
+
+  Args:
+    made: The folder, on the same file system.
+    place: Does not exist; its parent does.
+  """
+  for path in (*made.rglob('*'), made):
+    sync(path)
+  os.rename(made, place)
+  sync(place.parent)
+
+
+@contextlib.contextmanager
+def replacing(
+  path: pathlib.Path, mode: str = 'w', **options: Any
+) -> Iterator[IO[Any]]:
+  """Yields a file that takes the place of `path` when the block succeeds.
+
+  Until then it is `<path>.writing`, which is removed if the block fails.
+
+  Args:
+    path: Its folder exists.
+    mode: As of `open`, with other `options` of it.
+    **options: Of `open`.
+  """
+  temporary = path.with_name(f'{path.name}.writing')
+  try:
+    with open(temporary, mode, **options) as file:
+      yield file
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync(path.parent)
+  finally:
+    temporary.unlink(missing_ok=True)
