@@ -148,6 +148,15 @@ def test_seeds_are_drawn_by_squared_distance():
     assert abs(share - chance) < error, start
 
 
+def test_no_seed_is_drawn_where_another_lies():
+  """Three pairs of equal points: three seeds part them, whichever came last."""
+  table, is_real = _gram([[0], [0], [1], [1], [5], [5]]), tf.fill([6], True)
+  for number in range(10):
+    start = k_means._plus_plus(table, is_real, 3, _SEED, number).numpy()
+    assert len(set(start)) == 3
+    np.testing.assert_array_equal(start[::2], start[1::2])
+
+
 def test_points_that_do_not_count_change_nothing():
   points = _blobs(4)
   is_real = np.arange(40) % 7 != 3
