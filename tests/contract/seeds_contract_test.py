@@ -65,25 +65,28 @@ _CASES = {
 _SIZES = (4, 0, 4, 8, 4)
 _NUM_ROUNDS = 2
 
-# Function -> why what it calls draws again what it drew before. It must be the
-# same line that does: two lines of what it calls share nothing.
+# Function -> why what it calls draws in a round again what it drew before. It
+# must be the same line that does: two lines of what it calls share nothing.
 _AGAIN = {
   'algorithms/l2gd.py:_build_training': (
     'the lengths of a round are sent to clients, and counted by the server'
   ),
-  'consensus/authentication.py:simulated_keys': 'the same keys in all rounds',
-  'core/malicious.py:draw': 'the same malicious clients in all rounds',
   'core/model.py:Model.map_stacked': (
     'all cluster models drop the same units of an example'
   ),
-  'pipelines/sources/linear_regression.py:LinearRegression.thetas': (
-    'the same parameters in all blocks of examples'
-  ),
-  'pipelines/sources/quadratics.py:Quadratics.minima': (
-    'the same minima in all blocks of examples'
-  ),
   'stages/batches.py:draw_batches': (
     'many orders or one, by the number of examples; a batch reads one of them'
+  ),
+}
+# The same, in another round or for another block of examples.
+_ALWAYS = {
+  'consensus/authentication.py:simulated_keys': 'the keys are those of a run',
+  'core/malicious.py:draw': 'malicious clients are those of a run',
+  'pipelines/sources/linear_regression.py:LinearRegression.thetas': (
+    'the parameters are those of a dataset'
+  ),
+  'pipelines/sources/quadratics.py:Quadratics.minima': (
+    'the minima are those of a dataset'
   ),
 }
 # Makes the orders of `train` again, and reads the batch that follows.
@@ -126,7 +129,7 @@ def eagerly():
 
 
 def _record_run(algorithm, folder):
-  """Returns streams of the server's first state, of a client's, of rounds."""
+  """Returns the streams of the server's first state, a client's, and rounds."""
   source = contract.build_source(_SIZES)
   num_clients = source.population.num_clients
   runtime = debug_runtime.DebugRuntime(algorithm, num_clients)
@@ -134,40 +137,54 @@ def _record_run(algorithm, folder):
     state = loop.initial_server_state(algorithm, num_clients, 0)
   with streams.recorded() as of_client:
     store = loop.build_store(algorithm, source.population, 0, folder, 'memory')
-  with streams.recorded() as of_rounds:
-    for round_num in range(1, _NUM_ROUNDS + 1):
+  rounds = []
+  for round_num in range(1, _NUM_ROUNDS + 1):
+    with streams.recorded() as of_round:
       state, _ = loop.run_round(
         algorithm, runtime, source, store, state, round_num, 0, 0.1
       )
-      store.commit(round_num)
-  # A first state is made anew whenever it is asked for.
-  return (
-    of_server,
-    of_client,
-    {
-      stream: kept
-      for stream, places in of_rounds.items()
-      if (kept := [p for p in places if 'build_store.initial' not in p])
-    },
-  )
+    store.commit(round_num)
+    # A first state is made anew whenever it is asked for.
+    rounds.append(
+      {
+        stream: kept
+        for stream, places in of_round.items()
+        if (kept := [p for p in places if 'build_store.initial' not in p])
+      }
+    )
+  return of_server, of_client, *rounds
 
 
-def _shared(found):
+def _assert_nothing_is_shared(of_server, of_client, *rounds):
+  """Checks that first states and rounds share no stream, nor parts of them.
+
+  Only the first states may have streams in common: many start from one model.
+  """
+  for found in (of_server, of_client, *rounds):
+    assert _shared(found, _AGAIN | _ALWAYS) == {}
+  between = collections.defaultdict(list)
+  for found in ({**of_server, **of_client}, *rounds):
+    for stream, places in found.items():
+      between[stream].append(places[0])
+  assert _shared(between, _ALWAYS) == {}
+
+
+def _shared(found, reasons):
   """Returns stream -> the places that share it without a reason."""
   shared = {}
   for stream, places in found.items():
     places = [place for place in places if not _NEXT_BATCH.search(place)]
-    below = {_below_again(place) for place in places}
+    below = {_below(place, reasons) for place in places}
     if len(places) > 1 and (len(below) > 1 or None in below):
       shared[stream] = places
   return shared
 
 
-def _below_again(place):
-  """Returns the part of a place below a function of `_AGAIN`, None without."""
+def _below(place, functions):
+  """Returns the part of a place below one of these functions, None without."""
   chain = place.split(' > ')
   for i, function in reversed([*enumerate(chain)]):
-    if function.startswith(tuple(_AGAIN)):
+    if function.startswith(tuple(functions)):
       return ' > '.join(chain[i + 1 :])
   return None
 
@@ -175,11 +192,10 @@ def _below_again(place):
 @pytest.mark.usefixtures('eagerly')
 @pytest.mark.parametrize('case', _CASES)
 def test_no_two_draws_of_a_run_share_a_stream(case, tmp_path):
-  of_server, of_client, of_rounds = _record_run(_build(case), tmp_path)
-  assert {'host', 'hash'} <= {kind for kind, *_ in of_rounds}
-  for found in (of_server, of_client, of_rounds):
-    assert _shared(found) == {}
-  assert not of_rounds.keys() & (of_server.keys() | of_client.keys())
+  found = _record_run(_build(case), tmp_path)
+  for of_round in found[2:]:
+    assert {'host', 'hash'} <= {kind for kind, *_ in of_round}
+  _assert_nothing_is_shared(*found)
 
 
 def test_every_algorithm_is_run():
@@ -191,9 +207,9 @@ def test_noise_of_attackers_shares_no_stream(tmp_path):
   config = attacks.AttackConfig('gaussian_noise', client_ids=('c000', 'c003'))
   is_attacker = np.arange(len(_SIZES)) % 3 == 0
   attacked = attacks.attack(_build('fed_avg'), config, is_attacker)
-  _, _, of_rounds = _record_run(attacked, tmp_path)
-  assert any('falsification.py:add_noise' in p for p, *_ in of_rounds.values())
-  assert _shared(of_rounds) == {}
+  found = _record_run(attacked, tmp_path)
+  assert any('add_noise' in places[0] for places in found[-1].values())
+  _assert_nothing_is_shared(*found)
 
 
 # Case -> section of a model.
@@ -247,7 +263,7 @@ def test_no_two_draws_of_a_source_share_a_stream(name):
   with streams.recorded() as found:
     for block in source.blocks():
       collections.deque(source.read(block), maxlen=0)
-  assert _shared(found) == {}
+  assert _shared(found, _ALWAYS) == {}
 
 
 # Purpose -> why more than one line may name it.

@@ -203,6 +203,23 @@ def test_empty_clusters_take_the_farthest_points():
   assert whole.inertia == 0
 
 
+def test_empty_clusters_take_no_point_that_does_not_count():
+  """The same, beside one at 100."""
+  points, is_real = [[0], [1], [1], [10], [100]], tf.range(5) < 4
+  table = gram.centered_gram(
+    [{'w': np.asarray(points, np.float32)}], tf.cast(is_real, tf.float64)
+  )
+  once = k_means.lloyd(table, is_real, tf.fill([5], 1), 3, 1)
+  assert once.assignment.numpy()[:4].tolist() == [2, 2, 2, 0]
+
+
+def test_a_cluster_stays_empty_where_all_points_lie_on_their_centers():
+  start, is_real = tf.constant([1, 1, 2]), tf.fill([3], True)
+  found = k_means.lloyd(_gram([[0], [0], [5]]), is_real, start, 3)
+  assert found.assignment.numpy().tolist() == [1, 1, 2]
+  assert found.num_iterations == 1
+
+
 def test_a_tie_goes_to_the_lowest_cluster():
   """The means are 0 and 2; 1 is as near to both."""
   start = tf.constant([0, 1, 1])

@@ -1,16 +1,17 @@
-"""CMFL's server without the uploads that are refused."""
+"""CMFL's uploads: which of them the server uses, and what attackers falsify."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.testing import points
 from tff_algos.algorithms import cmfl
 from tff_algos.stages import aggregation, committee, committee_roles
 
-# Zeros stand for what was refused: of the training client 1.
-_UPLOADS = np.array([[9, 9], [0, 0], [1, 0], [2, 0], [9, 9], [3, 6]], 'f')
-_IS_MEMBER = np.array([True, False, False, False, True, False])
-_IS_VALID = np.array([True, False, True, True, True, True])
+# Zeros stand for what was refused: of training client 0.
+_UPLOADS = np.array([[0, 0], [9, 9], [1, 0], [2, 0], [9, 9], [3, 6]], 'f')
+_IS_MEMBER = np.array([False, True, False, False, True, False])
+_IS_VALID = np.arange(6) > 0
 
 
 def test_a_lost_training_client_is_neither_averaged_nor_elected():
@@ -18,10 +19,9 @@ def test_a_lost_training_client_is_neither_averaged_nor_elected():
   config = cmfl.CmflConfig(committee=committee.CommitteeConfig(selection='all'))
   algorithm = cmfl.build_cmfl(points.model(2), config)
   state = algorithm.init_server_state(tf.constant([1, 2]), 6)
-  filled = tf.ones([6], tf.int32)
+  told = tf.constant(_IS_VALID, tf.int32)
   roles = committee_roles.Role(
-    *(tf.constant(_IS_MEMBER & _IS_VALID), 3 * filled, 4 * filled),
-    tf.ones([6]),
+    *(tf.constant(_IS_MEMBER), 3 * told, 4 * told, tf.cast(told, tf.float32))
   )
 
   def collect(values):
@@ -31,7 +31,7 @@ def test_a_lost_training_client_is_neither_averaged_nor_elected():
     state,
     {
       'upload': collect({'point': tf.constant(_UPLOADS)}),
-      'num_examples': collect(tf.constant([5.0, 4, 1, 2, 5, 1])),
+      'num_examples': collect(tf.constant([0.0, 4, 1, 2, 5, 1])),
       'role': collect(roles),
     },
   )
@@ -44,3 +44,12 @@ def test_a_lost_training_client_is_neither_averaged_nor_elected():
     rtol=1e-5,
   )
   assert metrics['num_training'] == 3
+
+
+@pytest.mark.parametrize('upload', cmfl.UPLOADS)
+def test_a_model_is_falsified_less_the_global_one(upload):
+  algorithm = cmfl.build_cmfl(points.model(2), cmfl.CmflConfig(upload=upload))
+  sent = {'point': tf.constant([3.0, 4])}
+  start = algorithm.phases['train'].uploads['upload'](sent, None, None)
+  expected = [3, 4] if upload == 'model' else [0, 0]
+  np.testing.assert_array_equal(start['point'], expected)
