@@ -27,11 +27,12 @@ def test_a_step_goes_to_the_mixed_center(start, expected):
   """Of 4 and 8, by 0.2 and 0.6: 7. Examples of zeros have no gradient, so a
   step from w ends in w + 0.1 * 0.5 * 0.8 * (7 - w).
   """
-  algorithm = _build(start=start, proximal_weight=0.5)
-  models = tf.constant([[4.0], [8.0]]) * tf.ones([3])
-  output = algorithm.phases['train'].client_work(
-    {'kernel': models[..., tf.newaxis]},
-    center_download.TrainInput(tf.constant([0.2, 0.6]), tf.ones([2])),
+  phase = _build(start=start, proximal_weight=0.5).phases['train']
+  models = {'kernel': tf.constant([4.0, 8])[:, None, None] * tf.ones([3, 1])}
+  told = center_download.TrainInput(tf.constant([0.2, 0.6]), tf.ones([2]))
+  output = phase.client_work(
+    models,
+    told,
     fed_soft.ClientState({'kernel': tf.ones([3, 1])}, tf.constant(1)),
     algorithm_lib.ClientData(tf.zeros([2, 3]), tf.zeros([2]), tf.ones([2])),
     tf.constant([0, 0]),
@@ -42,6 +43,9 @@ def test_a_step_goes_to_the_mixed_center(start, expected):
   ):
     np.testing.assert_allclose(weights['kernel'], expected, rtol=1e-6)
   assert output.client_state.num_updates == 2
+  # What an attacker changes is the way from there.
+  start = phase.uploads['local_weights'](models, told, output.result)
+  np.testing.assert_allclose(start['kernel'], 7, rtol=1e-6)
 
 
 def test_clients_are_drawn_by_what_the_round_has_estimated():
