@@ -14,7 +14,13 @@ import pytest
 import tensorflow as tf
 
 from pipelines.sources import registry as sources
-from tests.testing import contract, raw_sources, streams, tiny_convolution
+from tests.testing import (
+  contract,
+  raw_sources,
+  streams,
+  surveys,
+  tiny_convolution,
+)
 from tff_algos.algorithms import registry
 from tff_algos.models import registry as models
 from tff_algos.numerics import unit_dropout
@@ -264,6 +270,18 @@ def test_no_two_draws_of_a_source_share_a_stream(name):
     for block in source.blocks():
       collections.deque(source.read(block), maxlen=0)
   assert _shared(found, _ALWAYS) == {}
+
+
+@pytest.mark.parametrize('law', surveys.LAWS)
+def test_no_two_draws_of_a_partition_share_a_stream(law):
+  options = {'held_out_fraction': 0.1, 'test_ratio': 0.25}
+  if law not in surveys.MIXING:
+    options['split_by'] = 'client'
+  survey = surveys.survey(300, client=np.array(['ann', 'bob', 'cid'] * 100))
+  with streams.recorded() as found:
+    surveys.make_law_plan(law, survey, splits=options)
+  assert len(found) > 1
+  assert _shared(found, {}) == {}
 
 
 # Purpose -> why more than one line may name it.
