@@ -40,6 +40,8 @@ _CASES = [
 
 def _build(name, aggregation=None, model='mlp'):
   section = contract.section(name, 'mlp')
+  if hasattr(registry.ALGORITHMS[name].config_class, 'weighting'):
+    section['weighting'] = 'examples'
   if aggregation:
     section['aggregation'] = aggregation
   # Without the checks of types, which another test has made.
@@ -99,12 +101,25 @@ def test_every_algorithm_says_what_is_uploaded(name):
 
 @pytest.mark.parametrize('name', _WITH_RULES)
 def test_an_algorithm_with_one_mean_takes_a_rule(name):
-  """No model goes farther in a round than the clipped updates let it."""
+  """No model goes farther in a round than the clipped updates let it; if they
+  are not clipped, it is the mean, with the same weights.
+  """
   radius = 0.001
-  robust = _build(name, {'rule': 'norm_clipping', 'clipping_radius': radius})
+  algorithms = robust, _, _ = [
+    _build(name, options and {'rule': 'norm_clipping', **options})
+    for options in (
+      {'clipping_radius': radius},
+      {'clipping_radius': 1e6},
+      None,
+    )
+  ]
   before = toys.initial_states(robust, contract.build_source().population)[0]
-  after, _, _ = _run(robust, debug_runtime.DebugRuntime(robust, 5), 1)
-  plain, _, _ = _run(_build(name), debug_runtime.DebugRuntime(robust, 5), 1)
+  after, unclipped, plain = (
+    _run(one, debug_runtime.DebugRuntime(one, 5), 1)[0] for one in algorithms
+  )
+  contract.assert_all_close(
+    robust.cluster_weights(unclipped), robust.cluster_weights(plain)
+  )
   for state, low, high in (
     (after, 0.1 * radius, 1.001 * radius),
     (plain, 10 * radius, np.inf),

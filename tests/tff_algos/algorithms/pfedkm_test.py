@@ -113,11 +113,11 @@ def test_next_round_starts_from_the_own_cluster_model():
 
 def test_mixing_and_weighting_by_examples():
   """Cluster 0: (3 * 10 + 12 + 14) / 5; cluster 1: (2 * 2 + 4) / 3."""
-  algorithm = _build(server_mixing=0.5, weighting='examples')
+  algorithm = _build(server_mixing=0.25, weighting='examples')
   models, _, _, _ = _run(algorithm, _start(algorithm, [[4, 4]] * 2))
   # Started from (4, 4), all uploads lie (2, 2) farther.
   means = np.array([[56 / 5, 0], [0, 8 / 3]]) + 2
-  np.testing.assert_allclose(models, (means + 4) / 2, rtol=1e-5)
+  np.testing.assert_allclose(models, 0.75 * 4 + 0.25 * means, rtol=1e-5)
 
 
 def test_labels_of_k_means_do_not_matter():

@@ -148,12 +148,13 @@ def test_seeds_are_drawn_by_squared_distance():
     assert abs(share - chance) < error, start
 
 
-def test_no_point_is_drawn_twice():
-  """Its distance to the nearest drawn point is 0, whichever came last."""
-  table, is_real = _gram([[0], [1], [3]]), tf.fill([3], True)
-  for restart in range(20):
-    start = k_means._plus_plus(table, is_real, 3, _SEED, tf.constant(restart))
-    assert sorted(start.numpy()) == [0, 1, 2]
+def test_no_seed_is_drawn_where_another_lies():
+  """Three pairs of equal points: three seeds part them, whichever came last."""
+  table, is_real = _gram([[0], [0], [1], [1], [5], [5]]), tf.fill([6], True)
+  for number in range(10):
+    start = k_means._plus_plus(table, is_real, 3, _SEED, number).numpy()
+    assert len(set(start)) == 3
+    np.testing.assert_array_equal(start[::2], start[1::2])
 
 
 def test_points_that_do_not_count_change_nothing():
@@ -200,6 +201,23 @@ def test_empty_clusters_take_the_farthest_points():
   whole = k_means.lloyd(_gram(points), is_real, start, 3)
   assert len(set(whole.assignment.numpy())) == 3
   assert whole.inertia == 0
+
+
+def test_empty_clusters_take_no_point_that_does_not_count():
+  """The same, beside one at 100."""
+  points, is_real = [[0], [1], [1], [10], [100]], tf.range(5) < 4
+  table = gram.centered_gram(
+    [{'w': np.asarray(points, np.float32)}], tf.cast(is_real, tf.float64)
+  )
+  once = k_means.lloyd(table, is_real, tf.fill([5], 1), 3, 1)
+  assert once.assignment.numpy()[:4].tolist() == [2, 2, 2, 0]
+
+
+def test_a_cluster_stays_empty_where_all_points_lie_on_their_centers():
+  start, is_real = tf.constant([1, 1, 2]), tf.fill([3], True)
+  found = k_means.lloyd(_gram([[0], [0], [5]]), is_real, start, 3)
+  assert found.assignment.numpy().tolist() == [1, 1, 2]
+  assert found.num_iterations == 1
 
 
 def test_a_tie_goes_to_the_lowest_cluster():

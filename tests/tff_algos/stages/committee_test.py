@@ -149,6 +149,12 @@ def _select(distances, num_selected, is_training=None, seed=0, **options):
   ).tolist()
 
 
+def test_an_infinite_distance_ranks_before_who_is_not_ranked():
+  values = tf.constant([1.0, np.inf, 5.0], tf.float64)
+  ranks = committee.rank(values, tf.constant([False, True, True]))
+  assert ranks.numpy().tolist() == [2, 1, 0]
+
+
 def test_both_strategies_of_selection():
   """Scores 5, 4, 3, 2, 1 and 40 %."""
   distances = 1 / np.array([5, 4, 3, 2, 1])

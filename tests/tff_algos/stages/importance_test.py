@@ -61,6 +61,22 @@ def test_estimation_writes_the_shares_of_who_took_part(estimation):
   assert float(loss.weight) == 6
 
 
+@pytest.mark.parametrize('estimation', importance.ESTIMATIONS)
+def test_padding_is_no_example(estimation):
+  """Of one example at each of two centers, each has one half."""
+  phase = importance.build_estimation(points.model(2), 0.125, estimation)
+  data = algorithm_lib.ClientData(
+    tf.constant([[0.0, 0], [4, 0], [0, 4], [0, 4]]),
+    tf.zeros([4]),
+    tf.constant([1.0, 1, 0, 0]),
+  )
+  models = {'point': tf.constant(_CENTERS)}
+  output = phase.client_work(models, (), (), data, None)
+  np.testing.assert_array_equal(
+    output.result['importance_weights'], [0.5, 0.5, 0.125]
+  )
+
+
 def test_fixed_weights_are_taken_as_they_are():
   table = ((0.9, 0.1, 0.0), (1.0, 1.0, 0.5))
   weights = importance.fixed_weights(table, 2, 3)

@@ -1,5 +1,7 @@
 """Tests of atoms that a client keeps for itself."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -113,9 +115,16 @@ def test_without_examples_nothing_changes():
   assert own.num_updates == 0
 
 
-def test_epochs_may_be_given():
+@pytest.mark.parametrize('num_local_steps', [0, 1])
+def test_epochs_may_be_given(num_local_steps):
+  """Also where the training of rounds counts steps."""
+  config = _config()
+  training = dataclasses.replace(
+    config.local_training, num_local_steps=num_local_steps
+  )
+  config = dataclasses.replace(config, local_training=training)
   longer, _ = local_atoms.train(
-    _MODEL, _RECEIVED, _start(), _data(3), _SEED, _config(), num_epochs=2
+    _MODEL, _RECEIVED, _start(), _data(3), _SEED, config, num_epochs=2
   )
   expected = _train(_start(), epochs=2)
   np.testing.assert_array_equal(

@@ -1,6 +1,7 @@
 """Tests of mirror descent on memberships against NumPy in float64."""
 
 import dataclasses
+import types
 from collections import OrderedDict
 
 import numpy as np
@@ -76,6 +77,14 @@ def test_one_step_with_the_full_gradient():
   )
   expected = np.mean((_X @ (_START @ _THETA) - _Y) ** 2)
   np.testing.assert_allclose(statistics.value_of(loss), expected, rtol=1e-5)
+
+
+def test_no_membership_falls_below_the_floor():
+  """A steep step leaves one alive; the floor is taken before the last division."""
+  config = dataclasses.replace(_CONFIG, floor=0.1)
+  pull = tf.constant([0.0, 1e3, 1e3])
+  found, _ = _descend(config, client_weight=0.0, penalty_gradient=pull)
+  np.testing.assert_allclose(found, np.array([1, 0.1, 0.1]) / 1.2, rtol=1e-6)
 
 
 def test_several_steps_and_batches():
@@ -223,6 +232,21 @@ def test_newcomers_find_their_mixture():
   untrained = membership_descent.newcomers(_MIXTURE, none)
   np.testing.assert_allclose(
     untrained.fit(State, _data(), _SEED), [1 / 3] * 3, rtol=1e-6
+  )
+
+
+def test_a_newcomers_step_has_a_rate_of_its_own():
+  config = dataclasses.replace(
+    _CONFIG, num_newcomer_steps=1, newcomer_learning_rate=0.02
+  )
+  newcomers = membership_descent.newcomers(_MIXTURE, config, 0.5)
+  state = types.SimpleNamespace(model_weights=_WEIGHTS)
+  equal = np.full(3, 1 / 3)
+  slope = ppfl_oracle.gradients(_X, _Y, _THETA, equal)[1]
+  np.testing.assert_allclose(
+    newcomers.fit(state, _data(filling=0.0), _SEED),
+    ppfl_oracle.mirror_step(equal, slope, 0.02, 1e-6),
+    rtol=1e-5,
   )
 
 

@@ -45,7 +45,8 @@ def _phases(traffic, round_num, shared_prob=0.5, interval=0):
 
 def test_phases_of_a_round():
   assert _phases(_build(), 1) == ['joint']
-  assert _phases(_build(num_joint_rounds=2), 3) == ['membership']
+  freezing = [_phases(_build(num_joint_rounds=2), number) for number in (2, 3)]
+  assert freezing == [['joint'], ['membership']]
   counting = _build('shared_first', 0.1)
   assert _phases(counting, 1, interval=2) == [
     *('count_labels', 'stationarity', 'shared', 'membership')

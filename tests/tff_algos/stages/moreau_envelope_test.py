@@ -273,6 +273,16 @@ def test_without_examples_nothing_moves():
     assert metrics['upload_memory'].total == 0
 
 
+def test_without_examples_neither_the_pull_nor_the_decay_moves_anything():
+  """Where theta starts apart from w, both have a gradient."""
+  own = moreau_envelope.ClientState(_point([7.0, 5.0]), tf.constant(1))
+  local, personalized, _, _ = _work(
+    np.zeros((0, 2)), capacity=5, state=own, start='own', weight_decay=0.5
+  )
+  np.testing.assert_array_equal(local, _W)
+  np.testing.assert_array_equal(personalized, [7, 5])
+
+
 def test_theta_starts_at_the_received_model_or_at_its_own():
   """One local step without much solving: theta hardly leaves its start."""
   options = {
