@@ -69,11 +69,13 @@ demo: env ## from raw data to served predictions; WORKDIR=DIR says where
 PYTEST := .venv/bin/python -m pytest -n logical --maxprocesses=8 \
   --dist=loadgroup --no-loadscope-reorder
 
-test: env ## run all tests that guard behaviour, on all cores
-	$(PYTEST) $(if $(RECORD),--record-costs)
+PYTEST += $(if $(RECORD),--record-costs) $(if $(SHUFFLE),--shuffle=$(SHUFFLE))
+
+test: env ## run all tests that guard behaviour; SHUFFLE=SEED, RECORD=1
+	$(PYTEST)
 
 verify: env ## the second tier: theory at size, sweeps, kills, mutations
-	$(PYTEST) -m verify $(if $(RECORD),--record-costs)
+	$(PYTEST) -m verify
 	.venv/bin/python -m tests.mutations \
 	  $(if $(RECORD),--out tests/mutations/scores.json)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import psutil
 
-from tests.testing import costs
+from tests.testing import suite
 
 ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 240.0
@@ -146,7 +146,7 @@ class Launcher:
 
   def _charge(self, seconds: float) -> None:
     self._charged_seconds += seconds
-    costs.charge('programs', seconds)
+    suite.charge('programs', seconds)
 
 
 @contextlib.contextmanager

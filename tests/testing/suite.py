@@ -1,4 +1,4 @@
-"""Tiers of the suite and their CPU seconds by cause and group, as a pytest plugin.
+"""The suite as a pytest plugin: its tiers, the order of tests, and what they cost.
 
 A test is charged with the CPU time of its process and of the children that the
 process waited for, from its set-up to its tear-down; a shared fixture is charged
@@ -6,8 +6,7 @@ to the first test that uses it. The causes are told apart by wrapping the functi
 that each passes through; the rest is eager TensorFlow, graphs that run, NumPy.
 
 `tests/costs.json` holds the seconds of each group of tests as they were recorded
-with `--record-costs`. The end of every whole run is compared with it, and
-pytest-xdist is handed the costliest groups first.
+with `--record-costs`. The end of every whole run is compared with it.
 """
 
 import collections
@@ -15,6 +14,7 @@ import contextlib
 import functools
 import json
 import pathlib
+import random
 import resource
 import sys
 import threading
@@ -133,7 +133,7 @@ def _wrap_loaded() -> None:
     *path, name = attribute.split('.')
     owner = functools.reduce(getattr, path, sys.modules[module])
     function = getattr(owner, name)
-    if not hasattr(function, 'costs_cause'):
+    if not hasattr(function, 'cause_of_cost'):
       setattr(owner, name, _wrapped(cause, function))
 
 
@@ -143,7 +143,7 @@ def _wrapped(cause, function):
     with _meter.span(cause):
       return function(*args, **kwargs)
 
-  run.costs_cause = cause
+  run.cause_of_cost = cause
   return run
 
 
@@ -153,25 +153,42 @@ def pytest_addoption(parser):
     action='store_true',
     help='write the CPU seconds of this run into tests/costs.json',
   )
+  parser.addoption(
+    '--shuffle', type=int, metavar='SEED', help='run tests in random order'
+  )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-  """Leaves out the other tier; sorts groups for pytest-xdist, costliest first."""
+  """Leaves out the other tier, and orders the rest.
+
+  For pytest-xdist the costliest groups come first; with `--shuffle` groups, and the
+  tests of each, are in random order. pytest then brings the tests of one
+  parametrized fixture together.
+  """
   if tier_of(config) != 'verify':
-    chosen = [item for item in items if not item.get_closest_marker('verify')]
-    config.hook.pytest_deselected(
-      items=[item for item in items if item not in set(chosen)]
-    )
-    items[:] = chosen
+    other = [item for item in items if item.get_closest_marker('verify')]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if item not in set(other)]
+  seed = config.getoption('shuffle')
+  if seed is not None:
+    _shuffle(items, seed)
   if config.getoption('dist', 'no') == 'no':
     return
   for item in items:
     if not item.get_closest_marker('xdist_group'):
       item.add_marker(pytest.mark.xdist_group(group_of(item)))
-  if not config.getoption('random_order_bucket', None):
+  if seed is None:
     seconds = recorded(tier_of(config))
     items.sort(key=lambda item: -seconds.get(group_of(item), 0.0))
+
+
+def _shuffle(items: list[pytest.Item], seed: int) -> None:
+  generator = random.Random(seed)
+  generator.shuffle(items)
+  groups = sorted({group_of(item) for item in items})
+  place = {group: generator.random() for group in groups}
+  items.sort(key=lambda item: place[group_of(item)])
 
 
 def pytest_collection_finish():
