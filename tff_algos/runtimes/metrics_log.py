@@ -2,7 +2,8 @@
 
 `metrics.csv` has one row a round. A cell is empty where a round was not
 evaluated. Its rows up to a checkpoint outlast a power loss; on resume those
-after it are cut off first, since their rounds are run again. `membership_log` keeps the clients' memberships.
+after it are cut off first, since their rounds are run again. `membership_log`
+keeps the clients' memberships.
 """
 
 import csv

@@ -1,0 +1,87 @@
+"""Tests of the suite's plugin: tiers, order, and what is charged to whom."""
+
+import types
+
+import pytest
+
+from tests.testing import suite
+
+
+class _Item:
+  """What the plugin asks of a test."""
+
+  def __init__(self, name: str, *marks: pytest.Mark):
+    self.nodeid = name
+    self.marks = {mark.name: mark for mark in marks}
+
+  def get_closest_marker(self, name):
+    return self.marks.get(name)
+
+  def add_marker(self, decorator):
+    self.marks[decorator.mark.name] = decorator.mark
+
+
+_VERIFY = pytest.mark.verify.mark
+_GROUP = pytest.mark.xdist_group('shared').mark
+_ITEMS = [
+  _Item('a_test.py::test_1'),
+  _Item('b_test.py::test_1'),
+  _Item('b_test.py::test_2', _VERIFY),
+  _Item('c_test.py::test_1', _GROUP),
+  _Item('c_test.py::test_2'),
+]
+
+
+def _ordered(monkeypatch, markexpr='', dist='no', shuffle=None):
+  options = {'markexpr': markexpr, 'dist': dist, 'shuffle': shuffle}
+  config = types.SimpleNamespace(
+    getoption=lambda name, default=None: options[name],
+    hook=types.SimpleNamespace(pytest_deselected=lambda items: None),
+  )
+  seconds = {'test': {'b_test.py': 2.0, 'shared': 3.0}}
+  monkeypatch.setattr(suite, 'recorded', lambda tier: seconds.get(tier, {}))
+  items = [_Item(item.nodeid, *item.marks.values()) for item in _ITEMS]
+  suite.pytest_collection_modifyitems(config, items)
+  return items
+
+
+def _names(items):
+  return [item.nodeid.replace('_test.py::test_', '') for item in items]
+
+
+def test_the_second_tier_is_left_out_unless_it_is_asked_for(monkeypatch):
+  assert _names(_ordered(monkeypatch)) == ['a1', 'b1', 'c1', 'c2']
+  assert 'b2' not in _names(_ordered(monkeypatch, 'not slow'))
+  assert 'b2' in _names(_ordered(monkeypatch, 'verify'))
+
+
+def test_processes_get_the_costliest_groups_first(monkeypatch):
+  items = _ordered(monkeypatch, dist='loadgroup')
+  assert _names(items) == ['c1', 'b1', 'a1', 'c2']
+  groups = [item.marks['xdist_group'].args[0] for item in items]
+  assert groups == ['shared', 'b_test.py', 'a_test.py', 'c_test.py']
+
+
+def test_a_seed_decides_a_random_order_that_keeps_groups_together(monkeypatch):
+  orders = [
+    _names(_ordered(monkeypatch, 'verify', shuffle=seed)) for seed in range(20)
+  ]
+  again = _names(_ordered(monkeypatch, 'verify', shuffle=3))
+  assert again == orders[3]
+  assert len({tuple(order) for order in orders}) > 5
+  for order in orders:
+    assert sorted(order) == ['a1', 'b1', 'b2', 'c1', 'c2']
+    assert abs(order.index('b1') - order.index('b2')) == 1
+
+
+def test_a_cause_inside_another_counts_alone(monkeypatch):
+  clock = iter([(0, 0), (1, 10), (3, 30), (6, 60), (10, 100)])
+  monkeypatch.setattr(suite, '_now', lambda: next(clock))
+  meter = suite._Meter()
+  with meter.span('outer'), meter.span('inner'):
+    pass
+  meter.charge('inner', 7)
+  causes, elsewhere = meter.take()
+  assert causes == {'outer': [2 + 4, 20 + 40], 'inner': [3 + 7, 30]}
+  assert elsewhere == 7
+  assert meter.take() == ({}, 0)
