@@ -26,7 +26,7 @@ def _start(tmp_path, *arguments):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
   (tmp_path / 'tmp').mkdir()
   out = tmp_path / 'rows.json'

@@ -107,8 +107,12 @@ class _Training:
 
 
 _RUNTIMES = {
-  # Traces its graphs for seconds, then runs rounds of some 30 milliseconds.
-  'vectorized': (60, '--config.training.checkpoint_interval=2'),
+  # Traces its graphs for a second or two, then runs rounds of some 30 milliseconds.
+  'vectorized': (
+    60,
+    '--config.training.checkpoint_interval=2',
+    '--config.runtime.vectorized.clients_per_block=1',
+  ),
   # Starts at once; a round takes half a second.
   'debug': (
     10,

@@ -124,7 +124,7 @@ def test_accuracy_is_that_of_words_alone(trained):
   np.testing.assert_allclose(metrics[f'{name}_plain_mean'], shares.mean())
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_all_runtimes_train_to_the_same_weights(trained):
   config, workdir = trained
   ends = {}

@@ -120,13 +120,13 @@ def test_two_processes_train_as_one_does(start_training, two_trained):
   _assert_close(two_trained, start_training('fed_soft').finish(1))
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_four_processes_train_as_one_does(start_training):
   four = start_training('fed_avg').finish(4)
   _assert_close(four, start_training('fed_avg').finish(1))
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_killed_and_started_again_they_end_in_the_same_state(
   start_training, two_trained
 ):

@@ -191,7 +191,7 @@ def test_threads_change_no_byte(measured):
   assert _files(folder) == before
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_processes_change_no_byte(built, tmp_path):
   shutil.copytree(built['synthetic'], tmp_path, dirs_exist_ok=True)
   before = _files(_measure(tmp_path).folder)

@@ -10,7 +10,7 @@ import pytest
 from tests.testing import index_hash, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import seeds
-from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime, tff_runtime
 from tff_algos.stages import falling_rates
 
 _SEED, _NUM_ROUNDS = 3, 4
@@ -67,7 +67,7 @@ def _fed_avg(weights):
 
 _RUNTIMES = {
   'debug': debug_runtime.DebugRuntime,
-  'vectorized': vectorized_runtime.VectorizedRuntime,
+  'vectorized': toys.graph_runtime,
   'tff': tff_runtime.TffRuntime,
 }
 

@@ -14,7 +14,7 @@ from tests.testing import fed_em_oracle, toys
 from tff_algos.algorithms import fed_em
 from tff_algos.metrics import statistics
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import local_training
 
 _TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
@@ -118,9 +118,7 @@ def test_runtimes_follow_the_oracle(runtime_name, name):
   if source is _FAR_SOURCE:
     assert expected[0].mixture_loss > 100
   runtime = (
-    vectorized_runtime.VectorizedRuntime(
-      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
-    )
+    toys.graph_runtime(algorithm, len(_SIZES))
     if runtime_name == 'vectorized'
     else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
   )

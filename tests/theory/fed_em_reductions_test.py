@@ -11,7 +11,7 @@ from tests.testing import points, toys
 from tff_algos.algorithms import fed_avg, fed_em
 from tff_algos.metrics import statistics
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import local_training
 
 
@@ -122,7 +122,7 @@ def test_every_round_makes_the_data_likelier_until_the_mixtures_are_found():
     ),
   )
   num_rounds = 40
-  with vectorized_runtime.VectorizedRuntime(algorithm, len(clients)) as runtime:
+  with toys.graph_runtime(algorithm, len(clients)) as runtime:
     server_state, states, outputs = toys.run_rounds(
       algorithm, runtime, source, num_rounds
     )

@@ -19,7 +19,6 @@ from tff_algos.runtimes import (
   dropouts,
   loop,
   tff_runtime,
-  vectorized_runtime,
 )
 from tff_algos.stages import local_training, phase_types
 
@@ -68,7 +67,7 @@ def test_one_model_trains_like_all_of_them_bit_for_bit(start):
 @pytest.mark.slow
 def test_one_model_trains_like_all_of_them_in_a_graph_too():
   all_centers, mixed_center = (
-    _run(_build(download=download), vectorized_runtime.VectorizedRuntime)
+    _run(_build(download=download), toys.graph_runtime)
     for download in fed_soft.DOWNLOADS
   )
   tf.nest.map_structure(
@@ -147,7 +146,7 @@ def test_all_runtimes_agree_on_all_options_at_once():
   expected, *others = (
     _run(algorithm, runtime_class, 2, contract.build_source())
     for runtime_class in (
-      vectorized_runtime.VectorizedRuntime,
+      toys.graph_runtime,
       debug_runtime.DebugRuntime,
       tff_runtime.TffRuntime,
     )
@@ -259,7 +258,7 @@ def test_fixed_importance_of_another_population_is_one_clear_error():
   algorithm = _build_fixed()
   text = '^fixed_importance must have a row for each of the 6 clients'
   for runtime_class in (
-    vectorized_runtime.VectorizedRuntime,
+    toys.graph_runtime,
     debug_runtime.DebugRuntime,
   ):
     with pytest.raises(errors.ConfigError, match=text):

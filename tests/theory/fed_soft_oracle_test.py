@@ -18,7 +18,7 @@ from tests.testing import fed_soft_oracle, toys
 from tff_algos.algorithms import fed_soft
 from tff_algos.metrics import statistics
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import local_training
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
@@ -159,11 +159,7 @@ def _solver(request):
   """Returns options, their algorithm, and a runtime with its traced graphs."""
   options = _SOLVERS[request.param]
   algorithm = _build(options)
-  with vectorized_runtime.VectorizedRuntime(
-    algorithm,
-    len(_SIZES),
-    vectorized_runtime.VectorizedConfig(clients_per_block=4),
-  ) as runtime:
+  with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:
     yield options, algorithm, runtime
 
 

@@ -19,7 +19,7 @@ from tff_algos.numerics import optimizers
 from tff_algos.runtimes import vectorized_runtime
 from tff_algos.stages import local_training
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.verify
 
 _NUM_CLIENTS = 20
 _SIZES = list(np.random.default_rng(1).integers(60, 100, _NUM_CLIENTS))

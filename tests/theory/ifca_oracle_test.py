@@ -14,7 +14,7 @@ from tests.testing import ifca_oracle, toys
 from tff_algos.algorithms import ifca
 from tff_algos.metrics import statistics
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import local_training
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
@@ -117,9 +117,7 @@ def test_runtimes_follow_the_oracle(name, runtime_name):
   # Every case has clients in at least two clusters.
   assert expected[-1].choices.max() > 0
   runtime = (
-    vectorized_runtime.VectorizedRuntime(
-      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
-    )
+    toys.graph_runtime(algorithm, len(_SIZES))
     if runtime_name == 'vectorized'
     else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
   )

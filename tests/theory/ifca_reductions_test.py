@@ -11,7 +11,7 @@ from tests.testing import contract, toys
 from tff_algos.algorithms import fed_avg, ifca
 from tff_algos.metrics import recovery
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import local_training
 
 _TRAINING = local_training.LocalTrainingConfig(
@@ -19,9 +19,7 @@ _TRAINING = local_training.LocalTrainingConfig(
 )
 _SIZES = contract.SIZES
 _RUNTIMES = {
-  'vectorized': lambda algorithm: vectorized_runtime.VectorizedRuntime(
-    algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(2)
-  ),
+  'vectorized': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
   'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
 }
 

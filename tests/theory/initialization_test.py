@@ -18,7 +18,6 @@ from tff_algos.runtimes import (
   evaluator,
   loop,
   restarts,
-  vectorized_runtime,
 )
 from tff_algos.stages import initialization, local_training
 
@@ -27,7 +26,7 @@ _GROUPS = np.array([0, 1, 0, 1, 1, 0])
 _SOURCE = toys.linear_clients(_THETAS, np.eye(2)[_GROUPS], [20] * 6)
 _NUM_SEEDS = 6
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.verify
 
 
 class _NoEvaluation:
@@ -52,7 +51,7 @@ def _num_parted(folder, mode, num_restarts=1):
   """Returns in how many seeds the two groups end in clusters of their own."""
   algorithm = _build(mode)
   num_parted = 0
-  with vectorized_runtime.VectorizedRuntime(algorithm, 6) as runtime:
+  with toys.graph_runtime(algorithm, 6) as runtime:
     for seed in range(_NUM_SEEDS):
       checkpoints = checkpoint.CheckpointManager(folder / str(seed), {})
       store = loop.build_store(

@@ -67,7 +67,7 @@ def test_at_the_optimum_the_expected_step_is_zero(proximal_weight, prob):
       assert np.abs(local).max() > 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_small_steps_end_near_the_optimum():
   """400 rounds; the mean over the last 300, whose noise is a few percent of
   the distance between the clients (3 to 9).

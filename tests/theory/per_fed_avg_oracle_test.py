@@ -12,7 +12,7 @@ import pytest
 from tests.testing import per_fed_avg_oracle, toys
 from tff_algos.algorithms import per_fed_avg
 from tff_algos.metrics import statistics
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _NUM_ROUNDS = 4
@@ -90,7 +90,5 @@ def test_debug_runtime_follows_the_oracle(name):
 @pytest.mark.slow
 def test_vectorized_runtime_follows_the_oracle():
   algorithm, options = _build('hessian_free')
-  with vectorized_runtime.VectorizedRuntime(
-    algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
-  ) as runtime:
+  with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:
     _compare(algorithm, options, runtime)

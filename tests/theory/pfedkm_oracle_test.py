@@ -13,7 +13,7 @@ import pytest
 from tests.testing import pfedkm_oracle, toys
 from tff_algos.algorithms import pfedkm
 from tff_algos.metrics import statistics
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import moreau_envelope, regrouping
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
@@ -129,9 +129,7 @@ def test_rounds_follow_the_oracle(name):
 def test_vectorized_rounds_follow_the_oracle(name):
   _run(
     name,
-    lambda algorithm: vectorized_runtime.VectorizedRuntime(
-      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
-    ),
+    lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
   )
 
 

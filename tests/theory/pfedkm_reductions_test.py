@@ -5,7 +5,7 @@ import pytest
 
 from tests.testing import contract, points, toys
 from tff_algos.algorithms import pfedkm, pfedme
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import moreau_envelope
 
 _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
@@ -18,9 +18,7 @@ _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
 )
 _SIZES = contract.SIZES
 _RUNTIMES = {
-  'vectorized': lambda algorithm: vectorized_runtime.VectorizedRuntime(
-    algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(2)
-  ),
+  'vectorized': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
   'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
 }
 

@@ -13,7 +13,7 @@ from tests.testing import ppfl_oracle, toys
 from tff_algos.algorithms import ppfl, registry
 from tff_algos.core import config as config_lib
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
 from tff_algos.stages import (
   affinity,
   falling_rates,
@@ -112,9 +112,7 @@ def _compare(options, runtime_name):
   )
   runtime = {
     'debug': lambda: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
-    'vectorized': lambda: vectorized_runtime.VectorizedRuntime(
-      algorithm, len(_SIZES), vectorized_runtime.VectorizedConfig(4)
-    ),
+    'vectorized': lambda: toys.graph_runtime(algorithm, len(_SIZES)),
   }[runtime_name]()
   start = None
   blocks = set()

@@ -38,7 +38,7 @@ def _served(server_state, client_states):
   return c @ server_state.model_weights['canonical']['kernel'][..., 0], c
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_without_groups_it_is_no_better_than_fed_avg():
   """Nine clients of one distribution. Fitting a membership to the noise of 40
   examples costs a little, so it is worse; but not by much, as all canonical
@@ -80,7 +80,7 @@ def test_without_groups_it_is_no_better_than_fed_avg():
   assert of_one < 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_planted_logistic_regressions_are_recovered():
   """What each client is served, of 8 clients with 400 labels each. Labels are
   drawn, so some error is left; one model for all would leave five times as much.

@@ -76,7 +76,7 @@ def test_objective_never_rises(name, request):
   assert objective[-1] < 0.9 * objective[0]
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_objective_never_rises_over_a_thousand_rounds_of_five_local_steps():
   """Of Algorithm 3; in float64, at the iterates of float32."""
   run = problem.Run('alternating', 1_000, 5, share=4.0, interval=0)

@@ -83,6 +83,7 @@ def test_clipping_bounds_what_an_attack_does(rule):
   assert _distance(_build(options, _IPM)) < 0.7
 
 
+@pytest.mark.verify
 def test_hiding_attacks_hurt_the_mean_less_than_blunt_ones():
   """ALIE, min-max and min-sum stay among the honest updates, so even the mean
   gets through: their damage is a shift of some deviations.

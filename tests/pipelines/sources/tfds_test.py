@@ -268,7 +268,7 @@ def test_set_that_is_not_prepared_is_not_fetched_unasked(tmp_path):
     _source(str(tmp_path), name='mnist').blocks()
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_real_mnist_from_a_folder_of_original_files(tmp_path):
   if not _MNIST.is_dir():
     pytest.skip(f'no MNIST at {_MNIST}; set MNIST_DIR to its folder')

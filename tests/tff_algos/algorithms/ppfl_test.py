@@ -74,9 +74,7 @@ def test_other_schedules_agree_on_all_runtimes(schedule):
     membership=membership_descent.MembershipConfig(0.5, batch_size=4),
   )
   expected = _run(algorithm, 3)
-  vectorized = vectorized_runtime.VectorizedRuntime(
-    algorithm, len(contract.SIZES), vectorized_runtime.VectorizedConfig(2)
-  )
+  vectorized = toys.graph_runtime(algorithm, len(contract.SIZES))
   with (
     vectorized,
     tff_runtime.TffRuntime(algorithm, len(contract.SIZES)) as tff,

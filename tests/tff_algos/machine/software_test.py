@@ -80,7 +80,7 @@ def test_tff_that_hangs_is_told_with_the_step():
   assert found.found == 'while importing TFF: no end within 9 s\nwords'
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_tensorflow_and_tff_really_run():
   assert software.check_tensorflow(software.ask_tensorflow(100)).status == 'ok'
   assert software.check_tff(software.ask_tff(100)).status == 'ok'

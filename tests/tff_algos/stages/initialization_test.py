@@ -306,7 +306,7 @@ def test_runtimes_agree(monkeypatch):
     'initialization': {'mode': 'kmeans++'},
   }
   monkeypatch.setitem(contract.OPTIONS, 'ifca', options)
-  with contract.Case('ifca', 'mlp') as case:
+  with contract.Case('ifca', 'convolution') as case:
     for runtime in (case.debug, case.tff):
       contract.assert_close(case.run(runtime), case.expected)
     contract.assert_finite(case.expected[:2])

@@ -15,7 +15,6 @@ from tff_algos.runtimes import (
   debug_runtime,
   dropouts,
   tff_runtime,
-  vectorized_runtime,
 )
 from tff_algos.stages import attacks, falling_rates, periods, phase_types
 
@@ -148,7 +147,7 @@ def test_all_runtimes_agree():
   expected = _run(algorithm, 3)
   size = len(contract.SIZES)
   with (
-    vectorized_runtime.VectorizedRuntime(algorithm, size) as vectorized,
+    toys.graph_runtime(algorithm, size) as vectorized,
     tff_runtime.TffRuntime(algorithm, size) as tff,
   ):
     for runtime in (vectorized, tff):
