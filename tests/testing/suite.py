@@ -11,8 +11,10 @@ with `--record-costs`. The end of every whole run is compared with it.
 
 import collections
 import contextlib
+import datetime
 import functools
 import json
+import os
 import pathlib
 import random
 import resource
@@ -102,7 +104,7 @@ def recorded(tier: str) -> dict[str, float]:
   """Returns group of tests -> CPU seconds, as of `tests/costs.json`."""
   if not _RECORD.exists():
     return {}
-  return json.loads(_RECORD.read_text()).get(tier, {})
+  return json.loads(_RECORD.read_text()).get(tier, {}).get('cpu_seconds', {})
 
 
 def group_of(item: pytest.Item) -> str:
@@ -240,8 +242,8 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_runtest_logreport(report):
-  """Collects the rows where the run is told: not in a worker of xdist."""
-  if report.when == 'teardown':
+  """Collects the rows where the run is reported, not in a process of xdist."""
+  if report.when == 'teardown' and 'PYTEST_XDIST_WORKER' not in os.environ:
     _rows.extend(
       value for key, value in report.user_properties if key == 'costs'
     )
@@ -278,10 +280,10 @@ def pytest_terminal_summary(terminalreporter, config):
   for cause, cpu in causes.most_common():
     write(f'{cause:24}{cpu:12.1f}{walls[cause]:12.1f}')
   tier = tier_of(config)
+  before = recorded(tier)
   seconds = {group: round(cpu, 1) for group, cpu in groups.items()}
   if config.getoption('record_costs'):
-    _write_record(tier, seconds)
-  before = recorded(tier)
+    _write_record(tier, seconds, terminalreporter.stats)
   known = sum(before.get(group, 0.0) for group in seconds)
   write(
     f'{sum(seconds.values()):.0f} CPU seconds; the same tests when they were '
@@ -292,7 +294,13 @@ def pytest_terminal_summary(terminalreporter, config):
       write(f'  grew: {group}: {before.get(group, 0.0):.1f} -> {cpu:.1f}')
 
 
-def _write_record(tier: str, seconds: dict[str, float]) -> None:
+def _write_record(tier: str, seconds: dict[str, float], stats) -> None:
   record = json.loads(_RECORD.read_text()) if _RECORD.exists() else {}
-  record[tier] = dict(sorted(seconds.items()))
+  record[tier] = {
+    'date': datetime.date.today().isoformat(),
+    **{
+      name: len(stats.get(name, [])) for name in ('passed', 'failed', 'error')
+    },
+    'cpu_seconds': dict(sorted(seconds.items())),
+  }
   _RECORD.write_text(json.dumps(record, indent=1) + '\n')
