@@ -117,6 +117,14 @@ def test_too_few_clients_for_three_liars_are_refused(options, least):
       config.check_cohort_size('cohort_size', least - 1)
 
 
+def test_trimmed_values_are_counted_without_rounding_error():
+  """0.29 * 100 is just below 29 in floating point."""
+  config = _Config(rule='trimmed_mean', trim_fraction=0.29, num_byzantine=29)
+  config.check_cohort_size('cohort_size', 100)
+  with pytest.raises(errors.ConfigError, match='leaves out 28 of 99 values'):
+    config.check_cohort_size('cohort_size', 99)
+
+
 def test_refusals_name_the_rule_and_what_to_do():
   for config, words in (
     (
