@@ -198,10 +198,11 @@ def test_shared_tests_are_shown_as_the_client_sees_them(tmp_path):
       assert test.num_examples == size
 
 
-def test_shared_test_that_does_not_fit_the_table(grouped, tmp_path):
+@pytest.mark.parametrize('difference', [1, -1])
+def test_shared_test_that_does_not_fit_the_table(grouped, tmp_path, difference):
   copy = pathlib.Path(shutil.copytree(grouped, tmp_path / 'dataset'))
   with dataset_lib.FederatedDataset.open(copy, verify=False) as dataset:
-    dataset._counts['test'] = dataset._counts['test'] + 1
+    dataset._counts['test'] = dataset._counts['test'] + difference
     with pytest.raises(errors.DataError, match="client's part of .* says"):
       dataset.examples('client_00000', 'test')
 
