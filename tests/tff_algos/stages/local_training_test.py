@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.testing import index_hash, toys
 from tff_algos.core import algorithm, errors, seeds
-from tff_algos.numerics import optimizers, unit_dropout
+from tff_algos.numerics import optimizers
 from tff_algos.stages import local_training, objectives
 
 _MODEL = toys.linear(3)
@@ -259,33 +259,6 @@ def test_another_seed_takes_another_order_and_another_path():
     _padded(x, y, 9), _config(), seed=seeds.derive_seed(2, 'train', 1, 'c0')
   )
   assert not np.allclose(first, other, rtol=1e-4)
-
-
-@pytest.mark.parametrize('length', [(2, 0), (1, 4)])
-def test_units_are_dropped_by_the_epoch_and_the_row(length):
-  """Two epochs of two batches of 4; each step draws its own."""
-  config = dataclasses.replace(
-    _config(num_local_epochs=length[0]),
-    num_local_steps=length[1],
-    unit_dropout_rate=0.5,
-  )
-  ones, found = tf.ones([4, 8]), []
-
-  def objective(weights, batch):
-    found.append(unit_dropout.drop(ones, 0))
-    return objectives.mean_loss(_MODEL)(weights, batch)
-
-  _train(_padded(*_examples(8), 8), config, objective=objective)
-  expected = []
-  for epoch in range(2):
-    rows = np.reshape(index_hash.shuffled(_SEED, epoch, 8), [2, 4])
-    for batch in rows.astype(np.int32):
-      draws = unit_dropout.Draws(
-        tf.constant(_SEED), tf.constant(epoch), tf.constant(batch)
-      )
-      with unit_dropout.in_step(0.5, draws):
-        expected.append(unit_dropout.drop(ones, 0))
-  np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize('size', [3, 4])
