@@ -8,7 +8,7 @@ from pipelines import build_dataset
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.data import leases
+from tff_algos.data import integrity, leases
 
 
 @pytest.fixture(scope='module')
@@ -64,6 +64,16 @@ def test_a_version_is_held_until_it_is_closed(built):
       assert not is_free
   with leases.forbid(dataset.path) as is_free:
     assert is_free
+
+
+def test_a_version_that_is_retired_while_it_is_opened_is_looked_for_again(
+  built, monkeypatch
+):
+  retired = built / 'versions' / 'retired'
+  found = iter([retired, integrity.find_current(built)])
+  monkeypatch.setattr(integrity, 'find_current', lambda _: next(found))
+  with dataset_lib.FederatedDataset.open(built) as dataset:
+    assert dataset.version == dataset.path.name != retired.name
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
@@ -188,10 +198,11 @@ def test_shared_tests_are_shown_as_the_client_sees_them(tmp_path):
       assert test.num_examples == size
 
 
-def test_shared_test_that_does_not_fit_the_table(grouped, tmp_path):
+@pytest.mark.parametrize('difference', [1, -1])
+def test_shared_test_that_does_not_fit_the_table(grouped, tmp_path, difference):
   copy = pathlib.Path(shutil.copytree(grouped, tmp_path / 'dataset'))
   with dataset_lib.FederatedDataset.open(copy, verify=False) as dataset:
-    dataset._counts['test'] = dataset._counts['test'] + 1
+    dataset._counts['test'] = dataset._counts['test'] + difference
     with pytest.raises(errors.DataError, match="client's part of .* says"):
       dataset.examples('client_00000', 'test')
 

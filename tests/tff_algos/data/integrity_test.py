@@ -4,7 +4,7 @@ import json
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.data import integrity
+from tff_algos.data import integrity, layout
 
 
 def _write(folder, **changes):
@@ -50,6 +50,19 @@ def test_current_that_names_nothing(tmp_path, content):
   (tmp_path / 'CURRENT').write_text(content)
   with pytest.raises(errors.DataError, match='does not exist'):
     integrity.find_current(tmp_path)
+
+
+def test_version_that_is_replaced_between_two_looks(tmp_path, monkeypatch):
+  version = _write(tmp_path)
+  (tmp_path / 'CURRENT').write_text('v0\n')
+  find = layout.version_folder
+
+  def publish_first(dataset, name):
+    (tmp_path / 'CURRENT').write_text('v1\n')
+    return find(dataset, name)
+
+  monkeypatch.setattr(layout, 'version_folder', publish_first)
+  assert integrity.find_current(tmp_path) == version
 
 
 def test_missing_manifest(tmp_path):

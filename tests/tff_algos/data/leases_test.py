@@ -49,6 +49,19 @@ def test_version_that_goes_away_gives_no_lease(folder, monkeypatch):
   assert leases.hold(folder) is None
 
 
+def test_version_that_is_made_anew_meanwhile_gives_no_lease(
+  folder, monkeypatch
+):
+  """The lock would be on a manifest that is no longer the version's."""
+
+  def replace(file, operation):
+    os.rename(folder / 'manifest.json', folder / 'retired')
+    (folder / 'manifest.json').write_text('{}')
+
+  monkeypatch.setattr(leases.fcntl, 'flock', replace)
+  assert leases.hold(folder) is None
+
+
 def test_file_system_without_locks(folder, monkeypatch):
   def refuse(file, operation):
     raise OSError('no locks')

@@ -100,12 +100,26 @@ def test_other_normalizations_are_checked():
     layers.check_normalization('layer')
 
 
-def test_group_norm_of_bfloat16_takes_its_moments_in_float32():
+def test_layer_norm_agrees_with_numpy():
+  inputs = 3 + 2 * _random(4, 5, 8)
+  scale, offset = _random(8, seed=1), _random(8, seed=2)
+  mean = inputs.mean(axis=-1, keepdims=True)
+  deviation = (inputs.var(axis=-1, keepdims=True) + 1e-5) ** 0.5
+  np.testing.assert_allclose(
+    layers.layer_norm(inputs, scale, offset),
+    (inputs - mean) / deviation * scale + offset,
+    rtol=1e-4,
+    atol=1e-5,
+  )
+
+
+@pytest.mark.parametrize('norm', [layers.group_norm, layers.layer_norm])
+def test_norms_of_bfloat16_take_their_moments_in_float32(norm):
   """The channels differ by less than bfloat16 tells their mean from."""
   inputs = tf.cast(64 + 0.5 * _random(2, 3, 4), tf.bfloat16)
   scale, offset = np.ones(4, np.float32), np.zeros(4, np.float32)
-  exact = layers.group_norm(tf.cast(inputs, tf.float32), scale, offset)
-  outputs = layers.group_norm(
+  exact = norm(tf.cast(inputs, tf.float32), scale, offset)
+  outputs = norm(
     inputs, *(tf.cast(leaf, tf.bfloat16) for leaf in (scale, offset))
   )
   assert outputs.dtype == tf.bfloat16

@@ -95,6 +95,21 @@ def test_products_of_small_rank_can_have_full_rank():
   assert np.linalg.matrix_rank(_kernel(weights, 'dense_0')) == 16
 
 
+def test_the_last_layer_stays_though_a_product_would_be_smaller():
+  mlp = registry.build_model(
+    {'name': 'mlp', 'hidden_sizes': (40,)},
+    task='classification',
+    input_shape=(16,),
+    num_outputs=16,
+  )
+  assert low_rank.rank_of((40, 16), 0.0)
+  config = low_rank.LowRankConfig('all_but_last', 0.0)
+  weights = low_rank.parametrize(mlp, config).initialize(_SEED)
+  assert [name for name in weights if name.endswith('/kernel')] == [
+    'dense_1/kernel'
+  ]
+
+
 def test_kernels_start_with_hes_variance():
   model = _build(name='lenet', shape=(32, 32, 3), rank_share=1.0)
   weights = model.initialize(_SEED)

@@ -1,5 +1,7 @@
 """Tests of models that compute in bfloat16, against float32 and NumPy."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ import tensorflow as tf
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
+from tff_algos.core import model as model_lib
 from tff_algos.models import precision, registry
 from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
 
@@ -114,6 +117,26 @@ def test_the_products_are_computed_in_bfloat16(name):
   assert products
   for op in products:
     assert op.outputs[0].dtype == tf.bfloat16
+
+
+def test_ids_of_tokens_are_not_rounded():
+  """bfloat16 would make 256 of 257."""
+  plain = model_lib.Model(
+    'one_hot',
+    model_lib.CLASSIFICATION,
+    (1,),
+    300,
+    lambda seed: OrderedDict(scale=tf.ones([300])),
+    lambda weights, x: (
+      tf.one_hot(tf.cast(x[:, 0], tf.int32), 300, dtype=weights['scale'].dtype)
+      * weights['scale']
+    ),
+    vectorizes=True,
+    input_dtype=tf.int32,
+  )
+  model = precision.compute_in(plain, 'bfloat16')
+  outputs = model.apply(model.initialize(None), tf.constant([[257], [2]]))
+  assert np.argmax(outputs, axis=1).tolist() == [257, 2]
 
 
 def test_float32_is_the_model_itself():

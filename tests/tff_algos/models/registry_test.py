@@ -196,6 +196,19 @@ def test_a_model_of_other_examples_is_refused(name, shapes, text):
     )
 
 
+def test_special_ids_of_a_data_set_are_not_scored_and_padding_not_learned():
+  model = registry.build_model(
+    {'name': 'transformer', 'num_blocks': 1, 'width': 8},
+    task='classification',
+    num_outputs=5,
+    special_ids={'unknown': 3, 'padding': 0},
+    **_TOKENS,
+  )
+  labels, mask = tf.constant([[1, 3, 4, 0], [1, 2, 4, 2]]), tf.ones([2])
+  assert model.loss_weights(labels, mask).numpy().tolist() == [3, 4]
+  assert model.score_weights(labels, mask).numpy().tolist() == [2, 4]
+
+
 _VALUES = st.one_of(
   st.none(),
   st.booleans(),

@@ -75,6 +75,19 @@ def test_who_sees_nobody_honest_sends_the_truth(name):
   np.testing.assert_allclose(output.server_state.mean, 5 + (4 + 1) / 2)
 
 
+@pytest.mark.parametrize('name', ['alie', 'ipm'])
+def test_an_attacker_that_is_refused_counts_as_nothing(name):
+  """Client 4, whose NaN is refused: neither by its number nor by its norm."""
+  found, expected = (
+    _run(name, is_attacker=np.array([False, True, False, True, attacks_too]))
+    for attacks_too in (True, False)
+  )
+  for field, value in expected.server_state._asdict().items():
+    np.testing.assert_array_equal(getattr(found.server_state, field), value)
+  for metric in ('attack/honest_norm', 'attack/false_norm'):
+    assert found.server_metrics[metric] == expected.server_metrics[metric]
+
+
 def test_a_cohort_without_attackers_is_as_ever():
   output = _run('min_max', is_attacker=np.zeros(5, bool))
   np.testing.assert_allclose(

@@ -124,6 +124,47 @@ def test_a_client_whose_state_alone_breaks_is_invalid_too():
   assert not output.result['moved'].numpy().any()
 
 
+@pytest.mark.parametrize('broken', ['nothing', 'x', 'client_state', 'metrics'])
+def test_what_leaves_a_block_is_that_of_the_guarded_stack(broken):
+  """Also where sums and what is collected are finite all the same."""
+
+  def spoil(output, field):
+    is_bad = tf.equal(tf.reduce_max(output.result['moved']), 25.0)
+    poison = tf.where(is_bad & (broken == field), np.nan, 0.0)
+    return tf.nest.map_structure(
+      lambda leaf: leaf + poison, getattr(output, field)
+    )
+
+  work = toy_phase.reply(
+    **{
+      field: lambda output, field=field: spoil(output, field)
+      for field in ('client_state', 'metrics')
+    }
+  )
+  phase = toy_phase.PHASE._replace(client_work=work)
+  bad = _client(3, 1000, [[1, np.nan]])
+  clients = [*_CLIENTS, bad] if broken == 'x' else _CLIENTS
+  outputs = _stack(
+    [composer.client_work(phase, _MESSAGE, one) for one in clients]
+  )
+  old_states = _stack([one.client_state for one in clients])
+  index = tf.stack([one.client_index for one in clients])
+  found = composer.aggregate(phase, index, outputs, old_states)
+  guarded = composer.guard(outputs, old_states)
+  expected = (
+    composer.partial_sums(phase, guarded),
+    composer.collected(phase, index, guarded),
+    guarded.client_state,
+  )
+  for leaf, of_guarded in zip(
+    tf.nest.flatten(found), tf.nest.flatten(expected), strict=True
+  ):
+    np.testing.assert_array_equal(leaf, of_guarded)
+    assert np.isfinite(leaf).all()
+  num_invalid = {'x': 1, 'client_state': 1}.get(broken, 0)
+  assert int(found[0]['num_invalid']) == num_invalid
+
+
 def test_metrics_that_are_not_finite_are_left_out_of_the_sums_alone():
   def infinite(output):
     loss = statistics.MeanStat(tf.constant(np.inf), tf.constant(2.0))

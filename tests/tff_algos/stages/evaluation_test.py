@@ -1,5 +1,7 @@
 """Tests of evaluation as phases, against NumPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -93,6 +95,29 @@ def test_every_client_is_scored_with_its_own_model(case):
   np.testing.assert_array_equal(
     output.server_metrics['membership'], case[1].importance_weights
   )
+
+
+def test_local_scores_are_those_of_local_models(case):
+  """Here of what clients keep, even where the best centre serves them."""
+  algorithm = dataclasses.replace(
+    case[0],
+    local_weights=lambda server_state, client_state, client_index: (
+      client_state.personalized_weights
+    ),
+  )
+  found = _evaluate(
+    (algorithm, *case[1:]),
+    evaluation.build_personalized_evaluation(algorithm),
+    _INDICES,
+  ).server_metrics
+  expected = _mean_squared_errors(
+    case, lambda i: case[2][i].personalized_weights['kernel']
+  )[:, 0]
+  local, served = (
+    statistics.value_of(found[name]) for name in ('local_score', 'score')
+  )
+  np.testing.assert_allclose(local, expected, rtol=1e-4, equal_nan=True)
+  assert local[0] != served[0]
 
 
 def test_a_broken_cluster_model_leaves_the_others_their_scores(case):

@@ -4,13 +4,18 @@ Clients 0 to 2 have the sums 3, 10 and 7 and the server 5, from which they start
 they say 8, 15 and 12, and weigh 2, 1 and 1. Client 1 attacks.
 """
 
+import dataclasses
+from collections import OrderedDict
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.testing import running_sum, toys
 from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import attacks
+from tff_algos.stages import attacks, false_clients
 
 _CLIENTS = running_sum.source([1, 2], [10], [7])
 _IS_ATTACKER = np.array([False, True, False])
@@ -125,6 +130,32 @@ def test_flipped_labels_are_those_of_attackers_in_training():
   np.testing.assert_array_equal(
     plain[0].client_metrics['loss'], outputs[0].client_metrics['loss']
   )
+
+
+def test_labels_are_flipped_in_every_phase_also_without_an_upload():
+  def say_labels(message, client_input, client_state, data, seed):
+    del message, client_input, seed
+    return algorithm_lib.ClientOutput(
+      OrderedDict(value=data.y), client_state, OrderedDict()
+    )
+
+  plain = running_sum.algorithm(client_work=say_labels)
+  upload = plain.phases[running_sum.PHASE]._replace(
+    uploads={'value': lambda *_: 0}
+  )
+  plain = dataclasses.replace(
+    plain,
+    cluster_model=toys.mlp(),
+    phases={**plain.phases, 'upload': upload._replace(name='upload')},
+  )
+  config = attacks.AttackConfig('label_flip', fraction=0.4)
+  phase = attacks.attack(plain, config, _IS_ATTACKER).phases[running_sum.PHASE]
+  y = tf.range(plain.cluster_model.num_outputs)
+  data = algorithm_lib.ClientData(y, y, tf.ones(y.shape))
+  for is_attacker, labels in ((True, y[::-1]), (False, y)):
+    marked = false_clients.MarkedInput(tf.constant(is_attacker), 0.0)
+    output = phase.client_work(0.0, marked, (), data, tf.constant([0, 1]))
+    np.testing.assert_array_equal(output.result['value'], labels)
 
 
 def _fed_avg():

@@ -43,6 +43,12 @@ def test_losses_of_hundreds_leave_the_difference():
   )
 
 
+def test_losses_of_hundreds_do_not_round_memberships_away():
+  found, _ = _posterior([[900], [899]], [0.3, 0.7])
+  odds = 0.3 * np.exp(-1) / (0.3 * np.exp(-1) + 0.7)
+  np.testing.assert_allclose(found[:, 0], [odds, 1 - odds], rtol=1e-6)
+
+
 def test_what_cannot_be_gets_nothing():
   """Membership 0, a loss that is infinite, and an example of nobody."""
   found, _ = _posterior(

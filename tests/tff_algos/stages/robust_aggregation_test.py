@@ -17,13 +17,22 @@ def test_mean_leaves_the_phase_as_it_is():
   assert robust_aggregation.replace_means(phase, _Config(), None) is phase
 
 
-def test_median_of_a_phase_by_hand():
+@pytest.mark.parametrize(
+  ('rule', 'start', 'mean'),
+  [
+    ('median', 'total', 15),
+    # Every client is further from the start than 1.
+    ('norm_clipping', 'total', 5 + 1),
+    ('norm_clipping', None, 1),
+  ],
+)
+def test_rules_of_a_phase_by_hand(rule, start, mean):
   """Clients say 3 and a total of 5, 10 + 5, 600 + 5; the empty one has weight 0."""
   clients = running_sum.source([1, 2], [10], [], [100, 200, 300])
   phase = robust_aggregation.replace_means(
     running_sum.algorithm().phases[running_sum.PHASE],
-    _Config(rule='median'),
-    'total',
+    _Config(rule=rule),
+    start,
   )
   algorithm = running_sum.algorithm(
     aggregation=phase.aggregation, server_update=phase.server_update
@@ -35,7 +44,7 @@ def test_median_of_a_phase_by_hand():
     running_sum.phase_call([3, 2, 1, 0], [0, 0, 0, 0]),
     5.0,
   )
-  assert float(output.server_state.mean) == 15
+  np.testing.assert_allclose(output.server_state.mean, mean, rtol=1e-5)
   assert float(output.server_metrics['weight']) == 6
   # What is summed is summed as before.
   assert float(output.server_state.total) == 5 + 8 + 15 + 5 + 605
@@ -115,6 +124,14 @@ def test_too_few_clients_for_three_liars_are_refused(options, least):
   if least > 1:
     with pytest.raises(errors.ConfigError, match=r'aggregation\..* 3'):
       config.check_cohort_size('cohort_size', least - 1)
+
+
+def test_trimmed_values_are_counted_without_rounding_error():
+  """0.29 * 100 is just below 29 in floating point."""
+  config = _Config(rule='trimmed_mean', trim_fraction=0.29, num_byzantine=29)
+  config.check_cohort_size('cohort_size', 100)
+  with pytest.raises(errors.ConfigError, match='leaves out 28 of 99 values'):
+    config.check_cohort_size('cohort_size', 99)
 
 
 def test_refusals_name_the_rule_and_what_to_do():

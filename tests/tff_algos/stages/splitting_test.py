@@ -48,8 +48,8 @@ def test_halves_are_those_of_similar_directions():
   'options',
   [
     {'is_open': False},
-    # Two clients stay together.
-    {'counts': [1, 1, 0, 0, 0]},
+    # Two clients stay together, though their mean vanishes.
+    {'counts': [1, 0, 0, 1, 0]},
     # The mean is as long as (1, 0), by the counts 2, 1, 2, 1, 0.
     {'counts': [2, 1, 2, 1, 0]},
     # The mean may be as short as it likes: no update is long enough.
