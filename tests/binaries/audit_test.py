@@ -4,7 +4,7 @@ import pytest
 from binaries import audit, experiment, train
 from configs.fed_soft import digits
 from tests.binaries import auditing_test
-from tff_algos.consensus import audit_log
+from tff_algos.consensus import audit_log, verification
 from tff_algos.core import errors
 
 dataset = auditing_test.dataset
@@ -84,3 +84,14 @@ def test_other_experiments_are_told_what_it_is_for(tmp_path):
   config = experiment.parse(digits.get_config('smoke'))
   with pytest.raises(errors.ConfigError, match=r'configs/cmfl/digits\.py'):
     audit.audit(config, tmp_path)
+
+
+def test_one_round_that_does_not_verify_is_a_failure():
+  verdicts = [
+    verification.Verdict(round_num, True, faults)
+    for round_num, faults in ((1, ()), (2, ('a', 'b')), (3, ()))
+  ]
+  with pytest.raises(
+    errors.DataError, match='1 of 3 rounds do not verify:\nround 2: a; b$'
+  ):
+    audit.summarize(verdicts, 'abc')

@@ -5,6 +5,7 @@ import csv
 import numpy as np
 
 from binaries import averages
+from tff_algos.metrics import averaged_models
 
 
 def test_tables_and_picture(tmp_path):
@@ -33,3 +34,16 @@ def test_the_seed_decides(tmp_path):
     for number, seed in enumerate([0, 0, 1])
   )
   assert one == same != other
+
+
+def test_few_and_many_models_are_drawn_apart(tmp_path, monkeypatch):
+  average_paths, numbers = averaged_models.average_paths, []
+
+  def record(*sizes, generator, **options):
+    numbers.append(generator.random())
+    return average_paths(*sizes, generator=generator, **options)
+
+  monkeypatch.setattr(averaged_models, 'average_paths', record)
+  averages.draw(2, 0, tmp_path)
+  few, many = numbers
+  assert few != many

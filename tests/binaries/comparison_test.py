@@ -49,3 +49,13 @@ def test_what_can_be_answered_passes():
 def test_what_cannot_be_answered_is_refused(options, question, text):
   with pytest.raises(errors.UserError, match=text):
     comparison.check(_runs(**options), question)
+
+
+def test_every_dataset_of_a_sweep_is_looked_at():
+  base = synthetic.get_config('smoke').to_dict()
+  axes = [f'{_KEY}=2,3', 'dataset.splits.validation_ratio=0.2,0.0']
+  runs = grid.expand({'smoke': base}, axes, 1)
+  with pytest.raises(
+    errors.ConfigError, match='num_clusters=2,validation_ratio=0/seed_0 has'
+  ):
+    comparison.check(runs, choice.Question(_KEY))

@@ -12,7 +12,9 @@ from tests.testing import contract, factored, toys
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.stages import latent_clients
 
+_SEED = 5
 _SIZES = factor_rounds.Sizes(num_repeats=3, num_pairs=100, num_examples=5)
 
 
@@ -29,7 +31,7 @@ def _session(algorithm):
     source=factored.SOURCE,
     store=types.SimpleNamespace(load=load),
     config=types.SimpleNamespace(
-      seed=0, runtime=runtimes.RuntimeConfig(name='debug')
+      seed=_SEED, runtime=runtimes.RuntimeConfig(name='debug')
     ),
   )
 
@@ -38,7 +40,7 @@ def test_variance_is_that_of_the_kernels_of_repeated_rounds():
   algorithm = factored.build()
   state, opened = _session(algorithm)
   kernels = []
-  for seed in range(3):
+  for seed in range(_SEED, _SEED + 3):
     after, _, _ = toys.run_rounds(
       algorithm,
       opened.runtime,
@@ -63,14 +65,14 @@ def test_latent_clients_of_a_round_stand_beside_the_real_ones():
   assert found['num_latent'] == 6
   # What the round's clients upload, by the host alone.
   host = factored.build()
-  (call,) = host.plan_round(state, factored.SOURCE.population, 1, 0)
+  (call,) = host.plan_round(state, factored.SOURCE.population, 1, _SEED)
   losses = []
   for k in call.client_indices:
     alone = dataclasses.replace(call, client_indices=np.array([k], np.int32))
     one, _ = _session(host)
     after = toys.run_call(
       *(opened.runtime, host.phases['train'], one, [()] * 5, alone),
-      (1, 0, factored.SOURCE),
+      (1, _SEED, factored.SOURCE),
     ).server_state
     model = host.cluster_model
     outputs = model.apply(after.model_weights, examples.x[:5])
@@ -78,6 +80,23 @@ def test_latent_clients_of_a_round_stand_beside_the_real_ones():
   np.testing.assert_allclose(found['real_loss'], np.mean(losses), rtol=1e-4)
   assert 0 < abs(found['latent_loss'] - found['real_loss']) < 0.5
   assert 0 <= found['latent_score'] <= 1
+
+
+def test_every_round_draws_latent_clients_of_its_own(monkeypatch):
+  draw_pairs, numbers = latent_clients.draw_pairs, []
+
+  def record(*sizes):
+    numbers.append(sizes[-1].random())
+    return draw_pairs(*sizes)
+
+  monkeypatch.setattr(latent_clients, 'draw_pairs', record)
+  state, opened = _session(factored.build())
+  for round_num in (1, 2):
+    factor_rounds.latent(
+      opened, round_num, state, factored.SOURCE.examples(3), _SIZES
+    )
+  first, second = numbers
+  assert first != second
 
 
 def test_rounds_without_coefficients_have_no_latent_clients():

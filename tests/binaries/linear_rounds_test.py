@@ -9,6 +9,7 @@ from binaries import linear_rounds, session
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.data import schema
+from tff_algos.metrics import recovery
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +54,25 @@ def test_a_step_is_the_round_that_the_training_made(opened):
   last = steps[2].importance
   agreement = np.abs(last - problem.mixture).mean()
   assert agreement < np.abs(last[:, ::-1] - problem.mixture).mean()
+
+
+def test_importance_and_centers_follow_their_sources(opened, monkeypatch):
+  problem, steps = _problem(opened), []
+  for matched in ([0, 1], [1, 0]):
+    monkeypatch.setattr(
+      *(recovery, 'match_clusters'),
+      lambda *unused, matched=matched: np.array(matched),
+    )
+    steps.append(next(linear_rounds.steps(opened, problem)))
+    opened.store.discard()
+  straight, crossed = steps
+  assert np.ptp(straight.importance, axis=1).max() > 0
+  for one, other in (
+    (straight.importance, crossed.importance),
+    (straight.solves.importance, crossed.solves.importance),
+    (straight.solves.centers.T, crossed.solves.centers.T),
+  ):
+    np.testing.assert_array_equal(one[:, ::-1], other)
 
 
 def test_the_problem_is_that_of_the_dataset(opened):

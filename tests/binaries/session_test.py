@@ -1,4 +1,5 @@
 import dataclasses
+import types
 
 import numpy as np
 import psutil
@@ -6,6 +7,7 @@ import pytest
 
 from binaries import session
 from tff_algos.core import errors
+from tff_algos.runtimes import loop
 from tff_algos.runtimes import registry as runtimes
 
 
@@ -30,6 +32,28 @@ def test_restore_takes_the_latest_or_the_named_round(opened, round_num):
   assert server_state.importance_weights.shape == (24, 2)
   assert server_state.importance_weights.min() > 0
   assert opened.store.load(np.arange(24)).num_updates.max() > 0
+
+
+@pytest.mark.parametrize(
+  ('round_num', 'chosen'), [(None, 5), (5, 5), (4, 4), (2, 2)]
+)
+def test_of_several_rounds_the_latest_or_the_named_one_is_restored(
+  monkeypatch, round_num, chosen
+):
+  monkeypatch.setattr(loop, 'initial_server_state', lambda *unused: 'template')
+  parts = dict.fromkeys(session.Session._fields) | {
+    'config': types.SimpleNamespace(seed=0),
+    'source': types.SimpleNamespace(
+      population=types.SimpleNamespace(num_clients=3)
+    ),
+    'store': 'store',
+    'checkpoints': types.SimpleNamespace(
+      rounds=lambda: [2, 4, 5],
+      restore=lambda *arguments: arguments,
+    ),
+  }
+  restored = session.Session(**parts).restore(round_num)
+  assert restored == (chosen, (chosen, 'template', 'store'))
 
 
 def test_round_without_a_checkpoint_is_refused_with_those_there_are(opened):

@@ -39,6 +39,7 @@ def test_a_silent_primary_costs_one_view_more():
   opened = committees.open_ballot(5, ['m3', 'm0'])
   result = _agree(opened, {'m3': 'silent'})
   assert (result.value, result.num_views) == (_TRUTH, 2)
+  assert {*result.outcomes} == {'m0', 'm1', 'm2', 'm4'}
   assert result.num_messages == 4 * 4 + 4 + 3 + 4
   assert result.seconds == pytest.approx(1 + 0.01 + 0.03)
 
@@ -49,6 +50,20 @@ def test_a_lying_primary_is_replaced_at_once_and_named():
   assert (result.value, result.num_views) == (_TRUTH, 2)
   assert result.seconds == pytest.approx(0.02 + 0.03)
   assert result.suspects == {'m3'}
+
+
+def test_the_word_of_f_members_blames_nobody():
+  """C = 5, f = 1: of a lying primary the messages to one member arrive."""
+  opened = committees.open_ballot(5, ['m3', 'm0'])
+
+  class Partition:
+    def fate(self, number, parcel):
+      is_lost = parcel.sender == 'm3' and parcel.recipient != 'm0'
+      return () if is_lost else (0.01,)
+
+  result = _agree(opened, {'m3': 'lying'}, Partition())
+  assert (result.value, result.num_views) == (_TRUTH, 2)
+  assert not result.suspects
 
 
 def test_too_few_honest_replicates_skip_at_the_bound_on_views():

@@ -70,6 +70,21 @@ def test_replies_that_do_not_count():
   assert case.say(case.reply('m3'))
 
 
+def test_replies_of_the_view_before_do_not_count():
+  """The member is the primary of two views in a row."""
+  case = _Case('m0', ('m0', 'm0'))
+  case.member.start(0.0)
+  case.say(case.reply('m1'))
+  case.say(case.reply('m2'))
+  case.say(case.change('m3', 1))
+  request = messages.Request('m0', 1, _TRUTH)
+  assert case.say(case.change('m4', 1))[-4:] == case.to_all(request)
+  for sender in ('m3', 'm1'):
+    assert not case.say(case.reply(sender, view=1))
+  case.say(case.reply('m2', view=1))
+  assert case.member.outcome.view == 1
+
+
 def test_replicate_replies_to_its_own_result_once():
   case = _Case('m2')
   assert case.member.start(0.0) == []

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tff_algos.consensus import round_votes
+from tff_algos.consensus import agreement, ballot, round_votes, statements
 from tff_algos.core import errors
 
 _IDS = [f'c{i}' for i in range(12)]
@@ -26,6 +26,47 @@ def test_honest_members_need_one_view_for_each_vote():
   assert (outcome.num_views, outcome.num_messages) == (2, 24)
   np.testing.assert_allclose(outcome.seconds, 0.06)
   assert outcome.num_bytes > 24 * 100
+
+
+def test_members_vote_on_the_selection_with_its_result_and_the_election(
+  monkeypatch,
+):
+  seen, agree = [], agreement.agree
+
+  def record(opened, proposals, **options):
+    seen.append((opened.instance, {*proposals.values()}))
+    return agree(opened, proposals, **options)
+
+  monkeypatch.setattr(agreement, 'agree', record)
+  _vote()
+  model = statements.digest_arrays(_ROUND.result)
+  assert seen == [
+    ('round 3, selection', {statements.state(['c0', 'c1'], model)}),
+    ('round 3, election', {statements.state(['c10', 'c11'])}),
+  ]
+
+
+def test_a_round_is_accepted_if_both_votes_are():
+  """With one view a vote fails if its primary is silent, as one of five is.
+
+  Who that is follows from the seed of the run, primaries from that of the round.
+  """
+  config = round_votes.ConsensusConfig(
+    max_views=1, malicious_fraction=1 / 12, behaviour='silent'
+  )
+  (silent,) = round_votes.malicious_clients(_IDS, config, 5)
+  members = np.array([_IDS.index(silent), *_MEMBERS[:4]])
+  committee = tuple(_IDS[i] for i in members)
+  ends = set()
+  for seed in range(30):
+    fails = tuple(
+      ballot.Ballot(committee, f'round 3, {name}', seed).primary(0) == silent
+      for name in ('selection', 'election')
+    )
+    outcome = round_votes.vote(members, _ROUND, _IDS, config, seed, run_seed=5)
+    assert outcome.is_accepted == (not any(fails))
+    ends.add(fails)
+  assert {(True, False), (False, True), (False, False)} <= ends
 
 
 def test_the_same_vote_ends_the_same():

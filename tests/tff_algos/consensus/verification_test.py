@@ -215,14 +215,27 @@ def test_a_line_that_was_taken_out_or_changed_is_found(tmp_path):
   assert 'the line before it' in after.faults[0]
 
 
-def test_a_round_that_lost_all_training_changes_nothing(tmp_path):
+@pytest.mark.parametrize(
+  ('changes', 'faults'),
+  [
+    ({}, ()),
+    (
+      {'before': 'x', 'after': 'x'},
+      ('it does not start from the model that the round before ended with',),
+    ),
+    ({'round': 4}, ('it follows round 2',)),
+    ({'committee': ['e']}, ('nobody elected e',)),
+  ],
+)
+def test_a_round_that_lost_all_training_changes_nothing(
+  tmp_path, changes, faults
+):
   first = _entry()
-  third = _entry(
-    round=3, committee=['d'], before=first['after'], after=first['after']
-  )
-  third['vote'] = None
+  model = first['after']
+  third = _entry(round=3, committee=['d'], before=model, after=model)
+  third.update(vote=None, **changes)
   log = audit_log.AuditLog(tmp_path)
   for entry in (first, {'round': 2}, third):
     log.append(entry, {})
   verdicts = verification.verify(tmp_path, _RULES)
-  assert [verdict.faults for verdict in verdicts] == [(), (), ()]
+  assert [verdict.faults for verdict in verdicts] == [(), (), faults]

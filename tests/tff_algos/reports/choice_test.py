@@ -49,6 +49,16 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   ]
 
 
+def test_seeds_that_one_of_two_cells_lacks_do_not_count_for_the_distance(
+  tmp_path,
+):
+  sweep = _sweep(tmp_path, {(1,): (0.6, 0.8), (2,): (0.1, 0.5)})
+  unfinished = sweep.cells[1].runs[0].workdir
+  (unfinished / 'evaluation' / 'summary.json').unlink()
+  (told,) = choice.sentences(sweep_lib.read(tmp_path), choice.Question(_KEY))
+  assert told.endswith('over the same seeds: num_clusters=2 by 30.0.')
+
+
 def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
   sweep = _sweep(
     tmp_path, {(3,): (2.0,), (2,): (1.0,), (1,): (1.0,)}, score='mse'

@@ -1,5 +1,6 @@
 """Runs gathered in cells."""
 
+import json
 import math
 
 import numpy as np
@@ -77,6 +78,18 @@ def test_rate_has_the_interval_of_wilson(tmp_path):
   half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + (z / 2 / n) ** 2)
   assert (rate.successes, rate.num) == (4, 5)
   assert (rate.low, rate.high) == pytest.approx((middle - half, middle + half))
+
+
+def test_runs_of_one_model_are_no_failures(tmp_path):
+  plan = fake_sweep.write(tmp_path, {(): (0.1, 0.2, 0.3)}, ())
+  paths = [tmp_path / run.folder / 'evaluation' for run in plan.runs]
+  for left, path in enumerate(paths, start=1):
+    rate = sweep_lib.read(tmp_path).cells[0].rate(0.9)
+    assert (rate.successes, rate.num) == (4 - left, 4 - left)
+    content = json.loads((path / 'summary.json').read_text())
+    content['num_clusters'] = 1
+    (path / 'summary.json').write_text(json.dumps(content))
+  assert sweep_lib.read(tmp_path).cells[0].rate(0.9) is None
 
 
 def test_curves_are_means_over_the_rounds_that_all_have(tmp_path):
