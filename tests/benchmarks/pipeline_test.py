@@ -8,7 +8,7 @@ import pytest
 from tests.testing import programs
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_datasets_are_built_and_read_and_nothing_is_left(tmp_path):
   out, temp = tmp_path / 'rows.json', tmp_path / 'tmp'
   temp.mkdir()

@@ -14,19 +14,31 @@ def _metrics(folder) -> list[dict[str, str]]:
     return list(csv.DictReader(file))
 
 
+def _copy(run, folder):
+  """Copies a finished run without its evaluation."""
+  for name in ('dataset', 'checkpoints', 'memberships'):
+    shutil.copytree(run / name, folder / name)
+  for name in ('metrics.csv', 'config.json'):
+    shutil.copy(run / name, folder / name)
+  return folder
+
+
 @pytest.fixture
 def folder(finished_run, tmp_path):
-  """A copy of the finished run without its evaluation."""
-  for name in ('dataset', 'checkpoints', 'memberships'):
-    shutil.copytree(finished_run.folder / name, tmp_path / name)
-  for name in ('metrics.csv', 'config.json'):
-    shutil.copy(finished_run.folder / name, tmp_path / name)
-  return tmp_path
+  return _copy(finished_run.folder, tmp_path)
 
 
-def test_summary_agrees_with_the_training_log(finished_run, folder):
+@pytest.fixture(scope='module')
+def evaluated(finished_run, tmp_path_factory):
+  """The folder of a copy that was evaluated here."""
+  folder = _copy(finished_run.folder, tmp_path_factory.mktemp('evaluated'))
   index = evaluate.evaluate(finished_run.config, folder)
   assert index == folder / 'report' / 'index.html'
+  return folder
+
+
+def test_summary_agrees_with_the_training_log(evaluated):
+  folder = evaluated
   summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
   assert summary['last'].pop('round') == 3
   row = _metrics(folder)[-1]
@@ -65,8 +77,8 @@ def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
   assert best[name.format('test')] == 0.2
 
 
-def test_one_row_for_every_client(finished_run, folder):
-  evaluate.evaluate(finished_run.config, folder)
+def test_one_row_for_every_client(evaluated):
+  folder = evaluated
   with open(folder / 'evaluation' / 'clients.csv', newline='') as file:
     rows = list(csv.DictReader(file))
   groups = [row['group'] for row in rows]
@@ -84,10 +96,8 @@ def _rows(folder, name):
     return list(csv.DictReader(file))
 
 
-def test_memberships_of_training_are_those_of_the_evaluation(
-  finished_run, folder
-):
-  evaluate.evaluate(finished_run.config, folder)
+def test_memberships_of_training_are_those_of_the_evaluation(evaluated):
+  folder = evaluated
   names = [path.name for path in sorted((folder / 'memberships').iterdir())]
   assert names == [f'round_00000{r}.npy' for r in range(4)]
   kept = np.load(folder / 'memberships' / names[-1])
@@ -98,8 +108,8 @@ def test_memberships_of_training_are_those_of_the_evaluation(
   np.testing.assert_allclose(np.sum(found, axis=1), 1, atol=2e-4)
 
 
-def test_tables_by_source(finished_run, folder):
-  evaluate.evaluate(finished_run.config, folder)
+def test_tables_by_source(evaluated):
+  folder = evaluated
   centers = _rows(folder, 'centers.csv')
   last = json.loads((folder / 'evaluation' / 'summary.json').read_text())
   assert [(row['source'], row['cluster_id']) for row in centers] == [

@@ -141,7 +141,10 @@ def start_training(launcher, dataset, tmp_path_factory):
   return start
 
 
-@pytest.fixture(scope='module', params=sorted(_RUNTIMES))
+@pytest.fixture(
+  scope='module',
+  params=['debug', pytest.param('vectorized', marks=pytest.mark.verify)],
+)
 def runtime(request):
   return request.param
 

@@ -46,7 +46,7 @@ def _losses(folder):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_losses_along_the_paths_are_those_of_the_evaluation(runs):
   folders = [runs / 'plain', runs / 'factors']
   problem = trajectories.read(folders, 10_000)

@@ -25,16 +25,29 @@ _WITH_RULES = [
 # all together, which is the server's.
 _CASES = [
   ('fed_avg', 'mlp', {'rule': 'geometric_median'}, 'gaussian_noise'),
-  ('fed_avg', 'mlp', {'rule': 'trimmed_mean'}, 'label_flip'),
+  pytest.param(
+    'fed_avg',
+    'mlp',
+    {'rule': 'trimmed_mean'},
+    'label_flip',
+    marks=pytest.mark.verify,
+  ),
   ('fed_soft', 'convolution', {'rule': 'median'}, 'alie'),
   ('ifca', 'convolution', {'rule': 'centered_clipping'}, 'min_max'),
-  (
+  pytest.param(
     'pfedkm',
     'convolution',
     {'rule': 'multi_krum', 'num_selected': 2},
     'label_flip',
+    marks=pytest.mark.verify,
   ),
-  ('ppfl', 'convolution', {'rule': 'committee'}, 'sign_flip'),
+  pytest.param(
+    'ppfl',
+    'convolution',
+    {'rule': 'committee'},
+    'sign_flip',
+    marks=pytest.mark.verify,
+  ),
 ]
 
 

@@ -111,7 +111,13 @@ def test_bytes_do_not_depend_on_the_engine(
 @pytest.mark.slow
 @pytest.mark.parametrize(
   'stage',
-  ['survey', 'pieces', pytest.param('clients', marks=pytest.mark.verify)],
+  [
+    'pieces',
+    *(
+      pytest.param(stage, marks=pytest.mark.verify)
+      for stage in ('survey', 'clients')
+    ),
+  ],
 )
 def test_worker_that_is_killed_in_the_middle_changes_nothing(
   tmp_path, monkeypatch, cluster, expected, stage

@@ -83,7 +83,9 @@ def _is_alive_in(process, session):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('flags', [(), _TWO_PROCESSES])
+@pytest.mark.parametrize(
+  'flags', [(), pytest.param(_TWO_PROCESSES, marks=pytest.mark.verify)]
+)
 def test_ctrl_c_leaves_the_old_version_and_nothing_else(tmp_path, flags):
   dataset, temp = tmp_path / 'dataset', tmp_path / 'temp'
   temp.mkdir()

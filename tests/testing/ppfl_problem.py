@@ -12,7 +12,6 @@ from tff_algos.algorithms import ppfl
 from tff_algos.data import schema
 from tff_algos.metrics import block_descent_bounds as bounds
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import vectorized_runtime
 from tff_algos.stages import affinity, local_training, membership_descent
 
 NUM_CLIENTS, NUM_CLUSTERS, NUM_FEATURES, NUM_EXAMPLES = 9, 3, 6, 40
@@ -106,9 +105,7 @@ class Run:
     self.algorithm = build(schedule, self.step, num_local_steps, interval)
     self.thetas, self.memberships, self.measured, self.blocks = [], [], [], []
     states = None
-    with vectorized_runtime.VectorizedRuntime(
-      self.algorithm, NUM_CLIENTS
-    ) as runtime:
+    with toys.graph_runtime(self.algorithm, NUM_CLIENTS) as runtime:
       for round_num in range(1, num_rounds + 1):
         states, outputs = self._round(runtime, states, round_num)
         self.measured.append(

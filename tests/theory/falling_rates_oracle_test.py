@@ -72,7 +72,13 @@ _RUNTIMES = {
 }
 
 
-@pytest.mark.parametrize('name', _RUNTIMES)
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.verify] * (name == 'vectorized'))
+    for name in _RUNTIMES
+  ],
+)
 def test_every_round_has_its_rate(name):
   algorithm = registry.build_algorithm(
     _SECTION,

@@ -106,8 +106,10 @@ _CASES = {
   ('runtime_name', 'name'),
   [
     *(('debug', name) for name in _CASES),
-    ('vectorized', 'adam, three models, uniform'),
-    ('vectorized', 'losses of hundreds'),
+    *(
+      pytest.param('vectorized', name, marks=pytest.mark.verify)
+      for name in ('adam, three models, uniform', 'losses of hundreds')
+    ),
   ],
 )
 def test_runtimes_follow_the_oracle(runtime_name, name):

@@ -64,7 +64,7 @@ def test_one_model_trains_like_all_of_them_bit_for_bit(start):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_one_model_trains_like_all_of_them_in_a_graph_too():
   all_centers, mixed_center = (
     _run(_build(download=download), toys.graph_runtime)
@@ -129,7 +129,7 @@ def test_initial_local_models_may_be_independent_draws():
   assert [len(set(each)) for each in kernels] == [1, len(_SIZES)]
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_all_runtimes_agree_on_all_options_at_once():
   """One model sent, streaming, independent models, augmented images."""
   solver = local_training.LocalTrainingConfig(

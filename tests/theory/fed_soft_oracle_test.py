@@ -163,6 +163,7 @@ def _solver(request):
     yield options, algorithm, runtime
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize('plan', _PLANS)
 def test_vectorized_runtime_follows_the_oracle(solver, plan):
   options, traced, runtime = solver

@@ -108,7 +108,10 @@ _OPTIONS = {
 
 
 @pytest.mark.parametrize('name', _OPTIONS)
-@pytest.mark.parametrize('runtime_name', ['vectorized', 'debug'])
+@pytest.mark.parametrize(
+  'runtime_name',
+  [pytest.param('vectorized', marks=pytest.mark.verify), 'debug'],
+)
 def test_runtimes_follow_the_oracle(name, runtime_name):
   options = dataclasses.replace(ifca_oracle.Options(), **_OPTIONS[name])
   algorithm = _build(options)

@@ -24,7 +24,13 @@ _RUNTIMES = {
 }
 
 
-@pytest.mark.parametrize('runtime', _RUNTIMES)
+@pytest.mark.parametrize(
+  'runtime',
+  [
+    pytest.param(name, marks=[pytest.mark.verify] * (name == 'vectorized'))
+    for name in _RUNTIMES
+  ],
+)
 def test_one_cluster_by_examples_is_fed_avg_bit_for_bit(runtime):
   options = {'cohort_size': 3, 'local_training': _TRAINING}
   source, model = contract.build_source(), toys.mlp()

@@ -86,7 +86,7 @@ def test_debug_runtime_follows_the_oracle(name):
   _compare(algorithm, options, runtime)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_vectorized_runtime_follows_the_oracle():
   algorithm, options = _build('as it is')
   with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:

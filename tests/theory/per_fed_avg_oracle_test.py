@@ -87,7 +87,7 @@ def test_debug_runtime_follows_the_oracle(name):
   _compare(algorithm, options, runtime)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_vectorized_runtime_follows_the_oracle():
   algorithm, options = _build('hessian_free')
   with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:

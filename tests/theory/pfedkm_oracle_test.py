@@ -122,7 +122,7 @@ def test_rounds_follow_the_oracle(name):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize(
   'name', ['as printed', 'three clusters, half way, by examples']
 )

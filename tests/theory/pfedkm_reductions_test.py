@@ -27,7 +27,7 @@ _RUNTIMES = {
   ('runtime', 'weighting'),
   [
     ('debug', 'uniform'),
-    pytest.param('vectorized', 'examples', marks=pytest.mark.slow),
+    pytest.param('vectorized', 'examples', marks=pytest.mark.verify),
   ],
 )
 def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):

@@ -149,8 +149,8 @@ def _compare(options, runtime_name):
   ('runtime_name', 'name'),
   [
     *(('debug', name) for name in _CASES),
-    ('vectorized', 'Algorithm 3'),
-    ('vectorized', 'Algorithm 1'),
+    pytest.param('vectorized', 'Algorithm 3', marks=pytest.mark.verify),
+    pytest.param('vectorized', 'Algorithm 1', marks=pytest.mark.verify),
   ],
 )
 def test_runtimes_follow_the_oracle(runtime_name, name):

@@ -10,7 +10,6 @@ from tests.testing import ppfl_oracle, toys
 from tests.testing import ppfl_problem as problem
 from tff_algos.algorithms import ppfl
 from tff_algos.metrics import block_descent_bounds as bounds
-from tff_algos.runtimes import vectorized_runtime
 from tff_algos.stages import local_training, membership_descent
 
 
@@ -142,9 +141,7 @@ def test_the_output_of_the_random_rule_is_a_shorter_training(blocks):
   )
   stop = bounds.draw_output_round(weights, seed=4)
   assert 0 < stop < 20
-  with vectorized_runtime.VectorizedRuntime(
-    blocks.algorithm, problem.NUM_CLIENTS
-  ) as runtime:
+  with toys.graph_runtime(blocks.algorithm, problem.NUM_CLIENTS) as runtime:
     state, _, _ = toys.run_rounds(
       blocks.algorithm, runtime, problem.SOURCE, stop
     )
@@ -211,9 +208,7 @@ def test_planted_models_are_recovered():
       ),
     ),
   )
-  with vectorized_runtime.VectorizedRuntime(
-    algorithm, problem.NUM_CLIENTS
-  ) as runtime:
+  with toys.graph_runtime(algorithm, problem.NUM_CLIENTS) as runtime:
     state, states, _ = toys.run_rounds(algorithm, runtime, problem.SOURCE, 200)
   c = np.stack([one.membership for one in states])
   found = c @ state.model_weights['canonical']['kernel'][..., 0]

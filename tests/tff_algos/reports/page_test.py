@@ -120,7 +120,6 @@ def test_the_page_escapes_what_it_is_told(tmp_path):
   'options',
   [
     {'num_clusters': 1},
-    {'score': 'mse'},
     {'num_clusters': 3, 'source_names': ('a', 'b', 'c', 'd')},
     {'num_rounds': 0},
     {'num_clients': 100, 'score': 'mse'},
