@@ -114,6 +114,7 @@ def _run_pytest(
     import pytest
 
     options = ['-x', '-q', '-p', 'no:cacheprovider']
+    options += ['-m', 'verify or not verify']  # Tests of both tiers.
     sys.argv = ['pytest', *options, *tests]
     status = int(pytest.main([*options, *tests]))
     sys.stdout.flush()
