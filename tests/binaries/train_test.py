@@ -212,9 +212,11 @@ def test_ctrl_c_saves_and_the_next_run_goes_on(
   ('signum', 'returncode'),
   [
     (None, 0),
-    (signal.SIGINT, 130),
-    (signal.SIGTERM, 143),
     (signal.SIGKILL, -signal.SIGKILL),
+    *(
+      pytest.param(*case, marks=pytest.mark.verify)
+      for case in ((signal.SIGINT, 130), (signal.SIGTERM, 143))
+    ),
   ],
 )
 def test_no_tff_worker_is_left(start_training, signum, returncode):

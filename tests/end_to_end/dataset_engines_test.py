@@ -44,7 +44,7 @@ def test_bytes_do_not_depend_on_threads(tmp_path, monkeypatch):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_bytes_do_not_depend_on_processes(tmp_path):
   before = psutil.Process().children(recursive=True)
   # More examples than one block holds, so that both processes have work.
