@@ -123,8 +123,8 @@ def graph_runtime(
 ) -> vectorized_runtime.VectorizedRuntime:
   """The default runtime with one client a block, so that nothing is vectorized.
 
-  Its graphs are traced in less than half of the time. That every algorithm gives
-  the same vectorized is what the contract tests show.
+  Its graphs are traced in half of the time or less. That an algorithm gives the
+  same vectorized is what the contract tests show: in `make verify`, of all.
   """
   return vectorized_runtime.VectorizedRuntime(
     algorithm,
