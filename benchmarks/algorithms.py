@@ -8,16 +8,13 @@ import tensorflow as tf
 
 from benchmarks import workload as workload_lib
 from tff_algos.algorithms import registry as algorithms
+from tff_algos.algorithms.cmfl import committee
+from tff_algos.algorithms.ppfl import affinity
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers, partitions, trees
-from tff_algos.stages import (
-  affinity,
-  committee,
-  local_training,
-  moreau_envelope,
-)
+from tff_algos.stages.client import local_training, moreau_envelope
 
 # Round 1 estimates; no round that is timed does.
 _NEVER_AGAIN = 1_000_000

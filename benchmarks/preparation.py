@@ -9,8 +9,9 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
-from tff_algos.runtimes import loop, vectorization
-from tff_algos.stages import local_training
+from tff_algos.runtimes.vectorized import vectorization
+from tff_algos.stages.client import local_training
+from tff_algos.training import loop
 
 # The phase of training, in all our algorithms: the purpose of its seeds.
 _TRAINING_PHASE = 'train'

@@ -18,10 +18,11 @@ import pathlib
 
 from absl import logging
 
-from binaries import command, experiment, output
+from binaries import command
 from tff_algos.algorithms import registry as algorithms
-from tff_algos.consensus import audit_log, verification
+from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.core import errors
+from tff_algos.experiments import experiment, output
 
 
 def audit(

@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from binaries import bounds, command, output
+from binaries import bounds, command
+from tff_algos.algorithms.filter_decomposition import (
+  averaged_models,
+  kernel_variance,
+)
 from tff_algos.core import seeds
-from tff_algos.metrics import averaged_models, kernel_variance
-from tff_algos.reports import landscape_plot, style
+from tff_algos.experiments import output
+from tff_algos.reports.plotting import landscape_plot, style
 
 _SIZES = (5, 25)
 _START = (-0.55, -0.15)

@@ -38,10 +38,13 @@ from typing import Any
 
 import numpy as np
 
-from binaries import command, experiment, linear_rounds, output, session
+from binaries import command
 from tff_algos.algorithms import registry as algorithms
+from tff_algos.algorithms.fed_soft import bounds as bounds_lib
+from tff_algos.algorithms.fed_soft import quadratic_risks
 from tff_algos.core import errors
-from tff_algos.metrics import proximal_bounds, quadratic_risks
+from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments.analyses import linear_rounds
 from tff_algos.models import registry as models
 
 _PRINTED = (
@@ -102,7 +105,7 @@ def _row(
   problem: linear_rounds.Problem, step: linear_rounds.Step
 ) -> dict[str, Any]:
   risks, solves = problem.risks, step.solves
-  bounds = proximal_bounds.measure(risks, solves)
+  bounds = bounds_lib.measure(risks, solves)
   found = bounds._asdict()
   row = {
     'round': step.round_num,
@@ -125,7 +128,7 @@ def _row(
     distances = np.linalg.norm(centers - risks.minimizers, axis=1)
     row[name] = distances.mean() / bounds.max_gap
   if solves.proximal_weight:
-    descent = proximal_bounds.descent(
+    descent = bounds_lib.descent(
       *(risks, solves, bounds, problem.mixture, problem.num_examples),
       misassignment=row['misassignment'],
       smoother=problem.options.importance_smoother,

@@ -15,10 +15,10 @@ import shlex
 from absl import flags, logging
 
 from binaries import command
-from pipelines import staging as staging_lib
 from pipelines import statistics
+from pipelines.publishing import staging as staging_lib
 from tff_algos.data import integrity, layout
-from tff_algos.reports import card
+from tff_algos.reports.dataset import card
 
 
 def write_card(

@@ -27,16 +27,11 @@ Columns:
 import pathlib
 from typing import Any
 
-from binaries import (
-  bounds,
-  command,
-  committee_rounds,
-  experiment,
-  output,
-  session,
-)
+from binaries import bounds, command
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
+from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments.analyses import committee_rounds
 from tff_algos.models import registry as models
 
 _PRINTED = (

@@ -18,14 +18,15 @@ import re
 
 from absl import flags, logging
 
-from binaries import command, comparison, output
+from binaries import command, comparison
 from tff_algos.core import errors
-from tff_algos.metrics import round_time
-from tff_algos.reports import choice as choice_lib
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
-from tff_algos.reports import sweep_page, sweep_table, worst_attack
-from tff_algos.reports import target as target_lib
+from tff_algos.evaluation import round_time
+from tff_algos.experiments import output
+from tff_algos.reports.sweep import choice as choice_lib
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
+from tff_algos.reports.sweep import sweep_page, sweep_table, worst_attack
+from tff_algos.reports.sweep import target as target_lib
 
 _SEED = re.compile(r'seed_(\d+)')
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from absl import flags
 
-from binaries import grid
 from tff_algos.core import errors
-from tff_algos.metrics import round_time
-from tff_algos.reports import choice as choice_lib
-from tff_algos.reports import target as target_lib
+from tff_algos.evaluation import round_time
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import choice as choice_lib
+from tff_algos.reports.sweep import target as target_lib
 
 
 def define_clock_flag() -> flags.FlagHolder:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 
 from absl import app, flags, logging
 
-from tff_algos.machine import hardware, network, programs, result, software
+from tff_algos.diagnostics import hardware, network, programs, result, software
 
 _JSON = flags.DEFINE_bool('json', False, 'Print JSON, for other programs.')
 _WORKDIR = flags.DEFINE_string(

@@ -31,17 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from binaries import (
-  bounds,
-  command,
-  envelope_rounds,
-  experiment,
-  output,
-  session,
-)
+from binaries import bounds, command
 from tff_algos.algorithms import registry as algorithms
+from tff_algos.algorithms.pfedkm import bounds as bounds_lib
 from tff_algos.core import errors
-from tff_algos.metrics import envelope_bounds
+from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments.analyses import envelope_rounds
 from tff_algos.models import registry as models
 
 _PRINTED = (
@@ -91,7 +86,7 @@ def compare(
 
 def _row(envelopes, options, history, prox_error) -> dict[str, Any]:
   training, num_rounds = options.local_training, len(history[0]) - 1
-  constants = envelope_bounds.Constants(
+  constants = bounds_lib.Constants(
     num_clients=history[2].shape[1],
     num_clusters=options.num_clusters,
     num_local_steps=training.num_local_steps,
@@ -101,8 +96,8 @@ def _row(envelopes, options, history, prox_error) -> dict[str, Any]:
     smoothness=envelopes.smoothness,
     prox_error=float(prox_error),
   )
-  measured = envelope_bounds.measure(*history)
-  bound = envelope_bounds.explicit_bound(constants, measured, num_rounds)
+  measured = bounds_lib.measure(*history)
+  bound = bounds_lib.explicit_bound(constants, measured, num_rounds)
   row = {
     'rounds': num_rounds,
     'bound': bound.total,
@@ -113,7 +108,7 @@ def _row(envelopes, options, history, prox_error) -> dict[str, Any]:
     'prox_error': constants.prox_error,
   }
   if measured.objective_gap > 0:
-    found = envelope_bounds.theorem(constants, measured, num_rounds)
+    found = bounds_lib.theorem(constants, measured, num_rounds)
     row.update(theorem=found.bound, theorem_step=found.step)
   return row
 

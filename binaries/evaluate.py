@@ -17,24 +17,18 @@ from typing import Any
 
 from absl import flags, logging
 
-from binaries import (
-  command,
-  comparison,
-  experiment,
-  kept_runtime,
-  output,
-  session,
-)
-from tff_algos.metrics import round_time
-from tff_algos.reports import membership_history, page, summary
-from tff_algos.runtimes import evaluation_tables, evaluator, metrics_log
+from binaries import command, comparison
+from tff_algos.evaluation import evaluation_tables, evaluator, round_time
+from tff_algos.experiments import experiment, output, runtime_cache, session
+from tff_algos.reports.run import membership_history, page, summary
+from tff_algos.training import metrics_log
 
 
 def evaluate(
   config: experiment.ExperimentConfig,
   folder: str,
   round_num: int | None = None,
-  kept: kept_runtime.KeptRuntime | None = None,
+  kept: runtime_cache.KeptRuntime | None = None,
   clock: round_time.Clock = round_time.Clock(),
 ) -> pathlib.Path:
   """Evaluates one checkpoint; returns the report's index page.

@@ -15,11 +15,12 @@ import numpy as np
 import tensorflow as tf
 from absl import flags, logging
 
-from binaries import command, experiment, session
+from binaries import command
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
+from tff_algos.experiments import experiment, session
 from tff_algos.export import cluster_models, manifest, personalized_models
 
 _NUM_SAMPLES = 8

@@ -34,19 +34,12 @@ from typing import Any
 
 from absl import flags
 
-from binaries import (
-  bounds,
-  command,
-  experiment,
-  factor_rounds,
-  filter_atoms,
-  output,
-  session,
-  starts,
-)
+from binaries import bounds, command
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.reports import page
+from tff_algos.experiments import experiment, output, session, starts
+from tff_algos.experiments.analyses import factor_rounds, filter_atoms
+from tff_algos.reports.run import page
 
 _ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 

@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from binaries import bounds, command, output, trajectories
-from tff_algos.metrics import trajectory_plane
-from tff_algos.reports import landscape_plot, style
+from binaries import bounds, command
+from tff_algos.experiments import output
+from tff_algos.experiments.analyses import trajectories, trajectory_plane
+from tff_algos.reports.plotting import landscape_plot, style
 
 PLANES = ('principal', 'ends')
 # Of the paths' extent, on each side.

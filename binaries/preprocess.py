@@ -21,9 +21,11 @@ import time
 
 from absl import flags, logging
 
-from binaries import card, command, experiment, result_line
-from pipelines import build_dataset, options, versions
+from binaries import card, command, result_line
+from pipelines import build_dataset, options
+from pipelines.publishing import versions
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 
 
 def preprocess(

@@ -12,18 +12,9 @@ import pathlib
 
 from absl import logging
 
-from binaries import (
-  card,
-  command,
-  evaluate,
-  experiment,
-  export,
-  kept_runtime,
-  preprocess,
-  served_prediction,
-  train,
-)
-from tff_algos.reports import page, summary
+from binaries import card, command, evaluate, export, preprocess, train
+from tff_algos.experiments import experiment, runtime_cache, served_prediction
+from tff_algos.reports.run import page, summary
 
 
 def run(config: experiment.ExperimentConfig, folder: str) -> None:
@@ -36,7 +27,7 @@ def run(config: experiment.ExperimentConfig, folder: str) -> None:
   preprocess.preprocess(config.dataset, folder, '')
   dataset_card = card.write_card(folder)
   logging.info('2/5 training')
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     train.train(config, folder, kept=kept)
     logging.info('3/5 evaluation')
     evaluate.evaluate(config, folder, kept=kept)

@@ -14,7 +14,7 @@ import shlex
 from absl import flags, logging
 
 from binaries import command
-from pipelines import batch_inference, model_choice
+from pipelines.scoring import batch_inference, model_choice
 from tff_algos.core import errors
 
 _DEFAULTS = model_choice.ScoringConfig()

@@ -21,19 +21,16 @@ from typing import Any
 from absl import flags, logging
 from ml_collections import config_flags
 
-from binaries import (
-  command,
-  compare,
-  comparison,
+from binaries import command, compare, comparison, sweep_run
+from tff_algos.core import errors
+from tff_algos.experiments import (
   config_file,
   config_values,
-  grid,
-  kept_runtime,
   output,
-  sweep_run,
+  runtime_cache,
 )
-from tff_algos.core import errors
-from tff_algos.reports import plan as plan_lib
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import plan as plan_lib
 
 
 def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
@@ -55,7 +52,7 @@ def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
   workdir.mkdir(parents=True, exist_ok=True)
   _write(runs.plan, workdir)
   planned = list(runs.plan.runs)
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     for index, config in enumerate(runs.configs):
       run = planned[index]
       logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)

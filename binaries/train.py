@@ -15,16 +15,16 @@ import contextlib
 
 from absl import logging
 
-from binaries import (
+from binaries import command
+from tff_algos.experiments import (
   auditing,
-  command,
   experiment,
-  kept_runtime,
   resolved_config,
+  runtime_cache,
   session,
 )
-from tff_algos.runtimes import cluster as cluster_lib
-from tff_algos.runtimes import loop, metrics_log, workdir
+from tff_algos.runtimes.distributed import process_cluster as cluster_lib
+from tff_algos.training import loop, metrics_log, workdir
 
 _SHOWN = {
   'train/loss': 'loss',
@@ -52,7 +52,7 @@ def train(
   config: experiment.ExperimentConfig,
   folder: str,
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
-  kept: kept_runtime.KeptRuntime | None = None,
+  kept: runtime_cache.KeptRuntime | None = None,
 ) -> int:
   """Trains to the last round; returns its number.
 

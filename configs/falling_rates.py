@@ -1,6 +1,6 @@
 """Learning rates stay as they are: where experiments start from.
 
-See tff_algos/stages/falling_rates.py; docs/architecture.md has how.
+See tff_algos/rounds/lr_schedule.py; docs/architecture.md has how.
 """
 
 

@@ -19,23 +19,15 @@ import apache_beam as beam
 import numpy as np
 from absl import logging
 
-from pipelines import (
-  cleaning,
-  distributions,
-  extract,
-  handover,
-  options,
-  planning,
-  runner,
-  splits,
-  spread,
-  versions,
-  write,
-)
-from pipelines import manifest as manifest_lib
-from pipelines import staging as staging_lib
+from pipelines import options
+from pipelines.engines import runner, spread
+from pipelines.examples import cleaning, distributions, splits
 from pipelines.partitions import plan as partition_plan
+from pipelines.publishing import manifest as manifest_lib
+from pipelines.publishing import staging as staging_lib
+from pipelines.publishing import versions
 from pipelines.sources import base
+from pipelines.steps import extract, handover, planning, write
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib

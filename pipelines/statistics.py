@@ -19,8 +19,10 @@ import pyarrow
 from absl import logging
 from pyarrow import parquet
 
-from pipelines import client_table, failures, published, runner, spread, totals
-from pipelines import staging as staging_lib
+from pipelines.engines import failures, runner, spread
+from pipelines.examples import client_table, totals
+from pipelines.publishing import published
+from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib

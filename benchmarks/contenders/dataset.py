@@ -13,9 +13,9 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
 from tff_algos.core import seeds
-from tff_algos.runtimes import devices, graph_call
-from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import local_training
+from tff_algos.runtimes.vectorized import devices, graph_call
+from tff_algos.runtimes.vectorized import rows as rows_lib
+from tff_algos.stages.client import local_training
 
 
 class DatasetContender(passes.PassContender):

@@ -9,8 +9,8 @@ from benchmarks import algorithms, preparation
 from benchmarks import workload as workload_lib
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
-from tff_algos.runtimes import client_state_store, loop
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.training import client_state_store, loop
 
 BuildRuntime = Callable[
   [algorithm_lib.FederatedAlgorithm, int], cohort_lib.Runtime

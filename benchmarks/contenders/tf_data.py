@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import passes, program
-from tff_algos.runtimes import graph_call
+from tff_algos.runtimes.vectorized import graph_call
 
 
 class TfDataContender(passes.PassContender):

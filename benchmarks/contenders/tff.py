@@ -1,7 +1,7 @@
 """Our `tff` runtime with its default options."""
 
 from benchmarks.contenders import program, runtime
-from tff_algos.runtimes import tff_runtime
+from tff_algos.runtimes.tff import tff_runtime
 
 
 def _open(inputs, form):

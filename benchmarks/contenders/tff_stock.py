@@ -16,7 +16,7 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import program
 from tff_algos.core import tff_compat  # Before TFF: it forbids hidden workers.
-from tff_algos.runtimes import worker
+from tff_algos.runtimes.tff import worker
 
 import tensorflow_federated as tff  # isort: skip
 

@@ -1,7 +1,7 @@
 """Our `vectorized` runtime with its clients compiled by XLA."""
 
 from benchmarks.contenders import program, runtime
-from tff_algos.runtimes import devices, vectorized_runtime
+from tff_algos.runtimes.vectorized import devices, vectorized_runtime
 
 
 def _open(inputs, form):

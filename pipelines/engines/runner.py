@@ -12,7 +12,7 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability import portable_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
-from pipelines import failures
+from pipelines.engines import failures
 from tff_algos.core import errors
 
 _LOCAL = (None, 'DirectRunner')

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines import hashing
+from pipelines.examples import hashing
 from pipelines.sources import base
 from tff_algos.core import errors
 

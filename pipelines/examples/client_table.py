@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow
 
-from pipelines import published
+from pipelines.publishing import published
 from tff_algos.data import schema as schema_lib
 
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines import hashing, options
+from pipelines import options
+from pipelines.examples import hashing
 from pipelines.sources import base
 from tff_algos.core import errors, seeds
 

@@ -8,7 +8,8 @@ one by one, what is not held out is dealt first and split then.
 
 import numpy as np
 
-from pipelines import hashing, options
+from pipelines import options
+from pipelines.examples import hashing
 from tff_algos.data import schema
 
 # Roles 0, 1, 2 are the positions in schema.SPLITS.

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pipelines import hashing, options, planning, splits
+from pipelines import options
+from pipelines.examples import hashing, splits
 from pipelines.partitions import (
   apportion,
   clients,
@@ -10,6 +11,7 @@ from pipelines.partitions import (
   feature_shift,
   registry,
 )
+from pipelines.steps import planning
 from tff_algos.core import errors
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pipelines import options, planning
+from pipelines import options
+from pipelines.steps import planning
 from tff_algos.core import seeds
 
 

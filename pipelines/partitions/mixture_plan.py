@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pipelines import hashing, options, planning, splits
+from pipelines import options
+from pipelines.examples import hashing, splits
 from pipelines.partitions import apportion, clients, mixtures, sizes
 from pipelines.partitions import quotas as quotas_lib
+from pipelines.steps import planning
 from tff_algos.data import schema
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines import hashing
+from pipelines.examples import hashing
 from pipelines.partitions import apportion
 from tff_algos.core import checks, errors
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from pipelines import options, planning, splits
+from pipelines import options
+from pipelines.examples import splits
 from pipelines.partitions import clients, feature_shift, natural
+from pipelines.steps import planning
 from tff_algos.data import schema
 
 

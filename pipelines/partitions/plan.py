@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipelines import options, planning, splits
+from pipelines import options
+from pipelines.examples import splits
 from pipelines.partitions import (
   division_plan,
   mixture_plan,
@@ -10,6 +11,7 @@ from pipelines.partitions import (
   natural_plan,
   registry,
 )
+from pipelines.steps import planning
 from tff_algos.core import errors
 
 

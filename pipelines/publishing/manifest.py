@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow
 from pyarrow import parquet
 
-from pipelines import options, planning, write
+from pipelines import options
 from pipelines.sources import base
+from pipelines.steps import planning, write
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
@@ -83,7 +84,7 @@ def check_same(published: Mapping[str, Any], built: Mapping[str, Any]) -> None:
     f'version {published["version"]} came out different when it was built '
     f'again by force ({", ".join(different)}), and a published version never '
     'changes. Is the code another one? Then raise CODE_VERSION in '
-    "pipelines/manifest.py, or remove the version's folder first."
+    "pipelines/publishing/manifest.py, or remove the version's folder first."
   )
 
 

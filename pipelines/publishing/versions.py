@@ -7,7 +7,7 @@ import re
 
 from absl import logging
 
-from pipelines import staging as staging_lib
+from pipelines.publishing import staging as staging_lib
 from tff_algos.core import checks, durable
 from tff_algos.data import dates, layout, leases
 

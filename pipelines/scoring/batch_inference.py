@@ -18,17 +18,12 @@ import numpy as np
 from apache_beam.metrics import metric
 from apache_beam.ml.inference import base
 
-from pipelines import bundles as bundles_lib
-from pipelines import (
-  failures,
-  model_choice,
-  predictions,
-  published,
-  runner,
-  spread,
-)
-from pipelines import manifest as manifest_lib
-from pipelines import staging as staging_lib
+from pipelines.engines import failures, runner, spread
+from pipelines.publishing import manifest as manifest_lib
+from pipelines.publishing import published
+from pipelines.publishing import staging as staging_lib
+from pipelines.scoring import bundles as bundles_lib
+from pipelines.scoring import model_choice, predictions
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout

@@ -11,7 +11,7 @@ import numpy as np
 from apache_beam.ml.inference import base
 from apache_beam.utils import shared
 
-from pipelines import model_choice
+from pipelines.scoring import model_choice
 from tff_algos.core import errors
 from tff_algos.data import integrity
 from tff_algos.data import schema as schema_lib

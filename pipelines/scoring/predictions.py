@@ -12,9 +12,10 @@ import pyarrow
 from absl import logging
 from pyarrow import parquet
 
-from pipelines import bundles, failures, model_choice
-from pipelines import manifest as manifest_lib
-from pipelines import staging as staging_lib
+from pipelines.engines import failures
+from pipelines.publishing import manifest as manifest_lib
+from pipelines.publishing import staging as staging_lib
+from pipelines.scoring import bundles, model_choice
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import integrity

@@ -6,19 +6,12 @@ from collections.abc import Iterator
 import apache_beam as beam
 import numpy as np
 
-from pipelines import (
-  cleaning,
-  distributions,
-  failures,
-  handover,
-  options,
-  pieces,
-  planning,
-  splits,
-  write,
-)
-from pipelines import staging as staging_lib
+from pipelines import options
+from pipelines.engines import failures
+from pipelines.examples import cleaning, distributions, splits
+from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base, registry
+from pipelines.steps import handover, pieces, planning, write
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
 

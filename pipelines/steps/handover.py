@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines import cleaning, planning
-from pipelines import staging as staging_lib
+from pipelines.examples import cleaning
+from pipelines.publishing import staging as staging_lib
+from pipelines.steps import planning
 
 
 class BlockPlan(NamedTuple):

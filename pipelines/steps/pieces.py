@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines import staging as staging_lib
+from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
 from tff_algos.data import schema as schema_lib
 

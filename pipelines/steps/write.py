@@ -16,8 +16,10 @@ import apache_beam as beam
 import numpy as np
 from array_record.python import array_record_module
 
-from pipelines import failures, hashing, pieces, planning
-from pipelines import staging as staging_lib
+from pipelines.engines import failures
+from pipelines.examples import hashing
+from pipelines.publishing import staging as staging_lib
+from pipelines.steps import pieces, planning
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 

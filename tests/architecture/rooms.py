@@ -3,34 +3,44 @@
 CORE = 'tff_algos.core'
 NUMERICS = 'tff_algos.numerics'
 MODELS = 'tff_algos.models'
-METRICS = 'tff_algos.metrics'
-CONSENSUS = 'tff_algos.consensus'
-STAGES = 'tff_algos.stages'
-ALGORITHMS = 'tff_algos.algorithms'
 DATA = 'tff_algos.data'
+ROUNDS = 'tff_algos.rounds'
+STAGES = 'tff_algos.stages'
+ADVERSARIES = 'tff_algos.adversaries'
+CONSENSUS = 'tff_algos.algorithms.cmfl.consensus'
+AUDIT = 'tff_algos.algorithms.cmfl.audit'
+ALGORITHMS = 'tff_algos.algorithms'
 RUNTIMES = 'tff_algos.runtimes'
+EVALUATION = 'tff_algos.evaluation'
+TRAINING = 'tff_algos.training'
 EXPORT = 'tff_algos.export'
 SERVING = 'tff_algos.serving'
 REPORTS = 'tff_algos.reports'
-MACHINE = 'tff_algos.machine'
+DIAGNOSTICS = 'tff_algos.diagnostics'
+EXPERIMENTS = 'tff_algos.experiments'
 
 # room -> the rooms that it may import, besides itself.
 MAY_IMPORT = {
   CORE: set(),
   NUMERICS: {CORE},
   MODELS: {CORE, NUMERICS},
-  METRICS: {CORE, NUMERICS},
-  STAGES: {CORE, NUMERICS, METRICS},
-  CONSENSUS: {CORE},
-  ALGORITHMS: {CORE, NUMERICS, METRICS, STAGES, CONSENSUS},
   DATA: {CORE},
-  RUNTIMES: {CORE, NUMERICS, METRICS, STAGES, DATA},
+  ROUNDS: {CORE, NUMERICS},
+  STAGES: {CORE, NUMERICS, ROUNDS},
+  ADVERSARIES: {CORE, NUMERICS, ROUNDS},
+  CONSENSUS: {CORE, ADVERSARIES},
+  AUDIT: {CORE, CONSENSUS},
+  ALGORITHMS: {CORE, NUMERICS, ROUNDS, STAGES, CONSENSUS, AUDIT},
+  RUNTIMES: {CORE, NUMERICS, ROUNDS, DATA},
+  EVALUATION: {CORE, NUMERICS, ROUNDS, DATA, RUNTIMES},
+  TRAINING: {CORE, NUMERICS, ROUNDS, DATA, RUNTIMES, EVALUATION},
   EXPORT: {CORE, MODELS},
   SERVING: {CORE, EXPORT},
-  REPORTS: {CORE, DATA, METRICS, CONSENSUS},
-  MACHINE: {CORE, RUNTIMES},
+  REPORTS: {CORE, DATA, EVALUATION, AUDIT},
+  DIAGNOSTICS: {CORE, RUNTIMES},
   'tff_algos': set(),
   'pipelines': {CORE, DATA, EXPORT, SERVING},
   'configs': set(),
 }
+MAY_IMPORT[EXPERIMENTS] = {*MAY_IMPORT} - {'configs', 'tff_algos'}
 MAY_IMPORT['binaries'] = {*MAY_IMPORT} - {'configs'}

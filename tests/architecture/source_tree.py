@@ -2,6 +2,8 @@
 
 import pathlib
 
+from tests.architecture import rooms
+
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCE_ROOMS = ('tff_algos', 'pipelines', 'binaries')
 
@@ -21,6 +23,10 @@ def read(path: pathlib.PurePath) -> str:
 
 
 def room_of(path: pathlib.PurePath) -> str:
-  """Returns the room that a file belongs to, such as `tff_algos.core`."""
-  depth = 2 if path.parts[0] == 'tff_algos' and len(path.parts) > 2 else 1
-  return '.'.join(path.parts[:depth])
+  """Returns the room of a file: the innermost of `rooms`, else its folder."""
+  folders = path.parts[:-1]
+  for depth in range(len(folders), 0, -1):
+    room = '.'.join(folders[:depth])
+    if room in rooms.MAY_IMPORT:
+      return room
+  return '.'.join(folders)

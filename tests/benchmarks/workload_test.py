@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from benchmarks import algorithms, cases, preparation
 from benchmarks import workload as workload_lib
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 _WORKLOAD = workload_lib.Workload(
   num_clients=3, num_examples=6, batch_size=2, input_shape=(4, 4, 1)

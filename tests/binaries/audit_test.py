@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from binaries import audit, experiment, train
+from binaries import audit, train
 from configs.fed_soft import digits
-from tests.binaries import auditing_test
-from tff_algos.consensus import audit_log, verification
+from tests.tff_algos.experiments import auditing_test
+from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 
 dataset = auditing_test.dataset
 

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 
 from binaries import averages
-from tff_algos.metrics import averaged_models
+from tff_algos.algorithms.filter_decomposition import averaged_models
 
 
 def test_tables_and_picture(tmp_path):

@@ -6,10 +6,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from binaries import bounds, experiment
+from binaries import bounds
 from configs.fed_soft import digits
 from tests.testing import raw_data
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 
 
 @pytest.mark.slow

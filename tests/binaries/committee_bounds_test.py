@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from binaries import committee_bounds, experiment
+from binaries import committee_bounds
 from configs.cmfl import regressions
 from configs.fed_soft import digits
-from tests.binaries import auditing_test
+from tests.tff_algos.experiments import auditing_test
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 
 dataset = auditing_test.dataset
 

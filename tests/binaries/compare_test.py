@@ -8,9 +8,10 @@ import pytest
 from binaries import compare
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.metrics import round_time
-from tff_algos.reports import choice, time_curves_plot
-from tff_algos.reports import plan as plan_lib
+from tff_algos.evaluation import round_time
+from tff_algos.reports.run.plots import time_curves_plot
+from tff_algos.reports.sweep import choice
+from tff_algos.reports.sweep import plan as plan_lib
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
 _TEST = 'participating/test/personalized/accuracy'

@@ -2,10 +2,11 @@
 
 import pytest
 
-from binaries import comparison, grid
+from binaries import comparison
 from configs.fed_soft import synthetic
 from tff_algos.core import errors
-from tff_algos.reports import choice
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import choice
 
 _KEY = 'algorithm.num_clusters'
 

@@ -6,11 +6,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from binaries import envelope_bounds, experiment, preprocess
+from binaries import envelope_bounds, preprocess
 from configs.fed_soft import digits
 from configs.pfedkm import regressions
 from tests.testing import raw_data
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 
 
 @pytest.mark.slow

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import export, session
+from binaries import export
 from pipelines import build_dataset
 from tests.testing import raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
+from tff_algos.experiments import session
 
 
 @pytest.fixture(scope='module')

@@ -4,10 +4,12 @@ import csv
 
 import pytest
 
-from binaries import experiment, factor_rounds, factors, preprocess, train
+from binaries import factors, preprocess, train
 from configs.fed_soft import digits
 from configs.filter_decomposition import fashion_mnist
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
+from tff_algos.experiments.analyses import factor_rounds
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from binaries import landscape, trajectories
+from binaries import landscape
+from tff_algos.experiments.analyses import trajectories
 
 _CENTER = np.linspace(-1, 1, 20)
 

@@ -2,12 +2,13 @@ import json
 
 import pytest
 
-from binaries import experiment, preprocess
+from binaries import preprocess
 from configs.fed_soft import digits
-from pipelines import staging
+from pipelines.publishing import staging
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import experiment
 
 _DIGITS = '--config=configs/fed_soft/digits.py:smoke'
 

@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from binaries import compare, grid, sweep, sweep_run
+from binaries import compare, sweep, sweep_run
 from configs.fed_soft import synthetic
 from tests.testing import fake_sweep, programs
 from tff_algos.core import errors
-from tff_algos.reports import plan as plan_lib
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import plan as plan_lib
 
 _BASE = synthetic.get_config('smoke').to_dict()
 _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')

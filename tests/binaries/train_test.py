@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from binaries import experiment, preprocess, session, train
+from binaries import preprocess, train
 from configs.fed_soft import synthetic
 from tff_algos.core import errors
+from tff_algos.experiments import experiment, session
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
 _PATIENCE_SECONDS = 120.0

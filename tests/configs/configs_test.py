@@ -10,12 +10,14 @@ import re
 import ml_collections
 import pytest
 
-from binaries import experiment
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.experiments import experiment
 from tff_algos.models import pretrained
-from tff_algos.stages import attacks, falling_rates, robust_aggregation
+from tff_algos.rounds import lr_schedule
+from tff_algos.stages.server import robust_aggregation
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = sorted((_ROOT / 'configs').glob('*/*.py'))
@@ -84,7 +86,7 @@ def test_what_all_may_have_is_listed_with_every_key(path):
     'attack': (config.get('attack'), attacks.AttackConfig()),
     'falling_rates': (
       config.falling_rates,
-      falling_rates.FallingRatesConfig(),
+      lr_schedule.FallingRatesConfig(),
     ),
     'pretrained': (config.model.pretrained, pretrained.PretrainedConfig()),
     'aggregation': (

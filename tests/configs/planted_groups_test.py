@@ -19,10 +19,10 @@ from pipelines import options
 from pipelines.partitions import division, groups
 from pipelines.sources import registry as sources
 from tests.testing import raw_sources
+from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import config as config_lib
 from tff_algos.models import registry as models
 from tff_algos.numerics import trees
-from tff_algos.stages import mixing
 
 _METHODS = {
   'cfl': cfl_groups,

@@ -14,8 +14,8 @@ from tests.testing import contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
+from tff_algos.rounds import evaluation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.stages import evaluation, phase_types
 
 # Clients of the perceptron are vectorized, those of the convolution looped over,
 # which takes a third as long to trace.

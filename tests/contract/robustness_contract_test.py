@@ -5,13 +5,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
-from tff_algos.runtimes import (
-  debug_runtime,
-  tff_runtime,
-  vectorized_runtime,
-)
-from tff_algos.stages import attacks
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 _IS_ATTACKER = np.array([True, False, False, True, False])
 _WITH_RULES = [

@@ -21,11 +21,12 @@ from tests.testing import (
   surveys,
   tiny_convolution,
 )
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.models import registry as models
 from tff_algos.numerics import unit_dropout
-from tff_algos.runtimes import debug_runtime, loop
-from tff_algos.stages import attacks
+from tff_algos.runtimes import debug_runtime
+from tff_algos.training import loop
 
 _TRAINING = {
   'num_local_epochs': 2,
@@ -80,14 +81,14 @@ _AGAIN = {
   'core/model.py:Model.map_stacked': (
     'all cluster models drop the same units of an example'
   ),
-  'stages/batches.py:draw_batches': (
+  'stages/client/batches.py:draw_batches': (
     'many orders or one, by the number of examples; a batch reads one of them'
   ),
 }
 # The same, in another round or for another block of examples.
 _ALWAYS = {
-  'consensus/authentication.py:simulated_keys': 'the keys are those of a run',
-  'core/malicious.py:draw': 'malicious clients are those of a run',
+  'algorithms/cmfl/consensus/authentication.py:simulated_keys': 'the keys are those of a run',
+  'adversaries/malicious.py:draw': 'malicious clients are those of a run',
   'pipelines/sources/linear_regression.py:LinearRegression.thetas': (
     'the parameters are those of a dataset'
   ),

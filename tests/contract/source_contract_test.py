@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from pipelines import build_dataset, cleaning
+from pipelines import build_dataset
+from pipelines.examples import cleaning
 from pipelines.sources import base, registry
 from tests.testing import raw_data, raw_sources
 from tff_algos.core import errors

@@ -9,12 +9,10 @@ from tests.testing import contract, tiny_convolution, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
 from tff_algos.numerics import unit_dropout
-from tff_algos.runtimes import (
-  debug_runtime,
-  tff_runtime,
-  vectorized_runtime,
-)
-from tff_algos.stages import local_training
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.stages.client import local_training
 
 _NUM_CLIENTS = 5
 _SHAPE = (6,)

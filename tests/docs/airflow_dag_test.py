@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from pipelines import staging
+from pipelines.publishing import staging
 from tests.testing import programs
 
 _FILE = (

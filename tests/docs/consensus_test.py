@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from tff_algos.consensus import behaviours, quorum
+from tff_algos.algorithms.cmfl.consensus import behaviours, quorum
 
 _TEXT = (
   pathlib.Path(__file__).parents[2].joinpath('docs/consensus.md').read_text()

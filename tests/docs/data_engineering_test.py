@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from pipelines import runner
+from pipelines.engines import runner
 from tests.testing import programs
 
 _TEXT = (programs.ROOT / 'docs' / 'data_engineering.md').read_text()

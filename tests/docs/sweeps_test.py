@@ -6,9 +6,11 @@ import shlex
 
 import pytest
 
-from binaries import comparison, config_file, config_values, grid, sweep
+from binaries import comparison, sweep
 from tests.testing import programs
-from tff_algos.reports import choice
+from tff_algos.experiments import config_file, config_values
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import choice
 
 
 def _commands(name: str) -> list[list[str]]:

@@ -10,18 +10,16 @@ import pytest
 import tensorflow as tf
 
 from pipelines import build_dataset, options
-from tff_algos.algorithms import fed_em, ifca, pfedkm
+from tff_algos.algorithms import fed_em, ifca
+from tff_algos.algorithms.pfedkm import pfedkm
 from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
+from tff_algos.evaluation import evaluator
 from tff_algos.models import registry as models
-from tff_algos.runtimes import (
-  client_sources,
-  debug_runtime,
-  evaluator,
-  loop,
-)
-from tff_algos.stages import moreau_envelope
+from tff_algos.runtimes import client_sources, debug_runtime
+from tff_algos.stages.client import moreau_envelope
+from tff_algos.training import loop
 
 _CLUSTERS = np.array([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]], np.float32)
 

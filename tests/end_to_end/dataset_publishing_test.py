@@ -12,8 +12,9 @@ import threading
 
 import pytest
 
-from pipelines import build_dataset, versions
-from pipelines import staging as staging_lib
+from pipelines import build_dataset
+from pipelines.publishing import staging as staging_lib
+from pipelines.publishing import versions
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib

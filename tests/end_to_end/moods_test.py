@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, experiment, export, preprocess, session, train
+from binaries import evaluate, export, preprocess, train
 from configs.cmfl import sentiment140
 from tests.testing import lstm_oracle
 from tff_algos.data import schema
+from tff_algos.experiments import experiment, session
 from tff_algos.numerics import trees
 
 _MOODS = {'0': ('sad', 'bad', 'rain'), '4': ('good', 'glad', 'sun')}

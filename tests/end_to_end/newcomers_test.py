@@ -9,10 +9,8 @@ import tensorflow as tf
 from tests.testing import evaluated, raw_data, toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
+from tff_algos.evaluation import evaluator
 from tff_algos.numerics import trees
-from tff_algos.runtimes import (
-  evaluator,
-)
 
 
 @pytest.fixture(scope='module', params=['classification', 'regression'])

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, experiment, export, preprocess, session, train
+from binaries import evaluate, export, preprocess, train
 from configs.fed_avg import digits
 from tests.testing import contract, raw_sources
 from tff_algos.core import config as config_lib
 from tff_algos.data import schema
+from tff_algos.experiments import experiment, session
 from tff_algos.runtimes import registry as runtimes
 
 # the a how to do i: 1 to 6; another word 7, beginning 8, end 9.

@@ -7,13 +7,10 @@ from tests.testing import raw_data, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import evaluator, recovery
 from tff_algos.models import registry as models
-from tff_algos.runtimes import (
-  client_sources,
-  evaluator,
-  loop,
-)
+from tff_algos.runtimes import client_sources
+from tff_algos.training import loop
 
 _CONFIG = {
   'distributions': {},

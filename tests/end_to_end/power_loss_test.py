@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines import staging as staging_lib
-from pipelines import versions as dataset_versions
+from pipelines.publishing import staging as staging_lib
+from pipelines.publishing import versions as dataset_versions
 from tests.testing import power_loss
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout

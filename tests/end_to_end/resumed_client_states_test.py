@@ -13,8 +13,10 @@ import pytest
 from tests.testing import contract, factored
 from tests.testing import recorder as recorder_lib
 from tff_algos.algorithms import registry
-from tff_algos.runtimes import checkpoint, debug_runtime, evaluator, loop
-from tff_algos.stages import falling_rates
+from tff_algos.evaluation import evaluator
+from tff_algos.rounds import lr_schedule
+from tff_algos.runtimes import debug_runtime
+from tff_algos.training import checkpoint, loop
 
 _SEED = 7
 _NUM_ROUNDS = 4
@@ -32,7 +34,7 @@ _ALGORITHMS = {
     factored.host('scaffold'),
     factored.model(),
     len(contract.SIZES),
-    falling=falling_rates.FallingRatesConfig((1, 3), 0.5),
+    falling=lr_schedule.FallingRatesConfig((1, 3), 0.5),
   ),
 }
 _NO_EVALUATION = types.SimpleNamespace(

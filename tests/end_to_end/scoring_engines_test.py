@@ -5,7 +5,9 @@ import tempfile
 
 import pytest
 
-from pipelines import batch_inference, model_choice, staging, statistics
+from pipelines import statistics
+from pipelines.publishing import staging
+from pipelines.scoring import batch_inference, model_choice
 from tests.testing import raw_data, scoring
 from tff_algos.data import integrity
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import experiment, preprocess, session
+from binaries import preprocess
 from configs.fed_avg import digits
 from configs.fed_soft import synthetic
 from tests.testing import groups
+from tff_algos.experiments import experiment, session
 
 # Only the order of the sums differs from that of one process.
 _TOLERANCE = 1e-5

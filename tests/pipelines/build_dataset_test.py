@@ -3,8 +3,10 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines import build_dataset, versions, write
+from pipelines import build_dataset
+from pipelines.publishing import versions
 from pipelines.sources import digits
+from pipelines.steps import write
 from tests.testing import raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors

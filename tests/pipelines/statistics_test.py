@@ -6,7 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines import build_dataset, failures, published, staging, statistics
+from pipelines import build_dataset, statistics
+from pipelines.engines import failures
+from pipelines.publishing import published, staging
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib

@@ -7,8 +7,8 @@ the outcome when it ends.
 import json
 import sys
 
-from tests.testing import committees
-from tff_algos.consensus import ballot, loopback, seat
+from tests.testing import committees, socket_members
+from tff_algos.algorithms.cmfl.consensus import ballot, endpoint
 
 
 def main() -> None:
@@ -20,11 +20,11 @@ def main() -> None:
     ballot.Limits(part['max_views'], part['timeout_seconds']),
   )
   keys = {other: bytes.fromhex(key) for other, key in part['keys'].items()}
-  ours = seat.Seat(
+  ours = endpoint.Seat(
     opened, part['member'], committees.TRUTH, keys, part['behaviour']
   )
   print('begin', flush=True)
-  outcome = loopback.take_part(
+  outcome = socket_members.take_part(
     ours, part['addresses'], linger_seconds=part['linger_seconds']
   )
   print(json.dumps([*outcome[:3], ours.num_refused]), flush=True)

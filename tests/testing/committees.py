@@ -2,7 +2,12 @@
 
 from collections.abc import Sequence
 
-from tff_algos.consensus import authentication, ballot, seat, statements
+from tff_algos.algorithms.cmfl.consensus import (
+  authentication,
+  ballot,
+  endpoint,
+  statements,
+)
 
 TRUTH = statements.state(['c1', 'c2'], 'the result')
 
@@ -32,12 +37,12 @@ def keyring(opened: ballot.Ballot, member: str) -> authentication.Keyring:
 
 def seats(
   opened: ballot.Ballot, behaviours: dict[str, str] | None = None
-) -> dict[str, seat.Seat]:
+) -> dict[str, endpoint.Seat]:
   """Returns the seats of members that computed the same."""
   keys = authentication.simulated_keys(opened.committee, opened.seed)
   behaviours = behaviours or {}
   return {
-    member: seat.Seat(
+    member: endpoint.Seat(
       *(opened, member, TRUTH, keys[member]),
       behaviour=behaviours.get(member, 'honest'),
     )

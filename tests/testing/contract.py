@@ -14,11 +14,9 @@ import tensorflow as tf
 from tests.testing import tiny_convolution, toys
 from tff_algos.algorithms import registry
 from tff_algos.data import schema
-from tff_algos.runtimes import (
-  debug_runtime,
-  tff_runtime,
-  vectorized_runtime,
-)
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 # Small enough for five clients, one of which has no example.
 OPTIONS = {

@@ -5,17 +5,15 @@ import tensorflow as tf
 
 from pipelines import build_dataset, options
 from tests.testing import toys
-from tff_algos.algorithms import fed_soft
 from tff_algos.algorithms import registry as algorithms
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
+from tff_algos.evaluation import evaluator
 from tff_algos.models import registry as models
-from tff_algos.runtimes import (
-  client_sources,
-  evaluator,
-  loop,
-)
+from tff_algos.runtimes import client_sources
+from tff_algos.training import loop
 
 NUM_CLUSTERS = 3
 

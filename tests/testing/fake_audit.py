@@ -2,7 +2,7 @@
 
 import pathlib
 
-from tff_algos.consensus import audit_log
+from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.core import seeds
 
 

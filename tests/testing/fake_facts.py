@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from tff_algos.data import schema as schema_lib
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import facts as facts_lib
 
 
 def make(

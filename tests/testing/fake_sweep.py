@@ -9,7 +9,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 
-from tff_algos.reports import plan as plan_lib
+from tff_algos.reports.sweep import plan as plan_lib
 
 NAME = 'Invented sweep'
 FLOATS_A_ROUND = 100.0

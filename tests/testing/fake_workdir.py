@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.testing import fake_atoms, fake_audit
 from tff_algos.core import seeds
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import recovery
 
 
 def write(

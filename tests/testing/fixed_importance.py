@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.testing import toys
+from tff_algos.algorithms.fed_soft import center_download
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import center_download
 
 
 class Round(NamedTuple):

@@ -9,7 +9,7 @@ from tests.testing import toys
 from tff_algos.core import seeds
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 SIZES = (7, 0, 4, 12, 5)
 NUM_STEPS, RATE = 2, 0.05

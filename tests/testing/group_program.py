@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from binaries import command
-from tff_algos.runtimes import cluster as cluster_lib
-from tff_algos.runtimes import process_group
+from tff_algos.runtimes.distributed import process_cluster as cluster_lib
+from tff_algos.runtimes.distributed import process_group
 
 NUM_ROWS = (1, 5, 8)
 

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.testing import points
-from tff_algos.algorithms import pfedkm
-from tff_algos.stages import aggregation
+from tff_algos.algorithms.pfedkm import pfedkm
+from tff_algos.rounds import aggregation
 
 GROUPS = np.repeat([0, 1, 2], 10)
 

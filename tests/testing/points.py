@@ -16,7 +16,7 @@ from tests.testing import toys
 from tff_algos.core import model as model_lib
 from tff_algos.data import schema
 from tff_algos.numerics import optimizers
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 
 @dataclasses.dataclass(frozen=True)

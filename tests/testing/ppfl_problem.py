@@ -8,11 +8,11 @@ clients.
 import numpy as np
 
 from tests.testing import ppfl_oracle, toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
+from tff_algos.algorithms.ppfl import bounds as bounds
 from tff_algos.data import schema
-from tff_algos.metrics import block_descent_bounds as bounds
 from tff_algos.numerics import optimizers
-from tff_algos.stages import affinity, local_training, membership_descent
+from tff_algos.stages.client import local_training
 
 NUM_CLIENTS, NUM_CLUSTERS, NUM_FEATURES, NUM_EXAMPLES = 9, 3, 6, 40
 LAPLACIAN_WEIGHT = 1e-3

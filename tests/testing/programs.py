@@ -209,7 +209,7 @@ def _import_all() -> None:
     'tensorflow',
     'tensorflow_federated',
     'tff_algos.export.personalized_models',
-    'tff_algos.reports.page',
+    'tff_algos.reports.run.page',
     'tff_algos.runtimes.registry',
   ):
     importlib.import_module(name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tff_algos.runtimes import evaluator
+from tff_algos.evaluation import evaluator
 
 
 class Recorder:

@@ -16,9 +16,9 @@ import tensorflow as tf
 from tests.testing import toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
-from tff_algos.metrics import statistics
+from tff_algos.numerics import statistics
+from tff_algos.rounds import aggregation
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.stages import aggregation
 
 PHASE = 'add'
 

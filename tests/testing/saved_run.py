@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_algos.runtimes import checkpoint, client_state_store
+from tff_algos.training import checkpoint, client_state_store
 
 _NUM_CLIENTS = 6
 _IDENTITY = {'seed': 3, 'algorithm': {'name': 'a', 'sizes': (1, 2)}}

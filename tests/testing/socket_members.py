@@ -10,8 +10,8 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from tff_algos.consensus import member as member_lib
-from tff_algos.consensus import seat as seat_lib
+from tff_algos.algorithms.cmfl.consensus import endpoint as seat_lib
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import checks, errors
 
 # The proof of 142 members has 0.4 MB; nobody sends more than this.

@@ -11,12 +11,12 @@ import sys
 
 import pytest
 
-from tests.testing import committees, ports
-from tff_algos.consensus import authentication, behaviours, loopback
-from tff_algos.consensus import member as member_lib
+from tests.testing import committees, ports, socket_members
+from tff_algos.algorithms.cmfl.consensus import authentication, behaviours
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import errors
 
-_ROOT = pathlib.Path(__file__).parents[3]
+_ROOT = pathlib.Path(__file__).parents[2]
 _PATIENCE_SECONDS = 60
 _QUICK = {'max_views': 3, 'timeout_seconds': 0.3, 'linger_seconds': 0.5}
 
@@ -175,18 +175,18 @@ def test_an_address_that_is_taken():
   host, port = address.split(':')
   with socket.create_server((host, int(port))):
     with pytest.raises(errors.RuntimeFailureError, match="'m0' cannot listen"):
-      loopback.take_part(committees.seats(opened)['m0'], {'m0': address})
+      socket_members.take_part(committees.seats(opened)['m0'], {'m0': address})
 
 
 @pytest.mark.parametrize('addresses', [{}, {'m0': 'nowhere'}])
 def test_every_member_needs_an_address(addresses):
   ours = committees.seats(committees.open_ballot(1))['m0']
   with pytest.raises(errors.ConfigError, match="address of 'm0' must be"):
-    loopback.take_part(ours, addresses)
+    socket_members.take_part(ours, addresses)
 
 
 def test_one_member_needs_nobody():
   ours = committees.seats(committees.open_ballot(1))['m0']
   (address,) = ports.free_addresses(1)
-  outcome = loopback.take_part(ours, {'m0': address}, linger_seconds=0)
+  outcome = socket_members.take_part(ours, {'m0': address}, linger_seconds=0)
   assert outcome.statement == committees.TRUTH

@@ -35,7 +35,7 @@ def recorded() -> Iterator[Mapping[tuple, list[str]]]:
   """Records all draws of the block: stream -> places that drew it, in order.
 
   A place is the chain of functions that led to the draw, outermost first, such
-  as `runtimes/loop.py:run_round:12 > stages/committee_roles.py:assign:34`.
+  as `training/loop.py:run_round:12 > algorithms/cmfl/committee_roles.py:assign:34`.
   """
   found = defaultdict(list)
   with contextlib.ExitStack() as stack:

@@ -1,7 +1,8 @@
 """A run of the running sum: a training that can be worked out by hand."""
 
 from tests.testing import recorder, running_sum
-from tff_algos.runtimes import checkpoint, debug_runtime, loop
+from tff_algos.runtimes import debug_runtime
+from tff_algos.training import checkpoint, loop
 
 
 class SumRun:

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import hashing, planning
+from pipelines.examples import hashing
 from pipelines.partitions import plan as partition_plan
+from pipelines.steps import planning
 from tests.testing import raw_data
 
 TURNS = ('upright', 'rotated')

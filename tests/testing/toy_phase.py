@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.core import algorithm
-from tff_algos.metrics import statistics
-from tff_algos.stages import aggregation, phase_types
+from tff_algos.numerics import statistics
+from tff_algos.rounds import aggregation, phase_types
 
 
 class State(NamedTuple):

@@ -8,7 +8,7 @@ from tff_algos.core import seeds
 from tff_algos.data import schema
 from tff_algos.models import registry as models
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 
 class ToySource:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.testing import toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
-from tff_algos.consensus import audit_log
-from tff_algos.stages import attacks
+from tff_algos.algorithms.cmfl.audit import audit_log
 
 _THETA = np.array([[3.0, -2.0]])
 _NUM_CLIENTS = 100

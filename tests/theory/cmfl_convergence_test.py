@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.metrics import committee_bounds
-from tff_algos.stages import committee
+from tff_algos.algorithms.cmfl import bounds, committee
 
 _MU, _L = 0.5, 3.0
 _DRAWS = 10_000
@@ -117,13 +116,13 @@ def test_lemma_3_bounds_how_far_local_models_drift_apart(num_local_steps):
   """
   generator = np.random.default_rng(num_local_steps)
   centers = generator.normal(size=(40, 4))
-  offset = committee_bounds.step_offset(1.0, 1.0, num_local_steps)
+  offset = bounds.step_offset(1.0, 1.0, num_local_steps)
   w, drifts, norms = np.full(4, 3.0), [], []
   for t in range(2000):
     if t % num_local_steps == 0:
       selected = generator.choice(40, 8, replace=False)
       local = np.tile(w, (8, 1))
-    eta = committee_bounds.step(1.0, offset, t)
+    eta = bounds.step(1.0, offset, t)
     gradients = local - centers[selected] + generator.normal(size=(8, 4))
     drifts.append(_squares(local - local.mean(axis=0)).mean() / eta**2)
     norms.append(_squares(gradients).max())
@@ -183,7 +182,7 @@ def _two_clusters(seed):
   """Returns 1/2 |w - b_k|^2: 32 b_k around 0, 8 around a point 3 away."""
   centers = np.random.default_rng(seed).normal(size=(40, 4)) * 0.3
   centers[:8, 0] += 3
-  return committee_bounds.Objectives(
+  return bounds.Objectives(
     np.tile(np.eye(4), (40, 1, 1)), centers, np.zeros(40), np.full(40, 1 / 40)
   )
 
@@ -198,7 +197,7 @@ def _common_and_rare(seed):
   scales = np.where(np.arange(100)[:, np.newaxis] < 80, scale, scale[::-1])
   x = generator.normal(size=(100, 50, 20)) * scales[:, np.newaxis]
   solution = generator.normal(size=20)
-  return committee_bounds.Objectives(
+  return bounds.Objectives(
     np.einsum('kni,knj->kij', x, x, optimize=True) / 50,
     np.tile(solution, (100, 1)),
     np.zeros(100),
@@ -258,7 +257,7 @@ def test_skewed_selection_stalls_above_the_minimum():
   """
   problem, sizes = _two_clusters(0), _sizes(40, 'training')
   assert (sizes.committee, sizes.training, sizes.aggregated) == (8, 12, 5)
-  rates = [committee_bounds.step(1.0, 4.0, t) for t in range(1000)]
+  rates = [bounds.step(1.0, 4.0, t) for t in range(1000)]
   early, late, skew = {}, {}, {}
   for who in _WHO:
     points, selected = _run(problem, who, sizes, np.full(4, 3.0), rates, 0)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_algos.algorithms.cmfl import committee
 from tff_algos.core import algorithm, seeds
-from tff_algos.stages import cohort, committee
+from tff_algos.stages.server import client_sampling
 
 _MOST_CLIENTS = 100
 _PLACES = np.arange(_MOST_CLIENTS)
@@ -221,7 +222,7 @@ def test_counts_of_uniform_draws():
   counts = np.zeros(1075)
   for round_num in range(1000):
     generator = seeds.numpy_generator(0, 'cohort', round_num)
-    counts[cohort.draw_uniform(population, 43, generator)] += 1
+    counts[client_sampling.draw_uniform(population, 43, generator)] += 1
   assert counts.mean() == 40
   assert abs(counts.var() - 38.4) < 5 * 38.4 * np.sqrt(2 / 1074)
   assert counts.min() > 0

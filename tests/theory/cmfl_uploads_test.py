@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points
-from tff_algos.algorithms import cmfl
-from tff_algos.stages import aggregation, committee, committee_roles
+from tff_algos.algorithms.cmfl import cmfl, committee, committee_roles
+from tff_algos.rounds import aggregation
 
 # Zeros stand for what was refused: of training client 0.
 _UPLOADS = np.array([[0, 0], [9, 9], [1, 0], [2, 0], [9, 9], [3, 6]], 'f')

@@ -10,8 +10,9 @@ import pytest
 from tests.testing import index_hash, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import seeds
-from tff_algos.runtimes import debug_runtime, tff_runtime
-from tff_algos.stages import falling_rates
+from tff_algos.rounds import lr_schedule
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
 
 _SEED, _NUM_ROUNDS = 3, 4
 _RATE, _MOMENTUM, _DECAY, _BATCH = 0.05, 0.9, 0.01, 4
@@ -84,7 +85,7 @@ def test_every_round_has_its_rate(name):
     _SECTION,
     toys.linear(3),
     len(_SIZES),
-    falling=falling_rates.FallingRatesConfig((1, 3), 0.1),
+    falling=lr_schedule.FallingRatesConfig((1, 3), 0.1),
   )
   start = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   first = start[0].model_weights['kernel'][:, 0].astype(float)

@@ -12,10 +12,9 @@ import pytest
 
 from tests.testing import fed_em_oracle, toys
 from tff_algos.algorithms import fed_em
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
 _NUM_ROUNDS = 4

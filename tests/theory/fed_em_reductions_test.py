@@ -9,10 +9,9 @@ import pytest
 
 from tests.testing import points, toys
 from tff_algos.algorithms import fed_avg, fed_em
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 
 def _training(learning_rate, num_epochs=2, batch_size=4):

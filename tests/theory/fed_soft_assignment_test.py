@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import assignment
+from tff_algos.stages.clusters import assignment
 
 
 def _two_regressions(gap):

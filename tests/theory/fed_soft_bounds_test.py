@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from tests.testing import fixed_importance, toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import bounds, fed_soft, quadratic_risks
 from tff_algos.data import schema
-from tff_algos.metrics import proximal_bounds, quadratic_risks
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _WEIGHT = 1.0
 _COUNTS = {
@@ -55,7 +54,7 @@ def _one_round(num_sources, closeness):
     (thetas + closeness * 0.5 * radius * offsets)[..., None],
     1,
   )
-  return risks, proximal_bounds.LocalSolves(
+  return risks, bounds.LocalSolves(
     local_models=only.local[..., 0],
     centers=only.before[..., 0],
     mixture=counts / 10,
@@ -92,7 +91,7 @@ def _build(num_clusters):
 @pytest.mark.parametrize('closeness', [0.5, 0.9])
 def test_local_models_keep_both_bounds(num_sources, closeness):
   risks, solves = _one_round(num_sources, closeness)
-  found = proximal_bounds.measure(risks, solves)
+  found = bounds.measure(risks, solves)
   assert abs(found.alpha_0 - (1 - closeness) / 2) < 1e-5
   assert found.gamma_0 < 1e-3, 'the solver solves'
   assert 0.02 < np.nanmax(found.gradient_ratios) <= 1

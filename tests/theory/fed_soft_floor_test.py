@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.testing import fixed_importance, points
-from tff_algos.algorithms import fed_soft
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 _WEIGHT = 1.0
 _THETAS = np.array([[0.5, 0.0], [-0.5, 0.0]])

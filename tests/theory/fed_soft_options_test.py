@@ -11,16 +11,14 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import (
-  debug_runtime,
-  dropouts,
-  loop,
-  tff_runtime,
-)
-from tff_algos.stages import local_training, phase_types
+from tff_algos.rounds import phase_types
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.stages.client import local_training
+from tff_algos.training import dropouts, loop
 
 _P = 3
 _THETAS = np.array([[4.0, 0, 0], [-4, 0, 0], [0, 4, 1]])

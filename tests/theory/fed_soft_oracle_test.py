@@ -15,11 +15,10 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.testing import fed_soft_oracle, toys
-from tff_algos.algorithms import fed_soft
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 4e-4

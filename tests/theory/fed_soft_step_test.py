@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import center_download, fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
-from tff_algos.stages import center_download, local_training
+from tff_algos.stages.client import local_training
 
 
 def _build(**options):

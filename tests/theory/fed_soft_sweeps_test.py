@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import vectorized_runtime
-from tff_algos.stages import local_training
+from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.stages.client import local_training
 
 pytestmark = pytest.mark.verify
 

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
-from tff_algos.stages import assignment, local_training
+from tff_algos.stages.client import local_training
+from tff_algos.stages.clusters import assignment
 
 _NUM_CLIENTS = 20
 # The squared distance that the paper's Table 1 implies.

@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import fixed_importance, points, toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import proximal
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import objectives
+from tff_algos.stages.client import objectives
 
 _THETAS = np.array([[1.0, 0.5], [-1, 1.5], [0, -2]])
 

@@ -7,7 +7,7 @@ Chen and Qiu (2025), arXiv:2503.08652. Eight clients in three dimensions, F_k(w)
 import numpy as np
 import pytest
 
-from tff_algos.metrics import decomposition_bounds as bounds
+from tff_algos.algorithms.filter_decomposition import bounds as bounds
 
 _GENERATOR = np.random.default_rng(0)
 _CURVATURES = _GENERATOR.uniform(1, 4, size=(8, 3))

@@ -12,9 +12,11 @@ import pytest
 
 from tests.testing import contract, factored, toys
 from tff_algos.algorithms import registry
-from tff_algos.metrics import kernel_variance
+from tff_algos.algorithms.filter_decomposition import (
+  kernel_variance,
+  latent_clients,
+)
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import latent_clients
 
 _NUM_CLIENTS, _NUM_COHORTS = 40, 1000
 _SIZES = (2, 5, 10, 20)

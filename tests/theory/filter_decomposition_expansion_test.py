@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.models import convolutions
+from tff_algos.models.vision import convolutions
 from tff_algos.numerics import filters
 
 _NUM_CLIENTS, _NUM_ATOMS = 4, 3

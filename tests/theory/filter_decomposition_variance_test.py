@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tff_algos.metrics import kernel_variance
+from tff_algos.algorithms.filter_decomposition import kernel_variance
 
 
 def test_proposition_5_1_as_stated():

@@ -12,10 +12,9 @@ import pytest
 
 from tests.testing import ifca_oracle, toys
 from tff_algos.algorithms import ifca
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 1e-3

@@ -9,10 +9,10 @@ import pytest
 
 from tests.testing import contract, toys
 from tff_algos.algorithms import fed_avg, ifca
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import recovery
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _TRAINING = local_training.LocalTrainingConfig(
   2, 4, optimizers.OptimizerConfig('sgd', 0.1)

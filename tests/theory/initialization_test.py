@@ -11,15 +11,11 @@ import pytest
 
 from tests.testing import recorder, toys
 from tff_algos.algorithms import ifca
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import evaluator, recovery
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import (
-  checkpoint,
-  evaluator,
-  loop,
-  restarts,
-)
-from tff_algos.stages import initialization, local_training
+from tff_algos.stages.client import local_training
+from tff_algos.stages.clusters import initialization
+from tff_algos.training import checkpoint, loop, restarts
 
 _THETAS = np.array([[20.0, 0.0], [10.0, 10 * 3**0.5]])
 _GROUPS = np.array([0, 1, 0, 1, 1, 0])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.testing import l2gd_oracle, toys
 from tff_algos.algorithms import l2gd
-from tff_algos.metrics import statistics
+from tff_algos.numerics import statistics
 from tff_algos.runtimes import debug_runtime
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}

@@ -12,8 +12,9 @@ from tests.testing import contract, points, toys
 from tff_algos.algorithms import fed_avg, l2gd
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import debug_runtime, vectorized_runtime
-from tff_algos.stages import local_training
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.stages.client import local_training
 
 _CENTERS = np.array([[0.0, 4], [6, -2], [-3, 1], [1, -1]])
 _SOURCE = points.clients([center[np.newaxis] for center in _CENTERS])

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import algorithm
-from tff_algos.stages import moreau_envelope
+from tff_algos.stages.client import moreau_envelope
 
 _LAMBDA = 15.0
 _C = np.array([1.0, -2.0, 0.5])

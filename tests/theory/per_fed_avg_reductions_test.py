@@ -11,7 +11,7 @@ from tff_algos.algorithms import fed_avg, per_fed_avg
 from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _SIZES = contract.SIZES
 

@@ -11,11 +11,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import pfedkm_rounds, points, toys
-from tff_algos.algorithms import pfedkm
-from tff_algos.metrics import envelope_bounds
+from tff_algos.algorithms.pfedkm import bounds, pfedkm, regrouping
 from tff_algos.numerics import partitions
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import moreau_envelope, regrouping
+from tff_algos.stages.client import moreau_envelope
 
 _A, _LAMBDA = 1.0, 15.0
 _H = _A * _LAMBDA / (_A + _LAMBDA)
@@ -150,7 +149,7 @@ def test_what_regrouping_costs_stops_to_grow_when_the_partition_settles(server):
     centers,
   )
   models, gradients, assignments, _ = history
-  measured = envelope_bounds.measure(*history)
+  measured = bounds.measure(*history)
   assert 1 < measured.settled_round < 12
   changes = [
     _transition(*pair) - np.eye(3)
@@ -172,13 +171,11 @@ def test_what_regrouping_costs_stops_to_grow_when_the_partition_settles(server):
 
 
 def _constants(num_local_steps, mixing, error):
-  return envelope_bounds.Constants(
+  return bounds.Constants(
     num_clients=30,
     num_clusters=3,
     num_local_steps=num_local_steps,
-    client_learning_rate=envelope_bounds.largest_learning_rate(
-      _H, num_local_steps
-    ),
+    client_learning_rate=bounds.largest_learning_rate(_H, num_local_steps),
     server_mixing=mixing,
     proximal_weight=_LAMBDA,
     smoothness=_H,
@@ -197,7 +194,7 @@ def _run(server, constants, num_rounds):
 
 
 def _first(history, num_rounds):
-  return envelope_bounds.measure(*(one[: num_rounds + 1] for one in history))
+  return bounds.measure(*(one[: num_rounds + 1] for one in history))
 
 
 def test_exact_solves_stay_below_the_bound_and_decay_as_one_over_rounds(server):
@@ -206,9 +203,9 @@ def test_exact_solves_stay_below_the_bound_and_decay_as_one_over_rounds(server):
   history = _run(server, constants, 300)
   for num_rounds in (1, 3, 10, 30, 100, 300):
     measured = _first(history, num_rounds)
-    bound = envelope_bounds.explicit_bound(constants, measured, num_rounds)
+    bound = bounds.explicit_bound(constants, measured, num_rounds)
     assert 0 < measured.mean_squared_gradient <= bound.total
-    theorem = envelope_bounds.theorem(constants, measured, num_rounds)
+    theorem = bounds.theorem(constants, measured, num_rounds)
     np.testing.assert_allclose(theorem.step, constants.client_learning_rate)
     assert measured.mean_squared_gradient <= theorem.bound
   early, late = (
@@ -227,7 +224,7 @@ def test_wrong_solves_stay_below_the_bound_and_end_at_a_floor():
   history = _run(server, constants, 150)
   for num_rounds in (1, 10, 150):
     measured = _first(history, num_rounds)
-    bound = envelope_bounds.explicit_bound(constants, measured, num_rounds)
+    bound = bounds.explicit_bound(constants, measured, num_rounds)
     assert 0 < measured.mean_squared_gradient <= bound.total
   last = np.sum(history[1][-1] ** 2, axis=1)
   floor = (_LAMBDA * 0.05) ** 2

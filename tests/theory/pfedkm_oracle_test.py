@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.testing import pfedkm_oracle, toys
-from tff_algos.algorithms import pfedkm
-from tff_algos.metrics import statistics
+from tff_algos.algorithms.pfedkm import pfedkm, regrouping
+from tff_algos.numerics import statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import moreau_envelope, regrouping
+from tff_algos.stages.client import moreau_envelope
 
 _TOLERANCE = {'rtol': 5e-5, 'atol': 5e-5}
 _MARGIN = 1e-3

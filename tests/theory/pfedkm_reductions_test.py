@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tests.testing import contract, points, toys
-from tff_algos.algorithms import pfedkm, pfedme
+from tff_algos.algorithms import pfedme
+from tff_algos.algorithms.pfedkm import pfedkm
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import moreau_envelope
+from tff_algos.stages.client import moreau_envelope
 
 _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
   num_local_steps=3,

@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points
-from tff_algos.algorithms import pfedkm
-from tff_algos.stages import aggregation, robust_aggregation
+from tff_algos.algorithms.pfedkm import pfedkm
+from tff_algos.rounds import aggregation
+from tff_algos.stages.server import robust_aggregation
 
 # k-means makes clusters of the first two and of the others, which most of their
 # clients come from: clusters 1 and 0.

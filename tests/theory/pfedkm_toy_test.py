@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.testing import pfedkm_rounds, points, toys
-from tff_algos.algorithms import pfedkm
-from tff_algos.metrics import recovery
+from tff_algos.algorithms.pfedkm import pfedkm, regrouping
+from tff_algos.evaluation import recovery
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import moreau_envelope, regrouping
+from tff_algos.stages.client import moreau_envelope
 
 _LAMBDA = 15.0
 

@@ -4,14 +4,14 @@ import numpy as np
 import tensorflow as tf
 
 from tests.testing import contract, toys
-from tff_algos.algorithms import ppfl
-from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import (
-  local_training,
+from tff_algos.algorithms.ppfl import (
   membership_descent,
   mixed_training,
   mixing,
+  ppfl,
 )
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.stages.client import local_training
 
 
 def test_weights_are_trained_with_the_membership_after_its_step():

@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 
 from tests.testing import ppfl_oracle, toys
-from tff_algos.algorithms import ppfl, registry
+from tff_algos.algorithms import registry
+from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.core import config as config_lib
 from tff_algos.numerics import optimizers
+from tff_algos.rounds import lr_schedule
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import (
-  affinity,
-  falling_rates,
-  local_training,
-  membership_descent,
-)
+from tff_algos.stages.client import local_training
 
 _TOLERANCE = {'rtol': 1e-4, 'atol': 1e-4}
 _NUM_ROUNDS = 5
@@ -61,7 +58,7 @@ def _build(options):
     {'name': 'ppfl', **config_lib.to_dict(config)},
     toys.linear(3),
     len(_SIZES),
-    falling=falling_rates.FallingRatesConfig(falls, 0.1),
+    falling=lr_schedule.FallingRatesConfig(falls, 0.1),
   )
 
 

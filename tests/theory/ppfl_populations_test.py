@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_avg, ppfl
+from tff_algos.algorithms import fed_avg
+from tff_algos.algorithms.ppfl import membership_descent, ppfl
 from tff_algos.data import schema
 from tff_algos.models import registry as models
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import vectorized_runtime
-from tff_algos.stages import local_training, membership_descent
+from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.stages.client import local_training
 
 
 def _source(x, y, dtype):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.testing import ppfl_oracle
-from tff_algos.metrics import block_descent_bounds as bounds
+from tff_algos.algorithms.ppfl import bounds as bounds
 
 _HORIZONS = 2 ** np.arange(8, 15, 2)
 _NUM_CLIENTS, _NUM_MODELS, _NUM_WEIGHTS = 2, 2, 2

@@ -8,12 +8,18 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import ppfl_oracle, toys
-from tff_algos.algorithms import fed_avg, ppfl
+from tff_algos.algorithms import fed_avg
+from tff_algos.algorithms.ppfl import (
+  affinity,
+  membership_descent,
+  mirror_descent,
+  ppfl,
+)
+from tff_algos.algorithms.ppfl import affinity_vectors as affinity_numerics
 from tff_algos.data import schema
-from tff_algos.numerics import affinity as affinity_numerics
-from tff_algos.numerics import mirror_descent, optimizers
+from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import affinity, local_training, membership_descent
+from tff_algos.stages.client import local_training
 
 _GENERATOR = np.random.default_rng(2)
 _THETAS = np.array([[3.0, 0, -1], [-1, 2, 2]])

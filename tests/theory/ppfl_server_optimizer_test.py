@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _SOURCE = toys.image_clients(4)
 

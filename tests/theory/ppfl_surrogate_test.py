@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from tests.testing import ppfl_oracle, toys
+from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
+from tff_algos.algorithms.ppfl import affinity_vectors as affinity_numerics
 from tff_algos.core import algorithm
-from tff_algos.numerics import affinity as affinity_numerics
-from tff_algos.stages import affinity, membership_descent, mixing
 
 _GENERATOR = np.random.default_rng(4)
 _NUM_CLIENTS, _K, _D, _N, _LAMBDA = 6, 3, 4, 10, 0.3

@@ -8,9 +8,9 @@ import pytest
 
 from tests.testing import ppfl_oracle, toys
 from tests.testing import ppfl_problem as problem
-from tff_algos.algorithms import ppfl
-from tff_algos.metrics import block_descent_bounds as bounds
-from tff_algos.stages import local_training, membership_descent
+from tff_algos.algorithms.ppfl import bounds as bounds
+from tff_algos.algorithms.ppfl import membership_descent, ppfl
+from tff_algos.stages.client import local_training
 
 
 @pytest.fixture(scope='module', name='alternating')

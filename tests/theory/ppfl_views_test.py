@@ -8,16 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import (
-  affinity,
-  assignment,
-  local_training,
-  membership_descent,
-)
+from tff_algos.stages.client import local_training
+from tff_algos.stages.clusters import assignment
 
 _SOURCE = toys.image_clients(4)
 _SIZES = _SOURCE.population.num_examples

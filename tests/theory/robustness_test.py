@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.testing import toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.numerics import robust_rules
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import attacks
 
 _THETA = np.array([[2.0, -1.0]])
 _SOURCE = toys.linear_clients(_THETA, np.ones([11, 1]), [40] * 11)

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import index_hash, toys
+from tff_algos.algorithms.cmfl import last_gradient
 from tff_algos.core import algorithm, seeds
 from tff_algos.numerics import optimizers, unit_dropout
-from tff_algos.stages import last_gradient, local_training, objectives
+from tff_algos.stages.client import local_training, objectives
 
 _SEED = seeds.derive_seed(1, 'train', 1, 'c0')
 _START = np.array([0.2, -0.4, 1.0], np.float32)

@@ -16,12 +16,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tff_algos.adversaries import (
+  collusion,
+  false_clients,
+  falsification,
+  malicious,
+)
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, errors, malicious
+from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import falsification
-from tff_algos.stages import collusion, false_clients
 
 NONE = 'none'
 SPACES = ('update', 'model')

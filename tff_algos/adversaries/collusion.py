@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.adversaries import falsification
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.numerics import falsification, trees
-from tff_algos.stages import aggregation, collected_means, composer
+from tff_algos.numerics import trees
+from tff_algos.rounds import aggregation, collected_means, composer
 
 Structure = Any
 

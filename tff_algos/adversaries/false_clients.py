@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.adversaries import falsification, flipped_data
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import falsification, trees
-from tff_algos.stages import composer, flipped_data, plans
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import composer, plans
 
 Structure = Any
 

@@ -48,9 +48,11 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation, cohort, objectives
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import peers as peers_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import peer_models as peers_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +253,7 @@ def _build_plan(model):
 
   def plan_round(server_state, population, round_num, seed):
     # In the first round all train, in the others one.
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, int(round_num > 1), seed, round_num
     )
     fetched, counts = zip(

@@ -40,10 +40,12 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
-from tff_algos.stages import aggregation, cohort, objectives
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
-from tff_algos.stages import server_optimizer as server_optimizer_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
+from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
 SCHEDULES = ('beside', 'after')
 STARTS = ('own', 'received')
@@ -98,7 +100,7 @@ class DittoConfig:
     )
     checks.check_one_of('schedule', self.schedule, SCHEDULES)
     checks.check_one_of('start', self.start, STARTS)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     for name in ('proximal_weight', 'global_proximal_weight'):
       checks.check_at_least(name, getattr(self, name), 0)
     checks.check_positive('loss_scale', self.loss_scale)
@@ -245,7 +247,7 @@ def _build_training(model, config):
       seed,
       config.local_training,
     )
-    weight = cohort.client_weight(data, config.weighting)
+    weight = client_sampling.client_weight(data, config.weighting)
     return algorithm.ClientOutput(
       TrainResult(weights, weight), client_state, OrderedDict(loss=loss)
     )
@@ -283,7 +285,7 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, config.cohort_size, seed, round_num
     )
     if config.schedule == 'beside':
@@ -296,7 +298,9 @@ def _build_plan(model, config):
     )
     is_due = round_num % config.personalization_interval == 0
     if config.schedule == 'after' and is_due:
-      everyone = cohort.draw_some_or_all(population, 0, seed, round_num)
+      everyone = client_sampling.draw_some_or_all(
+        population, 0, seed, round_num
+      )
       cost = algorithm.Cost(
         downlink_floats=len(everyone) * num_parameters,
         local_solves=len(everyone),

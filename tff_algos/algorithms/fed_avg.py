@@ -28,10 +28,12 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
-from tff_algos.stages import aggregation, cohort, objectives
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
-from tff_algos.stages import server_optimizer as server_optimizer_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
+from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +134,10 @@ def build_fed_avg(
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    cohort.check_cohort_size('cohort_size', config.cohort_size, population)
-    drawn = cohort.draw_uniform(
+    client_sampling.check_cohort_size(
+      'cohort_size', config.cohort_size, population
+    )
+    drawn = client_sampling.draw_uniform(
       population,
       config.cohort_size,
       seeds.numpy_generator(seed, 'cohort', round_num),

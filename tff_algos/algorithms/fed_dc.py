@@ -29,8 +29,10 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation, cohort, global_model, objectives
-from tff_algos.stages import local_training as local_training_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling, global_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +167,7 @@ def _build_training(model, config):
     weights, loss = local_training_lib.train(
       objective, received, data, seed, config.local_training
     )
-    weight = cohort.client_weight(data, 'uniform')
+    weight = client_sampling.client_weight(data, 'uniform')
     change = trees.subtract(weights, received)
     drift = client_state.drift
     if config.follows_drift:

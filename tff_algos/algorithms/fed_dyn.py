@@ -28,9 +28,11 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation, cohort, global_model, objectives
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling, global_model
+from tff_algos.stages.server import robust_aggregation as robust
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +158,7 @@ def _build_training(model, config):
     gradient = trees.subtract(
       client_state.gradient, trees.scale(way, config.proximal_weight)
     )
-    weight = cohort.client_weight(data, 'uniform')
+    weight = client_sampling.client_weight(data, 'uniform')
     # Without examples there is no gradient to know.
     state = trees.select(weight > 0, ClientState(gradient), client_state)
     return algorithm.ClientOutput(

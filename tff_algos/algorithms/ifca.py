@@ -38,18 +38,14 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import (
-  aggregation,
-  assignment,
-  cohort,
-  gradients,
-  objectives,
-)
-from tff_algos.stages import initialization as initialization_lib
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import gradients, objectives
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.clusters import assignment
+from tff_algos.stages.clusters import initialization as initialization_lib
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
 
 AVERAGINGS = ('models', 'gradients')
 
@@ -94,7 +90,7 @@ class IfcaConfig:
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
     checks.check_int('cohort_size', self.cohort_size, minimum=1)
     checks.check_one_of('averaging', self.averaging, AVERAGINGS)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('server_learning_rate', self.server_learning_rate)
     checks.check_positive('loss_scale', self.loss_scale)
     self.initialization.check_cohort_size(self.cohort_size, self.num_clusters)
@@ -189,7 +185,7 @@ def _build_training(model, config, objective):
     start = trees.take(cluster_models, cluster_id)
     result, loss = learn(objective, start, data, seed, config.local_training)
     membership = tf.one_hot(cluster_id, config.num_clusters)
-    weight = cohort.client_weight(data, config.weighting)
+    weight = client_sampling.client_weight(data, config.weighting)
     return algorithm.ClientOutput(
       TrainResult(result, weight * membership),
       ClientState(membership),
@@ -244,8 +240,10 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    cohort.check_cohort_size('cohort_size', config.cohort_size, population)
-    drawn = cohort.draw_uniform(
+    client_sampling.check_cohort_size(
+      'cohort_size', config.cohort_size, population
+    )
+    drawn = client_sampling.draw_uniform(
       population,
       config.cohort_size,
       seeds.numpy_generator(seed, 'cohort', round_num),

@@ -55,12 +55,9 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import index_random, trees
-from tff_algos.stages import (
-  aggregation,
-  gradients,
-  objectives,
-)
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import gradients, objectives
+from tff_algos.stages.server import robust_aggregation as robust
 
 
 @dataclasses.dataclass(frozen=True)

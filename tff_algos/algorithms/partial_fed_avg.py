@@ -45,10 +45,12 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers
-from tff_algos.stages import aggregation, cohort, objectives, weight_groups
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
-from tff_algos.stages import server_optimizer as server_optimizer_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives, weight_groups
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
+from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
 SCHEDULES = ('together', 'private_first')
 INITIAL_PRIVATE_WEIGHTS = ('common', 'own')
@@ -101,7 +103,7 @@ class PartialFedAvgConfig:
     checks.check_one_of('schedule', self.schedule, SCHEDULES)
     for name in ('cohort_size', 'personalization_interval'):
       checks.check_int(name, getattr(self, name), minimum=0)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_one_of(
       'initial_private_weights',
       self.initial_private_weights,
@@ -222,7 +224,7 @@ def _build_training(groups, config):
       seed,
       config,
     )
-    weight = cohort.client_weight(data, config.weighting)
+    weight = client_sampling.client_weight(data, config.weighting)
     return algorithm.ClientOutput(
       TrainResult(parts.shared, weight), ClientState(parts.private), metrics
     )
@@ -315,7 +317,7 @@ def _build_plan(groups, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * groups.num_shared
@@ -327,7 +329,9 @@ def _build_plan(groups, config):
     )
     interval = config.personalization_interval
     if interval and round_num % interval == 0:
-      everyone = cohort.draw_some_or_all(population, 0, seed, round_num)
+      everyone = client_sampling.draw_some_or_all(
+        population, 0, seed, round_num
+      )
       yield algorithm.PhaseCall(
         'personalize',
         everyone,

@@ -48,16 +48,12 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import (
-  aggregation,
-  cohort,
-  gradients,
-  objectives,
-)
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import gradients, objectives
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
 
 VARIANTS = ('exact', 'hessian_free', 'first_order')
 
@@ -111,7 +107,7 @@ class PerFedAvgConfig:
     ):
       checks.check_int(name, getattr(self, name), minimum=1)
     checks.check_one_of('variant', self.variant, VARIANTS)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_at_least('inner_learning_rate', self.inner_learning_rate, 0)
     for name in (
       'client_learning_rate',
@@ -194,7 +190,7 @@ def _build_training(model, config):
   def train(message, client_input, client_state, data, seed):
     del client_input
     weights, loss = learn(message, data, seed)
-    weight = cohort.client_weight(data, config.weighting)
+    weight = client_sampling.client_weight(data, config.weighting)
     return algorithm.ClientOutput(
       TrainResult(weights, weight), client_state, OrderedDict(loss=loss)
     )
@@ -304,8 +300,10 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    cohort.check_cohort_size('cohort_size', config.cohort_size, population)
-    drawn = cohort.draw_uniform(
+    client_sampling.check_cohort_size(
+      'cohort_size', config.cohort_size, population
+    )
+    drawn = client_sampling.draw_uniform(
       population,
       config.cohort_size,
       seeds.numpy_generator(seed, 'cohort', round_num),

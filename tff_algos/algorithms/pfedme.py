@@ -37,13 +37,10 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import (
-  aggregation,
-  cohort,
-  moreau_envelope,
-  objectives,
-)
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import moreau_envelope, objectives
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
 
 TRAINING_CLIENTS = ('all', 'cohort')
 AVERAGED = ('local', 'personalized')
@@ -85,7 +82,7 @@ class PFedMeConfig:
     checks.check_one_of(
       'training_clients', self.training_clients, TRAINING_CLIENTS
     )
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_one_of('averaged', self.averaged, AVERAGED)
     checks.check_positive('server_mixing', self.server_mixing)
     checks.check_positive('loss_scale', self.loss_scale)
@@ -156,7 +153,7 @@ def _build_training(model, config):
     models, client_state, metrics = moreau_envelope.work(
       objective, received, client_state, data, seed, config.local_training
     )
-    weight = cohort.client_weight(data, config.weighting)
+    weight = client_sampling.client_weight(data, config.weighting)
     uploaded = models.local_weights
     if config.averaged == 'personalized':
       uploaded = models.personalized_weights
@@ -190,7 +187,7 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, config.cohort_size, seed, round_num
     )
     training = drawn

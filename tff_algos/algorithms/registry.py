@@ -7,30 +7,30 @@ from typing import Any, NamedTuple
 
 from tff_algos.algorithms import (
   brain_torrent,
-  cfl,
-  cmfl,
   ditto,
   fed_avg,
   fed_dc,
   fed_dyn,
   fed_em,
-  fed_pac,
-  fed_soft,
-  filter_decomposition,
-  gossip,
   ifca,
   l2gd,
   partial_fed_avg,
   per_fed_avg,
-  pfedkm,
   pfedme,
-  ppfl,
   scaffold,
 )
+from tff_algos.algorithms.cfl import cfl
+from tff_algos.algorithms.cmfl import cmfl
+from tff_algos.algorithms.fed_pac import fed_pac
+from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.algorithms.filter_decomposition import filter_decomposition
+from tff_algos.algorithms.gossip import gossip
+from tff_algos.algorithms.pfedkm import pfedkm
+from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
-from tff_algos.stages import falling_rates, periods, phase_types
+from tff_algos.rounds import lr_schedule, periods, phase_types
 
 
 class Entry(NamedTuple):
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
   takes_run_seed: bool = False
 
 
-_CONSTANT = falling_rates.FallingRatesConfig()
+_CONSTANT = lr_schedule.FallingRatesConfig()
 
 # What filter decomposition goes around.
 HOSTS = ('fed_avg', 'fed_dc', 'fed_dyn', 'scaffold')
@@ -118,7 +118,7 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def parse_periods(
-  values: Mapping[str, Any], falling: falling_rates.FallingRatesConfig
+  values: Mapping[str, Any], falling: lr_schedule.FallingRatesConfig
 ) -> tuple[str, list[Any]]:
   """Returns an algorithm's name and its options in each period of its rates.
 
@@ -145,7 +145,7 @@ def build_algorithm(
   model: model_lib.Model,
   num_clients: int = 3,
   run_seed: int = 0,
-  falling: falling_rates.FallingRatesConfig = _CONSTANT,
+  falling: lr_schedule.FallingRatesConfig = _CONSTANT,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm that a config's `algorithm` section names.
 

@@ -32,8 +32,10 @@ import tensorflow as tf
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation, cohort, global_model, objectives
-from tff_algos.stages import local_training as local_training_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling, global_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +169,9 @@ def _build_training(model, config):
       trees.subtract(mean_gradient, message.control),
       trees.zeros_like(way),
     )
-    result = TrainResult(weights, change, cohort.client_weight(data, 'uniform'))
+    result = TrainResult(
+      weights, change, client_sampling.client_weight(data, 'uniform')
+    )
     state = ClientState(trees.add(client_state.control, change))
     return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
 

@@ -126,7 +126,7 @@ def _refuse_other_contexts() -> None:
     del cardinalities
     raise RuntimeError(
       'a TFF computation was called outside a runtime; run it in '
-      'tff_algos.runtimes.tff_runtime.TffRuntime'
+      'tff_algos.runtimes.tff.tff_runtime.TffRuntime'
     )
 
   tff.framework.set_default_context(

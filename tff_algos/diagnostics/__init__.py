@@ -1,4 +1,1 @@
-"""What this machine has, and whether it is enough: the checks of the doctor.
-
-Nothing here imports TensorFlow or TFF, which may be what is broken.
-"""
+"""Diagnostics of a machine: hardware, network, installed software."""

@@ -5,7 +5,7 @@ import pathlib
 import re
 import shutil
 
-from tff_algos.machine import programs, result
+from tff_algos.diagnostics import programs, result
 
 _GIB = 2**30
 _LOW_MEMORY_BYTES = 3 * _GIB

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from tff_algos.core import errors
-from tff_algos.machine import result
+from tff_algos.diagnostics import result
 
 _PROXY_VARIABLES = ('grpc_proxy', 'http_proxy', 'https_proxy', 'all_proxy')
 _LOOPBACK = ('localhost', '127.0.0.1')
@@ -60,7 +60,7 @@ def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
 def check_worker(timeout_seconds: float) -> result.CheckResult:
   """Starts TFF's worker, waits until it answers, and ends it."""
   # Here and not above: what this needs may be what is broken.
-  from tff_algos.runtimes import worker
+  from tff_algos.runtimes.tff import worker
 
   started = time.monotonic()
   try:

@@ -5,7 +5,7 @@ import json
 import re
 import sys
 
-from tff_algos.machine import programs, result
+from tff_algos.diagnostics import programs, result
 
 _REINSTALL = 'Install again: `make clean env`.'
 _OLDEST_GLIBC = (2, 31)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import recovery
 
 # The main cluster of a client that belongs to all clusters alike.
 UNDECIDED = -1

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.metrics import association, recovery
-from tff_algos.runtimes import evaluator as evaluator_lib
+from tff_algos.evaluation import association, recovery
+from tff_algos.evaluation import evaluator as evaluator_lib
 
 Rows = list[dict[str, Any]]
 

@@ -10,7 +10,7 @@ Metric names read `<clients>/<split>/<model>/<metric>`.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,15 +18,16 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.metrics import association, recovery, statistics, summaries
-from tff_algos.runtimes import (
-  client_sources,
-  client_state_store,
+from tff_algos.evaluation import (
+  association,
   honest_clients,
-  interrupts,
+  recovery,
+  summaries,
 )
+from tff_algos.numerics import statistics
+from tff_algos.rounds import evaluation
+from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.stages import evaluation
 
 Structure = Any
 
@@ -62,6 +63,16 @@ class Planted(NamedTuple):
   unseen_mixture: np.ndarray
 
 
+class ClientStates(Protocol):
+  """The part of a client state store that an evaluation reads."""
+
+  def load(self, client_indices: np.ndarray) -> Any:
+    """Returns the states of some clients, stacked `[n, ...]`."""
+
+  def has_state(self) -> np.ndarray:
+    """Returns which clients have a state of their own, bool `[num_clients]`."""
+
+
 class Evaluator:
   """Runs the evaluation phases on all splits of a dataset."""
 
@@ -70,7 +81,7 @@ class Evaluator:
     algorithm: algorithm_lib.FederatedAlgorithm,
     dataset: dataset_lib.FederatedDataset,
     runtime: cohort_lib.Runtime,
-    store: client_state_store.ClientStateStore,
+    store: ClientStates,
     is_attacker: np.ndarray | None = None,
   ):
     """Prepares the evaluation of one run.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tff_algos.data import schema
-from tff_algos.metrics import summaries
+from tff_algos.evaluation import summaries
 
 MODELS = ('personalized', 'cluster')
 

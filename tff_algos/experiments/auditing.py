@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from binaries import experiment
+from tff_algos.adversaries import false_clients
 from tff_algos.algorithms import registry as algorithms
-from tff_algos.consensus import audit_log, statements, verification
+from tff_algos.algorithms.cmfl.audit import audit_log, verification
+from tff_algos.algorithms.cmfl.consensus import statements
+from tff_algos.experiments import experiment
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import loop
-from tff_algos.stages import false_clients
+from tff_algos.training import loop
 
 
 def attend(

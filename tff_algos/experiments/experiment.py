@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines import options
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
@@ -18,11 +19,11 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.models import registry as models
-from tff_algos.runtimes import cluster as cluster_lib
-from tff_algos.runtimes import loop, process_group
+from tff_algos.rounds import lr_schedule as rates
 from tff_algos.runtimes import registry as runtimes
-from tff_algos.stages import attacks
-from tff_algos.stages import falling_rates as rates
+from tff_algos.runtimes.distributed import process_cluster as cluster_lib
+from tff_algos.runtimes.distributed import process_group
+from tff_algos.training import loop
 
 
 @dataclasses.dataclass(frozen=True)

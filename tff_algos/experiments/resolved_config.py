@@ -3,8 +3,8 @@
 import os
 import pathlib
 
-from binaries import experiment, output
 from tff_algos.core import config as config_lib
+from tff_algos.experiments import experiment, output
 
 
 def write(

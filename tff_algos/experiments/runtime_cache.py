@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from binaries import experiment
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import experiment
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import process_group
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.runtimes.distributed import process_group
 
 
 class KeptRuntime:

@@ -9,9 +9,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from binaries import experiment
 from tff_algos.core import errors
 from tff_algos.data import schema
+from tff_algos.experiments import experiment
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0

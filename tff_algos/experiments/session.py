@@ -6,22 +6,17 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from binaries import experiment, kept_runtime
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.runtimes import (
-  checkpoint,
-  client_sources,
-  client_state_store,
-  devices,
-  evaluator,
-  interrupts,
-  loop,
-)
-from tff_algos.runtimes import cluster as cluster_lib
+from tff_algos.evaluation import evaluator
+from tff_algos.experiments import experiment, runtime_cache
+from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes.distributed import process_cluster as cluster_lib
+from tff_algos.runtimes.vectorized import devices
+from tff_algos.training import checkpoint, client_state_store, loop
 
 
 class Session(NamedTuple):
@@ -83,7 +78,7 @@ def open_session(
   config: experiment.ExperimentConfig,
   workdir: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
-  kept: kept_runtime.KeptRuntime | None = None,
+  kept: runtime_cache.KeptRuntime | None = None,
 ) -> Iterator[Session]:
   """Opens an experiment in a workdir that holds its dataset.
 
@@ -99,7 +94,7 @@ def open_session(
   devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
     if kept is None:
-      kept = stack.enter_context(kept_runtime.KeptRuntime())
+      kept = stack.enter_context(runtime_cache.KeptRuntime())
     dataset = stack.enter_context(experiment.open_dataset(folder))
     checkpoints = checkpoint.CheckpointManager(
       folder / 'checkpoints',

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from binaries import session
-from tff_algos.runtimes import loop
+from tff_algos.experiments import session
+from tff_algos.training import loop
 
 
 def starts(opened: session.Session) -> Iterator[tuple[int, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
-from tff_algos.models import convolutions
+from tff_algos.models.vision import convolutions
 
 NORMALIZATIONS = ('none', 'group')
 

@@ -10,25 +10,19 @@ import tensorflow as tf
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import (
+from tff_algos.models import linear, mlp, precision, pretrained
+from tff_algos.models.factors import decomposition, low_rank
+from tff_algos.models.text import embeddings, lstm, transformer
+from tff_algos.models.vision import (
   alexnet,
   cifar_cnn,
   convolutional,
-  decomposition,
-  embeddings,
   lenet,
   letters_cnn,
-  linear,
-  low_rank,
-  lstm,
-  mlp,
   mobilenet,
   normed_convolutions,
-  precision,
-  pretrained,
   resnet,
   small_cnn,
-  transformer,
 )
 
 

@@ -1,1 +1,1 @@
-"""What a run did, and what a dataset holds: pictures, pages, from files alone."""
+"""Reports: pictures and pages of runs, sweeps and datasets, from files."""

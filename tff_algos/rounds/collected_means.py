@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 Structure = Any
 MeanAggregator = aggregation.WeightedMean | aggregation.ClusterMean

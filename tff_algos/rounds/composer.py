@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 Structure = Any
 

@@ -9,9 +9,8 @@ from collections import OrderedDict
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import aggregation
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import aggregation
 
 
 def build_cluster_evaluation(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
 from tff_algos.numerics import trees
-from tff_algos.stages import composer, phase_types
+from tff_algos.rounds import composer, phase_types
 
 Structure = Any
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import plans
+from tff_algos.rounds import plans
 
 
 def in_turn(

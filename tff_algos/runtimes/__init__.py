@@ -1,1 +1,1 @@
-"""Who runs a round: the loop, three runtimes, stores and checkpoints."""
+"""Runtimes: vectorized, TFF and debug, behind one interface."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
 from tff_algos.data import batching, schema
-from tff_algos.stages import composer
+from tff_algos.rounds import composer
 
 Structure = Any
 

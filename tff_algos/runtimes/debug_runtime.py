@@ -10,8 +10,8 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import trees
+from tff_algos.rounds import composer
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.stages import composer
 
 Structure = Any
 

@@ -5,12 +5,10 @@ import dataclasses
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import (
-  debug_runtime,
-  process_group,
-  tff_runtime,
-  vectorized_runtime,
-)
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 RUNTIMES = {
   'tff': tff_runtime.TffRuntime,

@@ -1,1 +1,1 @@
-"""Typed building blocks of a round, and the composer that joins them."""
+"""Typed stages of a round: client work, clusters, server."""

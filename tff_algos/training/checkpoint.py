@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import durable, errors
-from tff_algos.runtimes import client_state_store
+from tff_algos.training import client_state_store
 
 Structure = Any
 

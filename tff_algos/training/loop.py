@@ -11,12 +11,13 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
-from tff_algos.metrics import statistics
-from tff_algos.runtimes import checkpoint as checkpoint_lib
-from tff_algos.runtimes import client_state_store, dropouts, interrupts
+from tff_algos.evaluation import evaluator as evaluator_lib
+from tff_algos.numerics import statistics
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import evaluator as evaluator_lib
-from tff_algos.runtimes import restarts as restarts_lib
+from tff_algos.runtimes import interrupts
+from tff_algos.training import checkpoint as checkpoint_lib
+from tff_algos.training import client_state_store, dropouts
+from tff_algos.training import restarts as restarts_lib
 
 Structure = Any
 Metrics = dict[str, float]

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tqdm
 
 from tff_algos.core import durable, errors
-from tff_algos.runtimes import membership_log
+from tff_algos.training import membership_log
 
 
 class MetricsLog:

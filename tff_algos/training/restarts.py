@@ -22,11 +22,10 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import evaluation
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
-from tff_algos.stages import evaluation
 
 Structure = Any
 

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from pipelines import failures
+from pipelines.engines import failures
 from tff_algos.core import errors
 
 _TEXT = 'a "quoted" text,\nover lines, in Greek: αβγ'

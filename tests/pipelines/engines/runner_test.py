@@ -12,7 +12,7 @@ import grpc
 import psutil
 import pytest
 
-from pipelines import failures, runner
+from pipelines.engines import failures, runner
 from tff_algos.core import errors
 
 _ONE_PROCESS = (

@@ -1,7 +1,7 @@
 import apache_beam as beam
 from apache_beam.testing import test_pipeline, util
 
-from pipelines import spread
+from pipelines.engines import spread
 
 
 def test_every_element_is_handed_out_once():

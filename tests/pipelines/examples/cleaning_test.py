@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from pipelines import cleaning, hashing
+from pipelines.examples import cleaning, hashing
 from pipelines.sources import base
 from tff_algos.core import errors
 

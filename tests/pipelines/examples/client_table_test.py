@@ -1,6 +1,7 @@
 import numpy as np
 
-from pipelines import client_table, published
+from pipelines.examples import client_table
+from pipelines.publishing import published
 from tff_algos.data import schema as schema_lib
 
 _CLIENTS = [

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pipelines import distributions, options
+from pipelines import options
+from pipelines.examples import distributions
 from pipelines.sources import base, registry
 from tff_algos.core import errors
 

@@ -1,7 +1,7 @@
 import numpy as np
 import scipy.stats
 
-from pipelines import hashing
+from pipelines.examples import hashing
 
 
 def _keys(n):

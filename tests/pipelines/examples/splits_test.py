@@ -2,7 +2,8 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies
 
-from pipelines import hashing, options, splits
+from pipelines import options
+from pipelines.examples import hashing, splits
 
 
 def _keys(names):

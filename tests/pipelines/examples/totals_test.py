@@ -10,7 +10,7 @@ import pytest
 from apache_beam.testing import test_pipeline, util
 from hypothesis import strategies
 
-from pipelines import totals
+from pipelines.examples import totals
 from tff_algos.data import schema as schema_lib
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pipelines import planning, splits
+from pipelines.examples import splits
+from pipelines.steps import planning
 from tests.testing import surveys
 from tff_algos.core import errors
 

@@ -3,8 +3,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from pipelines import options, planning, splits
+from pipelines import options
+from pipelines.examples import splits
 from pipelines.partitions import plan as partition_plan
+from pipelines.steps import planning
 from tests.testing import surveys
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors

@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from pipelines import extract, manifest, planning
+from pipelines.publishing import manifest
+from pipelines.steps import extract, planning
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import integrity

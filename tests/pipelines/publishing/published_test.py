@@ -2,7 +2,8 @@ import pickle
 
 import pytest
 
-from pipelines import build_dataset, published
+from pipelines import build_dataset
+from pipelines.publishing import published
 from tests.testing import raw_data
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib

@@ -4,7 +4,7 @@ import tempfile
 
 import pytest
 
-from pipelines import staging as staging_lib
+from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
 
 

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from pipelines import staging as staging_lib
-from pipelines import versions
+from pipelines.publishing import staging as staging_lib
+from pipelines.publishing import versions
 from tff_algos.core import errors
 from tff_algos.data import leases
 

@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from pipelines import (
-  batch_inference,
-  build_dataset,
-  failures,
-  model_choice,
-  predictions,
-  published,
-)
+from pipelines import build_dataset
+from pipelines.engines import failures
+from pipelines.publishing import published
+from pipelines.scoring import batch_inference, model_choice, predictions
 from tests.testing import exportable, raw_data, scoring
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib

@@ -9,7 +9,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from pipelines import bundles, model_choice
+from pipelines.scoring import bundles, model_choice
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.data import schema as schema_lib

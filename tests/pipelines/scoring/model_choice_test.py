@@ -1,6 +1,6 @@
 import pytest
 
-from pipelines import model_choice
+from pipelines.scoring import model_choice
 from tff_algos.core import errors
 
 _KNOWN = frozenset(('ann', 'bob'))

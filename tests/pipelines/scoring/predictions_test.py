@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from pipelines import bundles, model_choice, predictions, staging
-from pipelines import manifest as manifest_lib
+from pipelines.publishing import manifest as manifest_lib
+from pipelines.publishing import staging
+from pipelines.scoring import bundles, model_choice, predictions
 from tff_algos.data import layout
 
 

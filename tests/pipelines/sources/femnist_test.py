@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines import cleaning
+from pipelines.examples import cleaning
 from pipelines.sources import registry
 from tests.testing import raw_sources
 from tff_algos.core import errors

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines import cleaning
+from pipelines.examples import cleaning
 from pipelines.sources import registry
 from tests.testing import raw_sources
 from tff_algos.core import errors

@@ -3,18 +3,10 @@ import numpy as np
 import pytest
 from apache_beam.testing import util
 
-from pipelines import (
-  cleaning,
-  extract,
-  failures,
-  handover,
-  pieces,
-  planning,
-  runner,
-  splits,
-  spread,
-)
-from pipelines import staging as staging_lib
+from pipelines.engines import failures, runner, spread
+from pipelines.examples import cleaning, splits
+from pipelines.publishing import staging as staging_lib
+from pipelines.steps import extract, handover, pieces, planning
 from tests.testing import raw_data
 from tff_algos.core import errors
 

@@ -1,8 +1,9 @@
 import numpy as np
 
-from pipelines import cleaning, handover, planning
-from pipelines import staging as staging_lib
+from pipelines.examples import cleaning
+from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
+from pipelines.steps import handover, planning
 
 
 def test_surveys_and_dead_letters_come_back_in_order(tmp_path):

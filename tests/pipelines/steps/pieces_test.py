@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pipelines import pieces
-from pipelines import staging as staging_lib
+from pipelines.publishing import staging as staging_lib
+from pipelines.steps import pieces
 from tff_algos.core import errors
 from tff_algos.data import schema as schema_lib
 

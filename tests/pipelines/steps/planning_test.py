@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines import planning
+from pipelines.steps import planning
 
 
 @pytest.mark.parametrize('num_clients', [1, 2, 7, 24, 100])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from apache_beam.testing import util
 
-from pipelines import pieces, runner, write
-from pipelines import staging as staging_lib
+from pipelines.engines import runner
+from pipelines.publishing import staging as staging_lib
+from pipelines.steps import pieces, write
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import schema as schema_lib

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.testing import running_sum, toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.stages import attacks
 
 _IDS = tuple(f'c{i:03d}' for i in range(30))
 _Config = attacks.AttackConfig

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.testing import running_sum, toys
+from tff_algos.adversaries import attacks
 from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import attacks
 
 _CLIENTS = running_sum.source([2], [4], [4, 5], [1], [np.nan])
 _IS_ATTACKER = np.array([False, True, False, True, False])

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import running_sum, toys
+from tff_algos.adversaries import attacks, false_clients
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import attacks, false_clients
 
 _CLIENTS = running_sum.source([1, 2], [10], [7])
 _IS_ATTACKER = np.array([False, True, False])

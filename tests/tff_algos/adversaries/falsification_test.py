@@ -6,7 +6,8 @@ import tensorflow as tf
 from scipy import stats
 
 from tests.testing import robust_oracle, stacks
-from tff_algos.numerics import falsification, robust_distances
+from tff_algos.adversaries import falsification
+from tff_algos.numerics import robust_distances
 
 _SEED = tf.constant([3, 4])
 _IS_HONEST = np.array([True, False, True, True, True, False, True])

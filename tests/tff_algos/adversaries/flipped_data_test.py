@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_algos.adversaries import flipped_data
 from tff_algos.core import algorithm
-from tff_algos.stages import flipped_data
 
 _X = np.arange(8, dtype=np.float32).reshape(4, 2)
 _Y = np.array([0, 1, 2, 0], np.int32)

@@ -1,8 +1,7 @@
 import numpy as np
 
-from tff_algos.consensus import round_votes
-from tff_algos.core import malicious
-from tff_algos.stages import attacks
+from tff_algos.adversaries import attacks, malicious
+from tff_algos.algorithms.cmfl.consensus import round_votes
 
 _IDS = tuple(f'c{i:03d}' for i in range(30))
 

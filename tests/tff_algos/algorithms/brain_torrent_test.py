@@ -9,11 +9,12 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points, toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import brain_torrent
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import attacks, local_training
+from tff_algos.stages.client import local_training
 
 # Their means: (0, 1), (12, 0), none, (2, 0).
 _POINTS = [

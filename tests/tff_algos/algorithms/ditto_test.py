@@ -12,10 +12,10 @@ import tensorflow as tf
 from tests.testing import points, toys
 from tff_algos.algorithms import ditto, fed_avg
 from tff_algos.core import errors, seeds
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
+from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training, phase_types
+from tff_algos.stages.client import local_training
 
 # Their means: (0, 1), (0, -1), (12, 0), none, (2, 0).
 _POINTS = [

@@ -7,7 +7,7 @@ from tests.testing import full_batch_rounds as rounds
 from tff_algos.algorithms import fed_dc
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 
 def _build(cohort_size=3, **options):

@@ -15,15 +15,10 @@ from tests.testing import points, toys
 from tff_algos.algorithms import fed_em
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import (
-  initialization,
-  local_training,
-  objectives,
-  weighted_data,
-)
+from tff_algos.stages.client import local_training, objectives, weighted_data
+from tff_algos.stages.clusters import initialization
 
 _ONE_STEP = local_training.LocalTrainingConfig(
   1, 32, optimizers.OptimizerConfig('sgd', 1.0)

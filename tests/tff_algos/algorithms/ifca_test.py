@@ -12,10 +12,9 @@ import tensorflow as tf
 from tests.testing import points, toys
 from tff_algos.algorithms import ifca
 from tff_algos.core import errors, seeds
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 _TO_THE_MEAN = local_training.LocalTrainingConfig(
   1, 32, optimizers.OptimizerConfig('sgd', 1.0)

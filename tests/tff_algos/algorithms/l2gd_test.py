@@ -12,9 +12,9 @@ import tensorflow as tf
 from tests.testing import points, toys
 from tff_algos.algorithms import l2gd
 from tff_algos.core import errors
-from tff_algos.metrics import statistics
+from tff_algos.numerics import statistics
+from tff_algos.rounds import aggregation
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import aggregation
 
 # Their means: (0, 1), (12, 0), none, (2, 0).
 _POINTS = [

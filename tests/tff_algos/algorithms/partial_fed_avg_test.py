@@ -10,11 +10,11 @@ import tensorflow as tf
 from tests.testing import index_hash, toys
 from tff_algos.algorithms import fed_avg, partial_fed_avg
 from tff_algos.core import errors, seeds
-from tff_algos.metrics import statistics
 from tff_algos.models import registry as models
-from tff_algos.numerics import optimizers
+from tff_algos.numerics import optimizers, statistics
+from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import local_training, phase_types
+from tff_algos.stages.client import local_training
 
 _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
 _SIZES = (7, 0, 1, 9, 5)

@@ -13,9 +13,9 @@ from tests.testing import points, toys
 from tff_algos.algorithms import per_fed_avg
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
-from tff_algos.metrics import statistics
+from tff_algos.numerics import statistics
+from tff_algos.rounds import evaluation
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import evaluation
 
 # Their means: (0, 1), (0, -1), (12, 0), none, (2, 0).
 _POINTS = [

@@ -12,8 +12,9 @@ import pytest
 from tests.testing import points, toys
 from tff_algos.algorithms import pfedme
 from tff_algos.core import errors, seeds
+from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import moreau_envelope, phase_types
+from tff_algos.stages.client import moreau_envelope
 
 _HALF_WAY = moreau_envelope.MoreauEnvelopeConfig(
   num_local_steps=1,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tff_algos.machine import hardware, programs
+from tff_algos.diagnostics import hardware, programs
 
 _GIB_IN_KB = 2**20
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from tff_algos.machine import network
-from tff_algos.runtimes import worker
+from tff_algos.diagnostics import network
+from tff_algos.runtimes.tff import worker
 
 
 def test_loopback_works_here():

@@ -4,7 +4,7 @@ import sys
 
 import psutil
 
-from tff_algos.machine import programs
+from tff_algos.diagnostics import programs
 
 
 def _python(program: str, timeout_seconds: float = 20.0) -> programs.Outcome:

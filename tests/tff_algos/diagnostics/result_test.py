@@ -2,7 +2,7 @@
 
 import threading
 
-from tff_algos.machine import result
+from tff_algos.diagnostics import result
 
 
 def test_result_of_a_check_is_returned():

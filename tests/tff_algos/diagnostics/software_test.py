@@ -2,7 +2,7 @@
 
 import pytest
 
-from tff_algos.machine import programs, software
+from tff_algos.diagnostics import programs, software
 
 
 def test_python():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tff_algos.metrics import association
+from tff_algos.evaluation import association
 
 _MEMBERSHIP = np.array(
   [[0.2, 0.8, 0.0], [0.1, 0.3, 0.6], [0.9, 0.05, 0.05], [0.3, 0.3, 0.3]]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.spatial import distance
 
-from tff_algos.metrics import distances
+from tff_algos.evaluation import distances
 
 
 def _pairs():

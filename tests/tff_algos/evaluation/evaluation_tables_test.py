@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from tff_algos.runtimes import evaluation_tables, evaluator
+from tff_algos.evaluation import evaluation_tables, evaluator
 
 _SOURCES = ('lower', 'upper')
 # FedSoft's letters, Linear partition: 71.8 by cluster 0, 74.1 by cluster 1.

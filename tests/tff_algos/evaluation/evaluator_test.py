@@ -5,7 +5,7 @@ import pytest
 
 from tests.testing import evaluated, raw_data
 from tff_algos.data import schema
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import recovery
 
 
 @pytest.fixture(scope='module', params=['classification', 'regression'])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tff_algos.data import schema
-from tff_algos.runtimes import honest_clients
+from tff_algos.evaluation import honest_clients
 
 _SCORES, _SIZES = (0.5, 0.9, np.nan, 1.0), (3, 5, 0, 1)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import recovery
 
 
 def test_ties_take_the_lowest_cluster():

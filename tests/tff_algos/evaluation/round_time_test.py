@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.metrics import round_time
+from tff_algos.evaluation import round_time
 
 # C = 43 members, n = 65 training clients, models of 20,000 numbers.
 _C, _N, _SIZE = 43, 65, 20_000

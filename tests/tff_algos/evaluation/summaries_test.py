@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tff_algos.metrics import summaries
+from tff_algos.evaluation import summaries
 
 
 def test_means_of_three_clients():

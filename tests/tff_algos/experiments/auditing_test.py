@@ -2,10 +2,11 @@
 
 import pytest
 
-from binaries import auditing, experiment, preprocess, train
+from binaries import preprocess, train
 from configs.cmfl import regressions
-from tff_algos.consensus import audit_log
-from tff_algos.runtimes import metrics_log
+from tff_algos.algorithms.cmfl.audit import audit_log
+from tff_algos.experiments import auditing, experiment
+from tff_algos.training import metrics_log
 
 
 def make_config(**algorithm):

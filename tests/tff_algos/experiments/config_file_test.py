@@ -2,9 +2,9 @@
 
 import pytest
 
-from binaries import config_file
 from tests.testing import programs
 from tff_algos.core import errors
+from tff_algos.experiments import config_file
 
 _CONFIG = """
 import ml_collections

@@ -2,8 +2,8 @@
 
 import pytest
 
-from binaries import config_values
 from tff_algos.core import errors
+from tff_algos.experiments import config_values
 
 _CONFIG = {
   'law': '10:90',

@@ -5,12 +5,12 @@ from concurrent import futures
 
 import pytest
 
-from binaries import experiment
 from configs.fed_soft import digits
 from tests.testing import ports
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
-from tff_algos.runtimes import cluster, process_group
+from tff_algos.experiments import experiment
+from tff_algos.runtimes.distributed import process_cluster, process_group
 
 
 def _parse(**overrides) -> experiment.ExperimentConfig:
@@ -182,7 +182,9 @@ def test_model_for_another_task_is_refused(dataset):
 
 
 def test_alone_no_group_is_asked(dataset):
-  with experiment.open_group(_parse(), dataset, cluster.ALONE, []) as group:
+  with experiment.open_group(
+    _parse(), dataset, process_cluster.ALONE, []
+  ) as group:
     assert group is process_group.ALONE
 
 
@@ -198,7 +200,7 @@ def test_processes_must_run_the_same(dataset, values, saved_rounds, words):
   addresses = ports.free_addresses(2)
 
   def open_as(index, config, rounds):
-    ours = cluster.Cluster(addresses, index)
+    ours = process_cluster.Cluster(addresses, index)
     with experiment.open_group(config, dataset, ours, rounds):
       pass
 

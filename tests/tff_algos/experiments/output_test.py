@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from binaries import output
+from tff_algos.experiments import output
 
 
 def test_json_is_written_whole(tmp_path):

@@ -1,8 +1,8 @@
 import json
 
-from binaries import experiment, resolved_config
 from configs.fed_soft import digits
 from tff_algos.core import config as config_lib
+from tff_algos.experiments import experiment, resolved_config
 
 
 def test_config_is_resolved_and_hashed(tmp_path):

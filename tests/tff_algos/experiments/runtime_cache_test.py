@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, experiment, kept_runtime, session, train
+from binaries import evaluate, train
 from configs.fed_soft import digits
 from tff_algos.core import errors
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.experiments import experiment, runtime_cache, session
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_runtime_is_kept_for_what_traces_the_same(config, digits_dataset):
   )
   algorithm = {**config.algorithm, 'proximal_weight': 3.0}
   other_algorithm = dataclasses.replace(config, algorithm=algorithm)
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)
     assert _runtime_of(other_seed, digits_dataset, kept) is first
     assert _runtime_of(longer, digits_dataset, kept) is first
@@ -50,13 +51,13 @@ def test_attackers_that_a_seed_draws_get_their_own(config, digits_dataset):
   attack = dataclasses.replace(config.attack, name='zero', fraction=0.25)
   attacked = dataclasses.replace(config, attack=attack)
   other_seed = dataclasses.replace(attacked, seed=7)
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(attacked, digits_dataset, kept)
     assert _runtime_of(other_seed, digits_dataset, kept) is not first
 
 
 def test_a_session_that_fails_leaves_no_runtime(config, digits_dataset):
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)
     with pytest.raises(errors.CheckpointError):
       with session.open_session(config, digits_dataset, kept=kept) as opened:
@@ -73,7 +74,7 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
     leave(runtime, *exc_info)
 
   monkeypatch.setattr(vectorized_runtime.VectorizedRuntime, '__exit__', count)
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)
     assert not left
     algorithm = {**config.algorithm, 'proximal_weight': 3.0}
@@ -92,7 +93,7 @@ def test_runs_that_share_graphs_are_what_they_are_alone(
   train.train(other_seed, alone)
   evaluate.evaluate(other_seed, alone)
   together = [_copy(digits_dataset, tmp_path / name) for name in ('a', 'b')]
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     for one, folder in zip((config, other_seed), together, strict=True):
       train.train(one, folder, kept=kept)
       evaluate.evaluate(one, folder, kept=kept)

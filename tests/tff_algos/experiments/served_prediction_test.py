@@ -5,8 +5,8 @@ import shutil
 import psutil
 import pytest
 
-from binaries import served_prediction
 from tff_algos.core import errors
+from tff_algos.experiments import served_prediction
 
 
 def _children() -> set[int]:

@@ -5,10 +5,10 @@ import numpy as np
 import psutil
 import pytest
 
-from binaries import session
 from tff_algos.core import errors
-from tff_algos.runtimes import loop
+from tff_algos.experiments import session
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.training import loop
 
 
 @pytest.fixture(scope='module')

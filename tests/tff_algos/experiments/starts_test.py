@@ -4,11 +4,11 @@ import types
 
 import pytest
 
-from binaries import starts
 from tests.testing import factored
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.runtimes import loop
+from tff_algos.experiments import starts
+from tff_algos.training import loop
 
 
 def _session(saved):

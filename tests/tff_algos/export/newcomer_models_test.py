@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import exportable, toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib

@@ -13,7 +13,7 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import manifest, personalized_models
 from tff_algos.models import precision
-from tff_algos.stages import mixtures
+from tff_algos.stages.clusters import mixtures
 
 X = exportable.sample_inputs(6)
 IDS = exportable.CLIENT_IDS

@@ -11,7 +11,9 @@ from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import precision, registry
-from tff_algos.runtimes import debug_runtime, tff_runtime, vectorized_runtime
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 _SHAPE = (8, 8, 1)
 # bfloat16 keeps 8 significant bits: a rounding errs by at most this share.

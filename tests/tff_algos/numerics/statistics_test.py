@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
+from tff_algos.numerics import statistics, trees
 
 _VALUES = np.array([1.0, 5, -3, np.nan], np.float32)
 _MASK = np.array([1, 0, 1, 0], np.float32)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 # Every number is a short binary fraction, so that sums are exact.
 _RESULTS = {

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.testing import running_sum, toys
+from tff_algos.rounds import aggregation, collected_means
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import aggregation, collected_means
 
 _CLIENTS = running_sum.source([1, 2], [10], [], [100, 200, 300])
 _PHASE = running_sum.algorithm().phases[running_sum.PHASE]

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tests.testing import toy_phase
 from tff_algos.core import algorithm
-from tff_algos.metrics import statistics
-from tff_algos.stages import aggregation, composer
+from tff_algos.numerics import statistics
+from tff_algos.rounds import aggregation, composer
 
 
 def _client(index, number, x):

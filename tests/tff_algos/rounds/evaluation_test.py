@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.metrics import statistics
+from tff_algos.numerics import statistics
+from tff_algos.rounds import evaluation, phase_types
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import evaluation, phase_types
 
 _SIZES = [6, 0, 3, 1]
 _INDICES = np.array([2, 0, 1, 3], np.int32)

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_avg, fed_soft
-from tff_algos.stages import federated, phase_types
+from tff_algos.algorithms import fed_avg
+from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.rounds import federated, phase_types
 
 _CLIENTS = (
   '{<client_index=int32,client_input=%s,client_state=%s,data=<x=float32[?,3],'

@@ -7,20 +7,19 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, running_sum, toys
+from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.runtimes import (
-  debug_runtime,
-  dropouts,
-  tff_runtime,
-)
-from tff_algos.stages import attacks, falling_rates, periods, phase_types
+from tff_algos.rounds import lr_schedule, periods, phase_types
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.training import dropouts
 
 _CLIENTS = running_sum.source([1, 2], [10])
-_FALLING = falling_rates.FallingRatesConfig((2, 3), 0.1)
-_ONE_FALL = falling_rates.FallingRatesConfig((2,), 0.1)
+_FALLING = lr_schedule.FallingRatesConfig((2, 3), 0.1)
+_ONE_FALL = lr_schedule.FallingRatesConfig((2,), 0.1)
 
 
 def _names(algorithm, num_rounds):
@@ -83,9 +82,7 @@ def test_dropouts_go_by_the_purpose():
   assert not _same_draws('train', 'adopt')
 
 
-def _build(
-  name, falling=falling_rates.FallingRatesConfig(), attack=None, **more
-):
+def _build(name, falling=lr_schedule.FallingRatesConfig(), attack=None, **more):
   section = {**contract.section(name, 'mlp'), **more}
   algorithm = registry.build_algorithm(
     section, toys.mlp(), len(contract.SIZES), falling=falling

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toy_phase
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import errors
-from tff_algos.stages import aggregation, phase_types
+from tff_algos.rounds import aggregation, phase_types
 
 
 def _check(**changes):

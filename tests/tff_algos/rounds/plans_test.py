@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import plans
+from tff_algos.rounds import plans
 
 
 def _call(name):

@@ -5,13 +5,10 @@ import pytest
 from tests.testing import running_sum
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.runtimes import (
-  debug_runtime,
-  process_group,
-  registry,
-  tff_runtime,
-  vectorized_runtime,
-)
+from tff_algos.runtimes import debug_runtime, registry
+from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 
 def test_default_is_the_vectorized_runtime():

@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tff_algos.runtimes import client_state_store as store_lib
+from tff_algos.training import client_state_store as store_lib
 
 _NUM_CLIENTS = 5
 

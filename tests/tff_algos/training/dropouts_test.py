@@ -9,7 +9,8 @@ import tensorflow as tf
 from tests.testing import running_sum
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
-from tff_algos.runtimes import debug_runtime, dropouts, loop
+from tff_algos.runtimes import debug_runtime
+from tff_algos.training import dropouts, loop
 
 
 def _population(num_clients):

@@ -12,14 +12,10 @@ from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors, seeds
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
+from tff_algos.evaluation import evaluator
 from tff_algos.models import registry as models
-from tff_algos.runtimes import (
-  checkpoint,
-  client_sources,
-  evaluator,
-  loop,
-  restarts,
-)
+from tff_algos.runtimes import client_sources
+from tff_algos.training import checkpoint, loop, restarts
 
 _LOCAL_TRAINING = {'num_local_epochs': 1, 'batch_size': 8}
 _ALGORITHMS = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.runtimes import membership_log
+from tff_algos.training import membership_log
 
 _MEMBERSHIPS = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
 

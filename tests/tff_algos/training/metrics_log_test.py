@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 from tests.testing import power_loss
 from tff_algos.core import durable, errors
-from tff_algos.runtimes import metrics_log
+from tff_algos.training import metrics_log
 
 _METRIC = 'participating/validation/personalized/accuracy'
 

@@ -5,8 +5,9 @@ import numpy as np
 from tests.testing import full_batch_rounds as rounds
 from tests.testing import toys
 from tff_algos.algorithms import fed_avg
-from tff_algos.metrics import kernel_variance
-from tff_algos.runtimes import debug_runtime, repeated_rounds
+from tff_algos.algorithms.filter_decomposition import kernel_variance
+from tff_algos.runtimes import debug_runtime
+from tff_algos.training import repeated_rounds
 
 
 def _repeat(cohort_size, seeds):

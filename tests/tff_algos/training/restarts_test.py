@@ -12,7 +12,8 @@ from tests.testing import points, recorder, running_sum, sum_run
 from tff_algos.algorithms import ifca
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
-from tff_algos.runtimes import debug_runtime, loop, restarts
+from tff_algos.runtimes import debug_runtime
+from tff_algos.training import loop, restarts
 
 _COST = algorithm_lib.Cost(100, 10, 1)
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.testing import forks
 from tff_algos.core import errors
-from tff_algos.runtimes import workdir
+from tff_algos.training import workdir
 
 
 def _hold(folder):

@@ -36,14 +36,16 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.cfl import splitting as splitting_lib
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import partitions, trees
-from tff_algos.stages import aggregation, cohort, objectives
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
-from tff_algos.stages import splitting as splitting_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ class CflConfig:
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('loss_scale', self.loss_scale)
 
 
@@ -155,7 +157,7 @@ def _build_training(model, config):
     )
     result = TrainResult(
       trees.subtract(received, weights),
-      cohort.client_weight(data, config.weighting),
+      client_sampling.client_weight(data, config.weighting),
     )
     return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
@@ -234,7 +236,7 @@ def _build_plan(model):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
-    everyone = cohort.draw_some_or_all(population, 0, seed, round_num)
+    everyone = client_sampling.draw_some_or_all(population, 0, seed, round_num)
     own = np.asarray(server_state.cluster_assignment)[everyone]
     floats = len(everyone) * num_parameters
     yield algorithm.PhaseCall(

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.algorithms.cfl import linkage as linkage_lib
 from tff_algos.core import checks
-from tff_algos.numerics import linkage as linkage_lib
 
 
 @dataclasses.dataclass(frozen=True)

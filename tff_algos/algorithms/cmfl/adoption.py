@@ -15,7 +15,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 # Of an outcome: 1 if members agreed on what was proposed, else 0.
 _IS_ACCEPTED = 'is_accepted'

@@ -36,19 +36,16 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.consensus import audit_log, round_votes
+from tff_algos.algorithms.cmfl import adoption, committee_roles, last_gradient
+from tff_algos.algorithms.cmfl import committee as committee_lib
+from tff_algos.algorithms.cmfl.audit import audit_log
+from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import (
-  adoption,
-  aggregation,
-  committee_roles,
-  last_gradient,
-  objectives,
-)
-from tff_algos.stages import committee as committee_lib
-from tff_algos.stages import local_training as local_training_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
 
 _LAST_GRADIENT = 'last_gradient'
 UPLOADS = ('update', 'model', _LAST_GRADIENT)

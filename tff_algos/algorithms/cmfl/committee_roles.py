@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.cmfl import committee
 from tff_algos.core import algorithm, errors, seeds
-from tff_algos.stages import committee
 
 _FEWEST_CLIENTS = 2
 

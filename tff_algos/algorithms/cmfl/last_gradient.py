@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
 from tff_algos.numerics import trees, unit_dropout
-from tff_algos.stages import gradients, local_training, objectives
+from tff_algos.stages.client import gradients, local_training, objectives
 
 Structure = Any
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
 from tff_algos.core import model as model_lib
-from tff_algos.stages import weight_groups
+from tff_algos.stages.client import weight_groups
 
 
 class ClassSums(NamedTuple):

@@ -34,18 +34,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.fed_pac import features, head_combination
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
-from tff_algos.stages import (
-  aggregation,
-  cohort,
-  features,
-  global_model,
-  head_combination,
-  objectives,
-)
-from tff_algos.stages import local_training as local_training_lib
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import client_sampling, global_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +209,7 @@ def _build_training(model, parted, config):
       config.local_training,
     )
     after = parted.class_sums(shared, data)
-    weight = cohort.client_weight(data, 'examples')
+    weight = client_sampling.client_weight(data, 'examples')
     return algorithm.ClientOutput(
       TrainResult(
         *(shared, weight, after.counts, after.sums, head),
@@ -295,7 +291,7 @@ def _build_plan(model, parted, config):
   uplink = num_body + num_head + 2 * by_class + model.num_outputs + 2
 
   def plan_round(server_state, population, round_num, seed):
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, config.cohort_size, seed, round_num
     )
     heads = tf.nest.map_structure(

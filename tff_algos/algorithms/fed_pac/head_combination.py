@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.numerics import simplex_quadratic
-from tff_algos.stages import features as features_lib
+from tff_algos.algorithms.fed_pac import features as features_lib
+from tff_algos.algorithms.fed_pac import simplex_quadratic
 
 
 class Moments(NamedTuple):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_algos.metrics import quadratic_risks
+from tff_algos.algorithms.fed_soft import quadratic_risks
 
 
 class LocalSolves(NamedTuple):

@@ -37,16 +37,19 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.fed_soft import center_download as download_lib
+from tff_algos.algorithms.fed_soft import importance as importance_lib
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation, cohort, initialization, objectives
-from tff_algos.stages import center_download as download_lib
-from tff_algos.stages import importance as importance_lib
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.clusters import initialization
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
 
-SELECTIONS = cohort.SELECTIONS
+SELECTIONS = client_sampling.SELECTIONS
 STARTS = ('own', 'mixed_center', 'best_center')
 DOWNLOADS = download_lib.DOWNLOADS
 INITIAL_LOCAL_MODELS = ('common', 'independent')
@@ -300,7 +303,7 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     if config.selection == 'without_replacement':
-      cohort.check_cohort_size(
+      client_sampling.check_cohort_size(
         'cohort_size_per_cluster', per_cluster, population
       )
     available = np.flatnonzero(population.num_examples).astype(np.int32)
@@ -315,7 +318,7 @@ def _build_plan(model, config):
         (),
         algorithm.Cost(len(available) * models, numbers, 0),
       )
-    weights = cohort.draw_shares(
+    weights = client_sampling.draw_shares(
       server_state.importance_weights,
       population,
       config.selection,

@@ -12,8 +12,9 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.stages import aggregation, assignment
+from tff_algos.numerics import statistics
+from tff_algos.rounds import aggregation
+from tff_algos.stages.clusters import assignment
 
 ESTIMATIONS = {
   'batched': assignment.batched_counts,

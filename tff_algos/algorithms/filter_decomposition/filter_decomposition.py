@@ -40,18 +40,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, errors
-from tff_algos.core import model as model_lib
-from tff_algos.numerics import trees
-from tff_algos.stages import (
-  composer,
+from tff_algos.algorithms.filter_decomposition import (
   filter_groups,
-  global_model,
   grouped_aggregation,
   host_checks,
   slow_weights,
 )
-from tff_algos.stages import local_atoms as local_atoms_lib
+from tff_algos.algorithms.filter_decomposition import (
+  local_atoms as local_atoms_lib,
+)
+from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import trees
+from tff_algos.rounds import composer
+from tff_algos.stages.server import global_model
 
 AVERAGINGS = ('factors', 'kernels')
 

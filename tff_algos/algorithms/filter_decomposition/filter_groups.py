@@ -12,7 +12,7 @@ from typing import Any
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import weight_groups
+from tff_algos.stages.client import weight_groups
 
 ATOMS, COEFFICIENTS, HEAD = 'atoms', 'coefficients', 'head'
 HIDDEN, OTHER = 'hidden', 'other'

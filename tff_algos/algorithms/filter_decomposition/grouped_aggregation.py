@@ -13,10 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import factored_weights, filters, trees
-from tff_algos.stages import aggregation, composer, filter_groups
+from tff_algos.rounds import aggregation, composer
 
 Structure = Any
 _WHOLE = 'local_weights'

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import algorithm, errors
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 
 def check_takes_mean(host: algorithm.FederatedAlgorithm) -> None:

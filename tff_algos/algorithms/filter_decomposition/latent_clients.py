@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import factored_weights, trees
-from tff_algos.stages import aggregation, filter_groups
+from tff_algos.rounds import aggregation
 
 
 class Scores(NamedTuple):

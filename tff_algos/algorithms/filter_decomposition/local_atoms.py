@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import filter_groups, objectives
-from tff_algos.stages import local_training as local_training_lib
+from tff_algos.numerics import statistics, trees
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
 
 # What is a client's own -> the groups of weights.
 OWN_GROUPS = {

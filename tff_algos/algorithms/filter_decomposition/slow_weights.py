@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import filter_groups, global_model
+from tff_algos.stages.server import global_model
 
 FAST_ROUNDS = ('discard', 'persist', 'freeze')
 DOWNLINK_ACCOUNTINGS = ('paper', 'cache')

@@ -45,12 +45,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.gossip import segments
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import segments, trees
-from tff_algos.stages import aggregation, objectives
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import peers as peers_lib
+from tff_algos.numerics import trees
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import objectives
+from tff_algos.stages.server import peer_models as peers_lib
 
 # In the place of a peer, where there are fewer than `num_replicas`.
 _NOBODY = -1

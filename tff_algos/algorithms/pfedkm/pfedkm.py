@@ -36,17 +36,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.pfedkm import regrouping
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import partitions, trees
-from tff_algos.stages import (
-  aggregation,
-  cohort,
-  moreau_envelope,
-  objectives,
-  regrouping,
-)
-from tff_algos.stages import robust_aggregation as robust
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import moreau_envelope, objectives
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
 
 CLUSTER_ON = ('local_model', 'personalized_model')
 # The paper's theory ends here.
@@ -91,7 +88,7 @@ class PFedKMConfig:
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
     checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_one_of('cluster_on', self.cluster_on, CLUSTER_ON)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('server_mixing', self.server_mixing)
     checks.check_positive('loss_scale', self.loss_scale)
     if self.cohort_size:
@@ -189,7 +186,7 @@ def _build_training(model, config):
     )
     result = OrderedDict(
       local_weights=models.local_weights,
-      client_weight=cohort.client_weight(data, config.weighting),
+      client_weight=client_sampling.client_weight(data, config.weighting),
     )
     if uploads_both:
       result['personalized_weights'] = models.personalized_weights
@@ -303,7 +300,7 @@ def _build_plan(model, config):
         f'num_clusters is {config.num_clusters}, but there are only '
         f'{population.num_clients} clients; lower num_clusters'
       )
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, config.cohort_size, seed, round_num
     )
     own = np.asarray(server_state.cluster_assignment)[drawn]

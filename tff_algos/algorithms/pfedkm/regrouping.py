@@ -16,7 +16,7 @@ from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import k_means, matching, partitions
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 Structure = Any
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_algos.algorithms.ppfl import affinity_vectors as affinity
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import affinity
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 Structure = Any
 

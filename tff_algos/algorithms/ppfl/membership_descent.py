@@ -17,10 +17,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_algos.algorithms.ppfl import mirror_descent, mixing
 from tff_algos.core import algorithm, checks, errors
-from tff_algos.metrics import statistics
-from tff_algos.numerics import mirror_descent, trees
-from tff_algos.stages import local_training, mixing
+from tff_algos.numerics import statistics, trees
+from tff_algos.stages.client import local_training
 
 Structure = Any
 

@@ -12,12 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
 from tff_algos.core import algorithm, checks, errors, seeds
-from tff_algos.stages import (
-  affinity,
-  membership_descent,
-  mixing,
-)
 
 Structure = Any
 

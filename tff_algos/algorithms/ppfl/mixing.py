@@ -28,7 +28,8 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import initialization, weight_groups
+from tff_algos.stages.client import weight_groups
+from tff_algos.stages.clusters import initialization, mixtures
 
 Structure = Any
 
@@ -142,7 +143,7 @@ class Mixture:
       membership: `[num_canonical]`.
     """
     if self.mixing == 'probabilities':
-      return mix_probabilities(self.model, outputs, membership)
+      return mixtures.mix_probabilities(self.model, outputs, membership)
     return tf.tensordot(membership, outputs, axes=1)
 
   def at(self, membership: tf.Tensor) -> model_lib.Model:
@@ -223,26 +224,6 @@ def build(
     is_affine,
     mixing in ('parameters', 'per_layer') or (mixes_outputs and is_affine),
   )
-
-
-def mix_probabilities(
-  model: model_lib.Model, outputs: tf.Tensor, membership: tf.Tensor
-) -> tf.Tensor:
-  """Returns log sum_s membership_s softmax(outputs_s): logits of the mixture.
-
-  In regression, the mixture of the predictions themselves.
-
-  Args:
-    model: Whose outputs.
-    outputs: `[num_components, batch, ..., num_outputs]`.
-    membership: `[num_components]`, on the simplex.
-  """
-  if model.task == model_lib.REGRESSION:
-    return tf.tensordot(membership, outputs, axes=1)
-  log_shares = tf.reshape(
-    tf.math.log(membership), [-1] + [1] * (outputs.shape.rank - 1)
-  )
-  return tf.reduce_logsumexp(log_shares + tf.nn.log_softmax(outputs), axis=0)
 
 
 def _is_affine(model, names):

@@ -39,24 +39,24 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
-from tff_algos.core import model as model_lib
-from tff_algos.numerics import optimizers
-from tff_algos.stages import (
+from tff_algos.algorithms.ppfl import (
   affinity,
-  aggregation,
-  cohort,
   membership_descent,
-  membership_traffic,
+  membership_exchange,
   mixed_training,
   mixing,
   server_memberships,
   stationarity,
-  weight_groups,
 )
-from tff_algos.stages import local_training as local_training_lib
-from tff_algos.stages import robust_aggregation as robust
-from tff_algos.stages import server_optimizer as server_optimizer_lib
+from tff_algos.core import algorithm, checks
+from tff_algos.core import model as model_lib
+from tff_algos.numerics import optimizers
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import weight_groups
+from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import robust_aggregation as robust
+from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
 # What a client that lies would lie about: the model, which started from theta.
 _TRAINED = {'local_weights': lambda message, *_: message}
@@ -92,7 +92,7 @@ class PpflConfig:
   """
 
   num_clusters: int = 2
-  schedule: str = membership_traffic.ALTERNATING
+  schedule: str = membership_exchange.ALTERNATING
   cohort_size: int = 0
   canonical: tuple[str, ...] = (weight_groups.ALL,)
   mixing: str = 'outputs'
@@ -116,13 +116,13 @@ class PpflConfig:
     for name in ('cohort_size', 'num_joint_rounds', 'stationarity_interval'):
       checks.check_int(name, getattr(self, name), minimum=0)
     checks.check_one_of('mixing', self.mixing, mixing.MIXINGS)
-    checks.check_one_of('weighting', self.weighting, cohort.WEIGHTINGS)
+    checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_fraction('shared_prob', self.shared_prob)
     checks.check_positive('loss_scale', self.loss_scale)
     self.membership.check_mixing(self.mixing)
     if self.cohort_size:
       self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
-    membership_traffic.check_schedule(self.schedule, self.membership)
+    membership_exchange.check_schedule(self.schedule, self.membership)
 
 
 class ServerState(NamedTuple):
@@ -166,7 +166,7 @@ def build_ppfl(
   mixture = mixing.build(
     model, config.num_clusters, config.canonical, config.mixing
   )
-  traffic = membership_traffic.Traffic(
+  traffic = membership_exchange.Traffic(
     mixture,
     config.schedule,
     config.cohort_size > 0,
@@ -218,7 +218,7 @@ def build_ppfl(
 
 
 def _build_phases(traffic, config):
-  names = [*membership_traffic.PHASES[config.schedule]]
+  names = [*membership_exchange.PHASES[config.schedule]]
   if config.num_joint_rounds and 'membership' not in names:
     names.append('membership')
   phases = [
@@ -268,7 +268,9 @@ def _build_client_phase(traffic, config, name):
         config.local_training,
         loss_scale=config.loss_scale,
       )
-      result['client_weight'] = cohort.client_weight(data, config.weighting)
+      result['client_weight'] = client_sampling.client_weight(
+        data, config.weighting
+      )
     if uploads:
       result['membership'] = membership
     return algorithm.ClientOutput(result, client_state, metrics)
@@ -310,10 +312,10 @@ def _build_client_phase(traffic, config, name):
 
 def _build_plan(traffic, config):
   def plan_round(server_state, population, round_num, seed):
-    drawn = cohort.draw_some_or_all(
+    drawn = client_sampling.draw_some_or_all(
       population, config.cohort_size, seed, round_num
     )
-    weights = cohort.population_shares(population, config.weighting)
+    weights = client_sampling.population_shares(population, config.weighting)
     for phase in traffic.phases(
       round_num, seed, config.shared_prob, config.stationarity_interval
     ):

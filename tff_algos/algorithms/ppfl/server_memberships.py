@@ -8,18 +8,18 @@ from collections import OrderedDict
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm
-from tff_algos.numerics import mirror_descent
-from tff_algos.stages import (
+from tff_algos.algorithms.ppfl import (
   affinity,
-  aggregation,
   membership_descent,
-  membership_traffic,
+  membership_exchange,
+  mirror_descent,
 )
+from tff_algos.core import algorithm
+from tff_algos.rounds import aggregation
 
 
 def build_step(
-  traffic: membership_traffic.Traffic, loss_scale: float
+  traffic: membership_exchange.Traffic, loss_scale: float
 ) -> algorithm.Phase:
   """Returns the phase `membership`, one step on the cohort's memberships.
 

@@ -13,19 +13,19 @@ from collections import OrderedDict
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import affinity, mirror_descent, trees
-from tff_algos.stages import (
-  aggregation,
-  gradients,
-  membership_traffic,
-  objectives,
+from tff_algos.algorithms.ppfl import (
+  affinity_vectors,
+  membership_exchange,
+  mirror_descent,
 )
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import gradients, objectives
 
 
 def build_measurement(
-  traffic: membership_traffic.Traffic, loss_scale: float
+  traffic: membership_exchange.Traffic, loss_scale: float
 ) -> algorithm_lib.Phase:
   """Returns the phase `stationarity`, which changes nothing.
 
@@ -80,7 +80,7 @@ def build_measurement(
   def report(server_state, aggregates):
     objective = aggregates['loss']
     if laplacian.weight:
-      objective += laplacian.weight * affinity.disagreement(
+      objective += laplacian.weight * affinity_vectors.disagreement(
         server_state.affinity_features, server_state.membership
       )
     in_weights = trees.squared_norm(aggregates['gradient'])

@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from binaries import linear_models, session
-from tff_algos.algorithms import cmfl
+from tff_algos.algorithms.cmfl import bounds, cmfl
 from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.metrics import committee_bounds
-from tff_algos.runtimes import loop
+from tff_algos.experiments import session
+from tff_algos.experiments.analyses import linear_models
+from tff_algos.training import loop
 
 
 def read_objectives(
   opened: session.Session, options: cmfl.CmflConfig, use_bias: bool
-) -> committee_bounds.Objectives:
+) -> bounds.Objectives:
   """Returns the objectives of the clients that have examples.
 
   Args:
@@ -36,9 +36,7 @@ def read_objectives(
   ]
   decay = options.local_training.weight_decay
   try:
-    return committee_bounds.of_ridge_regressions(
-      examples, options.loss_scale, decay
-    )
+    return bounds.of_ridge_regressions(examples, options.loss_scale, decay)
   except ValueError as error:
     raise errors.DataError(f'the theorem does not hold: {error}') from None
 
@@ -46,7 +44,7 @@ def read_objectives(
 def repeat(
   opened: session.Session,
   options: cmfl.CmflConfig,
-  objectives: committee_bounds.Objectives,
+  objectives: bounds.Objectives,
 ) -> list[dict[str, Any]]:
   """Runs all rounds from the initial state; nothing of them is kept.
 
@@ -82,13 +80,13 @@ def repeat(
     )
     squared.append((objectives.gradients(w) ** 2).sum(axis=1).max())
     w = linear_models.vectors(state.agreed.model_weights)
-    constants = committee_bounds.Constants(
+    constants = bounds.Constants(
       *(objectives.smoothness, mu, tau, max(squared), 0.0, max(gaps)),
       *(objectives.heterogeneity, min(skews), max(at_best)),
       float(((start - best) ** 2).sum()),
     )
-    bound = committee_bounds.theorem(constants, (t + 1) * tau)
-    wanted = committee_bounds.step(mu, constants.offset, t * tau)
+    bound = bounds.theorem(constants, (t + 1) * tau)
+    wanted = bounds.step(mu, constants.offset, t * tau)
     rows.append(
       {
         'rounds': t + 1,

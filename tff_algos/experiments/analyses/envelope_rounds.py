@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
-from binaries import experiment, linear_models, session
-from tff_algos.algorithms import pfedkm
+from tff_algos.algorithms.pfedkm import pfedkm, quadratic_envelopes
 from tff_algos.data import schema
-from tff_algos.metrics import quadratic_envelopes
-from tff_algos.runtimes import loop
+from tff_algos.experiments import experiment, session
+from tff_algos.experiments.analyses import linear_models
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.training import loop
 
 
 def read_envelopes(

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from binaries import session
+from tff_algos.algorithms.filter_decomposition import (
+  kernel_variance,
+  latent_clients,
+)
 from tff_algos.core import seeds
-from tff_algos.metrics import kernel_variance
+from tff_algos.experiments import session
 from tff_algos.numerics import factored_weights
-from tff_algos.runtimes import cohort, repeated_rounds
+from tff_algos.runtimes import cohort
 from tff_algos.runtimes import registry as runtimes
-from tff_algos.stages import latent_clients
+from tff_algos.training import repeated_rounds
 
 _LATENT = (
   *('num_latent', 'latent_loss', 'latent_score', 'real_loss', 'real_score'),

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from binaries import session
 from tff_algos.core import model as model_lib
+from tff_algos.experiments import session
 from tff_algos.numerics import factored_weights
 
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from binaries import linear_models, session, starts
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import bounds, fed_soft, quadratic_risks
 from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.metrics import proximal_bounds, quadratic_risks, recovery
-from tff_algos.runtimes import loop
+from tff_algos.evaluation import recovery
+from tff_algos.experiments import session, starts
+from tff_algos.experiments.analyses import linear_models
+from tff_algos.training import loop
 
 
 class Problem(NamedTuple):
@@ -64,7 +65,7 @@ class Step(NamedTuple):
   """
 
   round_num: int
-  solves: proximal_bounds.LocalSolves
+  solves: bounds.LocalSolves
   importance: np.ndarray
 
 
@@ -128,7 +129,7 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
     importance = np.asarray(server_state.importance_weights, np.float64)
     order = np.argsort(recovery.match_clusters(importance, problem.mixture))
     importance = importance[:, order]
-    solves = proximal_bounds.LocalSolves(
+    solves = bounds.LocalSolves(
       local_models=linear_models.vectors(after.personalized_weights)[trained],
       centers=linear_models.vectors(start.cluster_models)[order],
       mixture=problem.mixture[trained],

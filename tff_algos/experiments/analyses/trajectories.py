@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from binaries import experiment, session, starts
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, seeds
+from tff_algos.experiments import experiment, session, starts
 from tff_algos.numerics import factored_weights, trees
 
 

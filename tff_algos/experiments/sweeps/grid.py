@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from binaries import config_values, experiment
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.reports import plan as plan_lib
+from tff_algos.experiments import config_values, experiment
+from tff_algos.reports.sweep import plan as plan_lib
 
 
 class Grid(NamedTuple):

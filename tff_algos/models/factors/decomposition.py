@@ -14,8 +14,10 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import atoms, convolutions, model_options
-from tff_algos.models import low_rank as low_rank_lib
+from tff_algos.models import model_options
+from tff_algos.models.factors import atoms
+from tff_algos.models.factors import low_rank as low_rank_lib
+from tff_algos.models.vision import convolutions
 from tff_algos.numerics import factored_weights, filters
 
 _INITIALIZERS = {

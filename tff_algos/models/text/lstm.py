@@ -22,7 +22,8 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import embeddings, layers, model_options, recurrent
+from tff_algos.models import layers, model_options
+from tff_algos.models.text import embeddings, recurrent
 
 _NUM_LAYERS = 2
 

@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutions, layers, model_options
+from tff_algos.models import layers, model_options
+from tff_algos.models.vision import convolutions
 
 # Below it, nothing is left after the last pooling.
 _SMALLEST_SIDE = 63

@@ -8,7 +8,7 @@ layers of 1024 and 512 units: 5,851,338 parameters for 10 classes. Kernels are
 """
 
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutional
+from tff_algos.models.vision import convolutional
 
 _LAYOUT = convolutional.Layout(
   'cifar_cnn',

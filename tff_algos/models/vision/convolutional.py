@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import decomposition, layers
+from tff_algos.models import layers
+from tff_algos.models.factors import decomposition
 from tff_algos.numerics import unit_dropout
 
 

@@ -5,7 +5,7 @@ import math
 
 import tensorflow as tf
 
-from tff_algos.models import convolution_cost
+from tff_algos.models.factors import convolution_cost
 from tff_algos.numerics import filters
 
 FORWARD_MODES = ('auto', 'reconstruct', 'two_layer')

@@ -22,7 +22,7 @@ import functools
 
 from tff_algos.core import checks
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutional
+from tff_algos.models.vision import convolutional
 
 _LAYOUT = functools.partial(
   convolutional.Layout,

@@ -7,7 +7,7 @@ and 26 classes.
 """
 
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutional
+from tff_algos.models.vision import convolutional
 
 _LAYOUT = convolutional.Layout(
   'letters_cnn',

@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers, normed_convolutions
+from tff_algos.models import layers
+from tff_algos.models.vision import normed_convolutions
 
 _STEM = 32
 _FEATURES = 1280

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import convolutions, layers, model_options
+from tff_algos.models import layers, model_options
+from tff_algos.models.vision import convolutions
 
 _NORMALIZATIONS = ('group', 'affine')
 

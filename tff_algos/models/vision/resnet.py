@@ -20,7 +20,9 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import decomposition, layers, normed_convolutions
+from tff_algos.models import layers
+from tff_algos.models.factors import decomposition
+from tff_algos.models.vision import normed_convolutions
 
 STEMS = ('small', 'large')
 # Channels, stride and groups of each stage.

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import decomposition, layers
+from tff_algos.models import layers
+from tff_algos.models.factors import decomposition
 
 _CHANNELS = (6, 16)
 _KERNEL_SIZE = 5

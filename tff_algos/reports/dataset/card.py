@@ -11,18 +11,17 @@ import numpy as np
 
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
-from tff_algos.reports import (
+from tff_algos.reports.dataset import (
   client_rows,
   distances_plot,
-  html,
   labels_plot,
   mixtures_plot,
   samples_plot,
   sizes_plot,
   sources_plot,
-  style,
 )
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.plotting import html, style
 
 # Raise it when the same statistics give another page.
 CARD_VERSION = 1
@@ -102,7 +101,7 @@ def render(folder: pathlib.Path) -> str:
         pictures.append((content, picture.caption))
   recipe = facts.manifest['recipe']
   return html.render(
-    'card.html.jinja',
+    'dataset/card.html.jinja',
     signature=signature(facts.statistics_sha256),
     name=recipe['source']['name'],
     version=facts.manifest['version'],

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import facts as facts_lib
 
 # With more clients than this, a row of a picture stands for several.
 MAX_ROWS = 60

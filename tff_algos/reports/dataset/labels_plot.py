@@ -5,8 +5,9 @@ from matplotlib import colors as colors_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import client_rows, style
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import client_rows
+from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.plotting import style
 
 _MAX_NAMED_CLASSES = 30
 _MAX_NAMED_CLIENTS = 30

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports import client_rows, style
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import client_rows
+from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.plotting import style
 
 _MAX_NAMED_CLUSTERS = 8
 

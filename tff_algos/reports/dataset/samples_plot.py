@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import facts as facts_lib
-from tff_algos.reports import style
+from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.plotting import style
 
 _MAX_SAMPLES = 12
 _MAX_SOURCES = 12

@@ -5,8 +5,9 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.data import schema as schema_lib
-from tff_algos.reports import client_rows, style
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import client_rows
+from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.plotting import style
 
 _SPLIT_COLORS = ('#0b4f86', '#c98a00', '#9aa0a6')
 # From this ratio of largest to smallest on, sizes are shown on a log scale.

@@ -4,9 +4,10 @@ import numpy as np
 from matplotlib import colors as colors_lib
 from matplotlib import figure as figure_lib
 
-from tff_algos.metrics import distances
-from tff_algos.reports import client_rows, style
-from tff_algos.reports import facts as facts_lib
+from tff_algos.evaluation import distances
+from tff_algos.reports.dataset import client_rows
+from tff_algos.reports.dataset import facts as facts_lib
+from tff_algos.reports.plotting import style
 
 _DARK_ENOUGH_FOR_WHITE = 0.55
 _MAX_SOURCES = 12

@@ -7,8 +7,8 @@ from matplotlib import axes as axes_lib
 from matplotlib import colors as colors_lib
 from matplotlib import patches
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 _DARK_ENOUGH_FOR_WHITE = 0.55
 # Wider tables get names that are turned.

@@ -11,11 +11,11 @@ def render(template: str, **values: Any) -> str:
   """Returns a page.
 
   Args:
-    template: Name of a `.jinja` file of this folder.
+    template: Path of a `.jinja` file below `tff_algos/reports`.
     **values: What it speaks of; text is escaped.
   """
   environment = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+    loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parents[1]),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,

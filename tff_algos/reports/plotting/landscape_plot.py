@@ -8,7 +8,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import patheffects
 
-from tff_algos.reports import style
+from tff_algos.reports.plotting import style
 
 _NUM_LEVELS = 14
 # Above the paths' worst loss by this factor contours tell nothing of them.

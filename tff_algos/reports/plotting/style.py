@@ -15,8 +15,8 @@ from matplotlib import lines, ticker
 from matplotlib.backends import backend_agg
 from sklearn import isotonic
 
-from tff_algos.metrics import recovery
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import recovery
+from tff_algos.reports.run import run as run_lib
 
 INK = '#1a1a1a'
 MUTED = '#5f6368'

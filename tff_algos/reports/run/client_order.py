@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import axes as axes_lib
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 # More groups than this are parted by lines, but not named.
 _MAX_NAMES = 16

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_algos.consensus import audit_log
-from tff_algos.reports import run as run_lib
+from tff_algos.algorithms.cmfl.audit import audit_log
+from tff_algos.reports.run import run as run_lib
 
 ROLES = ('training', 'committee', 'averaged')
 

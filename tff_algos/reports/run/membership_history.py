@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.metrics import association
+from tff_algos.evaluation import association
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,11 @@ import tempfile
 import types
 from typing import NamedTuple
 
-from tff_algos.metrics import round_time
-from tff_algos.reports import (
+from tff_algos.evaluation import round_time
+from tff_algos.reports.plotting import html, style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run import summary, warning_texts
+from tff_algos.reports.run.plots import (
   accuracy_plot,
   association_plot,
   atoms_plot,
@@ -17,20 +20,15 @@ from tff_algos.reports import (
   committee_bins_plot,
   committee_plot,
   cost_plot,
-  html,
   membership_maps_plot,
   membership_rounds_plot,
   memberships_plot,
   planted_distances_plot,
   recovery_plot,
   regrouping_plot,
-  style,
-  summary,
   time_curves_plot,
   time_plot,
-  warning_texts,
 )
-from tff_algos.reports import run as run_lib
 
 _INDEX = 'index.html'
 
@@ -253,7 +251,7 @@ def _draw(picture: Picture, run: run_lib.Run, folder: pathlib.Path) -> bool:
 
 def _render(run: run_lib.Run, pictures: list[Picture]) -> str:
   return html.render(
-    'page.html.jinja',
+    'run/page.html.jinja',
     run=run,
     heading=summary.heading(run),
     measure=style.score_label(run).partition(' (')[0],

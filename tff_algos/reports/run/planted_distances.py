@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_algos.metrics import distances, recovery
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import distances, recovery
+from tff_algos.reports.run import run as run_lib
 
 
 class PlantedDistances(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.metrics import association, recovery, round_time
-from tff_algos.reports import membership_history as membership_history_lib
-from tff_algos.reports import table as table_lib
+from tff_algos.evaluation import association, recovery, round_time
+from tff_algos.reports.plotting import table as table_lib
+from tff_algos.reports.run import membership_history as membership_history_lib
 
 _HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
 _FACTORS = 'factors/'

@@ -7,8 +7,8 @@ and gets one (FedAvg).
 
 import numpy as np
 
-from tff_algos.metrics import round_time
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import round_time
+from tff_algos.reports.run import run as run_lib
 
 _DOWN, _SOLVES = 'cost/downlink_floats', 'cost/local_solves'
 _MEMBERS, _TRAINING = 'train/num_members', 'train/num_training'

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_algos.reports import planted_distances, style, warning_texts
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import planted_distances, warning_texts
+from tff_algos.reports.run import run as run_lib
 
 _WIDTH = 80
 _NUMBER_WIDTH = 15

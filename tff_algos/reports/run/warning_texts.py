@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tff_algos.metrics import association, recovery
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.evaluation import association, recovery
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 _START_APART = (
   'Let the cluster models start elsewhere: with another seed, with '

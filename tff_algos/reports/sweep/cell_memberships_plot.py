@@ -9,9 +9,11 @@ import textwrap
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports import client_order, membership_maps_plot, style
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import client_order
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import membership_maps_plot
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_CELLS = 12
 _MAX_COLUMNS = 6

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.reports import measures, plan
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import measures, plan
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 VALIDATION = 'validation'
 UNSEEN = 'unseen'

@@ -5,8 +5,9 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import measures, plan, style
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.sweep import measures, plan
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 4
 # Values that span more are drawn on a logarithmic axis.

@@ -15,9 +15,9 @@ from matplotlib import axis as axis_lib
 from matplotlib import ticker
 from scipy import optimize
 
-from tff_algos.metrics import recovery
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.evaluation import recovery
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 SENT = 'cost/total_floats'
 ARI = 'participating/membership/ari'

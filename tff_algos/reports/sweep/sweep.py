@@ -11,10 +11,10 @@ import numpy as np
 from scipy import stats
 
 from tff_algos.core import errors
-from tff_algos.metrics import round_time
-from tff_algos.reports import measures, plan
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import target as target_lib
+from tff_algos.evaluation import round_time
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.sweep import measures, plan
+from tff_algos.reports.sweep import target as target_lib
 
 _CONFIDENCE = 0.95
 

@@ -9,20 +9,19 @@ from typing import NamedTuple
 
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports import (
+from tff_algos.reports.plotting import html, style
+from tff_algos.reports.run.plots import time_curves_plot
+from tff_algos.reports.sweep import (
   cell_memberships_plot,
   cells_plot,
   curves_plot,
   effect_plot,
-  html,
   measures,
   plan,
-  style,
   sweep_table,
-  time_curves_plot,
   worst_attack,
 )
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _INDEX = 'index.html'
 # With more sources, matched scores are in sweep_summary.csv only.
@@ -164,7 +163,7 @@ def _render(
 ) -> str:
   planned = sweep.plan
   return html.render(
-    'sweep.html.jinja',
+    'sweep/sweep.html.jinja',
     name=planned.name,
     axes=[
       (axis.key, ', '.join(map(plan.value_text, axis.values)))

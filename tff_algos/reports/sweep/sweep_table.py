@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tff_algos.reports import measures
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import measures
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 ABSENT = '–'
 _BEST = 'best_by_validation/'

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_algos.core import errors
-from tff_algos.reports import measures
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.sweep import measures
 
 ROUNDS = 'rounds_to_target'
 UPLINK = 'cost/uplink_floats_to_target'

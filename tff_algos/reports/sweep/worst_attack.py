@@ -6,8 +6,8 @@ choose the third.
 
 from typing import Any, NamedTuple
 
-from tff_algos.reports import measures, plan, sweep_table
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import measures, plan, sweep_table
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 KEY = 'attack.name'
 # Of the honest clients; where nobody attacks, these are all.

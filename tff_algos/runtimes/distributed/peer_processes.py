@@ -23,7 +23,7 @@ from absl import logging
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.runtimes import cluster as cluster_lib
+from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 
 _RETRY_SECONDS = 0.2
 # A process that is there says so at once.

@@ -21,10 +21,10 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tff_algos.core import errors
-from tff_algos.runtimes import cluster as cluster_lib
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
-from tff_algos.runtimes import peers as peers_lib
+from tff_algos.runtimes.distributed import peer_processes as peers_lib
+from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 
 Structure = Any
 

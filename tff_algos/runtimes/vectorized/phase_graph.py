@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import trees
-from tff_algos.runtimes import graph_call, vectorization
-from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import composer, phase_types
+from tff_algos.rounds import composer, phase_types
+from tff_algos.runtimes.vectorized import graph_call, vectorization
+from tff_algos.runtimes.vectorized import rows as rows_lib
 
 Structure = Any
 

@@ -24,15 +24,11 @@ from absl import logging
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.numerics import trees
-from tff_algos.runtimes import (
-  blocks,
-  devices,
-  phase_graph,
-  process_group,
-)
+from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import aggregation, phase_types
+from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.vectorized import blocks, devices, phase_graph
+from tff_algos.runtimes.vectorized import rows as rows_lib
 
 Structure = Any
 

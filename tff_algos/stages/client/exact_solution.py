@@ -11,9 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import gradients, objectives
+from tff_algos.numerics import statistics, trees
+from tff_algos.stages.client import gradients, objectives
 
 Structure = Any
 

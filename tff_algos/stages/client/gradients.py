@@ -6,9 +6,8 @@ from typing import Any
 import tensorflow as tf
 
 from tff_algos.core import algorithm
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import objectives
+from tff_algos.numerics import statistics, trees
+from tff_algos.stages.client import objectives
 
 Structure = Any
 

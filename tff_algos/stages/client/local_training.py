@@ -6,9 +6,14 @@ from typing import Any
 import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
-from tff_algos.metrics import statistics
-from tff_algos.numerics import index_random, optimizers, trees, unit_dropout
-from tff_algos.stages import (
+from tff_algos.numerics import (
+  index_random,
+  optimizers,
+  statistics,
+  trees,
+  unit_dropout,
+)
+from tff_algos.stages.client import (
   augmentation,
   exact_solution,
   gradients,

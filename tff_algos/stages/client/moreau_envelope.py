@@ -27,9 +27,8 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import batches, gradients, objectives
+from tff_algos.numerics import statistics, trees
+from tff_algos.stages.client import batches, gradients, objectives
 
 Structure = Any
 

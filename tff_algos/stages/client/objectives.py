@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import proximal, trees
+from tff_algos.numerics import proximal, statistics, trees
 
 Structure = Any
 # (weights, batch) -> (objective [], loss of each example [batch]).

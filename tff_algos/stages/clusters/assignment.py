@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
+from tff_algos.numerics import statistics, trees
 
 Structure = Any
 

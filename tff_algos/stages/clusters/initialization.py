@@ -30,15 +30,11 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.numerics import trees
-from tff_algos.stages import (
-  aggregation,
-  assignment,
-  cohort,
-  local_training,
-  objectives,
-)
+from tff_algos.numerics import statistics, trees
+from tff_algos.rounds import aggregation
+from tff_algos.stages.client import local_training, objectives
+from tff_algos.stages.clusters import assignment
+from tff_algos.stages.server import client_sampling
 
 Structure = Any
 
@@ -270,7 +266,7 @@ def _kmeans_plan(model, num_clusters, config):
       ('num_clusters', num_clusters),
       ('initialization.num_candidates', config.num_candidates),
     ):
-      cohort.check_cohort_size(name, number, population)
+      client_sampling.check_cohort_size(name, number, population)
     generator = seeds.numpy_generator(seed, KMEANS, round_num)
     left = np.flatnonzero(population.num_examples).astype(np.int32)
     candidates, losses = left, np.zeros(len(left))
@@ -307,9 +303,9 @@ def _warm_start_plan(model, num_clusters, num_rounds, cohort_size):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan(population, round_num, seed):
-    cohort.check_cohort_size('cohort_size', cohort_size, population)
+    client_sampling.check_cohort_size('cohort_size', cohort_size, population)
     generator = seeds.numpy_generator(seed, WARM_START, round_num)
-    drawn = cohort.draw_uniform(population, cohort_size, generator)
+    drawn = client_sampling.draw_uniform(population, cohort_size, generator)
     weights = np.ones([cohort_size, num_clusters])
     if round_num == num_rounds:
       groups = generator.permutation(cohort_size) % num_clusters

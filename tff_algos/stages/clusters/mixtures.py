@@ -11,8 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_algos.core import model as model_lib
-from tff_algos.metrics import statistics
-from tff_algos.stages import initialization, mixing
+from tff_algos.numerics import statistics
+from tff_algos.stages.clusters import initialization
 
 # After so many the membership of an unseen client hardly moves.
 NUM_FITTING_STEPS = 50
@@ -97,6 +97,26 @@ def fit_membership(
   )[1]
 
 
+def mix_probabilities(
+  model: model_lib.Model, outputs: tf.Tensor, membership: tf.Tensor
+) -> tf.Tensor:
+  """Returns log sum_s membership_s softmax(outputs_s): logits of the mixture.
+
+  In regression, the mixture of the predictions themselves.
+
+  Args:
+    model: Whose outputs.
+    outputs: `[num_components, batch, ..., num_outputs]`.
+    membership: `[num_components]`, on the simplex.
+  """
+  if model.task == model_lib.REGRESSION:
+    return tf.tensordot(membership, outputs, axes=1)
+  log_shares = tf.reshape(
+    tf.math.log(membership), [-1] + [1] * (outputs.shape.rank - 1)
+  )
+  return tf.reduce_logsumexp(log_shares + tf.nn.log_softmax(outputs), axis=0)
+
+
 def mixture_of_outputs(
   model: model_lib.Model, num_components: int
 ) -> model_lib.Model:
@@ -123,7 +143,7 @@ def mixture_of_outputs(
     outputs = model.map_stacked(
       lambda component: model.apply(component, x), weights['canonical']
     )
-    return mixing.mix_probabilities(model, outputs, weights['membership'])
+    return mix_probabilities(model, outputs, weights['membership'])
 
   return dataclasses.replace(
     model,

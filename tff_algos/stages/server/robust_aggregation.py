@@ -16,7 +16,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.numerics import robust_rules
-from tff_algos.stages import aggregation, collected_means
+from tff_algos.rounds import aggregation, collected_means
 
 Structure = Any
 

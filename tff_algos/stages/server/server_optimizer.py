@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_algos.numerics import optimizers, trees
-from tff_algos.stages import aggregation
+from tff_algos.rounds import aggregation
 
 Structure = Any
 

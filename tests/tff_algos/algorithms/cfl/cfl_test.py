@@ -13,10 +13,11 @@ from scipy.cluster import hierarchy
 from scipy.spatial import distance
 
 from tests.testing import points, toys
-from tff_algos.algorithms import cfl, fed_avg
+from tff_algos.algorithms import fed_avg
+from tff_algos.algorithms.cfl import cfl, splitting
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.stages import local_training, splitting
+from tff_algos.stages.client import local_training
 
 # Four groups, left and right, each above or below; 1 has no example.
 _GROUPS = np.array([0, 0, 1, 2, 3, 1, 2, 0, 3, 2, 1, 3])

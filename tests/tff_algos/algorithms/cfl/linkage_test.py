@@ -8,7 +8,7 @@ import tensorflow as tf
 from scipy.cluster import hierarchy
 from scipy.spatial import distance
 
-from tff_algos.numerics import linkage
+from tff_algos.algorithms.cfl import linkage
 
 
 def _distances(seed, num_rows):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_algos.algorithms.cfl import splitting
 from tff_algos.core import errors
-from tff_algos.stages import splitting
 
 # Two directions, and a client whose update vanishes: the mean is (0, 0).
 _UPDATES = np.array([[3, 1], [-3, 1], [3, -1], [-3, -1], [0, 0]], float)

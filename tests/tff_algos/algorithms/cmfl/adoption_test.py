@@ -3,7 +3,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.stages import adoption, aggregation
+from tff_algos.algorithms.cmfl import adoption
+from tff_algos.rounds import aggregation
 
 
 class _Outcome(NamedTuple):

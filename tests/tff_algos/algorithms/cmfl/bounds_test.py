@@ -3,14 +3,14 @@ import itertools
 import numpy as np
 import pytest
 
-from tff_algos.metrics import committee_bounds
+from tff_algos.algorithms.cmfl import bounds
 
 
 def _random(seed=0, num_clients=6):
   generator = np.random.default_rng(seed)
   roots = generator.normal(size=(num_clients, 3, 3))
   sizes = generator.integers(1, 20, num_clients).astype(float)
-  return committee_bounds.Objectives(
+  return bounds.Objectives(
     roots @ roots.transpose(0, 2, 1) + 0.5 * np.eye(3),
     generator.normal(size=(num_clients, 3)),
     generator.uniform(0, 2, num_clients),
@@ -22,7 +22,7 @@ def _points(centers, weights=None):
   """F_k = 1/2 |w - b_k|^2: L = mu = 1 and F_k^* = 0."""
   centers = np.asarray(centers, np.float64)
   num, dim = centers.shape
-  return committee_bounds.Objectives(
+  return bounds.Objectives(
     np.tile(np.eye(dim), (num, 1, 1)),
     centers,
     np.zeros(num),
@@ -71,7 +71,7 @@ def test_the_best_committee_is_the_best_of_all(size):
 
 def test_skew_may_be_negative_with_few_selected():
   """F^* = 0, 1, 1, 1 and a committee of 2: the best mean is 1/2."""
-  four = committee_bounds.Objectives(
+  four = bounds.Objectives(
     np.ones([4, 1, 1]),
     np.arange(4.0)[:, np.newaxis],
     np.array([0.0, 1, 1, 1]),
@@ -93,7 +93,7 @@ def test_regressions_have_the_gradients_of_their_losses():
   examples = [
     (generator.normal(size=(n, 2)), generator.normal(size=n)) for n in (5, 9)
   ]
-  found = committee_bounds.of_ridge_regressions(examples, 0.5, 0.3)
+  found = bounds.of_ridge_regressions(examples, 0.5, 0.3)
   np.testing.assert_allclose(found.weights, [5 / 14, 9 / 14])
   w = np.array([0.4, -2.0])
   for k, (x, y) in enumerate(examples):
@@ -106,16 +106,16 @@ def test_regressions_have_the_gradients_of_their_losses():
 def test_a_flat_objective_is_refused():
   x = np.array([[1.0, 0.0]])
   with pytest.raises(ValueError, match='client 0 is not strongly convex'):
-    committee_bounds.of_ridge_regressions([(x, np.ones(1))], 0.5, 0.0)
+    bounds.of_ridge_regressions([(x, np.ones(1))], 0.5, 0.0)
 
 
 def test_the_bound_by_hand():
   """L = 2, mu = 1, gamma = 8, T = 2, so 1 / 10 of what falls."""
-  constants = committee_bounds.Constants(
+  constants = bounds.Constants(
     *(2.0, 1.0, 1, 3.0, 0.5, 0.25, 0.75, 0.5, 1.5, 4.0)
   )
   assert constants.offset == 8
-  bound = committee_bounds.theorem(constants, 2)
+  bound = bounds.theorem(constants, 2)
   np.testing.assert_allclose(
     bound,
     (
@@ -128,9 +128,7 @@ def test_the_bound_by_hand():
   np.testing.assert_allclose(bound.total, sum(bound))
   # Many local steps need a larger offset.
   assert constants._replace(num_local_steps=20).offset == 20
-  assert committee_bounds.theorem(
-    constants._replace(skew_min=0.0), 2
-  ).total == (np.inf)
+  assert bounds.theorem(constants._replace(skew_min=0.0), 2).total == (np.inf)
 
 
 @pytest.mark.parametrize('selection', ['near', 'far', 'random', 'all'])
@@ -144,7 +142,7 @@ def test_the_bound_holds_at_every_round_of_a_simulation(selection):
   centers[:8] += 3
   problem = _points(centers)
   w, best = np.full(4, 5.0), problem.minimizer
-  offset = committee_bounds.step_offset(1.0, 1.0, 1)
+  offset = bounds.step_offset(1.0, 1.0, 1)
   start = float(((w - best) ** 2).sum())
   looks, skews, at_best, gradients = [], [], [], []
   members = generator.choice(40, 8, replace=False)
@@ -166,13 +164,13 @@ def test_the_bound_holds_at_every_round_of_a_simulation(selection):
     skews.append(problem.skew(selected, w, 0.0))
     at_best.append(problem.skew(selected, best, 0.0))
     gradients.append((grads[training] ** 2).sum(axis=1).max())
-    w = w - committee_bounds.step(1.0, offset, t) * grads[selected].mean(axis=0)
+    w = w - bounds.step(1.0, offset, t) * grads[selected].mean(axis=0)
     members = ranked[2:10]
-  constants = committee_bounds.Constants(
+  constants = bounds.Constants(
     *(1.0, 1.0, 1, max(gradients), 0.0, 0.0),
     *(problem.heterogeneity, min(skews), max(at_best), start),
   )
   for t, gap in enumerate(looks):
-    assert gap <= committee_bounds.theorem(constants, t).total
+    assert gap <= bounds.theorem(constants, t).total
   mean = np.mean(skews)
   assert mean < 0.9 if selection == 'near' else mean > 0.8

@@ -8,14 +8,14 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import cmfl
-from tff_algos.consensus import round_votes
+from tff_algos.algorithms.cmfl import adoption, cmfl, committee
+from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import adoption, committee, local_training
+from tff_algos.stages.client import local_training
 
 _NUM_CLIENTS = 12
 _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from tff_algos.algorithms.cmfl import committee, committee_roles
 from tff_algos.core import algorithm, errors
-from tff_algos.stages import committee, committee_roles
 
 _SIZES = np.array([3, 0, 5, 1, 0, 2, 2, 9, 4, 0])
 _POPULATION = algorithm.Population(tuple('abcdefghij'), _SIZES)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_algos.algorithms.cmfl import committee
 from tff_algos.core import errors
 from tff_algos.numerics import gram
-from tff_algos.stages import committee
 
 
 def _uploads(values):

@@ -7,15 +7,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import index_hash, toys
+from tff_algos.algorithms.cmfl import last_gradient
 from tff_algos.core import algorithm, errors, seeds
 from tff_algos.numerics import optimizers
-from tff_algos.runtimes import vectorization
-from tff_algos.stages import (
-  augmentation,
-  last_gradient,
-  local_training,
-  objectives,
-)
+from tff_algos.runtimes.vectorized import vectorization
+from tff_algos.stages.client import augmentation, local_training, objectives
 
 _MODEL = toys.linear(3)
 _OBJECTIVE = objectives.mean_loss(_MODEL, 0.5)

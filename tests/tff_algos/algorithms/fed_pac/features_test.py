@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
+from tff_algos.algorithms.fed_pac import features
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.models import registry
-from tff_algos.stages import features
 
 _MODEL = toys.mlp()
 _WEIGHTS = {

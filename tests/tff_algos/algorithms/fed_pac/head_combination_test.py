@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.stages import features, head_combination
+from tff_algos.algorithms.fed_pac import features, head_combination
 
 
 def test_moments_of_two_classes():

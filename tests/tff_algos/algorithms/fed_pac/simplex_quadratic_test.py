@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.numerics import simplex_quadratic
+from tff_algos.algorithms.fed_pac import simplex_quadratic
 
 
 def _least_on_any_face(matrix, allowed):

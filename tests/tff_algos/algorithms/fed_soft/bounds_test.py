@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tff_algos.metrics import proximal_bounds, quadratic_risks
+from tff_algos.algorithms.fed_soft import bounds as bounds_lib
+from tff_algos.algorithms.fed_soft import quadratic_risks
 
 
 def _random_case(generator, num_sources, num_clients=2, closeness=None):
@@ -43,7 +44,7 @@ def _random_case(generator, num_sources, num_clients=2, closeness=None):
     )
     for u, v in zip(mixture, importance, strict=True)
   ]
-  return risks, proximal_bounds.LocalSolves(
+  return risks, bounds_lib.LocalSolves(
     np.stack(models), centers, mixture, importance, weight
   )
 
@@ -110,7 +111,7 @@ def test_constants_are_those_of_the_oracle(num_sources):
   pure = inexact.mixture.copy()
   pure[0] = np.eye(num_sources)[1]  # Estimated elsewhere, too.
   for case in (solves, inexact, inexact._replace(mixture=pure)):
-    found = proximal_bounds.measure(risks, case)
+    found = bounds_lib.measure(risks, case)
     gamma_0, beta, gamma, ratios = _oracle(risks, case)
     np.testing.assert_allclose(found.gamma_0, gamma_0, atol=1e-12)
     np.testing.assert_allclose(found.beta, beta)
@@ -143,7 +144,7 @@ def _worst_ratios(closeness, noise, num_trials=300):
     risks, solves = _random_case(generator, 2 + trial % 2, 2, closeness)
     models = solves.local_models
     moved = models + noise * generator.normal(size=models.shape)
-    found = proximal_bounds.measure(risks, solves._replace(local_models=moved))
+    found = bounds_lib.measure(risks, solves._replace(local_models=moved))
     ratios = (
       found.gradient_ratios,
       found.distance_ratios,
@@ -173,21 +174,21 @@ def test_alpha_is_how_deep_the_centers_lie_in_the_ball():
   generator = np.random.default_rng(3)
   for closeness, expected in [(0.5, 0.25), (1.0, 0.0), (3.0, -1.0)]:
     risks, solves = _random_case(generator, 3, 2, closeness)
-    found = proximal_bounds.measure(risks, solves)
+    found = bounds_lib.measure(risks, solves)
     assert abs(found.alpha_0 - expected) < 1e-9
 
 
 def test_no_beta_suffices_where_a_center_is_perfect_and_a_client_is_mixed():
   """The bounds speak of a transient: at the optimum a bias is left."""
   risks, solves = _random_case(np.random.default_rng(4), 2, 2, closeness=0.0)
-  found = proximal_bounds.measure(risks, solves)
+  found = bounds_lib.measure(risks, solves)
   assert found.beta == np.inf and found.gamma == np.inf
   assert (found.gradient_ratios == 0).all()
   assert (found.distance_ratios == 0).all()
   pure = solves._replace(
     mixture=np.eye(2), importance=np.eye(2), local_models=risks.minimizers
   )
-  assert proximal_bounds.measure(risks, pure).beta == 0
+  assert bounds_lib.measure(risks, pure).beta == 0
 
 
 def _descent(risks, solves, bounds, **changes):
@@ -199,7 +200,7 @@ def _descent(risks, solves, bounds, **changes):
     'num_draws': 4,
     **changes,
   }
-  return proximal_bounds.descent(risks, solves, bounds, **arguments)
+  return bounds_lib.descent(risks, solves, bounds, **arguments)
 
 
 @pytest.fixture(name='case')
@@ -208,7 +209,7 @@ def _case():
   mixture = solves.mixture.copy()
   mixture[0] = [0.4, 0, 0.6]
   solves = solves._replace(mixture=mixture)
-  return risks, solves, proximal_bounds.measure(risks, solves)
+  return risks, solves, bounds_lib.measure(risks, solves)
 
 
 def test_descent_is_that_of_theorem_four(case):
@@ -270,10 +271,8 @@ def test_theorem_four_promises_descent_to_pure_clients_that_are_pulled_hard():
   )
   centers, weight = risks.minimizers + 0.2, 50.0
   models = (risks.minimizers + weight * centers) / (1 + weight)
-  solves = proximal_bounds.LocalSolves(
-    models, centers, np.eye(2), np.eye(2), weight
-  )
-  bounds = proximal_bounds.measure(risks, solves)
+  solves = bounds_lib.LocalSolves(models, centers, np.eye(2), np.eye(2), weight)
+  bounds = bounds_lib.measure(risks, solves)
   found = _descent(
     risks, solves, bounds, num_examples=np.array([10, 10]), misassignment=0.0,
     smoother=0.0, num_draws=np.inf,

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.stages import center_download
+from tff_algos.algorithms.fed_soft import center_download
 
 _MODELS = {'kernel': np.array([[[1.0], [0]], [[3.0], [4]]], 'f')}
 _IMPORTANCE = np.array([[0.25, 0.75], [1, 0]], 'f')

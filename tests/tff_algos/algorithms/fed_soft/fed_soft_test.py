@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import center_download, fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import center_download, local_training
+from tff_algos.stages.client import local_training
 
 _THETAS = np.array([[4.0, 0, 0], [-4, 0, 0]])
 _SIZES = (4, 0, 6, 5, 1)

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points, toys
+from tff_algos.algorithms.fed_soft import importance
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import importance
 
 _CENTERS = np.array([[0.0, 0], [4, 0], [0, 4]], np.float32)
 _SOURCE = points.clients(

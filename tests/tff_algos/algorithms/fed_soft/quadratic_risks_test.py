@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tff_algos.metrics import quadratic_risks
+from tff_algos.algorithms.fed_soft import quadratic_risks
 
 _POINTS = np.array([[1.0, 0.5], [-1, 1.5]])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tff_algos.metrics import averaged_models
+from tff_algos.algorithms.filter_decomposition import averaged_models
 
 
 def _paths(num_models, num_paths, num_steps=30, seed=0):

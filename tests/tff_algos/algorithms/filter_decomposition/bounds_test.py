@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tff_algos.metrics import decomposition_bounds as bounds
+from tff_algos.algorithms.filter_decomposition import bounds as bounds
 
 _PROBLEM = bounds.Problem(
   smoothness=4.0,

@@ -8,8 +8,7 @@ from tests.testing import factored, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
-from tff_algos.metrics import statistics
-from tff_algos.numerics import factored_weights
+from tff_algos.numerics import factored_weights, statistics
 
 _POPULATION = factored.SOURCE.population
 

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.testing import factored, toys
+from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import errors
 from tff_algos.models import registry
 from tff_algos.numerics import trees
-from tff_algos.stages import filter_groups
 
 
 def _lenet():

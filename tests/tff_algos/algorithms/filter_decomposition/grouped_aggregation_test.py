@@ -7,14 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from tests.testing import factored
-from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.numerics import factored_weights
-from tff_algos.stages import (
-  aggregation,
-  composer,
+from tff_algos.algorithms.filter_decomposition import (
   filter_groups,
   grouped_aggregation,
 )
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.numerics import factored_weights
+from tff_algos.rounds import aggregation, composer
 
 _MODEL = factored.model()
 _GROUPS = filter_groups.names_by_group(_MODEL)

@@ -4,9 +4,9 @@ import pytest
 
 from tests.testing import factored
 from tff_algos.algorithms import registry
+from tff_algos.algorithms.filter_decomposition import host_checks
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.stages import host_checks
 
 
 def _host(name='fed_avg', **options):

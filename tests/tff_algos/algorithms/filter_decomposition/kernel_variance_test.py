@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tff_algos.metrics import kernel_variance
+from tff_algos.algorithms.filter_decomposition import kernel_variance
 
 
 def test_estimate_by_hand():

@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from tests.testing import contract, factored, toys
 from tff_algos.algorithms import registry
+from tff_algos.algorithms.filter_decomposition import latent_clients
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import latent_clients
 
 _MODEL = factored.model()
 

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import factored
+from tff_algos.algorithms.filter_decomposition import local_atoms
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.stages import local_atoms, local_training
+from tff_algos.stages.client import local_training
 
 _MODEL = factored.model()
 _RECEIVED = _MODEL.initialize(tf.constant([1, 2]))

@@ -6,11 +6,11 @@ import tensorflow as tf
 
 from tests.testing import factored, toys
 from tff_algos.algorithms import registry as algorithms
+from tff_algos.algorithms.filter_decomposition import slow_weights
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.models import registry
 from tff_algos.numerics import trees
-from tff_algos.stages import slow_weights
 
 _MODEL = factored.model()
 

@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points, toys
-from tff_algos.algorithms import fed_avg, gossip
+from tff_algos.adversaries import attacks
+from tff_algos.algorithms import fed_avg
+from tff_algos.algorithms.gossip import gossip
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import attacks, local_training
+from tff_algos.stages.client import local_training
 
 _P = 5
 _SIZES = np.array([2, 4, 0, 3, 1, 7])

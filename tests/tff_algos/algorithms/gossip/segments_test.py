@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.numerics import segments, trees
+from tff_algos.algorithms.gossip import segments
+from tff_algos.numerics import trees
 
 _RNG = np.random.default_rng(0)
 

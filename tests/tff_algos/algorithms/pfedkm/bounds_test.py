@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tff_algos.metrics import envelope_bounds
+from tff_algos.algorithms.pfedkm import bounds
 
 # alpha = 2 * 0.01 * 4 = 0.08.
-_CONSTANTS = envelope_bounds.Constants(
+_CONSTANTS = bounds.Constants(
   num_clients=10,
   num_clusters=3,
   num_local_steps=4,
@@ -16,7 +16,7 @@ _CONSTANTS = envelope_bounds.Constants(
   smoothness=2.0,
   prox_error=0.1,
 )
-_MEASURED = envelope_bounds.Measured(
+_MEASURED = bounds.Measured(
   mean_squared_gradient=1.0,
   model_bound=3.0,
   gradient_bound=2.0,
@@ -31,9 +31,9 @@ _C = (144.0, 48.0, 1920.0)
   ('num_local_steps', 'expected'), [(1, 0.0340), (10, 4.755e-4)]
 )
 def test_the_largest_learning_rate_of_the_proof(num_local_steps, expected):
-  found = envelope_bounds.largest_learning_rate(1.0, num_local_steps)
+  found = bounds.largest_learning_rate(1.0, num_local_steps)
   np.testing.assert_allclose(found, expected, rtol=1e-3)
-  halved = envelope_bounds.largest_learning_rate(2.0, num_local_steps)
+  halved = bounds.largest_learning_rate(2.0, num_local_steps)
   np.testing.assert_allclose(halved, found / 2)
 
 
@@ -47,7 +47,7 @@ def test_the_papers_experiments_lie_outside_the_proof(eta, times):
 
 
 def test_the_terms_of_the_bound():
-  found = envelope_bounds.explicit_bound(_CONSTANTS, _MEASURED, 50)
+  found = bounds.explicit_bound(_CONSTANTS, _MEASURED, 50)
   np.testing.assert_allclose(
     found,
     [
@@ -64,7 +64,7 @@ def test_the_terms_of_the_bound():
 
 def test_only_drift_and_floor_stay():
   soon, late = (
-    envelope_bounds.explicit_bound(_CONSTANTS, _MEASURED, rounds)
+    bounds.explicit_bound(_CONSTANTS, _MEASURED, rounds)
     for rounds in (10, 1_000)
   )
   np.testing.assert_allclose(np.array(soon[:3]) / late[:3], 100)
@@ -76,7 +76,7 @@ def test_the_theorem():
   the last one. The step for T = 10^8: 2 (432 / 1920 / 10^8)^(1/4).
   """
   largest = 2 * np.sqrt(4 / (432 * 4 * 16))
-  short = envelope_bounds.theorem(_CONSTANTS, _MEASURED, 50)
+  short = bounds.theorem(_CONSTANTS, _MEASURED, 50)
   np.testing.assert_allclose(short.largest_step, largest)
   assert short.step == short.largest_step
   np.testing.assert_allclose(
@@ -85,14 +85,14 @@ def test_the_theorem():
     + 5 * np.sqrt(144 * 1920 * 3) / (2 * np.sqrt(50))
     + 40,
   )
-  long = envelope_bounds.theorem(_CONSTANTS, _MEASURED, 10**8)
+  long = bounds.theorem(_CONSTANTS, _MEASURED, 10**8)
   np.testing.assert_allclose(long.step, 2 * (432 / 1920 / 1e8) ** 0.25)
   np.testing.assert_allclose(long.bound, 40, rtol=0.01)
 
 
 def test_exact_solves_leave_no_floor():
   exact = _CONSTANTS._replace(prox_error=0.0)
-  found = envelope_bounds.theorem(exact, _MEASURED, 10**6)
+  found = bounds.theorem(exact, _MEASURED, 10**6)
   assert found.step == found.largest_step
   np.testing.assert_allclose(
     found.bound * 10**6, 3 * 144 * 3 * 4 / (2 * found.largest_step**2)
@@ -105,13 +105,13 @@ def test_what_rounds_say():
   gradients = np.array([[[1, 1], [1, 1]], [[2, 0], [0, 0]], [[9, 0], [0, 0]]])
   assignments = np.array([[0, 1, 0], [0, 1, 1], [0, 1, 1]])
   objectives = np.array([[5.0, 3], [2, 2], [1, 2]])
-  found = envelope_bounds.measure(models, gradients, assignments, objectives)
+  found = bounds.measure(models, gradients, assignments, objectives)
   assert found == (((4 + 4) / 2 / 2), 5.0, 9.0, 1, 2.5)
-  late = envelope_bounds.measure(
+  late = bounds.measure(
     *(models, gradients, assignments[[0, 0, 1]], objectives)
   )
   assert late.settled_round == 2
-  never = envelope_bounds.measure(
+  never = bounds.measure(
     *(models, gradients, assignments[[0, 0, 0]], objectives)
   )
   assert never.settled_round == 1

@@ -12,10 +12,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points, toys
-from tff_algos.algorithms import pfedkm
+from tff_algos.algorithms.pfedkm import pfedkm, regrouping
 from tff_algos.core import errors
+from tff_algos.rounds import phase_types
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import moreau_envelope, phase_types, regrouping
+from tff_algos.stages.client import moreau_envelope
 
 _HALF_WAY = moreau_envelope.MoreauEnvelopeConfig(
   num_local_steps=1,

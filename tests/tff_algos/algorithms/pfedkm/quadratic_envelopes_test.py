@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from tff_algos.metrics import quadratic_envelopes
+from tff_algos.algorithms.pfedkm import quadratic_envelopes
 
 _RANDOM = np.random.default_rng(0)
 # The second client has fewer examples than weights: a singular matrix.

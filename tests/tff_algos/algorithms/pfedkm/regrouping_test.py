@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
+from tff_algos.algorithms.pfedkm import regrouping
 from tff_algos.core import errors
-from tff_algos.stages import aggregation, regrouping
+from tff_algos.rounds import aggregation
 
 _SEED = tf.constant([4, 2])
 

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
+from tff_algos.algorithms.ppfl import affinity
 from tff_algos.core import algorithm, errors
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import affinity
 
 _SOURCE = contract.build_source()
 _NUM_CLIENTS = len(contract.SIZES)

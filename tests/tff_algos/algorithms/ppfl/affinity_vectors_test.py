@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.numerics import affinity
+from tff_algos.algorithms.ppfl import affinity_vectors
 
 _GENERATOR = np.random.default_rng(1)
 _HISTOGRAMS = np.array(
@@ -17,7 +17,7 @@ def _matrix(features):
 
 
 def _features(is_shifted):
-  return affinity.cosine_features(tf.constant(_HISTOGRAMS), is_shifted)
+  return affinity_vectors.cosine_features(tf.constant(_HISTOGRAMS), is_shifted)
 
 
 @pytest.mark.parametrize('is_shifted', [False, True])
@@ -38,7 +38,7 @@ def test_edges_are_cosines_and_a_histogram_of_zeros_has_none(is_shifted):
 def test_tiny_and_huge_counts_have_the_same_directions():
   scales = np.array([[1e-30], [1.0], [1e30]], np.float32)
   rows = tf.constant(scales * np.array([[1, 2, 3]], np.float32))
-  found = affinity.cosine_features(rows, False).numpy()
+  found = affinity_vectors.cosine_features(rows, False).numpy()
   np.testing.assert_allclose(found, np.tile(found[1], (3, 1)), rtol=1e-6)
 
 
@@ -55,19 +55,21 @@ def test_laplacian_is_the_penaltys_gradient():
   laplacian = np.diag(matrix.sum(axis=1)) - matrix
   with tf.GradientTape() as tape:
     tape.watch(values)
-    found = affinity.disagreement(features, values)
+    found = affinity_vectors.disagreement(features, values)
   np.testing.assert_allclose(found, expected, rtol=1e-6)
   np.testing.assert_allclose(
-    affinity.laplacian_product(features, values), laplacian @ values, atol=1e-12
+    affinity_vectors.laplacian_product(features, values),
+    laplacian @ values,
+    atol=1e-12,
   )
   np.testing.assert_allclose(
     tape.gradient(found, values), 2 * laplacian @ values, atol=1e-12
   )
   np.testing.assert_allclose(
-    affinity.degrees(features)[:, 0], matrix.sum(axis=1), atol=1e-12
+    affinity_vectors.degrees(features)[:, 0], matrix.sum(axis=1), atol=1e-12
   )
   np.testing.assert_allclose(
-    affinity.multiply(features, values), matrix @ values, atol=1e-12
+    affinity_vectors.multiply(features, values), matrix @ values, atol=1e-12
   )
 
 
@@ -78,7 +80,7 @@ def test_what_a_point_is_to_itself_does_not_matter():
   np.fill_diagonal(matrix, 0)
   expected = (np.diag(matrix.sum(axis=1)) - matrix) @ values
   np.testing.assert_allclose(
-    affinity.laplacian_product(features, values), expected, atol=1e-12
+    affinity_vectors.laplacian_product(features, values), expected, atol=1e-12
   )
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tff_algos.algorithms.ppfl import bounds as bounds
 from tff_algos.core import errors
-from tff_algos.metrics import block_descent_bounds as bounds
 
 _SMOOTHNESS = bounds.Smoothness(weights=2.0, memberships=0.5)
 

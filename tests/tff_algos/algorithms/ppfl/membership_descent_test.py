@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import index_hash, ppfl_oracle, toys
+from tff_algos.algorithms.ppfl import membership_descent, mixing
 from tff_algos.core import algorithm, errors, seeds
-from tff_algos.metrics import statistics
-from tff_algos.stages import membership_descent, mixing
+from tff_algos.numerics import statistics
 
 _SEED = seeds.derive_seed(1, 'membership', 1, 'c0')
 _GENERATOR = np.random.default_rng(3)

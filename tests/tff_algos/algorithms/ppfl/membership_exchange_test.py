@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.testing import toys
-from tff_algos.core import algorithm
-from tff_algos.stages import (
+from tff_algos.algorithms.ppfl import (
   affinity,
   membership_descent,
-  membership_traffic,
+  membership_exchange,
   mixing,
 )
+from tff_algos.core import algorithm
 
 _POPULATION = algorithm.Population(
   ('a', 'b', 'c', 'd'), np.array([3, 0, 5, 2], np.int64)
@@ -25,7 +25,7 @@ _PHASES = ('count_labels', 'stationarity', 'shared', 'membership', 'joint')
 def _build(
   schedule='alternating', weight=0.0, kind='cosine', is_partial=False, **options
 ):
-  return membership_traffic.Traffic(
+  return membership_exchange.Traffic(
     _MIXTURE,
     schedule,
     is_partial,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.numerics import mirror_descent
+from tff_algos.algorithms.ppfl import mirror_descent
 
 _GENERATOR = np.random.default_rng(0)
 

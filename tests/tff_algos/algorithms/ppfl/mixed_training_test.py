@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
+from tff_algos.algorithms.ppfl import mixed_training, mixing
 from tff_algos.core import algorithm
-from tff_algos.metrics import statistics
-from tff_algos.numerics import optimizers
-from tff_algos.stages import local_training, mixed_training, mixing, objectives
+from tff_algos.numerics import optimizers, statistics
+from tff_algos.stages.client import local_training, objectives
 
 _GENERATOR = np.random.default_rng(5)
 _SEED = tf.constant([3, 4])

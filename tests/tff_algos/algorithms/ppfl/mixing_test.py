@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, points, toys
+from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.stages import mixing
 
 _MEMBERSHIP = np.array([0.6, 0.1, 0.3])
 _X = np.random.default_rng(2).normal(size=(7, 4, 4, 1)).astype(np.float32)

@@ -5,21 +5,16 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import contract, toys
-from tff_algos.algorithms import ppfl, registry
+from tff_algos.algorithms import registry
+from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.runtimes import (
-  debug_runtime,
-  tff_runtime,
-  vectorized_runtime,
-)
-from tff_algos.stages import (
-  affinity,
-  falling_rates,
-  local_training,
-  membership_descent,
-)
+from tff_algos.rounds import lr_schedule
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.stages.client import local_training
 
 _SOURCE = contract.build_source()
 _POPULATION = _SOURCE.population
@@ -215,7 +210,7 @@ def test_both_rates_fall():
     section,
     toys.mlp(),
     len(contract.SIZES),
-    falling=falling_rates.FallingRatesConfig((1,), 0.5),
+    falling=lr_schedule.FallingRatesConfig((1,), 0.5),
   )
   names = [calls[0].phase for calls in _calls(algorithm, 2)]
   assert names == ['joint', 'joint@2']

@@ -11,15 +11,15 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import ppfl_oracle, toys
-from tff_algos.core import algorithm
-from tff_algos.stages import (
+from tff_algos.algorithms.ppfl import (
   affinity,
-  aggregation,
   membership_descent,
-  membership_traffic,
+  membership_exchange,
   mixing,
   server_memberships,
 )
+from tff_algos.core import algorithm
+from tff_algos.rounds import aggregation
 
 _TABLE = np.array([[0.5, 0.5], [0.3, 0.7], [0.9, 0.1]], np.float32)
 _SLOPES = np.array([[1.0, 0], [0, 2]], np.float32)
@@ -32,7 +32,7 @@ class _State(NamedTuple):
 
 
 def _build(weight, **options):
-  traffic = membership_traffic.Traffic(
+  traffic = membership_exchange.Traffic(
     mixing.build(toys.linear(3), 2, ('all',), 'outputs'),
     'random_block',
     True,

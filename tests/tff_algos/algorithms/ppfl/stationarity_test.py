@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from tests.testing import toys
-from tff_algos.algorithms import ppfl
+from tff_algos.algorithms.ppfl import affinity, ppfl
 from tff_algos.data import schema
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import affinity
 
 _GENERATOR = np.random.default_rng(0)
 _THETA = _GENERATOR.normal(size=(2, 3)).astype(np.float32)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from binaries import committee_rounds
-from tff_algos.algorithms import cmfl
+from tff_algos.algorithms.cmfl import cmfl
 from tff_algos.core import algorithm, errors
 from tff_algos.data import schema
+from tff_algos.experiments.analyses import committee_rounds
 from tff_algos.numerics import optimizers
-from tff_algos.stages import local_training
+from tff_algos.stages.client import local_training
 
 
 class _Source(NamedTuple):

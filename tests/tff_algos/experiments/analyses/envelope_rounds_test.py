@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from binaries import envelope_rounds, experiment, preprocess, session
+from binaries import preprocess
 from configs.pfedkm import regressions
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.data import schema
-from tff_algos.runtimes import loop
+from tff_algos.experiments import experiment, session
+from tff_algos.experiments.analyses import envelope_rounds
+from tff_algos.training import loop
 
 
 def _gradients(opened, model):

@@ -7,12 +7,12 @@ import types
 import numpy as np
 import tensorflow as tf
 
-from binaries import factor_rounds
 from tests.testing import contract, factored, toys
+from tff_algos.algorithms.filter_decomposition import latent_clients
+from tff_algos.experiments.analyses import factor_rounds
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes import registry as runtimes
-from tff_algos.stages import latent_clients
 
 _SEED = 5
 _SIZES = factor_rounds.Sizes(num_repeats=3, num_pairs=100, num_examples=5)

@@ -5,8 +5,8 @@ import types
 import numpy as np
 import tensorflow as tf
 
-from binaries import filter_atoms
 from tests.testing import factored, toys
+from tff_algos.experiments.analyses import filter_atoms
 
 
 def test_a_row_for_each_atom():

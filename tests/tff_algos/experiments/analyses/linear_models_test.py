@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from binaries import linear_models
 from tff_algos.data import schema
+from tff_algos.experiments.analyses import linear_models
 
 _X = np.arange(6, dtype=np.float32).reshape(2, 3)
 _EXAMPLES = schema.Examples(

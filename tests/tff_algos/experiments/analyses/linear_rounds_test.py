@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from binaries import linear_rounds, session
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.metrics import recovery
+from tff_algos.evaluation import recovery
+from tff_algos.experiments import session
+from tff_algos.experiments.analyses import linear_rounds
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,11 @@ import csv
 import numpy as np
 import pytest
 
-from binaries import experiment, preprocess, session, train, trajectories
+from binaries import preprocess, train
 from configs.filter_decomposition import fashion_mnist
 from tff_algos.core import errors
+from tff_algos.experiments import experiment, session
+from tff_algos.experiments.analyses import trajectories
 
 
 def _train(folder, num_rounds=2, **changes):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.metrics import trajectory_plane
+from tff_algos.experiments.analyses import trajectory_plane
 
 
 def _points(seed=0):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from binaries import grid
 from configs.fed_soft import digits, synthetic
 from tff_algos.core import errors
+from tff_algos.experiments.sweeps import grid
 
 _BASE = synthetic.get_config('smoke').to_dict()
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from tff_algos.core import errors
-from tff_algos.models import atoms
+from tff_algos.models.factors import atoms
 from tff_algos.numerics import filters
 
 

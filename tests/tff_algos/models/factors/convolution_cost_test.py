@@ -1,6 +1,6 @@
 """Tests of the number of multiplications of a convolution."""
 
-from tff_algos.models import convolution_cost
+from tff_algos.models.factors import convolution_cost
 
 
 def test_second_layer_of_lenet():

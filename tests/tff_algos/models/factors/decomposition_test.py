@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import decomposition, registry
+from tff_algos.models import registry
+from tff_algos.models.factors import decomposition
 from tff_algos.numerics import factored_weights, trees
 
 _SEED = (3, 4)

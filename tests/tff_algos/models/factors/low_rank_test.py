@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.models import low_rank, registry
+from tff_algos.models import registry
+from tff_algos.models.factors import low_rank
 from tff_algos.numerics import trees
 
 _SEED = (3, 4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.models import embeddings
+from tff_algos.models.text import embeddings
 
 _WORDS = (None, 'good', 'écu', 'day', None)
 

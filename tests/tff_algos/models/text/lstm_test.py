@@ -8,14 +8,12 @@ from tests.testing import contract, lstm_oracle, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.models import embeddings, recurrent, registry
+from tff_algos.models import registry
+from tff_algos.models.text import embeddings, recurrent
 from tff_algos.numerics import trees
-from tff_algos.runtimes import (
-  debug_runtime,
-  tff_runtime,
-  vectorization,
-  vectorized_runtime,
-)
+from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.vectorized import vectorization, vectorized_runtime
 
 _PLACES, _CHARACTERS = 5, 7
 _VOCABULARY = ('good', 'bad', 'day')

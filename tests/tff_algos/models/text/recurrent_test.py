@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.testing import lstm_oracle
 from tff_algos.core import errors
-from tff_algos.models import recurrent
+from tff_algos.models.text import recurrent
 
 _STEPS, _BATCH, _INPUTS, _UNITS = 6, 3, 4, 5
 

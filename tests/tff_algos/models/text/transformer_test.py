@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import transformer
+from tff_algos.models.text import transformer
 from tff_algos.numerics import trees
 
 _WORDS, _PLACES = 7, 4

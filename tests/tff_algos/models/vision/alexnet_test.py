@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import alexnet
+from tff_algos.models.vision import alexnet
 from tff_algos.numerics import trees
 
 

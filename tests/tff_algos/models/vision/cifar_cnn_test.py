@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import cifar_cnn, convolutional
+from tff_algos.models.vision import cifar_cnn, convolutional
 from tff_algos.numerics import trees
 
 _CHANNELS = (32, 64, 128, 128, 256, 256)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import convolutional
+from tff_algos.models.vision import convolutional
 from tff_algos.numerics import trees
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.models import convolutions
+from tff_algos.models.vision import convolutions
 from tff_algos.numerics import filters
 
 

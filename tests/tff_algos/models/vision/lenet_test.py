@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from tests.testing import networks
 from tff_algos.core import errors
-from tff_algos.models import lenet, registry
+from tff_algos.models import registry
+from tff_algos.models.vision import lenet
 from tff_algos.numerics import trees, unit_dropout
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import convolutional, letters_cnn
+from tff_algos.models.vision import convolutional, letters_cnn
 from tff_algos.numerics import trees
 
 

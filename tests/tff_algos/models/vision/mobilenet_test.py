@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tests.testing import networks
 from tff_algos.core import errors
-from tff_algos.models import mobilenet, normed_convolutions
+from tff_algos.models.vision import mobilenet, normed_convolutions
 from tff_algos.numerics import trees
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.models import normed_convolutions
+from tff_algos.models.vision import normed_convolutions
 
 
 def _normalize(values, groups, scale, offset):

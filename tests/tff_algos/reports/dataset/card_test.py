@@ -9,8 +9,8 @@ import pytest
 from matplotlib import image
 
 from tests.testing import fake_facts
-from tff_algos.reports import card
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import card
+from tff_algos.reports.dataset import facts as facts_lib
 
 
 class _Page(html.parser.HTMLParser):

@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.testing import fake_facts
-from tff_algos.reports import client_rows
+from tff_algos.reports.dataset import client_rows
 
 
 def test_similar_clients_stand_side_by_side():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_facts
-from tff_algos.reports import client_rows, distances_plot
+from tff_algos.reports.dataset import client_rows, distances_plot
 
 
 def test_matrix_holds_the_total_variation_of_labels():

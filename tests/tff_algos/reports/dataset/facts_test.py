@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
-from pipelines import build_dataset, staging, statistics
+from pipelines import build_dataset, statistics
+from pipelines.publishing import staging
 from tests.testing import raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity
-from tff_algos.reports import facts as facts_lib
+from tff_algos.reports.dataset import facts as facts_lib
 
 
 def _build(path, **overrides):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_facts
-from tff_algos.reports import client_rows, labels_plot
+from tff_algos.reports.dataset import client_rows, labels_plot
 
 
 def test_cells_are_the_clients_shares():

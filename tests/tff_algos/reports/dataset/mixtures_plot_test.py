@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.testing import fake_facts
-from tff_algos.reports import client_rows, mixtures_plot
+from tff_algos.reports.dataset import client_rows, mixtures_plot
 
 
 def test_bars_are_shares_and_lines_the_plan():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_facts
-from tff_algos.reports import samples_plot
+from tff_algos.reports.dataset import samples_plot
 
 
 @pytest.mark.parametrize('channels', [1, 3])

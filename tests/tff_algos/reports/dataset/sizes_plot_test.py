@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_facts
-from tff_algos.reports import sizes_plot
+from tff_algos.reports.dataset import sizes_plot
 
 
 def _facts(num_clients, train, test=0):

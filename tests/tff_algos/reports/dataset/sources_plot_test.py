@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial import distance
 
 from tests.testing import fake_facts
-from tff_algos.reports import sources_plot
+from tff_algos.reports.dataset import sources_plot
 
 
 def _printed(axes, size):

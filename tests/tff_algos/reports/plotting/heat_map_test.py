@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import heat_map, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import heat_map, style
+from tff_algos.reports.run import run as run_lib
 
 
 @pytest.fixture

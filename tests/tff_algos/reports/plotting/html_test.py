@@ -1,7 +1,7 @@
 import jinja2
 import pytest
 
-from tff_algos.reports import html
+from tff_algos.reports.plotting import html
 
 
 def test_flatten_keeps_the_order_and_names_the_path():
@@ -16,4 +16,4 @@ def test_flatten_keeps_the_order_and_names_the_path():
 
 def test_pages_share_a_layout_that_may_not_lack_a_value():
   with pytest.raises(jinja2.UndefinedError, match='signature|name'):
-    html.render('card.html.jinja')
+    html.render('dataset/card.html.jinja')

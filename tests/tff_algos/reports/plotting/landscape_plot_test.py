@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tff_algos.reports import landscape_plot, style
+from tff_algos.reports.plotting import landscape_plot, style
 
 
 def _surface():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
 
 from tests.testing import fake_workdir
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 
 @hypothesis.given(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.reports import table
+from tff_algos.reports.plotting import table
 
 
 def _table(tmp_path, text):

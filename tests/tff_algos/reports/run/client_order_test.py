@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import client_order, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import client_order
+from tff_algos.reports.run import run as run_lib
 
 
 def _forget_mixture(workdir):

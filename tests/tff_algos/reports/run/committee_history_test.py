@@ -3,10 +3,10 @@
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.consensus import audit_log
+from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.core import errors
-from tff_algos.reports import committee_history
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import committee_history
+from tff_algos.reports.run import run as run_lib
 
 
 @pytest.fixture

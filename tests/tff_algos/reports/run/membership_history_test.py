@@ -5,7 +5,7 @@ import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.core import errors
-from tff_algos.reports import membership_history
+from tff_algos.reports.run import membership_history
 
 
 def _one_hot(*clusters):

@@ -13,7 +13,8 @@ from matplotlib import image
 
 from tests.testing import fake_workdir
 from tff_algos.core import errors
-from tff_algos.reports import cost_plot, page
+from tff_algos.reports.run import page
+from tff_algos.reports.run.plots import cost_plot
 
 
 class _References(html.parser.HTMLParser):

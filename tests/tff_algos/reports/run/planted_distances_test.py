@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import planted_distances
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import planted_distances
+from tff_algos.reports.run import run as run_lib
 
 
 def _ends(workdir, **memberships):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.metrics import round_time
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import run_clock
+from tff_algos.evaluation import round_time
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run import run_clock
 
 
 def _read(workdir, rows, algorithm='', clock=round_time.Clock()):

@@ -7,8 +7,8 @@ import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.core import errors
-from tff_algos.metrics import recovery
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import recovery
+from tff_algos.reports.run import run as run_lib
 
 
 def test_facts_of_a_run(tmp_path):

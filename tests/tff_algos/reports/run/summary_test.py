@@ -8,8 +8,8 @@ import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.core import errors
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import summary
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run import summary
 
 
 def _write_summary(workdir, **content):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import warning_texts
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run import warning_texts
 
 
 def _write_memberships(workdir, *rows):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from tests.testing import fake_sweep
-from tff_algos.reports import cell_memberships_plot
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import cell_memberships_plot
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 
 def _draw(folder, num_cells, **options):

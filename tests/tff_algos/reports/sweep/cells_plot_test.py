@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_sweep
-from tff_algos.reports import cells_plot, style
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.sweep import cells_plot
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _AXES = (plan_lib.Axis('law', 'law', ('10:90', 'linear')),)
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.reports import choice
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import choice
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _KEY = 'algorithm.num_clusters'
 _AXIS = plan_lib.Axis(_KEY, 'num_clusters', (1, 2, 3))

@@ -3,10 +3,11 @@
 import numpy as np
 
 from tests.testing import fake_sweep
-from tff_algos.reports import curves_plot, style
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
-from tff_algos.reports import target as target_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.sweep import curves_plot
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
+from tff_algos.reports.sweep import target as target_lib
 
 _TEST = 'participating/test/personalized/accuracy'
 _AXES = (plan_lib.Axis('config file', '', ('fed_soft', 'ifca')),)

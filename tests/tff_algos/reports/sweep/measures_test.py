@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_sweep
-from tff_algos.reports import measures
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.sweep import measures
 
 
 def _run(folder, **options):

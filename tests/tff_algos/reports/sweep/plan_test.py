@@ -6,7 +6,7 @@ import pytest
 
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.reports import plan as plan_lib
+from tff_algos.reports.sweep import plan as plan_lib
 
 _AXES = (
   plan_lib.Axis('config file', '', ('digits', 'mnist')),

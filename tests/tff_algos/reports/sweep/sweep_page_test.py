@@ -9,9 +9,9 @@ import pytest
 from matplotlib import image
 
 from tests.testing import fake_sweep
-from tff_algos.reports import curves_plot, sweep_page
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import curves_plot, sweep_page
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _AXES = (
   plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),

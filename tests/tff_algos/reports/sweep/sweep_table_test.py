@@ -5,9 +5,9 @@ import math
 import pytest
 
 from tests.testing import fake_sweep
-from tff_algos.reports import measures, sweep_table
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import measures, sweep_table
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
 _TEST = 'participating/test/personalized/accuracy'

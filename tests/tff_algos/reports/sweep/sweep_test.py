@@ -8,8 +8,8 @@ import pytest
 
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
 _TEST = 'participating/test/personalized/accuracy'

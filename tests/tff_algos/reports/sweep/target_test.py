@@ -6,11 +6,11 @@ import pytest
 
 from tests.testing import fake_sweep
 from tff_algos.core import errors
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import sweep as sweep_lib
-from tff_algos.reports import sweep_table
-from tff_algos.reports import target as target_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
+from tff_algos.reports.sweep import sweep_table
+from tff_algos.reports.sweep import target as target_lib
 
 _TEST = 'participating/test/personalized/accuracy'
 

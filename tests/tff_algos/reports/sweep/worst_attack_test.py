@@ -3,9 +3,9 @@
 import json
 
 from tests.testing import fake_sweep
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import sweep as sweep_lib
-from tff_algos.reports import sweep_page, worst_attack
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
+from tff_algos.reports.sweep import sweep_page, worst_attack
 
 _ATTACKS = plan_lib.Axis(worst_attack.KEY, 'name', ('none', 'zero', 'ipm'))
 _RULES = plan_lib.Axis('algorithm.aggregation.rule', 'rule', ('mean', 'median'))

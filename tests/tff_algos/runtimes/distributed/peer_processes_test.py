@@ -13,7 +13,7 @@ import pytest
 
 from tests.testing import ports
 from tff_algos.core import errors
-from tff_algos.runtimes import cluster, peers
+from tff_algos.runtimes.distributed import peer_processes, process_cluster
 
 _IDENTITY = {'seed': 1, 'model': {'name': 'linear'}}
 _PATIENCE_SECONDS = 20.0
@@ -31,8 +31,8 @@ class _Group:
     self, index, body=lambda _: None, *, identity=_IDENTITY, seconds=20.0
   ):
     def run():
-      ours = cluster.Cluster(self.addresses, index)
-      with peers.Peers(ours, identity, seconds) as opened:
+      ours = process_cluster.Cluster(self.addresses, index)
+      with peer_processes.Peers(ours, identity, seconds) as opened:
         self.met.wait(_PATIENCE_SECONDS)
         return body(opened)
 
@@ -67,7 +67,9 @@ def _reason(future):
 
 def test_all_meet_and_part_without_a_word():
   group = _Group(3)
-  running = [group.start(index, peers.Peers.check) for index in (2, 0, 1)]
+  running = [
+    group.start(index, peer_processes.Peers.check) for index in (2, 0, 1)
+  ]
   for future in running:
     assert future.result(_PATIENCE_SECONDS) is None
 

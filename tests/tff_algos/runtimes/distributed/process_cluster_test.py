@@ -5,20 +5,22 @@ import json
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.runtimes import cluster
+from tff_algos.runtimes.distributed import process_cluster
 
 _TWO = {'worker': ['10.0.0.7:8000', 'worker-1.jobs:8000']}
 
 
 def _read(jobs, task):
-  return cluster.from_environment(
+  return process_cluster.from_environment(
     {'TF_CONFIG': json.dumps({'cluster': jobs, 'task': task})}
   )
 
 
 def test_a_worker_finds_its_place():
   found = _read(_TWO, {'type': 'worker', 'index': 1})
-  assert found == cluster.Cluster(('10.0.0.7:8000', 'worker-1.jobs:8000'), 1)
+  assert found == process_cluster.Cluster(
+    ('10.0.0.7:8000', 'worker-1.jobs:8000'), 1
+  )
   assert not found.is_leader
   assert found.name_of(1) == 'process 1 (worker-1.jobs:8000)'
 
@@ -30,7 +32,7 @@ def test_index_may_be_a_string():
 def test_a_chief_comes_before_the_workers():
   jobs = {'worker': ['b:1', 'c:1'], 'chief': ['a:1']}
   found = _read(jobs, {'type': 'worker', 'index': 1})
-  assert found == cluster.Cluster(('a:1', 'b:1', 'c:1'), 2)
+  assert found == process_cluster.Cluster(('a:1', 'b:1', 'c:1'), 2)
   assert _read(jobs, {'type': 'chief', 'index': 0}).is_leader
 
 
@@ -39,13 +41,16 @@ def test_a_chief_comes_before_the_workers():
   ['', ' ', '{}', '{"cluster": {}}', '{"environment": "cloud"}'],
 )
 def test_without_a_cluster_a_process_is_alone(text):
-  assert cluster.from_environment({'TF_CONFIG': text}) is cluster.ALONE
-  assert cluster.from_environment({}) is cluster.ALONE
+  assert (
+    process_cluster.from_environment({'TF_CONFIG': text})
+    is process_cluster.ALONE
+  )
+  assert process_cluster.from_environment({}) is process_cluster.ALONE
 
 
 def test_a_cluster_of_one_is_alone():
   alone = _read({'chief': ['a:1']}, {'type': 'chief', 'index': 0})
-  assert alone is cluster.ALONE
+  assert alone is process_cluster.ALONE
   assert alone.is_leader
 
 
@@ -72,7 +77,7 @@ def test_a_cluster_of_one_is_alone():
 )
 def test_malformed_text_is_named(text, words):
   with pytest.raises(errors.ConfigError, match=words):
-    cluster.from_environment({'TF_CONFIG': text})
+    process_cluster.from_environment({'TF_CONFIG': text})
 
 
 @pytest.mark.parametrize(

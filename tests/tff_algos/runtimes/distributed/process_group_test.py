@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.testing import group_program, groups
-from tff_algos.runtimes import cluster, process_group
+from tff_algos.runtimes.distributed import process_cluster, process_group
 
 _PROGRAM = 'tests.testing.group_program'
 _PATIENCE_SECONDS = 60.0
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_the_wait_for_the_others(launcher):
 
 
 def test_alone_there_is_nobody_to_ask():
-  with process_group.open_group(cluster.ALONE, {}, 1.0) as group:
+  with process_group.open_group(process_cluster.ALONE, {}, 1.0) as group:
     assert group is process_group.ALONE
     group.check()
     values = {'a': np.arange(3)}

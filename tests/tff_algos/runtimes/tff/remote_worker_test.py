@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.runtimes import remote_worker, worker
+from tff_algos.runtimes.tff import remote_worker, worker
 
 
 @pytest.mark.parametrize(

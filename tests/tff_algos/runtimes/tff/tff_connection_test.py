@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors, tff_compat
-from tff_algos.runtimes import remote_worker, tff_connection, worker
+from tff_algos.runtimes.tff import remote_worker, tff_connection, worker
 
 _NUMBER = tff_compat.to_type(tf.TensorSpec([], tf.int32))
 

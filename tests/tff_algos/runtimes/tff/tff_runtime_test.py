@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.testing import running_sum
 from tff_algos.core import errors
-from tff_algos.runtimes import tff_runtime, worker
+from tff_algos.runtimes.tff import tff_runtime, worker
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0])
 _PATIENCE_SECONDS = 30.0

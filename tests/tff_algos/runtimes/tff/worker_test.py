@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.runtimes import worker
+from tff_algos.runtimes.tff import worker
 
-_ROOT = pathlib.Path(__file__).parents[3]
+_ROOT = pathlib.Path(__file__).parents[4]
 _PATIENCE_SECONDS = 20.0
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tff_algos.core import errors
-from tff_algos.runtimes import blocks
+from tff_algos.runtimes.vectorized import blocks
 
 _MIB = 1 << 20
 _MLP = 4 * 159_010

@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.runtimes import devices
+from tff_algos.runtimes.vectorized import devices
 
-_ROOT = pathlib.Path(__file__).parents[3]
+_ROOT = pathlib.Path(__file__).parents[4]
 
 _PROGRAM = """
 import tensorflow as tf

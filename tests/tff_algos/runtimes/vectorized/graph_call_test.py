@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.data import schema
-from tff_algos.runtimes import graph_call
-from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import local_training
+from tff_algos.runtimes.vectorized import graph_call
+from tff_algos.runtimes.vectorized import rows as rows_lib
+from tff_algos.stages.client import local_training
 
 _SIZE, _BATCH_SIZE, _NUM_BATCHES = 1000, 128, 100
 _CONFIG = local_training.LocalTrainingConfig(13, _BATCH_SIZE)

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import running_sum
-from tff_algos.runtimes import phase_graph
-from tff_algos.runtimes import rows as rows_lib
-from tff_algos.stages import phase_types
+from tff_algos.rounds import phase_types
+from tff_algos.runtimes.vectorized import phase_graph
+from tff_algos.runtimes.vectorized import rows as rows_lib
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
 

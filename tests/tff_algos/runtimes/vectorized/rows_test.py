@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.testing import running_sum, toys
 from tff_algos.data import batching
-from tff_algos.runtimes import rows as rows_lib
+from tff_algos.runtimes.vectorized import rows as rows_lib
 
 _SIZES = (3, 0, 5, 1, 0)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.testing import running_sum, toys
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.runtimes import vectorization, vectorized_runtime
+from tff_algos.runtimes.vectorized import vectorization, vectorized_runtime
 
 _CLIENTS = ([1.0], [2.0, 3.0], [4.0, 5.0, 6.0])
 

@@ -9,13 +9,10 @@ import tensorflow as tf
 from tests.testing import running_sum, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
-from tff_algos.runtimes import (
-  cohort,
-  phase_graph,
-  process_group,
-  vectorized_runtime,
-)
-from tff_algos.stages import evaluation
+from tff_algos.rounds import evaluation
+from tff_algos.runtimes import cohort
+from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.vectorized import phase_graph, vectorized_runtime
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0], [7.0])
 

@@ -7,19 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import distributions
+from pipelines.examples import distributions
 from tests.testing import index_hash, toys
-from tff_algos.algorithms import fed_soft
+from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
+from tff_algos.rounds import evaluation
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import (
-  augmentation,
-  evaluation,
-  local_training,
-  objectives,
-)
+from tff_algos.stages.client import augmentation, local_training, objectives
 
 _SEED = seeds.derive_seed(1, 'train', 1, 'c0')
 _SHAPE = (5, 7, 2)

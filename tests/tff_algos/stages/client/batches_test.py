@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.testing import index_hash
 from tff_algos.core import seeds
-from tff_algos.stages import batches
+from tff_algos.stages.client import batches
 
 _SEED = seeds.derive_seed(1, 'train', 1, 'c0')
 _GRAPHS = {}

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.testing import points, toys
 from tff_algos.core import algorithm, errors
 from tff_algos.models import linear
-from tff_algos.stages import exact_solution, objectives, weighted_data
+from tff_algos.stages.client import exact_solution, objectives, weighted_data
 
 _START = np.array([0.2, -0.4, 1.0], np.float32)
 _WEIGHT = 0.7

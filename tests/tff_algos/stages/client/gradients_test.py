@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tests.testing import points
 from tff_algos.core import algorithm
-from tff_algos.metrics import statistics
-from tff_algos.stages import gradients, objectives
+from tff_algos.numerics import statistics
+from tff_algos.stages.client import gradients, objectives
 
 _A = np.array([1.0, -0.5, 2.0], np.float32)
 _W = np.array([0.5, -1.0, 1.5], np.float32)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.testing import index_hash, toys
 from tff_algos.core import algorithm, errors, seeds
 from tff_algos.numerics import optimizers
-from tff_algos.stages import local_training, objectives
+from tff_algos.stages.client import local_training, objectives
 
 _MODEL = toys.linear(3)
 _START = np.array([0.2, -0.4, 1.0], np.float32)

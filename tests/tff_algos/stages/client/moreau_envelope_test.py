@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.testing import index_hash, points
 from tff_algos.core import algorithm, errors, seeds
-from tff_algos.stages import moreau_envelope, objectives
+from tff_algos.stages.client import moreau_envelope, objectives
 
 _A, _LAMBDA, _ETA = 2.0, 15.0, 0.005
 _EXACT = {

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.core import algorithm
-from tff_algos.models import transformer
-from tff_algos.stages import objectives, weighted_data
+from tff_algos.models.text import transformer
+from tff_algos.stages.client import objectives, weighted_data
 
 _MODEL = toys.linear(3)
 _X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)

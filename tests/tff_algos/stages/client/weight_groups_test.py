@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests.testing import toys
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.stages import weight_groups
+from tff_algos.stages.client import weight_groups
 
 _NAMES = (
   'block_0/dense/kernel',

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import algorithm
-from tff_algos.runtimes import rows
-from tff_algos.stages import weighted_data
+from tff_algos.runtimes.vectorized import rows
+from tff_algos.stages.client import weighted_data
 
 _X = np.arange(8, dtype=np.float32).reshape(4, 2)
 _Y = np.arange(4, dtype=np.int32)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.testing import points, toys
 from tff_algos.core import algorithm
-from tff_algos.stages import assignment
+from tff_algos.stages.clusters import assignment
 
 _CENTERS = np.array([[0.0, 0], [4, 0], [0, 4]], np.float32)
 _POINTS = np.array([[0.1, 0], [0, 3.5], [-1, -1], [9, 9.1]], np.float32)

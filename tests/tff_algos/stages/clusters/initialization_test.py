@@ -9,7 +9,8 @@ from tff_algos.algorithms import ifca
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import initialization, local_training
+from tff_algos.stages.client import local_training
+from tff_algos.stages.clusters import initialization
 
 _MODEL = toys.linear(3)
 

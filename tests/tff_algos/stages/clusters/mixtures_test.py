@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.testing import contract, exportable, toys
 from tff_algos.core import model as model_lib
-from tff_algos.stages import mixtures
+from tff_algos.stages.clusters import mixtures
 
 
 def _posterior(losses, membership):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors, seeds
-from tff_algos.stages import cohort
+from tff_algos.stages.server import client_sampling
 
 
 def _population(*num_examples):
@@ -23,14 +23,16 @@ def _generator(seed=0):
 
 def test_more_clients_than_have_examples_is_an_error():
   population = _population(3, 0, 5)
-  cohort.check_cohort_size('cohort_size', 2, population)
+  client_sampling.check_cohort_size('cohort_size', 2, population)
   text = 'cohort_size is 3, but only 2 of the 3 clients have training examples'
   with pytest.raises(errors.ConfigError, match=text):
-    cohort.check_cohort_size('cohort_size', 3, population)
+    client_sampling.check_cohort_size('cohort_size', 3, population)
 
 
 def test_uniform_draws_are_distinct_sorted_and_have_examples():
-  drawn = cohort.draw_uniform(_population(1, 0, 2, 3, 0, 9), 3, _generator())
+  drawn = client_sampling.draw_uniform(
+    _population(1, 0, 2, 3, 0, 9), 3, _generator()
+  )
   assert drawn.dtype == np.int32
   assert len(set(drawn)) == 3
   assert sorted(drawn) == drawn.tolist()
@@ -42,14 +44,14 @@ def test_uniform_draws_take_every_client_equally_often():
   population, generator = _population(*range(1, 11)), _generator()
   counts = np.zeros(10)
   for _ in range(4000):
-    counts[cohort.draw_uniform(population, 3, generator)] += 1
+    counts[client_sampling.draw_uniform(population, 3, generator)] += 1
   assert np.abs(counts - 1200).max() < 5 * np.sqrt(4000 * 0.3 * 0.7)
 
 
 def test_selection_probs_of_a_hand_example():
   """FedSoft, Eq. 6: u n / sum over all clients."""
   importance = np.array([[0.5, 0.5], [1, 0], [0.25, 0.75]])
-  probs = cohort.selection_probs(importance, np.array([10, 20, 40]))
+  probs = client_sampling.selection_probs(importance, np.array([10, 20, 40]))
   assert probs.dtype == np.float64
   expected = [[5 / 35, 20 / 35, 10 / 35], [5 / 35, 0, 30 / 35]]
   np.testing.assert_allclose(probs, expected, rtol=1e-15)
@@ -59,13 +61,13 @@ def test_a_cluster_that_fits_nobody_draws_by_examples():
   """All importances at the smoother, or all at 0: v = n_k / n."""
   for smoother in (1e-4, 0.0):
     importance = np.array([[1, smoother], [1, smoother], [1, smoother]])
-    probs = cohort.selection_probs(importance, np.array([10, 30, 60]))
+    probs = client_sampling.selection_probs(importance, np.array([10, 30, 60]))
     np.testing.assert_allclose(probs[1], [0.1, 0.3, 0.6], rtol=1e-12)
 
 
 def test_a_client_without_examples_is_never_drawn():
   importance = np.array([[0.5, 0], [0.5, 0], [0.5, 0]])
-  probs = cohort.selection_probs(importance, np.array([3, 0, 1]))
+  probs = client_sampling.selection_probs(importance, np.array([3, 0, 1]))
   np.testing.assert_array_equal(probs[:, 1], [0, 0])
   np.testing.assert_allclose(probs.sum(axis=1), [1, 1])
 
@@ -73,7 +75,9 @@ def test_a_client_without_examples_is_never_drawn():
 def test_rows_of_selection_probs_sum_to_one_with_float32_importance():
   generator = np.random.default_rng(0)
   importance = generator.uniform(0, 1, (100, 4)).astype(np.float32)
-  probs = cohort.selection_probs(importance, generator.integers(100, 201, 100))
+  probs = client_sampling.selection_probs(
+    importance, generator.integers(100, 201, 100)
+  )
   np.testing.assert_allclose(probs.sum(axis=1), np.ones(4), rtol=1e-14)
 
 
@@ -82,7 +86,9 @@ def test_every_cluster_gets_its_slots_and_the_seed_decides(with_replacement):
   probs = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
 
   def draw(seed):
-    return cohort.draw_per_cluster(probs, 3, with_replacement, _generator(seed))
+    return client_sampling.draw_per_cluster(
+      probs, 3, with_replacement, _generator(seed)
+    )
 
   slots = draw(0)
   assert slots.shape == (4, 2)
@@ -94,7 +100,7 @@ def test_every_cluster_gets_its_slots_and_the_seed_decides(with_replacement):
 
 
 def test_more_slots_than_clients_need_replacement():
-  slots = cohort.draw_per_cluster(
+  slots = client_sampling.draw_per_cluster(
     np.array([[0.5, 0.5, 0]]), 7, True, _generator()
   )
   assert slots[:, 0].sum() == 7
@@ -109,7 +115,7 @@ def test_union_of_the_cohorts_has_the_size_of_the_paper():
   """
   num_draws = 4000
   probs = np.full((2 * num_draws, 100), 0.01)
-  slots = cohort.draw_per_cluster(probs, 60, False, _generator())
+  slots = client_sampling.draw_per_cluster(probs, 60, False, _generator())
   drawn = slots.reshape(100, num_draws, 2).any(axis=2)
   assert abs(drawn.sum(axis=0).mean() - 84) < 0.1
 
@@ -121,7 +127,7 @@ _MODELS = np.array([[5.0, 0], [1, 1], [-2, 3], [0, -4], [10, 2]])
 def _centers(with_replacement, slots_per_draw=3, num_draws=20_000):
   """Returns the centres of many draws, and the v-weighted mean."""
   probs = np.tile(_SKEWED, (num_draws, 1))
-  slots = cohort.draw_per_cluster(
+  slots = client_sampling.draw_per_cluster(
     probs, slots_per_draw, with_replacement, _generator()
   )
   return slots.T @ _MODELS / slots_per_draw, _SKEWED @ _MODELS
@@ -152,7 +158,7 @@ def test_draws_without_replacement_are_biased():
 
 def test_inclusion_grows_with_the_probability_but_less_than_it():
   """Neighbouring inclusions differ by over 5 standard errors."""
-  slots = cohort.draw_per_cluster(
+  slots = client_sampling.draw_per_cluster(
     np.tile(_SKEWED, (20_000, 1)), 3, False, _generator()
   )
   inclusion = slots.mean(axis=1)
@@ -165,7 +171,7 @@ def test_inclusion_grows_with_the_probability_but_less_than_it():
 def test_successive_sampling_has_the_law_of_the_textbook():
   """P(pair) = p_i p_j (1/(1-p_i) + 1/(1-p_j)), 5 standard errors each."""
   num_draws = 20_000
-  slots = cohort.draw_per_cluster(
+  slots = client_sampling.draw_per_cluster(
     np.tile(_SKEWED, (num_draws, 1)), 2, False, _generator(1)
   )
   for i in range(5):
@@ -192,7 +198,7 @@ def test_shares_are_probabilities_of_everybody_or_slots(
   """FedSoft, Eq. 27; K = N would make the plain means of all equal."""
   importance = np.array([[1.0, 0], [1, 1], [0, 1], [0.5, 0.5]])
   population = _population(4, 0, 5, 1)
-  shares = cohort.draw_shares(
+  shares = client_sampling.draw_shares(
     importance, population, selection, cohort_size, _generator()
   )
   assert shares.shape == (4, 2)
@@ -200,7 +206,7 @@ def test_shares_are_probabilities_of_everybody_or_slots(
   if is_full:
     np.testing.assert_allclose(shares, probs, rtol=1e-12)
   else:
-    slots = cohort.draw_per_cluster(
+    slots = client_sampling.draw_per_cluster(
       np.array(probs).T,
       cohort_size,
       selection == 'with_replacement',
@@ -211,16 +217,16 @@ def test_shares_are_probabilities_of_everybody_or_slots(
 
 def test_a_cohort_size_of_0_is_everybody_who_has_examples():
   population = _population(3, 0, 5, 1)
-  everybody = cohort.draw_some_or_all(population, 0, 7, 2)
+  everybody = client_sampling.draw_some_or_all(population, 0, 7, 2)
   assert everybody.tolist() == [0, 2, 3]
   assert everybody.dtype == np.int32
-  some = cohort.draw_some_or_all(population, 2, 7, 2)
+  some = client_sampling.draw_some_or_all(population, 2, 7, 2)
   generator = seeds.numpy_generator(7, 'cohort', 2)
   np.testing.assert_array_equal(
-    some, cohort.draw_uniform(population, 2, generator)
+    some, client_sampling.draw_uniform(population, 2, generator)
   )
   with pytest.raises(errors.ConfigError, match='cohort_size is 4, but only 3'):
-    cohort.draw_some_or_all(population, 4, 7, 2)
+    client_sampling.draw_some_or_all(population, 4, 7, 2)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +236,7 @@ def test_what_a_client_counts(weighting, expected):
   for mask, count in zip(([1, 1, 1], [1, 0], [0]), expected, strict=True):
     mask = tf.constant(mask, tf.float32)
     data = algorithm.ClientData(mask, mask, mask)
-    assert cohort.client_weight(data, weighting) == count
+    assert client_sampling.client_weight(data, weighting) == count
 
 
 def test_shares_of_the_population_sum_to_one():
@@ -239,8 +245,8 @@ def test_shares_of_the_population_sum_to_one():
     ('examples', [3 / 8, 0, 5 / 8]),
     ('uniform', [1 / 2, 0, 1 / 2]),
   ):
-    found = cohort.population_shares(population, weighting)
+    found = client_sampling.population_shares(population, weighting)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert found.dtype == np.float32
   with pytest.raises(errors.ConfigError, match='no client has training'):
-    cohort.population_shares(_population(0, 0), 'examples')
+    client_sampling.population_shares(_population(0, 0), 'examples')

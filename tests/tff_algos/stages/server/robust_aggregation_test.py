@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.testing import robust_oracle, running_sum, stacks
 from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime
-from tff_algos.stages import robust_aggregation
+from tff_algos.stages.server import robust_aggregation
 
 _Config = robust_aggregation.AggregationConfig
 

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.numerics import optimizers
-from tff_algos.stages import aggregation, server_optimizer
+from tff_algos.rounds import aggregation
+from tff_algos.stages.server import server_optimizer
 
 _MEANS = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 0.0]])
 

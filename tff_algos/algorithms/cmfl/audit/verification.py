@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tff_algos.consensus import audit_log, statements
+from tff_algos.algorithms.cmfl.audit import audit_log
+from tff_algos.algorithms.cmfl.consensus import statements
 
 # Members average in float32, in an order of their own.
 _ROUNDING = 1e-6

@@ -1,1 +1,1 @@
-"""How a committee of clients agrees: a protocol over messages."""
+"""Committee consensus: a Byzantine fault-tolerant voting protocol."""

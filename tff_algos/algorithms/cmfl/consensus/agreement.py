@@ -8,10 +8,10 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from tff_algos.consensus import authentication, in_process
-from tff_algos.consensus import ballot as ballot_lib
-from tff_algos.consensus import member as member_lib
-from tff_algos.consensus import seat as seat_lib
+from tff_algos.algorithms.cmfl.consensus import authentication, in_process
+from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
+from tff_algos.algorithms.cmfl.consensus import endpoint as seat_lib
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import errors
 
 

@@ -13,7 +13,7 @@ import hmac
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from tff_algos.consensus import messages
+from tff_algos.algorithms.cmfl.consensus import messages
 from tff_algos.core import errors, seeds
 
 # HMAC-SHA-256, of which the first half is kept, as RFC 4868 does.

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 
-from tff_algos.consensus import quorum
+from tff_algos.algorithms.cmfl.consensus import quorum
 from tff_algos.core import checks, errors, seeds
 
 

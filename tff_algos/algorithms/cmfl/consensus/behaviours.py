@@ -6,9 +6,13 @@ of others, so what it may not sign it can only forge.
 
 from collections.abc import Callable
 
-from tff_algos.consensus import authentication, messages, statements
-from tff_algos.consensus import ballot as ballot_lib
-from tff_algos.consensus import member as member_lib
+from tff_algos.algorithms.cmfl.consensus import (
+  authentication,
+  messages,
+  statements,
+)
+from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import checks
 
 LIE = statements.state(['nobody'], 'a lie')

@@ -7,9 +7,13 @@ carries what they return.
 
 from typing import NamedTuple
 
-from tff_algos.consensus import authentication, behaviours, messages
-from tff_algos.consensus import ballot as ballot_lib
-from tff_algos.consensus import member as member_lib
+from tff_algos.algorithms.cmfl.consensus import (
+  authentication,
+  behaviours,
+  messages,
+)
+from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 
 
 class Parcel(NamedTuple):

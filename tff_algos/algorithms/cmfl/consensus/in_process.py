@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from tff_algos.consensus import seat as seat_lib
+from tff_algos.algorithms.cmfl.consensus import endpoint as seat_lib
 from tff_algos.core import checks, errors, seeds
 
 

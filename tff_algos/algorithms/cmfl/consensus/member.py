@@ -20,8 +20,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tff_algos.consensus import authentication, messages, statements
-from tff_algos.consensus import ballot as ballot_lib
+from tff_algos.algorithms.cmfl.consensus import (
+  authentication,
+  messages,
+  statements,
+)
+from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
 
 VIEWS = 'the upper bound on views was reached'
 SILENCE = 'too few members answered'

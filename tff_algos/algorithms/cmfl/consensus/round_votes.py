@@ -10,9 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from tff_algos.consensus import agreement, behaviours, quorum, statements
-from tff_algos.consensus import ballot as ballot_lib
-from tff_algos.core import checks, malicious
+from tff_algos.adversaries import malicious
+from tff_algos.algorithms.cmfl.consensus import (
+  agreement,
+  behaviours,
+  quorum,
+  statements,
+)
+from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
+from tff_algos.core import checks
 
 
 @dataclasses.dataclass(frozen=True)

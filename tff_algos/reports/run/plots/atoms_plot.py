@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
-from tff_algos.reports import table as table_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import table as table_lib
+from tff_algos.reports.run import run as run_lib
 
 # Of layers with more atoms, those with the largest coefficients are drawn.
 _MAX_ATOMS = 16

@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.metrics import association, recovery
-from tff_algos.reports import heat_map, style
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import association, recovery
+from tff_algos.reports.plotting import heat_map, style
+from tff_algos.reports.run import run as run_lib
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:

@@ -5,9 +5,9 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.metrics import summaries
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.evaluation import summaries
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 # With more clients than this a dot for each is no longer read.
 _MAX_DOTS = 60

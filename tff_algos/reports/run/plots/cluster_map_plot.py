@@ -6,9 +6,10 @@ from matplotlib import colors as colors_lib
 from matplotlib import figure as figure_lib
 from matplotlib import patches, ticker
 
-from tff_algos.metrics import association
-from tff_algos.reports import client_order, style
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import association
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import client_order
+from tff_algos.reports.run import run as run_lib
 
 # What a picture can still show; more rows or columns are thinned out.
 _MAX_CLIENTS = 400

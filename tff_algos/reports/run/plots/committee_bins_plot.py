@@ -5,8 +5,9 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import committee_history, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import committee_history
+from tff_algos.reports.run import run as run_lib
 
 _NUM_BINS = 10
 _EDGES = np.linspace(0, 1, _NUM_BINS + 1)

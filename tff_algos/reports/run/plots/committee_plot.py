@@ -4,8 +4,9 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import committee_history, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import committee_history
+from tff_algos.reports.run import run as run_lib
 
 _HONEST, _FALSE = style.colors(2)
 _MAX_BINS = 30

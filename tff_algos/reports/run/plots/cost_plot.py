@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:

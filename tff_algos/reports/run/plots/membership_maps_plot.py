@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports import client_order, heat_map, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import heat_map, style
+from tff_algos.reports.run import client_order
+from tff_algos.reports.run import run as run_lib
 
 _MAX_MAPS = 6
 _MAX_CLIENTS = 400

@@ -11,8 +11,8 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 # With more mixtures than this, clients of one main source share a panel.
 _MAX_MIXTURES = 4

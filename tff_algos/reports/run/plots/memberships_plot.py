@@ -9,9 +9,9 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.metrics import recovery
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style
+from tff_algos.evaluation import recovery
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 
 # Room that clients with one true share take, sideways, in the scatter.
 _DODGE = 0.06

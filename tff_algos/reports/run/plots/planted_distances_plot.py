@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import planted_distances, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import planted_distances
+from tff_algos.reports.run import run as run_lib
 
 # Of 5 points each; two distributions differ by 100 at most.
 _BINS = np.linspace(0, 1, 21)

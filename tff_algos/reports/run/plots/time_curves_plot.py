@@ -8,9 +8,10 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import run_clock, style
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run import run_clock
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 # The one global model; of clients without a server, the mean of theirs.
 _MODELS = ('cluster', 'personalized')

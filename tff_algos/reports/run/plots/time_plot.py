@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import run_clock, style
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run import run_clock
 
 _COMMUNICATION, _COMPUTATION = style.colors(2)
 # Breaks the lines below a bar.

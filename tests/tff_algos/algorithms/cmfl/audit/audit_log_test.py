@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.testing import power_loss
-from tff_algos.consensus import audit_log
+from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.core import durable, errors
 
 

@@ -5,7 +5,8 @@ import copy
 import numpy as np
 import pytest
 
-from tff_algos.consensus import audit_log, statements, verification
+from tff_algos.algorithms.cmfl.audit import audit_log, verification
+from tff_algos.algorithms.cmfl.consensus import statements
 
 _RULES = verification.Rules(
   'update', lambda round_num: 0.5 / round_num, 'squared', 'most_similar', 0.5

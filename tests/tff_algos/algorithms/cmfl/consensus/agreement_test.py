@@ -6,8 +6,13 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.testing import committees
-from tff_algos.consensus import agreement, behaviours, in_process, quorum
-from tff_algos.consensus import member as member_lib
+from tff_algos.algorithms.cmfl.consensus import (
+  agreement,
+  behaviours,
+  in_process,
+  quorum,
+)
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import errors
 
 _TRUTH = committees.TRUTH

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tff_algos.consensus import authentication, messages
+from tff_algos.algorithms.cmfl.consensus import authentication, messages
 from tff_algos.core import errors
 
 _COMMITTEE = ('a', 'b', 'c')

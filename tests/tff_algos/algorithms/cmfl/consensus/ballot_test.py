@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from tff_algos.consensus import ballot
+from tff_algos.algorithms.cmfl.consensus import ballot
 from tff_algos.core import errors
 
 _COMMITTEE = ('a', 'b', 'c', 'd', 'e')

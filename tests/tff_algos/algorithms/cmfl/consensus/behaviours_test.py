@@ -3,8 +3,8 @@
 import pytest
 
 from tests.testing import committees
-from tff_algos.consensus import behaviours, messages, statements
-from tff_algos.consensus import member as member_lib
+from tff_algos.algorithms.cmfl.consensus import behaviours, messages, statements
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
 
 _TRUTH = statements.digest(committees.TRUTH)
 _REQUEST = messages.Request('m1', 0, committees.TRUTH)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.testing import committees
-from tff_algos.consensus import messages, seat
+from tff_algos.algorithms.cmfl.consensus import endpoint, messages
 from tff_algos.core import errors
 
 
@@ -41,4 +41,4 @@ def test_what_no_member_sealed_is_refused_and_counted():
 def test_unknown_behaviour():
   opened = committees.open_ballot(1)
   with pytest.raises(errors.ConfigError, match="'honest', 'silent', 'lying'"):
-    seat.Seat(opened, 'm0', committees.TRUTH, {}, 'rude')
+    endpoint.Seat(opened, 'm0', committees.TRUTH, {}, 'rude')

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.testing import committees
-from tff_algos.consensus import in_process, messages, seat
+from tff_algos.algorithms.cmfl.consensus import endpoint as seat
+from tff_algos.algorithms.cmfl.consensus import in_process, messages
 from tff_algos.core import errors
 
 _PARCEL = seat.Parcel('m0', 'm1', b'')

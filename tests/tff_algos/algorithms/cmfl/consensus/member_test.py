@@ -1,8 +1,8 @@
 """The state machine, message by message, by hand."""
 
 from tests.testing import committees
-from tff_algos.consensus import member as member_lib
-from tff_algos.consensus import messages, statements
+from tff_algos.algorithms.cmfl.consensus import member as member_lib
+from tff_algos.algorithms.cmfl.consensus import messages, statements
 
 _TRUTH = committees.TRUTH
 _DIGEST = statements.digest(_TRUTH)

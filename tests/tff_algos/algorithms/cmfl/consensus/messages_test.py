@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tff_algos.consensus import messages
+from tff_algos.algorithms.cmfl.consensus import messages
 
 _TEXT = st.text(max_size=20)
 _MESSAGES = st.one_of(

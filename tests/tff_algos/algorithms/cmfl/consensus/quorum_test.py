@@ -2,7 +2,7 @@
 
 import pytest
 
-from tff_algos.consensus import quorum
+from tff_algos.algorithms.cmfl.consensus import quorum
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from tff_algos.consensus import agreement, ballot, round_votes, statements
+from tff_algos.algorithms.cmfl.consensus import (
+  agreement,
+  ballot,
+  round_votes,
+  statements,
+)
 from tff_algos.core import errors
 
 _IDS = [f'c{i}' for i in range(12)]

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from tff_algos.consensus import statements
+from tff_algos.algorithms.cmfl.consensus import statements
 from tff_algos.core import errors
 
 

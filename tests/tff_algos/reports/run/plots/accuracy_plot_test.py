@@ -3,8 +3,9 @@
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import accuracy_plot, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import accuracy_plot
 
 
 def _texts(axes):

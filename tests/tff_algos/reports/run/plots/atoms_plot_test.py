@@ -3,8 +3,9 @@
 import numpy as np
 
 from tests.testing import fake_atoms, fake_workdir
-from tff_algos.reports import atoms_plot, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import atoms_plot
 
 
 def _draw(tmp_path):

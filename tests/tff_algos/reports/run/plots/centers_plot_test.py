@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import centers_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import centers_plot
 
 
 @pytest.mark.parametrize('score', ['accuracy', 'mse'])

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.metrics import summaries
-from tff_algos.reports import clients_plot, style
-from tff_algos.reports import run as run_lib
+from tff_algos.evaluation import summaries
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import clients_plot
 
 
 @pytest.mark.parametrize('score', ['accuracy', 'mse'])

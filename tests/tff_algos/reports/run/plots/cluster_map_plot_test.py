@@ -4,8 +4,9 @@ import numpy as np
 from matplotlib import colors as colors_lib
 
 from tests.testing import fake_workdir
-from tff_algos.reports import cluster_map_plot, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import cluster_map_plot
 
 
 def _draw(workdir):

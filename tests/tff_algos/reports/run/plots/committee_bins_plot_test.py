@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.consensus import audit_log
-from tff_algos.reports import committee_bins_plot, committee_history, style
-from tff_algos.reports import run as run_lib
+from tff_algos.algorithms.cmfl.audit import audit_log
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import committee_history
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import committee_bins_plot
 
 
 def _draw(run):

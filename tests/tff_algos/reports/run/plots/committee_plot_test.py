@@ -1,8 +1,9 @@
 import numpy as np
 
 from tests.testing import fake_audit, fake_workdir
-from tff_algos.reports import committee_history, committee_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import committee_history
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import committee_plot
 
 
 def _heights(axes):

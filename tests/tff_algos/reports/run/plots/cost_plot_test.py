@@ -3,8 +3,8 @@
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import cost_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import cost_plot
 
 
 def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):

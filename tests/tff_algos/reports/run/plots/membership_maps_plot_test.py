@@ -3,8 +3,8 @@
 import numpy as np
 
 from tests.testing import fake_workdir
-from tff_algos.reports import membership_maps_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import membership_maps_plot
 
 
 def test_rows_are_clients_by_source_and_columns_clusters_by_source(tmp_path):

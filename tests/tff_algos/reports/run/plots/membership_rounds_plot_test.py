@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import membership_rounds_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import membership_rounds_plot
 
 
 def test_means_of_the_clients_of_each_mixture(tmp_path):

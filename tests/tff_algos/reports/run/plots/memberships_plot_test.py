@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import memberships_plot, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import memberships_plot
 
 
 def test_two_sources_show_the_matched_cluster(tmp_path):

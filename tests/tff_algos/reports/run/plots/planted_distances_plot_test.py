@@ -3,8 +3,8 @@
 import numpy as np
 
 from tests.testing import fake_workdir
-from tff_algos.reports import planted_distances_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import planted_distances_plot
 
 
 def _write(workdir, memberships):

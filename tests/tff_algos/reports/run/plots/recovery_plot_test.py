@@ -1,8 +1,8 @@
 """The picture of cluster recovery over rounds."""
 
 from tests.testing import fake_workdir
-from tff_algos.reports import recovery_plot
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import recovery_plot
 
 
 def test_agreement_and_error(tmp_path):

@@ -3,8 +3,9 @@
 import numpy as np
 
 from tests.testing import fake_workdir
-from tff_algos.reports import regrouping_plot, style
-from tff_algos.reports import run as run_lib
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import regrouping_plot
 
 
 def _draw(workdir):

@@ -6,11 +6,12 @@ import json
 import numpy as np
 
 from tests.testing import fake_sweep, fake_workdir
-from tff_algos.metrics import round_time
-from tff_algos.reports import plan as plan_lib
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import style, time_curves_plot
-from tff_algos.reports import sweep as sweep_lib
+from tff_algos.evaluation import round_time
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import time_curves_plot
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 
 _AXES = (plan_lib.Axis('config file', '', ('server', 'committee')),)
 _ROLES = {'train/num_members': 2, 'train/num_training': 4}

@@ -3,8 +3,8 @@ import csv
 import pytest
 
 from tests.testing import fake_workdir
-from tff_algos.reports import run as run_lib
-from tff_algos.reports import time_plot
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.run.plots import time_plot
 
 
 def test_bars_are_the_seconds_of_all_rounds(tmp_path):

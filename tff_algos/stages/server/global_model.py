@@ -11,7 +11,8 @@ import tensorflow as tf
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.stages import aggregation, cohort
+from tff_algos.rounds import aggregation
+from tff_algos.stages.server import client_sampling
 
 Structure = Any
 
@@ -68,7 +69,9 @@ def build_uniform_plan(
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = cohort.draw_some_or_all(population, cohort_size, seed, round_num)
+    drawn = client_sampling.draw_some_or_all(
+      population, cohort_size, seed, round_num
+    )
     count = len(drawn)
     cost = algorithm.Cost(count * downlink_floats, count * uplink_floats, count)
     yield algorithm.PhaseCall('train', drawn, (), cost)

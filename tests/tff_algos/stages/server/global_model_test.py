@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.stages import aggregation, global_model
+from tff_algos.rounds import aggregation
+from tff_algos.stages.server import global_model
 
 _POPULATION = algorithm_lib.Population(('a', 'b', 'c'), np.array([3, 0, 2]))
 

@@ -5,17 +5,10 @@ import json
 
 import pytest
 
-from binaries import (
-  evaluate,
-  experiment,
-  kept_runtime,
-  preprocess,
-  resolved_config,
-  sweep_run,
-  train,
-)
+from binaries import evaluate, preprocess, sweep_run, train
 from configs.fed_soft import synthetic
 from tests.testing import fake_sweep
+from tff_algos.experiments import experiment, resolved_config, runtime_cache
 
 _CONFIG = experiment.parse(synthetic.get_config('smoke'))
 
@@ -27,7 +20,7 @@ def _write(folder, config=_CONFIG):
 
 
 def _make(config, folder, datasets):
-  with kept_runtime.KeptRuntime() as kept:
+  with runtime_cache.KeptRuntime() as kept:
     return sweep_run.make(config, folder, datasets, kept)
 
 

@@ -6,16 +6,17 @@ import pathlib
 
 from absl import logging
 
-from binaries import evaluate, experiment, kept_runtime, preprocess, train
+from binaries import evaluate, preprocess, train
 from pipelines import options
 from tff_algos.core import config as config_lib
+from tff_algos.experiments import experiment, runtime_cache
 
 
 def make(
   config: experiment.ExperimentConfig,
   folder: pathlib.Path,
   datasets: pathlib.Path,
-  kept: kept_runtime.KeptRuntime,
+  kept: runtime_cache.KeptRuntime,
 ) -> bool:
   """Makes a run; goes on where it stopped.
 

@@ -1,0 +1,1 @@
+"""Execution engines: runner options and failures of steps."""

@@ -1,0 +1,1 @@
+"""Decisions about examples: cleaning, hashing, splits, distributions."""

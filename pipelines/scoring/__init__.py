@@ -1,0 +1,1 @@
+"""Batch inference: a federated dataset scored with exported models."""

@@ -1,0 +1,1 @@
+"""Beam steps of a dataset build: survey, plan, pieces, files."""

@@ -1,0 +1,1 @@
+"""Byzantine clients: attacks on updates and on labels."""

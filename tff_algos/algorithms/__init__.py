@@ -1,0 +1,1 @@
+"""Algorithms: one file a paper, or one package with its theory."""

@@ -1,0 +1,1 @@
+"""CFL: recursive bipartitioning of clients (Sattler et al. 2020)."""

@@ -1,0 +1,1 @@
+"""Audit log of committee decisions, and its verification."""

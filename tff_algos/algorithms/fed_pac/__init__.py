@@ -1,0 +1,1 @@
+"""FedPAC: feature alignment, combined heads (Xu et al. 2023)."""

@@ -1,0 +1,1 @@
+"""FedSoft: soft clusters, proximal updates (Ruan and Joe-Wong 2021)."""

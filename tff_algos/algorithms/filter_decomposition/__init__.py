@@ -1,0 +1,1 @@
+"""Filter decomposition: atoms and coefficients (Chen and Qiu 2025)."""

@@ -1,0 +1,1 @@
+"""Segmented gossip: averaging without a server (Hu et al. 2019)."""

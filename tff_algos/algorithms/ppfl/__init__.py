@@ -1,0 +1,1 @@
+"""PPFL: canonical models and membership vectors (Di et al. 2023)."""

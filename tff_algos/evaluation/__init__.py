@@ -1,0 +1,1 @@
+"""Evaluation: metrics, summaries over clients, cluster recovery."""

@@ -1,0 +1,1 @@
+"""Experiments: from a config to data, training, evaluation, export."""

@@ -1,0 +1,1 @@
+"""Analyses of runs: theorem bounds, factors, loss landscapes."""

@@ -1,0 +1,1 @@
+"""Sweeps: grids of experiments and their runs."""

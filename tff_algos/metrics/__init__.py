@@ -1,1 +1,0 @@
-"""Mergeable statistics, cluster recovery and summaries over clients."""

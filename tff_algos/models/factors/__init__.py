@@ -1,0 +1,1 @@
+"""Factored models: decomposed convolutions, low-rank kernels."""

@@ -1,0 +1,1 @@
+"""Text models: embeddings, LSTMs, transformers."""

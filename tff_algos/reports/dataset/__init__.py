@@ -1,0 +1,1 @@
+"""Dataset cards: sizes, labels and distributions of clients."""

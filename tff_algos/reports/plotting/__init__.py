@@ -1,0 +1,1 @@
+"""Plotting style, heat maps and HTML templates of all reports."""

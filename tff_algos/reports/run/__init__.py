@@ -1,0 +1,1 @@
+"""Reports of one run: summary, pictures, HTML page."""

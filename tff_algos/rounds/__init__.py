@@ -1,0 +1,1 @@
+"""Rounds: phase types, composition, aggregation, plans, lowering to TFF."""

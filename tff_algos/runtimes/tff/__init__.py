@@ -1,0 +1,1 @@
+"""TFF runtime: federated computations on TFF's C++ worker."""

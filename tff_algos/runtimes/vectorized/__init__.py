@@ -1,0 +1,1 @@
+"""Vectorized runtime: client work as one TensorFlow graph."""

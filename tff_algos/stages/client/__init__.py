@@ -1,0 +1,1 @@
+"""Client stages: local training, objectives, gradients."""

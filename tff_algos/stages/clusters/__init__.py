@@ -1,0 +1,1 @@
+"""Cluster stages: assignment, initialization, mixtures of models."""

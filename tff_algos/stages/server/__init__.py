@@ -1,0 +1,1 @@
+"""Server stages: client sampling, server optimizers, robust aggregation."""

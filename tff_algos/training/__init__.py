@@ -1,0 +1,1 @@
+"""Training: the round loop, checkpoints, client states, metrics log."""
