@@ -7,6 +7,7 @@ import pytest
 
 from binaries import evaluate
 from tff_algos.core import errors
+from tff_algos.experiments import runtime_cache
 
 
 def _metrics(folder) -> list[dict[str, str]]:
@@ -29,10 +30,16 @@ def folder(finished_run, tmp_path):
 
 
 @pytest.fixture(scope='module')
-def evaluated(finished_run, tmp_path_factory):
+def kept():
+  with runtime_cache.KeptRuntime() as kept:
+    yield kept
+
+
+@pytest.fixture(scope='module')
+def evaluated(finished_run, tmp_path_factory, kept):
   """The folder of a copy that was evaluated here."""
   folder = _copy(finished_run.folder, tmp_path_factory.mktemp('evaluated'))
-  index = evaluate.evaluate(finished_run.config, folder)
+  index = evaluate.evaluate(finished_run.config, folder, kept=kept)
   assert index == folder / 'report' / 'index.html'
   return folder
 
@@ -58,7 +65,9 @@ def test_summary_agrees_with_the_training_log(evaluated):
   assert not list(folder.rglob('*writing*'))
 
 
-def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
+def test_best_round_is_that_of_the_validation_examples(
+  finished_run, folder, kept
+):
   """Even where the test examples would choose another."""
   name = 'participating/{}/personalized/accuracy'
   rows = _metrics(folder)
@@ -70,7 +79,7 @@ def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
     writer = csv.DictWriter(file, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
-  evaluate.evaluate(finished_run.config, folder)
+  evaluate.evaluate(finished_run.config, folder, kept=kept)
   summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
   best = summary['best_by_validation']
   assert best['round'] == 1

@@ -91,18 +91,18 @@ def test_every_algorithm_says_what_is_uploaded(name):
   cohort none but those of sums; with all attacking, models differ.
   """
   plain = _build(name)
-  expected = _run(plain, debug_runtime.DebugRuntime(plain, 5))
+  expected = _run(plain, debug_runtime.DebugRuntime(plain, 5), 1)
   nobody, everybody = np.zeros(5, bool), np.ones(5, bool)
   for attack in ('sign_flip', 'ipm'):
     algorithm = _attack(plain, attack, nobody)
-    found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
+    found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5), 1)
     if attack == 'sign_flip':
       np.testing.assert_equal(found[:2], expected[:2])
     else:
       for one, other in zip(found[:2], expected[:2], strict=True):
         contract.assert_all_close(one, other)
   algorithm = _attack(plain, 'sign_flip', everybody)
-  found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5))
+  found = _run(algorithm, debug_runtime.DebugRuntime(algorithm, 5), 1)
   gap = np.abs(
     np.ravel(plain.cluster_weights(found[0])['dense_0/kernel'])
     - np.ravel(plain.cluster_weights(expected[0])['dense_0/kernel'])

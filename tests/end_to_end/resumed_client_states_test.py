@@ -28,12 +28,11 @@ _ALGORITHMS = {
     schedule={'slow_period': 3, 'fast_rounds': 'persist'}
   ),
   'controls': lambda: registry.build_algorithm(
-    factored.host('scaffold'), factored.model(), len(contract.SIZES)
+    factored.host('scaffold'), factored.model()
   ),
   'falling_rates': lambda: registry.build_algorithm(
     factored.host('scaffold'),
     factored.model(),
-    len(contract.SIZES),
     falling=lr_schedule.FallingRatesConfig((1, 3), 0.5),
   ),
 }

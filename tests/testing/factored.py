@@ -33,7 +33,7 @@ def build(host_section=None, **options):
     'host': host_section or host(),
     **options,
   }
-  return registry.build_algorithm(section, model(), len(contract.SIZES))
+  return registry.build_algorithm(section, model())
 
 
 def run(algorithm, num_rounds, **options):

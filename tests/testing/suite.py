@@ -251,7 +251,8 @@ def pytest_runtest_logreport(report):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-  _rows.extend(node.workeroutput['costs'])
+  # A process that died sends none.
+  _rows.extend(getattr(node, 'workeroutput', {}).get('costs', ()))
 
 
 def pytest_sessionfinish(session):

@@ -29,7 +29,6 @@ def _trained(learning_rate, num_epochs):
   algorithm = registry.build_algorithm(
     {'name': 'filter_decomposition', 'host': host},
     factored.model(),
-    _NUM_CLIENTS,
   )
   phase = latent_clients.collect_models(algorithm.phases['train'])
   source = contract.build_source((9,) * _NUM_CLIENTS)

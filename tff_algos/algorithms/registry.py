@@ -30,7 +30,7 @@ from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
-from tff_algos.rounds import lr_schedule, periods, phase_types
+from tff_algos.rounds import lr_schedule, periods
 
 
 class Entry(NamedTuple):
@@ -143,33 +143,24 @@ def takes_run_seed(values: Mapping[str, Any]) -> bool:
 def build_algorithm(
   values: Mapping[str, Any],
   model: model_lib.Model,
-  num_clients: int = 3,
+  *,
   run_seed: int = 0,
   falling: lr_schedule.FallingRatesConfig = _CONSTANT,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm that a config's `algorithm` section names.
 
-  Every phase is traced once, so that stages which do not fit each other are
-  found here and not in some later round.
-
   Args:
     values: `name` and the algorithm's options.
     model: The model to train.
-    num_clients: Population size that the stages are traced for. An algorithm
-      that knows its clients, such as FedSoft with `fixed_importance`, needs
-      the real one; the others give the same for any.
     run_seed: The run's seed, that of no restart.
     falling: When learning rates fall.
 
   Raises:
-    ConfigError: If the section is wrong, or does not fit the population.
-    StageTypeError: If two stages do not fit.
+    ConfigError: If the section is wrong.
   """
   name, options = parse_periods(values, falling)
   entry = ALGORITHMS[name]
   common = {'run_seed': run_seed} if entry.takes_run_seed else {}
-  algorithm = periods.in_turn(
+  return periods.in_turn(
     [entry.build(model, one, **common) for one in options], falling.period
   )
-  phase_types.check_algorithm(algorithm, num_clients)
-  return algorithm

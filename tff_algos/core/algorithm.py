@@ -211,7 +211,7 @@ class Newcomers(NamedTuple):
   weights: Callable[[Structure, tf.Tensor], Structure]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class FederatedAlgorithm:
   """An algorithm, whole: states, phases, plan, and the models that it serves.
 

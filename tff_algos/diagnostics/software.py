@@ -26,7 +26,7 @@ def say(step):
 say('importing TFF')
 import tensorflow as tf
 from tff_algos.core import tff_compat
-from tff_algos.runtimes import worker
+from tff_algos.runtimes.tff import worker
 say('building a computation')
 number = tff_compat.to_type(tf.TensorSpec([], tf.int32))
 @tff_compat.federated_computation(tff_compat.at_clients(number))

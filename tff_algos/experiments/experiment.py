@@ -129,9 +129,11 @@ def build_algorithm(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm, under attack if so configured, for a dataset."""
-  model, num_clients = build_model(config, dataset), len(dataset.client_ids)
   built = algorithms.build_algorithm(
-    config.algorithm, model, num_clients, config.seed, config.falling_rates
+    config.algorithm,
+    build_model(config, dataset),
+    run_seed=config.seed,
+    falling=config.falling_rates,
   )
   return attacks.attack(built, config.attack, find_attackers(config, dataset))
 

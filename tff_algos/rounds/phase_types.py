@@ -1,6 +1,7 @@
 """The types of a phase, and whether each of its stages fits the next."""
 
 import functools
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,14 @@ from tff_algos.core import model as model_lib
 from tff_algos.rounds import composer
 
 Structure = Any
+
+# Tracing takes seconds: algorithm -> number of clients -> what was found.
+_STATES: weakref.WeakKeyDictionary[
+  algorithm_lib.FederatedAlgorithm, dict[int, tuple[Structure, Structure]]
+] = weakref.WeakKeyDictionary()
+_PHASES: weakref.WeakKeyDictionary[
+  algorithm_lib.FederatedAlgorithm, dict[int, dict[str, 'PhaseTypes']]
+] = weakref.WeakKeyDictionary()
 
 
 class PhaseTypes(NamedTuple):
@@ -35,6 +44,9 @@ def state_specs(
   algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int
 ) -> tuple[Structure, Structure]:
   """Returns the types of the server state and of one client's state."""
+  known = _STATES.setdefault(algorithm, {})
+  if num_clients in known:
+    return known[num_clients]
   seed = tf.TensorSpec([2], tf.int32)
   server_state = _trace(
     algorithm.name,
@@ -51,13 +63,14 @@ def state_specs(
     seed,
     seed,
   )
-  return server_state, client_state
+  known[num_clients] = server_state, client_state
+  return known[num_clients]
 
 
 def check_algorithm(
   algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int = 3
 ) -> dict[str, PhaseTypes]:
-  """Checks every phase of an algorithm, see `check_phase`.
+  """Checks every phase of an algorithm, see `check_phase`; once for each size.
 
   Args:
     algorithm: The algorithm.
@@ -69,12 +82,40 @@ def check_algorithm(
   Raises:
     StageTypeError: If two stages of a phase do not fit.
   """
-  server_state, client_state = state_specs(algorithm, num_clients)
-  data = data_spec(algorithm.cluster_model)
-  return {
-    name: check_phase(phase, server_state, client_state, data)
-    for name, phase in algorithm.phases.items()
-  }
+  known = _PHASES.setdefault(algorithm, {})
+  if num_clients not in known:
+    server_state, client_state = state_specs(algorithm, num_clients)
+    data = data_spec(algorithm.cluster_model)
+    known[num_clients] = {
+      name: check_phase(phase, server_state, client_state, data)
+      for name, phase in algorithm.phases.items()
+    }
+  return known[num_clients]
+
+
+def types_of(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  phase: algorithm_lib.Phase,
+  num_clients: int,
+) -> PhaseTypes:
+  """Returns the types of a phase on the states of an algorithm.
+
+  Args:
+    algorithm: The algorithm.
+    phase: One of its own, or an evaluation phase.
+    num_clients: Size of the population.
+
+  Raises:
+    StageTypeError: If two stages of the phase do not fit.
+  """
+  types = check_algorithm(algorithm, num_clients)
+  if phase.name in types:
+    return types[phase.name]
+  return check_phase(
+    phase,
+    *state_specs(algorithm, num_clients),
+    data_spec(algorithm.cluster_model),
+  )
 
 
 def data_spec(model: model_lib.Model) -> algorithm_lib.ClientData:

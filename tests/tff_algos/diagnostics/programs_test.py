@@ -47,7 +47,7 @@ def test_children_are_ended():
   # In a process of its own: this one may have children of other tests.
   outcome = _python(
     'import subprocess\n'
-    'from tff_algos.machine import programs\n'
+    'from tff_algos.diagnostics import programs\n'
     "program = 'sleep 600 & echo ready; wait'\n"
     "child = subprocess.Popen(['sh', '-c', program], stdout=-1)\n"
     'child.stdout.readline()\n'

@@ -10,6 +10,7 @@ from tests.testing import ports
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
+from tff_algos.rounds import phase_types
 from tff_algos.runtimes.distributed import process_cluster, process_group
 
 
@@ -37,12 +38,13 @@ def test_an_algorithm_is_built_for_the_seed_of_the_run(monkeypatch):
   seen = []
   monkeypatch.setattr(experiment, 'build_model', lambda *arguments: 'model')
   monkeypatch.setattr(
-    algorithms, 'build_algorithm', lambda *arguments: seen.append(arguments)
+    algorithms,
+    'build_algorithm',
+    lambda *_, run_seed, **__: seen.append(run_seed),
   )
-  config = _parse(seed=5)
   population = types.SimpleNamespace(client_ids=('a', 'b'))
-  experiment.build_algorithm(config, population)
-  assert seen == [(config.algorithm, 'model', 2, 5, config.falling_rates)]
+  experiment.build_algorithm(_parse(seed=5), population)
+  assert seen == [5]
 
 
 def test_runtime_is_optional():
@@ -142,18 +144,24 @@ def test_model_and_algorithm_are_built_for_the_dataset(dataset):
   assert algorithm.num_clusters == 3
 
 
+def _check(config, dataset):
+  """Does what a runtime does first."""
+  algorithm = experiment.build_algorithm(config, dataset)
+  phase_types.check_algorithm(algorithm, len(dataset.client_ids))
+  return algorithm
+
+
 def test_an_algorithm_that_knows_its_clients_is_built_for_theirs(dataset):
   shares = ((0.9, 0.1),) * len(dataset.client_ids)
   options = {
     'algorithm__selection': 'weighted_full',
     'algorithm__fixed_importance': shares,
   }
-  algorithm = experiment.build_algorithm(_parse(**options), dataset)
-  assert set(algorithm.phases) == {'train'}
+  assert set(_check(_parse(**options), dataset).phases) == {'train'}
   options['algorithm__fixed_importance'] = shares[1:]
   text = f'a row for each of the {len(shares)} clients'
   with pytest.raises(errors.ConfigError, match=text):
-    experiment.build_algorithm(_parse(**options), dataset)
+    _check(_parse(**options), dataset)
 
 
 def test_attackers_are_among_the_clients_of_the_dataset(dataset):
@@ -170,7 +178,7 @@ def test_a_rule_that_the_clients_do_not_suffice_for_is_refused(dataset):
     'algorithm__aggregation': {'rule': 'krum', 'num_byzantine': 50},
   }
   with pytest.raises(errors.ConfigError, match='at least 103 clients'):
-    experiment.build_algorithm(_parse(**options), dataset)
+    _check(_parse(**options), dataset)
 
 
 def test_model_for_another_task_is_refused(dataset):

@@ -10,15 +10,20 @@ from binaries import evaluate, train
 from configs.fed_soft import digits
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, runtime_cache, session
-from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.runtimes import debug_runtime
+
+
+def _config(runtime):
+  values = digits.get_config('smoke')
+  values.training.num_rounds = 2
+  values.algorithm.local_training.num_local_epochs = 1
+  values.runtime.name = runtime
+  return experiment.parse(values)
 
 
 @pytest.fixture
 def config():
-  values = digits.get_config('smoke')
-  values.training.num_rounds = 2
-  values.algorithm.local_training.num_local_epochs = 1
-  return experiment.parse(values)
+  return _config('debug')  # It traces no graphs.
 
 
 def _copy(digits_dataset, folder):
@@ -67,13 +72,13 @@ def test_a_session_that_fails_leaves_no_runtime(config, digits_dataset):
 
 def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
   left = []
-  leave = vectorized_runtime.VectorizedRuntime.__exit__
+  leave = debug_runtime.DebugRuntime.__exit__
 
   def count(runtime, *exc_info):
     left.append(runtime)
     leave(runtime, *exc_info)
 
-  monkeypatch.setattr(vectorized_runtime.VectorizedRuntime, '__exit__', count)
+  monkeypatch.setattr(debug_runtime.DebugRuntime, '__exit__', count)
   with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)
     assert not left
@@ -85,13 +90,15 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
 
 
 def test_runs_that_share_graphs_are_what_they_are_alone(
-  config, digits_dataset, tmp_path
+  digits_dataset, tmp_path
 ):
   """Seed 1 after seed 0, and seed 1 by itself, bit for bit."""
+  config = _config('vectorized')
   other_seed = dataclasses.replace(config, seed=1)
   alone = _copy(digits_dataset, tmp_path / 'alone')
-  train.train(other_seed, alone)
-  evaluate.evaluate(other_seed, alone)
+  with runtime_cache.KeptRuntime() as kept:
+    train.train(other_seed, alone, kept=kept)
+    evaluate.evaluate(other_seed, alone, kept=kept)
   together = [_copy(digits_dataset, tmp_path / name) for name in ('a', 'b')]
   with runtime_cache.KeptRuntime() as kept:
     for one, folder in zip((config, other_seed), together, strict=True):
@@ -102,7 +109,8 @@ def test_runs_that_share_graphs_are_what_they_are_alone(
     assert (alone / file).read_bytes() != (together[0] / file).read_bytes()
   found = []
   for folder in (alone, together[1]):
-    with session.open_session(other_seed, folder) as opened:
+    reader = dataclasses.replace(other_seed, runtime=_config('debug').runtime)
+    with session.open_session(reader, folder) as opened:
       _, server_state = opened.restore()
       found.append([server_state, opened.store.load(np.arange(24))])
   tf.nest.map_structure(np.testing.assert_array_equal, *found)

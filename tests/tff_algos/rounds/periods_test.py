@@ -84,9 +84,7 @@ def test_dropouts_go_by_the_purpose():
 
 def _build(name, falling=lr_schedule.FallingRatesConfig(), attack=None, **more):
   section = {**contract.section(name, 'mlp'), **more}
-  algorithm = registry.build_algorithm(
-    section, toys.mlp(), len(contract.SIZES), falling=falling
-  )
+  algorithm = registry.build_algorithm(section, toys.mlp(), falling=falling)
   config = attacks.AttackConfig(attack or 'none', fraction=0.4 if attack else 0)
   return attacks.attack(algorithm, config, np.arange(5) % 2 == 1)
 

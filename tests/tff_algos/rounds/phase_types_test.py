@@ -1,5 +1,6 @@
 """Tests of the types of a phase: which stages do not fit, and the words for it."""
 
+import dataclasses
 import re
 from collections import OrderedDict
 
@@ -135,9 +136,12 @@ def test_a_mismatch_names_both_stages_and_their_types(case):
 
 def test_check_algorithm_checks_every_phase():
   built = fed_soft.build_fed_soft(toy_phase.MODEL, fed_soft.FedSoftConfig())
-  assert set(phase_types.check_algorithm(built)) == set(built.phases)
-  broken = built.phases['train']._replace(make_message=lambda state: state)
-  built.phases['train'] = broken
+  types = phase_types.check_algorithm(built)
+  assert set(types) == set(built.phases)
+  train = built.phases['train']
+  assert phase_types.types_of(built, train, 3) is types['train']
+  broken = train._replace(make_message=lambda state: state)
+  built = dataclasses.replace(built, phases={**built.phases, 'train': broken})
   with pytest.raises(errors.StageTypeError, match="phase 'train'.*client_work"):
     phase_types.check_algorithm(built)
 

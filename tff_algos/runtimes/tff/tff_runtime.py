@@ -132,11 +132,7 @@ class TffRuntime:
   ) -> federated.FederatedPhase:
     """Returns a phase as this runtime runs it, traced once."""
     if phase.name not in self._computations:
-      types = phase_types.check_phase(
-        phase,
-        *phase_types.state_specs(self._algorithm, self._num_clients),
-        phase_types.data_spec(self._algorithm.cluster_model),
-      )
+      types = phase_types.types_of(self._algorithm, phase, self._num_clients)
       self._computations[phase.name] = federated.build_federated_phase(
         phase, types
       )

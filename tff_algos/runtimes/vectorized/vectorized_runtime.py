@@ -121,7 +121,7 @@ class VectorizedRuntime:
     """
     self._algorithm = algorithm
     self._num_clients = num_clients
-    self._types = phase_types.check_algorithm(algorithm, num_clients)
+    phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
     self._group = group
     self._devices = devices.choose(self._config.devices)
@@ -336,12 +336,7 @@ class VectorizedRuntime:
 
   def _graphs_of(self, phase: algorithm_lib.Phase) -> phase_graph.PhaseGraphs:
     if phase.name not in self._graphs:
-      # Evaluation phases are not the algorithm's own.
-      types = self._types.get(phase.name) or phase_types.check_phase(
-        phase,
-        *phase_types.state_specs(self._algorithm, self._num_clients),
-        phase_types.data_spec(self._algorithm.cluster_model),
-      )
+      types = phase_types.types_of(self._algorithm, phase, self._num_clients)
       self._announce(phase, types)
       self._graphs[phase.name] = phase_graph.PhaseGraphs(
         phase, types, self._form

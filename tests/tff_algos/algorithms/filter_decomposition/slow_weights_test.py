@@ -78,7 +78,7 @@ def test_neither_decay_nor_pull_moves_frozen_weights(proximal_weight):
   }
 
   def build_phases(model):
-    return algorithms.build_algorithm(host, model, 5).phases
+    return algorithms.build_algorithm(host, model).phases
 
   phase = build_phases(_MODEL)['train']
   frozen = slow_weights.freeze(phase, _MODEL, _config(), build_phases)

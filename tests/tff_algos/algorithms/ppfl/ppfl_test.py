@@ -209,7 +209,6 @@ def test_both_rates_fall():
   algorithm = registry.build_algorithm(
     section,
     toys.mlp(),
-    len(contract.SIZES),
     falling=lr_schedule.FallingRatesConfig((1,), 0.5),
   )
   names = [calls[0].phase for calls in _calls(algorithm, 2)]

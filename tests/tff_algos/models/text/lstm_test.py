@@ -212,7 +212,6 @@ def test_every_runtime_trains_to_the_same_weights(name):
       'local_training': contract.LOCAL_TRAINING,
     },
     model,
-    len(contract.SIZES),
   )
   generator = np.random.default_rng(3)
   source = toys.ToySource(

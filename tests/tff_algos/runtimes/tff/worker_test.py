@@ -74,7 +74,7 @@ def start_parent():
 
 _HOLD_A_WORKER = """
   import time
-  from tff_algos.runtimes import worker
+  from tff_algos.runtimes.tff import worker
   with worker.LocalWorker() as local:
     print('worker', local.pid, flush=True)
     time.sleep(600)
@@ -247,7 +247,7 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
   # The worker must still be there when the parent's own shutdown begins.
   parent, pid = start_parent("""
     import time
-    from tff_algos.runtimes import worker
+    from tff_algos.runtimes.tff import worker
     with worker.LocalWorker() as local:
       try:
         # Inside, and before one long sleep: the signal may come at once.
@@ -269,7 +269,7 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
 def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
   binary = fake_worker('echo started > "$0.pid"\nsleep 600\n')
   parent, _ = start_parent(f"""
-    from tff_algos.runtimes import worker
+    from tff_algos.runtimes.tff import worker
     print('worker 0', flush=True)
     worker.LocalWorker({str(binary)!r}).start()
   """)
@@ -284,7 +284,7 @@ def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
 
 def test_worker_is_ended_at_exit_without_close(start_parent):
   parent, pid = start_parent("""
-    from tff_algos.runtimes import worker
+    from tff_algos.runtimes.tff import worker
     local = worker.LocalWorker()
     local.start()
     print('worker', local.pid, flush=True)
@@ -298,7 +298,7 @@ def test_worker_is_ended_at_exit_without_close(start_parent):
 def test_forked_child_does_not_end_the_worker(start_parent):
   parent, pid = start_parent("""
     import os, sys
-    from tff_algos.runtimes import worker
+    from tff_algos.runtimes.tff import worker
     with worker.LocalWorker() as local:
       print('worker', local.pid, flush=True)
       child = os.fork()

@@ -24,7 +24,7 @@ tf.config.set_logical_device_configuration(
   cpu, [tf.config.LogicalDeviceConfiguration()] * 3
 )
 from tests.testing import running_sum, toys
-from tff_algos.runtimes import vectorized_runtime
+from tff_algos.runtimes.vectorized import vectorized_runtime
 
 algorithm = running_sum.algorithm()
 call = running_sum.phase_call([3, 0, 2, 1], [0.1, 1.7, 2.3, 0.9])
