@@ -116,7 +116,7 @@ _RUNTIMES = {
   ),
   # Starts at once; a round takes half a second.
   'debug': (
-    10,
+    8,
     '--config.runtime.name=debug',
     '--config.training.checkpoint_interval=1',
     '--config.training.evaluation_interval=2',
@@ -166,7 +166,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(
   training = start_training(runtime)
   generator = np.random.default_rng(1)
   num_kills = 0
-  for _ in range({'vectorized': 2, 'debug': 5}[runtime]):
+  for _ in range({'vectorized': 2, 'debug': 3}[runtime]):
     program = training.start_and_wait_for_rows(int(generator.integers(1, 4)))
     time.sleep(generator.uniform(0, 0.4))
     program.send_signal(signal.SIGKILL)

@@ -39,6 +39,8 @@ _CAUSES = {
 }
 _START = 'imports and collection'
 _REST = 'the rest'
+# A session fixture that runs a whole experiment.
+_SHARED_RUN = 'finished_run'
 _RECORD = pathlib.Path(__file__).parents[1] / 'costs.json'
 # A group that grew by so many seconds is named.
 _GROWTH_SECONDS = 5.0
@@ -195,14 +197,25 @@ def pytest_collection_modifyitems(config, items):
   seed = config.getoption('shuffle')
   if seed is not None:
     _shuffle(items, seed)
-  if config.getoption('dist', 'no') == 'no':
+  # Set in the processes of pytest-xdist, where `dist` is 'no'.
+  if not getattr(config.option, 'loadgroup', False):
     return
-  for item in items:
-    if not item.get_closest_marker('xdist_group'):
-      item.add_marker(pytest.mark.xdist_group(group_of(item)))
+  _group_files(items)
   if seed is None:
     seconds = recorded(tier_of(config))
     items.sort(key=lambda item: -seconds.get(group_of(item), 0.0))
+
+
+def _group_files(items: list[pytest.Item]) -> None:
+  """Marks tests without a group: one a file, one of all that need the same run."""
+  files = collections.defaultdict(list)
+  for item in items:
+    if not item.get_closest_marker('xdist_group'):
+      files[group_of(item)].append(item)
+  for file, tests in files.items():
+    shared = any(_SHARED_RUN in item.fixturenames for item in tests)
+    for item in tests:
+      item.add_marker(pytest.mark.xdist_group(_SHARED_RUN if shared else file))
 
 
 def _shuffle(items: list[pytest.Item], seed: int) -> None:

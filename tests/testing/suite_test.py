@@ -1,17 +1,23 @@
 """Tests of the suite's plugin: tiers, order, and what is charged to whom."""
 
+import pathlib
+import subprocess
+import sys
 import types
 
 import pytest
 
 from tests.testing import suite
 
+_ROOT = pathlib.Path(__file__).parents[2]
+
 
 class _Item:
   """What the plugin asks of a test."""
 
-  def __init__(self, name: str, *marks: pytest.Mark):
+  def __init__(self, name: str, *marks: pytest.Mark, fixtures=()):
     self.nodeid = name
+    self.fixturenames = fixtures
     self.marks = {mark.name: mark for mark in marks}
 
   def get_closest_marker(self, name):
@@ -32,9 +38,10 @@ _ITEMS = [
 ]
 
 
-def _ordered(monkeypatch, markexpr='', dist='no', shuffle=None):
-  options = {'markexpr': markexpr, 'dist': dist, 'shuffle': shuffle}
+def _ordered(monkeypatch, markexpr='', loadgroup=False, shuffle=None):
+  options = {'markexpr': markexpr, 'shuffle': shuffle}
   config = types.SimpleNamespace(
+    option=types.SimpleNamespace(loadgroup=loadgroup),
     getoption=lambda name, default=None: options[name],
     hook=types.SimpleNamespace(pytest_deselected=lambda items: None),
   )
@@ -56,7 +63,7 @@ def test_the_second_tier_is_left_out_unless_it_is_asked_for(monkeypatch):
 
 
 def test_processes_get_the_costliest_groups_first(monkeypatch):
-  items = _ordered(monkeypatch, dist='loadgroup')
+  items = _ordered(monkeypatch, loadgroup=True)
   assert _names(items) == ['c1', 'b1', 'a1', 'c2']
   groups = [item.marks['xdist_group'].args[0] for item in items]
   assert groups == ['shared', 'b_test.py', 'a_test.py', 'c_test.py']
@@ -72,6 +79,46 @@ def test_a_seed_decides_a_random_order_that_keeps_groups_together(monkeypatch):
   for order in orders:
     assert sorted(order) == ['a1', 'b1', 'b2', 'c1', 'c2']
     assert abs(order.index('b1') - order.index('b2')) == 1
+
+
+def test_files_that_need_the_same_run_are_one_group():
+  items = [
+    _Item('a_test.py::test_1'),
+    _Item('b_test.py::test_1', fixtures=('finished_run',)),
+    _Item('b_test.py::test_2'),
+    _Item('c_test.py::test_1', fixtures=('finished_run',)),
+  ]
+  suite._group_files(items)
+  groups = [item.marks['xdist_group'].args[0] for item in items]
+  assert groups == ['a_test.py', *['finished_run'] * 3]
+
+
+def test_a_file_stays_in_one_process(tmp_path):
+  """With pytest-xdist itself, whose processes know of it by another option."""
+  for name in 'abcd':
+    (tmp_path / f'{name}_test.py').write_text(
+      'import os, pathlib, pytest\n'
+      "@pytest.mark.parametrize('number', range(6))\n"
+      'def test(number):\n'
+      f"  with open('{tmp_path}/{name}.txt', 'a') as file:\n"
+      "    file.write(os.environ['PYTEST_XDIST_WORKER'])\n"
+    )
+  program = subprocess.run(
+    [
+      *(sys.executable, '-m', 'pytest', '-n', '2', '--dist=loadgroup'),
+      *('-c', str(_ROOT / 'pyproject.toml'), '--rootdir', str(tmp_path)),
+      str(tmp_path),
+    ],
+    cwd=_ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert program.returncode == 0, program.stdout + program.stderr
+  used = [(tmp_path / f'{name}.txt').read_text() for name in 'abcd']
+  assert {len(one) for one in used} == {6 * 3}
+  assert [one for one in used if one not in ('gw0' * 6, 'gw1' * 6)] == []
+  assert len(set(used)) == 2
 
 
 def test_a_cause_inside_another_counts_alone(monkeypatch):
