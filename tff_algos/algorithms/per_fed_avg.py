@@ -50,8 +50,7 @@ from tff_algos.core import algorithm, checks, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
-from tff_algos.stages.client import gradients, objectives
-from tff_algos.stages.client import local_training as local_training_lib
+from tff_algos.stages.client import batches, gradients, objectives
 from tff_algos.stages.server import client_sampling
 from tff_algos.stages.server import robust_aggregation as robust
 
@@ -248,7 +247,7 @@ def _meta_learn(objective, config, weights, data, seed):
   num_steps, alpha = config.num_local_steps, config.inner_learning_rate
   is_first_order = config.variant == 'first_order'
   # Batches 0 to tau - 1 are the D of the steps, then come D' and D''.
-  positions, masks = local_training_lib.independent_batches(
+  positions, masks, _ = batches.draw_independent(
     seed, data.mask, (2 if is_first_order else 3) * num_steps, config.batch_size
   )
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tff_algos.algorithms.ppfl import mirror_descent, mixing
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.numerics import statistics, trees
-from tff_algos.stages.client import local_training
+from tff_algos.stages.client import batches
 
 Structure = Any
 
@@ -149,7 +149,7 @@ def gradient(
     `[num_canonical]`, and the mean loss before.
   """
   if config.batch_size:
-    positions, masks = local_training.independent_batches(
+    positions, masks, _ = batches.draw_independent(
       seed, data.mask, 1, config.batch_size
     )
     data = data.take(positions[0], masks[0])
@@ -204,10 +204,8 @@ def descend(
       return step_on(membership)
     num_steps, batch = config.num_epochs, lambda i: ()
   else:
-    positions, masks = local_training.batch_positions(
-      seed,
-      data.mask,
-      local_training.LocalTrainingConfig(config.num_epochs, config.batch_size),
+    positions, masks, _ = batches.draw_epochs(
+      seed, data.mask, config.num_epochs, config.batch_size
     )
     num_steps, batch = (
       tf.shape(positions)[0],
