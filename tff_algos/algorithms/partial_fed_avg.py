@@ -48,7 +48,7 @@ from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives, weight_groups
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
@@ -186,25 +186,19 @@ def build_partial_fed_avg(
     weights = model.initialize(run_seed if is_common else client_seed)
     return ClientState(groups.split(weights).private)
 
-  return algorithm.FederatedAlgorithm(
-    name='partial_fed_avg',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'partial_fed_avg',
+    model,
     init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=init_client_state,
     phases=phases,
     plan_round=_build_plan(groups, config),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis],
-      groups.join(
-        server_state.shared_weights, server_state.initial_private_weights
-      ),
+    global_weights=lambda server_state: groups.join(
+      server_state.shared_weights, server_state.initial_private_weights
     ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       groups.join(server_state.shared_weights, client_state.private_weights)
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -317,7 +311,7 @@ def _build_plan(groups, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * groups.num_shared
@@ -329,9 +323,7 @@ def _build_plan(groups, config):
     )
     interval = config.personalization_interval
     if interval and round_num % interval == 0:
-      everyone = client_sampling.draw_some_or_all(
-        population, 0, seed, round_num
-      )
+      everyone = population.clients_with_examples
       yield algorithm.PhaseCall(
         'personalize',
         everyone,

@@ -43,15 +43,14 @@ import functools
 from collections import OrderedDict
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import batches, gradients, objectives
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 
 VARIANTS = ('exact', 'hessian_free', 'first_order')
@@ -153,9 +152,9 @@ def build_per_fed_avg(
   model: model_lib.Model, config: PerFedAvgConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds Per-FedAvg for a model that is adapted whole."""
-  return algorithm.FederatedAlgorithm(
-    name='per_fed_avg',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'per_fed_avg',
+    model,
     init_server_state=lambda seed, num_clients: ServerState(
       model.initialize(seed)
     ),
@@ -168,15 +167,9 @@ def build_per_fed_avg(
       'personalize': _build_personalization(model, config),
     },
     plan_round=_build_plan(model, config),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -195,10 +188,10 @@ def _build_training(model, config):
     )
 
   def update_model(server_state, aggregates):
-    mean = aggregates['local_weights']
-    # If nobody contributed, the mean is of nothing.
     return ServerState(
-      trees.select(mean.weight > 0, mean.value, server_state.model_weights)
+      global_model.mean_or_old(
+        aggregates['local_weights'], server_state.model_weights
+      )
     ), OrderedDict()
 
   phase = algorithm.Phase(
@@ -299,20 +292,15 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_cohort(
+      population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(
       'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
     )
     if round_num % config.personalization_interval == 0:
-      everyone = np.arange(population.num_clients, dtype=np.int32)
+      everyone = population.all_clients
       yield algorithm.PhaseCall(
         'personalize',
         everyone,

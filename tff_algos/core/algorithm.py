@@ -187,6 +187,16 @@ class Population(NamedTuple):
     """Returns the number of clients."""
     return len(self.client_ids)
 
+  @property
+  def all_clients(self) -> np.ndarray:
+    """Returns the indices of all clients, int32 `[num_clients]`."""
+    return np.arange(self.num_clients, dtype=np.int32)
+
+  @property
+  def clients_with_examples(self) -> np.ndarray:
+    """Returns their indices, int32, ascending."""
+    return np.flatnonzero(self.num_examples).astype(np.int32)
+
 
 # Yields the phase calls of one round. Each yield evaluates to the server state
 # after that call, so that a plan may depend on what a phase has just learned.

@@ -236,7 +236,8 @@ def _build_plan(model):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
-    everyone = client_sampling.draw_some_or_all(population, 0, seed, round_num)
+    del round_num, seed
+    everyone = population.clients_with_examples
     own = np.asarray(server_state.cluster_assignment)[everyone]
     floats = len(everyone) * num_parameters
     yield algorithm.PhaseCall(

@@ -46,6 +46,7 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
+from tff_algos.stages.server import global_model
 
 _LAST_GRADIENT = 'last_gradient'
 UPLOADS = ('update', 'model', _LAST_GRADIENT)
@@ -159,11 +160,10 @@ def build_cmfl(
     )
     return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
-  return algorithm.FederatedAlgorithm(
-    name='cmfl',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'cmfl',
+    model,
     init_server_state=init_server_state,
-    init_client_state=lambda run_seed, client_seed: (),
     phases={
       'train': algorithm.Phase(
         name='train',
@@ -186,15 +186,7 @@ def build_cmfl(
       'adopt': adoption.build_phase(round_votes.Outcome._fields),
     },
     plan_round=_build_plan(model, config, run_seed),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.agreed.model_weights
-    ),
-    personalized_model=model,
-    personalized_weights=lambda server_state, client_state, client_index: (
-      server_state.agreed.model_weights
-    ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+    global_weights=lambda server_state: server_state.agreed.model_weights,
   )
 
 

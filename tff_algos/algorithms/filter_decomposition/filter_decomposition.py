@@ -295,7 +295,7 @@ def _build_plan(host, model, config):
       ),
     )
     if own.refits_after(round_num):
-      everyone = np.flatnonzero(population.num_examples).astype(np.int32)
+      everyone = population.clients_with_examples
       cost = algorithm.Cost(
         downlink_floats=len(everyone) * num_parameters,
         local_solves=len(everyone),

@@ -300,7 +300,7 @@ def _build_plan(model, config):
         f'num_clusters is {config.num_clusters}, but there are only '
         f'{population.num_clients} clients; lower num_clusters'
       )
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     own = np.asarray(server_state.cluster_assignment)[drawn]

@@ -149,9 +149,9 @@ class Traffic:
       drawn: Those of the round.
       population: All clients.
     """
-    everyone = np.arange(population.num_clients, dtype=np.int32)
+    everyone = population.all_clients
     pulls_all = self.laplacian.weight > 0 and not self.laplacian.needs_counts
-    available = np.flatnonzero(population.num_examples).astype(np.int32)
+    available = population.clients_with_examples
     measured = everyone if pulls_all else available
     return {
       'count_labels': available,

@@ -312,7 +312,7 @@ def _build_client_phase(traffic, config, name):
 
 def _build_plan(traffic, config):
   def plan_round(server_state, population, round_num, seed):
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     weights = client_sampling.population_shares(population, config.weighting)

@@ -57,7 +57,7 @@ def repeat(
     A row for each number of rounds; see `committee_bounds`.
   """
   config, population = opened.config, opened.source.population
-  clients = np.flatnonzero(population.num_examples)
+  clients = population.clients_with_examples
   state = loop.initial_server_state(
     opened.algorithm, population.num_clients, config.seed
   )

@@ -39,6 +39,23 @@ def test_the_global_model_serves_everybody():
   assert algorithm.membership(state, (), 2).numpy().tolist() == [1]
 
 
+def test_clients_may_have_models_of_their_own_beside_the_global_one():
+  algorithm = global_model.build_algorithm(
+    'toy',
+    toys.linear(2),
+    init_server_state=None,
+    phases={},
+    plan_round=None,
+    global_weights=lambda server_state: server_state['global'],
+    personalized_weights=lambda server_state, client_state, client_index: (
+      server_state['global']['w'] + client_state
+    ),
+  )
+  state = {'global': {'w': tf.constant([3.0])}}
+  assert algorithm.cluster_weights(state)['w'].numpy().tolist() == [[3]]
+  assert algorithm.personalized_weights(state, 1.0, 0).numpy().tolist() == [4]
+
+
 def test_plan_draws_those_with_examples_and_multiplies_the_cost():
   plan = global_model.build_uniform_plan(2, downlink_floats=7, uplink_floats=3)
   (call,) = plan(None, _POPULATION, 1, 0)
