@@ -207,8 +207,13 @@ def _build_training(model, parted, config):
     weight = client_sampling.client_weight(data, 'examples')
     return algorithm.ClientOutput(
       TrainResult(
-        *(shared, weight, after.counts, after.sums, head),
-        *(head_combination.moments(before), weight),
+        shared_weights=shared,
+        client_weight=weight,
+        class_counts=after.counts,
+        class_sums=after.sums,
+        head=head,
+        moments=head_combination.moments(before),
+        num_examples=weight,
       ),
       client_state,
       OrderedDict(loss=loss, head_loss=head_loss),

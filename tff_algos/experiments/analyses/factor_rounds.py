@@ -22,7 +22,11 @@ from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import loop
 
 _LATENT = (
-  *('num_latent', 'latent_loss', 'latent_score', 'real_loss', 'real_score'),
+  'num_latent',
+  'latent_loss',
+  'latent_score',
+  'real_loss',
+  'real_score',
 )
 
 
