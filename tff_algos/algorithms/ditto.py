@@ -13,7 +13,7 @@ Round t:
                   around the model w that they receive; nothing is uploaded
   train           they train w as in FedAvg (FedProx with
                   `global_proximal_weight`) and upload it
-  server_update   w <- the mean, or a step towards it (stages.server_optimizer)
+  server_update   w <- the mean, or a step towards it (`server_optimizer`)
   personalize     schedule `after`: every `personalization_interval` rounds all
                   clients train v_k around the new w
 
@@ -217,16 +217,7 @@ def _build_personalization(model, config):
       OrderedDict(personal_loss=loss),
     )
 
-  return algorithm.Phase(
-    name='personalize',
-    make_message=lambda server_state: server_state.model_weights,
-    client_work=personalize,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
-  )
+  return global_model.local_phase('personalize', personalize)
 
 
 def _build_training(model, config):
@@ -284,19 +275,15 @@ def _build_plan(model, config):
     )
     if config.schedule == 'beside':
       # The model around which they train is the one that `train` sends.
-      cost = algorithm.Cost(local_solves=len(drawn))
-      yield algorithm.PhaseCall('personalize', drawn, (), cost)
+      yield global_model.local_call('personalize', drawn, 0)
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(
       'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
     )
     is_due = round_num % config.personalization_interval == 0
     if config.schedule == 'after' and is_due:
-      everyone = population.clients_with_examples
-      cost = algorithm.Cost(
-        downlink_floats=len(everyone) * num_parameters,
-        local_solves=len(everyone),
+      yield global_model.local_call(
+        'personalize', population.clients_with_examples, num_parameters
       )
-      yield algorithm.PhaseCall('personalize', everyone, (), cost)
 
   return plan_round

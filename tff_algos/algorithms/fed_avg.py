@@ -12,7 +12,7 @@ Round t:
                   proximal_weight / 2 * |w - global model|^2 is added to the loss
   aggregation     mean of the clients' models, weighted by examples
   server_update   global model <- the mean; FedOpt: a step of an optimizer along
-                  mean - global model (stages.server_optimizer)
+                  mean - global model (`server_optimizer`)
 
 Reductions (tested): one client, or `num_local_epochs=1` with one full batch
 and equal clients = gradient descent on the pooled examples.

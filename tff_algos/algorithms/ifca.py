@@ -14,7 +14,7 @@ Round t:
                   else so much of the way); option I: one step against the
                   gradient. A model that nobody chose stays as it is
 
-Before round 1, `stages.initialization` may make the first models.
+Before round 1, `stages.clusters.initialization` may make the first models.
 
 Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
   gamma of option I = server_learning_rate, of option II = that of the client's

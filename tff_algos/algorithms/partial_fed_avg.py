@@ -19,7 +19,7 @@ Round t:
                   private_first: train v_i with u frozen, then u with v_i frozen.
                   Keep v_i, upload u
   aggregation     mean of the clients' shared weights
-  server_update   u <- the mean, or a step towards it (stages.server_optimizer)
+  server_update   u <- the mean, or a step towards it (`server_optimizer`)
   then, every `personalization_interval` rounds, `personalize` on all clients
   with examples: train v_i with the new u frozen
 
@@ -256,15 +256,8 @@ def _build_personalization(groups, config):
       OrderedDict(), ClientState(private), OrderedDict(private_loss=loss)
     )
 
-  return algorithm.Phase(
-    name='personalize',
-    make_message=lambda server_state: server_state.shared_weights,
-    client_work=personalize,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
+  return global_model.local_phase(
+    'personalize', personalize, lambda server_state: server_state.shared_weights
   )
 
 
@@ -323,15 +316,8 @@ def _build_plan(groups, config):
     )
     interval = config.personalization_interval
     if interval and round_num % interval == 0:
-      everyone = population.clients_with_examples
-      yield algorithm.PhaseCall(
-        'personalize',
-        everyone,
-        (),
-        algorithm.Cost(
-          downlink_floats=len(everyone) * groups.num_shared,
-          local_solves=len(everyone),
-        ),
+      yield global_model.local_call(
+        'personalize', population.clients_with_examples, groups.num_shared
       )
 
   return plan_round

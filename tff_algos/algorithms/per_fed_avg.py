@@ -223,16 +223,7 @@ def _build_personalization(model, config):
       OrderedDict(), ClientState(weights), OrderedDict(loss=loss)
     )
 
-  return algorithm.Phase(
-    name='personalize',
-    make_message=lambda server_state: server_state.model_weights,
-    client_work=personalize,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
-  )
+  return global_model.local_phase('personalize', personalize)
 
 
 def _meta_learn(objective, config, weights, data, seed):
@@ -300,15 +291,8 @@ def _build_plan(model, config):
       'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
     )
     if round_num % config.personalization_interval == 0:
-      everyone = population.all_clients
-      yield algorithm.PhaseCall(
-        'personalize',
-        everyone,
-        (),
-        algorithm.Cost(
-          downlink_floats=len(everyone) * num_parameters,
-          local_solves=len(everyone),
-        ),
+      yield global_model.local_call(
+        'personalize', population.all_clients, num_parameters
       )
 
   return plan_round

@@ -7,7 +7,7 @@ Round t:
   plan            draw `cohort_size` clients uniformly; who trains besides, see
                   `training_clients`
   make_message    the global model
-  client_work     R local steps on the Moreau envelope (stages.moreau_envelope)
+  client_work     R local steps on the Moreau envelope (`moreau_envelope`)
   aggregation     mean of the drawn clients' local models
   server_update   global model <- (1 - beta) global model + beta mean
 

@@ -11,7 +11,7 @@ Round t:
   aggregation     every update is collected
   server_update   a cluster splits if the norm of its mean update is small and an
                   update is large, into two halves of similar directions
-                  (stages.splitting). Then each cluster's model <- itself less
+                  (`splitting`). Then each cluster's model <- itself less
                   the mean of its clients' updates
 
 All clients begin in cluster 0. TensorFlow's types are static, so there are
@@ -19,7 +19,7 @@ All clients begin in cluster 0. TensorFlow's types are static, so there are
 `num_active` are in use. The others equal cluster 0's.
 
 Names: epsilon_1, epsilon_2 = splitting.mean_norm_below, largest_norm_above;
-  alpha_ij = stages.splitting.cosines; Delta theta_i = - client_update.
+  alpha_ij = `splitting.cosines`; Delta theta_i = - client_update.
 Reductions (tested): one cluster, or no split = FedAvg with all clients.
 Cost per client and round: P down, P up, one local solve. The server needs each
   update by itself, so secure aggregation cannot hide them.

@@ -21,7 +21,7 @@ The "server" is the state that all members hold alike; there is none. Members
 step down after one round.
 
 Names: S_c = committee, S_b = training clients, S_a = those that are averaged,
-  alpha, omega and the strategies: stages.committee.
+  alpha, omega and the strategies: `committee`.
 Reductions (tested): selection='all' is FedAvg over the training clients.
 Cost per round of n training clients and C members: n + C models down, n C
   models up (each training client sends its upload to each member), C (C - 1) n

@@ -6,7 +6,7 @@ Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, Algorithm 1.
 Round t:
   plan            draw `cohort_size` clients uniformly; each gets its head
   make_message    the body u and the classes' centroids c
-  client_work     moments of the features by u (stages.head_combination); train
+  client_work     moments of the features by u (`head_combination`); train
                   the head with u frozen; then u with the head frozen, on
                   the loss + lambda * mean of |feature - c_label|^2 / width; sums of
                   the new features by class

@@ -9,9 +9,9 @@ theta and memberships c_i on the simplex,
 Round t; before the first, with lambda > 0, clients upload label counts:
   alternating     Algorithm 3. Everybody is sent theta and its penalty's gradient
                   g_i = 2 lambda (L C)_i, and in one phase, `joint`, takes a
-                  mirror step on c_i (stages.membership_descent), then local
+                  mirror step on c_i (`membership_descent`), then local
                   steps on theta with the new c_i; theta <- the mean, or a step
-                  towards it (stages.server_optimizer)
+                  towards it (`server_optimizer`)
   random_block    Algorithms 1 and 2. The plan draws a block. `shared`: local
                   steps on theta; theta <- the mean. `membership`: clients upload
                   p_i grad_c f_i; the server takes the mirror steps
@@ -19,7 +19,7 @@ Round t; before the first, with lambda > 0, clients upload label counts:
                   theta, its mirror steps at the client
 
 Names: theta = model_weights, of which theta_com = shared and theta_k = canonical
-  (stages.mixing); K = num_clusters, C = membership, W = affinity, lambda =
+  (`mixing`); K = num_clusters, C = membership, W = affinity, lambda =
   laplacian.weight, p_i = client_weight, E = local steps, eta_1, eta_2 = learning
   rates, rho_1 = shared_prob.
 Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
@@ -132,7 +132,7 @@ class ServerState(NamedTuple):
       `[num_clusters, ...]`.
     membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
       stay at the clients.
-    affinity_features: Of `stages.affinity`; `()` without a penalty.
+    affinity_features: Of `affinity`; `()` without a penalty.
     optimizer_slots: What the server's optimizer keeps.
   """
 

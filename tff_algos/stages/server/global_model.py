@@ -1,8 +1,10 @@
 """Algorithms with one global model: what they serve, their plan and their messages."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm
@@ -94,6 +96,45 @@ def build_uniform_plan(
     yield algorithm.PhaseCall('train', drawn, (), cost)
 
   return plan_round
+
+
+def local_phase(
+  name: str,
+  client_work: Callable[..., algorithm.ClientOutput],
+  make_message: Callable[[Structure], Structure] = _model_weights,
+) -> algorithm.Phase:
+  """Returns a phase of client work that uploads nothing, such as `personalize`.
+
+  Args:
+    name: Of the phase.
+    client_work: As of `Phase`, with an empty result.
+    make_message: As of `Phase`; by default the state's `model_weights`.
+  """
+  return algorithm.Phase(
+    name=name,
+    make_message=make_message,
+    client_work=client_work,
+    aggregation={},
+    server_update=lambda server_state, aggregates: (
+      server_state,
+      OrderedDict(),
+    ),
+  )
+
+
+def local_call(
+  phase: str, client_indices: np.ndarray, downlink_floats: int
+) -> algorithm.PhaseCall:
+  """Returns the call of a `local_phase`: one local solve a client.
+
+  Args:
+    phase: Its name.
+    client_indices: int32 `[cohort]`.
+    downlink_floats: Numbers sent to each of them; 0 where they have them already.
+  """
+  count = len(client_indices)
+  cost = algorithm.Cost(count * downlink_floats, local_solves=count)
+  return algorithm.PhaseCall(phase, client_indices, (), cost)
 
 
 def received_weights(message: Structure) -> model_lib.Weights:

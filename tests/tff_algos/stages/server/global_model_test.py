@@ -63,6 +63,17 @@ def test_plan_draws_those_with_examples_and_multiplies_the_cost():
   assert call.cost == (14, 6, 2)
 
 
+def test_a_local_phase_uploads_nothing_and_changes_no_state():
+  state = _Holder({'kernel': 1}, 2)
+  phase = global_model.local_phase('refit', None)
+  assert (phase.name, phase.aggregation) == ('refit', {})
+  assert phase.make_message(state) == {'kernel': 1}
+  assert phase.server_update(state, {}) == (state, {})
+  call = global_model.local_call('refit', _POPULATION.clients_with_examples, 7)
+  assert (call.phase, call.client_indices.tolist()) == ('refit', [0, 2])
+  assert call.cost == (14, 0, 2)
+
+
 def test_the_received_model_is_found_in_both_kinds_of_message():
   weights = {'kernel': 1}
   assert global_model.received_weights(weights) is weights
