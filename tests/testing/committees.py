@@ -43,7 +43,10 @@ def endpoints(
   behaviours = behaviours or {}
   return {
     member: endpoint.Endpoint(
-      *(opened, member, TRUTH, keys[member]),
+      opened,
+      member,
+      TRUTH,
+      keys[member],
       behaviour=behaviours.get(member, 'honest'),
     )
     for member in opened.committee

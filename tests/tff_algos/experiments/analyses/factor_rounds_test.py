@@ -88,7 +88,11 @@ def test_latent_clients_of_a_round_stand_beside_the_real_ones():
     alone = dataclasses.replace(call, client_indices=np.array([k], np.int32))
     one, _ = _session(host)
     after = toys.run_call(
-      *(opened.runtime, host.phases['train'], one, [()] * 5, alone),
+      opened.runtime,
+      host.phases['train'],
+      one,
+      [()] * 5,
+      alone,
       (1, _SEED, factored.SOURCE),
     ).server_state
     model = host.cluster_model

@@ -201,7 +201,9 @@ def _votes(draw, max_faults, min_copies, max_views=6):
   copies = st.lists(delays, min_size=min_copies, max_size=2).map(tuple)
   fates = draw(st.lists(copies, min_size=1, max_size=30))
   opened = agreement.ballot_lib.Ballot(
-    *(committees.names(size), 'r1', draw(st.integers(0, 10**6))),
+    committees.names(size),
+    'r1',
+    draw(st.integers(0, 10**6)),
     agreement.ballot_lib.Limits(max_views=max_views),
   )
   return opened, malicious, _Fates(fates)
