@@ -64,7 +64,7 @@ def _orders(workload: workload_lib.Workload, num_rounds: int) -> np.ndarray:
 
   def draw(client_seeds):
     return vectorization.map_stacked(
-      lambda seed: local_training.batch_positions(seed, mask, config)[0],
+      lambda seed: local_training.draw_batches(seed, mask, config).positions,
       client_seeds,
     )
 

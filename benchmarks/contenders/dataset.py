@@ -69,7 +69,7 @@ class DatasetContender(passes.PassContender):
 
     def read_one(rows, span, seed, seen):
       data = rows_lib.SpanData(rows, span, span.size)
-      positions, masks = local_training.batch_positions(seed, data.mask, config)
+      positions, masks, _ = local_training.draw_batches(seed, data.mask, config)
 
       def step(i, seen):
         batch = data.take(positions[i], masks[i])

@@ -81,7 +81,7 @@ _AGAIN = {
   'core/model.py:Model.map_stacked': (
     'all cluster models drop the same units of an example'
   ),
-  'stages/client/batches.py:draw_batches': (
+  'stages/client/batches.py:draw_steps': (
     'many orders or one, by the number of examples; a batch reads one of them'
   ),
 }
@@ -97,9 +97,7 @@ _ALWAYS = {
   ),
 }
 # Makes the orders of `train` again, and reads the batch that follows.
-_NEXT_BATCH = re.compile(
-  r'local_training.py:next_batch:\d+ > \S*:batch_positions'
-)
+_NEXT_BATCH = re.compile(r'local_training.py:next_batch:\d+ > \S*:draw_batches')
 
 
 def _model():

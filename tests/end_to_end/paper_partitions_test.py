@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines import build_dataset, options
-from tff_algos.algorithms.ppfl import affinity_vectors
+from tff_algos.algorithms.ppfl import affinity
 from tff_algos.core import config as config_lib
 from tff_algos.data import dataset as dataset_lib
 
@@ -93,7 +93,7 @@ def test_ppfl(tmp_path):
 
 def _assert_affinity_has_blocks(counts, clusters):
   """Clients of two groups have no label in common, those of one nearly all."""
-  features = affinity_vectors.cosine_features(tf.constant(counts), False)
+  features = affinity.cosine_features(tf.constant(counts), False)
   found = np.array(features @ tf.transpose(features))
   is_inside = clusters[:, np.newaxis] == clusters
   assert (found[~is_inside] == 0).all()

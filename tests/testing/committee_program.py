@@ -20,7 +20,7 @@ def main() -> None:
     ballot.Limits(part['max_views'], part['timeout_seconds']),
   )
   keys = {other: bytes.fromhex(key) for other, key in part['keys'].items()}
-  ours = endpoint.Seat(
+  ours = endpoint.Endpoint(
     opened, part['member'], committees.TRUTH, keys, part['behaviour']
   )
   print('begin', flush=True)

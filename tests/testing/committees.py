@@ -35,15 +35,18 @@ def keyring(opened: ballot.Ballot, member: str) -> authentication.Keyring:
   )
 
 
-def seats(
+def endpoints(
   opened: ballot.Ballot, behaviours: dict[str, str] | None = None
-) -> dict[str, endpoint.Seat]:
-  """Returns the seats of members that computed the same."""
+) -> dict[str, endpoint.Endpoint]:
+  """Returns the endpoints of members that computed the same."""
   keys = authentication.simulated_keys(opened.committee, opened.seed)
   behaviours = behaviours or {}
   return {
-    member: endpoint.Seat(
-      *(opened, member, TRUTH, keys[member]),
+    member: endpoint.Endpoint(
+      opened,
+      member,
+      TRUTH,
+      keys[member],
       behaviour=behaviours.get(member, 'honest'),
     )
     for member in opened.committee

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tests.testing import tiny_convolution, toys
 from tff_algos.algorithms import registry
 from tff_algos.data import schema
+from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
@@ -261,19 +262,18 @@ class Case:
       self.algorithm, source.population
     )
     for round_num in range(1, NUM_ROUNDS + 1):
-      plan = self.algorithm.plan_round(
-        server_state, source.population, round_num, 0
+      calls = plans.Calls(
+        self.algorithm.plan_round(
+          server_state, source.population, round_num, 0
+        ),
+        server_state,
       )
-      call = next(plan)
-      while call is not None:
-        yield server_state, list(states), call, round_num
-        server_state = self.run_call(
-          server_state, states, call, source, round_num
+      for call in calls:
+        yield calls.server_state, list(states), call, round_num
+        calls.server_state = self.run_call(
+          calls.server_state, states, call, source, round_num
         ).server_state
-        try:
-          call = plan.send(server_state)
-        except StopIteration:
-          call = None
+      server_state = calls.server_state
 
   def run_call(self, server_state, states, call, source, round_num):
     phase = self.algorithm.phases[call.phase]

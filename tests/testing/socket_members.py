@@ -1,4 +1,4 @@
-"""A member in a process of its own: the same seats, on sockets and real time.
+"""A committee member in a process of its own, on sockets and real time.
 
 Every message takes a TCP connection of its own, so a member that dies or comes
 late costs the others nothing but its messages. Messages are authenticated but
@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from tff_algos.algorithms.cmfl.consensus import endpoint as seat_lib
+from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
 from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import checks, errors
 
@@ -28,22 +28,22 @@ class _Port:
     self._patience_seconds = patience_seconds
     self._sending: set[asyncio.Task] = set()
 
-  def send(self, parcels: list[seat_lib.Parcel]) -> None:
+  def send(self, envelopes: list[endpoint_lib.Envelope]) -> None:
     """Sends in the background; what cannot be delivered is lost."""
-    for parcel in parcels:
-      task = asyncio.create_task(self._deliver(parcel))
+    for envelope in envelopes:
+      task = asyncio.create_task(self._deliver(envelope))
       self._sending.add(task)
       task.add_done_callback(self._sending.discard)
 
-  async def _deliver(self, parcel: seat_lib.Parcel) -> None:
-    host, _, port = self._addresses[parcel.recipient].rpartition(':')
+  async def _deliver(self, envelope: endpoint_lib.Envelope) -> None:
+    host, _, port = self._addresses[envelope.recipient].rpartition(':')
     with contextlib.suppress(TimeoutError):
       async with asyncio.timeout(self._patience_seconds):
         while True:
           with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(host, int(port))
             try:
-              writer.write(parcel.sealed)
+              writer.write(envelope.sealed)
               await writer.drain()
               return
             finally:
@@ -73,7 +73,7 @@ class _Port:
 
 
 def take_part(
-  seat: seat_lib.Seat,
+  endpoint: endpoint_lib.Endpoint,
   addresses: Mapping[str, str],
   *,
   linger_seconds: float = 5.0,
@@ -81,7 +81,7 @@ def take_part(
   """Votes with the other processes, and returns what came of it.
 
   Args:
-    seat: Ours.
+    endpoint: Ours.
     addresses: `host:port` of every member; ours is where we listen.
     linger_seconds: How long to stay after the outcome, >= 0: others may still
       need our votes, and a decision may still replace a skip.
@@ -93,51 +93,53 @@ def take_part(
     ConfigError: If an address is malformed or missing.
     RuntimeFailureError: If our address is taken.
   """
-  for member in seat.member.ballot.committee:
+  for member in endpoint.member.ballot.committee:
     checks.check_address(f'address of {member!r}', addresses.get(member, ''))
   checks.check_at_least('linger_seconds', linger_seconds, 0)
-  return asyncio.run(_take_part(seat, addresses, linger_seconds))
+  return asyncio.run(_take_part(endpoint, addresses, linger_seconds))
 
 
 async def _take_part(
-  seat: seat_lib.Seat, addresses: Mapping[str, str], linger_seconds: float
+  endpoint: endpoint_lib.Endpoint,
+  addresses: Mapping[str, str],
+  linger_seconds: float,
 ) -> member_lib.Outcome:
-  port = _Port(addresses, seat.member.ballot.limits.timeout_seconds)
-  host, _, number = addresses[seat.member_id].rpartition(':')
+  port = _Port(addresses, endpoint.member.ballot.limits.timeout_seconds)
+  host, _, number = addresses[endpoint.member_id].rpartition(':')
   try:
     server = await asyncio.start_server(port.accept, host, int(number))
   except OSError as error:
     raise errors.RuntimeFailureError(
-      f'{seat.member_id!r} cannot listen at {addresses[seat.member_id]}: '
+      f'{endpoint.member_id!r} cannot listen at {addresses[endpoint.member_id]}: '
       f'{error.strerror}. End the program that does, or take another port'
     ) from error
   async with server:
     try:
-      await _converse(seat, port, linger_seconds)
+      await _converse(endpoint, port, linger_seconds)
     finally:
       await port.close()
-  return seat.member.outcome
+  return endpoint.member.outcome
 
 
 async def _converse(
-  seat: seat_lib.Seat, port: _Port, linger_seconds: float
+  endpoint: endpoint_lib.Endpoint, port: _Port, linger_seconds: float
 ) -> None:
   began = time.monotonic()
-  port.send(seat.start(0.0))
+  port.send(endpoint.start(0.0))
   leave_time = None
   while True:
     now = time.monotonic() - began
-    if seat.wake_time is not None:
+    if endpoint.wake_time is not None:
       leave_time = None
     elif leave_time is None:
       leave_time = now + linger_seconds
     if leave_time is not None and now >= leave_time:
       return
-    if seat.wake_time is not None and now >= seat.wake_time:
-      port.send(seat.wake(now))
+    if endpoint.wake_time is not None and now >= endpoint.wake_time:
+      port.send(endpoint.wake(now))
       continue
-    until = seat.wake_time if leave_time is None else leave_time
+    until = endpoint.wake_time if leave_time is None else leave_time
     with contextlib.suppress(TimeoutError):
       async with asyncio.timeout(until - now):
         sealed = await port.inbox.get()
-        port.send(seat.deliver(time.monotonic() - began, sealed))
+        port.send(endpoint.deliver(time.monotonic() - began, sealed))

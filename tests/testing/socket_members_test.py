@@ -175,18 +175,20 @@ def test_an_address_that_is_taken():
   host, port = address.split(':')
   with socket.create_server((host, int(port))):
     with pytest.raises(errors.RuntimeFailureError, match="'m0' cannot listen"):
-      socket_members.take_part(committees.seats(opened)['m0'], {'m0': address})
+      socket_members.take_part(
+        committees.endpoints(opened)['m0'], {'m0': address}
+      )
 
 
 @pytest.mark.parametrize('addresses', [{}, {'m0': 'nowhere'}])
 def test_every_member_needs_an_address(addresses):
-  ours = committees.seats(committees.open_ballot(1))['m0']
+  ours = committees.endpoints(committees.open_ballot(1))['m0']
   with pytest.raises(errors.ConfigError, match="address of 'm0' must be"):
     socket_members.take_part(ours, addresses)
 
 
 def test_one_member_needs_nobody():
-  ours = committees.seats(committees.open_ballot(1))['m0']
+  ours = committees.endpoints(committees.open_ballot(1))['m0']
   (address,) = ports.free_addresses(1)
   outcome = socket_members.take_part(ours, {'m0': address}, linger_seconds=0)
   assert outcome.statement == committees.TRUTH

@@ -7,6 +7,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
 from tff_algos.data import schema
 from tff_algos.models import registry as models
+from tff_algos.rounds import plans
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
@@ -207,23 +208,22 @@ def run_rounds(
   states = list(states)
   outputs = []
   for round_num in range(first_round, first_round + num_rounds):
-    plan = algorithm.plan_round(server_state, population, round_num, seed)
-    call = next(plan)
-    while call is not None:
+    calls = plans.Calls(
+      algorithm.plan_round(server_state, population, round_num, seed),
+      server_state,
+    )
+    for call in calls:
       output = run_call(
         runtime,
         algorithm.phases[call.phase],
-        server_state,
+        calls.server_state,
         states,
         call,
         (round_num, seed, source),
       )
-      server_state = output.server_state
+      calls.server_state = output.server_state
       outputs.append(output)
-      try:
-        call = plan.send(server_state)
-      except StopIteration:
-        call = None
+    server_state = calls.server_state
   return server_state, states, outputs
 
 

@@ -220,8 +220,12 @@ def test_the_simulation_chooses_as_the_stages_do(selection):
     updates, is_training, is_member = case
     distances = committee.mean_distances((updates,), is_member, 'squared')
     chosen = committee.select(
-      *(distances, is_training, tf.constant(sizes.aggregated), config),
-      *(tf.constant([0, 0]), tf.constant(clients, tf.int32)),
+      distances,
+      is_training,
+      tf.constant(sizes.aggregated),
+      config,
+      tf.constant([0, 0]),
+      tf.constant(clients, tf.int32),
     )
     elected = committee.elect(
       distances, is_training, tf.constant(sizes.committee), config

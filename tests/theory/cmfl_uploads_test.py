@@ -21,7 +21,7 @@ def test_a_lost_training_client_is_neither_averaged_nor_elected():
   state = algorithm.init_server_state(tf.constant([1, 2]), 6)
   told = tf.constant(_IS_VALID, tf.int32)
   roles = committee_roles.Role(
-    *(tf.constant(_IS_MEMBER), 3 * told, 4 * told, tf.cast(told, tf.float32))
+    tf.constant(_IS_MEMBER), 3 * told, 4 * told, tf.cast(told, tf.float32)
   )
 
   def collect(values):

@@ -14,7 +14,7 @@ from tests.testing import contract, toys
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
-from tff_algos.rounds import phase_types
+from tff_algos.rounds import phase_types, plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.stages.client import local_training
@@ -267,15 +267,11 @@ def _recording(algorithm, calls):
   """Returns the algorithm, whose plan also writes its calls down."""
 
   def plan_round(*arguments):
-    plan = algorithm.plan_round(*arguments)
-    call = next(plan)
-    while call is not None:
+    def record(call):
       calls.append(call)
-      state = yield call
-      try:
-        call = plan.send(state)
-      except StopIteration:
-        call = None
+      return call
+
+    yield from plans.map_calls(algorithm.plan_round(*arguments), record)
 
   return dataclasses.replace(algorithm, plan_round=plan_round)
 

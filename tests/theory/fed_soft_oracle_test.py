@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.testing import fed_soft_oracle, toys
-from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.algorithms.fed_soft import client_selection, fed_soft
 from tff_algos.numerics import optimizers, statistics
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
@@ -177,7 +177,7 @@ def test_vectorized_runtime_follows_the_oracle(solver, plan):
 
 @st.composite
 def _any_options(draw):
-  selection = draw(st.sampled_from(fed_soft.SELECTIONS))
+  selection = draw(st.sampled_from(client_selection.SELECTIONS))
   smoothers = [1e-4, 0.3] + [0.0] * (selection != 'without_replacement')
   optimizer = draw(st.sampled_from(['sgd', 'adam']))
   return fed_soft_oracle.Options(

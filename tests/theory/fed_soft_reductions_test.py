@@ -8,12 +8,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import points, toys
-from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.algorithms.fed_soft import client_selection, fed_soft
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
-from tff_algos.stages.server import client_sampling
 
 _SIZES = (6, 9, 5, 8)
 _THETAS = np.array([[5.0, 0], [-5, 0]])
@@ -146,7 +145,7 @@ def test_plain_means_of_everybody_make_all_centers_equal():
     mean = aggregation.ClusterMean('slots')
     return mean.finish(mean.partial_sum(results, 'w')).value.numpy()
 
-  slots = client_sampling.draw_per_cluster(probs, 6, False, generator)
+  slots = client_selection.draw_per_cluster(probs, 6, False, generator)
   np.testing.assert_allclose(np.ptp(centers(slots), axis=0), 0, atol=1e-6)
   assert (np.ptp(centers(probs.T), axis=0) > 0.1).all()
 

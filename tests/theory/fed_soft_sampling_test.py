@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_algos.algorithms.fed_soft import client_selection
 from tff_algos.rounds import aggregation
-from tff_algos.stages.server import client_sampling
 
 _NUM_DRAWS = 20_000
 _TEN_NINETY = np.repeat([[0.9, 0.1], [0.1, 0.9]], 50, axis=0)
@@ -22,7 +22,7 @@ _LINEAR = np.stack([_OWN, 1 - _OWN], axis=1)
 def _slots(probs, cohort_size, with_replacement, num_draws=_NUM_DRAWS, seed=0):
   """Slots of many independent draws of one cluster, `[N, num_draws]`."""
   rows = np.broadcast_to(probs, (num_draws, len(probs)))
-  return client_sampling.draw_per_cluster(
+  return client_selection.draw_per_cluster(
     rows, cohort_size, with_replacement, np.random.default_rng(seed)
   )
 
@@ -40,7 +40,7 @@ def _centers(models, slots):
 def _skewed():
   """Ten clients with skewed chances, and their models and old centre."""
   generator = np.random.default_rng(1)
-  probs = client_sampling.selection_probs(
+  probs = client_selection.selection_probs(
     generator.dirichlet(np.ones(2), 10), generator.integers(50, 100, 10)
   )[0]
   return probs, generator.normal(size=(10, 3)), generator.normal(size=3)
@@ -85,7 +85,7 @@ def test_draws_without_replacement_are_biased():
 )
 def test_share_of_the_majority_in_a_cohort_of_sixty(mixture, in_mind, expected):
   """2,000 draws of 60 of 100: 0.01 is over 10 standard errors."""
-  probs = client_sampling.selection_probs(mixture, np.full(100, 150))[0]
+  probs = client_selection.selection_probs(mixture, np.full(100, 150))[0]
   assert abs(probs[:50].sum() - in_mind) < 1e-9
   slots = _slots(probs, 60, False, 2_000)
   assert abs(slots[:50].sum() / slots.sum() - expected) < 0.01
@@ -94,7 +94,7 @@ def test_share_of_the_majority_in_a_cohort_of_sixty(mixture, in_mind, expected):
 def test_mean_share_of_a_source_in_a_cohort_of_the_linear_partition():
   """0.61 in place of the 0.67 of the weighted mean; 0.01 is over 10 standard
   errors."""
-  probs = client_sampling.selection_probs(_LINEAR, np.full(100, 150))[0]
+  probs = client_selection.selection_probs(_LINEAR, np.full(100, 150))[0]
   assert abs(probs @ _OWN - 0.67) < 0.005
   slots = _slots(probs, 60, False, 2_000)
   assert abs(slots.sum(axis=1) @ _OWN / slots.sum() - 0.61) < 0.01
@@ -102,7 +102,7 @@ def test_mean_share_of_a_source_in_a_cohort_of_the_linear_partition():
 
 def _mean_union(mixture, with_replacement, num_draws):
   """Mean number of clients that train, over rounds of two clusters, K = 60."""
-  probs = client_sampling.selection_probs(mixture, np.full(100, 150))
+  probs = client_selection.selection_probs(mixture, np.full(100, 150))
   first, second = (
     _slots(row, 60, with_replacement, num_draws, seed)
     for seed, row in enumerate(probs)
@@ -137,7 +137,7 @@ def test_selection_chance_is_bounded_by_lemma_two():
   clusters as trials, standard errors below 0.002, a gap of 0.19.
   """
   importance = np.random.default_rng(2).uniform(size=(2, 100_000))
-  shares = client_sampling.selection_probs(importance, np.array([1, 1]))[:, 0]
+  shares = client_selection.selection_probs(importance, np.array([1, 1]))[:, 0]
   bound = importance[0].mean() * np.mean(1 / importance.sum(axis=0))
   assert shares.mean() <= bound
   assert abs(shares.mean() - 0.5) < 0.01 and abs(bound - np.log(2)) < 0.01

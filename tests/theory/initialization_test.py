@@ -54,7 +54,12 @@ def _num_parted(folder, mode, num_restarts=1):
         algorithm, _SOURCE.population, seed, checkpoints.states_folder, 'memory'
       )
       loop.train(
-        *(algorithm, runtime, _SOURCE, store, checkpoints, _NoEvaluation()),
+        algorithm,
+        runtime,
+        _SOURCE,
+        store,
+        checkpoints,
+        _NoEvaluation(),
         recorder.Recorder(),
         loop.TrainingConfig(
           6, restarts=restarts.RestartsConfig(num_restarts, 2)

@@ -99,7 +99,8 @@ def test_a_transition_of_equal_sizes_never_lengthens_and_another_may():
   def transition(before, after):
     return partitions.transition_matrix(
       *(tf.constant(labels, tf.int32) for labels in (before, after)),
-      *(tf.ones([len(before)], tf.float64), max(before) + 1),
+      tf.ones([len(before)], tf.float64),
+      max(before) + 1,
     ).numpy()
 
   for _ in range(5):

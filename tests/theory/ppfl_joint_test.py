@@ -35,7 +35,11 @@ def test_weights_are_trained_with_the_membership_after_its_step():
   assert np.abs(c - 0.5).max() > 0.01
   expected, _ = mixed_training.train(
     mixing.build(toys.mlp(), 2, ('all',), 'outputs'),
-    *(state.model_weights, c, data, seed, training),
+    state.model_weights,
+    c,
+    data,
+    seed,
+    training,
   )
   tf.nest.map_structure(
     np.testing.assert_array_equal, output.result['local_weights'], expected

@@ -12,10 +12,8 @@ from tff_algos.algorithms import fed_avg
 from tff_algos.algorithms.ppfl import (
   affinity,
   membership_descent,
-  mirror_descent,
   ppfl,
 )
-from tff_algos.algorithms.ppfl import affinity_vectors as affinity_numerics
 from tff_algos.data import schema
 from tff_algos.numerics import optimizers
 from tff_algos.runtimes import debug_runtime
@@ -205,7 +203,7 @@ def _settle(pull, weight, num_steps=4_000):
       lambda i, c: i < num_steps,
       lambda i, c: (
         i + 1,
-        mirror_descent.entropic_step(
+        membership_descent.entropic_step(
           c,
           0.1 * slopes + affinity.penalty_gradients(config, features, c),
           0.05,
@@ -246,9 +244,7 @@ def test_uniform_affinity_is_the_penalty_of_a_mixed_model():
       np.linalg.pinv(theta @ theta.T), inverse.T @ inverse, atol=1e-8
     )
     expected = np.sum((centered @ inverse.T) ** 2)
-    found = affinity_numerics.disagreement(
-      tf.ones([7, 1], tf.float64), tf.constant(c)
-    )
+    found = affinity.disagreement(tf.ones([7, 1], tf.float64), tf.constant(c))
     np.testing.assert_allclose(found / 7, expected, rtol=1e-9)
 
 

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tests.testing import ppfl_oracle, toys
 from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
-from tff_algos.algorithms.ppfl import affinity_vectors as affinity_numerics
 from tff_algos.core import algorithm
 
 _GENERATOR = np.random.default_rng(4)
@@ -25,7 +24,7 @@ _CLIENTS = [
   for _ in range(_NUM_CLIENTS)
 ]
 _P = _GENERATOR.dirichlet(np.ones(_NUM_CLIENTS))
-_FEATURES = affinity_numerics.cosine_features(
+_FEATURES = affinity.cosine_features(
   tf.constant(_GENERATOR.integers(0, 9, (_NUM_CLIENTS, 5)), tf.float32), False
 )
 _W = np.asarray(_FEATURES @ tf.transpose(_FEATURES), np.float64)

@@ -51,7 +51,7 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import peer_models as peers_lib
 
 
@@ -142,11 +142,11 @@ def build_brain_torrent(
 
   def mean_model(server_state):
     weights = peers_lib.shares(server_state.num_examples)
-    return trees.mix(weights[tf.newaxis], server_state.sent)
+    return trees.mix(weights, server_state.sent)
 
-  return algorithm.FederatedAlgorithm(
-    name='brain_torrent',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'brain_torrent',
+    model,
     init_server_state=init_server_state,
     # The run's seed: all start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
@@ -154,13 +154,10 @@ def build_brain_torrent(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
-    cluster_model=model,
-    cluster_weights=mean_model,
-    personalized_model=model,
+    global_weights=mean_model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -253,7 +250,7 @@ def _build_plan(model):
 
   def plan_round(server_state, population, round_num, seed):
     # In the first round all train, in the others one.
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, int(round_num > 1), seed, round_num
     )
     fetched, counts = zip(

@@ -13,7 +13,7 @@ Round t:
                   around the model w that they receive; nothing is uploaded
   train           they train w as in FedAvg (FedProx with
                   `global_proximal_weight`) and upload it
-  server_update   w <- the mean, or a step towards it (stages.server_optimizer)
+  server_update   w <- the mean, or a step towards it (`server_optimizer`)
   personalize     schedule `after`: every `personalization_interval` rounds all
                   clients train v_k around the new w
 
@@ -43,7 +43,7 @@ from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
@@ -139,10 +139,10 @@ class ClientState(NamedTuple):
   personalized_weights: model_lib.Weights
   num_updates: tf.Tensor
 
-  def serve(self, global_model: model_lib.Weights) -> model_lib.Weights:
+  def serve(self, global_weights: model_lib.Weights) -> model_lib.Weights:
     """Returns v_k, or the global model before its first training."""
     return trees.select(
-      self.num_updates > 0, self.personalized_weights, global_model
+      self.num_updates > 0, self.personalized_weights, global_weights
     )
 
 
@@ -171,9 +171,9 @@ def build_ditto(
       server_optimizer_lib.initial_slots(weights, config.server_optimizer),
     )
 
-  return algorithm.FederatedAlgorithm(
-    name='ditto',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'ditto',
+    model,
     init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=lambda run_seed, client_seed: ClientState(
       trees.zeros_like(model.initialize(run_seed)), tf.constant(0)
@@ -185,15 +185,9 @@ def build_ditto(
       ),
     },
     plan_round=_build_plan(model, config),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.serve(server_state.model_weights)
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -223,16 +217,7 @@ def _build_personalization(model, config):
       OrderedDict(personal_loss=loss),
     )
 
-  return algorithm.Phase(
-    name='personalize',
-    make_message=lambda server_state: server_state.model_weights,
-    client_work=personalize,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
-  )
+  return global_model.local_phase('personalize', personalize)
 
 
 def _build_training(model, config):
@@ -285,26 +270,20 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     if config.schedule == 'beside':
       # The model around which they train is the one that `train` sends.
-      cost = algorithm.Cost(local_solves=len(drawn))
-      yield algorithm.PhaseCall('personalize', drawn, (), cost)
+      yield global_model.local_call('personalize', drawn, 0)
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(
       'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
     )
     is_due = round_num % config.personalization_interval == 0
     if config.schedule == 'after' and is_due:
-      everyone = client_sampling.draw_some_or_all(
-        population, 0, seed, round_num
+      yield global_model.local_call(
+        'personalize', population.clients_with_examples, num_parameters
       )
-      cost = algorithm.Cost(
-        downlink_floats=len(everyone) * num_parameters,
-        local_solves=len(everyone),
-      )
-      yield algorithm.PhaseCall('personalize', everyone, (), cost)
 
   return plan_round

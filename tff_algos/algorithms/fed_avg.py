@@ -12,7 +12,7 @@ Round t:
                   proximal_weight / 2 * |w - global model|^2 is added to the loss
   aggregation     mean of the clients' models, weighted by examples
   server_update   global model <- the mean; FedOpt: a step of an optimizer along
-                  mean - global model (stages.server_optimizer)
+                  mean - global model (`server_optimizer`)
 
 Reductions (tested): one client, or `num_local_epochs=1` with one full batch
 and equal clients = gradient descent on the pooled examples.
@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
@@ -134,24 +134,18 @@ def build_fed_avg(
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_cohort(
+      population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(
       'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
     )
 
-  return algorithm.FederatedAlgorithm(
-    name='fed_avg',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'fed_avg',
+    model,
     init_server_state=init_server_state,
-    init_client_state=lambda run_seed, client_seed: (),
     phases={
       'train': robust.replace_means(
         algorithm.Phase(
@@ -170,13 +164,4 @@ def build_fed_avg(
       )
     },
     plan_round=plan_round,
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
-    personalized_weights=lambda server_state, client_state, client_index: (
-      server_state.model_weights
-    ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )

@@ -123,7 +123,7 @@ def build_fed_dc(
     init_server_state=lambda seed, num_clients: ServerState(
       model.initialize(seed), global_model.zeros(model)
     ),
-    init_client_state=lambda: ClientState(
+    init_client_state=lambda run_seed, client_seed: ClientState(
       global_model.zeros(model), global_model.zeros(model)
     ),
     phases={

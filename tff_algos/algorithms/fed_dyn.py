@@ -112,7 +112,9 @@ def build_fed_dyn(
       global_model.zeros(model),
       tf.constant(num_clients, tf.float32),
     ),
-    init_client_state=lambda: ClientState(global_model.zeros(model)),
+    init_client_state=lambda run_seed, client_seed: ClientState(
+      global_model.zeros(model)
+    ),
     phases={
       'train': robust.replace_means(
         algorithm.Phase(

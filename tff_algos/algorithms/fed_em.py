@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
@@ -226,13 +226,8 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_cohort(
+      population, config.cohort_size, seed, round_num
     )
     num_solves = len(drawn) * config.num_clusters
     floats = num_solves * num_parameters

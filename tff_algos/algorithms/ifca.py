@@ -14,7 +14,7 @@ Round t:
                   else so much of the way); option I: one step against the
                   gradient. A model that nobody chose stays as it is
 
-Before round 1, `stages.initialization` may make the first models.
+Before round 1, `stages.clusters.initialization` may make the first models.
 
 Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
   gamma of option I = server_learning_rate, of option II = that of the client's
@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
@@ -240,13 +240,8 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_cohort(
+      population, config.cohort_size, seed, round_num
     )
     yield algorithm.PhaseCall(
       'train',

@@ -49,7 +49,6 @@ import math
 from collections import OrderedDict
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
@@ -57,6 +56,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.numerics import index_random, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import gradients, objectives
+from tff_algos.stages.server import global_model
 from tff_algos.stages.server import robust_aggregation as robust
 
 
@@ -164,9 +164,9 @@ def build_l2gd(
   model: model_lib.Model, config: L2gdConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds L2GD for a model of which every client has one."""
-  return algorithm.FederatedAlgorithm(
-    name='l2gd',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'l2gd',
+    model,
     init_server_state=robust.checked(
       config.aggregation,
       lambda seed, num_clients: ServerState(
@@ -179,15 +179,9 @@ def build_l2gd(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -217,12 +211,9 @@ def _build_training(model, config):
   def update_mean(server_state, aggregates):
     mean = aggregates['local_weights']
     num_aggregation_steps, num_local_steps = _run_lengths(server_state, config)
-    # If nobody contributed, the mean is of nothing.
-    model_weights = trees.select(
-      mean.weight > 0, mean.value, server_state.model_weights
-    )
     return server_state._replace(
-      model_weights=model_weights, num_rounds=server_state.num_rounds + 1
+      model_weights=global_model.mean_or_old(mean, server_state.model_weights),
+      num_rounds=server_state.num_rounds + 1,
     ), OrderedDict(
       num_aggregation_steps=num_aggregation_steps,
       num_local_steps=num_local_steps,
@@ -267,7 +258,7 @@ def _build_plan(model):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state, round_num, seed
-    everyone = np.arange(population.num_clients, dtype=np.int32)
+    everyone = population.all_clients
     floats = len(everyone) * num_parameters
     yield algorithm.PhaseCall(
       'train',

@@ -19,7 +19,7 @@ Round t:
                   private_first: train v_i with u frozen, then u with v_i frozen.
                   Keep v_i, upload u
   aggregation     mean of the clients' shared weights
-  server_update   u <- the mean, or a step towards it (stages.server_optimizer)
+  server_update   u <- the mean, or a step towards it (`server_optimizer`)
   then, every `personalization_interval` rounds, `personalize` on all clients
   with examples: train v_i with the new u frozen
 
@@ -48,7 +48,7 @@ from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives, weight_groups
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
@@ -186,25 +186,19 @@ def build_partial_fed_avg(
     weights = model.initialize(run_seed if is_common else client_seed)
     return ClientState(groups.split(weights).private)
 
-  return algorithm.FederatedAlgorithm(
-    name='partial_fed_avg',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'partial_fed_avg',
+    model,
     init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=init_client_state,
     phases=phases,
     plan_round=_build_plan(groups, config),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis],
-      groups.join(
-        server_state.shared_weights, server_state.initial_private_weights
-      ),
+    global_weights=lambda server_state: groups.join(
+      server_state.shared_weights, server_state.initial_private_weights
     ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       groups.join(server_state.shared_weights, client_state.private_weights)
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -262,15 +256,8 @@ def _build_personalization(groups, config):
       OrderedDict(), ClientState(private), OrderedDict(private_loss=loss)
     )
 
-  return algorithm.Phase(
-    name='personalize',
-    make_message=lambda server_state: server_state.shared_weights,
-    client_work=personalize,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
+  return global_model.local_phase(
+    'personalize', personalize, lambda server_state: server_state.shared_weights
   )
 
 
@@ -317,7 +304,7 @@ def _build_plan(groups, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * groups.num_shared
@@ -329,17 +316,8 @@ def _build_plan(groups, config):
     )
     interval = config.personalization_interval
     if interval and round_num % interval == 0:
-      everyone = client_sampling.draw_some_or_all(
-        population, 0, seed, round_num
-      )
-      yield algorithm.PhaseCall(
-        'personalize',
-        everyone,
-        (),
-        algorithm.Cost(
-          downlink_floats=len(everyone) * groups.num_shared,
-          local_solves=len(everyone),
-        ),
+      yield global_model.local_call(
+        'personalize', population.clients_with_examples, groups.num_shared
       )
 
   return plan_round

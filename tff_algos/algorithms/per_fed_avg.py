@@ -43,16 +43,14 @@ import functools
 from collections import OrderedDict
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
-from tff_algos.stages.client import gradients, objectives
-from tff_algos.stages.client import local_training as local_training_lib
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.client import batches, gradients, objectives
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 
 VARIANTS = ('exact', 'hessian_free', 'first_order')
@@ -154,9 +152,9 @@ def build_per_fed_avg(
   model: model_lib.Model, config: PerFedAvgConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds Per-FedAvg for a model that is adapted whole."""
-  return algorithm.FederatedAlgorithm(
-    name='per_fed_avg',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'per_fed_avg',
+    model,
     init_server_state=lambda seed, num_clients: ServerState(
       model.initialize(seed)
     ),
@@ -169,15 +167,9 @@ def build_per_fed_avg(
       'personalize': _build_personalization(model, config),
     },
     plan_round=_build_plan(model, config),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -196,10 +188,10 @@ def _build_training(model, config):
     )
 
   def update_model(server_state, aggregates):
-    mean = aggregates['local_weights']
-    # If nobody contributed, the mean is of nothing.
     return ServerState(
-      trees.select(mean.weight > 0, mean.value, server_state.model_weights)
+      global_model.mean_or_old(
+        aggregates['local_weights'], server_state.model_weights
+      )
     ), OrderedDict()
 
   phase = algorithm.Phase(
@@ -231,16 +223,7 @@ def _build_personalization(model, config):
       OrderedDict(), ClientState(weights), OrderedDict(loss=loss)
     )
 
-  return algorithm.Phase(
-    name='personalize',
-    make_message=lambda server_state: server_state.model_weights,
-    client_work=personalize,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
-  )
+  return global_model.local_phase('personalize', personalize)
 
 
 def _meta_learn(objective, config, weights, data, seed):
@@ -248,7 +231,7 @@ def _meta_learn(objective, config, weights, data, seed):
   num_steps, alpha = config.num_local_steps, config.inner_learning_rate
   is_first_order = config.variant == 'first_order'
   # Batches 0 to tau - 1 are the D of the steps, then come D' and D''.
-  positions, masks = local_training_lib.independent_batches(
+  positions, masks, _ = batches.draw_independent(
     seed, data.mask, (2 if is_first_order else 3) * num_steps, config.batch_size
   )
 
@@ -300,28 +283,16 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_cohort(
+      population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(
       'train', drawn, (), algorithm.Cost(floats, floats, len(drawn))
     )
     if round_num % config.personalization_interval == 0:
-      everyone = np.arange(population.num_clients, dtype=np.int32)
-      yield algorithm.PhaseCall(
-        'personalize',
-        everyone,
-        (),
-        algorithm.Cost(
-          downlink_floats=len(everyone) * num_parameters,
-          local_solves=len(everyone),
-        ),
+      yield global_model.local_call(
+        'personalize', population.all_clients, num_parameters
       )
 
   return plan_round

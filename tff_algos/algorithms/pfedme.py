@@ -7,7 +7,7 @@ Round t:
   plan            draw `cohort_size` clients uniformly; who trains besides, see
                   `training_clients`
   make_message    the global model
-  client_work     R local steps on the Moreau envelope (stages.moreau_envelope)
+  client_work     R local steps on the Moreau envelope (`moreau_envelope`)
   aggregation     mean of the drawn clients' local models
   server_update   global model <- (1 - beta) global model + beta mean
 
@@ -39,7 +39,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import moreau_envelope, objectives
-from tff_algos.stages.server import client_sampling
+from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
 
 TRAINING_CLIENTS = ('all', 'cohort')
@@ -117,9 +117,9 @@ def build_pfedme(
   model: model_lib.Model, config: PFedMeConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds pFedMe for a model."""
-  return algorithm.FederatedAlgorithm(
-    name='pfedme',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'pfedme',
+    model,
     init_server_state=robust.checked(
       config.aggregation,
       lambda seed, num_clients: ServerState(model.initialize(seed)),
@@ -129,15 +129,9 @@ def build_pfedme(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model, config),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.serve(server_state.model_weights)
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
     local_weights=moreau_envelope.build_local_weights(
       config.local_training,
       lambda server_state, client_index: server_state.model_weights,
@@ -187,12 +181,12 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     training = drawn
     if config.training_clients == 'all':
-      training = np.flatnonzero(population.num_examples).astype(np.int32)
+      training = population.clients_with_examples
     uploaded = num_parameters + (config.weighting == 'examples')
     yield algorithm.PhaseCall(
       'train',

@@ -11,7 +11,7 @@ data set, no file and no clock. A `Phase` is one communication round:
   server_state, aggregate
                --server_update-> server_state, metrics          (server)
 
-`stages.federated` lowers a phase to one TFF federated computation, which is
+`rounds.federated` lowers a phase to one TFF federated computation, which is
 its reference meaning; every runtime agrees with it.
 """
 
@@ -29,7 +29,7 @@ from tff_algos.core import model as model_lib
 # A nested structure of tensors (or, on the host, of NumPy arrays).
 Structure = Any
 
-# Parts a phase's name from the period in which it is that phase (`stages.periods`).
+# Parts a phase's name from the period in which it is that phase (`rounds.periods`).
 PERIOD_MARK = '@'
 
 
@@ -99,13 +99,13 @@ class Phase(NamedTuple):
     make_message: ServerState -> ServerMessage, broadcast to the cohort.
     client_work: (ServerMessage, ClientInput, ClientState, ClientData,
       seed int32 `[2]`) -> ClientOutput.
-    aggregation: field of the result -> aggregator of `stages.aggregation`.
+    aggregation: field of the result -> aggregator of `rounds.aggregation`.
     server_update: (ServerState, field -> aggregate) -> (ServerState,
       metrics). The metrics may be any structure of tensors.
     client_input: One client's input as a structure of `tf.TensorSpec`.
     uses_client_state: False if `client_work` neither reads nor changes the
       client state; it then gets and returns `()`, and no state is moved.
-    uploads: What a client that lies would lie about (`stages.attacks`): a field
+    uploads: What a client that lies would lie about (`adversaries.attacks`): a field
       of the result, or else of the client state, that is a model or an update
       -> (message, client input, result) -> the model that the client started
       from; zeros for an update.
@@ -186,6 +186,16 @@ class Population(NamedTuple):
   def num_clients(self) -> int:
     """Returns the number of clients."""
     return len(self.client_ids)
+
+  @property
+  def all_clients(self) -> np.ndarray:
+    """Returns the indices of all clients, int32 `[num_clients]`."""
+    return np.arange(self.num_clients, dtype=np.int32)
+
+  @property
+  def clients_with_examples(self) -> np.ndarray:
+    """Returns their indices, int32, ascending."""
+    return np.flatnonzero(self.num_examples).astype(np.int32)
 
 
 # Yields the phase calls of one round. Each yield evaluates to the server state

@@ -80,7 +80,7 @@ def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
   """Returns an optimizer that scales longer gradients to a norm.
 
   What it clips is the gradient that it is given: not that of a decay, nor, in
-  `stages.local_training`, that of a proximal term (Pascanu, Mikolov and Bengio
+  `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov and Bengio
   2013, Algorithm 1).
 
   Args:

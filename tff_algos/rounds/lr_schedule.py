@@ -2,7 +2,7 @@
 
 When rates fall belongs to an experiment and not to an algorithm: the options of an
 algorithm become those of several periods, which differ by their rates alone, and
-`stages.periods` runs the algorithms of these one after another.
+`rounds.periods` runs the algorithms of these one after another.
 """
 
 import bisect
@@ -27,7 +27,7 @@ class FallingRatesConfig:
   Attributes:
     after_rounds: Rounds after each of which the rates are multiplied by
       `factor`, each >= 1 and greater than the one before; none for constant
-      rates. Rounds before those of an algorithm (`stages.initialization`) count.
+      rates. Rounds before those of an algorithm (`stages.clusters.initialization`) count.
     factor: In (0, 1], say 0.1.
     rates: Dotted keys of the algorithm's options, such as
       `'local_training.optimizer.learning_rate'`. None for all rates of clients:

@@ -1,19 +1,51 @@
-"""Plans of rounds that are made of other plans."""
+"""Iteration over the phase calls of a round plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tff_algos.core import algorithm as algorithm_lib
+
+Structure = Any
+
+
+class Calls:
+  """Iterates over a plan's phase calls, each planned from the last state.
+
+      calls = plans.Calls(plan, server_state)
+      for call in calls:
+        calls.server_state = run(call)
+
+  Attributes:
+    server_state: Before the current call; set it to the state after that call,
+      which is sent back to the plan.
+  """
+
+  def __init__(self, plan: algorithm_lib.RoundPlan, server_state: Structure):
+    """Takes a plan that has not begun, and the state before its first call."""
+    self.server_state = server_state
+    self._plan = plan
+
+  def __iter__(self) -> Iterator[algorithm_lib.PhaseCall]:
+    """Yields the calls in order."""
+    call = next(self._plan, None)
+    while call is not None:
+      yield call
+      try:
+        call = self._plan.send(self.server_state)
+      except StopIteration:
+        call = None
 
 
 def map_calls(
   plan: algorithm_lib.RoundPlan,
   change: Callable[[algorithm_lib.PhaseCall], algorithm_lib.PhaseCall],
 ) -> algorithm_lib.RoundPlan:
-  """Yields the phase calls of a plan, changed; it is sent what comes back."""
-  call = next(plan, None)
-  while call is not None:
-    server_state = yield change(call)
-    try:
-      call = plan.send(server_state)
-    except StopIteration:
-      call = None
+  """Returns the plan of the same calls, each of them changed.
+
+  Args:
+    plan: A plan that has not begun.
+    change: Phase call -> the call in its place.
+  """
+  calls = Calls(plan, None)
+  for call in calls:
+    calls.server_state = yield change(call)

@@ -13,6 +13,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
 from tff_algos.evaluation import evaluator as evaluator_lib
 from tff_algos.numerics import statistics
+from tff_algos.rounds import plans
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
 from tff_algos.training import checkpoint as checkpoint_lib
@@ -162,10 +163,12 @@ def run_round(
     The server state after the round, and its metrics.
   """
   metrics: Metrics = {}
-  plan = algorithm.plan_round(server_state, source.population, round_num, seed)
-  call = next(plan, None)
-  while call is not None:
-    planned, phase = call, algorithm.phases[call.phase]
+  calls = plans.Calls(
+    algorithm.plan_round(server_state, source.population, round_num, seed),
+    server_state,
+  )
+  for planned in calls:
+    phase = algorithm.phases[planned.phase]
     call = dropouts.drop(
       planned, source.population, round_num, seed, dropout_rate
     )
@@ -173,17 +176,13 @@ def run_round(
     if len(call.client_indices):
       cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
       with interrupts.held():
-        output = runtime.run(phase, server_state, cohort)
-      server_state = output.server_state
+        output = runtime.run(phase, calls.server_state, cohort)
+      calls.server_state = output.server_state
       if phase.uses_client_state:
         for client_indices, client_states in output.client_states:
           store.stage(client_indices, client_states)
       _add_metrics(metrics, call.purpose, output)
-    try:
-      call = plan.send(server_state)
-    except StopIteration:
-      call = None
-  return server_state, metrics
+  return calls.server_state, metrics
 
 
 def train(

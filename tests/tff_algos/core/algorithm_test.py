@@ -12,6 +12,8 @@ from tff_algos.core import algorithm, errors
 def test_population_counts_its_clients():
   population = algorithm.Population(('a', 'b', 'c'), np.array([4, 0, 1]))
   assert population.num_clients == 3
+  assert population.all_clients.tolist() == [0, 1, 2]
+  assert population.clients_with_examples.tolist() == [0, 2]
 
 
 def test_a_call_costs_nothing_unless_it_says_so():

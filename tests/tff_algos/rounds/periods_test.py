@@ -70,7 +70,10 @@ def _same_draws(one, other):
       algorithm_lib.PhaseCall(
         name, np.arange(8, dtype=np.int32), (), algorithm_lib.Cost()
       ),
-      *(population, 1, 0, 0.5),
+      population,
+      1,
+      0,
+      0.5,
     ).client_indices.tolist()
     for name in (one, other)
   ]

@@ -28,12 +28,9 @@ def test_calls_are_changed_and_states_sent_back(first_state):
     _plan(first_state),
     lambda call: dataclasses.replace(call, phase=f'{call.phase}!'),
   )
-  seen, state, call = [], first_state, next(changed, None)
-  while call is not None:
+  seen, calls = [], plans.Calls(changed, first_state)
+  for call in calls:
     seen.append(call.phase)
-    state += 1
-    try:
-      call = changed.send(state)
-    except StopIteration:
-      call = None
+    calls.server_state += 1
   assert seen == [f'after {state}!' for state in range(first_state, 3)]
+  assert calls.server_state == 3

@@ -11,7 +11,7 @@ Round t:
   aggregation     every update is collected
   server_update   a cluster splits if the norm of its mean update is small and an
                   update is large, into two halves of similar directions
-                  (stages.splitting). Then each cluster's model <- itself less
+                  (`splitting`). Then each cluster's model <- itself less
                   the mean of its clients' updates
 
 All clients begin in cluster 0. TensorFlow's types are static, so there are
@@ -19,7 +19,7 @@ All clients begin in cluster 0. TensorFlow's types are static, so there are
 `num_active` are in use. The others equal cluster 0's.
 
 Names: epsilon_1, epsilon_2 = splitting.mean_norm_below, largest_norm_above;
-  alpha_ij = stages.splitting.cosines; Delta theta_i = - client_update.
+  alpha_ij = `splitting.cosines`; Delta theta_i = - client_update.
 Reductions (tested): one cluster, or no split = FedAvg with all clients.
 Cost per client and round: P down, P up, one local solve. The server needs each
   update by itself, so secure aggregation cannot hide them.
@@ -236,7 +236,8 @@ def _build_plan(model):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
-    everyone = client_sampling.draw_some_or_all(population, 0, seed, round_num)
+    del round_num, seed
+    everyone = population.clients_with_examples
     own = np.asarray(server_state.cluster_assignment)[everyone]
     floats = len(everyone) * num_parameters
     yield algorithm.PhaseCall(

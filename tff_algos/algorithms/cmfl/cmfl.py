@@ -21,7 +21,7 @@ The "server" is the state that all members hold alike; there is none. Members
 step down after one round.
 
 Names: S_c = committee, S_b = training clients, S_a = those that are averaged,
-  alpha, omega and the strategies: stages.committee.
+  alpha, omega and the strategies: `committee`.
 Reductions (tested): selection='all' is FedAvg over the training clients.
 Cost per round of n training clients and C members: n + C models down, n C
   models up (each training client sends its upload to each member), C (C - 1) n
@@ -34,10 +34,11 @@ import functools
 from collections import OrderedDict
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from tff_algos.algorithms.cmfl import adoption, committee_roles, last_gradient
 from tff_algos.algorithms.cmfl import committee as committee_lib
+from tff_algos.algorithms.cmfl import committee_roles, last_gradient
 from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm, checks
@@ -46,6 +47,7 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
+from tff_algos.stages.server import global_model
 
 _LAST_GRADIENT = 'last_gradient'
 UPLOADS = ('update', 'model', _LAST_GRADIENT)
@@ -103,19 +105,34 @@ class CmflConfig:
     return self.server_learning_rate * falling
 
 
+class Proposal(NamedTuple):
+  """What members vote on.
+
+  Attributes:
+    model_weights: The global model.
+    is_member: The committee of the next round, bool `[num_clients]`; all False
+      before round 1, when it is drawn.
+    is_selected: Clients whose uploads were averaged, bool `[num_clients]`.
+  """
+
+  model_weights: model_lib.Weights
+  is_member: tf.Tensor
+  is_selected: tf.Tensor
+
+
 class ServerState(NamedTuple):
   """What the members of the committee hold alike.
 
   Attributes:
-    agreed: What holds.
-    proposed: What the members have computed and not yet agreed on.
+    agreed: The last proposal that the members agreed on.
+    proposed: The result of the last training, which they vote on.
     num_selections: How often each client was averaged, int32 `[num_clients]`.
     num_in_vain: Rounds since members last agreed, int32 `[]`.
     selection_seed: int32 `[2]`; of random selection, another in every round.
   """
 
-  agreed: adoption.Agreed
-  proposed: adoption.Agreed
+  agreed: Proposal
+  proposed: Proposal
   num_selections: tf.Tensor
   num_in_vain: tf.Tensor
   selection_seed: tf.Tensor
@@ -135,7 +152,7 @@ def build_cmfl(
 
   def init_server_state(seed, num_clients):
     nobody = tf.zeros([num_clients], tf.bool)
-    start = adoption.Agreed(model.initialize(seed), nobody, nobody)
+    start = Proposal(model.initialize(seed), nobody, nobody)
     return ServerState(
       start,
       start,
@@ -146,12 +163,15 @@ def build_cmfl(
 
   def train(message, role, client_state, data, seed):
     objective = objectives.mean_loss(model, config.loss_scale)
-    how = (data, seed, config.local_training)
-    upload, loss = local_training_lib.train(objective, message, *how)
+    upload, loss = local_training_lib.train(
+      objective, message, data, seed, config.local_training
+    )
     if config.upload == 'update':
       upload = trees.subtract(message, upload)
     elif config.upload == _LAST_GRADIENT:
-      upload = last_gradient.after(objective, upload, *how)
+      upload = last_gradient.after(
+        objective, upload, data, seed, config.local_training
+      )
     result = OrderedDict(
       upload=upload,
       num_examples=tf.reduce_sum(data.mask),
@@ -159,11 +179,10 @@ def build_cmfl(
     )
     return algorithm.ClientOutput(result, client_state, OrderedDict(loss=loss))
 
-  return algorithm.FederatedAlgorithm(
-    name='cmfl',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'cmfl',
+    model,
     init_server_state=init_server_state,
-    init_client_state=lambda run_seed, client_seed: (),
     phases={
       'train': algorithm.Phase(
         name='train',
@@ -183,18 +202,10 @@ def build_cmfl(
           )
         },
       ),
-      'adopt': adoption.build_phase(round_votes.Outcome._fields),
+      'adopt': _build_adoption(),
     },
     plan_round=_build_plan(model, config, run_seed),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.agreed.model_weights
-    ),
-    personalized_model=model,
-    personalized_weights=lambda server_state, client_state, client_index: (
-      server_state.agreed.model_weights
-    ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
+    global_weights=lambda server_state: server_state.agreed.model_weights,
   )
 
 
@@ -244,7 +255,7 @@ def _build_update(config):
       examples = aggregates['num_examples'].values
       metrics['record'] = _record(sent, examples, distances)
     return server_state._replace(
-      proposed=adoption.Agreed(
+      proposed=Proposal(
         trees.select(total > 0, trees.subtract(old, step), old),
         in_population(elected),
         in_population(is_selected),
@@ -263,14 +274,68 @@ def _record(sent, num_examples, distances):
   )
 
 
+def _build_adoption():
+  """Returns the phase `adopt`: commits the proposal if the vote accepts it.
+
+  The vote itself is messages between members, no computation of clients; its
+  outcome comes in as their input, and goes out as server metrics.
+  """
+
+  def report(message, outcome, client_state, data, seed):
+    del message, data, seed
+    result = OrderedDict(outcome=outcome, weight=tf.constant(1.0))
+    return algorithm.ClientOutput(result, client_state, OrderedDict())
+
+  def adopt(server_state, aggregates):
+    # All members report the same; zeros where all of them are lost.
+    outcome = aggregates['outcome'].value
+    is_accepted = outcome['is_accepted'] > 0
+    agreed, proposed = server_state.agreed, server_state.proposed
+    adopted = trees.select(is_accepted, proposed, agreed)
+    return server_state._replace(
+      agreed=adopted,
+      # A round whose training loses all clients has nothing to adopt.
+      proposed=adopted._replace(is_selected=tf.zeros_like(adopted.is_selected)),
+      num_selections=server_state.num_selections
+      + tf.cast(proposed.is_selected & is_accepted, tf.int32),
+      num_in_vain=tf.where(is_accepted, 0, server_state.num_in_vain + 1),
+    ), OrderedDict(outcome)
+
+  return algorithm.Phase(
+    name='adopt',
+    make_message=lambda server_state: (),
+    client_work=report,
+    aggregation={'outcome': aggregation.WeightedMean('weight')},
+    server_update=adopt,
+    client_input=OrderedDict(
+      (name, tf.TensorSpec([], tf.float32))
+      for name in round_votes.Outcome._fields
+    ),
+    uses_client_state=False,
+  )
+
+
+def _tell_all(outcome, num_members):
+  """Returns the outcome of a vote as the client input of every member."""
+  return OrderedDict(
+    (name, np.full(num_members, value, np.float32))
+    for name, value in outcome._asdict().items()
+  )
+
+
 def _build_plan(model, config, run_seed):
   num_parameters = trees.num_entries(model.weights_spec())
 
   def plan_round(server_state, population, round_num, seed):
     num_in_vain = int(server_state.num_in_vain)
     cast = committee_roles.assign(
-      *(population, server_state.agreed.is_member, round_num - num_in_vain),
-      *(round_num, seed, config.committee, config.rate(round_num)),
+      population,
+      server_state.agreed.is_member,
+      round_num - num_in_vain,
+      round_num,
+      seed,
+      config.committee,
+      config.rate(round_num),
     )
     members, num_training = cast.members, len(cast.training)
     sent_up = num_training * len(members) * (num_parameters + 1)
@@ -304,7 +369,7 @@ def _build_plan(model, config, run_seed):
     yield algorithm.PhaseCall(
       'adopt',
       members,
-      adoption.tell_all(outcome, len(members)),
+      _tell_all(outcome, len(members)),
       algorithm.Cost(),
     )
 

@@ -1,4 +1,4 @@
-"""What a committee of clients thinks of uploads: distances, ranks, choices.
+"""Committee scoring, selection and election by distance between uploads.
 
 Che, Li, Chen, He and Zheng, "A Decentralized Federated Learning Framework via
 Committee Mechanism with Convergence Guarantee" (TPDS 2022, CMFL), Eq. 7 and 8

@@ -1,4 +1,4 @@
-"""Who is of the committee in a round, who is trained on, and what they are told.
+"""Roles of a round: draws of committee and training clients, and their inputs.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 3, steps 1 and 2.
 """
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tff_algos.algorithms.cmfl import committee
 from tff_algos.core import algorithm, errors, seeds
+from tff_algos.stages.server import client_sampling
 
 _FEWEST_CLIENTS = 2
 
@@ -43,7 +44,7 @@ class Cast(NamedTuple):
 
   Attributes:
     members: S_c, int32 `[C]`, ascending.
-    training: S_b, int64 `[n]`, none of them a member.
+    training: S_b, int32 `[n]`, ascending, none of them a member.
     active: Both, int32 `[C + n]`, ascending.
     roles: Of the active ones, `[C + n]`.
   """
@@ -108,7 +109,7 @@ def assign(
 
 def _draw(population, excluded, size, generator):
   """Returns distinct clients that have examples, at most `size` of them."""
-  available = np.setdiff1d(np.flatnonzero(population.num_examples), excluded)
-  return generator.choice(
-    available, min(size, len(available)), replace=False, shuffle=False
+  available = np.setdiff1d(population.clients_with_examples, excluded)
+  return client_sampling.draw_uniform(
+    available, min(size, len(available)), generator
   )

@@ -6,7 +6,7 @@ Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, Algorithm 1.
 Round t:
   plan            draw `cohort_size` clients uniformly; each gets its head
   make_message    the body u and the classes' centroids c
-  client_work     moments of the features by u (stages.head_combination); train
+  client_work     moments of the features by u (`head_combination`); train
                   the head with u frozen; then u with the head frozen, on
                   the loss + lambda * mean of |feature - c_label|^2 / width; sums of
                   the new features by class
@@ -162,26 +162,21 @@ def build_fed_pac(
     head = tf.nest.map_structure(
       lambda leaf: tf.reduce_mean(leaf, axis=0), server_state.heads
     )
-    weights = groups.join(server_state.shared_weights, head)
-    return tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], weights)
+    return groups.join(server_state.shared_weights, head)
 
-  return algorithm.FederatedAlgorithm(
-    name='fed_pac',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'fed_pac',
+    model,
     init_server_state=init_server_state,
-    init_client_state=lambda run_seed, client_seed: (),
     phases={'train': _build_training(model, parted, config)},
     plan_round=_build_plan(model, parted, config),
-    cluster_model=model,
-    cluster_weights=serve_new_users,
-    personalized_model=model,
+    global_weights=serve_new_users,
     personalized_weights=lambda server_state, client_state, client_index: (
       groups.join(
         server_state.shared_weights,
         trees.take(server_state.heads, client_index),
       )
     ),
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
   )
 
 
@@ -212,8 +207,13 @@ def _build_training(model, parted, config):
     weight = client_sampling.client_weight(data, 'examples')
     return algorithm.ClientOutput(
       TrainResult(
-        *(shared, weight, after.counts, after.sums, head),
-        *(head_combination.moments(before), weight),
+        shared_weights=shared,
+        client_weight=weight,
+        class_counts=after.counts,
+        class_sums=after.sums,
+        head=head,
+        moments=head_combination.moments(before),
+        num_examples=weight,
       ),
       client_state,
       OrderedDict(loss=loss, head_loss=head_loss),
@@ -291,7 +291,7 @@ def _build_plan(model, parted, config):
   uplink = num_body + num_head + 2 * by_class + model.num_outputs + 2
 
   def plan_round(server_state, population, round_num, seed):
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     heads = tf.nest.map_structure(

@@ -1,4 +1,4 @@
-"""How much of whose head a client gets.
+"""Per-client simplex weights over all heads.
 
 Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
 Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, section 4: the test loss

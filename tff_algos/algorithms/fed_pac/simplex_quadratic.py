@@ -45,7 +45,9 @@ def minimize(matrix: tf.Tensor, is_allowed: tf.Tensor) -> tf.Tensor:
     slack_move = aim - slack / point * move
     rate = tf.minimum(_room(point, move), _room(slack, slack_move))
     return (
-      *(i + 1, point + rate * move, slack + rate * slack_move),
+      i + 1,
+      point + rate * move,
+      slack + rate * slack_move,
       level + rate * more,
     )
 

@@ -38,6 +38,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.fed_soft import center_download as download_lib
+from tff_algos.algorithms.fed_soft import client_selection
 from tff_algos.algorithms.fed_soft import importance as importance_lib
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
@@ -49,7 +50,6 @@ from tff_algos.stages.clusters import initialization
 from tff_algos.stages.server import client_sampling
 from tff_algos.stages.server import robust_aggregation as robust
 
-SELECTIONS = client_sampling.SELECTIONS
 STARTS = ('own', 'mixed_center', 'best_center')
 DOWNLOADS = download_lib.DOWNLOADS
 INITIAL_LOCAL_MODELS = ('common', 'independent')
@@ -121,7 +121,9 @@ class FedSoftConfig:
     checks.check_int('estimation_interval', self.estimation_interval, minimum=1)
     checks.check_below_one('importance_smoother', self.importance_smoother)
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
-    checks.check_one_of('selection', self.selection, SELECTIONS)
+    checks.check_one_of(
+      'selection', self.selection, client_selection.SELECTIONS
+    )
     if self.selection != 'weighted_full':
       self.aggregation.check_cohort_size(
         'cohort_size_per_cluster', self.cohort_size_per_cluster
@@ -306,7 +308,7 @@ def _build_plan(model, config):
       client_sampling.check_cohort_size(
         'cohort_size_per_cluster', per_cluster, population
       )
-    available = np.flatnonzero(population.num_examples).astype(np.int32)
+    available = population.clients_with_examples
     estimates = not (
       config.fixed_importance or (round_num - 1) % config.estimation_interval
     )
@@ -318,7 +320,7 @@ def _build_plan(model, config):
         (),
         algorithm.Cost(len(available) * models, numbers, 0),
       )
-    weights = client_sampling.draw_shares(
+    weights = client_selection.draw_shares(
       server_state.importance_weights,
       population,
       config.selection,

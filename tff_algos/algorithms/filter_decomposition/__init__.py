@@ -1,1 +1,13 @@
-"""Filter decomposition: atoms and coefficients (Chen and Qiu 2025)."""
+"""Filter decomposition: atoms and coefficients (Chen and Qiu 2025).
+
+In reading order:
+  filter_decomposition  the round around a host: options, phases, plan
+  host_checks           hosts and options that fit together
+  filter_groups         atoms, coefficients, head and other weights by name
+  grouped_aggregation   the host's mean, group by group (Algorithm 1)
+  slow_weights          groups that travel every few rounds (Algorithm 2)
+  local_atoms           atoms that a client keeps for itself (section 4.1)
+  latent_clients, kernel_variance, averaged_models
+                        measurements of sections 5.1, 7.1 and Figure 3a
+  bounds                Theorems 5.5 and F.1 in numbers (host)
+"""

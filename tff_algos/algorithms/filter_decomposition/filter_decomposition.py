@@ -19,12 +19,12 @@ rest of the server's model stays.
 Local atoms (section 4.1, own = 'atoms'): a client also keeps atoms of its own,
 trained against the received coefficients and head, which stay as they are.
 
-Names: beta = 1 / slow_period, D_l = own weights (stages.local_atoms).
+Names: beta = 1 / slow_period, D_l = own weights (`local_atoms`).
 Readings: fast_groups are atoms and head, as Algorithm 2 prints; the text says
   ('atoms',). The head is the last layer, all other layers are slow. What
   becomes of coefficients in fast rounds is `schedule.fast_rounds`.
 Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have no
-  fast rounds, see stages.host_checks.
+  fast rounds, see `host_checks`.
 Reductions (tested): slow_period = 1 and no local atoms = the host on the same
   network, bit for bit; so is the global model with local atoms.
 Cost: the host's; in a fast round less the slow groups, both ways. The paper does
@@ -247,16 +247,7 @@ def _build_refit(model, config):
     client_state = client_state._replace(own=trained)
     return algorithm.ClientOutput(OrderedDict(), client_state, metrics)
 
-  return algorithm.Phase(
-    name='refit',
-    make_message=lambda server_state: server_state.model_weights,
-    client_work=refit,
-    aggregation={},
-    server_update=lambda server_state, aggregates: (
-      server_state,
-      OrderedDict(),
-    ),
-  )
+  return global_model.local_phase('refit', refit)
 
 
 def _build_plan(host, model, config):
@@ -295,11 +286,8 @@ def _build_plan(host, model, config):
       ),
     )
     if own.refits_after(round_num):
-      everyone = np.flatnonzero(population.num_examples).astype(np.int32)
-      cost = algorithm.Cost(
-        downlink_floats=len(everyone) * num_parameters,
-        local_solves=len(everyone),
+      yield global_model.local_call(
+        'refit', population.clients_with_examples, num_parameters
       )
-      yield algorithm.PhaseCall('refit', everyone, (), cost)
 
   return plan_round

@@ -1,4 +1,4 @@
-"""Clients that do not exist: one's coefficients with the atoms of another.
+"""Latent clients: cross-paired coefficients and atoms (section 5.1).
 
 The mean of m clients' coefficients times that of their atoms is a mean of m real
 kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1). Here these are

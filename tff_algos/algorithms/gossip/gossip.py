@@ -52,6 +52,7 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
+from tff_algos.stages.server import global_model
 from tff_algos.stages.server import peer_models as peers_lib
 
 # In the place of a peer, where there are fewer than `num_replicas`.
@@ -177,9 +178,9 @@ def build_gossip(
     inbox = trees.take(server_state.inbox, client_index)
     return _merge(client_state.local_weights, inbox, sizes)
 
-  return algorithm.FederatedAlgorithm(
-    name='gossip',
-    num_clusters=1,
+  return global_model.build_algorithm(
+    'gossip',
+    model,
     init_server_state=init_server_state,
     # The run's seed: all start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
@@ -187,13 +188,7 @@ def build_gossip(
     ),
     phases={'train': _build_training(model, config, sizes)},
     plan_round=_build_plan(config, sizes),
-    cluster_model=model,
-    cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
-    ),
-    personalized_model=model,
     personalized_weights=merged,
-    membership=lambda server_state, client_state, client_index: tf.ones([1]),
     local_weights=lambda server_state, client_state, client_index: (
       client_state.local_weights
     ),
@@ -341,7 +336,7 @@ def draw_peers(
     Client indices int32 `[num_segments, num_replicas]`, distinct in a row; -1
     where there are fewer others with examples.
   """
-  others = np.flatnonzero(population.num_examples)
+  others = population.clients_with_examples
   others = others[others != client_index]
   generator = seeds.numpy_generator(
     seed, 'gossip_peers', round_num, population.client_ids[client_index]
@@ -356,7 +351,7 @@ def draw_peers(
 def _build_plan(config, sizes):
 
   def plan_round(server_state, population, round_num, seed):
-    everyone = np.arange(population.num_clients, dtype=np.int32)
+    everyone = population.all_clients
     drawn = np.stack(
       [
         draw_peers(population, client_index, config, seed, round_num)

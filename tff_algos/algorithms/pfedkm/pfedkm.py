@@ -6,7 +6,7 @@ Generalization" (preprint, June 2021; later known as CGPFL), Algorithm 1.
 Round t:
   plan            all clients that have examples; each gets its own cluster's
                   model and sees no other
-  client_work     R local steps on the Moreau envelope (stages.moreau_envelope)
+  client_work     R local steps on the Moreau envelope (`moreau_envelope`)
   aggregation     every local model is collected
   server_update   k-means of the local models, which are then the clusters;
                   cluster model <- (1 - beta) cluster model + beta mean. A
@@ -300,7 +300,7 @@ def _build_plan(model, config):
         f'num_clusters is {config.num_clusters}, but there are only '
         f'{population.num_clients} clients; lower num_clusters'
       )
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     own = np.asarray(server_state.cluster_assignment)[drawn]

@@ -1,10 +1,15 @@
-"""Which clients are alike, and the pull of their memberships to one another.
+"""Affinity of clients, and the graph Laplacian penalty on their memberships.
 
 The penalty is laplacian_weight / 2 * sum_ij w_ij |c_i - c_j|^2 (Di et al.,
 arXiv:2310.14337, Eq. 4), w_ij the cosine of the clients' label counts, which
 leave out labels that no score counts (padding, unknown words). So that the
 server can know it, clients upload those counts, once, before the first round:
 what they cost and disclose is a phase like any other.
+
+The affinity is kept as vectors, w_ij = <a_i, a_j>. So the matrix W is positive
+semidefinite, is never built, and its product with n points costs n times the
+length of a vector. The affinity of a client to itself, w_ii, cancels in the
+Laplacian D - W, D the row sums of W.
 """
 
 import dataclasses
@@ -13,7 +18,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_algos.algorithms.ppfl import affinity_vectors as affinity
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
@@ -66,7 +70,7 @@ class LaplacianConfig:
 def initial_features(
   config: LaplacianConfig, model: model_lib.Model, num_clients: int
 ) -> Structure:
-  """Returns the clients' vectors of `numerics.affinity` before round 1.
+  """Returns the clients' affinity vectors before round 1.
 
   Returns:
     `[num_clients, n]` float32; zeros, so no pull, where counts are still to
@@ -113,9 +117,7 @@ def build_counting(
     counts = aggregation.write_rows(
       tf.zeros([features.shape[0], model.num_outputs]), counted
     )
-    features = affinity.cosine_features(
-      counts, config.affinity == SHIFTED_COSINE
-    )
+    features = cosine_features(counts, config.affinity == SHIFTED_COSINE)
     return server_state._replace(affinity_features=features), OrderedDict()
 
   return algorithm_lib.Phase(
@@ -149,6 +151,66 @@ def penalty_gradients(
   features = tf.convert_to_tensor(features)
   memberships = tf.convert_to_tensor(memberships)
   if config.form == DEGREE:
-    return config.weight * affinity.degrees(features) * memberships
-  product = affinity.laplacian_product(features, memberships)
+    return config.weight * degrees(features) * memberships
+  product = laplacian_product(features, memberships)
   return 2.0 * config.weight * product
+
+
+def cosine_features(histograms: tf.Tensor, is_shifted: bool) -> tf.Tensor:
+  """Returns vectors whose inner products are the cosines of histograms.
+
+  Args:
+    histograms: `[n, bins]`, >= 0.
+    is_shifted: Whether edges are 0.5 + 0.5 * cosine.
+
+  Returns:
+    `[n, bins]`, or `[n, bins + 1]`. A histogram of zeros has no edges.
+  """
+  # Twice, as the square of a tiny count is 0.
+  largest = tf.reduce_max(histograms, axis=1, keepdims=True)
+  scaled = tf.math.divide_no_nan(histograms, largest)
+  norms = tf.norm(scaled, axis=1, keepdims=True)
+  directions = tf.math.divide_no_nan(scaled, norms)
+  if not is_shifted:
+    return directions
+  has_entries = tf.cast(largest > 0, directions.dtype)
+  return 0.5**0.5 * tf.concat([directions, has_entries], axis=1)
+
+
+def multiply(features: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+  """Returns W @ values.
+
+  Args:
+    features: `[n, m]`.
+    values: `[n, k]`.
+  """
+  return tf.matmul(features, tf.matmul(features, values, transpose_a=True))
+
+
+def degrees(features: tf.Tensor) -> tf.Tensor:
+  """Returns the row sums of W, `[n, 1]`, w_ii included.
+
+  Args:
+    features: `[n, m]`.
+  """
+  return tf.matmul(features, tf.reduce_sum(features, axis=0)[:, tf.newaxis])
+
+
+def laplacian_product(features: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+  """Returns (D - W) @ values, `[n, k]`; row i is sum_j w_ij (v_i - v_j).
+
+  Args:
+    features: `[n, m]`.
+    values: `[n, k]`.
+  """
+  return degrees(features) * values - multiply(features, values)
+
+
+def disagreement(features: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+  """Returns 1/2 * sum_ij w_ij |v_i - v_j|^2, `[]`.
+
+  Args:
+    features: `[n, m]`.
+    values: `[n, k]`.
+  """
+  return tf.reduce_sum(values * laplacian_product(features, values))

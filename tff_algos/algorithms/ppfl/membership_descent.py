@@ -1,4 +1,4 @@
-"""Mirror descent on a client's membership, everything else frozen.
+"""Mirror descent on memberships, under the negative entropy, all else frozen.
 
 Di et al., arXiv:2310.14337, Algorithm 2 (the gradient) and Eq. 25 (the step):
 c <- c * exp(-eta (w grad f(c) + penalty gradient)), normalized, with w the weight
@@ -17,14 +17,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_algos.algorithms.ppfl import mirror_descent, mixing
+from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.numerics import statistics, trees
-from tff_algos.stages.client import local_training
+from tff_algos.stages.client import batches
 
 Structure = Any
 
 CLIENT_WEIGHT = 'client_weight'
+# What keeps every coordinate alive: from 0 none would ever come back (Di et
+# al., arXiv:2310.14337, Remark 2).
+FLOOR = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,7 @@ class MembershipConfig:
   num_epochs: int = 1
   batch_size: int = 0
   gradient_weight: str = CLIENT_WEIGHT
-  floor: float = mirror_descent.FLOOR
+  floor: float = FLOOR
   num_newcomer_steps: int = 100
   newcomer_learning_rate: float = 1.0
 
@@ -79,6 +82,48 @@ class MembershipConfig:
   def is_weighed(self) -> bool:
     """Returns whether a client's loss counts as its p_i."""
     return self.gradient_weight == CLIENT_WEIGHT
+
+
+def entropic_step(
+  point: tf.Tensor,
+  gradient: tf.Tensor,
+  learning_rate: tf.Tensor | float,
+  floor: float = FLOOR,
+) -> tf.Tensor:
+  """Returns the minimum of <gradient, u> + KL(u, point) / learning_rate.
+
+  point * exp(-learning_rate * gradient), divided by its sum (Beck and Teboulle
+  2003), in logarithms: no gradient is so large that it overflows. Then every
+  coordinate is raised to the floor, and the sum is made 1 again.
+
+  Args:
+    point: On the simplex, `[..., n]`, each coordinate > 0.
+    gradient: `[..., n]`; a NaN makes a NaN.
+    learning_rate: Of the step, >= 0.
+    floor: Smallest coordinate before the last division, >= 0.
+
+  Returns:
+    On the simplex, `[..., n]`.
+  """
+  stepped = tf.nn.softmax(tf.math.log(point) - learning_rate * gradient)
+  kept = tf.maximum(stepped, floor)
+  return kept / tf.reduce_sum(kept, axis=-1, keepdims=True)
+
+
+def squared_mapping_norm(
+  point: tf.Tensor, stepped: tf.Tensor, learning_rate: tf.Tensor | float
+) -> tf.Tensor:
+  """Returns |(point - stepped) / learning_rate|_1^2, `[...]`.
+
+  The squared size of the gradient mapping, 0 where the point is stationary.
+
+  Args:
+    point: `[..., n]`.
+    stepped: What `entropic_step` made of it, `[..., n]`.
+    learning_rate: Of that step, > 0.
+  """
+  mapping = (point - stepped) / learning_rate
+  return tf.square(tf.reduce_sum(tf.abs(mapping), axis=-1))
 
 
 class _Loss:
@@ -149,7 +194,7 @@ def gradient(
     `[num_canonical]`, and the mean loss before.
   """
   if config.batch_size:
-    positions, masks = local_training.independent_batches(
+    positions, masks, _ = batches.draw_independent(
       seed, data.mask, 1, config.batch_size
     )
     data = data.take(positions[0], masks[0])
@@ -191,7 +236,7 @@ def descend(
 
   def step_on(membership, *batch):
     slope, met = loss.gradient(membership, *batch)
-    stepped = mirror_descent.entropic_step(
+    stepped = entropic_step(
       membership,
       client_weight * slope + penalty_gradient,
       config.learning_rate,
@@ -204,10 +249,8 @@ def descend(
       return step_on(membership)
     num_steps, batch = config.num_epochs, lambda i: ()
   else:
-    positions, masks = local_training.batch_positions(
-      seed,
-      data.mask,
-      local_training.LocalTrainingConfig(config.num_epochs, config.batch_size),
+    positions, masks, _ = batches.draw_epochs(
+      seed, data.mask, config.num_epochs, config.batch_size
     )
     num_steps, batch = (
       tf.shape(positions)[0],

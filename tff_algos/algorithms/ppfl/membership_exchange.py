@@ -1,8 +1,8 @@
-"""What travels beside the model weights where memberships are trained.
+"""Membership exchange: what clients and server send beside the model weights.
 
-Both directions, for single clients: their penalty's gradient, their weight in
-the objective, or, where the server takes the steps, their membership and its
-gradient (Di et al., arXiv:2310.14337, Algorithms 1 to 3).
+Per client: its penalty's gradient, its weight in the objective, or, where the
+server takes the mirror steps, its membership and its gradient (Di et al.,
+arXiv:2310.14337, Algorithms 1 to 3).
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
 from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.rounds import aggregation
 
 Structure = Any
 
@@ -45,8 +46,8 @@ def check_schedule(
 
 
 @dataclasses.dataclass(frozen=True)
-class Traffic:
-  """What the phases of a mixture tell and ask single clients.
+class MembershipExchange:
+  """Phases of a round, their cohorts and each client's input, by schedule.
 
   The phases: `count_labels`; `stationarity`; `shared`, which moves the model
   weights, `membership`, which moves the memberships, and `joint`, which moves
@@ -149,9 +150,9 @@ class Traffic:
       drawn: Those of the round.
       population: All clients.
     """
-    everyone = np.arange(population.num_clients, dtype=np.int32)
+    everyone = population.all_clients
     pulls_all = self.laplacian.weight > 0 and not self.laplacian.needs_counts
-    available = np.flatnonzero(population.num_examples).astype(np.int32)
+    available = population.clients_with_examples
     measured = everyone if pulls_all else available
     return {
       'count_labels': available,
@@ -233,3 +234,65 @@ class Traffic:
       RANDOM_BLOCK: True,
       SHARED_FIRST: round_num > last_joint,
     }[self.schedule]
+
+
+def build_server_step(
+  exchange: MembershipExchange, loss_scale: float
+) -> algorithm.Phase:
+  """Returns the phase `membership` whose mirror steps the server takes.
+
+  Algorithm 1, block C: clients upload gradients of their memberships (Algorithm
+  2), and the server steps on those of the whole cohort.
+
+  The server state is a NamedTuple with the fields `model_weights`, `membership`
+  and `affinity_features`. A client that takes no part keeps its membership.
+
+  Args:
+    exchange: The model, the penalty, and how memberships move.
+    loss_scale: Factor on the loss, > 0.
+  """
+  config, laplacian = exchange.membership, exchange.laplacian
+
+  def work(model_weights, client_input, client_state, data, seed):
+    slope, loss = membership_descent.gradient(
+      exchange.mixture,
+      model_weights,
+      exchange.membership_of(client_input, client_state),
+      data,
+      seed,
+      config,
+      loss_scale,
+    )
+    weight = client_input.get('client_weight', 1.0)
+    return algorithm.ClientOutput(
+      OrderedDict(membership_gradient=weight * slope),
+      client_state,
+      OrderedDict(membership_loss=loss),
+    )
+
+  def step(server_state, aggregates):
+    slopes, table = aggregates['membership_gradient'], server_state.membership
+    gradient = slopes.values
+    if laplacian.weight:
+      pulls = affinity.penalty_gradients(
+        laplacian, server_state.affinity_features, table
+      )
+      gradient += tf.gather(pulls, slopes.client_index)
+    stepped = membership_descent.entropic_step(
+      tf.gather(table, slopes.client_index),
+      gradient,
+      config.learning_rate,
+      config.floor,
+    )
+    table = aggregation.write_rows(table, slopes._replace(values=stepped))
+    return server_state._replace(membership=table), OrderedDict()
+
+  return algorithm.Phase(
+    name='membership',
+    make_message=lambda server_state: server_state.model_weights,
+    client_work=work,
+    aggregation={'membership_gradient': aggregation.Collect()},
+    server_update=step,
+    client_input=exchange.client_input('membership'),
+    uses_client_state=False,
+  )

@@ -9,9 +9,9 @@ theta and memberships c_i on the simplex,
 Round t; before the first, with lambda > 0, clients upload label counts:
   alternating     Algorithm 3. Everybody is sent theta and its penalty's gradient
                   g_i = 2 lambda (L C)_i, and in one phase, `joint`, takes a
-                  mirror step on c_i (stages.membership_descent), then local
+                  mirror step on c_i (`membership_descent`), then local
                   steps on theta with the new c_i; theta <- the mean, or a step
-                  towards it (stages.server_optimizer)
+                  towards it (`server_optimizer`)
   random_block    Algorithms 1 and 2. The plan draws a block. `shared`: local
                   steps on theta; theta <- the mean. `membership`: clients upload
                   p_i grad_c f_i; the server takes the mirror steps
@@ -19,7 +19,7 @@ Round t; before the first, with lambda > 0, clients upload label counts:
                   theta, its mirror steps at the client
 
 Names: theta = model_weights, of which theta_com = shared and theta_k = canonical
-  (stages.mixing); K = num_clusters, C = membership, W = affinity, lambda =
+  (`mixing`); K = num_clusters, C = membership, W = affinity, lambda =
   laplacian.weight, p_i = client_weight, E = local steps, eta_1, eta_2 = learning
   rates, rho_1 = shared_prob.
 Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
@@ -45,7 +45,6 @@ from tff_algos.algorithms.ppfl import (
   membership_exchange,
   mixed_training,
   mixing,
-  server_memberships,
   stationarity,
 )
 from tff_algos.core import algorithm, checks
@@ -133,7 +132,7 @@ class ServerState(NamedTuple):
       `[num_clusters, ...]`.
     membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
       stay at the clients.
-    affinity_features: Of `stages.affinity`; `()` without a penalty.
+    affinity_features: Of `affinity`; `()` without a penalty.
     optimizer_slots: What the server's optimizer keeps.
   """
 
@@ -166,7 +165,7 @@ def build_ppfl(
   mixture = mixing.build(
     model, config.num_clusters, config.canonical, config.mixing
   )
-  traffic = membership_exchange.Traffic(
+  exchange = membership_exchange.MembershipExchange(
     mixture,
     config.schedule,
     config.cohort_size > 0,
@@ -176,7 +175,7 @@ def build_ppfl(
   )
 
   def init_server_state(seed, num_clients):
-    keeps_table = traffic.at_server or traffic.uploads_membership
+    keeps_table = exchange.at_server or exchange.uploads_membership
     weights = mixture.initialize(seed)
     return ServerState(
       weights,
@@ -186,7 +185,7 @@ def build_ppfl(
     )
 
   def membership_of(server_state, client_state, client_index):
-    if traffic.at_server:
+    if exchange.at_server:
       return tf.gather(server_state.membership, client_index)
     return client_state.membership
 
@@ -195,10 +194,10 @@ def build_ppfl(
     num_clusters=config.num_clusters,
     init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=lambda run_seed, client_seed: (
-      () if traffic.at_server else ClientState(mixture.equal_shares())
+      () if exchange.at_server else ClientState(mixture.equal_shares())
     ),
-    phases=_build_phases(traffic, config),
-    plan_round=_build_plan(traffic, config),
+    phases=_build_phases(exchange, config),
+    plan_round=_build_plan(exchange, config),
     cluster_model=model,
     cluster_weights=lambda server_state: mixture.stack(
       server_state.model_weights
@@ -217,33 +216,33 @@ def build_ppfl(
   )
 
 
-def _build_phases(traffic, config):
+def _build_phases(exchange, config):
   names = [*membership_exchange.PHASES[config.schedule]]
   if config.num_joint_rounds and 'membership' not in names:
     names.append('membership')
   phases = [
-    server_memberships.build_step(traffic, config.loss_scale)
-    if name == 'membership' and traffic.at_server
-    else _build_client_phase(traffic, config, name)
+    membership_exchange.build_server_step(exchange, config.loss_scale)
+    if name == 'membership' and exchange.at_server
+    else _build_client_phase(exchange, config, name)
     for name in names
   ]
   if config.laplacian.needs_counts:
-    model = traffic.mixture.model
+    model = exchange.mixture.model
     phases.append(affinity.build_counting(model, config.laplacian))
   if config.stationarity_interval:
-    phases.append(stationarity.build_measurement(traffic, config.loss_scale))
+    phases.append(stationarity.build_measurement(exchange, config.loss_scale))
   return {phase.name: phase for phase in phases}
 
 
-def _build_client_phase(traffic, config, name):
+def _build_client_phase(exchange, config, name):
   """Returns the phase in which clients move c_i, or theta, or c_i and theta."""
-  mixture = traffic.mixture
+  mixture = exchange.mixture
   moves_weights = name in ('joint', 'shared')
   moves_membership = name in ('joint', 'membership')
-  uploads = moves_membership and traffic.uploads_membership
+  uploads = moves_membership and exchange.uploads_membership
 
   def work(model_weights, client_input, client_state, data, seed):
-    membership = traffic.membership_of(client_input, client_state)
+    membership = exchange.membership_of(client_input, client_state)
     told = dict(client_input)
     result, metrics = OrderedDict(), OrderedDict()
     if moves_membership:
@@ -303,24 +302,24 @@ def _build_client_phase(traffic, config, name):
     client_work=work,
     aggregation=aggregators,
     server_update=update,
-    client_input=traffic.client_input(name),
-    uses_client_state=not traffic.at_server,
+    client_input=exchange.client_input(name),
+    uses_client_state=not exchange.at_server,
     uploads=_TRAINED if moves_weights else {},
   )
   return robust.replace_means(phase, config.aggregation, 'model_weights')
 
 
-def _build_plan(traffic, config):
+def _build_plan(exchange, config):
   def plan_round(server_state, population, round_num, seed):
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, config.cohort_size, seed, round_num
     )
     weights = client_sampling.population_shares(population, config.weighting)
-    for phase in traffic.phases(
+    for phase in exchange.phases(
       round_num, seed, config.shared_prob, config.stationarity_interval
     ):
-      who = traffic.cohort(phase, drawn, population)
-      server_state = yield traffic.call(
+      who = exchange.cohort(phase, drawn, population)
+      server_state = yield exchange.call(
         phase, server_state, who, weights, round_num
       )
 

@@ -14,9 +14,9 @@ from collections import OrderedDict
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import (
-  affinity_vectors,
+  affinity,
+  membership_descent,
   membership_exchange,
-  mirror_descent,
 )
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.numerics import statistics, trees
@@ -25,7 +25,7 @@ from tff_algos.stages.client import gradients, objectives
 
 
 def build_measurement(
-  traffic: membership_exchange.Traffic, loss_scale: float
+  exchange: membership_exchange.MembershipExchange, loss_scale: float
 ) -> algorithm_lib.Phase:
   """Returns the phase `stationarity`, which changes nothing.
 
@@ -38,15 +38,15 @@ def build_measurement(
   `squared_mapping_norm`, and their sum, `squared_stationarity`.
 
   Args:
-    traffic: The model, the penalty, the rate eta of the mirror step.
+    exchange: The model, the penalty, the rate eta of the mirror step.
     loss_scale: Factor on the loss, > 0.
   """
-  mixture, laplacian = traffic.mixture, traffic.laplacian
-  rate = traffic.membership.learning_rate
+  mixture, laplacian = exchange.mixture, exchange.laplacian
+  rate = exchange.membership.learning_rate
 
   def measure(model_weights, client_input, client_state, data, seed):
     del seed
-    membership = traffic.membership_of(client_input, client_state)
+    membership = exchange.membership_of(client_input, client_state)
     weight = client_input['client_weight']
     data = algorithm_lib.ClientData(data.x, data.y, data.mask)
 
@@ -62,7 +62,7 @@ def build_measurement(
     total, count = statistics.weighted_mean(
       losses, model.loss_weights(data.y, data.mask)
     )
-    stepped = mirror_descent.entropic_step(
+    stepped = membership_descent.entropic_step(
       membership,
       weight * slope_in_membership + client_input.get('penalty_gradient', 0.0),
       rate,
@@ -71,7 +71,7 @@ def build_measurement(
     result = OrderedDict(
       gradient=trees.scale(slope, weight),
       loss=weight * loss_scale * total / tf.maximum(count, 1.0),
-      squared_mapping_norm=mirror_descent.squared_mapping_norm(
+      squared_mapping_norm=membership_descent.squared_mapping_norm(
         membership, stepped, rate
       ),
     )
@@ -80,7 +80,7 @@ def build_measurement(
   def report(server_state, aggregates):
     objective = aggregates['loss']
     if laplacian.weight:
-      objective += laplacian.weight * affinity_vectors.disagreement(
+      objective += laplacian.weight * affinity.disagreement(
         server_state.affinity_features, server_state.membership
       )
     in_weights = trees.squared_norm(aggregates['gradient'])
@@ -99,6 +99,6 @@ def build_measurement(
     client_work=measure,
     aggregation={field: aggregation.Sum() for field in fields},
     server_update=report,
-    client_input=traffic.client_input('stationarity'),
-    uses_client_state=not traffic.at_server,
+    client_input=exchange.client_input('stationarity'),
+    uses_client_state=not exchange.at_server,
   )

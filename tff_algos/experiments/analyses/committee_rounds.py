@@ -57,7 +57,7 @@ def repeat(
     A row for each number of rounds; see `committee_bounds`.
   """
   config, population = opened.config, opened.source.population
-  clients = np.flatnonzero(population.num_examples)
+  clients = population.clients_with_examples
   state = loop.initial_server_state(
     opened.algorithm, population.num_clients, config.seed
   )
@@ -67,8 +67,13 @@ def repeat(
   rows, skews, at_best, gaps, squared = [], [], [], [], []
   for t in range(config.training.num_rounds):
     state, metrics = loop.run_round(
-      *(opened.algorithm, opened.runtime, opened.source, opened.store),
-      *(state, t + 1, config.seed),
+      opened.algorithm,
+      opened.runtime,
+      opened.source,
+      opened.store,
+      state,
+      t + 1,
+      config.seed,
     )
     opened.store.commit(t + 1)
     selected = np.flatnonzero(state.agreed.is_selected[clients])
@@ -81,9 +86,16 @@ def repeat(
     squared.append((objectives.gradients(w) ** 2).sum(axis=1).max())
     w = linear_models.vectors(state.agreed.model_weights)
     constants = bounds.Constants(
-      *(objectives.smoothness, mu, tau, max(squared), 0.0, max(gaps)),
-      *(objectives.heterogeneity, min(skews), max(at_best)),
-      float(((start - best) ** 2).sum()),
+      smoothness=objectives.smoothness,
+      strong_convexity=mu,
+      num_local_steps=tau,
+      gradient_bound=max(squared),
+      gradient_variance=0.0,
+      committee_gap=max(gaps),
+      heterogeneity=objectives.heterogeneity,
+      skew_min=min(skews),
+      skew_max=max(at_best),
+      squared_start=float(((start - best) ** 2).sum()),
     )
     bound = bounds.theorem(constants, (t + 1) * tau)
     wanted = bounds.step(mu, constants.offset, t * tau)

@@ -50,7 +50,7 @@ def repeat(
     square over clients of the error of its first solve.
   """
   config, population = opened.config, opened.source.population
-  clients = np.flatnonzero(population.num_examples)
+  clients = population.clients_with_examples
   state = loop.initial_server_state(
     opened.algorithm, population.num_clients, config.seed
   )

@@ -19,10 +19,14 @@ from tff_algos.experiments import session
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import cohort
 from tff_algos.runtimes import registry as runtimes
-from tff_algos.training import repeated_rounds
+from tff_algos.training import loop
 
 _LATENT = (
-  *('num_latent', 'latent_loss', 'latent_score', 'real_loss', 'real_score'),
+  'num_latent',
+  'latent_loss',
+  'latent_score',
+  'real_loss',
+  'real_score',
 )
 
 
@@ -45,16 +49,20 @@ def variance(
   opened: session.Session, round_num: int, server_state: Any, sizes: Sizes
 ) -> dict[str, float]:
   """Returns how much the kernels differ that a round may make."""
-  first = opened.config.seed
-  states = repeated_rounds.repeat(
-    *(opened.algorithm, opened.runtime, server_state, opened.store.load),
-    opened.source,
-    round_num=round_num,
-    seeds=range(first, first + sizes.num_repeats),
-  )
-  found = kernel_variance.estimate(
-    np.stack([_kernels(one.model_weights) for one in states])
-  )
+  first, kernels = opened.config.seed, []
+  for seed in range(first, first + sizes.num_repeats):
+    after, _ = loop.run_round(
+      opened.algorithm,
+      opened.runtime,
+      opened.source,
+      opened.store,
+      server_state,
+      round_num,
+      seed,
+    )
+    opened.store.discard()
+    kernels.append(_kernels(after.model_weights))
+  found = kernel_variance.estimate(np.stack(kernels))
   return {'variance': found.variance, 'relative_variance': found.relative}
 
 

@@ -50,7 +50,10 @@ class Problem(NamedTuple):
   def fixed_centers(self, importance: np.ndarray) -> np.ndarray:
     """Returns `quadratic_risks.fixed_centers` for this importance."""
     return quadratic_risks.fixed_centers(
-      *(self.risks, self.mixture, importance, self.num_examples),
+      self.risks,
+      self.mixture,
+      importance,
+      self.num_examples,
       self.options.proximal_weight,
     )
 
@@ -121,8 +124,13 @@ def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
   for round_num, start in starts.starts(opened):
     before = np.array(store.load(everyone).num_updates)
     server_state, _ = loop.run_round(
-      *(opened.algorithm, opened.runtime, opened.source, store),
-      *(start, round_num + 1, seed),
+      opened.algorithm,
+      opened.runtime,
+      opened.source,
+      store,
+      start,
+      round_num + 1,
+      seed,
     )
     after = store.load(everyone)
     trained = np.asarray(after.num_updates) > before

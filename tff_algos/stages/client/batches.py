@@ -1,49 +1,117 @@
-"""Batches for a given number of steps, over as many epochs as they need."""
+"""Batch schedules: which examples each local step reads.
+
+An epoch is a fresh uniform order of a client's examples, cut into batches; the last
+batch of an epoch may be short. Orders depend on (seed, epoch, row) and not on the
+capacity, so padding changes no batch.
+"""
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.numerics import index_random
 
 
-def draw_batches(
-  seed: tf.Tensor, mask: tf.Tensor, num_batches: int, batch_size: int
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns which rows each batch reads.
+class Batches(NamedTuple):
+  """The batches of consecutive steps.
 
-  The examples are gone through in a fresh order in every epoch, as in local
-  training by epochs; the last batch of an epoch may be short, so a client with
-  fewer examples than `batch_size` has them all in every batch.
+  Attributes:
+    positions: Rows that each step reads, int32 `[num_steps, batch_size]`. A masked
+      slot reads a real row, if there is one.
+    masks: 1 for a slot that counts, float32 `[num_steps, batch_size]`. Steps with
+      an all-zero mask are padding and must change nothing.
+    epochs: The epoch of each step, from 0, int32 `[num_steps]`.
+  """
+
+  positions: tf.Tensor
+  masks: tf.Tensor
+  epochs: tf.Tensor
+
+
+def draw_epochs(
+  seed: tf.Tensor, mask: tf.Tensor, num_epochs: int, batch_size: int
+) -> Batches:
+  """Returns the batches of whole epochs.
+
+  Every epoch has as many steps as the capacity needs: the last of them are padding.
 
   Args:
     seed: int32 `[2]`.
-    mask: `[capacity]`, 1 for real rows, which come first; at least one row.
-    num_batches: >= 1.
+    mask: `[capacity]`, 1 for real rows.
+    num_epochs: >= 1.
     batch_size: >= 1.
+  """
+  capacity = tf.shape(mask)[0]
+  num_batches = (capacity + batch_size - 1) // batch_size
+  orders = index_random.shuffled_epochs(seed, mask, num_epochs)
+  short = num_batches * batch_size - capacity
+  orders = tf.pad(orders, [[0, 0], [0, short]])
+  in_range = tf.cast(tf.range(capacity + short) < capacity, tf.float32)
+  step_mask = tf.gather(mask, orders) * in_range
+  # What lies in the padding is never read: even 0 * NaN would be NaN.
+  orders = tf.where(step_mask > 0, orders, orders[:, :1])
+  shape = [num_epochs * num_batches, batch_size]
+  return Batches(
+    tf.reshape(orders, shape),
+    tf.reshape(step_mask, shape),
+    tf.repeat(tf.range(num_epochs), num_batches),
+  )
 
-  Returns:
-    Row positions int32 `[num_batches, batch_size]` and their mask, float32. A
-    masked slot reads a real row, if there is one.
+
+def draw_steps(
+  seed: tf.Tensor, mask: tf.Tensor, num_steps: int, batch_size: int
+) -> Batches:
+  """Returns a number of batches, over as many epochs as they need.
+
+  There is no padding between epochs. A client with fewer examples than `batch_size`
+  has them all in every batch; without a row there is no step.
+
+  Args:
+    seed: int32 `[2]`.
+    mask: `[capacity]`, 1 for real rows, which come first.
+    num_steps: >= 1.
+    batch_size: >= 1.
   """
   capacity = tf.shape(mask)[0]
   size = tf.cast(tf.reduce_sum(mask), tf.int32)
   batches_per_epoch = tf.maximum((size + batch_size - 1) // batch_size, 1)
-  steps = tf.range(num_batches)[:, tf.newaxis]
+  steps = tf.range(num_steps * tf.minimum(capacity, 1))
   epochs = steps // batches_per_epoch
-  slots = steps % batches_per_epoch * batch_size + tf.range(batch_size)
+  begins = steps % batches_per_epoch * batch_size
+  slots = begins[:, tf.newaxis] + tf.range(batch_size)
   is_real = slots < size
-  slots = tf.where(is_real, slots, tf.zeros_like(slots))
-  # Whoever needs a second epoch has few examples: only then are orders of
+  slots = tf.where(is_real, slots, 0)
+  # A client that needs a second epoch has few examples: only then are orders of
   # several epochs needed, and only of the first rows.
-  most = num_batches * batch_size
-  some = index_random.shuffled_epochs(seed, mask[:most], num_batches)
+  most = num_steps * batch_size
+  some = index_random.shuffled_epochs(seed, mask[:most], num_steps)
   first = index_random.shuffled_epochs(seed, mask, 1)
   num_rows = tf.minimum(capacity, most)
+  begins_of_orders = epochs[:, tf.newaxis] * num_rows
   positions = tf.where(
     size <= most,
-    _take(some, epochs * num_rows + tf.minimum(slots, num_rows - 1)),
+    _take(some, begins_of_orders + tf.minimum(slots, num_rows - 1)),
     _take(first, slots),
   )
-  return positions, tf.cast(is_real, tf.float32)
+  return Batches(positions, tf.cast(is_real, tf.float32), epochs)
+
+
+def draw_independent(
+  seed: tf.Tensor, mask: tf.Tensor, num_batches: int, batch_size: int
+) -> Batches:
+  """Returns batches drawn without replacement, each from all examples.
+
+  Args:
+    seed: int32 `[2]`.
+    mask: `[capacity]`, 1 for real rows; at least one row.
+    num_batches: >= 1.
+    batch_size: >= 1; a client with fewer examples has them all in every batch.
+  """
+  # The first batch of each of as many epochs.
+  drawn = draw_epochs(seed, mask, num_batches, batch_size)
+  batches_per_epoch = tf.shape(drawn.positions)[0] // num_batches
+  firsts = tf.range(num_batches) * batches_per_epoch
+  return Batches(*(tf.gather(part, firsts) for part in drawn))
 
 
 def _take(orders, places):

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.numerics import (
-  index_random,
   optimizers,
   statistics,
   trees,
@@ -19,6 +18,7 @@ from tff_algos.stages.client import (
   gradients,
   objectives,
 )
+from tff_algos.stages.client import batches as batches_lib
 
 Structure = Any
 
@@ -130,58 +130,23 @@ def distance_per_gradient(
   return config.num_local_epochs * rate * num_batches
 
 
-def batch_positions(
+def draw_batches(
   seed: tf.Tensor, mask: tf.Tensor, config: LocalTrainingConfig
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns which rows each step reads.
+) -> batches_lib.Batches:
+  """Returns which rows each step reads, of `num_local_steps` or of epochs.
 
   Args:
     seed: int32 `[2]`.
     mask: `[capacity]`, 1 for real rows.
     config: Epochs (or steps) and batch size.
-
-  Returns:
-    Row positions int32 `[num_steps, batch_size]` and their mask, float32. A
-    masked slot reads a real row, if there is one. Steps with an all-zero mask
-    are padding and must change nothing.
   """
-  capacity = tf.shape(mask)[0]
   if config.num_local_steps:
-    return _counted_steps(seed, mask, config)
-  num_batches = (capacity + config.batch_size - 1) // config.batch_size
-  orders = index_random.shuffled_epochs(seed, mask, config.num_local_epochs)
-  short = num_batches * config.batch_size - capacity
-  orders = tf.pad(orders, [[0, 0], [0, short]])
-  in_range = tf.cast(tf.range(capacity + short) < capacity, tf.float32)
-  step_mask = tf.gather(mask, orders) * in_range
-  # What lies in the padding is never read: even 0 * NaN would be NaN.
-  orders = tf.where(step_mask > 0, orders, orders[:, :1])
-  shape = [config.num_local_epochs * num_batches, config.batch_size]
-  return tf.reshape(orders, shape), tf.reshape(step_mask, shape)
-
-
-def _counted_steps(seed, mask, config):
-  """Returns `num_local_steps` batches, of as many epochs as that takes."""
-  # With fewer than a batch of examples, each step is an epoch.
-  orders = index_random.shuffled_epochs(seed, mask, config.num_local_steps)
-  capacity = tf.shape(mask)[0]
-  num_steps = config.num_local_steps * tf.minimum(capacity, 1)
-  epoch, batch = _places(tf.range(num_steps)[:, tf.newaxis], mask, config)
-  row = batch * config.batch_size + tf.range(config.batch_size)
-  is_real = row < tf.cast(tf.reduce_sum(mask), tf.int32)
-  place = epoch * capacity + tf.where(is_real, row, 0)
-  positions = tf.gather(tf.reshape(orders, [-1]), place)
-  return positions, tf.cast(is_real, tf.float32)
-
-
-def _places(step, mask, config):
-  """Returns the epoch of a step, and which of its batches it reads."""
-  num_rows = tf.shape(mask)[0]
-  if config.num_local_steps:  # Without steps of padding in between.
-    num_rows = tf.cast(tf.reduce_sum(mask), tf.int32)
-  num_batches = (num_rows + config.batch_size - 1) // config.batch_size
-  num_batches = tf.maximum(num_batches, 1)
-  return step // num_batches, step % num_batches
+    return batches_lib.draw_steps(
+      seed, mask, config.num_local_steps, config.batch_size
+    )
+  return batches_lib.draw_epochs(
+    seed, mask, config.num_local_epochs, config.batch_size
+  )
 
 
 def next_batch(
@@ -198,55 +163,24 @@ def next_batch(
   """
   length = 'num_local_steps' if config.num_local_steps else 'num_local_epochs'
   longer = dataclasses.replace(config, **{length: getattr(config, length) + 1})
-  positions, masks = batch_positions(seed, data.mask, longer)
+  drawn = draw_batches(seed, data.mask, longer)
   step = config.num_local_steps
   if not step:
-    num_batches = tf.shape(positions)[0] // longer.num_local_epochs
+    num_batches = tf.shape(drawn.epochs)[0] // longer.num_local_epochs
     step = config.num_local_epochs * num_batches
-  batch = _read(data, step, positions[step], masks[step], seed, config)
-  return batch, _draws(data, step, positions[step], seed, config)
+  return _read(data, drawn, step, seed, config)
 
 
-def _read(data, step, positions, mask, seed, config):
-  """Returns the batch of a step, augmented as its epoch says."""
+def _read(data, drawn, step, seed, config):
+  """Returns a step's batch, augmented, and what its dropout depends on."""
+  positions, mask, epoch = (part[step] for part in drawn)
   batch = data.take(positions, mask)
   augment = augmentation.AUGMENTATIONS[config.augmentation]
-  if not augment:
-    return batch
-  epoch, _ = _places(step, data.mask, config)
-  return batch.with_x(augment(batch.x, seed, epoch, positions))
-
-
-def _draws(data, step, positions, seed, config):
-  """Returns what a step's dropout depends on; None without one."""
+  if augment:
+    batch = batch.with_x(augment(batch.x, seed, epoch, positions))
   if not config.unit_dropout_rate:
-    return None
-  epoch, _ = _places(step, data.mask, config)
-  return unit_dropout.Draws(seed, epoch, positions)
-
-
-def independent_batches(
-  seed: tf.Tensor, mask: tf.Tensor, num_batches: int, batch_size: int
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns batches that are each drawn from all examples, whatever the others.
-
-  Args:
-    seed: int32 `[2]`.
-    mask: `[capacity]`, 1 for real rows; at least one row.
-    num_batches: How many.
-    batch_size: Examples of each, drawn without replacement; all of them where
-      there are fewer.
-
-  Returns:
-    Row positions int32 `[num_batches, batch_size]` and their mask, float32, as
-    of `batch_positions`.
-  """
-  # The beginnings of as many epochs, each in an order of its own.
-  config = LocalTrainingConfig(num_batches, batch_size)
-  positions, masks = batch_positions(seed, mask, config)
-  batches_per_epoch = tf.shape(positions)[0] // num_batches
-  beginnings = tf.range(num_batches) * batches_per_epoch
-  return tf.gather(positions, beginnings), tf.gather(masks, beginnings)
+    return batch, None
+  return batch, unit_dropout.Draws(seed, epoch, positions)
 
 
 def train(
@@ -288,8 +222,8 @@ def train(
 def _descend(objective, weights, data, seed, config, decay):
   """Trains on objective(weights) + decay / 2 * |weights|^2, see `train`."""
   optimizer = optimizers.build_optimizer(config.optimizer)
-  positions, masks = batch_positions(seed, data.mask, config)
-  num_steps = tf.shape(positions)[0]
+  drawn = draw_batches(seed, data.mask, config)
+  num_steps = tf.shape(drawn.epochs)[0]
 
   @gradients.as_one
   def step_on(batch, draws, weights, slots):
@@ -309,8 +243,7 @@ def _descend(objective, weights, data, seed, config, decay):
     return weights, slots, losses
 
   def step(i, weights, slots, loss):
-    batch = _read(data, i, positions[i], masks[i], seed, config)
-    draws = _draws(data, i, positions[i], seed, config)
+    batch, draws = _read(data, drawn, i, seed, config)
     weights, slots, losses = step_on(batch, draws, weights, slots)
     batch_loss = statistics.masked_mean(losses, batch.mask)
     return i + 1, weights, slots, trees.add(loss, batch_loss)

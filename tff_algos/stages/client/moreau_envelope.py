@@ -223,7 +223,7 @@ def descend(
     way that w went, as the last batch has it. That is exact if f is quadratic
     with one curvature and its problems are solved exactly.
   """
-  positions, masks = batches.draw_batches(
+  positions, masks, _ = batches.draw_steps(
     seed, data.mask, config.num_local_steps, config.batch_size
   )
   gradient_on = _build_gradient(objective)

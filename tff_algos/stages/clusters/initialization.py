@@ -268,12 +268,12 @@ def _kmeans_plan(model, num_clusters, config):
     ):
       client_sampling.check_cohort_size(name, number, population)
     generator = seeds.numpy_generator(seed, KMEANS, round_num)
-    left = np.flatnonzero(population.num_examples).astype(np.int32)
+    left = population.clients_with_examples
     candidates, losses = left, np.zeros(len(left))
     for cluster_id in range(num_clusters):
       if cluster_id:
         asked = min(config.num_candidates or len(left), len(left))
-        candidates = np.sort(generator.choice(left, asked, replace=False))
+        candidates = client_sampling.draw_uniform(left, asked, generator)
         server_state = yield algorithm_lib.PhaseCall(
           'seed_losses',
           candidates,
@@ -305,7 +305,9 @@ def _warm_start_plan(model, num_clusters, num_rounds, cohort_size):
   def plan(population, round_num, seed):
     client_sampling.check_cohort_size('cohort_size', cohort_size, population)
     generator = seeds.numpy_generator(seed, WARM_START, round_num)
-    drawn = client_sampling.draw_uniform(population, cohort_size, generator)
+    drawn = client_sampling.draw_uniform(
+      population.clients_with_examples, cohort_size, generator
+    )
     weights = np.ones([cohort_size, num_clusters])
     if round_num == num_rounds:
       groups = generator.permutation(cohort_size) % num_clusters

@@ -1,4 +1,4 @@
-"""Who takes part, drawn on the host in float64, and what each counts."""
+"""Client sampling, uniform and on the host, and what a client counts in a mean."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,14 +8,12 @@ from tff_algos.core import algorithm, errors, seeds
 # What a client may count in a mean.
 WEIGHTINGS = ('uniform', 'examples')
 
-SELECTIONS = ('without_replacement', 'with_replacement', 'weighted_full')
-
 
 def check_cohort_size(
   name: str, cohort_size: int, population: algorithm.Population
 ) -> None:
   """Raises ConfigError if fewer clients have examples than are to be drawn."""
-  available = int(np.count_nonzero(population.num_examples))
+  available = len(population.clients_with_examples)
   if cohort_size > available:
     raise errors.ConfigError(
       f'{name} is {cohort_size}, but only {available} of the '
@@ -25,29 +23,26 @@ def check_cohort_size(
 
 
 def draw_uniform(
-  population: algorithm.Population,
-  cohort_size: int,
-  generator: np.random.Generator,
+  client_indices: np.ndarray, size: int, generator: np.random.Generator
 ) -> np.ndarray:
-  """Returns distinct clients that have examples, uniformly drawn.
+  """Returns distinct clients, uniformly drawn.
 
   Args:
-    population: All clients.
-    cohort_size: How many; at most the number of clients with examples.
+    client_indices: Clients to draw from, distinct.
+    size: At most their number.
     generator: Source of randomness.
 
   Returns:
-    Client indices, int32 `[cohort_size]`, ascending.
+    Client indices, int32 `[size]`, ascending.
   """
-  available = np.flatnonzero(population.num_examples)
-  drawn = generator.choice(available, cohort_size, replace=False)
+  drawn = generator.choice(client_indices, size, replace=False)
   return np.sort(drawn).astype(np.int32)
 
 
-def draw_some_or_all(
+def draw_cohort(
   population: algorithm.Population, cohort_size: int, seed: int, round_num: int
 ) -> np.ndarray:
-  """Returns a round's cohort, uniformly drawn, or everybody.
+  """Returns a round's cohort: clients with examples, uniformly drawn, or all.
 
   Args:
     population: All clients.
@@ -61,12 +56,12 @@ def draw_some_or_all(
   Raises:
     ConfigError: If fewer clients have examples.
   """
+  available = population.clients_with_examples
   if not cohort_size:
-    return np.flatnonzero(population.num_examples).astype(np.int32)
+    return available
   check_cohort_size('cohort_size', cohort_size, population)
-  return draw_uniform(
-    population, cohort_size, seeds.numpy_generator(seed, 'cohort', round_num)
-  )
+  generator = seeds.numpy_generator(seed, 'cohort', round_num)
+  return draw_uniform(available, cohort_size, generator)
 
 
 def client_weight(data: algorithm.ClientData, weighting: str) -> tf.Tensor:
@@ -105,90 +100,3 @@ def population_shares(
     )
   weights = sizes if weighting == 'examples' else np.minimum(sizes, 1)
   return (weights / weights.sum()).astype(np.float32)
-
-
-def selection_probs(
-  importance_weights: np.ndarray, num_examples: np.ndarray
-) -> np.ndarray:
-  """Returns each client's chance to be drawn for each cluster.
-
-  FedSoft, Eq. 6, with the sum over all clients (as in its Eq. 38; the printed
-  sum over the selected clients would be circular).
-
-  Args:
-    importance_weights: `[num_clients, num_clusters]`, >= 0.
-    num_examples: `[num_clients]`, >= 0; 0 excludes a client.
-
-  Returns:
-    float64 `[num_clusters, num_clients]`; rows sum to 1. A cluster in which
-    every importance is 0 draws in proportion to the examples.
-  """
-  examples = np.asarray(num_examples, np.float64)
-  shares = np.asarray(importance_weights, np.float64).T * examples
-  nobody = shares.sum(axis=1) == 0
-  shares[nobody] = examples
-  return shares / shares.sum(axis=1, keepdims=True)
-
-
-def draw_per_cluster(
-  probs: np.ndarray,
-  cohort_size_per_cluster: int,
-  with_replacement: bool,
-  generator: np.random.Generator,
-) -> np.ndarray:
-  """Draws a cohort for each cluster, independently.
-
-  Args:
-    probs: float64 `[num_clusters, num_clients]`, rows sum to 1.
-    cohort_size_per_cluster: Slots to fill per cluster.
-    with_replacement: Whether a client may fill several slots of a cluster.
-      Without replacement the draw is successive sampling.
-    generator: Source of randomness.
-
-  Returns:
-    Slots that each client fills, int64 `[num_clients, num_clusters]`; each
-    column sums to `cohort_size_per_cluster`.
-  """
-  slots = np.zeros(probs.shape[::-1], np.int64)
-  for cluster_id, row in enumerate(probs):
-    drawn = generator.choice(
-      len(row), cohort_size_per_cluster, replace=with_replacement, p=row
-    )
-    np.add.at(slots[:, cluster_id], drawn, 1)
-  return slots
-
-
-def draw_shares(
-  importance_weights: np.ndarray,
-  population: algorithm.Population,
-  selection: str,
-  cohort_size_per_cluster: int,
-  generator: np.random.Generator,
-) -> np.ndarray:
-  """Draws who takes part, and says what each weighs in each cluster's mean.
-
-  Args:
-    importance_weights: `[num_clients, num_clusters]`, >= 0.
-    population: All clients.
-    selection: `'without_replacement'` or `'with_replacement'`: the slots that
-      `draw_per_cluster` fills by `selection_probs`. `'weighted_full'`:
-      everybody's probability (FedSoft, Eq. 27). That is also taken where
-      drawing without replacement would draw everybody, as the plain means of
-      all clusters would be equal.
-    cohort_size_per_cluster: Slots to fill per cluster.
-    generator: Source of randomness.
-
-  Returns:
-    `[num_clients, num_clusters]`, >= 0; a row of zeros for who takes no part.
-  """
-  probs = selection_probs(importance_weights, population.num_examples)
-  available = np.count_nonzero(population.num_examples)
-  draws_all = cohort_size_per_cluster == available
-  if selection == 'weighted_full' or (
-    selection == 'without_replacement' and draws_all
-  ):
-    return probs.T
-  with_replacement = selection == 'with_replacement'
-  return draw_per_cluster(
-    probs, cohort_size_per_cluster, with_replacement, generator
-  )

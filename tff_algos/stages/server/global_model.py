@@ -1,11 +1,10 @@
-"""What algorithms with one model at the server have in common.
+"""Algorithms with one global model: what they serve, their plan and their messages."""
 
-Their server state holds it as `model_weights`, and it serves everybody.
-"""
-
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm
@@ -17,6 +16,15 @@ from tff_algos.stages.server import client_sampling
 Structure = Any
 
 
+def _no_state(run_seed: tf.Tensor, client_seed: tf.Tensor) -> tuple[()]:
+  del run_seed, client_seed
+  return ()
+
+
+def _model_weights(server_state: Structure) -> model_lib.Weights:
+  return server_state.model_weights
+
+
 def build_algorithm(
   name: str,
   model: model_lib.Model,
@@ -24,35 +32,46 @@ def build_algorithm(
   init_server_state: Callable[[tf.Tensor, int], Structure],
   phases: Mapping[str, algorithm.Phase],
   plan_round: Callable[..., algorithm.RoundPlan],
-  init_client_state: Callable[[], Structure] = tuple,
+  init_client_state: Callable[[tf.Tensor, tf.Tensor], Structure] = _no_state,
+  global_weights: Callable[[Structure], model_lib.Weights] = _model_weights,
+  personalized_weights: algorithm.WeightsOfClient | None = None,
+  local_weights: algorithm.WeightsOfClient | None = None,
 ) -> algorithm.FederatedAlgorithm:
-  """Returns the algorithm whose global model serves every client.
+  """Returns an algorithm whose one cluster is all clients.
 
   Args:
     name: Its key in the registry.
-    model: Of the server.
-    init_server_state: As of `FederatedAlgorithm`; its result has
-      `model_weights`.
+    model: The model, global and personalized.
+    init_server_state: As of `FederatedAlgorithm`.
     phases: name -> Phase.
     plan_round: As of `FederatedAlgorithm`.
-    init_client_state: () -> state of a client that never took part.
+    init_client_state: As of `FederatedAlgorithm`; by default `()`.
+    global_weights: ServerState -> the global model; by default its
+      `model_weights`.
+    personalized_weights: As of `FederatedAlgorithm`; by default the global model
+      serves every client.
+    local_weights: As of `FederatedAlgorithm`.
   """
   return algorithm.FederatedAlgorithm(
     name=name,
     num_clusters=1,
     init_server_state=init_server_state,
-    init_client_state=lambda run_seed, client_seed: init_client_state(),
+    init_client_state=init_client_state,
     phases=phases,
     plan_round=plan_round,
     cluster_model=model,
     cluster_weights=lambda server_state: tf.nest.map_structure(
-      lambda leaf: leaf[tf.newaxis], server_state.model_weights
+      lambda leaf: leaf[tf.newaxis], global_weights(server_state)
     ),
     personalized_model=model,
-    personalized_weights=lambda server_state, client_state, client_index: (
-      server_state.model_weights
+    personalized_weights=personalized_weights
+    or (
+      lambda server_state, client_state, client_index: global_weights(
+        server_state
+      )
     ),
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
+    local_weights=local_weights,
   )
 
 
@@ -69,7 +88,7 @@ def build_uniform_plan(
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    drawn = client_sampling.draw_some_or_all(
+    drawn = client_sampling.draw_cohort(
       population, cohort_size, seed, round_num
     )
     count = len(drawn)
@@ -77,6 +96,45 @@ def build_uniform_plan(
     yield algorithm.PhaseCall('train', drawn, (), cost)
 
   return plan_round
+
+
+def local_phase(
+  name: str,
+  client_work: Callable[..., algorithm.ClientOutput],
+  make_message: Callable[[Structure], Structure] = _model_weights,
+) -> algorithm.Phase:
+  """Returns a phase of client work that uploads nothing, such as `personalize`.
+
+  Args:
+    name: Of the phase.
+    client_work: As of `Phase`, with an empty result.
+    make_message: As of `Phase`; by default the state's `model_weights`.
+  """
+  return algorithm.Phase(
+    name=name,
+    make_message=make_message,
+    client_work=client_work,
+    aggregation={},
+    server_update=lambda server_state, aggregates: (
+      server_state,
+      OrderedDict(),
+    ),
+  )
+
+
+def local_call(
+  phase: str, client_indices: np.ndarray, downlink_floats: int
+) -> algorithm.PhaseCall:
+  """Returns the call of a `local_phase`: one local solve a client.
+
+  Args:
+    phase: Its name.
+    client_indices: int32 `[cohort]`.
+    downlink_floats: Numbers sent to each of them; 0 where they have them already.
+  """
+  count = len(client_indices)
+  cost = algorithm.Cost(count * downlink_floats, local_solves=count)
+  return algorithm.PhaseCall(phase, client_indices, (), cost)
 
 
 def received_weights(message: Structure) -> model_lib.Weights:

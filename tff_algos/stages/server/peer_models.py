@@ -1,4 +1,4 @@
-"""Clients without a server: what all their models are together."""
+"""Consensus mean and distance of client models (no server)."""
 
 from typing import Any
 

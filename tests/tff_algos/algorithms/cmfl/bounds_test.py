@@ -111,9 +111,7 @@ def test_a_flat_objective_is_refused():
 
 def test_the_bound_by_hand():
   """L = 2, mu = 1, gamma = 8, T = 2, so 1 / 10 of what falls."""
-  constants = bounds.Constants(
-    *(2.0, 1.0, 1, 3.0, 0.5, 0.25, 0.75, 0.5, 1.5, 4.0)
-  )
+  constants = bounds.Constants(2.0, 1.0, 1, 3.0, 0.5, 0.25, 0.75, 0.5, 1.5, 4.0)
   assert constants.offset == 8
   bound = bounds.theorem(constants, 2)
   np.testing.assert_allclose(
@@ -167,8 +165,16 @@ def test_the_bound_holds_at_every_round_of_a_simulation(selection):
     w = w - bounds.step(1.0, offset, t) * grads[selected].mean(axis=0)
     members = ranked[2:10]
   constants = bounds.Constants(
-    *(1.0, 1.0, 1, max(gradients), 0.0, 0.0),
-    *(problem.heterogeneity, min(skews), max(at_best), start),
+    1.0,
+    1.0,
+    1,
+    max(gradients),
+    0.0,
+    0.0,
+    problem.heterogeneity,
+    min(skews),
+    max(at_best),
+    start,
   )
   for t, gap in enumerate(looks):
     assert gap <= bounds.theorem(constants, t).total

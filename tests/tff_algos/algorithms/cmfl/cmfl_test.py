@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
-from tff_algos.algorithms.cmfl import adoption, cmfl, committee
+from tff_algos.algorithms.cmfl import cmfl, committee
 from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
+from tff_algos.rounds import aggregation
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
@@ -70,13 +71,13 @@ class _Recorded(NamedTuple):
     call: Of the training.
     after: What held after the vote.
     trained: Output of the training.
-    voted: Output of the adoption.
+    voted: Output of phase `adopt`.
     state: The server state at the end.
   """
 
-  before: adoption.Agreed
+  before: cmfl.Proposal
   call: algorithm_lib.PhaseCall
-  after: adoption.Agreed
+  after: cmfl.Proposal
   trained: cohort_lib.PhaseOutput
   voted: cohort_lib.PhaseOutput
   state: cmfl.ServerState
@@ -380,3 +381,60 @@ def test_one_client_is_too_few():
   )
   with pytest.raises(errors.ConfigError, match='at least 2'):
     next(algorithm.plan_round(state, population, 1, 0))
+
+
+def _proposal(value, member, selected):
+  return cmfl.Proposal(
+    {'kernel': tf.fill([2], value)},
+    tf.range(3) == member,
+    tf.range(3) == selected,
+  )
+
+
+def _adopt(is_accepted):
+  """What comes of a state in which client 0 was averaged once."""
+  phase = _build().phases['adopt']
+  told = dict.fromkeys(phase.client_input, tf.constant(3.0))
+  told['is_accepted'] = tf.constant(float(is_accepted))
+  output = phase.client_work((), told, (), None, None)
+  mean = aggregation.Mean(output.result['outcome'], tf.constant(4.0))
+  state = cmfl.ServerState(
+    agreed=_proposal(1.0, 0, 1),
+    proposed=_proposal(2.0, 2, 0),
+    num_selections=tf.constant([1, 0, 0]),
+    num_in_vain=tf.constant(2),
+    selection_seed=tf.constant([0, 0]),
+  )
+  return phase.server_update(state, {'outcome': mean})
+
+
+def test_agreement_puts_the_proposal_in_force():
+  state, metrics = _adopt(True)
+  np.testing.assert_array_equal(state.agreed.model_weights['kernel'], [2, 2])
+  np.testing.assert_array_equal(state.agreed.is_member, [False, False, True])
+  np.testing.assert_array_equal(state.num_selections, [2, 0, 0])
+  assert state.num_in_vain == 0
+  assert metrics['num_views'] == 3
+
+
+def test_a_proposal_is_adopted_once():
+  """A second vote, without training between, counts and changes nothing."""
+  for is_accepted in (True, False):
+    state, _ = _adopt(is_accepted)
+    np.testing.assert_array_equal(
+      state.proposed.model_weights['kernel'],
+      state.agreed.model_weights['kernel'],
+    )
+    np.testing.assert_array_equal(
+      state.proposed.is_member, state.agreed.is_member
+    )
+    assert not state.proposed.is_selected.numpy().any()
+
+
+def test_without_agreement_all_stays():
+  state, metrics = _adopt(False)
+  np.testing.assert_array_equal(state.agreed.model_weights['kernel'], [1, 1])
+  np.testing.assert_array_equal(state.agreed.is_member, [True, False, False])
+  np.testing.assert_array_equal(state.num_selections, [1, 0, 0])
+  assert state.num_in_vain == 3
+  assert metrics['is_accepted'] == 0

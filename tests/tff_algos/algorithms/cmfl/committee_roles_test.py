@@ -12,7 +12,7 @@ _NOBODY = np.zeros(10, bool)
 
 def _assign(is_member=_NOBODY, drawn_in=1, round_num=1, population=_POPULATION):
   return committee_roles.assign(
-    *(population, is_member, drawn_in, round_num, 0, _CONFIG, 0.5)
+    population, is_member, drawn_in, round_num, 0, _CONFIG, 0.5
   )
 
 

@@ -13,6 +13,7 @@ from tff_algos.algorithms.fed_soft import center_download, fed_soft
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.numerics import optimizers
+from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 
@@ -47,13 +48,9 @@ def _state(importance):
 
 def _plan(algorithm, round_num, importance, population=_POPULATION):
   """Returns the calls of a round, if its estimation finds `importance`."""
-  plan = algorithm.plan_round(_state(importance), population, round_num, 0)
-  calls = [next(plan)]
-  while True:
-    try:
-      calls.append(plan.send(_state(importance)))
-    except StopIteration:
-      return calls
+  state = _state(importance)
+  plan = algorithm.plan_round(state, population, round_num, 0)
+  return [*plans.Calls(plan, state)]
 
 
 # Exactly two clients have a chance in each cluster, so the draws are known.

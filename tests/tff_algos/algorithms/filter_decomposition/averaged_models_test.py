@@ -8,7 +8,9 @@ from tff_algos.algorithms.filter_decomposition import averaged_models
 
 def _paths(num_models, num_paths, num_steps=30, seed=0):
   return averaged_models.average_paths(
-    *(num_models, num_paths, num_steps),
+    num_models,
+    num_paths,
+    num_steps,
     start=np.array([1.0, -0.5]),
     learning_rate=0.01,
     generator=np.random.default_rng(seed),

@@ -148,8 +148,10 @@ def test_server_momentum_of_slow_weights_waits_for_full_rounds():
   mean, _, _ = factored.run(plain, 1, start=(start, states), first_round=3)
   moved = _coefficients(second) - _coefficients(mean)
   np.testing.assert_allclose(
-    *(_coefficients(third), _coefficients(second) - 0.9 * velocity - moved),
-    *(1e-4, 1e-6),
+    _coefficients(third),
+    _coefficients(second) - 0.9 * velocity - moved,
+    1e-4,
+    1e-6,
   )
   assert np.abs(velocity).max() > 1e-3
 

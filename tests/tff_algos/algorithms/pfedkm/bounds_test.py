@@ -107,11 +107,7 @@ def test_what_rounds_say():
   objectives = np.array([[5.0, 3], [2, 2], [1, 2]])
   found = bounds.measure(models, gradients, assignments, objectives)
   assert found == (((4 + 4) / 2 / 2), 5.0, 9.0, 1, 2.5)
-  late = bounds.measure(
-    *(models, gradients, assignments[[0, 0, 1]], objectives)
-  )
+  late = bounds.measure(models, gradients, assignments[[0, 0, 1]], objectives)
   assert late.settled_round == 2
-  never = bounds.measure(
-    *(models, gradients, assignments[[0, 0, 0]], objectives)
-  )
+  never = bounds.measure(models, gradients, assignments[[0, 0, 0]], objectives)
   assert never.settled_round == 1

@@ -1,11 +1,14 @@
 """Tests of what travels beside the weights: who, what and what it costs."""
 
 import dataclasses
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.testing import toys
+from tests.testing import ppfl_oracle, toys
 from tff_algos.algorithms.ppfl import (
   affinity,
   membership_descent,
@@ -13,6 +16,7 @@ from tff_algos.algorithms.ppfl import (
   mixing,
 )
 from tff_algos.core import algorithm
+from tff_algos.rounds import aggregation
 
 _POPULATION = algorithm.Population(
   ('a', 'b', 'c', 'd'), np.array([3, 0, 5, 2], np.int64)
@@ -20,12 +24,14 @@ _POPULATION = algorithm.Population(
 _DRAWN = np.array([0, 3], np.int32)
 _MIXTURE = mixing.build(toys.mlp(), 2, ('all',), 'outputs')
 _PHASES = ('count_labels', 'stationarity', 'shared', 'membership', 'joint')
+_TABLE = np.array([[0.5, 0.5], [0.3, 0.7], [0.9, 0.1]], np.float32)
+_SLOPES = np.array([[1.0, 0], [0, 2]], np.float32)
 
 
 def _build(
   schedule='alternating', weight=0.0, kind='cosine', is_partial=False, **options
 ):
-  return membership_exchange.Traffic(
+  return membership_exchange.MembershipExchange(
     _MIXTURE,
     schedule,
     is_partial,
@@ -35,12 +41,12 @@ def _build(
   )
 
 
-def _fields(traffic):
-  return {phase: list(traffic.client_input(phase)) for phase in _PHASES}
+def _fields(exchange):
+  return {phase: list(exchange.client_input(phase)) for phase in _PHASES}
 
 
-def _phases(traffic, round_num, shared_prob=0.5, interval=0):
-  return traffic.phases(round_num, 0, shared_prob, interval)
+def _phases(exchange, round_num, shared_prob=0.5, interval=0):
+  return exchange.phases(round_num, 0, shared_prob, interval)
 
 
 def test_phases_of_a_round():
@@ -95,7 +101,7 @@ def test_clients_are_told_what_they_need():
 def test_clients_without_examples_move_if_the_penalty_reaches_them(
   kind, is_partial, moved
 ):
-  traffic = _build(weight=0.1, kind=kind, is_partial=is_partial)
+  exchange = _build(weight=0.1, kind=kind, is_partial=is_partial)
   # Of a full round, those that have examples were drawn.
   drawn = _DRAWN if is_partial else np.array([0, 2, 3], np.int32)
   moved = drawn if kind == 'cosine' else moved
@@ -105,7 +111,7 @@ def test_clients_without_examples_move_if_the_penalty_reaches_them(
     ('membership', moved),
     ('joint', moved),
   ):
-    found = traffic.cohort(phase, drawn, _POPULATION)
+    found = exchange.cohort(phase, drawn, _POPULATION)
     assert found.tolist() == list(expected)
     assert found.dtype == np.int32
 
@@ -117,9 +123,9 @@ class _State:
   affinity_features = np.ones((4, 1), np.float32)
 
 
-def _call(traffic, phase, round_num=1):
+def _call(exchange, phase, round_num=1):
   weights = np.array([0.3, 0, 0.5, 0.2], np.float32)
-  return traffic.call(phase, _State, _DRAWN, weights, round_num)
+  return exchange.call(phase, _State, _DRAWN, weights, round_num)
 
 
 def test_calls_tell_each_client_its_own():
@@ -136,19 +142,19 @@ def test_calls_tell_each_client_its_own():
 
 
 def test_a_measurement_is_of_the_laplacian_whatever_pulls():
-  traffic = dataclasses.replace(
+  exchange = dataclasses.replace(
     _build(), laplacian=affinity.LaplacianConfig(0.1, 'uniform', 'degree')
   )
   for phase, expected in (
     ('stationarity', [[-0.04, 0.04], [-0.28, 0.28]]),
     ('joint', [[0.2, 0.2], [0.08, 0.32]]),
   ):
-    inputs = _call(traffic, phase).client_inputs
+    inputs = _call(exchange, phase).client_inputs
     np.testing.assert_allclose(inputs['penalty_gradient'], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-  ('traffic', 'phase', 'round_num', 'cost'),
+  ('exchange', 'phase', 'round_num', 'cost'),
   [
     (_build(), 'joint', 9, (206, 206, 1)),
     (_build(weight=0.1), 'joint', 1, (208, 208, 1)),
@@ -175,7 +181,72 @@ def test_a_measurement_is_of_the_laplacian_whatever_pulls():
     (_build(num_joint_rounds=1), 'membership', 3, (0, 0, 0)),
   ],
 )
-def test_costs(traffic, phase, round_num, cost):
+def test_costs(exchange, phase, round_num, cost):
   """Two clients; 206 weights in two models."""
-  found = _call(traffic, phase, round_num).cost
+  found = _call(exchange, phase, round_num).cost
   assert found == tuple(2 * one for one in cost)
+
+
+class _ServerState(NamedTuple):
+  model_weights: Any
+  membership: Any
+  affinity_features: Any
+
+
+def _build_step(weight, **options):
+  exchange = membership_exchange.MembershipExchange(
+    mixing.build(toys.linear(3), 2, ('all',), 'outputs'),
+    'random_block',
+    True,
+    0,
+    membership_descent.MembershipConfig(0.5, **options),
+    affinity.LaplacianConfig(weight, 'uniform'),
+  )
+  return exchange, membership_exchange.build_server_step(exchange, 1.0)
+
+
+@pytest.mark.parametrize('weight', [0.0, 0.2])
+def test_server_steps_on_the_cohort_and_no_further(weight):
+  """Clients 0 and 2, then client 0 alone, as client 2's gradient is broken."""
+  _, phase = _build_step(weight)
+  features = tf.ones([3, 1]) if weight else ()
+  state = _ServerState((), tf.constant(_TABLE), features)
+  pulls = 2 * weight * (3 * _TABLE - _TABLE.sum(axis=0))
+  for is_valid in (True, False):
+    slopes = aggregation.Collected(
+      tf.constant(_SLOPES), tf.constant([0, 2]), tf.constant([True, is_valid])
+    )
+    found, metrics = phase.server_update(state, {'membership_gradient': slopes})
+    expected = _TABLE.astype(np.float64)
+    for row, client in enumerate([0, 2] if is_valid else [0]):
+      expected[client] = ppfl_oracle.mirror_step(
+        expected[client], _SLOPES[row] + pulls[client], 0.5, 1e-6
+      )
+    np.testing.assert_allclose(found.membership, expected, rtol=1e-5)
+    assert not metrics
+
+
+@pytest.mark.parametrize('gradient_weight', ['client_weight', 'none'])
+def test_a_client_uploads_its_gradient_times_p_i(gradient_weight):
+  exchange, phase = _build_step(0.0, gradient_weight=gradient_weight)
+  told = OrderedDict(membership=tf.constant([0.3, 0.7]))
+  share = 1.0
+  if gradient_weight == 'client_weight':
+    told['client_weight'] = share = tf.constant(0.25)
+  weights = exchange.mixture.initialize(tf.constant([1, 2]))
+  data = algorithm.ClientData(
+    tf.reshape(tf.range(6.0), [2, 3]), tf.ones([2]), tf.ones([2])
+  )
+  output = phase.client_work(weights, told, (), data, tf.constant([0, 0]))
+  slope, _ = membership_descent.gradient(
+    exchange.mixture,
+    weights,
+    told['membership'],
+    data,
+    None,
+    exchange.membership,
+  )
+  assert np.abs(slope).min() > 0.1
+  np.testing.assert_allclose(
+    output.result['membership_gradient'], share * slope, rtol=1e-6
+  )

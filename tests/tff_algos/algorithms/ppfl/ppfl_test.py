@@ -10,7 +10,7 @@ from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.rounds import lr_schedule
+from tff_algos.rounds import lr_schedule, plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
@@ -44,14 +44,7 @@ def _calls(algorithm, num_rounds):
   rounds = []
   for round_num in range(1, num_rounds + 1):
     plan = algorithm.plan_round(state, _POPULATION, round_num, 0)
-    calls, call = [], next(plan)
-    while call is not None:
-      calls.append(call)
-      try:
-        call = plan.send(state)
-      except StopIteration:
-        call = None
-    rounds.append(calls)
+    rounds.append([*plans.Calls(plan, state)])
   return rounds
 
 

@@ -5,7 +5,6 @@ import math
 import types
 
 import numpy as np
-import tensorflow as tf
 
 from tests.testing import contract, factored, toys
 from tff_algos.algorithms.filter_decomposition import latent_clients
@@ -13,23 +12,20 @@ from tff_algos.experiments.analyses import factor_rounds
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.training import loop
 
 _SEED = 5
 _SIZES = factor_rounds.Sizes(num_repeats=3, num_pairs=100, num_examples=5)
 
 
 def _session(algorithm):
-  state, states = toys.initial_states(algorithm, factored.SOURCE.population)
-
-  def load(indices):
-    rows = [states[int(index)] for index in indices]
-    return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *rows)
-
+  population = factored.SOURCE.population
+  state, _ = toys.initial_states(algorithm, population)
   return state, types.SimpleNamespace(
     algorithm=algorithm,
     runtime=debug_runtime.DebugRuntime(algorithm, len(contract.SIZES)),
     source=factored.SOURCE,
-    store=types.SimpleNamespace(load=load),
+    store=loop.build_store(algorithm, population, 0, '', 'memory'),
     config=types.SimpleNamespace(
       seed=_SEED, runtime=runtimes.RuntimeConfig(name='debug')
     ),
@@ -57,6 +53,27 @@ def test_variance_is_that_of_the_kernels_of_repeated_rounds():
   assert expected > 1e-6
 
 
+def test_more_clients_leave_less_variance_and_all_leave_none():
+  """Full batches: nothing but the cohort is random."""
+  training = {**factored.host()['local_training'], 'batch_size': 32}
+  variances = []
+  for cohort_size in (1, 3, 4):
+    host = factored.host(cohort_size=cohort_size, local_training=training)
+    state, opened = _session(factored.build(host))
+    found = factor_rounds.variance(
+      opened, 1, state, factor_rounds.Sizes(num_repeats=8)
+    )
+    variances.append(found['variance'])
+  assert variances[0] > variances[1] > 1e-6
+  assert variances[2] < 1e-12
+
+
+def test_repeated_rounds_leave_no_client_state():
+  state, opened = _session(factored.build(local_atoms={'own': 'atoms'}))
+  factor_rounds.variance(opened, 1, state, _SIZES)
+  assert not opened.store.has_state().any()
+
+
 def test_latent_clients_of_a_round_stand_beside_the_real_ones():
   """Three clients, six that do not exist; local atoms do not matter."""
   state, opened = _session(factored.build(local_atoms={'own': 'atoms'}))
@@ -71,7 +88,11 @@ def test_latent_clients_of_a_round_stand_beside_the_real_ones():
     alone = dataclasses.replace(call, client_indices=np.array([k], np.int32))
     one, _ = _session(host)
     after = toys.run_call(
-      *(opened.runtime, host.phases['train'], one, [()] * 5, alone),
+      opened.runtime,
+      host.phases['train'],
+      one,
+      [()] * 5,
+      alone,
       (1, _SEED, factored.SOURCE),
     ).server_state
     model = host.cluster_model

@@ -61,7 +61,8 @@ def test_importance_and_centers_follow_their_sources(opened, monkeypatch):
   problem, steps = _problem(opened), []
   for matched in ([0, 1], [1, 0]):
     monkeypatch.setattr(
-      *(recovery, 'match_clusters'),
+      recovery,
+      'match_clusters',
       lambda *unused, matched=matched: np.array(matched),
     )
     steps.append(next(linear_rounds.steps(opened, problem)))

@@ -75,7 +75,8 @@ def test_a_point_has_kernels_in_the_place_of_factors(runs):
   for name in [name for name in weights if name.endswith('/atoms')]:
     layer = name.removesuffix('/atoms')
     weights[f'{layer}/kernel'] = np.einsum(
-      *('uvq,qio->uvio', weights.pop(name)),
+      'uvq,qio->uvio',
+      weights.pop(name),
       weights.pop(f'{layer}/coefficients'),
     )
   expected = np.concatenate([weights[name].ravel() for name in sorted(weights)])

@@ -1,4 +1,4 @@
-"""Tests of which rows a given number of batches reads."""
+"""Tests of which rows each step reads, of which epoch."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def _draw(size, capacity, num_batches, batch_size):
   key = num_batches, batch_size
   if key not in _GRAPHS:
     _GRAPHS[key] = tf.function(
-      lambda seed, mask: batches.draw_batches(seed, mask, *key),
+      lambda seed, mask: batches.draw_steps(seed, mask, *key),
       autograph=False,
       input_signature=[
         tf.TensorSpec([2], tf.int32),
@@ -24,8 +24,7 @@ def _draw(size, capacity, num_batches, batch_size):
       ],
     )
   mask = (np.arange(capacity) < size).astype(np.float32)
-  positions, masks = _GRAPHS[key](_SEED, mask)
-  return positions.numpy(), masks.numpy()
+  return [part.numpy() for part in _GRAPHS[key](_SEED, mask)]
 
 
 def _expected(size, num_batches, batch_size):
@@ -48,7 +47,9 @@ def test_epochs_follow_each_other_in_fresh_orders(
   """Short last batches, several epochs, and batches of everybody."""
   expected = _expected(size, num_batches, batch_size)
   for capacity in (size, size + 9):
-    positions, masks = _draw(size, capacity, num_batches, batch_size)
+    positions, masks, epochs = _draw(size, capacity, num_batches, batch_size)
+    per_epoch = -(-size // batch_size)
+    assert epochs.tolist() == [i // per_epoch for i in range(num_batches)]
     assert positions.shape == masks.shape == (num_batches, batch_size)
     for found, mask, rows in zip(positions, masks, expected, strict=True):
       assert found[mask > 0].tolist() == rows
@@ -57,12 +58,57 @@ def test_epochs_follow_each_other_in_fresh_orders(
 
 
 def test_batches_of_one_epoch_are_distinct_rows():
-  positions, masks = _draw(50, 50, 5, 4)
+  positions, masks, _ = _draw(50, 50, 5, 4)
   assert masks.all()
   assert len(np.unique(positions)) == 20
 
 
 def test_a_client_without_examples_has_no_batch_that_counts():
-  _, masks = _draw(0, 6, 5, 4)
+  _, masks, _ = _draw(0, 6, 5, 4)
   assert masks.shape == (5, 4)
   assert not masks.any()
+
+
+def test_every_epoch_reads_all_examples_once_in_a_fresh_order():
+  mask = tf.cast(tf.range(12) < 9, tf.float32)
+  positions, masks, epochs = batches.draw_epochs(tf.constant(_SEED), mask, 4, 5)
+  assert positions.shape == masks.shape == (4 * 3, 5)
+  assert epochs.numpy().tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+  orders = []
+  for epoch in range(4):
+    steps = np.s_[3 * epoch : 3 * (epoch + 1)]
+    real = masks.numpy()[steps].ravel() > 0
+    orders.append(positions.numpy()[steps].ravel()[real].tolist())
+    assert orders[-1] == index_hash.shuffled(_SEED, epoch, 9)
+    assert masks.numpy()[steps].sum(axis=1).tolist() == [5, 4, 0]
+  assert len({tuple(order) for order in orders}) == 4
+
+
+def test_masked_slots_read_a_real_row():
+  mask = tf.constant([0.0, 1, 1, 0, 0, 0])
+  positions, masks, _ = batches.draw_epochs(tf.constant(_SEED), mask, 3, 4)
+  assert set(positions.numpy().ravel()) == {1, 2}
+  assert masks.numpy().sum() == 3 * 2
+
+
+@pytest.mark.parametrize('capacity', [9, 10, 23])
+def test_independent_batches_begin_orders_of_their_own(capacity):
+  mask = tf.cast(tf.range(capacity) < 9, tf.float32)
+  drawn = batches.draw_independent(tf.constant(_SEED), mask, 5, 4)
+  assert drawn.positions.shape == (5, 4)
+  assert drawn.positions.numpy().tolist() == [
+    index_hash.shuffled(_SEED, i, 9)[:4] for i in range(5)
+  ]
+  assert drawn.masks.numpy().all()
+
+
+def test_independent_batches_of_a_small_client_have_all_its_examples():
+  mask = tf.constant([1.0, 1, 1, 0, 0, 0, 0, 0, 0])
+  drawn = batches.draw_independent(tf.constant(_SEED), mask, 6, 4)
+  positions, masks, _ = (part.numpy() for part in drawn)
+  assert masks.tolist() == [[1, 1, 1, 0]] * 6
+  assert all(sorted(row[:3]) == [0, 1, 2] for row in positions)
+  assert positions.max() < 3
+  # None are all masked.
+  drawn = batches.draw_independent(tf.constant(_SEED), tf.zeros(5), 2, 4)
+  assert not drawn.masks.numpy().any()

@@ -199,59 +199,6 @@ def test_a_graph_trains_like_eager_mode():
   np.testing.assert_allclose(graph, eager, rtol=1e-5, atol=1e-6)
 
 
-def test_every_epoch_reads_all_examples_once_in_a_fresh_order():
-  mask = tf.cast(tf.range(12) < 9, tf.float32)
-  positions, masks = local_training.batch_positions(
-    tf.constant(_SEED), mask, _config(batch_size=5, num_local_epochs=4)
-  )
-  assert positions.shape == masks.shape == (4 * 3, 5)
-  orders = []
-  for epoch in range(4):
-    steps = np.s_[3 * epoch : 3 * (epoch + 1)]
-    real = masks.numpy()[steps].ravel() > 0
-    orders.append(positions.numpy()[steps].ravel()[real].tolist())
-    assert orders[-1] == index_hash.shuffled(_SEED, epoch, 9)
-    assert masks.numpy()[steps].sum(axis=1).tolist() == [5, 4, 0]
-  assert len({tuple(order) for order in orders}) == 4
-
-
-def test_masked_slots_read_a_real_row():
-  mask = tf.constant([0.0, 1, 1, 0, 0, 0])
-  positions, masks = local_training.batch_positions(
-    tf.constant(_SEED), mask, _config(batch_size=4)
-  )
-  assert set(positions.numpy().ravel()) == {1, 2}
-  assert masks.numpy().sum() == 3 * 2
-
-
-@pytest.mark.parametrize('capacity', [9, 10, 23])
-def test_independent_batches_begin_orders_of_their_own(capacity):
-  mask = tf.cast(tf.range(capacity) < 9, tf.float32)
-  positions, masks = local_training.independent_batches(
-    tf.constant(_SEED), mask, 5, 4
-  )
-  assert positions.shape == (5, 4)
-  assert positions.numpy().tolist() == [
-    index_hash.shuffled(_SEED, i, 9)[:4] for i in range(5)
-  ]
-  assert masks.numpy().all()
-
-
-def test_independent_batches_of_a_small_client_have_all_its_examples():
-  mask = tf.constant([1.0, 1, 1, 0, 0, 0, 0, 0, 0])
-  positions, masks = local_training.independent_batches(
-    tf.constant(_SEED), mask, 6, 4
-  )
-  assert masks.numpy().tolist() == [[1, 1, 1, 0]] * 6
-  assert all(sorted(row[:3]) == [0, 1, 2] for row in positions.numpy())
-  assert positions.numpy().max() < 3
-  # None are all masked.
-  _, masks = local_training.independent_batches(
-    tf.constant(_SEED), tf.zeros(5), 2, 4
-  )
-  assert not masks.numpy().any()
-
-
 def test_another_seed_takes_another_order_and_another_path():
   x, y = _examples(9)
   first, _ = _train(_padded(x, y, 9), _config())

@@ -8,6 +8,7 @@ from tests.testing import contract, points, toys
 from tff_algos.algorithms import ifca
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
+from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 from tff_algos.stages.clusters import initialization
@@ -242,14 +243,8 @@ def test_the_algorithms_own_rounds_come_after(mode, num_rounds):
 
 def _costs(algorithm, seed_losses=()):
   plan = algorithm.plan_round(None, points.clients(_POINTS).population, 1, 0)
-  costs, call = [], next(plan)
-  while call is not None:
-    costs.append(call.cost)
-    try:
-      call = plan.send(ifca.ServerState((), seed_losses))
-    except StopIteration:
-      call = None
-  return costs
+  state = ifca.ServerState((), seed_losses)
+  return [call.cost for call in plans.Calls(plan, state)]
 
 
 def test_cost_of_kmeans():

@@ -30,8 +30,9 @@ def test_more_clients_than_have_examples_is_an_error():
 
 
 def test_uniform_draws_are_distinct_sorted_and_have_examples():
+  population = _population(1, 0, 2, 3, 0, 9)
   drawn = client_sampling.draw_uniform(
-    _population(1, 0, 2, 3, 0, 9), 3, _generator()
+    population.clients_with_examples, 3, _generator()
   )
   assert drawn.dtype == np.int32
   assert len(set(drawn)) == 3
@@ -41,192 +42,25 @@ def test_uniform_draws_are_distinct_sorted_and_have_examples():
 
 def test_uniform_draws_take_every_client_equally_often():
   """5 standard errors of a binomial: false-alarm rate below 1e-5."""
-  population, generator = _population(*range(1, 11)), _generator()
+  generator = _generator()
   counts = np.zeros(10)
   for _ in range(4000):
-    counts[client_sampling.draw_uniform(population, 3, generator)] += 1
+    counts[client_sampling.draw_uniform(np.arange(10), 3, generator)] += 1
   assert np.abs(counts - 1200).max() < 5 * np.sqrt(4000 * 0.3 * 0.7)
-
-
-def test_selection_probs_of_a_hand_example():
-  """FedSoft, Eq. 6: u n / sum over all clients."""
-  importance = np.array([[0.5, 0.5], [1, 0], [0.25, 0.75]])
-  probs = client_sampling.selection_probs(importance, np.array([10, 20, 40]))
-  assert probs.dtype == np.float64
-  expected = [[5 / 35, 20 / 35, 10 / 35], [5 / 35, 0, 30 / 35]]
-  np.testing.assert_allclose(probs, expected, rtol=1e-15)
-
-
-def test_a_cluster_that_fits_nobody_draws_by_examples():
-  """All importances at the smoother, or all at 0: v = n_k / n."""
-  for smoother in (1e-4, 0.0):
-    importance = np.array([[1, smoother], [1, smoother], [1, smoother]])
-    probs = client_sampling.selection_probs(importance, np.array([10, 30, 60]))
-    np.testing.assert_allclose(probs[1], [0.1, 0.3, 0.6], rtol=1e-12)
-
-
-def test_a_client_without_examples_is_never_drawn():
-  importance = np.array([[0.5, 0], [0.5, 0], [0.5, 0]])
-  probs = client_sampling.selection_probs(importance, np.array([3, 0, 1]))
-  np.testing.assert_array_equal(probs[:, 1], [0, 0])
-  np.testing.assert_allclose(probs.sum(axis=1), [1, 1])
-
-
-def test_rows_of_selection_probs_sum_to_one_with_float32_importance():
-  generator = np.random.default_rng(0)
-  importance = generator.uniform(0, 1, (100, 4)).astype(np.float32)
-  probs = client_sampling.selection_probs(
-    importance, generator.integers(100, 201, 100)
-  )
-  np.testing.assert_allclose(probs.sum(axis=1), np.ones(4), rtol=1e-14)
-
-
-@pytest.mark.parametrize('with_replacement', [True, False])
-def test_every_cluster_gets_its_slots_and_the_seed_decides(with_replacement):
-  probs = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
-
-  def draw(seed):
-    return client_sampling.draw_per_cluster(
-      probs, 3, with_replacement, _generator(seed)
-    )
-
-  slots = draw(0)
-  assert slots.shape == (4, 2)
-  assert slots.sum(axis=0).tolist() == [3, 3]
-  np.testing.assert_array_equal(draw(0), slots)
-  assert any((draw(seed) != slots).any() for seed in range(1, 5))
-  if not with_replacement:
-    assert slots.max() == 1
-
-
-def test_more_slots_than_clients_need_replacement():
-  slots = client_sampling.draw_per_cluster(
-    np.array([[0.5, 0.5, 0]]), 7, True, _generator()
-  )
-  assert slots[:, 0].sum() == 7
-  assert slots[2, 0] == 0
-
-
-def test_union_of_the_cohorts_has_the_size_of_the_paper():
-  """N (1 - (1 - K/N)^S) = 84 for N=100, K=60, S=2, over 4,000 draws.
-
-  The standard error is 0.04, so the paper's +-0.1 has a false-alarm rate of 1%
-  over the choice of the (fixed) seed.
-  """
-  num_draws = 4000
-  probs = np.full((2 * num_draws, 100), 0.01)
-  slots = client_sampling.draw_per_cluster(probs, 60, False, _generator())
-  drawn = slots.reshape(100, num_draws, 2).any(axis=2)
-  assert abs(drawn.sum(axis=0).mean() - 84) < 0.1
-
-
-_SKEWED = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
-_MODELS = np.array([[5.0, 0], [1, 1], [-2, 3], [0, -4], [10, 2]])
-
-
-def _centers(with_replacement, slots_per_draw=3, num_draws=20_000):
-  """Returns the centres of many draws, and the v-weighted mean."""
-  probs = np.tile(_SKEWED, (num_draws, 1))
-  slots = client_sampling.draw_per_cluster(
-    probs, slots_per_draw, with_replacement, _generator()
-  )
-  return slots.T @ _MODELS / slots_per_draw, _SKEWED @ _MODELS
-
-
-def test_draws_with_replacement_are_unbiased_with_variance_one_over_k():
-  """FedSoft, Eqs. 39 and 42, over 20,000 draws.
-
-  Mean within 5 standard errors (false alarms below 1e-5); the variance, whose
-  relative standard error is about 1%, within 5%.
-  """
-  centers, mean = _centers(with_replacement=True)
-  variances = _SKEWED @ (_MODELS - mean) ** 2 / 3
-  bias = np.abs(centers.mean(axis=0) - mean)
-  assert (bias < 5 * np.sqrt(variances / len(centers))).all()
-  np.testing.assert_allclose(centers.var(axis=0), variances, rtol=0.05)
-
-
-def test_draws_without_replacement_are_biased():
-  """The plain mean of distinct clients is not the v-weighted one.
-
-  The bias found here is over 30 standard errors; 10 are asked for.
-  """
-  centers, mean = _centers(with_replacement=False)
-  bias = np.abs(centers.mean(axis=0) - mean)
-  assert (bias > 10 * centers.std(axis=0) / np.sqrt(len(centers))).any()
-
-
-def test_inclusion_grows_with_the_probability_but_less_than_it():
-  """Neighbouring inclusions differ by over 5 standard errors."""
-  slots = client_sampling.draw_per_cluster(
-    np.tile(_SKEWED, (20_000, 1)), 3, False, _generator()
-  )
-  inclusion = slots.mean(axis=1)
-  assert (np.diff(inclusion) < -5 * np.sqrt(0.5 / 20_000)).all()
-  np.testing.assert_allclose(inclusion.sum(), 3)
-  assert inclusion[0] / 3 < _SKEWED[0]
-  assert inclusion[-1] / 3 > _SKEWED[-1]
-
-
-def test_successive_sampling_has_the_law_of_the_textbook():
-  """P(pair) = p_i p_j (1/(1-p_i) + 1/(1-p_j)), 5 standard errors each."""
-  num_draws = 20_000
-  slots = client_sampling.draw_per_cluster(
-    np.tile(_SKEWED, (num_draws, 1)), 2, False, _generator(1)
-  )
-  for i in range(5):
-    for j in range(i):
-      together = np.mean(slots[i] * slots[j])
-      p, q = _SKEWED[i], _SKEWED[j]
-      expected = p * q * (1 / (1 - p) + 1 / (1 - q))
-      error = np.sqrt(expected * (1 - expected) / num_draws)
-      assert abs(together - expected) < 5 * error
-
-
-@pytest.mark.parametrize(
-  ('selection', 'cohort_size', 'is_full'),
-  [
-    ('weighted_full', 2, True),
-    ('without_replacement', 3, True),
-    ('without_replacement', 2, False),
-    ('with_replacement', 3, False),
-  ],
-)
-def test_shares_are_probabilities_of_everybody_or_slots(
-  selection, cohort_size, is_full
-):
-  """FedSoft, Eq. 27; K = N would make the plain means of all equal."""
-  importance = np.array([[1.0, 0], [1, 1], [0, 1], [0.5, 0.5]])
-  population = _population(4, 0, 5, 1)
-  shares = client_sampling.draw_shares(
-    importance, population, selection, cohort_size, _generator()
-  )
-  assert shares.shape == (4, 2)
-  probs = [[4 / 4.5, 0], [0, 0], [0, 5 / 5.5], [0.5 / 4.5, 0.5 / 5.5]]
-  if is_full:
-    np.testing.assert_allclose(shares, probs, rtol=1e-12)
-  else:
-    slots = client_sampling.draw_per_cluster(
-      np.array(probs).T,
-      cohort_size,
-      selection == 'with_replacement',
-      _generator(),
-    )
-    np.testing.assert_array_equal(shares, slots)
 
 
 def test_a_cohort_size_of_0_is_everybody_who_has_examples():
   population = _population(3, 0, 5, 1)
-  everybody = client_sampling.draw_some_or_all(population, 0, 7, 2)
+  everybody = client_sampling.draw_cohort(population, 0, 7, 2)
   assert everybody.tolist() == [0, 2, 3]
   assert everybody.dtype == np.int32
-  some = client_sampling.draw_some_or_all(population, 2, 7, 2)
+  some = client_sampling.draw_cohort(population, 2, 7, 2)
   generator = seeds.numpy_generator(7, 'cohort', 2)
   np.testing.assert_array_equal(
-    some, client_sampling.draw_uniform(population, 2, generator)
+    some, client_sampling.draw_uniform([0, 2, 3], 2, generator)
   )
   with pytest.raises(errors.ConfigError, match='cohort_size is 4, but only 3'):
-    client_sampling.draw_some_or_all(population, 4, 7, 2)
+    client_sampling.draw_cohort(population, 4, 7, 2)
 
 
 @pytest.mark.parametrize(

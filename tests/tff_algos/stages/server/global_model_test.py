@@ -39,11 +39,39 @@ def test_the_global_model_serves_everybody():
   assert algorithm.membership(state, (), 2).numpy().tolist() == [1]
 
 
+def test_clients_may_have_models_of_their_own_beside_the_global_one():
+  algorithm = global_model.build_algorithm(
+    'toy',
+    toys.linear(2),
+    init_server_state=None,
+    phases={},
+    plan_round=None,
+    global_weights=lambda server_state: server_state['global'],
+    personalized_weights=lambda server_state, client_state, client_index: (
+      server_state['global']['w'] + client_state
+    ),
+  )
+  state = {'global': {'w': tf.constant([3.0])}}
+  assert algorithm.cluster_weights(state)['w'].numpy().tolist() == [[3]]
+  assert algorithm.personalized_weights(state, 1.0, 0).numpy().tolist() == [4]
+
+
 def test_plan_draws_those_with_examples_and_multiplies_the_cost():
   plan = global_model.build_uniform_plan(2, downlink_floats=7, uplink_floats=3)
   (call,) = plan(None, _POPULATION, 1, 0)
   assert call.client_indices.tolist() == [0, 2]
   assert call.cost == (14, 6, 2)
+
+
+def test_a_local_phase_uploads_nothing_and_changes_no_state():
+  state = _Holder({'kernel': 1}, 2)
+  phase = global_model.local_phase('refit', None)
+  assert (phase.name, phase.aggregation) == ('refit', {})
+  assert phase.make_message(state) == {'kernel': 1}
+  assert phase.server_update(state, {}) == (state, {})
+  call = global_model.local_call('refit', _POPULATION.clients_with_examples, 7)
+  assert (call.phase, call.client_indices.tolist()) == ('refit', [0, 2])
+  assert call.cost == (14, 0, 2)
 
 
 def test_the_received_model_is_found_in_both_kinds_of_message():

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tff_algos.algorithms.cmfl.consensus import authentication, in_process
 from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
-from tff_algos.algorithms.cmfl.consensus import endpoint as seat_lib
+from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
 from tff_algos.algorithms.cmfl.consensus import member as member_lib
 from tff_algos.core import errors
 
@@ -82,8 +82,8 @@ def agree(
       'are for its members alone'
     )
   keys = authentication.simulated_keys(ballot.committee, ballot.seed)
-  seats = {
-    member: seat_lib.Seat(
+  endpoints = {
+    member: endpoint_lib.Endpoint(
       ballot,
       member,
       proposals[member],
@@ -92,23 +92,25 @@ def agree(
     )
     for member in ballot.committee
   }
-  traffic = in_process.run(seats, network or in_process.SeededNetwork())
+  counts = in_process.run(endpoints, network or in_process.SeededNetwork())
   honest = [
     member
     for member in ballot.committee
     if behaviours.get(member, 'honest') == 'honest'
   ]
-  outcomes = {m: seats[m].member.outcome for m in honest or ballot.committee}
+  outcomes = {
+    m: endpoints[m].member.outcome for m in honest or ballot.committee
+  }
   result = _result(outcomes)
   return Agreement(
     value=result.statement,
     reason=result.reason,
     num_views=result.view + 1,
-    num_messages=traffic.num_messages,
-    num_bytes=traffic.num_bytes,
-    num_refused=sum(seat.num_refused for seat in seats.values()),
+    num_messages=counts.num_messages,
+    num_bytes=counts.num_bytes,
+    num_refused=sum(endpoint.num_refused for endpoint in endpoints.values()),
     seconds=max(outcome.seconds for outcome in outcomes.values()),
-    suspects=_suspects(ballot, seats),
+    suspects=_suspects(ballot, endpoints),
     outcomes=outcomes,
   )
 
@@ -126,10 +128,12 @@ def _result(outcomes: Mapping[str, member_lib.Outcome]) -> member_lib.Outcome:
 
 
 def _suspects(
-  ballot: ballot_lib.Ballot, seats: Mapping[str, seat_lib.Seat]
+  ballot: ballot_lib.Ballot, endpoints: Mapping[str, endpoint_lib.Endpoint]
 ) -> frozenset[str]:
   counts = collections.Counter(
-    suspect for seat in seats.values() for suspect in seat.member.suspects
+    suspect
+    for endpoint in endpoints.values()
+    for suspect in endpoint.member.suspects
   )
   needed = ballot.tolerated_faults + 1
   return frozenset(m for m, count in counts.items() if count >= needed)

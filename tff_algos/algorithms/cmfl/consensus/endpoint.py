@@ -1,4 +1,4 @@
-"""Where a member sits: bytes and times come in, sealed messages go out.
+"""Authenticated endpoint of a committee member: sealed messages in and out.
 
 This is all that a network needs to know. A network, in process or of sockets,
 calls `start` once, `deliver` with what arrives and `wake` at `wake_time`, and
@@ -16,19 +16,19 @@ from tff_algos.algorithms.cmfl.consensus import ballot as ballot_lib
 from tff_algos.algorithms.cmfl.consensus import member as member_lib
 
 
-class Parcel(NamedTuple):
-  """A sealed message on its way."""
+class Envelope(NamedTuple):
+  """A sealed message with its sender and its recipient."""
 
   sender: str
   recipient: str
   sealed: bytes
 
 
-class Seat:
-  """A member with its keys and its behaviour.
+class Endpoint:
+  """A member with its keys and its behaviour, as a network sees it.
 
   Attributes:
-    member_id: Whose seat it is.
+    member_id: One of the committee.
     member: The state machine.
     num_refused: Messages that were malformed, forged or of another vote.
   """
@@ -41,7 +41,7 @@ class Seat:
     keys: dict[str, bytes],
     behaviour: str = 'honest',
   ):
-    """Seats a member.
+    """Makes the endpoint of a member.
 
     Args:
       ballot: What all members know.
@@ -69,11 +69,11 @@ class Seat:
     """Returns when to call `wake`; None if never."""
     return self.member.wake_time
 
-  def start(self, now: float) -> list[Parcel]:
+  def start(self, now: float) -> list[Envelope]:
     """Begins; times are in seconds on any clock that never goes back."""
     return self._seal(self._behaviour.say(self.member.start(now)))
 
-  def deliver(self, now: float, sealed: bytes) -> list[Parcel]:
+  def deliver(self, now: float, sealed: bytes) -> list[Envelope]:
     """Takes what somebody sent; refuses what no other member sealed."""
     try:
       message = self._keyring.open(sealed)
@@ -83,16 +83,16 @@ class Seat:
     sends = self._behaviour.say(self.member.receive(now, message))
     return self._seal([*sends, *self._behaviour.hear(message)])
 
-  def wake(self, now: float) -> list[Parcel]:
+  def wake(self, now: float) -> list[Envelope]:
     """Continues after `wake_time`."""
     return self._seal(self._behaviour.say(self.member.wake(now)))
 
-  def _seal(self, sends: list[member_lib.Send]) -> list[Parcel]:
-    parcels = []
+  def _seal(self, sends: list[member_lib.Send]) -> list[Envelope]:
+    envelopes = []
     spelled: tuple[messages.Message | None, bytes] = (None, b'')
     for recipient, message in sends:
       if message is not spelled[0]:  # A broadcast is spelled once.
         spelled = message, messages.encode(self._instance, message)
       sealed = self._keyring.seal(recipient, spelled[1])
-      parcels.append(Parcel(self.member_id, recipient, sealed))
-    return parcels
+      envelopes.append(Envelope(self.member_id, recipient, sealed))
+    return envelopes

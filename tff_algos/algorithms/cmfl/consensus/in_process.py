@@ -1,7 +1,7 @@
 """A network inside one process, on a virtual clock: no waiting, no chance.
 
-Every parcel is delivered after the delays that the network's fate gives it:
-none if it is lost, two if it arrives twice. Parcels overtake each other when
+Every envelope is delivered after the delays that the network's fate gives it:
+none if it is lost, two if it arrives twice. Envelopes overtake each other when
 their delays differ.
 """
 
@@ -11,19 +11,21 @@ import itertools
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from tff_algos.algorithms.cmfl.consensus import endpoint as seat_lib
+from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
 from tff_algos.core import checks, errors, seeds
 
 
 class Network(Protocol):
-  """What becomes of parcels."""
+  """What becomes of envelopes."""
 
-  def fate(self, number: int, parcel: seat_lib.Parcel) -> tuple[float, ...]:
-    """Returns after how many seconds each copy of a parcel arrives.
+  def fate(
+    self, number: int, envelope: endpoint_lib.Envelope
+  ) -> tuple[float, ...]:
+    """Returns after how many seconds each copy of an envelope arrives.
 
     Args:
-      number: How many parcels were sent before it.
-      parcel: What is sent.
+      number: How many envelopes were sent before it.
+      envelope: What is sent.
     """
 
 
@@ -34,7 +36,7 @@ class SeededNetwork:
   Attributes:
     min_delay_seconds: Shortest delay, >= 0.
     max_delay_seconds: Longest delay, >= the shortest; uniform between.
-    drop_rate: Chance that a parcel is lost, in [0, 1).
+    drop_rate: Chance that an envelope is lost, in [0, 1).
     duplicate_rate: Chance that it arrives twice, in [0, 1].
     seed: >= 0.
   """
@@ -54,8 +56,10 @@ class SeededNetwork:
     checks.check_fraction('duplicate_rate', self.duplicate_rate)
     checks.check_int('seed', self.seed, minimum=0)
 
-  def fate(self, number: int, parcel: seat_lib.Parcel) -> tuple[float, ...]:
-    """Returns the delays of a parcel's copies, in seconds."""
+  def fate(
+    self, number: int, envelope: endpoint_lib.Envelope
+  ) -> tuple[float, ...]:
+    """Returns the delays of an envelope's copies, in seconds."""
     if not self.drop_rate and not self.duplicate_rate:
       if self.min_delay_seconds == self.max_delay_seconds:
         return (self.min_delay_seconds,)
@@ -68,19 +72,21 @@ class SeededNetwork:
     return tuple(self.min_delay_seconds + spread * float(d) for d in copies)
 
 
-class Traffic(NamedTuple):
-  """What was sent, lost parcels and forged ones included."""
+class MessageCounts(NamedTuple):
+  """What was sent, lost envelopes and forged ones included."""
 
   num_messages: int
   num_bytes: int
 
 
-def run(seats: Mapping[str, seat_lib.Seat], network: Network) -> Traffic:
+def run(
+  endpoints: Mapping[str, endpoint_lib.Endpoint], network: Network
+) -> MessageCounts:
   """Lets members talk until nobody waits for anything and nothing is under way.
 
   Args:
-    seats: By member.
-    network: What becomes of their parcels.
+    endpoints: By member.
+    network: What becomes of their envelopes.
 
   Raises:
     ConfigError: If the network delivers something before it was sent.
@@ -89,32 +95,32 @@ def run(seats: Mapping[str, seat_lib.Seat], network: Network) -> Traffic:
   agenda: list[tuple[float, int, str, bytes | None]] = []
   num_messages = num_bytes = 0
 
-  def carry(now: float, parcels: list[seat_lib.Parcel]) -> None:
+  def carry(now: float, envelopes: list[endpoint_lib.Envelope]) -> None:
     nonlocal num_messages, num_bytes
-    for parcel in parcels:
-      for delay in network.fate(num_messages, parcel):
+    for envelope in envelopes:
+      for delay in network.fate(num_messages, envelope):
         if not delay >= 0:
           raise errors.ConfigError(f'a delay must be >= 0 seconds, got {delay}')
-        event = now + delay, next(numbers), parcel.recipient, parcel.sealed
+        event = now + delay, next(numbers), envelope.recipient, envelope.sealed
         heapq.heappush(agenda, event)
       num_messages += 1
-      num_bytes += len(parcel.sealed)
+      num_bytes += len(envelope.sealed)
 
-  def schedule(member: str, seat: seat_lib.Seat) -> None:
-    if seat.wake_time is not None:
-      heapq.heappush(agenda, (seat.wake_time, next(numbers), member, None))
+  def schedule(member: str, endpoint: endpoint_lib.Endpoint) -> None:
+    if endpoint.wake_time is not None:
+      heapq.heappush(agenda, (endpoint.wake_time, next(numbers), member, None))
 
-  for member, seat in seats.items():
-    carry(0.0, seat.start(0.0))
-    schedule(member, seat)
+  for member, endpoint in endpoints.items():
+    carry(0.0, endpoint.start(0.0))
+    schedule(member, endpoint)
   while agenda:
     now, _, member, sealed = heapq.heappop(agenda)
-    seat = seats[member]
-    before = seat.wake_time
+    endpoint = endpoints[member]
+    before = endpoint.wake_time
     if sealed is not None:
-      carry(now, seat.deliver(now, sealed))
+      carry(now, endpoint.deliver(now, sealed))
     elif before == now:  # Otherwise it has changed its mind since.
-      carry(now, seat.wake(now))
-    if seat.wake_time != before:
-      schedule(member, seat)
-  return Traffic(num_messages, num_bytes)
+      carry(now, endpoint.wake(now))
+    if endpoint.wake_time != before:
+      schedule(member, endpoint)
+  return MessageCounts(num_messages, num_bytes)

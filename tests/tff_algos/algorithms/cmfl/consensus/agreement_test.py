@@ -62,8 +62,8 @@ def test_the_word_of_f_members_blames_nobody():
   opened = committees.open_ballot(5, ['m3', 'm0'])
 
   class Partition:
-    def fate(self, number, parcel):
-      is_lost = parcel.sender == 'm3' and parcel.recipient != 'm0'
+    def fate(self, number, envelope):
+      is_lost = envelope.sender == 'm3' and envelope.recipient != 'm0'
       return () if is_lost else (0.01,)
 
   result = _agree(opened, {'m3': 'lying'}, Partition())
@@ -126,8 +126,8 @@ def test_beyond_the_bound_honest_members_may_differ():
   opened = committees.open_ballot(5, ['m0', 'm1'])
 
   class Partition:
-    def fate(self, number, parcel):
-      return (60.0,) if {*parcel[:2]} == {'m0', 'm1'} else (0.01,)
+    def fate(self, number, envelope):
+      return (60.0,) if {*envelope[:2]} == {'m0', 'm1'} else (0.01,)
 
   malicious = dict.fromkeys(['m2', 'm3', 'm4'], 'agreeable')
   proposals = dict.fromkeys(opened.committee, 'one') | {'m1': 'other'}
@@ -182,7 +182,7 @@ class _Fates:
   def __init__(self, fates):
     self._fates = fates
 
-  def fate(self, number, parcel):
+  def fate(self, number, envelope):
     return self._fates[number % len(self._fates)]
 
 
@@ -201,7 +201,9 @@ def _votes(draw, max_faults, min_copies, max_views=6):
   copies = st.lists(delays, min_size=min_copies, max_size=2).map(tuple)
   fates = draw(st.lists(copies, min_size=1, max_size=30))
   opened = agreement.ballot_lib.Ballot(
-    *(committees.names(size), 'r1', draw(st.integers(0, 10**6))),
+    committees.names(size),
+    'r1',
+    draw(st.integers(0, 10**6)),
     agreement.ballot_lib.Limits(max_views=max_views),
   )
   return opened, malicious, _Fates(fates)

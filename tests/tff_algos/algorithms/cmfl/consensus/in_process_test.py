@@ -3,15 +3,15 @@
 import pytest
 
 from tests.testing import committees
-from tff_algos.algorithms.cmfl.consensus import endpoint as seat
+from tff_algos.algorithms.cmfl.consensus import endpoint as endpoint_lib
 from tff_algos.algorithms.cmfl.consensus import in_process, messages
 from tff_algos.core import errors
 
-_PARCEL = seat.Parcel('m0', 'm1', b'')
+_ENVELOPE = endpoint_lib.Envelope('m0', 'm1', b'')
 
 
-def _fates(network, num_parcels=2000):
-  return [network.fate(number, _PARCEL) for number in range(num_parcels)]
+def _fates(network, num_envelopes=2000):
+  return [network.fate(number, _ENVELOPE) for number in range(num_envelopes)]
 
 
 def test_by_default_all_takes_ten_milliseconds():
@@ -56,34 +56,34 @@ class _Scripted:
     self.sent = []
     self._delays = delays
 
-  def fate(self, number, parcel):
+  def fate(self, number, envelope):
     assert number == len(self.sent)
-    self.sent.append(parcel)
-    return self._delays[parcel.recipient]
+    self.sent.append(envelope)
+    return self._delays[envelope.recipient]
 
 
 def test_a_vote_of_three_by_hand():
-  seats = committees.seats(committees.open_ballot(3, ['m0']))
+  endpoints = committees.endpoints(committees.open_ballot(3, ['m0']))
   network = _Scripted({'m0': (0.1,), 'm1': (0.2, 0.3), 'm2': (0.4,)})
-  traffic = in_process.run(seats, network)
+  counts = in_process.run(endpoints, network)
   # Requests arrive at .2 and .4, replies at .3 and .5, decisions .2 and .4
   # later; what comes twice changes nothing.
-  outcomes = [seat.member.outcome for seat in seats.values()]
+  outcomes = [endpoint.member.outcome for endpoint in endpoints.values()]
   assert [outcome.statement for outcome in outcomes] == [committees.TRUTH] * 3
   assert [outcome.seconds for outcome in outcomes] == pytest.approx(
     [0.5, 0.7, 0.9]
   )
   expected = [('m0', 'm1'), ('m0', 'm2'), ('m1', 'm0'), ('m2', 'm0')]
-  assert [parcel[:2] for parcel in network.sent[:4]] == expected
-  assert traffic.num_messages == 6
-  assert traffic.num_bytes == sum(len(p.sealed) for p in network.sent)
+  assert [envelope[:2] for envelope in network.sent[:4]] == expected
+  assert counts.num_messages == 6
+  assert counts.num_bytes == sum(len(p.sealed) for p in network.sent)
 
 
 def test_bytes_by_hand():
   """C = 3: two requests, two replies and two decisions, each with its tag."""
   opened = committees.open_ballot(3, ['m0'])
-  seats = committees.seats(opened)
-  traffic = in_process.run(seats, in_process.SeededNetwork())
+  endpoints = committees.endpoints(opened)
+  counts = in_process.run(endpoints, in_process.SeededNetwork())
   vote, digest = '0' * 32 * 3, '0' * 64
   request = messages.Request('m0', 0, committees.TRUTH)
   reply = messages.Reply('m1', 0, digest, vote)
@@ -91,19 +91,23 @@ def test_bytes_by_hand():
   decision = messages.Decision('m0', 0, committees.TRUTH, votes)
   sizes = [16 + len(messages.encode('r1', m)) for m in (request, reply)]
   sizes.append(16 + len(messages.encode('r1', decision)))
-  assert traffic.num_bytes == 2 * sum(sizes)
+  assert counts.num_bytes == 2 * sum(sizes)
 
 
 def test_lost_messages_were_sent():
-  seats = committees.seats(committees.open_ballot(3, ['m0'], max_views=1))
-  traffic = in_process.run(seats, _Scripted(dict.fromkeys(seats, ())))
-  assert all(seat.member.outcome.statement is None for seat in seats.values())
+  endpoints = committees.endpoints(
+    committees.open_ballot(3, ['m0'], max_views=1)
+  )
+  counts = in_process.run(endpoints, _Scripted(dict.fromkeys(endpoints, ())))
+  assert all(
+    endpoint.member.outcome.statement is None for endpoint in endpoints.values()
+  )
   # Two requests, and each asks twice for another view until it gives up.
-  assert traffic.num_messages == 2 + 3 * 2 * 2
+  assert counts.num_messages == 2 + 3 * 2 * 2
 
 
 def test_nothing_arrives_before_it_was_sent():
-  seats = committees.seats(committees.open_ballot(3))
-  network = _Scripted(dict.fromkeys(seats, (-0.1,)))
+  endpoints = committees.endpoints(committees.open_ballot(3))
+  network = _Scripted(dict.fromkeys(endpoints, (-0.1,)))
   with pytest.raises(errors.ConfigError, match='a delay must be >= 0'):
-    in_process.run(seats, network)
+    in_process.run(endpoints, network)
