@@ -44,7 +44,7 @@ def audit(
   options = periods[0]
   rules = verification.Rules(
     options.upload,
-    lambda t: periods[falling.period(t)].rate(t),
+    lambda round_num: periods[falling.period(round_num)].rate(round_num),
     options.committee.distance,
     options.committee.selection,
     options.committee.election_center,

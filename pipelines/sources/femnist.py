@@ -92,7 +92,7 @@ class Femnist(base.FolderSource):
     """Yields the images of a block."""
     path = pathlib.Path(self._options.folder, block.part)
     writers = _read(path, path.stat().st_mtime_ns)
-    for run in base.runs([len(w.labels) for w in writers], block):
+    for run in base.runs([len(writer.labels) for writer in writers], block):
       writer = writers[run.index]
       for i in range(run.start, run.stop):
         image = writer.images[i]

@@ -119,8 +119,8 @@ def bessel(order: int, x: np.ndarray) -> np.ndarray:
   Bessel's integral, by the trapezoidal rule: exact to rounding for
   |x| + order below its 256 points.
   """
-  tau = 2 * np.pi * np.arange(256) / 256
-  phase = order * tau - np.asarray(x)[..., np.newaxis] * np.sin(tau)
+  angles = 2 * np.pi * np.arange(256) / 256
+  phase = order * angles - np.asarray(x)[..., np.newaxis] * np.sin(angles)
   return np.cos(phase).mean(axis=-1)
 
 

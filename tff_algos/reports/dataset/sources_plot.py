@@ -63,7 +63,7 @@ def _shifts(totals) -> np.ndarray:
 
 
 def _links(totals) -> np.ndarray:
-  links = np.array([t['features']['covariance_with_y'] for t in totals])
+  links = np.array([one['features']['covariance_with_y'] for one in totals])
   return np.linalg.norm(links[:, None] - links[None], axis=-1)
 
 
