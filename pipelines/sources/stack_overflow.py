@@ -40,7 +40,7 @@ class Options(client_database.Options):
   examples_are: str = WORDS
   max_posts: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     checks.check_one_of('examples_are', self.examples_are, (POSTS, WORDS))
     checks.check_int('length', self.length, minimum=1)

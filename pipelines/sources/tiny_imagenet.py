@@ -35,7 +35,7 @@ class Options:
 class TinyImagenet(base.FileSource):
   """64x64 images in colour; grey ones get three equal channels."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._folder = pathlib.Path(options.folder)
 

@@ -13,10 +13,9 @@ import tensorflow as tf
 from tff_algos.adversaries import falsification
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, collected_means, composer
-
-Structure = Any
 
 _STARTS = 'attack_starts'
 

@@ -5,14 +5,13 @@ update of those of all honest rows (`HonestRows`).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import index_random, trees
-
-Structure = Any
 
 PERTURBATIONS = ('std', 'unit', 'sign')
 # Other uses of the same seed draw other numbers.

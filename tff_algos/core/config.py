@@ -12,11 +12,18 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from tff_algos.core import errors
 
-Config = TypeVar('Config')
+
+class Dataclass(Protocol):
+  """Any dataclass."""
+
+  __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+Config = TypeVar('Config', bound=Dataclass)
 
 
 def from_dict(
@@ -151,7 +158,7 @@ def _flatten(values: Any, prefix: str = '') -> dict[str, Any]:
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
   """Checks `value` against a type hint; only list -> tuple and int -> float."""
-  if dataclasses.is_dataclass(hint):
+  if isinstance(hint, type) and dataclasses.is_dataclass(hint):
     return from_dict(hint, value, path)
   origin = typing.get_origin(hint)
   if origin in (typing.Union, types.UnionType):

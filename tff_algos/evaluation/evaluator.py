@@ -16,6 +16,7 @@ import numpy as np
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import (
@@ -28,8 +29,6 @@ from tff_algos.numerics import statistics
 from tff_algos.rounds import evaluation
 from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
-
-Structure = Any
 
 
 class Evaluation(NamedTuple):
@@ -103,8 +102,10 @@ class Evaluator:
     self._clusters = evaluation.build_cluster_evaluation(algorithm)
     self._personalized = evaluation.build_personalized_evaluation(algorithm)
     if algorithm.newcomers:
-      self._fit = evaluation.build_newcomer_fit(algorithm)
-      self._newcomers = evaluation.build_newcomer_evaluation(algorithm)
+      self._fit = evaluation.build_newcomer_fit(algorithm.newcomers)
+      self._newcomers = evaluation.build_newcomer_evaluation(
+        algorithm, algorithm.newcomers
+      )
     self._splits = {
       split: client_sources.DatasetSource(dataset, split)
       for split in schema.SPLITS

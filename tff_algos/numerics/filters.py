@@ -9,7 +9,7 @@ same kernel. So distances, variances and means of *factors* mean something only
 between factors that came from one start; kernels can always be compared.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -65,7 +65,8 @@ def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> Factored:
     ConfigError: If `num_atoms` is out of range.
   """
   checks.check_int('num_atoms', num_atoms, minimum=1)
-  height, width, inputs, outputs = kernel.shape
+  shape: Any = kernel.shape
+  height, width, inputs, outputs = shape
   pixels, pairs = height * width, inputs * outputs
   matrix = tf.reshape(kernel, [pixels, pairs])
   sizes, left, right = tf.linalg.svd(matrix)

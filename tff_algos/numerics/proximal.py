@@ -4,13 +4,12 @@ sum_s u_s |w - c_s|^2 = U |w - c|^2 + a constant, with U = sum_s u_s and
 c = sum_s u_s c_s / U. So S centres cost as much as one (FedSoft, Eqs. 4-5).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-
-Structure = Any
 
 
 class Pull(NamedTuple):

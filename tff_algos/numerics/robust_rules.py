@@ -8,15 +8,14 @@ leaf at a time.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import robust_coordinates, robust_distances, trees
-
-Structure = Any
 
 
 class Rows(NamedTuple):
@@ -110,7 +109,7 @@ class RuleOptions:
   committee_share: float = 0.4
   accepted_share: float = 0.4
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_byzantine', self.num_byzantine, minimum=0)
     checks.check_at_least('trim_fraction', self.trim_fraction, 0)
     if self.trim_fraction >= 0.5:

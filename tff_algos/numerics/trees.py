@@ -1,10 +1,8 @@
 """Arithmetic on nested structures of tensors, leaf by leaf."""
 
-from typing import Any
-
 import tensorflow as tf
 
-Structure = Any
+from tff_algos.core.structures import Structure
 
 
 def add(first: Structure, second: Structure) -> Structure:
@@ -152,7 +150,7 @@ def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
   )
 
 
-def take(stacked: Structure, index: tf.Tensor) -> Structure:
+def take(stacked: Structure, index: tf.Tensor | int) -> Structure:
   """Returns row `index` of every leaf `[rows, ...]`; several for a vector.
 
   Args:

@@ -11,7 +11,7 @@ clients and runtimes change none.
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -39,7 +39,7 @@ class Draws(NamedTuple):
 
 
 class _Step:
-  def __init__(self, rate, draws):
+  def __init__(self, rate: float, draws: Draws) -> None:
     self.rate = rate
     self.draws = draws
     self.has_layer = False
@@ -51,7 +51,7 @@ _STEP: contextvars.ContextVar[_Step | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
+def in_step(rate: float, draws: Draws | None) -> Generator[None]:
   """Lets the networks that are called inside drop units.
 
   Args:
@@ -63,7 +63,7 @@ def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
     ConfigError: If the rate drops all units; or at the end, if no network had a
       layer that drops units.
   """
-  if not rate:
+  if not rate or draws is None:
     yield
     return
   if round(rate * _CHANCES) == _CHANCES:

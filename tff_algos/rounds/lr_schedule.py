@@ -39,7 +39,7 @@ class FallingRatesConfig:
   factor: float = 0.1
   rates: tuple[str, ...] = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     minimum = 1
     for round_num in self.after_rounds:
       checks.check_int('after_rounds', round_num, minimum=minimum)

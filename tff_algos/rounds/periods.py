@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.rounds import plans
 
 
@@ -31,7 +32,12 @@ def in_turn(
   if len(algorithms) == 1:
     return first
 
-  def plan_round(server_state, population, round_num, seed):
+  def plan_round(
+    server_state: Structure,
+    population: algorithm_lib.Population,
+    round_num: int,
+    seed: int,
+  ) -> algorithm_lib.RoundPlan:
     number = period(round_num)
     plan = algorithms[number].plan_round(
       server_state, population, round_num, seed

@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
+from tff_algos.core.structures import Structure
 from tff_algos.data import batching, schema
 from tff_algos.rounds import composer
-
-Structure = Any
 
 
 class ClientSource(Protocol):

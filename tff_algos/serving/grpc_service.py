@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import grpc
 import numpy as np
@@ -151,7 +151,7 @@ def add_services(
 
 
 @contextlib.contextmanager
-def _refusals(context: grpc.ServicerContext) -> Iterator[None]:
+def _refusals(context: grpc.ServicerContext) -> Generator[None]:
   try:
     yield
   except errors.RequestError as error:

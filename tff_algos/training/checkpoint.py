@@ -25,9 +25,8 @@ import tensorflow as tf
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import durable, errors
+from tff_algos.core.structures import Structure
 from tff_algos.training import client_state_store
-
-Structure = Any
 
 _SCHEMA_VERSION = 1
 _MANIFEST = 'checkpoint.json'

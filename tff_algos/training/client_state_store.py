@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import durable
+from tff_algos.core.structures import Structure
 
-Structure = Any
 # Where a client's state lies: (number of a stack, row).
 _Place = tuple[int, int]
 

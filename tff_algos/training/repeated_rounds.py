@@ -5,14 +5,13 @@ arXiv:2503.08652, section 7.1. `metrics.kernel_variance` measures it.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.runtimes import cohort
-
-Structure = Any
 
 
 class Runtime(Protocol):

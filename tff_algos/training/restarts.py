@@ -22,12 +22,11 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import evaluation
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
-
-Structure = Any
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import trees
+from tff_algos.numerics import index_random, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
@@ -249,9 +249,7 @@ def _build_update(config):
         in_population(elected),
         in_population(is_selected),
       ),
-      selection_seed=tf.random.experimental.stateless_fold_in(
-        server_state.selection_seed, 1
-      ),
+      selection_seed=index_random.fold_in(server_state.selection_seed, 1),
     ), metrics
 
   return update

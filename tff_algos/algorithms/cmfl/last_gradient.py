@@ -5,15 +5,12 @@ as g_k(w_k,tau; B_k,tau): one gradient, at the local model after tau steps, on t
 batch that the next step would read. The steps before count through that model only.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees, unit_dropout
 from tff_algos.stages.client import gradients, local_training, objectives
-
-Structure = Any
 
 
 def check(config: local_training.LocalTrainingConfig) -> None:

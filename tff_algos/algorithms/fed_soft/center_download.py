@@ -4,15 +4,14 @@ Both are inputs of a client whose upload counts in several clusters' means, and
 both say what pulls it (`joint_pull`).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import proximal
-
-Structure = Any
 
 DOWNLOADS = ('all_centers', 'mixed_center')
 

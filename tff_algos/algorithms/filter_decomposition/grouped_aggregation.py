@@ -11,15 +11,15 @@ section 3).
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import factored_weights, filters, trees
 from tff_algos.rounds import aggregation, composer
 
-Structure = Any
 _WHOLE = 'local_weights'
 
 

@@ -17,9 +17,8 @@ from tff_algos.algorithms.ppfl import affinity_vectors as affinity
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation
-
-Structure = Any
 
 COSINE = 'cosine'
 SHIFTED_COSINE = 'shifted_cosine'

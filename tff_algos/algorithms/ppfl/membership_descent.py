@@ -13,16 +13,14 @@ once, for all steps; but not those of words that are met only once.
 """
 
 import dataclasses
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import mirror_descent, mixing
 from tff_algos.core import algorithm, checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import local_training
-
-Structure = Any
 
 CLIENT_WEIGHT = 'client_weight'
 

@@ -7,15 +7,13 @@ gradient (Di et al., arXiv:2310.14337, Algorithms 1 to 3).
 
 import dataclasses
 from collections import OrderedDict
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
 from tff_algos.core import algorithm, checks, errors, seeds
-
-Structure = Any
+from tff_algos.core.structures import Structure
 
 ALTERNATING, RANDOM_BLOCK, SHARED_FIRST = SCHEDULES = (
   'alternating',

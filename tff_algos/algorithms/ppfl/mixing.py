@@ -21,17 +21,15 @@ import dataclasses
 import functools
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.stages.client import weight_groups
 from tff_algos.stages.clusters import initialization, mixtures
-
-Structure = Any
 
 MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.numerics import filters
+from tff_algos.numerics import filters, index_random
 
 # Bessel functions are wanted up to an order and a root of about the number of
 # pixels of a filter; the largest that we know of is 7 x 7.
@@ -147,4 +147,4 @@ def _he_coefficients(seed, inputs, outputs, num_atoms):
 
 
 def _fold(seed, index):
-  return tf.random.experimental.stateless_fold_in(seed, index)
+  return index_random.fold_in(seed, index)

@@ -10,15 +10,13 @@ theirs. 1 x 1 convolutions and dense layers stay as they are.
 import dataclasses
 from collections import OrderedDict
 
-import tensorflow as tf
-
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import model_options
 from tff_algos.models.factors import atoms
 from tff_algos.models.factors import low_rank as low_rank_lib
 from tff_algos.models.vision import convolutions
-from tff_algos.numerics import factored_weights, filters
+from tff_algos.numerics import factored_weights, filters, index_random
 
 _INITIALIZERS = {
   'normal': atoms.normal,
@@ -116,7 +114,7 @@ def decompose(
     plain = model.initialize(seed)
     made = {
       layer: _initial_factors(
-        tf.random.experimental.stateless_fold_in(seed, 1 << 16 | i),
+        index_random.fold_in(seed, 1 << 16 | i),
         plain[f'{layer}/kernel'],
         config,
       )

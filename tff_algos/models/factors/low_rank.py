@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
+from tff_algos.numerics import index_random
 
 LAYERS = ('none', 'convolutions', 'all_but_last')
 
@@ -72,7 +73,7 @@ def parametrize(
     plain, weights = model.initialize(seed), OrderedDict()
     for i, (name, leaf) in enumerate(plain.items()):
       if name in shapes:
-        layer_seed = tf.random.experimental.stateless_fold_in(seed, 1 << 17 | i)
+        layer_seed = index_random.fold_in(seed, 1 << 17 | i)
         weights.update(_draw(name, leaf.shape, shapes[name], layer_seed))
       else:
         weights[name] = leaf
@@ -158,7 +159,7 @@ def _draw(name, kernel_shape, shapes, seed):
     for part, shape in shapes.items():
       drawn[f'{layer}/{part}_{side}'] = tf.random.stateless_normal(
         shape,
-        tf.random.experimental.stateless_fold_in(seed, len(drawn)),
+        index_random.fold_in(seed, len(drawn)),
         stddev=deviation,
       )
   return drawn

@@ -19,6 +19,7 @@ import tensorflow as tf
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import layers, model_options
+from tff_algos.numerics import index_random
 
 DECODERS = ('tied', 'untied')
 _DEVIATION = 0.02
@@ -76,7 +77,7 @@ def build_transformer(
     def add(name, *shape):
       weights[name] = tf.random.stateless_normal(
         shape,
-        tf.random.experimental.stateless_fold_in(seed, len(weights)),
+        index_random.fold_in(seed, len(weights)),
         stddev=_DEVIATION,
       )
 

@@ -13,7 +13,7 @@ import contextlib
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,12 +21,11 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tff_algos.core import errors
+from tff_algos.core.structures import Structure
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
 from tff_algos.runtimes.distributed import peer_processes as peers_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
-
-Structure = Any
 
 # A process that is lost breaks the ring at once; who it was takes a moment.
 _NEWS_SECONDS = 5.0
@@ -102,7 +101,7 @@ def open_group(
   cluster: cluster_lib.Cluster,
   identity: Mapping[str, Any],
   timeout_seconds: float,
-) -> Iterator[ProcessGroup]:
+) -> Generator[ProcessGroup]:
   """Opens the group of a cluster; must come before TensorFlow's first use.
 
   Whatever ends the block here ends it on all processes: they get an error

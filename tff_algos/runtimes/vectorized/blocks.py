@@ -7,14 +7,13 @@ blocks that one core, or one device, works through.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
-
-Structure = Any
+from tff_algos.core.structures import Structure
 
 # Weights of a block. Twice as many start fewer operations, but take 1.4 times as
 # long where others use the shared cache, too (benchmarks/README.md).

@@ -12,12 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, phase_types
 from tff_algos.runtimes.vectorized import graph_call, vectorization
 from tff_algos.runtimes.vectorized import rows as rows_lib
-
-Structure = Any
 
 # How the clients of a block are computed.
 VECTORIZED = 'vectorized'  # All at once, as batched matrix products.

@@ -2,8 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator
 
 import tensorflow as tf
 from absl import logging
@@ -19,8 +18,7 @@ from tensorflow.python.ops.parallel_for.pfor import (
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-
-Structure = Any
+from tff_algos.core.structures import Structure
 
 # How TensorFlow names an operation that it has no converter for, and one whose
 # converter refuses (the size of an output depends on the client, say).
@@ -225,7 +223,7 @@ def _check_sizes(
 
 
 @contextlib.contextmanager
-def _without_errors_in_log() -> Iterator[None]:
+def _without_errors_in_log() -> Generator[None]:
   """Keeps TensorFlow from logging every step that led to a failed conversion.
 
   The exception says it, too.

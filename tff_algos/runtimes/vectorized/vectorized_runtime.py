@@ -23,14 +23,13 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.distributed import process_group
 from tff_algos.runtimes.vectorized import blocks, devices, phase_graph
 from tff_algos.runtimes.vectorized import rows as rows_lib
-
-Structure = Any
 
 # On a GPU, which small operations leave idle; not measured.
 _FEWEST_OF_A_GPU = 4

@@ -1,11 +1,11 @@
 """The one local training loop; what it minimises is an argument."""
 
 import dataclasses
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import (
   index_random,
   optimizers,
@@ -19,8 +19,6 @@ from tff_algos.stages.client import (
   gradients,
   objectives,
 )
-
-Structure = Any
 
 SOLVERS = ('descent', 'exact')
 

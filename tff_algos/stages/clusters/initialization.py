@@ -30,13 +30,12 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import statistics, trees
+from tff_algos.core.structures import Structure
+from tff_algos.numerics import index_random, statistics, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training, objectives
 from tff_algos.stages.clusters import assignment
 from tff_algos.stages.server import client_sampling
-
-Structure = Any
 
 RANDOM = 'random'
 KMEANS = 'kmeans++'
@@ -104,8 +103,7 @@ def cluster_models(
     Weights `[num_clusters, ...]`.
   """
   drawn = [
-    model.initialize(tf.random.experimental.stateless_fold_in(seed, s))
-    for s in range(num_clusters)
+    model.initialize(index_random.fold_in(seed, s)) for s in range(num_clusters)
   ]
   return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *drawn)
 

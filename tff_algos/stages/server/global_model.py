@@ -4,17 +4,15 @@ Their server state holds it as `model_weights`, and it serves everybody.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.server import client_sampling
-
-Structure = Any
 
 
 def build_algorithm(

@@ -1,12 +1,9 @@
 """Clients without a server: what all their models are together."""
 
-from typing import Any
-
 import tensorflow as tf
 
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-
-Structure = Any
 
 
 def shares(num_examples: tf.Tensor) -> tf.Tensor:

@@ -9,16 +9,14 @@ median, Bulyan keeps one value.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import robust_rules
 from tff_algos.rounds import aggregation, collected_means
-
-Structure = Any
 
 MEAN = 'mean'
 
