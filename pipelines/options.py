@@ -314,7 +314,8 @@ class DatasetConfig:
     ):
       raise errors.ConfigError(
         f'partition.law {law!r} deals a raw example once in every distribution '
-        f"of kind {self.distributions.kind!r}, so with splits.split_by='client' "
+        f'of kind {self.distributions.kind!r}, so with '
+        "splits.split_by='client' "
         "it could train at one client and test at another; use 'content'."
       )
     if (

@@ -267,7 +267,7 @@ def _join(parts: Sequence[_Piece]) -> _Piece:
 def _by_key(
   piece: _Piece, split: str, schema: schema_lib.Schema
 ) -> Iterator[tuple[Key, schema_lib.Examples]]:
-  """Yields each group's and each source's examples, also where there are none."""
+  """Yields the examples of each group and source, also where there are none."""
   for group in schema_lib.GROUPS:
     rows = piece.unseen == (group == schema_lib.UNSEEN)
     yield (group, split), _select(piece.examples, rows)

@@ -74,8 +74,8 @@ def _find_reason(
   reason = failures.find(error) or error
   if ends and (reason is error or isinstance(reason, KeyboardInterrupt)):
     return errors.InfrastructureError(
-      f'a worker process of Beam was lost ({ends[0]}; 137 or -9 is a kill, often '
-      'for want of memory). Run this again, with fewer workers or more '
+      f'a worker process of Beam was lost ({ends[0]}; 137 or -9 is a kill, '
+      'often for want of memory). Run this again, with fewer workers or more '
       'dataset.num_shards if memory is short.'
     )
   is_engines_own = type(reason).__module__.split('.')[0] in (

@@ -16,7 +16,8 @@ import numpy as np
 from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 
-# 1 / (smallest positive float64): every finite float64 times this is an integer.
+# 1 / (smallest positive float64): every finite float64 times this is an
+# integer.
 _UNITS = 2**1074
 
 

@@ -1,9 +1,9 @@
 """Neighbouring classes with log-normal sizes: the generator of pFedMe.
 
-CGPFL (Tang, Guo and Guo, 2021) has 40 clients with 3 of 10 classes each, whose sizes
-on CIFAR-10 run from 510 to 4410. The generator that was published with pFedMe
-(arXiv 2006.08848) gives 510 to 4413 for seed 1; so it is followed here number
-by number, its two generators of random numbers included.
+CGPFL (Tang, Guo and Guo, 2021) has 40 clients with 3 of 10 classes each, whose
+sizes on CIFAR-10 run from 510 to 4410. The generator that was published with
+pFedMe (arXiv 2006.08848) gives 510 to 4413 for seed 1; so it is followed here
+number by number, its two generators of random numbers included.
 """
 
 import dataclasses

@@ -120,7 +120,7 @@ def _deal(
 def _plan_labels(
   divided: division.Division, quotas: Array, counts: Array
 ) -> tuple[Array, Array]:
-  """Returns which classes clients train on, and `planning.Planted.label_mixtures`.
+  """Returns the classes that clients train on, and their planted mixtures.
 
   Args:
     divided: The division.
@@ -140,7 +140,8 @@ def _check_tests(quotas: Array) -> None:
   lacks = (quotas[0] > 0) & (quotas[splits.HELD_OUT] == 0)
   if lacks.any():
     raise errors.PartitionError(
-      f'the held-out examples are too few to be dealt: {lacks.any(axis=1).sum()}'
+      'the held-out examples are too few to be dealt: '
+      f'{lacks.any(axis=1).sum()}'
       f' of {len(lacks)} clients would have none of a class that they train '
       "on. Use splits.client_test='all_of_classes', or fewer clients."
     )

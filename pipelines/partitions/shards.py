@@ -73,8 +73,8 @@ def _count_shards(counts: Array, num_shards: int) -> Array:
   )[0]
   for label in np.flatnonzero((counts > 0) & (shards == 0)):
     raise errors.PartitionError(
-      f'class {label} has {counts[label]} of {total} training examples, too few '
-      f'for one of {num_shards} shards of one class each. Raise '
+      f'class {label} has {counts[label]} of {total} training examples, too '
+      f'few for one of {num_shards} shards of one class each. Raise '
       'partition.num_clients or partition.options.shards_per_client, or leave '
       'the class out.'
     )

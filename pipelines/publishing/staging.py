@@ -104,7 +104,7 @@ def _temporary_files_in(folder: pathlib.Path) -> Generator[None]:
 
 
 def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
-  """Puts the staged version in its place, whole; `versions.announce` is next."""
+  """Puts the staged version in its place; `versions.announce` is next."""
   target = layout.version_folder(dataset, version)
   durable.make_folder(target.parent)
   if target.exists():  # A damaged version of the same name: see build_dataset.

@@ -25,7 +25,8 @@ _FOLDERS = {
   model_choice.PERSONALIZED: 'personalized_models',
   model_choice.CLUSTER: 'cluster_models',
 }
-# Beam warns at every load that it cannot measure memory where PyTorch is absent.
+# Beam warns at every load that it cannot measure memory where PyTorch is
+# absent.
 logging.getLogger().addFilter(
   lambda record: 'Resource module is not' not in str(record.msg)
 )

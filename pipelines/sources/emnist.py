@@ -1,7 +1,7 @@
 """EMNIST in its original IDX files, upright, with upper and lower case.
 
-The files hold every image transposed; here rows are rows. Cohen et al., "EMNIST:
-an extension of MNIST to handwritten letters" (arXiv 1702.05373).
+The files hold every image transposed; here rows are rows. Cohen et al.,
+"EMNIST: an extension of MNIST to handwritten letters" (arXiv 1702.05373).
 """
 
 import dataclasses

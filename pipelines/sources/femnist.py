@@ -1,8 +1,8 @@
 """FEMNIST by writer in LEAF's JSON files.
 
-LEAF (Caldas et al., arXiv 1812.01097) leaves files with `users`,
-`num_samples` and `user_data`: user -> `x`, images of 784 numbers, and `y`. CMFL's
-first experiment learns it (Che et al., TPDS).
+LEAF (Caldas et al., arXiv 1812.01097) leaves files with `users`, `num_samples`
+and `user_data`: user -> `x`, images of 784 numbers, and `y`. CMFL's first
+experiment learns it (Che et al., TPDS).
 """
 
 import dataclasses

@@ -78,8 +78,8 @@ class Options:
     lengths = [len(theta) for theta in self.planted_thetas]
     if lengths != [self.num_features] * self.num_sources:
       raise errors.ConfigError(
-        f'planted_thetas has {len(lengths)} rows of {lengths} numbers; it needs '
-        f'num_sources={self.num_sources} rows of '
+        f'planted_thetas has {len(lengths)} rows of {lengths} numbers; it '
+        f'needs num_sources={self.num_sources} rows of '
         f'num_features={self.num_features}'
       )
     if self.separation is not None:

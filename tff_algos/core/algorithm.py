@@ -27,7 +27,8 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Structure
 
-# Parts a phase's name from the period in which it is that phase (`stages.periods`).
+# Parts a phase's name from the period in which it is that phase
+# (`stages.periods`).
 PERIOD_MARK = '@'
 
 
@@ -241,7 +242,8 @@ class Newcomers(NamedTuple):
   It fits its membership, and nothing else, on its training examples.
 
   Attributes:
-    fit: (ServerState, ClientData, seed int32 `[2]`) -> `[num_clusters]` float32.
+    fit: (ServerState, ClientData, seed int32 `[2]`) -> `[num_clusters]`
+      float32.
     weights: (ServerState, membership `[num_clusters]`) -> weights of
       `FederatedAlgorithm.personalized_model`.
   """

@@ -72,7 +72,8 @@ def unknown_key_message(
   known = sorted(known)
   nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
   hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
-  return f'{path} has no key {key!r}{hint} Its keys are: {", ".join(known) or "none"}'
+  keys = ', '.join(known) or 'none'
+  return f'{path} has no key {key!r}{hint} Its keys are: {keys}'
 
 
 def parse_named(

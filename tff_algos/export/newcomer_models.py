@@ -1,7 +1,8 @@
 """The personalized model of a membership that the caller brings.
 
 For algorithms that mix models by memberships: the bundle of the cluster models
-then serves, for any membership, what evaluation measured of clients that have it.
+then serves, for any membership, what evaluation measured of clients that have
+it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -130,7 +131,5 @@ def _predict(
 
 
 def _without_logits(outputs: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the outputs of a mixture, which has no logits where it is of
-  probabilities.
-  """
+  """Returns the outputs of a mixture of probabilities, which has no logits."""
   return {name: value for name, value in outputs.items() if name != 'logits'}

@@ -1,8 +1,8 @@
 """Convolution kernels as mixtures of a few filters, and back.
 
 A kernel `[height, width, inputs, outputs]` is sum_q atoms[:, :, q] *
-coefficients[q]: every pair of channels mixes the same atoms with coefficients of
-its own (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
+coefficients[q]: every pair of channels mixes the same atoms with coefficients
+of its own (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
 
 Any invertible matrix R turns (coefficients R, R^-1 atoms) into factors of the
 same kernel. So distances, variances and means of *factors* mean something only

@@ -16,8 +16,8 @@ from tff_algos.numerics import index_random
 
 # Entries of a row that are in float64 at a time.
 _BLOCK = 1 << 15
-# Squared distances below this share of the squared norms that they come from are
-# rounding.
+# Squared distances below this share of the squared norms that they come from
+# are rounding.
 _ROUNDING = 1e-13
 
 
@@ -47,8 +47,9 @@ def centered_gram(
   result and some columns in float64.
 
   Args:
-    stacks: Structures of float tensors `[rows_i, ...]`, alike but for the number
-      of rows; as if they were one under the other. Shapes are known but for it.
+    stacks: Structures of float tensors `[rows_i, ...]`, alike but for the
+      number of rows; as if they were one under the other. Shapes are known but
+      for it.
     counts: 1 for a row that counts in the mean, else 0; float64 `[rows]`.
     projection_size: If > 0, rows are first projected to so many dimensions by
       a normal matrix, which keeps squared distances up to a relative error of
@@ -127,8 +128,8 @@ def squared_distances(gram: tf.Tensor, combinations: tf.Tensor) -> tf.Tensor:
 
   Args:
     gram: float64 `[rows, rows]`.
-    combinations: Weights of the rows, float64 `[points, rows]`: a one-hot row is
-      that row, 1/n for n rows their mean.
+    combinations: Weights of the rows, float64 `[points, rows]`: a one-hot row
+      is that row, 1/n for n rows their mean.
 
   Returns:
     float64 `[rows, points]`, >= 0; exactly 0 where it would be rounding only.

@@ -1,10 +1,10 @@
 """k-means on inner products alone, in the graph.
 
 Lloyd (1982), "Least squares quantization in PCM", from the seeds of Arthur and
-Vassilvitskii (2007), "k-means++: the advantages of careful seeding". A centre is
-a weighted sum of points, so all that is needed of the points is their Gram matrix
-(`numerics.gram`): an iteration takes O(n^2 k) for n points, however long they
-are, and nothing larger than the matrix is held.
+Vassilvitskii (2007), "k-means++: the advantages of careful seeding". A centre
+is a weighted sum of points, so all that is needed of the points is their Gram
+matrix (`numerics.gram`): an iteration takes O(n^2 k) for n points, however long
+they are, and nothing larger than the matrix is held.
 
 An empty cluster is placed anew on the point that lies farthest from its centre,
 several on as many. If all points lie on their centres, there are fewer distinct
@@ -143,7 +143,7 @@ def _own_distances(distances: tf.Tensor, assignment: tf.Tensor) -> tf.Tensor:
 def _distances_to_means(
   gram: tf.Tensor, is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
 ) -> tf.Tensor:
-  """Returns squared distances `[points, clusters]`; infinite if it is closed."""
+  """Returns squared distances `[points, clusters]`; infinite if closed."""
   means, is_empty = _means(is_real, assignment, num_clusters)
   own = _own_distances(gram_lib.squared_distances(gram, means), assignment)
   own = tf.where(is_real, own, tf.zeros_like(own))

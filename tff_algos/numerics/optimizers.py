@@ -19,8 +19,8 @@ class Optimizer(NamedTuple):
 
   Attributes:
     initialize: weights -> slots.
-    gradient_scale: is_real -> float32 `[]`, what the gradient must be multiplied
-      by before it is given to `step`.
+    gradient_scale: is_real -> float32 `[]`, what the gradient must be
+      multiplied by before it is given to `step`.
     step: (weights, scaled gradient, slots, is_real, decay) -> (weights, slots).
       The objective also has decay / 2 * |weights|^2, of which the gradient says
       nothing; None for no such term. A step with `is_real` 0 (float32 `[]`,

@@ -1,8 +1,8 @@
 """Robust means of rows that are known by their distances.
 
 Each is a combination of the rows, and what its factors are follows from the
-rows' squared distances or inner products (`gram`), so nothing here is as large as
-the rows. Rows that are not real get the factor 0.
+rows' squared distances or inner products (`gram`), so nothing here is as large
+as the rows. Rows that are not real get the factor 0.
 """
 
 import math
@@ -64,17 +64,18 @@ def committee_rows(
 ) -> tf.Tensor:
   """Returns which rows a committee of rows accepts, bool `[rows]`.
 
-  Che et al. (TPDS 2022, CMFL), Eq. 7 and 8 and its strategies, within one round:
-  all rows elect those in the middle of the ranking by mean squared distance; of
-  the others, those nearest to the elected ones are accepted, and the elected ones
-  are not.
+  Che et al. (TPDS 2022, CMFL), Eq. 7 and 8 and its strategies, within one
+  round: all rows elect those in the middle of the ranking by mean squared
+  distance; of the others, those nearest to the elected ones are accepted, and
+  the elected ones are not.
 
   Args:
     distances: Squared, float64 `[rows, rows]`.
     is_real: bool `[rows]`; the others neither judge nor are judged.
-    committee_share: Share of the rows that is elected, in (0, 0.5]; at least one
-      row, but none where there is one row only.
-    accepted_share: Share of the others that is accepted, in (0, 1]; at least one.
+    committee_share: Share of the rows that is elected, in (0, 0.5]; at least
+      one row, but none where there is one row only.
+    accepted_share: Share of the others that is accepted, in (0, 1]; at least
+      one.
   """
   num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
   num_members = tf.minimum(_share(num_real, committee_share), num_real - 1)

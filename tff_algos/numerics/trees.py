@@ -52,7 +52,6 @@ def select_rows(
     if_true: Structure of tensors `[rows, ...]`.
     if_false: Structure of the same shapes and dtypes.
   """
-
   return tf.nest.map_structure(
     lambda yes, no: tf.where(_along_rows(condition, yes), yes, no),
     if_true,

@@ -1,12 +1,12 @@
 """Dropout of hidden units, in training steps alone (Srivastava et al. 2014).
 
-A model stays a function of weights and examples: what a step drops is said around the
-call of the model, by `in_step`, as its layers are the only ones to know where. Outside
-of it, in evaluation and in exports, every unit stays.
+A model stays a function of weights and examples: what a step drops is said
+around the call of the model, by `in_step`, as its layers are the only ones to
+know where. Outside of it, in evaluation and in exports, every unit stays.
 
-A draw depends on the client's seed (of run, phase, round and client), the epoch, the
-example's row among the client's, the layer and the unit, so that padding, batches, blocks of
-clients and runtimes change none.
+A draw depends on the client's seed (of run, phase, round and client), the
+epoch, the example's row among the client's, the layer and the unit, so that
+padding, batches, blocks of clients and runtimes change none.
 """
 
 import contextlib
@@ -68,7 +68,8 @@ def in_step(rate: float, draws: Draws | None) -> Generator[None]:
     return
   if round(rate * _CHANCES) == _CHANCES:
     raise errors.ConfigError(
-      f'unit_dropout_rate must leave units, got {rate:g}, which drops all; lower it'
+      f'unit_dropout_rate must leave units, got {rate:g}, which drops all; '
+      'lower it'
     )
   step = _Step(rate, draws)
   token = _STEP.set(step)
@@ -85,7 +86,7 @@ def in_step(rate: float, draws: Draws | None) -> Generator[None]:
 
 
 def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
-  """Returns the units, some of them 0 and the others larger, in a training step.
+  """Returns the units; in a training step some are 0 and the others larger.
 
   Those that stay are divided by their share, so that each unit keeps its mean.
 

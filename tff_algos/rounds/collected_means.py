@@ -13,8 +13,8 @@ from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation
 
 MeanAggregator = aggregation.WeightedMean | aggregation.ClusterMean
-# (server state before, aggregator, results `[cohort, ...]` by field, field) -> the
-# mean.
+# (server state before, aggregator, results `[cohort, ...]` by field, field) ->
+# the mean.
 TakeMean = Callable[
   [Structure, MeanAggregator, aggregation.Results, str], aggregation.Mean
 ]
@@ -36,8 +36,8 @@ def collect_means(
 ) -> algorithm_lib.Phase:
   """Returns the phase with means, and sums, taken from collected results.
 
-  Its server update gets the same aggregates as before. The server holds what the
-  whole cohort sends.
+  Its server update gets the same aggregates as before. The server holds what
+  the whole cohort sends.
 
   Args:
     phase: The phase; returned as it is if it takes no mean.

@@ -133,7 +133,7 @@ def build_newcomer_evaluation(
   algorithm: algorithm_lib.FederatedAlgorithm,
   newcomers: algorithm_lib.Newcomers,
 ) -> algorithm_lib.Phase:
-  """Returns the phase that scores newcomers by the memberships that they fitted.
+  """Returns the phase that scores newcomers by their fitted memberships.
 
   The client input is that membership, `[num_clusters]`. Server metrics: `loss`
   and `score`, MeanStats of shape `[cohort]`.

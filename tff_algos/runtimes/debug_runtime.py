@@ -50,7 +50,6 @@ class DebugRuntime:
       RuntimeFailureError: If a stage fails; names round, phase, stage and
         client.
     """
-
     server_state = _to_tensors(server_state)
     with _named(cohort, 'make_message'):
       message = phase.make_message(server_state)

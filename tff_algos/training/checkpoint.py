@@ -255,7 +255,7 @@ class CheckpointManager:
 
 
 def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
-  """Does what `np.savez` does, which leaves its file open if the disk is full."""
+  """Does what `np.savez` does, but leaves no file open if the disk is full."""
   with open(path, 'wb') as file:
     with zipfile.ZipFile(file, 'w') as archive:
       for i, array in enumerate(arrays):

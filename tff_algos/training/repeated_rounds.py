@@ -34,7 +34,8 @@ def repeat(
   """Returns the server state after the round, for each seed.
 
   Cohorts, orders of examples and whatever else is random differ. No client
-  state is kept, not even between the phases of a round: for rounds of one phase.
+  state is kept, not even between the phases of a round: for rounds of one
+  phase.
 
   Args:
     algorithm: Whose round.

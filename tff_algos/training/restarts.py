@@ -47,7 +47,7 @@ class RestartsConfig:
     checks.check_int('num_rounds', self.num_rounds, minimum=1)
 
   def identity(self) -> dict[str, Any]:
-    """Returns what decides a run's states, JSON-ready; one restart decides none."""
+    """Returns what decides a run's states, JSON-ready; none if there is one."""
     if self.num_restarts == 1:
       return {}
     return {'restarts': dataclasses.asdict(self)}

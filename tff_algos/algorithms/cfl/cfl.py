@@ -9,8 +9,8 @@ Round t:
                   model and sees no other
   client_work     train locally; upload the update
   aggregation     every update is collected
-  server_update   a cluster splits if the norm of its mean update is small and an
-                  update is large, into two halves of similar directions
+  server_update   a cluster splits if the norm of its mean update is small and
+                  an update is large, into two halves of similar directions
                   (stages.splitting). Then each cluster's model <- itself less
                   the mean of its clients' updates
 

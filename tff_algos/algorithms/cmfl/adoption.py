@@ -1,8 +1,8 @@
 """What members have computed alike becomes what holds, if they agree on it.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1: the protocol's last
-step. The vote itself is messages between members, no computation of clients; its
-outcome comes in as their input.
+step. The vote itself is messages between members, no computation of clients;
+its outcome comes in as their input.
 """
 
 from collections import OrderedDict
@@ -52,8 +52,8 @@ def tell_all(outcome: Any, num_members: int) -> OrderedDict[str, np.ndarray]:
 def build_phase(names: Sequence[str]) -> algorithm.Phase:
   """Returns the phase `adopt` of a server state with `agreed` and `proposed`.
 
-  It also keeps its `num_selections` and `num_in_vain`, the rounds since the last
-  agreement.
+  It also keeps its `num_selections` and `num_in_vain`, the rounds since the
+  last agreement.
 
   Its server metrics are the outcome. Without agreement what held still holds.
 

@@ -59,7 +59,8 @@ class CmflConfig:
     upload: What clients send: the `'update'`, global model minus local model
       (the paper's gradient, summed over local steps and scaled by their rate),
       or the local `'model'`. For honest clients the two are the same algorithm;
-      for who falsifies an upload they are not. `'last_gradient'` is Eq. 5 to the
+      for who falsifies an upload they are not. `'last_gradient'` is Eq. 5 to
+      the
       letter: the mini-batch gradient at the local model after its steps, which
       the server applies to the global one; the steps themselves are dropped.
     server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the

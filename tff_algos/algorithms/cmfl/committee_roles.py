@@ -1,4 +1,4 @@
-"""Who is of the committee in a round, who is trained on, and what they are told.
+"""The roles of a round: committee members, training clients, and their inputs.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 3, steps 1 and 2.
 """

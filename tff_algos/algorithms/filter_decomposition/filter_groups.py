@@ -66,8 +66,8 @@ def check_has_atoms(model: model_lib.Model, option: str) -> None:
   if ATOMS not in names_by_group(model):
     raise errors.ConfigError(
       f'{option} needs filter atoms, but no convolution of model '
-      f'{model.name!r} is decomposed; set config.model.decomposition.num_atoms, '
-      'of a convolutional network'
+      f'{model.name!r} is decomposed; set '
+      'config.model.decomposition.num_atoms, of a convolutional network'
     )
 
 

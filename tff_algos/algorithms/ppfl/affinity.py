@@ -36,8 +36,8 @@ class LaplacianConfig:
     affinity: w_ij: `'cosine'` of the label counts; `'shifted_cosine'`, 0.5 +
       0.5 times that; or `'uniform'`, 1, which needs no counts (Theorem 3).
     form: The penalty's gradient, which is the same in all steps of a round:
-      `'laplacian'`, 2 lambda (L C)_i, as printed; or `'degree'`, lambda d_ii c_i,
-      which pulls to equal memberships, as in the authors' release.
+      `'laplacian'`, 2 lambda (L C)_i, as printed; or `'degree'`, lambda d_ii
+      c_i, which pulls to equal memberships, as in the authors' release.
     count_noise: Scale of Laplace noise that a client adds to each of its counts
       before it uploads them, >= 0, in examples; what falls below 0 is raised to
       it. A scale of b hides one example with epsilon = 1 / b.
@@ -93,7 +93,8 @@ def build_counting(
   if model.task != model_lib.CLASSIFICATION:
     raise errors.ConfigError(
       f'affinity {config.affinity!r} compares counts of classes, but model '
-      f'{model.name!r} is for {model.task}; use affinity {UNIFORM!r}, or weight 0'
+      f'{model.name!r} is for {model.task}; use affinity {UNIFORM!r}, or '
+      'weight 0'
     )
 
   def count(message, client_input, client_state, data, seed):

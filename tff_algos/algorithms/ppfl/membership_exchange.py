@@ -37,8 +37,8 @@ def check_schedule(
   if schedule == RANDOM_BLOCK and membership.num_epochs > 1:
     raise errors.ConfigError(
       "schedule 'random_block' takes one step on memberships a round, but "
-      f'membership.num_epochs is {membership.num_epochs}; set it to 1, or choose '
-      'another schedule'
+      f'membership.num_epochs is {membership.num_epochs}; set it to 1, or '
+      'choose another schedule'
     )
 
 
@@ -52,7 +52,8 @@ class Traffic:
 
   Attributes:
     mixture: The model.
-    schedule: One of `SCHEDULES`; in `'random_block'` memberships are the server's.
+    schedule: One of `SCHEDULES`; in `'random_block'` memberships are the
+      server's.
     is_partial: Whether not all clients take part in a round.
     num_joint_rounds: If > 0, after so many rounds model weights are frozen.
     membership: How memberships move.
@@ -169,8 +170,8 @@ class Traffic:
 
     Args:
       phase: Its name.
-      server_state: With the fields `membership` and `affinity_features`, of NumPy
-        arrays.
+      server_state: With the fields `membership` and `affinity_features`, of
+        NumPy arrays.
       client_indices: Who takes part, int32 `[cohort]`.
       client_weights: p_i of all clients, float32 `[num_clients]`.
       round_num: From 1.

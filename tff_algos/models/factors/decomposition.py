@@ -2,9 +2,9 @@
 
 `decompose` turns a model into one whose weights hold `<layer>/atoms` and
 `<layer>/coefficients` in the place of every `<layer>/kernel` of a convolution
-(Chen and Qiu 2025, section 3). To algorithms these are weights like others: what
-averages weights one by one averages atoms and coefficients apart, and so is
-theirs. 1 x 1 convolutions and dense layers stay as they are.
+(Chen and Qiu 2025, section 3). To algorithms these are weights like others:
+what averages weights one by one averages atoms and coefficients apart, and so
+is theirs. 1 x 1 convolutions and dense layers stay as they are.
 """
 
 import dataclasses
@@ -82,8 +82,8 @@ class DecomposableConfig(model_options.ModelConfig):
     if self.pretrained.file and draws_kernels:
       raise errors.ConfigError(
         f'pretrained.file is {self.pretrained.file!r}, but kernels in factors '
-        "would be drawn at random: set decomposition.atom_init to 'kernel', and "
-        "low_rank.layers to 'none'; or pretrained.file to ''"
+        "would be drawn at random: set decomposition.atom_init to 'kernel', "
+        "and low_rank.layers to 'none'; or pretrained.file to ''"
       )
 
 

@@ -1,14 +1,15 @@
 """A causal transformer that says at each word which one comes next.
 
-The model of Stack Overflow in Pillutla et al. (2022, arXiv:2204.03809), which PPFL
-(arXiv 2310.14337) takes over: the words' embeddings, times the root of the width,
-and those of the places are added and pass a ReLU; blocks of attention and of two
-dense layers follow, each with a residual connection and then a layer normalization;
-what comes out is compared with the embedding of every word. Attention has no
-biases, and there is no dropout. 5,731,092 parameters for 20 places and 10,004 words.
+The model of Stack Overflow in Pillutla et al. (2022, arXiv:2204.03809), which
+PPFL (arXiv 2310.14337) takes over: the words' embeddings, times the root of the
+width, and those of the places are added and pass a ReLU; blocks of attention
+and of two dense layers follow, each with a residual connection and then a layer
+normalization; what comes out is compared with the embedding of every word.
+Attention has no biases, and there is no dropout. 5,731,092 parameters for 20
+places and 10,004 words.
 
-Kernels and embeddings start normal with deviation 0.02, scales at 1, offsets and
-biases at 0.
+Kernels and embeddings start normal with deviation 0.02, scales at 1, offsets
+and biases at 0.
 """
 
 import dataclasses

@@ -256,8 +256,8 @@ def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
   if failures:
     raise errors.RuntimeFailureError(
       f'the TensorFlow server of {cluster.name_of(cluster.index)} did not '
-      f'start: {_in_one_line(failures[0])}. Is its address in TF_CONFIG of this '
-      'machine, and free?'
+      f'start: {_in_one_line(failures[0])}. Is its address in TF_CONFIG of '
+      'this machine, and free?'
     ) from failures[0]
 
 

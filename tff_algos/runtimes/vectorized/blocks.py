@@ -15,8 +15,8 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 
-# Weights of a block. Twice as many start fewer operations, but take 1.4 times as
-# long where others use the shared cache, too (benchmarks/README.md).
+# Weights of a block. Twice as many start fewer operations, but take 1.4 times
+# as long where others use the shared cache, too (benchmarks/README.md).
 _CACHE_BYTES = 13 << 18
 _MOST = 50
 # Copies of the weights that a local step may hold at once: the weights before

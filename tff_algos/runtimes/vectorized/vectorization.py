@@ -41,7 +41,7 @@ def _convert_top_k(pfor_input):
 
 @RegisterPFor('L2Loss')
 def _convert_l2_loss(pfor_input):
-  """Half the sum of squares, a row at a time; TensorFlow 2.14 has no converter."""
+  """Half the sum of squares by rows; TensorFlow 2.14 has no converter."""
   rows = pfor_input.stacked_input(0)
   axes = tf.range(1, tf.rank(rows))
   return wrap(tf.reduce_sum(tf.square(rows), axes) / 2, True)

@@ -161,8 +161,8 @@ def disagreement(members: np.ndarray, outcome: Outcome) -> str:
   if outcome.num_honest < needed:
     return said + (
       f'{outcome.num_honest} of its members are honest and {needed} votes are '
-      'needed: it may stay for ever. Lower consensus.malicious_fraction, or take '
-      'a larger committee.committee_rate or another seed'
+      'needed: it may stay for ever. Lower consensus.malicious_fraction, or '
+      'take a larger committee.committee_rate or another seed'
     )
   return said + 'It tries again; more consensus.max_views may help'
 
