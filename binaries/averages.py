@@ -88,7 +88,7 @@ def _figure(paths):
   ]
   losses = averaged_models.loss(np.stack(np.meshgrid(*sides), axis=-1))
   return landscape_plot.draw(
-    landscape_plot.Surface(*sides, losses),
+    landscape_plot.Surface(sides[0], sides[1], losses),
     [
       landscape_plot.Path(
         f'average of {size} models, {_NUM_STEPS} steps', one[0]

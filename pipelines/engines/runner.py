@@ -149,7 +149,7 @@ def _watch_workers() -> Generator[list[str]]:
 def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = _parse(flags)
-    name = options.view_as(beam_options.StandardOptions).runner or _LOCAL
+    name = str(options.view_as(beam_options.StandardOptions).runner or _LOCAL)
     # Loading a runner also adds the options that are its own.
     runner = None
     if name != _LOCAL:

@@ -50,6 +50,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Leaf
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
@@ -114,7 +115,7 @@ class Fetched(NamedTuple):
   """
 
   mean: model_lib.Weights
-  share: tf.Tensor
+  share: Leaf
 
 
 class TrainResult(NamedTuple):

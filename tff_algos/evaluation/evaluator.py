@@ -67,9 +67,11 @@ class ClientStates(Protocol):
 
   def load(self, client_indices: np.ndarray) -> Any:
     """Returns the states of some clients, stacked `[n, ...]`."""
+    ...
 
   def has_state(self) -> np.ndarray:
     """Returns which clients have a state of their own, bool `[num_clients]`."""
+    ...
 
 
 class Evaluator:
@@ -156,13 +158,12 @@ class Evaluator:
   def planted(self) -> Planted | None:
     """Returns the planted truth; None if the partition planted none."""
     data = self._dataset
-    if data.true_mixture() is not None:
-      return Planted(
-        data.source_names, data.true_mixture(), data.true_unseen_mixture()
-      )
-    if data.true_clusters() is None:
-      return None
+    mixture, unseen = data.true_mixture(), data.true_unseen_mixture()
+    if mixture is not None and unseen is not None:
+      return Planted(data.source_names, mixture, unseen)
     clusters = data.true_clusters(), data.true_unseen_clusters()
+    if clusters[0] is None or clusters[1] is None:
+      return None
     count = 1 + np.concatenate(clusters).max()
     # A planted cluster has all of a client.
     one_hot = np.eye(count)

@@ -80,7 +80,7 @@ def export_cluster_models(
     zip(tf.nest.flatten(weights), tf.nest.flatten(variables), strict=True)
   )
   mixture = newcomer_models.store(algorithm, server_state, stored)
-  module = tf.Module()
+  module: Any = tf.Module()
   # By name, for whoever loads the bundle to take the weights out of it.
   module.cluster_weights = dict(variables)
   module.weights = [*tf.nest.flatten(variables), *mixture.variables]

@@ -118,7 +118,7 @@ def group_norm(
       taken.
     epsilon: Added to the variance.
   """
-  channels = inputs.shape[-1]
+  channels = int(inputs.shape[-1] or 0)
   groups = max(g for g in range(1, max_groups + 1) if channels % g == 0)
   spatial = inputs.shape[1:-1]
   grouped = tf.reshape(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core.structures import Structure
+from tff_algos.core.structures import Array, Leaf, Structure
 from tff_algos.numerics import trees
 
 
@@ -21,10 +21,10 @@ class Pull(NamedTuple):
   """
 
   center: Structure
-  strength: tf.Tensor
+  strength: Leaf
 
 
-def joint_pull(pulls: tf.Tensor, centers: Structure) -> Pull:
+def joint_pull(pulls: tf.Tensor | Array, centers: Structure) -> Pull:
   """Returns what several centres amount to together.
 
   Args:
@@ -35,7 +35,7 @@ def joint_pull(pulls: tf.Tensor, centers: Structure) -> Pull:
   return Pull(mixed_center(pulls, centers), tf.reduce_sum(pulls, axis=-1))
 
 
-def mixed_center(pulls: tf.Tensor, centers: Structure) -> Structure:
+def mixed_center(pulls: tf.Tensor | Array, centers: Structure) -> Structure:
   """Returns sum_s u_s c_s / sum_s u_s; zeros where nothing pulls.
 
   Args:

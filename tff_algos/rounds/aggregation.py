@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core.structures import Structure
+from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import trees
 
 Results = Mapping[str, Structure]
@@ -31,7 +31,7 @@ class Mean(NamedTuple):
   """
 
   value: Structure
-  weight: tf.Tensor
+  weight: Leaf
 
 
 class Collected(NamedTuple):

@@ -21,6 +21,7 @@ class ClientSource(Protocol):
 
   def examples(self, client_index: int) -> schema.Examples:
     """Returns a client's examples, unpadded."""
+    ...
 
 
 class Cohort(NamedTuple):
@@ -163,14 +164,17 @@ class Runtime(Protocol):
 
   def __enter__(self) -> 'Runtime':
     """Starts what the runtime needs."""
+    ...
 
   def __exit__(self, *exc_info: Any) -> None:
     """Ends what the runtime started."""
+    ...
 
   def run(
     self, phase: algorithm_lib.Phase, server_state: Structure, cohort: Cohort
   ) -> PhaseOutput:
     """Runs one phase call; states are NumPy in and out."""
+    ...
 
 
 def to_numpy(structure: Structure) -> Structure:

@@ -1,5 +1,7 @@
 """TensorFlow Serving's gRPC services on the models of a store."""
 
+# Protobuf makes the messages when their modules are imported.
+# pyright: reportAttributeAccessIssue=false
 import contextlib
 import math
 from collections.abc import Generator

@@ -28,7 +28,7 @@ def test_the_types_are_declared_once():
     for room in ('tff_algos', 'pipelines', 'binaries')
     for path in (_ROOT / room).rglob('*.py')
   ]
-  for name in ('Structure', 'Array'):
+  for name in ('Structure', 'Leaf', 'Array'):
     owners = [path for path in paths if _declares(path, name)]
     assert owners == [pathlib.Path(structures.__file__)], name
 

@@ -149,7 +149,10 @@ def of_ridge_regressions(
     minima.append(residual + 0.5 * weight_decay * best @ best)
   sizes = np.array([len(y) for _, y in examples], np.float64)
   return Objectives(
-    *map(np.array, (hessians, minimizers, minima)), sizes / sizes.sum()
+    np.array(hessians),
+    np.array(minimizers),
+    np.array(minima),
+    sizes / sizes.sum(),
   )
 
 

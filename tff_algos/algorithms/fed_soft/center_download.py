@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import model as model_lib
-from tff_algos.core.structures import Structure
+from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import proximal
 
 DOWNLOADS = ('all_centers', 'mixed_center')
@@ -25,8 +25,8 @@ class TrainInput(NamedTuple):
       `[num_clusters]` float32: the slots that it fills, or its v.
   """
 
-  importance_weights: tf.Tensor
-  cluster_weights: tf.Tensor
+  importance_weights: Leaf
+  cluster_weights: Leaf
 
   def joint_pull(self, cluster_models: Structure) -> proximal.Pull:
     """Returns the pull of the cluster models, which are broadcast."""
@@ -42,7 +42,7 @@ class MixedTrainInput(NamedTuple):
   """
 
   pull: proximal.Pull
-  cluster_weights: tf.Tensor
+  cluster_weights: Leaf
 
   def joint_pull(self, message: Structure) -> proximal.Pull:
     """Returns the pull; the broadcast message is empty."""

@@ -153,7 +153,7 @@ def train(
   metrics = OrderedDict(
     own_loss=trees.select(is_finite, loss, trees.zeros_like(loss)),
     own_failed=statistics.MeanStat(
-      tf.cast(has_examples & ~is_finite, tf.float32),
+      tf.cast(has_examples & tf.logical_not(is_finite), tf.float32),
       tf.cast(has_examples, tf.float32),
     ),
   )

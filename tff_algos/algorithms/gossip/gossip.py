@@ -51,6 +51,7 @@ import tensorflow as tf
 from tff_algos.algorithms.gossip import segments
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Leaf
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
@@ -96,8 +97,8 @@ class Inbox(NamedTuple):
       `[num_segments]`; 0 where it has pulled nothing.
   """
 
-  pulled: tf.Tensor
-  share: tf.Tensor
+  pulled: Leaf
+  share: Leaf
 
 
 class ServerState(NamedTuple):
@@ -132,7 +133,7 @@ class WorkerInput(NamedTuple):
   """
 
   inbox: Inbox
-  peers: tf.Tensor
+  peers: Leaf
 
 
 class TrainResult(NamedTuple):
@@ -146,7 +147,7 @@ class TrainResult(NamedTuple):
 
   local_weights: model_lib.Weights
   num_examples: tf.Tensor
-  peers: tf.Tensor
+  peers: Leaf
 
 
 def build_gossip(

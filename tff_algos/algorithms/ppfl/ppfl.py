@@ -25,8 +25,9 @@ Names: theta = model_weights, of which theta_com = shared and theta_k =
 Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
   personalization of c_i; equal canonical models stay equal.
 Cost per client, P = |theta|: `joint` P + K down and up; random_block P or K
-  each way; `shared_first` P + K each way. With lambda = 0 memberships stay at the
-  clients, and the K are saved, but in random_block, whose server steps on them.
+  each way; `shared_first` P + K each way. With lambda = 0 memberships stay at
+  the clients, and the K are saved, but in random_block, whose server steps on
+  them.
 
 Alternating keeps c_i in the client's state; the server's table C is what it
 last heard, so the Laplacian of a partial cohort is of stale memberships. A

@@ -46,12 +46,15 @@ class ProcessGroup(Protocol):
 
   def share(self, num_items: int) -> tuple[int, int]:
     """Returns where our items start and stop, of so many; maybe no item."""
+    ...
 
   def check(self) -> None:
     """Returns if all processes are well."""
+    ...
 
   def sum(self, structure: Structure) -> Structure:
     """Returns the sum over all processes of a structure of numbers."""
+    ...
 
   def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
     """Returns the rows of all processes, in their order.
@@ -64,9 +67,11 @@ class ProcessGroup(Protocol):
     Returns:
       Parts of `num_rows` rows together.
     """
+    ...
 
   def agree(self, structure: Structure) -> Structure:
     """Returns process 0's values, bit for bit; ours have the same shapes."""
+    ...
 
 
 class SingleProcess:

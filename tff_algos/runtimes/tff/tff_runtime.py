@@ -67,7 +67,7 @@ class TffRuntime:
     config = config or TffConfig()
     self._algorithm = algorithm
     self._num_clients = num_clients
-    workers = [
+    workers: list[tff_connection.Worker] = [
       remote_worker.RemoteWorker(
         address, start_timeout_seconds=config.start_timeout_seconds
       )

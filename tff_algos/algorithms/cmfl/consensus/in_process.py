@@ -25,6 +25,7 @@ class Network(Protocol):
       number: How many parcels were sent before it.
       parcel: What is sent.
     """
+    ...
 
 
 @dataclasses.dataclass(frozen=True)
