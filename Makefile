@@ -109,9 +109,10 @@ bench-peers: ## make the environments of the peers that bench compares with
 	  mv "$$folder.new" "$$folder"; \
 	done
 
-lint: env ## check style and format
+lint: env ## check style, format and types
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
+	.venv/bin/python -m pyright
 
 # TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
 lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions

@@ -19,9 +19,10 @@ _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 _TRAINERS = ('vectorized', 'vectorized_xla', *_CNN_TRAINERS[1:])
 # The others have no IFCA.
 _IFCA_TRAINERS = ('vectorized', 'tff', FLOOR, 'jax', 'fedjax', 'pytorch')
-# Whose clients train as FedAvg's do; what they have besides is what it measures. Not
-# here: pFedMe and pFedKM (a case of their own), L2GD (a round is one step), BrainTorrent
-# (a round is one client) and filter decomposition (it needs convolutions).
+# Whose clients train as FedAvg's do; what they have besides is what it
+# measures. Not here: pFedMe and pFedKM (a case of their own), L2GD (a round is
+# one step), BrainTorrent (a round is one client) and filter decomposition (it
+# needs convolutions).
 _EVERY_ALGORITHM = (
   *('fed_avg', 'fed_soft', 'ifca', 'fed_em', 'ppfl', 'cmfl', 'cfl', 'scaffold'),
   *('fed_dyn', 'fed_dc', 'fed_pac', 'partial_fed_avg', 'ditto', 'fine_tuning'),
@@ -140,8 +141,8 @@ def _mixtures(name: str, workload: workload_lib.Workload) -> Case:
 def _committee(name: str, workload: workload_lib.Workload) -> Case:
   """Returns a case of CMFL against FedAvg, all clients training in both.
 
-  Two fifths of them are the committee. What CMFL has besides is that uploads are
-  collected, scored and selected, and the members' vote.
+  Two fifths of them are the committee. What CMFL has besides is that uploads
+  are collected, scored and selected, and the members' vote.
   """
   cmfl, fed_avg = (
     dataclasses.replace(workload, algorithm=algorithm)

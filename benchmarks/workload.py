@@ -37,8 +37,8 @@ class Workload:
   """One algorithm on one population.
 
   Attributes:
-    algorithm: One of the names above, of which `'batching'` trains nothing, or of
-      any registered algorithm.
+    algorithm: One of the names above, of which `'batching'` trains nothing, or
+      of any registered algorithm.
     model: `'linear'`, `'mlp'`, `'cnn'` or, for our own contenders, `'lenet'`.
     num_atoms: Atoms of each convolution, for our own contenders; 0 for ordinary
       kernels.

@@ -4,14 +4,14 @@ r"""Verifies the audit log of a training whose clients form committees.
     --workdir=runs/cmfl_digits
 
 reads <workdir>/audit, which a training with config.algorithm.audit writes, and
-recomputes in NumPy what the log records of every round: the hashes that chain its
-lines, who was to be averaged and elected by the recorded distances, and what the
-vote decided; where uploads were kept (audit=uploads) also all digests, the
-distances, and the aggregate. It needs neither the dataset nor a checkpoint, writes
-evaluation/audit.csv, and fails if a round does not verify, naming it.
+recomputes in NumPy what the log records of every round: the hashes that chain
+its lines, who was to be averaged and elected by the recorded distances, and
+what the vote decided; where uploads were kept (audit=uploads) also all digests,
+the distances, and the aggregate. It needs neither the dataset nor a checkpoint,
+writes evaluation/audit.csv, and fails if a round does not verify, naming it.
 
-It prints the hash of the last line. Who keeps that elsewhere can tell whether the
-whole log was written anew.
+It prints the hash of the last line. Who keeps that elsewhere can tell whether
+the whole log was written anew.
 """
 
 import pathlib

@@ -2,12 +2,13 @@ r"""Draws averages of few and of many models on a loss surface.
 
   python -m binaries.averages --workdir=runs/averages
 
-is Figure 3a of Chen and Qiu (2025), arXiv:2503.08652: linear models of two weights on
-two Gaussian classes, trained apart by SGD; the paths of the averages of 5 and of 25 of
-them, which is what five clients have with latent ones. Nothing of it is federated.
-Into --workdir go averages.png, with the first path of each; averages.csv, `models`,
-`step`, `x`, `y` and `loss` of these; and averages_variance.csv, at each step the
-variance over --num_paths averages of each size, and the mean loss.
+is Figure 3a of Chen and Qiu (2025), arXiv:2503.08652: linear models of two
+weights on two Gaussian classes, trained apart by SGD; the paths of the averages
+of 5 and of 25 of them, which is what five clients have with latent ones.
+Nothing of it is federated. Into --workdir go averages.png, with the first path
+of each; averages.csv, `models`, `step`, `x`, `y` and `loss` of these; and
+averages_variance.csv, at each step the variance over --num_paths averages of
+each size, and the mean loss.
 """
 
 import pathlib
@@ -87,7 +88,7 @@ def _figure(paths):
   ]
   losses = averaged_models.loss(np.stack(np.meshgrid(*sides), axis=-1))
   return landscape_plot.draw(
-    landscape_plot.Surface(*sides, losses),
+    landscape_plot.Surface(sides[0], sides[1], losses),
     [
       landscape_plot.Path(
         f'average of {size} models, {_NUM_STEPS} steps', one[0]

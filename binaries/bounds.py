@@ -3,11 +3,12 @@ r"""Compares a trained FedSoft with the bounds of its paper's Theorems 2 to 4.
   python -m binaries.bounds --config=configs/fed_soft/synthetic.py:10_90 \
     --workdir=runs/synthetic_10_90
 
-takes the initial state and every checkpoint (a run keeps two), runs one round more from
-each (nothing of it is kept), and writes evaluation/bounds.csv, one row for each. It is
-for the algorithm fed_soft with the model linear_regression, whose risks are quadratic,
-and as many clusters as sources. Risks are those of the sources' held-out examples,
-importance that of the clients' training examples.
+takes the initial state and every checkpoint (a run keeps two), runs one round
+more from each (nothing of it is kept), and writes evaluation/bounds.csv, one
+row for each. It is for the algorithm fed_soft with the model linear_regression,
+whose risks are quadratic, and as many clusters as sources. Risks are those of
+the sources' held-out examples, importance that of the clients' training
+examples.
 
 Columns, `round` being the one that the step starts from:
   theorem_2, theorem_3   largest left side / right side; at most 1 if the
@@ -66,8 +67,8 @@ def compare(
   model, model_options = models.parse_config(config.model)
   if (algorithm, model) != ('fed_soft', 'linear_regression'):
     raise errors.ConfigError(
-      'binaries.bounds compares fed_soft on linear_regression with the theorems '
-      f'of its paper; config.algorithm.name is {algorithm!r} and '
+      'binaries.bounds compares fed_soft on linear_regression with the '
+      f'theorems of its paper; config.algorithm.name is {algorithm!r} and '
       f'config.model.name {model!r}. Take a config such as '
       'configs/fed_soft/synthetic.py:10_90'
     )

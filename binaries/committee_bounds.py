@@ -5,20 +5,20 @@ r"""Compares a CMFL run with the bound of its paper's Theorem 1.
     --workdir=runs/cmfl_regressions
 
 repeats the run's rounds from the initial state (nothing of them is kept), and
-writes evaluation/committee_bounds.csv, a row for each number of rounds. It is for
-the algorithm cmfl with SGD on whole batches, a weight_decay > 0 and the model
-linear_regression, whose objectives are quadratic, so all but phi_min and phi_max is
-exact; these are over the selections that the run made.
+writes evaluation/committee_bounds.csv, a row for each number of rounds. It is
+for the algorithm cmfl with SGD on whole batches, a weight_decay > 0 and the
+model linear_regression, whose objectives are quadratic, so all but phi_min and
+phi_max is exact; these are over the selections that the run made.
 
 Columns:
   rounds            T
   gap               F(w^T) - F^*, of all clients' training examples
   bound             the theorem's right side; its terms are steps ... floor
-  step_excess       the last step over the theorem's 1 / (mu (t + gamma)). Not 1:
-                    the bound is no theorem, only a number. Set
+  step_excess       the last step over the theorem's 1 / (mu (t + gamma)). Not
+                    1: the bound is no theorem, only a number. Set
                     config.algorithm.rate_offset to gamma, and
-                    client_learning_rate * server_learning_rate to 1 / (mu gamma);
-                    with upload=update and one local step
+                    client_learning_rate * server_learning_rate to 1 / (mu
+                    gamma); with upload=update and one local step
   skew              phi of the last selection: its mean loss over that of all;
                     skew_min is the least so far, skew_max the largest at w^*
   heterogeneity ... the constants: Gamma, mu, L, gamma, G^2, kappa^2

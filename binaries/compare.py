@@ -43,7 +43,8 @@ def compare(
 
   Args:
     workdir: Holds `sweep.json`.
-    prefixes: Starts of the names of the metrics to print; none for the shown ones.
+    prefixes: Starts of the names of the metrics to print; none for the shown
+      ones.
     least_ari: Adjusted Rand index from which on clusters count as found.
     question: What to choose among the cells; None for nothing.
     target: A score whose cost is to be told; None for none.

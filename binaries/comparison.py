@@ -13,7 +13,7 @@ from tff_algos.reports.sweep import target as target_lib
 
 
 def define_clock_flag() -> flags.FlagHolder:
-  """Defines `--clock`, which `round_time.read_clock` reads; returns the holder."""
+  """Defines `--clock`, read by `round_time.read_clock`; returns the holder."""
   return flags.DEFINE_multi_string(
     'clock',
     [],

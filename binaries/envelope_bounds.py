@@ -4,8 +4,8 @@ r"""Compares a pFedKM run with the bound of its paper's Theorem 1.
     --workdir=runs/pfedkm_regressions
 
 repeats the run's rounds from the initial state (nothing of them is kept), and
-writes evaluation/envelope_bounds.csv, a row for each number of rounds. It is for
-the algorithm pfedkm with all clients in every round and the model
+writes evaluation/envelope_bounds.csv, a row for each number of rounds. It is
+for the algorithm pfedkm with all clients in every round and the model
 linear_regression, whose envelopes and their gradients are exact by linear
 algebra.
 
@@ -19,11 +19,11 @@ Columns:
   learning_rate_excess    client_learning_rate over the largest that the proof
                           allows, 1 / (L_F sqrt(432 R 2^R)). Above 1 the bound
                           is no theorem, only a number
-  settled_round ...       the constants: T_C, rho_Omega, rho_g, Delta_F, L_F, and
-                          delta, the root mean square over clients of the error
-                          of a round's first solve, of the worst round so far;
-                          batches that are not the whole of a client's data are
-                          part of it
+  settled_round ...       the constants: T_C, rho_Omega, rho_g, Delta_F, L_F,
+                          and delta, the root mean square over clients of the
+                          error of a round's first solve, of the worst round so
+                          far; batches that are not the whole of a client's data
+                          are part of it
 """
 
 import pathlib

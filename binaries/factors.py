@@ -1,32 +1,35 @@
 r"""Measures the variance of a round, clients that do not exist, and atoms.
 
   python -m binaries.factors \
-    --config=configs/filter_decomposition/fashion_mnist.py --workdir=runs/factors
+    --config=configs/filter_decomposition/fashion_mnist.py \
+    --workdir=runs/factors
 
-takes the initial state and every checkpoint, runs the next round
-from each (nothing of it is kept), and writes evaluation/factors.csv, one row for
-each, `round` being the one that the step starts from. It is for algorithms with one
+takes the initial state and every checkpoint, runs the next round from each
+(nothing of it is kept), and writes evaluation/factors.csv, one row for each,
+`round` being the one that the step starts from. It is for algorithms with one
 model at the server: fed_avg, scaffold, fed_dyn, fed_dc and filter_decomposition
 (Chen and Qiu 2025, arXiv:2503.08652, sections 5.1 and 7.1). A run keeps two
 checkpoints; for the variance over the whole training let it keep more, with
---config.training.checkpoint_interval=20 --config.training.num_kept_checkpoints=30.
-binaries.compare then draws it beside that of other runs.
+--config.training.checkpoint_interval=20
+--config.training.num_kept_checkpoints=30. binaries.compare then draws it beside
+that of other runs.
 
 Columns:
-  variance           of the kernels of convolutions over --num_repeats rounds, each
-                     with a cohort and an order of examples of its own; factors are
-                     multiplied first
+  variance           of the kernels of convolutions over --num_repeats rounds,
+                     each with a cohort and an order of examples of its own;
+                     factors are multiplied first
   relative_variance  that over the squared norm of their mean
   num_latent         m^2 - m, one's coefficients with the atoms of another
   latent_loss, latent_score, real_loss, real_score
-                     means over --num_pairs of these, and over the round's clients,
-                     on --num_examples held-out examples; empty without atoms, and
-                     where the next round sends no coefficients
+                     means over --num_pairs of these, and over the round's
+                     clients, on --num_examples held-out examples; empty without
+                     atoms, and where the next round sends no coefficients
 
-Of the latest checkpoint of a network with atoms it also writes evaluation/atoms.csv,
-one row for each atom (its entries, the norm of its coefficients), and own_atoms.csv,
-one row for each client (how far its own atoms are from the global ones; 0 where it
-never trained any), and draws the report of an evaluated run anew.
+Of the latest checkpoint of a network with atoms it also writes
+evaluation/atoms.csv, one row for each atom (its entries, the norm of its
+coefficients), and own_atoms.csv, one row for each client (how far its own atoms
+are from the global ones; 0 where it never trained any), and draws the report of
+an evaluated run anew.
 """
 
 import pathlib

@@ -3,23 +3,26 @@ r"""Draws the paths of trainings on a plane through the loss.
   python -m binaries.landscape --runs=runs/plain,runs/decomposed \
     --workdir=runs/landscape
 
-takes the first state and all checkpoints of each run, multiplies factors to kernels,
-so that plain and decomposed networks lie in one space, and writes into --workdir
+takes the first state and all checkpoints of each run, multiplies factors to
+kernels, so that plain and decomposed networks lie in one space, and writes into
+--workdir
 
   landscape.png   contours of the loss on --num_examples training examples, and
                   the paths
   landscape.csv   the loss at each point of the plane: x, y, loss
-  paths.csv       a row for each model: run, round, x, y, its own loss, that of the
-                  plane's point below it, and its distance from there
+  paths.csv       a row for each model: run, round, x, y, its own loss, that of
+                  the plane's point below it, and its distance from there
 
-(Chen and Qiu 2025, arXiv:2503.08652, Figure 3c; the paper gives no recipe). Let the
-runs keep what is to be drawn, such as 25 rounds, with
---config.training.checkpoint_interval=1 --config.training.num_kept_checkpoints=25.
-With --config.model.decomposition.atom_init=kernel a decomposed network starts where
+(Chen and Qiu 2025, arXiv:2503.08652, Figure 3c; the paper gives no recipe). Let
+the runs keep what is to be drawn, such as 25 rounds, with
+--config.training.checkpoint_interval=1
+--config.training.num_kept_checkpoints=25. With
+--config.model.decomposition.atom_init=kernel a decomposed network starts where
 the plain one does, as near as so many atoms can be.
 
---plane=principal has the two directions in which all models vary most; --plane=ends
-goes through the first run's start and the ends of the first and the last run.
+--plane=principal has the two directions in which all models vary most;
+--plane=ends goes through the first run's start and the ends of the first and
+the last run.
 """
 
 import pathlib
@@ -76,7 +79,7 @@ def draw(
   output.write_table(workdir / 'paths.csv', rows)
   with style.applied():
     figure = landscape_plot.draw(
-      landscape_plot.Surface(*sides, losses),
+      landscape_plot.Surface(sides[0], sides[1], losses),
       [
         landscape_plot.Path(
           f'{p.label}, to round {p.rounds[-1]}', found.coordinates(p.points)

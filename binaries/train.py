@@ -4,7 +4,8 @@ r"""Trains an experiment on the dataset in its workdir.
     --workdir=runs/digits
 
 needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
-memberships, TensorBoard logs and checkpoints there. Run it again to go on after an
+memberships, TensorBoard logs and checkpoints there. Run it again to go on after
+an
 interruption: it resumes from the latest checkpoint and ends in the same state.
 
 Started once for each process that TF_CONFIG lists (docs/architecture.md),

@@ -104,7 +104,7 @@ def build(
   with staging_lib.open_staging(dataset) as staging:
     published = _read_published(dataset, version)
     reused = published is not None and not publication.force
-    if reused:
+    if published is not None and reused:
       manifest = published
     else:
       manifest = _stage_version(

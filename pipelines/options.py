@@ -86,7 +86,7 @@ class DistributionsConfig:
   noise_levels: tuple[float, ...] | None = None
   colors: tuple[str, ...] | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('kind', self.kind, tuple(_DISTRIBUTION_OPTIONS))
     for kind, name in _DISTRIBUTION_OPTIONS.items():
       if name is not None:
@@ -135,7 +135,7 @@ class PartitionConfig:
   num_unseen_clients: int = 0
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     parsed = laws.parse_options(self.law, self.options)
     object.__setattr__(self, 'options', dataclasses.asdict(parsed))
     if self.law != laws.NATURAL or self.num_clients is not None:
@@ -182,7 +182,7 @@ class SizesConfig:
   log_deviation: float | None = None
   concentration: float | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('law', self.law, tuple(_SIZE_OPTIONS))
     needed, possible = _SIZE_OPTIONS[self.law]
     for field in dataclasses.fields(self)[1:]:
@@ -197,7 +197,7 @@ class SizesConfig:
     if self.minimum is not None:
       checks.check_int('minimum', self.minimum, minimum=least)
     if self.maximum is not None:
-      checks.check_int('maximum', self.maximum, minimum=self.minimum)
+      checks.check_int('maximum', self.maximum, minimum=self.minimum or 0)
     if self.log_mean is not None:
       checks.check_at_least('log_mean', self.log_mean, 0)
     for name in ('exponent', 'log_deviation', 'concentration'):
@@ -235,7 +235,7 @@ class SplitsConfig:
   pool_test_split: bool = False
   client_test: str = RATIO
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_at_least('validation_ratio', self.validation_ratio, 0)
     checks.check_at_least('test_ratio', self.test_ratio, 0)
     checks.check_fraction('held_out_fraction', self.held_out_fraction)
@@ -277,7 +277,7 @@ class DatasetConfig:
   num_shards: int = 1
   max_dead_letter_fraction: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('seed', self.seed, minimum=0)
     checks.check_int('num_shards', self.num_shards, minimum=1)
     checks.check_fraction(
@@ -314,7 +314,8 @@ class DatasetConfig:
     ):
       raise errors.ConfigError(
         f'partition.law {law!r} deals a raw example once in every distribution '
-        f"of kind {self.distributions.kind!r}, so with splits.split_by='client' "
+        f'of kind {self.distributions.kind!r}, so with '
+        "splits.split_by='client' "
         "it could train at one client and test at another; use 'content'."
       )
     if (

@@ -24,6 +24,7 @@ from pipelines.examples import client_table, totals
 from pipelines.publishing import published
 from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics as statistics_lib
@@ -134,7 +135,9 @@ def _run(
 class MeasureShard(beam.DoFn):
   """Number of a shard -> totals by key; writes the rows of its clients."""
 
-  def __init__(self, reader: published.Reader, staging: staging_lib.Staging):
+  def __init__(
+    self, reader: published.Reader, staging: staging_lib.Staging
+  ) -> None:
     self._reader = reader
     self._staging = staging
 
@@ -183,7 +186,7 @@ class MeasureShard(beam.DoFn):
 class MeasureHeldOut(beam.DoFn):
   """Number of a source distribution -> its held-out totals, by key."""
 
-  def __init__(self, reader: published.Reader):
+  def __init__(self, reader: published.Reader) -> None:
     self._reader = reader
 
   def process(self, source: int) -> Iterator[tuple[Key, totals.Totals]]:
@@ -206,7 +209,9 @@ class MeasureHeldOut(beam.DoFn):
 class WriteTotals(beam.DoFn):
   """(key, totals) -> key; writes what they say."""
 
-  def __init__(self, reader: published.Reader, staging: staging_lib.Staging):
+  def __init__(
+    self, reader: published.Reader, staging: staging_lib.Staging
+  ) -> None:
     self._reader = reader
     self._staging = staging
 
@@ -241,8 +246,8 @@ class _Piece(NamedTuple):
   """
 
   examples: schema_lib.Examples
-  position: np.ndarray
-  unseen: np.ndarray
+  position: Array
+  unseen: Array
 
 
 def _join(parts: Sequence[_Piece]) -> _Piece:
@@ -262,7 +267,7 @@ def _join(parts: Sequence[_Piece]) -> _Piece:
 def _by_key(
   piece: _Piece, split: str, schema: schema_lib.Schema
 ) -> Iterator[tuple[Key, schema_lib.Examples]]:
-  """Yields each group's and each source's examples, also where there are none."""
+  """Yields the examples of each group and source, also where there are none."""
   for group in schema_lib.GROUPS:
     rows = piece.unseen == (group == schema_lib.UNSEEN)
     yield (group, split), _select(piece.examples, rows)
@@ -276,7 +281,7 @@ def _num_values(schema: schema_lib.Schema) -> int:
 
 
 def _select(
-  examples: schema_lib.Examples, rows: np.ndarray | slice
+  examples: schema_lib.Examples, rows: Array | slice
 ) -> schema_lib.Examples:
   return schema_lib.Examples(*(column[rows] for column in examples))
 

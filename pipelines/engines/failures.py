@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from tff_algos.core import errors
 
@@ -29,7 +29,7 @@ class StepError(Exception):
 
 
 @contextlib.contextmanager
-def carried() -> Iterator[None]:
+def carried() -> Generator[None]:
   """Lets mistakes of the user, and of the disk, pass through any engine.
 
   Raises:

@@ -3,19 +3,21 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import types
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options import pipeline_options as beam_options
 from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners import runner as beam_runner
 from apache_beam.runners.portability import portable_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 from pipelines.engines import failures
 from tff_algos.core import errors
 
-_LOCAL = (None, 'DirectRunner')
+_LOCAL = 'DirectRunner'
 # Beam knows this one by its long name only.
 _LONG_NAMES = {'DaskRunner': 'apache_beam.runners.dask.dask_runner.DaskRunner'}
 # Beam's own default is a partition for 128 blocks, which leaves most workers
@@ -35,7 +37,7 @@ _DEADLY = {
 
 
 @contextlib.contextmanager
-def run_pipeline(flags: Sequence[str]) -> Iterator[beam.Pipeline]:
+def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
   """Gives an empty pipeline, and runs it when the block ends.
 
   Without a runner, and for `DirectRunner`, it is Beam's runner in Python.
@@ -72,8 +74,8 @@ def _find_reason(
   reason = failures.find(error) or error
   if ends and (reason is error or isinstance(reason, KeyboardInterrupt)):
     return errors.InfrastructureError(
-      f'a worker process of Beam was lost ({ends[0]}; 137 or -9 is a kill, often '
-      'for want of memory). Run this again, with fewer workers or more '
+      f'a worker process of Beam was lost ({ends[0]}; 137 or -9 is a kill, '
+      'often for want of memory). Run this again, with fewer workers or more '
       'dataset.num_shards if memory is short.'
     )
   is_engines_own = type(reason).__module__.split('.')[0] in (
@@ -89,7 +91,7 @@ def _find_reason(
 
 
 @contextlib.contextmanager
-def _interrupts_kept() -> Iterator[None]:
+def _interrupts_kept() -> Generator[None]:
   """Raises a Ctrl-C at the end of the block, if it got lost within.
 
   Python drops an exception that comes up in a destructor or in a callback from
@@ -100,9 +102,9 @@ def _interrupts_kept() -> Iterator[None]:
   if not (is_main and callable(before)):
     yield
     return
-  seen = []
+  seen: list[int] = []
 
-  def notice(number, frame):
+  def notice(number: int, frame: types.FrameType | None) -> None:
     seen.append(number)
     before(number, frame)
 
@@ -116,7 +118,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watch_workers() -> Iterator[list[str]]:
+def _watch_workers() -> Generator[list[str]]:
   """Interrupts the wait for a local worker process that is no more.
 
   Beam starts each from a thread of its own, and would wait for its answer
@@ -125,15 +127,17 @@ def _watch_workers() -> Iterator[list[str]]:
   """
   ends: list[str] = []
   before = threading.excepthook
+  # None is that of a thread that was not started.
+  main_thread = threading.main_thread().ident or 0
 
-  def notice(args):
+  def notice(args: threading.ExceptHookArgs) -> None:
     words = str(args.exc_value)
     code = words.rpartition('return code ')[2]
     if ends or code not in _DEADLY:
       before(args)
     else:
       ends.append(words)
-      signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+      signal.pthread_kill(main_thread, signal.SIGINT)
 
   threading.excepthook = notice
   try:
@@ -145,11 +149,11 @@ def _watch_workers() -> Iterator[list[str]]:
 def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = _parse(flags)
-    name = options.view_as(beam_options.StandardOptions).runner
+    name = str(options.view_as(beam_options.StandardOptions).runner or _LOCAL)
     # Loading a runner also adds the options that are its own.
     runner = None
-    if name not in _LOCAL:
-      runner = beam.runners.create_runner(_LONG_NAMES.get(name, name))
+    if name != _LOCAL:
+      runner = beam_runner.create_runner(_LONG_NAMES.get(name, name))
     known = options.get_all_options()
     given = options.get_all_options(retain_unknown_options=True)
   except SystemExit:  # Beam parses flags with argparse.
@@ -180,9 +184,11 @@ def _parse(flags: Sequence[str]) -> beam_options.PipelineOptions:
   return options
 
 
-def _local_runner(options: Mapping[str, Any]) -> beam.runners.PipelineRunner:
+def _local_runner(options: Mapping[str, Any]) -> beam_runner.PipelineRunner:
   # As in apache_beam.runners.direct: workers learn the options this way.
-  encoded = portable_runner.JobServiceHandle.encode_pipeline_options(options)
+  encoded = portable_runner.JobServiceHandle.encode_pipeline_options(
+    dict(options)
+  )
   return fn_runner.FnApiRunner(
     provision_info=fn_runner.ExtendedProvisionInfo(
       beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)

@@ -9,6 +9,7 @@ import numpy as np
 from pipelines.examples import hashing
 from pipelines.sources import base
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 # The plan keeps the client of every example in memory, each as wide as the
@@ -32,12 +33,12 @@ class CleanBlock(NamedTuple):
     client: The client that it belongs to by nature, '' if none, str `[n]`.
   """
 
-  x: np.ndarray
-  y: np.ndarray
-  key: np.ndarray
-  is_test: np.ndarray
-  native_source: np.ndarray
-  client: np.ndarray
+  x: Array
+  y: Array
+  key: Array
+  is_test: Array
+  native_source: Array
+  client: Array
 
 
 class DeadLetter(NamedTuple):

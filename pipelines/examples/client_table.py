@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow
 
 from pipelines.publishing import published
+from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 
 
@@ -14,7 +15,7 @@ class ClientTable:
 
   def __init__(
     self, schema: schema_lib.Schema, clients: Sequence[published.Client]
-  ):
+  ) -> None:
     self._schema = schema
     self._clients = clients
     n, num_splits = len(clients), len(schema_lib.SPLITS)
@@ -24,7 +25,7 @@ class ClientTable:
     self._y = _Moments(n, 1)
 
   def add(
-    self, split: str, position: np.ndarray, examples: schema_lib.Examples
+    self, split: str, position: Array, examples: schema_lib.Examples
   ) -> None:
     """Adds examples of several clients.
 
@@ -70,7 +71,7 @@ class ClientTable:
 class _Moments:
   """Mean, deviation and range of all values of each client."""
 
-  def __init__(self, num_clients: int, num_columns: int):
+  def __init__(self, num_clients: int, num_columns: int) -> None:
     self._num_columns = num_columns
     self._count = np.zeros(num_clients, np.int64)
     self._sum = np.zeros(num_clients)
@@ -78,7 +79,7 @@ class _Moments:
     self._minimum = np.full(num_clients, np.inf)
     self._maximum = np.full(num_clients, -np.inf)
 
-  def add(self, position: np.ndarray, values: np.ndarray) -> None:
+  def add(self, position: Array, values: Array) -> None:
     """Adds values `[n, ...]` of the clients at `position` `[n]`."""
     rows = values.reshape(len(position), self._num_columns).astype(np.float64)
     np.add.at(self._count, position, self._num_columns)

@@ -13,9 +13,10 @@ from pipelines import options
 from pipelines.examples import hashing
 from pipelines.sources import base
 from tff_algos.core import errors, seeds
+from tff_algos.core.structures import Array
 
 # (x [n, *x_shape], y [n]) -> the same examples as one distribution shows them.
-Transform = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Transform = Callable[[Array, Array], tuple[Array, Array]]
 
 # Kinds for sources with distributions of their own.
 _KEEP_NATIVE = (
@@ -58,7 +59,7 @@ def build_distributions(
       f'{config.kind!r} cannot be; use one of {", ".join(_KEEP_NATIVE)}.'
     )
   if config.kind == options.NATIVE:
-    return tuple(Distribution(name, _identity) for name in native_names)
+    return tuple(Distribution(name, _identity) for name in native_names or ())
   if config.kind == options.IDENTITY:
     return (Distribution('all', _identity),)
   builder = {
@@ -80,7 +81,7 @@ def _rotations(
     raise errors.ConfigError(
       f'rotations need square images, the source has shape {shape}'
     )
-  return tuple(rotation(turns) for turns in config.quarter_turns)
+  return tuple(rotation(turns) for turns in config.quarter_turns or ())
 
 
 def _label_permutations(
@@ -91,7 +92,7 @@ def _label_permutations(
     raise errors.ConfigError('label permutations need classes, not numbers')
   return tuple(
     label_permutation(i, num_classes, seed)
-    for i in range(config.num_permutations)
+    for i in range(config.num_permutations or 0)
   )
 
 
@@ -103,7 +104,7 @@ def _noise(
       f'noise needs bytes or real numbers, the source has {features.x_dtype}'
     )
   return tuple(
-    gaussian_noise(level, features, seed) for level in config.noise_levels
+    gaussian_noise(level, features, seed) for level in config.noise_levels or ()
   )
 
 
@@ -116,13 +117,13 @@ def _colors(
       'colors need images of bytes with a channel axis, the source has '
       f'{features.x_dtype} of shape {features.x_shape}'
     )
-  of_three = {*config.colors} - {'original', 'inverted'}
+  of_three = {*(config.colors or ())} - {'original', 'inverted'}
   if of_three and features.x_shape[-1] != 3:
     raise errors.ConfigError(
       f'colors {sorted(of_three)} need three channels, the source has '
       f'{features.x_shape[-1]}'
     )
-  return tuple(coloring(name, features) for name in config.colors)
+  return tuple(coloring(name, features) for name in config.colors or ())
 
 
 def _product(
@@ -139,7 +140,7 @@ def _product(
 def rotation(quarter_turns: int) -> Distribution:
   """Returns images turned counter-clockwise by 90 degrees, 0 to 3 times."""
 
-  def transform(x, y):
+  def transform(x: Array, y: Array) -> tuple[Array, Array]:
     return np.rot90(x, k=quarter_turns, axes=(1, 2)), y
 
   name = f'rotated_{90 * quarter_turns}' if quarter_turns else 'upright'
@@ -153,7 +154,7 @@ def label_permutation(index: int, num_classes: int, seed: int) -> Distribution:
     generator = seeds.numpy_generator(seed, f'label_permutation/{index}')
     permutation = generator.permutation(permutation)
 
-  def transform(x, y):
+  def transform(x: Array, y: Array) -> tuple[Array, Array]:
     return x, permutation[y]
 
   return Distribution(f'permutation_{index}', transform)
@@ -176,7 +177,7 @@ def gaussian_noise(
     return Distribution(name, _identity)
   purpose = f'distributions/{name}'
 
-  def transform(x, y):
+  def transform(x: Array, y: Array) -> tuple[Array, Array]:
     noise = np.empty(x.shape)
     for row, example in zip(noise, x, strict=True):
       key = hashing.content_key(example).hex()
@@ -198,7 +199,7 @@ def coloring(name: str, features: base.Features) -> Distribution:
     features: Of images of bytes, `[height, width, channels]`.
   """
 
-  def transform(x, y):
+  def transform(x: Array, y: Array) -> tuple[Array, Array]:
     if name == 'inverted':
       return (_white(features) - x.astype(np.int64)).astype(x.dtype), y
     if name == 'gray':
@@ -216,5 +217,5 @@ def _white(features: base.Features) -> int:
   return round(1 / features.x_scale)
 
 
-def _identity(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _identity(x: Array, y: Array) -> tuple[Array, Array]:
   return x, y

@@ -5,12 +5,13 @@ import hashlib
 import numpy as np
 
 from tff_algos.core import seeds
+from tff_algos.core.structures import Array
 from tff_algos.data import schema
 
 KEY_BYTES = schema.EXAMPLE_ID_BYTES
 
 
-def content_key(x: np.ndarray) -> bytes:
+def content_key(x: Array) -> bytes:
   """Returns the hash of an example's features, `KEY_BYTES` bytes.
 
   The label is left out on purpose: the same image with two labels must not
@@ -27,7 +28,7 @@ def text_key(text: str) -> bytes:
   return hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
 
-def draw(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+def draw(keys: Array, seed: int, purpose: str) -> Array:
   """Returns one random number for each key.
 
   Args:
@@ -50,6 +51,6 @@ def draw(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
   return np.frombuffer(bytes(numbers), '<u8')
 
 
-def draw_fraction(keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+def draw_fraction(keys: Array, seed: int, purpose: str) -> Array:
   """Returns `draw` as float64 in [0, 1]."""
   return draw(keys, seed, purpose) / 2.0**64

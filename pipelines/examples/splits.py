@@ -10,6 +10,7 @@ import numpy as np
 
 from pipelines import options
 from pipelines.examples import hashing
+from tff_algos.core.structures import Array
 from tff_algos.data import schema
 
 # Roles 0, 1, 2 are the positions in schema.SPLITS.
@@ -20,13 +21,13 @@ TEST = schema.SPLITS.index(schema.TEST)
 
 
 def assign_roles(
-  key: np.ndarray,
-  is_test: np.ndarray,
+  key: Array,
+  is_test: Array,
   config: options.SplitsConfig,
   *,
   has_test_split: bool,
   seed: int,
-) -> np.ndarray:
+) -> Array:
   """Returns the role of each raw example.
 
   Args:
@@ -59,12 +60,12 @@ def assign_roles(
 
 
 def split_clients(
-  owner: np.ndarray,
-  key: np.ndarray,
-  roles: np.ndarray,
+  owner: Array,
+  key: Array,
+  roles: Array,
   config: options.SplitsConfig,
   seed: int,
-) -> np.ndarray:
+) -> Array:
   """Returns roles in which every client's examples are split by themselves.
 
   The examples of a client are shuffled by content hash; the first share
@@ -96,7 +97,7 @@ def split_clients(
   return split
 
 
-def _bounds(config: options.SplitsConfig) -> np.ndarray:
+def _bounds(config: options.SplitsConfig) -> Array:
   """Returns where training and validation end, as shares of all examples."""
   ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
   return np.cumsum(ratios / ratios.sum())[:-1]

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 
+from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 
-# 1 / (smallest positive float64): every finite float64 times this is an integer.
+# 1 / (smallest positive float64): every finite float64 times this is an
+# integer.
 _UNITS = 2**1074
 
 
@@ -35,13 +37,13 @@ class Totals(NamedTuple):
   """
 
   num_examples: int
-  label_counts: np.ndarray
-  source_counts: np.ndarray
-  sums: np.ndarray
-  squares: np.ndarray
-  products: np.ndarray
-  minimum: np.ndarray
-  maximum: np.ndarray
+  label_counts: Array
+  source_counts: Array
+  sums: Array
+  squares: Array
+  products: Array
+  minimum: Array
+  maximum: Array
 
 
 def measure(examples: schema_lib.Examples, schema: schema_lib.Schema) -> Totals:
@@ -73,7 +75,12 @@ def measure(examples: schema_lib.Examples, schema: schema_lib.Schema) -> Totals:
 def add(first: Totals, second: Totals) -> Totals:
   """Returns the totals of two sets of examples together."""
   return Totals(
-    *(a + b for a, b in zip(first[:-2], second[:-2], strict=True)),
+    num_examples=first.num_examples + second.num_examples,
+    label_counts=first.label_counts + second.label_counts,
+    source_counts=first.source_counts + second.source_counts,
+    sums=first.sums + second.sums,
+    squares=first.squares + second.squares,
+    products=first.products + second.products,
     minimum=np.minimum(first.minimum, second.minimum),
     maximum=np.maximum(first.maximum, second.maximum),
   )
@@ -88,7 +95,7 @@ def to_exact(totals: Totals) -> Totals:
   )
 
 
-def _to_units(values: np.ndarray) -> np.ndarray:
+def _to_units(values: Array) -> Array:
   units = np.empty(len(values), object)
   for i, value in enumerate(values.tolist()):
     numerator, denominator = value.as_integer_ratio()

@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from tff_algos.core.structures import Array
+
 NOBODY = -1
 # What differs from a whole number by less is that number: 0.9 * 10 is
 # 9.000000000000002 and 0.29 * 100 is 28.999999999999996.
 _ROUNDING = 1e-9
 
 
-def largest_remainder(mixtures: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def largest_remainder(mixtures: Array, sizes: Array) -> Array:
   """Returns whole numbers near `mixtures * sizes` with the right row sums.
 
   Each row gets the floors first; what is left goes one by one to the largest
@@ -31,7 +33,7 @@ def largest_remainder(mixtures: np.ndarray, sizes: np.ndarray) -> np.ndarray:
   return counts + (rank < left[:, None])
 
 
-def apportion(shares: np.ndarray, available: np.ndarray) -> np.ndarray:
+def apportion(shares: Array, available: Array) -> Array:
   """Returns how many examples of each pool each client gets.
 
   Largest remainders within each pool; what is nobody's share stays there.
@@ -50,7 +52,7 @@ def apportion(shares: np.ndarray, available: np.ndarray) -> np.ndarray:
   return largest_remainder(everyone, available)[:, :-1].T
 
 
-def deal(pool: np.ndarray, lot: np.ndarray, quotas: np.ndarray) -> np.ndarray:
+def deal(pool: Array, lot: Array, quotas: Array) -> Array:
   """Deals each pool, shuffled by its examples' lots, to the clients in turn.
 
   Args:

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from tff_algos.core.structures import Array
+
 
 def draw_classes(
-  places: np.ndarray, num_clients: int, generator: np.random.Generator
-) -> np.ndarray:
+  places: Array, num_clients: int, generator: np.random.Generator
+) -> Array:
   """Draws which classes each client has, all different.
 
   The clients choose one after another, each class with a probability in

@@ -18,7 +18,7 @@ class Options:
 
   classes_per_client: int
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('classes_per_client', self.classes_per_client, minimum=1)
 
 
@@ -47,7 +47,9 @@ def divide(options: Options, request: division.Request) -> division.Division:
   )
   holders = chosen.sum(axis=0)
   for label in present:
-    division.check_enough(f'class {label}', counts[label], holders[label])
+    division.check_enough(
+      f'class {label}', int(counts[label]), int(holders[label])
+    )
   return division.Division(
     division.by_class(len(counts)), chosen / np.maximum(holders, 1)
   )

@@ -9,7 +9,7 @@ from tff_algos.data import schema
 def count_groups(partition: options.PartitionConfig) -> dict[str, int]:
   """Returns the number of clients in each group, participating ones first."""
   return {
-    schema.PARTICIPATING: partition.num_clients,
+    schema.PARTICIPATING: partition.num_clients or 0,
     schema.UNSEEN: partition.num_unseen_clients,
   }
 

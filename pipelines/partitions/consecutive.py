@@ -1,9 +1,9 @@
 """Neighbouring classes with log-normal sizes: the generator of pFedMe.
 
-CGPFL (Tang, Guo and Guo, 2021) has 40 clients with 3 of 10 classes each, whose sizes
-on CIFAR-10 run from 510 to 4410. The generator that was published with pFedMe
-(arXiv 2006.08848) gives 510 to 4413 for seed 1; so it is followed here number
-by number, its two generators of random numbers included.
+CGPFL (Tang, Guo and Guo, 2021) has 40 clients with 3 of 10 classes each, whose
+sizes on CIFAR-10 run from 510 to 4410. The generator that was published with
+pFedMe (arXiv 2006.08848) gives 510 to 4413 for seed 1; so it is followed here
+number by number, its two generators of random numbers included.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ import numpy as np
 
 from pipelines.partitions import division
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 
 # Examples that a client gets of each of its classes in any case.
 _BASE = 10
@@ -32,7 +33,7 @@ class Options:
   offset: int = 200
   reserve: int = 40
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('classes_per_client', self.classes_per_client, minimum=1)
     checks.check_int('offset', self.offset, minimum=0)
     checks.check_int('reserve', self.reserve, minimum=0)
@@ -84,8 +85,8 @@ def divide(options: Options, request: division.Request) -> division.Division:
 
 
 def _draw_further(
-  options: Options, counts: np.ndarray, num_clients: int, seed: int
-) -> np.ndarray:
+  options: Options, counts: Array, num_clients: int, seed: int
+) -> Array:
   """Returns the further quotas, int64 `[num_clients, classes_per_client]`."""
   shape = (num_clients, options.classes_per_client)
   weights = np.random.RandomState(seed % 2**32).lognormal(

@@ -28,7 +28,7 @@ class Options:
   concentration: float
   min_examples: int = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_positive('concentration', self.concentration)
     checks.check_int('min_examples', self.min_examples, minimum=0)
 

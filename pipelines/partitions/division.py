@@ -7,6 +7,7 @@ import numpy as np
 
 from pipelines.partitions import apportion
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 
 
 class Request(NamedTuple):
@@ -20,7 +21,7 @@ class Request(NamedTuple):
     seed: The dataset's seed.
   """
 
-  counts: np.ndarray
+  counts: Array
   num_clients: int
   num_unseen: int
   seed: int
@@ -44,12 +45,12 @@ class Division(NamedTuple):
     facts: What else was planted, JSON-ready, for the manifest.
   """
 
-  pool_of_class: np.ndarray
-  shares: np.ndarray
-  clusters: np.ndarray | None = None
+  pool_of_class: Array
+  shares: Array
+  clusters: Array | None = None
   facts: Mapping[str, Any] = {}
 
-  def pool_sizes(self, counts: np.ndarray) -> np.ndarray:
+  def pool_sizes(self, counts: Array) -> Array:
     """Returns the examples in each pool, from those of each class.
 
     Args:
@@ -63,12 +64,12 @@ class Division(NamedTuple):
     return np.where(used, counts, 0) @ is_in.T
 
 
-def by_class(num_classes: int) -> np.ndarray:
+def by_class(num_classes: int) -> Array:
   """Returns the pools of a law for which each class is one."""
   return np.arange(num_classes)
 
 
-def check_num_classes(name: str, wanted: int, counts: np.ndarray) -> None:
+def check_num_classes(name: str, wanted: int, counts: Array) -> None:
   """Raises PartitionError if clients want more classes than have examples."""
   present = int(np.sum(counts > 0))
   if wanted > present:

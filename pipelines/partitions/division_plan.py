@@ -13,12 +13,14 @@ from pipelines.partitions import (
 )
 from pipelines.steps import planning
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
+from tff_algos.data import schema
 
 
 def make_plan(
   survey: planning.Survey,
   config: options.DatasetConfig,
-  roles: np.ndarray,
+  roles: Array,
   *,
   num_classes: int,
   num_sources: int,
@@ -42,7 +44,12 @@ def make_plan(
   law = registry.DIVISIONS[config.partition.law]
   divided = law.divide(
     config.partition.law_options,
-    division.Request(counts[0], *groups.values(), config.seed),
+    division.Request(
+      counts[0],
+      groups[schema.PARTICIPATING],
+      groups[schema.UNSEEN],
+      config.seed,
+    ),
   )
   quotas = np.stack(
     [
@@ -75,9 +82,7 @@ def make_plan(
   )
 
 
-def _count_classes(
-  y: np.ndarray, roles: np.ndarray, num_classes: int
-) -> np.ndarray:
+def _count_classes(y: Array, roles: Array, num_classes: int) -> Array:
   """Returns the examples of each role and class, int64 `[4, num_classes]`."""
   used = roles != splits.UNUSED
   num_roles = splits.HELD_OUT + 1
@@ -89,10 +94,10 @@ def _count_classes(
 def _deal(
   survey: planning.Survey,
   config: options.DatasetConfig,
-  roles: np.ndarray,
-  pool_of_class: np.ndarray,
-  quotas: np.ndarray,
-) -> np.ndarray:
+  roles: Array,
+  pool_of_class: Array,
+  quotas: Array,
+) -> Array:
   """Returns the client that gets each example, int32 `[n]`.
 
   Args:
@@ -113,9 +118,9 @@ def _deal(
 
 
 def _plan_labels(
-  divided: division.Division, quotas: np.ndarray, counts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns which classes clients train on, and `planning.Planted.label_mixtures`.
+  divided: division.Division, quotas: Array, counts: Array
+) -> tuple[Array, Array]:
+  """Returns the classes that clients train on, and their planted mixtures.
 
   Args:
     divided: The division.
@@ -130,18 +135,19 @@ def _plan_labels(
   return expected > 0, expected / np.where(sums > 0, sums, 1)
 
 
-def _check_tests(quotas: np.ndarray) -> None:
+def _check_tests(quotas: Array) -> None:
   """Raises PartitionError if somebody has nothing to test a class on."""
   lacks = (quotas[0] > 0) & (quotas[splits.HELD_OUT] == 0)
   if lacks.any():
     raise errors.PartitionError(
-      f'the held-out examples are too few to be dealt: {lacks.any(axis=1).sum()}'
+      'the held-out examples are too few to be dealt: '
+      f'{lacks.any(axis=1).sum()}'
       f' of {len(lacks)} clients would have none of a class that they train '
       "on. Use splits.client_test='all_of_classes', or fewer clients."
     )
 
 
-def _share_tests(has_class: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+def _share_tests(has_class: Array, held_out: Array) -> Array:
   """Returns `planning.Plan.shared_test`."""
   lacking = np.flatnonzero(has_class.any(axis=0) & (held_out == 0))
   if len(lacking):

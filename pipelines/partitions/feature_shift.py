@@ -12,11 +12,10 @@ import numpy as np
 from pipelines import options
 from pipelines.steps import planning
 from tff_algos.core import seeds
+from tff_algos.core.structures import Array
 
 
-def draw_views(
-  groups: Mapping[str, int], num_views: int, seed: int
-) -> np.ndarray:
+def draw_views(groups: Mapping[str, int], num_views: int, seed: int) -> Array:
   """Returns the view through which each client sees, int64 `[num_clients]`.
 
   In each group every view has as many clients, up to one. They are drawn, so
@@ -38,12 +37,12 @@ def draw_views(
 
 
 def show(
-  owners: np.ndarray,
+  owners: Array,
   survey: planning.Survey,
   groups: Mapping[str, int],
   num_sources: int,
   config: options.DatasetConfig,
-) -> tuple[np.ndarray | None, np.ndarray]:
+) -> tuple[Array | None, Array]:
   """Returns mixtures and owners as `planning.Plan` wants them.
 
   Args:

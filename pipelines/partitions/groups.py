@@ -28,7 +28,7 @@ class Options:
   class_groups: tuple[tuple[int, ...], ...] | None = None
   group_sizes: tuple[int, ...] | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if (self.class_groups is None) == (self.group_sizes is None):
       raise errors.ConfigError(
         'exactly one of class_groups and group_sizes must be given, got '
@@ -99,15 +99,16 @@ def _choose_groups(
         f'are 0 to {num_classes - 1}'
       )
     return options.class_groups
-  if sum(options.group_sizes) != num_classes:
+  sizes = checks.check_given('group_sizes', options.group_sizes)
+  if sum(sizes) != num_classes:
     raise errors.ConfigError(
-      f'partition.options.group_sizes {options.group_sizes} must sum to the '
+      f'partition.options.group_sizes {sizes} must sum to the '
       f'number of classes, {num_classes}'
     )
   generator = random.Random(seed)
   left = list(range(num_classes))
   groups = []
-  for size in options.group_sizes[:-1]:
+  for size in sizes[:-1]:
     groups.append(tuple(generator.sample(left, size)))
     left = [label for label in left if label not in groups[-1]]
   return (*groups, tuple(left))

@@ -9,6 +9,7 @@ from pipelines.examples import hashing, splits
 from pipelines.partitions import apportion, clients, mixtures, sizes
 from pipelines.partitions import quotas as quotas_lib
 from pipelines.steps import planning
+from tff_algos.core.structures import Array
 from tff_algos.data import schema
 
 
@@ -16,7 +17,7 @@ def make_plan(
   survey: planning.Survey,
   config: options.DatasetConfig,
   source_names: tuple[str, ...],
-  roles: np.ndarray,
+  roles: Array,
 ) -> planning.Plan:
   """Returns a plan in which clients draw from pools without replacement.
 
@@ -78,7 +79,7 @@ def make_plan(
 
 def _build_mixtures(
   config: options.DatasetConfig, groups: Mapping[str, int], num_sources: int
-) -> np.ndarray:
+) -> Array:
   """Returns the mixtures of all clients; each group follows the whole law."""
   return np.concatenate(
     [
@@ -94,8 +95,8 @@ def _build_mixtures(
 
 
 def _pools(
-  survey: planning.Survey, roles: np.ndarray, num_sources: int, num_views: int
-) -> list[np.ndarray]:
+  survey: planning.Survey, roles: Array, num_sources: int, num_views: int
+) -> list[Array]:
   """Returns, for each source distribution, the split of what it can give."""
   is_dealt = (roles >= 0) & (roles < len(schema.SPLITS))
   return [

@@ -8,7 +8,8 @@ import re
 
 import numpy as np
 
-from tff_algos.core import errors, seeds
+from tff_algos.core import checks, errors, seeds
+from tff_algos.core.structures import Array
 
 IID = 'iid'
 LINEAR = 'linear'
@@ -29,7 +30,7 @@ def parse_shares(law: str) -> tuple[float, ...] | None:
 
 def build_mixtures(
   law: str, num_clients: int, num_sources: int, generator: np.random.Generator
-) -> np.ndarray:
+) -> Array:
   """Returns the share of each source distribution at each client.
 
   Args:
@@ -54,7 +55,8 @@ def build_mixtures(
   if law == LINEAR:
     share = (np.arange(num_clients) + 0.5) / num_clients
     return np.stack([share, 1 - share], axis=1)
-  blocks = np.stack([np.roll(parse_shares(law), b) for b in range(num_sources)])
+  shares = checks.check_given('law', parse_shares(law))
+  blocks = np.stack([np.roll(shares, b) for b in range(num_sources)])
   # So that a row sums to 1 and not to 0.9999999999999999.
   blocks[:, -1] = np.maximum(1 - blocks[:, :-1].sum(axis=1), 0)
   return blocks[block_of(num_clients, num_sources)]
@@ -73,7 +75,7 @@ def check_num_sources(law: str, num_sources: int) -> None:
     )
 
 
-def block_of(num_clients: int, num_blocks: int) -> np.ndarray:
+def block_of(num_clients: int, num_blocks: int) -> Array:
   """Returns the block of each client, int64 `[num_clients]`.
 
   Blocks are runs of clients whose lengths differ by one at most, the longer
@@ -84,7 +86,7 @@ def block_of(num_clients: int, num_blocks: int) -> np.ndarray:
 
 def random_mixtures(
   num_clients: int, num_sources: int, generator: np.random.Generator
-) -> np.ndarray:
+) -> Array:
   """Returns lengths of the pieces of [0, 1] cut at S - 1 uniform points.
 
   The rows are uniform on the simplex, Dirichlet(1, ..., 1).

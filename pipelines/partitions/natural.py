@@ -14,6 +14,7 @@ import numpy as np
 from pipelines.examples import hashing
 from pipelines.partitions import apportion
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Options:
   min_train_examples: int = 0
   min_test_examples: int = 0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_positive('sample_fraction', self.sample_fraction)
     checks.check_fraction('sample_fraction', self.sample_fraction)
     for name in ('min_examples', 'min_train_examples', 'min_test_examples'):
@@ -49,12 +50,12 @@ class Clients(NamedTuple):
     sizes: Their examples by split, int64 `[3, num_clients]`.
   """
 
-  names: np.ndarray
-  lot: np.ndarray
-  sizes: np.ndarray
+  names: Array
+  lot: Array
+  sizes: Array
 
 
-def check_named(client: np.ndarray) -> None:
+def check_named(client: Array) -> None:
   """Raises DataError if an example belongs to no client."""
   num_unnamed = int(np.sum(client == ''))
   if num_unnamed:
@@ -65,7 +66,7 @@ def check_named(client: np.ndarray) -> None:
     )
 
 
-def draw_lots(names: np.ndarray, seed: int, purpose: str) -> np.ndarray:
+def draw_lots(names: Array, seed: int, purpose: str) -> Array:
   """Returns a hash of each client's name, uint64 `[num_clients]`."""
   keys = np.array(
     [np.frombuffer(hashing.text_key(name), np.uint8) for name in names]
@@ -75,7 +76,7 @@ def draw_lots(names: np.ndarray, seed: int, purpose: str) -> np.ndarray:
 
 def choose(
   options: Options, clients: Clients, num_clients: int | None, num_unseen: int
-) -> np.ndarray:
+) -> Array:
   """Returns which clients are kept, ascending, int64 `[num_kept]`.
 
   Args:
@@ -109,7 +110,7 @@ def choose(
   return np.sort(kept)
 
 
-def _sample(fraction: float, clients: Clients) -> np.ndarray:
+def _sample(fraction: float, clients: Clients) -> Array:
   """Returns clients in the order of their lots, until they have enough."""
   order = np.argsort(clients.lot, kind='stable')
   sizes = clients.sizes.sum(axis=0)[order]
@@ -117,9 +118,7 @@ def _sample(fraction: float, clients: Clients) -> np.ndarray:
   return order[before < fraction * sizes.sum()] if fraction < 1 else order
 
 
-def count_sizes(
-  index: np.ndarray, roles: np.ndarray, num_clients: int
-) -> np.ndarray:
+def count_sizes(index: Array, roles: Array, num_clients: int) -> Array:
   """Returns the examples of each client by split, int64 `[3, num_clients]`.
 
   Args:
@@ -135,7 +134,7 @@ def count_sizes(
   )
 
 
-def renumber(kept: np.ndarray, num_clients: int) -> np.ndarray:
+def renumber(kept: Array, num_clients: int) -> Array:
   """Returns the new number of each client, `NOBODY` if it is left out.
 
   Args:

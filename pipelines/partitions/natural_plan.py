@@ -6,13 +6,14 @@ from pipelines import options
 from pipelines.examples import splits
 from pipelines.partitions import clients, feature_shift, natural
 from pipelines.steps import planning
+from tff_algos.core.structures import Array
 from tff_algos.data import schema
 
 
 def make_plan(
   survey: planning.Survey,
   config: options.DatasetConfig,
-  roles: np.ndarray,
+  roles: Array,
   *,
   num_sources: int,
 ) -> planning.Plan:
@@ -72,15 +73,13 @@ def make_plan(
   )
 
 
-def _is_dealt(roles: np.ndarray, config: options.SplitsConfig) -> np.ndarray:
+def _is_dealt(roles: Array, config: options.SplitsConfig) -> Array:
   """Returns which examples go to their clients, bool `[n]`."""
   last = splits.HELD_OUT if config.client_test == options.DEALT else splits.TEST
   return (roles >= 0) & (roles <= last)
 
 
-def _order(
-  names: np.ndarray, kept: np.ndarray, num_unseen: int, seed: int
-) -> np.ndarray:
+def _order(names: Array, kept: Array, num_unseen: int, seed: int) -> Array:
   """Returns the kept clients: participating ones first, by name in each group.
 
   Args:
@@ -96,7 +95,7 @@ def _order(
 
 
 def _count_left_out(
-  num_clients: int, is_dealt: np.ndarray, owners: np.ndarray
+  num_clients: int, is_dealt: Array, owners: Array
 ) -> dict[str, int]:
   """Returns what the manifest says of clients left out; nothing if none is."""
   if not num_clients:

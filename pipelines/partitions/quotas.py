@@ -7,9 +7,10 @@ import numpy as np
 from pipelines import options
 from pipelines.partitions import apportion
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 
 
-def split_sizes(sizes: np.ndarray, config: options.SplitsConfig) -> np.ndarray:
+def split_sizes(sizes: Array, config: options.SplitsConfig) -> Array:
   """Returns sizes of train, validation and test, int64 `[3, num_clients]`.
 
   Args:
@@ -25,8 +26,8 @@ def split_sizes(sizes: np.ndarray, config: options.SplitsConfig) -> np.ndarray:
 
 
 def count_quotas(
-  mixtures: np.ndarray, sizes: np.ndarray, config: options.SplitsConfig
-) -> np.ndarray:
+  mixtures: Array, sizes: Array, config: options.SplitsConfig
+) -> Array:
   """Returns how many examples of each kind each client gets.
 
   Returns:
@@ -41,12 +42,12 @@ def count_quotas(
 
 
 def largest_sizes(
-  make_sizes: Callable[[int], np.ndarray],
+  make_sizes: Callable[[int], Array],
   most: int,
-  mixtures: np.ndarray,
-  available: np.ndarray,
+  mixtures: Array,
+  available: Array,
   config: options.SplitsConfig,
-) -> np.ndarray:
+) -> Array:
   """Returns the largest sizes of one family that the pools can give.
 
   Args:
@@ -66,8 +67,8 @@ def largest_sizes(
 
 
 def check_available(
-  wanted: np.ndarray,
-  available: np.ndarray,
+  wanted: Array,
+  available: Array,
   source_names: tuple[str, ...],
   splits: tuple[str, ...],
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pipelines.partitions import apportion, class_choice, division
 from tff_algos.core import checks, errors, seeds
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Options:
   shards_per_client: int
   distinct_classes: bool = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('shards_per_client', self.shards_per_client, minimum=1)
 
 
@@ -58,7 +59,7 @@ def divide(options: Options, request: division.Request) -> division.Division:
   )
 
 
-def _count_shards(counts: np.ndarray, num_shards: int) -> np.ndarray:
+def _count_shards(counts: Array, num_shards: int) -> Array:
   """Returns how many shards each class is cut into, int64 `[num_classes]`."""
   total = int(counts.sum())
   if num_shards > total:
@@ -72,17 +73,15 @@ def _count_shards(counts: np.ndarray, num_shards: int) -> np.ndarray:
   )[0]
   for label in np.flatnonzero((counts > 0) & (shards == 0)):
     raise errors.PartitionError(
-      f'class {label} has {counts[label]} of {total} training examples, too few '
-      f'for one of {num_shards} shards of one class each. Raise '
+      f'class {label} has {counts[label]} of {total} training examples, too '
+      f'few for one of {num_shards} shards of one class each. Raise '
       'partition.num_clients or partition.options.shards_per_client, or leave '
       'the class out.'
     )
   return shards
 
 
-def _check_distinct(
-  options: Options, shards: np.ndarray, num_clients: int
-) -> None:
+def _check_distinct(options: Options, shards: Array, num_clients: int) -> None:
   division.check_num_classes(
     'shards_per_client', options.shards_per_client, shards
   )

@@ -4,7 +4,8 @@ import numpy as np
 
 from pipelines import options
 from pipelines.partitions import apportion, quotas
-from tff_algos.core import errors, seeds
+from tff_algos.core import checks, errors, seeds
+from tff_algos.core.structures import Array
 
 # A Dirichlet draw that leaves a client too few examples is drawn again, so
 # often at most.
@@ -14,12 +15,12 @@ _MAX_DRAWS = 100
 def choose_sizes(
   config: options.SizesConfig,
   splits: options.SplitsConfig,
-  mixtures: np.ndarray,
-  available: np.ndarray,
+  mixtures: Array,
+  available: Array,
   *,
   groups: dict[str, int],
   seed: int,
-) -> np.ndarray:
+) -> Array:
   """Returns the training size n_k of each client, int64 `[num_clients]`.
 
   Args:
@@ -54,7 +55,7 @@ def choose_sizes(
 
 def draw_sizes(
   config: options.SizesConfig, num_clients: int, generator: np.random.Generator
-) -> np.ndarray:
+) -> Array:
   """Returns sizes that are drawn one by one, int64 `[num_clients]`.
 
   Args:
@@ -64,19 +65,27 @@ def draw_sizes(
     num_clients: How many.
     generator: The randomness.
   """
-  low, high = config.minimum, config.maximum
+  low = checks.check_given('minimum', config.minimum)
+  high = config.maximum
   if config.law == options.UNIFORM:
-    return generator.integers(low, high, size=num_clients, endpoint=True)
+    return generator.integers(
+      low,
+      checks.check_given('maximum', high),
+      size=num_clients,
+      endpoint=True,
+    )
   if config.law == options.LOGNORMAL:
     draws = generator.lognormal(
-      config.log_mean, config.log_deviation, num_clients
+      checks.check_given('log_mean', config.log_mean),
+      checks.check_given('log_deviation', config.log_deviation),
+      num_clients,
     )
     # Bounded before it becomes an integer: e^50 is none.
     most = 2.0**53 if high is None else high - low
     return low + np.minimum(np.floor(draws), most).astype(np.int64)
   uniform = generator.random(num_clients)
-  bounds = np.array([low, high + 1.0])
-  power = 1.0 - config.exponent
+  bounds = np.array([low, checks.check_given('maximum', high) + 1.0])
+  power = 1.0 - checks.check_given('exponent', config.exponent)
   if abs(power) < 1e-9:  # The limit of the formula below.
     draws = low * (bounds[1] / low) ** uniform
   else:
@@ -88,10 +97,10 @@ def draw_sizes(
 def _draw_dirichlet(
   config: options.SizesConfig,
   splits: options.SplitsConfig,
-  mixtures: np.ndarray,
-  available: np.ndarray,
+  mixtures: Array,
+  available: Array,
   seed: int,
-) -> np.ndarray:
+) -> Array:
   """Returns sizes in proportion to one Dirichlet draw, as large as can be."""
   generator = _generator(seed, 'everyone')
   minimum, smallest = config.minimum or 0, -1

@@ -213,7 +213,7 @@ def _list_files(
 def _count_by_group(
   plan: planning.Plan, counts: Sequence[int]
 ) -> dict[str, int]:
-  totals = dict.fromkeys(schema_lib.GROUPS, 0)
+  totals: dict[str, int] = dict.fromkeys(schema_lib.GROUPS, 0)
   for group, count in zip(plan.groups, counts, strict=True):
     totals[group] += count
   return totals

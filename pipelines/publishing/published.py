@@ -3,7 +3,7 @@
 import functools
 import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyarrow import parquet
 
@@ -32,7 +32,7 @@ class Reader:
   the current version may change while a pipeline runs.
   """
 
-  def __init__(self, folder: pathlib.Path):
+  def __init__(self, folder: pathlib.Path) -> None:
     self._folder = folder
 
   def __reduce__(self):
@@ -59,6 +59,6 @@ class Reader:
     return [sorted(clients, key=lambda c: c.position) for clients in shards]
 
 
-def _rows(path: pathlib.Path) -> Iterator[dict]:
+def _rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:
   columns = ['client_id', 'group', 'shard', 'position']
   yield from parquet.read_table(path, columns=columns).to_pylist()

@@ -11,7 +11,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from tff_algos.core import durable, errors
 from tff_algos.data import layout
@@ -30,13 +30,13 @@ class Staging:
     work: Files that stages hand to one another.
   """
 
-  def __init__(self, root: pathlib.Path):
+  def __init__(self, root: pathlib.Path) -> None:
     self.root = root
     self.version = root / 'version'
     self.work = root / 'work'
 
   @contextlib.contextmanager
-  def atomic_path(self, path: pathlib.Path) -> Iterator[pathlib.Path]:
+  def atomic_path(self, path: pathlib.Path) -> Generator[pathlib.Path]:
     """Gives a path to write to, which becomes `path` on success.
 
     Safe when an engine runs the same step twice, even at the same time.
@@ -49,7 +49,7 @@ class Staging:
 
 
 @contextlib.contextmanager
-def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
+def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
   """Locks a dataset's folder and gives a place to build a version in.
 
   Raises:
@@ -89,7 +89,7 @@ def open_staging(dataset: pathlib.Path) -> Iterator[Staging]:
 
 
 @contextlib.contextmanager
-def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
+def _temporary_files_in(folder: pathlib.Path) -> Generator[None]:
   """Sends temporary files there: some of Beam's runners forget theirs."""
   before = tempfile.tempdir, os.environ.get('TMPDIR')
   tempfile.tempdir = os.environ['TMPDIR'] = str(folder)
@@ -104,7 +104,7 @@ def _temporary_files_in(folder: pathlib.Path) -> Iterator[None]:
 
 
 def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
-  """Puts the staged version in its place, whole; `versions.announce` is next."""
+  """Puts the staged version in its place; `versions.announce` is next."""
   target = layout.version_folder(dataset, version)
   durable.make_folder(target.parent)
   if target.exists():  # A damaged version of the same name: see build_dataset.

@@ -28,7 +28,7 @@ class Publication:
   force: bool = False
   keep_versions: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.as_of is not None:
       object.__setattr__(self, 'as_of', dates.parse(self.as_of))
     if self.keep_versions is not None:

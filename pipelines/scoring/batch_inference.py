@@ -10,6 +10,7 @@ engine or the number of workers.
 
 import functools
 import pathlib
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -229,7 +230,7 @@ class Scorer(NamedTuple):
 class ReadClients(beam.DoFn):
   """Number of a shard -> [((shard, client), what to ask of a model)]."""
 
-  def __init__(self, scorer: Scorer):
+  def __init__(self, scorer: Scorer) -> None:
     self._scorer = scorer
 
   @functools.cached_property
@@ -269,7 +270,8 @@ class CollectAnswers(beam.DoFn):
   ) -> Iterator[tuple[int, predictions.ScoredClient]]:
     """Takes the prediction out of a model's outputs."""
     (shard, client), result = keyed
-    request, answer = result.example, result.inference
+    request = typing.cast(bundles_lib.Request, result.example)
+    answer = typing.cast(bundles_lib.Answer, result.inference)
     choice = request.choice
     probability = None
     if 'class_id' in answer.outputs:

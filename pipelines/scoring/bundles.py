@@ -12,7 +12,8 @@ from apache_beam.ml.inference import base
 from apache_beam.utils import shared
 
 from pipelines.scoring import model_choice
-from tff_algos.core import errors
+from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 from tff_algos.data import schema as schema_lib
 from tff_algos.export import manifest as manifest_lib
@@ -24,7 +25,8 @@ _FOLDERS = {
   model_choice.PERSONALIZED: 'personalized_models',
   model_choice.CLUSTER: 'cluster_models',
 }
-# Beam warns at every load that it cannot measure memory where PyTorch is absent.
+# Beam warns at every load that it cannot measure memory where PyTorch is
+# absent.
 logging.getLogger().addFilter(
   lambda record: 'Resource module is not' not in str(record.msg)
 )
@@ -166,10 +168,10 @@ class Request(NamedTuple):
 
   client_id: str
   choice: model_choice.Choice
-  x: np.ndarray
-  y: np.ndarray
-  pick_x: np.ndarray | None = None
-  pick_y: np.ndarray | None = None
+  x: Array
+  y: Array
+  pick_x: Array | None = None
+  pick_y: Array | None = None
 
 
 class Answer(NamedTuple):
@@ -181,7 +183,7 @@ class Answer(NamedTuple):
   """
 
   cluster_id: int
-  outputs: Mapping[str, np.ndarray]
+  outputs: Mapping[str, Array]
 
 
 class LoadedBundles:
@@ -190,7 +192,7 @@ class LoadedBundles:
   TensorFlow 2.14 may fail when two threads call one graph at the same time.
   """
 
-  def __init__(self, loaded: Mapping[str, models.ServedModel]):
+  def __init__(self, loaded: Mapping[str, models.ServedModel]) -> None:
     self._loaded = loaded
     self._lock = threading.Lock()
 
@@ -212,8 +214,8 @@ class LoadedBundles:
     return Answer(cluster_id, outputs)
 
   def _predict(
-    self, request: Request, cluster_id: int, x: np.ndarray
-  ) -> dict[str, np.ndarray]:
+    self, request: Request, cluster_id: int, x: Array
+  ) -> dict[str, Array]:
     if request.choice.model == model_choice.PERSONALIZED:
       inputs = {'client_id': np.array([request.client_id] * len(x), object)}
     else:
@@ -223,7 +225,11 @@ class LoadedBundles:
 
   def _pick(self, request: Request) -> int:
     outputs = self._loaded[model_choice.CLUSTER].predict(
-      'pick_cluster', {'x': request.pick_x, 'label': request.pick_y}
+      'pick_cluster',
+      {
+        'x': checks.check_given('pick_x', request.pick_x),
+        'label': checks.check_given('pick_y', request.pick_y),
+      },
     )
     return int(outputs['cluster_id'][0])
 
@@ -251,7 +257,7 @@ class BundleHandler(
   and Beam's runner for Dask loses a batch that is not full at the end.
   """
 
-  def __init__(self, found: Sequence[Bundle], max_rows: int):
+  def __init__(self, found: Sequence[Bundle], max_rows: int) -> None:
     super().__init__()
     self._found = tuple(found)
     self._max_rows = max_rows

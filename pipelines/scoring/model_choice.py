@@ -64,7 +64,7 @@ class ScoringConfig:
   pick_split: str = schema.TRAIN
   max_rows: int = 4096
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('split', self.split, schema.SPLITS)
     checks.check_one_of('group', self.group, (*schema.GROUPS, ALL_CLIENTS))
     checks.check_one_of('pick_split', self.pick_split, schema.SPLITS)

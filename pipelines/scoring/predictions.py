@@ -16,8 +16,9 @@ from pipelines.engines import failures
 from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import bundles, model_choice
+from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 
 # What begins with _ is passed over by readers of a folder of Parquet files.
@@ -48,9 +49,9 @@ class ScoredClient(NamedTuple):
   model: str
   cluster_id: int
   chosen_by: str
-  label: np.ndarray
-  prediction: np.ndarray
-  probability: np.ndarray | None
+  label: Array
+  prediction: Array
+  probability: Array | None
 
 
 class WriteShard(beam.DoFn):
@@ -58,7 +59,7 @@ class WriteShard(beam.DoFn):
 
   def __init__(
     self, staging: staging_lib.Staging, num_shards: int, num_classes: int
-  ):
+  ) -> None:
     self._staging = staging
     self._num_shards = num_shards
     self._num_classes = num_classes
@@ -115,7 +116,9 @@ def to_table(
     'label': pyarrow.array(label, number),
   }
   if num_classes:
-    probability = _joined([client.probability for client in clients])
+    probability = _joined(
+      [checks.check_given('probability', c.probability) for c in clients]
+    )
     columns['probability'] = pyarrow.array(probability, pyarrow.float32())
     columns['correct'] = pyarrow.array(prediction == label, pyarrow.bool_())
   columns |= {
@@ -128,7 +131,7 @@ def to_table(
   return pyarrow.table(columns)
 
 
-def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _joined(arrays: Sequence[Array]) -> Array:
   return np.concatenate(arrays) if arrays else np.zeros(0)
 
 

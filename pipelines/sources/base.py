@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 
 # Examples a worker reads at a time. The dataset does not depend on it.
@@ -77,27 +78,35 @@ class Source(Protocol):
 
   def features(self) -> Features:
     """Returns shape and meaning of an example."""
+    ...
 
   def blocks(self) -> Sequence[Block]:
     """Returns all blocks, always the same ones in the same order."""
+    ...
 
   def read(self, block: Block) -> Iterator[RawExample]:
     """Yields the examples of one block in their order."""
+    ...
 
   def checksums(self) -> Mapping[str, str]:
     """Returns name -> SHA-256 of everything that the examples depend on."""
+    ...
 
   def native_source_names(self) -> tuple[str, ...] | None:
     """Returns the names of the source's own distributions, if it has any."""
+    ...
 
   def has_test_split(self) -> bool:
     """Returns whether the source brings an official test split."""
+    ...
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns the options that decide what is read, without places of files."""
+    ...
 
   def facts(self) -> Mapping[str, Any]:
     """Returns what else the manifest should record, JSON-ready."""
+    ...
 
 
 class FileSource:
@@ -147,7 +156,7 @@ class GeneratedSource(FileSource):
 
   NAME: ClassVar[str]
 
-  def __init__(self, options: Any, seed: int):
+  def __init__(self, options: Any, seed: int) -> None:
     self._options = options
     self._seed = seed
 
@@ -219,7 +228,7 @@ def runs(sizes: Sequence[int], block: Block) -> Iterator[Run]:
       yield Run(index, start, min(stop, int(sizes[index])))
 
 
-def array_sha256(*arrays: np.ndarray) -> str:
+def array_sha256(*arrays: Array) -> str:
   """Returns the SHA-256 of arrays: dtypes, shapes and values."""
   digest = hashlib.sha256()
   for array in arrays:

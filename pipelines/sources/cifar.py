@@ -14,6 +14,7 @@ import numpy as np
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 
 _PIXELS = 3 * 32 * 32
 CIFAR10 = 'cifar10'
@@ -50,7 +51,7 @@ class Options:
   train_files: tuple[str, ...] | None = None
   test_files: tuple[str, ...] | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('dataset', self.dataset, tuple(_LABELS))
     checks.check_one_of('labels', self.labels, tuple(_LABELS[self.dataset]))
     if self.train_files == ():
@@ -60,7 +61,7 @@ class Options:
 class Cifar(base.FolderSource):
   """32x32 images in colour; a block's part is the name of a file."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
@@ -109,14 +110,14 @@ class Cifar(base.FolderSource):
       for name in (*self._train_files(), *self._test_files())
     ]
 
-  def _records(self, name: str) -> np.ndarray:
+  def _records(self, name: str) -> Array:
     path = files.find(self._options.folder, name)
     num_labels = len(_LABELS[self._options.dataset])
     return _read(path, num_labels + _PIXELS, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=2)
-def _read(path: pathlib.Path, num_bytes: int, mtime_ns: int) -> np.ndarray:
+def _read(path: pathlib.Path, num_bytes: int, mtime_ns: int) -> Array:
   """Returns the records of a file; `mtime_ns` makes a changed one read again.
 
   Args:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import pathlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import message
@@ -19,6 +19,9 @@ from tensorflow.core.example import example_pb2
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
+
+# Protobuf makes the class when the module is imported.
+_Example: Any = example_pb2.Example  # pyright: ignore[reportAttributeAccessIssue]
 
 TRAIN = 'train'
 TEST = 'test'
@@ -47,7 +50,7 @@ class Options:
   num_clients: int | None = None
   draw_seed: int = 0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('min_train', self.min_train, minimum=0)
     checks.check_int('min_test', self.min_test, minimum=0)
     checks.check_int('draw_seed', self.draw_seed, minimum=0)
@@ -62,7 +65,7 @@ class ClientDatabase(base.FolderSource):
   from the first record of its block.
   """
 
-  def __init__(self, options: Any, seed: int):
+  def __init__(self, options: Any, seed: int) -> None:
     del seed
     self._options = options
 
@@ -92,7 +95,7 @@ class ClientDatabase(base.FolderSource):
   def _parse(self, record: Any) -> Iterator[base.RawExample]:
     """Yields the examples of one record."""
     try:
-      features = example_pb2.Example.FromString(record).features.feature
+      features = _Example.FromString(record).features.feature
     except (message.DecodeError, TypeError):
       yield base.malformed('the record is no tf.train.Example')
       return
@@ -152,7 +155,7 @@ def _draw(
 
 
 @contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+def _open(path: pathlib.Path) -> Generator[sqlite3.Connection]:
   """Opens a database for reading; what SQLite says becomes a DataError."""
   try:
     uri = f'{path.resolve().as_uri()}?mode=ro&immutable=1'

@@ -23,7 +23,7 @@ class Options(table.Options):
   column_names: tuple[str, ...] | None = None
   delimiter: str = ','
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if len(self.delimiter) != 1:
       raise errors.ConfigError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.sources import base
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,18 +17,18 @@ class Options:
 
 
 @functools.lru_cache(maxsize=1)
-def _load() -> tuple[np.ndarray, np.ndarray]:
+def _load() -> tuple[Array, Array]:
   # Imported here: half a second that other sources need not wait.
   from sklearn import datasets
 
-  digits = datasets.load_digits()
+  digits: Any = datasets.load_digits()
   return digits.images.astype(np.uint8), digits.target.astype(np.int32)
 
 
 class Digits(base.FileSource):
   """UCI's optical digits, the test part: pixels 0 to 16, no official split."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del options, seed
 
   def features(self) -> base.Features:

@@ -1,7 +1,7 @@
 """EMNIST in its original IDX files, upright, with upper and lower case.
 
-The files hold every image transposed; here rows are rows. Cohen et al., "EMNIST:
-an extension of MNIST to handwritten letters" (arXiv 1702.05373).
+The files hold every image transposed; here rows are rows. Cohen et al.,
+"EMNIST: an extension of MNIST to handwritten letters" (arXiv 1702.05373).
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ import numpy as np
 
 from pipelines.sources import base, files, idx
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 
 BY_CLASS = 'byclass'
 LABELS = 'labels'
@@ -49,7 +50,7 @@ class Options:
   split: str = 'letters'
   cases_are: str = LABELS
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('split', self.split, tuple(_SPLITS))
     checks.check_one_of('cases_are', self.cases_are, (LABELS, DISTRIBUTIONS))
     if self.cases_are == DISTRIBUTIONS and self.split != BY_CLASS:
@@ -62,7 +63,7 @@ class Options:
 class Emnist(base.FolderSource):
   """28x28 grey images of digits and letters, upright."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
@@ -107,7 +108,7 @@ class Emnist(base.FolderSource):
     first = _FIRST_UPPER if is_upper else _FIRST_LOWER
     return example._replace(y=example.y - first, native_source=int(is_upper))
 
-  def _rows(self, part: str) -> np.ndarray:
+  def _rows(self, part: str) -> Array:
     """Returns the positions of the images that are shown."""
     _, labels = idx.read_labelled(*self._paths(part))
     first = _FIRST_UPPER if self._has_distributions() else 0

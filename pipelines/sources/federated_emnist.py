@@ -25,7 +25,7 @@ class Options(client_database.Options):
   file: str = 'emnist_all.sqlite'
   num_classes: int = 62
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     checks.check_one_of('num_classes', self.num_classes, (10, 62))
 

@@ -1,8 +1,8 @@
 """FEMNIST by writer in LEAF's JSON files.
 
-LEAF (Caldas et al., arXiv 1812.01097) leaves files with `users`,
-`num_samples` and `user_data`: user -> `x`, images of 784 numbers, and `y`. CMFL's
-first experiment learns it (Che et al., TPDS).
+LEAF (Caldas et al., arXiv 1812.01097) leaves files with `users`, `num_samples`
+and `user_data`: user -> `x`, images of 784 numbers, and `y`. CMFL's first
+experiment learns it (Che et al., TPDS).
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import numpy as np
 from pipelines.sources import base
 from pipelines.sources import files as files_lib
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 
 
@@ -37,7 +38,7 @@ class Options:
   test: str = ''
   num_classes: int = 62
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_classes', self.num_classes, minimum=2)
 
 
@@ -51,14 +52,14 @@ class Writer(NamedTuple):
   """
 
   client_id: str
-  images: list[np.ndarray | None]
+  images: list[Array | None]
   labels: list[Any]
 
 
 class Femnist(base.FolderSource):
   """28x28 images, upright, as values from 0 to 1; 1 is paper."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
@@ -166,7 +167,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   return found
 
 
-def _as_array(image: Any) -> np.ndarray | None:
+def _as_array(image: Any) -> Array | None:
   try:
     return np.array(image, np.float32)
   except (ValueError, TypeError, OverflowError):

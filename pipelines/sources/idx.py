@@ -10,6 +10,7 @@ import numpy as np
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 
 # What MNIST and Fashion-MNIST are called everywhere.
 _MNIST_NAMES = {
@@ -44,7 +45,7 @@ class Options:
   test_images: str = _MNIST_NAMES['test_images']
   test_labels: str = _MNIST_NAMES['test_labels']
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_classes', self.num_classes, minimum=2)
     checks.check_int('first_label', self.first_label, minimum=0)
     if bool(self.test_images) != bool(self.test_labels):
@@ -57,7 +58,7 @@ class Options:
 class Idx(base.FolderSource):
   """8-bit grey images with whole-number labels."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
@@ -106,7 +107,7 @@ class Idx(base.FolderSource):
     return [path for part in self._parts() for path in self._paths(part)]
 
 
-def read(path: pathlib.Path, num_axes: int) -> np.ndarray:
+def read(path: pathlib.Path, num_axes: int) -> Array:
   """Returns the array in an IDX file of bytes, read-only.
 
   Args:
@@ -120,7 +121,7 @@ def read(path: pathlib.Path, num_axes: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4)
-def _read(path: pathlib.Path, num_axes: int, mtime_ns: int) -> np.ndarray:
+def _read(path: pathlib.Path, num_axes: int, mtime_ns: int) -> Array:
   """Reads a file; `mtime_ns` makes a changed file read again."""
   del mtime_ns
   content = files.read_bytes(path)
@@ -148,7 +149,7 @@ def _read(path: pathlib.Path, num_axes: int, mtime_ns: int) -> np.ndarray:
 
 def read_labelled(
   images: pathlib.Path, labels: pathlib.Path
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
   """Returns images `[n, height, width]` and labels `[n]`, uint8.
 
   Raises:

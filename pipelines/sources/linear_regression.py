@@ -14,6 +14,7 @@ import numpy as np
 
 from pipelines.sources import base
 from tff_algos.core import checks, errors, seeds
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Options:
   theta_seed: int | None = None
   planted_thetas: tuple[tuple[float, ...], ...] = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_sources', self.num_sources, minimum=1)
     checks.check_int('num_features', self.num_features, minimum=1)
     checks.check_positive('theta_spread', self.theta_spread)
@@ -73,12 +74,12 @@ class Options:
     if self.planted_thetas:
       self._check_planted_thetas()
 
-  def _check_planted_thetas(self):
+  def _check_planted_thetas(self) -> None:
     lengths = [len(theta) for theta in self.planted_thetas]
     if lengths != [self.num_features] * self.num_sources:
       raise errors.ConfigError(
-        f'planted_thetas has {len(lengths)} rows of {lengths} numbers; it needs '
-        f'num_sources={self.num_sources} rows of '
+        f'planted_thetas has {len(lengths)} rows of {lengths} numbers; it '
+        f'needs num_sources={self.num_sources} rows of '
         f'num_features={self.num_features}'
       )
     if self.separation is not None:
@@ -96,7 +97,7 @@ class LinearRegression(base.GeneratedSource):
     """Returns float32 vectors with real labels."""
     return base.vector_features(self._options.num_features)
 
-  def thetas(self) -> np.ndarray:
+  def thetas(self) -> Array:
     """Returns the regressions' weights, float64 `[num_sources, features]`."""
     options = self._options
     if options.planted_thetas:

@@ -18,6 +18,7 @@ import numpy as np
 
 from pipelines.sources import base
 from tff_algos.core import checks, errors, seeds
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Options:
   max_examples: int = 1000
   num_test_examples: int = 0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_clients', self.num_clients, minimum=1)
     checks.check_int('num_components', self.num_components, minimum=1)
     checks.check_int('num_features', self.num_features, minimum=1)
@@ -69,9 +70,9 @@ class Client(NamedTuple):
     test_counts: The same of the official test split.
   """
 
-  mixture: np.ndarray
-  counts: np.ndarray
-  test_counts: np.ndarray
+  mixture: Array
+  counts: Array
+  test_counts: Array
 
 
 class LogisticMixture(base.GeneratedSource):
@@ -83,7 +84,7 @@ class LogisticMixture(base.GeneratedSource):
     """Returns float32 vectors with two classes."""
     return base.vector_features(self._options.num_features, 2)
 
-  def thetas(self) -> np.ndarray:
+  def thetas(self) -> Array:
     """Returns the components, float64 `[num_components, num_features]`."""
     generator = seeds.numpy_generator(self._seed, 'logistic_mixture/thetas')
     shape = (self._options.num_components, self._options.num_features)
@@ -137,9 +138,7 @@ class LogisticMixture(base.GeneratedSource):
       },
     }
 
-  def _point(
-    self, theta: np.ndarray, index: int, i: int
-  ) -> tuple[np.ndarray, int]:
+  def _point(self, theta: Array, index: int, i: int) -> tuple[Array, int]:
     generator = seeds.numpy_generator(
       self._seed, 'logistic_mixture/example', i, str(index)
     )
@@ -151,7 +150,7 @@ class LogisticMixture(base.GeneratedSource):
   def _name(self, index: int) -> str:
     return f'client_{index:05d}'
 
-  def _counts(self, part: str, index: int) -> np.ndarray:
+  def _counts(self, part: str, index: int) -> Array:
     client = self.client(index)
     return client.test_counts if part == 'test' else client.counts
 

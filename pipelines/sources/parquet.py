@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -23,7 +23,7 @@ class Options(table.Options):
   Python's `str` does: class 3 of an integer column is `'3'`.
   """
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     for name in ('train_file', 'test_file'):
       value = getattr(self, name)
@@ -86,7 +86,7 @@ class Parquet(table.Table):
 
 
 @contextlib.contextmanager
-def _errors_of(path: pathlib.Path) -> Iterator[None]:
+def _errors_of(path: pathlib.Path) -> Generator[None]:
   """Makes a DataError of what pyarrow says about a damaged file."""
   try:
     yield

@@ -15,6 +15,7 @@ import numpy as np
 
 from pipelines.sources import base
 from tff_algos.core import checks, errors, seeds
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Options:
   num_examples_per_source: int = 1_000
   num_held_out_per_source: int = 1_000
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_sources', self.num_sources, minimum=1)
     checks.check_int('num_features', self.num_features, minimum=1)
     checks.check_positive('min_curvature', self.min_curvature)
@@ -62,13 +63,13 @@ class Quadratics(base.GeneratedSource):
     """Returns float32 vectors with real targets."""
     return base.vector_features(self._options.num_features)
 
-  def minima(self) -> np.ndarray:
+  def minima(self) -> Array:
     """Returns the minima, float64 `[num_sources, num_features]`."""
     generator = seeds.numpy_generator(self._seed, 'quadratics/minima')
     shape = (self._options.num_sources, self._options.num_features)
     return self._options.minimum_spread * generator.standard_normal(shape)
 
-  def curvatures(self) -> np.ndarray:
+  def curvatures(self) -> Array:
     """Returns the eigenvalues of the mean Hessian, `[num_features]`."""
     options = self._options
     return np.linspace(

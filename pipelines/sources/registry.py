@@ -1,6 +1,6 @@
 """All sources by the name that a config gives."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipelines.sources import (
@@ -28,7 +28,7 @@ from tff_algos.core import checks
 from tff_algos.core import config as config_lib
 
 # name -> (options, class)
-SOURCES = {
+SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
   'cifar': (cifar.Options, cifar.Cifar),
   'csv': (csv.Options, csv.Csv),
   'digits': (digits.Options, digits.Digits),

@@ -45,7 +45,7 @@ class Options:
   vocabulary_size: int = 10_000
   vocabulary_file: str = ''
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('encoding', self.encoding, ('latin-1', 'utf-8'))
     checks.check_int('length', self.length, minimum=1)
     checks.check_int('vocabulary_size', self.vocabulary_size, minimum=1)
@@ -54,7 +54,7 @@ class Options:
 class Sentiment140(base.FolderSource):
   """Tweets as ids of words; class 0 is negative and class 1 positive."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 
 JSONL = 'jsonl'
 SCRIPT = 'script'
@@ -68,7 +69,7 @@ class Options:
   spelling: str = PLAIN
   test_fraction: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('form', self.form, (JSONL, SCRIPT))
     checks.check_int('window', self.window, minimum=1)
     checks.check_int('stride', self.stride, minimum=1)
@@ -84,7 +85,7 @@ class Options:
 class Shakespeare(base.FolderSource):
   """Windows of characters; a block's part is `'train'` or `'test'`."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
@@ -123,7 +124,7 @@ class Shakespeare(base.FolderSource):
     """Returns the alphabet."""
     return {'alphabet': self._options.alphabet}
 
-  def _window(self, text: str, ids: np.ndarray, start: int) -> base.RawExample:
+  def _window(self, text: str, ids: Array, start: int) -> base.RawExample:
     stop = start + self._options.window
     if ids[start : stop + 1].min() < 0:
       strange = set(text[start : stop + 1]) - set(self._options.alphabet)
@@ -132,7 +133,7 @@ class Shakespeare(base.FolderSource):
       )
     return base.RawExample(x=ids[start:stop], y=int(ids[stop]))
 
-  def _encode(self, text: str) -> np.ndarray:
+  def _encode(self, text: str) -> Array:
     """Returns the position of each character in the alphabet, or -1."""
     places = {char: i for i, char in enumerate(self._options.alphabet)}
     return np.array([places.get(char, -1) for char in text], np.int32)
@@ -186,8 +187,8 @@ def _parse_jsonl(text: str, path: pathlib.Path) -> Iterator[tuple[str, str]]:
       speech = json.loads(line)
       fields = [speech[name] for name in ('play', 'role', 'text')]
     except (ValueError, KeyError, TypeError, RecursionError):
-      fields = [None]
-    if not all(isinstance(field, str) for field in fields):
+      fields = []
+    if not fields or not all(isinstance(field, str) for field in fields):
       raise errors.DataError(
         f'line {number} of {path} is no JSON object with the texts "play", '
         f'"role" and "text": {line[:60]!r}'

@@ -19,6 +19,7 @@ import numpy as np
 
 from pipelines.sources import base
 from tff_algos.core import checks, seeds
+from tff_algos.core.structures import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Options:
   min_examples: int = 50
   max_examples: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_groups', self.num_groups, minimum=1)
     checks.check_int(
       'num_clients_per_group', self.num_clients_per_group, minimum=1
@@ -73,9 +74,9 @@ class Client(NamedTuple):
 
   group: int
   offset: float
-  mean: np.ndarray
-  weights: np.ndarray
-  biases: np.ndarray
+  mean: Array
+  weights: Array
+  biases: Array
   num_examples: int
 
 
@@ -143,7 +144,7 @@ class SoftmaxGroups(base.GeneratedSource):
     return [self.client(index).num_examples for index in range(count)]
 
 
-def _deviations(num_features: int) -> np.ndarray:
+def _deviations(num_features: int) -> Array:
   """Returns the roots of Sigma_jj = j^-1.2, j from 1."""
   return np.array([j**-0.6 for j in range(1, num_features + 1)])
 

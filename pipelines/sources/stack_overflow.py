@@ -2,8 +2,10 @@
 
 A post is cut after `length` words, gets a beginning and, if it is shorter, an
 end, as in TFF's baseline and in PPFL (arXiv 2310.14337). Either a post is one
-example: its ids but the last, and as labels its ids but the first, both padded on
-the right. Or each of its words but the first is one: at most `length` ids before
+example: its ids but the last, and as labels its ids but the first, both padded
+  on
+the right. Or each of its words but the first is one: at most `length` ids
+  before
 it, padded on the left, and its own id as the label.
 """
 
@@ -40,7 +42,7 @@ class Options(client_database.Options):
   examples_are: str = WORDS
   max_posts: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     checks.check_one_of('examples_are', self.examples_are, (POSTS, WORDS))
     checks.check_int('length', self.length, minimum=1)

@@ -36,7 +36,7 @@ class Options:
   classes: tuple[str, ...] | None = None
   client_column: str = ''
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not self.train_file:
       raise errors.ConfigError('train_file must name a file')
     if not self.feature_columns:
@@ -56,7 +56,7 @@ class Table(base.FolderSource):
   Subclasses read the files.
   """
 
-  def __init__(self, options: Any, seed: int):
+  def __init__(self, options: Any, seed: int) -> None:
     del seed
     self._options = options
 

@@ -64,7 +64,7 @@ class Options:
   download_dir: str = ''
   manual_dir: str = ''
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('length', self.length, minimum=1)
     checks.check_int('vocabulary_size', self.vocabulary_size, minimum=1)
     if self.classes is not None and len(set(self.classes)) < max(
@@ -78,7 +78,7 @@ class Options:
 class Tfds(base.FileSource):
   """Images or texts with a class; other sets need a source of their own."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
@@ -177,7 +177,7 @@ class Tfds(base.FileSource):
     names = (self._options.train_split, self._options.test_split)
     return tuple(name for name in names if name)
 
-  def _info(self, split: str):
+  def _info(self, split: str) -> Any:
     splits = _builder(self._options).info.splits
     if split not in splits:
       raise errors.DataError(
@@ -192,7 +192,7 @@ def _decode(value: Any) -> str:
   return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _feature(options: Options, name: str, kind: str = ''):
+def _feature(options: Options, name: str, kind: str = '') -> Any:
   """Returns a feature of a set by its name, once it is of the kind."""
   import tensorflow_datasets as tfds
 
@@ -243,7 +243,7 @@ def _vocabulary(options: Options) -> text.Vocabulary:
 
 
 @functools.lru_cache(maxsize=2)
-def _builder(options: Options):
+def _builder(options: Options) -> Any:
   """Returns the builder of a set, prepared."""
   # Imported here: other sources need not wait for it.
   import tensorflow_datasets as tfds

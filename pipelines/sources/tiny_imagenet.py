@@ -35,7 +35,7 @@ class Options:
 class TinyImagenet(base.FileSource):
   """64x64 images in colour; grey ones get three equal channels."""
 
-  def __init__(self, options: Options, seed: int):
+  def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._folder = pathlib.Path(options.folder)
 
@@ -64,7 +64,7 @@ class TinyImagenet(base.FileSource):
       )
 
   def checksums(self) -> Mapping[str, str]:
-    """Returns the checksums of the lists, and one of the images of each part."""
+    """Returns checksums: of the lists, and of the images of each part."""
     lists = {path.name: integrity.file_sha256(path) for path in self._lists()}
     return lists | {part: self._checksum(part) for part in (TRAIN, VALIDATION)}
 

@@ -32,7 +32,7 @@ class Options:
   num_examples: int = 10_000
   num_held_out: int = 10_000
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_at_least('mean', self.mean, 0)
     checks.check_positive('variance', self.variance)
     checks.check_int('num_examples', self.num_examples, minimum=1)

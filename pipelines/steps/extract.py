@@ -29,7 +29,7 @@ class _BlockFn(beam.DoFn):
 
   def __init__(
     self, config: options.DatasetConfig, staging: staging_lib.Staging
-  ):
+  ) -> None:
     self._config = config
     self._staging = staging
 
@@ -37,7 +37,9 @@ class _BlockFn(beam.DoFn):
   def _source(self) -> base.Source:
     return create_source(self._config)
 
-  def _clean(self, block: base.Block):
+  def _clean(
+    self, block: base.Block
+  ) -> tuple[cleaning.CleanBlock, list[cleaning.DeadLetter]]:
     return cleaning.clean(
       block, self._source.read(block), self._source.features()
     )
@@ -87,7 +89,7 @@ class ExtractPieces(_BlockFn):
       shown = planning.is_shown_by(sound.native_source, native)
       yield (layout.HELD_OUT, s), pieces.select(everything, shown & held_out)
       shards = planning.shard_of(
-        plan.owners[s], plan.num_clients, self._config.num_shards
+        plan.owners[s], int(plan.num_clients), self._config.num_shards
       )
       for shard in range(self._config.num_shards):
         rows = (plan.owners[s] != planning.NOBODY) & (shards == shard)

@@ -14,6 +14,7 @@ import numpy as np
 from pipelines.examples import cleaning
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import planning
+from tff_algos.core.structures import Array
 
 
 class BlockPlan(NamedTuple):
@@ -26,10 +27,10 @@ class BlockPlan(NamedTuple):
     num_clients: All clients of the plan, int64 `[]`.
   """
 
-  roles: np.ndarray
-  owners: np.ndarray
-  start: np.ndarray
-  num_clients: np.ndarray
+  roles: Array
+  owners: Array
+  start: Array
+  num_clients: Array
 
 
 def write_survey(
@@ -76,8 +77,8 @@ def write_plan(
     block_plan = BlockPlan(
       roles=plan.roles[start : start + size],
       owners=plan.owners[:, start : start + size],
-      start=np.int64(start),
-      num_clients=np.int64(len(plan.client_ids)),
+      start=np.array(start, np.int64),
+      num_clients=np.array(len(plan.client_ids), np.int64),
     )
     _save(staging, _path(staging, 'plan', number), block_plan)
     start += size

@@ -13,6 +13,7 @@ import numpy as np
 
 from pipelines.publishing import staging as staging_lib
 from tff_algos.core import errors
+from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 
 # (kind of file, its number)
@@ -30,9 +31,9 @@ class Piece(NamedTuple):
   """
 
   stored: schema_lib.StoredExamples
-  client: np.ndarray
-  split: np.ndarray
-  position: np.ndarray
+  client: Array
+  split: Array
+  position: Array
 
 
 class Run(NamedTuple):
@@ -116,17 +117,17 @@ def join(pieces: Sequence[Piece]) -> Piece:
   )
 
 
-def select(piece: Piece, rows: np.ndarray) -> Piece:
+def select(piece: Piece, rows: Array) -> Piece:
   """Returns some examples of a piece, by mask or index."""
   return _piece(column[rows] for column in _columns(piece))
 
 
-def _piece(columns: Iterable[np.ndarray]) -> Piece:
+def _piece(columns: Iterable[Array]) -> Piece:
   *stored, client, split, position = columns
   return Piece(schema_lib.StoredExamples(*stored), client, split, position)
 
 
-def _columns(piece: Piece) -> tuple[np.ndarray, ...]:
+def _columns(piece: Piece) -> tuple[Array, ...]:
   return (*piece.stored, piece.client, piece.split, piece.position)
 
 

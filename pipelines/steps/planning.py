@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipelines.partitions import apportion
+from tff_algos.core.structures import Array
 
 NOBODY = apportion.NOBODY
 
@@ -21,11 +22,11 @@ class Survey(NamedTuple):
     y: Labels, int32 or float32 `[n, *y_shape]`.
   """
 
-  key: np.ndarray
-  is_test: np.ndarray
-  native_source: np.ndarray
-  client: np.ndarray
-  y: np.ndarray
+  key: Array
+  is_test: Array
+  native_source: Array
+  client: Array
+  y: Array
 
 
 class Planted(NamedTuple):
@@ -40,8 +41,8 @@ class Planted(NamedTuple):
     facts: What else, JSON-ready.
   """
 
-  clusters: np.ndarray | None = None
-  label_mixtures: np.ndarray | None = None
+  clusters: Array | None = None
+  label_mixtures: Array | None = None
   facts: Mapping[str, Any] = {}
 
 
@@ -64,11 +65,11 @@ class Plan(NamedTuple):
 
   client_ids: tuple[str, ...]
   groups: tuple[str, ...]
-  mixtures: np.ndarray | None
-  roles: np.ndarray
-  owners: np.ndarray
+  mixtures: Array | None
+  roles: Array
+  owners: Array
   planted: Planted = Planted()
-  shared_test: np.ndarray | None = None
+  shared_test: Array | None = None
 
 
 def join_surveys(surveys: Sequence[Survey]) -> Survey:
@@ -77,7 +78,7 @@ def join_surveys(surveys: Sequence[Survey]) -> Survey:
   return Survey(*(np.concatenate(column) for column in columns))
 
 
-def shard_of(client: np.ndarray, num_clients: int, num_shards: int):
+def shard_of(client: Array, num_clients: int, num_shards: int) -> Array:
   """Returns the shard of clients by index; each holds a run of clients."""
   return client * num_shards // num_clients
 
@@ -89,7 +90,7 @@ def clients_of(shard: int, num_clients: int, num_shards: int) -> range:
   return range(first, last)
 
 
-def is_shown_by(native_source: np.ndarray, native: int) -> np.ndarray:
+def is_shown_by(native_source: Array, native: int) -> Array:
   """Returns which raw examples the views of a native distribution show.
 
   Args:

@@ -9,11 +9,12 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
+from apache_beam import pvalue
 from array_record.python import array_record_module
 
 from pipelines.engines import failures
@@ -98,7 +99,7 @@ class ShardWriter(NamedTuple):
 class WriteShard(beam.DoFn):
   """((kind, index), runs) -> the name of the shard, written."""
 
-  def __init__(self, writer: ShardWriter, num_blocks: int):
+  def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
     self._writer = writer
     self._num_blocks = num_blocks
 
@@ -114,25 +115,25 @@ class WriteShard(beam.DoFn):
     yield f'{kind}-{index}'
 
 
-class WriteShards(beam.PTransform):
+class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
   """Runs keyed by (kind, index) -> names of shards, written."""
 
-  def __init__(self, writer: ShardWriter, num_blocks: int):
+  def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
     super().__init__()
     self._writer = writer
     self._num_blocks = num_blocks
 
-  def expand(self, runs: beam.PCollection) -> beam.PCollection:
+  def expand(self, input_or_inputs: pvalue.PCollection[Any]) -> pvalue.PValue:
     """Groups the runs of a shard and writes it."""
     return (
-      runs
+      input_or_inputs
       | 'GroupByShard' >> beam.GroupByKey()
       | 'WriteShard' >> beam.ParDo(WriteShard(self._writer, self._num_blocks))
     )
 
 
 @contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
+def _disk_errors() -> Generator[None]:
   """Says as OSError what ArrayRecord has only words for."""
   try:
     yield

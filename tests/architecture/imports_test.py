@@ -41,7 +41,13 @@ _ONLY_FROM = {
 
 # Of some rooms, another needs to see only these modules.
 _ONLY_MODULES = {
-  (rooms.NUMERICS, rooms.CORE): {'checks', 'errors'},
+  (rooms.NUMERICS, rooms.CORE): {
+    'checks',
+    'errors',
+    'Array',
+    'Leaf',
+    'Structure',
+  },
   (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'seeds'},
   (rooms.CONSENSUS, rooms.ADVERSARIES): {'malicious'},
   (rooms.AUDIT, rooms.CORE): {'durable', 'errors'},

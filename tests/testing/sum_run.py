@@ -8,7 +8,7 @@ from tff_algos.training import checkpoint, loop
 class SumRun:
   """The running sum, or an algorithm made of it, in a folder; its seed is 0."""
 
-  def __init__(self, folder, algorithm=None, clients=([1.0], [2.0, 3.0])):
+  def __init__(self, folder, algorithm=None, clients=((1.0,), (2.0, 3.0))):
     self.algorithm = algorithm or running_sum.algorithm()
     self.source = running_sum.source(*clients)
     self.checkpoints = checkpoint.CheckpointManager(folder, {})

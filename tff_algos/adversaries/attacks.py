@@ -1,14 +1,14 @@
 """Clients that lie: who they are, and what they do to a phase.
 
 An attack belongs to an experiment and not to an algorithm: `attack` takes any
-algorithm whose phases say what is uploaded (`Phase.uploads`) and returns it with
-clients that send something else, on every runtime. What a liar keeps for itself,
-such as its personalized model, stays what honest work made of it; but one that
-flips labels has learned from them.
+algorithm whose phases say what is uploaded (`Phase.uploads`) and returns it
+with clients that send something else, on every runtime. What a liar keeps for
+itself, such as its personalized model, stays what honest work made of it; but
+one that flips labels has learned from them.
 
-Attacks that change the own update alone happen at the client. The others look at
-the updates of the cohort, so they happen where these are: at the server, before
-anything is made of them.
+Attacks that change the own update alone happen at the client. The others look
+at the updates of the cohort, so they happen where these are: at the server,
+before anything is made of them.
 """
 
 import dataclasses
@@ -48,15 +48,15 @@ class AttackConfig:
       deviation `noise_deviation`; or, from the honest updates of the cohort,
       `'alie'`, `'ipm'`, `'min_max'`, `'min_sum'`, `'committee_aware'`, see
       `numerics.falsification`.
-    fraction: Share of all clients that attack, rounded down, drawn once from the
-      run's seed, in [0, 1).
+    fraction: Share of all clients that attack, rounded down, drawn once from
+      the run's seed, in [0, 1).
     client_ids: Who attacks, in place of a drawn share.
     space: What is falsified: the `'update'`, a client's model less the one that
       it started from, or the whole `'model'`.
     minimum_scale: Of `'scaling'`, in [0, 1).
     noise_deviation: Of `'gaussian_noise'`, > 0.
-    num_deviations: Of `'alie'`: standard deviations from the mean, >= 0; 0 for as
-      many as the majority hides, by Baruch et al.
+    num_deviations: Of `'alie'`: standard deviations from the mean, >= 0; 0 for
+      as many as the majority hides, by Baruch et al.
     ipm_factor: Of `'ipm'`: -this times the mean is sent, > 0.
     perturbation: Of `'min_max'`, `'min_sum'` and `'committee_aware'`: `'std'`,
       `'unit'` or `'sign'`.
@@ -145,8 +145,9 @@ def attack(
 ) -> algorithm_lib.FederatedAlgorithm:
   """Returns the algorithm with clients that lie in it.
 
-  Adds to the metrics of each phase that uploads something: `attack/share` of its
-  cohort, and mean norms of updates, `attack/honest_norm` and `attack/false_norm`.
+  Adds to the metrics of each phase that uploads something: `attack/share` of
+  its cohort, and mean norms of updates, `attack/honest_norm` and
+  `attack/false_norm`.
 
   Args:
     algorithm: What is attacked; returned as it is if the attack is `'none'`.

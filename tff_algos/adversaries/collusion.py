@@ -1,7 +1,7 @@
 """Attacks of clients that know the updates of the cohort; see `attacks`.
 
-All attackers of a phase call send the same false update, each from the model that
-it started from.
+All attackers of a phase call send the same false update, each from the model
+that it started from.
 """
 
 from collections import OrderedDict
@@ -13,10 +13,9 @@ import tensorflow as tf
 from tff_algos.adversaries import falsification
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, collected_means, composer
-
-Structure = Any
 
 _STARTS = 'attack_starts'
 
@@ -71,8 +70,8 @@ def collude(
     if field not in phase.aggregation:
       raise errors.ConfigError(
         f'attack.name is {config.name!r}, which looks at the updates of the '
-        f'whole cohort, but phase {phase.name!r} does not send {field!r} to the '
-        'server; choose an attack of single clients'
+        f'whole cohort, but phase {phase.name!r} does not send {field!r} to '
+        'the server; choose an attack of single clients'
       )
   collecting = collected_means.collect_means(phase)
 

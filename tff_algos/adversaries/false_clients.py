@@ -10,10 +10,9 @@ import tensorflow as tf
 
 from tff_algos.adversaries import falsification, flipped_data
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import composer, plans
-
-Structure = Any
 
 LABEL_FLIP = 'label_flip'
 # name -> (update, seed int32 `[2]`, `attacks.AttackConfig`) -> what is sent.

@@ -5,14 +5,13 @@ update of those of all honest rows (`HonestRows`).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import index_random, trees
-
-Structure = Any
 
 PERTURBATIONS = ('std', 'unit', 'sign')
 # Other uses of the same seed draw other numbers.
@@ -219,13 +218,14 @@ def committee_aware(
 
   A committee ranks an update by its mean squared distance to the members' own:
   up to a constant, by that to their mean (Che et al., arXiv:2108.00365, Eq. 7).
-  Who knows the rule takes the honest mean for theirs, and goes as far from it as
-  the last honest update that would be accepted.
+  Who knows the rule takes the honest mean for theirs, and goes as far from it
+  as the last honest update that would be accepted.
 
   Args:
     rows: The honest ones.
     perturbation: As of `min_max`.
-    accepted_share: Of the honest rows, in (0, 1]; rounded down, at least one row.
+    accepted_share: Of the honest rows, in (0, 1]; rounded down, at least one
+      row.
   """
   direction = perturbation_direction(rows, perturbation)
   _, to_mean = rows.squared_distances()
@@ -257,7 +257,7 @@ def perturbation_direction(rows: HonestRows, perturbation: str) -> Structure:
 def largest_step(
   squared: tf.Tensor, inner: tf.Tensor, rest: tf.Tensor
 ) -> tf.Tensor:
-  """Returns the largest step >= 0 with squared step^2 + 2 inner step + rest <= 0.
+  """Returns the largest step >= 0 with squared step^2 + 2 inner step <= -rest.
 
   0 if there is none; so it is if the step would lead nowhere.
 

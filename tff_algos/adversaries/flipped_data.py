@@ -6,7 +6,7 @@ from tff_algos.core import algorithm
 
 
 class FlippedData:
-  """Examples of class y that say num_classes - 1 - y; has what `ClientData` has.
+  """Examples of class y that say num_classes - 1 - y; used as `ClientData`.
 
   Attributes:
     x: Features, `[capacity, ...]`.

@@ -1,13 +1,12 @@
-"""BrainTorrent: no server; one client at a time fetches what is new, and trains.
+"""BrainTorrent: no server; one client at a time fetches new models and trains.
 
 Roy, Siddiqui, Pölsterl, Navab and Wachinger, "BrainTorrent: A Peer-to-Peer
-Environment for Decentralized Federated Learning" (2019), arXiv:1905.06731; in the
-comparison of Che et al., arXiv:2108.00365.
+Environment for Decentralized Federated Learning" (2019), arXiv:1905.06731; in
+the comparison of Che et al., arXiv:2108.00365.
 
-Every client holds a model, the version of it, and the versions of all others' models
-that it has seen.
-Round 1: all clients train their models in parallel, version 1.
-Round t > 1:
+Every client holds a model, the version of it, and the versions of all others'
+models that it has seen. Round 1: all clients train their models in parallel,
+version 1. Round t > 1:
   plan            draw one client with examples, the initiator. It pings all
                   others, who answer with their versions; those whose model is
                   newer than the one that it has seen send it
@@ -16,24 +15,28 @@ Round t > 1:
   aggregation     the model is collected: the next initiator may fetch it
   server_update   its version grows by 1, and it has seen all current versions
 
-There is no server. The "server state" simulates what the clients would answer: the
-latest model of each, its examples and its versions. The plan, on the host, is the
-network: it merges what the initiator fetches, as one mean and what that weighs. The
-mean of all clients' latest models by examples serves new users and reports; nobody in
+There is no server. The "server state" simulates what the clients would answer:
+the latest model of each, its examples and its versions. The plan, on the host,
+is the
+network: it merges what the initiator fetches, as one mean and what that weighs.
+  The
+mean of all clients' latest models by examples serves new users and reports;
+  nobody in
 the system has it.
 
-Names: W_i = personalized_weights, v_old of client i = row i of `versions`, v_new = its
-  diagonal, a_j = num_examples.
-Readings: an initiator reaches everybody. Clients without examples neither initiate
-  nor are fetched from, and keep the first model. A round has one initiator, so what
-  is a round of N solves elsewhere is N rounds here.
+Names: W_i = personalized_weights, v_old of client i = row i of `versions`,
+  v_new = its diagonal, a_j = num_examples.
+Readings: an initiator reaches everybody. Clients without examples neither
+  initiate nor are fetched from, and keep the first model. A round has one
+  initiator, so what is a round of N solves elsewhere is N rounds here.
 Reductions (tested): a merge, and versions over rounds = by hand; who has seen
   everything fetches nothing, and trains on from its own model.
-Cost of a round t > 1, n models fetched of P parameters among N clients: N - 1 versions
-  and n (P + 1) floats (with a model goes its number of examples), counted once as sent
-  and once as received; 2 (N - 1) messages (a ping, an answer); one solve. Round 1: no
-  float, N solves. The simulation holds two models a client, its own and what it sent,
-  and copies a table of N models a round.
+Cost of a round t > 1, n models fetched of P parameters among N clients: N - 1
+versions
+  and n (P + 1) floats (with a model goes its number of examples), counted once
+  as sent and once as received; 2 (N - 1) messages (a ping, an answer); one
+  solve. Round 1: no float, N solves. The simulation holds two models a client,
+  its own and what it sent, and copies a table of N models a round.
 
 What serves a client is its own model after training.
 """
@@ -47,6 +50,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Leaf
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
@@ -79,7 +83,8 @@ class ServerState(NamedTuple):
   Attributes:
     sent: The latest model of each, `[num_clients, ...]`; the first model of who
       has not trained yet.
-    num_examples: Of each, float32 `[num_clients]`; 0 of who has not trained yet.
+    num_examples: Of each, float32 `[num_clients]`; 0 of who has not trained
+      yet.
     versions: int32 `[num_clients, num_clients]`; `[i, j]` is the version of j's
       model that i has seen last, `[i, i]` that of its own.
   """
@@ -105,12 +110,12 @@ class Fetched(NamedTuple):
   Attributes:
     mean: Of the newer models, by examples, like the model; the client's own
       latest one where there is none.
-    share: What they weigh beside the own model, in [0, 1], float32 `[]`; 0 where
-      there is none.
+    share: What they weigh beside the own model, in [0, 1], float32 `[]`; 0
+      where there is none.
   """
 
   mean: model_lib.Weights
-  share: tf.Tensor
+  share: Leaf
 
 
 class TrainResult(NamedTuple):

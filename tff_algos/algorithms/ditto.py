@@ -1,16 +1,17 @@
-"""Ditto and fine-tuning: FedAvg, and each client's own model near the global one.
+"""Ditto and fine-tuning: FedAvg, and own models near the global one.
 
 Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through
-Personalization" (ICML 2021), arXiv:2012.04221, Algorithm 1. The global model w is
-that of FedAvg, which learns nothing of the personalized ones v_k. A client takes
-steps on
+Personalization" (ICML 2021), arXiv:2012.04221, Algorithm 1. The global model w
+is that of FedAvg, which learns nothing of the personalized ones v_k. A client
+takes steps on
 
   h_k(v; w) = f_k(v) + proximal_weight / 2 * |v - w|^2.
 
 Round t:
   plan            draw `cohort_size` clients
-  personalize     schedule `beside`: they train v_k, from the v_k that they have,
-                  around the model w that they receive; nothing is uploaded
+  personalize     schedule `beside`: they train v_k, from the v_k that they
+                  have, around the model w that they receive; nothing is
+                  uploaded
   train           they train w as in FedAvg (FedProx with
                   `global_proximal_weight`) and upload it
   server_update   w <- the mean, or a step towards it (`server_optimizer`)
@@ -22,13 +23,14 @@ proximal term. With the term it is what Pillutla et al. (2022) call Ditto.
 
 Names: lambda = proximal_weight, v_k = personalized_weights, mu of FedProx =
   global_proximal_weight.
-Reductions (tested): w is that of FedAvg, bit for bit; proximal_weight 0 from v_k =
+Reductions (tested): w is that of FedAvg, bit for bit; proximal_weight 0 from
+v_k =
   each client alone, from w = fine-tuning; a large one = the global model.
 Cost per client and round: P down, P up, two local solves for `beside`; `after`
   sends P to every client that it trains, for one solve.
 
-What serves a known client is v_k, and before its first training the global model.
-New users get the global model; one who has examples may fine-tune it.
+What serves a known client is v_k, and before its first training the global
+model. New users get the global model; one who has examples may fine-tune it.
 """
 
 import dataclasses

@@ -1,15 +1,16 @@
 """FedAvg: the weighted mean of what clients learn (McMahan et al. 2017).
 
-With options it is FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi et
-al. 2021, arXiv:2003.00295), such as FedAdam.
+With options it is FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi
+et al. 2021, arXiv:2003.00295), such as FedAdam.
 
 The template for a new algorithm file: copy it, and keep its order.
 
 Round t:
   plan            draw `cohort_size` clients uniformly
   make_message    the global model
-  client_work     train locally from the global model; upload the result. FedProx:
-                  proximal_weight / 2 * |w - global model|^2 is added to the loss
+  client_work     train locally from the global model; upload the result.
+                  FedProx: proximal_weight / 2 * |w - global model|^2 is added
+                  to the loss
   aggregation     mean of the clients' models, weighted by examples
   server_update   global model <- the mean; FedOpt: a step of an optimizer along
                   mean - global model (`server_optimizer`)

@@ -15,7 +15,8 @@ Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
   (an exact minimum makes it just that), h = mean of all l_k, M = num_clients.
 Fixed point (tested): with exact solves x goes to the minimum of the mean loss,
   however different the clients are.
-Cost per client and round: downlink P, uplink P floats, one solve; a client keeps
+Cost per client and round: downlink P, uplink P floats, one solve; a client
+keeps
   l_k, P floats.
 """
 

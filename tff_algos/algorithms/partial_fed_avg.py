@@ -15,8 +15,9 @@ part is private, and in which order a client trains both, makes it
 Round t:
   plan            draw `cohort_size` clients
   make_message    the shared weights u
-  client_work     together: train u and the client's private weights v_i at once;
-                  private_first: train v_i with u frozen, then u with v_i frozen.
+  client_work     together: train u and the client's private weights v_i at
+                  once; private_first: train v_i with u frozen, then u with v_i
+                    frozen.
                   Keep v_i, upload u
   aggregation     mean of the clients' shared weights
   server_update   u <- the mean, or a step towards it (`server_optimizer`)
@@ -25,15 +26,16 @@ Round t:
 
 Names: u = shared weights, v_i = private_weights, tau_v = steps of
   private_training, tau_u = steps of local_training.
-Reductions (tested): nothing private = FedAvg, bit for bit, as is LG-FedAvg for a
+Reductions (tested): nothing private = FedAvg, bit for bit, as is LG-FedAvg for
+a
   model of one layer; everything private = each client alone.
 Cost per client and round: the shared weights down and up; one local solve, two
   with private_first. `personalize`: the shared weights down, one solve. Nothing
   private is in a message or a result. With everything private, 0 floats.
 
-What serves a known client is u with its v_i. Before its first round v_i is as it
-was drawn. New users get u with the first private weights of the run's seed, which
-nobody has trained: they must train them on examples of their own first.
+What serves a known client is u with its v_i. Before its first round v_i is as
+it was drawn. New users get u with the first private weights of the run's seed,
+which nobody has trained: they must train them on examples of their own first.
 """
 
 import dataclasses

@@ -12,17 +12,18 @@ Round t:
   server_update   global model <- (1 - beta) global model + beta mean
 
 In a second form, of the code of FedEM (arXiv:2108.10252), theta_i is averaged:
-clients take SGD steps with gradient grad f + lambda (theta_i - w) from their own
-theta_i on, and the server sends back w, the mean of all theta_i, alone. That is
-averaged 'personalized' with local_training.start 'own', num_proximal_steps 1 and
-client_learning_rate 0, so that w stays where the server put it.
+clients take SGD steps with gradient grad f + lambda (theta_i - w) from their
+own theta_i on, and the server sends back w, the mean of all theta_i, alone.
+That is averaged 'personalized' with local_training.start 'own',
+num_proximal_steps 1 and client_learning_rate 0, so that w stays where the
+server put it.
 
 Names: w = global model, theta_i = personalized_weights, S = cohort_size,
   beta = server_mixing, lambda = proximal_weight, eta = client_learning_rate,
   R = num_local_steps, K = num_proximal_steps.
 Reductions (tested): pFedKM with one cluster is this, bit for bit; so is the
-  cohort of all clients, however it is drawn. Of the second form: a pull of nearly
-  0 = each client alone; a strong one keeps all models near their mean.
+  cohort of all clients, however it is drawn. Of the second form: a pull of
+  nearly 0 = each client alone; a strong one keeps all models near their mean.
 Cost per round: a model to every client that trains, a model from every drawn
   one (and its number of examples, if it counts); R solves a training client.
 """

@@ -18,18 +18,17 @@ its reference meaning; every runtime agrees with it.
 import dataclasses
 import types
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Array, Structure
 
-# A nested structure of tensors (or, on the host, of NumPy arrays).
-Structure = Any
-
-# Parts a phase's name from the period in which it is that phase (`rounds.periods`).
+# Parts a phase's name from the period in which it is that phase
+# (`rounds.periods`).
 PERIOD_MARK = '@'
 
 
@@ -88,7 +87,50 @@ class ClientOutput(NamedTuple):
 
   result: Structure
   client_state: Structure
-  metrics: Mapping[str, Any]
+  metrics: Mapping[str, Structure]
+
+
+class ClientWork(Protocol):
+  """What a client does in a phase: a pure function, traced once.
+
+  Stages call their parameters what their values are to them, such as
+  `cluster_models` for the message; so these are given by position.
+  """
+
+  def __call__(
+    self,
+    message: Structure,
+    client_input: Structure,
+    client_state: Structure,
+    data: ClientData,
+    seed: tf.Tensor,
+    /,
+  ) -> ClientOutput:
+    """Returns the upload, the new client state and the metrics of one client.
+
+    Args:
+      message: What `Phase.make_message` returned.
+      client_input: Of the structure of `Phase.client_input`.
+      client_state: Of this client; `()` if the phase uses none.
+      data: The client's examples.
+      seed: int32 `[2]`; of run, phase, round and client.
+    """
+    ...
+
+
+class ServerUpdate(Protocol):
+  """What the server makes of the aggregates of a phase: a pure function."""
+
+  def __call__(
+    self, server_state: Structure, aggregates: Mapping[str, Structure], /
+  ) -> tuple[Structure, Structure]:
+    """Returns the new server state and the metrics, any structure of tensors.
+
+    Args:
+      server_state: The state before.
+      aggregates: Field of the result -> what its aggregator made of it.
+    """
+    ...
 
 
 class Phase(NamedTuple):
@@ -97,25 +139,23 @@ class Phase(NamedTuple):
   Attributes:
     name: Key of the phase in `FederatedAlgorithm.phases`.
     make_message: ServerState -> ServerMessage, broadcast to the cohort.
-    client_work: (ServerMessage, ClientInput, ClientState, ClientData,
-      seed int32 `[2]`) -> ClientOutput.
+    client_work: What each client of the cohort does.
     aggregation: field of the result -> aggregator of `rounds.aggregation`.
-    server_update: (ServerState, field -> aggregate) -> (ServerState,
-      metrics). The metrics may be any structure of tensors.
+    server_update: What the server makes of the aggregates.
     client_input: One client's input as a structure of `tf.TensorSpec`.
     uses_client_state: False if `client_work` neither reads nor changes the
       client state; it then gets and returns `()`, and no state is moved.
-    uploads: What a client that lies would lie about (`adversaries.attacks`): a field
-      of the result, or else of the client state, that is a model or an update
-      -> (message, client input, result) -> the model that the client started
-      from; zeros for an update.
+    uploads: What a client that lies would lie about (`adversaries.attacks`): a
+      field of the result, or else of the client state, that is a model or an
+      update -> (message, client input, result) -> the model that the client
+      started from; zeros for an update.
   """
 
   name: str
   make_message: Callable[[Structure], Structure]
-  client_work: Callable[..., ClientOutput]
+  client_work: ClientWork
   aggregation: Mapping[str, Any]
-  server_update: Callable[[Structure, Mapping[str, Any]], tuple[Any, Any]]
+  server_update: ServerUpdate
   client_input: Structure = ()
   uses_client_state: bool = True
   uploads: Mapping[str, Callable[..., Structure]] = types.MappingProxyType({})
@@ -151,7 +191,7 @@ class PhaseCall:
   """
 
   phase: str
-  client_indices: np.ndarray
+  client_indices: Array
   client_inputs: Structure
   cost: Cost
 
@@ -160,7 +200,7 @@ class PhaseCall:
     """Returns `phase_purpose` of its phase."""
     return phase_purpose(self.phase)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     indices, counts = np.unique(self.client_indices, return_counts=True)
     if len(indices) < len(self.client_indices):
       raise errors.StageTypeError(
@@ -180,7 +220,7 @@ class Population(NamedTuple):
   """
 
   client_ids: tuple[str, ...]
-  num_examples: np.ndarray
+  num_examples: Array
 
   @property
   def num_clients(self) -> int:
@@ -212,7 +252,8 @@ class Newcomers(NamedTuple):
   It fits its membership, and nothing else, on its training examples.
 
   Attributes:
-    fit: (ServerState, ClientData, seed int32 `[2]`) -> `[num_clusters]` float32.
+    fit: (ServerState, ClientData, seed int32 `[2]`) -> `[num_clusters]`
+      float32.
     weights: (ServerState, membership `[num_clusters]`) -> weights of
       `FederatedAlgorithm.personalized_model`.
   """

@@ -5,27 +5,35 @@ Each returns the value unchanged: nothing is clipped, rounded or repaired.
 
 import sys
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from tff_algos.core import errors
 
 T = TypeVar('T')
 
 
-def _fail(name: str, value: Any, allowed: str) -> None:
+def _fail(name: str, value: Any, allowed: str) -> NoReturn:
   raise errors.ConfigError(f'{name} must be {allowed}, got {value!r}')
 
 
 def check_int(
-  name: str, value: int, *, minimum: int, maximum: int | None = None
+  name: str, value: int | None, *, minimum: int, maximum: int | None = None
 ) -> int:
   """Raises ConfigError unless `value` is an int in [minimum, maximum]."""
-  is_int = isinstance(value, int) and not isinstance(value, bool)
   allowed = f'an integer >= {minimum}'
   if maximum is not None:
     allowed = f'an integer from {minimum} to {maximum}'
-  if not is_int or value < minimum or (maximum is not None and value > maximum):
+  if not isinstance(value, int) or isinstance(value, bool):
     _fail(name, value, allowed)
+  if value < minimum or (maximum is not None and value > maximum):
+    _fail(name, value, allowed)
+  return value
+
+
+def check_given(name: str, value: T | None) -> T:
+  """Raises ConfigError if `value` is None."""
+  if value is None:
+    _fail(name, value, 'given')
   return value
 
 

@@ -12,11 +12,18 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from tff_algos.core import errors
 
-Config = TypeVar('Config')
+
+class Dataclass(Protocol):
+  """Any dataclass."""
+
+  __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+Config = TypeVar('Config', bound=Dataclass)
 
 
 def from_dict(
@@ -65,7 +72,8 @@ def unknown_key_message(
   known = sorted(known)
   nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
   hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
-  return f'{path} has no key {key!r}{hint} Its keys are: {", ".join(known) or "none"}'
+  keys = ', '.join(known) or 'none'
+  return f'{path} has no key {key!r}{hint} Its keys are: {keys}'
 
 
 def parse_named(
@@ -151,7 +159,7 @@ def _flatten(values: Any, prefix: str = '') -> dict[str, Any]:
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
   """Checks `value` against a type hint; only list -> tuple and int -> float."""
-  if dataclasses.is_dataclass(hint):
+  if isinstance(hint, type) and dataclasses.is_dataclass(hint):
     return from_dict(hint, value, path)
   origin = typing.get_origin(hint)
   if origin in (typing.Union, types.UnionType):

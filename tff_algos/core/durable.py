@@ -8,7 +8,7 @@ Not Created Equal", OSDI 2014). All functions raise OSError if the disk refuses.
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import IO, Any
 
 
@@ -47,7 +47,7 @@ def publish(made: pathlib.Path, place: pathlib.Path) -> None:
 @contextlib.contextmanager
 def replacing(
   path: pathlib.Path, mode: str = 'w', **options: Any
-) -> Iterator[IO[Any]]:
+) -> Generator[IO[Any]]:
   """Yields a file that takes the place of `path` when the block succeeds.
 
   Until then it is `<path>.writing`, which is removed if the block fails.

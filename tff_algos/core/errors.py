@@ -53,6 +53,6 @@ class RequestError(UserError, ValueError):
     status: HTTP status code that says the same, such as 400, 404 or 413.
   """
 
-  def __init__(self, message: str, status: int = 400):
+  def __init__(self, message: str, status: int = 400) -> None:
     super().__init__(message)
     self.status = status

@@ -171,7 +171,8 @@ class Model:
     if self.vectorizes and count != 1 and not tf.executing_eagerly():
       # What it has to loop over, the vectorized runtime reports by phase.
       return tf.vectorized_map(function, stacked_weights, warn=False)
-    # Unstacked, not sliced: the gradient of each slice would be as large as all.
+    # Unstacked, not sliced: the gradient of each slice would be as large as
+    # all.
     leaves = map(tf.unstack, tf.nest.flatten(stacked_weights))
     return tf.stack(
       [

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tff_algos.core.structures import Array
+
 
 def _start(base_seed: int, purpose: str, round_num: int) -> hashlib.blake2b:
   """Returns the hash of all but the client."""
@@ -24,7 +26,7 @@ def _start(base_seed: int, purpose: str, round_num: int) -> hashlib.blake2b:
 
 def derive_seed(
   base_seed: int, purpose: str, round_num: int = 0, client_id: str = ''
-) -> np.ndarray:
+) -> Array:
   """Returns the seed of one use of randomness, for use inside a graph.
 
   Args:
@@ -41,7 +43,7 @@ def derive_seed(
 
 def derive_seeds(
   base_seed: int, purpose: str, round_num: int, client_ids: Iterable[str]
-) -> np.ndarray:
+) -> Array:
   """Returns `derive_seed` of several clients, int32 `[num_clients, 2]`."""
   prefix = _start(base_seed, purpose, round_num)
   digests = []

@@ -7,9 +7,11 @@ Written for TFF 0.87. Later versions move these names into the package
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
+
+from tff_algos.core.structures import Structure
 
 with warnings.catch_warnings():
   # google.rpc, which TFF pulls in, still imports pkg_resources.
@@ -22,9 +24,11 @@ with warnings.catch_warnings():
     python_executor_stacks as _executor_stacks,
   )
 
-Type = Any
-Computation = Any
-Value = Any
+# TFF has no type annotations.
+Type: TypeAlias = Any
+Computation: TypeAlias = Any
+Value: TypeAlias = Any
+Context: TypeAlias = Any
 
 federated_aggregate = tff.federated_aggregate
 federated_broadcast = tff.federated_broadcast
@@ -32,17 +36,17 @@ federated_computation = tff.federated_computation
 federated_map = tff.federated_map
 federated_sum = tff.federated_sum
 federated_zip = tff.federated_zip
-tensorflow_computation = tff.tensorflow.computation
+tensorflow_computation: Any = tff.tensorflow.computation
 
 _MESSAGE_LIMIT_BYTES = 2_000_000_000
 
 
-def to_type(spec: Any) -> Type:
+def to_type(spec: Structure) -> Type:
   """Returns the TFF type of a structure of `tf.TensorSpec`s."""
   return tff.types.tensorflow_to_type(spec)
 
 
-def to_specs(type_: Type) -> Any:
+def to_specs(type_: Type) -> Structure:
   """Returns a TFF tensor structure type as a structure of `tf.TensorSpec`s."""
   return tff.types.type_to_tf_tensor_specs(type_)
 
@@ -52,9 +56,9 @@ def tuple_type(types: Sequence[Type]) -> Type:
   return tff.StructWithPythonType(list(types), tuple)
 
 
-def has_field(value: Any, name: str) -> bool:
+def has_field(value: Value | Type, name: str) -> bool:
   """Returns whether a TFF struct, or its type, has a field of a name."""
-  type_ = value if isinstance(value, tff.Type) else value.type_signature
+  type_: Type = value if isinstance(value, tff.Type) else value.type_signature
   return tff.structure.has_field(type_, name)
 
 
@@ -83,7 +87,7 @@ def connect(address: str) -> grpc.Channel:
 
 def remote_context(
   channel: grpc.Channel, check_alive: Callable[[], None]
-) -> Any:
+) -> Context:
   """Returns a synchronous TFF context that runs on the worker behind a channel.
 
   Args:
@@ -93,7 +97,7 @@ def remote_context(
   """
   stub = tff.framework.RemoteExecutorGrpcStub(channel)
 
-  def build_executor(cardinalities):
+  def build_executor(cardinalities: Any) -> Any:
     check_alive()
     cardinalities.setdefault(tff.CLIENTS, 0)
     executor = tff.framework.RemoteExecutor(stub)
@@ -110,7 +114,7 @@ def remote_context(
   )
 
 
-def in_context(context: Any) -> contextlib.AbstractContextManager:
+def in_context(context: Context) -> contextlib.AbstractContextManager[Any]:
   """Returns a context manager under which computations run in `context`."""
   return tff.framework.get_context_stack().install(context)
 
@@ -122,7 +126,7 @@ def _refuse_other_contexts() -> None:
   `in_context`, and nobody would end it.
   """
 
-  def refuse(cardinalities):
+  def refuse(cardinalities: Any) -> NoReturn:
     del cardinalities
     raise RuntimeError(
       'a TFF computation was called outside a runtime; run it in '

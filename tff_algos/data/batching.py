@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_algos.core import algorithm, errors
+from tff_algos.core.structures import Structure
 from tff_algos.data import schema
 
 _SMALLEST_CAPACITY = 8
@@ -79,4 +80,5 @@ def stack(
     x[i, : client.num_examples] = client.x
     y[i, : client.num_examples] = client.y
     mask[i, : client.num_examples] = 1
-  return algorithm.ClientData(x, y, mask)
+  columns: Structure = (x, y, mask)
+  return algorithm.ClientData(*columns)

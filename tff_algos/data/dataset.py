@@ -11,7 +11,8 @@ import pyarrow
 from array_record.python import array_record_module
 from pyarrow import parquet
 
-from tff_algos.core import errors
+from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
 from tff_algos.data import integrity, layout, leases
 from tff_algos.data import schema as schema_lib
 
@@ -36,7 +37,7 @@ class FederatedDataset:
     path: pathlib.Path,
     manifest: Mapping[str, Any],
     clients: pyarrow.Table,
-  ):
+  ) -> None:
     """Use `open`."""
     self.path = path
     self.manifest = manifest
@@ -61,7 +62,7 @@ class FederatedDataset:
     self._shared_tests: dict[str, schema_lib.StoredExamples] = {}
     self.client_ids = _members(ids, groups, schema_lib.PARTICIPATING)
     self.unseen_client_ids = _members(ids, groups, schema_lib.UNSEEN)
-    self._readers: dict[str, Any] = {}
+    self._readers: dict[str, array_record_module.ArrayRecordReader] = {}
     self._lease = contextlib.ExitStack()
 
   @classmethod
@@ -164,15 +165,15 @@ class FederatedDataset:
     )
     return self._read(shard, 0, self.manifest['num_held_out'][source_index])
 
-  def num_examples(self, split: str) -> np.ndarray:
+  def num_examples(self, split: str) -> Array:
     """Returns the sizes of the participating clients, int64 `[num_clients]`."""
     return self._num_examples(self.client_ids, split)
 
-  def num_unseen_examples(self, split: str) -> np.ndarray:
+  def num_unseen_examples(self, split: str) -> Array:
     """Returns the sizes of the unseen clients, int64 `[num_unseen]`."""
     return self._num_examples(self.unseen_client_ids, split)
 
-  def true_mixture(self) -> np.ndarray | None:
+  def true_mixture(self) -> Array | None:
     """Returns the planned share of each source distribution at each client.
 
     Returns:
@@ -181,11 +182,11 @@ class FederatedDataset:
     """
     return self._rows(self._mixture, self.client_ids)
 
-  def true_unseen_mixture(self) -> np.ndarray | None:
+  def true_unseen_mixture(self) -> Array | None:
     """Returns the same as `true_mixture` for the unseen clients."""
     return self._rows(self._mixture, self.unseen_client_ids)
 
-  def true_clusters(self) -> np.ndarray | None:
+  def true_clusters(self) -> Array | None:
     """Returns the planted cluster of each participating client.
 
     Returns:
@@ -193,11 +194,11 @@ class FederatedDataset:
     """
     return self._rows(self._cluster, self.client_ids)
 
-  def true_unseen_clusters(self) -> np.ndarray | None:
+  def true_unseen_clusters(self) -> Array | None:
     """Returns the same as `true_clusters` for the unseen clients."""
     return self._rows(self._cluster, self.unseen_client_ids)
 
-  def true_label_mixture(self) -> np.ndarray | None:
+  def true_label_mixture(self) -> Array | None:
     """Returns the planned share of each class at each participating client.
 
     Returns:
@@ -207,7 +208,7 @@ class FederatedDataset:
     """
     return self._rows(self._label_mixture, self.client_ids)
 
-  def true_unseen_label_mixture(self) -> np.ndarray | None:
+  def true_unseen_label_mixture(self) -> Array | None:
     """Returns the same as `true_label_mixture` for the unseen clients."""
     return self._rows(self._label_mixture, self.unseen_client_ids)
 
@@ -226,14 +227,12 @@ class FederatedDataset:
   def __exit__(self, *unused_exception: Any) -> None:
     self.close()
 
-  def _num_examples(self, ids: tuple[str, ...], split: str) -> np.ndarray:
+  def _num_examples(self, ids: tuple[str, ...], split: str) -> Array:
     _check_split(split)
     rows = [self._row[client_id] for client_id in ids]
     return self._counts[split][rows].astype(np.int64)
 
-  def _rows(
-    self, column: np.ndarray | None, ids: tuple[str, ...]
-  ) -> np.ndarray | None:
+  def _rows(self, column: Array | None, ids: tuple[str, ...]) -> Array | None:
     if column is None:
       return None
     return column[[self._row[client_id] for client_id in ids]]
@@ -254,7 +253,8 @@ class FederatedDataset:
     if shard not in self._shared_tests:
       self._shared_tests[shard] = self._read_stored(shard, 0)
     shared = self._shared_tests[shard]
-    is_own = self._label_mixture[row][shared.y] > 0
+    shares = checks.check_given('label_mixture', self._label_mixture)
+    is_own = shares[row][shared.y] > 0
     stored = schema_lib.StoredExamples(*(column[is_own] for column in shared))
     self._check_count(
       f"the client's part of {self.path / shard}",
@@ -291,7 +291,7 @@ class FederatedDataset:
       source=stored.source.copy(),
     )
 
-  def _reader(self, shard: str) -> Any:
+  def _reader(self, shard: str) -> array_record_module.ArrayRecordReader:
     if shard not in self._readers:
       self._readers[shard] = array_record_module.ArrayRecordReader(
         str(self.path / shard), _RANDOM_ACCESS
@@ -317,7 +317,7 @@ def _hold(
       return folder  # Who reads the manifest says that it is missing.
 
 
-def _matrix(clients: pyarrow.Table, name: str) -> np.ndarray | None:
+def _matrix(clients: pyarrow.Table, name: str) -> Array | None:
   """Returns a column of vectors, None if it is missing or has none."""
   if name not in clients.column_names:
     return None

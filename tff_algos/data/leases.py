@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import IO
 
 from tff_algos.data import layout
@@ -41,7 +41,7 @@ def hold(folder: pathlib.Path) -> IO[bytes] | None:
 
 
 @contextlib.contextmanager
-def forbid(folder: pathlib.Path) -> Iterator[bool]:
+def forbid(folder: pathlib.Path) -> Generator[bool]:
   """Keeps new leases waiting; yields whether nobody holds one now."""
   # Opened for writing: some network file systems lock no other files.
   with open(folder / layout.MANIFEST, 'rb+') as file:

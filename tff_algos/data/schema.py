@@ -14,6 +14,10 @@ from tensorflow.core.example import example_pb2
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Array
+
+# Protobuf makes the class when the module is imported.
+_Example: Any = example_pb2.Example  # pyright: ignore[reportAttributeAccessIssue]
 
 # Readers refuse every other number. Raise it when a reader must change.
 SCHEMA_VERSION = 1
@@ -44,9 +48,9 @@ class Examples(NamedTuple):
     source: Index of the source distribution of each example, int32 `[n]`.
   """
 
-  x: np.ndarray
-  y: np.ndarray
-  source: np.ndarray
+  x: Array
+  y: Array
+  source: Array
 
   @property
   def num_examples(self) -> int:
@@ -65,10 +69,10 @@ class StoredExamples(NamedTuple):
       distribution that shows them, uint8 `[n, 16]`.
   """
 
-  x: np.ndarray
-  y: np.ndarray
-  source: np.ndarray
-  example_id: np.ndarray
+  x: Array
+  y: Array
+  source: Array
+  example_id: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,13 +103,13 @@ class Schema:
   y_shape: tuple[int, ...] = ()
 
   @property
-  def y_dtype(self) -> np.dtype:
+  def y_dtype(self) -> np.dtype[Any]:
     """Returns the dtype of labels, stored and read: int32 or float32."""
     is_classes = self.task == model_lib.CLASSIFICATION
     return np.dtype('<i4' if is_classes else '<f4')
 
   @property
-  def stored_x_dtype(self) -> np.dtype:
+  def stored_x_dtype(self) -> np.dtype[Any]:
     """Returns the dtype of features as stored, little-endian."""
     return np.dtype(self.x_dtype).newbyteorder('<')
 
@@ -147,7 +151,7 @@ class Schema:
         f'({error}). Build the dataset again with binaries.preprocess.'
       ) from None
 
-  def decode_x(self, stored: np.ndarray) -> np.ndarray:
+  def decode_x(self, stored: Array) -> Array:
     """Returns features as models take them.
 
     float32, scaled and shifted; but the ids of tokens are int32, as stored.
@@ -167,7 +171,7 @@ def encode_record(examples: StoredExamples, schema: Schema) -> bytes:
     examples: Any number of examples, also none.
     schema: Says the dtypes in which they are written.
   """
-  example = example_pb2.Example()
+  example = _Example()
   arrays = {
     'x': examples.x.astype(schema.stored_x_dtype, casting='equiv'),
     'y': examples.y.astype(schema.y_dtype, casting='equiv'),
@@ -186,9 +190,9 @@ def decode_record(record: bytes, schema: Schema) -> StoredExamples:
     DataError: If the record does not hold what the schema says.
   """
   try:
-    features = example_pb2.Example.FromString(record).features.feature
+    features = _Example.FromString(record).features.feature
 
-    def array(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    def array(name: str, dtype: Any, shape: tuple[int, ...]) -> Array:
       (value,) = features[name].bytes_list.value
       return np.frombuffer(value, dtype).reshape(shape)
 

@@ -68,7 +68,7 @@ def check_glibc(version: str | None) -> result.CheckResult:
     version: Such as `'glibc 2.36'`; None if it is another C library.
   """
   match = re.fullmatch(r'glibc (\d+)\.(\d+).*', version or '')
-  if match and (int(match[1]), int(match[2])) >= _OLDEST_GLIBC:
+  if version and match and (int(match[1]), int(match[2])) >= _OLDEST_GLIBC:
     return result.CheckResult('glibc', 'ok', version)
   return result.CheckResult(
     'glibc',

@@ -16,6 +16,7 @@ import numpy as np
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import (
@@ -28,8 +29,6 @@ from tff_algos.numerics import statistics
 from tff_algos.rounds import evaluation
 from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
-
-Structure = Any
 
 
 class Evaluation(NamedTuple):
@@ -68,9 +67,11 @@ class ClientStates(Protocol):
 
   def load(self, client_indices: np.ndarray) -> Any:
     """Returns the states of some clients, stacked `[n, ...]`."""
+    ...
 
   def has_state(self) -> np.ndarray:
     """Returns which clients have a state of their own, bool `[num_clients]`."""
+    ...
 
 
 class Evaluator:
@@ -103,8 +104,10 @@ class Evaluator:
     self._clusters = evaluation.build_cluster_evaluation(algorithm)
     self._personalized = evaluation.build_personalized_evaluation(algorithm)
     if algorithm.newcomers:
-      self._fit = evaluation.build_newcomer_fit(algorithm)
-      self._newcomers = evaluation.build_newcomer_evaluation(algorithm)
+      self._fit = evaluation.build_newcomer_fit(algorithm.newcomers)
+      self._newcomers = evaluation.build_newcomer_evaluation(
+        algorithm, algorithm.newcomers
+      )
     self._splits = {
       split: client_sources.DatasetSource(dataset, split)
       for split in schema.SPLITS
@@ -155,13 +158,12 @@ class Evaluator:
   def planted(self) -> Planted | None:
     """Returns the planted truth; None if the partition planted none."""
     data = self._dataset
-    if data.true_mixture() is not None:
-      return Planted(
-        data.source_names, data.true_mixture(), data.true_unseen_mixture()
-      )
-    if data.true_clusters() is None:
-      return None
+    mixture, unseen = data.true_mixture(), data.true_unseen_mixture()
+    if mixture is not None and unseen is not None:
+      return Planted(data.source_names, mixture, unseen)
     clusters = data.true_clusters(), data.true_unseen_clusters()
+    if clusters[0] is None or clusters[1] is None:
+      return None
     count = 1 + np.concatenate(clusters).max()
     # A planted cluster has all of a client.
     one_hot = np.eye(count)

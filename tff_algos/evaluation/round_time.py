@@ -1,13 +1,14 @@
 """What a round of each system takes, on a virtual clock.
 
-Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 5.2 and 6.5: clients work at
-the same time, a client sends or receives one upload after the other, and a model of
-s numbers takes s / r seconds at r numbers a second. The text gives no formula for
-the baselines; these are those of the authors' public code, whose plots the
-published times come from. There BrainTorrent fetches the model of every training
-client, and GossipFL one less; neither was run, the curves are FedAvg's on another
-time axis. `brain_torrent` and `gossip` are these formulas; `pulling` times a real
-round of the algorithms of those names from what a client has received in it.
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 5.2 and 6.5: clients work
+at the same time, a client sends or receives one upload after the other, and a
+model of s numbers takes s / r seconds at r numbers a second. The text gives no
+formula for the baselines; these are those of the authors' public code, whose
+plots the published times come from. There BrainTorrent fetches the model of
+every training client, and GossipFL one less; neither was run, the curves are
+FedAvg's on another time axis. `brain_torrent` and `gossip` are these formulas;
+`pulling` times a real round of the algorithms of those names from what a client
+has received in it.
 """
 
 from collections.abc import Iterable

@@ -44,7 +44,8 @@ class KeptRuntime:
     Args:
       config: The experiment.
       dataset: Open.
-      group: The processes that share each cohort; what is kept serves one alone.
+      group: The processes that share each cohort; what is kept serves one
+        alone.
 
     Returns:
       The algorithm, and its runtime, entered.
@@ -62,7 +63,7 @@ class KeptRuntime:
     return self._algorithm, self._runtime
 
   def close_after_failure(self, *exc_info: Any) -> None:
-    """Leaves the runtime if there was an error: who knows what state it is in."""
+    """Leaves the runtime after an error: its state is then unknown."""
     if exc_info[0] is not None:
       self.close()
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from tff_algos.core import errors
 from tff_algos.data import schema
@@ -65,7 +65,7 @@ def ask(folder: str) -> str:
 
 
 @contextlib.contextmanager
-def _server(folder: str) -> Iterator[str]:
+def _server(folder: str) -> Generator[str]:
   """Runs a server process for the block; yields its URL."""
   with tempfile.TemporaryDirectory() as temporary:
     port_file = pathlib.Path(temporary, 'ports.json')

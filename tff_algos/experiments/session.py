@@ -3,7 +3,7 @@
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from tff_algos.core import algorithm as algorithm_lib
@@ -79,7 +79,7 @@ def open_session(
   workdir: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
   kept: runtime_cache.KeptRuntime | None = None,
-) -> Iterator[Session]:
+) -> Generator[Session]:
   """Opens an experiment in a workdir that holds its dataset.
 
   Args:

@@ -1,4 +1,4 @@
-"""The states from which a program may run a round of an experiment once more."""
+"""The states from which a program may run a round of an experiment again."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,7 +141,7 @@ def _to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def _exclusive(base: pathlib.Path) -> Iterator[None]:
+def _exclusive(base: pathlib.Path) -> Generator[None]:
   """Keeps other exports out of a base folder, and leaves no lock file."""
   descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
   try:
@@ -159,7 +159,7 @@ def _exclusive(base: pathlib.Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _temporary_folder(
   base: pathlib.Path,
-) -> Iterator[tuple[pathlib.Path, int]]:
+) -> Generator[tuple[pathlib.Path, int]]:
   # We hold the lock, so what lies here was left by a process that was killed.
   for stale in base.glob(f'{_TEMPORARY_PREFIX}*'):
     shutil.rmtree(stale)

@@ -1,6 +1,7 @@
 """Exports all cluster models as one SavedModel, for clients nobody knows.
 
-Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of tokens):
+Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of
+tokens):
 
 - `serving_default`, `predict_cluster`: `x`, `cluster_id` `[batch]` int32 ->
   the outputs of `prediction.name_outputs`.
@@ -9,9 +10,10 @@ Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of tokens)
   personalized model of a client with that membership, where the algorithm mixes
   models (`FederatedAlgorithm.newcomers`); of others, the mixture of the
   clusters' probabilities or predictions.
-- `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples of one
-  client -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1, num_clusters]`. The
-  leading 1 is what TensorFlow Serving's row format wants of an output.
+- `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples
+  of one client -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1,
+  num_clusters]`. The leading 1 is what TensorFlow Serving's row format wants of
+  an output.
 """
 
 import functools
@@ -78,7 +80,7 @@ def export_cluster_models(
     zip(tf.nest.flatten(weights), tf.nest.flatten(variables), strict=True)
   )
   mixture = newcomer_models.store(algorithm, server_state, stored)
-  module = tf.Module()
+  module: Any = tf.Module()
   # By name, for whoever loads the bundle to take the weights out of it.
   module.cluster_weights = dict(variables)
   module.weights = [*tf.nest.flatten(variables), *mixture.variables]

@@ -1,7 +1,8 @@
 """The personalized model of a membership that the caller brings.
 
 For algorithms that mix models by memberships: the bundle of the cluster models
-then serves, for any membership, what evaluation measured of clients that have it.
+then serves, for any membership, what evaluation measured of clients that have
+it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,15 +49,16 @@ def store(
   Raises:
     ExportError: If an array that serves is not finite.
   """
-  if not algorithm.newcomers:
+  newcomers = algorithm.newcomers
+  if not newcomers:
     return Stored((), None)
   leaves = tf.nest.flatten(server_state)
   specs = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
 
   def weights_of_leaves(*values: tf.Tensor) -> Any:
-    *values, membership = values
-    return algorithm.newcomers.weights(
-      tf.nest.pack_sequence_as(server_state, values), membership
+    *leaves, membership = values
+    return newcomers.weights(
+      tf.nest.pack_sequence_as(server_state, leaves), membership
     )
 
   *is_used, _ = dependencies.used_leaves(
@@ -100,12 +102,13 @@ def samples(
     server_state: Of arrays.
     x: `[n, *input_shape]`.
   """
-  if not algorithm.newcomers:
+  newcomers = algorithm.newcomers
+  if not newcomers:
     return ()
   count = algorithm.num_clusters
   shares = np.full([count], 1 / count, np.float32)
   state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
-  weights = algorithm.newcomers.weights(state, tf.constant(shares))
+  weights = newcomers.weights(state, tf.constant(shares))
   outputs = bundle_lib.expected_outputs(
     algorithm.personalized_model, weights, x
   )
@@ -130,7 +133,5 @@ def _predict(
 
 
 def _without_logits(outputs: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the outputs of a mixture, which has no logits where it is of
-  probabilities.
-  """
+  """Returns the outputs of a mixture of probabilities, which has no logits."""
   return {name: value for name, value in outputs.items() if name != 'logits'}

@@ -70,7 +70,7 @@ def export_personalized_models(
   variables, weights_of = _stored_weights(
     algorithm, server_state, client_states
   )
-  module = tf.Module()
+  module: Any = tf.Module()
   module.states = variables
   module.client_index = tf.lookup.StaticHashTable(
     tf.lookup.KeyValueTensorInitializer(
@@ -139,7 +139,7 @@ def export_client_model(
   for value in tf.nest.flatten(weights):
     validation.check_finite(f'weights of client {client_id!r}', value)
   variables = tf.nest.map_structure(_variable, weights)
-  module = tf.Module()
+  module: Any = tf.Module()
   module.weights = tf.nest.flatten(variables)
 
   def predict(x):

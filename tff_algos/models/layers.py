@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.models.vision import convolutions
+from tff_algos.numerics import index_random
 
 NORMALIZATIONS = ('none', 'group')
 
@@ -40,7 +41,7 @@ def xavier_normal(
   fans = receptive_field * (shape[-2] + shape[-1])
   return tf.random.stateless_normal(
     shape,
-    tf.random.experimental.stateless_fold_in(seed, index),
+    index_random.fold_in(seed, index),
     stddev=(2.0 / fans) ** 0.5,
   )
 
@@ -55,7 +56,7 @@ def he_normal(seed: tf.Tensor, index: int, shape: Sequence[int]) -> tf.Tensor:
   """
   return tf.random.stateless_normal(
     shape,
-    tf.random.experimental.stateless_fold_in(seed, index),
+    index_random.fold_in(seed, index),
     stddev=(2.0 / (shape[0] * shape[1] * shape[2])) ** 0.5,
   )
 
@@ -117,7 +118,7 @@ def group_norm(
       taken.
     epsilon: Added to the variance.
   """
-  channels = inputs.shape[-1]
+  channels = int(inputs.shape[-1] or 0)
   groups = max(g for g in range(1, max_groups + 1) if channels % g == 0)
   spatial = inputs.shape[1:-1]
   grouped = tf.reshape(

@@ -1,8 +1,8 @@
-"""Networks that start from weights that were learned elsewhere, read from a file.
+"""Networks that start from pretrained weights, read from a file.
 
-Such as those of ResNet18 in Chen and Qiu (2025), section 6.1, which were learned on
-ImageNet. The file is NumPy's `.npz`, an array a weight, under the names that the
-network's weights have.
+Such as those of ResNet18 in Chen and Qiu (2025), section 6.1, which were
+learned on ImageNet. The file is NumPy's `.npz`, an array a weight, under the
+names that the network's weights have.
 """
 
 import dataclasses
@@ -23,8 +23,9 @@ class PretrainedConfig:
 
   Attributes:
     file: `.npz` of the weights, with ordinary kernels; `''` for random ones.
-    fresh: Weights or layers that start at random all the same: `('head',)`, which
-      is `head/kernel` and `head/bias`, for other classes than those of the file.
+    fresh: Weights or layers that start at random all the same: `('head',)`,
+      which is `head/kernel` and `head/bias`, for other classes than those of
+      the file.
   """
 
   file: str = ''
@@ -48,8 +49,8 @@ def start_from(
     config: `file` `''` returns `model` itself.
 
   Raises:
-    ConfigError: If the file cannot be read, or its arrays are not, by name, shape
-      and number, the weights that are not fresh.
+    ConfigError: If the file cannot be read, or its arrays are not, by name,
+      shape and number, the weights that are not fresh.
   """
   if not config.file:
     return model
@@ -93,9 +94,10 @@ def _read(path, spec, fresh):
   if absent or unknown:
     raise errors.ConfigError(
       f'pretrained.file {path} lacks {_listed(absent)} and has, unknown to the '
-      f'network, {_listed(unknown)}. Rename its arrays, leave unknown ones out, '
-      'and name in pretrained.fresh what shall start at random; the weights are '
-      f'{", ".join(spec)}'
+      f'network, {_listed(unknown)}. Rename its arrays, leave unknown ones '
+      'out, '
+      'and name in pretrained.fresh what shall start at random; the weights '
+      f'are {", ".join(spec)}'
     )
   return {name: _checked(path, name, arrays[name], spec) for name in wanted}
 
@@ -109,9 +111,10 @@ def _checked(path, name, array, spec):
     values = array.astype(np.float32) if is_number else None
   if array.shape != shape or not is_number or not np.isfinite(values).all():
     raise errors.ConfigError(
-      f'{name!r} of pretrained.file {path} must be floats of shape {shape}, finite '
-      f'in float32, got {array.dtype} of shape {array.shape}; where it is of other '
-      'classes or images, name it in pretrained.fresh'
+      f'{name!r} of pretrained.file {path} must be floats of shape {shape}, '
+      'finite '
+      f'in float32, got {array.dtype} of shape {array.shape}; where it is of '
+      'other classes or images, name it in pretrained.fresh'
     )
   return values
 

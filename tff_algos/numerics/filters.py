@@ -1,15 +1,15 @@
 """Convolution kernels as mixtures of a few filters, and back.
 
 A kernel `[height, width, inputs, outputs]` is sum_q atoms[:, :, q] *
-coefficients[q]: every pair of channels mixes the same atoms with coefficients of
-its own (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
+coefficients[q]: every pair of channels mixes the same atoms with coefficients
+of its own (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
 
 Any invertible matrix R turns (coefficients R, R^-1 atoms) into factors of the
 same kernel. So distances, variances and means of *factors* mean something only
 between factors that came from one start; kernels can always be compared.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -65,7 +65,8 @@ def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> Factored:
     ConfigError: If `num_atoms` is out of range.
   """
   checks.check_int('num_atoms', num_atoms, minimum=1)
-  height, width, inputs, outputs = kernel.shape
+  shape: Any = kernel.shape
+  height, width, inputs, outputs = shape
   pixels, pairs = height * width, inputs * outputs
   matrix = tf.reshape(kernel, [pixels, pairs])
   sizes, left, right = tf.linalg.svd(matrix)

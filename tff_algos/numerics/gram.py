@@ -6,18 +6,18 @@ differ by little: the mean is subtracted first, and products are summed in
 float64, else |a|^2 - 2 <a, b> + |b|^2 would cancel to noise.
 """
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-Structure = Any
+from tff_algos.core.structures import Structure
+from tff_algos.numerics import index_random
 
 # Entries of a row that are in float64 at a time.
 _BLOCK = 1 << 15
-# Squared distances below this share of the squared norms that they come from are
-# rounding.
+# Squared distances below this share of the squared norms that they come from
+# are rounding.
 _ROUNDING = 1e-13
 
 
@@ -47,8 +47,9 @@ def centered_gram(
   result and some columns in float64.
 
   Args:
-    stacks: Structures of float tensors `[rows_i, ...]`, alike but for the number
-      of rows; as if they were one under the other. Shapes are known but for it.
+    stacks: Structures of float tensors `[rows_i, ...]`, alike but for the
+      number of rows; as if they were one under the other. Shapes are known but
+      for it.
     counts: 1 for a row that counts in the mean, else 0; float64 `[rows]`.
     projection_size: If > 0, rows are first projected to so many dimensions by
       a normal matrix, which keeps squared distances up to a relative error of
@@ -66,16 +67,23 @@ def centered_gram(
     zip(*map(tf.nest.flatten, stacks), strict=True)
   ):
 
-    def add_block(start, total, leaves=leaves, number=number):
+    def add_block(
+      start: tf.Tensor,
+      total: tf.Tensor,
+      leaves: tuple[tf.Tensor, ...] = leaves,
+      number: int = number,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
       rows = _columns(leaves, start)
       # Divided last: the mean of equal rows is then exactly that row.
       rows -= tf.linalg.matvec(rows, counts, transpose_a=True) / num_counted
-      if not projection_size:
+      if seed is None or not projection_size:
         return start + _BLOCK, total + tf.matmul(rows, rows, transpose_b=True)
-      normal = _projection(seed, number, start, tf.shape(rows)[1], width)
+      normal = _projection(
+        seed, number, start, tf.shape(rows)[1], projection_size
+      )
       return start + _BLOCK, total + tf.matmul(rows, normal)
 
-    size = math.prod(leaves[0].shape[1:])
+    size = _width(leaves[0])
     _, total = tf.while_loop(
       lambda start, _, size=size: start < size,
       add_block,
@@ -87,18 +95,31 @@ def centered_gram(
   return tf.ensure_shape(gram, [counts.shape[0]] * 2)
 
 
+def _width(leaf: tf.Tensor) -> int:
+  """Returns how many columns a stacked leaf has."""
+  return tf.TensorShape(leaf.shape)[1:].num_elements()
+
+
 def _columns(leaves: Sequence[tf.Tensor], start: tf.Tensor) -> tf.Tensor:
   """Returns up to `_BLOCK` columns of stacked leaves, float64 `[rows, n]`."""
-  flat = [tf.reshape(leaf, [-1, math.prod(leaf.shape[1:])]) for leaf in leaves]
+  flat = [tf.reshape(leaf, [-1, _width(leaf)]) for leaf in leaves]
   return tf.concat(
     [tf.cast(one[:, start : start + _BLOCK], tf.float64) for one in flat], 0
   )
 
 
-def _projection(seed, number, start, num_columns, projection_size):
+def _projection(
+  seed: tf.Tensor,
+  number: int,
+  start: tf.Tensor,
+  num_columns: tf.Tensor,
+  projection_size: int,
+) -> tf.Tensor:
   for counter in (number, start):
-    seed = tf.random.experimental.stateless_fold_in(seed, counter)
-  normal = tf.random.stateless_normal([num_columns, projection_size], seed)
+    seed = index_random.fold_in(seed, counter)
+  normal = tf.random.stateless_normal(
+    tf.stack([num_columns, projection_size]), seed
+  )
   return tf.cast(normal, tf.float64) / projection_size**0.5
 
 
@@ -107,8 +128,8 @@ def squared_distances(gram: tf.Tensor, combinations: tf.Tensor) -> tf.Tensor:
 
   Args:
     gram: float64 `[rows, rows]`.
-    combinations: Weights of the rows, float64 `[points, rows]`: a one-hot row is
-      that row, 1/n for n rows their mean.
+    combinations: Weights of the rows, float64 `[points, rows]`: a one-hot row
+      is that row, 1/n for n rows their mean.
 
   Returns:
     float64 `[rows, points]`, >= 0; exactly 0 where it would be rounding only.
@@ -138,10 +159,12 @@ def mean_distances(
   is_pair = is_real[:, tf.newaxis] & is_real & tf.equal(identity, 0)
   is_same = tf.equal(assignment[:, tf.newaxis], assignment)
 
-  def mean(chosen):
+  def mean(chosen: tf.Tensor) -> tf.Tensor:
     chosen = tf.cast(chosen, tf.float64)
     return tf.reduce_sum(chosen * distances) / tf.reduce_sum(chosen)
 
   return MeanDistances(
-    mean(is_pair), mean(is_pair & is_same), mean(is_pair & ~is_same)
+    mean(is_pair),
+    mean(is_pair & is_same),
+    mean(is_pair & tf.logical_not(is_same)),
   )

@@ -8,6 +8,8 @@ on 32 bits (the form of MurmurHash3's finaliser); it is for shuffling and
 sampling, not for cryptography.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 _MULTIPLIERS = (0x7FEB352D, 0x31848BAB, 0x2C1B3C6D)
@@ -23,6 +25,18 @@ def _mix(bits: tf.Tensor) -> tf.Tensor:
 def _shift_xor(bits: tf.Tensor, shift: int) -> tf.Tensor:
   shifted = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
   return tf.bitwise.bitwise_xor(bits, shifted)
+
+
+def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+  """Returns the seed of one of several uses of a seed, int32 `[2]`.
+
+  Args:
+    seed: int32 `[2]`.
+    number: Of the use, int32 `[]`; another number, another seed.
+  """
+  # The stubs take the result of this function for an int.
+  folded: Any = tf.random.fold_in(seed, number)  # pyright: ignore[reportArgumentType]
+  return folded
 
 
 def random_bits(seed: tf.Tensor, *counters: tf.Tensor) -> tf.Tensor:

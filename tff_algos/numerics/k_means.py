@@ -1,10 +1,10 @@
 """k-means on inner products alone, in the graph.
 
 Lloyd (1982), "Least squares quantization in PCM", from the seeds of Arthur and
-Vassilvitskii (2007), "k-means++: the advantages of careful seeding". A centre is
-a weighted sum of points, so all that is needed of the points is their Gram matrix
-(`numerics.gram`): an iteration takes O(n^2 k) for n points, however long they
-are, and nothing larger than the matrix is held.
+Vassilvitskii (2007), "k-means++: the advantages of careful seeding". A centre
+is a weighted sum of points, so all that is needed of the points is their Gram
+matrix (`numerics.gram`): an iteration takes O(n^2 k) for n points, however long
+they are, and nothing larger than the matrix is held.
 
 An empty cluster is placed anew on the point that lies farthest from its centre,
 several on as many. If all points lie on their centres, there are fewer distinct
@@ -57,7 +57,7 @@ def k_means(
     max_iterations: Of each run, >= 1.
   """
 
-  def run(restart, best):
+  def run(restart: tf.Tensor, best: Clustering) -> tuple[tf.Tensor, Clustering]:
     start = _plus_plus(gram, is_real, num_clusters, seed, restart)
     found = lloyd(gram, is_real, start, num_clusters, max_iterations)
     is_better = found.inertia < best.inertia
@@ -96,7 +96,9 @@ def lloyd(
     max_iterations: >= 1.
   """
 
-  def step(assignment, _, num_iterations):
+  def step(
+    assignment: tf.Tensor, _: tf.Tensor, num_iterations: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     nearest = tf.argmin(
       _distances_to_means(gram, is_real, assignment, num_clusters),
       axis=1,
@@ -123,7 +125,9 @@ def lloyd(
   return Clustering(assignment, inertia, num_iterations)
 
 
-def _means(is_real, assignment, num_clusters):
+def _means(
+  is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns each mean as weights of the points, and whether it is of none."""
   members = tf.cast(is_real, tf.float64) * tf.one_hot(
     assignment, num_clusters, axis=0, dtype=tf.float64
@@ -132,12 +136,14 @@ def _means(is_real, assignment, num_clusters):
   return members / tf.maximum(counts, 1.0), tf.equal(counts[:, 0], 0)
 
 
-def _own_distances(distances, assignment):
+def _own_distances(distances: tf.Tensor, assignment: tf.Tensor) -> tf.Tensor:
   return tf.gather(distances, assignment, batch_dims=1)
 
 
-def _distances_to_means(gram, is_real, assignment, num_clusters):
-  """Returns squared distances `[points, clusters]`; infinite if it is closed."""
+def _distances_to_means(
+  gram: tf.Tensor, is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
+) -> tf.Tensor:
+  """Returns squared distances `[points, clusters]`; infinite if closed."""
   means, is_empty = _means(is_real, assignment, num_clusters)
   own = _own_distances(gram_lib.squared_distances(gram, means), assignment)
   own = tf.where(is_real, own, tf.zeros_like(own))
@@ -154,7 +160,13 @@ def _distances_to_means(gram, is_real, assignment, num_clusters):
   return tf.where(is_closed, infinite, distances)
 
 
-def _plus_plus(gram, is_real, num_clusters, seed, restart):
+def _plus_plus(
+  gram: tf.Tensor,
+  is_real: tf.Tensor,
+  num_clusters: int,
+  seed: tf.Tensor,
+  restart: tf.Tensor,
+) -> tf.Tensor:
   """Returns the nearest of `num_clusters` drawn points, for each point.
 
   The first is drawn uniformly, each further one with a chance in proportion to

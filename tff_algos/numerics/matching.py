@@ -68,7 +68,9 @@ def best_matching(scores: tf.Tensor) -> tf.Tensor:
   return matching.column_of
 
 
-def _match_row(costs, row, matching):
+def _match_row(
+  costs: tf.Tensor, row: tf.Tensor, matching: _Matching
+) -> _Matching:
   """Returns the best matching of one row more."""
   found = _search(costs, row, matching)
   # What each done column was reached for less than the end.
@@ -82,7 +84,9 @@ def _match_row(costs, row, matching):
   )
   row_price = _put(row_price, row, row_price[row] + found.cost)
 
-  def turn(column, column_of, row_of):
+  def turn(
+    column: tf.Tensor, column_of: tf.Tensor, row_of: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Gives a column to the row before it, whose old one is the next."""
     before = found.came_from[column]
     row_of = _put(row_of, column, before)
@@ -97,15 +101,15 @@ def _match_row(costs, row, matching):
   return _Matching(column_of, row_of, row_price, matching.column_price - saved)
 
 
-def _search(costs, row, matching):
+def _search(costs: tf.Tensor, row: tf.Tensor, matching: _Matching) -> _Search:
   """Returns the shortest paths from a row to the nearest free column."""
   size = costs.shape[0]
   infinite = tf.fill([size], tf.constant(float('inf'), tf.float64))
 
-  def step(search):
+  def step(search: _Search) -> tuple[_Search]:
     reduced = costs[search.row] - matching.row_price[search.row]
     through = search.cost + reduced - matching.column_price
-    is_shorter = ~search.is_done & (through < search.costs)
+    is_shorter = tf.logical_not(search.is_done) & (through < search.costs)
     found = tf.where(is_shorter, through, search.costs)
     came_from = tf.where(is_shorter, search.row, search.came_from)
     column = tf.argmin(
@@ -140,6 +144,6 @@ def _search(costs, row, matching):
   return found
 
 
-def _put(vector, index, value):
+def _put(vector: tf.Tensor, index: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
   """Returns the vector with another value at an index."""
   return tf.where(tf.equal(tf.range(vector.shape[0]), index), value, vector)

@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from tff_algos.core import checks
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 
-Structure = Any
+# Of the weights, per step; None for none.
+Decay: TypeAlias = tf.Tensor | float | None
 
 
 class Optimizer(NamedTuple):
@@ -17,8 +19,8 @@ class Optimizer(NamedTuple):
 
   Attributes:
     initialize: weights -> slots.
-    gradient_scale: is_real -> float32 `[]`, what the gradient must be multiplied
-      by before it is given to `step`.
+    gradient_scale: is_real -> float32 `[]`, what the gradient must be
+      multiplied by before it is given to `step`.
     step: (weights, scaled gradient, slots, is_real, decay) -> (weights, slots).
       The objective also has decay / 2 * |weights|^2, of which the gradient says
       nothing; None for no such term. A step with `is_real` 0 (float32 `[]`,
@@ -28,7 +30,7 @@ class Optimizer(NamedTuple):
   initialize: Callable[[Structure], Structure]
   gradient_scale: Callable[[tf.Tensor], tf.Tensor]
   step: Callable[
-    [Structure, Structure, Structure, tf.Tensor, tf.Tensor | float | None],
+    [Structure, Structure, Structure, tf.Tensor, Decay],
     tuple[Structure, Structure],
   ]
 
@@ -56,7 +58,7 @@ class OptimizerConfig:
   epsilon: float = 1e-8
   clip_norm: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_one_of('name', self.name, ('sgd', 'adam'))
     checks.check_positive('learning_rate', self.learning_rate)
     for name in ('momentum', 'beta_1', 'beta_2'):
@@ -80,15 +82,21 @@ def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
   """Returns an optimizer that scales longer gradients to a norm.
 
   What it clips is the gradient that it is given: not that of a decay, nor, in
-  `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov and Bengio
-  2013, Algorithm 1).
+  `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov and
+  Bengio 2013, Algorithm 1).
 
   Args:
     optimizer: Takes the step.
     norm: Of all entries of the gradient together, > 0.
   """
 
-  def step(weights, gradient, slots, is_real, decay):
+  def step(
+    weights: Structure,
+    gradient: Structure,
+    slots: Structure,
+    is_real: tf.Tensor,
+    decay: Decay,
+  ) -> tuple[Structure, Structure]:
     limit = norm * optimizer.gradient_scale(is_real)
     length = tf.sqrt(trees.squared_norm(gradient))
     # A padded step has a limit of 0, and perhaps a gradient of 0.
@@ -103,14 +111,20 @@ def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
 def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
   """Returns w <- w - v with v <- momentum * v + learning_rate * gradient."""
 
-  def initialize(weights):
+  def initialize(weights: Structure) -> Structure:
     return trees.zeros_like(weights) if momentum else ()
 
-  def gradient_scale(is_real):
+  def gradient_scale(is_real: tf.Tensor) -> tf.Tensor:
     # A rate of 0 skips a padded step without another pass over the weights.
     return learning_rate * is_real
 
-  def step(weights, gradient, slots, is_real, decay):
+  def step(
+    weights: Structure,
+    gradient: Structure,
+    slots: Structure,
+    is_real: tf.Tensor,
+    decay: Decay,
+  ) -> tuple[Structure, Structure]:
     if not momentum:
       if decay is not None:  # With the gradient of the decay: one pass more.
         weights = trees.scale(weights, 1 - gradient_scale(is_real) * decay)
@@ -150,16 +164,22 @@ def adam(
 ) -> Optimizer:
   """Returns Adam with bias correction (Kingma and Ba 2015, Algorithm 1)."""
 
-  def initialize(weights):
+  def initialize(weights: Structure) -> AdamSlots:
     return AdamSlots(
       trees.zeros_like(weights), trees.zeros_like(weights), tf.constant(0.0)
     )
 
-  def gradient_scale(is_real):
+  def gradient_scale(is_real: tf.Tensor) -> tf.Tensor:
     # What a padded step has for a gradient is thrown away whole.
     return tf.ones_like(is_real)
 
-  def step(weights, gradient, slots, is_real, decay):
+  def step(
+    weights: Structure,
+    gradient: Structure,
+    slots: Structure,
+    is_real: tf.Tensor,
+    decay: Decay,
+  ) -> tuple[Structure, Structure]:
     if decay is not None:
       gradient = trees.add(gradient, trees.scale(weights, decay))
     num_steps = slots.num_steps + 1.0
@@ -174,7 +194,7 @@ def adam(
     first_correction = 1 - tf.pow(beta_1, num_steps)
     second_correction = 1 - tf.pow(beta_2, num_steps)
 
-    def step_leaf(leaf, m, v):
+    def step_leaf(leaf: tf.Tensor, m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
       root = tf.sqrt(v / second_correction)
       return leaf - learning_rate * (m / first_correction) / (root + epsilon)
 

@@ -48,7 +48,7 @@ def averaging_matrix(
 def transition_matrix(
   before: tf.Tensor, after: tf.Tensor, weights: tf.Tensor, num_clusters: int
 ) -> tf.Tensor:
-  """Returns J of before times P of after: where each cluster's points came from.
+  """Returns J of before times P of after: where each cluster's points were.
 
   With it in the place of Q, the paper's Eq. 11 holds for every pair of
   partitions. (A Q with P_after = P_before Q exists only if the partition stays

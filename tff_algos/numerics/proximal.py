@@ -4,13 +4,12 @@ sum_s u_s |w - c_s|^2 = U |w - c|^2 + a constant, with U = sum_s u_s and
 c = sum_s u_s c_s / U. So S centres cost as much as one (FedSoft, Eqs. 4-5).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.core.structures import Array, Leaf, Structure
 from tff_algos.numerics import trees
-
-Structure = Any
 
 
 class Pull(NamedTuple):
@@ -22,10 +21,10 @@ class Pull(NamedTuple):
   """
 
   center: Structure
-  strength: tf.Tensor
+  strength: Leaf
 
 
-def joint_pull(pulls: tf.Tensor, centers: Structure) -> Pull:
+def joint_pull(pulls: tf.Tensor | Array, centers: Structure) -> Pull:
   """Returns what several centres amount to together.
 
   Args:
@@ -36,7 +35,7 @@ def joint_pull(pulls: tf.Tensor, centers: Structure) -> Pull:
   return Pull(mixed_center(pulls, centers), tf.reduce_sum(pulls, axis=-1))
 
 
-def mixed_center(pulls: tf.Tensor, centers: Structure) -> Structure:
+def mixed_center(pulls: tf.Tensor | Array, centers: Structure) -> Structure:
   """Returns sum_s u_s c_s / sum_s u_s; zeros where nothing pulls.
 
   Args:

@@ -4,11 +4,9 @@ Only some of the rows are real: the others are in no mean, whatever they hold.
 With no real row the means mean nothing.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
-Structure = Any
+from tff_algos.core.structures import Structure
 
 
 def trimmed_mean(
@@ -33,7 +31,7 @@ def trimmed_mean(
   is_kept = (ranks >= trimmed) & (ranks < num_real - trimmed)
   num_kept = num_real - 2 * trimmed
 
-  def trim(leaf):
+  def trim(leaf: tf.Tensor) -> tf.Tensor:
     ascending = tf.sort(_real_or_infinite(leaf, is_real), axis=0)
     kept = tf.where(_along(is_kept, leaf), ascending, tf.zeros_like(leaf))
     # Divided first: the sum of two large values may be infinite.
@@ -69,7 +67,7 @@ def mean_around_median(
   """
   is_kept = tf.range(tf.shape(is_real)[0]) < num_kept
 
-  def around(leaf, middle):
+  def around(leaf: tf.Tensor, middle: tf.Tensor) -> tf.Tensor:
     gaps = _real_or_infinite(tf.abs(leaf - middle), is_real)
     columns, gaps = (
       tf.transpose(tf.reshape(one, [tf.shape(leaf)[0], -1]))

@@ -1,11 +1,12 @@
 """Robust means of rows that are known by their distances.
 
 Each is a combination of the rows, and what its factors are follows from the
-rows' squared distances or inner products (`gram`), so nothing here is as large as
-the rows. Rows that are not real get the factor 0.
+rows' squared distances or inner products (`gram`), so nothing here is as large
+as the rows. Rows that are not real get the factor 0.
 """
 
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -34,7 +35,7 @@ def krum_scores(
   infinite = tf.fill(
     [num_rows, num_rows], tf.constant(float('inf'), tf.float64)
   )
-  is_other = is_real & ~tf.eye(num_rows, dtype=tf.bool)
+  is_other = is_real & tf.logical_not(tf.eye(num_rows, dtype=tf.bool))
   ascending = tf.sort(tf.where(is_other, distances, infinite), axis=1)
   num_neighbors = tf.maximum(num_real - num_byzantine - 2, 1)
   num_neighbors = tf.minimum(num_neighbors, num_real - 1)
@@ -43,7 +44,7 @@ def krum_scores(
   return tf.where(is_real, scores, infinite[0])
 
 
-def best_rows(scores: tf.Tensor, num_selected: tf.Tensor) -> tf.Tensor:
+def best_rows(scores: tf.Tensor, num_selected: tf.Tensor | int) -> tf.Tensor:
   """Returns which rows have the lowest finite scores, bool `[rows]`.
 
   Args:
@@ -63,23 +64,24 @@ def committee_rows(
 ) -> tf.Tensor:
   """Returns which rows a committee of rows accepts, bool `[rows]`.
 
-  Che et al. (TPDS 2022, CMFL), Eq. 7 and 8 and its strategies, within one round:
-  all rows elect those in the middle of the ranking by mean squared distance; of
-  the others, those nearest to the elected ones are accepted, and the elected ones
-  are not.
+  Che et al. (TPDS 2022, CMFL), Eq. 7 and 8 and its strategies, within one
+  round: all rows elect those in the middle of the ranking by mean squared
+  distance; of the others, those nearest to the elected ones are accepted, and
+  the elected ones are not.
 
   Args:
     distances: Squared, float64 `[rows, rows]`.
     is_real: bool `[rows]`; the others neither judge nor are judged.
-    committee_share: Share of the rows that is elected, in (0, 0.5]; at least one
-      row, but none where there is one row only.
-    accepted_share: Share of the others that is accepted, in (0, 1]; at least one.
+    committee_share: Share of the rows that is elected, in (0, 0.5]; at least
+      one row, but none where there is one row only.
+    accepted_share: Share of the others that is accepted, in (0, 1]; at least
+      one.
   """
   num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
   num_members = tf.minimum(_share(num_real, committee_share), num_real - 1)
   infinity = tf.constant(math.inf, tf.float64)
 
-  def ranks(judges, are_judged):
+  def ranks(judges: tf.Tensor, are_judged: tf.Tensor) -> tf.Tensor:
     share = tf.math.divide_no_nan(
       tf.cast(judges, tf.float64),
       tf.reduce_sum(tf.cast(judges, tf.float64)),
@@ -90,7 +92,7 @@ def committee_rows(
   places = ranks(is_real, is_real)
   first = (num_real - num_members) // 2
   is_member = is_real & (places >= first) & (places < first + num_members)
-  is_judged = is_real & ~is_member
+  is_judged = is_real & tf.logical_not(is_member)
   num_accepted = _share(num_real - num_members, accepted_share)
   return is_judged & (ranks(is_member, is_judged) < num_accepted)
 
@@ -120,9 +122,9 @@ def bulyan_rows(
     tf.maximum(num_real - 2 * num_byzantine, 1), num_real
   )
 
-  def choose(i, is_left):
+  def choose(i: tf.Tensor, is_left: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     scores = krum_scores(distances, is_left, num_byzantine)
-    return i + 1, is_left & ~best_rows(scores, 1)
+    return i + 1, is_left & tf.logical_not(best_rows(scores, 1))
 
   _, is_left = tf.while_loop(
     lambda i, _: i < num_selected,
@@ -130,7 +132,7 @@ def bulyan_rows(
     (tf.constant(0), is_real),
     parallel_iterations=1,
   )
-  return is_real & ~is_left
+  return is_real & tf.logical_not(is_left)
 
 
 def nearest_neighbor_mixing(
@@ -187,7 +189,7 @@ def geometric_median(
     float64 `[rows + 1]`, sum 1; the start's is 0.
   """
 
-  def iterate(factors):
+  def iterate(factors: tf.Tensor) -> tf.Tensor:
     distances = _distances_to(gram, factors)[:-1]
     pulls = shares / tf.maximum(distances, smoothing)
     return _with_last(tf.math.divide_no_nan(pulls, tf.reduce_sum(pulls)), 0.0)
@@ -216,7 +218,7 @@ def centered_clipping(
     float64 `[rows + 1]`, sum 1.
   """
 
-  def iterate(factors):
+  def iterate(factors: tf.Tensor) -> tf.Tensor:
     distances = _distances_to(gram, factors)[:-1]
     steps = shares * radius / tf.maximum(distances, radius)
     return (1 - tf.reduce_sum(steps)) * factors + _with_last(steps, 0.0)
@@ -230,7 +232,11 @@ def _distances_to(gram: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
   return tf.sqrt(squared[:, 0])
 
 
-def _repeat(iterate, shares: tf.Tensor, num_iterations: int) -> tf.Tensor:
+def _repeat(
+  iterate: Callable[[tf.Tensor], tf.Tensor],
+  shares: tf.Tensor,
+  num_iterations: int,
+) -> tf.Tensor:
   """Returns the factors after some iterations from the last row."""
   start = _with_last(tf.zeros_like(shares), 1.0)
   return tf.while_loop(

@@ -8,15 +8,14 @@ leaf at a time.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import robust_coordinates, robust_distances, trees
-
-Structure = Any
 
 
 class Rows(NamedTuple):
@@ -52,8 +51,8 @@ class Rows(NamedTuple):
   def gram(self) -> tf.Tensor:
     """Returns inner products of updates, float64 `[rows + 1, rows + 1]`.
 
-    Less the start, and not less a mean, which one huge row would carry away. The
-    last row is the start's, zeros.
+    Less the start, and not less a mean, which one huge row would carry away.
+    The last row is the start's, zeros.
     """
     is_start = tf.one_hot(
       tf.size(self.weights), tf.size(self.weights) + 1, dtype=tf.float64
@@ -95,8 +94,8 @@ class RuleOptions:
       in its Euclidean norm, > 0.
     num_iterations: Of the geometric median and centered clipping, >= 1.
     smoothing: Of the geometric median: least distance that is divided by, > 0.
-    committee_share: Of the committee: share of the rows that screens the others,
-      in (0, 0.5].
+    committee_share: Of the committee: share of the rows that screens the
+      others, in (0, 0.5].
     accepted_share: Of the committee: share of the others that is averaged, in
       (0, 1].
   """
@@ -110,7 +109,7 @@ class RuleOptions:
   committee_share: float = 0.4
   accepted_share: float = 0.4
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     checks.check_int('num_byzantine', self.num_byzantine, minimum=0)
     checks.check_at_least('trim_fraction', self.trim_fraction, 0)
     if self.trim_fraction >= 0.5:
@@ -127,8 +126,8 @@ class RuleOptions:
       checks.check_fraction(name, getattr(self, name))
     if self.committee_share > 0.5:
       raise errors.ConfigError(
-        f'committee_share is {self.committee_share!r}, but a committee screens at '
-        'least as many as it has members; use at most 0.5'
+        f'committee_share is {self.committee_share!r}, but a committee screens '
+        'at least as many as it has members; use at most 0.5'
       )
 
 
@@ -186,7 +185,8 @@ def committee(rows: Rows, options: RuleOptions) -> Structure:
   """Returns the weighted mean of the rows that a committee of rows accepts.
 
   The screening of Che et al. (TPDS 2022, CMFL) for any mean: the committee is
-  elected anew from the rows of each mean, see `robust_distances.committee_rows`.
+  elected anew from the rows of each mean, see
+  `robust_distances.committee_rows`.
   """
   is_accepted = robust_distances.committee_rows(
     rows.distances(),
@@ -201,8 +201,8 @@ def committee(rows: Rows, options: RuleOptions) -> Structure:
 def bulyan(rows: Rows, options: RuleOptions) -> Structure:
   """Returns, by coordinate, a mean around the median of rows of Krum's choice.
 
-  El Mhamdi et al. 2018, arXiv:1802.07927: theta = n - 2f rows are chosen, and of
-  their values theta - 2f (at least one) are averaged. Weights do not count.
+  El Mhamdi et al. 2018, arXiv:1802.07927: theta = n - 2f rows are chosen, and
+  of their values theta - 2f (at least one) are averaged. Weights do not count.
   """
   is_chosen = robust_distances.bulyan_rows(
     rows.distances(), rows.is_real, options.num_byzantine

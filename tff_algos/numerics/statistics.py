@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.core.structures import Array
+
 
 class MeanStat(NamedTuple):
   """A mean that is still to be divided; zeros are the identity.
@@ -47,7 +49,7 @@ def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:
   return MeanStat(tf.reduce_sum(kept), tf.reduce_sum(weights))
 
 
-def value_of(stat: MeanStat) -> np.ndarray:
+def value_of(stat: MeanStat) -> Array:
   """Returns total / weight as float64; NaN where nothing was counted."""
   total = np.asarray(stat.total, np.float64)
   weight = np.asarray(stat.weight, np.float64)

@@ -1,10 +1,8 @@
 """Arithmetic on nested structures of tensors, leaf by leaf."""
 
-from typing import Any
-
 import tensorflow as tf
 
-Structure = Any
+from tff_algos.core.structures import Structure
 
 
 def add(first: Structure, second: Structure) -> Structure:
@@ -54,7 +52,6 @@ def select_rows(
     if_true: Structure of tensors `[rows, ...]`.
     if_false: Structure of the same shapes and dtypes.
   """
-
   return tf.nest.map_structure(
     lambda yes, no: tf.where(_along_rows(condition, yes), yes, no),
     if_true,
@@ -152,7 +149,7 @@ def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
   )
 
 
-def take(stacked: Structure, index: tf.Tensor) -> Structure:
+def take(stacked: Structure, index: tf.Tensor | int) -> Structure:
   """Returns row `index` of every leaf `[rows, ...]`; several for a vector.
 
   Args:

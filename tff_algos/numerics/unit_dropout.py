@@ -1,17 +1,17 @@
 """Dropout of hidden units, in training steps alone (Srivastava et al. 2014).
 
-A model stays a function of weights and examples: what a step drops is said around the
-call of the model, by `in_step`, as its layers are the only ones to know where. Outside
-of it, in evaluation and in exports, every unit stays.
+A model stays a function of weights and examples: what a step drops is said
+around the call of the model, by `in_step`, as its layers are the only ones to
+know where. Outside of it, in evaluation and in exports, every unit stays.
 
-A draw depends on the client's seed (of run, phase, round and client), the epoch, the
-example's row among the client's, the layer and the unit, so that padding, batches, blocks of
-clients and runtimes change none.
+A draw depends on the client's seed (of run, phase, round and client), the
+epoch, the example's row among the client's, the layer and the unit, so that
+padding, batches, blocks of clients and runtimes change none.
 """
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -39,7 +39,7 @@ class Draws(NamedTuple):
 
 
 class _Step:
-  def __init__(self, rate, draws):
+  def __init__(self, rate: float, draws: Draws) -> None:
     self.rate = rate
     self.draws = draws
     self.has_layer = False
@@ -51,7 +51,7 @@ _STEP: contextvars.ContextVar[_Step | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
+def in_step(rate: float, draws: Draws | None) -> Generator[None]:
   """Lets the networks that are called inside drop units.
 
   Args:
@@ -63,12 +63,13 @@ def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
     ConfigError: If the rate drops all units; or at the end, if no network had a
       layer that drops units.
   """
-  if not rate:
+  if not rate or draws is None:
     yield
     return
   if round(rate * _CHANCES) == _CHANCES:
     raise errors.ConfigError(
-      f'unit_dropout_rate must leave units, got {rate:g}, which drops all; lower it'
+      f'unit_dropout_rate must leave units, got {rate:g}, which drops all; '
+      'lower it'
     )
   step = _Step(rate, draws)
   token = _STEP.set(step)
@@ -85,7 +86,7 @@ def in_step(rate: float, draws: Draws | None) -> Iterator[None]:
 
 
 def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
-  """Returns the units, some of them 0 and the others larger, in a training step.
+  """Returns the units; in a training step some are 0 and the others larger.
 
   Those that stay are divided by their share, so that each unit keeps its mean.
 

@@ -12,13 +12,13 @@ zero: it is in no sum and in no mean.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import trees
 
-Structure = Any
 Results = Mapping[str, Structure]
 
 
@@ -31,7 +31,7 @@ class Mean(NamedTuple):
   """
 
   value: Structure
-  weight: tf.Tensor
+  weight: Leaf
 
 
 class Collected(NamedTuple):
@@ -57,7 +57,7 @@ def write_rows(table: Structure, collected: Collected) -> Structure:
       its row.
   """
 
-  def write(leaf, values):
+  def write(leaf: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     stale = tf.gather(leaf, collected.client_index)
     return tf.tensor_scatter_nd_update(
       leaf,
@@ -106,7 +106,7 @@ class WeightedMean:
     weight_field: Field of the result that holds the weight, float32 `[]`.
   """
 
-  def __init__(self, weight_field: str):
+  def __init__(self, weight_field: str) -> None:
     self.weight_field = weight_field
 
   def partial_sum(self, results: Results, field: str) -> Mean:
@@ -132,7 +132,7 @@ class ClusterMean:
       cluster, float32 `[num_clusters]`.
   """
 
-  def __init__(self, weight_field: str):
+  def __init__(self, weight_field: str) -> None:
     self.weight_field = weight_field
 
   def partial_sum(self, results: Results, field: str) -> Mean:
@@ -145,7 +145,7 @@ class ClusterMean:
   def finish(self, total: Mean) -> Mean:
     """Returns the means; zeros for a cluster that nobody contributed to."""
 
-    def divide(leaf):
+    def divide(leaf: tf.Tensor) -> tf.Tensor:
       ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
       shape = tf.concat([tf.shape(total.weight), ones], axis=0)
       return tf.math.divide_no_nan(leaf, tf.reshape(total.weight, shape))

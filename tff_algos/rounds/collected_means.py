@@ -6,16 +6,15 @@ once: `collect_means` makes a phase keep them, and nothing else of it changes.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation
 
-Structure = Any
 MeanAggregator = aggregation.WeightedMean | aggregation.ClusterMean
-# (server state before, aggregator, results `[cohort, ...]` by field, field) -> the
-# mean.
+# (server state before, aggregator, results `[cohort, ...]` by field, field) ->
+# the mean.
 TakeMean = Callable[
   [Structure, MeanAggregator, aggregation.Results, str], aggregation.Mean
 ]
@@ -37,8 +36,8 @@ def collect_means(
 ) -> algorithm_lib.Phase:
   """Returns the phase with means, and sums, taken from collected results.
 
-  Its server update gets the same aggregates as before. The server holds what the
-  whole cohort sends.
+  Its server update gets the same aggregates as before. The server holds what
+  the whole cohort sends.
 
   Args:
     phase: The phase; returned as it is if it takes no mean.
@@ -58,7 +57,9 @@ def collect_means(
     return phase
   weights = [aggregator.weight_field for aggregator in means.values()]
 
-  def server_update(server_state, aggregates):
+  def server_update(
+    server_state: Structure, aggregates: Mapping[str, Structure]
+  ) -> tuple[Structure, Structure]:
     results = {
       field: aggregates[field].values for field in [*summing, *weights]
     }

@@ -19,15 +19,14 @@ where and how many clients at a time the stages run.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
-
-Structure = Any
 
 
 class Clients(NamedTuple):
@@ -102,7 +101,7 @@ def guard(
   is_valid = trees.finite_rows(kept, num_clients)
   is_measured = is_valid & trees.finite_rows(outputs.metrics, num_clients)
 
-  def replace():
+  def replace() -> Structure:
     zeros = trees.zeros_like(outputs.result)
     return trees.select_rows(is_valid, kept, (zeros, old_states))
 
@@ -145,7 +144,9 @@ def aggregate(
     `partial_sums`, `collected` and the new client states of the guarded stack.
   """
 
-  def reduce(guarded):
+  def reduce(
+    guarded: GuardedOutput,
+  ) -> tuple[OrderedDict[str, Structure], Structure, Structure]:
     return (
       partial_sums(phase, guarded),
       collected(phase, client_index, guarded),

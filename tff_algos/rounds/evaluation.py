@@ -5,10 +5,13 @@ client index; summarising the rows is left to `metrics`.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
 
@@ -25,7 +28,13 @@ def build_cluster_evaluation(
   """
   model = algorithm.cluster_model
 
-  def evaluate(cluster_weights, client_input, client_state, data, seed):
+  def evaluate(
+    cluster_weights: Structure,
+    client_input: Structure,
+    client_state: Structure,
+    data: algorithm_lib.ClientData,
+    seed: tf.Tensor,
+  ) -> algorithm_lib.ClientOutput:
     del client_input, seed
     outputs = model.map_stacked(
       lambda weights: model.apply(weights, data.x), cluster_weights
@@ -57,9 +66,15 @@ def build_personalized_evaluation(
   MeanStat of shape `[cohort]`, if the algorithm has `local_weights`.
   """
   model = algorithm.personalized_model
-  has_local = algorithm.local_weights is not None
+  local_weights = algorithm.local_weights
 
-  def evaluate(server_state, client_index, client_state, data, seed):
+  def evaluate(
+    server_state: Structure,
+    client_index: tf.Tensor,
+    client_state: Structure,
+    data: algorithm_lib.ClientData,
+    seed: tf.Tensor,
+  ) -> algorithm_lib.ClientOutput:
     del seed
     weights = algorithm.personalized_weights(
       server_state, client_state, client_index
@@ -68,8 +83,8 @@ def build_personalized_evaluation(
     result['membership'] = algorithm.membership(
       server_state, client_state, client_index
     )
-    if has_local:
-      local = algorithm.local_weights(server_state, client_state, client_index)
+    if local_weights is not None:
+      local = local_weights(server_state, client_state, client_index)
       outputs = algorithm.cluster_model.apply(local, data.x)
       stats = _client_stats(algorithm.cluster_model, outputs, data)
       result['local_score'] = stats['score']
@@ -78,13 +93,14 @@ def build_personalized_evaluation(
   return _collecting_phase(
     'evaluate_personalized',
     evaluate,
-    ('loss', 'score', 'membership') + ('local_score',) * has_local,
+    ('loss', 'score', 'membership')
+    + ('local_score',) * (local_weights is not None),
     client_input=tf.TensorSpec([], tf.int32),
   )
 
 
 def build_newcomer_fit(
-  algorithm: algorithm_lib.FederatedAlgorithm,
+  newcomers: algorithm_lib.Newcomers,
 ) -> algorithm_lib.Phase:
   """Returns the phase in which clients fit memberships on their examples.
 
@@ -92,12 +108,18 @@ def build_newcomer_fit(
   num_clusters]`.
 
   Args:
-    algorithm: One with `newcomers`.
+    newcomers: Of the algorithm.
   """
 
-  def fit(server_state, client_input, client_state, data, seed):
+  def fit(
+    server_state: Structure,
+    client_input: Structure,
+    client_state: Structure,
+    data: algorithm_lib.ClientData,
+    seed: tf.Tensor,
+  ) -> algorithm_lib.ClientOutput:
     del client_input
-    membership = algorithm.newcomers.fit(server_state, data, seed)
+    membership = newcomers.fit(server_state, data, seed)
     return algorithm_lib.ClientOutput(
       OrderedDict(membership=membership), client_state, OrderedDict()
     )
@@ -109,20 +131,28 @@ def build_newcomer_fit(
 
 def build_newcomer_evaluation(
   algorithm: algorithm_lib.FederatedAlgorithm,
+  newcomers: algorithm_lib.Newcomers,
 ) -> algorithm_lib.Phase:
-  """Returns the phase that scores newcomers by the memberships that they fitted.
+  """Returns the phase that scores newcomers by their fitted memberships.
 
   The client input is that membership, `[num_clusters]`. Server metrics: `loss`
   and `score`, MeanStats of shape `[cohort]`.
 
   Args:
-    algorithm: One with `newcomers`.
+    algorithm: Whose models serve.
+    newcomers: Of the algorithm.
   """
   model = algorithm.personalized_model
 
-  def evaluate(server_state, membership, client_state, data, seed):
+  def evaluate(
+    server_state: Structure,
+    membership: tf.Tensor,
+    client_state: Structure,
+    data: algorithm_lib.ClientData,
+    seed: tf.Tensor,
+  ) -> algorithm_lib.ClientOutput:
     del seed
-    weights = algorithm.newcomers.weights(server_state, membership)
+    weights = newcomers.weights(server_state, membership)
     result = _client_stats(model, model.apply(weights, data.x), data)
     return algorithm_lib.ClientOutput(result, client_state, OrderedDict())
 
@@ -135,7 +165,9 @@ def build_newcomer_evaluation(
   )
 
 
-def _client_stats(model, outputs, data):
+def _client_stats(
+  model: model_lib.Model, outputs: tf.Tensor, data: algorithm_lib.ClientData
+) -> OrderedDict[str, Structure]:
   losses = model.example_losses(outputs, data.y)
   scores = model.example_scores(outputs, data.y)
   return OrderedDict(
@@ -148,21 +180,26 @@ def _client_stats(model, outputs, data):
   )
 
 
-def _of_finite(stats):
+def _of_finite(stats: Structure) -> Structure:
   """Returns statistics, or those of no examples if they are not finite."""
   return trees.select(trees.all_finite(stats), stats, trees.zeros_like(stats))
 
 
 def _collecting_phase(
-  name,
-  client_work,
-  fields,
-  make_message=lambda server_state: server_state,
-  **options,
-):
+  name: str,
+  client_work: algorithm_lib.ClientWork,
+  fields: Sequence[str],
+  make_message: Callable[[Structure], Structure] = lambda server_state: (
+    server_state
+  ),
+  client_input: Structure = (),
+  uses_client_state: bool = True,
+) -> algorithm_lib.Phase:
   """Returns a phase that changes no state and reports what clients say."""
 
-  def report(server_state, aggregates):
+  def report(
+    server_state: Structure, aggregates: Mapping[str, Structure]
+  ) -> tuple[Structure, Structure]:
     return server_state, OrderedDict(
       (field, aggregates[field].values) for field in fields
     )
@@ -173,5 +210,6 @@ def _collecting_phase(
     client_work=client_work,
     aggregation={field: aggregation.Collect() for field in fields},
     server_update=report,
-    **options,
+    client_input=client_input,
+    uses_client_state=uses_client_state,
   )

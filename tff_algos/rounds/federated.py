@@ -1,16 +1,15 @@
 """Lowers a phase to one TFF federated computation: its reference meaning."""
 
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import tff_compat
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, phase_types
-
-Structure = Any
 
 # What the client half leaves for the server half; the second may be absent.
 _SERVER_PARTS = ('sums', 'collection')
@@ -68,7 +67,9 @@ def build_federated_phase(
   @tff_compat.federated_computation(
     tff_compat.at_server(server_state_type), tff_compat.at_clients(clients_type)
   )
-  def run_phase(server_state, clients):
+  def run_phase(
+    server_state: tff_compat.Value, clients: tff_compat.Value
+  ) -> OrderedDict[str, tff_compat.Value]:
     outputs = client_half(server_state, clients)
     parts = [
       outputs[name]
@@ -91,7 +92,12 @@ def build_federated_phase(
   return FederatedPhase(run_phase, client_half, server_half)
 
 
-def _build_client_half(phase, message_type, server_state_type, clients_type):
+def _build_client_half(
+  phase: algorithm_lib.Phase,
+  message_type: tff_compat.Type,
+  server_state_type: tff_compat.Type,
+  clients_type: tff_compat.Type,
+) -> tff_compat.Computation:
   """Returns broadcast, client work and aggregation as one computation."""
   make_message = tff_compat.tensorflow_computation(
     phase.make_message, server_state_type.member
@@ -100,7 +106,9 @@ def _build_client_half(phase, message_type, server_state_type, clients_type):
   collects = bool(len(work.type_signature.result['collection']))
 
   @tff_compat.federated_computation(server_state_type, clients_type)
-  def run_clients(server_state, clients):
+  def run_clients(
+    server_state: tff_compat.Value, clients: tff_compat.Value
+  ) -> OrderedDict[str, tff_compat.Value]:
     message = tff_compat.federated_broadcast(
       tff_compat.federated_map(make_message, server_state)
     )
@@ -121,7 +129,9 @@ def _build_client_work(
   """Returns the guarded client work, with this client's part of each sum."""
 
   @tff_compat.tensorflow_computation(message_type, clients_type)
-  def work(message, client):
+  def work(
+    message: Structure, client: composer.Clients
+  ) -> OrderedDict[str, Structure]:
     outputs = composer.guard_one(
       composer.client_work(phase, message, client), client.client_state
     )
@@ -145,7 +155,7 @@ def _build_server_half(
   """Returns the server's part: finish the aggregates, update the state."""
 
   @tff_compat.tensorflow_computation(tff_compat.tuple_type(part_types))
-  def finish(parts):
+  def finish(parts: Structure) -> tuple[Structure, Structure]:
     server_state, sums, *collection = parts
     return composer.server_update(
       phase, server_state, sums, collection[0] if collection else {}
@@ -164,7 +174,7 @@ def _federated_collect(values: tff_compat.Value) -> tff_compat.Value:
   rows_type = tff_compat.to_type(rows)
 
   @tff_compat.tensorflow_computation
-  def no_rows():
+  def no_rows() -> Structure:
     return tf.nest.map_structure(
       lambda row: tf.zeros([0, *row.shape[1:]], row.dtype), rows
     )

@@ -1,8 +1,8 @@
 """Learning rates that fall after given rounds, of any algorithm.
 
-When rates fall belongs to an experiment and not to an algorithm: the options of an
-algorithm become those of several periods, which differ by their rates alone, and
-`rounds.periods` runs the algorithms of these one after another.
+When rates fall belongs to an experiment and not to an algorithm: the options of
+an algorithm become those of several periods, which differ by their rates alone,
+and `rounds.periods` runs the algorithms of these one after another.
 """
 
 import bisect
@@ -27,7 +27,8 @@ class FallingRatesConfig:
   Attributes:
     after_rounds: Rounds after each of which the rates are multiplied by
       `factor`, each >= 1 and greater than the one before; none for constant
-      rates. Rounds before those of an algorithm (`stages.clusters.initialization`) count.
+      rates. Rounds before those of an algorithm
+      (`stages.clusters.initialization`) count.
     factor: In (0, 1], say 0.1.
     rates: Dotted keys of the algorithm's options, such as
       `'local_training.optimizer.learning_rate'`. None for all rates of clients:
@@ -39,7 +40,7 @@ class FallingRatesConfig:
   factor: float = 0.1
   rates: tuple[str, ...] = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     minimum = 1
     for round_num in self.after_rounds:
       checks.check_int('after_rounds', round_num, minimum=minimum)
@@ -58,11 +59,12 @@ class FallingRatesConfig:
     return {'falling_rates': config_lib.to_dict(self)}
 
   def check_constant(self, what: str) -> None:
-    """Raises ConfigError if rates fall, where `what` speaks of constant ones."""
+    """Raises ConfigError if rates fall but `what` speaks of constant ones."""
     if self.after_rounds:
       raise errors.ConfigError(
         f'{what} speaks of constant learning rates, but '
-        f'config.falling_rates.after_rounds is {self.after_rounds}; leave it empty'
+        f'config.falling_rates.after_rounds is {self.after_rounds}; leave it '
+        'empty'
       )
 
   def lower(self, options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -72,8 +74,8 @@ class FallingRatesConfig:
       options: Of an algorithm, plain and nested, with all defaults.
 
     Raises:
-      ConfigError: If one of `rates` is no rate of the algorithm's, or no rate falls
-        though one should.
+      ConfigError: If one of `rates` is no rate of the algorithm's, or no rate
+        falls though one should.
     """
     rates = [path for path in _rates(options) if path[-1] not in _NEVER]
     allowed = {'.'.join(path): path for path in rates}
@@ -86,8 +88,8 @@ class FallingRatesConfig:
     ]
     if self.after_rounds and not falling:
       raise errors.ConfigError(
-        'falling_rates.after_rounds is given, but the algorithm has no learning '
-        f'rate of clients; name some in falling_rates.rates, of '
+        'falling_rates.after_rounds is given, but the algorithm has no '
+        f'learning rate of clients; name some in falling_rates.rates, of '
         f'{", ".join(allowed) or "none"}'
       )
     periods = [dict(options)]

@@ -11,9 +11,8 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.rounds import composer
-
-Structure = Any
 
 # Tracing takes seconds: algorithm -> number of clients -> what was found.
 _STATES: weakref.WeakKeyDictionary[
@@ -120,11 +119,12 @@ def types_of(
 
 def data_spec(model: model_lib.Model) -> algorithm_lib.ClientData:
   """Returns the type of one client's examples, of any capacity."""
-  return algorithm_lib.ClientData(
+  columns: Structure = (
     tf.TensorSpec([None, *model.input_shape], model.input_dtype),
     tf.TensorSpec([None, *model.label_shape], model.label_dtype),
     tf.TensorSpec([None], tf.float32),
   )
+  return algorithm_lib.ClientData(*columns)
 
 
 def check_phase(
@@ -216,7 +216,9 @@ def _check_server_update(
 ) -> None:
   """Checks that the aggregates fit server_update, and that it fits itself."""
 
-  def finish(server_state, output):
+  def finish(
+    server_state: Structure, output: algorithm_lib.ClientOutput
+  ) -> tuple[Structure, Structure]:
     outputs = composer.guard_one(output, output.client_state)
     return composer.server_update(
       phase,

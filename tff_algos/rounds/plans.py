@@ -1,11 +1,9 @@
 """Iteration over the phase calls of a round plan."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from tff_algos.core import algorithm as algorithm_lib
-
-Structure = Any
+from tff_algos.core.structures import Structure
 
 
 class Calls:

@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
+from tff_algos.core.structures import Structure
 from tff_algos.data import batching, schema
 from tff_algos.rounds import composer
-
-Structure = Any
 
 
 class ClientSource(Protocol):
@@ -22,6 +21,7 @@ class ClientSource(Protocol):
 
   def examples(self, client_index: int) -> schema.Examples:
     """Returns a client's examples, unpadded."""
+    ...
 
 
 class Cohort(NamedTuple):
@@ -164,14 +164,17 @@ class Runtime(Protocol):
 
   def __enter__(self) -> 'Runtime':
     """Starts what the runtime needs."""
+    ...
 
   def __exit__(self, *exc_info: Any) -> None:
     """Ends what the runtime started."""
+    ...
 
   def run(
     self, phase: algorithm_lib.Phase, server_state: Structure, cohort: Cohort
   ) -> PhaseOutput:
     """Runs one phase call; states are NumPy in and out."""
+    ...
 
 
 def to_numpy(structure: Structure) -> Structure:

@@ -2,18 +2,17 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer
 from tff_algos.runtimes import cohort as cohort_lib
-
-Structure = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,6 @@ class DebugRuntime:
       RuntimeFailureError: If a stage fails; names round, phase, stage and
         client.
     """
-
     server_state = _to_tensors(server_state)
     with _named(cohort, 'make_message'):
       message = phase.make_message(server_state)
@@ -87,7 +85,7 @@ class DebugRuntime:
 @contextlib.contextmanager
 def _named(
   cohort: cohort_lib.Cohort, stage: str, client_id: str | None = None
-) -> Iterator[None]:
+) -> Generator[None]:
   """Gives an error of the block its round, phase, stage and client."""
   try:
     yield

@@ -7,13 +7,13 @@ swallowed, be taken for another error, or abort the process.
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def held() -> Generator[None]:
   """Holds Ctrl-C and SIGTERM back for the block; a second one acts at once.
 
   Does nothing outside the main thread, which alone receives signals.

@@ -1,6 +1,7 @@
 """All runtimes by name."""
 
 import dataclasses
+from typing import Any
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
@@ -56,7 +57,7 @@ def build_runtime(
   Raises:
     ConfigError: If the runtime knows no other processes.
   """
-  arguments = [algorithm, num_clients, getattr(config, config.name)]
+  arguments: list[Any] = [algorithm, num_clients, getattr(config, config.name)]
   if group is not process_group.ALONE:
     if config.name != 'vectorized':
       raise errors.ConfigError(

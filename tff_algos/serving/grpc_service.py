@@ -1,8 +1,10 @@
 """TensorFlow Serving's gRPC services on the models of a store."""
 
+# Protobuf makes the messages when their modules are imported.
+# pyright: reportAttributeAccessIssue=false
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import grpc
 import numpy as np
@@ -151,7 +153,7 @@ def add_services(
 
 
 @contextlib.contextmanager
-def _refusals(context: grpc.ServicerContext) -> Iterator[None]:
+def _refusals(context: grpc.ServicerContext) -> Generator[None]:
   try:
     yield
   except errors.RequestError as error:

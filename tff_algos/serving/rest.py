@@ -3,6 +3,8 @@
 https://www.tensorflow.org/tfx/serving/api_rest
 """
 
+# Protobuf makes the messages when their modules are imported.
+# pyright: reportAttributeAccessIssue=false
 import json
 from typing import Any
 

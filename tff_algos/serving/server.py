@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent import futures
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class Ports(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(store: models.ModelStore, config: ServerConfig) -> Iterator[Ports]:
+def running(store: models.ModelStore, config: ServerConfig) -> Generator[Ports]:
   """Runs both servers while the context lasts.
 
   Args:
@@ -99,7 +99,7 @@ def serve_until_signal(
 
 
 @contextlib.contextmanager
-def _rest(store: models.ModelStore, config: ServerConfig) -> Iterator[int]:
+def _rest(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
   family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
   try:
     listener = socket.create_server(
@@ -148,7 +148,7 @@ def _rest(store: models.ModelStore, config: ServerConfig) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _grpc(store: models.ModelStore, config: ServerConfig) -> Iterator[int]:
+def _grpc(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
   server = grpc.server(
     futures.ThreadPoolExecutor(_NUM_GRPC_THREADS, thread_name_prefix='grpc'),
     options=[
@@ -198,7 +198,7 @@ def _listen_error(
 
 
 @contextlib.contextmanager
-def _handled_signals(event: threading.Event) -> Iterator[None]:
+def _handled_signals(event: threading.Event) -> Generator[None]:
   previous = {
     number: signal.signal(number, lambda *_: event.set())
     for number in (signal.SIGTERM, signal.SIGINT)
@@ -213,7 +213,7 @@ def _handled_signals(event: threading.Event) -> Iterator[None]:
 @contextlib.contextmanager
 def _port_file(
   port_file: str | os.PathLike[str] | None, ports: Ports
-) -> Iterator[None]:
+) -> Generator[None]:
   if port_file is None:
     yield
     return

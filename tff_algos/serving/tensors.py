@@ -4,6 +4,8 @@ The JSON is that of TensorFlow Serving's predict API: row format
 (`instances` -> `predictions`) and columnar format (`inputs` -> `outputs`).
 """
 
+# Protobuf makes the constants when their modules are imported.
+# pyright: reportAttributeAccessIssue=false
 import base64
 import binascii
 from collections.abc import Mapping

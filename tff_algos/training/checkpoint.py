@@ -25,9 +25,8 @@ import tensorflow as tf
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import durable, errors
+from tff_algos.core.structures import Structure
 from tff_algos.training import client_state_store
-
-Structure = Any
 
 _SCHEMA_VERSION = 1
 _MANIFEST = 'checkpoint.json'
@@ -256,7 +255,7 @@ class CheckpointManager:
 
 
 def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
-  """Does what `np.savez` does, which leaves its file open if the disk is full."""
+  """Does what `np.savez` does, but leaves no file open if the disk is full."""
   with open(path, 'wb') as file:
     with zipfile.ZipFile(file, 'w') as archive:
       for i, array in enumerate(arrays):

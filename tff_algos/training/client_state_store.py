@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import durable
+from tff_algos.core.structures import Structure
 
-Structure = Any
 # Where a client's state lies: (number of a stack, row).
 _Place = tuple[int, int]
 
@@ -228,7 +228,7 @@ class ClientStateStore:
     return sum(leaf.nbytes for leaf in tf.nest.flatten(self._template))
 
   def _encode(self, clients: list[int]) -> np.ndarray:
-    """Returns committed states as bytes, uint8 `[clients, bytes of a state]`."""
+    """Returns committed states as bytes, uint8 `[clients, state bytes]`."""
     encoded = np.empty((len(clients), self._row_bytes()), np.uint8)
     for row, client in zip(encoded, clients, strict=True):
       values = self._stacks.row(self._committed[client])

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
+from tff_algos.core.structures import Structure
 from tff_algos.evaluation import evaluator as evaluator_lib
 from tff_algos.numerics import statistics
 from tff_algos.rounds import plans
@@ -20,7 +21,6 @@ from tff_algos.training import checkpoint as checkpoint_lib
 from tff_algos.training import client_state_store, dropouts
 from tff_algos.training import restarts as restarts_lib
 
-Structure = Any
 Metrics = dict[str, float]
 
 _NOT_EVALUATED = evaluator_lib.Evaluation({}, [])

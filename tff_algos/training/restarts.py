@@ -22,12 +22,11 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, seeds
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import evaluation
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
-
-Structure = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ class RestartsConfig:
     checks.check_int('num_rounds', self.num_rounds, minimum=1)
 
   def identity(self) -> dict[str, Any]:
-    """Returns what decides a run's states, JSON-ready; one restart decides none."""
+    """Returns what decides a run's states, JSON-ready; none if there is one."""
     if self.num_restarts == 1:
       return {}
     return {'restarts': dataclasses.asdict(self)}

@@ -4,14 +4,14 @@ import contextlib
 import fcntl
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import IO
 
 from tff_algos.core import errors
 
 
 @contextlib.contextmanager
-def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
+def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
   """Holds a workdir for this process.
 
   The kernel gives the lock back when the process ends, however it ends; the

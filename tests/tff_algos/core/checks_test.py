@@ -80,3 +80,9 @@ def test_check_one_of_lists_the_choices():
   assert checks.check_one_of('start', 'own', ('own', 'best')) == 'own'
   with _refused(r"^start must be one of 'own', 'best', got 'Own'$"):
     checks.check_one_of('start', 'Own', ('own', 'best'))
+
+
+def test_a_value_that_is_given_is_returned():
+  assert checks.check_given('maximum', 0) == 0
+  with pytest.raises(errors.ConfigError, match='maximum must be given'):
+    checks.check_given('maximum', None)

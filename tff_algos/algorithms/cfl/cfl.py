@@ -9,10 +9,10 @@ Round t:
                   model and sees no other
   client_work     train locally; upload the update
   aggregation     every update is collected
-  server_update   a cluster splits if the norm of its mean update is small and an
-                  update is large, into two halves of similar directions
-                  (`splitting`). Then each cluster's model <- itself less
-                  the mean of its clients' updates
+  server_update   a cluster splits if the norm of its mean update is small and
+                  an update is large, into two halves of similar directions
+                  (`splitting`). Then each cluster's model <- itself less the
+                  mean of its clients' updates
 
 All clients begin in cluster 0. TensorFlow's types are static, so there are
 `num_clusters` models from the start: the most that there may be, of which

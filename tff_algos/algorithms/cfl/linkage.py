@@ -36,7 +36,7 @@ def bipartition(
       tf.reshape(tf.where(is_pair, distances, infinity), [-1]),
       output_type=tf.int32,
     )
-    first, second = nearest // num_rows, nearest % num_rows
+    first, second = nearest // num_rows, tf.math.floormod(nearest, num_rows)
     merged = farther(distances[first], distances[second])
     at_first = tf.equal(tf.range(num_rows), first)
     for is_replaced, values in (

@@ -2,9 +2,9 @@
 
 Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic
 Distributed Multi-Task Optimization under Privacy Constraints" (2020),
-arXiv:1910.01991, Algorithm 1. Where one model can be best for all, their updates
-vanish together; where it cannot, updates that cancel in the mean stay long, and
-point apart for clients of different distributions.
+arXiv:1910.01991, Algorithm 1. Where one model can be best for all, their
+updates vanish together; where it cannot, updates that cancel in the mean stay
+long, and point apart for clients of different distributions.
 """
 
 import dataclasses

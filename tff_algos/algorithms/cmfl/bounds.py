@@ -1,13 +1,13 @@
 """CMFL's Theorem 1 in numbers, for clients whose objectives are quadratic.
 
-Che, Li, Chen, He and Zheng (TPDS 2022), section 5. With the step
-eta_t = 1 / (mu (t + gamma)) they bound F(w^T) - F^* by what falls with 1 / T and a
-floor that heterogeneity Gamma (Eq. 9) and the skew phi (Eq. 10, 11) of who is
+Che, Li, Chen, He and Zheng (TPDS 2022), section 5. With the step eta_t = 1 /
+(mu (t + gamma)) they bound F(w^T) - F^* by what falls with 1 / T and a floor
+that heterogeneity Gamma (Eq. 9) and the skew phi (Eq. 10, 11) of who is
 selected leave.
 
-What is printed otherwise there: gamma is 4 L / mu, but Lemma 3 also needs
-gamma >= tau; rounds count from 0 here, so the first distance has gamma and not
-gamma + 1. phi is negative where a few selected clients have lower minima than the
+What is printed otherwise there: gamma is 4 L / mu, but Lemma 3 also needs gamma
+>= tau; rounds count from 0 here, so the first distance has gamma and not gamma
++ 1. phi is negative where a few selected clients have lower minima than the
 best committee, and without heterogeneity it is 0 / 0 at the minimum.
 
 K clients with weights p_k (sum 1), d weights; arrays are float64.
@@ -149,7 +149,10 @@ def of_ridge_regressions(
     minima.append(residual + 0.5 * weight_decay * best @ best)
   sizes = np.array([len(y) for _, y in examples], np.float64)
   return Objectives(
-    *map(np.array, (hessians, minimizers, minima)), sizes / sizes.sum()
+    np.array(hessians),
+    np.array(minimizers),
+    np.array(minima),
+    sizes / sizes.sum(),
   )
 
 

@@ -43,7 +43,7 @@ from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import trees
+from tff_algos.numerics import index_random, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
@@ -61,7 +61,8 @@ class CmflConfig:
     upload: What clients send: the `'update'`, global model minus local model
       (the paper's gradient, summed over local steps and scaled by their rate),
       or the local `'model'`. For honest clients the two are the same algorithm;
-      for who falsifies an upload they are not. `'last_gradient'` is Eq. 5 to the
+      for who falsifies an upload they are not. `'last_gradient'` is Eq. 5 to
+      the
       letter: the mini-batch gradient at the local model after its steps, which
       the server applies to the global one; the steps themselves are dropped.
     server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the
@@ -260,9 +261,7 @@ def _build_update(config):
         in_population(elected),
         in_population(is_selected),
       ),
-      selection_seed=tf.random.experimental.stateless_fold_in(
-        server_state.selection_seed, 1
-      ),
+      selection_seed=index_random.fold_in(server_state.selection_seed, 1),
     ), metrics
 
   return update

@@ -11,14 +11,12 @@ and nothing is divided by 0.
 import dataclasses
 import math
 from collections import OrderedDict
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram, index_random, trees
-
-Structure = Any
 
 DISTANCES = ('squared', 'sum_over_weights')
 SELECTIONS = ('most_similar', 'least_similar', 'random', 'all')

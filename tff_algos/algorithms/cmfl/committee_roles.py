@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tff_algos.algorithms.cmfl import committee
 from tff_algos.core import algorithm, errors, seeds
+from tff_algos.core.structures import Leaf
 from tff_algos.stages.server import client_sampling
 
 _FEWEST_CLIENTS = 2
@@ -25,10 +26,10 @@ class Role(NamedTuple):
     server_learning_rate: Of this round, float32 `[]`.
   """
 
-  is_member: tf.Tensor
-  committee_size: tf.Tensor
-  num_selected: tf.Tensor
-  server_learning_rate: tf.Tensor
+  is_member: Leaf
+  committee_size: Leaf
+  num_selected: Leaf
+  server_learning_rate: Leaf
 
 
 SPEC = Role(

@@ -1,19 +1,17 @@
 """The mini-batch gradient where local training ended.
 
-Che, Li, Chen, He and Zheng (CMFL, TPDS 2022) print in Eq. 5 what a client uploads
-as g_k(w_k,tau; B_k,tau): one gradient, at the local model after tau steps, on the
-batch that the next step would read. The steps before count through that model only.
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022) print in Eq. 5 what a client
+uploads as g_k(w_k,tau; B_k,tau): one gradient, at the local model after tau
+steps, on the batch that the next step would read. The steps before count
+through that model only.
 """
-
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees, unit_dropout
 from tff_algos.stages.client import gradients, local_training, objectives
-
-Structure = Any
 
 
 def check(config: local_training.LocalTrainingConfig) -> None:
@@ -37,8 +35,8 @@ def after(
   Args:
     objective: What local training made smaller.
     weights: What it ended with.
-    data: The client's examples, `[capacity, ...]`, capacity >= 1; without a real
-      one the gradient is that of the weight decay.
+    data: The client's examples, `[capacity, ...]`, capacity >= 1; without a
+      real one the gradient is that of the weight decay.
     seed: int32 `[2]`, that of the training.
     config: That of the training; its optimizer has no part in it.
   """

@@ -8,21 +8,24 @@ Round t:
   make_message    the body u and the classes' centroids c
   client_work     moments of the features by u (`head_combination`); train
                   the head with u frozen; then u with the head frozen, on
-                  the loss + lambda * mean of |feature - c_label|^2 / width; sums of
-                  the new features by class
+                  the loss + lambda * mean of |feature - c_label|^2 / width;
+                  sums of the new features by class
   aggregation     mean of u, weighted by examples; sums of the features; heads
                   and moments one by one
   server_update   u <- the mean; c <- the means by class; each client's head <-
                   sum_j a_ij head_j, where a_i minimises the estimated test loss
 
-Names: lambda = alignment_weight, u = shared_weights, a = head_combination.shares.
+Names: lambda = alignment_weight, u = shared_weights, a =
+  head_combination.shares.
 Readings: a class whose centroid nobody has made yet pulls nowhere, and one that
   is missing in a round keeps its centroid. The published code divides the
   penalty by the width, and has one epoch of the head at rate 0.1. New users get
   the mean of all heads.
-Reductions (tested): without alignment and combination it is FedRep (one client's
+Reductions (tested): without alignment and combination it is FedRep (one
+client's
   head stays its own), see partial_fed_avg.
-Cost per client and round: down u, head and centroids; up u, head, class sums and
+Cost per client and round: down u, head and centroids; up u, head, class sums
+and
   moments, each of classes * width; two solves. The server holds a head for each
   client.
 """

@@ -1,10 +1,10 @@
 """Per-client simplex weights over all heads.
 
 Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
-Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, section 4: the test loss
-of client i with the head sum_j a_j head_j is estimated by a variance, which falls
-with the number of clients, and a bias, which rises with how much their classes
-and features differ from those of i.
+Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, section 4: the test
+loss of client i with the head sum_j a_j head_j is estimated by a variance,
+which falls with the number of clients, and a bias, which rises with how much
+their classes and features differ from those of i.
 """
 
 from typing import NamedTuple

@@ -4,15 +4,14 @@ Both are inputs of a client whose upload counts in several clusters' means, and
 both say what pulls it (`joint_pull`).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import proximal
-
-Structure = Any
 
 DOWNLOADS = ('all_centers', 'mixed_center')
 
@@ -26,8 +25,8 @@ class TrainInput(NamedTuple):
       `[num_clusters]` float32: the slots that it fills, or its v.
   """
 
-  importance_weights: tf.Tensor
-  cluster_weights: tf.Tensor
+  importance_weights: Leaf
+  cluster_weights: Leaf
 
   def joint_pull(self, cluster_models: Structure) -> proximal.Pull:
     """Returns the pull of the cluster models, which are broadcast."""
@@ -43,7 +42,7 @@ class MixedTrainInput(NamedTuple):
   """
 
   pull: proximal.Pull
-  cluster_weights: tf.Tensor
+  cluster_weights: Leaf
 
   def joint_pull(self, message: Structure) -> proximal.Pull:
     """Returns the pull; the broadcast message is empty."""

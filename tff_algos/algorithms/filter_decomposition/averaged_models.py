@@ -1,10 +1,10 @@
 """Averages of few and of many models, step by step, on a loss in closed form.
 
-Chen and Qiu (2025), arXiv:2503.08652, section 7.1 and Figure 3a: two classes around
-[2, 2] and [-2, -2], one linear model w of two weights, the squared error to +1 and -1.
-Clients train apart, and their average after each step is a path; 5 clients in factors
-stand for 25 models. Readings: the covariance of a class is the identity; a step sees
-one fresh example; all start from one w.
+Chen and Qiu (2025), arXiv:2503.08652, section 7.1 and Figure 3a: two classes
+around [2, 2] and [-2, -2], one linear model w of two weights, the squared error
+to +1 and -1. Clients train apart, and their average after each step is a path;
+5 clients in factors stand for 25 models. Readings: the covariance of a class is
+the identity; a step sees one fresh example; all start from one w.
 """
 
 import numpy as np

@@ -4,8 +4,8 @@ Chen and Qiu (2025), arXiv:2503.08652, Theorems 5.5 and F.1, for L-smooth and
 mu-strongly convex losses. No loss is that in atoms *and* coefficients, whose
 product has saddles, so the bounds are about the averaging of convex surrogates.
 
-Steps of rate 2 / (mu (gamma + t)), gamma = max(8 L / mu, steps between averages).
-Corrected here, see the tests for counterexamples:
+Steps of rate 2 / (mu (gamma + t)), gamma = max(8 L / mu, steps between
+averages). Corrected here, see the tests for counterexamples:
 
 * The last term of Theorem 5.5 is (gamma + 1) mu^2 / 4 |w_1 - w*|^2; the factor
   gamma + 1 of the proof's own v is lost in print.
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
     return 4 * step_size**2 * way**2
 
   def recursion(self, distance: float, step_size: float) -> float:
-    """Returns the bound on |w - w*|^2 after a step, from that before (Eq. 20)."""
+    """Returns the bound on |w - w*|^2 after a step, from the last (Eq. 20)."""
     kept = 1 - self.strong_convexity * step_size
     return kept * distance + step_size**2 * self._noise
 

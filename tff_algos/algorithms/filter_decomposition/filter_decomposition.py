@@ -9,12 +9,13 @@ factors (config.model.decomposition): kernel = coefficients alpha x atoms D.
 Round t of Algorithm 1:
   plan, make_message, client_work
                   the host's: clients train all factors and the head together
-  aggregation     the host's mean, of each group of weights: alpha, D, head, other
+  aggregation     the host's mean, of each group of weights: alpha, D, head,
+                  other
   server_update   the host's. Kernels of the new model are mean alpha x mean D
 
-Algorithm 2 (slow_period = 1 / beta > 1): only rounds 1, 1 + slow_period, ... are
-these. In the others (`fast`) just `fast_groups` are sent and averaged, and the
-rest of the server's model stays.
+Algorithm 2 (slow_period = 1 / beta > 1): only rounds 1, 1 + slow_period, ...
+are these. In the others (`fast`) just `fast_groups` are sent and averaged, and
+the rest of the server's model stays.
 
 Local atoms (section 4.1, own = 'atoms'): a client also keeps atoms of its own,
 trained against the received coefficients and head, which stay as they are.
@@ -23,13 +24,13 @@ Names: beta = 1 / slow_period, D_l = own weights (`local_atoms`).
 Readings: fast_groups are atoms and head, as Algorithm 2 prints; the text says
   ('atoms',). The head is the last layer, all other layers are slow. What
   becomes of coefficients in fast rounds is `schedule.fast_rounds`.
-Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have no
-  fast rounds, see `host_checks`.
+Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have
+  no fast rounds, see `host_checks`.
 Reductions (tested): slow_period = 1 and no local atoms = the host on the same
   network, bit for bit; so is the global model with local atoms.
-Cost: the host's; in a fast round less the slow groups, both ways. The paper does
-  not count that a client which was not drawn lately needs the coefficients:
-  `downlink_accounting` 'cache' does.
+Cost: the host's; in a fast round less the slow groups, both ways. The paper
+  does not count that a client which was not drawn lately needs the
+  coefficients: `downlink_accounting` 'cache' does.
 """
 
 import dataclasses

@@ -6,7 +6,7 @@ layers, whose kernel is a matrix; and the rest, such as biases of convolutions.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tff_algos.core import errors
@@ -35,7 +35,7 @@ def names_by_group(model: model_lib.Model) -> Groups:
   return groups
 
 
-def take(weights: Mapping[str, Any], names: Sequence[str]) -> OrderedDict:
+def take(weights: Mapping[str, Any], names: Iterable[str]) -> OrderedDict:
   """Returns the weights of these names."""
   return OrderedDict((name, weights[name]) for name in names)
 
@@ -66,8 +66,8 @@ def check_has_atoms(model: model_lib.Model, option: str) -> None:
   if ATOMS not in names_by_group(model):
     raise errors.ConfigError(
       f'{option} needs filter atoms, but no convolution of model '
-      f'{model.name!r} is decomposed; set config.model.decomposition.num_atoms, '
-      'of a convolutional network'
+      f'{model.name!r} is decomposed; set '
+      'config.model.decomposition.num_atoms, of a convolutional network'
     )
 
 

@@ -1,7 +1,8 @@
 """A phase whose uploaded models are averaged group by group, or as kernels.
 
 A host is an algorithm whose phase uploads `local_weights` and takes their mean,
-and whose server state has `model_weights`. What it does with the mean is its own
+and whose server state has `model_weights`. What it does with the mean is its
+own
 business: it gets the mean of every group put together. So the kernels of the
 new model are products of a mean of coefficients and a mean of atoms: of m
 clients' kernels and those of m^2 - m that do not exist (Chen and Qiu 2025,
@@ -11,15 +12,15 @@ section 3).
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tff_algos.algorithms.filter_decomposition import filter_groups
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import factored_weights, filters, trees
 from tff_algos.rounds import aggregation, composer
 
-Structure = Any
 _WHOLE = 'local_weights'
 
 

@@ -1,8 +1,8 @@
 """Which hosts filter decomposition can go around, and with which options.
 
 What a host keeps between rounds is made of the weights as they were: of all
-groups, and of the factors that it knew. Options by which weights stay behind, or
-by which factors change between rounds, leave that without a meaning.
+groups, and of the factors that it knew. Options by which weights stay behind,
+or by which factors change between rounds, leave that without a meaning.
 """
 
 from collections.abc import Mapping

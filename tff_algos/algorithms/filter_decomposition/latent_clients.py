@@ -1,9 +1,9 @@
 """Latent clients: cross-paired coefficients and atoms (section 5.1).
 
-The mean of m clients' coefficients times that of their atoms is a mean of m real
-kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1). Here these are
-made and scored. It takes every client's factors one by one, which the server of a
-real federation need not see: a diagnostic of simulations.
+The mean of m clients' coefficients times that of their atoms is a mean of m
+real kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1). Here
+these are made and scored. It takes every client's factors one by one, which the
+server of a real federation need not see: a diagnostic of simulations.
 """
 
 from collections.abc import Mapping

@@ -58,7 +58,8 @@ class LocalAtomsConfig:
     if self.is_on and not (self.in_every_round or self.refit_interval):
       raise errors.ConfigError(
         f'own is {self.own!r}, but with in_every_round False and '
-        'refit_interval 0 nobody would ever train these; change one of the two, '
+        'refit_interval 0 nobody would ever train these; change one of the '
+        'two, '
         "or set own to 'nothing'"
       )
 
@@ -152,7 +153,7 @@ def train(
   metrics = OrderedDict(
     own_loss=trees.select(is_finite, loss, trees.zeros_like(loss)),
     own_failed=statistics.MeanStat(
-      tf.cast(has_examples & ~is_finite, tf.float32),
+      tf.cast(has_examples & tf.logical_not(is_finite), tf.float32),
       tf.cast(has_examples, tf.float32),
     ),
   )

@@ -1,7 +1,7 @@
 """Weights that travel in every round, and others that do so every few rounds.
 
-Chen and Qiu (2025), Algorithm 2: atoms and the head are fast, coefficients slow.
-A full round sends everything, a fast round the fast groups alone.
+Chen and Qiu (2025), Algorithm 2: atoms and the head are fast, coefficients
+slow. A full round sends everything, a fast round the fast groups alone.
 """
 
 import dataclasses

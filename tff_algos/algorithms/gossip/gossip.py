@@ -1,4 +1,4 @@
-"""Segmented gossip: no server; every worker mixes what it pulls from some peers.
+"""Segmented gossip: no server; every worker mixes segments of some peers.
 
 Hu, Jiang and Wang, "Decentralized Federated Learning: A Segmented Gossip
 Approach" (2019), arXiv:1908.07782; GossipFL in the comparison of Che et al.,
@@ -6,36 +6,39 @@ arXiv:2108.00365.
 
 Round t:
   plan            everybody; each worker draws, for each of S segments, R peers
-  client_work     merge: the own model of the last round and what was pulled then;
-                  train from there; offer the result
+  client_work     merge: the own model of the last round and what was pulled
+                  then; train from there; offer the result
   aggregation     every model is collected: so that peers can pull from it
-  server_update   for each worker and segment: the mean of the segment over its R
-                  peers by their examples, and what these weigh against its own
-So a worker's model after round t is, segment by segment, the mean over itself and
-its peers of what they trained in round t. The sum is split: the worker keeps its
-own model, and the "server" what was pulled, until the two are needed.
+  server_update   for each worker and segment: the mean of the segment over its
+                  R peers by their examples, and what these weigh against its
+                  own
+So a worker's model after round t is, segment by segment, the mean over itself
+and its peers of what they trained in round t. The sum is split: the worker
+keeps its own model, and the "server" what was pulled, until the two are needed.
 
-There is no server. The "server state" simulates what lies in the workers' inboxes
-(the pulled half of each merge, one model a client), and `model_weights`, the mean of
-all merged models by examples: nobody in the system has it; it serves new users and
-reports here.
+There is no server. The "server state" simulates what lies in the workers'
+inboxes (the pulled half of each merge, one model a client), and
+`model_weights`, the mean of all merged models by examples: nobody in the system
+has it; it serves new users and reports here.
 
-Names: S = num_segments, R = num_replicas. Segments are consecutive entries of the
-  flattened model, whose sizes differ by 1 at most.
+Names: S = num_segments, R = num_replicas. Segments are consecutive entries of
+  the flattened model, whose sizes differ by 1 at most.
 Readings: peers are drawn anew for each segment, uniformly, without replacement,
-  among all others with examples, on the host from (seed, round, worker). A worker
-  without examples weighs nothing and only follows. Who drops out sends nothing and
-  keeps its model.
-Theory: without training and with equal examples, the expected squared distance to
-  the mean before shrinks by (1 - R / (N - 1)) / (R + 1) a round, N workers.
+  among all others with examples, on the host from (seed, round, worker). A
+  worker without examples weighs nothing and only follows. Who drops out sends
+  nothing and keeps its model.
+Theory: without training and with equal examples, the expected squared distance
+  to the mean before shrinks by (1 - R / (N - 1)) / (R + 1) a round, N workers.
 Reductions (tested): R = all peers = FedAvg with all clients, at every worker; R
   peers drawn by hand = NumPy.
-Cost per worker and round: R (P + S) floats down and as many up (each pulled segment
+Cost per worker and round: R (P + S) floats down and as many up (each pulled
+segment
   comes with its worker's number of examples), 2 R S messages (a request, an
   answer), one solve. The simulation holds four models a client (its state, its
   inbox, what was collected and merged), and mixes in clients^2 * P operations.
 
-What serves a client is its merged model; `local_weights` is the one before merging.
+What serves a client is its merged model; `local_weights` is the one before
+merging.
 """
 
 import dataclasses
@@ -48,6 +51,7 @@ import tensorflow as tf
 from tff_algos.algorithms.gossip import segments
 from tff_algos.core import algorithm, checks, errors, seeds
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Leaf
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training as local_training_lib
@@ -94,8 +98,8 @@ class Inbox(NamedTuple):
       `[num_segments]`; 0 where it has pulled nothing.
   """
 
-  pulled: tf.Tensor
-  share: tf.Tensor
+  pulled: Leaf
+  share: Leaf
 
 
 class ServerState(NamedTuple):
@@ -130,7 +134,7 @@ class WorkerInput(NamedTuple):
   """
 
   inbox: Inbox
-  peers: tf.Tensor
+  peers: Leaf
 
 
 class TrainResult(NamedTuple):
@@ -144,7 +148,7 @@ class TrainResult(NamedTuple):
 
   local_weights: model_lib.Weights
   num_examples: tf.Tensor
-  peers: tf.Tensor
+  peers: Leaf
 
 
 def build_gossip(

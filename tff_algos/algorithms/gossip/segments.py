@@ -1,10 +1,8 @@
 """Vectors in segments, and sums of vectors whose weights differ by segment."""
 
-from typing import Any
-
 import tensorflow as tf
 
-Structure = Any
+from tff_algos.core.structures import Structure
 
 
 def segment_sizes(num_entries: int, num_segments: int) -> tuple[int, ...]:

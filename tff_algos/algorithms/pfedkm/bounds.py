@@ -6,8 +6,8 @@ rounds of 1/K |grad F_K(Omega^t)|^2 (Eq. 24), if eta is small enough
 (`largest_learning_rate`) and beta <= 2. The theorem's printed condition has R^2
 where the proof has R 2^R; this follows the proof.
 
-K clusters, N clients, d weights; F_k is the mean of the envelopes F_i of cluster
-k's clients, and Omega^t holds the cluster models before round t + 1.
+K clusters, N clients, d weights; F_k is the mean of the envelopes F_i of
+cluster k's clients, and Omega^t holds the cluster models before round t + 1.
 """
 
 from typing import NamedTuple

@@ -1,9 +1,10 @@
 """Moreau envelopes of least-squares risks, by linear algebra.
 
 Client i's risk is f_i(theta) = 1/2 theta' A_i theta - b_i' theta + const. Its
-envelope F_i(w) = min_theta f_i(theta) + lambda/2 |theta - w|^2 has the minimiser
-(A_i + lambda I)^-1 (b_i + lambda w) and the gradient lambda (w - minimiser)
-(Tang, Guo and Guo 2021, Proposition 1). Arrays are float64; N clients, d weights.
+envelope F_i(w) = min_theta f_i(theta) + lambda/2 |theta - w|^2 has the
+minimiser (A_i + lambda I)^-1 (b_i + lambda w) and the gradient lambda (w -
+minimiser) (Tang, Guo and Guo 2021, Proposition 1). Arrays are float64; N
+clients, d weights.
 """
 
 from typing import NamedTuple
@@ -28,7 +29,7 @@ class QuadraticEnvelopes(NamedTuple):
 
   @property
   def smoothness(self) -> float:
-    """Returns L_F, the largest eigenvalue of all A_i lambda / (A_i + lambda)."""
+    """Returns L_F, the largest eigenvalue of all A_i lambda/(A_i + lambda)."""
     largest = np.linalg.eigvalsh(self.matrices)[:, -1].max()
     pull = self.proximal_weight
     return float(largest * pull / (largest + pull))

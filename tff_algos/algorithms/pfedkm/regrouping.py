@@ -8,17 +8,16 @@ mixture with the old models would else mix strangers.
 
 import dataclasses
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import gram as gram_lib
-from tff_algos.numerics import k_means, matching, partitions
+from tff_algos.numerics import index_random, k_means, matching, partitions
 from tff_algos.rounds import aggregation
-
-Structure = Any
 
 INITIALIZATIONS = ('k-means++', 'cluster_models')
 
@@ -84,7 +83,7 @@ def next_seed(seed: tf.Tensor, config: KMeansConfig) -> tf.Tensor:
   """Returns the seed of the next round, int32 `[2]`."""
   if not config.seed_per_round:
     return seed
-  return tf.random.experimental.stateless_fold_in(seed, 1)
+  return index_random.fold_in(seed, 1)
 
 
 def cluster_uploads(

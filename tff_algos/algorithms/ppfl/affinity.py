@@ -21,9 +21,8 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation
-
-Structure = Any
 
 COSINE = 'cosine'
 SHIFTED_COSINE = 'shifted_cosine'
@@ -41,8 +40,8 @@ class LaplacianConfig:
     affinity: w_ij: `'cosine'` of the label counts; `'shifted_cosine'`, 0.5 +
       0.5 times that; or `'uniform'`, 1, which needs no counts (Theorem 3).
     form: The penalty's gradient, which is the same in all steps of a round:
-      `'laplacian'`, 2 lambda (L C)_i, as printed; or `'degree'`, lambda d_ii c_i,
-      which pulls to equal memberships, as in the authors' release.
+      `'laplacian'`, 2 lambda (L C)_i, as printed; or `'degree'`, lambda d_ii
+      c_i, which pulls to equal memberships, as in the authors' release.
     count_noise: Scale of Laplace noise that a client adds to each of its counts
       before it uploads them, >= 0, in examples; what falls below 0 is raised to
       it. A scale of b hides one example with epsilon = 1 / b.
@@ -98,7 +97,8 @@ def build_counting(
   if model.task != model_lib.CLASSIFICATION:
     raise errors.ConfigError(
       f'affinity {config.affinity!r} compares counts of classes, but model '
-      f'{model.name!r} is for {model.task}; use affinity {UNIFORM!r}, or weight 0'
+      f'{model.name!r} is for {model.task}; use affinity {UNIFORM!r}, or '
+      'weight 0'
     )
 
   def count(message, client_input, client_state, data, seed):

@@ -1,7 +1,7 @@
 """Step sizes, output rule and bounds of PPFL's two descents in blocks.
 
-Di et al., arXiv:2310.14337, Section 5, on the host. eta is the base step: a local
-step on the weights theta has eta / num_local_steps, a mirror step on the
+Di et al., arXiv:2310.14337, Section 5, on the host. eta is the base step: a
+local step on the weights theta has eta / num_local_steps, a mirror step on the
 memberships has eta. A bound is on the mean over the rounds of
 
   |grad_theta F|^2 + sum_i |(c_i - c_i+) / eta|_1^2,
@@ -132,8 +132,8 @@ def output_weights(
 ) -> np.ndarray:
   """Returns what each iterate's chance to be the output is in proportion to.
 
-  Eq. 16: eta_t min_h rho_h (1 - gamma_h L_h), gamma_1 = 4 eta, gamma_2 = eta / 2,
-  of the iterates at the start of the rounds.
+  Eq. 16: eta_t min_h rho_h (1 - gamma_h L_h), gamma_1 = 4 eta, gamma_2 = eta /
+  2, of the iterates at the start of the rounds.
 
   Args:
     smoothness: L_1 and L_2.
@@ -151,8 +151,8 @@ def output_weights(
   if not (weights > 0).all():
     worst = int(np.argmin(weights))
     raise errors.ConfigError(
-      f'the step {steps[worst]:g} of round {worst} gives its iterate the weight '
-      f'{weights[worst]:g}; steps must be below 1 / (4 L_1) = '
+      f'the step {steps[worst]:g} of round {worst} gives its iterate the '
+      f'weight {weights[worst]:g}; steps must be below 1 / (4 L_1) = '
       f'{1 / (4 * smoothness.weights):g} and 2 / L_2 = '
       f'{2 / smoothness.memberships:g}, and shared_prob between 0 and 1'
     )

@@ -1,28 +1,26 @@
 """Mirror descent on memberships, under the negative entropy, all else frozen.
 
-Di et al., arXiv:2310.14337, Algorithm 2 (the gradient) and Eq. 25 (the step):
-c <- c * exp(-eta (w grad f(c) + penalty gradient)), normalized, with w the weight
+Di et al., arXiv:2310.14337, Algorithm 2 (the gradient) and Eq. 25 (the step): c
+<- c * exp(-eta (w grad f(c) + penalty gradient)), normalized, with w the weight
 p_i of the client's loss in the objective.
 
 The loss is the mean over labels that the model weights are trained on. A client
-without examples has none, and its p_i is 0: the penalty alone moves it, one step
-an epoch.
+without examples has none, and its p_i is 0: the penalty alone moves it, one
+step an epoch.
 
 Where the outputs of the canonical models do not depend on c they are computed
 once, for all steps; but not those of words that are met only once.
 """
 
 import dataclasses
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import algorithm, checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import batches
-
-Structure = Any
 
 CLIENT_WEIGHT = 'client_weight'
 # What keeps every coordinate alive: from 0 none would ever come back (Di et
@@ -37,8 +35,8 @@ class MembershipConfig:
   Attributes:
     learning_rate: eta_2, > 0.
     num_epochs: Passes over a client's examples, >= 1; 1 as printed.
-    batch_size: Examples of a step, or 0 for all of a client, so that an epoch is
-      one step with the full gradient, as Algorithm 3 has it.
+    batch_size: Examples of a step, or 0 for all of a client, so that an epoch
+      is one step with the full gradient, as Algorithm 3 has it.
     gradient_weight: What a client's loss counts beside the penalty:
       `'client_weight'`, its p_i, as printed (of the order 1 / clients, so the
       rate must be of the order of their number); or `'none'`, 1 for all.

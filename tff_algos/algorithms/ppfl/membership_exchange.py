@@ -7,16 +7,14 @@ arXiv:2310.14337, Algorithms 1 to 3).
 
 import dataclasses
 from collections import OrderedDict
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import affinity, membership_descent, mixing
 from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation
-
-Structure = Any
 
 ALTERNATING, RANDOM_BLOCK, SHARED_FIRST = SCHEDULES = (
   'alternating',
@@ -40,8 +38,8 @@ def check_schedule(
   if schedule == RANDOM_BLOCK and membership.num_epochs > 1:
     raise errors.ConfigError(
       "schedule 'random_block' takes one step on memberships a round, but "
-      f'membership.num_epochs is {membership.num_epochs}; set it to 1, or choose '
-      'another schedule'
+      f'membership.num_epochs is {membership.num_epochs}; set it to 1, or '
+      'choose another schedule'
     )
 
 
@@ -55,7 +53,8 @@ class MembershipExchange:
 
   Attributes:
     mixture: The model.
-    schedule: One of `SCHEDULES`; in `'random_block'` memberships are the server's.
+    schedule: One of `SCHEDULES`; in `'random_block'` memberships are the
+      server's.
     is_partial: Whether not all clients take part in a round.
     num_joint_rounds: If > 0, after so many rounds model weights are frozen.
     membership: How memberships move.
@@ -172,8 +171,8 @@ class MembershipExchange:
 
     Args:
       phase: Its name.
-      server_state: With the fields `membership` and `affinity_features`, of NumPy
-        arrays.
+      server_state: With the fields `membership` and `affinity_features`, of
+        NumPy arrays.
       client_indices: Who takes part, int32 `[cohort]`.
       client_weights: p_i of all clients, float32 `[num_clients]`.
       round_num: From 1.

@@ -13,16 +13,14 @@ rounding, at the cost of one model and not of `num_canonical`.
 
 import dataclasses
 from collections import OrderedDict
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.algorithms.ppfl import mixing
 from tff_algos.core import algorithm
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import local_training, objectives
-
-Structure = Any
 
 
 def train(

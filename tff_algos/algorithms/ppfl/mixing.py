@@ -1,9 +1,9 @@
 """Personalized models mixed of a few canonical ones, and what all share.
 
 Di et al., "PPFL: A Personalized Federated Learning Framework for Heterogeneous
-Population", arXiv:2310.14337, Eq. 4 and Fig. 2. The weights of a model are parted
-by name: shared ones theta_com, one set for all, and canonical ones theta_k, of
-which there are `num_canonical` sets. A client with membership c has
+Population", arXiv:2310.14337, Eq. 4 and Fig. 2. The weights of a model are
+parted by name: shared ones theta_com, one set for all, and canonical ones
+theta_k, of which there are `num_canonical` sets. A client with membership c has
 
   outputs         sum_k c_k r(theta_com, theta_k; x)     (PPFL1)
   parameters      r(theta_com, sum_k c_k theta_k; x)     (PPFL2)
@@ -21,17 +21,15 @@ import dataclasses
 import functools
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.stages.client import weight_groups
 from tff_algos.stages.clusters import initialization, mixtures
-
-Structure = Any
 
 MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
 
@@ -91,7 +89,7 @@ class Mixture:
     return tf.fill([self.num_canonical], 1 / self.num_canonical)
 
   def join(self, shared: Structure, canonical: Structure) -> model_lib.Weights:
-    """Returns the weights of `model` that have these shared and canonical ones."""
+    """Returns the weights of `model` with these shared and canonical ones."""
     both = {**shared, **canonical}
     return OrderedDict((name, both[name]) for name in self._spec)
 
@@ -195,8 +193,8 @@ def build(
 
   Raises:
     ConfigError: If the model has no such weights, or none is named, or all
-      draws of them are equal: memberships would stay uniform and the sets equal for
-      ever.
+      draws of them are equal: memberships would stay uniform and the sets equal
+      for ever.
   """
   names = weight_groups.weight_names(model, canonical, 'canonical')
   if not names:
@@ -209,7 +207,8 @@ def build(
     raise errors.ConfigError(
       f'the canonical weights of model {model.name!r}, {", ".join(names)}, '
       'always start with the same values: equal canonical models stay equal, '
-      'and all memberships uniform; make weights canonical that start at random, '
+      'and all memberships uniform; make weights canonical that start at '
+      'random, '
       'or name some of these in model.pretrained.fresh if they come from a file'
     )
   is_affine = _is_affine(model, names)
@@ -259,7 +258,7 @@ def _is_affine(model, names):
 
 
 def _random_inputs(model, num_examples, seed):
-  """Returns `[num_examples, *input_shape]`, numbers or ids as the model takes."""
+  """Returns `[num_examples, *input_shape]`, of the model's input dtype."""
   shape = [num_examples, *model.input_shape]
   if model.input_dtype.is_floating:
     return tf.random.stateless_uniform(shape, seed, dtype=model.input_dtype)

@@ -7,30 +7,31 @@ theta and memberships c_i on the simplex,
   sum_i p_i f_i(theta, c_i) + lambda / 2 sum_ij w_ij |c_i - c_j|^2.
 
 Round t; before the first, with lambda > 0, clients upload label counts:
-  alternating     Algorithm 3. Everybody is sent theta and its penalty's gradient
-                  g_i = 2 lambda (L C)_i, and in one phase, `joint`, takes a
-                  mirror step on c_i (`membership_descent`), then local
+  alternating     Algorithm 3. Everybody is sent theta and its penalty's
+                  gradient g_i = 2 lambda (L C)_i, and in one phase, `joint`,
+                  takes a mirror step on c_i (`membership_descent`), then local
                   steps on theta with the new c_i; theta <- the mean, or a step
                   towards it (`server_optimizer`)
   random_block    Algorithms 1 and 2. The plan draws a block. `shared`: local
-                  steps on theta; theta <- the mean. `membership`: clients upload
-                  p_i grad_c f_i; the server takes the mirror steps
+                  steps on theta; theta <- the mean. `membership`: clients
+                  upload p_i grad_c f_i; the server takes the mirror steps
   shared_first    the authors' release: `shared`, then `membership` with the new
                   theta, its mirror steps at the client
 
-Names: theta = model_weights, of which theta_com = shared and theta_k = canonical
-  (`mixing`); K = num_clusters, C = membership, W = affinity, lambda =
-  laplacian.weight, p_i = client_weight, E = local steps, eta_1, eta_2 = learning
-  rates, rho_1 = shared_prob.
+Names: theta = model_weights, of which theta_com = shared and theta_k =
+  canonical (`mixing`); K = num_clusters, C = membership, W = affinity, lambda =
+  laplacian.weight, p_i = client_weight, E = local steps, eta_1, eta_2 =
+  learning rates, rho_1 = shared_prob.
 Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
   personalization of c_i; equal canonical models stay equal.
-Cost per client, P = |theta|: `joint` P + K down and up; random_block P or K each
-  way; `shared_first` P + K each way. With lambda = 0 memberships stay at the
-  clients, and the K are saved, but in random_block, whose server steps on them.
+Cost per client, P = |theta|: `joint` P + K down and up; random_block P or K
+  each way; `shared_first` P + K each way. With lambda = 0 memberships stay at
+  the clients, and the K are saved, but in random_block, whose server steps on
+  them.
 
-Alternating keeps c_i in the client's state; the server's table C is what it last
-heard, so the Laplacian of a partial cohort is of stale memberships. A client
-that takes no part keeps c_i.
+Alternating keeps c_i in the client's state; the server's table C is what it
+last heard, so the Laplacian of a partial cohort is of stale memberships. A
+client that takes no part keeps c_i.
 """
 
 import dataclasses
@@ -75,7 +76,8 @@ class PpflConfig:
       11) or `'per_layer'`.
     weighting: p_i, and what a client counts in the mean: `'examples'` or
       `'uniform'`.
-    shared_prob: rho_1, chance of the block theta in `'random_block'`, in [0, 1].
+    shared_prob: rho_1, chance of the block theta in `'random_block'`, in [0,
+      1].
     membership: How memberships move.
     laplacian: The penalty.
     num_joint_rounds: If > 0, all rounds after that many move memberships alone.

@@ -1,6 +1,6 @@
 """How far shared models and memberships are from a stationary point.
 
-Di et al., arXiv:2310.14337, Section 5: |grad_theta F(theta, C)|^2 + sum_i |(c_i -
+Di et al., arXiv:2310.14337, Sec. 5: |grad_theta F(theta, C)|^2 + sum_i |(c_i -
 c_i+) / eta|_1^2, where c_i+ is the mirror step with the full gradient, and
 without a floor. The norm of the second part is summed over clients, as in the
 paper's proofs. It is 0 where F has no slope in theta and no c_i would move.

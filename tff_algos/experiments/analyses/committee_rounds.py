@@ -1,4 +1,4 @@
-"""The rounds of a CMFL on linear regressions, and the exact objectives there."""
+"""The rounds of a CMFL on linear regressions, with the exact objectives."""
 
 from typing import Any
 
@@ -125,7 +125,8 @@ def _check(options, num_examples) -> None:
   if options.upload not in ('update', 'model'):
     raise errors.ConfigError(
       'the theorem is measured where clients upload all of their steps; '
-      f'config.algorithm.upload is {options.upload!r}, set it to update or model'
+      f'config.algorithm.upload is {options.upload!r}, set it to update or '
+      'model'
     )
   training = options.local_training
   is_sgd = training.optimizer.name == 'sgd' and not training.optimizer.momentum

@@ -1,4 +1,4 @@
-"""The rounds of a pFedKM on linear regressions, and the exact envelopes there."""
+"""The rounds of a pFedKM on linear regressions, with the exact envelopes."""
 
 import dataclasses
 
@@ -46,8 +46,8 @@ def repeat(
     envelopes: `read_envelopes` of it.
 
   Returns:
-    What `metrics.envelope_bounds.measure` takes, and of each round the root mean
-    square over clients of the error of its first solve.
+    What `metrics.envelope_bounds.measure` takes, and of each round the root
+    mean square over clients of the error of its first solve.
   """
   config, population = opened.config, opened.source.population
   clients = population.clients_with_examples

@@ -1,4 +1,4 @@
-"""The paths that runs have gone through the space of models, and losses there."""
+"""The paths of runs through the space of models, and the losses there."""
 
 import dataclasses
 import json
@@ -54,8 +54,8 @@ def read(
       first run's seed.
 
   Raises:
-    UserError: If a run has no checkpoint or no single model, or the runs' data or
-      networks differ.
+    UserError: If a run has no checkpoint or no single model, or the runs' data
+      or networks differ.
   """
   start = os.path.commonpath([pathlib.Path(one).absolute() for one in folders])
   trajectories, first = [], None
@@ -93,8 +93,8 @@ def _trajectory(opened, label):
   for round_num, state in starts.starts(opened):
     if not hasattr(state, 'model_weights'):
       raise errors.ConfigError(
-        f'{label}: config.algorithm.name is {opened.algorithm.name!r}, which has '
-        'no single model at the server; a path is that of one'
+        f'{label}: config.algorithm.name is {opened.algorithm.name!r}, which '
+        'has no single model at the server; a path is that of one'
       )
     plain = factored_weights.build_kernels(state.model_weights)
     rounds.append(round_num)
@@ -106,8 +106,8 @@ def _trajectory(opened, label):
 def _check_alike(label, first, other):
   if first[0] != other[0]:
     raise errors.ConfigError(
-      f'{label} was trained on dataset {other[0]}, the first run on {first[0]}; '
-      'name runs on one dataset'
+      f'{label} was trained on dataset {other[0]}, the first run on '
+      f'{first[0]}; name runs on one dataset'
     )
   if first[1] != other[1]:
     name = min({*first[1].items()} ^ {*other[1].items()})[0]

@@ -1,9 +1,9 @@
 """A plane through a space of models, on which paths of training are drawn.
 
-Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, section 7, draw the
-path of one training over its two principal directions. Chen and Qiu (2025),
-arXiv:2503.08652, Figure 3c, have two paths in one picture and give no recipe: here
-the directions are those of the points of all paths together.
+Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, section 7, draw
+the path of one training over its two principal directions. Chen and Qiu (2025),
+arXiv:2503.08652, Figure 3c, have two paths in one picture and give no recipe:
+here the directions are those of the points of all paths together.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class Plane(NamedTuple):
     return (np.asarray(points, np.float64) - self.origin) @ self.directions.T
 
   def models(self, places: np.ndarray) -> np.ndarray:
-    """Returns the models at coordinates `[num_places, 2]`, `[num_places, n]`."""
+    """Returns models `[num_places, n]` at coordinates `[num_places, 2]`."""
     return self.origin + np.asarray(places) @ self.directions
 
   def distances(self, points: np.ndarray) -> np.ndarray:
@@ -88,7 +88,8 @@ def _span(vectors, points, origin):
   lengths = np.sqrt(squares[:2])
   if len(vectors) < 2 or lengths[1] <= _LEAST_SHARE * lengths[0]:
     raise errors.ConfigError(
-      f'the {len(points)} models lie on one line, which spans no plane; keep more '
+      f'the {len(points)} models lie on one line, which spans no plane; keep '
+      'more '
       'checkpoints (config.training.checkpoint_interval, num_kept_checkpoints) '
       'or name another run'
     )

@@ -1,9 +1,9 @@
 """Initial factors of decomposed convolutions.
 
 The paper (Chen and Qiu 2025) does not say how it starts. With coefficients of
-variance 2 / (inputs * num_atoms) and atoms whose squared norm is 1 on average, an
-entry of the kernel has variance 2 / (inputs * height * width), which He et al.
-(2015) want of layers with ReLU.
+variance 2 / (inputs * num_atoms) and atoms whose squared norm is 1 on average,
+an entry of the kernel has variance 2 / (inputs * height * width), which He et
+al. (2015) want of layers with ReLU.
 """
 
 import functools
@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
-from tff_algos.numerics import filters
+from tff_algos.numerics import filters, index_random
 
 # Bessel functions are wanted up to an order and a root of about the number of
 # pixels of a filter; the largest that we know of is 7 x 7.
@@ -67,7 +67,8 @@ def fourier_bessel(
   basis = fourier_bessel_basis(height) if height == width else []
   if len(basis) < num_atoms:
     raise errors.ConfigError(
-      f"atom_init 'fourier_bessel' has {len(basis)} atoms of {height} x {width} "
+      f"atom_init 'fourier_bessel' has {len(basis)} atoms of {height} x "
+      f'{width} '
       f'pixels, but num_atoms is {num_atoms}; take fewer, or atom_init '
       "'normal'"
     )
@@ -82,9 +83,9 @@ def fourier_bessel_basis(side: int) -> np.ndarray:
   """Returns orthonormal Fourier-Bessel functions on a square of pixels.
 
   J_n(r_{n,i} rho) cos(n phi) and sin(n phi) on the disc around the square's
-  middle whose radius is half a side, by ascending r_{n,i}, which is the frequency.
-  What of a function earlier ones span on the pixels is taken out of it, and it
-  is left out where nothing remains.
+  middle whose radius is half a side, by ascending r_{n,i}, which is the
+  frequency. What of a function earlier ones span on the pixels is taken out of
+  it, and it is left out where nothing remains.
 
   Args:
     side: Pixels of a side, >= 1.
@@ -147,4 +148,4 @@ def _he_coefficients(seed, inputs, outputs, num_atoms):
 
 
 def _fold(seed, index):
-  return tf.random.experimental.stateless_fold_in(seed, index)
+  return index_random.fold_in(seed, index)

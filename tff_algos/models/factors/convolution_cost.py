@@ -11,8 +11,8 @@ k x k pixels and m atoms (Chen and Qiu 2025, section 3):
 import math
 from typing import NamedTuple
 
-# Of TensorFlow 2.14 on a CPU, with gradients: 28e-8 ms against 3.1e-8 ms (for 64
-# channels; for 32 and fewer it is nearer 4).
+# Of TensorFlow 2.14 on a CPU, with gradients: 28e-8 ms against 3.1e-8 ms (for
+# 64 channels; for 32 and fewer it is nearer 4).
 _DEPTHWISE_SLOWDOWN = 9
 
 

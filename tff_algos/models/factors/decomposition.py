@@ -2,15 +2,13 @@
 
 `decompose` turns a model into one whose weights hold `<layer>/atoms` and
 `<layer>/coefficients` in the place of every `<layer>/kernel` of a convolution
-(Chen and Qiu 2025, section 3). To algorithms these are weights like others: what
-averages weights one by one averages atoms and coefficients apart, and so is
-theirs. 1 x 1 convolutions and dense layers stay as they are.
+(Chen and Qiu 2025, section 3). To algorithms these are weights like others:
+what averages weights one by one averages atoms and coefficients apart, and so
+is theirs. 1 x 1 convolutions and dense layers stay as they are.
 """
 
 import dataclasses
 from collections import OrderedDict
-
-import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
@@ -18,7 +16,7 @@ from tff_algos.models import model_options
 from tff_algos.models.factors import atoms
 from tff_algos.models.factors import low_rank as low_rank_lib
 from tff_algos.models.vision import convolutions
-from tff_algos.numerics import factored_weights, filters
+from tff_algos.numerics import factored_weights, filters, index_random
 
 _INITIALIZERS = {
   'normal': atoms.normal,
@@ -84,8 +82,8 @@ class DecomposableConfig(model_options.ModelConfig):
     if self.pretrained.file and draws_kernels:
       raise errors.ConfigError(
         f'pretrained.file is {self.pretrained.file!r}, but kernels in factors '
-        "would be drawn at random: set decomposition.atom_init to 'kernel', and "
-        "low_rank.layers to 'none'; or pretrained.file to ''"
+        "would be drawn at random: set decomposition.atom_init to 'kernel', "
+        "and low_rank.layers to 'none'; or pretrained.file to ''"
       )
 
 
@@ -116,7 +114,7 @@ def decompose(
     plain = model.initialize(seed)
     made = {
       layer: _initial_factors(
-        tf.random.experimental.stateless_fold_in(seed, 1 << 16 | i),
+        index_random.fold_in(seed, 1 << 16 | i),
         plain[f'{layer}/kernel'],
         config,
       )

@@ -1,12 +1,12 @@
 """Any network, with kernels that are products of matrices of low rank.
 
 FedPara (Hyeon-Woo, Ye-Bin and Oh, "FedPara: Low-Rank Hadamard Product for
-Communication-Efficient Federated Learning", ICLR 2022, arXiv:2108.06098): a kernel
-is the entrywise product of two matrices of rank R, and so of rank up to R^2, of 2 R
-(inputs + outputs) numbers (Proposition 1); of a convolution with k x k pixels,
-each of the two is a tensor core [k, k, R, R] times a matrix on each side, of 2 R
-(inputs + outputs + R k^2) numbers (Proposition 3). To algorithms these are weights
-like others.
+Communication-Efficient Federated Learning", ICLR 2022, arXiv:2108.06098): a
+kernel is the entrywise product of two matrices of rank R, and so of rank up to
+R^2, of 2 R (inputs + outputs) numbers (Proposition 1); of a convolution with k
+x k pixels, each of the two is a tensor core [k, k, R, R] times a matrix on each
+side, of 2 R (inputs + outputs + R k^2) numbers (Proposition 3). To algorithms
+these are weights like others.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
+from tff_algos.numerics import index_random
 
 LAYERS = ('none', 'convolutions', 'all_but_last')
 
@@ -26,12 +27,12 @@ class LowRankConfig:
   """Whether and how kernels are products.
 
   Attributes:
-    layers: Which kernels: `'none'`; those of `'convolutions'` larger than 1 x 1;
-      or `'all_but_last'`, also of dense layers but the last. Who would have more
-      numbers than before even at the smallest rank stays.
-    rank_share: gamma, in [0, 1]: from the smallest rank R whose product can have
-      full rank, R^2 >= min(inputs, outputs), to the largest with no more numbers
-      than the kernel has.
+    layers: Which kernels: `'none'`; those of `'convolutions'` larger than 1 x
+      1; or `'all_but_last'`, also of dense layers but the last. Who would have
+      more numbers than before even at the smallest rank stays.
+    rank_share: gamma, in [0, 1]: from the smallest rank R whose product can
+      have full rank, R^2 >= min(inputs, outputs), to the largest with no more
+      numbers than the kernel has.
   """
 
   layers: str = 'none'
@@ -72,7 +73,7 @@ def parametrize(
     plain, weights = model.initialize(seed), OrderedDict()
     for i, (name, leaf) in enumerate(plain.items()):
       if name in shapes:
-        layer_seed = tf.random.experimental.stateless_fold_in(seed, 1 << 17 | i)
+        layer_seed = index_random.fold_in(seed, 1 << 17 | i)
         weights.update(_draw(name, leaf.shape, shapes[name], layer_seed))
       else:
         weights[name] = leaf
@@ -158,7 +159,7 @@ def _draw(name, kernel_shape, shapes, seed):
     for part, shape in shapes.items():
       drawn[f'{layer}/{part}_{side}'] = tf.random.stateless_normal(
         shape,
-        tf.random.experimental.stateless_fold_in(seed, len(drawn)),
+        index_random.fold_in(seed, len(drawn)),
         stddev=deviation,
       )
   return drawn

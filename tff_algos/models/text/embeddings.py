@@ -1,7 +1,7 @@
 """Fixed vectors of words, from a file or drawn, one a token.
 
-They are constants and no weights: not trained, sent, averaged or counted, and in
-no distance between models.
+They are constants and no weights: not trained, sent, averaged or counted, and
+in no distance between models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,18 +1,19 @@
 """Two LSTM layers over the ids of tokens: the next character, a tweet's mood.
 
-Both are models of LEAF (Caldas et al. 2018, arXiv:1812.01097) as FedProx (Li et al.
-2020, arXiv:1812.06127) and CMFL (Che et al., arXiv:2108.00365) train them. What the
-second layer puts out at the last step goes through dense layers without activation.
+Both are models of LEAF (Caldas et al. 2018, arXiv:1812.01097) as FedProx (Li et
+al. 2020, arXiv:1812.06127) and CMFL (Che et al., arXiv:2108.00365) train them.
+What the second layer puts out at the last step goes through dense layers
+without activation.
 
-  character_lstm  each character has a trained vector of 8 numbers; one dense layer
-                  to the characters. With 80 characters 132,720 parameters, and
-                  817,872 with 256 units
-  word_lstm       each word has a fixed vector of 300 numbers, see `embeddings`; a
-                  dense layer of 30 units, and one to the classes. With two classes
-                  243,861 parameters, and 1,103,421 with 256 units
+  character_lstm  each character has a trained vector of 8 numbers; one dense
+                  layer to the characters. With 80 characters 132,720
+                  parameters, and 817,872 with 256 units
+  word_lstm       each word has a fixed vector of 300 numbers, see `embeddings`;
+                  a dense layer of 30 units, and one to the classes. With two
+                  classes 243,861 parameters, and 1,103,421 with 256 units
 
-CMFL's text has 100 units for characters and 256 for words, and its authors' code
-the other way round. Padding is read like a word, whose vector is zeros.
+CMFL's text has 100 units for characters and 256 for words, and its authors'
+code the other way round. Padding is read like a word, whose vector is zeros.
 """
 
 import dataclasses
@@ -75,8 +76,8 @@ class WordLstmConfig(LstmConfig):
     embedding_size: Length of a word's vector, >= 1.
     embeddings_seed: Decides the vectors that are drawn, >= 0.
     dense_size: Units between the second LSTM layer and the classes, >= 1.
-    reference_class: Whether the logit of class 0 is fixed to 0. With two classes
-      what is left is one logit, as the authors have it.
+    reference_class: Whether the logit of class 0 is fixed to 0. With two
+      classes what is left is one logit, as the authors have it.
   """
 
   embeddings_file: str = ''
@@ -199,7 +200,7 @@ def _lstm_weights(seed, num_inputs, units):
 
 
 def _last_output(weights, inputs, recurrence):
-  """Returns `[batch, units]` of the last layer and step, of `[steps, batch, inputs]`."""
+  """Returns `[batch, units]` of the last layer and step."""
   hidden = inputs
   for i in range(_NUM_LAYERS):
     hidden = recurrent.lstm(

@@ -1,27 +1,28 @@
 """LSTM layers over whole sequences, as pure functions of weights and inputs.
 
 The cell of Hochreiter and Schmidhuber with forget gates, without peepholes: a
-`kernel` `[inputs + units, 4 * units]` of what comes in above what was put out at
-the step before, and a `bias` `[4 * units]`, for the input gate, the new content, the
-forget gate and the output gate, in this order.
+`kernel` `[inputs + units, 4 * units]` of what comes in above what was put out
+at the step before, and a `bias` `[4 * units]`, for the input gate, the new
+content, the forget gate and the output gate, in this order.
 
 Two ways to compute the same, by the number of time steps T, which is static:
 
   fused      TensorFlow's operation of a layer, BlockLSTM. There is none over
              several sets of weights, so clients are computed one at a time. It
-             computes in float32, whatever the type of the weights, has no second
-             derivative, and XLA does not compile it.
-  unrolled   operations for each step, which stack over clients, compile, and have
-             derivatives of every order. The inputs of all steps meet the kernel in
-             one matrix product, and each step's gates are one more.
+             computes in float32, whatever the type of the weights, has no
+             second derivative, and XLA does not compile it.
+  unrolled   operations for each step, which stack over clients, compile, and
+             have derivatives of every order. The inputs of all steps meet the
+             kernel in one matrix product, and each step's gates are one more.
 
-The gain of stacking is small and its price high. Measured on one core of a machine
-that others used, with 4 clients, two layers of 100 units and batches of 32: a local
-step of one client took 24 to 31 ms fused and 36 to 59 ms unrolled with T = 25, 40 to
-100 ms and 36 ms with T = 80; tracing and starting a graph took 2 s fused and 120 to
-180 s unrolled, as every operation of every step is vectorized by itself. A phase has
-two graphs, and evaluations have more. A `tf.while_loop` over the steps is no way out:
-stacked over clients a step took 435 ms, T = 80, and one client at a time 340 ms.
+The gain of stacking is small and its price high. Measured on one core of a
+machine that others used, with 4 clients, two layers of 100 units and batches of
+32: a local step of one client took 24 to 31 ms fused and 36 to 59 ms unrolled
+with T = 25, 40 to 100 ms and 36 ms with T = 80; tracing and starting a graph
+took 2 s fused and 120 to 180 s unrolled, as every operation of every step is
+vectorized by itself. A phase has two graphs, and evaluations have more. A
+`tf.while_loop` over the steps is no way out: stacked over clients a step took
+435 ms, T = 80, and one client at a time 340 ms.
 """
 
 from collections import OrderedDict
@@ -42,8 +43,8 @@ def initial_weights(
   """Returns the weights of a layer, `<name>/kernel` and `<name>/bias`.
 
   The kernel is Xavier-normal as a whole. The bias is 1 for the forget gate, so
-  that gradients reach far back from the start, and 0 for the rest (Jozefowicz et
-  al. 2015).
+  that gradients reach far back from the start, and 0 for the rest (Jozefowicz
+  et al. 2015).
 
   Args:
     seed: int32 `[2]` of the whole model.
@@ -88,7 +89,8 @@ def _fused(inputs, kernel, bias):
   no_peephole = tf.zeros([units])
   zeros = tf.zeros([tf.shape(inputs)[1], units])
   # Not BlockLSTMV2: TensorFlow 2.14 gives it the gradient of this one, in which
-  # the gates have another order. The operation knows neither bfloat16 nor float64.
+  # the gates have another order. The operation knows neither bfloat16 nor
+  # float64.
   outputs = tf.raw_ops.BlockLSTM(
     seq_len_max=tf.constant(inputs.shape[0], tf.int64),
     x=tf.cast(inputs, tf.float32),

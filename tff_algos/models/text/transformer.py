@@ -1,14 +1,15 @@
 """A causal transformer that says at each word which one comes next.
 
-The model of Stack Overflow in Pillutla et al. (2022, arXiv:2204.03809), which PPFL
-(arXiv 2310.14337) takes over: the words' embeddings, times the root of the width,
-and those of the places are added and pass a ReLU; blocks of attention and of two
-dense layers follow, each with a residual connection and then a layer normalization;
-what comes out is compared with the embedding of every word. Attention has no
-biases, and there is no dropout. 5,731,092 parameters for 20 places and 10,004 words.
+The model of Stack Overflow in Pillutla et al. (2022, arXiv:2204.03809), which
+PPFL (arXiv 2310.14337) takes over: the words' embeddings, times the root of the
+width, and those of the places are added and pass a ReLU; blocks of attention
+and of two dense layers follow, each with a residual connection and then a layer
+normalization; what comes out is compared with the embedding of every word.
+Attention has no biases, and there is no dropout. 5,731,092 parameters for 20
+places and 10,004 words.
 
-Kernels and embeddings start normal with deviation 0.02, scales at 1, offsets and
-biases at 0.
+Kernels and embeddings start normal with deviation 0.02, scales at 1, offsets
+and biases at 0.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ import tensorflow as tf
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.models import layers, model_options
+from tff_algos.numerics import index_random
 
 DECODERS = ('tied', 'untied')
 _DEVIATION = 0.02
@@ -76,7 +78,7 @@ def build_transformer(
     def add(name, *shape):
       weights[name] = tf.random.stateless_normal(
         shape,
-        tf.random.experimental.stateless_fold_in(seed, len(weights)),
+        index_random.fold_in(seed, len(weights)),
         stddev=_DEVIATION,
       )
 

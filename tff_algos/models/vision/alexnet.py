@@ -1,15 +1,16 @@
 """AlexNet in one tower (Krizhevsky 2014, arXiv:1404.5997), the canonical one.
 
-Convolutions of 64, 192, 384, 256 and 256 channels with kernels of 11, 5, 3, 3 and 3,
-the first by steps of 4; each with ReLU, and pooling of 3x3 by steps of 2 after the
-first, the second and the last. Then two dense layers of 4,096 units with ReLU, and
-one to the classes. Images are first made 224 x 224, bilinearly: 28 x 28 would not
-survive the first layers. 57,242,366 parameters for one channel and 62 classes, as
-CMFL (Che et al., arXiv 2108.00365) trains it on FEMNIST.
+Convolutions of 64, 192, 384, 256 and 256 channels with kernels of 11, 5, 3, 3
+and 3, the first by steps of 4; each with ReLU, and pooling of 3x3 by steps of 2
+after the first, the second and the last. Then two dense layers of 4,096 units
+with ReLU, and one to the classes. Images are first made 224 x 224, bilinearly:
+28 x 28 would not survive the first layers. 57,242,366 parameters for one
+channel and 62 classes, as CMFL (Che et al., arXiv 2108.00365) trains it on
+FEMNIST.
 
-The original drops out half of the inputs of each dense layer but the last. Ours drops
-none, as CMFL's paper says nothing of it, and a model here is a function of weights
-and examples alone.
+The original drops out half of the inputs of each dense layer but the last. Ours
+drops none, as CMFL's paper says nothing of it, and a model here is a function
+of weights and examples alone.
 """
 
 import dataclasses

@@ -40,14 +40,14 @@ class Layout(NamedTuple):
     convolutions_per_pooling: After so many, 2x2 max-pooling halves the sides.
     hidden_sizes: Units of each dense layer but the last.
     padding: `'SAME'`, by which height and width of the image stay, and the
-      poolings must divide them; or `'VALID'`, by which they lose kernel_size - 1
-      pixels, and the poolings an odd last one.
+      poolings must divide them; or `'VALID'`, by which they lose kernel_size -
+      1 pixels, and the poolings an odd last one.
     kernel_sizes: Of each convolution, where they differ; else empty.
     borders: Zeros around the inputs of each convolution of `'VALID'` padding;
       empty for none.
     negative_slope: Of the activation below 0; 0 for ReLU.
-    drops_after: Which of the hidden dense layers have dropout behind them, if the
-      training asks for it (`numerics.unit_dropout`).
+    drops_after: Which of the hidden dense layers have dropout behind them, if
+      the training asks for it (`numerics.unit_dropout`).
   """
 
   name: str
@@ -71,11 +71,11 @@ class Layout(NamedTuple):
     return self.kernel_sizes[index] if self.kernel_sizes else self.kernel_size
 
   def border(self, index: int) -> int:
-    """Returns how many zeros there are on each side of a convolution's input."""
+    """Returns the zeros on each side of a convolution's input."""
     return self.borders[index] if self.borders else 0
 
   def output_side(self, side: int) -> int:
-    """Returns what the layers leave of a side; not above 0 if it is too short."""
+    """Returns what the layers leave of a side; <= 0 if it is too short."""
     for i in range(len(self.channels)):
       if self.padding == 'VALID':
         side += 2 * self.border(i) - self.filter_side(i) + 1
@@ -124,8 +124,8 @@ def _check_input(layout, input_shape):
   unit = layout.shrinkage
   if len(input_shape) != 3 or input_shape[0] % unit or input_shape[1] % unit:
     raise errors.ConfigError(
-      f'{takes}that are multiples of {unit} (its poolings divide them by that), '
-      f'got shape {input_shape}'
+      f'{takes}that are multiples of {unit} (its poolings divide them by '
+      f'that), got shape {input_shape}'
     )
 
 

@@ -1,4 +1,4 @@
-"""LeNets of federated learning: 5x5 convolutions without padding, and their kin.
+"""LeNets of federated learning: 5x5 convolutions without padding, and others.
 
 Each with an activation and a pooling that halves. "LeNet (McMahan et al. 2017)"
 is all that Chen and Qiu (2025) say of theirs; these are the networks of the
@@ -6,15 +6,15 @@ papers that they compare with:
 
   fed_dyn        64 and 64 channels, 384 and 192 hidden units (FedDyn, FedDC)
   fed_rep        64 and 64 channels, 120 and 64 hidden units (FedRep)
-  fed_rep_wide   64 and 128 channels, 256 and 128 hidden units; dropout after the
-                 first of these, theirs of `unit_dropout_rate=0.6` (FedRep)
+  fed_rep_wide   64 and 128 channels, 256 and 128 hidden units; dropout after
+                 the first of these, theirs of `unit_dropout_rate=0.6` (FedRep)
   fed_pac        16, 32 and 64 channels of 5x5, 5x5 and 3x3, the last two with a
                  border of one zero; 128 hidden units; leaky ReLU (FedPAC)
 
 Parameters for 32x32x3 images, ordinary and with 9 atoms: 797,962 and 729,804
 (fed_dyn, 10 classes); 815,332 and 747,174 (100 classes); 307,842 and 239,684
-(fed_rep, 10 classes); 1,075,044 and 941,350 (fed_rep_wide, 100 classes); 107,690
-and 99,261 (fed_pac, 10 classes).
+(fed_rep, 10 classes); 1,075,044 and 941,350 (fed_rep_wide, 100 classes);
+107,690 and 99,261 (fed_pac, 10 classes).
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
-"""MobileNet-v2 (Sandler et al. 2018, arXiv:1801.04381) with group normalization.
+"""MobileNet-v2 (Sandler et al. 2018, arXiv:1801.04381), group-normalized.
 
 PPFL's model of CIFAR-10 (arXiv 2310.14337), after FedEM (arXiv 2108.10252): 17
-blocks that widen, filter each channel by itself and narrow again, 1280 features and
-one linear layer; 2,236,682 parameters for 10 classes. It halves an image five times,
-so of 32x32 pixels one place is left.
+blocks that widen, filter each channel by itself and narrow again, 1280 features
+and one linear layer; 2,236,682 parameters for 10 classes. It halves an image
+five times, so of 32x32 pixels one place is left.
 
 Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
 kernel Xavier-normal. The papers start from weights learned on ImageNet (see

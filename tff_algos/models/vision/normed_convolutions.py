@@ -1,10 +1,11 @@
 """Convolutions without bias, each followed by a normalization.
 
-What deep residual networks are built of. Their papers normalize by batches, which
-`layers.check_normalization` refuses; groups (Wu and He 2018, arXiv:1803.08494) have
-as many parameters, a scale and an offset for each channel. So has batch
-normalization whose statistics are frozen, as is common where weights come from
-another task: (x - mean) / deviation * gamma + beta is x * scale + offset.
+What deep residual networks are built of. Their papers normalize by batches,
+which `layers.check_normalization` refuses; groups (Wu and He 2018,
+arXiv:1803.08494) have as many parameters, a scale and an offset for each
+channel. So has batch normalization whose statistics are frozen, as is common
+where weights come from another task: (x - mean) / deviation * gamma + beta is x
+* scale + offset.
 """
 
 import dataclasses
@@ -37,7 +38,8 @@ class NormedConfig(model_options.ModelConfig):
     layers.check_normalization(self.normalization, _NORMALIZATIONS)
     if self.normalization == 'affine' and not self.pretrained.file:
       raise errors.ConfigError(
-        "normalization is 'affine', but pretrained.file is empty: a network this "
+        "normalization is 'affine', but pretrained.file is empty: a network "
+        'this '
         'deep does not train from random weights without normalization; name a '
         "file, or set normalization to 'group'"
       )
@@ -90,9 +92,9 @@ def apply(
     x: `[batch, height, width, inputs]`.
     normalization: As of `NormedConfig`.
     stride: Divides height and width, rounded up.
-    border: Zeros on each side of the image. None for as many as SAME padding has,
-      of which an odd one is at the end, as in Keras and not in PyTorch. Of full
-      convolutions only.
+    border: Zeros on each side of the image. None for as many as SAME padding
+      has, of which an odd one is at the end, as in Keras and not in PyTorch. Of
+      full convolutions only.
     max_groups: As of `layers.group_norm`.
     is_depthwise: Whether each channel is convolved by itself.
   """

@@ -3,13 +3,14 @@
 Four stages of two blocks with 64, 128, 256 and 512 channels, a mean over the
 image, one linear layer. The groups are 8, 8, 16 and 32, as in Pillutla et al.
 (2022, arXiv:2204.03809), whose model of federated EMNIST is PPFL's (arXiv
-2310.14337): stem `'small'`, 11,199,486 parameters for 28x28x1 images of 62 classes.
-The stem of the original, `'large'`, has 11,279,112 for 64x64x3 images of 200, and
-11,273,169 with kernels in factors of 9 atoms.
+2310.14337): stem `'small'`, 11,199,486 parameters for 28x28x1 images of 62
+classes. The stem of the original, `'large'`, has 11,279,112 for 64x64x3 images
+of 200, and 11,273,169 with kernels in factors of 9 atoms.
 
 Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
-kernel Xavier-normal; or all start from a file, see docs/pretrained.md. Images get as
-wide a border on every side, so that PyTorch's weights compute what they do there.
+kernel Xavier-normal; or all start from a file, see docs/pretrained.md. Images
+get as wide a border on every side, so that PyTorch's weights compute what they
+do there.
 """
 
 import dataclasses
@@ -34,8 +35,7 @@ _BLOCKS_PER_STAGE = 2
 class ResNetConfig(
   normed_convolutions.NormedConfig, decomposition.DecomposableConfig
 ):
-  """Options of the network, besides those of `NormedConfig` and
-  `DecomposableConfig`.
+  """Options of the network, besides those of its bases.
 
   Attributes:
     stem: The first layer: `'small'`, a 3x3 convolution, for images of about 30
@@ -60,7 +60,8 @@ def build_resnet18(
   """
   if len(input_shape) != 3:
     raise errors.ConfigError(
-      f'resnet18 takes images [height, width, channels], got shape {input_shape}'
+      'resnet18 takes images [height, width, channels], got shape '
+      f'{input_shape}'
     )
   stem_size = 3 if config.stem == 'small' else 7
 

@@ -62,7 +62,8 @@ PICTURES = (
   Picture(sizes_plot, 'How unequal the clients are in size.'),
   Picture(
     distances_plot,
-    'How different the training examples of two clients are. Grey: what clients '
+    'How different the training examples of two clients are. Grey: what '
+    'clients '
     'of the same sizes would show if all drew from one distribution; small '
     'clients differ by chance.',
   ),

@@ -1,4 +1,4 @@
-"""Brings clients into an order, and few or many of them into a picture's rows."""
+"""Orders clients, and brings few or many of them into a picture's rows."""
 
 from typing import NamedTuple
 

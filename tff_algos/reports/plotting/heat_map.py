@@ -1,4 +1,4 @@
-"""Draws a table of numbers as a heat map: cells, their texts, coloured names."""
+"""Draws a table of numbers as a heat map: cells, texts, coloured names."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
 """Picture: contours of a loss on a plane, and paths across it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import axes as axes_lib
@@ -105,7 +105,12 @@ def _draw_path(axes: axes_lib.Axes, index: int, path: Path) -> None:
   x, y = np.asarray(path.places).T
   axes.plot(x, y, **look, linewidth=1.7, path_effects=halo, zorder=3)
   axes.scatter(x, y, s=8, color=look['color'], zorder=3)
-  ends = {'markersize': 8, 'markeredgewidth': 1.7, 'marker': 'o', 'zorder': 3}
+  ends: dict[str, Any] = {
+    'markersize': 8,
+    'markeredgewidth': 1.7,
+    'marker': 'o',
+    'zorder': 3,
+  }
   color = look['color']
   axes.plot(x[:1], y[:1], color=color, markerfacecolor='white', **ends)
   axes.plot(x[-1:], y[-1:], color=color, **ends)

@@ -4,7 +4,7 @@ import contextlib
 import io
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib.style
 import numpy as np
@@ -124,7 +124,7 @@ def colors(count: int) -> tuple[str, ...]:
   return tuple(_color(index) for index in range(count))
 
 
-def line_look(index: int) -> dict[str, str]:
+def line_look(index: int) -> dict[str, Any]:
   """Returns colour and line style of the line with a number, from 0."""
   styles = ('-', '--', ':', '-.')
   return {
@@ -195,7 +195,7 @@ def new_figure_with_legend(
 
 
 def new_panels(
-  figure: figure_lib.Figure, count: int, max_columns: int, **options: bool
+  figure: figure_lib.Figure, count: int, max_columns: int, **options: Any
 ) -> list[axes_lib.Axes]:
   """Adds so many axes, row by row, in rows of about the same length.
 

@@ -5,6 +5,7 @@ import functools
 import pathlib
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class MembershipHistory:
   folder: pathlib.Path
   rounds: np.ndarray
 
-  def map(self, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+  def map(self, function: Callable[[np.ndarray], Any]) -> np.ndarray:
     """Returns what a function makes of each round's memberships.
 
     Holds one round in memory at a time.

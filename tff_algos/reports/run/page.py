@@ -127,16 +127,18 @@ PICTURES = (
     committee_plot,
     'From the audit log. Left: how often clients were averaged in rounds that '
     'members agreed on. Middle: the scores of all uploads that committees '
-    'judged; who is averaged has the highest (strategy I) or the lowest (II) of '
-    'a round. Right, under attack: how many attackers had each role.',
+    'judged; who is averaged has the highest (strategy I) or the lowest (II) '
+    'of a round. Right, under attack: how many attackers had each role.',
   ),
   Picture(
     'committee_bins.png',
     committee_bins_plot,
     'Participating clients by the accuracy of the last model on their own test '
-    'examples (bins of 10 points), and how often those of a bin were averaged on '
+    'examples (bins of 10 points), and how often those of a bin were averaged '
+    'on '
     'average; dotted: all clients. Where committees left out whom the model '
-    'serves poorly, the bars of low accuracy are the lowest in the right panel.',
+    'serves poorly, the bars of low accuracy are the lowest in the right '
+    'panel.',
   ),
   Picture(
     'time.png',
@@ -149,7 +151,8 @@ PICTURES = (
   Picture(
     'time_curves.png',
     time_curves_plot,
-    'The score over the seconds of that clock in place of rounds. Re-timed: the '
+    'The score over the seconds of that clock in place of rounds. Re-timed: '
+    'the '
     'scores of this run after the same rounds, but rounds as long as another '
     "system's by formula, as in the figures of CMFL's authors; that system was "
     'not run.',
@@ -160,7 +163,8 @@ PICTURES = (
     'Written by binaries.factors, of the latest checkpoint. Atoms of a layer '
     'share their colours: red is positive, blue negative; the number is the '
     "norm of the atom's coefficients, the largest first. Right: how far the "
-    "clients' own atoms are from the global ones, the farthest first; 0 for who "
+    "clients' own atoms are from the global ones, the farthest first; 0 for "
+    'who '
     'never trained any.',
   ),
   Picture(
@@ -174,7 +178,8 @@ PICTURES = (
   Picture(
     'planted_distances.png',
     planted_distances_plot,
-    'Half the sum of absolute differences of membership and true shares, client '
+    'Half the sum of absolute differences of membership and true shares, '
+    'client '
     'by client, at the first and the last evaluation; clusters are matched to '
     'sources at the end. 0: the same shares; 100: nothing in common.',
   ),

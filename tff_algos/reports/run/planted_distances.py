@@ -29,8 +29,8 @@ def at_both_ends(run: run_lib.Run) -> tuple[PlantedDistances, ...]:
   there; so does its share of a source without a cluster.
 
   Returns:
-    One of them if there was a single evaluation. Empty if nothing is planted, no
-    memberships were kept, or there is a single cluster.
+    One of them if there was a single evaluation. Empty if nothing is planted,
+    no memberships were kept, or there is a single cluster.
   """
   history = run.membership_history
   if history is None or run.num_clusters == 1:

@@ -1,8 +1,8 @@
 """How long each round of a run would take, by the formulas of `round_time`.
 
-Three kinds of run have a clock: of a committee (CMFL), of clients that pull from
-each other (segmented gossip, BrainTorrent), and of a server that sends one model
-and gets one (FedAvg).
+Three kinds of run have a clock: of a committee (CMFL), of clients that pull
+from each other (segmented gossip, BrainTorrent), and of a server that sends one
+model and gets one (FedAvg).
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ BRAIN_TORRENT, GOSSIP = 'BrainTorrent', 'Gossip'
 
 
 def kind(run: run_lib.Run) -> str | None:
-  """Returns `COMMITTEE`, `PEERS` or `SERVER`; None for a run without a clock."""
+  """Returns `COMMITTEE`, `PEERS` or `SERVER`; None without a clock."""
   if _DOWN not in run.rounds:
     return None
   if _MEMBERS in run.rounds and _TRAINING in run.rounds:
@@ -63,8 +63,8 @@ def retimed(run: run_lib.Run, rate: float) -> dict[str, np.ndarray]:
     rate: Numbers a second.
 
   Returns:
-    System -> as of `own`; nothing for clients that pull, which say nothing of how
-    many others there would be.
+    System -> as of `own`; nothing for clients that pull, which say nothing of
+    how many others there would be.
   """
   found = kind(run)
   if found in (None, PEERS):

@@ -247,7 +247,7 @@ def _source_row(run: run_lib.Run, points, source: str) -> Row:
       texts.append(_ABSENT)
       continue
     choose = max if run.higher_is_better else min
-    best = choose(scores, key=scores.get)
+    best = choose(scores, key=lambda name: scores[name])
     text = _text(scores[best], lambda value: style.score_text(run, value))
     texts.append(text if run.num_clusters == 1 else f'({best}) {text}')
   label = 'best cluster' if run.num_clusters > 1 else 'global model'

@@ -19,8 +19,8 @@ _EARLY = 5
 # So many clients are named.
 _MAX_NAMES = 20
 # Three planted groups of ten from eight wrong starts, 100 rounds (the toy of
-# tests/theory/pfedkm_toy_test.py): with uploads that are 84 % of what was sent no
-# start healed, with 75 % three did, with 70 % seven, with 60 % all.
+# tests/theory/pfedkm_toy_test.py): with uploads that are 84 % of what was sent
+# no start healed, with 75 % three did, with 70 % seven, with 60 % all.
 _NEARLY_ALL, _MUCH = 0.84, 0.7
 
 
@@ -51,8 +51,8 @@ def _attackers(run: run_lib.Run) -> Iterator[str]:
   )
   yield (
     f'{len(names)} clients attack ({attack.get("name")}, in the space of the '
-    f'{attack.get("space")}): {", ".join(shown)}{more}. Their own scores are in '
-    'all means but those of honest clients.'
+    f'{attack.get("space")}): {", ".join(shown)}{more}. Their own scores are '
+    'in all means but those of honest clients.'
   )
 
 
@@ -76,12 +76,13 @@ def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
   if agreed < series.rounds[-1]:
     since = f'since round {int(agreed)}' if agreed else 'ever'
     said += (
-      f', and none has {since}: the model and the committee stay what they are. '
+      f', and none has {since}: the model and the committee stay what they '
+      'are. '
       'Where fewer members are honest than votes are needed they stay for ever'
     )
   yield (
-    f'{said}. A smaller config.algorithm.consensus.malicious_fraction, a larger '
-    'committee or more max_views may help.'
+    f'{said}. A smaller config.algorithm.consensus.malicious_fraction, a '
+    'larger committee or more max_views may help.'
   )
 
 

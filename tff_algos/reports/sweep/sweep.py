@@ -205,8 +205,8 @@ def read(
       f' ({run.folder}: {run.error})' for run in planned.runs if run.error
     ]
     raise errors.DataError(
-      f'{workdir} has no finished run{"".join(reasons[:1])}; run binaries.sweep '
-      'again to go on.'
+      f'{workdir} has no finished run{"".join(reasons[:1])}; run '
+      'binaries.sweep again to go on.'
     )
   cells = tuple(
     Cell(

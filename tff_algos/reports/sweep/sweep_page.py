@@ -92,8 +92,8 @@ def _curves(sweep: sweep_lib.Sweep) -> list[Picture]:
       'The score over the seconds of a virtual clock: the cost model of CMFL '
       '(TPDS 2022, section 6.5), one transfer after the other, seconds of '
       "computation as in its authors' code. Re-timed: the scores of one cell "
-      "after the same rounds, but rounds as long as another system's by formula, "
-      "as in those authors' figures; that system was not run.",
+      "after the same rounds, but rounds as long as another system's by "
+      "formula, as in those authors' figures; that system was not run.",
     ),
     Picture(
       'rounds.png',

@@ -1,7 +1,7 @@
 """What each cell of a sweep is worth under the attack that hurts it most.
 
-A rule that bears two attacks and falls to a third bears none: whoever attacks will
-choose the third.
+A rule that bears two attacks and falls to a third bears none: whoever attacks
+will choose the third.
 """
 
 from typing import Any, NamedTuple

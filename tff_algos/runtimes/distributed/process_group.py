@@ -13,7 +13,7 @@ import contextlib
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,12 +21,11 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tff_algos.core import errors
+from tff_algos.core.structures import Structure
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import interrupts
 from tff_algos.runtimes.distributed import peer_processes as peers_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
-
-Structure = Any
 
 # A process that is lost breaks the ring at once; who it was takes a moment.
 _NEWS_SECONDS = 5.0
@@ -47,12 +46,15 @@ class ProcessGroup(Protocol):
 
   def share(self, num_items: int) -> tuple[int, int]:
     """Returns where our items start and stop, of so many; maybe no item."""
+    ...
 
   def check(self) -> None:
     """Returns if all processes are well."""
+    ...
 
   def sum(self, structure: Structure) -> Structure:
     """Returns the sum over all processes of a structure of numbers."""
+    ...
 
   def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
     """Returns the rows of all processes, in their order.
@@ -65,9 +67,11 @@ class ProcessGroup(Protocol):
     Returns:
       Parts of `num_rows` rows together.
     """
+    ...
 
   def agree(self, structure: Structure) -> Structure:
     """Returns process 0's values, bit for bit; ours have the same shapes."""
+    ...
 
 
 class SingleProcess:
@@ -102,7 +106,7 @@ def open_group(
   cluster: cluster_lib.Cluster,
   identity: Mapping[str, Any],
   timeout_seconds: float,
-) -> Iterator[ProcessGroup]:
+) -> Generator[ProcessGroup]:
   """Opens the group of a cluster; must come before TensorFlow's first use.
 
   Whatever ends the block here ends it on all processes: they get an error
@@ -257,8 +261,8 @@ def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
   if failures:
     raise errors.RuntimeFailureError(
       f'the TensorFlow server of {cluster.name_of(cluster.index)} did not '
-      f'start: {_in_one_line(failures[0])}. Is its address in TF_CONFIG of this '
-      'machine, and free?'
+      f'start: {_in_one_line(failures[0])}. Is its address in TF_CONFIG of '
+      'this machine, and free?'
     ) from failures[0]
 
 

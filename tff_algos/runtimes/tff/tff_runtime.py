@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, federated, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.tff import remote_worker, tff_connection
 from tff_algos.runtimes.tff import worker as worker_lib
-
-Structure = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +67,7 @@ class TffRuntime:
     config = config or TffConfig()
     self._algorithm = algorithm
     self._num_clients = num_clients
-    workers = [
+    workers: list[tff_connection.Worker] = [
       remote_worker.RemoteWorker(
         address, start_timeout_seconds=config.start_timeout_seconds
       )

@@ -7,17 +7,16 @@ blocks that one core, or one device, works through.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors
+from tff_algos.core.structures import Structure
 
-Structure = Any
-
-# Weights of a block. Twice as many start fewer operations, but take 1.4 times as
-# long where others use the shared cache, too (benchmarks/README.md).
+# Weights of a block. Twice as many start fewer operations, but take 1.4 times
+# as long where others use the shared cache, too (benchmarks/README.md).
 _CACHE_BYTES = 13 << 18
 _MOST = 50
 # Copies of the weights that a local step may hold at once: the weights before

@@ -11,11 +11,10 @@ The rewriting is turned off.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-Structure = Any
+from tff_algos.core.structures import Structure
 
 
 class GraphCall:

@@ -12,12 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, phase_types
 from tff_algos.runtimes.vectorized import graph_call, vectorization
 from tff_algos.runtimes.vectorized import rows as rows_lib
-
-Structure = Any
 
 # How the clients of a block are computed.
 VECTORIZED = 'vectorized'  # All at once, as batched matrix products.
@@ -78,7 +77,7 @@ class PhaseGraphs:
     return self._client_work[size]
 
   def nothing(self) -> tuple[Structure, list[Structure], list[Structure]]:
-    """Returns the sums, and in parts the collection and states, of no clients."""
+    """Returns sums, and in parts the collection and states, of no clients."""
     sums, collection, states = tf.nest.map_structure(
       lambda spec: np.zeros(
         [n or 0 for n in spec.shape], spec.dtype.as_numpy_dtype
@@ -100,10 +99,10 @@ def build_client_graph(
     phase: The phase.
     types: Of the phase.
     form: `VECTORIZED`, `ONE` or `XLA`.
-    clients_per_block: The number of clients must be a multiple of it. As TensorFlow
-      then knows all shapes, it computes none at run time, which for a small
-      model is a third of the operations. None for one block of all clients,
-      however many.
+    clients_per_block: The number of clients must be a multiple of it. As
+      TensorFlow then knows all shapes, it computes none at run time, which for
+      a small model is a third of the operations. None for one block of all
+      clients, however many.
 
   Returns:
     (message, `Rows`, stacked `Clients` whose data are spans) -> what

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Leaf
 from tff_algos.data import schema
 from tff_algos.runtimes import cohort as cohort_lib
 
@@ -53,8 +54,8 @@ class Span(NamedTuple):
     size: Number of rows, int32 `[]`, >= 0.
   """
 
-  start: tf.Tensor
-  size: tf.Tensor
+  start: Leaf
+  size: Leaf
 
 
 class SpanData:

@@ -2,8 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator
 
 import tensorflow as tf
 from absl import logging
@@ -19,8 +18,7 @@ from tensorflow.python.ops.parallel_for.pfor import (
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-
-Structure = Any
+from tff_algos.core.structures import Structure
 
 # How TensorFlow names an operation that it has no converter for, and one whose
 # converter refuses (the size of an output depends on the client, say).
@@ -43,7 +41,7 @@ def _convert_top_k(pfor_input):
 
 @RegisterPFor('L2Loss')
 def _convert_l2_loss(pfor_input):
-  """Half the sum of squares, a row at a time; TensorFlow 2.14 has no converter."""
+  """Half the sum of squares by rows; TensorFlow 2.14 has no converter."""
   rows = pfor_input.stacked_input(0)
   axes = tf.range(1, tf.rank(rows))
   return wrap(tf.reduce_sum(tf.square(rows), axes) / 2, True)
@@ -225,7 +223,7 @@ def _check_sizes(
 
 
 @contextlib.contextmanager
-def _without_errors_in_log() -> Iterator[None]:
+def _without_errors_in_log() -> Generator[None]:
   """Keeps TensorFlow from logging every step that led to a failed conversion.
 
   The exception says it, too.

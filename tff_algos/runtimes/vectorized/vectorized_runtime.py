@@ -23,14 +23,13 @@ from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.distributed import process_group
 from tff_algos.runtimes.vectorized import blocks, devices, phase_graph
 from tff_algos.runtimes.vectorized import rows as rows_lib
-
-Structure = Any
 
 # On a GPU, which small operations leave idle; not measured.
 _FEWEST_OF_A_GPU = 4
@@ -46,10 +45,10 @@ class VectorizedConfig:
 
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
-      model, or of what a client uploads if it is larger, and the memory budget: at
-      most 50, on a GPU at least 4. Convolutions and fused recurrences take one.
-      1 vectorizes nothing: slower rounds, but graphs that are traced in less than
-      half of the time.
+      model, or of what a client uploads if it is larger, and the memory budget:
+      at most 50, on a GPU at least 4. Convolutions and fused recurrences take
+      one. 1 vectorizes nothing: slower rounds, but graphs that are traced in
+      less than half of the time.
     num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
       one a GPU.
     memory_budget_mib: Most memory for examples, states and blocks together, in
@@ -115,8 +114,8 @@ class VectorizedRuntime:
       group: The processes that share each cohort.
 
     Raises:
-      ConfigError: If a device does not exist, or XLA would compile what does not
-        vectorize for a CPU.
+      ConfigError: If a device does not exist, or XLA would compile what does
+        not vectorize for a CPU.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -181,7 +180,7 @@ class VectorizedRuntime:
     message: Structure,
     cohort: cohort_lib.Cohort,
   ) -> tuple[Structure, list[Structure], list[Structure]]:
-    """Returns the sums of a cohort, and in parts what it collects and states."""
+    """Returns the sums of a cohort, and in parts its collection and states."""
     sums, collections_, states = None, [], []
     for chunk, (chunk_sums, collection, chunk_states) in self._stream(
       self._load_chunks(phase, graphs, message, cohort)
@@ -366,8 +365,8 @@ class VectorizedRuntime:
 def _concatenate(parts: list[Structure]) -> Structure:
   """Joins what chunks collected along axis 0.
 
-  Tensors stay tensors: a NumPy array would be copied into one, and whoever collects
-  models copies as much as all of them.
+  Tensors stay tensors: a NumPy array would be copied into one, and whoever
+  collects models copies as much as all of them.
   """
   with tf.device('CPU:0'):
     return tf.nest.map_structure(

@@ -1,8 +1,8 @@
 """Batch schedules: which examples each local step reads.
 
-An epoch is a fresh uniform order of a client's examples, cut into batches; the last
-batch of an epoch may be short. Orders depend on (seed, epoch, row) and not on the
-capacity, so padding changes no batch.
+An epoch is a fresh uniform order of a client's examples, cut into batches; the
+last batch of an epoch may be short. Orders depend on (seed, epoch, row) and not
+on the capacity, so padding changes no batch.
 """
 
 from typing import NamedTuple
@@ -16,10 +16,10 @@ class Batches(NamedTuple):
   """The batches of consecutive steps.
 
   Attributes:
-    positions: Rows that each step reads, int32 `[num_steps, batch_size]`. A masked
-      slot reads a real row, if there is one.
-    masks: 1 for a slot that counts, float32 `[num_steps, batch_size]`. Steps with
-      an all-zero mask are padding and must change nothing.
+    positions: Rows that each step reads, int32 `[num_steps, batch_size]`. A
+      masked slot reads a real row, if there is one.
+    masks: 1 for a slot that counts, float32 `[num_steps, batch_size]`. Steps
+      with an all-zero mask are padding and must change nothing.
     epochs: The epoch of each step, from 0, int32 `[num_steps]`.
   """
 
@@ -33,7 +33,8 @@ def draw_epochs(
 ) -> Batches:
   """Returns the batches of whole epochs.
 
-  Every epoch has as many steps as the capacity needs: the last of them are padding.
+  Every epoch has as many steps as the capacity needs: the last of them are
+  padding.
 
   Args:
     seed: int32 `[2]`.
@@ -63,8 +64,8 @@ def draw_steps(
 ) -> Batches:
   """Returns a number of batches, over as many epochs as they need.
 
-  There is no padding between epochs. A client with fewer examples than `batch_size`
-  has them all in every batch; without a row there is no step.
+  There is no padding between epochs. A client with fewer examples than
+  `batch_size` has them all in every batch; without a row there is no step.
 
   Args:
     seed: int32 `[2]`.

@@ -6,15 +6,12 @@ one step. It is what theory means by an exact local solution, and what
 gradient descent ends in when it runs long enough.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import gradients, objectives
-
-Structure = Any
 
 MAX_PARAMETERS = 512
 # Curvatures below this share of the largest are rounding.

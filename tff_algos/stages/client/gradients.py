@@ -1,15 +1,13 @@
 """Gradients of a client's objective, Hessian products, full-batch descent."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import objectives
-
-Structure = Any
 
 
 def as_one(function: Callable[..., Structure]) -> Callable[..., Structure]:

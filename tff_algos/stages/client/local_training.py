@@ -1,11 +1,11 @@
 """The one local training loop; what it minimises is an argument."""
 
 import dataclasses
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import (
   optimizers,
   statistics,
@@ -19,8 +19,6 @@ from tff_algos.stages.client import (
   objectives,
 )
 from tff_algos.stages.client import batches as batches_lib
-
-Structure = Any
 
 SOLVERS = ('descent', 'exact')
 
@@ -40,13 +38,14 @@ class LocalTrainingConfig:
       them and minimises the objective on all examples at once: for squared
       errors of linear models with at most 512 parameters.
     weight_decay: Adds weight_decay / 2 * |weights|^2 to the objective of the
-      steps, >= 0; the optimizer sees its gradient (it is not a decoupled decay).
+      steps, >= 0; the optimizer sees its gradient (it is not a decoupled
+      decay).
     num_local_steps: Steps of one batch each in place of `num_local_epochs`, as
       many for every client that has examples; they go on into the next epoch's
-      order where one has no more batches. 0 for epochs. Costs a shuffled order a
-      step, so it is for few of them.
-    unit_dropout_rate: Share of hidden units that a step drops, in [0, 1), in networks
-      that have a layer for it (`numerics.unit_dropout`).
+      order where one has no more batches. 0 for epochs. Costs a shuffled order
+      a step, so it is for few of them.
+    unit_dropout_rate: Share of hidden units that a step drops, in [0, 1), in
+      networks that have a layer for it (`numerics.unit_dropout`).
   """
 
   num_local_epochs: int = 1
@@ -70,13 +69,14 @@ class LocalTrainingConfig:
     checks.check_below_one('unit_dropout_rate', self.unit_dropout_rate)
     if self.solver == 'exact' and self.num_local_steps:
       raise errors.ConfigError(
-        f"num_local_steps is {self.num_local_steps}, but solver 'exact' takes no "
-        "steps; set num_local_steps to 0, or solver to 'descent'"
+        f"num_local_steps is {self.num_local_steps}, but solver 'exact' takes "
+        "no steps; set num_local_steps to 0, or solver to 'descent'"
       )
     if self.solver == 'exact' and self.weight_decay:
       raise errors.ConfigError(
         f"weight_decay is {self.weight_decay:g}, but solver 'exact' minimises "
-        "the objective without it; set weight_decay to 0, or solver to 'descent'"
+        'the objective without it; set weight_decay to 0, or solver to '
+        "'descent'"
       )
     if self.solver == 'exact' and self.augmentation != 'none':
       raise errors.ConfigError(
@@ -85,7 +85,8 @@ class LocalTrainingConfig:
       )
     if self.solver == 'exact' and self.unit_dropout_rate:
       raise errors.ConfigError(
-        f'unit_dropout_rate {self.unit_dropout_rate:g} changes the network in every '
+        f'unit_dropout_rate {self.unit_dropout_rate:g} changes the network in '
+        'every '
         "step, but solver 'exact' takes none; set unit_dropout_rate to 0"
       )
 
@@ -100,7 +101,8 @@ def check_plain_sgd(config: LocalTrainingConfig) -> None:
   if clip_norm:
     raise errors.ConfigError(
       f'local_training.optimizer.clip_norm must be 0, got {clip_norm:g}: the '
-      'distance that a client goes must be its mean gradient times a known number'
+      'distance that a client goes must be its mean gradient times a known '
+      'number'
     )
   if (config.optimizer.name, config.solver) != ('sgd', 'descent'):
     raise errors.ConfigError(
@@ -208,7 +210,8 @@ def train(
   if config.solver == 'exact':
     return exact_solution.solve(objective, weights, data)
   if isinstance(objective, objectives.ProximalLoss):
-    # Where the pull is a decay, it costs one pass over the weights, and not four.
+    # Where the pull is a decay, it costs one pass over the weights, and not
+    # four.
     objective = objective.with_decay(config.weight_decay)
     offset = trees.subtract(weights, objective.center)
     offset, loss = _descend(

@@ -21,16 +21,15 @@ an upload remembers. Every client measures it on its way (`upload_memory`).
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm, checks, errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import batches, gradients, objectives
-
-Structure = Any
 
 STARTS = ('received', 'own')
 KEPT = ('personalized', 'local', 'both')

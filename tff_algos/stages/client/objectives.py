@@ -6,15 +6,14 @@ loop of its own.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import proximal, statistics, trees
 
-Structure = Any
 # (weights, batch) -> (objective [], loss of each example [batch]).
 Objective = Callable[
   [Structure, algorithm.ClientData], tuple[tf.Tensor, tf.Tensor]

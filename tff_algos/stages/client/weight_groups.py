@@ -1,4 +1,4 @@
-"""Which weights of a model all clients share, and which each keeps for itself."""
+"""Which weights of a model clients share, and which each keeps for itself."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

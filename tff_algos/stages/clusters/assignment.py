@@ -1,14 +1,11 @@
 """Which cluster fits an example or a client, and which share fits each."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
-
-Structure = Any
 
 
 def cluster_losses(

@@ -15,8 +15,9 @@ All are trained from one random model, so that only the clients' data tell them
 apart.
 
 `'warm_start'` (`num_rounds` rounds): FedAvg on one model; in the last of the
-rounds the cohort is parted at random, one group a cluster, and a cluster's model
-is the mean of its group's. So starts the released code of IFCA on FEMNIST.
+rounds the cohort is parted at random, one group a cluster, and a cluster's
+model is the mean of its group's. So starts the released code of IFCA on
+FEMNIST.
 """
 
 import dataclasses
@@ -30,13 +31,12 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors, seeds
 from tff_algos.core import model as model_lib
-from tff_algos.numerics import statistics, trees
+from tff_algos.core.structures import Structure
+from tff_algos.numerics import index_random, statistics, trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.client import local_training, objectives
 from tff_algos.stages.clusters import assignment
 from tff_algos.stages.server import client_sampling
-
-Structure = Any
 
 RANDOM = 'random'
 KMEANS = 'kmeans++'
@@ -68,7 +68,8 @@ class InitializationConfig:
     """Raises ConfigError if a cohort cannot be parted among the clusters."""
     if self.mode == WARM_START and cohort_size < num_clusters:
       raise errors.ConfigError(
-        f"initialization.mode 'warm_start' parts the cohort among {num_clusters} "
+        "initialization.mode 'warm_start' parts the cohort among "
+        f'{num_clusters} '
         f'clusters, but cohort_size is {cohort_size}; raise cohort_size to '
         f'{num_clusters} or more, or choose another mode'
       )
@@ -104,8 +105,7 @@ def cluster_models(
     Weights `[num_clusters, ...]`.
   """
   drawn = [
-    model.initialize(tf.random.experimental.stateless_fold_in(seed, s))
-    for s in range(num_clusters)
+    model.initialize(index_random.fold_in(seed, s)) for s in range(num_clusters)
   ]
   return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *drawn)
 
@@ -155,7 +155,8 @@ def precede(
       raise errors.ConfigError(
         f'the {num_clusters} cluster models would start equal, as all draws of '
         f'{model.name} are, and stay so: set initialization.mode to '
-        f'{KMEANS!r} or {WARM_START!r}, or name a layer in model.pretrained.fresh'
+        f'{KMEANS!r} or {WARM_START!r}, or name a layer in '
+        'model.pretrained.fresh'
       )
     return algorithm
   phases = [_build_training(num_clusters, objective, training)]

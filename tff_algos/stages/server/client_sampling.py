@@ -1,4 +1,4 @@
-"""Client sampling, uniform and on the host, and what a client counts in a mean."""
+"""Client sampling on the host, and the weight of a client in a mean."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,19 +1,17 @@
-"""Algorithms with one global model: what they serve, their plan and their messages."""
+"""Algorithms with one global model: what they serve, plans, messages."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
 from tff_algos.stages.server import client_sampling
-
-Structure = Any
 
 
 def _no_state(run_seed: tf.Tensor, client_seed: tf.Tensor) -> tuple[()]:
@@ -48,8 +46,8 @@ def build_algorithm(
     init_client_state: As of `FederatedAlgorithm`; by default `()`.
     global_weights: ServerState -> the global model; by default its
       `model_weights`.
-    personalized_weights: As of `FederatedAlgorithm`; by default the global model
-      serves every client.
+    personalized_weights: As of `FederatedAlgorithm`; by default the global
+      model serves every client.
     local_weights: As of `FederatedAlgorithm`.
   """
   return algorithm.FederatedAlgorithm(
@@ -130,7 +128,8 @@ def local_call(
   Args:
     phase: Its name.
     client_indices: int32 `[cohort]`.
-    downlink_floats: Numbers sent to each of them; 0 where they have them already.
+    downlink_floats: Numbers sent to each of them; 0 where they have them
+      already.
   """
   count = len(client_indices)
   cost = algorithm.Cost(count * downlink_floats, local_solves=count)

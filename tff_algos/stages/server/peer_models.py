@@ -1,12 +1,9 @@
 """Consensus mean and distance of client models (no server)."""
 
-from typing import Any
-
 import tensorflow as tf
 
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-
-Structure = Any
 
 
 def shares(num_examples: tf.Tensor) -> tf.Tensor:

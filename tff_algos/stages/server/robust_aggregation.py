@@ -2,23 +2,21 @@
 
 What a rule may rely on: at most `num_byzantine` of the clients in a mean send
 whatever they like. A client of weight 0 (refused, or of another cluster) is not
-there. In a mean of so few clients that a rule is not defined (a cluster that few
-chose), it does what is nearest: Krum takes one neighbour, the trimmed mean is the
-median, Bulyan keeps one value.
+there. In a mean of so few clients that a rule is not defined (a cluster that
+few chose), it does what is nearest: Krum takes one neighbour, the trimmed mean
+is the median, Bulyan keeps one value.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import robust_rules
 from tff_algos.rounds import aggregation, collected_means
-
-Structure = Any
 
 MEAN = 'mean'
 
@@ -27,8 +25,8 @@ MEAN = 'mean'
 class AggregationConfig(robust_rules.RuleOptions):
   """What takes the place of a mean of clients' models.
 
-  Attributes (and those of `RuleOptions`, where a row is a client's model and the
-  start is the model before):
+  Attributes (and those of `RuleOptions`, where a row is a client's model and
+  the start is the model before):
     rule: A key of `robust_rules.RULES`; `'mean'` for the algorithm's own.
     mixes_nearest_neighbors: Whether each model is first replaced by the mean of
       the models nearest to it, all but `num_byzantine`.
@@ -76,7 +74,8 @@ class AggregationConfig(robust_rules.RuleOptions):
     trimmed = int(self.trim_fraction * num_clients + 1e-9)
     if self.rule == 'trimmed_mean' and trimmed < num_byzantine:
       raise errors.ConfigError(
-        f'aggregation.trim_fraction {self.trim_fraction:g} leaves out {trimmed} '
+        f'aggregation.trim_fraction {self.trim_fraction:g} leaves out '
+        f'{trimmed} '
         f'of {num_clients} values on each side, fewer than num_byzantine, '
         f'{num_byzantine}; raise trim_fraction or lower num_byzantine'
       )

@@ -6,14 +6,11 @@ clients' models. SGD with learning rate 1 and no momentum replaces the global
 model by the mean, which is FedAvg.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
+from tff_algos.core.structures import Structure
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
-
-Structure = Any
 
 # Of a configuration: FedAvg.
 REPLACE = optimizers.OptimizerConfig('sgd', learning_rate=1.0)

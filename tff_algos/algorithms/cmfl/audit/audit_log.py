@@ -1,11 +1,11 @@
 """The audit log of committees: what each round saw, decided and became.
 
 `audit/log.jsonl` in the workdir has one line of JSON a round; each names the
-SHA-256 of the line before, so no line can be changed, left out or put in without
-all later ones. `audit/round_000012.npz` holds the round's uploads and models, if
-they are kept. A round's arrays are written before its line, and its line before
-its row of `metrics.csv`; on resume all three are cut off together, so every round
-is there once.
+SHA-256 of the line before, so no line can be changed, left out or put in
+without all later ones. `audit/round_000012.npz` holds the round's uploads and
+models, if they are kept. A round's arrays are written before its line, and its
+line before its row of `metrics.csv`; on resume all three are cut off together,
+so every round is there once.
 """
 
 import hashlib

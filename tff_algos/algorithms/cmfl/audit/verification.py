@@ -174,7 +174,7 @@ def _is_elsewhere(entry, uploads, models, rate: float) -> bool:
 
 
 def _scored(entry) -> tuple[list[int], bool]:
-  """Returns the training clients with an upload, and whether a member has one."""
+  """Returns the training clients that uploaded, and whether a member did."""
   valid = [k for k, one in enumerate(entry['clients']) if one['is_valid']]
   training = [k for k in valid if not entry['clients'][k]['is_member']]
   return training, len(training) < len(valid)

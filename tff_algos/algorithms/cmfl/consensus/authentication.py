@@ -40,7 +40,7 @@ def deal_keys(
 def simulated_keys(
   committee: Sequence[str], seed: int
 ) -> dict[str, dict[str, bytes]]:
-  """Returns keys that follow from a seed: for simulation, they are no secret."""
+  """Returns keys derived from a seed: for simulation, they are no secret."""
   generator = seeds.numpy_generator(seed, 'consensus_keys')
   return deal_keys(committee, lambda: generator.bytes(_KEY_BYTES))
 

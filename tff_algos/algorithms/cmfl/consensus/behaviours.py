@@ -116,7 +116,7 @@ class _Garbage(Behaviour):
 
 
 class _Agreeable(Behaviour):
-  """Votes for whatever it is asked for, two things at once, and tells nobody."""
+  """Votes for all that it is asked for, even two things at once."""
 
   def hear(self, message: messages.Message) -> Sends:
     me = self._keyring.member_id

@@ -27,6 +27,7 @@ class Network(Protocol):
       number: How many envelopes were sent before it.
       envelope: What is sent.
     """
+    ...
 
 
 @dataclasses.dataclass(frozen=True)

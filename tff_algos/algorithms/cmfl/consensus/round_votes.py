@@ -5,7 +5,7 @@ Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -137,7 +137,7 @@ def vote(
   )
 
 
-def _ids(client_ids, flags):
+def _ids(client_ids: Sequence[str], flags: Any) -> list[str]:
   return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]
 
 
@@ -161,8 +161,8 @@ def disagreement(members: np.ndarray, outcome: Outcome) -> str:
   if outcome.num_honest < needed:
     return said + (
       f'{outcome.num_honest} of its members are honest and {needed} votes are '
-      'needed: it may stay for ever. Lower consensus.malicious_fraction, or take '
-      'a larger committee.committee_rate or another seed'
+      'needed: it may stay for ever. Lower consensus.malicious_fraction, or '
+      'take a larger committee.committee_rate or another seed'
     )
   return said + 'It tries again; more consensus.max_views may help'
 

@@ -58,7 +58,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
-  """Draws the lines of one panel; `source` is None for the clients' own data."""
+  """Draws the lines of one panel; `source` None is the clients' own data."""
   if source is None:
     axes.set_title("on the clients' own test examples")
     emphasised = 0

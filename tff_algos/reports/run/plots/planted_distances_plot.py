@@ -40,7 +40,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 def _draw_histogram(axes, end, color: str) -> None:
   values, median = end.values, float(np.median(end.values))
   axes.set_axisbelow(True)
-  # Memberships that do not sum to 1 may lie further away; the last bar has them.
+  # Memberships that do not sum to 1 may lie further away; the last bar has
+  # them.
   axes.hist(np.minimum(values, 1.0), _BINS, rwidth=0.92, color=color)
   axes.axvline(median, color=style.INK, linewidth=1.2, linestyle=':')
   axes.set_xlim(0, 1)

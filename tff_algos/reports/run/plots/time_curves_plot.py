@@ -62,8 +62,8 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   BrainTorrent and gossip, re-timed.
 
   Returns:
-    None if a cell has no clock or no score, or if all of them have a server: the
-    clock tells the same as the rounds there.
+    None if a cell has no clock or no score, or if all of them have a server:
+    the clock tells the same as the rounds there.
   """
   run = sweep.example
   kinds = [{run_clock.kind(one) for one in cell.runs} for cell in sweep.cells]

@@ -20,8 +20,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws the virtual clock of a run's rounds.
 
   Beside a committee's stand those of other systems, of the same clients and the
-  same model, which were not run: they are re-timed by formulas. A run of clients
-  that pull from each other is timed by what each received.
+  same model, which were not run: they are re-timed by formulas. A run of
+  clients that pull from each other is timed by what each received.
 
   Returns:
     None if the run had a server.
