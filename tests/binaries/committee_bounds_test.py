@@ -82,6 +82,6 @@ def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
 
 def test_rates_that_fall_are_refused(tmp_path):
   values = regressions.get_config('smoke')
-  values.falling_rates.after_rounds = (2,)
+  values.lr_schedule.after_rounds = (2,)
   with pytest.raises(errors.ConfigError, match='constant learning rates'):
     committee_bounds.compare(experiment.parse(values), tmp_path)

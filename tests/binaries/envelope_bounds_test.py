@@ -79,6 +79,6 @@ def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):
 
 def test_rates_that_fall_are_refused(tmp_path):
   values = regressions.get_config('smoke')
-  values.falling_rates.after_rounds = (2,)
+  values.lr_schedule.after_rounds = (2,)
   with pytest.raises(errors.ConfigError, match='constant learning rates'):
     envelope_bounds.compare(experiment.parse(values), tmp_path)

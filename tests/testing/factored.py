@@ -33,7 +33,9 @@ def build(host_section=None, **options):
     'host': host_section or host(),
     **options,
   }
-  return registry.build_algorithm(section, model(), len(contract.SIZES))
+  return registry.build_algorithm(
+    registry.parse_config(section), model(), len(contract.SIZES)
+  )
 
 
 def run(algorithm, num_rounds, **options):

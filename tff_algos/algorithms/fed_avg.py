@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
@@ -41,7 +41,7 @@ class FedAvgConfig:
   """Options of FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     proximal_weight: mu of FedProx, >= 0; 0 for FedAvg.
     server_optimizer: Of the server's step; SGD with learning rate 1 and no
       momentum takes the mean, another rate goes that share of the way.
@@ -60,7 +60,7 @@ class FedAvgConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
     checks.check_positive('loss_scale', self.loss_scale)
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
@@ -134,13 +134,8 @@ def build_fed_avg(
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_some_or_all(
+      population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(

@@ -46,7 +46,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, seeds
+from tff_algos.core import algorithm, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
@@ -63,7 +63,7 @@ class PerFedAvgConfig:
   """Options of Per-FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     variant: What becomes of the Hessian: `'exact'`, `'hessian_free'` or
       `'first_order'`.
     inner_learning_rate: alpha, of the step that adapts to a client, >= 0.
@@ -98,8 +98,8 @@ class PerFedAvgConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     for name in (
-      'cohort_size',
       'num_local_steps',
       'batch_size',
       'num_personal_steps',
@@ -300,13 +300,8 @@ def _build_plan(model, config):
 
   def plan_round(server_state, population, round_num, seed):
     del server_state
-    client_sampling.check_cohort_size(
-      'cohort_size', config.cohort_size, population
-    )
-    drawn = client_sampling.draw_uniform(
-      population,
-      config.cohort_size,
-      seeds.numpy_generator(seed, 'cohort', round_num),
+    drawn = client_sampling.draw_some_or_all(
+      population, config.cohort_size, seed, round_num
     )
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(

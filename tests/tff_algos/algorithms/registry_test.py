@@ -19,7 +19,9 @@ _NAMES = sorted(registry.ALGORITHMS)
 def test_every_algorithm_builds_with_its_defaults(name):
   # Of a single layer there are no features that FedPAC could align.
   model = toys.mlp() if name == 'fed_pac' else toys.linear(3)
-  algorithm = registry.build_algorithm({'name': name}, model)
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': name}), model
+  )
   assert algorithm.name == name
   assert algorithm.num_clusters >= 1
   for key, phase in algorithm.phases.items():
@@ -39,7 +41,9 @@ def test_who_takes_the_seed_of_the_run_gets_it(monkeypatch):
 
   changed = {**registry.ALGORITHMS, 'cmfl': entry._replace(build=build)}
   monkeypatch.setattr(registry, 'ALGORITHMS', changed)
-  registry.build_algorithm({'name': 'cmfl'}, toys.linear(3), run_seed=7)
+  registry.build_algorithm(
+    registry.parse_config({'name': 'cmfl'}), toys.linear(3), run_seed=7
+  )
   assert seen == [7]
 
 

@@ -42,7 +42,7 @@ def test_an_algorithm_is_built_for_the_seed_of_the_run(monkeypatch):
   config = _parse(seed=5)
   population = types.SimpleNamespace(client_ids=('a', 'b'))
   experiment.build_algorithm(config, population)
-  assert seen == [(config.algorithm, 'model', 2, 5, config.falling_rates)]
+  assert seen == [(config.algorithm, 'model', 2, 5, config.lr_schedule)]
 
 
 def test_runtime_is_optional():
@@ -64,7 +64,7 @@ def test_runtime_is_optional():
     ('dataset__source__name', 'digit', 'digit'),
     ('seed', True, 'config.seed must be int'),
     (
-      'falling_rates__rates',
+      'lr_schedule__rates',
       ('local_training.learning_rate',),
       r"rates must be one of .*, got 'local_training.learning_rate'",
     ),
@@ -108,9 +108,9 @@ def test_identity_has_what_decides_the_states(dataset):
     ('attack', {'name': 'zero', 'fraction': 0.2}, True),
     # Nobody attacks.
     ('attack', {'name': 'none', 'fraction': 0.2}, False),
-    ('falling_rates', {'after_rounds': (2,)}, True),
+    ('lr_schedule', {'after_rounds': (2,)}, True),
     # None falls.
-    ('falling_rates', {'factor': 0.5}, False),
+    ('lr_schedule', {'factor': 0.5}, False),
     ('name', 'other', False),
   ],
 )

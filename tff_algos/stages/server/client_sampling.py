@@ -33,21 +33,27 @@ def draw_uniform(
 
   Args:
     population: All clients.
-    cohort_size: How many; at most the number of clients with examples.
+    cohort_size: How many; 0 for all that have examples.
     generator: Source of randomness.
 
   Returns:
-    Client indices, int32 `[cohort_size]`, ascending.
+    Client indices, int32 `[cohort]`, ascending.
+
+  Raises:
+    ConfigError: If fewer clients have examples.
   """
-  available = np.flatnonzero(population.num_examples)
+  check_cohort_size('cohort_size', cohort_size, population)
+  available = np.flatnonzero(population.num_examples).astype(np.int32)
+  if not cohort_size:
+    return available
   drawn = generator.choice(available, cohort_size, replace=False)
-  return np.sort(drawn).astype(np.int32)
+  return np.sort(drawn)
 
 
 def draw_some_or_all(
   population: algorithm.Population, cohort_size: int, seed: int, round_num: int
 ) -> np.ndarray:
-  """Returns a round's cohort, uniformly drawn, or everybody.
+  """Returns a round's cohort, uniformly drawn, or all that have examples.
 
   Args:
     population: All clients.
@@ -61,9 +67,6 @@ def draw_some_or_all(
   Raises:
     ConfigError: If fewer clients have examples.
   """
-  if not cohort_size:
-    return np.flatnonzero(population.num_examples).astype(np.int32)
-  check_cohort_size('cohort_size', cohort_size, population)
   return draw_uniform(
     population, cohort_size, seeds.numpy_generator(seed, 'cohort', round_num)
   )

@@ -22,7 +22,9 @@ def _coefficients(state):
 
 
 def _plain_host(section):
-  return registry.build_algorithm(section, factored.model(), 5)
+  return registry.build_algorithm(
+    registry.parse_config(section), factored.model(), 5
+  )
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,9 @@ def test_host_options_are_resolved_and_checked():
 def test_a_wrong_section_is_refused(section, text):
   section = {'name': 'filter_decomposition', **section}
   with pytest.raises(errors.ConfigError, match=text):
-    registry.build_algorithm(section, factored.model(), 5)
+    registry.build_algorithm(
+      registry.parse_config(section), factored.model(), 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -334,4 +338,4 @@ def test_a_network_without_atoms_is_refused_where_they_are_needed(
 ):
   section = {'name': 'filter_decomposition', 'host': factored.host(), **options}
   with pytest.raises(errors.ConfigError, match=text):
-    registry.build_algorithm(section, toys.mlp(), 5)
+    registry.build_algorithm(registry.parse_config(section), toys.mlp(), 5)

@@ -13,7 +13,9 @@ def _host(name='fed_avg', **options):
   """Returns a host and all its options."""
   section = factored.host(name, **options)
   _, parsed = registry.parse_config(section)
-  host = registry.build_algorithm(section, factored.model(), 5)
+  host = registry.build_algorithm(
+    registry.parse_config(section), factored.model(), 5
+  )
   return host, config_lib.to_dict(parsed)
 
 
