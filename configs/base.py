@@ -54,6 +54,17 @@ def algorithm_options(name: str) -> ml_collections.ConfigDict:
   return section
 
 
+def trainings(
+  config: ml_collections.ConfigDict,
+) -> list[ml_collections.ConfigDict]:
+  """Returns what clients train by epochs: models local, personal and private."""
+  sections = [
+    config.algorithm.get(f'{kind}_training', {})
+    for kind in ('local', 'personal', 'private')
+  ]
+  return [section for section in sections if 'optimizer' in section]
+
+
 def check(variant: str, variants: Collection[str]) -> None:
   """Raises ValueError, which lists all variants, if there is no such one."""
   if variant not in variants:

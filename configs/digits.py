@@ -10,14 +10,14 @@ import ml_collections
 
 from configs import base
 
-# How clients train, in most algorithms.
-TRAINING = {'num_local_epochs': 10}
-
 
 def get_config(
   algorithm: str, variant: str, variants: tuple[str, ...] = ('full',)
 ) -> ml_collections.ConfigDict:
-  """Returns the config of one variant; the algorithm's options are defaults.
+  """Returns the config of one variant.
+
+  Where the algorithm has these options, half of the clients are drawn in a round,
+  and each trains for ten epochs; its others are defaults.
 
   Args:
     algorithm: Its name.
@@ -33,6 +33,10 @@ def get_config(
     splits={'validation_ratio': 0.2, 'test_ratio': 0.2},
     num_shards=2,
   )
+  if 'cohort_size' in config.algorithm:
+    config.algorithm.cohort_size = 12
+  for training in base.trainings(config):
+    training.num_local_epochs = 10
   config.training.num_rounds = 30
   if variant == 'smoke':
     config.training.num_rounds = 3

@@ -39,7 +39,11 @@ VARIANTS = tuple(_MODELS)
 
 
 def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`, with the cohort's size set."""
+  """Returns the config of one of `VARIANTS`.
+
+  What the methods share is set where the algorithm has it: the cohort's size, an
+  epoch of local training, and the server's step along what the clients moved.
+  """
   base.check(variant, VARIANTS)
   config = base.experiment(
     algorithm, model=_MODELS[variant], source=_SOURCES[variant], law='natural'
@@ -82,22 +86,14 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
     'stack_overflow': 50,
     'smoke': 4,
   }[variant]
+  is_text = variant == 'stack_overflow'
+  for training in base.trainings(config):
+    training.batch_size = 64 if is_text else 32
+    training.optimizer.learning_rate = 1.0 if is_text else 0.5
+    training.optimizer.clip_norm = 0.25 if is_text else 0.0
+  if is_text and 'server_optimizer' in config.algorithm:
+    config.algorithm.server_optimizer.update(name='adam', learning_rate=5e-4)
   return config
-
-
-def server_optimizer(variant: str) -> dict:
-  """Returns the server's step along what the clients moved."""
-  if variant == 'stack_overflow':
-    return {'name': 'adam', 'learning_rate': 5e-4}
-  return {}
-
-
-def local_training(variant: str) -> dict:
-  """Returns one epoch of the solver that all methods share."""
-  if variant == 'stack_overflow':
-    optimizer = {'learning_rate': 1.0, 'clip_norm': 0.25}
-    return {'batch_size': 64, 'optimizer': optimizer}
-  return {'batch_size': 32, 'optimizer': {'learning_rate': 0.5}}
 
 
 def pull(variant: str) -> float:

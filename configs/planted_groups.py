@@ -30,6 +30,9 @@ features; the momentum starts anew in every round; and the learning rate falls i
 variants alone that say so.
 """
 
+import types
+from collections.abc import Mapping
+
 import ml_collections
 
 from configs import base
@@ -43,6 +46,7 @@ VARIANTS = (
 )
 # Of PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
+_NO_RATES = types.MappingProxyType({})
 # Planes are class 0, cars 1, ships 8 and trucks 9.
 _GROUPS = {
   'cifar10': {'class_groups': ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))},
@@ -50,8 +54,16 @@ _GROUPS = {
 }
 
 
-def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`, with all clients in a cohort."""
+def get_config(
+  algorithm: str, variant: str, learning_rates: Mapping[str, float] = _NO_RATES
+) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`.
+
+  Args:
+    algorithm: Its name.
+    variant: Data, maybe with rates that fall.
+    learning_rates: Of clients by their data; 0.1 for other data.
+  """
   base.check(variant, VARIANTS)
   data = data_of(variant)
   is_smoke, is_synthetic = data == 'smoke', data.startswith('synthetic')
@@ -71,6 +83,15 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
   )
   if data != variant:
     fall_as_released(config)
+  for training in base.trainings(config):
+    training.update(
+      batch_size=128,
+      optimizer={
+        'learning_rate': learning_rates.get(data, 0.1),
+        'momentum': 0.9,
+      },
+      weight_decay=WEIGHT_DECAY,
+    )
   return config
 
 
@@ -90,15 +111,6 @@ def num_groups(variant: str) -> int:
   Of `mnist_alike`, with its one group, as many as of `mnist`.
   """
   return 3 if variant.startswith(('cifar10', 'synthetic')) else 4
-
-
-def local_training(learning_rate: float) -> dict:
-  """Returns one epoch of the solver that all methods share."""
-  return {
-    'batch_size': 128,
-    'optimizer': {'learning_rate': learning_rate, 'momentum': 0.9},
-    'weight_decay': WEIGHT_DECAY,
-  }
 
 
 def _images(algorithm, data):

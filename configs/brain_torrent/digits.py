@@ -22,7 +22,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('brain_torrent', variant)
   config.name = 'BrainTorrent on digits, 10:90'
-  config.algorithm.update(local_training=digits.TRAINING)
   if variant != 'smoke':
     config.training.update(
       num_rounds=481, evaluation_interval=24, checkpoint_interval=120

@@ -21,7 +21,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('cfl', variant)
   config.name = 'CFL on digits, 10:90'
-  config.algorithm.update(num_clusters=2, local_training=digits.TRAINING)
+  config.algorithm.num_clusters = 2
   config.algorithm.splitting.update(
     mean_norm_below=0.4, largest_norm_above=0.6, first_round=11
   )

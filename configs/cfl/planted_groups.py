@@ -27,7 +27,7 @@ _THRESHOLDS = {
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('cfl', variant)
+  config = planted_groups.get_config('cfl', variant, _LEARNING_RATES)
   config.name = f'CFL on clients in planted groups, {variant}'
   data = planted_groups.data_of(variant)
   mean_norm_below, largest_norm_above = _THRESHOLDS.get(
@@ -39,8 +39,5 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'mean_norm_below': mean_norm_below,
       'largest_norm_above': largest_norm_above,
     },
-    local_training=planted_groups.local_training(
-      _LEARNING_RATES.get(data, 0.1)
-    ),
   )
   return config

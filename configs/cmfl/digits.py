@@ -24,7 +24,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
   config = digits.get_config('cmfl', variant)
   config.name = 'CMFL on digits'
-  config.algorithm.update(audit='digests', local_training=digits.TRAINING)
+  config.algorithm.audit = 'digests'
   config.algorithm.committee.update(
     active_rate=1.0, committee_rate=1 / 3, aggregation_rate=0.6
   )

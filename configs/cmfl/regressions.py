@@ -18,7 +18,7 @@ committee of 8 and 12 training clients, of whom 8 are averaged (`literal`: 5).
 
 import ml_collections
 
-from configs import committees
+from configs import committees, regressions
 
 
 def get_config(variant: str = 'dissimilar') -> ml_collections.ConfigDict:
@@ -31,32 +31,10 @@ def get_config(variant: str = 'dissimilar') -> ml_collections.ConfigDict:
     law='10:90',
   )
   config.name = f'CMFL on linear regressions, {variant}'
-  config.model.use_bias = False
-  config.algorithm.loss_scale = 0.5
+  regressions.set_small(config, is_smoke=variant == 'smoke')
   config.algorithm.local_training.update(
     batch_size=10_000, weight_decay=0.1, optimizer={'learning_rate': 0.05}
   )
-  config.dataset.update(
-    distributions={'kind': 'native'},
-    partition={'num_clients': 40},
-    sizes={'law': 'uniform', 'minimum': 50, 'maximum': 200},
-    splits={'test_ratio': 0.25, 'held_out_fraction': 0.0},
-  )
-  config.dataset.source.options.update(
-    num_sources=2,
-    num_features=5,
-    theta_spread=10.0,
-    theta_spread_is='variance',
-    num_examples_per_source=5_000,
-    num_held_out_per_source=1_000,
-    theta_seed=0,
-  )
-  if variant == 'smoke':
-    config.dataset.partition.num_clients = 8
-    config.dataset.sizes.update(minimum=20, maximum=40)
-    config.dataset.source.options.update(
-      num_examples_per_source=500, num_held_out_per_source=100
-    )
-  else:
+  if variant != 'smoke':
     config.algorithm.committee.active_rate = 0.5
   return config

@@ -21,10 +21,5 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('ditto', variant)
   config.name = 'Ditto on digits, 10:90'
-  config.algorithm.update(
-    cohort_size=12,
-    proximal_weight=0.75,
-    local_training=digits.TRAINING,
-    personal_training=digits.TRAINING,
-  )
+  config.algorithm.proximal_weight = 0.75
   return config

@@ -20,15 +20,10 @@ _LEARNING_RATES = {'cifar10': 0.03}
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('ditto', variant)
+  config = planted_groups.get_config('ditto', variant, _LEARNING_RATES)
   config.name = f'Ditto on clients in planted groups, {variant}'
-  training = planted_groups.local_training(
-    _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-  )
   config.algorithm.update(
     cohort_size=0,
     proximal_weight=0.1,
-    local_training=training,
-    personal_training=training,
   )
   return config

@@ -19,8 +19,4 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `natural_clients.VARIANTS`."""
   config = natural_clients.get_config('fed_avg', variant)
   config.name = f'FedAvg on natural clients, {variant}'
-  config.algorithm.update(
-    server_optimizer=natural_clients.server_optimizer(variant),
-    local_training=natural_clients.local_training(variant),
-  )
   return config

@@ -20,12 +20,9 @@ _LEARNING_RATES = {'cifar10': 0.03}
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('fed_avg', variant)
+  config = planted_groups.get_config('fed_avg', variant, _LEARNING_RATES)
   config.name = f'FedAvg on clients in planted groups, {variant}'
   config.algorithm.update(
     cohort_size=config.dataset.partition.num_clients,
-    local_training=planted_groups.local_training(
-      _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-    ),
   )
   return config

@@ -24,5 +24,4 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('fed_em', variant)
   config.name = 'FedEM on digits, 10:90'
-  config.algorithm.update(cohort_size=12, local_training=digits.TRAINING)
   return config

@@ -21,13 +21,10 @@ _LEARNING_RATES = {'cifar10': 0.03}
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('fed_em', variant)
+  config = planted_groups.get_config('fed_em', variant, _LEARNING_RATES)
   config.name = f'FedEM on clients in planted groups, {variant}'
   config.algorithm.update(
     num_clusters=planted_groups.num_groups(variant),
     cohort_size=config.dataset.partition.num_clients,
-    local_training=planted_groups.local_training(
-      _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-    ),
   )
   return config

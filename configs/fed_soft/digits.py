@@ -31,10 +31,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   config.algorithm.update(
     cohort_size_per_cluster=5,
     proximal_weight=0.01,
-    local_training={
-      'num_local_epochs': 10,
-      'optimizer': {'name': 'adam', 'learning_rate': 0.002},
-    },
+    local_training={'optimizer': {'name': 'adam', 'learning_rate': 0.002}},
   )
   if variant == 'full':
     config.training.num_rounds = 24

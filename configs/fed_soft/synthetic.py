@@ -20,7 +20,7 @@ distance Delta = 12.85 of two thetas; the smallest, delta, is Delta, or Delta / 
 
 import ml_collections
 
-from configs import base
+from configs import base, regressions
 
 _LAWS = {
   '10_90': '10:90',
@@ -46,53 +46,43 @@ def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
     law=_LAWS[variant],
   )
   config.name = f'FedSoft on linear regressions, {_LAWS[variant]}'
-  config.model.use_bias = False
   unusual = {'eight': 8, **dict.fromkeys(_SHORTEST_SIDES, 3)}
   num_clusters = unusual.get(variant, 2)
-  config.dataset.source.options.update(
+  is_smoke = variant == 'smoke'
+  regressions.set_data(
+    config,
     num_sources=num_clusters,
     num_features=10,
-    theta_spread=10.0,
-    theta_spread_is='variance',
-    num_examples_per_source=20_000,
-    num_held_out_per_source=10_000,
-    theta_seed=0,
+    num_examples_per_source=1_000 if is_smoke else 20_000,
+    num_held_out_per_source=500 if is_smoke else 10_000,
   )
   config.dataset.update(
-    distributions={'kind': 'native'},
-    partition={'num_clients': 100},
-    sizes={'law': 'uniform', 'minimum': 100, 'maximum': 200},
-    splits={
-      'validation_ratio': 0.2,
-      'test_ratio': 0.2,
-      'held_out_fraction': 0.0,
+    partition={'num_clients': 12 if is_smoke else 100},
+    sizes={
+      'law': 'uniform',
+      'minimum': 20 if is_smoke else 100,
+      'maximum': 40 if is_smoke else 200,
     },
+    splits={'validation_ratio': 0.2, 'test_ratio': 0.2},
   )
   config.algorithm.update(
     num_clusters=num_clusters,
-    cohort_size_per_cluster=60,
+    cohort_size_per_cluster=6 if is_smoke else 60,
     proximal_weight=1.0,
-    loss_scale=0.5,
     local_training={
       'num_local_epochs': 10,
       'optimizer': {'name': 'adam', 'learning_rate': 5e-3},
     },
   )
-  config.training.update(num_rounds=50, checkpoint_interval=25)
+  config.training.update(
+    num_rounds=3 if is_smoke else 50, checkpoint_interval=25
+  )
   if num_clusters == 2:
     config.dataset.source.options.separation = _SQUARED_DISTANCE
   if variant in _SHORTEST_SIDES:
     config.dataset.source.options.planted_thetas = _triangle(
       _SHORTEST_SIDES[variant]
     )
-  if variant == 'smoke':
-    config.dataset.partition.num_clients = 12
-    config.dataset.sizes.update(minimum=20, maximum=40)
-    config.dataset.source.options.update(
-      num_examples_per_source=1_000, num_held_out_per_source=500
-    )
-    config.algorithm.cohort_size_per_cluster = 6
-    config.training.num_rounds = 3
   return config
 
 

@@ -28,11 +28,8 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   # Between the evaluations nobody asks for a fine-tuned model.
   config.training.evaluation_interval = config.training.num_rounds
   config.algorithm.update(
-    cohort_size=12,
     proximal_weight=0.1 if variant == 'proximal' else 0.0,
     personalization_interval=config.training.num_rounds,
     global_proximal_weight=1e-4 if variant == 'fed_prox' else 0.0,
-    local_training=digits.TRAINING,
-    personal_training=digits.TRAINING,
   )
   return config

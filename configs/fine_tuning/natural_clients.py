@@ -22,13 +22,7 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `natural_clients.VARIANTS`."""
   config = natural_clients.get_config('fine_tuning', variant)
   config.name = f'FedAvg and fine-tuning on natural clients, {variant}'
-  training = natural_clients.local_training(variant)
-  config.algorithm.update(
-    personalization_interval=config.training.num_rounds,
-    server_optimizer=natural_clients.server_optimizer(variant),
-    local_training=training,
-    personal_training=training,
-  )
+  config.algorithm.personalization_interval = config.training.num_rounds
   config.algorithm.personal_training.optimizer.learning_rate = (
     0.1 if variant == 'stack_overflow' else 0.01
   )

@@ -21,7 +21,7 @@ _LEARNING_RATES = {'cifar10': 0.03}
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config('fine_tuning', variant)
+  config = planted_groups.get_config('fine_tuning', variant, _LEARNING_RATES)
   config.name = (
     f'FedAvg and fine-tuning on clients in planted groups, {variant}'
   )
@@ -30,13 +30,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     config.lr_schedule.rates = ('local_training.optimizer.learning_rate',)
   # Between the evaluations nobody asks for a fine-tuned model.
   config.training.evaluation_interval = config.training.num_rounds
-  training = planted_groups.local_training(
-    _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-  )
   config.algorithm.update(
     cohort_size=0,
     personalization_interval=config.training.num_rounds,
-    local_training=training,
-    personal_training={**training, 'num_local_epochs': 5},
+    personal_training={'num_local_epochs': 5},
   )
   return config

@@ -24,5 +24,5 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('gossip', variant)
   config.name = 'Segmented gossip on digits, 10:90'
-  config.algorithm.update(num_segments=10, local_training=digits.TRAINING)
+  config.algorithm.num_segments = 10
   return config

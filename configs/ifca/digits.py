@@ -37,7 +37,6 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('ifca', variant, _VARIANTS)
   config.name = 'IFCA on digits, 10:90'
-  config.algorithm.update(cohort_size=12, local_training=digits.TRAINING)
   if variant == 'restarts':
     config.training.restarts.num_restarts = 5
   elif variant == 'kmeans':

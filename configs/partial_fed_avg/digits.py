@@ -33,11 +33,6 @@ def get_config(variant: str = 'fed_per') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('partial_fed_avg', variant, _VARIANTS)
   config.name = f'Partial personalization on digits, 10:90, {variant}'
-  config.algorithm.update(
-    cohort_size=12,
-    local_training=digits.TRAINING,
-    private_training=digits.TRAINING,
-  )
   if variant in ('lg_fed_avg', 'fed_alt'):
     config.algorithm.private = ('all_but_last_layer',)
   elif variant == 'local':

@@ -40,13 +40,9 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     'block': _BLOCKS[data],
     'body': 'all_but_last_layer',
   }[method]
-  training = natural_clients.local_training(data)
   config.algorithm.update(
     private=(private,),
     schedule='private_first',
     personalization_interval=config.training.num_rounds,
-    server_optimizer=natural_clients.server_optimizer(data),
-    local_training=training,
-    private_training=training,
   )
   return config

@@ -28,18 +28,15 @@ _LEARNING_RATES = {
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `planted_groups.VARIANTS`."""
   data, method = base.part(variant, planted_groups.VARIANTS, _METHODS)
-  config = planted_groups.get_config('partial_fed_avg', data)
+  config = planted_groups.get_config(
+    'partial_fed_avg', data, _LEARNING_RATES[method]
+  )
   title = 'LG-FedAvg' if method == 'lg_fed_avg' else 'Clients alone'
   config.name = f'{title} on clients in planted groups, {data}'
-  training = planted_groups.local_training(
-    _LEARNING_RATES[method].get(planted_groups.data_of(data), 0.1)
-  )
   private = 'all_but_last_layer' if method == 'lg_fed_avg' else 'all'
   config.algorithm.update(
     private=(private,),
     cohort_size=0,
     initial_private_weights='own',
-    local_training=training,
-    private_training=training,
   )
   return config

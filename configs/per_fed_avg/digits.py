@@ -23,5 +23,5 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('per_fed_avg', variant)
   config.name = 'Per-FedAvg on digits, 10:90'
-  config.algorithm.update(cohort_size=12, num_local_steps=40)
+  config.algorithm.num_local_steps = 40
   return config

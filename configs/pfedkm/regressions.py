@@ -16,7 +16,7 @@ Variants: `proven`, and `smoke` (8 clients, 3 rounds).
 
 import ml_collections
 
-from configs import base
+from configs import base, regressions
 
 
 def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
@@ -29,24 +29,8 @@ def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
     law='10:90',
   )
   config.name = 'pFedKM on linear regressions'
-  config.model.use_bias = False
-  config.dataset.source.options.update(
-    num_sources=2,
-    num_features=5,
-    theta_spread=10.0,
-    theta_spread_is='variance',
-    num_examples_per_source=5_000,
-    num_held_out_per_source=1_000,
-    theta_seed=0,
-    separation=165.0,
-  )
-  config.dataset.update(
-    distributions={'kind': 'native'},
-    partition={'num_clients': 40},
-    sizes={'law': 'uniform', 'minimum': 50, 'maximum': 200},
-    splits={'test_ratio': 0.25, 'held_out_fraction': 0.0},
-  )
-  config.algorithm.loss_scale = 0.5
+  regressions.set_small(config, is_smoke=variant == 'smoke')
+  config.dataset.source.options.separation = 165.0
   config.algorithm.local_training.update(
     num_local_steps=1,
     batch_size=200,
@@ -54,12 +38,7 @@ def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
     num_proximal_steps=20,
     personal_learning_rate=0.06,
   )
-  config.training.update(num_rounds=100, checkpoint_interval=50)
-  if variant == 'smoke':
-    config.dataset.partition.num_clients = 8
-    config.dataset.sizes.update(minimum=20, maximum=40)
-    config.dataset.source.options.update(
-      num_examples_per_source=500, num_held_out_per_source=100
-    )
-    config.training.num_rounds = 3
+  config.training.update(
+    num_rounds=3 if variant == 'smoke' else 100, checkpoint_interval=50
+  )
   return config

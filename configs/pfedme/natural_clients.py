@@ -33,7 +33,7 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   training = config.algorithm.local_training
   training.update(
     num_local_steps=_NUM_STEPS[data],
-    batch_size=natural_clients.local_training(data)['batch_size'],
+    batch_size=64 if data == 'stack_overflow' else 32,
     # A step to the solution itself, or none.
     client_learning_rate=1 / natural_clients.pull(data),
     proximal_weight=natural_clients.pull(data),

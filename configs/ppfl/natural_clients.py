@@ -31,18 +31,15 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   data, method = base.part(variant, natural_clients.VARIANTS, _METHODS)
   config = natural_clients.get_config('ppfl', data)
   config.name = f'PPFL on natural clients, {variant}'
-  training = natural_clients.local_training(data)
   config.algorithm.update(
     num_clusters=_NUM_CLUSTERS[data],
     canonical=('last_layer',),
     mixing='parameters' if method == 'ppfl2' else 'outputs',
     membership={
-      'learning_rate': training['optimizer']['learning_rate'],
+      'learning_rate': config.algorithm.local_training.optimizer.learning_rate,
       'gradient_weight': 'none',
     },
     laplacian={'weight': 1e-4},
-    server_optimizer=natural_clients.server_optimizer(data),
-    local_training=training,
   )
   if data == 'stack_overflow':
     config.model.decoder = 'untied'
@@ -50,6 +47,8 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     config.algorithm.laplacian.update(weight=1e-5, affinity='shifted_cosine')
   if method == 'released':
     config.algorithm.schedule = 'shared_first'
-    config.algorithm.membership.batch_size = training['batch_size']
+    config.algorithm.membership.batch_size = (
+      config.algorithm.local_training.batch_size
+    )
     config.algorithm.laplacian.form = 'degree'
   return config

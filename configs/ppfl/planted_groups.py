@@ -42,7 +42,7 @@ _MEMBERSHIP_RATES = {
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `planted_groups.VARIANTS` and METHODS."""
   data, method = base.part(variant, planted_groups.VARIANTS, METHODS)
-  config = planted_groups.get_config('ppfl', data)
+  config = planted_groups.get_config('ppfl', data, _LEARNING_RATES)
   config.name = f'PPFL on clients in planted groups, {variant}'
   if method == 'released':
     planted_groups.fall_as_released(config)
@@ -57,9 +57,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
       'gradient_weight': 'none',
     },
     laplacian={'weight': 1e-5},
-    local_training=planted_groups.local_training(
-      _LEARNING_RATES.get(data, 0.1)
-    ),
   )
   _treat(config.algorithm, method)
   return config
