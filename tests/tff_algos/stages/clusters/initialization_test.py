@@ -263,6 +263,8 @@ def test_cost_of_kmeans():
 
 def test_cost_of_a_warm_start_is_that_of_fed_avg():
   assert _costs(_build('warm_start', cohort_size=4)) == [(8, 8, 4)]
+  everyone = _costs(_build('warm_start', cohort_size=0))
+  assert everyone == _costs(_build('warm_start', cohort_size=5))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_more_clients_than_have_examples_cannot_seed(options, text):
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
-    ({'mode': 'kmeans'}, "mode must be one of 'random', 'kmeans\\+\\+'"),
+    ({'mode': 'kmeans'}, "mode must be one of 'random', 'k-means\\+\\+'"),
     ({'num_candidates': -1}, 'num_candidates must be an integer >= 0'),
     ({'num_rounds': 0}, 'num_rounds must be an integer >= 1'),
   ],
