@@ -275,8 +275,9 @@ def test_host_options_are_resolved_and_checked():
   _, options = registry.parse_config(
     {'name': 'filter_decomposition', 'host': {'name': 'fed_avg'}}
   )
-  assert options.host['cohort_size'] == 10
-  assert options.host['local_training']['batch_size'] == 10
+  assert options.host.name == 'fed_avg'
+  assert options.host.options.cohort_size == 10
+  assert options == registry.parse_config({'name': 'filter_decomposition'})[1]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +288,9 @@ def test_host_options_are_resolved_and_checked():
       "config.algorithm.host.name 'ifca' is unknown",
     ),
     ({'host': {'name': 'fed_avg', 'cohort': 1}}, "did you mean 'cohort_size'"),
-    ({'host': {}, 'averaging': 'atoms'}, "averaging must be one of 'factors'"),
+    ({'averaging': 'atoms'}, "averaging must be one of 'factors'"),
     (
-      {'host': {}, 'averaging': 'kernels', 'schedule': {'slow_period': 2}},
+      {'averaging': 'kernels', 'schedule': {'slow_period': 2}},
       "slow_period is 2, but averaging 'kernels' sends no coefficients",
     ),
     (
