@@ -31,7 +31,7 @@ def build_model(workload: workload_lib.Workload) -> model_lib.Model:
   if workload.num_atoms:
     section['decomposition'] = {'num_atoms': workload.num_atoms}
   return models.build_model(
-    section,
+    models.parse_config(section),
     task=model_lib.CLASSIFICATION,
     input_shape=workload.input_shape,
     num_outputs=workload.num_classes,

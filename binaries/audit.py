@@ -33,18 +33,20 @@ def audit(
   Raises:
     UserError: If the algorithm keeps no log, or there is none.
   """
-  falling = config.falling_rates
-  algorithm, periods = algorithms.parse_periods(config.algorithm, falling)
+  algorithm = config.algorithm.name
   if algorithm != 'cmfl':
     raise errors.ConfigError(
       'binaries.audit verifies what committees of cmfl decided, but '
       f'config.algorithm.name is {algorithm!r}; take a config such as '
       'configs/cmfl/digits.py'
     )
-  options = periods[0]
+  options = config.algorithm.options
+  periods = algorithms.periods_of(config.algorithm, config.lr_schedule)
   rules = verification.Rules(
     options.upload,
-    lambda round_num: periods[falling.period(round_num)].rate(round_num),
+    lambda round_num: periods[config.lr_schedule.period(round_num)].rate(
+      round_num
+    ),
     options.committee.distance,
     options.committee.selection,
     options.committee.election_center,

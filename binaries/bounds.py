@@ -40,13 +40,11 @@ from typing import Any
 import numpy as np
 
 from binaries import command
-from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.fed_soft import bounds as bounds_lib
 from tff_algos.algorithms.fed_soft import quadratic_risks
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, output, session
 from tff_algos.experiments.analyses import linear_rounds
-from tff_algos.models import registry as models
 
 _PRINTED = (
   *('round', 'theorem_2', 'theorem_3', 'gamma', 'alpha_0', 'misassignment'),
@@ -63,8 +61,8 @@ def compare(
     UserError: If the theorems do not speak of such an experiment, there is no
       checkpoint, or the held-out examples of a source do not span the features.
   """
-  algorithm, options = algorithms.parse_config(config.algorithm)
-  model, model_options = models.parse_config(config.model)
+  algorithm, options = config.algorithm
+  model, model_options = config.model
   if (algorithm, model) != ('fed_soft', 'linear_regression'):
     raise errors.ConfigError(
       'binaries.bounds compares fed_soft on linear_regression with the '

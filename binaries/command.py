@@ -4,6 +4,7 @@ import errno
 import logging as standard_logging
 import os
 import pathlib
+import re
 import signal
 import sys
 import threading
@@ -13,8 +14,8 @@ from typing import NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from binaries import flag_errors
 from tff_algos.core import errors
+from tff_algos.experiments import config_file, config_values
 
 # Before TensorFlow is imported: what it says when it starts (which CUDA
 # libraries are not there) is no news to a user.
@@ -129,15 +130,32 @@ _report_unraisable, sys.unraisablehook = sys.unraisablehook, _interrupt_again
 def _parse_flags(argv: list[str]) -> list[str]:
   """Parses flags; a wrong config or override ends in one line, not a trace."""
   try:
-    remaining = flags.FLAGS(argv)
     if 'config' in flags.FLAGS:
-      flags.FLAGS.config.to_dict()  # A file that cannot be read fails here.
-    return remaining
-  except (
-    *(AttributeError, KeyError, OSError, TypeError, ValueError),
-    flags.Error,
-  ) as error:
-    _end_with(flag_errors.words_of(error))
+      check_overrides(argv)
+    return flags.FLAGS(argv)
+  except (errors.ConfigError, flags.Error) as error:
+    _end_with(' '.join(str(error).split()))
+
+
+def check_overrides(argv: list[str]) -> None:
+  """Checks the config file and the keys that flags override.
+
+  A config flag does so too, but its errors hide which section lacks the key.
+
+  Raises:
+    ConfigError: If there is no such file, variant or key.
+  """
+  values = flags.FlagValues()
+  values.set_gnu_getopt(True)
+  flags.DEFINE_string('config', None, 'A file.', flag_values=values)
+  values(argv, known_only=True)
+  if values.config is None:
+    return
+  config = config_file.load(values.config)
+  for argument in argv:
+    override = re.match(r'--?(?:no)?config\.([\w.]+)', argument)
+    if override:
+      config_values.check_key(config, override[1])
 
 
 def _end_with(words: str) -> NoReturn:

@@ -28,11 +28,9 @@ import pathlib
 from typing import Any
 
 from binaries import bounds, command
-from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, output, session
 from tff_algos.experiments.analyses import committee_rounds
-from tff_algos.models import registry as models
 
 _PRINTED = (
   *('rounds', 'gap', 'bound', 'floor', 'step_excess', 'skew', 'skew_min'),
@@ -48,8 +46,8 @@ def compare(
   Raises:
     UserError: If the theorem does not speak of such an experiment.
   """
-  algorithm, options = algorithms.parse_config(config.algorithm)
-  model, model_options = models.parse_config(config.model)
+  algorithm, options = config.algorithm
+  model, model_options = config.model
   if (algorithm, model) != ('cmfl', 'linear_regression'):
     raise errors.ConfigError(
       'binaries.committee_bounds compares cmfl on linear_regression with the '
@@ -57,7 +55,7 @@ def compare(
       f'config.model.name {model!r}. Take a config such as '
       'configs/cmfl/regressions.py'
     )
-  config.falling_rates.check_constant('the theorem')
+  config.lr_schedule.check_constant('the theorem')
   with session.open_session(config, folder) as opened:
     objectives = committee_rounds.read_objectives(
       opened, options, model_options.use_bias

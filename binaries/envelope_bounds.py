@@ -32,12 +32,10 @@ from typing import Any
 import numpy as np
 
 from binaries import bounds, command
-from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.pfedkm import bounds as bounds_lib
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, output, session
 from tff_algos.experiments.analyses import envelope_rounds
-from tff_algos.models import registry as models
 
 _PRINTED = (
   *('rounds', 'mean_squared_gradient', 'bound', 'floor', 'theorem'),
@@ -53,8 +51,8 @@ def compare(
   Raises:
     UserError: If the theorem does not speak of such an experiment.
   """
-  algorithm, options = algorithms.parse_config(config.algorithm)
-  model, model_options = models.parse_config(config.model)
+  algorithm, options = config.algorithm
+  model, model_options = config.model
   if (algorithm, model) != ('pfedkm', 'linear_regression'):
     raise errors.ConfigError(
       'binaries.envelope_bounds compares pfedkm on linear_regression with the '
@@ -62,7 +60,7 @@ def compare(
       f'config.model.name {model!r}. Take a config such as '
       'configs/pfedkm/regressions.py'
     )
-  config.falling_rates.check_constant('the theorem')
+  config.lr_schedule.check_constant('the theorem')
   if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(
       'the theorem speaks of all clients in every round, and of plain means; '

@@ -55,7 +55,7 @@ def measure(
   Raises:
     UserError: If the algorithm has another server, or there is no checkpoint.
   """
-  name, _ = registry.parse_config(config.algorithm)
+  name = config.algorithm.name
   if name not in _ALGORITHMS:
     raise errors.ConfigError(
       f'binaries.factors is for {", ".join(_ALGORITHMS)}, which have one model '

@@ -30,7 +30,7 @@ Variants:
 
 import ml_collections
 
-from configs import falling_rates, pretrained
+from configs import base
 
 VARIANTS = (
   'similar',
@@ -44,174 +44,78 @@ VARIANTS = (
 _SELECTIONS = {'dissimilar': 'least_similar', 'everybody': 'all'}
 
 
-def get_config(variant: str, num_rounds: int) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without dataset, model and name.
+def get_config(
+  variant: str, num_rounds: int, *, model: str, source: str, law: str
+) -> ml_collections.ConfigDict:
+  """Returns CMFL as one variant has it, of which a tenth is evaluated.
 
   Args:
     variant: One of `VARIANTS`.
     num_rounds: Of all variants but `smoke`, which has 3.
+    model: Name of the model.
+    source: Name of the dataset's source.
+    law: Law of the dataset's partition.
   """
-  check(variant)
-  is_smoke, is_literal = variant == 'smoke', variant == 'literal'
-  is_repo = variant == 'repo'
-  config = ml_collections.ConfigDict()
-  config.seed = 0
-  config.algorithm = {
-    'name': 'cmfl',
-    'upload': 'update' if is_literal else 'model',
-    'server_learning_rate': 1.0,
-    'rate_offset': 0.0,
-    'loss_scale': 1.0,
-    'audit': 'digests',
-    'committee': {
-      'active_rate': 1.0 if is_smoke else 0.1,
-      'committee_rate': 0.4,
-      'aggregation_rate': 0.4,
-      'aggregation_base': 'training' if is_literal else 'active',
+  base.check(variant, VARIANTS)
+  config = base.experiment('cmfl', model=model, source=source, law=law)
+  config.algorithm.update(
+    upload='model',
+    audit='digests',
+    committee={
+      'aggregation_base': 'active',
       'selection': _SELECTIONS.get(variant, 'most_similar'),
-      'election_center': 0.5,
-      'distance': 'sum_over_weights' if is_repo else 'squared',
     },
-    'consensus': consensus('assumed' if is_repo else 'simulated'),
-    'local_training': {
-      'num_local_epochs': 1,
+    local_training={'batch_size': 32},
+  )
+  if variant == 'attacked':
+    config.attack.update(name='sign_flip', fraction=0.1)
+  elif variant == 'literal':
+    config.algorithm.update(
+      upload='update',
+      committee={'aggregation_base': 'training'},
       # More than any client has: one step.
-      'batch_size': 10_000 if is_literal else 32,
-      'optimizer': {
-        'name': 'sgd',
-        'learning_rate': 0.005 if is_repo else 0.1,
-      },
-      'augmentation': 'none',
-      'solver': 'descent',
-      'weight_decay': 0.0,
-      'num_local_steps': 0,
-    },
-  }
-  config.training = training(3 if is_smoke else num_rounds)
-  config.falling_rates = falling_rates.none()
-  config.runtime = runtime()
-  config.attack = {
-    'name': 'sign_flip' if variant == 'attacked' else 'none',
-    'fraction': 0.1 if variant == 'attacked' else 0.0,
-    'client_ids': (),
-    'space': 'model' if is_repo else 'update',
-    'minimum_scale': 0.0 if is_repo else 0.5,
-    'noise_deviation': 1.0,
-    'num_deviations': 0.0,
-    'ipm_factor': 0.5,
-    'perturbation': 'std',
-    'accepted_share': 0.4,
-  }
+      local_training={'batch_size': 10_000},
+    )
+  elif variant == 'repo':
+    config.algorithm.update(
+      committee={'distance': 'sum_over_weights'},
+      consensus={'protocol': 'assumed'},
+      local_training={'optimizer': {'learning_rate': 0.005}},
+    )
+    config.attack.update(space='model', minimum_scale=0.0)
+  elif variant == 'smoke':
+    config.algorithm.committee.active_rate = 1.0
+    num_rounds = 3
+  config.training.update(
+    num_rounds=num_rounds,
+    evaluation_interval=max(num_rounds // 10, 1),
+    checkpoint_interval=20,
+  )
   return config
 
 
-def check(variant: str) -> None:
-  """Raises ValueError if it is none of `VARIANTS`."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
+def get_smoke(model: str) -> ml_collections.ConfigDict:
+  """Returns `smoke`: 12 clients of two classes of the digits each."""
+  config = get_config('smoke', 3, model=model, source='digits', law='shards')
+  config.dataset.splits.test_ratio = 0.2
+  config.dataset.partition.num_clients = 12
+  config.dataset.partition.options.shards_per_client = 2
+  return config
 
 
-def consensus(protocol: str = 'simulated') -> dict:
-  """Returns honest members, who vote message by message by default."""
-  return {
-    'protocol': protocol,
-    'max_views': 20,
-    'timeout_seconds': 1.0,
-    'malicious_fraction': 0.0,
-    'behaviour': 'lying',
-  }
+def get_text_smoke() -> ml_collections.ConfigDict:
+  """Returns `smoke` where the experiment's own model takes no images."""
+  config = get_smoke('mlp')
+  config.model.hidden_sizes = (16,)
+  return config
 
 
-def training(num_rounds: int) -> dict:
-  """Returns so many rounds, of which a tenth is evaluated."""
-  return {
-    'num_rounds': num_rounds,
-    'evaluation_interval': max(num_rounds // 10, 1),
-    'checkpoint_interval': 20,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-
-
-def runtime() -> dict:
-  """Returns the runtime with all defaults."""
-  return {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
-
-
-def digits() -> dict:
-  """Returns the dataset of `smoke`: 12 clients of two classes each."""
-  return {
-    'source': {'name': 'digits', 'options': {}},
-    'distributions': {'kind': 'identity'},
-    'partition': partition(12),
-    'splits': splits(),
-    'seed': 0,
-    'num_shards': 1,
-  }
-
-
-def partition(num_clients: int) -> dict:
-  """Returns clients of mostly two classes each."""
-  return {
-    'law': 'shards',
-    'num_clients': num_clients,
-    'options': {'shards_per_client': 2, 'distinct_classes': True},
-  }
-
-
-def splits() -> dict:
-  """Returns a part of every client for tests, and one for the global model."""
-  return {
-    'validation_ratio': 0.0,
-    'test_ratio': 0.2,
-    'held_out_fraction': 0.2,
-  }
-
-
-def natural_text(source: dict, options: dict, num_clients: int | None) -> dict:
-  """Returns clients as a source of text has them, 80 % of each to train.
-
-  Args:
-    source: Name and options.
-    options: Of the partition, by which clients are left out.
-    num_clients: How many of the others are drawn; None for all.
-  """
-  return {
-    'source': source,
-    'distributions': {'kind': 'identity'},
-    'partition': {
-      'law': 'natural',
-      'num_clients': num_clients,
-      'options': options,
-    },
-    'splits': {
-      'validation_ratio': 0.0,
-      'test_ratio': 0.25,
-      'held_out_fraction': 0.0,
-      'split_by': 'client',
-    },
-    'seed': 0,
-    'num_shards': 4,
-  }
-
-
-def small_perceptron() -> dict:
-  """Returns a model of `digits` where the experiment's own takes no images."""
-  return {
-    'name': 'mlp',
-    'hidden_sizes': (16,),
-    'normalization': 'none',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
+def get_text(variant: str, *, model: str, source: str):
+  """Returns clients as a source of text has them, 80 % of each to train."""
+  config = get_config(variant, 200, model=model, source=source, law='natural')
+  config.dataset.source.options.folder = f'data/{source}'
+  config.dataset.splits.update(
+    test_ratio=0.25, held_out_fraction=0.0, split_by='client'
+  )
+  config.dataset.num_shards = 4
+  return config

@@ -31,7 +31,7 @@ smaller network `letters_cnn`.
 
 import ml_collections
 
-from configs import shards
+from configs import base, shards
 
 _FASHION_MNIST = 'fashion_mnist_'
 _CLASSES = {
@@ -49,77 +49,50 @@ _CLASSES = {
 VARIANTS = (*_CLASSES, 'smoke')
 
 
-def get_config(variant: str, *, personal: bool) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without `algorithm` and `name`.
+def get_config(
+  algorithm: str, variant: str, *, personal: bool
+) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`, with what `shards.build` sets.
 
   Args:
-    variant: One of `VARIANTS`.
+    algorithm: Its name.
+    variant: Data and classes.
     personal: Whether it is for the tables of personal models.
   """
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
+  base.check(variant, VARIANTS)
   if variant == 'smoke':
-    return shards.get_config('smoke')
-  config = shards.get_config('two_classes')
-  if not variant.startswith(_FASHION_MNIST):
-    config.dataset.source = _source(variant)
-  config.dataset.partition.num_clients = 10 * cohort_size(variant, personal)
+    return shards.build_smoke(algorithm)
+  is_tiny, is_small = variant.startswith('tiny'), variant.endswith('_small')
+  source, source_options = _source(variant)
+  model = 'resnet18' if is_tiny and not personal else 'lenet'
+  config = shards.build(algorithm, source=source, model=model)
+  config.dataset.source.options.update(source_options)
   config.dataset.partition.options.shards_per_client = _CLASSES[variant]
   config.training.num_rounds = 200 if personal else 600
+  trained = shards.trained(config)
   if personal:
-    is_wide = _has_many_classes(variant)
+    is_wide = not variant.startswith(('cifar10_', _FASHION_MNIST))
     config.model.variant = 'fed_rep_wide' if is_wide else 'fed_rep'
-  elif variant.startswith('tiny'):
-    del config.model['variant']
-    config.model.name = 'resnet18'
-    config.model.normalization = 'group'
+    trained.local_training.num_local_epochs = 10
+    trained.local_training.unit_dropout_rate = 0.6 if is_wide else 0.0
+  elif is_tiny:
     config.model.stem = 'large'
-    config.training.num_rounds = 10
-    config.training.evaluation_interval = 1
-  if _is_small(variant):
+    config.training.update(num_rounds=10, evaluation_interval=1)
+  if is_tiny:
+    trained.cohort_size = 100 if personal else 2
+    config.dataset.partition.num_clients = 10 * trained.cohort_size
+  if is_small:
     config.model.variant = 'fed_pac'
     config.dataset.splits.client_test = 'dealt'
     config.training.num_rounds = 20
+    trained.local_training.num_local_epochs = 2
   return config
 
 
-def cohort_size(variant: str, personal: bool) -> int:
-  """Returns how many clients take part in a round."""
-  if variant == 'smoke':
-    return shards.cohort_size(variant)
+def _source(variant):
   if variant.startswith('tiny'):
-    return 100 if personal else 2
-  return 10
-
-
-def local_training(variant: str, personal: bool) -> dict:
-  """Returns the solver of all algorithms."""
-  training = shards.local_training(variant)
-  if _is_small(variant):
-    training['num_local_epochs'] = 2
-  elif personal and variant != 'smoke':
-    training['num_local_epochs'] = 10
-    if _has_many_classes(variant):
-      training['unit_dropout_rate'] = 0.6
-  return training
-
-
-def _has_many_classes(variant: str) -> bool:
-  return not variant.startswith(('cifar10_', _FASHION_MNIST))
-
-
-def _is_small(variant: str) -> bool:
-  return variant.endswith('_small')
-
-
-def _source(variant: str) -> dict:
-  if variant.startswith('tiny'):
-    options = {'folder': 'data/tiny-imagenet-200'}
-    return {'name': 'tiny_imagenet', 'options': options}
+    return 'tiny_imagenet', {'folder': 'data/tiny-imagenet-200'}
+  if variant.startswith(_FASHION_MNIST):
+    return 'idx', {'folder': 'data/fashion_mnist'}
   dataset = variant.partition('_')[0]
-  return {
-    'name': 'cifar',
-    'options': {'folder': f'data/{dataset}', 'dataset': dataset},
-  }
+  return 'cifar', {'folder': f'data/{dataset}', 'dataset': dataset}

@@ -12,7 +12,7 @@ turns); 20 clients, 16 rounds.
 
 import ml_collections
 
-from configs import falling_rates, pretrained
+from configs import base
 
 LAWS = {
   '10_90': '10:90',
@@ -24,117 +24,50 @@ LAWS = {
 VARIANTS = (*LAWS, *(f'small_{name}' for name in LAWS), 'smoke')
 
 
-def get_config(variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without `algorithm` and `name`."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
-  config = ml_collections.ConfigDict()
-  config.seed = 0
-  config.dataset = {
-    'source': {
-      'name': 'emnist',
-      'options': {
-        'folder': 'data/emnist',
-        'split': 'byclass',
-        'cases_are': 'distributions',
-      },
-    },
-    'distributions': {'kind': 'native'},
-    'partition': {
-      'law': LAWS.get(variant.removeprefix('small_'), '10:90'),
-      'num_clients': 100,
-      'num_unseen_clients': 0,
-    },
-    'sizes': {'law': 'uniform', 'minimum': 100, 'maximum': 200},
-    'splits': {
-      'validation_ratio': 0.2,
-      'test_ratio': 0.2,
-      'held_out_fraction': 0.0,
-    },
-    'seed': 0,
-    'num_shards': 4,
-  }
-  config.model = {
-    'name': 'letters_cnn',
-    'normalization': 'none',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  config.training = {
-    'num_rounds': 200,
-    'evaluation_interval': 10,
-    'checkpoint_interval': 10,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
-  if variant == 'four':
-    config.dataset.distributions = _rotations(2)
-  elif variant == 'smoke':
-    _make_smoke(config)
-  elif variant.startswith('small_'):
-    _make_small(config, 4 if variant == 'small_four' else 2)
-  return config
-
-
-def num_clusters(variant: str) -> int:
-  """Returns as many clusters as there are source distributions."""
-  return 4 if variant.endswith('four') else 2
-
-
-def local_training(variant: str) -> dict:
-  """Returns the solver: the paper's, or one for a twelfth of the rounds.
+def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`, with local training set.
 
   The small variants take steps that are larger so that their sum is about the
   paper's: 75 steps and 16 rounds of 3e-4 against 150 and 200 of 1e-5.
   """
-  is_paper = variant in LAWS
-  return {
-    'num_local_epochs': 1 if variant == 'smoke' else 5,
-    'batch_size': 5 if is_paper else 10,
-    'optimizer': {'name': 'adam', 'learning_rate': 1e-5 if is_paper else 3e-4},
-    'augmentation': 'none',
-    'solver': 'descent',
-    'weight_decay': 0.0,
-    'num_local_steps': 0,
-  }
-
-
-def _rotations(num_views: int) -> dict:
-  return {'kind': 'rotations', 'quarter_turns': tuple(range(num_views))}
-
-
-def _make_small(config, num_views):
-  config.dataset.source.options = {
-    'folder': 'data/emnist',
-    'split': 'letters',
-    'cases_are': 'labels',
-  }
-  config.dataset.distributions = _rotations(num_views)
-  config.dataset.partition.num_clients = 20
-  config.dataset.num_shards = 1
-  config.training.num_rounds = 16
-  config.training.evaluation_interval = 4
-
-
-def _make_smoke(config):
-  config.dataset.source = {'name': 'digits', 'options': {}}
-  config.dataset.distributions = _rotations(2)
-  config.dataset.partition.num_clients = 6
-  config.dataset.sizes.update({'minimum': 20, 'maximum': 30})
-  config.dataset.splits.held_out_fraction = 0.2
-  config.dataset.num_shards = 1
-  config.training.num_rounds = 2
-  config.training.evaluation_interval = 1
+  base.check(variant, VARIANTS)
+  is_smoke, is_paper = variant == 'smoke', variant in LAWS
+  config = base.experiment(
+    algorithm,
+    model='letters_cnn',
+    source='digits' if is_smoke else 'emnist',
+    law=LAWS.get(variant.removeprefix('small_'), '10:90'),
+  )
+  config.dataset.update(
+    partition={'num_clients': 6 if is_smoke else 100 if is_paper else 20},
+    sizes={'law': 'uniform', 'minimum': 100, 'maximum': 200},
+    splits={'validation_ratio': 0.2, 'test_ratio': 0.2},
+    num_shards=4 if is_paper else 1,
+  )
+  num_views = 4 if variant == 'small_four' else 2
+  config.dataset.distributions.kind = 'rotations'
+  config.dataset.distributions.quarter_turns = tuple(range(num_views))
+  config.training.update(num_rounds=16, evaluation_interval=4)
+  if is_smoke:
+    config.dataset.sizes.update(minimum=20, maximum=30)
+    config.training.update(num_rounds=2, evaluation_interval=1)
+  else:
+    config.dataset.splits.held_out_fraction = 0.0
+    config.dataset.source.options.update(
+      folder='data/emnist', split='letters', cases_are='labels'
+    )
+  if is_paper:
+    config.dataset.source.options.update(
+      split='byclass', cases_are='distributions'
+    )
+    config.training.update(num_rounds=200, evaluation_interval=10)
+    if variant != 'four':
+      config.dataset.distributions.kind = 'native'
+      config.dataset.distributions.quarter_turns = None
+  config.algorithm.num_clusters = 4 if variant.endswith('four') else 2
+  config.algorithm.local_training.update(
+    num_local_epochs=1 if is_smoke else 5,
+    batch_size=5 if is_paper else 10,
+    optimizer={'name': 'adam', 'learning_rate': 1e-5 if is_paper else 3e-4},
+  )
+  return config

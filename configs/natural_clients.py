@@ -23,142 +23,79 @@ clients clip their gradients to a norm of 0.25, as there, but pFedMe does not.
 
 import ml_collections
 
-from configs import falling_rates, pretrained, robustness
+from configs import base
 
-VARIANTS = ('emnist', 'stack_overflow', 'smoke')
+_MODELS = {
+  'emnist': 'resnet18',
+  'stack_overflow': 'transformer',
+  'smoke': 'mlp',
+}
+_SOURCES = {
+  'emnist': 'federated_emnist',
+  'stack_overflow': 'stack_overflow',
+  'smoke': 'softmax_groups',
+}
+VARIANTS = tuple(_MODELS)
 
 
-def get_config(variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without `algorithm` and `name`."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
-  config = ml_collections.ConfigDict()
-  config.seed = 1
-  config.dataset = _dataset(variant)
-  config.model = {
-    **_model(variant),
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  num_rounds = {'emnist': 2000, 'stack_overflow': 1000, 'smoke': 2}[variant]
-  config.training = {
-    'num_rounds': num_rounds,
-    'evaluation_interval': max(num_rounds // 10, 1),
-    'checkpoint_interval': 100,
+def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`.
+
+  What the methods share is set where the algorithm has it: the cohort's size, an
+  epoch of local training, and the server's step along what the clients moved.
+  """
+  base.check(variant, VARIANTS)
+  config = base.experiment(
+    algorithm, model=_MODELS[variant], source=_SOURCES[variant], law='natural'
+  )
+  config.seed = config.dataset.seed = 1
+  config.dataset.splits.update(held_out_fraction=0.0, split_by='client')
+  source_options = config.dataset.source.options
+  if variant == 'smoke':
+    source_options.update(num_clients_per_group=4, max_examples=80)
+    config.dataset.distributions.kind = 'native'
+    config.dataset.partition.num_clients = 12
+    config.dataset.splits.test_ratio = 0.25
+    config.model.hidden_sizes = (16,)
+  else:
+    source_options.update(folder=f'data/{_SOURCES[variant]}', min_train=100)
+    config.dataset.splits.client_test = 'dealt'
+    config.dataset.num_shards = 8
     # A thousand models would not fit.
-    'client_states': 'memory' if variant == 'smoke' else 'disk',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
-  config.attack = robustness.attack()
-  return config
-
-
-def cohort_size(variant: str) -> int:
-  """Returns how many clients take part in a round."""
-  return {'emnist': 10, 'stack_overflow': 50, 'smoke': 4}[variant]
-
-
-def server_optimizer(variant: str) -> dict:
-  """Returns the server's step along what the clients moved."""
-  if variant == 'stack_overflow':
-    return {'name': 'adam', 'learning_rate': 5e-4}
-  return {'name': 'sgd', 'learning_rate': 1.0}
-
-
-def local_training(variant: str) -> dict:
-  """Returns one epoch of the solver that all methods share."""
+    config.training.client_states = 'disk'
+  if variant == 'emnist':
+    source_options.min_test = 25
+  elif variant == 'stack_overflow':
+    source_options.update(
+      min_test=10,
+      num_clients=1000,
+      draw_seed=1,
+      examples_are='posts',
+      max_posts=1000,
+      length=20,
+      vocabulary_size=10_000,
+    )
+  num_rounds = {'emnist': 2000, 'stack_overflow': 1000, 'smoke': 2}[variant]
+  config.training.update(
+    num_rounds=num_rounds,
+    evaluation_interval=max(num_rounds // 10, 1),
+    checkpoint_interval=100,
+  )
+  config.algorithm.cohort_size = {
+    'emnist': 10,
+    'stack_overflow': 50,
+    'smoke': 4,
+  }[variant]
   is_text = variant == 'stack_overflow'
-  return {
-    'num_local_epochs': 1,
-    'batch_size': 64 if is_text else 32,
-    'optimizer': {
-      'name': 'sgd',
-      'learning_rate': 1.0 if is_text else 0.5,
-      'momentum': 0.0,
-      'clip_norm': 0.25 if is_text else 0.0,
-    },
-    'augmentation': 'none',
-    'solver': 'descent',
-    'weight_decay': 0.0,
-    'num_local_steps': 0,
-  }
+  for training in base.trainings(config):
+    training.batch_size = 64 if is_text else 32
+    training.optimizer.learning_rate = 1.0 if is_text else 0.5
+    training.optimizer.clip_norm = 0.25 if is_text else 0.0
+  if is_text and 'server_optimizer' in config.algorithm:
+    config.algorithm.server_optimizer.update(name='adam', learning_rate=5e-4)
+  return config
 
 
 def pull(variant: str) -> float:
   """Returns how strongly Ditto and pFedMe pull a client's model."""
   return 1e-3 if variant == 'stack_overflow' else 0.1
-
-
-def _dataset(variant: str) -> dict:
-  is_smoke = variant == 'smoke'
-  return {
-    'source': _source(variant),
-    'distributions': {'kind': 'native' if is_smoke else 'identity'},
-    'partition': {'law': 'natural', 'num_clients': 12 if is_smoke else None},
-    'splits': {
-      'validation_ratio': 0.0,
-      'test_ratio': 0.25 if is_smoke else 0.0,
-      'held_out_fraction': 0.0,
-      'split_by': 'client',
-      'client_test': 'ratio' if is_smoke else 'dealt',
-    },
-    'seed': 1,
-    'num_shards': 1 if is_smoke else 8,
-  }
-
-
-def _source(variant: str) -> dict:
-  if variant == 'smoke':
-    options = {'num_clients_per_group': 4, 'max_examples': 80}
-    return {'name': 'softmax_groups', 'options': options}
-  if variant == 'emnist':
-    return {
-      'name': 'federated_emnist',
-      'options': {
-        'folder': 'data/federated_emnist',
-        'min_train': 100,
-        'min_test': 25,
-      },
-    }
-  return {
-    'name': 'stack_overflow',
-    'options': {
-      'folder': 'data/stack_overflow',
-      'min_train': 100,
-      'min_test': 10,
-      'num_clients': 1000,
-      'draw_seed': 1,
-      'examples_are': 'posts',
-      'max_posts': 1000,
-      'length': 20,
-      'vocabulary_size': 10_000,
-    },
-  }
-
-
-def _model(variant: str) -> dict:
-  if variant == 'smoke':
-    return {'name': 'mlp', 'hidden_sizes': (16,), 'normalization': 'none'}
-  if variant == 'emnist':
-    return {'name': 'resnet18', 'stem': 'small', 'normalization': 'group'}
-  return {
-    'name': 'transformer',
-    'num_blocks': 4,
-    'width': 256,
-    'num_heads': 4,
-    'hidden_size': 1024,
-    'decoder': 'tied',
-  }

@@ -30,26 +30,23 @@ features; the momentum starts anew in every round; and the learning rate falls i
 variants alone that say so.
 """
 
+import types
+from collections.abc import Mapping
+
 import ml_collections
 
-from configs import falling_rates, pretrained, robustness
+from configs import base
 
 _FALLING = '_falling'
+_DATA = ('mnist', 'mnist_alike', 'cifar10', 'synthetic', 'synthetic_80_20')
 VARIANTS = (
-  'mnist',
-  'mnist_alike',
-  'cifar10',
-  'synthetic',
-  'synthetic_80_20',
+  *_DATA,
   'smoke',
-  *(
-    f'{data}{_FALLING}'
-    for data in ('mnist', 'cifar10', 'synthetic', 'synthetic_80_20')
-  ),
+  *(f'{data}{_FALLING}' for data in _DATA if data != 'mnist_alike'),
 )
 # Of PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
-_NUM_CLIENTS = {'cifar10': 80, 'smoke': 12}
+_NO_RATES = types.MappingProxyType({})
 # Planes are class 0, cars 1, ships 8 and trucks 9.
 _GROUPS = {
   'cifar10': {'class_groups': ((1, 9), (0, 8), (2, 3, 4, 5, 6, 7))},
@@ -57,43 +54,44 @@ _GROUPS = {
 }
 
 
-def get_config(variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without `algorithm` and `name`."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
+def get_config(
+  algorithm: str, variant: str, learning_rates: Mapping[str, float] = _NO_RATES
+) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`.
+
+  Args:
+    algorithm: Its name.
+    variant: Data, maybe with rates that fall.
+    learning_rates: Of clients by their data; 0.1 for other data.
+  """
+  base.check(variant, VARIANTS)
   data = data_of(variant)
-  is_smoke = data == 'smoke'
-  config = ml_collections.ConfigDict()
-  config.seed = 0
-  config.dataset = _dataset(data)
-  config.model = {
-    **_model(data),
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  config.training = {
-    'num_rounds': 2 if is_smoke else 200,
-    'evaluation_interval': 1 if is_smoke else 5,
-    'checkpoint_interval': 50,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
+  is_smoke, is_synthetic = data == 'smoke', data.startswith('synthetic')
+  if is_synthetic:
+    config = _mixtures(algorithm, data)
+  else:
+    config = _images(algorithm, data)
+  config.dataset.update(
+    splits={'held_out_fraction': 0.0, 'split_by': 'client'},
+    seed=12345,
+    num_shards=1 if is_smoke else 4,
+  )
+  config.training.update(
+    num_rounds=2 if is_smoke else 200,
+    evaluation_interval=1 if is_smoke else 5,
+    checkpoint_interval=50,
+  )
   if data != variant:
     fall_as_released(config)
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
-  config.attack = robustness.attack()
+  for training in base.trainings(config):
+    training.update(
+      batch_size=128,
+      optimizer={
+        'learning_rate': learning_rates.get(data, 0.1),
+        'momentum': 0.9,
+      },
+      weight_decay=WEIGHT_DECAY,
+    )
   return config
 
 
@@ -103,8 +101,8 @@ def data_of(variant: str) -> str:
 
 
 def fall_as_released(config: ml_collections.ConfigDict) -> None:
-  """Lets learning rates fall as in PPFL's release, for all methods."""
-  config.falling_rates.after_rounds = (100, 150)
+  """Sets the learning-rate schedule of PPFL's release, for all methods."""
+  config.lr_schedule.after_rounds = (100, 150)
 
 
 def num_groups(variant: str) -> int:
@@ -115,76 +113,42 @@ def num_groups(variant: str) -> int:
   return 3 if variant.startswith(('cifar10', 'synthetic')) else 4
 
 
-def local_training(learning_rate: float) -> dict:
-  """Returns one epoch of the solver that all methods share."""
-  return {
-    'num_local_epochs': 1,
-    'batch_size': 128,
-    'optimizer': {
-      'name': 'sgd',
-      'learning_rate': learning_rate,
-      'momentum': 0.9,
-    },
-    'augmentation': 'none',
-    'solver': 'descent',
-    'weight_decay': WEIGHT_DECAY,
-    'num_local_steps': 0,
-  }
+def _images(algorithm, data):
+  is_cifar = data == 'cifar10'
+  config = base.experiment(
+    algorithm,
+    model='mobilenet_v2' if is_cifar else 'mlp',
+    source={'cifar10': 'cifar', 'smoke': 'digits'}.get(data, 'idx'),
+    law='class_groups',
+  )
+  if not is_cifar:
+    config.model.hidden_sizes = (128,)
+  if data != 'smoke':
+    folder = data.removesuffix('_alike')
+    config.dataset.source.options.folder = f'data/{folder}'
+    config.dataset.splits.pool_test_split = True
+  config.dataset.partition.update(
+    num_clients={'cifar10': 80, 'smoke': 12}.get(data, 100),
+    options=_GROUPS.get(data, {'group_sizes': (2, 2, 3, 3)}),
+  )
+  config.dataset.splits.test_ratio = 0.25
+  return config
 
 
-def _dataset(variant: str) -> dict:
-  dataset = {
-    'source': _source(variant),
-    'distributions': {'kind': 'identity'},
-    'partition': {
-      'law': 'class_groups',
-      'num_clients': _NUM_CLIENTS.get(variant, 100),
-      'options': _GROUPS.get(variant, {'group_sizes': (2, 2, 3, 3)}),
-    },
-    'splits': {
-      'validation_ratio': 0.0,
-      'test_ratio': 0.25,
-      'held_out_fraction': 0.0,
-      'split_by': 'client',
-      'pool_test_split': _has_images(variant),
-      'client_test': 'ratio',
-    },
-    'seed': 12345,
-    'num_shards': 1 if variant == 'smoke' else 4,
-  }
-  if variant.startswith('synthetic'):
-    dataset['distributions'] = {'kind': 'native'}
-    dataset['partition'] = {'law': 'natural', 'num_clients': 300}
-  if variant == 'synthetic':
-    dataset['splits'].update({'test_ratio': 0.0, 'client_test': 'dealt'})
-  return dataset
-
-
-def _has_images(variant: str) -> bool:
-  return variant in ('mnist', 'mnist_alike', 'cifar10')
-
-
-def _source(variant: str) -> dict:
-  if variant == 'smoke':
-    return {'name': 'digits', 'options': {}}
-  if _has_images(variant):
-    folder = variant.removesuffix('_alike')
-    name = 'cifar' if folder == 'cifar10' else 'idx'
-    return {'name': name, 'options': {'folder': f'data/{folder}'}}
-  num_test_examples = 5000 if variant == 'synthetic' else 0
-  return {
-    'name': 'logistic_mixture',
-    'options': {'num_test_examples': num_test_examples},
-  }
-
-
-def _model(variant: str) -> dict:
-  if variant == 'cifar10':
-    return {'name': 'mobilenet_v2', 'normalization': 'group'}
-  if variant.startswith('synthetic'):
-    return {
-      'name': 'logistic_regression',
-      'use_bias': True,
-      'reference_class': True,
-    }
-  return {'name': 'mlp', 'hidden_sizes': (128,), 'normalization': 'none'}
+def _mixtures(algorithm, data):
+  config = base.experiment(
+    algorithm,
+    model='logistic_regression',
+    source='logistic_mixture',
+    law='natural',
+  )
+  config.model.reference_class = True
+  config.dataset.distributions.kind = 'native'
+  config.dataset.partition.num_clients = 300
+  if data == 'synthetic':
+    config.dataset.source.options.num_test_examples = 5000
+    config.dataset.splits.client_test = 'dealt'
+  else:
+    config.dataset.source.options.num_test_examples = 0
+    config.dataset.splits.test_ratio = 0.25
+  return config

@@ -17,110 +17,65 @@ The paper's rounds are 600; here 200, as its tables of personalized models have.
 
 import ml_collections
 
-from configs import falling_rates, pretrained
+from configs import base
 
 _CLASSES = {'two_classes': 2, 'five_classes': 5}
 _TFDS = '_tfds'
 VARIANTS = (*_CLASSES, *(name + _TFDS for name in _CLASSES), 'smoke')
 
 
-def get_config(variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without `algorithm` and `name`."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
-  config = ml_collections.ConfigDict()
-  config.seed = 0
-  config.dataset = {
-    'source': _source(variant),
-    'distributions': {'kind': 'identity'},
-    'partition': {
-      'law': 'shards',
-      'num_clients': 100,
-      'options': {
-        'shards_per_client': _CLASSES.get(variant.removesuffix(_TFDS), 2),
-        'distinct_classes': True,
-      },
-    },
-    'splits': {
-      'validation_ratio': 0.0,
-      'test_ratio': 0.0,
-      'held_out_fraction': 0.2 if variant == 'smoke' else 0.0,
-      'client_test': 'all_of_classes',
-    },
-    'seed': 0,
-    'num_shards': 4,
-  }
-  config.model = {
-    'name': 'lenet',
-    'variant': 'fed_dyn',
-    'normalization': 'none',
-    'decomposition': {
-      'num_atoms': 0,
-      'atom_init': 'normal',
-      'forward_mode': 'auto',
-    },
-    'low_rank': {'layers': 'none', 'rank_share': 0.1},
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  config.training = {
-    'num_rounds': 200,
-    'evaluation_interval': 10,
-    'checkpoint_interval': 50,
-    'num_kept_checkpoints': 2,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
+def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
+  """Returns the config of one of `VARIANTS`, see `build`."""
+  base.check(variant, VARIANTS)
   if variant == 'smoke':
-    _make_smoke(config)
+    return build_smoke(algorithm)
+  is_tfds = variant.endswith(_TFDS)
+  config = build(algorithm, source='tfds' if is_tfds else 'idx')
+  if is_tfds:
+    options = {'name': 'fashion_mnist', 'download': True}
+  else:
+    options = {'folder': 'data/fashion_mnist'}
+  config.dataset.source.options.update(options)
+  config.dataset.partition.options.shards_per_client = _CLASSES[
+    variant.removesuffix(_TFDS)
+  ]
   return config
 
 
-def cohort_size(variant: str) -> int:
-  """Returns how many clients take part in a round."""
-  return 3 if variant == 'smoke' else 10
+def build(
+  algorithm: str, *, source: str, model: str = 'lenet'
+) -> ml_collections.ConfigDict:
+  """Returns 100 clients of two classes, of whom ten train in a round.
+
+  Cohort and local training of the algorithm, or of its host, are set.
+  """
+  config = base.experiment(algorithm, model=model, source=source, law='shards')
+  config.dataset.update(
+    partition={'num_clients': 100, 'options': {'shards_per_client': 2}},
+    splits={'held_out_fraction': 0.0, 'client_test': 'all_of_classes'},
+    num_shards=4,
+  )
+  trained(config).local_training.update(
+    num_local_epochs=5, optimizer={'learning_rate': 0.01, 'momentum': 0.9}
+  )
+  config.training.update(
+    num_rounds=200, evaluation_interval=10, checkpoint_interval=50
+  )
+  return config
 
 
-def local_training(variant: str) -> dict:
-  """Returns the solver of all algorithms."""
-  return {
-    'num_local_epochs': 1 if variant == 'smoke' else 5,
-    'batch_size': 10,
-    'optimizer': {'name': 'sgd', 'learning_rate': 0.01, 'momentum': 0.9},
-    'augmentation': 'none',
-    'solver': 'descent',
-    'weight_decay': 0.0,
-    'num_local_steps': 0,
-    'unit_dropout_rate': 0.0,
-  }
-
-
-def _source(variant: str) -> dict:
-  if variant == 'smoke':
-    return {'name': 'digits', 'options': {}}
-  if variant.endswith(_TFDS):
-    options = {'name': 'fashion_mnist', 'download': True}
-    return {'name': 'tfds', 'options': options}
-  return {'name': 'idx', 'options': {'folder': 'data/fashion_mnist'}}
-
-
-def _make_smoke(config):
+def build_smoke(algorithm: str) -> ml_collections.ConfigDict:
+  """Returns 10 clients of the scikit-learn digits, of whom three train."""
+  config = build(algorithm, source='digits', model='letters_cnn')
   config.dataset.partition.num_clients = 10
+  config.dataset.splits.held_out_fraction = 0.2
   config.dataset.num_shards = 1
-  del config.model['variant']
-  config.model.name = 'letters_cnn'
-  config.training.num_rounds = 2
-  config.training.evaluation_interval = 1
+  trained(config).cohort_size = 3
+  trained(config).local_training.num_local_epochs = 1
+  config.training.update(num_rounds=2, evaluation_interval=1)
+  return config
+
+
+def trained(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """Returns the options of the algorithm, or of its host, that clients run."""
+  return config.algorithm.get('host', config.algorithm)

@@ -42,7 +42,7 @@ What the paper does not say:
 
 import ml_collections
 
-from configs import falling_rates, pretrained
+from configs import base
 
 COLUMNS = (
   'mnist_logistic',
@@ -50,50 +50,59 @@ COLUMNS = (
   'fashion_mnist_network',
   'cifar10_network',
 )
-NUM_CLIENTS = 40
 _TFDS = '_tfds'
+_MODELS = {
+  'mnist_logistic': 'logistic_regression',
+  'cifar10_network': 'small_cnn',
+}
 
 
 def get_config(
-  variant: str, columns: tuple[str, ...] = COLUMNS
+  algorithm: str, variant: str, columns: tuple[str, ...] = COLUMNS
 ) -> ml_collections.ConfigDict:
-  """Returns the config of one variant without `algorithm` and `name`.
+  """Returns the config of one variant; the algorithm's options are defaults.
 
   Args:
+    algorithm: Its name.
     variant: A column, maybe with `_tfds`, or `'smoke'`.
     columns: Those that the algorithm was run on.
   """
   variants = (*columns, *(column + _TFDS for column in columns), 'smoke')
-  if variant not in variants:
-    raise ValueError(
-      f'variant must be one of {", ".join(variants)}, got {variant!r}'
-    )
+  base.check(variant, variants)
   column = variant.removesuffix(_TFDS)
   is_cifar = column == 'cifar10_network'
-  config = ml_collections.ConfigDict()
-  config.seed = 0
-  config.dataset = _dataset(variant)
-  config.model = _model(column)
-  config.training = {
-    'num_rounds': 200 if is_cifar else 100,
-    'evaluation_interval': 5 if is_cifar else 1,
-    'checkpoint_interval': 50,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
+  source, source_options = _source(variant)
+  config = base.experiment(
+    algorithm,
+    model=_MODELS.get(column, 'mlp'),
+    source=source,
+    law='consecutive_classes',
+  )
+  config.dataset.source.options.update(source_options)
+  config.dataset.update(
+    partition={'num_clients': 40},
+    splits={
+      'test_ratio': 1 / 3,
+      'held_out_fraction': 0.0,
+      'split_by': 'client',
+      'pool_test_split': is_cifar,
     },
-    'tff': {'workers': ()},
-  }
+    seed=1,
+    num_shards=4,
+  )
+  config.training.update(num_rounds=100, checkpoint_interval=50)
+  if is_cifar:
+    config.training.update(num_rounds=200, evaluation_interval=5)
+  else:
+    config.dataset.partition.options.update(offset=180, reserve=400)
+  if config.model.name == 'mlp':
+    config.model.hidden_sizes = (128,)
   if variant == 'smoke':
-    _make_smoke(config)
+    config.dataset.partition.update(
+      num_clients=12, options={'offset': 0, 'reserve': 40}
+    )
+    config.dataset.num_shards = 1
+    config.training.num_rounds = 2
   return config
 
 
@@ -101,16 +110,9 @@ def moreau_envelope(variant: str) -> dict:
   """Returns the local training of pFedKM and pFedMe."""
   column = variant.removesuffix(_TFDS)
   return {
-    'num_local_steps': 10,
-    'batch_size': 20,
     'client_learning_rate': client_learning_rate(variant),
-    'proximal_weight': 15.0,
-    'num_proximal_steps': 5,
-    'proximal_tolerance': 0.0,
     'personal_learning_rate': 0.01 if column == 'cifar10_network' else 0.05,
     'weight_decay': 0.001 if column == 'mnist_logistic' else 0.0,
-    'start': 'received',
-    'kept': 'personalized',
   }
 
 
@@ -119,59 +121,11 @@ def client_learning_rate(variant: str) -> float:
   return 0.03 if variant.startswith('cifar10') else 0.005
 
 
-def _dataset(variant: str) -> dict:
-  is_cifar = variant.startswith('cifar10')
-  return {
-    'source': _source(variant),
-    'distributions': {'kind': 'identity'},
-    'partition': {
-      'law': 'consecutive_classes',
-      'num_clients': NUM_CLIENTS,
-      'options': {
-        'classes_per_client': 3,
-        'offset': 200 if is_cifar else 180,
-        'reserve': 40 if is_cifar else 400,
-      },
-    },
-    'splits': {
-      'validation_ratio': 0.0,
-      'test_ratio': 1 / 3,
-      'held_out_fraction': 0.0,
-      'split_by': 'client',
-      'pool_test_split': is_cifar,
-    },
-    'seed': 1,
-    'num_shards': 4,
-  }
-
-
-def _source(variant: str) -> dict:
+def _source(variant):
+  if variant == 'smoke':
+    return 'digits', {}
   name = variant.removesuffix(_TFDS).rpartition('_')[0]
   if variant.endswith(_TFDS):
-    return {'name': 'tfds', 'options': {'name': name, 'download': True}}
-  return {
-    'name': 'cifar' if name == 'cifar10' else 'idx',
-    'options': {'folder': f'data/{name}'},
-  }
-
-
-def _model(column: str) -> dict:
-  if column == 'mnist_logistic':
-    model = {'name': 'logistic_regression'}
-  elif column == 'cifar10_network':
-    model = {'name': 'small_cnn'}
-  else:
-    model = {'name': 'mlp', 'hidden_sizes': (128,), 'normalization': 'none'}
-  return {
-    **model,
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-
-
-def _make_smoke(config):
-  config.dataset.source = {'name': 'digits', 'options': {}}
-  config.dataset.partition.num_clients = 12
-  config.dataset.partition.options.update({'offset': 0, 'reserve': 40})
-  config.dataset.num_shards = 1
-  config.training.num_rounds = 2
+    return 'tfds', {'name': name, 'download': True}
+  source = 'cifar' if name == 'cifar10' else 'idx'
+  return source, {'folder': f'data/{name}'}

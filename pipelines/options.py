@@ -53,11 +53,16 @@ class SourceConfig:
 
   Attributes:
     name: Key of `sources.registry.SOURCES`.
-    options: Fields of that source's `Options`.
+    options: Fields of that source's `Options`; those that are None are left
+      out.
   """
 
   name: str
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self):
+    given = {k: v for k, v in self.options.items() if v is not None}
+    object.__setattr__(self, 'options', given)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,15 +20,10 @@ from configs import digits
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('brain_torrent', variant)
   config.name = 'BrainTorrent on digits, 10:90'
-  config.algorithm = {
-    'name': 'brain_torrent',
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-  }
   if variant != 'smoke':
-    config.training.num_rounds = 481
-    config.training.evaluation_interval = 24
-    config.training.checkpoint_interval = 120
+    config.training.update(
+      num_rounds=481, evaluation_interval=24, checkpoint_interval=120
+    )
   return config

@@ -14,25 +14,15 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('cfl', variant)
   config.name = 'CFL on digits, 10:90'
-  config.algorithm = {
-    'name': 'cfl',
-    'num_clusters': 2,
-    'weighting': 'examples',
-    'splitting': {
-      'mean_norm_below': 0.4,
-      'largest_norm_above': 0.6,
-      'first_round': 11,
-      'linkage': 'complete',
-    },
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.num_clusters = 2
+  config.algorithm.splitting.update(
+    mean_norm_below=0.4, largest_norm_above=0.6, first_round=11
+  )
   return config

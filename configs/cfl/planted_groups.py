@@ -14,7 +14,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness
+from configs import planted_groups
 
 _LEARNING_RATES = {'cifar10': 0.01}
 # epsilon_1 and epsilon_2.
@@ -27,26 +27,17 @@ _THRESHOLDS = {
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config(variant)
+  config = planted_groups.get_config('cfl', variant, _LEARNING_RATES)
   config.name = f'CFL on clients in planted groups, {variant}'
   data = planted_groups.data_of(variant)
   mean_norm_below, largest_norm_above = _THRESHOLDS.get(
     data.removesuffix('_80_20'), _THRESHOLDS['mnist']
   )
-  config.algorithm = {
-    'name': 'cfl',
-    'num_clusters': 8,
-    'weighting': 'examples',
-    'splitting': {
+  config.algorithm.update(
+    num_clusters=8,
+    splitting={
       'mean_norm_below': mean_norm_below,
       'largest_norm_above': largest_norm_above,
-      'first_round': 21,
-      'linkage': 'complete',
     },
-    'loss_scale': 1.0,
-    'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(data, 0.1)
-    ),
-    'aggregation': robustness.aggregation(),
-  }
+  )
   return config

@@ -22,31 +22,10 @@ from configs import digits
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  config = digits.get_config(variant)
+  config = digits.get_config('cmfl', variant)
   config.name = 'CMFL on digits'
-  config.algorithm = {
-    'name': 'cmfl',
-    'upload': 'update',
-    'server_learning_rate': 1.0,
-    'rate_offset': 0.0,
-    'loss_scale': 1.0,
-    'audit': 'digests',
-    'committee': {
-      'active_rate': 1.0,
-      'committee_rate': 1 / 3,
-      'aggregation_rate': 0.6,
-      'aggregation_base': 'training',
-      'selection': 'most_similar',
-      'election_center': 0.5,
-      'distance': 'squared',
-    },
-    'consensus': {
-      'protocol': 'simulated',
-      'max_views': 20,
-      'timeout_seconds': 1.0,
-      'malicious_fraction': 0.0,
-      'behaviour': 'lying',
-    },
-    'local_training': digits.local_training(),
-  }
+  config.algorithm.audit = 'digests'
+  config.algorithm.committee.update(
+    active_rate=1.0, committee_rate=1 / 3, aggregation_rate=0.6
+  )
   return config

@@ -23,53 +23,45 @@ The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 
 import ml_collections
 
-from configs import committees, pretrained
+from configs import base, committees
 
-_OF_WRITERS = ('writers', 'alexnet')
-VARIANTS = (*committees.VARIANTS, *_OF_WRITERS)
+VARIANTS = (*committees.VARIANTS, 'writers', 'alexnet')
 
 
 def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
+  base.check(variant, VARIANTS)
+  if variant == 'smoke':
+    config = committees.get_smoke('letters_cnn')
+  elif variant in committees.VARIANTS:
+    config = committees.get_config(
+      variant, 200, model='letters_cnn', source='emnist', law='dirichlet'
     )
-  is_writers = variant in _OF_WRITERS
-  config = committees.get_config('similar' if is_writers else variant, 200)
-  config.name = f'CMFL on letters, {variant}'
-  config.dataset = committees.digits()
-  if variant != 'smoke':
-    config.dataset.source = {
-      'name': 'emnist',
-      'options': {'folder': 'data/emnist'},
-    }
-    config.dataset.partition = {
-      'law': 'dirichlet',
-      'num_clients': 355,
-      'options': {'concentration': 0.3, 'min_examples': 20},
-    }
+    config.dataset.source.options.folder = 'data/emnist'
+    config.dataset.partition.update(
+      num_clients=355, options={'concentration': 0.3, 'min_examples': 20}
+    )
+    config.dataset.splits.test_ratio = 0.2
     config.dataset.num_shards = 4
-  if is_writers:
-    config.dataset.source = {
-      'name': 'femnist',
-      'options': {'folder': 'data/femnist'},
-    }
-    config.dataset.partition = {'law': 'natural', 'num_clients': 3550}
-    config.dataset.splits.update({'split_by': 'client', 'test_ratio': 1 / 9})
-  config.model = {
-    'name': 'letters_cnn',
-    'normalization': 'none',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  if variant == 'alexnet':
-    config.model = {
-      'name': 'alexnet',
-      'image_side': 224,
-      'hidden_sizes': (4096, 4096),
-      'compute_dtype': 'float32',
-      'pretrained': pretrained.none(),
-    }
+  else:
+    config = _writers(variant)
+  config.name = f'CMFL on letters, {variant}'
+  return config
+
+
+def _writers(variant):
+  is_alexnet = variant == 'alexnet'
+  config = committees.get_config(
+    'similar',
+    200,
+    model='alexnet' if is_alexnet else 'letters_cnn',
+    source='femnist',
+    law='natural',
+  )
+  config.dataset.source.options.folder = 'data/femnist'
+  config.dataset.partition.num_clients = 3550
+  config.dataset.splits.update(split_by='client', test_ratio=1 / 9)
+  config.dataset.num_shards = 4
+  if is_alexnet:
     config.algorithm.local_training.optimizer.learning_rate = 0.001
   return config

@@ -16,26 +16,22 @@ The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 
 import ml_collections
 
-from configs import committees, pretrained
+from configs import committees
 
 
 def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `committees.VARIANTS`."""
-  config = committees.get_config(variant, 200)
-  config.name = f'CMFL on MNIST, {variant}'
-  config.dataset = committees.digits()
-  if variant != 'smoke':
-    config.dataset.source = {
-      'name': 'idx',
-      'options': {'folder': 'data/mnist'},
-    }
-    config.dataset.partition = committees.partition(400)
+  if variant == 'smoke':
+    config = committees.get_smoke('mlp')
+  else:
+    config = committees.get_config(
+      variant, 200, model='mlp', source='idx', law='shards'
+    )
+    config.dataset.source.options.folder = 'data/mnist'
+    config.dataset.partition.update(
+      num_clients=400, options={'shards_per_client': 2}
+    )
+    config.dataset.splits.test_ratio = 0.2
     config.dataset.num_shards = 4
-  config.model = {
-    'name': 'mlp',
-    'hidden_sizes': (64,),
-    'normalization': 'none',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
+  config.name = f'CMFL on MNIST, {variant}'
   return config

@@ -27,44 +27,25 @@ digits, and a perceptron learns them.
 
 import ml_collections
 
-from configs import committees, pretrained
+from configs import committees
 
 
 def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `committees.VARIANTS`."""
-  config = committees.get_config(variant, 200)
-  config.name = f'CMFL on Sentiment140, {variant}'
   if variant == 'smoke':
-    config.dataset = committees.digits()
-    config.model = committees.small_perceptron()
-    return config
-  config.dataset = committees.natural_text(
-    {
-      'name': 'sentiment140',
-      'options': {
-        'folder': 'data/sentiment140',
-        'length': 25,
-        'vocabulary_size': 10_000,
-      },
-    },
-    {'sample_fraction': 0.3, 'min_examples': 30},
-    None,
-  )
-  config.model = {
-    'name': 'word_lstm',
-    'embeddings_file': '',
-    'embedding_size': 300,
-    'embeddings_seed': 0,
-    'hidden_size': 256,
-    'dense_size': 30,
-    'reference_class': True,
-    'recurrence': 'fused',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  training = config.algorithm.local_training
-  training.optimizer.learning_rate = 0.005
+    config = committees.get_text_smoke()
+  else:
+    config = committees.get_text(
+      variant, model='word_lstm', source='sentiment140'
+    )
+    config.dataset.source.options.update(length=25, vocabulary_size=10_000)
+    config.dataset.partition.options.update(
+      sample_fraction=0.3, min_examples=30
+    )
+    config.model.hidden_size = 256
+    config.algorithm.local_training.optimizer.learning_rate = 0.005
   if variant == 'literal':
     # A step is padded to it, and hardly an account has more.
-    training.batch_size = 512
+    config.algorithm.local_training.batch_size = 512
+  config.name = f'CMFL on Sentiment140, {variant}'
   return config

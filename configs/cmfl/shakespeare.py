@@ -31,43 +31,26 @@ digits, and a perceptron learns them.
 
 import ml_collections
 
-from configs import committees, pretrained
+from configs import base, committees
 
 VARIANTS = tuple(v for v in committees.VARIANTS if v != 'literal')
 
 
 def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
-  config = committees.get_config(variant, 200)
-  config.name = f'CMFL on Shakespeare, {variant}'
+  base.check(variant, VARIANTS)
   if variant == 'smoke':
-    config.dataset = committees.digits()
-    config.model = committees.small_perceptron()
-    return config
-  config.dataset = committees.natural_text(
-    {
-      'name': 'shakespeare',
-      'options': {
-        'folder': 'data/shakespeare',
-        'file': 'speeches.jsonl',
-        'window': 80,
-        'stride': 10,
-      },
-    },
-    {'min_examples': 10},
-    143,
-  )
-  config.model = {
-    'name': 'character_lstm',
-    'embedding_size': 8,
-    'hidden_size': 100,
-    'recurrence': 'fused',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  config.algorithm.local_training.optimizer.learning_rate = 0.8
+    config = committees.get_text_smoke()
+  else:
+    config = committees.get_text(
+      variant, model='character_lstm', source='shakespeare'
+    )
+    config.dataset.source.options.update(
+      file='speeches.jsonl', window=80, stride=10
+    )
+    config.dataset.partition.update(
+      num_clients=143, options={'min_examples': 10}
+    )
+    config.algorithm.local_training.optimizer.learning_rate = 0.8
+  config.name = f'CMFL on Shakespeare, {variant}'
   return config

@@ -14,26 +14,12 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('ditto', variant)
   config.name = 'Ditto on digits, 10:90'
-  config.algorithm = {
-    'name': 'ditto',
-    'cohort_size': 12,
-    'schedule': 'beside',
-    'start': 'own',
-    'proximal_weight': 0.75,
-    'personalization_interval': 1,
-    'global_proximal_weight': 0.0,
-    'weighting': 'examples',
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'personal_training': digits.local_training(),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.proximal_weight = 0.75
   return config

@@ -11,26 +11,13 @@ needs no data: the scikit-learn digits, 2 rounds.
 
 import ml_collections
 
-from configs import few_classes, robustness
+from configs import few_classes
 
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=True)
+  config = few_classes.get_config('ditto', variant, personal=True)
   config.name = f'Ditto, personal models, {variant}'
-  config.algorithm = {
-    'name': 'ditto',
-    'cohort_size': few_classes.cohort_size(variant, personal=True),
-    'schedule': 'beside',
-    'start': 'own',
-    'proximal_weight': 0.75,
-    'personalization_interval': 1,
-    'global_proximal_weight': 0.0,
-    'weighting': 'examples',
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': few_classes.local_training(variant, personal=True),
-    'personal_training': few_classes.local_training(variant, personal=True),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.proximal_weight = 0.75
+  config.algorithm.update(personal_training=config.algorithm.local_training)
   return config

@@ -13,31 +13,17 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness
+from configs import planted_groups
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config(variant)
+  config = planted_groups.get_config('ditto', variant, _LEARNING_RATES)
   config.name = f'Ditto on clients in planted groups, {variant}'
-  training = planted_groups.local_training(
-    _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
+  config.algorithm.update(
+    cohort_size=0,
+    proximal_weight=0.1,
   )
-  config.algorithm = {
-    'name': 'ditto',
-    'cohort_size': 0,
-    'schedule': 'beside',
-    'start': 'own',
-    'proximal_weight': 0.1,
-    'personalization_interval': 1,
-    'global_proximal_weight': 0.0,
-    'weighting': 'examples',
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': training,
-    'personal_training': training,
-    'aggregation': robustness.aggregation(),
-  }
   return config

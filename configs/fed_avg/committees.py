@@ -16,7 +16,7 @@ The variant `smoke` needs no data: `mean` for 3 rounds on the scikit-learn digit
 
 import ml_collections
 
-from configs import robustness
+from configs import base
 from configs.cmfl import mnist
 
 VARIANTS = ('mean', 'median', 'trimmed_mean', 'krum', 'multi_krum', 'smoke')
@@ -24,29 +24,17 @@ VARIANTS = ('mean', 'median', 'trimmed_mean', 'krum', 'multi_krum', 'smoke')
 
 def get_config(variant: str = 'mean') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
+  base.check(variant, VARIANTS)
   is_smoke = variant == 'smoke'
   config = mnist.get_config('smoke' if is_smoke else 'everybody')
   config.name = f'A server on the clients of CMFL, {variant}'
-  config.algorithm = {
-    'name': 'fed_avg',
-    'cohort_size': 12 if is_smoke else 40,
-    'proximal_weight': 0.0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': config.algorithm.local_training.to_dict(),
-    'aggregation': robustness.aggregation(),
-  }
+  training = config.algorithm.local_training
+  config.algorithm = base.algorithm_options('fed_avg')
+  config.algorithm.update(
+    cohort_size=12 if is_smoke else 40, local_training=training
+  )
   if not is_smoke:
     config.algorithm.aggregation.update(
-      {
-        'rule': variant,
-        'num_byzantine': 8,
-        'trim_fraction': 0.2,
-        'num_selected': 16,
-      }
+      rule=variant, num_byzantine=8, trim_fraction=0.2, num_selected=16
     )
   return config

@@ -14,20 +14,11 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('fed_avg', variant)
   config.name = 'FedAvg on digits, 10:90'
-  config.algorithm = {
-    'name': 'fed_avg',
-    'cohort_size': 12,
-    'proximal_weight': 0.0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'aggregation': robustness.aggregation(),
-  }
   return config

@@ -12,20 +12,11 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, robustness
+from configs import natural_clients
 
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `natural_clients.VARIANTS`."""
-  config = natural_clients.get_config(variant)
+  config = natural_clients.get_config('fed_avg', variant)
   config.name = f'FedAvg on natural clients, {variant}'
-  config.algorithm = {
-    'name': 'fed_avg',
-    'cohort_size': natural_clients.cohort_size(variant),
-    'proximal_weight': 0.0,
-    'server_optimizer': natural_clients.server_optimizer(variant),
-    'loss_scale': 1.0,
-    'local_training': natural_clients.local_training(variant),
-    'aggregation': robustness.aggregation(),
-  }
   return config

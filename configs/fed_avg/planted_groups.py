@@ -13,24 +13,16 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness
+from configs import planted_groups
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config(variant)
+  config = planted_groups.get_config('fed_avg', variant, _LEARNING_RATES)
   config.name = f'FedAvg on clients in planted groups, {variant}'
-  config.algorithm = {
-    'name': 'fed_avg',
-    'cohort_size': config.dataset.partition.num_clients,
-    'proximal_weight': 0.0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-    ),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    cohort_size=config.dataset.partition.num_clients,
+  )
   return config

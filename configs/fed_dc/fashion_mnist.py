@@ -19,15 +19,6 @@ from configs import shards
 
 def get_config(variant: str = 'two_classes') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `shards.VARIANTS`."""
-  config = shards.get_config(variant)
+  config = shards.get_config('fed_dc', variant)
   config.name = f'FedDC on Fashion-MNIST, {variant}'
-  config.algorithm = {
-    'name': 'fed_dc',
-    'cohort_size': shards.cohort_size(variant),
-    'proximal_weight': 0.01,
-    'follows_drift': True,
-    'corrects_gradients': True,
-    'loss_scale': 1.0,
-    'local_training': shards.local_training(variant),
-  }
   return config

@@ -17,25 +17,11 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('fed_em', variant)
   config.name = 'FedEM on digits, 10:90'
-  config.algorithm = {
-    'name': 'fed_em',
-    'num_clusters': 2,
-    'cohort_size': 12,
-    'weighting': 'examples',
-    'loss_scale': 1.0,
-    'initialization': {
-      'mode': 'random',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'local_training': digits.local_training(),
-    'aggregation': robustness.aggregation(),
-  }
   return config

@@ -19,19 +19,7 @@ from configs import letters
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `letters.VARIANTS`."""
-  config = letters.get_config(variant)
+  config = letters.get_config('fed_em', variant)
   config.name = f'FedEM on letters, {variant}'
-  config.algorithm = {
-    'name': 'fed_em',
-    'num_clusters': letters.num_clusters(variant),
-    'cohort_size': config.dataset.partition.num_clients * 21 // 25,
-    'weighting': 'examples',
-    'loss_scale': 1.0,
-    'initialization': {
-      'mode': 'random',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'local_training': letters.local_training(variant),
-  }
+  config.algorithm.cohort_size = config.dataset.partition.num_clients * 21 // 25
   return config

@@ -14,29 +14,17 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness
+from configs import planted_groups
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config(variant)
+  config = planted_groups.get_config('fed_em', variant, _LEARNING_RATES)
   config.name = f'FedEM on clients in planted groups, {variant}'
-  config.algorithm = {
-    'name': 'fed_em',
-    'num_clusters': planted_groups.num_groups(variant),
-    'cohort_size': config.dataset.partition.num_clients,
-    'weighting': 'examples',
-    'loss_scale': 1.0,
-    'initialization': {
-      'mode': 'random',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-    ),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    num_clusters=planted_groups.num_groups(variant),
+    cohort_size=config.dataset.partition.num_clients,
+  )
   return config

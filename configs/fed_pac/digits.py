@@ -22,15 +22,6 @@ from configs import digits
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('fed_pac', variant)
   config.name = 'FedPAC on digits, 10:90'
-  config.algorithm = {
-    'name': 'fed_pac',
-    'cohort_size': 12,
-    'alignment_weight': 1.0,
-    'combines_heads': True,
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'head_training': digits.local_training(0.1, num_local_epochs=1),
-  }
   return config

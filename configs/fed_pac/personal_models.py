@@ -17,18 +17,10 @@ from configs import few_classes
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=True)
+  config = few_classes.get_config('fed_pac', variant, personal=True)
   config.name = f'FedPAC, personal models, {variant}'
-  head_training = few_classes.local_training(variant, personal=True)
-  head_training['num_local_epochs'] = 1
-  head_training['optimizer']['learning_rate'] = 0.1
-  config.algorithm = {
-    'name': 'fed_pac',
-    'cohort_size': few_classes.cohort_size(variant, personal=True),
-    'alignment_weight': 1.0,
-    'combines_heads': True,
-    'loss_scale': 1.0,
-    'local_training': few_classes.local_training(variant, personal=True),
-    'head_training': head_training,
-  }
+  config.algorithm.update(head_training=config.algorithm.local_training)
+  config.algorithm.head_training.update(
+    num_local_epochs=1, optimizer={'learning_rate': 0.1}
+  )
   return config

@@ -18,22 +18,10 @@ from configs import cifar10
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `cifar10.VARIANTS`."""
-  config = cifar10.get_config(variant)
+  config = cifar10.get_config('fed_soft', variant)
   config.name = f'FedSoft on CIFAR-10, {variant}'
-  config.algorithm = {
-    'name': 'fed_soft',
-    'num_clusters': 2,
-    'cohort_size_per_cluster': config.dataset.partition.num_clients * 3 // 4,
-    'estimation_interval': 2,
-    'importance_smoother': 1e-4,
-    'proximal_weight': 0.01,
-    'selection': 'without_replacement',
-    'start': 'own',
-    'download': 'all_centers',
-    'estimation': 'batched',
-    'initial_local_models': 'common',
-    'fixed_importance': (),
-    'loss_scale': 1.0,
-    'local_training': cifar10.local_training(variant),
-  }
+  config.algorithm.update(
+    cohort_size_per_cluster=config.dataset.partition.num_clients * 3 // 4,
+    proximal_weight=0.01,
+  )
   return config

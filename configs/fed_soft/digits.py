@@ -21,38 +21,18 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('fed_soft', variant)
   config.name = 'FedSoft on digits, 10:90'
-  config.algorithm = {
-    'name': 'fed_soft',
-    'num_clusters': 2,
-    'cohort_size_per_cluster': 5,
-    'estimation_interval': 2,
-    'importance_smoother': 1e-4,
-    'proximal_weight': 0.01,
-    'selection': 'without_replacement',
-    'start': 'own',
-    'download': 'all_centers',
-    'estimation': 'batched',
-    'initial_local_models': 'common',
-    'fixed_importance': (),
-    'loss_scale': 1.0,
-    'local_training': {
-      'num_local_epochs': 10,
-      'batch_size': 10,
-      'optimizer': {'name': 'adam', 'learning_rate': 0.002},
-      'augmentation': 'none',
-      'solver': 'descent',
-      'weight_decay': 0.0,
-      'num_local_steps': 0,
-    },
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    cohort_size_per_cluster=5,
+    proximal_weight=0.01,
+    local_training={'optimizer': {'name': 'adam', 'learning_rate': 0.002}},
+  )
   if variant == 'full':
     config.training.num_rounds = 24
   return config

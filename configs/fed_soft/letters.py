@@ -19,22 +19,9 @@ from configs import letters
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `letters.VARIANTS`."""
-  config = letters.get_config(variant)
+  config = letters.get_config('fed_soft', variant)
   config.name = f'FedSoft on letters, {variant}'
-  config.algorithm = {
-    'name': 'fed_soft',
-    'num_clusters': letters.num_clusters(variant),
-    'cohort_size_per_cluster': config.dataset.partition.num_clients * 3 // 5,
-    'estimation_interval': 2,
-    'importance_smoother': 1e-4,
-    'proximal_weight': 0.1,
-    'selection': 'without_replacement',
-    'start': 'own',
-    'download': 'all_centers',
-    'estimation': 'batched',
-    'initial_local_models': 'common',
-    'fixed_importance': (),
-    'loss_scale': 1.0,
-    'local_training': letters.local_training(variant),
-  }
+  config.algorithm.cohort_size_per_cluster = (
+    config.dataset.partition.num_clients * 3 // 5
+  )
   return config

@@ -15,7 +15,7 @@ expect: docs/reproduction/fed_soft.md.
 
 import ml_collections
 
-from configs import falling_rates, pretrained
+from configs import base
 
 _VARIANTS = (
   'mnist',
@@ -28,92 +28,38 @@ _VARIANTS = (
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  if variant not in _VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(_VARIANTS)}, got {variant!r}'
-    )
-  config = ml_collections.ConfigDict()
+  base.check(variant, _VARIANTS)
+  source, source_options = _source(variant)
+  config = base.experiment('fed_soft', model='mlp', source=source, law='10:90')
   config.name = f'FedSoft on {variant.removesuffix("_idx")}, 10:90'
-  config.seed = 0
-  config.dataset = {
-    'source': _source(variant),
-    'distributions': {'kind': 'rotations', 'quarter_turns': (0, 1)},
-    'partition': {
-      'law': '10:90',
-      'num_clients': 100,
-      'num_unseen_clients': 10,
-    },
-    'sizes': {'law': 'uniform', 'minimum': 100, 'maximum': 200},
-    'splits': {
-      'validation_ratio': 0.2,
-      'test_ratio': 0.2,
-      'held_out_fraction': 0.2,
-    },
-    'seed': 0,
-    'num_shards': 4,
-  }
-  config.model = {
-    'name': 'mlp',
-    'hidden_sizes': (64,),
-    'normalization': 'none',
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  config.algorithm = {
-    'name': 'fed_soft',
-    'num_clusters': 2,
-    'cohort_size_per_cluster': 30,
-    'estimation_interval': 2,
-    'importance_smoother': 1e-4,
-    'proximal_weight': 0.01,
-    'selection': 'without_replacement',
-    'start': 'own',
-    'download': 'all_centers',
-    'estimation': 'batched',
-    'initial_local_models': 'common',
-    'fixed_importance': (),
-    'loss_scale': 1.0,
-    'local_training': {
+  config.dataset.source.options.update(source_options)
+  config.dataset.update(
+    distributions={'kind': 'rotations', 'quarter_turns': (0, 1)},
+    partition={'num_clients': 100, 'num_unseen_clients': 10},
+    sizes={'law': 'uniform', 'minimum': 100, 'maximum': 200},
+    splits={'validation_ratio': 0.2, 'test_ratio': 0.2},
+    num_shards=4,
+  )
+  config.algorithm.update(
+    cohort_size_per_cluster=30,
+    proximal_weight=0.01,
+    local_training={
       'num_local_epochs': 5,
-      'batch_size': 10,
       'optimizer': {'name': 'adam', 'learning_rate': 1e-3},
-      'augmentation': 'none',
-      'solver': 'descent',
-      'weight_decay': 0.0,
-      'num_local_steps': 0,
     },
-  }
-  config.training = {
-    'num_rounds': 30,
-    'evaluation_interval': 3,
-    'checkpoint_interval': 10,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
+  )
+  config.training.update(num_rounds=30, evaluation_interval=3)
   if variant == 'smoke':
-    config.dataset.partition.update(
-      {'num_clients': 12, 'num_unseen_clients': 2}
-    )
-    config.dataset.sizes.update({'minimum': 40, 'maximum': 80})
+    config.dataset.partition.update(num_clients=12, num_unseen_clients=2)
+    config.dataset.sizes.update(minimum=40, maximum=80)
     config.algorithm.cohort_size_per_cluster = 4
     config.training.num_rounds = 3
   return config
 
 
-def _source(variant: str) -> dict:
+def _source(variant):
   if variant == 'smoke':
-    return {'name': 'digits', 'options': {}}
+    return 'digits', {}
   if variant.endswith('_idx'):
-    return {'name': 'idx', 'options': {'folder': 'data/mnist'}}
-  return {'name': 'tfds', 'options': {'name': variant, 'download': True}}
+    return 'idx', {'folder': 'data/mnist'}
+  return 'tfds', {'name': variant, 'download': True}

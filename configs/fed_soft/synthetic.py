@@ -20,7 +20,7 @@ distance Delta = 12.85 of two thetas; the smallest, delta, is Delta, or Delta / 
 
 import ml_collections
 
-from configs import falling_rates, pretrained
+from configs import base, regressions
 
 _LAWS = {
   '10_90': '10:90',
@@ -38,109 +38,52 @@ _SHORTEST_SIDES = {'equilateral': 1.0, 'close_pair': 0.25}
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  if variant not in _LAWS:
-    raise ValueError(
-      f'variant must be one of {", ".join(_LAWS)}, got {variant!r}'
-    )
+  base.check(variant, _LAWS)
+  config = base.experiment(
+    'fed_soft',
+    model='linear_regression',
+    source='linear_regression',
+    law=_LAWS[variant],
+  )
+  config.name = f'FedSoft on linear regressions, {_LAWS[variant]}'
   unusual = {'eight': 8, **dict.fromkeys(_SHORTEST_SIDES, 3)}
   num_clusters = unusual.get(variant, 2)
-  config = ml_collections.ConfigDict()
-  config.name = f'FedSoft on linear regressions, {_LAWS[variant]}'
-  config.seed = 0
-  config.dataset = _dataset(variant, num_clusters)
-  config.model = {
-    'name': 'linear_regression',
-    'use_bias': False,
-    'compute_dtype': 'float32',
-    'pretrained': pretrained.none(),
-  }
-  config.algorithm = {
-    'name': 'fed_soft',
-    'num_clusters': num_clusters,
-    'cohort_size_per_cluster': 60,
-    'estimation_interval': 2,
-    'importance_smoother': 1e-4,
-    'proximal_weight': 1.0,
-    'selection': 'without_replacement',
-    'start': 'own',
-    'download': 'all_centers',
-    'estimation': 'batched',
-    'initial_local_models': 'common',
-    'fixed_importance': (),
-    'loss_scale': 0.5,
-    'local_training': {
+  is_smoke = variant == 'smoke'
+  regressions.set_data(
+    config,
+    num_sources=num_clusters,
+    num_features=10,
+    num_examples_per_source=1_000 if is_smoke else 20_000,
+    num_held_out_per_source=500 if is_smoke else 10_000,
+  )
+  config.dataset.update(
+    partition={'num_clients': 12 if is_smoke else 100},
+    sizes={
+      'law': 'uniform',
+      'minimum': 20 if is_smoke else 100,
+      'maximum': 40 if is_smoke else 200,
+    },
+    splits={'validation_ratio': 0.2, 'test_ratio': 0.2},
+  )
+  config.algorithm.update(
+    num_clusters=num_clusters,
+    cohort_size_per_cluster=6 if is_smoke else 60,
+    proximal_weight=1.0,
+    local_training={
       'num_local_epochs': 10,
-      'batch_size': 10,
       'optimizer': {'name': 'adam', 'learning_rate': 5e-3},
-      'augmentation': 'none',
-      'solver': 'descent',
-      'weight_decay': 0.0,
     },
-  }
-  config.training = {
-    'num_rounds': 50,
-    'evaluation_interval': 1,
-    'checkpoint_interval': 25,
-    'client_states': 'memory',
-    'restarts': {'num_restarts': 1, 'num_rounds': 5},
-    'dropout_rate': 0.0,
-  }
-  config.falling_rates = falling_rates.none()
-  config.runtime = {
-    'name': 'vectorized',
-    'vectorized': {
-      'clients_per_block': 0,
-      'num_parallel_blocks': 0,
-      'memory_budget_mib': 0,
-    },
-    'tff': {'workers': ()},
-  }
-  if variant == 'smoke':
-    config.dataset.partition.num_clients = 12
-    config.dataset.sizes.update({'minimum': 20, 'maximum': 40})
-    config.dataset.source.options.update(
-      {'num_examples_per_source': 1_000, 'num_held_out_per_source': 500}
-    )
-    config.algorithm.cohort_size_per_cluster = 6
-    config.training.num_rounds = 3
-  return config
-
-
-def _dataset(variant: str, num_sources: int) -> dict:
-  dataset = {
-    'source': {
-      'name': 'linear_regression',
-      'options': {
-        'num_sources': num_sources,
-        'num_features': 10,
-        'theta_spread': 10.0,
-        'theta_spread_is': 'variance',
-        'num_examples_per_source': 20_000,
-        'num_held_out_per_source': 10_000,
-        'theta_seed': 0,
-      },
-    },
-    'distributions': {'kind': 'native'},
-    'partition': {
-      'law': _LAWS[variant],
-      'num_clients': 100,
-      'num_unseen_clients': 0,
-    },
-    'sizes': {'law': 'uniform', 'minimum': 100, 'maximum': 200},
-    'splits': {
-      'validation_ratio': 0.2,
-      'test_ratio': 0.2,
-      'held_out_fraction': 0.0,
-    },
-    'seed': 0,
-    'num_shards': 1,
-  }
-  options = dataset['source']['options']
-  if num_sources == 2:
-    options['separation'] = _SQUARED_DISTANCE
+  )
+  config.training.update(
+    num_rounds=3 if is_smoke else 50, checkpoint_interval=25
+  )
+  if num_clusters == 2:
+    config.dataset.source.options.separation = _SQUARED_DISTANCE
   if variant in _SHORTEST_SIDES:
-    options['planted_thetas'] = _triangle(_SHORTEST_SIDES[variant])
-  return dataset
+    config.dataset.source.options.planted_thetas = _triangle(
+      _SHORTEST_SIDES[variant]
+    )
+  return config
 
 
 def _triangle(shortest_side):

@@ -19,38 +19,12 @@ The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
 
 import ml_collections
 
-from configs import few_classes
+from configs.filter_decomposition import personal_models
 
 
 def get_config(variant: str = 'cifar100_20') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=True)
+  config = personal_models.get_config(variant)
   config.name = f'Filter decomposition, communication, {variant}'
-  config.model.decomposition.num_atoms = 9
-  config.algorithm = {
-    'name': 'filter_decomposition',
-    'host': {
-      'name': 'fed_avg',
-      'cohort_size': few_classes.cohort_size(variant, personal=True),
-      'proximal_weight': 0.0,
-      'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-      'loss_scale': 1.0,
-      'local_training': few_classes.local_training(variant, personal=True),
-    },
-    'averaging': 'factors',
-    'schedule': {
-      'slow_period': 2 if variant == 'smoke' else 5,
-      'fast_groups': ('atoms', 'head'),
-      'fast_rounds': 'discard',
-      'downlink_accounting': 'paper',
-    },
-    'local_atoms': {
-      'own': 'atoms',
-      'in_every_round': True,
-      'refit_interval': 0,
-      'num_refit_epochs': 10,
-      'loss_scale': 1.0,
-      'local_training': few_classes.local_training(variant, personal=True),
-    },
-  }
+  config.algorithm.schedule.slow_period = 2 if variant == 'smoke' else 5
   return config

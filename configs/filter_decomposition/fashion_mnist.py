@@ -27,35 +27,12 @@ from configs import shards
 
 def get_config(variant: str = 'two_classes') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `shards.VARIANTS`."""
-  config = shards.get_config(variant)
+  config = shards.get_config('filter_decomposition', variant)
   config.name = f'Filter decomposition on Fashion-MNIST, {variant}'
   config.model.decomposition.num_atoms = 9
-  config.algorithm = {
-    'name': 'filter_decomposition',
-    'host': {
-      'name': 'fed_avg',
-      'cohort_size': shards.cohort_size(variant),
-      'proximal_weight': 0.0,
-      'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-      'loss_scale': 1.0,
-      'local_training': shards.local_training(variant),
-    },
-    'averaging': 'factors',
-    'schedule': {
-      'slow_period': 1,
-      'fast_groups': ('atoms', 'head'),
-      'fast_rounds': 'discard',
-      'downlink_accounting': 'paper',
-    },
-    'local_atoms': {
-      'own': 'nothing',
-      'in_every_round': True,
-      'refit_interval': 0,
-      'num_refit_epochs': 10,
-      'loss_scale': 1.0,
-      'local_training': shards.local_training(variant),
-    },
-  }
+  config.algorithm.local_atoms.update(
+    local_training=config.algorithm.host.local_training
+  )
   if variant == 'smoke':
     config.algorithm.schedule.slow_period = 2
     config.algorithm.local_atoms.own = 'atoms'

@@ -12,8 +12,8 @@ configs/{scaffold,fed_dyn,fed_dc}/global_models.py.
 Figure 2a is `cifar10_5` of FedDyn; Figure 2c the axis
 `--grid=algorithm.host.cohort_size=2,5,10,20,40` of `cifar10_5` in 200 rounds. The
 variance of Figure 2b: binaries.factors. The partitions that the paper announces
-without results: `--config.dataset.partition.law=dirichlet` with its options, see
-docs/partitions.md.
+without results: `--config.dataset.partition.law=dirichlet` with
+`--config.dataset.partition.options="{'concentration': 0.3}"`, see docs/partitions.md.
 
 Clients, networks and variants: configs/few_classes.py. The full size has not been run.
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
@@ -26,33 +26,12 @@ from configs import few_classes
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=False)
+  config = few_classes.get_config(
+    'filter_decomposition', variant, personal=False
+  )
   config.name = f'Filter decomposition, global models, {variant}'
   config.model.decomposition.num_atoms = 9
-  config.algorithm = {
-    'name': 'filter_decomposition',
-    'host': {
-      'name': 'fed_avg',
-      'cohort_size': few_classes.cohort_size(variant, personal=False),
-      'proximal_weight': 0.0,
-      'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-      'loss_scale': 1.0,
-      'local_training': few_classes.local_training(variant, personal=False),
-    },
-    'averaging': 'factors',
-    'schedule': {
-      'slow_period': 1,
-      'fast_groups': ('atoms', 'head'),
-      'fast_rounds': 'discard',
-      'downlink_accounting': 'paper',
-    },
-    'local_atoms': {
-      'own': 'nothing',
-      'in_every_round': True,
-      'refit_interval': 0,
-      'num_refit_epochs': 10,
-      'loss_scale': 1.0,
-      'local_training': few_classes.local_training(variant, personal=False),
-    },
-  }
+  config.algorithm.local_atoms.update(
+    local_training=config.algorithm.host.local_training
+  )
   return config

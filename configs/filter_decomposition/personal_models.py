@@ -34,33 +34,12 @@ from configs import few_classes
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=True)
+  config = few_classes.get_config(
+    'filter_decomposition', variant, personal=True
+  )
   config.name = f'Filter decomposition, local atoms, {variant}'
   config.model.decomposition.num_atoms = 9
-  config.algorithm = {
-    'name': 'filter_decomposition',
-    'host': {
-      'name': 'fed_avg',
-      'cohort_size': few_classes.cohort_size(variant, personal=True),
-      'proximal_weight': 0.0,
-      'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-      'loss_scale': 1.0,
-      'local_training': few_classes.local_training(variant, personal=True),
-    },
-    'averaging': 'factors',
-    'schedule': {
-      'slow_period': 1,
-      'fast_groups': ('atoms', 'head'),
-      'fast_rounds': 'discard',
-      'downlink_accounting': 'paper',
-    },
-    'local_atoms': {
-      'own': 'atoms',
-      'in_every_round': True,
-      'refit_interval': 0,
-      'num_refit_epochs': 10,
-      'loss_scale': 1.0,
-      'local_training': few_classes.local_training(variant, personal=True),
-    },
-  }
+  config.algorithm.local_atoms.update(
+    own='atoms', local_training=config.algorithm.host.local_training
+  )
   return config

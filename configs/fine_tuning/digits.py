@@ -16,30 +16,20 @@ The variant `smoke` is the first with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 _VARIANTS = ('full', 'proximal', 'fed_prox')
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant, _VARIANTS)
+  config = digits.get_config('fine_tuning', variant, _VARIANTS)
   config.name = f'FedAvg and fine-tuning on digits, 10:90, {variant}'
   # Between the evaluations nobody asks for a fine-tuned model.
   config.training.evaluation_interval = config.training.num_rounds
-  config.algorithm = {
-    'name': 'fine_tuning',
-    'cohort_size': 12,
-    'schedule': 'after',
-    'start': 'received',
-    'proximal_weight': 0.1 if variant == 'proximal' else 0.0,
-    'personalization_interval': config.training.num_rounds,
-    'global_proximal_weight': 1e-4 if variant == 'fed_prox' else 0.0,
-    'weighting': 'examples',
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'personal_training': digits.local_training(),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    proximal_weight=0.1 if variant == 'proximal' else 0.0,
+    personalization_interval=config.training.num_rounds,
+    global_proximal_weight=1e-4 if variant == 'fed_prox' else 0.0,
+  )
   return config

@@ -15,30 +15,15 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, robustness
+from configs import natural_clients
 
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `natural_clients.VARIANTS`."""
-  config = natural_clients.get_config(variant)
+  config = natural_clients.get_config('fine_tuning', variant)
   config.name = f'FedAvg and fine-tuning on natural clients, {variant}'
-  personal_training = natural_clients.local_training(variant)
-  personal_training['optimizer']['learning_rate'] = (
+  config.algorithm.personalization_interval = config.training.num_rounds
+  config.algorithm.personal_training.optimizer.learning_rate = (
     0.1 if variant == 'stack_overflow' else 0.01
   )
-  config.algorithm = {
-    'name': 'fine_tuning',
-    'cohort_size': natural_clients.cohort_size(variant),
-    'schedule': 'after',
-    'start': 'received',
-    'proximal_weight': 0.0,
-    'personalization_interval': config.training.num_rounds,
-    'global_proximal_weight': 0.0,
-    'weighting': 'examples',
-    'server_optimizer': natural_clients.server_optimizer(variant),
-    'loss_scale': 1.0,
-    'local_training': natural_clients.local_training(variant),
-    'personal_training': personal_training,
-    'aggregation': robustness.aggregation(),
-  }
   return config

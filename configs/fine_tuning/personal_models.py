@@ -13,28 +13,17 @@ full size has not been run. The variant `smoke` needs no data: the scikit-learn 
 
 import ml_collections
 
-from configs import few_classes, robustness
+from configs import few_classes
 
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=True)
+  config = few_classes.get_config('fine_tuning', variant, personal=True)
   config.name = f'FedAvg and fine-tuning, personal models, {variant}'
   # Between the evaluations nobody asks for a fine-tuned model.
   config.training.evaluation_interval = config.training.num_rounds
-  config.algorithm = {
-    'name': 'fine_tuning',
-    'cohort_size': few_classes.cohort_size(variant, personal=True),
-    'schedule': 'after',
-    'start': 'received',
-    'proximal_weight': 0.0,
-    'personalization_interval': config.training.num_rounds,
-    'global_proximal_weight': 0.0,
-    'weighting': 'examples',
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': few_classes.local_training(variant, personal=True),
-    'personal_training': few_classes.local_training(variant, personal=True),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    personalization_interval=config.training.num_rounds,
+    personal_training=config.algorithm.local_training,
+  )
   return config

@@ -14,39 +14,25 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness
+from configs import planted_groups
 
 _LEARNING_RATES = {'cifar10': 0.03}
 
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
-  config = planted_groups.get_config(variant)
+  config = planted_groups.get_config('fine_tuning', variant, _LEARNING_RATES)
   config.name = (
     f'FedAvg and fine-tuning on clients in planted groups, {variant}'
   )
-  if config.falling_rates.after_rounds:
+  if config.lr_schedule.after_rounds:
     # The fine-tuning comes after all falls, with a rate of its own.
-    config.falling_rates.rates = ('local_training.optimizer.learning_rate',)
+    config.lr_schedule.rates = ('local_training.optimizer.learning_rate',)
   # Between the evaluations nobody asks for a fine-tuned model.
   config.training.evaluation_interval = config.training.num_rounds
-  learning_rate = _LEARNING_RATES.get(planted_groups.data_of(variant), 0.1)
-  config.algorithm = {
-    'name': 'fine_tuning',
-    'cohort_size': 0,
-    'schedule': 'after',
-    'start': 'received',
-    'proximal_weight': 0.0,
-    'personalization_interval': config.training.num_rounds,
-    'global_proximal_weight': 0.0,
-    'weighting': 'examples',
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': planted_groups.local_training(learning_rate),
-    'personal_training': {
-      **planted_groups.local_training(learning_rate),
-      'num_local_epochs': 5,
-    },
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    cohort_size=0,
+    personalization_interval=config.training.num_rounds,
+    personal_training={'num_local_epochs': 5},
+  )
   return config

@@ -22,13 +22,7 @@ from configs import digits
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('gossip', variant)
   config.name = 'Segmented gossip on digits, 10:90'
-  config.algorithm = {
-    'name': 'gossip',
-    'num_segments': 10,
-    'num_replicas': 2,
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-  }
+  config.algorithm.num_segments = 10
   return config

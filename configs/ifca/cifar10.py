@@ -17,21 +17,7 @@ from configs import cifar10
 
 def get_config(variant: str = '30_70') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `cifar10.VARIANTS`."""
-  config = cifar10.get_config(variant)
+  config = cifar10.get_config('ifca', variant)
   config.name = f'IFCA on CIFAR-10, {variant}'
-  config.algorithm = {
-    'name': 'ifca',
-    'num_clusters': 2,
-    'cohort_size': config.dataset.partition.num_clients * 19 // 20,
-    'averaging': 'models',
-    'weighting': 'uniform',
-    'server_learning_rate': 1.0,
-    'loss_scale': 1.0,
-    'initialization': {
-      'mode': 'random',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'local_training': cifar10.local_training(variant),
-  }
+  config.algorithm.cohort_size = config.dataset.partition.num_clients * 19 // 20
   return config

@@ -28,35 +28,19 @@ The variant `smoke` is the first with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 _VARIANTS = ('full', 'restarts', 'kmeans', 'warm_start')
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant, _VARIANTS)
+  config = digits.get_config('ifca', variant, _VARIANTS)
   config.name = 'IFCA on digits, 10:90'
-  config.algorithm = {
-    'name': 'ifca',
-    'num_clusters': 2,
-    'cohort_size': 12,
-    'averaging': 'models',
-    'weighting': 'uniform',
-    'server_learning_rate': 1.0,
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'initialization': {
-      'mode': 'random',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'aggregation': robustness.aggregation(),
-  }
   if variant == 'restarts':
     config.training.restarts.num_restarts = 5
   elif variant == 'kmeans':
-    config.algorithm.initialization.mode = 'kmeans++'
+    config.algorithm.initialization.mode = 'k-means++'
   elif variant == 'warm_start':
     config.algorithm.initialization.mode = 'warm_start'
   return config

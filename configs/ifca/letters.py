@@ -19,21 +19,7 @@ from configs import letters
 
 def get_config(variant: str = '10_90') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `letters.VARIANTS`."""
-  config = letters.get_config(variant)
+  config = letters.get_config('ifca', variant)
   config.name = f'IFCA on letters, {variant}'
-  config.algorithm = {
-    'name': 'ifca',
-    'num_clusters': letters.num_clusters(variant),
-    'cohort_size': config.dataset.partition.num_clients * 21 // 25,
-    'averaging': 'models',
-    'weighting': 'uniform',
-    'server_learning_rate': 1.0,
-    'loss_scale': 1.0,
-    'initialization': {
-      'mode': 'random',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'local_training': letters.local_training(variant),
-  }
+  config.algorithm.cohort_size = config.dataset.partition.num_clients * 21 // 25
   return config

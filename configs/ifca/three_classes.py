@@ -33,32 +33,14 @@ _COLUMNS = ('mnist_network', 'fashion_mnist_network', 'cifar10_network')
 
 def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `three_classes.get_config`."""
-  config = three_classes.get_config(variant, _COLUMNS)
+  config = three_classes.get_config('ifca', variant, _COLUMNS)
   config.name = f'IFCA on clients of three classes, {variant}'
-  config.algorithm = {
-    'name': 'ifca',
-    'num_clusters': 2,
-    'cohort_size': config.dataset.partition.num_clients,
-    'averaging': 'models',
-    'weighting': 'uniform',
-    'server_learning_rate': 1.0,
-    'loss_scale': 1.0,
-    'initialization': {
-      'mode': 'kmeans++',
-      'num_candidates': 0,
-      'num_rounds': 3,
-    },
-    'local_training': {
-      'num_local_epochs': 1,
-      'batch_size': 20,
-      'optimizer': {
-        'name': 'sgd',
-        'learning_rate': three_classes.client_learning_rate(variant),
-      },
-      'augmentation': 'none',
-      'solver': 'descent',
-      'weight_decay': 0.0,
-      'num_local_steps': 0,
-    },
-  }
+  config.algorithm.update(
+    cohort_size=config.dataset.partition.num_clients,
+    initialization={'mode': 'k-means++'},
+    local_training={'batch_size': 20},
+  )
+  config.algorithm.local_training.optimizer.learning_rate = (
+    three_classes.client_learning_rate(variant)
+  )
   return config

@@ -18,19 +18,14 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('l2gd', variant)
   config.name = 'L2GD on digits, 10:90'
-  config.algorithm = {
-    'name': 'l2gd',
-    'proximal_weight': 0.1,
-    'aggregation_prob': 0.05,
-    'client_learning_rate': 0.25,
-    'loss_scale': 1.0,
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    proximal_weight=0.1, aggregation_prob=0.05, client_learning_rate=0.25
+  )
   return config

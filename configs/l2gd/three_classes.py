@@ -18,13 +18,7 @@ from configs import three_classes
 
 def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `three_classes.get_config`."""
-  config = three_classes.get_config(variant, ('mnist_network',))
+  config = three_classes.get_config('l2gd', variant, ('mnist_network',))
   config.name = f'L2GD on clients of three classes, {variant}'
-  config.algorithm = {
-    'name': 'l2gd',
-    'proximal_weight': 0.2,
-    'aggregation_prob': 0.1,
-    'client_learning_rate': 0.1,
-    'loss_scale': 1.0,
-  }
+  config.algorithm.update(proximal_weight=0.2, aggregation_prob=0.1)
   return config

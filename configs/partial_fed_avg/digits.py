@@ -24,29 +24,15 @@ The variant `smoke` is `fed_per` with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 _VARIANTS = ('fed_per', 'lg_fed_avg', 'fed_rep', 'fed_alt', 'local')
 
 
 def get_config(variant: str = 'fed_per') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant, _VARIANTS)
+  config = digits.get_config('partial_fed_avg', variant, _VARIANTS)
   config.name = f'Partial personalization on digits, 10:90, {variant}'
-  config.algorithm = {
-    'name': 'partial_fed_avg',
-    'private': ('last_layer',),
-    'schedule': 'together',
-    'cohort_size': 12,
-    'weighting': 'examples',
-    'initial_private_weights': 'common',
-    'personalization_interval': 0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': digits.local_training(),
-    'private_training': digits.local_training(),
-    'aggregation': robustness.aggregation(),
-  }
   if variant in ('lg_fed_avg', 'fed_alt'):
     config.algorithm.private = ('all_but_last_layer',)
   elif variant == 'local':

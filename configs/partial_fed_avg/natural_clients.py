@@ -18,7 +18,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, robustness, variants
+from configs import base, natural_clients
 
 _METHODS = ('output', 'block', 'body')
 _BLOCKS = {
@@ -30,8 +30,8 @@ _BLOCKS = {
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `natural_clients.VARIANTS`."""
-  data, method = variants.part(variant, natural_clients.VARIANTS, _METHODS)
-  config = natural_clients.get_config(data)
+  data, method = base.part(variant, natural_clients.VARIANTS, _METHODS)
+  config = natural_clients.get_config('partial_fed_avg', data)
   config.name = f'Partial personalization of natural clients, {variant}'
   if data == 'stack_overflow' and method != 'block':
     config.model.decoder = 'untied'
@@ -40,19 +40,9 @@ def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
     'block': _BLOCKS[data],
     'body': 'all_but_last_layer',
   }[method]
-  training = natural_clients.local_training(data)
-  config.algorithm = {
-    'name': 'partial_fed_avg',
-    'private': (private,),
-    'schedule': 'private_first',
-    'cohort_size': natural_clients.cohort_size(data),
-    'weighting': 'examples',
-    'initial_private_weights': 'common',
-    'personalization_interval': config.training.num_rounds,
-    'server_optimizer': natural_clients.server_optimizer(data),
-    'loss_scale': 1.0,
-    'local_training': training,
-    'private_training': training,
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    private=(private,),
+    schedule='private_first',
+    personalization_interval=config.training.num_rounds,
+  )
   return config

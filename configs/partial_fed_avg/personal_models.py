@@ -15,46 +15,22 @@ full size has not been run. The variant `smoke` needs no data: the scikit-learn 
 
 import ml_collections
 
-from configs import few_classes, robustness
+from configs import base, few_classes
 
-# All but the settings of FedPer.
-_METHODS = {
-  'lg_fed_avg': {'private': ('all_but_last_layer',)},
-  'fed_rep': {'schedule': 'private_first'},
-  'local': {'private': ('all',)},
-}
-VARIANTS = (
-  *few_classes.VARIANTS,
-  *(f'{one}_{name}' for one in few_classes.VARIANTS for name in _METHODS),
-)
+_METHODS = ('fed_per', 'lg_fed_avg', 'fed_rep', 'local')
 
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`."""
-  if variant not in VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(VARIANTS)}, got {variant!r}'
-    )
-  named = [name for name in _METHODS if variant.endswith(f'_{name}')]
-  method = named[0] if named else ''
-  clients = variant.removesuffix(f'_{method}')
-  config = few_classes.get_config(clients, personal=True)
+  """Returns the config of a variant of `few_classes.VARIANTS`."""
+  data, method = base.part(variant, few_classes.VARIANTS, _METHODS)
+  config = few_classes.get_config('partial_fed_avg', data, personal=True)
   config.name = f'Partial personalization, personal models, {variant}'
-  config.algorithm = {
-    'name': 'partial_fed_avg',
-    'private': ('last_layer',),
-    'schedule': 'together',
-    'cohort_size': few_classes.cohort_size(clients, personal=True),
-    'weighting': 'examples',
-    'initial_private_weights': 'common',
-    'personalization_interval': 0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': few_classes.local_training(clients, personal=True),
-    'private_training': few_classes.local_training(clients, personal=True),
-    'aggregation': robustness.aggregation(),
-  }
-  config.algorithm.update(_METHODS.get(method, {}))
-  if method == 'fed_rep':
+  config.algorithm.update(private_training=config.algorithm.local_training)
+  if method == 'lg_fed_avg':
+    config.algorithm.private = ('all_but_last_layer',)
+  elif method == 'fed_rep':
+    config.algorithm.schedule = 'private_first'
     config.algorithm.local_training.num_local_epochs = 1
+  elif method == 'local':
+    config.algorithm.private = ('all',)
   return config

@@ -16,7 +16,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness, variants
+from configs import base, planted_groups
 
 _METHODS = ('lg_fed_avg', 'local')
 _LEARNING_RATES = {
@@ -27,26 +27,16 @@ _LEARNING_RATES = {
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `planted_groups.VARIANTS`."""
-  data, method = variants.part(variant, planted_groups.VARIANTS, _METHODS)
-  config = planted_groups.get_config(data)
+  data, method = base.part(variant, planted_groups.VARIANTS, _METHODS)
+  config = planted_groups.get_config(
+    'partial_fed_avg', data, _LEARNING_RATES[method]
+  )
   title = 'LG-FedAvg' if method == 'lg_fed_avg' else 'Clients alone'
   config.name = f'{title} on clients in planted groups, {data}'
-  training = planted_groups.local_training(
-    _LEARNING_RATES[method].get(planted_groups.data_of(data), 0.1)
-  )
   private = 'all_but_last_layer' if method == 'lg_fed_avg' else 'all'
-  config.algorithm = {
-    'name': 'partial_fed_avg',
-    'private': (private,),
-    'schedule': 'together',
-    'cohort_size': 0,
-    'weighting': 'examples',
-    'initial_private_weights': 'own',
-    'personalization_interval': 0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': training,
-    'private_training': training,
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(
+    private=(private,),
+    cohort_size=0,
+    initial_private_weights='own',
+  )
   return config

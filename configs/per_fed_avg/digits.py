@@ -16,26 +16,12 @@ The variant `smoke` is the same with 3 rounds.
 
 import ml_collections
 
-from configs import digits, robustness
+from configs import digits
 
 
 def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
-  config = digits.get_config(variant)
+  config = digits.get_config('per_fed_avg', variant)
   config.name = 'Per-FedAvg on digits, 10:90'
-  config.algorithm = {
-    'name': 'per_fed_avg',
-    'cohort_size': 12,
-    'variant': 'hessian_free',
-    'inner_learning_rate': 0.1,
-    'client_learning_rate': 0.1,
-    'num_local_steps': 40,
-    'batch_size': 10,
-    'finite_difference_step': 0.01,
-    'num_personal_steps': 1,
-    'personalization_interval': 1,
-    'weighting': 'uniform',
-    'loss_scale': 1.0,
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.num_local_steps = 40
   return config

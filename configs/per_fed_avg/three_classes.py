@@ -19,20 +19,12 @@ from configs import three_classes
 
 def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `three_classes.get_config`."""
-  config = three_classes.get_config(variant, ('mnist_network',))
+  config = three_classes.get_config('per_fed_avg', variant, ('mnist_network',))
   config.name = f'Per-FedAvg on clients of three classes, {variant}'
-  config.algorithm = {
-    'name': 'per_fed_avg',
-    'cohort_size': config.dataset.partition.num_clients,
-    'variant': 'hessian_free',
-    'inner_learning_rate': 0.03,
-    'client_learning_rate': 0.03,
-    'num_local_steps': 10,
-    'batch_size': 20,
-    'finite_difference_step': 0.01,
-    'num_personal_steps': 1,
-    'personalization_interval': 1,
-    'weighting': 'uniform',
-    'loss_scale': 1.0,
-  }
+  config.algorithm.update(
+    cohort_size=config.dataset.partition.num_clients,
+    inner_learning_rate=0.03,
+    client_learning_rate=0.03,
+    batch_size=20,
+  )
   return config

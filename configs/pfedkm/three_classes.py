@@ -63,24 +63,7 @@ from configs import three_classes
 
 def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `three_classes.get_config`."""
-  config = three_classes.get_config(variant)
+  config = three_classes.get_config('pfedkm', variant)
   config.name = f'pFedKM on clients of three classes, {variant}'
-  config.algorithm = {
-    'name': 'pfedkm',
-    'num_clusters': 2,
-    'cohort_size': 0,
-    'cluster_on': 'local_model',
-    'weighting': 'uniform',
-    'server_mixing': 1.0,
-    'loss_scale': 1.0,
-    'local_training': three_classes.moreau_envelope(variant),
-    'k_means': {
-      'initialization': 'k-means++',
-      'num_restarts': 10,
-      'max_iterations': 300,
-      'weight_names': (),
-      'projection_size': 0,
-      'seed_per_round': False,
-    },
-  }
+  config.algorithm.update(local_training=three_classes.moreau_envelope(variant))
   return config

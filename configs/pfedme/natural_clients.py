@@ -16,7 +16,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, robustness, variants
+from configs import base, natural_clients
 
 _METHODS = ('moreau', 'mean')
 # Rates of the solver, and steps that are an epoch on average.
@@ -26,35 +26,21 @@ _NUM_STEPS = {'emnist': 10, 'stack_overflow': 10, 'smoke': 2}
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `natural_clients.VARIANTS`."""
-  data, method = variants.part(variant, natural_clients.VARIANTS, _METHODS)
-  config = natural_clients.get_config(data)
+  data, method = base.part(variant, natural_clients.VARIANTS, _METHODS)
+  config = natural_clients.get_config('pfedme', data)
   config.name = f'pFedMe on natural clients, {variant}'
-  is_printed = method == 'moreau'
-  config.algorithm = {
-    'name': 'pfedme',
-    'cohort_size': natural_clients.cohort_size(data),
-    'training_clients': 'cohort',
-    'weighting': 'examples',
-    'averaged': 'local' if is_printed else 'personalized',
-    'server_mixing': 1.0,
-    'loss_scale': 1.0,
-    'local_training': {
-      'num_local_steps': _NUM_STEPS[data],
-      'batch_size': natural_clients.local_training(data)['batch_size'],
-      # A step to the solution itself, or none.
-      'client_learning_rate': 1 / natural_clients.pull(data),
-      'proximal_weight': natural_clients.pull(data),
-      'num_proximal_steps': 3,
-      'proximal_tolerance': 0.0,
-      'personal_learning_rate': _RATES[data],
-      'weight_decay': 0.0,
-      'start': 'received',
-      'kept': 'personalized',
-    },
-    'aggregation': robustness.aggregation(),
-  }
-  if not is_printed:
-    config.algorithm.local_training.update(
-      {'client_learning_rate': 0.0, 'num_proximal_steps': 1, 'start': 'own'}
-    )
+  config.algorithm.update(training_clients='cohort', weighting='examples')
+  training = config.algorithm.local_training
+  training.update(
+    num_local_steps=_NUM_STEPS[data],
+    batch_size=64 if data == 'stack_overflow' else 32,
+    # A step to the solution itself, or none.
+    client_learning_rate=1 / natural_clients.pull(data),
+    proximal_weight=natural_clients.pull(data),
+    num_proximal_steps=3,
+    personal_learning_rate=_RATES[data],
+  )
+  if method == 'mean':
+    config.algorithm.averaged = 'personalized'
+    training.update(client_learning_rate=0.0, num_proximal_steps=1, start='own')
   return config

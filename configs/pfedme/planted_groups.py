@@ -16,7 +16,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness, variants
+from configs import base, planted_groups
 
 _METHODS = ('mean', 'moreau')
 # Learning rate, weight of the pull, and steps that are an epoch on average.
@@ -29,44 +29,25 @@ _CONSTANTS = {
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `planted_groups.VARIANTS`."""
-  data, method = variants.part(variant, planted_groups.VARIANTS, _METHODS)
-  config = planted_groups.get_config(data)
+  data, method = base.part(variant, planted_groups.VARIANTS, _METHODS)
+  config = planted_groups.get_config('pfedme', data)
   config.name = f'pFedMe on clients in planted groups, {variant}'
+  config.algorithm.weighting = 'examples'
+  training = config.algorithm.local_training
+  training.update(batch_size=128, weight_decay=planted_groups.WEIGHT_DECAY)
+  if method == 'moreau':
+    training.num_local_steps = 20
+    return config
   learning_rate, pull, num_steps = _CONSTANTS.get(
     planted_groups.data_of(data), (0.03, 1.0, 5)
   )
-  config.algorithm = {
-    'name': 'pfedme',
-    'cohort_size': 0,
-    'training_clients': 'all',
-    'weighting': 'examples',
-    'averaged': 'personalized',
-    'server_mixing': 1.0,
-    'loss_scale': 1.0,
-    'local_training': {
-      'num_local_steps': num_steps,
-      'batch_size': 128,
-      'client_learning_rate': 0.0,
-      'proximal_weight': pull,
-      'num_proximal_steps': 1,
-      'proximal_tolerance': 0.0,
-      'personal_learning_rate': learning_rate,
-      'weight_decay': planted_groups.WEIGHT_DECAY,
-      'start': 'own',
-      'kept': 'personalized',
-    },
-    'aggregation': robustness.aggregation(),
-  }
-  if method == 'moreau':
-    config.algorithm.averaged = 'local'
-    config.algorithm.local_training.update(
-      {
-        'num_local_steps': 20,
-        'client_learning_rate': 0.005,
-        'proximal_weight': 15.0,
-        'num_proximal_steps': 5,
-        'personal_learning_rate': 0.01,
-        'start': 'received',
-      }
-    )
+  config.algorithm.averaged = 'personalized'
+  training.update(
+    num_local_steps=num_steps,
+    client_learning_rate=0.0,
+    proximal_weight=pull,
+    num_proximal_steps=1,
+    personal_learning_rate=learning_rate,
+    start='own',
+  )
   return config

@@ -18,22 +18,12 @@ rounds.
 
 import ml_collections
 
-from configs import robustness, three_classes
+from configs import three_classes
 
 
 def get_config(variant: str = 'mnist_network') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `three_classes.get_config`."""
-  config = three_classes.get_config(variant)
+  config = three_classes.get_config('pfedme', variant)
   config.name = f'pFedMe on clients of three classes, {variant}'
-  config.algorithm = {
-    'name': 'pfedme',
-    'cohort_size': 0,
-    'training_clients': 'all',
-    'weighting': 'uniform',
-    'averaged': 'local',
-    'server_mixing': 1.0,
-    'loss_scale': 1.0,
-    'local_training': three_classes.moreau_envelope(variant),
-    'aggregation': robustness.aggregation(),
-  }
+  config.algorithm.update(local_training=three_classes.moreau_envelope(variant))
   return config

@@ -20,7 +20,7 @@ The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 
 import ml_collections
 
-from configs import natural_clients, robustness, variants
+from configs import base, natural_clients
 
 _METHODS = ('ppfl1', 'ppfl2', 'released')
 _NUM_CLUSTERS = {'emnist': 10, 'stack_overflow': 5, 'smoke': 2}
@@ -28,46 +28,27 @@ _NUM_CLUSTERS = {'emnist': 10, 'stack_overflow': 5, 'smoke': 2}
 
 def get_config(variant: str = 'emnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `natural_clients.VARIANTS`."""
-  data, method = variants.part(variant, natural_clients.VARIANTS, _METHODS)
-  config = natural_clients.get_config(data)
+  data, method = base.part(variant, natural_clients.VARIANTS, _METHODS)
+  config = natural_clients.get_config('ppfl', data)
   config.name = f'PPFL on natural clients, {variant}'
-  is_text, is_released = data == 'stack_overflow', method == 'released'
-  if is_text:
-    config.model.decoder = 'untied'
-  training = natural_clients.local_training(data)
-  config.algorithm = {
-    'name': 'ppfl',
-    'num_clusters': _NUM_CLUSTERS[data],
-    'schedule': 'shared_first' if is_released else 'alternating',
-    'cohort_size': natural_clients.cohort_size(data),
-    'canonical': ('head/kernel',) if is_text else ('last_layer',),
-    'mixing': 'parameters' if method == 'ppfl2' else 'outputs',
-    'weighting': 'examples',
-    'shared_prob': 0.5,
-    'membership': {
-      'learning_rate': training['optimizer']['learning_rate'],
-      'num_epochs': 1,
-      'batch_size': training['batch_size'] if is_released else 0,
+  config.algorithm.update(
+    num_clusters=_NUM_CLUSTERS[data],
+    canonical=('last_layer',),
+    mixing='parameters' if method == 'ppfl2' else 'outputs',
+    membership={
+      'learning_rate': config.algorithm.local_training.optimizer.learning_rate,
       'gradient_weight': 'none',
-      'floor': 1e-6,
-      'num_newcomer_steps': 100,
-      'newcomer_learning_rate': 1.0,
     },
-    'laplacian': _laplacian(is_text, is_released),
-    'num_joint_rounds': 0,
-    'stationarity_interval': 0,
-    'server_optimizer': natural_clients.server_optimizer(data),
-    'loss_scale': 1.0,
-    'local_training': training,
-    'aggregation': robustness.aggregation(),
-  }
+    laplacian={'weight': 1e-4},
+  )
+  if data == 'stack_overflow':
+    config.model.decoder = 'untied'
+    config.algorithm.canonical = ('head/kernel',)
+    config.algorithm.laplacian.update(weight=1e-5, affinity='shifted_cosine')
+  if method == 'released':
+    config.algorithm.schedule = 'shared_first'
+    config.algorithm.membership.batch_size = (
+      config.algorithm.local_training.batch_size
+    )
+    config.algorithm.laplacian.form = 'degree'
   return config
-
-
-def _laplacian(is_text: bool, is_released: bool) -> dict:
-  return {
-    'weight': 1e-5 if is_text else 1e-4,
-    'affinity': 'shifted_cosine' if is_text else 'cosine',
-    'form': 'degree' if is_released else 'laplacian',
-    'count_noise': 0.0,
-  }

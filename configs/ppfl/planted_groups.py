@@ -27,7 +27,7 @@ rounds.
 
 import ml_collections
 
-from configs import planted_groups, robustness, variants
+from configs import base, planted_groups
 
 METHODS = ('ppfl1', 'ppfl2', 'probabilities', 'released', 'random_block')
 _LEARNING_RATES = {'cifar10': 0.03}
@@ -41,47 +41,23 @@ _MEMBERSHIP_RATES = {
 
 def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of a variant of `planted_groups.VARIANTS` and METHODS."""
-  data, method = variants.part(variant, planted_groups.VARIANTS, METHODS)
-  config = planted_groups.get_config(data)
+  data, method = base.part(variant, planted_groups.VARIANTS, METHODS)
+  config = planted_groups.get_config('ppfl', data, _LEARNING_RATES)
   config.name = f'PPFL on clients in planted groups, {variant}'
   if method == 'released':
     planted_groups.fall_as_released(config)
   data = planted_groups.data_of(data)
-  config.algorithm = {
-    'name': 'ppfl',
-    'num_clusters': planted_groups.num_groups(data),
-    'schedule': 'alternating',
-    'cohort_size': 0,
-    'canonical': ('last_layer',) if data == 'cifar10' else ('all',),
-    'mixing': 'outputs',
-    'weighting': 'examples',
-    'shared_prob': 0.5,
-    'membership': {
+  config.algorithm.update(
+    num_clusters=planted_groups.num_groups(data),
+    canonical=('last_layer',) if data == 'cifar10' else ('all',),
+    membership={
       'learning_rate': _MEMBERSHIP_RATES.get(
         f'{data}_{method}', _MEMBERSHIP_RATES.get(data, 0.3)
       ),
-      'num_epochs': 1,
-      'batch_size': 0,
       'gradient_weight': 'none',
-      'floor': 1e-6,
-      'num_newcomer_steps': 100,
-      'newcomer_learning_rate': 1.0,
     },
-    'laplacian': {
-      'weight': 1e-5,
-      'affinity': 'cosine',
-      'form': 'laplacian',
-      'count_noise': 0.0,
-    },
-    'num_joint_rounds': 0,
-    'stationarity_interval': 0,
-    'server_optimizer': {'name': 'sgd', 'learning_rate': 1.0},
-    'loss_scale': 1.0,
-    'local_training': planted_groups.local_training(
-      _LEARNING_RATES.get(data, 0.1)
-    ),
-    'aggregation': robustness.aggregation(),
-  }
+    laplacian={'weight': 1e-5},
+  )
   _treat(config.algorithm, method)
   return config
 

@@ -13,6 +13,7 @@ and 3 rounds.
 
 import ml_collections
 
+from configs import base
 from configs.ppfl import planted_groups
 
 _VARIANTS = (*planted_groups.METHODS, 'smoke')
@@ -20,19 +21,16 @@ _VARIANTS = (*planted_groups.METHODS, 'smoke')
 
 def get_config(variant: str = 'ppfl1') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
-  if variant not in _VARIANTS:
-    raise ValueError(
-      f'variant must be one of {", ".join(_VARIANTS)}, got {variant!r}'
-    )
+  base.check(variant, _VARIANTS)
   if variant != 'smoke':
     of_method = '' if variant == 'ppfl1' else f'_{variant}'
     return planted_groups.get_config(f'synthetic{of_method}')
   config = planted_groups.get_config('synthetic_80_20')
   config.name = 'PPFL on a few mixtures of logistic models'
   config.dataset.source.options.update(
-    {'num_clients': 12, 'num_features': 12, 'max_examples': 200}
+    num_clients=12, num_features=12, max_examples=200
   )
-  config.dataset.partition.update({'num_clients': 10, 'num_unseen_clients': 2})
+  config.dataset.partition.update(num_clients=10, num_unseen_clients=2)
   config.dataset.num_shards = 1
-  config.training.update({'num_rounds': 3, 'evaluation_interval': 1})
+  config.training.update(num_rounds=3, evaluation_interval=1)
   return config

@@ -19,13 +19,6 @@ from configs import shards
 
 def get_config(variant: str = 'two_classes') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `shards.VARIANTS`."""
-  config = shards.get_config(variant)
+  config = shards.get_config('scaffold', variant)
   config.name = f'SCAFFOLD on Fashion-MNIST, {variant}'
-  config.algorithm = {
-    'name': 'scaffold',
-    'cohort_size': shards.cohort_size(variant),
-    'server_learning_rate': 1.0,
-    'loss_scale': 1.0,
-    'local_training': shards.local_training(variant),
-  }
   return config

@@ -16,13 +16,6 @@ from configs import few_classes
 
 def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
-  config = few_classes.get_config(variant, personal=False)
+  config = few_classes.get_config('scaffold', variant, personal=False)
   config.name = f'SCAFFOLD, global models, {variant}'
-  config.algorithm = {
-    'name': 'scaffold',
-    'cohort_size': few_classes.cohort_size(variant, personal=False),
-    'server_learning_rate': 1.0,
-    'loss_scale': 1.0,
-    'local_training': few_classes.local_training(variant, personal=False),
-  }
   return config

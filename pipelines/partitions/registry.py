@@ -46,23 +46,36 @@ class _NoOptions:
   """Laws that mix source distributions have no options."""
 
 
+def options_class(law: str) -> type:
+  """Returns the dataclass of a law's options.
+
+  Raises:
+    ConfigError: If the law is not known.
+  """
+  if mixtures.parse_shares(law) is not None:
+    return _NoOptions
+  checks.check_one_of(
+    "law, if not shares such as 'A:B' with A + B = 100,",
+    law,
+    (*mixtures.LAWS, *DIVISIONS, NATURAL),
+  )
+  return {
+    **dict.fromkeys(mixtures.LAWS, _NoOptions),
+    **{name: entry.config_class for name, entry in DIVISIONS.items()},
+    NATURAL: natural.Options,
+  }[law]
+
+
 def parse_options(law: str, options: Mapping[str, Any]) -> Any:
   """Returns a law's options.
 
   Raises:
     ConfigError: If the law, an option's name or its value is not known.
   """
-  if mixtures.parse_shares(law) is not None:
-    config_class = _NoOptions
-  else:
-    checks.check_one_of(
-      "law, if not shares such as 'A:B' with A + B = 100,",
-      law,
-      (*mixtures.LAWS, *DIVISIONS, NATURAL),
-    )
-    config_class = {
-      **dict.fromkeys(mixtures.LAWS, _NoOptions),
-      **{name: entry.config_class for name, entry in DIVISIONS.items()},
-      NATURAL: natural.Options,
-    }[law]
-  return config_lib.from_dict(config_class, options, 'options')
+  return config_lib.from_dict(
+    options_class(law),
+    options,
+    'options',
+    'To change the law by a flag, give its options besides: '
+    '--config.dataset.partition.options="{...}"',
+  )

@@ -73,5 +73,12 @@ def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
   checks.check_one_of('source.name', name, tuple(SOURCES))
   options_class, source_class = SOURCES[name]
   return source_class(
-    config_lib.from_dict(options_class, options, 'source.options'), seed
+    config_lib.from_dict(
+      options_class,
+      options,
+      'source.options',
+      'To change the name by a flag, give its options besides: '
+      '--config.dataset.source.options="{...}"',
+    ),
+    seed,
   )

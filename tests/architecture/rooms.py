@@ -40,7 +40,8 @@ MAY_IMPORT = {
   DIAGNOSTICS: {CORE, RUNTIMES},
   'tff_algos': set(),
   'pipelines': {CORE, DATA, EXPORT, SERVING},
-  'configs': set(),
+  # `configs/base.py` alone, for the options of an experiment.
+  'configs': {CORE, MODELS, ALGORITHMS, EXPERIMENTS, 'pipelines'},
 }
 MAY_IMPORT[EXPERIMENTS] = {*MAY_IMPORT} - {'configs', 'tff_algos'}
 MAY_IMPORT['binaries'] = {*MAY_IMPORT} - {'configs'}

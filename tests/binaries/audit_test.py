@@ -33,7 +33,7 @@ def _collude(values):
 
 
 def _fall(values):
-  values.falling_rates = {
+  values.lr_schedule = {
     'after_rounds': (2,),
     'factor': 0.1,
     'rates': ('server_learning_rate',),

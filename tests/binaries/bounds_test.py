@@ -9,6 +9,7 @@ import pytest
 from binaries import bounds
 from configs.fed_soft import digits
 from tests.testing import raw_data
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
 
@@ -55,8 +56,9 @@ def test_the_program_writes_a_row_for_every_checkpoint(
 @pytest.mark.slow
 def test_as_many_clusters_as_sources_are_needed(trained_regressions):
   config, folder = trained_regressions
+  options = dataclasses.replace(config.algorithm.options, num_clusters=3)
   three = dataclasses.replace(
-    config, algorithm={**config.algorithm, 'num_clusters': 3}
+    config, algorithm=config.algorithm._replace(options=options)
   )
   with pytest.raises(errors.ConfigError, match='num_clusters is 3, but .* 2 s'):
     bounds.compare(three, folder)
@@ -65,7 +67,8 @@ def test_as_many_clusters_as_sources_are_needed(trained_regressions):
 @pytest.mark.parametrize('algorithm', ['fed_soft', 'ifca'])
 def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
   config = experiment.parse(digits.get_config('smoke'))
-  other = dataclasses.replace(config, algorithm={'name': algorithm})
+  named = algorithms.parse_config({'name': algorithm})
+  other = dataclasses.replace(config, algorithm=named)
   with pytest.raises(errors.ConfigError, match='linear_regression') as caught:
     bounds.compare(other, tmp_path)
   assert repr(algorithm) in str(caught.value)

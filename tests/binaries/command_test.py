@@ -6,6 +6,9 @@ import time
 
 import pytest
 
+from binaries import command
+from tff_algos.core import errors
+
 _DIGITS = '--config=configs/fed_soft/digits.py'
 
 
@@ -102,14 +105,18 @@ def test_help_tells_a_person_what_to_type(launcher, name):
   [
     (
       [f'{_DIGITS}:smoke', '--config.algorithm.num_cluster=3'],
-      '--config has no key \'num_cluster\'. Did you mean "num_clusters"',
+      "config.algorithm has no key 'num_cluster'; did you mean 'num_clusters'?",
+    ),
+    (
+      [f'{_DIGITS}:smoke', '--config.seed=x'],
+      "flag --config.seed=x: invalid literal for int() with base 10: 'x'",
     ),
     (
       [f'{_DIGITS}:smoke', '--config.algorithm.num_clusters=0'],
       'num_clusters must be an integer >= 1, got 0',
     ),
     ([f'{_DIGITS}:small'], "variant must be one of full, smoke, got 'small'"),
-    (['--config=configs/none.py'], "No such file or directory: 'configs/none"),
+    (['--config=configs/none.py'], "there is no file 'configs/none.py'"),
     ([f'{_DIGITS}:smoke', '--worddir=x'], 'Did you mean: workdir ?'),
     ([f'{_DIGITS}:smoke', 'stray'], 'unknown arguments: stray; see --help'),
     ([f'{_DIGITS}:smoke'], 'no federated dataset at '),
@@ -125,6 +132,67 @@ def test_wrong_command_line_is_one_line_and_touches_nothing(
   assert not program.stdout
   assert not list(tmp_path.iterdir())
   assert not program.temporary_files()
+
+
+_CONFIG = """
+import ml_collections
+
+
+def get_config(variant='full'):
+  if variant != 'full':
+    raise ValueError(f"variant must be 'full', got {variant!r}")
+  return ml_collections.ConfigDict({'size': 1, 'model': {'rate': 0.5}})
+"""
+
+
+def _check(path, *arguments, content=_CONFIG, variant=''):
+  path.write_text(content)
+  argv = ['program', '--stray', 'x', '--config', f'{path}{variant}']
+  command.check_overrides([*argv, *arguments])
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [[], ['--config.size=3', '--config.model.rate', '1'], ['--config.model={}']],
+)
+def test_right_overrides_pass(tmp_path, arguments):
+  _check(tmp_path / 'config.py', *arguments)
+  command.check_overrides(['program', '--help'])
+
+
+@pytest.mark.parametrize(
+  ('argument', 'words'),
+  [
+    ('sise', "config has no key 'sise'; did you mean 'size'? Its keys are: "),
+    ('model.ratte=3', "config.model has no key 'ratte'; did you mean 'rate'?"),
+    ('modle.rate=3', "config has no key 'modle'; did you mean 'model'?"),
+    ('zzz=3', "config has no key 'zzz'. Its keys are: model, size"),
+    ('size.x=3', "config.size is no section, so has no key 'x'"),
+  ],
+)
+def test_unknown_override_names_the_nearest_key(tmp_path, argument, words):
+  with pytest.raises(errors.ConfigError) as caught:
+    _check(tmp_path / 'config.py', f'--config.{argument}')
+  assert str(caught.value).startswith(words)
+
+
+def test_a_variant_that_the_config_refuses_is_named(tmp_path):
+  words = "config.py:small: variant must be 'full', got 'small'"
+  with pytest.raises(errors.ConfigError, match=words):
+    _check(tmp_path / 'config.py', variant=':small')
+
+
+@pytest.mark.parametrize(
+  ('content', 'kind'),
+  [
+    ('def get_config():\n  return 1 + None\n', TypeError),
+    ('def get_config():\n  return 1 / 0\n', ZeroDivisionError),
+    ('def get_config(:\n', SyntaxError),
+  ],
+)
+def test_a_bug_in_the_config_file_keeps_its_trace(tmp_path, content, kind):
+  with pytest.raises(kind):
+    _check(tmp_path / 'config.py', content=content)
 
 
 def _flip_byte(dataset):
@@ -161,7 +229,7 @@ def _raise_schema_version(dataset):
     (
       lambda dataset: None,
       ['--config.model.name=linear_regression'],
-      'config.model has no key',
+      "--config.model=\"{'name': 'linear_regression', ...}\"",
     ),
   ],
 )

@@ -9,6 +9,7 @@ from binaries import committee_bounds
 from configs.cmfl import regressions
 from configs.fed_soft import digits
 from tests.tff_algos.experiments import auditing_test
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
 
@@ -74,7 +75,8 @@ def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
 @pytest.mark.parametrize('algorithm', ['fed_soft', 'cmfl'])
 def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
   config = experiment.parse(digits.get_config('smoke'))
-  other = dataclasses.replace(config, algorithm={'name': algorithm})
+  named = algorithms.parse_config({'name': algorithm})
+  other = dataclasses.replace(config, algorithm=named)
   with pytest.raises(errors.ConfigError, match='linear_regression') as caught:
     committee_bounds.compare(other, tmp_path)
   assert 'configs/cmfl/regressions.py' in str(caught.value)
@@ -82,6 +84,6 @@ def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
 
 def test_rates_that_fall_are_refused(tmp_path):
   values = regressions.get_config('smoke')
-  values.falling_rates.after_rounds = (2,)
+  values.lr_schedule.after_rounds = (2,)
   with pytest.raises(errors.ConfigError, match='constant learning rates'):
     committee_bounds.compare(experiment.parse(values), tmp_path)

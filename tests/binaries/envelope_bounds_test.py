@@ -10,6 +10,7 @@ from binaries import envelope_bounds, preprocess
 from configs.fed_soft import digits
 from configs.pfedkm import regressions
 from tests.testing import raw_data
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import experiment
 
@@ -54,7 +55,8 @@ def test_the_program_writes_a_row_for_every_number_of_rounds(
 @pytest.mark.parametrize('algorithm', ['fed_soft', 'pfedkm'])
 def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
   config = experiment.parse(digits.get_config('smoke'))
-  other = dataclasses.replace(config, algorithm={'name': algorithm})
+  named = algorithms.parse_config({'name': algorithm})
+  other = dataclasses.replace(config, algorithm=named)
   with pytest.raises(errors.ConfigError, match='linear_regression') as caught:
     envelope_bounds.compare(other, tmp_path)
   assert repr(algorithm) in str(caught.value)
@@ -71,7 +73,10 @@ def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
 )
 def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):
   config = experiment.parse(regressions.get_config('smoke'))
-  other = dataclasses.replace(config, algorithm={**config.algorithm, **option})
+  options = dataclasses.replace(config.algorithm.options, **option)
+  other = dataclasses.replace(
+    config, algorithm=config.algorithm._replace(options=options)
+  )
   with pytest.raises(errors.ConfigError, match=text):
     envelope_bounds.compare(other, tmp_path)
   assert not list(tmp_path.iterdir())
@@ -79,6 +84,6 @@ def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):
 
 def test_rates_that_fall_are_refused(tmp_path):
   values = regressions.get_config('smoke')
-  values.falling_rates.after_rounds = (2,)
+  values.lr_schedule.after_rounds = (2,)
   with pytest.raises(errors.ConfigError, match='constant learning rates'):
     envelope_bounds.compare(experiment.parse(values), tmp_path)

@@ -8,6 +8,7 @@ import pytest
 from binaries import evaluate, preprocess, sweep_run, train
 from configs.fed_soft import synthetic
 from tests.testing import fake_sweep
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.experiments import experiment, resolved_config, runtime_cache
 
 _CONFIG = experiment.parse(synthetic.get_config('smoke'))
@@ -66,7 +67,7 @@ def test_another_runtime_makes_no_other_run(tmp_path):
   [
     {'seed': 1},
     {'training': dataclasses.replace(_CONFIG.training, num_rounds=4)},
-    {'algorithm': {**_CONFIG.algorithm, 'proximal_weight': 2.0}},
+    {'algorithm': algorithms.parse_config({'name': 'fed_soft'})},
   ],
 )
 def test_another_config_is_another_run(tmp_path, change):

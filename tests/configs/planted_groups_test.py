@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs import natural_clients, planted_groups, variants
+from configs import base, natural_clients, planted_groups
 from configs.cfl import planted_groups as cfl_groups
 from configs.ditto import planted_groups as ditto_groups
 from configs.fed_avg import planted_groups as fed_avg_groups
@@ -39,7 +39,7 @@ _POSTS = {'input_dtype': tf.int32, 'label_shape': (20,)}
 
 def _build_model(config, input_shape, num_outputs, **labels):
   return models.build_model(
-    config.model.to_dict(),
+    models.parse_config(config.model.to_dict()),
     task='classification',
     input_shape=input_shape,
     num_outputs=num_outputs,
@@ -60,14 +60,14 @@ def _num_parameters(*arguments, **labels):
   ],
 )
 def test_networks_of_planted_groups(variant, input_shape, num_outputs, count):
-  config = planted_groups.get_config(variant)
+  config = planted_groups.get_config('fed_avg', variant)
   assert _num_parameters(config, input_shape, num_outputs) == count
 
 
 def test_networks_of_natural_clients():
-  emnist = natural_clients.get_config('emnist')
+  emnist = natural_clients.get_config('fed_avg', 'emnist')
   assert _num_parameters(emnist, (28, 28, 1), 62) == 11_199_486
-  posts = natural_clients.get_config('stack_overflow')
+  posts = natural_clients.get_config('fed_avg', 'stack_overflow')
   assert _num_parameters(posts, (20,), 10_004, **_POSTS) == 5_731_092
 
 
@@ -100,7 +100,7 @@ def test_shared_and_canonical_weights_of_ppfl(
   ('variant', 'num_groups'), [('mnist', 4), ('mnist_alike', 1)]
 )
 def test_clients_of_a_group_have_the_same_digits(variant, num_groups):
-  config = planted_groups.get_config(variant).dataset
+  config = planted_groups.get_config('fed_avg', variant).dataset
   divided = groups.divide(
     groups.Options(**config.partition.options.to_dict()),
     division.Request(
@@ -140,15 +140,15 @@ def test_falling_variants_are_the_others_with_rates_that_fall(method, data):
   plain, falling = (
     get_config(f'{data}{part}').to_dict() for part in ('', '_falling')
   )
-  assert falling['falling_rates']['after_rounds'] == (100, 150)
-  assert plain['falling_rates']['after_rounds'] == ()
+  assert falling['lr_schedule']['after_rounds'] == (100, 150)
+  assert plain['lr_schedule']['after_rounds'] == ()
   changed = {key for key in plain if falling[key] != plain[key]}
-  assert changed == {'name', 'falling_rates'}
+  assert changed == {'name', 'lr_schedule'}
 
 
 def test_the_release_of_ppfl_has_rates_that_fall():
   released = ppfl_groups.get_config('mnist_released')
-  assert released.falling_rates.after_rounds == (100, 150)
+  assert released.lr_schedule.after_rounds == (100, 150)
   assert ppfl_groups.get_config('mnist_falling_ppfl2').algorithm == (
     ppfl_groups.get_config('mnist_ppfl2').algorithm
   )
@@ -173,17 +173,18 @@ def test_methods_of_the_baselines():
 
 
 def test_variants_are_named_in_the_refusal():
-  assert variants.part('b_y', 'ab', 'xyz') == ('b', 'y')
-  assert variants.part('a', 'ab', 'xyz') == ('a', 'x')
+  assert base.part('b_y', 'ab', 'xyz') == ('b', 'y')
+  assert base.part('a', 'ab', 'xyz') == ('a', 'x')
   with pytest.raises(ValueError, match="of a, b, a_y, b_y, got 'a_x'"):
-    variants.part('a_x', 'ab', 'xy')
+    base.part('a_x', 'ab', 'xy')
 
 
 @pytest.mark.parametrize(('variant', 'num_test'), [('', 5000), ('_80_20', 0)])
 def test_synthetic_clients(variant, num_test):
-  config = planted_groups.get_config(f'synthetic{variant}').dataset
+  values = planted_groups.get_config('fed_avg', f'synthetic{variant}').dataset
+  config = config_lib.from_dict(options.DatasetConfig, values.to_dict())
   source = sources.create(
-    config.source.name, config.source.options.to_dict(), config.seed
+    config.source.name, config.source.options, config.seed
   )
   assert source.features().x_shape == (150,)
   assert source.native_source_names() == tuple(
@@ -194,7 +195,9 @@ def test_synthetic_clients(variant, num_test):
 
 
 def test_stack_overflow_takes_posts_of_twenty_words(tmp_path):
-  values = natural_clients.get_config('stack_overflow').dataset.to_dict()
+  values = natural_clients.get_config(
+    'fed_avg', 'stack_overflow'
+  ).dataset.to_dict()
   parsed = config_lib.from_dict(options.DatasetConfig, values)
   raw_sources.write_stack_overflow(tmp_path)
   words = '\n'.join(str(i) for i in range(10_000))

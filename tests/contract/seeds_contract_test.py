@@ -47,7 +47,7 @@ _CASES = {
     'committee': {'active_rate': 1.0, 'selection': 'random'},
   },
   'cmfl, last gradient': {'name': 'cmfl', 'upload': 'last_gradient'},
-  'fed_em': {'initialization': {'mode': 'kmeans++', 'num_candidates': 3}},
+  'fed_em': {'initialization': {'mode': 'k-means++', 'num_candidates': 3}},
   'fed_soft': {'initial_local_models': 'independent'},
   'ifca': {'initialization': {'mode': 'warm_start', 'num_rounds': 1}},
   'pfedkm': {
@@ -245,7 +245,7 @@ def _build_model(section):
   task = 'regression' if is_regression else 'classification'
   num_outputs = 1 if is_regression else 3
   return models.build_model(
-    section, task=task, num_outputs=num_outputs, **inputs
+    models.parse_config(section), task=task, num_outputs=num_outputs, **inputs
   )
 
 

@@ -43,7 +43,7 @@ def _convolution():
 def _build(name, model, rate):
   options = {'name': name, **_ALGORITHMS[name]}
   options['local_training'] = {'unit_dropout_rate': rate, 'batch_size': 4}
-  return registry.build_algorithm(options, model)
+  return registry.build_algorithm(registry.parse_config(options), model)
 
 
 def _run(algorithm, runtime):
@@ -100,4 +100,4 @@ def test_a_model_without_a_layer_for_it_is_refused_before_any_runtime():
   text = 'unit_dropout_rate is 0.5, but the model has no layer'
   options = {'name': 'fed_avg', 'local_training': {'unit_dropout_rate': 0.5}}
   with pytest.raises(errors.ConfigError, match=text):
-    registry.build_algorithm(options, toys.mlp(_SHAPE))
+    registry.build_algorithm(registry.parse_config(options), toys.mlp(_SHAPE))

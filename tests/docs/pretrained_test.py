@@ -64,10 +64,12 @@ def test_keras_mobilenet_keeps_what_it_computes(monkeypatch):
   monkeypatch.setattr(tf.keras.applications, 'MobileNetV2', random_network)
   exec(compile(_MOBILENET, 'docs/pretrained.md', 'exec'), {})
   model = registry.build_model(
-    {
-      **{'name': 'mobilenet_v2', 'normalization': 'affine'},
-      'pretrained': {'file': 'mobilenet.npz', 'fresh': ('head',)},
-    },
+    registry.parse_config(
+      {
+        **{'name': 'mobilenet_v2', 'normalization': 'affine'},
+        'pretrained': {'file': 'mobilenet.npz', 'fresh': ('head',)},
+      }
+    ),
     task='classification',
     input_shape=(32, 32, 3),
     num_outputs=10,
@@ -151,10 +153,12 @@ def test_pytorchs_resnet_keeps_what_it_computes(monkeypatch):
   )
   exec(compile(_RESNET, 'docs/pretrained.md', 'exec'), {})
   model = registry.build_model(
-    {
-      **{'name': 'resnet18', 'stem': 'large', 'normalization': 'affine'},
-      'pretrained': {'file': 'resnet18.npz', 'fresh': ('head',)},
-    },
+    registry.parse_config(
+      {
+        **{'name': 'resnet18', 'stem': 'large', 'normalization': 'affine'},
+        'pretrained': {'file': 'resnet18.npz', 'fresh': ('head',)},
+      }
+    ),
     task='classification',
     input_shape=(64, 48, 3),
     num_outputs=10,

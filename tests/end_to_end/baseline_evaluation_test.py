@@ -77,7 +77,7 @@ def _mse(dataset, weights_of):
 
 def _model():
   return models.build_model(
-    {'name': 'linear_regression', 'use_bias': False},
+    models.parse_config({'name': 'linear_regression', 'use_bias': False}),
     task='regression',
     input_shape=(3,),
     num_outputs=1,

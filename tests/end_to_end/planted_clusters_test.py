@@ -27,13 +27,13 @@ _CONFIG = {
 def test_a_planted_cluster_is_a_mixture_of_one_kind(tmp_path):
   build_dataset.build(raw_data.digits_config(**_CONFIG), tmp_path)
   model = models.build_model(
-    {'name': 'logistic_regression'},
+    models.parse_config({'name': 'logistic_regression'}),
     task='classification',
     input_shape=(8, 8, 1),
     num_outputs=10,
   )
   algorithm = algorithms.build_algorithm(
-    {'name': 'fed_soft', 'num_clusters': 3}, model
+    algorithms.parse_config({'name': 'fed_soft', 'num_clusters': 3}), model
   )
   with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
     source = client_sources.DatasetSource(dataset, schema.TRAIN)

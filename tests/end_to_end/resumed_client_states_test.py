@@ -28,12 +28,14 @@ _ALGORITHMS = {
     schedule={'slow_period': 3, 'fast_rounds': 'persist'}
   ),
   'controls': lambda: registry.build_algorithm(
-    factored.host('scaffold'), factored.model()
-  ),
-  'falling_rates': lambda: registry.build_algorithm(
-    factored.host('scaffold'),
+    registry.parse_config(factored.host('scaffold')),
     factored.model(),
-    falling=lr_schedule.FallingRatesConfig((1, 3), 0.5),
+  ),
+  'lr_schedule': lambda: registry.build_algorithm(
+    registry.parse_config(factored.host('scaffold')),
+    factored.model(),
+    len(contract.SIZES),
+    schedule=lr_schedule.LrScheduleConfig((1, 3), 0.5),
   ),
 }
 _NO_EVALUATION = types.SimpleNamespace(
@@ -112,7 +114,7 @@ def test_a_stop_changes_nothing(name, tmp_path):
 
 def test_metrics_of_all_periods_have_one_name(tmp_path):
   recorder = recorder_lib.Recorder()
-  _Run(_ALGORITHMS['falling_rates']()).train(tmp_path, recorder)
+  _Run(_ALGORITHMS['lr_schedule']()).train(tmp_path, recorder)
   names = [set(recorder.rows[t]) for t in range(1, _NUM_ROUNDS + 1)]
   assert 'train/loss' in names[0]
   assert names == [names[0]] * _NUM_ROUNDS

@@ -199,7 +199,9 @@ class Case:
     self._name, self._model = name, model
     self.traces: Counter[tuple[str, str]] = Counter()
     self.algorithm = _counted(
-      registry.build_algorithm(section(name, model), MODELS[model]()),
+      registry.build_algorithm(
+        registry.parse_config(section(name, model)), MODELS[model]()
+      ),
       self.traces,
     )
     self.vectorized = vectorized_runtime.VectorizedRuntime(

@@ -52,14 +52,17 @@ class Case:
     self.dataset = dataset_lib.FederatedDataset.open(folder)
     described = self.dataset.schema
     model = models.build_model(
-      {'name': model_name},
+      models.parse_config({'name': model_name}),
       task=described.task,
       input_shape=tuple(described.x_shape),
       num_outputs=described.num_classes or 1,
     )
     self.is_classification = described.task == 'classification'
     self.algorithm = algorithms.build_algorithm(
-      {'name': 'fed_soft', 'num_clusters': NUM_CLUSTERS}, model
+      algorithms.parse_config(
+        {'name': 'fed_soft', 'num_clusters': NUM_CLUSTERS}
+      ),
+      model,
     )
     self.num_clients = len(self.dataset.client_ids)
     source = client_sources.DatasetSource(self.dataset, schema.TRAIN)

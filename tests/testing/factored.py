@@ -33,7 +33,7 @@ def build(host_section=None, **options):
     'host': host_section or host(),
     **options,
   }
-  return registry.build_algorithm(section, model())
+  return registry.build_algorithm(registry.parse_config(section), model())
 
 
 def run(algorithm, num_rounds, **options):

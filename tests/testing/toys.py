@@ -66,7 +66,7 @@ def image_clients(
 def mlp(shape: tuple[int, ...] = (4, 4, 1)):
   """A perceptron for `image_clients`."""
   return models.build_model(
-    {'name': 'mlp', 'hidden_sizes': (5,)},
+    models.parse_config({'name': 'mlp', 'hidden_sizes': (5,)}),
     task='classification',
     input_shape=shape,
     num_outputs=3,
@@ -76,7 +76,7 @@ def mlp(shape: tuple[int, ...] = (4, 4, 1)):
 def linear(num_features: int):
   """Linear regression without intercept for `linear_clients`."""
   return models.build_model(
-    {'name': 'linear_regression', 'use_bias': False},
+    models.parse_config({'name': 'linear_regression', 'use_bias': False}),
     task='regression',
     input_shape=(num_features,),
     num_outputs=1,
@@ -86,14 +86,16 @@ def linear(num_features: int):
 def transformer(places: int = 3, words: int = 6):
   """A transformer with a decoder of its own; word 0 is padding, 1 unscored."""
   return models.build_model(
-    {
-      'name': 'transformer',
-      'num_blocks': 1,
-      'width': 4,
-      'num_heads': 2,
-      'hidden_size': 4,
-      'decoder': 'untied',
-    },
+    models.parse_config(
+      {
+        'name': 'transformer',
+        'num_blocks': 1,
+        'width': 4,
+        'num_heads': 2,
+        'hidden_size': 4,
+        'decoder': 'untied',
+      }
+    ),
     task='classification',
     input_shape=(places,),
     num_outputs=words,

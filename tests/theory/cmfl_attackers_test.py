@@ -40,7 +40,9 @@ def _build(is_attacker, space):
     },
   }
   config = attacks.AttackConfig('sign_flip', fraction=0.1, space=space)
-  algorithm = registry.build_algorithm(section, toys.linear(2))
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), toys.linear(2)
+  )
   return attacks.attack(algorithm, config, is_attacker)
 
 

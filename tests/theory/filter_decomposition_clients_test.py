@@ -27,7 +27,7 @@ def _trained(learning_rate, num_epochs):
   host = factored.host(learning_rate=learning_rate, cohort_size=_NUM_CLIENTS)
   host['local_training']['num_local_epochs'] = num_epochs
   algorithm = registry.build_algorithm(
-    {'name': 'filter_decomposition', 'host': host},
+    registry.parse_config({'name': 'filter_decomposition', 'host': host}),
     factored.model(),
   )
   phase = latent_clients.collect_models(algorithm.phases['train'])

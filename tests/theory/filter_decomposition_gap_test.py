@@ -25,7 +25,7 @@ def _gap(activation, learning_rate, num_steps):
   for averaging in ('factors', 'kernels'):
     section = {'name': 'filter_decomposition', 'host': host}
     algorithm = registry.build_algorithm(
-      section | {'averaging': averaging}, model
+      registry.parse_config(section | {'averaging': averaging}), model
     )
     runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
     state, _, _ = toys.run_rounds(algorithm, runtime, factored.SOURCE, 1)

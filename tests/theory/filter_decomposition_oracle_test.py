@@ -90,7 +90,9 @@ def test_rounds_agree_with_numpy(slow_period):
     **{'name': 'filter_decomposition', 'host': host},
     'schedule': {'slow_period': slow_period},
   }
-  algorithm = registry.build_algorithm(section, factored.model())
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), factored.model()
+  )
   start, _ = toys.initial_states(algorithm, _POPULATION)
   weights = [
     np.asarray(start.model_weights[name], np.float64).reshape(shape)

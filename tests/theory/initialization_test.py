@@ -82,7 +82,7 @@ def test_kmeans_parts_them(tmp_path):
   So the second client is of the first one's group in one case of 500, and one
   of six fails in one choice of seeds of 90.
   """
-  assert _num_parted(tmp_path, 'kmeans++') == _NUM_SEEDS
+  assert _num_parted(tmp_path, 'k-means++') == _NUM_SEEDS
 
 
 def test_best_of_restarts_parts_them(tmp_path):

@@ -110,7 +110,7 @@ def test_the_finite_difference_becomes_the_hessian():
   """Softmax regression; the error falls with the square of the step."""
   source = contract.build_source((7, 0, 1, 12, 4))
   model = models.build_model(
-    {'name': 'logistic_regression'},
+    models.parse_config({'name': 'logistic_regression'}),
     task='classification',
     input_shape=(4, 4, 1),
     num_outputs=3,

@@ -55,10 +55,10 @@ def _build(options):
   )
   falls = (options.decay_after,) if options.decay_after < 100 else ()
   return registry.build_algorithm(
-    {'name': 'ppfl', **config_lib.to_dict(config)},
+    registry.parse_config({'name': 'ppfl', **config_lib.to_dict(config)}),
     toys.linear(3),
     len(_SIZES),
-    falling=lr_schedule.FallingRatesConfig(falls, 0.1),
+    schedule=lr_schedule.LrScheduleConfig(falls, 0.1),
   )
 
 

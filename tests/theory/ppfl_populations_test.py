@@ -93,11 +93,13 @@ def test_planted_logistic_regressions_are_recovered():
   chances = 1 / (1 + np.exp(-np.einsum('ind,id->in', x, true @ thetas)))
   y = generator.uniform(size=chances.shape) < chances
   model = models.build_model(
-    {
-      'name': 'logistic_regression',
-      'use_bias': False,
-      'reference_class': True,
-    },
+    models.parse_config(
+      {
+        'name': 'logistic_regression',
+        'use_bias': False,
+        'reference_class': True,
+      }
+    ),
     task='classification',
     input_shape=(4,),
     num_outputs=2,

@@ -40,7 +40,9 @@ def _build(aggregation=None, attack=None):
     },
     'aggregation': aggregation or {},
   }
-  algorithm = registry.build_algorithm(section, toys.linear(2))
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), toys.linear(2)
+  )
   if attack is None:
     return algorithm
   config = attacks.AttackConfig(**attack, fraction=0.3)

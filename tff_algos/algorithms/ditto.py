@@ -94,8 +94,7 @@ class DittoConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
-    if self.cohort_size:
-      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
     checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_int(
       'personalization_interval', self.personalization_interval, minimum=1

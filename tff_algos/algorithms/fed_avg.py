@@ -42,7 +42,7 @@ class FedAvgConfig:
   """Options of FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     proximal_weight: mu of FedProx, >= 0; 0 for FedAvg.
     server_optimizer: Of the server's step; SGD with learning rate 1 and no
       momentum takes the mean, another rate goes that share of the way.
@@ -61,7 +61,7 @@ class FedAvgConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
     checks.check_positive('loss_scale', self.loss_scale)
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)

@@ -40,7 +40,7 @@ class FedDcConfig:
   """Options of FedDC.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     proximal_weight: a, >= 0.
     follows_drift: False keeps every h_k at 0.
     corrects_gradients: False leaves out the term with g_k.
@@ -58,7 +58,7 @@ class FedDcConfig:
   )
 
   def __post_init__(self):
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_at_least('proximal_weight', self.proximal_weight, 0)
     checks.check_positive('loss_scale', self.loss_scale)
     local_training_lib.check_plain_sgd(self.local_training)

@@ -41,7 +41,7 @@ class FedDynConfig:
   """Options of FedDyn.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     proximal_weight: a, > 0. The server multiplies by 1 / a.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains.
@@ -58,7 +58,7 @@ class FedDynConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_positive('proximal_weight', self.proximal_weight)
     checks.check_positive('loss_scale', self.loss_scale)
     self.aggregation.check_cohort_size('cohort_size', self.cohort_size)

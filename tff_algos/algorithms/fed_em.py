@@ -50,7 +50,8 @@ class FedEmConfig:
 
   Attributes:
     num_clusters: M, models that the clients mix, >= 1.
-    cohort_size: Clients drawn a round, >= 1; as printed, all of them.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples, as
+      printed.
     weighting: What a client counts in the means: `'examples'`, its number of
       examples, as printed; or `'uniform'`, all the same.
     loss_scale: Factor on the loss that makes it a negative log-likelihood, in
@@ -76,7 +77,7 @@ class FedEmConfig:
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('loss_scale', self.loss_scale)
     self.initialization.check_cohort_size(self.cohort_size, self.num_clusters)

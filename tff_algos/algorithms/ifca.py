@@ -56,7 +56,7 @@ class IfcaConfig:
 
   Attributes:
     num_clusters: k, >= 1.
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     averaging: `'models'` (option II) trains locally and replaces a cluster
       model by the mean of its clients' models; `'gradients'` (option I) takes
       one step along the sum of its clients' gradients, divided by the whole
@@ -88,7 +88,7 @@ class IfcaConfig:
 
   def __post_init__(self):
     checks.check_int('num_clusters', self.num_clusters, minimum=1)
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_one_of('averaging', self.averaging, AVERAGINGS)
     checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('server_learning_rate', self.server_learning_rate)

@@ -100,8 +100,7 @@ class PartialFedAvgConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
-    if self.cohort_size:
-      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
     checks.check_one_of('schedule', self.schedule, SCHEDULES)
     for name in ('cohort_size', 'personalization_interval'):
       checks.check_int(name, getattr(self, name), minimum=0)

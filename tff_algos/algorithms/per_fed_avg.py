@@ -61,7 +61,7 @@ class PerFedAvgConfig:
   """Options of Per-FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 1.
+    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
     variant: What becomes of the Hessian: `'exact'`, `'hessian_free'` or
       `'first_order'`.
     inner_learning_rate: alpha, of the step that adapts to a client, >= 0.
@@ -96,8 +96,8 @@ class PerFedAvgConfig:
   aggregation: robust.AggregationConfig = robust.AggregationConfig()
 
   def __post_init__(self):
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     for name in (
-      'cohort_size',
       'num_local_steps',
       'batch_size',
       'num_personal_steps',

@@ -87,8 +87,7 @@ class PFedMeConfig:
     checks.check_one_of('averaged', self.averaged, AVERAGED)
     checks.check_positive('server_mixing', self.server_mixing)
     checks.check_positive('loss_scale', self.loss_scale)
-    if self.cohort_size:
-      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
 
 
 class ServerState(NamedTuple):

@@ -1,6 +1,5 @@
 """All algorithms by name. To add one, write its file and add a line here."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -48,28 +47,17 @@ class Entry(NamedTuple):
   takes_run_seed: bool = False
 
 
-_CONSTANT = lr_schedule.FallingRatesConfig()
+_CONSTANT = lr_schedule.LrScheduleConfig()
 
-# What filter decomposition goes around.
+# What filter decomposition goes around, the first by default.
 HOSTS = ('fed_avg', 'fed_dc', 'fed_dyn', 'scaffold')
 
 
 def _build_filter_decomposition(model, config):
-  name, options = _parse_host(config.host)
-  build_host = functools.partial(ALGORITHMS[name].build, config=options)
+  name, options = config.host
   return filter_decomposition.build_filter_decomposition(
-    model, _with_host(config, name, options), build_host
+    model, config, functools.partial(ALGORITHMS[name].build, config=options)
   )
-
-
-def _with_host(config, name, options):
-  """Returns the config with all options of its host, also those by default."""
-  return dataclasses.replace(config, host=config_lib.spell(name, options))
-
-
-def _parse_host(values):
-  hosts = {name: ALGORITHMS[name] for name in HOSTS}
-  return config_lib.parse_named('config.algorithm.host', values, hosts)
 
 
 ALGORITHMS: Mapping[str, Entry] = {
@@ -105,62 +93,58 @@ ALGORITHMS: Mapping[str, Entry] = {
 }
 
 
-def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
+def parse_config(values: Mapping[str, Any]) -> config_lib.Named:
   """Returns an algorithm's name and options from a config's section.
 
   Raises:
     ConfigError: If the name or an option is unknown or out of range.
   """
-  name, options = config_lib.parse_named('config.algorithm', values, ALGORITHMS)
-  if name == 'filter_decomposition':
-    options = _with_host(options, *_parse_host(options.host))
-  return name, options
+  if isinstance(values, Mapping) and (
+    values.get('name') == 'filter_decomposition'
+  ):
+    host = values.get('host', {'name': HOSTS[0]})
+    hosts = {name: ALGORITHMS[name] for name in HOSTS}
+    named = config_lib.parse_named('config.algorithm.host', host, hosts)
+    values = {**values, 'host': named}
+  return config_lib.parse_named('config.algorithm', values, ALGORITHMS)
 
 
-def parse_periods(
-  values: Mapping[str, Any], falling: lr_schedule.FallingRatesConfig
-) -> tuple[str, list[Any]]:
-  """Returns an algorithm's name and its options in each period of its rates.
-
-  Args:
-    values: As of `parse_config`.
-    falling: When rates fall.
+def periods_of(
+  section: config_lib.Named, schedule: lr_schedule.LrScheduleConfig
+) -> list[Any]:
+  """Returns an algorithm's options in each period of its learning rates.
 
   Raises:
-    ConfigError: As of `parse_config`, or if no such rate can fall.
+    ConfigError: If none of the rates of the schedule is the algorithm's.
   """
-  name, options = parse_config(values)
-  lowered = falling.lower(config_lib.to_dict(options))[1:]
-  rest = [parse_config({'name': name, **one})[1] for one in lowered]
-  return name, [options, *rest]
-
-
-def takes_run_seed(values: Mapping[str, Any]) -> bool:
-  """Returns whether an algorithm is built for one seed, not for any."""
-  return ALGORITHMS[parse_config(values)[0]].takes_run_seed
+  name, options = section
+  lowered = schedule.lower(config_lib.to_dict(options))[1:]
+  return [options, *(parse_config({'name': name, **one})[1] for one in lowered)]
 
 
 def build_algorithm(
-  values: Mapping[str, Any],
+  section: config_lib.Named,
   model: model_lib.Model,
   *,
   run_seed: int = 0,
-  falling: lr_schedule.FallingRatesConfig = _CONSTANT,
+  schedule: lr_schedule.LrScheduleConfig = _CONSTANT,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm that a config's `algorithm` section names.
 
   Args:
-    values: `name` and the algorithm's options.
+    section: The algorithm's name and its options.
     model: The model to train.
     run_seed: The run's seed, that of no restart.
-    falling: When learning rates fall.
+    schedule: When learning rates fall.
 
   Raises:
-    ConfigError: If the section is wrong.
+    ConfigError: If the options do not fit the schedule.
   """
-  name, options = parse_periods(values, falling)
-  entry = ALGORITHMS[name]
+  entry = ALGORITHMS[section.name]
   common = {'run_seed': run_seed} if entry.takes_run_seed else {}
   return periods.in_turn(
-    [entry.build(model, one, **common) for one in options], falling.period
+    [
+      entry.build(model, one, **common) for one in periods_of(section, schedule)
+    ],
+    schedule.period,
   )

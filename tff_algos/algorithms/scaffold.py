@@ -43,7 +43,7 @@ class ScaffoldConfig:
   """Options of SCAFFOLD.
 
   Attributes:
-    cohort_size: m, clients drawn a round, >= 1.
+    cohort_size: m, clients drawn a round, >= 0; 0 for all that have examples.
     server_learning_rate: eta_g, > 0.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains, by SGD.
@@ -57,7 +57,7 @@ class ScaffoldConfig:
   )
 
   def __post_init__(self):
-    checks.check_int('cohort_size', self.cohort_size, minimum=1)
+    checks.check_int('cohort_size', self.cohort_size, minimum=0)
     checks.check_positive('server_learning_rate', self.server_learning_rate)
     checks.check_positive('loss_scale', self.loss_scale)
     local_training_lib.check_plain_sgd(self.local_training)

@@ -12,7 +12,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from tff_algos.core import errors
 
@@ -26,8 +26,23 @@ class Dataclass(Protocol):
 Config = TypeVar('Config', bound=Dataclass)
 
 
+class Named(NamedTuple):
+  """A section that names a registered thing, parsed.
+
+  Attributes:
+    name: Key of a registry.
+    options: Instance of that entry's `config_class`.
+  """
+
+  name: str
+  options: Any
+
+
 def from_dict(
-  config_class: type[Config], values: Mapping[str, Any], path: str = 'config'
+  config_class: type[Config],
+  values: Mapping[str, Any],
+  path: str = 'config',
+  advice: str = '',
 ) -> Config:
   """Builds a config dataclass from a mapping, recursively.
 
@@ -35,6 +50,7 @@ def from_dict(
     config_class: A dataclass; its fields may be dataclasses themselves.
     values: The keys and values; lists become tuples.
     path: Where `values` stands, for error texts.
+    advice: What to do about an unknown key, where it may be another thing's.
 
   Returns:
     An instance of `config_class`, which has validated itself.
@@ -49,15 +65,17 @@ def from_dict(
   fields = {field.name: field for field in dataclasses.fields(config_class)}
   for key in values:
     if key not in fields:
-      raise errors.ConfigError(unknown_key_message(path, key, fields))
+      message = unknown_key_message(path, key, fields)
+      raise errors.ConfigError(f'{message}. {advice}' if advice else message)
   arguments = {}
   for name, field in fields.items():
-    if name in values:
+    has_default = (
+      field.default is not dataclasses.MISSING
+      or field.default_factory is not dataclasses.MISSING
+    )
+    if values.get(name) is not None or (name in values and has_default):
       arguments[name] = _convert(hints[name], values[name], f'{path}.{name}')
-    elif (
-      field.default is dataclasses.MISSING
-      and field.default_factory is dataclasses.MISSING
-    ):
+    elif not has_default:
       raise errors.ConfigError(f'{path}.{name} is missing; it has no default')
   try:
     return config_class(**arguments)
@@ -78,16 +96,13 @@ def unknown_key_message(
 
 def parse_named(
   path: str, values: Mapping[str, Any], registry: Mapping[str, Any]
-) -> tuple[str, Any]:
+) -> Named:
   """Reads a section that names a registered thing and gives its options.
 
   Args:
     path: Where the section stands, for error texts.
     values: `name`, and the options of that thing.
     registry: name -> entry with the attribute `config_class`.
-
-  Returns:
-    The name, and the options as an instance of the entry's `config_class`.
 
   Raises:
     ConfigError: If the name or an option is unknown, or out of range.
@@ -103,7 +118,12 @@ def parse_named(
       f'{path}.name {name!r} is unknown{hint} Known: '
       f'{", ".join(sorted(registry))}'
     )
-  return name, from_dict(registry[name].config_class, options, path)
+  section = f"{{'name': {name!r}, ...}}"
+  advice = (
+    f'To change the name by a flag, give the section: --{path}="{section}"'
+  )
+  config_class = registry[name].config_class
+  return Named(name, from_dict(config_class, options, path, advice))
 
 
 def to_dict(config: Any) -> Any:
@@ -113,6 +133,8 @@ def to_dict(config: Any) -> Any:
       field.name: to_dict(getattr(config, field.name))
       for field in dataclasses.fields(config)
     }
+  if isinstance(config, Named):
+    return {'name': config.name, **to_dict(config.options)}
   if isinstance(config, Mapping):
     return {key: to_dict(value) for key, value in config.items()}
   if isinstance(config, (list, tuple)):
@@ -120,15 +142,20 @@ def to_dict(config: Any) -> Any:
   return config
 
 
-def spell(name: str, options: Any) -> dict[str, Any]:
-  """Returns the plain section of which `parse_named` makes name and options."""
-  return {'name': name, **to_dict(options)}
-
-
 def config_hash(config: Any) -> str:
   """Returns 16 hex digits that name a config's content."""
   spelled = json.dumps(to_dict(config), sort_keys=True, allow_nan=False)
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+
+
+def flatten(values: Any, prefix: str = '') -> dict[str, Any]:
+  """Returns dotted key -> value of nested mappings."""
+  if not isinstance(values, Mapping):
+    return {prefix.removesuffix('.'): values}
+  flat = {}
+  for key, value in values.items():
+    flat.update(flatten(value, f'{prefix}{key}.'))
+  return flat
 
 
 def differences(ours: Any, theirs: Any, our_word: str) -> list[str]:
@@ -139,22 +166,13 @@ def differences(ours: Any, theirs: Any, our_word: str) -> list[str]:
     theirs: The other; its values are those `there`.
     our_word: Where or when our values are, such as `'now'`.
   """
-  flat_ours, flat_theirs = _flatten(ours), _flatten(theirs)
+  flat_ours, flat_theirs = flatten(ours), flatten(theirs)
   return [
     f'{key}: {flat_theirs.get(key, "absent")} there, '
     f'{flat_ours.get(key, "absent")} {our_word}'
     for key in sorted({*flat_ours, *flat_theirs})
     if flat_ours.get(key, ...) != flat_theirs.get(key, ...)
   ]
-
-
-def _flatten(values: Any, prefix: str = '') -> dict[str, Any]:
-  if not isinstance(values, Mapping):
-    return {prefix.removesuffix('.'): values}
-  flat = {}
-  for key, value in values.items():
-    flat.update(_flatten(value, f'{prefix}{key}.'))
-  return flat
 
 
 def _convert(hint: Any, value: Any, path: str) -> Any:

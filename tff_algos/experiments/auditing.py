@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from tff_algos.adversaries import false_clients
-from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.algorithms.cmfl.consensus import statements
 from tff_algos.experiments import experiment
@@ -21,8 +20,7 @@ def attend(
   runtime: cohort_lib.Runtime,
 ) -> tuple[loop.Observer, cohort_lib.Runtime]:
   """Returns who keeps the log in between, or both as they are without one."""
-  _, options = algorithms.parse_config(config.algorithm)
-  level = getattr(options, 'audit', audit_log.NONE)
+  level = getattr(config.algorithm.options, 'audit', audit_log.NONE)
   if level == audit_log.NONE:
     return observer, runtime
   auditor = Auditor(runtime, observer, audit_log.AuditLog(folder), level)

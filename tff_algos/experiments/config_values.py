@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import ml_collections
+
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 
@@ -30,6 +32,18 @@ def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
   if len({repr(value) for value in values}) < len(values):
     raise errors.ConfigError(f'--grid={option} has a value twice')
   return values
+
+
+def check_key(values: Mapping[str, Any], key: str) -> None:
+  """Raises ConfigError if values lack a dotted key; names the nearest."""
+  path, found = 'config', values
+  for name in key.split('.'):
+    if not isinstance(found, (Mapping, ml_collections.ConfigDict)):
+      raise errors.ConfigError(f'{path} is no section, so has no key {name!r}')
+    if name not in found:
+      message = config_lib.unknown_key_message(path, name, found)
+      raise errors.ConfigError(message)
+    path, found = f'{path}.{name}', found[name]
 
 
 def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:

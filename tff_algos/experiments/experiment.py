@@ -19,11 +19,20 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.models import registry as models
-from tff_algos.rounds import lr_schedule as rates
+from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.distributed import process_group
 from tff_algos.training import loop
+
+# Keys of before -> keys of today.
+_RENAMED = {
+  'falling_rates': 'lr_schedule',
+  **{
+    f'runtime.vectorized.{key}': f'runtime.{key}'
+    for key in ('devices', 'gpu_memory_limit_mib', 'peer_timeout_seconds')
+  },
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,30 +42,31 @@ class ExperimentConfig:
   Attributes:
     name: What the report is headed with.
     dataset: What `binaries.preprocess` builds.
-    model: `name` of `models.registry`, and that model's options.
-    algorithm: `name` of `algorithms.registry`, and its options.
+    model: Of `models.registry`.
+    algorithm: Of `algorithms.registry`.
     training: How long, and when to evaluate and save.
     runtime: Which runtime, and its options. Decides how fast, never with what
       result.
     attack: Which clients lie, and how.
-    falling_rates: When the algorithm's learning rates fall.
+    lr_schedule: When the algorithm's learning rates fall.
     seed: Base of all randomness in training, >= 0.
   """
 
   name: str
   dataset: options.DatasetConfig
-  model: Mapping[str, Any]
-  algorithm: Mapping[str, Any]
+  model: config_lib.Named
+  algorithm: config_lib.Named
   training: loop.TrainingConfig
   runtime: runtimes.RuntimeConfig = runtimes.RuntimeConfig()
   attack: attacks.AttackConfig = attacks.AttackConfig()
-  falling_rates: rates.FallingRatesConfig = rates.FallingRatesConfig()
+  lr_schedule: lr_schedule_lib.LrScheduleConfig = (
+    lr_schedule_lib.LrScheduleConfig()
+  )
   seed: int = 0
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)
-    models.parse_config(self.model)
-    algorithms.parse_periods(self.algorithm, self.falling_rates)
+    algorithms.periods_of(self.algorithm, self.lr_schedule)
 
 
 def parse(values: Any) -> ExperimentConfig:
@@ -69,21 +79,49 @@ def parse(values: Any) -> ExperimentConfig:
   Raises:
     ConfigError: If a key is unknown or a value out of range.
   """
-  return config_lib.from_dict(ExperimentConfig, values.to_dict())
+  return parse_plain(values.to_dict())
+
+
+def parse_plain(values: Mapping[str, Any]) -> ExperimentConfig:
+  """Returns the experiment of plain, nested values, such as of `config.json`.
+
+  Raises:
+    ConfigError: If a key is unknown or a value out of range.
+  """
+  _check_names_of_today(values)
+  sections = {'model': models, 'algorithm': algorithms}
+  named = {
+    name: registry.parse_config(values[name])
+    for name, registry in sections.items()
+    if name in values
+  }
+  return config_lib.from_dict(ExperimentConfig, {**values, **named})
+
+
+def _check_names_of_today(values: Mapping[str, Any]) -> None:
+  """Raises ConfigError if a key has its name of before, as in old runs."""
+  flat = config_lib.flatten(values)
+  for old, new in _RENAMED.items():
+    if any(f'{key}.'.startswith(f'{old}.') for key in flat):
+      raise errors.ConfigError(
+        f'config.{old} is called config.{new} now. Rename it in your config '
+        'file; the config.json of a run is written anew by binaries.train with '
+        'the config file of today, which goes on from the checkpoints'
+      )
 
 
 def identity(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> dict[str, Any]:
-  """Returns what decides the states of every round, with all defaults."""
+  """Returns the config entries that affect training state, and the dataset."""
   return {
     'seed': config.seed,
-    'model': config_lib.spell(*models.parse_config(config.model)),
-    'algorithm': config_lib.spell(*algorithms.parse_config(config.algorithm)),
+    'model': config_lib.to_dict(config.model),
+    'algorithm': config_lib.to_dict(config.algorithm),
     'dataset_version': dataset.version,
     **config.training.restarts.identity(),
     **config.attack.identity(),
-    **config.falling_rates.identity(),
+    **config.lr_schedule.identity(),
   }
 
 
@@ -133,7 +171,7 @@ def build_algorithm(
     config.algorithm,
     build_model(config, dataset),
     run_seed=config.seed,
-    falling=config.falling_rates,
+    schedule=config.lr_schedule,
   )
   return attacks.attack(built, config.attack, find_attackers(config, dataset))
 
@@ -165,5 +203,6 @@ def open_group(
     'checkpoints': saved_rounds,
     'tensorflow': tf.__version__,
   }
-  timeout_seconds = config.runtime.vectorized.peer_timeout_seconds
-  return process_group.open_group(cluster, shared, timeout_seconds)
+  return process_group.open_group(
+    cluster, shared, config.runtime.peer_timeout_seconds
+  )

@@ -81,6 +81,6 @@ def _computation(config, dataset) -> dict[str, Any]:
     'runtime': config_lib.to_dict(config.runtime),
     'attackers': np.flatnonzero(attackers).tolist(),
   }
-  if not algorithms.takes_run_seed(config.algorithm):
+  if not algorithms.ALGORITHMS[config.algorithm.name].takes_run_seed:
     del decides['seed']
   return decides

@@ -91,7 +91,7 @@ def open_session(
   """
   folder = pathlib.Path(workdir)
   devices.prepare_threads()
-  devices.prepare_gpus(config.runtime.vectorized.gpu_memory_limit_mib)
+  devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
     if kept is None:
       kept = stack.enter_context(runtime_cache.KeptRuntime())

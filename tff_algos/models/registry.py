@@ -75,7 +75,7 @@ MODELS: Mapping[str, Entry] = {
 _INPUTS = {tf.float32: 'numbers', tf.int32: 'the ids of tokens'}
 
 
-def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
+def parse_config(values: Mapping[str, Any]) -> config_lib.Named:
   """Returns a model's name and its options from a config's `model` section.
 
   Raises:
@@ -85,7 +85,7 @@ def parse_config(values: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def build_model(
-  values: Mapping[str, Any],
+  section: config_lib.Named,
   *,
   task: str,
   input_shape: tuple[int, ...],
@@ -98,7 +98,7 @@ def build_model(
   """Builds the model that a config's `model` section names.
 
   Args:
-    values: `name` and the model's options.
+    section: The model's name and its options.
     task: What the data asks for, `'classification'` or `'regression'`.
     input_shape: Shape of one example.
     num_outputs: Number of classes, or 1 for regression.
@@ -110,10 +110,10 @@ def build_model(
       `special_ids`.
 
   Raises:
-    ConfigError: If the section is wrong, or the model solves another task, or
-      takes other inputs or labels.
+    ConfigError: If the model solves another task, or takes other inputs or
+      labels.
   """
-  name, options = parse_config(values)
+  name, options = section
   entry = MODELS[name]
   words = ()
   if entry.takes_words:

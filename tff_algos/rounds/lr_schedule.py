@@ -1,7 +1,7 @@
-"""Learning rates that fall after given rounds, of any algorithm.
+"""Learning-rate schedule: step decay after given rounds, for any algorithm.
 
-When rates fall belongs to an experiment and not to an algorithm: the options of
-an algorithm become those of several periods, which differ by their rates alone,
+The schedule belongs to an experiment and not to an algorithm: the options of an
+algorithm become those of several periods, which differ by their rates alone,
 and `rounds.periods` runs the algorithms of these one after another.
 """
 
@@ -21,8 +21,8 @@ _UNLESS_NAMED = ('server', 'inner_learning_rate')
 
 
 @dataclasses.dataclass(frozen=True)
-class FallingRatesConfig:
-  """When learning rates fall, how far, and which.
+class LrScheduleConfig:
+  """Step decay of learning rates: after which rounds, how far, and which.
 
   Attributes:
     after_rounds: Rounds after each of which the rates are multiplied by
@@ -53,18 +53,18 @@ class FallingRatesConfig:
     return bisect.bisect_left(self.after_rounds, round_num)
 
   def identity(self) -> Mapping[str, object]:
-    """Returns what of it decides the states of every round."""
+    """Returns the config entries that affect training state."""
     if not self.after_rounds:
       return {}
-    return {'falling_rates': config_lib.to_dict(self)}
+    return {'lr_schedule': config_lib.to_dict(self)}
 
   def check_constant(self, what: str) -> None:
-    """Raises ConfigError if rates fall but `what` speaks of constant ones."""
+    """Raises ConfigError if rates fall, for `what` holds for constant ones."""
     if self.after_rounds:
       raise errors.ConfigError(
         f'{what} speaks of constant learning rates, but '
-        f'config.falling_rates.after_rounds is {self.after_rounds}; leave it '
-        'empty'
+        f'config.lr_schedule.after_rounds is {self.after_rounds}; leave '
+        'it empty'
       )
 
   def lower(self, options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ class FallingRatesConfig:
     rates = [path for path in _rates(options) if path[-1] not in _NEVER]
     allowed = {'.'.join(path): path for path in rates}
     for key in self.rates:
-      checks.check_one_of('falling_rates.rates', key, allowed)
+      checks.check_one_of('lr_schedule.rates', key, allowed)
     falling = [allowed[key] for key in self.rates] or [
       path
       for path in rates
@@ -88,8 +88,8 @@ class FallingRatesConfig:
     ]
     if self.after_rounds and not falling:
       raise errors.ConfigError(
-        'falling_rates.after_rounds is given, but the algorithm has no '
-        f'learning rate of clients; name some in falling_rates.rates, of '
+        'lr_schedule.after_rounds is given, but the algorithm has no learning '
+        f'rate of clients; name some in lr_schedule.rates, of '
         f'{", ".join(allowed) or "none"}'
       )
     periods = [dict(options)]

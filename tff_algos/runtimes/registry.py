@@ -1,7 +1,8 @@
 """All runtimes by name."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
@@ -11,10 +12,26 @@ from tff_algos.runtimes.distributed import process_group
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
+
+class Entry(NamedTuple):
+  """One registered runtime.
+
+  Attributes:
+    build: (algorithm, num_clients, its own options) -> Runtime.
+    places_clients: Whether `build` also takes `devices` and `group`, over which
+      the clients of a cohort are spread.
+  """
+
+  build: Callable[..., cohort_lib.Runtime]
+  places_clients: bool = False
+
+
 RUNTIMES = {
-  'tff': tff_runtime.TffRuntime,
-  'vectorized': vectorized_runtime.VectorizedRuntime,
-  'debug': debug_runtime.DebugRuntime,
+  'tff': Entry(tff_runtime.TffRuntime),
+  'vectorized': Entry(
+    vectorized_runtime.VectorizedRuntime, places_clients=True
+  ),
+  'debug': Entry(debug_runtime.DebugRuntime),
 }
 
 
@@ -24,12 +41,21 @@ class RuntimeConfig:
 
   Attributes:
     name: `'vectorized'`, `'tff'` or `'debug'`.
+    devices: Where clients are computed, in turn, such as `('GPU:0', 'GPU:1')`;
+      none takes all GPUs, or the CPU if there is no GPU. For `'vectorized'`.
+    gpu_memory_limit_mib: Most memory to take of each GPU, in MiB; 0 grows on
+      demand.
+    peer_timeout_seconds: How long the other processes of TF_CONFIG may take to
+      start, > 0.
     vectorized: Options of the vectorized runtime.
     tff: Options of the TFF runtime.
     debug: Options of the debug runtime.
   """
 
   name: str = 'vectorized'
+  devices: tuple[str, ...] = ()
+  gpu_memory_limit_mib: int = 0
+  peer_timeout_seconds: float = 300.0
   vectorized: vectorized_runtime.VectorizedConfig = (
     vectorized_runtime.VectorizedConfig()
   )
@@ -38,6 +64,12 @@ class RuntimeConfig:
 
   def __post_init__(self):
     checks.check_one_of('name', self.name, tuple(RUNTIMES))
+    checks.check_int(
+      'gpu_memory_limit_mib', self.gpu_memory_limit_mib, minimum=0
+    )
+    checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
+    if self.devices:
+      _check_places_clients(self.name, f'devices={self.devices}')
 
 
 def build_runtime(
@@ -55,14 +87,22 @@ def build_runtime(
     group: The processes that share each cohort.
 
   Raises:
-    ConfigError: If the runtime knows no other processes.
+    ConfigError: If the runtime computes in one process only.
   """
-  arguments: list[Any] = [algorithm, num_clients, getattr(config, config.name)]
+  entry = RUNTIMES[config.name]
+  placement: dict[str, Any] = {}
   if group is not process_group.ALONE:
-    if config.name != 'vectorized':
-      raise errors.ConfigError(
-        'several processes (TF_CONFIG) need config.runtime.name=vectorized, '
-        f'got {config.name!r}'
-      )
-    arguments.append(group)
-  return RUNTIMES[config.name](*arguments)
+    _check_places_clients(config.name, 'several processes (TF_CONFIG)')
+  if entry.places_clients:
+    placement = {'devices': config.devices, 'group': group}
+  options = getattr(config, config.name)
+  return entry.build(algorithm, num_clients, options, **placement)
+
+
+def _check_places_clients(name: str, what: str) -> None:
+  """Raises ConfigError unless the runtime can do what needs it."""
+  if not RUNTIMES[name].places_clients:
+    able = [one for one, entry in RUNTIMES.items() if entry.places_clients]
+    raise errors.ConfigError(
+      f'{what} need config.runtime.name={" or ".join(able)}, got {name!r}'
+    )

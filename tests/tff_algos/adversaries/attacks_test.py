@@ -95,7 +95,9 @@ def test_an_algorithm_must_say_what_is_uploaded():
 
 
 def test_labels_of_a_regression_cannot_be_flipped():
-  algorithm = registry.build_algorithm({'name': 'fed_avg'}, toys.linear(2))
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'fed_avg'}), toys.linear(2)
+  )
   config = _Config('label_flip', fraction=0.1)
   with pytest.raises(errors.ConfigError, match='is for regression'):
     attacks.attack(algorithm, config, np.ones(3, bool))

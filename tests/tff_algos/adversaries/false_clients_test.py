@@ -160,4 +160,4 @@ def test_labels_are_flipped_in_every_phase_also_without_an_upload():
 
 def _fed_avg():
   section = {'name': 'fed_avg', 'cohort_size': 3}
-  return registry.build_algorithm(section, toys.mlp())
+  return registry.build_algorithm(registry.parse_config(section), toys.mlp())

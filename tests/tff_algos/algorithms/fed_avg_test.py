@@ -199,7 +199,7 @@ def test_everybody_is_served_by_the_global_model():
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
-    ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
+    ({'cohort_size': -1}, 'cohort_size must be an integer >= 0, got -1'),
     ({'proximal_weight': -1.0}, 'proximal_weight must be a finite number >= 0'),
     ({'loss_scale': -1.0}, 'loss_scale must be a finite number > 0, got -1.0'),
   ],

@@ -231,7 +231,7 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
   ('options', 'text'),
   [
     ({'num_clusters': 0}, 'num_clusters must be an integer >= 1, got 0'),
-    ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
+    ({'cohort_size': -1}, 'cohort_size must be an integer >= 0, got -1'),
     ({'weighting': 'size'}, "weighting must be one of 'uniform', 'examples'"),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0, got 0.0'),
   ],
@@ -247,7 +247,7 @@ def test_kmeans_comes_before_the_first_round():
   Round 2 is the round by hand of these centers: their names may be swapped.
   """
   algorithm = _build(
-    initialization=initialization.InitializationConfig('kmeans++')
+    initialization=initialization.InitializationConfig('k-means++')
   )
   start = toys.initial_states(algorithm, _POPULATION)
   with debug_runtime.DebugRuntime(algorithm, len(_POINTS)) as runtime:

@@ -228,7 +228,7 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
   ('options', 'text'),
   [
     ({'num_clusters': 0}, 'num_clusters must be an integer >= 1, got 0'),
-    ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
+    ({'cohort_size': -1}, 'cohort_size must be an integer >= 0, got -1'),
     ({'averaging': 'model'}, "averaging must be one of 'models', 'gradients'"),
     ({'weighting': 'size'}, "weighting must be one of 'uniform', 'examples'"),
     ({'server_learning_rate': 0.0}, 'server_learning_rate must be a finite nu'),

@@ -20,7 +20,7 @@ _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
 _SIZES = (7, 0, 1, 9, 5)
 _SOURCE = toys.linear_clients(_THETAS, np.full((5, 2), 0.5), _SIZES)
 _MODEL = models.build_model(
-  {'name': 'linear_regression', 'use_bias': True},
+  models.parse_config({'name': 'linear_regression', 'use_bias': True}),
   task='regression',
   input_shape=(3,),
   num_outputs=1,

@@ -208,7 +208,7 @@ def test_more_clients_than_have_examples_cannot_be_drawn():
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
-    ({'cohort_size': 0}, 'cohort_size must be an integer >= 1, got 0'),
+    ({'cohort_size': -1}, 'cohort_size must be an integer >= 0, got -1'),
     ({'num_local_steps': 0}, 'num_local_steps must be an integer >= 1'),
     ({'batch_size': 0}, 'batch_size must be an integer >= 1, got 0'),
     ({'num_personal_steps': 0}, 'num_personal_steps must be an integer >= 1'),

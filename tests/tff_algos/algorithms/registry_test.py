@@ -3,12 +3,14 @@
 import dataclasses
 
 import hypothesis
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
 from tests.testing import toys
 from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 
@@ -19,7 +21,9 @@ _NAMES = sorted(registry.ALGORITHMS)
 def test_every_algorithm_builds_with_its_defaults(name):
   # Of a single layer there are no features that FedPAC could align.
   model = toys.mlp() if name == 'fed_pac' else toys.linear(3)
-  algorithm = registry.build_algorithm({'name': name}, model)
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': name}), model
+  )
   assert algorithm.name == name
   assert algorithm.num_clusters >= 1
   for key, phase in algorithm.phases.items():
@@ -39,7 +43,9 @@ def test_who_takes_the_seed_of_the_run_gets_it(monkeypatch):
 
   changed = {**registry.ALGORITHMS, 'cmfl': entry._replace(build=build)}
   monkeypatch.setattr(registry, 'ALGORITHMS', changed)
-  registry.build_algorithm({'name': 'cmfl'}, toys.linear(3), run_seed=7)
+  registry.build_algorithm(
+    registry.parse_config({'name': 'cmfl'}), toys.linear(3), run_seed=7
+  )
   assert seen == [7]
 
 
@@ -148,3 +154,20 @@ def test_any_section_is_read_or_refused(section):
     registry.parse_config(section)
   except errors.ConfigError as error:
     assert str(error).startswith('config.algorithm')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    name
+    for name, entry in registry.ALGORITHMS.items()
+    if hasattr(entry.config_class, 'cohort_size')
+  ],
+)
+def test_a_cohort_size_of_0_is_all_clients_with_examples(name):
+  section = registry.parse_config({'name': name, 'cohort_size': 0})
+  built = registry.ALGORITHMS[name].build(toys.mlp(), section.options)
+  population = algorithm_lib.Population(tuple('abcd'), np.array([3, 0, 2, 4]))
+  state = built.init_server_state(tf.constant([0, 1]), population.num_clients)
+  call = next(built.plan_round(state, population, 1, 0))
+  np.testing.assert_array_equal(call.client_indices, [0, 2, 3])

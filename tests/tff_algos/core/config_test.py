@@ -90,7 +90,8 @@ def test_every_kind_of_field_is_read():
     ({'count': '1'}, r"^config.count must be int, got '1' \(str\)$"),
     ({'count': 1.0}, r'^config.count must be int, got 1.0 \(float\)$'),
     ({'count': True}, r'^config.count must be int, got True \(bool\)$'),
-    ({'count': None}, r'^config.count must be int, got None'),
+    ({'count': None}, r'^config.count is missing; it has no default$'),
+    ({'count': 1, 'label': None}, r'^config.label must be str, got None'),
     ({'count': 1, 'label': 2}, r'^config.label must be str, got 2'),
     ({'count': 1, 'flag': 1}, r'^config.flag must be bool, got 1'),
     ({'count': 1, 'limit': 'no'}, r"^config.limit must be int, got 'no'"),
@@ -152,7 +153,7 @@ def test_parse_named_reads_the_options_of_the_named_entry():
 
 
 def test_a_named_section_is_spelled_as_it_is_read():
-  section = config.spell('inner', Inner(3.0))
+  section = config.to_dict(config.Named('inner', Inner(3.0)))
   assert section == {'name': 'inner', 'rate': 3.0, 'sizes': [1, 2]}
   assert config.parse_named('x', section, _REGISTRY) == ('inner', Inner(3.0))
 

@@ -66,7 +66,7 @@ def test_runtime_is_optional():
     ('dataset__source__name', 'digit', 'digit'),
     ('seed', True, 'config.seed must be int'),
     (
-      'falling_rates__rates',
+      'lr_schedule__rates',
       ('local_training.learning_rate',),
       r"rates must be one of .*, got 'local_training.learning_rate'",
     ),
@@ -75,6 +75,28 @@ def test_runtime_is_optional():
 def test_wrong_key_or_value_is_refused_by_name(key, value, words):
   with pytest.raises(errors.ConfigError, match=words):
     _parse(**{key: value})
+
+
+@pytest.mark.parametrize(
+  ('section', 'key', 'words'),
+  [
+    ('', 'falling_rates', 'config.falling_rates is called config.lr_schedule'),
+    (
+      'runtime.vectorized',
+      'devices',
+      'config.runtime.vectorized.devices is called config.runtime.devices',
+    ),
+  ],
+)
+def test_a_key_of_before_says_its_name_of_today(section, key, words):
+  values = digits.get_config('smoke').to_dict()
+  found = values
+  for name in section.split('.') if section else ():
+    found = found[name]
+  found[key] = {'factor': 0.1} if key == 'falling_rates' else ()
+  with pytest.raises(errors.ConfigError, match=words) as caught:
+    experiment.parse_plain(values)
+  assert 'written anew by binaries.train' in str(caught.value)
 
 
 def test_missing_section_is_named():
@@ -110,9 +132,9 @@ def test_identity_has_what_decides_the_states(dataset):
     ('attack', {'name': 'zero', 'fraction': 0.2}, True),
     # Nobody attacks.
     ('attack', {'name': 'none', 'fraction': 0.2}, False),
-    ('falling_rates', {'after_rounds': (2,)}, True),
+    ('lr_schedule', {'after_rounds': (2,)}, True),
     # None falls.
-    ('falling_rates', {'factor': 0.5}, False),
+    ('lr_schedule', {'factor': 0.5}, False),
     ('name', 'other', False),
   ],
 )

@@ -42,7 +42,9 @@ def test_a_runtime_is_kept_for_what_traces_the_same(config, digits_dataset):
   longer = dataclasses.replace(
     config, training=dataclasses.replace(config.training, num_rounds=9)
   )
-  algorithm = {**config.algorithm, 'proximal_weight': 3.0}
+  algorithm = config.algorithm._replace(
+    options=dataclasses.replace(config.algorithm.options, proximal_weight=3.0)
+  )
   other_algorithm = dataclasses.replace(config, algorithm=algorithm)
   with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)
@@ -82,7 +84,9 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
   with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)
     assert not left
-    algorithm = {**config.algorithm, 'proximal_weight': 3.0}
+    algorithm = config.algorithm._replace(
+      options=dataclasses.replace(config.algorithm.options, proximal_weight=3.0)
+    )
     other = dataclasses.replace(config, algorithm=algorithm)
     second = _runtime_of(other, digits_dataset, kept)
     assert left == [first]

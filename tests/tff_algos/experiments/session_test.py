@@ -72,8 +72,11 @@ def test_nothing_was_trained(finished_run, digits_dataset):
 
 
 def test_checkpoint_of_another_config_is_refused(finished_run):
-  algorithm = {**finished_run.config.algorithm, 'proximal_weight': 3.0}
-  other = dataclasses.replace(finished_run.config, algorithm=algorithm)
+  config = finished_run.config
+  options = dataclasses.replace(config.algorithm.options, proximal_weight=3.0)
+  other = dataclasses.replace(
+    config, algorithm=config.algorithm._replace(options=options)
+  )
   with session.open_session(other, finished_run.folder) as one:
     with pytest.raises(
       errors.CheckpointError,

@@ -18,7 +18,9 @@ def _session(saved):
     return round_num, f'state {round_num}'
 
   return types.SimpleNamespace(
-    algorithm=registry.build_algorithm(factored.host(), factored.model()),
+    algorithm=registry.build_algorithm(
+      registry.parse_config(factored.host()), factored.model()
+    ),
     checkpoints=types.SimpleNamespace(rounds=lambda: saved),
     dataset=types.SimpleNamespace(client_ids=range(5)),
     config=types.SimpleNamespace(seed=0),

@@ -36,7 +36,7 @@ _NETWORKS = {
 def _build(section, compute_dtype='bfloat16', shape=_SHAPE):
   is_regression = section['name'] == 'linear_regression'
   return registry.build_model(
-    {**section, 'compute_dtype': compute_dtype},
+    registry.parse_config({**section, 'compute_dtype': compute_dtype}),
     task='regression' if is_regression else 'classification',
     input_shape=shape,
     num_outputs=1 if is_regression else 3,
@@ -180,11 +180,13 @@ def test_every_runtime_trains_to_nearly_the_same_float32_weights(section):
   """What they round differently is small beside what they learn."""
   model = _build(section, shape=(4, 4, 1))
   algorithm = algorithms.build_algorithm(
-    {
-      'name': 'fed_soft',
-      **contract.OPTIONS['fed_soft'],
-      'local_training': contract.LOCAL_TRAINING,
-    },
+    algorithms.parse_config(
+      {
+        'name': 'fed_soft',
+        **contract.OPTIONS['fed_soft'],
+        'local_training': contract.LOCAL_TRAINING,
+      }
+    ),
     model,
   )
   source = contract.build_source()

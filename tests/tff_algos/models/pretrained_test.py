@@ -12,7 +12,7 @@ _X = np.random.default_rng(0).normal(size=(3, 8, 8, 1)).astype(np.float32)
 
 def _build(num_outputs=5, **options):
   return registry.build_model(
-    {'name': 'cifar_cnn', **options},
+    registry.parse_config({'name': 'cifar_cnn', **options}),
     task='classification',
     input_shape=(8, 8, 1),
     num_outputs=num_outputs,

@@ -84,7 +84,7 @@ _TAKE_TOKENS = {
 def _build(section, task, num_outputs):
   shapes = _TAKE_TOKENS.get(section['name'], {'input_shape': _SHAPE})
   return registry.build_model(
-    section, task=task, num_outputs=num_outputs, **shapes
+    registry.parse_config(section), task=task, num_outputs=num_outputs, **shapes
   )
 
 
@@ -192,13 +192,16 @@ def test_a_model_for_another_task_is_refused(name):
 def test_a_model_of_other_examples_is_refused(name, shapes, text):
   with pytest.raises(errors.ConfigError, match=text):
     registry.build_model(
-      {'name': name}, task='classification', num_outputs=3, **shapes
+      registry.parse_config({'name': name}),
+      task='classification',
+      num_outputs=3,
+      **shapes,
     )
 
 
 def test_special_ids_of_a_data_set_are_not_scored_and_padding_not_learned():
   model = registry.build_model(
-    {'name': 'transformer', 'num_blocks': 1, 'width': 8},
+    registry.parse_config({'name': 'transformer', 'num_blocks': 1, 'width': 8}),
     task='classification',
     num_outputs=5,
     special_ids={'unknown': 3, 'padding': 0},

@@ -37,10 +37,10 @@ def _changed(periods):
 
 
 def test_a_period_begins_after_its_round():
-  config = lr_schedule.FallingRatesConfig((100, 150))
+  config = lr_schedule.LrScheduleConfig((100, 150))
   found = [config.period(round_num) for round_num in (1, 100, 101, 150, 151)]
   assert found == [0, 0, 1, 1, 2]
-  assert lr_schedule.FallingRatesConfig().period(10**6) == 0
+  assert lr_schedule.LrScheduleConfig().period(10**6) == 0
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_rates_of_clients_fall_unless_others_are_named(name, falling):
   options = _options(
     name, **({'host': {'name': 'scaffold'}} if name.startswith('fil') else {})
   )
-  config = lr_schedule.FallingRatesConfig((2, 5), 0.5)
+  config = lr_schedule.LrScheduleConfig((2, 5), 0.5)
   periods = config.lower(options)
   assert len(periods) == 3
   assert periods[0] == options
@@ -78,7 +78,7 @@ def test_rates_of_clients_fall_unless_others_are_named(name, falling):
 
 
 def test_every_algorithm_has_rates_that_can_fall():
-  config = lr_schedule.FallingRatesConfig((1,))
+  config = lr_schedule.LrScheduleConfig((1,))
   for name in registry.ALGORITHMS:
     assert _changed(config.lower(_options(name)))
 
@@ -90,14 +90,14 @@ def test_the_rates_that_are_named_fall_alone():
     ((f'host.{named[0]}',), {f'host.{named[0]}': [2.0, 1.0]}),
     ((named[1],), {named[1]: [0.1, 0.05]}),
   ):
-    config = lr_schedule.FallingRatesConfig((3,), 0.5, rates)
+    config = lr_schedule.LrScheduleConfig((3,), 0.5, rates)
     options = _options('filter_decomposition', host=host)
     assert _changed(config.lower(options)) == expected
 
 
 def test_a_rate_of_none_stays_none():
   options = _options('pfedme', local_training={'client_learning_rate': 0.0})
-  config = lr_schedule.FallingRatesConfig((3,))
+  config = lr_schedule.LrScheduleConfig((3,))
   assert _changed(config.lower(options)).keys() == {
     'local_training.personal_learning_rate'
   }
@@ -116,22 +116,22 @@ def test_a_rate_of_none_stays_none():
 def test_what_is_no_rate_is_refused_with_those_that_are(
   after_rounds, name, rate
 ):
-  config = lr_schedule.FallingRatesConfig(after_rounds, rates=(rate,))
+  config = lr_schedule.LrScheduleConfig(after_rounds, rates=(rate,))
   with pytest.raises(errors.ConfigError) as refusal:
     config.lower(_options(name))
   text = str(refusal.value)
-  assert text.startswith('falling_rates.rates must be one of ')
+  assert text.startswith('lr_schedule.rates must be one of ')
   assert text.endswith(f'got {rate!r}')
   assert repr(_RATE) in text.partition('got')[0]
   assert 'newcomer' not in text.partition('got')[0]
 
 
 def test_falls_of_nothing_are_refused():
-  config = lr_schedule.FallingRatesConfig((3,))
+  config = lr_schedule.LrScheduleConfig((3,))
   options = {'server_learning_rate': 1.0, 'batch_size': 3}
   with pytest.raises(errors.ConfigError, match='of server_learning_rate$'):
     config.lower(options)
-  assert lr_schedule.FallingRatesConfig().lower(options) == [options]
+  assert lr_schedule.LrScheduleConfig().lower(options) == [options]
 
 
 @pytest.mark.parametrize(
@@ -146,21 +146,21 @@ def test_falls_of_nothing_are_refused():
 )
 def test_options_out_of_range_are_refused(options, text):
   with pytest.raises(errors.ConfigError, match=text):
-    lr_schedule.FallingRatesConfig(**options)
+    lr_schedule.LrScheduleConfig(**options)
 
 
 def test_identity_is_empty_without_falls():
-  constant = lr_schedule.FallingRatesConfig(factor=0.5, rates=(_RATE,))
+  constant = lr_schedule.LrScheduleConfig(factor=0.5, rates=(_RATE,))
   assert constant.identity() == {}
-  falling = lr_schedule.FallingRatesConfig((3,), 0.5)
+  falling = lr_schedule.LrScheduleConfig((3,), 0.5)
   assert json.loads(json.dumps(falling.identity())) == {
-    'falling_rates': {'after_rounds': [3], 'factor': 0.5, 'rates': []}
+    'lr_schedule': {'after_rounds': [3], 'factor': 0.5, 'rates': []}
   }
 
 
 def test_who_speaks_of_constant_rates_refuses_others():
-  lr_schedule.FallingRatesConfig().check_constant('the theorem')
+  lr_schedule.LrScheduleConfig().check_constant('the theorem')
   with pytest.raises(
     errors.ConfigError, match=r'^the theorem speaks of .* is \(3,\); leave'
   ):
-    lr_schedule.FallingRatesConfig((3,)).check_constant('the theorem')
+    lr_schedule.LrScheduleConfig((3,)).check_constant('the theorem')

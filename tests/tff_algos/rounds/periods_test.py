@@ -18,8 +18,8 @@ from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.training import dropouts
 
 _CLIENTS = running_sum.source([1, 2], [10])
-_FALLING = lr_schedule.FallingRatesConfig((2, 3), 0.1)
-_ONE_FALL = lr_schedule.FallingRatesConfig((2,), 0.1)
+_FALLING = lr_schedule.LrScheduleConfig((2, 3), 0.1)
+_ONE_FALL = lr_schedule.LrScheduleConfig((2,), 0.1)
 
 
 def _names(algorithm, num_rounds):
@@ -85,9 +85,13 @@ def test_dropouts_go_by_the_purpose():
   assert not _same_draws('train', 'adopt')
 
 
-def _build(name, falling=lr_schedule.FallingRatesConfig(), attack=None, **more):
+def _build(name, rates=lr_schedule.LrScheduleConfig(), attack=None, **more):
   section = {**contract.section(name, 'mlp'), **more}
-  algorithm = registry.build_algorithm(section, toys.mlp(), falling=falling)
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section),
+    toys.mlp(),
+    schedule=rates,
+  )
   config = attacks.AttackConfig(attack or 'none', fraction=0.4 if attack else 0)
   return attacks.attack(algorithm, config, np.arange(5) % 2 == 1)
 
@@ -120,7 +124,7 @@ def test_rounds_are_those_of_the_algorithm_with_the_rates_of_their_period(
 ):
   """Bit for bit, whatever clients keep."""
   section = contract.section(name, 'mlp')
-  first, second = registry.parse_periods(section, _ONE_FALL)[1]
+  first, second = registry.periods_of(registry.parse_config(section), _ONE_FALL)
   assert first != second
   lowered = _build(name, attack=attack, **config_lib.to_dict(second))
   start = _run(_build(name, attack=attack), 2)[:2]

@@ -46,7 +46,8 @@ def test_runtimes_that_know_no_other_processes_are_refused(name):
 
 def test_every_runtime_has_its_options_in_the_config():
   fields = {field.name for field in dataclasses.fields(registry.RuntimeConfig)}
-  assert fields == {'name', *registry.RUNTIMES}
+  shared = {'devices', 'gpu_memory_limit_mib', 'peer_timeout_seconds'}
+  assert fields == {'name', *shared, *registry.RUNTIMES}
 
 
 def test_options_of_all_runtimes_stand_side_by_side():
@@ -63,6 +64,12 @@ def test_options_of_all_runtimes_stand_side_by_side():
 @pytest.mark.parametrize(
   ('values', 'words'),
   [
+    ({'gpu_memory_limit_mib': -1}, 'gpu_memory_limit_mib must be an integer'),
+    ({'peer_timeout_seconds': 0.0}, 'peer_timeout_seconds must be a finite'),
+    (
+      {'name': 'tff', 'devices': ('GPU:0',)},
+      "need config.runtime.name=vectorized, got 'tff'",
+    ),
     ({'name': 'vectorised'}, "config.runtime: name must be one of 'tff'"),
     ({'nam': 'tff'}, "no key 'nam'; did you mean 'name'"),
     (

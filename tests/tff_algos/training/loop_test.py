@@ -35,13 +35,16 @@ class _Experiment:
   def __init__(self, dataset, name):
     described = dataset.schema
     model = models.build_model(
-      {'name': 'mlp', 'hidden_sizes': (4,)},
+      models.parse_config({'name': 'mlp', 'hidden_sizes': (4,)}),
       task=described.task,
       input_shape=tuple(described.x_shape),
       num_outputs=described.num_classes,
     )
     self.algorithm = algorithms.build_algorithm(
-      {**_ALGORITHMS[name], 'local_training': _LOCAL_TRAINING}, model
+      algorithms.parse_config(
+        {**_ALGORITHMS[name], 'local_training': _LOCAL_TRAINING}
+      ),
+      model,
     )
     self.dataset = dataset
     self.source = client_sources.DatasetSource(dataset, schema.TRAIN)

@@ -35,7 +35,7 @@ Cost: the host's; in a fast round less the slow groups, both ways. The paper
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +51,7 @@ from tff_algos.algorithms.filter_decomposition import (
   local_atoms as local_atoms_lib,
 )
 from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer
@@ -64,15 +65,14 @@ class FilterDecompositionConfig:
   """Options of filter decomposition.
 
   Attributes:
-    host: `name` of the host in `algorithms.registry`, and its options; to
-      build, all of them.
+    host: Name and options of the host in `algorithms.registry`.
     averaging: What is averaged: `'factors'`; or `'kernels'`, which are then
       factored anew: a control, see `grouped_aggregation.by_kernel`.
     schedule: Which weights travel when.
     local_atoms: Whether clients have atoms of their own.
   """
 
-  host: Mapping = dataclasses.field(default_factory=lambda: {'name': 'fed_avg'})
+  host: config_lib.Named
   averaging: str = 'factors'
   schedule: slow_weights.ScheduleConfig = slow_weights.ScheduleConfig()
   local_atoms: local_atoms_lib.LocalAtomsConfig = (
@@ -169,10 +169,10 @@ def _check(model, host, config):
   host_checks.check_takes_mean(host)
   if slow_period > 1:
     slow_weights.check_fits(model, config.schedule)
-    host_checks.check_has_fast_rounds(host, config.host, slow_period)
+    host_checks.check_has_fast_rounds(host, config.host.options, slow_period)
   if config.averaging == 'kernels':
     filter_groups.check_has_atoms(model, "averaging 'kernels'")
-    host_checks.check_forgets_factors(host, config.host)
+    host_checks.check_forgets_factors(host, config.host.options)
   if config.local_atoms.is_on:
     filter_groups.check_has_atoms(model, f'local_atoms.own {own!r}')
 

@@ -5,11 +5,11 @@ groups, and of the factors that it knew. Options by which weights stay behind,
 or by which factors change between rounds, leave that without a meaning.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import algorithm, errors
 from tff_algos.rounds import aggregation
+from tff_algos.stages.server import server_optimizer
 
 
 def check_takes_mean(host: algorithm.FederatedAlgorithm) -> None:
@@ -24,24 +24,25 @@ def check_takes_mean(host: algorithm.FederatedAlgorithm) -> None:
 
 def check_has_fast_rounds(
   host: algorithm.FederatedAlgorithm,
-  options: Mapping[str, Any],
+  options: Any,
   slow_period: int,
 ) -> None:
   """Raises ConfigError if some weights of the host cannot stay behind.
 
   Args:
     host: Its training uploads `local_weights`.
-    options: Of the host, all of them.
+    options: Of the host.
     slow_period: As of `slow_weights.ScheduleConfig`, above 1.
   """
   phase = host.phases['train']
+  step = getattr(options, 'server_optimizer', None)
   others = [field for field in phase.aggregation if field != 'local_weights']
   reason = None
   if others:
     reason = f'also uploads {", ".join(others)}, which has all groups'
   elif phase.uses_client_state:
     reason = 'lets clients keep what they learn of all groups'
-  elif options.get('server_optimizer', {}).get('name') == 'adam':
+  elif step is not None and step.name == 'adam':
     reason = "has server_optimizer 'adam', which counts the steps of all groups"
   if reason:
     raise errors.ConfigError(
@@ -52,7 +53,7 @@ def check_has_fast_rounds(
 
 
 def check_forgets_factors(
-  host: algorithm.FederatedAlgorithm, options: Mapping[str, Any]
+  host: algorithm.FederatedAlgorithm, options: Any
 ) -> None:
   """Raises ConfigError unless all that the host has is the mean of a round.
 
@@ -61,14 +62,13 @@ def check_forgets_factors(
 
   Args:
     host: Its training uploads `local_weights`.
-    options: Of the host, all of them.
+    options: Of the host.
   """
   reason = None
-  step = options.get('server_optimizer', {})
-  replaces = step.get('name') == 'sgd' and step.get('learning_rate') == 1.0
+  step = getattr(options, 'server_optimizer', None)
   if host.phases['train'].uses_client_state:
     reason = 'lets clients keep what they learn of the factors'
-  elif not replaces or step.get('momentum'):
+  elif step != server_optimizer.REPLACE:
     reason = 'goes from the old factors towards the new'
   if reason:
     raise errors.ConfigError(

@@ -91,8 +91,7 @@ class PFedKMConfig:
     checks.check_one_of('weighting', self.weighting, client_sampling.WEIGHTINGS)
     checks.check_positive('server_mixing', self.server_mixing)
     checks.check_positive('loss_scale', self.loss_scale)
-    if self.cohort_size:
-      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
     if 0 < self.cohort_size < self.num_clusters:
       raise errors.ConfigError(
         f'cohort_size is {self.cohort_size}, fewer than num_clusters, '

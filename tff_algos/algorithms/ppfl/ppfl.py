@@ -121,8 +121,7 @@ class PpflConfig:
     checks.check_fraction('shared_prob', self.shared_prob)
     checks.check_positive('loss_scale', self.loss_scale)
     self.membership.check_mixing(self.mixing)
-    if self.cohort_size:
-      self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
+    self.aggregation.check_cohort_size('cohort_size', self.cohort_size)
     membership_exchange.check_schedule(self.schedule, self.membership)
 
 

@@ -75,13 +75,14 @@ def repeat(
 
 
 def _one_step(config: experiment.ExperimentConfig):
-  algorithm = dict(config.algorithm)
-  algorithm['local_training'] = {
-    **algorithm.get('local_training', {}),
-    'num_local_steps': 1,
-    'kept': 'personalized',
-  }
-  return dataclasses.replace(config, algorithm=algorithm)
+  options = config.algorithm.options
+  local_training = dataclasses.replace(
+    options.local_training, num_local_steps=1, kept='personalized'
+  )
+  options = dataclasses.replace(options, local_training=local_training)
+  return dataclasses.replace(
+    config, algorithm=config.algorithm._replace(options=options)
+  )
 
 
 def _vectors(state: pfedkm.ServerState) -> np.ndarray:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors, seeds
 from tff_algos.experiments import experiment, session, starts
+from tff_algos.models.factors import decomposition
 from tff_algos.numerics import factored_weights, trees
 
 
@@ -85,7 +85,10 @@ def read_config(folder: pathlib.Path) -> experiment.ExperimentConfig:
       f'{path} is missing; name folders of runs that binaries.train has made'
     )
   values = json.loads(path.read_text())['config']
-  return config_lib.from_dict(experiment.ExperimentConfig, values)
+  try:
+    return experiment.parse_plain(values)
+  except errors.ConfigError as error:
+    raise errors.ConfigError(f'{path}: {error}') from None
 
 
 def _trajectory(opened, label):
@@ -118,12 +121,14 @@ def _check_alike(label, first, other):
 
 
 def _build_loss(opened, num_examples):
-  section = dict(opened.config.model)
-  if 'decomposition' in section:
-    section['decomposition'] = {**section['decomposition'], 'num_atoms': 0}
-  model = experiment.build_model(
-    dataclasses.replace(opened.config, model=section), opened.dataset
+  options = opened.config.model.options
+  if isinstance(options, decomposition.DecomposableConfig):
+    ordinary = dataclasses.replace(options.decomposition, num_atoms=0)
+    options = dataclasses.replace(options, decomposition=ordinary)
+  config = dataclasses.replace(
+    opened.config, model=opened.config.model._replace(options=options)
   )
+  model = experiment.build_model(config, opened.dataset)
   spec = model.weights_spec()
   x, y = map(tf.constant, _sample(opened, num_examples))
 

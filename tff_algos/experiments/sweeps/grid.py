@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import config_values, experiment
 from tff_algos.reports.sweep import plan as plan_lib
@@ -119,7 +118,7 @@ def _folder(
 
 def _parse(values: dict[str, Any], label: str) -> experiment.ExperimentConfig:
   try:
-    return config_lib.from_dict(experiment.ExperimentConfig, values)
+    return experiment.parse_plain(values)
   except errors.ConfigError as error:
     raise errors.ConfigError(f'{label}: {error}') from None
 

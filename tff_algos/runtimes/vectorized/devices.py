@@ -73,7 +73,7 @@ def choose(names: tuple[str, ...]) -> tuple[str, ...]:
   for name in names:
     if name not in existing:
       raise errors.ConfigError(
-        f'config.runtime.vectorized.devices names {name!r}, which does not '
+        f'config.runtime.devices names {name!r}, which does not '
         f'exist; there are: {", ".join(existing)}'
       )
   chosen = names or gpus or ('CPU:0',)

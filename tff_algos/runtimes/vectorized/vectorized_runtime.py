@@ -28,7 +28,8 @@ from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.distributed import process_group
-from tff_algos.runtimes.vectorized import blocks, devices, phase_graph
+from tff_algos.runtimes.vectorized import blocks, phase_graph
+from tff_algos.runtimes.vectorized import devices as devices_lib
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
 # On a GPU, which small operations leave idle; not measured.
@@ -56,12 +57,6 @@ class VectorizedConfig:
     resident_mib: Most memory for a split whose examples stay on each device
       between rounds, in MiB; larger ones are read anew in every round. 0 keeps
       none.
-    devices: Where blocks are computed, in turn, such as `('GPU:0', 'GPU:1')`;
-      none takes all GPUs, or the CPU if there is no GPU.
-    gpu_memory_limit_mib: Most memory to take of each GPU, in MiB; 0 grows on
-      demand.
-    peer_timeout_seconds: How long the other processes of TF_CONFIG may take to
-      come, > 0.
     xla: Whether XLA compiles the client work, once for every size of block and
       client; on a CPU not for models that do not vectorize.
   """
@@ -70,9 +65,6 @@ class VectorizedConfig:
   num_parallel_blocks: int = 0
   memory_budget_mib: int = 0
   resident_mib: int = 1024
-  devices: tuple[str, ...] = ()
-  gpu_memory_limit_mib: int = 0
-  peer_timeout_seconds: float = 300.0
   xla: bool = False
 
   def __post_init__(self):
@@ -81,10 +73,8 @@ class VectorizedConfig:
       'num_parallel_blocks',
       'memory_budget_mib',
       'resident_mib',
-      'gpu_memory_limit_mib',
     ):
       checks.check_int(name, getattr(self, name), minimum=0)
-    checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
 
 
 class _Chunk(NamedTuple):
@@ -103,6 +93,7 @@ class VectorizedRuntime:
     algorithm: algorithm_lib.FederatedAlgorithm,
     num_clients: int,
     config: VectorizedConfig | None = None,
+    devices: tuple[str, ...] = (),
     group: process_group.ProcessGroup = process_group.ALONE,
   ):
     """Prepares the graphs of an algorithm.
@@ -111,6 +102,8 @@ class VectorizedRuntime:
       algorithm: What to run.
       num_clients: Size of the population.
       config: Options.
+      devices: Where blocks are computed, in turn; none takes all GPUs, or the
+        CPU if there is no GPU.
       group: The processes that share each cohort.
 
     Raises:
@@ -123,7 +116,7 @@ class VectorizedRuntime:
     phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
     self._group = group
-    self._devices = devices.choose(self._config.devices)
+    self._devices = devices_lib.choose(devices)
     self._weights = algorithm.cluster_model.weights_spec()
     self._form = self._choose_form()
     self._graphs: dict[str, phase_graph.PhaseGraphs] = {}

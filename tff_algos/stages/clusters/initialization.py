@@ -4,7 +4,7 @@ Algorithms that train the cluster which fits a client best find what their first
 models let them find: if one fits everybody best, nobody ever trains another.
 `precede` gives such an algorithm rounds of its own for it, before its first.
 
-`'kmeans++'` (one round): k-means++ of Arthur and Vassilvitskii (2007), with a
+`'k-means++'` (one round): that of Arthur and Vassilvitskii (2007), with a
 client's loss in place of a point's squared distance, as FedJAX may start
 HypCluster (Mansour et al. 2020, arXiv:2002.10619):
   draw a client uniformly; train a model at it; that is cluster 0's
@@ -39,7 +39,9 @@ from tff_algos.stages.clusters import assignment
 from tff_algos.stages.server import client_sampling
 
 RANDOM = 'random'
-KMEANS = 'kmeans++'
+KMEANS = 'k-means++'
+# Of its random numbers, whatever the mode is called.
+_KMEANS_STREAM = 'kmeans++'
 WARM_START = 'warm_start'
 
 
@@ -49,8 +51,8 @@ class InitializationConfig:
 
   Attributes:
     mode: `'random'`, an independent draw of the weights for each cluster;
-      `'kmeans++'` or `'warm_start'`, see the module.
-    num_candidates: Of `'kmeans++'`: clients that report their loss before a
+      `'k-means++'` or `'warm_start'`, see the module.
+    num_candidates: Of `'k-means++'`: clients that report their loss before a
       draw from among them, >= 0; 0 asks all that have examples.
     num_rounds: Of `'warm_start'`: its rounds, >= 1.
   """
@@ -66,7 +68,7 @@ class InitializationConfig:
 
   def check_cohort_size(self, cohort_size: int, num_clusters: int) -> None:
     """Raises ConfigError if a cohort cannot be parted among the clusters."""
-    if self.mode == WARM_START and cohort_size < num_clusters:
+    if self.mode == WARM_START and 0 < cohort_size < num_clusters:
       raise errors.ConfigError(
         "initialization.mode 'warm_start' parts the cohort among "
         f'{num_clusters} '
@@ -121,7 +123,7 @@ def seed_losses(config: InitializationConfig, num_clients: int) -> Structure:
   """Returns the server state's field `seed_losses` before round 1.
 
   Returns:
-    float32 `[num_clients]` for `'kmeans++'`: what each client last reported;
+    float32 `[num_clients]` for `'k-means++'`: what each client last reported;
     else `()`, which takes no room in a state.
   """
   return tf.zeros([num_clients]) if config.mode == KMEANS else ()
@@ -142,7 +144,7 @@ def precede(
       `cluster_models`, of `cluster_models`, and `seed_losses`, of
       `seed_losses`. It counts its rounds from the first of its own.
     config: The mode; `'random'` returns the algorithm as it is.
-    cohort_size: Clients of a round of FedAvg.
+    cohort_size: Clients of a round of FedAvg; 0 for all that have examples.
     objective: What clients train on.
     training: How they train.
 
@@ -268,7 +270,7 @@ def _kmeans_plan(model, num_clusters, config):
       ('initialization.num_candidates', config.num_candidates),
     ):
       client_sampling.check_cohort_size(name, number, population)
-    generator = seeds.numpy_generator(seed, KMEANS, round_num)
+    generator = seeds.numpy_generator(seed, _KMEANS_STREAM, round_num)
     left = population.clients_with_examples
     candidates, losses = left, np.zeros(len(left))
     for cluster_id in range(num_clusters):
@@ -306,20 +308,20 @@ def _warm_start_plan(model, num_clusters, num_rounds, cohort_size):
   def plan(population, round_num, seed):
     client_sampling.check_cohort_size('cohort_size', cohort_size, population)
     generator = seeds.numpy_generator(seed, WARM_START, round_num)
-    drawn = client_sampling.draw_uniform(
-      population.clients_with_examples, cohort_size, generator
-    )
-    weights = np.ones([cohort_size, num_clusters])
+    available = population.clients_with_examples
+    count = cohort_size or len(available)
+    drawn = client_sampling.draw_uniform(available, count, generator)
+    weights = np.ones([count, num_clusters])
     if round_num == num_rounds:
-      groups = generator.permutation(cohort_size) % num_clusters
+      groups = generator.permutation(count) % num_clusters
       weights = np.eye(num_clusters)[groups]
     weights *= population.num_examples[drawn, np.newaxis]
-    floats = cohort_size * num_parameters
+    floats = count * num_parameters
     yield algorithm_lib.PhaseCall(
       'seed_centers',
       drawn,
-      SeedInput(np.zeros(cohort_size, np.int32), weights.astype(np.float32)),
-      algorithm_lib.Cost(floats, floats, cohort_size),
+      SeedInput(np.zeros(count, np.int32), weights.astype(np.float32)),
+      algorithm_lib.Cost(floats, floats, count),
     )
 
   return plan

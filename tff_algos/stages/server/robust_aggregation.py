@@ -49,9 +49,10 @@ class AggregationConfig(robust_rules.RuleOptions):
 
     Args:
       name: What says how many, such as `'cohort_size'`.
-      num_clients: The most that can be in one mean.
+      num_clients: The most that can be in one mean; 0 for all that have
+        examples, whose number is not known yet.
     """
-    if self.is_plain:
+    if self.is_plain or not num_clients:
       return
     num_byzantine = self.num_byzantine
     needed = {

@@ -68,7 +68,7 @@ def test_sums_by_class_leave_padding_out():
   [
     toys.linear(3),
     registry.build_model(
-      {'name': 'logistic_regression'},
+      registry.parse_config({'name': 'logistic_regression'}),
       task='classification',
       input_shape=(3,),
       num_outputs=2,

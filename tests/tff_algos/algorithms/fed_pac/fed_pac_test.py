@@ -28,7 +28,7 @@ def _build(**options):
     'head_training': _training(_HEAD_RATE),
     **options,
   }
-  return registry.build_algorithm(section, toys.mlp())
+  return registry.build_algorithm(registry.parse_config(section), toys.mlp())
 
 
 def _run(algorithm, num_rounds):
@@ -168,7 +168,7 @@ def test_without_alignment_and_combination_it_is_fed_rep():
     **{'cohort_size': 3, 'local_training': _training(_RATE)},
     'private_training': _training(_HEAD_RATE),
   }
-  other = registry.build_algorithm(section, toys.mlp())
+  other = registry.build_algorithm(registry.parse_config(section), toys.mlp())
   expected, states, _ = toys.run_rounds(
     other, debug_runtime.DebugRuntime(other, 5), _SOURCE, 2
   )
@@ -207,4 +207,6 @@ def test_options_out_of_range_are_refused(options, text):
 
 def test_a_model_without_features_is_refused():
   with pytest.raises(errors.ConfigError, match='features need a classifier'):
-    registry.build_algorithm({'name': 'fed_pac'}, toys.linear(3))
+    registry.build_algorithm(
+      registry.parse_config({'name': 'fed_pac'}), toys.linear(3)
+    )

@@ -22,7 +22,9 @@ def _coefficients(state):
 
 
 def _plain_host(section):
-  return registry.build_algorithm(section, factored.model())
+  return registry.build_algorithm(
+    registry.parse_config(section), factored.model()
+  )
 
 
 @pytest.mark.parametrize(
@@ -275,8 +277,9 @@ def test_host_options_are_resolved_and_checked():
   _, options = registry.parse_config(
     {'name': 'filter_decomposition', 'host': {'name': 'fed_avg'}}
   )
-  assert options.host['cohort_size'] == 10
-  assert options.host['local_training']['batch_size'] == 10
+  assert options.host.name == 'fed_avg'
+  assert options.host.options.cohort_size == 10
+  assert options == registry.parse_config({'name': 'filter_decomposition'})[1]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +290,9 @@ def test_host_options_are_resolved_and_checked():
       "config.algorithm.host.name 'ifca' is unknown",
     ),
     ({'host': {'name': 'fed_avg', 'cohort': 1}}, "did you mean 'cohort_size'"),
-    ({'host': {}, 'averaging': 'atoms'}, "averaging must be one of 'factors'"),
+    ({'averaging': 'atoms'}, "averaging must be one of 'factors'"),
     (
-      {'host': {}, 'averaging': 'kernels', 'schedule': {'slow_period': 2}},
+      {'averaging': 'kernels', 'schedule': {'slow_period': 2}},
       "slow_period is 2, but averaging 'kernels' sends no coefficients",
     ),
     (
@@ -316,7 +319,7 @@ def test_host_options_are_resolved_and_checked():
 def test_a_wrong_section_is_refused(section, text):
   section = {'name': 'filter_decomposition', **section}
   with pytest.raises(errors.ConfigError, match=text):
-    registry.build_algorithm(section, factored.model())
+    registry.build_algorithm(registry.parse_config(section), factored.model())
 
 
 @pytest.mark.parametrize(
@@ -336,4 +339,4 @@ def test_a_network_without_atoms_is_refused_where_they_are_needed(
 ):
   section = {'name': 'filter_decomposition', 'host': factored.host(), **options}
   with pytest.raises(errors.ConfigError, match=text):
-    registry.build_algorithm(section, toys.mlp())
+    registry.build_algorithm(registry.parse_config(section), toys.mlp())

@@ -11,10 +11,12 @@ from tff_algos.numerics import trees
 
 def _lenet():
   return registry.build_model(
-    {
-      **{'name': 'lenet', 'variant': 'fed_dyn'},
-      'decomposition': {'num_atoms': 9},
-    },
+    registry.parse_config(
+      {
+        **{'name': 'lenet', 'variant': 'fed_dyn'},
+        'decomposition': {'num_atoms': 9},
+      }
+    ),
     task='classification',
     input_shape=(32, 32, 3),
     num_outputs=10,

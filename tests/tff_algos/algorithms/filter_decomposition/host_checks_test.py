@@ -5,16 +5,15 @@ import pytest
 from tests.testing import factored
 from tff_algos.algorithms import registry
 from tff_algos.algorithms.filter_decomposition import host_checks
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 
 
 def _host(name='fed_avg', **options):
   """Returns a host and all its options."""
   section = factored.host(name, **options)
-  _, parsed = registry.parse_config(section)
-  host = registry.build_algorithm(section, factored.model())
-  return host, config_lib.to_dict(parsed)
+  parsed = registry.parse_config(section)
+  host = registry.build_algorithm(parsed, factored.model())
+  return host, parsed.options
 
 
 def _server(name='sgd', learning_rate=1.0, momentum=0.0):

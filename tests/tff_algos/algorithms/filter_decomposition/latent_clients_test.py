@@ -62,7 +62,9 @@ def test_scores_are_means_over_the_examples():
 
 def test_models_of_a_round_are_collected_as_the_round_has_them():
   """Their weighted mean is the model that the round makes."""
-  algorithm = registry.build_algorithm(factored.host(), _MODEL)
+  algorithm = registry.build_algorithm(
+    registry.parse_config(factored.host()), _MODEL
+  )
   expected, _, _ = factored.run(algorithm, 1)
   server_state, states = toys.initial_states(
     algorithm, factored.SOURCE.population

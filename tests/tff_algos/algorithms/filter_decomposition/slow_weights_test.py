@@ -78,7 +78,9 @@ def test_neither_decay_nor_pull_moves_frozen_weights(proximal_weight):
   }
 
   def build_phases(model):
-    return algorithms.build_algorithm(host, model).phases
+    return algorithms.build_algorithm(
+      algorithms.parse_config(host), model
+    ).phases
 
   phase = build_phases(_MODEL)['train']
   frozen = slow_weights.freeze(phase, _MODEL, _config(), build_phases)
@@ -169,10 +171,12 @@ def test_share_of_the_uplink_that_remains_with_beta_one_fifth(
 ):
   """(beta * full + (1 - beta) * fast) / full."""
   model = registry.build_model(
-    {
-      **{'name': 'lenet', 'variant': variant},
-      'decomposition': {'num_atoms': 9},
-    },
+    registry.parse_config(
+      {
+        **{'name': 'lenet', 'variant': variant},
+        'decomposition': {'num_atoms': 9},
+      }
+    ),
     task='classification',
     input_shape=(32, 32, 3),
     num_outputs=num_outputs,

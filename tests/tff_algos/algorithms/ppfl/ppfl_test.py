@@ -200,9 +200,10 @@ def test_frozen_weights_let_memberships_move_alone():
 def test_both_rates_fall():
   section = {'name': 'ppfl', **config_lib.to_dict(_config())}
   algorithm = registry.build_algorithm(
-    section,
+    registry.parse_config(section),
     toys.mlp(),
-    falling=lr_schedule.FallingRatesConfig((1,), 0.5),
+    len(contract.SIZES),
+    schedule=lr_schedule.LrScheduleConfig((1,), 0.5),
   )
   names = [calls[0].phase for calls in _calls(algorithm, 2)]
   assert names == ['joint', 'joint@2']

@@ -5,7 +5,6 @@ import pytest
 
 from binaries import preprocess
 from configs.pfedkm import regressions
-from tff_algos.algorithms import registry as algorithms
 from tff_algos.data import schema
 from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import envelope_rounds
@@ -34,7 +33,7 @@ def test_a_repeated_round_is_what_it_should_be(tmp_path):
   values.runtime.name = 'debug'
   config = experiment.parse(values)
   preprocess.preprocess(config.dataset, tmp_path)
-  _, options = algorithms.parse_config(config.algorithm)
+  options = config.algorithm.options
   with session.open_session(config, tmp_path) as opened:
     start = loop.initial_server_state(opened.algorithm, 8, config.seed)
     model = start.cluster_models['kernel'][0, :, 0].astype(np.float64)

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.data import schema
 from tff_algos.evaluation import recovery
 from tff_algos.experiments import session
 from tff_algos.experiments.analyses import linear_rounds
+from tff_algos.models import registry as models
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def _opened(trained_regressions):
 
 
 def _problem(opened, use_bias=False):
-  _, options = algorithms.parse_config(opened.config.algorithm)
+  options = opened.config.algorithm.options
   return linear_rounds.read_problem(opened, options, use_bias)
 
 
@@ -141,7 +141,9 @@ def test_an_intercept_is_the_last_weight(
 ):
   config, folder = trained_regressions
   (tmp_path / 'dataset').symlink_to(folder / 'dataset')
-  biased = dataclasses.replace(config, model={'name': 'linear_regression'})
+  biased = dataclasses.replace(
+    config, model=models.parse_config({'name': 'linear_regression'})
+  )
   with session.open_session(biased, tmp_path) as opened:
     monkeypatch.setattr(opened.checkpoints, 'rounds', lambda: [1])
     problem = _problem(opened, use_bias=True)

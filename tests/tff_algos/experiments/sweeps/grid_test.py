@@ -33,7 +33,7 @@ def test_axes_are_multiplied_and_seeds_come_last():
   assert runs[3].folder == 'proximal_weight=0,law=linear/seed_1'
   assert runs[3].values == (0.0, 'linear')
   config = found.configs[6]
-  assert config.algorithm['proximal_weight'] == 0.1
+  assert config.algorithm.options.proximal_weight == 0.1
   assert config.dataset.partition.law == 'linear'
   assert [axis.name for axis in found.plan.axes] == ['proximal_weight', 'law']
   assert _BASE['algorithm']['proximal_weight'] == 1.0  # Not changed in place.
@@ -56,7 +56,7 @@ def test_config_files_are_the_first_axis():
     'smoke,estimation_interval=1/seed_0',
     'smoke,estimation_interval=2/seed_0',
   ]
-  assert found.configs[0].model['name'] == 'mlp'
+  assert found.configs[0].model.name == 'mlp'
   assert found.plan.axes[0].values == ('digits', 'smoke')
   assert found.plan.name == 'Sweep over digits, smoke'
 

@@ -15,7 +15,9 @@ _X = np.random.default_rng(0).normal(size=(3, 16, 16, 2)).astype(np.float32)
 
 def _build(num_atoms=0, name='small_cnn', shape=(16, 16, 2), **options):
   return registry.build_model(
-    {'name': name, 'decomposition': {'num_atoms': num_atoms, **options}},
+    registry.parse_config(
+      {'name': name, 'decomposition': {'num_atoms': num_atoms, **options}}
+    ),
     task='classification',
     input_shape=shape,
     num_outputs=5,
@@ -102,10 +104,12 @@ def test_bfloat16_computes_in_factors_too():
   weights = exact.initialize(_SEED)
   for mode in ('reconstruct', 'two_layer'):
     model = registry.build_model(
-      {
-        **{'name': 'small_cnn', 'compute_dtype': 'bfloat16'},
-        'decomposition': {'num_atoms': 4, 'forward_mode': mode},
-      },
+      registry.parse_config(
+        {
+          **{'name': 'small_cnn', 'compute_dtype': 'bfloat16'},
+          'decomposition': {'num_atoms': 4, 'forward_mode': mode},
+        }
+      ),
       task='classification',
       input_shape=(16, 16, 2),
       num_outputs=5,
@@ -117,7 +121,10 @@ def test_bfloat16_computes_in_factors_too():
 
 def test_a_network_without_filters_is_refused():
   mlp = registry.build_model(
-    {'name': 'mlp'}, task='classification', input_shape=(4,), num_outputs=2
+    registry.parse_config({'name': 'mlp'}),
+    task='classification',
+    input_shape=(4,),
+    num_outputs=2,
   )
   text = 'num_atoms is 3, but mlp has no convolution .* set it to 0'
   with pytest.raises(errors.ConfigError, match=text):

@@ -14,7 +14,9 @@ _SHAPE = (16, 16, 2)
 
 def _build(layers='all_but_last', name='small_cnn', shape=_SHAPE, **options):
   return registry.build_model(
-    {'name': name, 'low_rank': {'layers': layers, **options}},
+    registry.parse_config(
+      {'name': name, 'low_rank': {'layers': layers, **options}}
+    ),
     task='classification',
     input_shape=shape,
     num_outputs=5,
@@ -23,7 +25,7 @@ def _build(layers='all_but_last', name='small_cnn', shape=_SHAPE, **options):
 
 def _mlp():
   return registry.build_model(
-    {'name': 'mlp', 'hidden_sizes': (20,)},
+    registry.parse_config({'name': 'mlp', 'hidden_sizes': (20,)}),
     task='classification',
     input_shape=(16,),
     num_outputs=5,
@@ -98,7 +100,7 @@ def test_products_of_small_rank_can_have_full_rank():
 
 def test_the_last_layer_stays_though_a_product_would_be_smaller():
   mlp = registry.build_model(
-    {'name': 'mlp', 'hidden_sizes': (40,)},
+    registry.parse_config({'name': 'mlp', 'hidden_sizes': (40,)}),
     task='classification',
     input_shape=(16,),
     num_outputs=16,

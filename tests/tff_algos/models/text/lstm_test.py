@@ -23,7 +23,7 @@ _SPECIAL_IDS = {'padding': 0, 'unknown': 4}
 def _build(name, places=_PLACES, num_outputs=None, **options):
   default = _CHARACTERS if name == 'character_lstm' else 2
   return registry.build_model(
-    {'name': name, **options},
+    registry.parse_config({'name': name, **options}),
     task='classification',
     input_shape=(places,),
     num_outputs=num_outputs or default,
@@ -206,11 +206,13 @@ def test_every_runtime_trains_to_the_same_weights(name):
   """The committee sends and compares the weights alone, without any vector."""
   model = _small(name)
   algorithm = algorithms.build_algorithm(
-    {
-      'name': 'cmfl',
-      **contract.OPTIONS['cmfl'],
-      'local_training': contract.LOCAL_TRAINING,
-    },
+    algorithms.parse_config(
+      {
+        'name': 'cmfl',
+        **contract.OPTIONS['cmfl'],
+        'local_training': contract.LOCAL_TRAINING,
+      }
+    ),
     model,
   )
   generator = np.random.default_rng(3)
@@ -243,7 +245,7 @@ def test_every_runtime_trains_to_the_same_weights(name):
 def test_other_inputs_than_sequences_are_refused(name):
   with pytest.raises(errors.ConfigError, match=f'{name} takes sequences'):
     registry.build_model(
-      {'name': name},
+      registry.parse_config({'name': name}),
       task='classification',
       input_shape=(8, 8, 1),
       num_outputs=3,
@@ -253,7 +255,7 @@ def test_other_inputs_than_sequences_are_refused(name):
 def test_a_data_set_without_words_is_refused():
   with pytest.raises(errors.ConfigError, match='manifest has no vocabulary'):
     registry.build_model(
-      {'name': 'word_lstm'},
+      registry.parse_config({'name': 'word_lstm'}),
       task='classification',
       input_shape=(5,),
       num_outputs=2,

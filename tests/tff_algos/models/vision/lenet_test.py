@@ -13,10 +13,12 @@ from tff_algos.numerics import trees, unit_dropout
 
 def _build(variant, num_outputs=10, num_atoms=0, shape=(32, 32, 3)):
   return registry.build_model(
-    {
-      **{'name': 'lenet', 'variant': variant},
-      'decomposition': {'num_atoms': num_atoms},
-    },
+    registry.parse_config(
+      {
+        **{'name': 'lenet', 'variant': variant},
+        'decomposition': {'num_atoms': num_atoms},
+      }
+    ),
     task='classification',
     input_shape=shape,
     num_outputs=num_outputs,

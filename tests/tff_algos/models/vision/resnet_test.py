@@ -93,10 +93,12 @@ def test_initial_head():
 def test_parameters_with_kernels_in_factors():
   """1 x 1 kernels and the normalization stay as they are."""
   model = registry.build_model(
-    {
-      **{'name': 'resnet18', 'stem': 'large'},
-      'decomposition': {'num_atoms': 9},
-    },
+    registry.parse_config(
+      {
+        **{'name': 'resnet18', 'stem': 'large'},
+        'decomposition': {'num_atoms': 9},
+      }
+    ),
     task='classification',
     input_shape=(64, 64, 3),
     num_outputs=200,

@@ -30,10 +30,10 @@ algorithm = running_sum.algorithm()
 call = running_sum.phase_call([3, 0, 2, 1], [0.1, 1.7, 2.3, 0.9])
 outputs = []
 for names in (('CPU:0',), ('CPU:0', 'CPU:1', 'CPU:2')):
-  config = vectorized_runtime.VectorizedConfig(
-    clients_per_block=1, devices=names
-  )
-  with vectorized_runtime.VectorizedRuntime(algorithm, 4, config) as runtime:
+  config = vectorized_runtime.VectorizedConfig(clients_per_block=1)
+  with vectorized_runtime.VectorizedRuntime(
+    algorithm, 4, config, names
+  ) as runtime:
     used = set()
     graphs = runtime._graphs_of(algorithm.phases[running_sum.PHASE])
     graph = graphs.client_work(1, 1)

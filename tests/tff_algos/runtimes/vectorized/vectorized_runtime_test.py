@@ -261,7 +261,8 @@ def test_blocks_hold_all_models_that_their_clients_train(
     np.zeros([1, num_features]), np.ones([4, 1]), [1, 1, 2, 1]
   )
   algorithm = registry.build_algorithm(
-    {'name': name, 'cohort_size': 4, **options}, toys.linear(num_features)
+    registry.parse_config({'name': name, 'cohort_size': 4, **options}),
+    toys.linear(num_features),
   )
   with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
     toys.run_rounds(algorithm, runtime, source, 1)

@@ -106,7 +106,7 @@ def _kmeans(num_clusters, seed, num_candidates):
 
 @pytest.mark.parametrize('num_candidates', [0, 2])
 def test_kmeans_draws_clients_by_their_losses(num_candidates):
-  algorithm = _build('kmeans++', num_candidates=num_candidates)
+  algorithm = _build('k-means++', num_candidates=num_candidates)
   seen = set()
   for seed in range(5):
     _, state, outputs = _run(algorithm, seed)
@@ -121,7 +121,7 @@ def test_kmeans_draws_clients_by_their_losses(num_candidates):
 
 def test_kmeans_trains_all_models_from_one():
   """Half the way: the last random model is the one that all begin with."""
-  first, state, _ = _run(_build('kmeans++', 0.5))
+  first, state, _ = _run(_build('k-means++', 0.5))
   start = first.cluster_models['point'][2]
   expected = (start + _MEANS[_kmeans(3, 0, 0)]) / 2
   # Losses under other models are other losses; the first is drawn without.
@@ -139,7 +139,7 @@ def test_chances_are_in_proportion_to_the_losses():
   The losses of 0, 1, 4 and 5 under (10, 0) are 102, 101, 64 and 165. The count
   is off by 4 standard deviations once in 15,000 choices of seeds.
   """
-  algorithm = _build('kmeans++', num_clusters=2)
+  algorithm = _build('k-means++', num_clusters=2)
   population = points.clients(_POINTS).population
   losses = np.array([102, 101, 0, 0, 64, 165], np.float32)
   counts = np.zeros(6)
@@ -159,7 +159,7 @@ def test_chances_are_in_proportion_to_the_losses():
 def test_a_client_with_nan_seeds_nothing_and_is_not_drawn_by_its_loss():
   source = points.clients(_POINTS)
   source.examples(2).x[0, 1] = np.nan
-  algorithm = _build('kmeans++')
+  algorithm = _build('k-means++')
   for seed in range(6):
     first, state, outputs = _run(algorithm, seed, source=source)
     found, random = (one.cluster_models['point'] for one in (state, first))
@@ -173,7 +173,7 @@ def test_a_client_with_nan_seeds_nothing_and_is_not_drawn_by_its_loss():
 
 def test_equal_chances_if_every_loss_is_zero():
   same = [np.ones((2, 2)), np.zeros((0, 2)), np.ones((1, 2)), np.ones((3, 2))]
-  algorithm = _build('kmeans++', cohort_size=3)
+  algorithm = _build('k-means++', cohort_size=3)
   source = points.clients(same)
   with debug_runtime.DebugRuntime(algorithm, 4) as runtime:
     state, _, _ = toys.run_rounds(algorithm, runtime, source, 1)
@@ -226,7 +226,7 @@ def test_groups_of_the_warm_start_follow_from_the_seed():
 
 
 @pytest.mark.parametrize(
-  ('mode', 'num_rounds'), [('random', 0), ('kmeans++', 1), ('warm_start', 4)]
+  ('mode', 'num_rounds'), [('random', 0), ('k-means++', 1), ('warm_start', 4)]
 )
 def test_the_algorithms_own_rounds_come_after(mode, num_rounds):
   population = points.clients(_POINTS).population
@@ -237,7 +237,7 @@ def test_the_algorithms_own_rounds_come_after(mode, num_rounds):
   (call,) = algorithm.plan_round(None, population, num_rounds + 1, 0)
   assert call.phase == 'train'
   np.testing.assert_array_equal(call.client_indices, expected.client_indices)
-  phases = {'random': 1, 'kmeans++': 3, 'warm_start': 2}[mode]
+  phases = {'random': 1, 'k-means++': 3, 'warm_start': 2}[mode]
   assert len(algorithm.phases) == phases
 
 
@@ -249,15 +249,17 @@ def _costs(algorithm, seed_losses=()):
 
 def test_cost_of_kmeans():
   """Models of 2 numbers: 4 clients hear of 1 model, then 3 of 2 models."""
-  costs = _costs(_build('kmeans++'), np.ones(6, np.float32))
+  costs = _costs(_build('k-means++'), np.ones(6, np.float32))
   train = (2, 2, 1)
   assert costs == [train, (4 * 1 * 2, 4, 0), train, (3 * 2 * 2, 3, 0), train]
-  two = _build('kmeans++', num_candidates=2)
+  two = _build('k-means++', num_candidates=2)
   assert _costs(two, np.ones(6))[1] == (2 * 1 * 2, 2, 0)
 
 
 def test_cost_of_a_warm_start_is_that_of_fed_avg():
   assert _costs(_build('warm_start', cohort_size=4)) == [(8, 8, 4)]
+  everyone = _costs(_build('warm_start', cohort_size=0))
+  assert everyone == _costs(_build('warm_start', cohort_size=5))
 
 
 @pytest.mark.parametrize(
@@ -272,13 +274,13 @@ def test_cost_of_a_warm_start_is_that_of_fed_avg():
 )
 def test_more_clients_than_have_examples_cannot_seed(options, text):
   with pytest.raises(errors.ConfigError, match=text):
-    _run(_build('kmeans++', **options))
+    _run(_build('k-means++', **options))
 
 
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
-    ({'mode': 'kmeans'}, "mode must be one of 'random', 'kmeans\\+\\+'"),
+    ({'mode': 'kmeans'}, "mode must be one of 'random', 'k-means\\+\\+'"),
     ({'num_candidates': -1}, 'num_candidates must be an integer >= 0'),
     ({'num_rounds': 0}, 'num_rounds must be an integer >= 1'),
   ],
@@ -299,7 +301,7 @@ def test_runtimes_agree(monkeypatch):
   """On the mode that has both phases."""
   options = {
     **contract.OPTIONS['ifca'],
-    'initialization': {'mode': 'kmeans++'},
+    'initialization': {'mode': 'k-means++'},
   }
   monkeypatch.setitem(contract.OPTIONS, 'ifca', options)
   with contract.Case('ifca', 'convolution') as case:

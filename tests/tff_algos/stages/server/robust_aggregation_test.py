@@ -126,6 +126,10 @@ def test_too_few_clients_for_three_liars_are_refused(options, least):
       config.check_cohort_size('cohort_size', least - 1)
 
 
+def test_a_cohort_of_all_clients_is_of_no_known_size():
+  _Config(rule='krum', num_byzantine=3).check_cohort_size('cohort_size', 0)
+
+
 def test_trimmed_values_are_counted_without_rounding_error():
   """0.29 * 100 is just below 29 in floating point."""
   config = _Config(rule='trimmed_mean', trim_fraction=0.29, num_byzantine=29)

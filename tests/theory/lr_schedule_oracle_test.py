@@ -82,9 +82,10 @@ _RUNTIMES = {
 )
 def test_every_round_has_its_rate(name):
   algorithm = registry.build_algorithm(
-    _SECTION,
+    registry.parse_config(_SECTION),
     toys.linear(3),
-    falling=lr_schedule.FallingRatesConfig((1, 3), 0.1),
+    len(_SIZES),
+    schedule=lr_schedule.LrScheduleConfig((1, 3), 0.1),
   )
   start = toys.initial_states(algorithm, _SOURCE.population, _SEED)
   first = start[0].model_weights['kernel'][:, 0].astype(float)
