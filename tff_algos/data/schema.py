@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf import message
-from tensorflow.core.example import example_pb2
 
 from tff_algos.core import errors
-from tff_algos.core import model as model_lib
+from tff_algos.data import example_proto
 
 # Readers refuse every other number. Raise it when a reader must change.
 SCHEMA_VERSION = 1
@@ -101,7 +100,7 @@ class Schema:
   @property
   def y_dtype(self) -> np.dtype:
     """Returns the dtype of labels, stored and read: int32 or float32."""
-    is_classes = self.task == model_lib.CLASSIFICATION
+    is_classes = self.task == 'classification'
     return np.dtype('<i4' if is_classes else '<f4')
 
   @property
@@ -167,7 +166,7 @@ def encode_record(examples: StoredExamples, schema: Schema) -> bytes:
     examples: Any number of examples, also none.
     schema: Says the dtypes in which they are written.
   """
-  example = example_pb2.Example()
+  example = example_proto.Example()
   arrays = {
     'x': examples.x.astype(schema.stored_x_dtype, casting='equiv'),
     'y': examples.y.astype(schema.y_dtype, casting='equiv'),
@@ -186,7 +185,7 @@ def decode_record(record: bytes, schema: Schema) -> StoredExamples:
     DataError: If the record does not hold what the schema says.
   """
   try:
-    features = example_pb2.Example.FromString(record).features.feature
+    features = example_proto.Example.FromString(record).features.feature
 
     def array(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
       (value,) = features[name].bytes_list.value
