@@ -1,17 +1,34 @@
 """All runtimes by name."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.distributed import process_group
-from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.tff import tff_config
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
-RUNTIMES = {
-  'tff': tff_runtime.TffRuntime,
+
+def _build_tff_runtime(*arguments: Any) -> cohort_lib.Runtime:
+  """Builds the TFF runtime, the only one that needs TFF to be installed."""
+  try:
+    from tff_algos.runtimes.tff import tff_runtime
+  except ModuleNotFoundError as error:
+    if error.name != 'tensorflow_federated':
+      raise
+    raise errors.ConfigError(
+      "config.runtime.name 'tff' needs the package tensorflow-federated, which "
+      "is not installed; install it, or take 'vectorized' or 'debug'"
+    ) from error
+  return tff_runtime.TffRuntime(*arguments)
+
+
+RUNTIMES: Mapping[str, Callable[..., cohort_lib.Runtime]] = {
+  'tff': _build_tff_runtime,
   'vectorized': vectorized_runtime.VectorizedRuntime,
   'debug': debug_runtime.DebugRuntime,
 }
@@ -32,7 +49,7 @@ class RuntimeConfig:
   vectorized: vectorized_runtime.VectorizedConfig = (
     vectorized_runtime.VectorizedConfig()
   )
-  tff: tff_runtime.TffConfig = tff_runtime.TffConfig()
+  tff: tff_config.TffConfig = tff_config.TffConfig()
   debug: debug_runtime.DebugConfig = debug_runtime.DebugConfig()
 
   def __post_init__(self):
@@ -54,7 +71,7 @@ def build_runtime(
     group: The processes that share each cohort.
 
   Raises:
-    ConfigError: If the runtime knows no other processes.
+    ConfigError: If the runtime knows no other processes, or is not installed.
   """
   arguments = [algorithm, num_clients, getattr(config, config.name)]
   if group is not process_group.ALONE:
