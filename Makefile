@@ -122,8 +122,9 @@ lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
 	compile() { "$$resolver/bin/uv" pip compile --quiet pyproject.toml \
 	  --python-version 3.11 --generate-hashes --no-header \
 	  $(if $(UPGRADE),--upgrade) "$$@"; }; \
-	compile --extra dev --output-file requirements.lock; \
-	compile --extra dev --extra cuda --output-file requirements-cuda.lock
+	compile --extra all --extra dev --output-file requirements.lock; \
+	compile --extra all --extra dev --extra cuda \
+	  --output-file requirements-cuda.lock
 
 doctor: env ## check this machine, and say how to mend what is wrong
 	@.venv/bin/python -m binaries.doctor
