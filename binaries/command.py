@@ -15,6 +15,7 @@ from ml_collections import config_flags
 
 from binaries import flag_errors
 from tff_algos.core import errors
+from tff_algos.experiments import config_file
 
 # Before TensorFlow is imported: what it says when it starts (which CUDA
 # libraries are not there) is no news to a user.
@@ -38,7 +39,11 @@ _DISK_REFUSES = {
   *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EPERM),
   errno.EROFS,
 }
-_OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
+_CONFIG_FLAGS = ('--config', '-config')
+_LIBRARY = [
+  pathlib.Path(__file__).parents[1] / room
+  for room in ('pipelines', 'tff_algos')
+]
 
 
 def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
@@ -129,7 +134,7 @@ _report_unraisable, sys.unraisablehook = sys.unraisablehook, _interrupt_again
 def _parse_flags(argv: list[str]) -> list[str]:
   """Parses flags; a wrong config or override ends in one line, not a trace."""
   try:
-    remaining = flags.FLAGS(argv)
+    remaining = flags.FLAGS(_with_found_config(argv))
     if 'config' in flags.FLAGS:
       flags.FLAGS.config.to_dict()  # A file that cannot be read fails here.
     return remaining
@@ -140,6 +145,19 @@ def _parse_flags(argv: list[str]) -> list[str]:
     _end_with(flag_errors.words_of(error))
 
 
+def _with_found_config(argv: list[str]) -> list[str]:
+  """Returns arguments whose `--config` names a file where it was found."""
+  found = []
+  for previous, argument in zip(['', *argv], argv, strict=False):
+    name, equals, value = argument.partition('=')
+    if equals and name in _CONFIG_FLAGS:
+      argument = f'{name}={config_file.find(value)}'
+    elif previous in _CONFIG_FLAGS:
+      argument = config_file.find(argument)
+    found.append(argument)
+  return found
+
+
 def _end_with(words: str) -> NoReturn:
   sys.stderr.write(f'{words}\n')
   sys.exit(1)
@@ -147,6 +165,7 @@ def _end_with(words: str) -> NoReturn:
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
   """Lets through our own words, and warnings of others."""
+  program = pathlib.Path(sys.modules['__main__'].__file__).parent
   folders = pathlib.Path(record.pathname).parents
-  ours = _OUR_CODE in folders and 'site-packages' not in record.pathname
+  ours = any(folder in folders for folder in (program, *_LIBRARY))
   return ours or record.levelno >= standard_logging.WARNING
