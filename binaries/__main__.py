@@ -24,7 +24,7 @@ def main() -> None:
   known = programs()
   name, *arguments = sys.argv[1:] or ['']
   if name not in known:
-    lines = [f'  {known_name:16}{line}' for known_name, line in known.items()]
+    lines = [f'  {known_name:18}{line}' for known_name, line in known.items()]
     sys.exit('\n'.join(['usage: tff-algos PROGRAM [--help] ...', '', *lines]))
   sys.argv = [f'{sys.argv[0]} {name}', *arguments]
   runpy.run_module(f'binaries.{name}', run_name='__main__', alter_sys=True)
