@@ -32,8 +32,8 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test verify bench bench-data bench-peers lint lock doctor \
-  clean
+.PHONY: help env env-cuda demo test verify bench bench-data bench-peers lint wheel lock \
+  doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -112,6 +112,13 @@ bench-peers: ## make the environments of the peers that bench compares with
 lint: env ## check style and format
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
+
+# From scratch: setuptools would also pack what lies in build/ from before.
+wheel: env ## build dist/*.whl, without network
+	rm -rf build tff_algos.egg-info
+	.venv/bin/python -m pip wheel --quiet --no-deps --no-index \
+	  --no-build-isolation --wheel-dir=dist .
+	rm -rf build tff_algos.egg-info
 
 # TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
 lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
