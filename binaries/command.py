@@ -40,9 +40,9 @@ _DISK_REFUSES = {
   errno.EROFS,
 }
 _CONFIG_FLAGS = ('--config', '-config')
-_LIBRARY = [
+_OUR_CODE = [
   pathlib.Path(__file__).parents[1] / room
-  for room in ('pipelines', 'tff_algos')
+  for room in ('binaries', 'pipelines', 'tff_algos')
 ]
 
 
@@ -167,5 +167,5 @@ def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
   """Lets through our own words, and warnings of others."""
   program = pathlib.Path(sys.modules['__main__'].__file__).parent
   folders = pathlib.Path(record.pathname).parents
-  ours = any(folder in folders for folder in (program, *_LIBRARY))
+  ours = any(folder in folders for folder in (program, *_OUR_CODE))
   return ours or record.levelno >= standard_logging.WARNING
