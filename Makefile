@@ -32,8 +32,8 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test verify bench bench-data bench-peers lint lock doctor \
-  clean
+.PHONY: help env env-cuda demo test verify bench bench-data bench-peers lint wheel lock \
+  doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -114,6 +114,13 @@ lint: env ## check style, format and types
 	.venv/bin/python -m ruff format --check .
 	.venv/bin/python -m pyright
 
+# From scratch: setuptools would also pack what lies in build/ from before.
+wheel: env ## build dist/*.whl, without network
+	rm -rf build tff_algos.egg-info
+	.venv/bin/python -m pip wheel --quiet --no-deps --no-index \
+	  --no-build-isolation --wheel-dir=dist .
+	rm -rf build tff_algos.egg-info
+
 # TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
 lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
 	@set -e; $(FIND_PYTHON); resolver=$$(mktemp -d); \
@@ -123,8 +130,9 @@ lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
 	compile() { "$$resolver/bin/uv" pip compile --quiet pyproject.toml \
 	  --python-version 3.11 --generate-hashes --no-header \
 	  $(if $(UPGRADE),--upgrade) "$$@"; }; \
-	compile --extra dev --output-file requirements.lock; \
-	compile --extra dev --extra cuda --output-file requirements-cuda.lock
+	compile --extra all --extra dev --output-file requirements.lock; \
+	compile --extra all --extra dev --extra cuda \
+	  --output-file requirements-cuda.lock
 
 doctor: env ## check this machine, and say how to mend what is wrong
 	@.venv/bin/python -m binaries.doctor

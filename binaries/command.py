@@ -39,7 +39,11 @@ _DISK_REFUSES = {
   *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EPERM),
   errno.EROFS,
 }
-_OUR_CODE = pathlib.Path(__file__).resolve().parent.parent
+_CONFIG_FLAGS = ('--config', '-config')
+_OUR_CODE = [
+  pathlib.Path(__file__).parents[1] / room
+  for room in ('binaries', 'pipelines', 'tff_algos')
+]
 
 
 def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
@@ -130,6 +134,7 @@ _report_unraisable, sys.unraisablehook = sys.unraisablehook, _interrupt_again
 def _parse_flags(argv: list[str]) -> list[str]:
   """Parses flags; a wrong config or override ends in one line, not a trace."""
   try:
+    argv = _with_found_config(argv)
     if 'config' in flags.FLAGS:
       check_overrides(argv)
     return flags.FLAGS(argv)
@@ -158,6 +163,19 @@ def check_overrides(argv: list[str]) -> None:
       config_values.check_key(config, override[1])
 
 
+def _with_found_config(argv: list[str]) -> list[str]:
+  """Returns arguments whose `--config` names a file where it was found."""
+  found = []
+  for previous, argument in zip(['', *argv], argv, strict=False):
+    name, equals, value = argument.partition('=')
+    if equals and name in _CONFIG_FLAGS:
+      argument = f'{name}={config_file.find(value)}'
+    elif previous in _CONFIG_FLAGS:
+      argument = config_file.find(argument)
+    found.append(argument)
+  return found
+
+
 def _end_with(words: str) -> NoReturn:
   sys.stderr.write(f'{words}\n')
   sys.exit(1)
@@ -165,6 +183,7 @@ def _end_with(words: str) -> NoReturn:
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
   """Lets through our own words, and warnings of others."""
+  program = pathlib.Path(sys.modules['__main__'].__file__).parent
   folders = pathlib.Path(record.pathname).parents
-  ours = _OUR_CODE in folders and 'site-packages' not in record.pathname
+  ours = any(folder in folders for folder in (program, *_OUR_CODE))
   return ours or record.levelno >= standard_logging.WARNING

@@ -1,1 +1,74 @@
-"""Clustered and personalized federated learning on TensorFlow Federated."""
+"""Clustered and personalized federated learning on TensorFlow Federated.
+
+An experiment is a config: a dataset, a model, an algorithm, a runtime. A run is
+what lies in its folder.
+
+>>> import tff_algos
+>>> from pipelines import build_dataset
+>>> values = tff_algos.load_config('configs/fed_soft/digits.py:smoke')
+>>> values.runtime.name = 'debug'
+>>> values.training.num_rounds = 1
+>>> config = tff_algos.parse_experiment(values)
+>>> built = build_dataset.build(config.dataset, 'runs/digits/dataset')
+>>> tff_algos.train(config, 'runs/digits')
+1
+>>> bundles = tff_algos.export_models(config, 'runs/digits')
+>>> with tff_algos.FederatedDataset.open('runs/digits/dataset') as dataset:
+...   x, y, source = dataset.examples('client_00003', 'train')
+>>> x.shape[1:], y.dtype
+((8, 8, 1), dtype('int32'))
+
+Each name is imported when it is first used, and with it what it needs:
+TensorFlow to train, export and serve; nothing of it to read datasets or to draw
+reports.
+"""
+
+import importlib
+
+__version__ = '0.1.0'
+
+# Name -> where it is defined; `__init__.pyi` says the same to type checkers.
+_PUBLIC = {
+  # What an algorithm and a model are, and all of them by name.
+  'FederatedAlgorithm': 'core.algorithm:FederatedAlgorithm',
+  'Model': 'core.model:Model',
+  'ALGORITHMS': 'algorithms.registry:ALGORITHMS',
+  'MODELS': 'models.registry:MODELS',
+  'build_algorithm': 'algorithms.registry:build_algorithm',
+  'build_model': 'models.registry:build_model',
+  'RuntimeConfig': 'runtimes.registry:RuntimeConfig',
+  'build_runtime': 'runtimes.registry:build_runtime',
+  # Experiments: a config, and the run in its folder.
+  'ExperimentConfig': 'experiments.experiment:ExperimentConfig',
+  'load_config': 'experiments.config_file:load',
+  'parse_experiment': 'experiments.experiment:parse',
+  'open_session': 'experiments.session:open_session',
+  'train': 'experiments.run_training:train',
+  'evaluate': 'experiments.run_evaluation:evaluate',
+  'export_models': 'experiments.run_export:export',
+  'write_report': 'reports.run.page:write_report',
+  # Federated datasets.
+  'FederatedDataset': 'data.dataset:FederatedDataset',
+  # Exported models.
+  'ModelStore': 'serving.models:ModelStore',
+  'ServerConfig': 'serving.server:ServerConfig',
+  'serve': 'serving.server:serve_until_signal',
+  # What a person can mend is a UserError; anything else is a bug of ours.
+  'UserError': 'core.errors:UserError',
+}
+
+__all__ = ['__version__', *_PUBLIC]
+
+
+def __getattr__(name: str) -> object:
+  """Imports a public name at its first use (PEP 562)."""
+  if name not in _PUBLIC:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  module, _, attribute = _PUBLIC[name].partition(':')
+  found = getattr(importlib.import_module(f'{__name__}.{module}'), attribute)
+  globals()[name] = found
+  return found
+
+
+def __dir__() -> list[str]:
+  return sorted({*globals(), *__all__})

@@ -15,13 +15,10 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import message
-from tensorflow.core.example import example_pb2
 
 from pipelines.sources import base, files
 from tff_algos.core import checks, errors
-
-# Protobuf makes the class when the module is imported.
-_Example: Any = example_pb2.Example  # pyright: ignore[reportAttributeAccessIssue]
+from tff_algos.data import example_proto
 
 TRAIN = 'train'
 TEST = 'test'
@@ -95,7 +92,7 @@ class ClientDatabase(base.FolderSource):
   def _parse(self, record: Any) -> Iterator[base.RawExample]:
     """Yields the examples of one record."""
     try:
-      features = _Example.FromString(record).features.feature
+      features = example_proto.Example.FromString(record).features.feature
     except (message.DecodeError, TypeError):
       yield base.malformed('the record is no tf.train.Example')
       return

@@ -10,14 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf import message
-from tensorflow.core.example import example_pb2
 
 from tff_algos.core import errors
-from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array
-
-# Protobuf makes the class when the module is imported.
-_Example: Any = example_pb2.Example  # pyright: ignore[reportAttributeAccessIssue]
+from tff_algos.data import example_proto
 
 # Readers refuse every other number. Raise it when a reader must change.
 SCHEMA_VERSION = 1
@@ -105,7 +101,7 @@ class Schema:
   @property
   def y_dtype(self) -> np.dtype[Any]:
     """Returns the dtype of labels, stored and read: int32 or float32."""
-    is_classes = self.task == model_lib.CLASSIFICATION
+    is_classes = self.task == 'classification'
     return np.dtype('<i4' if is_classes else '<f4')
 
   @property
@@ -171,7 +167,7 @@ def encode_record(examples: StoredExamples, schema: Schema) -> bytes:
     examples: Any number of examples, also none.
     schema: Says the dtypes in which they are written.
   """
-  example = _Example()
+  example = example_proto.Example()
   arrays = {
     'x': examples.x.astype(schema.stored_x_dtype, casting='equiv'),
     'y': examples.y.astype(schema.y_dtype, casting='equiv'),
@@ -190,7 +186,7 @@ def decode_record(record: bytes, schema: Schema) -> StoredExamples:
     DataError: If the record does not hold what the schema says.
   """
   try:
-    features = _Example.FromString(record).features.feature
+    features = example_proto.Example.FromString(record).features.feature
 
     def array(name: str, dtype: Any, shape: tuple[int, ...]) -> Array:
       (value,) = features[name].bytes_list.value

@@ -9,18 +9,39 @@ import ml_collections
 
 from tff_algos.core import errors
 
+# The folder that holds `tff_algos` and `configs`: a checkout, or site-packages.
+_INSTALLED = pathlib.Path(__file__).parents[2]
+
+
+def find(spelled: str) -> str:
+  """Returns the path of a config file, also outside of a checkout.
+
+  A relative path is looked for in the working directory first and then where
+  this library is installed, so that `configs/fed_soft/digits.py` is found
+  there.
+
+  Args:
+    spelled: Path, with an optional variant; returned as it is if neither place
+      has the file.
+  """
+  path, colon, variant = spelled.partition(':')
+  installed = _INSTALLED / path
+  if pathlib.Path(path).is_file() or not installed.is_file():
+    return spelled
+  return f'{installed}{colon}{variant}'
+
 
 def load(spelled: str) -> ml_collections.ConfigDict:
   """Returns the config of a file.
 
   Args:
     spelled: Path, with an optional variant, such as
-      `'configs/fed_soft/digits.py:smoke'`.
+      `'configs/fed_soft/digits.py:smoke'`; see `find`.
 
   Raises:
     ConfigError: If there is no such file or variant.
   """
-  path, _, variant = spelled.partition(':')
+  path, _, variant = find(spelled).partition(':')
   if not pathlib.Path(path).is_file():
     raise errors.ConfigError(f'{spelled}: there is no file {path!r}')
   spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)

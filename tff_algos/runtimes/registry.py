@@ -9,7 +9,7 @@ from tff_algos.core import checks, errors
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.distributed import process_group
-from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.tff import tff_config
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
 
@@ -26,8 +26,22 @@ class Entry(NamedTuple):
   places_clients: bool = False
 
 
+def _build_tff_runtime(*arguments: Any) -> cohort_lib.Runtime:
+  """Builds the TFF runtime, the only one that needs TFF to be installed."""
+  try:
+    from tff_algos.runtimes.tff import tff_runtime
+  except ModuleNotFoundError as error:
+    if error.name != 'tensorflow_federated':
+      raise
+    raise errors.ConfigError(
+      "config.runtime.name 'tff' needs the package tensorflow-federated, which "
+      "is not installed; install it, or take 'vectorized' or 'debug'"
+    ) from error
+  return tff_runtime.TffRuntime(*arguments)
+
+
 RUNTIMES = {
-  'tff': Entry(tff_runtime.TffRuntime),
+  'tff': Entry(_build_tff_runtime),
   'vectorized': Entry(
     vectorized_runtime.VectorizedRuntime, places_clients=True
   ),
@@ -59,7 +73,7 @@ class RuntimeConfig:
   vectorized: vectorized_runtime.VectorizedConfig = (
     vectorized_runtime.VectorizedConfig()
   )
-  tff: tff_runtime.TffConfig = tff_runtime.TffConfig()
+  tff: tff_config.TffConfig = tff_config.TffConfig()
   debug: debug_runtime.DebugConfig = debug_runtime.DebugConfig()
 
   def __post_init__(self):
@@ -87,7 +101,8 @@ def build_runtime(
     group: The processes that share each cohort.
 
   Raises:
-    ConfigError: If the runtime computes in one process only.
+    ConfigError: If the runtime computes in one process only, or is not
+      installed.
   """
   entry = RUNTIMES[config.name]
   placement: dict[str, Any] = {}

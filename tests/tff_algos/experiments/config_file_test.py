@@ -34,6 +34,18 @@ def test_a_config_of_the_project_is_read():
   assert config_file.load(f'{path}:smoke').algorithm.name == 'ifca'
 
 
+def test_installed_config_is_found_from_any_folder(monkeypatch, tmp_path):
+  installed = programs.ROOT / 'configs' / 'ifca' / 'digits.py'
+  monkeypatch.chdir(tmp_path)
+  found = config_file.find('configs/ifca/digits.py:smoke')
+  assert found == f'{installed}:smoke'
+  assert config_file.load('configs/ifca/digits.py').algorithm.name == 'ifca'
+  own = tmp_path / 'configs' / 'ifca' / 'digits.py'
+  own.parent.mkdir(parents=True)
+  own.touch()
+  assert config_file.find('configs/ifca/digits.py') == 'configs/ifca/digits.py'
+
+
 def test_what_is_not_there_is_named(path):
   with pytest.raises(errors.ConfigError, match="no file 'no/such.py'"):
     config_file.load('no/such.py:smoke')

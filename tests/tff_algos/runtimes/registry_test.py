@@ -1,8 +1,10 @@
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
-from tests.testing import running_sum
+from tests.testing import programs, running_sum
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime, registry
@@ -85,3 +87,33 @@ def test_options_of_all_runtimes_stand_side_by_side():
 def test_wrong_section_is_refused(values, words):
   with pytest.raises(errors.ConfigError, match=words):
     config_lib.from_dict(registry.RuntimeConfig, values, 'config.runtime')
+
+
+_WITHOUT_TFF = """
+import sys
+sys.modules['tensorflow_federated'] = None  # As if it were not installed.
+from tests.testing import running_sum
+from tff_algos.core import errors
+from tff_algos.runtimes import registry
+
+for name in ('vectorized', 'debug', 'tff'):
+  config = registry.RuntimeConfig(name)
+  try:
+    built = registry.build_runtime(config, running_sum.algorithm(), 3)
+    print(type(built).__name__)
+  except errors.ConfigError as error:
+    print(error)
+"""
+
+
+def test_only_the_tff_runtime_needs_tff_to_be_installed():
+  done = subprocess.run(
+    [sys.executable, '-c', _WITHOUT_TFF],
+    cwd=programs.ROOT,
+    check=True,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  *others, refused = done.stdout.splitlines()
+  assert others == ['VectorizedRuntime', 'DebugRuntime']
+  assert "'tff' needs the package tensorflow-federated" in refused

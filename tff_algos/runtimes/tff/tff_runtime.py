@@ -1,7 +1,6 @@
 """The reference: each phase as a TFF computation on TFF's C++ runtime."""
 
 import contextlib
-import dataclasses
 import functools
 from concurrent import futures
 from typing import Any
@@ -10,38 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, errors
+from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, federated, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes.tff import remote_worker, tff_connection
+from tff_algos.runtimes.tff import remote_worker, tff_config, tff_connection
 from tff_algos.runtimes.tff import worker as worker_lib
-
-
-@dataclasses.dataclass(frozen=True)
-class TffConfig:
-  """Options of the TFF runtime.
-
-  Attributes:
-    workers: Addresses `host:port` of TFF workers that run already, to share
-      each cohort; none starts a worker process on this machine.
-    start_timeout_seconds: How long a worker may take to answer, > 0.
-    max_concurrent_calls: Clients that our own worker computes at a time; -1
-      lets TFF decide.
-  """
-
-  workers: tuple[str, ...] = ()
-  start_timeout_seconds: float = 30.0
-  max_concurrent_calls: int = -1
-
-  def __post_init__(self):
-    checks.check_positive('start_timeout_seconds', self.start_timeout_seconds)
-    checks.check_int(
-      'max_concurrent_calls', self.max_concurrent_calls, minimum=-1
-    )
-    for address in self.workers:
-      remote_worker.RemoteWorker(address)
 
 
 class TffRuntime:
@@ -55,7 +29,7 @@ class TffRuntime:
     self,
     algorithm: algorithm_lib.FederatedAlgorithm,
     num_clients: int,
-    config: TffConfig | None = None,
+    config: tff_config.TffConfig = tff_config.TffConfig(),
   ):
     """Prepares the computations of an algorithm.
 
@@ -64,7 +38,6 @@ class TffRuntime:
       num_clients: Size of the population.
       config: Options.
     """
-    config = config or TffConfig()
     self._algorithm = algorithm
     self._num_clients = num_clients
     workers: list[tff_connection.Worker] = [

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.testing import running_sum
 from tff_algos.core import errors
-from tff_algos.runtimes.tff import tff_runtime, worker
+from tff_algos.runtimes.tff import tff_config, tff_runtime, worker
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0])
 _PATIENCE_SECONDS = 30.0
@@ -153,13 +153,6 @@ def test_no_worker_is_left_after_an_error_or_ctrl_c():
   assert not _workers()
 
 
-def test_config_refuses():
-  with pytest.raises(errors.ConfigError, match='start_timeout_seconds'):
-    tff_runtime.TffConfig(start_timeout_seconds=0)
-  with pytest.raises(errors.ConfigError, match='max_concurrent_calls'):
-    tff_runtime.TffConfig(max_concurrent_calls=-2)
-
-
 @pytest.mark.parametrize('indices', [(3, 0, 2), (1,), (4, 3, 2, 1, 0)])
 def test_two_remote_workers_agree_with_one(indices):
   """Also when the cohort is smaller than the list of workers."""
@@ -169,7 +162,7 @@ def test_two_remote_workers_agree_with_one(indices):
   with worker.LocalWorker() as first, worker.LocalWorker() as second:
     outputs = []
     for addresses in ((first.address,), (first.address, second.address)):
-      config = tff_runtime.TffConfig(workers=addresses)
+      config = tff_config.TffConfig(workers=addresses)
       with tff_runtime.TffRuntime(algorithm, 5, config) as runtime:
         outputs.append(
           running_sum.run_call(runtime, algorithm, clients, call, total=10.0)
@@ -184,7 +177,7 @@ def test_two_remote_workers_agree_with_one(indices):
 def test_remote_worker_that_dies_is_named():
   algorithm = running_sum.algorithm()
   with worker.LocalWorker() as first, worker.LocalWorker() as second:
-    config = tff_runtime.TffConfig(workers=(first.address, second.address))
+    config = tff_config.TffConfig(workers=(first.address, second.address))
     with tff_runtime.TffRuntime(algorithm, len(_CLIENTS), config) as runtime:
       _run(runtime, algorithm)
       os.kill(second.pid, signal.SIGKILL)

@@ -1,0 +1,86 @@
+"""`import tff_algos`: what it offers, and what importing it costs."""
+
+import ast
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tff_algos
+from tests.testing import programs
+
+_STUB = programs.ROOT / 'tff_algos' / '__init__.pyi'
+_HEAVY = {
+  *('apache_beam', 'matplotlib', 'sklearn', 'tensorflow'),
+  *('tensorflow_datasets', 'tensorflow_federated', 'tensorflow_serving'),
+}
+
+
+def test_every_name_is_there():
+  for name in tff_algos.__all__:
+    assert getattr(tff_algos, name) is not None
+  assert set(tff_algos.__all__) <= set(dir(tff_algos))
+
+
+def test_no_name_is_also_a_room():
+  """Importing the room would put itself in the place of the name."""
+  rooms = {path.name for path in (programs.ROOT / 'tff_algos').iterdir()}
+  assert not rooms & set(tff_algos.__all__)
+
+
+def test_other_names_are_refused():
+  with pytest.raises(AttributeError, match="no attribute 'trian'"):
+    tff_algos.trian  # noqa: B018
+
+
+def test_the_stub_says_the_same():
+  tree = ast.parse(_STUB.read_text())
+  stub = {}
+  for node in tree.body:
+    if isinstance(node, ast.ImportFrom):
+      module = importlib.import_module(node.module)
+      for alias in node.names:
+        stub[alias.asname or alias.name] = getattr(module, alias.name)
+  expected = {name: getattr(tff_algos, name) for name in tff_algos._PUBLIC}
+  assert stub == expected
+  (listed,) = [n.value for n in tree.body if isinstance(n, ast.Assign)]
+  assert ast.literal_eval(listed) == tff_algos.__all__
+
+
+@pytest.mark.slow
+def test_the_example_of_the_docstring_runs(monkeypatch, tmp_path):
+  monkeypatch.chdir(tmp_path)
+  result = doctest.testmod(tff_algos, raise_on_error=True)
+  assert result.attempted >= 10
+
+
+@pytest.mark.parametrize(
+  ('module', 'heavy'),
+  [
+    ('tff_algos', set()),
+    ('tff_algos.data.dataset', set()),
+    ('tff_algos.experiments.config_file', set()),
+    ('tff_algos.reports.dataset.card', {'matplotlib', 'sklearn'}),
+    ('tff_algos.reports.run.page', {'matplotlib', 'sklearn'}),
+    ('tff_algos.reports.sweep.sweep_page', {'matplotlib', 'sklearn'}),
+    ('pipelines.build_dataset', {'apache_beam'}),
+    ('tff_algos.serving.server', {'tensorflow', 'tensorflow_serving'}),
+    ('binaries.train', {'sklearn', 'tensorflow'}),
+  ],
+)
+def test_an_import_needs_these_heavy_packages_alone(module, heavy):
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      f'import json, sys, {module}; print(json.dumps(sorted(sys.modules)))',
+    ],
+    cwd=programs.ROOT,
+    env={'TF_CPP_MIN_LOG_LEVEL': '3'},
+    check=True,
+    stdout=subprocess.PIPE,
+  )
+  assert _HEAVY & set(json.loads(done.stdout)) == heavy

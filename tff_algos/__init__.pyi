@@ -1,0 +1,45 @@
+from tff_algos.algorithms.registry import ALGORITHMS, build_algorithm
+from tff_algos.core.algorithm import FederatedAlgorithm
+from tff_algos.core.errors import UserError
+from tff_algos.core.model import Model
+from tff_algos.data.dataset import FederatedDataset
+from tff_algos.experiments.config_file import load as load_config
+from tff_algos.experiments.experiment import ExperimentConfig
+from tff_algos.experiments.experiment import parse as parse_experiment
+from tff_algos.experiments.run_evaluation import evaluate
+from tff_algos.experiments.run_export import export as export_models
+from tff_algos.experiments.run_training import train
+from tff_algos.experiments.session import open_session
+from tff_algos.models.registry import MODELS, build_model
+from tff_algos.reports.run.page import write_report
+from tff_algos.runtimes.registry import RuntimeConfig, build_runtime
+from tff_algos.serving.models import ModelStore
+from tff_algos.serving.server import ServerConfig
+from tff_algos.serving.server import serve_until_signal as serve
+
+__version__: str
+
+__all__ = [
+  '__version__',
+  'FederatedAlgorithm',
+  'Model',
+  'ALGORITHMS',
+  'MODELS',
+  'build_algorithm',
+  'build_model',
+  'RuntimeConfig',
+  'build_runtime',
+  'ExperimentConfig',
+  'load_config',
+  'parse_experiment',
+  'open_session',
+  'train',
+  'evaluate',
+  'export_models',
+  'write_report',
+  'FederatedDataset',
+  'ModelStore',
+  'ServerConfig',
+  'serve',
+  'UserError',
+]
