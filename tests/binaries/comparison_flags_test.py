@@ -1,62 +1,58 @@
-"""Whether a sweep can answer what is asked of it."""
+"""Flags of comparisons become the options of `comparison.compare`."""
 
 import pytest
+from absl import flags
 
-from binaries import comparison
-from configs.fed_soft import synthetic
-from tff_algos.core import errors
-from tff_algos.experiments.sweeps import grid
-from tff_algos.reports.sweep import choice
-
-_KEY = 'algorithm.num_clusters'
+from binaries import comparison_flags
+from tff_algos.experiments.sweeps import comparison
+from tff_algos.reports.sweep import choice, target
 
 
-def _runs(validation_ratio=0.0, num_unseen_clients=0):
-  base = synthetic.get_config('smoke').to_dict()
-  base['dataset']['splits']['validation_ratio'] = validation_ratio
-  base['dataset']['partition']['num_unseen_clients'] = num_unseen_clients
-  return grid.expand({'smoke': base}, [f'{_KEY}=2,3'], 1)
+@pytest.fixture(name='read')
+def make_read(monkeypatch):
+  """Returns a function that parses arguments with flags of their own."""
+
+  def read(*arguments):
+    values = flags.FlagValues()
+    for name in (
+      *('DEFINE_list', 'DEFINE_float', 'DEFINE_string', 'DEFINE_enum'),
+      'DEFINE_multi_string',
+    ):
+      define = getattr(flags, name)
+      monkeypatch.setattr(
+        comparison_flags.flags,
+        name,
+        lambda *args, define=define, **options: define(
+          *args, flag_values=values, **options
+        ),
+      )
+    read_options = comparison_flags.define()
+    monkeypatch.undo()
+    values(['program', *arguments])
+    return read_options()
+
+  return read
 
 
-def test_what_can_be_answered_passes():
-  comparison.check(_runs(), None)
-  comparison.check(_runs(validation_ratio=0.2), choice.Question(_KEY))
-  comparison.check(
-    _runs(num_unseen_clients=2), choice.Question(_KEY, choice.UNSEEN)
+def test_without_flags_options_are_the_defaults(read):
+  options = read()
+  assert options._replace(prefixes=()) == comparison.Options()
+  assert not options.prefixes
+
+
+def test_every_flag_reaches_its_option(read):
+  options = read(
+    '--metrics=a/,b/',
+    '--least_ari=0.5',
+    '--choose=algorithm.num_clusters',
+    '--choose_by=unseen',
+    '--target=a/accuracy=0.8',
+    '--clock=rates=5e5',
   )
-
-
-@pytest.mark.parametrize(
-  ('options', 'question', 'text'),
-  [
-    (
-      {'num_unseen_clients': 2},
-      choice.Question(_KEY),
-      '--choose_by=validation needs datasets with a validation part .*; that '
-      'of num_clusters=2/seed_0 has none',
-    ),
-    (
-      {'validation_ratio': 0.2},
-      choice.Question(_KEY, choice.UNSEEN),
-      '--choose_by=unseen needs datasets with unseen clients',
-    ),
-    (
-      {'validation_ratio': 0.2},
-      choice.Question('num_clusters'),
-      f'--choose=num_clusters must be what the runs differ by, which is {_KEY}',
-    ),
-  ],
-)
-def test_what_cannot_be_answered_is_refused(options, question, text):
-  with pytest.raises(errors.UserError, match=text):
-    comparison.check(_runs(**options), question)
-
-
-def test_every_dataset_of_a_sweep_is_looked_at():
-  base = synthetic.get_config('smoke').to_dict()
-  axes = [f'{_KEY}=2,3', 'dataset.splits.validation_ratio=0.2,0.0']
-  runs = grid.expand({'smoke': base}, axes, 1)
-  with pytest.raises(
-    errors.ConfigError, match='num_clusters=2,validation_ratio=0/seed_0 has'
-  ):
-    comparison.check(runs, choice.Question(_KEY))
+  assert options.prefixes == ['a/', 'b/']
+  assert options.least_ari == 0.5
+  assert options.question == choice.Question(
+    'algorithm.num_clusters', choice.UNSEEN
+  )
+  assert options.target == target.Target('a/accuracy', 0.8)
+  assert options.clock.rates == (5e5,)

@@ -1,24 +1,46 @@
-r"""Measures a federated dataset and draws its card.
-
-  python -m binaries.card --workdir=runs/digits
-
-writes statistics.json, client_statistics.parquet and card.html into the folder
-of the current version in <workdir>/dataset; open card.html. What is there
-already and still fits is not made again, unless --force is given.
-binaries.preprocess does the same after it has built a dataset.
-"""
+"""Builds the federated dataset of an experiment, and its dataset card."""
 
 import os
 import pathlib
 import shlex
 
-from absl import flags, logging
+from absl import logging
 
-from binaries import command
-from pipelines import statistics
+from pipelines import build_dataset, options, statistics
 from pipelines.publishing import staging as staging_lib
+from pipelines.publishing import versions
 from tff_algos.data import integrity, layout
 from tff_algos.reports.dataset import card
+
+
+def build(
+  config: options.DatasetConfig,
+  folder: str | os.PathLike[str],
+  beam_options: str = '',
+  publication: versions.Publication = versions.Publication(),
+) -> build_dataset.BuildResult:
+  """Builds a dataset in `<folder>/dataset` and publishes it.
+
+  The same config and raw data give the same version, which is not built twice.
+
+  Args:
+    config: Of the dataset.
+    folder: The workdir.
+    beam_options: Options of Apache Beam, as on a command line.
+    publication: Date, rebuild and retention of versions.
+
+  Raises:
+    UserError: If the raw data, the partition or the disk does not allow it;
+      a version that was published before stays.
+  """
+  result = build_dataset.build(
+    config,
+    pathlib.Path(folder) / 'dataset',
+    shlex.split(beam_options),
+    publication,
+  )
+  logging.info('%s', build_dataset.summarize(result))
+  return result
 
 
 def write_card(
@@ -28,13 +50,13 @@ def write_card(
   version: str | None = None,
   force: bool = False,
 ) -> pathlib.Path:
-  """Measures the dataset in `<folder>/dataset`; returns the card.
+  """Measures the dataset in `<folder>/dataset`; returns the path of its card.
 
   Args:
     folder: The workdir.
-    beam_options: Beam's own options.
+    beam_options: Options of Apache Beam, as on a command line.
     version: Name of the version; by default the current one.
-    force: Whether to make again what is there already.
+    force: Whether to replace statistics and a card that are up to date.
 
   Raises:
     UserError: If there is no dataset, or it is damaged or being built.
@@ -63,26 +85,3 @@ def _fits(path: pathlib.Path) -> bool:
     return False
   sha256 = integrity.file_sha256(path.with_name(layout.STATISTICS))
   return card.signature(sha256) in path.read_text(encoding='utf-8')
-
-
-def _main() -> None:
-  workdir = flags.DEFINE_string(
-    'workdir', None, 'Folder of a run; its dataset is in <workdir>/dataset.'
-  )
-  flags.mark_flag_as_required('workdir')
-  beam_options = flags.DEFINE_string(
-    'beam_options', '', "Apache Beam's own options, in one string."
-  )
-  force = flags.DEFINE_boolean(
-    'force', False, 'Whether to make again what is there already.'
-  )
-  command.run(
-    lambda: logging.info(
-      'Card: %s',
-      write_card(workdir.value, beam_options.value, force=force.value),
-    )
-  )
-
-
-if __name__ == '__main__':
-  _main()

@@ -1,38 +1,40 @@
-r"""Runs an experiment whole, from raw data to a served prediction.
-
-  python -m binaries.run --config=configs/fed_soft/digits.py \
-    --workdir=runs/digits
-
-is preprocess, train, evaluate and export one after the other, and then proves
-the result: it starts binaries.serve on free loopback ports, lets a client
-process (binaries.predict) ask it over HTTP, and ends the server again.
-"""
+"""An experiment from raw data to a served prediction."""
 
 import pathlib
 
 from absl import logging
 
-from binaries import card, command, evaluate, export, preprocess, train
-from tff_algos.experiments import experiment, runtime_cache, served_prediction
+from tff_algos.experiments import (
+  datasets,
+  evaluating,
+  experiment,
+  exporting,
+  runtime_cache,
+  served_prediction,
+  training,
+)
 from tff_algos.reports.run import page, summary
 
 
-def run(config: experiment.ExperimentConfig, folder: str) -> None:
+def run(config: experiment.ExperimentConfig, folder: str) -> str:
   """Runs all steps in a workdir; each goes on where an earlier run stopped.
+
+  Returns:
+    The scores, a served prediction, and the path of every result, as text.
 
   Raises:
     UserError: If a step is refused; the steps before it keep their results.
   """
   logging.info('1/5 dataset')
-  preprocess.preprocess(config.dataset, folder, '')
-  dataset_card = card.write_card(folder)
+  datasets.build(config.dataset, folder)
+  dataset_card = datasets.write_card(folder)
   logging.info('2/5 training')
   with runtime_cache.KeptRuntime() as kept:
-    train.train(config, folder, kept=kept)
+    training.train(config, folder, kept=kept)
     logging.info('3/5 evaluation')
-    evaluate.evaluate(config, folder, kept=kept)
+    evaluating.evaluate(config, folder, kept=kept)
   logging.info('4/5 export')
-  bundles = export.export(config, folder)
+  bundles = exporting.export(config, folder)
   index = page.write_report(folder)  # Again, for its links to the bundles.
   logging.info('5/5 a prediction from a server')
   answer = served_prediction.ask(folder)
@@ -46,13 +48,4 @@ def run(config: experiment.ExperimentConfig, folder: str) -> None:
   }
   lines = [summary.console_summary(folder), '', answer, '']
   lines += [f'{name:>20}  {path}' for name, path in places.items()]
-  print('\n'.join(lines), flush=True)
-
-
-def _main() -> None:
-  config, workdir = command.define_experiment_flags()
-  command.run(lambda: run(experiment.parse(config.value), workdir.value))
-
-
-if __name__ == '__main__':
-  _main()
+  return '\n'.join(lines)

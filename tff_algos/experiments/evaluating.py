@@ -1,26 +1,11 @@
-r"""Evaluates a trained experiment and draws its report.
-
-  python -m binaries.evaluate --config=configs/fed_soft/digits.py \
-    --workdir=runs/digits
-
-evaluates the latest checkpoint (or that of --round) on held-out examples and
-writes report/index.html and, in evaluation/,
-  summary.json     the last round and the best one by validation; the best
-                   cluster model of each source
-  clients.csv      scores, membership and true mixture of each client
-  centers.csv      score and loss of every cluster model on every source
-  association.csv  clusters of the clients of each planted source, if there are
-"""
+"""Evaluates a checkpoint of an experiment, and draws the report of the run."""
 
 import pathlib
 from typing import Any
 
-from absl import flags, logging
-
-from binaries import command, comparison
 from tff_algos.evaluation import evaluation_tables, evaluator, round_time
 from tff_algos.experiments import experiment, output, runtime_cache, session
-from tff_algos.reports.run import membership_history, page, summary
+from tff_algos.reports.run import membership_history, page
 from tff_algos.training import metrics_log
 
 
@@ -59,7 +44,6 @@ def evaluate(
       )
     content = _summary(opened, chosen, found, tables['centers.csv'])
   evaluation = pathlib.Path(folder, 'evaluation')
-  evaluation.mkdir(exist_ok=True)
   output.write_json(evaluation / 'summary.json', content)
   for name, rows in tables.items():
     output.write_table(evaluation / name, rows)
@@ -101,27 +85,3 @@ def _summary(
     'settled_round': history.settled_round if history else None,
     'dataset_version': opened.dataset.version,
   }
-
-
-def _main() -> None:
-  config, workdir = command.define_experiment_flags()
-  round_num = flags.DEFINE_integer(
-    'round', None, 'Round to evaluate; default: the latest checkpoint.'
-  )
-  clock = comparison.define_clock_flag()
-
-  def main() -> None:
-    index = evaluate(
-      experiment.parse(config.value),
-      workdir.value,
-      round_num.value,
-      clock=round_time.read_clock(clock.value),
-    )
-    print(summary.console_summary(workdir.value))
-    logging.info('Report: %s', index)
-
-  command.run(main)
-
-
-if __name__ == '__main__':
-  _main()

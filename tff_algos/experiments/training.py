@@ -1,21 +1,9 @@
-r"""Trains an experiment on the dataset in its workdir.
-
-  python -m binaries.train --config=configs/fed_soft/digits.py \
-    --workdir=runs/digits
-
-needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
-memberships, TensorBoard logs and checkpoints there. Run it again to go on after an
-interruption: it resumes from the latest checkpoint and ends in the same state.
-
-Started once for each process that TF_CONFIG lists (docs/architecture.md),
-all train together, and process 0 writes.
-"""
+"""Trains an experiment on the dataset in its workdir."""
 
 import contextlib
 
 from absl import logging
 
-from binaries import command
 from tff_algos.experiments import (
   auditing,
   experiment,
@@ -93,18 +81,3 @@ def train(
     )
   logging.info('Trained %d rounds in %s.', result.round_num, folder)
   return result.round_num
-
-
-def _main() -> None:
-  config, workdir_flag = command.define_experiment_flags()
-  command.run(
-    lambda: train(
-      experiment.parse(config.value),
-      workdir_flag.value,
-      cluster_lib.from_environment(),
-    )
-  )
-
-
-if __name__ == '__main__':
-  _main()

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from binaries import evaluate
 from tff_algos.core import errors
+from tff_algos.experiments import evaluating
 
 
 def _metrics(folder) -> list[dict[str, str]]:
@@ -32,7 +32,7 @@ def folder(finished_run, tmp_path):
 def evaluated(finished_run, tmp_path_factory):
   """The folder of a copy that was evaluated here."""
   folder = _copy(finished_run.folder, tmp_path_factory.mktemp('evaluated'))
-  index = evaluate.evaluate(finished_run.config, folder)
+  index = evaluating.evaluate(finished_run.config, folder)
   assert index == folder / 'report' / 'index.html'
   return folder
 
@@ -70,7 +70,7 @@ def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
     writer = csv.DictWriter(file, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
-  evaluate.evaluate(finished_run.config, folder)
+  evaluating.evaluate(finished_run.config, folder)
   summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
   best = summary['best_by_validation']
   assert best['round'] == 1
@@ -131,21 +131,5 @@ def test_tables_by_source(evaluated):
 
 def test_round_that_was_not_saved_is_refused(finished_run, folder):
   with pytest.raises(errors.CheckpointError, match='rounds 3'):
-    evaluate.evaluate(finished_run.config, folder, round_num=1)
+    evaluating.evaluate(finished_run.config, folder, round_num=1)
   assert not (folder / 'evaluation').exists()
-
-
-def test_the_program_prints_the_summary(launcher, finished_run):
-  program = launcher.run(
-    'binaries.evaluate',
-    '--config=configs/fed_soft/digits.py:smoke',
-    f'--workdir={finished_run.folder}',
-    '--round=3',
-    '--clock=training=0.2',
-  )
-  assert program.returncode == 0, program.stderr
-  assert 'best cluster on held-out upright' in program.stdout
-  assert not program.complaints
-  index = f'{finished_run.folder}/report/index.html'
-  assert program.said[-1].endswith(f'Report: {index}')
-  assert not program.temporary_files() and not program.processes()

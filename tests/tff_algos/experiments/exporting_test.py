@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import export
 from pipelines import build_dataset
 from tests.testing import raw_data
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.experiments import session
+from tff_algos.experiments import exporting, session
 
 
 @pytest.fixture(scope='module')
@@ -82,8 +81,8 @@ def test_bundle_is_tied_to_config_round_and_dataset(finished_run, trained):
 @pytest.mark.slow
 def test_each_export_is_a_new_version(finished_run):
   folder = _export_folder(finished_run)
-  first = export.export(finished_run.config, finished_run.folder)
-  again = export.export(finished_run.config, finished_run.folder)
+  first = exporting.export(finished_run.config, finished_run.folder)
+  again = exporting.export(finished_run.config, finished_run.folder)
   for one, other in zip(first, again, strict=True):
     assert int(other.name) == int(one.name) + 1
     assert other.is_dir()
@@ -93,7 +92,7 @@ def test_each_export_is_a_new_version(finished_run):
 def test_one_client_alone(finished_run, trained):
   opened, _ = trained
   client_id = opened.dataset.client_ids[5]
-  (path,) = export.export(
+  (path,) = exporting.export(
     finished_run.config, finished_run.folder, client_id=client_id
   )
   assert path.parent.name == f'client_{client_id}'
@@ -113,28 +112,16 @@ def test_one_client_alone(finished_run, trained):
 def test_unknown_client_is_refused_and_nothing_is_written(finished_run):
   before = sorted(_export_folder(finished_run).iterdir())
   with pytest.raises(errors.ExportError, match="'nobody'.*24 participating"):
-    export.export(finished_run.config, finished_run.folder, client_id='nobody')
+    exporting.export(
+      finished_run.config, finished_run.folder, client_id='nobody'
+    )
   assert sorted(_export_folder(finished_run).iterdir()) == before
 
 
 def test_nothing_was_trained(finished_run, digits_dataset):
   with pytest.raises(errors.CheckpointError, match='run binaries.train first'):
-    export.export(finished_run.config, digits_dataset)
+    exporting.export(finished_run.config, digits_dataset)
   assert not (digits_dataset / 'export').exists()
-
-
-def test_the_program_says_where(launcher, finished_run):
-  program = launcher.run(
-    'binaries.export',
-    '--config=configs/fed_soft/digits.py:smoke',
-    f'--workdir={finished_run.folder}',
-    '--client_id=client_00001',
-  )
-  assert program.returncode == 0, program.stderr
-  assert not program.complaints
-  folder = f'{finished_run.folder}/export/client_client_00001'
-  assert program.said[-1].endswith(f'Exported {folder}/1')
-  assert not program.temporary_files() and not program.processes()
 
 
 @pytest.mark.parametrize('fraction', [0.0, 0.2])
@@ -142,7 +129,7 @@ def test_samples_are_there_also_if_nothing_is_held_out(tmp_path, fraction):
   config = raw_data.digits_config(splits={'held_out_fraction': fraction})
   build_dataset.build(config, tmp_path)
   with dataset_lib.FederatedDataset.open(tmp_path) as dataset:
-    samples = export.choose_samples(dataset)
+    samples = exporting.choose_samples(dataset)
     assert samples.shape == (8, 8, 8, 1)
     held_out = dataset.held_out(0).x[:8]
     assert np.array_equal(samples, held_out) == (fraction > 0)

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, train
 from configs.fed_soft import digits
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, runtime_cache, session
+from tff_algos.experiments import (
+  evaluating,
+  experiment,
+  runtime_cache,
+  session,
+  training,
+)
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
 
@@ -90,13 +95,13 @@ def test_runs_that_share_graphs_are_what_they_are_alone(
   """Seed 1 after seed 0, and seed 1 by itself, bit for bit."""
   other_seed = dataclasses.replace(config, seed=1)
   alone = _copy(digits_dataset, tmp_path / 'alone')
-  train.train(other_seed, alone)
-  evaluate.evaluate(other_seed, alone)
+  training.train(other_seed, alone)
+  evaluating.evaluate(other_seed, alone)
   together = [_copy(digits_dataset, tmp_path / name) for name in ('a', 'b')]
   with runtime_cache.KeptRuntime() as kept:
     for one, folder in zip((config, other_seed), together, strict=True):
-      train.train(one, folder, kept=kept)
-      evaluate.evaluate(one, folder, kept=kept)
+      training.train(one, folder, kept=kept)
+      evaluating.evaluate(one, folder, kept=kept)
   for file in ('evaluation/clients.csv', 'evaluation/centers.csv'):
     assert (alone / file).read_bytes() == (together[1] / file).read_bytes()
     assert (alone / file).read_bytes() != (together[0] / file).read_bytes()

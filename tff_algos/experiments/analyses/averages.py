@@ -1,22 +1,15 @@
-r"""Draws averages of few and of many models on a loss surface.
+"""Averages of independently trained models on a loss surface.
 
-  python -m binaries.averages --workdir=runs/averages
-
-is Figure 3a of Chen and Qiu (2025), arXiv:2503.08652: linear models of two weights on
-two Gaussian classes, trained apart by SGD; the paths of the averages of 5 and of 25 of
-them, which is what five clients have with latent ones. Nothing of it is federated.
-Into --workdir go averages.png, with the first path of each; averages.csv, `models`,
-`step`, `x`, `y` and `loss` of these; and averages_variance.csv, at each step the
-variance over --num_paths averages of each size, and the mean loss.
+Figure 3a of Chen and Qiu (2025), arXiv:2503.08652: linear models of two weights on
+two Gaussian classes, each trained by SGD, and the paths of averages of 5 and of 25
+of them.
 """
 
 import pathlib
 from typing import Any
 
 import numpy as np
-from absl import flags
 
-from binaries import bounds, command
 from tff_algos.algorithms.filter_decomposition import (
   averaged_models,
   kernel_variance,
@@ -41,10 +34,11 @@ def draw(num_paths: int, seed: int, folder: str) -> list[dict[str, Any]]:
     folder: Is made.
   """
   workdir = pathlib.Path(folder)
-  workdir.mkdir(parents=True, exist_ok=True)
   paths = {
     size: averaged_models.average_paths(
-      *(size, num_paths, _NUM_STEPS),
+      size,
+      num_paths,
+      _NUM_STEPS,
       start=np.array(_START),
       learning_rate=_LEARNING_RATE,
       generator=seeds.numpy_generator(seed, 'averages', size),
@@ -98,22 +92,3 @@ def _figure(paths):
     ['first weight', 'second weight'],
     mark=tuple(averaged_models.OPTIMUM),
   )
-
-
-def _main() -> None:
-  workdir = flags.DEFINE_string('workdir', None, 'Where to write.')
-  seed = flags.DEFINE_integer('seed', 0, 'Of all draws.', lower_bound=0)
-  num_paths = flags.DEFINE_integer(
-    'num_paths', 1000, 'Averages of each size.', lower_bound=2
-  )
-  flags.mark_flag_as_required('workdir')
-
-  def main() -> None:
-    rows = draw(num_paths.value, seed.value, workdir.value)
-    print(bounds.table(rows[::10], tuple(rows[0])))
-
-  command.run(main)
-
-
-if __name__ == '__main__':
-  _main()

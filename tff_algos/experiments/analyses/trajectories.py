@@ -1,7 +1,6 @@
 """The paths that runs have gone through the space of models, and losses there."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -10,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import config as config_lib
 from tff_algos.core import errors, seeds
-from tff_algos.experiments import experiment, session, starts
+from tff_algos.experiments import experiment, resolved_config, session
 from tff_algos.numerics import factored_weights, trees
 
 
@@ -61,7 +59,7 @@ def read(
   trajectories, first = [], None
   for folder in folders:
     label = os.path.relpath(folder, start)
-    config = read_config(pathlib.Path(folder))
+    config = resolved_config.read(folder)
     with session.open_session(config, folder) as opened:
       trajectory, shapes = _trajectory(opened, label)
       version = opened.dataset.version
@@ -73,24 +71,9 @@ def read(
   return Problem(trajectories, loss)
 
 
-def read_config(folder: pathlib.Path) -> experiment.ExperimentConfig:
-  """Returns what `binaries.train` has written down of a run.
-
-  Raises:
-    DataError: If it has not.
-  """
-  path = folder / 'config.json'
-  if not path.is_file():
-    raise errors.DataError(
-      f'{path} is missing; name folders of runs that binaries.train has made'
-    )
-  values = json.loads(path.read_text())['config']
-  return config_lib.from_dict(experiment.ExperimentConfig, values)
-
-
 def _trajectory(opened, label):
   rounds, points = [], []
-  for round_num, state in starts.starts(opened):
+  for round_num, state in opened.saved_states():
     if not hasattr(state, 'model_weights'):
       raise errors.ConfigError(
         f'{label}: config.algorithm.name is {opened.algorithm.name!r}, which has '

@@ -1,27 +1,18 @@
-r"""Compares runs: tables and a page, from what is there.
-
-  python -m binaries.compare --workdir=runs/theta_spread
-
-draws the page of a sweep again, also while it is still running.
-
-  python -m binaries.compare --workdir=runs/compared \
-    --runs='runs/fed_soft/seed_*,runs/ifca/seed_*'
-
-compares runs that were made one by one: those that lie side by side as seed_0,
-seed_1, ... are seeds of one cell, any other folder is a cell of its own.
-"""
+"""Compares the runs of a sweep, or runs that were made one by one."""
 
 import glob
 import os
 import pathlib
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from absl import flags, logging
+from absl import logging
 
-from binaries import command, comparison
 from tff_algos.core import errors
 from tff_algos.evaluation import round_time
 from tff_algos.experiments import output
+from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -31,46 +22,84 @@ from tff_algos.reports.sweep import target as target_lib
 _SEED = re.compile(r'seed_(\d+)')
 
 
+class Options(NamedTuple):
+  """What a comparison measures and prints.
+
+  Attributes:
+    prefixes: Starts of the names of the metrics to print; none for those of
+      the page.
+    least_ari: Adjusted Rand index from which on clusters count as found.
+    question: What to choose among the cells; None for nothing.
+    target: A score, of which the rounds and the communication until it is
+      reached are measured; None for none.
+    clock: Of the picture of time.
+  """
+
+  prefixes: Sequence[str] = ()
+  least_ari: float = sweep_lib.LEAST_ARI
+  question: choice_lib.Question | None = None
+  target: target_lib.Target | None = None
+  clock: round_time.Clock = round_time.Clock()
+
+
 def compare(
-  workdir: str | os.PathLike[str],
-  prefixes: list[str],
-  least_ari: float,
-  question: choice_lib.Question | None = None,
-  target: target_lib.Target | None = None,
-  clock: round_time.Clock = round_time.Clock(),
+  workdir: str | os.PathLike[str], options: Options = Options()
 ) -> str:
   """Writes `sweep.csv`, `sweep_summary.csv` and the page of a sweep.
 
   Args:
     workdir: Holds `sweep.json`.
-    prefixes: Starts of the names of the metrics to print; none for the shown ones.
-    least_ari: Adjusted Rand index from which on clusters count as found.
-    question: What to choose among the cells; None for nothing.
-    target: A score whose cost is to be told; None for none.
-    clock: Of the picture of time.
+    options: What to measure and print.
 
   Returns:
-    Means and deviations, what is chosen, and what each cell is worth under its
+    Means and deviations, what is chosen, and the score of each cell under its
     worst attack, as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, or the runs do not
       differ by what is to be chosen.
   """
-  sweep = sweep_lib.read(workdir, target, clock)
-  chosen = [] if question is None else choice_lib.sentences(sweep, question)
-  folder = sweep.workdir
-  output.write_table(
-    folder / 'sweep.csv', sweep_table.run_rows(sweep, least_ari)
+  sweep = sweep_lib.read(
+    workdir, options.target, options.clock, options.least_ari
   )
+  chosen: list[str] = []
+  if options.question is not None:
+    chosen = choice_lib.sentences(sweep, options.question)
+  output.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
   output.write_table(
-    folder / 'sweep_summary.csv',
-    sweep_table.cell_rows(sweep, least_ari),
+    sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
   )
-  index = sweep_page.write_report(sweep, least_ari, chosen)
+  index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
-  told = [*chosen, *worst_attack.sentences(sweep)]
-  return '\n'.join([sweep_table.console(sweep, prefixes, least_ari), *told])
+  table = sweep_table.console(sweep, options.prefixes)
+  return '\n'.join([table, *chosen, *worst_attack.sentences(sweep)])
+
+
+def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
+  """Checks that a sweep will answer a question, before it runs.
+
+  Args:
+    runs: The sweep.
+    question: What to choose; None for nothing.
+
+  Raises:
+    UserError: If no axis is meant, or a dataset has nothing to choose by.
+  """
+  if question is None:
+    return
+  choice_lib.check(runs.plan.axes, question)
+  for run, config in zip(runs.plan.runs, runs.configs, strict=True):
+    dataset = config.dataset
+    is_answered = {
+      choice_lib.VALIDATION: dataset.splits.validation_ratio > 0,
+      choice_lib.UNSEEN: dataset.partition.num_unseen_clients > 0,
+    }
+    if not is_answered[question.by]:
+      raise errors.ConfigError(
+        f'--choose_by={question.by} needs datasets with '
+        f'{choice_lib.CRITERIA[question.by].needs}; that of {run.folder} has '
+        'none'
+      )
 
 
 def plan_of_folders(
@@ -118,28 +147,3 @@ def _cell(folder: pathlib.Path) -> pathlib.Path:
 def _seed(folder: pathlib.Path) -> int:
   seed = _SEED.fullmatch(folder.name)
   return int(seed[1]) if seed else 0
-
-
-def _main() -> None:
-  workdir = flags.DEFINE_string(
-    'workdir', None, 'Folder of the sweep, or of the comparison.'
-  )
-  runs = flags.DEFINE_list(
-    'runs', '', 'Folders of runs, or patterns of them; default: a sweep.'
-  )
-  arguments = comparison.define_flags()
-  flags.mark_flag_as_required('workdir')
-
-  def main() -> None:
-    if runs.value:
-      plan = plan_of_folders(runs.value, workdir.value)
-      folder = pathlib.Path(workdir.value)
-      folder.mkdir(parents=True, exist_ok=True)
-      output.write_json(folder / plan_lib.FILE, plan_lib.to_dict(plan))
-    print(compare(workdir.value, *arguments()))
-
-  command.run(main)
-
-
-if __name__ == '__main__':
-  _main()

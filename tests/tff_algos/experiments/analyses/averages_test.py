@@ -1,11 +1,11 @@
-"""Averages of few and of many models, as a program."""
+"""Averages of few and of many models."""
 
 import csv
 
 import numpy as np
 
-from binaries import averages
 from tff_algos.algorithms.filter_decomposition import averaged_models
+from tff_algos.experiments.analyses import averages
 
 
 def test_tables_and_picture(tmp_path):

@@ -1,4 +1,4 @@
-"""The objectives that the rounds are held against."""
+"""The objectives of CMFL's theorem, and the rows of a run beside it."""
 
 import dataclasses
 from typing import NamedTuple
@@ -6,12 +6,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from configs.cmfl import regressions
+from tests.tff_algos.experiments import auditing_test
 from tff_algos.algorithms.cmfl import cmfl
 from tff_algos.core import algorithm, errors
 from tff_algos.data import schema
-from tff_algos.experiments.analyses import committee_rounds
+from tff_algos.experiments import experiment
+from tff_algos.experiments.analyses import bounds, cmfl_bounds
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training
+
+dataset = auditing_test.dataset
 
 
 class _Source(NamedTuple):
@@ -52,7 +57,7 @@ def _options(weight_decay=0.1, batch_size=5, **optimizer):
 
 
 def test_objectives_are_of_who_has_examples():
-  found = committee_rounds.read_objectives(_opened(), _options(), False)
+  found = cmfl_bounds.read_objectives(_opened(), _options(), False)
   np.testing.assert_allclose(found.weights, [3 / 8, 5 / 8])
   w = np.array([0.5, 2.0])
   examples = _Dataset().examples('c', schema.TRAIN)
@@ -65,7 +70,7 @@ def test_objectives_are_of_who_has_examples():
 def test_what_the_theorem_does_not_speak_of_is_refused():
   for options in (_options(batch_size=4), _options(momentum=0.9)):
     with pytest.raises(errors.ConfigError, match='plain SGD on whole batches'):
-      committee_rounds.read_objectives(_opened(), options, False)
+      cmfl_bounds.read_objectives(_opened(), options, False)
 
 
 def test_uploads_that_drop_steps_are_refused():
@@ -73,7 +78,7 @@ def test_uploads_that_drop_steps_are_refused():
   with pytest.raises(
     errors.ConfigError, match="upload is 'last_gradient', set"
   ):
-    committee_rounds.read_objectives(_opened(), options, False)
+    cmfl_bounds.read_objectives(_opened(), options, False)
 
 
 def test_objectives_that_are_flat_are_refused():
@@ -85,4 +90,67 @@ def test_objectives_that_are_flat_are_refused():
   )
   opened = opened._replace(dataset=type('D', (), {'examples': flat})())
   with pytest.raises(errors.DataError, match='not strongly convex'):
-    committee_rounds.read_objectives(opened, _options(weight_decay=0.0), False)
+    cmfl_bounds.read_objectives(opened, _options(weight_decay=0.0), False)
+
+
+def _measure(dataset, folder, change=lambda values: None):
+  values = regressions.get_config('smoke')
+  values.runtime.name = 'debug'
+  change(values)
+  if not (folder / 'dataset').exists():
+    (folder / 'dataset').symlink_to(dataset)
+  return bounds.measure(experiment.parse(values), folder)
+
+
+def test_a_row_a_round_and_the_theorems_step(dataset, tmp_path):
+  """Once with the config's step, then with the theorem's, taken from it."""
+  rows = _measure(dataset, tmp_path)
+  assert [row['rounds'] for row in rows] == [1, 2, 3]
+  for row in rows:
+    parts = [row[name] for name in ('steps', 'spread', 'start', 'floor')]
+    np.testing.assert_allclose(row['bound'], sum(parts))
+    assert row['skew_min'] <= row['skew']
+    assert row['heterogeneity'] > 0
+  first = rows[0]
+  rate = 1 / (first['strong_convexity'] * first['offset'])
+  np.testing.assert_allclose(first['step_excess'], 0.05 / rate)
+
+  def take_its_step(values):
+    values.algorithm.upload = 'update'
+    values.algorithm.rate_offset = float(first['offset'])
+    values.algorithm.local_training.optimizer.learning_rate = float(rate)
+
+  rows = _measure(dataset, tmp_path, take_its_step)
+  assert (tmp_path / 'evaluation' / 'bounds.csv').is_file()
+  for row in rows:
+    np.testing.assert_allclose(row['step_excess'], 1)
+    assert row['gap'] <= row['bound']
+
+
+def test_steps_on_whole_batches_count_as_epochs_do(dataset, tmp_path):
+  lengths = ({'num_local_epochs': 2}, {'num_local_steps': 2})
+  by_epochs, by_steps = (
+    _measure(
+      dataset,
+      tmp_path,
+      lambda values, one=one: values.algorithm.local_training.update(one),
+    )
+    for one in lengths
+  )
+  assert by_steps == by_epochs
+
+
+def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
+  def take_small_batches(values):
+    values.algorithm.local_training.batch_size = 8
+
+  with pytest.raises(errors.ConfigError, match='whole batches') as caught:
+    _measure(dataset, tmp_path, take_small_batches)
+  assert 'batch_size 8' in str(caught.value)
+
+
+def test_rates_that_fall_are_refused(tmp_path):
+  values = regressions.get_config('smoke')
+  values.falling_rates.after_rounds = (2,)
+  with pytest.raises(errors.ConfigError, match='constant learning rates'):
+    bounds.measure(experiment.parse(values), tmp_path)

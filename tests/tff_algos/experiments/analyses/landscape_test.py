@@ -5,8 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from binaries import landscape
-from tff_algos.experiments.analyses import trajectories
+from tff_algos.experiments.analyses import landscape, trajectories
 
 _CENTER = np.linspace(-1, 1, 20)
 

@@ -5,10 +5,9 @@ import csv
 import numpy as np
 import pytest
 
-from binaries import preprocess, train
 from configs.filter_decomposition import fashion_mnist
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import datasets, experiment, session, training
 from tff_algos.experiments.analyses import trajectories
 
 
@@ -24,8 +23,8 @@ def _train(folder, num_rounds=2, **changes):
   for key, value in changes.items():
     values.update_from_flattened_dict({key.replace('__', '.'): value})
   config = experiment.parse(values)
-  preprocess.preprocess(config.dataset, folder)
-  train.train(config, folder)
+  datasets.build(config.dataset, folder)
+  training.train(config, folder)
   return config
 
 

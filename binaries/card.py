@@ -1,0 +1,37 @@
+r"""Measures a federated dataset and draws its card.
+
+  python -m binaries.card --workdir=runs/digits
+
+writes statistics.json, client_statistics.parquet and card.html into the folder
+of the current version in <workdir>/dataset; open card.html. What is there
+already and still fits is not made again, unless --force is given.
+binaries.preprocess does the same after it has built a dataset.
+"""
+
+from absl import flags, logging
+
+from binaries import command
+from tff_algos.experiments import datasets
+
+
+def _main() -> None:
+  workdir = flags.DEFINE_string(
+    'workdir', None, 'Folder of a run; its dataset is in <workdir>/dataset.'
+  )
+  flags.mark_flag_as_required('workdir')
+  beam_options = flags.DEFINE_string(
+    'beam_options', '', "Apache Beam's own options, in one string."
+  )
+  force = flags.DEFINE_boolean(
+    'force', False, 'Whether to make again what is there already.'
+  )
+  command.run(
+    lambda: logging.info(
+      'Card: %s',
+      datasets.write_card(workdir.value, beam_options.value, force=force.value),
+    )
+  )
+
+
+if __name__ == '__main__':
+  _main()

@@ -1,0 +1,40 @@
+r"""Compares runs: tables and a page, from what is there.
+
+  python -m binaries.compare --workdir=runs/theta_spread
+
+draws the page of a sweep again, also while it is still running.
+
+  python -m binaries.compare --workdir=runs/compared \
+    --runs='runs/fed_soft/seed_*,runs/ifca/seed_*'
+
+compares runs that were made one by one: those that lie side by side as seed_0,
+seed_1, ... are seeds of one cell, any other folder is a cell of its own.
+"""
+
+from absl import flags
+
+from binaries import command, comparison_flags
+from tff_algos.experiments.sweeps import comparison, grid
+
+
+def _main() -> None:
+  workdir = flags.DEFINE_string(
+    'workdir', None, 'Folder of the sweep, or of the comparison.'
+  )
+  runs = flags.DEFINE_list(
+    'runs', '', 'Folders of runs, or patterns of them; default: a sweep.'
+  )
+  read_options = comparison_flags.define()
+  flags.mark_flag_as_required('workdir')
+
+  def main() -> None:
+    if runs.value:
+      plan = comparison.plan_of_folders(runs.value, workdir.value)
+      grid.write_plan(plan, workdir.value)
+    print(comparison.compare(workdir.value, read_options()))
+
+  command.run(main)
+
+
+if __name__ == '__main__':
+  _main()

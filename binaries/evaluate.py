@@ -1,0 +1,44 @@
+r"""Evaluates a trained experiment and draws its report.
+
+  python -m binaries.evaluate --config=configs/fed_soft/digits.py \
+    --workdir=runs/digits
+
+evaluates the latest checkpoint (or that of --round) on held-out examples and
+writes report/index.html and, in evaluation/,
+  summary.json     the last round and the best one by validation; the best
+                   cluster model of each source
+  clients.csv      scores, membership and true mixture of each client
+  centers.csv      score and loss of every cluster model on every source
+  association.csv  clusters of the clients of each planted source, if there are
+"""
+
+from absl import flags, logging
+
+from binaries import command, comparison_flags
+from tff_algos.evaluation import round_time
+from tff_algos.experiments import evaluating, experiment
+from tff_algos.reports.run import summary
+
+
+def _main() -> None:
+  config, workdir = command.define_experiment_flags()
+  round_num = flags.DEFINE_integer(
+    'round', None, 'Round to evaluate; default: the latest checkpoint.'
+  )
+  clock = comparison_flags.define_clock_flag()
+
+  def main() -> None:
+    index = evaluating.evaluate(
+      experiment.parse(config.value),
+      workdir.value,
+      round_num.value,
+      clock=round_time.read_clock(clock.value),
+    )
+    print(summary.console_summary(workdir.value))
+    logging.info('Report: %s', index)
+
+  command.run(main)
+
+
+if __name__ == '__main__':
+  _main()

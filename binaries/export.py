@@ -1,0 +1,39 @@
+r"""Exports the trained models as SavedModels.
+
+  python -m binaries.export --config=configs/fed_soft/digits.py \
+    --workdir=runs/digits
+
+writes the next version of export/cluster_models and export/personalized_models
+from the latest checkpoint (or that of --round), as TensorFlow Serving wants
+them. --client_id exports the model of one client alone.
+"""
+
+from absl import flags, logging
+
+from binaries import command
+from tff_algos.experiments import experiment, exporting
+
+
+def _main() -> None:
+  config, workdir = command.define_experiment_flags()
+  round_num = flags.DEFINE_integer(
+    'round', None, 'Round to export; default: the latest checkpoint.'
+  )
+  client_id = flags.DEFINE_string(
+    'client_id', None, 'Export the model of this client alone.'
+  )
+
+  def main() -> None:
+    for path in exporting.export(
+      experiment.parse(config.value),
+      workdir.value,
+      round_num.value,
+      client_id.value,
+    ):
+      logging.info('Exported %s', path)
+
+  command.run(main)
+
+
+if __name__ == '__main__':
+  _main()

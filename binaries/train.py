@@ -1,0 +1,31 @@
+r"""Trains an experiment on the dataset in its workdir.
+
+  python -m binaries.train --config=configs/fed_soft/digits.py \
+    --workdir=runs/digits
+
+needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
+memberships, TensorBoard logs and checkpoints there. Run it again to go on after an
+interruption: it resumes from the latest checkpoint and ends in the same state.
+
+Started once for each process that TF_CONFIG lists (docs/architecture.md),
+all train together, and process 0 writes.
+"""
+
+from binaries import command
+from tff_algos.experiments import experiment, training
+from tff_algos.runtimes.distributed import process_cluster
+
+
+def _main() -> None:
+  config, workdir = command.define_experiment_flags()
+  command.run(
+    lambda: training.train(
+      experiment.parse(config.value),
+      workdir.value,
+      process_cluster.from_environment(),
+    )
+  )
+
+
+if __name__ == '__main__':
+  _main()
