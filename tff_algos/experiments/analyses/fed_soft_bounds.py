@@ -1,4 +1,4 @@
-r"""FedSoft on linear regressions beside Theorems 2 to 4 of its paper.
+"""FedSoft on linear regressions beside Theorems 2 to 4 of its paper.
 
 The theorems are about quadratic risks of the sources, clients that are mixtures of
 these, and the local solves of one round from given centres. They apply to as many
@@ -210,7 +210,7 @@ ANALYSIS = theorems.Analysis(
     'round': 'that the step starts from',
     'theorem_2': 'largest left side / right side; at most 1 if the theorem holds',
     'theorem_3': 'the same of Theorem 3, with r as printed',
-    'gamma': 'sqrt((gamma_0^2 + beta) L_lambda / mu_lambda)',
+    'gamma': 'the constant of Theorem 2, sqrt((gamma_0^2 + beta) L_lambda / mu_lambda)',
     'alpha_0': 'Assumption 4 holds if it is > 0',
     'misassignment': (
       "p, the largest share of a source's examples that another centre fits better"

@@ -7,7 +7,13 @@ import pytest
 
 from configs.filter_decomposition import fashion_mnist
 from tff_algos.core import errors
-from tff_algos.experiments import datasets, experiment, session, training
+from tff_algos.experiments import (
+  datasets,
+  experiment,
+  resolved_config,
+  session,
+  training,
+)
 from tff_algos.experiments.analyses import trajectories
 
 
@@ -65,7 +71,7 @@ def test_losses_along_the_paths_are_those_of_the_evaluation(runs):
 @pytest.mark.slow
 def test_a_point_has_kernels_in_the_place_of_factors(runs):
   problem = trajectories.read([runs / 'factors'], 1)
-  config = trajectories.read_config(runs / 'factors')
+  config = resolved_config.read(runs / 'factors')
   with session.open_session(config, runs / 'factors') as opened:
     _, state = opened.restore()
   weights = {
