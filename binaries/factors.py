@@ -32,66 +32,16 @@ are from the global ones; 0 where it never trained any), and draws the report of
 an evaluated run anew.
 """
 
-import pathlib
-from typing import Any
-
 from absl import flags
 
-from binaries import bounds, command
-from tff_algos.algorithms import registry
-from tff_algos.core import errors
-from tff_algos.experiments import experiment, output, session, starts
-from tff_algos.experiments.analyses import factor_rounds, filter_atoms
-from tff_algos.reports.run import page
-
-_ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
-
-
-def measure(
-  config: experiment.ExperimentConfig, folder: str, sizes: factor_rounds.Sizes
-) -> list[dict[str, Any]]:
-  """Writes the tables and draws the report; returns the rows of factors.csv.
-
-  Raises:
-    UserError: If the algorithm has another server, or there is no checkpoint.
-  """
-  name = config.algorithm.name
-  if name not in _ALGORITHMS:
-    raise errors.ConfigError(
-      f'binaries.factors is for {", ".join(_ALGORITHMS)}, which have one model '
-      f'at the server, but config.algorithm.name is {name!r}'
-    )
-  with session.open_session(config, folder) as opened:
-    examples = opened.dataset.held_out(0)
-    rows = []
-    for round_num, state in starts.starts(opened):
-      call = round_num + 1, state
-      rows.append(
-        {
-          'round': round_num,
-          **factor_rounds.variance(opened, *call, sizes),
-          **factor_rounds.latent(opened, *call, examples, sizes),
-        }
-      )
-    # The last state is that of the latest checkpoint, as are the clients'.
-    tables = {
-      'factors.csv': rows,
-      'atoms.csv': filter_atoms.atom_rows(state.model_weights),
-      'own_atoms.csv': filter_atoms.own_rows(opened, state),
-    }
-  evaluation = pathlib.Path(folder, 'evaluation')
-  evaluation.mkdir(exist_ok=True)
-  for name, table in tables.items():
-    if tables['atoms.csv'] or name == 'factors.csv':
-      output.write_table(evaluation / name, table)
-  if (evaluation / 'summary.json').is_file():
-    page.write_report(folder)
-  return rows
+from binaries import command
+from tff_algos.experiments import experiment, output
+from tff_algos.experiments.analyses import factors
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  defaults = factor_rounds.Sizes()
+  defaults = factors.Sizes()
   values = {
     'num_repeats': flags.DEFINE_integer(
       'num_repeats', defaults.num_repeats, 'Rounds a state.', lower_bound=2
@@ -105,11 +55,9 @@ def _main() -> None:
   }
 
   def main() -> None:
-    sizes = factor_rounds.Sizes(
-      **{name: flag.value for name, flag in values.items()}
-    )
-    rows = measure(experiment.parse(config.value), workdir.value, sizes)
-    print(bounds.table(rows, tuple(rows[0])))
+    sizes = factors.Sizes(**{name: flag.value for name, flag in values.items()})
+    rows = factors.measure(experiment.parse(config.value), workdir.value, sizes)
+    print(output.table_text(rows, tuple(rows[0])))
 
   command.run(main)
 

@@ -14,40 +14,67 @@ a JSON object that says what was published, or why nothing was; the exit code
 is 0, 1 for bad input, 75 for a disk, machine or engine that failed.
 """
 
-import os
-import pathlib
-import shlex
+import json
 import time
 
 from absl import flags, logging
 
-from binaries import card, command, result_line
-from pipelines import build_dataset, options
+from binaries import command
+from pipelines import build_dataset
 from pipelines.publishing import versions
 from tff_algos.core import errors
-from tff_algos.experiments import experiment
+from tff_algos.experiments import datasets, experiment
 
 
-def preprocess(
-  config: options.DatasetConfig,
-  folder: str | os.PathLike[str],
-  beam_options: str = '',
-  publication: versions.Publication = versions.Publication(),
-) -> build_dataset.BuildResult:
-  """Builds a dataset in `<folder>/dataset`, and returns what it built.
+def result_line(
+  result: build_dataset.BuildResult, as_of: str | None, seconds: float
+) -> str:
+  """Returns a JSON object, one line, that says what was published.
 
-  Raises:
-    UserError: If the raw data, the partition or the disk does not allow it;
-      a version that was published before stays.
+  Args:
+    result: What the build made.
+    as_of: The date that it was made for.
+    seconds: How long it took.
   """
-  result = build_dataset.build(
-    config,
-    pathlib.Path(folder) / 'dataset',
-    shlex.split(beam_options),
-    publication,
+  manifest = result.manifest
+  counters = manifest['counters']
+  return json.dumps(
+    {
+      'status': 'unchanged' if result.reused else 'built',
+      'version': result.version,
+      'path': str(result.path),
+      'as_of': as_of,
+      'is_current': result.is_current,
+      'num_clients': manifest['num_clients'],
+      'num_examples': {
+        split: sum(groups.values())
+        for split, groups in manifest['num_examples'].items()
+      },
+      'raw_examples': counters['raw_examples'],
+      'dead_letters': counters['dead_letters'],
+      'removed_versions': list(result.removed),
+      'seconds': round(seconds, 3),
+    }
   )
-  logging.info('%s', build_dataset.summarize(result))
-  return result
+
+
+def failure_line(error: Exception, exit_code: int) -> str:
+  """Returns a JSON object, one line, that says why nothing was published.
+
+  Args:
+    error: A `UserError`, or an `OSError` of the disk.
+    exit_code: The program's.
+  """
+  is_infrastructure = isinstance(error, (errors.InfrastructureError, OSError))
+  return json.dumps(
+    {
+      'status': 'failed',
+      'reason': 'infrastructure' if is_infrastructure else 'bad_input',
+      'exit_code': exit_code,
+      'error': type(error).__name__,
+      'message': str(error),
+    }
+  )
 
 
 def _main() -> None:
@@ -84,24 +111,24 @@ def _main() -> None:
       publication = versions.Publication(
         as_of.value, force.value, keep_versions.value
       )
-      result = preprocess(
+      result = datasets.build(
         experiment.parse(config.value).dataset,
         workdir.value,
         beam_options.value,
         publication,
       )
       if with_card.value:
-        path = card.write_card(
+        path = datasets.write_card(
           workdir.value, beam_options.value, version=result.version
         )
         logging.info('Card: %s', path)
     except (errors.UserError, OSError) as error:
       code = command.exit_code_of(error)
       if code is not None:
-        print(result_line.of_failure(error, code), flush=True)
+        print(failure_line(error, code), flush=True)
       raise
     seconds = time.monotonic() - start
-    print(result_line.of_result(result, publication.as_of, seconds))
+    print(result_line(result, publication.as_of, seconds))
 
   command.run(build_and_tell)
 

@@ -75,9 +75,8 @@ class TrainedRegressions(NamedTuple):
 
 @pytest.fixture(scope='session')
 def trained_regressions(tmp_path_factory):
-  from binaries import preprocess, train
   from configs.fed_soft import synthetic
-  from tff_algos.experiments import experiment
+  from tff_algos.experiments import datasets, experiment, training
 
   folder = tmp_path_factory.mktemp('regressions')
   values = synthetic.get_config('smoke')
@@ -85,19 +84,18 @@ def trained_regressions(tmp_path_factory):
   values.algorithm.local_training.num_local_epochs = 2
   values.runtime.name = 'debug'  # It traces no graphs.
   config = experiment.parse(values)
-  preprocess.preprocess(config.dataset, folder)
-  train.train(config, folder)
+  datasets.build(config.dataset, folder)
+  training.train(config, folder)
   return TrainedRegressions(config, folder)
 
 
 @pytest.fixture(scope='session')
 def digits_dataset(tmp_path_factory):
   """A workdir with the dataset of `DIGITS`, and nothing else; not to change."""
-  from binaries import preprocess
   from configs.fed_soft import digits
-  from tff_algos.experiments import experiment
+  from tff_algos.experiments import datasets, experiment
 
   folder = tmp_path_factory.mktemp('digits')
   config = experiment.parse(digits.get_config('smoke'))
-  preprocess.preprocess(config.dataset, folder)
+  datasets.build(config.dataset, folder)
   return folder

@@ -43,9 +43,9 @@ _PUBLIC = {
   'load_config': 'experiments.config_file:load',
   'parse_experiment': 'experiments.experiment:parse',
   'open_session': 'experiments.session:open_session',
-  'train': 'experiments.run_training:train',
-  'evaluate': 'experiments.run_evaluation:evaluate',
-  'export_models': 'experiments.run_export:export',
+  'train': 'experiments.training:train',
+  'evaluate': 'experiments.evaluating:evaluate',
+  'export_models': 'experiments.exporting:export',
   'write_report': 'reports.run.page:write_report',
   # Federated datasets.
   'FederatedDataset': 'data.dataset:FederatedDataset',

@@ -4,12 +4,12 @@ from tff_algos.core.errors import UserError
 from tff_algos.core.model import Model
 from tff_algos.data.dataset import FederatedDataset
 from tff_algos.experiments.config_file import load as load_config
+from tff_algos.experiments.evaluating import evaluate
 from tff_algos.experiments.experiment import ExperimentConfig
 from tff_algos.experiments.experiment import parse as parse_experiment
-from tff_algos.experiments.run_evaluation import evaluate
-from tff_algos.experiments.run_export import export as export_models
-from tff_algos.experiments.run_training import train
+from tff_algos.experiments.exporting import export as export_models
 from tff_algos.experiments.session import open_session
+from tff_algos.experiments.training import train
 from tff_algos.models.registry import MODELS, build_model
 from tff_algos.reports.run.page import write_report
 from tff_algos.runtimes.registry import RuntimeConfig, build_runtime

@@ -2,7 +2,7 @@ r"""CMFL on linear regressions, within what its theory proves.
 
   python -m binaries.run --config=configs/cmfl/regressions.py:dissimilar \
     --workdir=runs/cmfl_regressions
-  python -m binaries.committee_bounds \
+  python -m binaries.bounds \
     --config=configs/cmfl/regressions.py:dissimilar \
     --workdir=runs/cmfl_regressions
 

@@ -2,7 +2,7 @@ r"""pFedKM on linear regressions, within what its theory proves.
 
   python -m binaries.run --config=configs/pfedkm/regressions.py \
     --workdir=runs/pfedkm_regressions
-  python -m binaries.envelope_bounds --config=configs/pfedkm/regressions.py \
+  python -m binaries.bounds --config=configs/pfedkm/regressions.py \
     --workdir=runs/pfedkm_regressions
 
 The second command compares the rounds with the bound of Theorem 1 (Tang, Guo and

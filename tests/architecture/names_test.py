@@ -15,8 +15,8 @@ _EXCEPTIONS = {
   'tff_algos/algorithms/fed_soft/bounds.py': {'mu'},
   'tff_algos/algorithms/filter_decomposition/averaged_models.py': {'w'},
   'tff_algos/algorithms/filter_decomposition/kernel_variance.py': {'t'},
-  'tff_algos/experiments/analyses/committee_rounds.py': {'mu', 't', 'tau', 'w'},
-  'binaries/envelope_bounds.py': {'t'},
+  'tff_algos/experiments/analyses/cmfl_bounds.py': {'mu', 't', 'tau', 'w'},
+  'tff_algos/experiments/analyses/pfedkm_bounds.py': {'t'},
   # Sample images of a picture.
   'tff_algos/reports/dataset/samples_plot.py': {'num_samples'},
   # Keys of LEAF's files.

@@ -1,49 +1,17 @@
 """Averages of few and of many models, as a program."""
 
-import csv
 
-import numpy as np
-
-from binaries import averages
-from tff_algos.algorithms.filter_decomposition import averaged_models
-
-
-def test_tables_and_picture(tmp_path):
-  rows = averages.draw(400, 0, tmp_path)
-  with open(tmp_path / 'averages.csv', newline='') as file:
-    shown = list(csv.DictReader(file))
-  assert [row['models'] for row in shown] == ['5'] * 61 + ['25'] * 61
-  for row in shown:
-    x, y = float(row['x']), float(row['y'])
-    # E (w.x - y)^2 on classes around [2, 2] and [-2, -2].
-    expected = x**2 + y**2 + (2 * x + 2 * y - 1) ** 2
-    np.testing.assert_allclose(float(row['loss']), expected)
-  assert max(rows[0]['variance_5'], rows[0]['variance_25']) < 1e-20
-  # The ratio's deviation is a tenth: half is five of them.
-  ratios = [row['variance_5'] / row['variance_25'] for row in rows[10::10]]
-  np.testing.assert_allclose(ratios, 5, rtol=0.5)
-  assert rows[-1]['loss_25'] < rows[-1]['loss_5'] < rows[0]['loss_5']
-  with open(tmp_path / 'averages_variance.csv', newline='') as file:
-    assert len(list(csv.DictReader(file))) == 61
-  assert (tmp_path / 'averages.png').read_bytes().startswith(b'\x89PNG')
-
-
-def test_the_seed_decides(tmp_path):
-  one, same, other = (
-    averages.draw(2, seed, tmp_path / str(number))[-1]
-    for number, seed in enumerate([0, 0, 1])
+def test_the_program_prints_every_tenth_step(launcher, tmp_path):
+  program = launcher.run(
+    'binaries.averages', f'--workdir={tmp_path / "new"}', '--num_paths=2'
   )
-  assert one == same != other
-
-
-def test_few_and_many_models_are_drawn_apart(tmp_path, monkeypatch):
-  average_paths, numbers = averaged_models.average_paths, []
-
-  def record(*sizes, generator, **options):
-    numbers.append(generator.random())
-    return average_paths(*sizes, generator=generator, **options)
-
-  monkeypatch.setattr(averaged_models, 'average_paths', record)
-  averages.draw(2, 0, tmp_path)
-  few, many = numbers
-  assert few != many
+  assert program.returncode == 0, program.stderr
+  header, *lines = program.stdout.splitlines()
+  assert header.split() == [
+    *('step', 'variance_5', 'loss_5', 'variance_25', 'loss_25')
+  ]
+  assert [line.split()[0] for line in lines] == [
+    *('0', '10', '20', '30', '40', '50', '60')
+  ]
+  assert (tmp_path / 'new' / 'averages.png').is_file()
+  assert not program.temporary_files() and not program.processes()

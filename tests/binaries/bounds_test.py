@@ -1,17 +1,13 @@
-"""The bounds of FedSoft's theorems, as a program."""
+"""The bounds of theorems beside runs, as a program."""
 
 import csv
-import dataclasses
 
 import numpy as np
 import pytest
 
-from binaries import bounds
-from configs.fed_soft import digits
+from configs.pfedkm import regressions
 from tests.testing import raw_data
-from tff_algos.algorithms import registry as algorithms
-from tff_algos.core import errors
-from tff_algos.experiments import experiment
+from tff_algos.experiments import datasets, experiment
 
 
 @pytest.mark.slow
@@ -44,7 +40,8 @@ def test_the_program_writes_a_row_for_every_checkpoint(
     assert float(row['mixing_error']) < float(row['estimation_error'])
     # 10:90 and lambda 1: (1 - 0.4706) / 2, but for sampling.
     assert abs(float(row['mixing_error']) - 0.265) < 0.05
-  header, *lines = program.stdout.splitlines()
+  table, _ = program.stdout.split('\n\n')
+  header, *lines = table.splitlines()
   assert header.split()[:3] == ['round', 'theorem_2', 'theorem_3']
   assert [line.split()[0] for line in lines] == ['0', '1', '2']
   assert abs(float(lines[2].split()[1]) - float(rows[2]['theorem_2'])) < 1e-2
@@ -54,32 +51,38 @@ def test_the_program_writes_a_row_for_every_checkpoint(
 
 
 @pytest.mark.slow
-def test_as_many_clusters_as_sources_are_needed(trained_regressions):
-  config, folder = trained_regressions
-  options = dataclasses.replace(config.algorithm.options, num_clusters=3)
-  three = dataclasses.replace(
-    config, algorithm=config.algorithm._replace(options=options)
+def test_the_program_writes_a_row_for_every_number_of_rounds(
+  tmp_path, launcher
+):
+  config = experiment.parse(regressions.get_config('smoke'))
+  datasets.build(config.dataset, tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  program = launcher.run(
+    'binaries.bounds',
+    '--config=configs/pfedkm/regressions.py:smoke',
+    f'--workdir={tmp_path}',
+    '--config.runtime.name=debug',
   )
-  with pytest.raises(errors.ConfigError, match='num_clusters is 3, but .* 2 s'):
-    bounds.compare(three, folder)
-
-
-@pytest.mark.parametrize('algorithm', ['fed_soft', 'ifca'])
-def test_other_experiments_are_told_what_it_is_for(tmp_path, algorithm):
-  config = experiment.parse(digits.get_config('smoke'))
-  named = algorithms.parse_config({'name': algorithm})
-  other = dataclasses.replace(config, algorithm=named)
-  with pytest.raises(errors.ConfigError, match='linear_regression') as caught:
-    bounds.compare(other, tmp_path)
-  assert repr(algorithm) in str(caught.value)
-  assert 'configs/fed_soft/synthetic.py:10_90' in str(caught.value)
-  assert not list(tmp_path.iterdir())
-
-
-def test_a_cell_that_does_not_apply_is_empty():
-  """Without proximal term there is no Theorem 4."""
-  row = dict.fromkeys(bounds._PRINTED, 1.23456)
-  del row['rho']
-  header, line = bounds.table([row]).splitlines()
-  assert len(header) == len(line)
-  assert line.split() == ['1.23'] * (len(row))
+  assert program.returncode == 0, program.stderr
+  assert not program.complaints
+  assert not program.temporary_files() and not program.processes()
+  with open(tmp_path / 'evaluation' / 'bounds.csv') as file:
+    rows = [
+      {name: float(value) for name, value in row.items()}
+      for row in csv.DictReader(file)
+    ]
+  assert [row['rounds'] for row in rows] == [1, 2, 3]
+  for row in rows:
+    assert row['learning_rate_excess'] < 1
+    assert 0 < row['mean_squared_gradient'] <= row['theorem'] <= row['bound']
+    # 20 steps, each of which keeps about 1 - 0.06 * 16 of the error.
+    assert row['prox_error'] < 1e-4
+    parts = ('start', 'moved_models', 'moved_gradients', 'drift', 'floor')
+    np.testing.assert_allclose(row['bound'], sum(row[part] for part in parts))
+  table, _ = program.stdout.split('\n\n')
+  header, *lines = table.splitlines()
+  assert header.split()[:3] == ['rounds', 'mean_squared_gradient', 'bound']
+  assert [line.split()[0] for line in lines] == ['1', '2', '3']
+  after = raw_data.file_bytes(tmp_path)
+  assert set(after) - set(before) == {'evaluation/bounds.csv'}
+  assert all(after[name] == content for name, content in before.items())

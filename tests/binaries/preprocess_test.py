@@ -1,53 +1,78 @@
+"""Building datasets as a program, and the line that schedulers read."""
+
 import json
+import pathlib
 
 import pytest
 
 from binaries import preprocess
-from configs.fed_soft import digits
+from pipelines import build_dataset
 from pipelines.publishing import staging
 from tests.testing import raw_data
 from tff_algos.core import errors
-from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import experiment
 
 _DIGITS = '--config=configs/fed_soft/digits.py:smoke'
+_RESULT = build_dataset.BuildResult(
+  path=pathlib.Path('/data/set'),
+  version='0123456789abcdef',
+  manifest={
+    'num_clients': {'participating': 3, 'unseen': 1},
+    'num_examples': {
+      'train': {'participating': 30, 'unseen': 10},
+      'test': {'participating': 0, 'unseen': 2},
+    },
+    'counters': {'raw_examples': 50, 'dead_letters': 4},
+  },
+  reused=False,
+  is_current=False,
+  removed=('a' * 16,),
+)
 
 
-def _config(**overrides):
-  config = digits.get_config('smoke')
-  config.update_from_flattened_dict(overrides)
-  return experiment.parse(config).dataset
+def _parse(line):
+  assert '\n' not in line
+  return json.loads(line)
 
 
-def test_dataset_lies_in_the_workdir(tmp_path):
-  preprocess.preprocess(raw_data.digits_config(), tmp_path)
-  with dataset_lib.FederatedDataset.open(tmp_path / 'dataset') as dataset:
-    assert len(dataset.client_ids) == 6
-    assert dataset.source_names == ('upright', 'rotated_90')
+def test_line_of_a_result():
+  assert _parse(preprocess.result_line(_RESULT, '2026-11-20', 1.23456)) == {
+    'status': 'built',
+    'version': '0123456789abcdef',
+    'path': '/data/set',
+    'as_of': '2026-11-20',
+    'is_current': False,
+    'num_clients': {'participating': 3, 'unseen': 1},
+    'num_examples': {'train': 40, 'test': 2},
+    'raw_examples': 50,
+    'dead_letters': 4,
+    'removed_versions': ['a' * 16],
+    'seconds': 1.235,
+  }
 
 
-def test_same_config_gives_the_same_bytes_and_is_not_built_again(tmp_path):
-  for name in ('one', 'other'):
-    preprocess.preprocess(raw_data.digits_config(), tmp_path / name)
-  one, other = (
-    raw_data.file_bytes(tmp_path / name) for name in ('one', 'other')
+def test_line_if_there_is_nothing_to_do():
+  line = _parse(
+    preprocess.result_line(_RESULT._replace(reused=True), None, 0.1)
   )
-  assert one == other
-  before = [
-    path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
-  ]
-  preprocess.preprocess(raw_data.digits_config(), tmp_path / 'one')
-  assert before == [
-    path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
-  ]
+  assert (line['status'], line['as_of']) == ('unchanged', None)
 
 
-def test_partition_that_cannot_be_met_leaves_the_version_before(tmp_path):
-  preprocess.preprocess(_config(), tmp_path)
-  before = raw_data.file_bytes(tmp_path)
-  with pytest.raises(errors.PartitionError, match='Lower sizes.maximum'):
-    preprocess.preprocess(_config(**{'dataset.sizes.maximum': 500}), tmp_path)
-  assert raw_data.file_bytes(tmp_path) == before
+@pytest.mark.parametrize(
+  ('error', 'reason'),
+  [
+    (errors.PartitionError('two\nlines'), 'bad_input'),
+    (errors.WorkdirBusyError('busy'), 'infrastructure'),
+    (OSError(28, 'No space left on device', 'file'), 'infrastructure'),
+  ],
+)
+def test_line_of_a_failure(error, reason):
+  assert _parse(preprocess.failure_line(error, 9)) == {
+    'status': 'failed',
+    'reason': reason,
+    'exit_code': 9,
+    'error': type(error).__name__,
+    'message': str(error),
+  }
 
 
 def test_the_program_says_what_it_built(launcher, digits_dataset, tmp_path):
@@ -110,13 +135,6 @@ def test_mistake_is_one_line_and_nothing_is_left(
   assert words in failure['message']
   assert not [path for path in tmp_path.rglob('*') if path.is_file()]
   assert not program.temporary_files()
-
-
-def test_manifest_names_version_and_checksum(digits_dataset):
-  (manifest,) = digits_dataset.glob('dataset/versions/*/manifest.json')
-  content = json.loads(manifest.read_text())
-  current = (digits_dataset / 'dataset' / 'CURRENT').read_text().strip()
-  assert content['version'] == current == manifest.parent.name
 
 
 def test_scheduled_runs(launcher, tmp_path):

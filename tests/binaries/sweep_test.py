@@ -1,81 +1,13 @@
-"""Many runs: what goes on, what stops, what is written."""
+"""Sweeps as a program."""
 
 import csv
 import json
 
 import pytest
 
-from binaries import compare, sweep, sweep_run
-from configs.fed_soft import synthetic
-from tests.testing import fake_sweep, programs
-from tff_algos.core import errors
-from tff_algos.experiments.sweeps import grid
-from tff_algos.reports.sweep import plan as plan_lib
+from tests.testing import programs
 
-_BASE = synthetic.get_config('smoke').to_dict()
 _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
-
-
-@pytest.fixture
-def made(monkeypatch):
-  """Replaces runs by invented ones; returns their seeds, in order."""
-  seeds = []
-
-  def make(config, folder, datasets, kept):
-    seeds.append(config.seed)
-    if config.seed == 1:
-      raise errors.PartitionError('184 wanted, 182 exist')
-    if config.seed == 3:
-      raise errors.InfrastructureError('disk full')
-    fake_sweep.write_run(folder, score='mse')
-    return True
-
-  monkeypatch.setattr(sweep_run, 'make', make)
-  return seeds
-
-
-def test_a_refused_run_is_told_at_the_end_and_the_others_go_on(tmp_path, made):
-  runs = grid.expand({'smoke': _BASE}, [], 3)
-  plan = sweep.sweep(runs, tmp_path)
-  assert made == [0, 1, 2]
-  assert [run.error for run in plan.runs] == ['', '184 wanted, 182 exist', '']
-  assert plan_lib.read(tmp_path) == plan
-  with pytest.raises(
-    errors.UserError, match='1 of 3 runs.*seed_1: 184 wanted, 182 exist'
-  ):
-    sweep.check_all_ran(plan)
-  assert '(2 seeds;' in compare.compare(tmp_path, [], 0.9)
-
-
-def test_a_failing_machine_stops_the_sweep(tmp_path, made):
-  runs = grid.expand({'smoke': _BASE}, [], 5)
-  with pytest.raises(errors.InfrastructureError, match='disk full'):
-    sweep.sweep(runs, tmp_path)
-  assert made == [0, 1, 2, 3]
-  assert len(plan_lib.read(tmp_path).runs) == 5
-
-
-def test_a_sweep_without_a_fault_is_none(tmp_path):
-  plan = grid.expand({'smoke': _BASE}, [], 2).plan
-  sweep.check_all_ran(plan)
-
-
-def test_further_configs_get_the_same_overrides():
-  found = sweep.bases(
-    _BASE,
-    f'{_SYNTHETIC}:smoke',
-    [':linear', ':random'],
-    {'training.num_rounds': 7},
-  )
-  assert list(found) == ['smoke', 'linear', 'random']
-  assert found['smoke'] is _BASE
-  assert found['linear']['dataset']['partition']['law'] == 'linear'
-  assert found['random']['training']['num_rounds'] == 7
-
-
-def test_an_override_must_fit_further_configs():
-  with pytest.raises(errors.ConfigError, match='linear: --config=x.y'):
-    sweep.bases(_BASE, f'{_SYNTHETIC}:smoke', [':linear'], {'x.y': 1})
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from binaries import preprocess, train
 from configs.fed_soft import synthetic
-from tff_algos.core import errors
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import datasets, experiment, session
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
 _PATIENCE_SECONDS = 120.0
@@ -129,7 +127,7 @@ _RUNTIMES = {
 def dataset(tmp_path_factory):
   folder = tmp_path_factory.mktemp('synthetic')
   config = experiment.parse(synthetic.get_config('smoke'))
-  preprocess.preprocess(config.dataset, folder)
+  datasets.build(config.dataset, folder)
   return folder / 'dataset'
 
 
@@ -234,35 +232,3 @@ def test_no_tff_worker_is_left(start_training, signum, returncode):
     time.sleep(0.05)
   if signum != signal.SIGKILL:
     _assert_nothing_is_left(program, training.folder)
-
-
-def test_more_rounds_go_on_where_it_stopped(dataset, tmp_path):
-  shutil.copytree(dataset, tmp_path / 'dataset')
-  assert train.train(_config(num_rounds=1), tmp_path) == 1
-  assert train.train(_config(num_rounds=1), tmp_path) == 1
-  assert _num_rows(tmp_path) == 1 + 2
-  assert train.train(_config(num_rounds=2), tmp_path) == 2
-  assert _num_rows(tmp_path) == 1 + 3
-
-
-def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):
-  shutil.copytree(dataset, tmp_path / 'dataset')
-  train.train(_config(num_rounds=1), tmp_path)
-  before = (tmp_path / 'metrics.csv').read_bytes()
-  config = synthetic.get_config('smoke')
-  with pytest.raises(
-    errors.CheckpointError,
-    match='algorithm.local_training.num_local_epochs: 1 there, 10 now',
-  ):
-    train.train(experiment.parse(config), tmp_path)
-  assert (tmp_path / 'metrics.csv').read_bytes() == before
-  assert not (tmp_path / '.lock').exists()
-
-
-def test_half_written_checkpoint_is_removed(dataset, tmp_path):
-  shutil.copytree(dataset, tmp_path / 'dataset')
-  half = tmp_path / 'checkpoints' / '.writing_000001'
-  half.mkdir(parents=True)
-  (half / 'server_state.npz').write_bytes(b'half')
-  train.train(_config(num_rounds=1), tmp_path)
-  assert not half.exists()

@@ -6,10 +6,9 @@ import shlex
 
 import pytest
 
-from binaries import comparison, sweep
 from tests.testing import programs
 from tff_algos.experiments import config_file, config_values
-from tff_algos.experiments.sweeps import grid
+from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.reports.sweep import choice
 
 
@@ -39,7 +38,7 @@ def test_a_command_makes_twenty_runs(arguments, monkeypatch):
     key, value = re.fullmatch(r'--config\.([\w.]+)=([\d.]+)', override).groups()
     config_values.assign(values, key, float(value), override)
   found = grid.expand(
-    sweep.bases(values, options.config, also, {}),
+    config_file.bases(values, options.config, also, {}),
     options.grid,
     options.num_seeds,
     fixed_dataset=options.fixed_dataset,

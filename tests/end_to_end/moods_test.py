@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, export, preprocess, train
 from configs.cmfl import sentiment140
 from tests.testing import lstm_oracle
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import (
+  datasets,
+  evaluating,
+  experiment,
+  exporting,
+  session,
+  training,
+)
 from tff_algos.numerics import trees
 
 _MOODS = {'0': ('sad', 'bad', 'rain'), '4': ('good', 'glad', 'sun')}
@@ -66,8 +72,8 @@ def _trained(tmp_path_factory):
   _write(folder)
   config = _config(folder)
   workdir = tmp_path_factory.mktemp('run')
-  preprocess.preprocess(config.dataset, workdir)
-  train.train(config, workdir)
+  datasets.build(config.dataset, workdir)
+  training.train(config, workdir)
   return config, workdir
 
 
@@ -109,10 +115,10 @@ def test_moods_are_learned(trained):
 def test_what_is_served_has_the_vectors_of_the_file(trained):
   """Probabilities as NumPy has them from the trained weights and the file."""
   config, workdir = trained
-  assert evaluate.evaluate(config, workdir).exists()
+  assert evaluating.evaluate(config, workdir).exists()
   _, personalized = (
     tf.saved_model.load(str(folder)).signatures
-    for folder in export.export(config, workdir)
+    for folder in exporting.export(config, workdir)
   )
   with session.open_session(config, workdir) as opened:
     weights = _weights(opened)

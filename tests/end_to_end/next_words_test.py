@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, export, preprocess, train
 from configs.fed_avg import digits
 from tests.testing import contract, raw_sources
 from tff_algos.core import config as config_lib
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import (
+  datasets,
+  evaluating,
+  experiment,
+  exporting,
+  session,
+  training,
+)
 from tff_algos.runtimes import registry as runtimes
 
 # the a how to do i: 1 to 6; another word 7, beginning 8, end 9.
@@ -76,8 +82,8 @@ def _trained(tmp_path_factory):
   folder = tmp_path_factory.mktemp('raw')
   config = _config(folder)
   workdir = tmp_path_factory.mktemp('run')
-  preprocess.preprocess(config.dataset, workdir)
-  train.train(config, workdir)
+  datasets.build(config.dataset, workdir)
+  training.train(config, workdir)
   return config, workdir
 
 
@@ -148,10 +154,10 @@ def test_all_runtimes_train_to_the_same_weights(trained):
 @pytest.mark.slow
 def test_evaluates_and_exports(trained):
   config, workdir = trained
-  assert evaluate.evaluate(config, workdir).exists()
+  assert evaluating.evaluate(config, workdir).exists()
   cluster_models, personalized = (
     tf.saved_model.load(str(folder)).signatures
-    for folder in export.export(config, workdir)
+    for folder in exporting.export(config, workdir)
   )
   x = tf.constant([[8, 3, 4, 0, 0], [8, 6, 0, 0, 0]])
   said = personalized['serving_default'](

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import preprocess
 from configs.fed_avg import digits
 from configs.fed_soft import synthetic
 from tests.testing import groups
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import datasets, experiment, session
 
 # Only the order of the sums differs from that of one process.
 _TOLERANCE = 1e-5
@@ -48,7 +47,7 @@ class _Training:
     )
     values.algorithm.local_training.num_local_epochs = 1
     self._config = experiment.parse(values)
-    preprocess.preprocess(self._config.dataset, self.folder)
+    datasets.build(self._config.dataset, self.folder)
 
   def start(self, size):
     return groups.Group(

@@ -7,9 +7,9 @@ clients.
 
 import numpy as np
 
+from tests.testing import ppfl_bounds as bounds
 from tests.testing import ppfl_oracle, toys
 from tff_algos.algorithms.ppfl import affinity, membership_descent, ppfl
-from tff_algos.algorithms.ppfl import bounds as bounds
 from tff_algos.data import schema
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training

@@ -3,7 +3,7 @@
 Che, Li, Chen, He and Zheng (arXiv 2108.00365), section 5 and appendix: Lemma 1 to
 3, and what its Remark says of the strategies: I averages clients of low loss (a
 small phi, Eq. 10) and is slow, II those of high loss and is fast. The theorem's
-bound itself is tested with metrics.committee_bounds.
+bound itself is tested with algorithms.cmfl.bounds.
 """
 
 import numpy as np

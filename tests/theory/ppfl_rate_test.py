@@ -9,8 +9,8 @@ out by hand; float32 would hide the smallest steps.
 import numpy as np
 import pytest
 
+from tests.testing import ppfl_bounds as bounds
 from tests.testing import ppfl_oracle
-from tff_algos.algorithms.ppfl import bounds as bounds
 
 _HORIZONS = 2 ** np.arange(8, 15, 2)
 _NUM_CLIENTS, _NUM_MODELS, _NUM_WEIGHTS = 2, 2, 2

@@ -6,9 +6,9 @@ The library measures the objective and the stationarity itself.
 import numpy as np
 import pytest
 
+from tests.testing import ppfl_bounds as bounds
 from tests.testing import ppfl_oracle, toys
 from tests.testing import ppfl_problem as problem
-from tff_algos.algorithms.ppfl import bounds as bounds
 from tff_algos.algorithms.ppfl import membership_descent, ppfl
 from tff_algos.stages.client import local_training
 

@@ -1,14 +1,17 @@
-"""Keeps the audit log of a training whose clients form committees."""
+"""Keeps and verifies the audit log of a training with committees (CMFL)."""
 
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tff_algos.adversaries import false_clients
+from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.algorithms.cmfl.consensus import statements
-from tff_algos.experiments import experiment
+from tff_algos.core import errors
+from tff_algos.experiments import experiment, output
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.training import loop
 
@@ -131,3 +134,62 @@ class Auditor:
     self._entry['after'] = statements.digest_arrays(
       output.server_state.agreed.model_weights
     )
+
+
+def verify(
+  config: experiment.ExperimentConfig, folder: str
+) -> list[verification.Verdict]:
+  """Writes evaluation/audit.csv; returns the verdicts, a round each.
+
+  Raises:
+    UserError: If the algorithm keeps no log, or there is none.
+  """
+  algorithm = config.algorithm.name
+  if algorithm != 'cmfl':
+    raise errors.ConfigError(
+      'binaries.audit verifies what committees of cmfl decided, but '
+      f'config.algorithm.name is {algorithm!r}; take a config such as '
+      'configs/cmfl/digits.py'
+    )
+  options = config.algorithm.options
+  periods = algorithms.periods_of(config.algorithm, config.lr_schedule)
+  rules = verification.Rules(
+    options.upload,
+    lambda round_num: periods[config.lr_schedule.period(round_num)].rate(
+      round_num
+    ),
+    options.committee.distance,
+    options.committee.selection,
+    options.committee.election_center,
+  )
+  verdicts = verification.verify(folder, rules)
+  rows = [
+    {
+      'round': verdict.round_num,
+      'has_uploads': verdict.has_uploads,
+      'faults': '; '.join(verdict.faults),
+    }
+    for verdict in verdicts
+  ]
+  output.write_table(pathlib.Path(folder, 'evaluation', 'audit.csv'), rows)
+  return verdicts
+
+
+def summarize(verdicts: list[verification.Verdict], last_hash: str) -> str:
+  """Returns how many rounds verify.
+
+  Raises:
+    DataError: If one does not; names the rounds and what is wrong.
+  """
+  wrong = [verdict for verdict in verdicts if verdict.faults]
+  if wrong:
+    lines = (f'round {one.round_num}: {"; ".join(one.faults)}' for one in wrong)
+    raise errors.DataError(
+      f'{len(wrong)} of {len(verdicts)} rounds do not verify:\n'
+      + '\n'.join(lines)
+    )
+  num_whole = sum(verdict.has_uploads for verdict in verdicts)
+  return (
+    f'All {len(verdicts)} rounds verify, {num_whole} of them from the uploads '
+    f'on. The last line has the SHA-256 {last_hash}.'
+  )

@@ -8,6 +8,7 @@ from typing import Any
 import ml_collections
 
 from tff_algos.core import errors
+from tff_algos.experiments import config_values
 
 # The folder that holds `tff_algos` and `configs`: a checkout, or site-packages.
 _INSTALLED = pathlib.Path(__file__).parents[2]
@@ -51,6 +52,34 @@ def load(spelled: str) -> ml_collections.ConfigDict:
     return module.get_config(*([variant] if variant else []))
   except ValueError as error:
     raise errors.ConfigError(f'{spelled}: {error}') from error
+
+
+def bases(
+  values: Mapping[str, Any],
+  spelled: str,
+  also: list[str],
+  overrides: Mapping[str, Any],
+) -> dict[str, Mapping[str, Any]]:
+  """Returns label -> nested values of each config file.
+
+  Args:
+    values: Of `--config`, with its overrides.
+    spelled: The value of `--config`.
+    also: Those of `--also`.
+    overrides: Dotted key -> value; the other files get them, too.
+
+  Raises:
+    ConfigError: If a file cannot be read or has no section for an override.
+  """
+  path = spelled.partition(':')[0]
+  others = [path + one if one.startswith(':') else one for one in also]
+  found = [values]
+  for other in others:
+    config = load(other).to_dict()
+    for key, value in overrides.items():
+      config_values.assign(config, key, value, f'{other}: --config')
+    found.append(config)
+  return labelled([spelled, *others], found)
 
 
 def labelled(

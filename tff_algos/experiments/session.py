@@ -3,7 +3,7 @@
 import contextlib
 import os
 import pathlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from tff_algos.core import algorithm as algorithm_lib
@@ -67,10 +67,43 @@ class Session(NamedTuple):
         f'those of the rounds {", ".join(map(str, saved))}'
       )
     chosen = saved[-1] if round_num is None else round_num
-    template = loop.initial_server_state(
+    template = self.initial_state()
+    return chosen, self.checkpoints.restore(chosen, template, self.store)
+
+  def initial_state(self) -> Any:
+    """Returns the server state before round 1."""
+    return loop.initial_server_state(
       self.algorithm, self.source.population.num_clients, self.config.seed
     )
-    return chosen, self.checkpoints.restore(chosen, template, self.store)
+
+  def run_round(
+    self, server_state: Any, round_num: int
+  ) -> tuple[Any, loop.Metrics]:
+    """Runs one round; `loop.run_round` with this session's objects and seed."""
+    return loop.run_round(
+      self.algorithm,
+      self.runtime,
+      self.source,
+      self.store,
+      server_state,
+      round_num,
+      self.config.seed,
+    )
+
+  def saved_states(self) -> Iterator[tuple[int, Any]]:
+    """Yields rounds and server states: the initial one, and each checkpoint.
+
+    The store then holds the clients' states of that round.
+
+    Raises:
+      CheckpointError: If there is no checkpoint.
+    """
+    saved = self.checkpoints.rounds()
+    if not saved:
+      self.restore()  # It raises the error.
+    yield 0, self.initial_state()
+    for round_num in saved:
+      yield self.restore(round_num)
 
 
 @contextlib.contextmanager

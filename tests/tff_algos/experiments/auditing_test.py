@@ -2,10 +2,11 @@
 
 import pytest
 
-from binaries import preprocess, train
 from configs.cmfl import regressions
-from tff_algos.algorithms.cmfl.audit import audit_log
-from tff_algos.experiments import auditing, experiment
+from configs.fed_soft import digits
+from tff_algos.algorithms.cmfl.audit import audit_log, verification
+from tff_algos.core import errors
+from tff_algos.experiments import auditing, datasets, experiment, training
 from tff_algos.training import metrics_log
 
 
@@ -21,7 +22,7 @@ def make_config(**algorithm):
 @pytest.fixture(scope='module')
 def dataset(tmp_path_factory):
   folder = tmp_path_factory.mktemp('regressions')
-  preprocess.preprocess(experiment.parse(make_config()).dataset, folder)
+  datasets.build(experiment.parse(make_config()).dataset, folder)
   return folder / 'dataset'
 
 
@@ -29,7 +30,7 @@ def _train(values, dataset, folder):
   folder.mkdir(exist_ok=True)
   if not (folder / 'dataset').exists():
     (folder / 'dataset').symlink_to(dataset)
-  train.train(experiment.parse(values), folder)
+  training.train(experiment.parse(values), folder)
 
 
 def _files(folder):
@@ -67,3 +68,58 @@ def test_no_log_is_kept_unless_asked(tmp_path):
   config = experiment.parse(make_config(audit='none'))
   ours = object(), object()
   assert auditing.attend(config, tmp_path, *ours) == ours
+
+
+def _attack(values):
+  values.attack.update({'name': 'sign_flip', 'fraction': 0.25})
+  values.training.dropout_rate = 0.3
+
+
+def _collude(values):
+  values.attack.update({'name': 'ipm', 'fraction': 0.25})
+  values.algorithm.consensus.update(
+    {'malicious_fraction': 0.9, 'behaviour': 'silent', 'max_views': 1}
+  )
+
+
+def _fall(values):
+  values.lr_schedule = {
+    'after_rounds': (2,),
+    'factor': 0.1,
+    'rates': ('server_learning_rate',),
+  }
+
+
+@pytest.mark.parametrize(
+  ('change', 'algorithm'),
+  [
+    (_attack, {'upload': 'update', 'server_learning_rate': 0.7}),
+    (_collude, {}),
+    (_fall, {'upload': 'update'}),
+  ],
+)
+def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
+  values = make_config(**algorithm)
+  change(values)
+  _train(values, dataset, tmp_path)
+  verdicts = auditing.verify(experiment.parse(values), tmp_path)
+  assert [one.round_num for one in verdicts] == [1, 2, 3, 4]
+  assert [one.faults for one in verdicts] == [()] * 4
+  assert 'All 4 rounds verify' in auditing.summarize(verdicts, 'abc')
+
+
+def test_other_experiments_are_told_what_it_is_for(tmp_path):
+  config = experiment.parse(digits.get_config('smoke'))
+  with pytest.raises(errors.ConfigError, match=r'configs/cmfl/digits\.py'):
+    auditing.verify(config, tmp_path)
+
+
+def test_one_round_that_does_not_verify_is_a_failure():
+  verdicts = [
+    verification.Verdict(round_num, True, faults)
+    for round_num, faults in ((1, ()), (2, ('a', 'b')), (3, ()))
+  ]
+  with pytest.raises(
+    errors.DataError, match='1 of 3 rounds do not verify:\nround 2: a; b$'
+  ):
+    auditing.summarize(verdicts, 'abc')

@@ -2,10 +2,13 @@
 
 import pytest
 
+from configs.fed_soft import synthetic
 from tests.testing import programs
 from tff_algos.core import errors
 from tff_algos.experiments import config_file
 
+_BASE = synthetic.get_config('smoke').to_dict()
+_SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
 _CONFIG = """
 import ml_collections
 
@@ -68,3 +71,21 @@ def test_labels_are_variants_of_one_file_or_else_paths():
 def test_a_config_given_twice_is_refused():
   with pytest.raises(errors.ConfigError, match='given twice'):
     config_file.labelled(['a.py:x', 'a.py:x'], [{}, {}])
+
+
+def test_further_configs_get_the_same_overrides():
+  found = config_file.bases(
+    _BASE,
+    f'{_SYNTHETIC}:smoke',
+    [':linear', ':random'],
+    {'training.num_rounds': 7},
+  )
+  assert list(found) == ['smoke', 'linear', 'random']
+  assert found['smoke'] is _BASE
+  assert found['linear']['dataset']['partition']['law'] == 'linear'
+  assert found['random']['training']['num_rounds'] == 7
+
+
+def test_an_override_must_fit_further_configs():
+  with pytest.raises(errors.ConfigError, match='linear: --config=x.y'):
+    config_file.bases(_BASE, f'{_SYNTHETIC}:smoke', [':linear'], {'x.y': 1})

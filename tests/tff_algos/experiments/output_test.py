@@ -50,3 +50,19 @@ class _InterruptedRows(list):
     if self.num_passes > 1:
       raise KeyboardInterrupt
     return super().__iter__()
+
+
+def test_missing_folders_are_made(tmp_path):
+  output.write_table(tmp_path / 'evaluation' / 'a.csv', [{'a': 1}])
+  output.write_json(tmp_path / 'x' / 'y' / 'a.json', 1)
+  assert (tmp_path / 'evaluation' / 'a.csv').is_file()
+  assert (tmp_path / 'x' / 'y' / 'a.json').is_file()
+
+
+def test_table_as_text_leaves_absent_cells_empty():
+  row = {'a_long_column': 1.23456, 'c': 12345.0, 'unprinted': 0}
+  text = output.table_text([row], ['a_long_column', 'b', 'c'])
+  header, line = text.splitlines()
+  assert header.split() == ['a_long_column', 'b', 'c']
+  assert len(header) == len(line)
+  assert line.split() == ['1.23', '1.23e+04']

@@ -1,7 +1,10 @@
 import json
 
+import pytest
+
 from configs.fed_soft import digits
 from tff_algos.core import config as config_lib
+from tff_algos.core import errors
 from tff_algos.experiments import experiment, resolved_config
 
 
@@ -13,3 +16,17 @@ def test_config_is_resolved_and_hashed(tmp_path):
   assert written['config_hash'] == config_lib.config_hash(config)
   assert written['config']['runtime']['tff']['max_concurrent_calls'] == -1
   assert [path.name for path in tmp_path.iterdir()] == ['config.json']
+
+
+def test_the_config_that_was_written_is_read(tmp_path):
+  config = experiment.parse(digits.get_config('smoke'))
+  resolved_config.write(config, tmp_path)
+  read = resolved_config.read(tmp_path)
+  assert config_lib.to_dict(read) == config_lib.to_dict(config)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+  with pytest.raises(
+    errors.DataError, match='config.json is missing; name fol'
+  ):
+    resolved_config.read(tmp_path)

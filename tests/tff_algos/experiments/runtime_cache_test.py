@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from binaries import evaluate, train
 from configs.fed_soft import digits
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, runtime_cache, session
+from tff_algos.experiments import (
+  evaluating,
+  experiment,
+  runtime_cache,
+  session,
+  training,
+)
 from tff_algos.runtimes import debug_runtime
 
 
@@ -101,13 +106,13 @@ def test_runs_that_share_graphs_are_what_they_are_alone(
   other_seed = dataclasses.replace(config, seed=1)
   alone = _copy(digits_dataset, tmp_path / 'alone')
   with runtime_cache.KeptRuntime() as kept:
-    train.train(other_seed, alone, kept=kept)
-    evaluate.evaluate(other_seed, alone, kept=kept)
+    training.train(other_seed, alone, kept=kept)
+    evaluating.evaluate(other_seed, alone, kept=kept)
   together = [_copy(digits_dataset, tmp_path / name) for name in ('a', 'b')]
   with runtime_cache.KeptRuntime() as kept:
     for one, folder in zip((config, other_seed), together, strict=True):
-      train.train(one, folder, kept=kept)
-      evaluate.evaluate(one, folder, kept=kept)
+      training.train(one, folder, kept=kept)
+      evaluating.evaluate(one, folder, kept=kept)
   for file in ('evaluation/clients.csv', 'evaluation/centers.csv'):
     assert (alone / file).read_bytes() == (together[1] / file).read_bytes()
     assert (alone / file).read_bytes() != (together[0] / file).read_bytes()

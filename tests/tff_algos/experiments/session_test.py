@@ -34,13 +34,9 @@ def test_restore_takes_the_latest_or_the_named_round(opened, round_num):
   assert opened.store.load(np.arange(24)).num_updates.max() > 0
 
 
-@pytest.mark.parametrize(
-  ('round_num', 'chosen'), [(None, 5), (5, 5), (4, 4), (2, 2)]
-)
-def test_of_several_rounds_the_latest_or_the_named_one_is_restored(
-  monkeypatch, round_num, chosen
-):
-  monkeypatch.setattr(loop, 'initial_server_state', lambda *unused: 'template')
+def _fake(monkeypatch, saved):
+  """Returns a session that has these checkpoints and nothing else."""
+  monkeypatch.setattr(loop, 'initial_server_state', lambda *unused: 'initial')
   parts = dict.fromkeys(session.Session._fields) | {
     'config': types.SimpleNamespace(seed=0),
     'source': types.SimpleNamespace(
@@ -48,12 +44,34 @@ def test_of_several_rounds_the_latest_or_the_named_one_is_restored(
     ),
     'store': 'store',
     'checkpoints': types.SimpleNamespace(
-      rounds=lambda: [2, 4, 5],
+      rounds=lambda: saved,
       restore=lambda *arguments: arguments,
     ),
   }
-  restored = session.Session(**parts).restore(round_num)
-  assert restored == (chosen, (chosen, 'template', 'store'))
+  return session.Session(**parts)
+
+
+@pytest.mark.parametrize(
+  ('round_num', 'chosen'), [(None, 5), (5, 5), (4, 4), (2, 2)]
+)
+def test_of_several_rounds_the_latest_or_the_named_one_is_restored(
+  monkeypatch, round_num, chosen
+):
+  restored = _fake(monkeypatch, [2, 4, 5]).restore(round_num)
+  assert restored == (chosen, (chosen, 'initial', 'store'))
+
+
+def test_the_initial_state_comes_before_those_of_the_checkpoints(monkeypatch):
+  assert list(_fake(monkeypatch, [3, 4]).saved_states()) == [
+    (0, 'initial'),
+    (3, (3, 'initial', 'store')),
+    (4, (4, 'initial', 'store')),
+  ]
+
+
+def test_without_a_checkpoint_there_are_no_saved_states(monkeypatch):
+  with pytest.raises(errors.CheckpointError, match='holds no checkpoint'):
+    list(_fake(monkeypatch, []).saved_states())
 
 
 def test_round_without_a_checkpoint_is_refused_with_those_there_are(opened):

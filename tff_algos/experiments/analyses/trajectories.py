@@ -1,7 +1,6 @@
 """The paths of runs through the space of models, and the losses there."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import errors, seeds
-from tff_algos.experiments import experiment, session, starts
+from tff_algos.experiments import experiment, resolved_config, session
 from tff_algos.models.factors import decomposition
 from tff_algos.numerics import factored_weights, trees
 
@@ -61,7 +60,7 @@ def read(
   trajectories, first = [], None
   for folder in folders:
     label = os.path.relpath(folder, start)
-    config = read_config(pathlib.Path(folder))
+    config = resolved_config.read(folder)
     with session.open_session(config, folder) as opened:
       trajectory, shapes = _trajectory(opened, label)
       version = opened.dataset.version
@@ -73,27 +72,9 @@ def read(
   return Problem(trajectories, loss)
 
 
-def read_config(folder: pathlib.Path) -> experiment.ExperimentConfig:
-  """Returns what `binaries.train` has written down of a run.
-
-  Raises:
-    DataError: If it has not.
-  """
-  path = folder / 'config.json'
-  if not path.is_file():
-    raise errors.DataError(
-      f'{path} is missing; name folders of runs that binaries.train has made'
-    )
-  values = json.loads(path.read_text())['config']
-  try:
-    return experiment.parse_plain(values)
-  except errors.ConfigError as error:
-    raise errors.ConfigError(f'{path}: {error}') from None
-
-
 def _trajectory(opened, label):
   rounds, points = [], []
-  for round_num, state in starts.starts(opened):
+  for round_num, state in opened.saved_states():
     if not hasattr(state, 'model_weights'):
       raise errors.ConfigError(
         f'{label}: config.algorithm.name is {opened.algorithm.name!r}, which '

@@ -2,12 +2,14 @@
 
 import copy
 import itertools
+import os
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tff_algos.core import errors
-from tff_algos.experiments import config_values, experiment
+from tff_algos.experiments import config_values, experiment, output
 from tff_algos.reports.sweep import plan as plan_lib
 
 
@@ -71,6 +73,12 @@ def expand(
     name = f'Sweep over {", ".join(bases)}'
   plan = plan_lib.Plan(name, tuple(axes), tuple(runs))
   return Grid(plan, tuple(configs))
+
+
+def write_plan(plan: plan_lib.Plan, workdir: str | os.PathLike[str]) -> None:
+  """Writes `sweep.json` into the folder of a sweep, which may be missing."""
+  path = pathlib.Path(workdir, plan_lib.FILE)
+  output.write_json(path, plan_lib.to_dict(plan))
 
 
 def _check_keys(

@@ -3,9 +3,8 @@
 import base64
 import math
 import pathlib
-import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tff_algos.reports.dataset import (
   sources_plot,
 )
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import html, style
+from tff_algos.reports.plotting import html, picture
 
 # Raise it when the same statistics give another page.
 CARD_VERSION = 1
@@ -29,50 +28,13 @@ CARD_VERSION = 1
 _MAX_CHARS = 1000
 
 
-class Picture(NamedTuple):
-  """A picture of the card.
-
-  Attributes:
-    module: Its `draw` takes Facts and returns a Figure, or None if there is
-      nothing to draw.
-    caption: How to read it.
-  """
-
-  module: types.ModuleType
-  caption: str
-
-
 PICTURES = (
-  Picture(
-    samples_plot,
-    'Held-out examples of each source distribution, or those of one client if '
-    "none are held out; first, the mean of all clients' examples. Of features "
-    'that are no images: their moments.',
-  ),
-  Picture(
-    labels_plot,
-    'Which labels the clients train on. Where there are many clients, a row is '
-    'the mean of several that are similar.',
-  ),
-  Picture(
-    mixtures_plot,
-    'Where the training examples of the clients come from: the truth that an '
-    'algorithm which finds clusters should find.',
-  ),
-  Picture(sizes_plot, 'How unequal the clients are in size.'),
-  Picture(
-    distances_plot,
-    'How different the training examples of two clients are. Grey: what '
-    'clients '
-    'of the same sizes would show if all drew from one distribution; small '
-    'clients differ by chance.',
-  ),
-  Picture(
-    sources_plot,
-    "Over all clients' examples. Where both matrices are near 0 the "
-    'distributions still may differ in how features and labels go together, as '
-    'permuted labels do.',
-  ),
+  samples_plot.PICTURE,
+  labels_plot.PICTURE,
+  mixtures_plot.PICTURE,
+  sizes_plot.PICTURE,
+  distances_plot.PICTURE,
+  sources_plot.PICTURE,
 )
 
 
@@ -93,13 +55,10 @@ def render(folder: pathlib.Path) -> str:
     DataError: If the version or its statistics are missing or damaged.
   """
   facts = facts_lib.read(folder)
-  pictures = []
-  with style.applied():
-    for picture in PICTURES:
-      figure = picture.module.draw(facts)
-      if figure is not None:
-        content = base64.b64encode(style.to_png(figure)).decode()
-        pictures.append((content, picture.caption))
+  pictures = [
+    (base64.b64encode(one.png).decode(), one.caption)
+    for one in picture.draw_all(PICTURES, facts)
+  ]
   recipe = facts.manifest['recipe']
   return html.render(
     'dataset/card.html.jinja',

@@ -7,7 +7,7 @@ from tff_algos.core import seeds
 from tff_algos.evaluation import distances
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 
 _MAX_PAIRS = 20_000
 _CHANCE_COLOR = '#9aa0a6'
@@ -121,3 +121,14 @@ def redraw(counts: np.ndarray) -> np.ndarray:
   generator = seeds.numpy_generator(0, 'reports/card/chance')
   total = counts.sum(axis=0)
   return generator.multinomial(counts.sum(axis=1), total / total.sum())
+
+
+PICTURE = picture.Picture(
+  name='distances.png',
+  caption=(
+    'Distances between the training examples of two clients. Grey: '
+    'clients of the same sizes that all draw from one distribution; '
+    'small clients differ by chance.'
+  ),
+  draw=draw,
+)

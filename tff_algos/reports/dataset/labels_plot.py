@@ -7,7 +7,7 @@ from matplotlib import ticker
 
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 
 _MAX_NAMED_CLASSES = 30
 _MAX_NAMED_CLIENTS = 30
@@ -113,3 +113,13 @@ def _draw_targets(
   axes.set_xlabel("mean of the client's labels")
   axes.set_ylabel('standard deviation')
   return figure
+
+
+PICTURE = picture.Picture(
+  name='labels.png',
+  caption=(
+    'The labels that the clients train on. Where there are many '
+    'clients, a row is the mean of several that are similar.'
+  ),
+  draw=draw,
+)

@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 
 _MAX_NAMED_CLUSTERS = 8
 
@@ -87,3 +87,13 @@ def _mark_clusters(axes, clusters: np.ndarray, rows: client_rows.Rows) -> None:
     names = [f'cluster {first[start]}' for start in starts[:-1]]
     axes.set_xticks(middles, names)
     axes.tick_params(axis='x', length=0)
+
+
+PICTURE = picture.Picture(
+  name='mixtures.png',
+  caption=(
+    'The source distributions of the training examples of the clients: '
+    'the ground truth for clustering.'
+  ),
+  draw=draw,
+)

@@ -5,7 +5,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 
 _MAX_SAMPLES = 12
 _MAX_SOURCES = 12
@@ -151,3 +151,14 @@ def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
   typical = np.median([total['features']['std'] for total in totals])
   low, high = axes.get_ylim()
   axes.set_ylim(min(low, -typical), max(high, typical))
+
+
+PICTURE = picture.Picture(
+  name='samples.png',
+  caption=(
+    'Held-out examples of each source distribution, or those of one '
+    "client if none are held out; first, the mean of all clients' "
+    'examples. Of features that are no images: their moments.'
+  ),
+  draw=draw,
+)

@@ -7,7 +7,7 @@ from matplotlib import ticker
 from tff_algos.data import schema as schema_lib
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 
 _SPLIT_COLORS = ('#0b4f86', '#c98a00', '#9aa0a6')
 # From this ratio of largest to smallest on, sizes are shown on a log scale.
@@ -70,3 +70,10 @@ def _draw_histogram(axes, sizes: np.ndarray) -> None:
   axes.set_xlabel('training examples of a client')
   axes.set_ylabel('clients')
   axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:,.0f}'))
+
+
+PICTURE = picture.Picture(
+  name='sizes.png',
+  caption='How unequal the clients are in size.',
+  draw=draw,
+)

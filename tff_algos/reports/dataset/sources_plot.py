@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 from tff_algos.evaluation import distances
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 
 _DARK_ENOUGH_FOR_WHITE = 0.55
 _MAX_SOURCES = 12
@@ -98,3 +98,14 @@ def _draw_matrix(
     for tick, color in zip(ticks, style.colors(len(names)), strict=True):
       tick.set_color(color)
       tick.set_fontweight('bold')
+
+
+PICTURE = picture.Picture(
+  name='sources.png',
+  caption=(
+    "Over all clients' examples. Where both matrices are near 0, the "
+    'distributions may still differ in how labels depend on features, '
+    'as permuted labels do.'
+  ),
+  draw=draw,
+)

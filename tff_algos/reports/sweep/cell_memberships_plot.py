@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import membership_maps_plot
@@ -60,3 +60,14 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
 
 def _has_memberships(run: run_lib.Run) -> bool:
   return run.memberships is not None and run.num_clusters > 1
+
+
+PICTURE = picture.Picture(
+  name='memberships.png',
+  caption=(
+    'A row a client, a column a cluster, in the first seed of each cell '
+    'after its last round. Two sources with the same dark column share '
+    'a cluster.'
+  ),
+  draw=draw,
+)

@@ -5,21 +5,17 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.sweep import measures
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 4
 
 
-def draw(sweep: sweep_lib.Sweep, least_ari: float) -> figure_lib.Figure | None:
+def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   """Draws a panel for each measure, and one for the success rate.
 
   A dot is the mean over seeds, its bar the standard deviation, a tick a seed.
-
-  Args:
-    sweep: The runs.
-    least_ari: See `measures.found_clusters`.
 
   Returns:
     None if no cell has a measure.
@@ -27,7 +23,7 @@ def draw(sweep: sweep_lib.Sweep, least_ari: float) -> figure_lib.Figure | None:
   panels = list(sweep.measures)
   if not panels:
     return None
-  rates = [cell.rate(least_ari) for cell in sweep.cells]
+  rates = [cell.rate for cell in sweep.cells]
   num_panels = len(panels) + any(rates)
   num_rows, num_columns = style.panel_shape(num_panels, _MAX_COLUMNS)
   longest = max(len(cell.label) for cell in sweep.cells)
@@ -100,3 +96,14 @@ def _draw_dot(axes: axes_lib.Axes, row: int, value, deviation, color) -> None:
     linewidth=1.6,
     capsize=2.5,
   )
+
+
+PICTURE = picture.Picture(
+  name='cells.png',
+  caption=(
+    'Dot and bar: mean and standard deviation over seeds; small ticks: '
+    'the seeds. Last panel: the share of the seeds that found the '
+    "clusters, with Wilson's 95 % interval."
+  ),
+  draw=draw,
+)

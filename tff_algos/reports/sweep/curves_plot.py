@@ -8,7 +8,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.sweep import measures
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -180,3 +180,33 @@ def _lowest_since(lines) -> tuple[int, int] | None:
   # The round after the last one in which some other was as low.
   first = np.flatnonzero(is_above).max(initial=-1) + 1
   return lines[best][0], int(rounds[first])
+
+
+COMMUNICATION = picture.Picture(
+  name='communication.png',
+  caption=(
+    'The scores over the communication: numbers sent from the server to '
+    'clients and back, summed over rounds. Both are means over seeds; '
+    "the band is the score's standard deviation. Dotted: the target, if "
+    'there is one.'
+  ),
+  draw=draw_communication,
+)
+ROUNDS = picture.Picture(
+  name='rounds.png',
+  caption=(
+    'The same scores round by round, and the mean loss of local '
+    'training. Dotted: the round from which on one cell has the lowest '
+    'loss.'
+  ),
+  draw=draw_rounds,
+)
+VARIANCE = picture.Picture(
+  name='variance.png',
+  caption=(
+    'Written by binaries.factors: the variance of the kernels after the '
+    'next round, over cohorts and orders of examples; right, as a share '
+    'of the squared norm of their mean.'
+  ),
+  draw=draw_variance,
+)

@@ -1,11 +1,14 @@
 """Picture: what a number in the config does to each measure."""
 
+import functools
+import re
+
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import sweep as sweep_lib
 
@@ -14,16 +17,31 @@ _MAX_COLUMNS = 4
 _MAX_LINEAR_RATIO = 20
 
 
-def draw(
-  sweep: sweep_lib.Sweep, position: int, least_ari: float
-) -> figure_lib.Figure | None:
+def pictures(sweep: sweep_lib.Sweep) -> list[picture.Picture]:
+  """Returns a picture for each numeric axis of a sweep."""
+  return [
+    picture.Picture(
+      name=f'effect_{re.sub(r"[^a-zA-Z0-9_.-]", "_", axis.name)}.png',
+      caption=(
+        f'Each measure against {axis.key}: mean over seeds, a band of one '
+        'standard deviation, and a dash for each seed. A line joins cells with '
+        'equal values of all else. Last panel: the share of the seeds that '
+        "found the clusters, with Wilson's 95 % interval."
+      ),
+      draw=functools.partial(draw, position=position),
+    )
+    for position, axis in enumerate(sweep.plan.axes)
+    if axis.is_numeric
+  ]
+
+
+def draw(sweep: sweep_lib.Sweep, position: int) -> figure_lib.Figure | None:
   """Draws each measure, and the success rate, against a numeric axis.
 
   Args:
     sweep: The runs.
     position: Of the axis in the plan. Cells that agree on all other axes make
       one line.
-    least_ari: See `measures.found_clusters`.
 
   Returns:
     None if fewer than two values have finished runs.
@@ -34,7 +52,7 @@ def draw(
   if len(values) < 2 or not panels:
     return None
   axis = sweep.plan.axes[position]
-  has_rates = any(cell.rate(least_ari) for cell in sweep.cells)
+  has_rates = any(cell.rate for cell in sweep.cells)
   num_panels = len(panels) + has_rates
   num_rows, num_columns = style.panel_shape(num_panels, _MAX_COLUMNS)
   figure = style.new_figure_with_legend(
@@ -47,7 +65,7 @@ def draw(
   for axes, measure in zip(places, panels, strict=False):
     _draw_measure(axes, sweep, position, measure, lines.values())
   if has_rates:
-    _draw_rates(places[-1], position, lines.values(), least_ari)
+    _draw_rates(places[-1], position, lines.values())
   for axes in places:
     _scale(axes, values)
     axes.set_xlabel(axis.name)
@@ -86,13 +104,13 @@ def _draw_measure(
   measure.format_axis(sweep.example, axes.yaxis)
 
 
-def _draw_rates(axes: axes_lib.Axes, position, lines, least_ari) -> None:
+def _draw_rates(axes: axes_lib.Axes, position, lines) -> None:
   """Draws how often clusters were found, with Wilson's intervals."""
   for index, cells in enumerate(lines):
     known = [
       (cell.values[position], rate)
       for cell in cells
-      if (rate := cell.rate(least_ari)) is not None
+      if (rate := cell.rate) is not None
     ]
     if not known:
       continue

@@ -16,6 +16,7 @@ from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import target as target_lib
 
+LEAST_ARI = 0.9
 _CONFIDENCE = 0.95
 
 
@@ -76,6 +77,7 @@ class Cell:
     seeds: Of the runs that are finished.
     runs: Finished; at least one.
     target: A score that they are to reach; None for none.
+    least_ari: See `measures.found_clusters`.
   """
 
   label: str
@@ -83,6 +85,7 @@ class Cell:
   seeds: tuple[int, ...]
   runs: tuple[run_lib.Run, ...]
   target: target_lib.Target | None = None
+  least_ari: float = LEAST_ARI
 
   @functools.cached_property
   def last(self) -> tuple[dict[str, float], ...]:
@@ -98,9 +101,10 @@ class Cell:
     """Returns the metrics of the best round by validation, one a run."""
     return tuple(measures.best(run) for run in self.runs)
 
-  def rate(self, least_ari: float) -> Rate | None:
+  @functools.cached_property
+  def rate(self) -> Rate | None:
     """Returns how many runs found clusters; None if none could."""
-    found = [measures.found_clusters(run, least_ari) for run in self.runs]
+    found = [measures.found_clusters(run, self.least_ari) for run in self.runs]
     known = [value for value in found if value is not None]
     if not known:
       return None
@@ -143,6 +147,11 @@ class Sweep:
   cells: tuple[Cell, ...]
 
   @property
+  def least_ari(self) -> float:
+    """Returns the adjusted Rand index from which on clusters count as found."""
+    return self.cells[0].least_ari
+
+  @property
   def example(self) -> run_lib.Run:
     """Returns a run that tells what scores are called and which are good."""
     return self.cells[0].runs[0]
@@ -179,6 +188,7 @@ def read(
   workdir: str | os.PathLike[str],
   target: target_lib.Target | None = None,
   clock: round_time.Clock = round_time.Clock(),
+  least_ari: float = LEAST_ARI,
 ) -> Sweep:
   """Reads the runs of a sweep that are finished.
 
@@ -186,6 +196,7 @@ def read(
     workdir: Its folder.
     target: A score that they are to reach; None for none.
     clock: Of the picture of time.
+    least_ari: See `measures.found_clusters`.
 
   Raises:
     DataError: If there is no plan or no finished run, a file is damaged, or
@@ -210,7 +221,12 @@ def read(
     )
   cells = tuple(
     Cell(
-      plan.label(planned.axes, values), values, *zip(*runs, strict=True), target
+      plan.label(planned.axes, values),
+      values,
+      tuple(seed for seed, _ in runs),
+      tuple(run for _, run in runs),
+      target,
+      least_ari,
     )
     for values, runs in found.items()
   )

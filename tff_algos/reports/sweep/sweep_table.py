@@ -12,16 +12,12 @@ ABSENT = '–'
 _BEST = 'best_by_validation/'
 
 
-def run_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
+def run_rows(sweep: sweep_lib.Sweep) -> list[dict[str, Any]]:
   """Returns one row for each finished run, for `sweep.csv`.
 
   Its columns: the axes, the seed, the folder, whether clusters were found, all
   metrics of the last round and, behind `best_by_validation/`, those of the
   best one.
-
-  Args:
-    sweep: The runs.
-    least_ari: See `measures.found_clusters`.
   """
   rows = []
   for cell in sweep.cells:
@@ -33,7 +29,7 @@ def run_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
           **_place(sweep, cell),
           'seed': seed,
           'folder': os.path.relpath(run.workdir, sweep.workdir),
-          'found_clusters': measures.found_clusters(run, least_ari),
+          'found_clusters': measures.found_clusters(run, cell.least_ari),
           **last,
           **{f'{_BEST}{name}': value for name, value in best.items()},
         }
@@ -41,22 +37,18 @@ def run_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
   return rows
 
 
-def cell_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
+def cell_rows(sweep: sweep_lib.Sweep) -> list[dict[str, Any]]:
   """Returns one row for each cell, for `sweep_summary.csv`.
 
   Its columns: the axes, `num_runs`, the success rate with its interval, and
   for each metric `<metric> mean`, `std` and `num`, the seeds that have it; the
   metrics of the best round by validation likewise. What a run says of a cluster
   by its number is left out.
-
-  Args:
-    sweep: The runs.
-    least_ari: See `measures.found_clusters`.
   """
   rows = []
   for cell in sweep.cells:
     row = {**_place(sweep, cell), 'num_runs': len(cell.runs)}
-    rate = cell.rate(least_ari)
+    rate = cell.rate
     if rate is not None:
       row['successes'] = rate.successes
       row['success_rate'] = rate.successes / rate.num
@@ -71,19 +63,16 @@ def cell_rows(sweep: sweep_lib.Sweep, least_ari: float) -> list[dict[str, Any]]:
   return rows
 
 
-def console(
-  sweep: sweep_lib.Sweep, prefixes: Sequence[str], least_ari: float
-) -> str:
+def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
   """Returns the last round's means and deviations, a block for each cell.
 
   Args:
     sweep: The runs.
     prefixes: Starts of the names of the metrics; none for those of the page.
-    least_ari: See `measures.found_clusters`.
   """
   lines = []
   for cell in sweep.cells:
-    rate = cell.rate(least_ari)
+    rate = cell.rate
     heading = _seeds(len(cell.runs))
     if rate is not None:
       heading += f'; clusters found: {rate_text(rate)}'

@@ -5,10 +5,15 @@ import csv
 import numpy as np
 import pytest
 
-from binaries import preprocess, train
 from configs.filter_decomposition import fashion_mnist
 from tff_algos.core import errors
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import (
+  datasets,
+  experiment,
+  resolved_config,
+  session,
+  training,
+)
 from tff_algos.experiments.analyses import trajectories
 
 
@@ -24,8 +29,8 @@ def _train(folder, num_rounds=2, **changes):
   for key, value in changes.items():
     values.update_from_flattened_dict({key.replace('__', '.'): value})
   config = experiment.parse(values)
-  preprocess.preprocess(config.dataset, folder)
-  train.train(config, folder)
+  datasets.build(config.dataset, folder)
+  training.train(config, folder)
   return config
 
 
@@ -66,7 +71,7 @@ def test_losses_along_the_paths_are_those_of_the_evaluation(runs):
 @pytest.mark.slow
 def test_a_point_has_kernels_in_the_place_of_factors(runs):
   problem = trajectories.read([runs / 'factors'], 1)
-  config = trajectories.read_config(runs / 'factors')
+  config = resolved_config.read(runs / 'factors')
   with session.open_session(config, runs / 'factors') as opened:
     _, state = opened.restore()
   weights = {

@@ -14,7 +14,6 @@ from matplotlib import image
 from tests.testing import fake_workdir
 from tff_algos.core import errors
 from tff_algos.reports.run import page
-from tff_algos.reports.run.plots import cost_plot
 
 
 class _References(html.parser.HTMLParser):
@@ -154,7 +153,8 @@ def test_a_failure_leaves_the_old_report_and_nothing_else(
   def interrupt(run):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(cost_plot, 'draw', interrupt)
+  last = page.PICTURES[-1]._replace(draw=interrupt)
+  monkeypatch.setattr(page, 'PICTURES', (*page.PICTURES[:-1], last))
   with pytest.raises(KeyboardInterrupt):
     page.write_report(workdir)
   assert _contents(index.parent) == before
@@ -169,7 +169,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_reports_need_no_tensorflow():
   code = (
-    'import sys; from tff_algos.reports import page, summary; '
+    'import sys; from tff_algos.reports.run import page, summary; '
     'sys.exit("tensorflow" in sys.modules or "matplotlib.pyplot" in '
     'sys.modules)'
   )

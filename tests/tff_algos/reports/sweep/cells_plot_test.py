@@ -16,7 +16,7 @@ def _draw(tmp_path, **options):
   levels = {('10:90',): (0.2, 0.4), ('linear',): (0.3, 0.3)}
   fake_sweep.write(tmp_path, levels, _AXES, **options)
   with style.applied():
-    return cells_plot.draw(sweep_lib.read(tmp_path), 0.9)
+    return cells_plot.draw(sweep_lib.read(tmp_path))
 
 
 def _panel(figure, title):

@@ -18,7 +18,7 @@ _AXES = (
 def _draw(tmp_path, levels, axes=_AXES, position=0):
   fake_sweep.write(tmp_path, levels, axes)
   with style.applied():
-    return effect_plot.draw(sweep_lib.read(tmp_path), position, 0.9)
+    return effect_plot.draw(sweep_lib.read(tmp_path), position)
 
 
 def _panel(figure, title='personalized, test'):

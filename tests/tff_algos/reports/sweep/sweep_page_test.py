@@ -9,9 +9,9 @@ import pytest
 from matplotlib import image
 
 from tests.testing import fake_sweep
-from tff_algos.reports.sweep import curves_plot, sweep_page
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
+from tff_algos.reports.sweep import sweep_page
 
 _AXES = (
   plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),
@@ -29,7 +29,7 @@ def written(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('sweep')
   fake_sweep.write(workdir, _LEVELS, _AXES)
   sweep = sweep_lib.read(workdir)
-  return sweep, sweep_page.write_report(sweep, 0.9)
+  return sweep, sweep_page.write_report(sweep)
 
 
 def test_pictures_are_whole_and_nothing_else_is_left(written):
@@ -75,19 +75,19 @@ def test_tables_hold_the_numbers(written):
 def test_without_validation_there_is_no_table_of_best_rounds(tmp_path):
   fake_sweep.write(tmp_path, {(): (0.2,)}, ())
   heading = 'In the best round by validation'
-  page = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9)
+  page = sweep_page.write_report(sweep_lib.read(tmp_path))
   assert heading in page.read_text()
   (path,) = tmp_path.rglob('summary.json')
   summary = json.loads(path.read_text())
   path.write_text(json.dumps({**summary, 'best_by_validation': None}))
-  page = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9)
+  page = sweep_page.write_report(sweep_lib.read(tmp_path))
   assert heading not in page.read_text()
 
 
 def test_the_same_files_give_the_same_bytes(written):
   sweep, index = written
   before = {path: path.read_bytes() for path in index.parent.iterdir()}
-  sweep_page.write_report(sweep, 0.9)
+  sweep_page.write_report(sweep)
   assert {path: path.read_bytes() for path in before} == before
 
 
@@ -98,7 +98,7 @@ def test_refused_runs_are_told_and_what_is_told_is_escaped(tmp_path):
   fake_sweep.write_plan(
     tmp_path, plan._replace(name=attack, runs=(*plan.runs, refused))
   )
-  text = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9).read_text()
+  text = sweep_page.write_report(sweep_lib.read(tmp_path)).read_text()
   assert '<script' not in text
   assert f'seed_9 failed:</strong> {html.escape(attack)}' in text
   assert '1 of 2 runs are finished' in text
@@ -108,7 +108,7 @@ def test_pictures_of_an_earlier_page_go(tmp_path):
   fake_sweep.write(tmp_path, {(): (0.2,)}, ())
   (tmp_path / 'report').mkdir()
   (tmp_path / 'report' / 'effect_old.png').write_bytes(b'old')
-  index = sweep_page.write_report(sweep_lib.read(tmp_path), 0.9)
+  index = sweep_page.write_report(sweep_lib.read(tmp_path))
   assert not index.with_name('effect_old.png').exists()
 
 
@@ -119,8 +119,9 @@ def test_a_failure_leaves_the_old_page(written, monkeypatch):
   def interrupt(sweep):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(curves_plot, 'draw_rounds', interrupt)
+  last = sweep_page.PICTURES[-1]._replace(draw=interrupt)
+  monkeypatch.setattr(sweep_page, 'PICTURES', (last,))
   with pytest.raises(KeyboardInterrupt):
-    sweep_page.write_report(sweep, 0.5)
+    sweep_page.write_report(sweep)
   assert index.read_bytes() == before
   assert not list(sweep.workdir.glob('.report*'))

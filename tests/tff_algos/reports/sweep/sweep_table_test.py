@@ -21,7 +21,7 @@ def sweep(tmp_path):
 
 
 def test_a_row_for_each_run(sweep):
-  rows = sweep_table.run_rows(sweep, 0.9)
+  rows = sweep_table.run_rows(sweep)
   assert [row['folder'] for row in rows] == [
     *('weight=0.1/seed_0', 'weight=0.1/seed_1', 'weight=1/seed_0')
   ]
@@ -35,7 +35,7 @@ def test_a_row_for_each_run(sweep):
 
 
 def test_a_row_for_each_cell(sweep):
-  first, second = sweep_table.cell_rows(sweep, 0.9)
+  first, second = sweep_table.cell_rows(sweep)
   assert (first['algorithm.weight'], first['num_runs']) == (0.1, 2)
   assert first['success_rate'] == 1.0
   assert first[f'{_TEST} mean'] == pytest.approx(0.3)
@@ -47,7 +47,7 @@ def test_a_row_for_each_cell(sweep):
 def test_clusters_are_matched_before_they_are_averaged(sweep):
   # The clusters of seed 1 are those of seed 0 the other way round: averaged by
   # number, all would be alike.
-  row = sweep_table.cell_rows(sweep, 0.9)[0]
+  row = sweep_table.cell_rows(sweep)[0]
   found = {
     name.removesuffix(' mean'): value
     for name, value in row.items()
@@ -64,7 +64,7 @@ def test_clusters_are_matched_before_they_are_averaged(sweep):
 
 
 def test_console_has_a_block_for_each_cell(sweep):
-  text = sweep_table.console(sweep, ['participating/test/'], 0.9)
+  text = sweep_table.console(sweep, ['participating/test/'])
   first, second = text.strip().split('\n\n')
   head, columns, line = first.splitlines()
   assert head == (
@@ -76,7 +76,7 @@ def test_console_has_a_block_for_each_cell(sweep):
 
 
 def test_console_shows_what_the_page_shows(sweep):
-  text = sweep_table.console(sweep, [], 0.9)
+  text = sweep_table.console(sweep, [])
   names = [line.split()[-1] for line in text.splitlines() if '/' in line]
   assert names == [measures.ARI, _TEST, measures.SENT] * 2
 
@@ -84,7 +84,7 @@ def test_console_shows_what_the_page_shows(sweep):
 def test_fewer_seeds_than_runs_are_told(tmp_path):
   levels = {(): (0.2, math.nan)}
   fake_sweep.write(tmp_path, levels, ())
-  text = sweep_table.console(sweep_lib.read(tmp_path), [_TEST], 0.9)
+  text = sweep_table.console(sweep_lib.read(tmp_path), [_TEST])
   assert text.startswith(fake_sweep.NAME)
   assert f'{_TEST} (1 seed)' in text
 

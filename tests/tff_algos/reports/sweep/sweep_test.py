@@ -72,7 +72,7 @@ def test_rate_has_the_interval_of_wilson(tmp_path):
   fake_sweep.write_run(tmp_path / 'bad', ari=0.5)
   bad = plan_lib.PlannedRun('bad', (), 4)
   fake_sweep.write_plan(tmp_path, plan._replace(runs=(*plan.runs, bad)))
-  rate = sweep_lib.read(tmp_path).cells[0].rate(0.9)
+  rate = sweep_lib.read(tmp_path).cells[0].rate
   z, p, n = 1.959963985, 4 / 5, 5
   middle = (p + z * z / (2 * n)) / (1 + z * z / n)
   half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + (z / 2 / n) ** 2)
@@ -84,12 +84,12 @@ def test_runs_of_one_model_are_no_failures(tmp_path):
   plan = fake_sweep.write(tmp_path, {(): (0.1, 0.2, 0.3)}, ())
   paths = [tmp_path / run.folder / 'evaluation' for run in plan.runs]
   for left, path in enumerate(paths, start=1):
-    rate = sweep_lib.read(tmp_path).cells[0].rate(0.9)
+    rate = sweep_lib.read(tmp_path).cells[0].rate
     assert (rate.successes, rate.num) == (4 - left, 4 - left)
     content = json.loads((path / 'summary.json').read_text())
     content['num_clusters'] = 1
     (path / 'summary.json').write_text(json.dumps(content))
-  assert sweep_lib.read(tmp_path).cells[0].rate(0.9) is None
+  assert sweep_lib.read(tmp_path).cells[0].rate is None
 
 
 def test_curves_are_means_over_the_rounds_that_all_have(tmp_path):

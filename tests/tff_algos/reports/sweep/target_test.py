@@ -75,7 +75,7 @@ def test_a_sweep_tells_it_by_cell(tmp_path):
   fake_sweep.write(tmp_path, {(0.1,): (0.8, 0.4)}, axes)
   target = target_lib.parse(f'{_TEST}=0.3')
   sweep = sweep_lib.read(tmp_path, target)
-  (row,) = sweep_table.cell_rows(sweep, 0.9)
+  (row,) = sweep_table.cell_rows(sweep)
   assert row[f'{target_lib.UPLINK} mean'] == pytest.approx((75 + 150) / 2)
   assert row[f'{target_lib.UPLINK} num'] == 2
   titles = [measure.title for measure in sweep.measures]
@@ -84,7 +84,7 @@ def test_a_sweep_tells_it_by_cell(tmp_path):
     f'sent up until {_TEST} = 0.3',
     f'sent both ways until {_TEST} = 0.3',
   ]
-  assert target_lib.UPLINK in sweep_table.console(sweep, (), 0.9)
+  assert target_lib.UPLINK in sweep_table.console(sweep, ())
 
 
 def test_percentages_are_shares():

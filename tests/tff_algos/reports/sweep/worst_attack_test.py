@@ -71,7 +71,7 @@ def test_runs_that_differ_by_something_else_have_none(tmp_path):
 def test_the_page_has_the_table(tmp_path):
   levels = {('zero', 'mean'): (0.6,), ('ipm', 'mean'): (0.2,)}
   sweep = _sweep(tmp_path, levels)
-  text = sweep_page.write_report(sweep, 0.9).read_text()
+  text = sweep_page.write_report(sweep).read_text()
   cells = [
     f'<td>{one}</td>' for one in ('rule=mean', '70.0', '30.0', '30.0 (ipm)')
   ]

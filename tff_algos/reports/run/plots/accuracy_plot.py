@@ -7,7 +7,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
 # With more clusters than this, only a panel's best one gets a label.
@@ -109,3 +109,16 @@ def _majority(run: run_lib.Run) -> float | None:
   if value is None or not math.isfinite(value) or not run.higher_is_better:
     return None
   return value
+
+
+PICTURE = picture.Picture(
+  name='accuracy.png',
+  caption=(
+    'Every cluster model on held-out examples of each source '
+    'distribution, in the colour of the source that it is matched to; '
+    "thick: the best at the end. Last panel: the clients' own test "
+    'examples. Dotted: the accuracy of the most frequent label of the '
+    "client's training part."
+  ),
+  draw=draw,
+)

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib import figure as figure_lib
 
 from tff_algos.evaluation import association
-from tff_algos.reports.plotting import heat_map, style
+from tff_algos.reports.plotting import heat_map, picture, style
 from tff_algos.reports.run import run as run_lib
 
 # Cells of larger tables cannot be read.
@@ -55,3 +55,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   heat_map.name_rows(left, run.planted_names, style.planted_colors(run))
   left.set_ylabel('main source of the client')
   return figure
+
+
+PICTURE = picture.Picture(
+  name='association.png',
+  caption=(
+    'Clients by the source of most of their data. Left: how many have '
+    'their largest membership in each cluster (the confusion matrix). '
+    'Right: their mean membership of each cluster.'
+  ),
+  draw=draw,
+)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.plotting import table as table_lib
 from tff_algos.reports.run import run as run_lib
 
@@ -106,3 +106,16 @@ def _draw_distances(axes, distances: np.ndarray) -> None:
   axes.set_ylabel('distance')
   axes.yaxis.set_major_locator(ticker.MaxNLocator(3))
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+
+
+PICTURE = picture.Picture(
+  name='atoms.png',
+  caption=(
+    'Written by binaries.factors, of the latest checkpoint. Atoms of a '
+    'layer share their colours: red is positive, blue negative; the '
+    "number is the norm of the atom's coefficients, the largest first. "
+    "Right: distance of the clients' own atoms from the global ones, "
+    'the farthest first; 0 for clients that never trained any.'
+  ),
+  draw=draw,
+)

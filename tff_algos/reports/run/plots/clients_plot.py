@@ -6,7 +6,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.evaluation import summaries
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
 # With more clients than this a dot for each is no longer read.
@@ -129,3 +129,14 @@ def _draw_shares(
   axes.set_ylim(0, 1)
   style.format_percent(axes.yaxis)
   style.format_scores(run, axes.xaxis)
+
+
+PICTURE = picture.Picture(
+  name='clients.png',
+  caption=(
+    "Each client's personalized model beside its cluster's model, on "
+    "the client's own test examples. The worst decile is the mean of "
+    'the worst 10 % of the clients; triangles mark it.'
+  ),
+  draw=draw,
+)

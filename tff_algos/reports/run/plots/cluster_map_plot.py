@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import patches, ticker
 
 from tff_algos.evaluation import association
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 
@@ -87,3 +87,14 @@ def _mark_settled_round(axes: axes_lib.Axes, history) -> None:
       f'not settled: {np.sum(before != after):,} of {len(after):,} clients '
       f'changed in round {history.rounds[position]}'
     )
+
+
+PICTURE = picture.Picture(
+  name='cluster_map.png',
+  caption=(
+    'The cluster of largest membership, a row a client and a column an '
+    'evaluation. Dashed: the round after which no client changes. '
+    'Undecided: equal memberships in all clusters.'
+  ),
+  draw=draw,
+)

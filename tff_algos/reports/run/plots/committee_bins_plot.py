@@ -5,7 +5,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import committee_history
 from tff_algos.reports.run import run as run_lib
 
@@ -84,3 +84,16 @@ def _draw_bars(axes: axes_lib.Axes, heights, below=0.0, **look) -> None:
   axes.set_xticks(_EDGES[::2])
   axes.set_xlabel('test accuracy of a client (%)')
   style.format_percent(axes.xaxis)
+
+
+PICTURE = picture.Picture(
+  name='committee_bins.png',
+  caption=(
+    'Participating clients by the accuracy of the last model on their '
+    'own test examples (bins of 10 points), and how often the clients '
+    'of a bin were averaged, on average; dotted: all clients. If '
+    'committees left out the clients that the model serves poorly, the '
+    'bars of low accuracy are the lowest in the right panel.'
+  ),
+  draw=draw,
+)

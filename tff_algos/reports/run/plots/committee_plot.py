@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import committee_history
 from tff_algos.reports.run import run as run_lib
 
@@ -101,3 +101,16 @@ def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
   for axis in (axes.xaxis, axes.yaxis):
     axis.set_major_locator(ticker.MaxNLocator(5, integer=True))
   axes.legend(loc='upper right')
+
+
+PICTURE = picture.Picture(
+  name='committee.png',
+  caption=(
+    'From the audit log. Left: how often clients were averaged in '
+    'rounds with an agreement. Middle: the scores of all uploads that '
+    'committees judged; those averaged have the highest (strategy I) or '
+    'the lowest (II) of a round. Right, under attack: how many '
+    'attackers had each role.'
+  ),
+  draw=draw,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
 
@@ -55,3 +55,13 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   style.format_scores(run, axes.yaxis)
   style.label_ends(axes, labels)
   return figure
+
+
+PICTURE = picture.Picture(
+  name='cost.png',
+  caption=(
+    'The score over the communication: numbers sent from the server to '
+    'clients and back, summed over rounds.'
+  ),
+  draw=draw,
+)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 
-from tff_algos.reports.plotting import heat_map, style
+from tff_algos.reports.plotting import heat_map, picture, style
 from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 
@@ -80,3 +80,14 @@ def add_scale(
   bar.ax.grid(False)
   bar.set_label('membership (%)')
   style.format_percent(bar.ax.yaxis)
+
+
+PICTURE = picture.Picture(
+  name='membership_maps.png',
+  caption=(
+    'A row a client, a column a cluster, clusters in the order of the '
+    'sources that they are matched to. A column that is dark for the '
+    'clients of one source alone has found that source.'
+  ),
+  draw=draw,
+)

@@ -11,7 +11,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
 # With more mixtures than this, clients of one main source share a panel.
@@ -143,3 +143,14 @@ def _draw_panel(
   axes.set_xlabel('round')
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
   style.label_ends(axes, labels)
+
+
+PICTURE = picture.Picture(
+  name='membership_rounds.png',
+  caption=(
+    'The mean membership of clients with the same planted mixture, in '
+    'the colours of the clusters; dashed: the true shares. With many '
+    'mixtures, clients of one main source are averaged together.'
+  ),
+  draw=draw,
+)

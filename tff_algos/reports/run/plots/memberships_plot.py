@@ -10,7 +10,7 @@ from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
 from tff_algos.evaluation import recovery
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
 # Room that clients with one true share take, sideways, in the scatter.
@@ -174,3 +174,15 @@ def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
     bbox_to_anchor=(1.0, 0.5),
     handlelength=0.9,
   )
+
+
+PICTURE = picture.Picture(
+  name='memberships.png',
+  caption=(
+    'The membership of each participating client in each cluster, '
+    'beside the mixture that its data was drawn from. Clusters have no '
+    'order of their own; they are matched to sources so that the '
+    'agreement over all clients is largest.'
+  ),
+  draw=draw,
+)

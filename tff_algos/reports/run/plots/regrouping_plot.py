@@ -8,7 +8,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
 _PREFIX = 'train/'
@@ -136,3 +136,16 @@ def _fit(axes: axes_lib.Axes, values: np.ndarray, is_share: bool) -> None:
     axes.set_ylim(low / 1.3, high * 1.3)
     return
   axes.set_ylim(0, 1.08 * high or 1)
+
+
+PICTURE = picture.Picture(
+  name='regrouping.png',
+  caption=(
+    'The uploads of clients, and their clustering by k-means. Where an '
+    'upload is nearly all determined by the model that was sent, '
+    'clients cannot change cluster, so a stable assignment is no '
+    'evidence for the clusters. Iterations are those of the best '
+    'restart.'
+  ),
+  draw=draw,
+)

@@ -8,7 +8,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import run_clock
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -163,3 +163,27 @@ def _draw_panel(axes: axes_lib.Axes, lines: list[_Line], place: int) -> None:
   axes.set_xlim(left=0)
   axes.set_xlabel('seconds')
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+
+
+PICTURE = picture.Picture(
+  name='time_curves.png',
+  caption=(
+    'The score over the seconds of the virtual clock. '
+    'Re-timed: the scores of this run after the same rounds, but rounds '
+    "as long as another system's by formula, as in the figures of "
+    "CMFL's authors; that system was not run."
+  ),
+  draw=draw,
+)
+SWEEP_PICTURE = picture.Picture(
+  name='time_curves.png',
+  caption=(
+    'The score over the seconds of a virtual clock: the cost model of '
+    'CMFL (TPDS 2022, section 6.5), one transfer after the other, '
+    "seconds of computation as in its authors' code. Re-timed: the "
+    'scores of one cell after the same rounds, but rounds as long as '
+    "another system's by formula, as in those authors' figures; that "
+    'system was not run.'
+  ),
+  draw=draw_sweep,
+)

@@ -1,14 +1,13 @@
-"""What runs are compared by: flags, and whether the runs can answer them."""
+"""Flags that binaries.compare and binaries.sweep share."""
 
 from collections.abc import Callable
-from typing import Any
 
 from absl import flags
 
-from tff_algos.core import errors
 from tff_algos.evaluation import round_time
-from tff_algos.experiments.sweeps import grid
+from tff_algos.experiments.sweeps import comparison
 from tff_algos.reports.sweep import choice as choice_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import target as target_lib
 
 
@@ -23,8 +22,8 @@ def define_clock_flag() -> flags.FlagHolder:
   )
 
 
-def define_flags() -> Callable[[], tuple[Any, ...]]:
-  """Defines flags; returns what gives `compare.compare` all but the folder."""
+def define() -> Callable[[], comparison.Options]:
+  """Defines the flags of a comparison; returns the function that reads them."""
   metrics = flags.DEFINE_list(
     'metrics',
     '',
@@ -33,7 +32,7 @@ def define_flags() -> Callable[[], tuple[Any, ...]]:
   )
   least_ari = flags.DEFINE_float(
     'least_ari',
-    0.9,
+    sweep_lib.LEAST_ARI,
     'Adjusted Rand index from which on a run has found the planted clusters.',
     lower_bound=-1.0,
     upper_bound=1.0,
@@ -49,7 +48,6 @@ def define_flags() -> Callable[[], tuple[Any, ...]]:
     list(choice_lib.CRITERIA),
     'What --choose goes by: validation examples, or unseen clients.',
   )
-
   target = flags.DEFINE_string(
     'target',
     '',
@@ -58,39 +56,16 @@ def define_flags() -> Callable[[], tuple[Any, ...]]:
   )
   clock = define_clock_flag()
 
-  def arguments() -> tuple[Any, ...]:
-    goal = target_lib.parse(target.value) if target.value else None
+  def read() -> comparison.Options:
     question = None
     if choose.value:
       question = choice_lib.Question(choose.value, choose_by.value)
-    time = round_time.read_clock(clock.value)
-    return metrics.value, least_ari.value, question, goal, time
+    return comparison.Options(
+      metrics.value,
+      least_ari.value,
+      question,
+      target_lib.parse(target.value) if target.value else None,
+      round_time.read_clock(clock.value),
+    )
 
-  return arguments
-
-
-def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
-  """Checks that a sweep will answer a question, before it runs.
-
-  Args:
-    runs: The sweep.
-    question: What to choose; None for nothing.
-
-  Raises:
-    UserError: If no axis is meant, or a dataset has nothing to choose by.
-  """
-  if question is None:
-    return
-  choice_lib.check(runs.plan.axes, question)
-  for run, config in zip(runs.plan.runs, runs.configs, strict=True):
-    dataset = config.dataset
-    is_answered = {
-      choice_lib.VALIDATION: dataset.splits.validation_ratio > 0,
-      choice_lib.UNSEEN: dataset.partition.num_unseen_clients > 0,
-    }
-    if not is_answered[question.by]:
-      raise errors.ConfigError(
-        f'--choose_by={question.by} needs datasets with '
-        f'{choice_lib.CRITERIA[question.by].needs}; that of {run.folder} has '
-        'none'
-      )
+  return read

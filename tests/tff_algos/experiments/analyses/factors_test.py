@@ -1,21 +1,27 @@
 """The next round, repeated, and clients that do not exist in it."""
 
+import csv
 import dataclasses
 import math
 import types
 
 import numpy as np
+import pytest
 
+from configs.fed_soft import digits
+from configs.filter_decomposition import fashion_mnist
 from tests.testing import contract, factored, toys
 from tff_algos.algorithms.filter_decomposition import latent_clients
-from tff_algos.experiments.analyses import factor_rounds
+from tff_algos.core import errors
+from tff_algos.experiments import datasets, experiment, training
+from tff_algos.experiments.analyses import factors
 from tff_algos.numerics import factored_weights
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import loop
 
 _SEED = 5
-_SIZES = factor_rounds.Sizes(num_repeats=3, num_pairs=100, num_examples=5)
+_SIZES = factors.Sizes(num_repeats=3, num_pairs=100, num_examples=5)
 
 
 def _session(algorithm):
@@ -47,7 +53,7 @@ def test_variance_is_that_of_the_kernels_of_repeated_rounds():
     )
     plain = factored_weights.build_kernels(after.model_weights)
     kernels.append(plain['conv/kernel'].numpy().ravel())
-  found = factor_rounds.variance(opened, 1, state, _SIZES)
+  found = factors.variance(opened, 1, state, _SIZES)
   expected = np.var(kernels, axis=0).sum()
   np.testing.assert_allclose(found['variance'], expected, rtol=1e-4)
   assert expected > 1e-6
@@ -60,9 +66,7 @@ def test_more_clients_leave_less_variance_and_all_leave_none():
   for cohort_size in (1, 3, 4):
     host = factored.host(cohort_size=cohort_size, local_training=training)
     state, opened = _session(factored.build(host))
-    found = factor_rounds.variance(
-      opened, 1, state, factor_rounds.Sizes(num_repeats=8)
-    )
+    found = factors.variance(opened, 1, state, factors.Sizes(num_repeats=8))
     variances.append(found['variance'])
   assert variances[0] > variances[1] > 1e-6
   assert variances[2] < 1e-12
@@ -70,7 +74,7 @@ def test_more_clients_leave_less_variance_and_all_leave_none():
 
 def test_repeated_rounds_leave_no_client_state():
   state, opened = _session(factored.build(local_atoms={'own': 'atoms'}))
-  factor_rounds.variance(opened, 1, state, _SIZES)
+  factors.variance(opened, 1, state, _SIZES)
   assert not opened.store.has_state().any()
 
 
@@ -78,7 +82,7 @@ def test_latent_clients_of_a_round_stand_beside_the_real_ones():
   """Three clients, six that do not exist; local atoms do not matter."""
   state, opened = _session(factored.build(local_atoms={'own': 'atoms'}))
   examples = factored.SOURCE.examples(3)
-  found = factor_rounds.latent(opened, 1, state, examples, _SIZES)
+  found = factors.latent(opened, 1, state, examples, _SIZES)
   assert found['num_latent'] == 6
   # What the round's clients upload, by the host alone.
   host = factored.build()
@@ -113,7 +117,7 @@ def test_every_round_draws_latent_clients_of_its_own(monkeypatch):
   monkeypatch.setattr(latent_clients, 'draw_pairs', record)
   state, opened = _session(factored.build())
   for round_num in (1, 2):
-    factor_rounds.latent(
+    factors.latent(
       opened, round_num, state, factored.SOURCE.examples(3), _SIZES
     )
   first, second = numbers
@@ -122,7 +126,42 @@ def test_every_round_draws_latent_clients_of_its_own(monkeypatch):
 
 def test_rounds_without_coefficients_have_no_latent_clients():
   state, opened = _session(factored.build(schedule={'slow_period': 2}))
-  found = factor_rounds.latent(
-    opened, 2, state, factored.SOURCE.examples(3), _SIZES
-  )
+  found = factors.latent(opened, 2, state, factored.SOURCE.examples(3), _SIZES)
   assert all(math.isnan(value) for value in found.values())
+
+
+@pytest.mark.slow
+def test_a_row_for_every_state(tmp_path):
+  values = fashion_mnist.get_config('smoke')
+  values.training.num_rounds = 2
+  values.training.checkpoint_interval = 1
+  values.training.num_kept_checkpoints = 1
+  values.algorithm.schedule.slow_period = 3
+  values.runtime.name = 'debug'
+  config = experiment.parse(values)
+  datasets.build(config.dataset, tmp_path)
+  training.train(config, tmp_path)
+  rows = factors.measure(config, tmp_path, factors.Sizes(2, 3, 20))
+  with open(tmp_path / 'evaluation' / 'factors.csv', newline='') as file:
+    read = list(csv.DictReader(file))
+  assert [row['round'] for row in read] == ['0', '2']
+  assert rows[0]['num_latent'] == 6
+  assert rows[0]['variance'] > 0 and rows[0]['latent_loss'] > 0
+  # The third round sends no coefficients.
+  assert not read[1]['latent_loss'] or read[1]['latent_loss'] == 'nan'
+  with open(tmp_path / 'evaluation' / 'own_atoms.csv', newline='') as file:
+    own = list(csv.DictReader(file))
+  # Three of ten clients took part in each round.
+  names = [name for name in own[0] if name.startswith('distance_')]
+  for name in names:
+    assert 3 <= sum(float(row[name]) > 0 for row in own) <= 6
+  assert len(own) == 10 and names
+  with open(tmp_path / 'evaluation' / 'atoms.csv', newline='') as file:
+    layers = [row['layer'] for row in csv.DictReader(file)]
+  assert len(layers) == 9 * len(names)
+
+
+def test_other_servers_are_refused():
+  config = experiment.parse(digits.get_config('smoke'))
+  with pytest.raises(errors.ConfigError, match="name is 'fed_soft'"):
+    factors.measure(config, 'nowhere', factors.Sizes())

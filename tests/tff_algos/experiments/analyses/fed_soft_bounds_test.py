@@ -9,7 +9,7 @@ from tff_algos.core import errors
 from tff_algos.data import schema
 from tff_algos.evaluation import recovery
 from tff_algos.experiments import session
-from tff_algos.experiments.analyses import linear_rounds
+from tff_algos.experiments.analyses import fed_soft_bounds
 from tff_algos.models import registry as models
 
 pytestmark = pytest.mark.slow
@@ -23,12 +23,12 @@ def _opened(trained_regressions):
 
 def _problem(opened, use_bias=False):
   options = opened.config.algorithm.options
-  return linear_rounds.read_problem(opened, options, use_bias)
+  return fed_soft_bounds.read_problem(opened, options, use_bias)
 
 
 def test_a_step_is_the_round_that_the_training_made(opened):
   problem = _problem(opened)
-  steps = list(linear_rounds.steps(opened, problem))
+  steps = list(fed_soft_bounds.steps(opened, problem))
   assert [step.round_num for step in steps] == [0, 1, 2]
   everyone = np.arange(opened.source.population.num_clients)
   trained_before = np.zeros(len(everyone), int)
@@ -65,7 +65,7 @@ def test_importance_and_centers_follow_their_sources(opened, monkeypatch):
       'match_clusters',
       lambda *unused, matched=matched: np.array(matched),
     )
-    steps.append(next(linear_rounds.steps(opened, problem)))
+    steps.append(next(fed_soft_bounds.steps(opened, problem)))
     opened.store.discard()
   straight, crossed = steps
   assert np.ptp(straight.importance, axis=1).max() > 0
@@ -133,7 +133,7 @@ def test_a_run_without_checkpoint_is_refused(trained_regressions, tmp_path):
   with session.open_session(config, tmp_path) as opened:
     problem = _problem(opened)
     with pytest.raises(errors.CheckpointError, match='binaries.train first'):
-      list(linear_rounds.steps(opened, problem))
+      list(fed_soft_bounds.steps(opened, problem))
 
 
 def test_an_intercept_is_the_last_weight(
@@ -147,7 +147,7 @@ def test_an_intercept_is_the_last_weight(
   with session.open_session(biased, tmp_path) as opened:
     monkeypatch.setattr(opened.checkpoints, 'rounds', lambda: [1])
     problem = _problem(opened, use_bias=True)
-    solves = next(linear_rounds.steps(opened, problem)).solves
+    solves = next(fed_soft_bounds.steps(opened, problem)).solves
   assert solves.centers.shape == (2, 11) and (solves.centers[:, -1] == 0).all()
   assert solves.local_models.shape[1] == 11
   assert (solves.local_models[:, -1] != 0).all()

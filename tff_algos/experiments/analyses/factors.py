@@ -1,4 +1,4 @@
-"""The next round of a run, repeated, and the clients that do not exist in it.
+"""Variance of the next round of a run, latent clients, and filter atoms.
 
 Chen and Qiu (2025), arXiv:2503.08652, sections 5.1 and 7.1.
 """
@@ -6,17 +6,21 @@ Chen and Qiu (2025), arXiv:2503.08652, sections 5.1 and 7.1.
 import contextlib
 import dataclasses
 import math
+import pathlib
 from typing import Any
 
 import numpy as np
 
+from tff_algos.algorithms import registry
 from tff_algos.algorithms.filter_decomposition import (
   kernel_variance,
   latent_clients,
 )
-from tff_algos.core import seeds
-from tff_algos.experiments import session
+from tff_algos.core import errors, seeds
+from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments.analyses import filter_atoms
 from tff_algos.numerics import factored_weights
+from tff_algos.reports.run import page
 from tff_algos.runtimes import cohort
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.training import loop
@@ -28,6 +32,7 @@ _LATENT = (
   'real_loss',
   'real_score',
 )
+_ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +50,52 @@ class Sizes:
   num_examples: int = 500
 
 
+def measure(
+  config: experiment.ExperimentConfig, folder: str, sizes: Sizes
+) -> list[dict[str, Any]]:
+  """Writes the tables and draws the report; returns the rows of factors.csv.
+
+  Raises:
+    UserError: If the algorithm has another server, or there is no checkpoint.
+  """
+  name = config.algorithm.name
+  if name not in _ALGORITHMS:
+    raise errors.ConfigError(
+      f'binaries.factors is for {", ".join(_ALGORITHMS)}, which have one model '
+      f'at the server, but config.algorithm.name is {name!r}'
+    )
+  with session.open_session(config, folder) as opened:
+    examples = opened.dataset.held_out(0)
+    rows = []
+    for round_num, state in opened.saved_states():
+      rows.append(
+        {
+          'round': round_num,
+          **variance(opened, round_num + 1, state, sizes),
+          **latent(opened, round_num + 1, state, examples, sizes),
+        }
+      )
+    # The last state is that of the latest checkpoint, as are the clients'.
+    tables = {
+      'factors.csv': rows,
+      'atoms.csv': filter_atoms.atom_rows(state.model_weights),
+      'own_atoms.csv': filter_atoms.own_rows(opened, state),
+    }
+  evaluation = pathlib.Path(folder, 'evaluation')
+  for name, table in tables.items():
+    if tables['atoms.csv'] or name == 'factors.csv':
+      output.write_table(evaluation / name, table)
+  if (evaluation / 'summary.json').is_file():
+    page.write_report(folder)
+  return rows
+
+
 def variance(
   opened: session.Session, round_num: int, server_state: Any, sizes: Sizes
 ) -> dict[str, float]:
   """Returns how much the kernels differ that a round may make."""
-  first, kernels = opened.config.seed, []
+  first = opened.config.seed
+  kernels = []
   for seed in range(first, first + sizes.num_repeats):
     after, _ = loop.run_round(
       opened.algorithm,

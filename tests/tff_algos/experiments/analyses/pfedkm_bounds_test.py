@@ -1,13 +1,15 @@
 """Rounds of pFedKM on linear regressions, against the definitions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from binaries import preprocess
 from configs.pfedkm import regressions
+from tff_algos.core import errors
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, session
-from tff_algos.experiments.analyses import envelope_rounds
+from tff_algos.experiments import datasets, experiment, session
+from tff_algos.experiments.analyses import bounds, pfedkm_bounds
 from tff_algos.training import loop
 
 
@@ -32,14 +34,14 @@ def test_a_repeated_round_is_what_it_should_be(tmp_path):
   values.training.num_rounds = 1
   values.runtime.name = 'debug'
   config = experiment.parse(values)
-  preprocess.preprocess(config.dataset, tmp_path)
+  datasets.build(config.dataset, tmp_path)
   options = config.algorithm.options
   with session.open_session(config, tmp_path) as opened:
     start = loop.initial_server_state(opened.algorithm, 8, config.seed)
     model = start.cluster_models['kernel'][0, :, 0].astype(np.float64)
     expected = _gradients(opened, model)
-    history, (prox_error,) = envelope_rounds.repeat(
-      opened, envelope_rounds.read_envelopes(opened, options, False)
+    history, (prox_error,) = pfedkm_bounds.repeat(
+      opened, pfedkm_bounds.read_envelopes(opened, options, False)
     )
     assert not opened.checkpoints.rounds()
   models, gradients, assignments, objectives = history
@@ -58,3 +60,28 @@ def test_a_repeated_round_is_what_it_should_be(tmp_path):
       rtol=1e-4,
     )
   assert 0 < prox_error < 1e-4
+
+
+@pytest.mark.parametrize(
+  ('option', 'text'),
+  [
+    ({'cohort_size': 4}, 'cohort_size is 4 and weighting .uniform.'),
+    ({'weighting': 'examples'}, 'cohort_size is 0 and weighting .examples.'),
+  ],
+)
+def test_what_the_theorem_does_not_speak_of_is_refused(tmp_path, option, text):
+  config = experiment.parse(regressions.get_config('smoke'))
+  options = dataclasses.replace(config.algorithm.options, **option)
+  other = dataclasses.replace(
+    config, algorithm=config.algorithm._replace(options=options)
+  )
+  with pytest.raises(errors.ConfigError, match=text):
+    bounds.measure(other, tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_rates_that_fall_are_refused(tmp_path):
+  values = regressions.get_config('smoke')
+  values.lr_schedule.after_rounds = (2,)
+  with pytest.raises(errors.ConfigError, match='constant learning rates'):
+    bounds.measure(experiment.parse(values), tmp_path)

@@ -1,17 +1,30 @@
-"""One run of a sweep: what it does, and what it leaves undone."""
+"""The runs of a sweep: what is made, left undone, refused."""
 
 import dataclasses
 import json
 
 import pytest
 
-from binaries import evaluate, preprocess, sweep_run, train
 from configs.fed_soft import synthetic
 from tests.testing import fake_sweep
 from tff_algos.algorithms import registry as algorithms
-from tff_algos.experiments import experiment, resolved_config, runtime_cache
+from tff_algos.core import errors
+from tff_algos.experiments import (
+  datasets as datasets_lib,
+)
+from tff_algos.experiments import (
+  evaluating,
+  experiment,
+  resolved_config,
+  runtime_cache,
+  training,
+)
+from tff_algos.experiments.sweeps import comparison, grid
+from tff_algos.experiments.sweeps import runs as sweep_runs
+from tff_algos.reports.sweep import plan as plan_lib
 
 _CONFIG = experiment.parse(synthetic.get_config('smoke'))
+_BASE = synthetic.get_config('smoke').to_dict()
 
 
 def _write(folder, config=_CONFIG):
@@ -22,7 +35,7 @@ def _write(folder, config=_CONFIG):
 
 def _make(config, folder, datasets):
   with runtime_cache.KeptRuntime() as kept:
-    return sweep_run.make(config, folder, datasets, kept)
+    return sweep_runs.make(config, folder, datasets, kept)
 
 
 @pytest.fixture
@@ -35,10 +48,12 @@ def done(monkeypatch):
     (folder / 'dataset').mkdir(parents=True, exist_ok=True)
     (folder / 'dataset' / 'CURRENT').write_text(str(dataset.seed))
 
-  monkeypatch.setattr(preprocess, 'preprocess', build)
-  monkeypatch.setattr(train, 'train', lambda *_, **kept: steps.append('train'))
+  monkeypatch.setattr(datasets_lib, 'build', build)
   monkeypatch.setattr(
-    evaluate, 'evaluate', lambda *_, **kept: steps.append('evaluate')
+    training, 'train', lambda *_, **kept: steps.append('train')
+  )
+  monkeypatch.setattr(
+    evaluating, 'evaluate', lambda *_, **kept: steps.append('evaluate')
   )
   return steps
 
@@ -59,7 +74,7 @@ def test_another_runtime_makes_no_other_run(tmp_path):
   _write(tmp_path)
   runtime = dataclasses.replace(_CONFIG.runtime, name='debug')
   other = dataclasses.replace(_CONFIG, runtime=runtime)
-  assert sweep_run.is_finished(other, tmp_path)
+  assert sweep_runs.is_finished(other, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +87,8 @@ def test_another_runtime_makes_no_other_run(tmp_path):
 )
 def test_another_config_is_another_run(tmp_path, change):
   _write(tmp_path)
-  assert sweep_run.is_finished(_CONFIG, tmp_path)
-  assert not sweep_run.is_finished(
+  assert sweep_runs.is_finished(_CONFIG, tmp_path)
+  assert not sweep_runs.is_finished(
     dataclasses.replace(_CONFIG, **change), tmp_path
   )
 
@@ -84,7 +99,7 @@ def test_longer_training_is_not_finished_by_its_config_alone(tmp_path):
     _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
   )
   resolved_config.write(longer, tmp_path)
-  assert not sweep_run.is_finished(longer, tmp_path)
+  assert not sweep_runs.is_finished(longer, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -93,15 +108,15 @@ def test_longer_training_is_not_finished_by_its_config_alone(tmp_path):
 def test_a_run_that_was_ended_is_not_finished(tmp_path, name):
   _write(tmp_path)
   (tmp_path / name).unlink()
-  assert not sweep_run.is_finished(_CONFIG, tmp_path)
+  assert not sweep_runs.is_finished(_CONFIG, tmp_path)
 
 
 def test_damaged_json_is_not_finished(tmp_path):
   _write(tmp_path)
   (tmp_path / 'evaluation' / 'summary.json').write_text('{')
-  assert not sweep_run.is_finished(_CONFIG, tmp_path)
+  assert not sweep_runs.is_finished(_CONFIG, tmp_path)
   (tmp_path / 'evaluation' / 'summary.json').write_text(json.dumps({}))
-  assert not sweep_run.is_finished(_CONFIG, tmp_path)
+  assert not sweep_runs.is_finished(_CONFIG, tmp_path)
 
 
 def test_equal_datasets_are_one_and_moved_together(tmp_path, done):
@@ -139,3 +154,47 @@ def test_a_dataset_of_its_own_stays_its_own(tmp_path, done):
   assert not (folder / 'dataset').is_symlink()
   assert (folder / 'dataset' / 'CURRENT').read_text() == '0'
   assert not (tmp_path / 'datasets').exists()
+
+
+@pytest.fixture
+def made(monkeypatch):
+  """Replaces runs by invented ones; returns their seeds, in order."""
+  seeds = []
+
+  def make(config, folder, datasets, kept):
+    seeds.append(config.seed)
+    if config.seed == 1:
+      raise errors.PartitionError('184 wanted, 182 exist')
+    if config.seed == 3:
+      raise errors.InfrastructureError('disk full')
+    fake_sweep.write_run(folder, score='mse')
+    return True
+
+  monkeypatch.setattr(sweep_runs, 'make', make)
+  return seeds
+
+
+def test_a_refused_run_is_told_at_the_end_and_the_others_go_on(tmp_path, made):
+  runs = grid.expand({'smoke': _BASE}, [], 3)
+  plan = sweep_runs.sweep(runs, tmp_path)
+  assert made == [0, 1, 2]
+  assert [run.error for run in plan.runs] == ['', '184 wanted, 182 exist', '']
+  assert plan_lib.read(tmp_path) == plan
+  with pytest.raises(
+    errors.UserError, match='1 of 3 runs.*seed_1: 184 wanted, 182 exist'
+  ):
+    sweep_runs.check_all_ran(plan)
+  assert '(2 seeds;' in comparison.compare(tmp_path)
+
+
+def test_a_failing_machine_stops_the_sweep(tmp_path, made):
+  runs = grid.expand({'smoke': _BASE}, [], 5)
+  with pytest.raises(errors.InfrastructureError, match='disk full'):
+    sweep_runs.sweep(runs, tmp_path)
+  assert made == [0, 1, 2, 3]
+  assert len(plan_lib.read(tmp_path).runs) == 5
+
+
+def test_a_sweep_without_a_fault_is_none(tmp_path):
+  plan = grid.expand({'smoke': _BASE}, [], 2).plan
+  sweep_runs.check_all_ran(plan)

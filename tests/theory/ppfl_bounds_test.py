@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tff_algos.algorithms.ppfl import bounds as bounds
+from tests.testing import ppfl_bounds as bounds
 from tff_algos.core import errors
 
 _SMOOTHNESS = bounds.Smoothness(weights=2.0, memberships=0.5)

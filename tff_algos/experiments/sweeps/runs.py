@@ -1,4 +1,4 @@
-"""One run of a sweep: dataset, training, evaluation, unless it is finished."""
+"""Makes the runs of a sweep: dataset, training, evaluation of each."""
 
 import json
 import os
@@ -6,10 +6,62 @@ import pathlib
 
 from absl import logging
 
-from binaries import evaluate, preprocess, train
 from pipelines import options
 from tff_algos.core import config as config_lib
-from tff_algos.experiments import experiment, runtime_cache
+from tff_algos.core import errors
+from tff_algos.experiments import datasets as datasets_lib
+from tff_algos.experiments import (
+  evaluating,
+  experiment,
+  runtime_cache,
+  training,
+)
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import plan as plan_lib
+
+
+def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
+  """Makes the runs that are not finished yet.
+
+  Args:
+    runs: What to run.
+    folder: Where each has its folder.
+
+  Returns:
+    The plan, with the errors of the runs that were refused; it lies in
+    `sweep.json`, too.
+
+  Raises:
+    InfrastructureError: If the disk or the machine fails; the same command
+      goes on there.
+  """
+  workdir = pathlib.Path(folder)
+  grid.write_plan(runs.plan, workdir)
+  planned = list(runs.plan.runs)
+  with runtime_cache.KeptRuntime() as kept:
+    for index, config in enumerate(runs.configs):
+      run = planned[index]
+      logging.info('Run %d of %d: %s', index + 1, len(planned), run.folder)
+      try:
+        make(config, workdir / run.folder, workdir / 'datasets', kept)
+      except errors.InfrastructureError:
+        raise
+      except errors.UserError as error:
+        logging.warning('%s is refused: %s', run.folder, error)
+        planned[index] = run._replace(error=str(error))
+  plan = runs.plan._replace(runs=tuple(planned))
+  grid.write_plan(plan, workdir)
+  return plan
+
+
+def check_all_ran(plan: plan_lib.Plan) -> None:
+  """Raises UserError if a run was refused; names the first."""
+  failed = [run for run in plan.runs if run.error]
+  if failed:
+    raise errors.UserError(
+      f'{len(failed)} of {len(plan.runs)} runs were refused, and the others '
+      f'are finished. The first, {failed[0].folder}: {failed[0].error}'
+    )
 
 
 def make(
@@ -36,8 +88,8 @@ def make(
     logging.info('It was finished before.')
     return False
   _place_dataset(config.dataset, folder, datasets)
-  train.train(config, folder, kept=kept)
-  evaluate.evaluate(config, folder, kept=kept)
+  training.train(config, folder, kept=kept)
+  evaluating.evaluate(config, folder, kept=kept)
   return True
 
 
@@ -71,10 +123,10 @@ def _place_dataset(
   """Builds a dataset once for all runs that share it, and links it."""
   own = folder / 'dataset'
   if own.is_dir() and not own.is_symlink():
-    preprocess.preprocess(config, folder)
+    datasets_lib.build(config, folder)
     return
   shared = datasets / config_lib.config_hash(config)
-  preprocess.preprocess(config, shared)
+  datasets_lib.build(config, shared)
   folder.mkdir(parents=True, exist_ok=True)
   link = folder / '.dataset.linking'
   link.unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""Datasets of experiments, and their cards."""
+
+import json
+
+import pytest
+
+from configs.fed_soft import digits
+from tests.testing import raw_data
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import layout
+from tff_algos.experiments import datasets, experiment
+
+
+def _config(**overrides):
+  config = digits.get_config('smoke')
+  config.update_from_flattened_dict(overrides)
+  return experiment.parse(config).dataset
+
+
+def test_dataset_lies_in_the_workdir(tmp_path):
+  datasets.build(raw_data.digits_config(), tmp_path)
+  with dataset_lib.FederatedDataset.open(tmp_path / 'dataset') as dataset:
+    assert len(dataset.client_ids) == 6
+    assert dataset.source_names == ('upright', 'rotated_90')
+
+
+def test_same_config_gives_the_same_bytes_and_is_not_built_again(tmp_path):
+  for name in ('one', 'other'):
+    datasets.build(raw_data.digits_config(), tmp_path / name)
+  one, other = (
+    raw_data.file_bytes(tmp_path / name) for name in ('one', 'other')
+  )
+  assert one == other
+  before = [
+    path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
+  ]
+  datasets.build(raw_data.digits_config(), tmp_path / 'one')
+  assert before == [
+    path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
+  ]
+
+
+def test_partition_that_cannot_be_met_leaves_the_version_before(tmp_path):
+  datasets.build(_config(), tmp_path)
+  before = raw_data.file_bytes(tmp_path)
+  with pytest.raises(errors.PartitionError, match='Lower sizes.maximum'):
+    datasets.build(_config(**{'dataset.sizes.maximum': 500}), tmp_path)
+  assert raw_data.file_bytes(tmp_path) == before
+
+
+def test_manifest_names_version_and_checksum(digits_dataset):
+  (manifest,) = digits_dataset.glob('dataset/versions/*/manifest.json')
+  content = json.loads(manifest.read_text())
+  current = (digits_dataset / 'dataset' / 'CURRENT').read_text().strip()
+  assert content['version'] == current == manifest.parent.name
+
+
+@pytest.fixture(name='workdir', scope='module')
+def make_workdir(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('run')
+  datasets.build(raw_data.digits_config(), folder)
+  datasets.write_card(folder)
+  return folder
+
+
+def _card(workdir):
+  (path,) = workdir.glob(f'dataset/versions/*/{layout.CARD}')
+  return path
+
+
+@pytest.mark.parametrize('name', [layout.CARD, layout.STATISTICS])
+def test_what_is_missing_is_made_again_with_the_same_bytes(workdir, name):
+  before = raw_data.file_bytes(workdir)
+  _card(workdir).with_name(name).unlink()
+  datasets.write_card(workdir)
+  assert raw_data.file_bytes(workdir) == before
+
+
+def test_a_card_of_other_statistics_is_drawn_again(workdir):
+  before = raw_data.file_bytes(workdir)
+  _card(workdir).write_text('<!-- card 0 of statistics 123 -->')
+  datasets.write_card(workdir)
+  assert raw_data.file_bytes(workdir) == before
+
+
+def test_force_makes_it_again_with_the_same_bytes(workdir):
+  before = raw_data.file_bytes(workdir)
+  inode = _card(workdir).stat().st_ino
+  datasets.write_card(workdir, force=True)
+  assert raw_data.file_bytes(workdir) == before
+  assert _card(workdir).stat().st_ino != inode
+
+
+def test_the_dataset_stays_as_it_was(workdir):
+  dataset_lib.FederatedDataset.open(workdir / 'dataset').close()
+
+
+def test_a_version_that_is_not_the_current_one(tmp_path):
+  datasets.build(raw_data.digits_config(), tmp_path)
+  version = (tmp_path / 'dataset' / layout.CURRENT).read_text().strip()
+  datasets.build(raw_data.digits_config(seed=4), tmp_path)
+  path = datasets.write_card(tmp_path, version=version)
+  assert path.parent.name == version
+  assert version in path.read_text()
+  assert _card(tmp_path) == path  # There is no other.
+
+
+def test_no_dataset(tmp_path):
+  with pytest.raises(errors.DataError, match='Make one with binaries.preproc'):
+    datasets.write_card(tmp_path)
+  assert not list(tmp_path.iterdir())

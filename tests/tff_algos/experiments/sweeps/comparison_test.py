@@ -1,0 +1,142 @@
+"""Tables and page of runs that are there, and questions to a sweep."""
+
+import csv
+import math
+
+import pytest
+
+from configs.fed_soft import synthetic
+from tests.testing import fake_sweep
+from tff_algos.core import errors
+from tff_algos.evaluation import round_time
+from tff_algos.experiments.sweeps import comparison, grid
+from tff_algos.reports.run.plots import time_curves_plot
+from tff_algos.reports.sweep import choice, sweep_page
+from tff_algos.reports.sweep import plan as plan_lib
+
+_AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
+_KEY = 'algorithm.num_clusters'
+_TEST = 'participating/test/personalized/accuracy'
+
+
+def _read(path):
+  with open(path, newline='') as file:
+    return list(csv.DictReader(file))
+
+
+def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
+  levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
+  fake_sweep.write(tmp_path, levels, _AXES)
+  text = comparison.compare(tmp_path)
+  assert 'weight=0.1  (2 seeds; clusters found: 2 of 2' in text
+  runs = _read(tmp_path / 'sweep.csv')
+  assert [float(row[_TEST]) for row in runs] == pytest.approx([0.2, 0.4, 0.3])
+  cells = _read(tmp_path / 'sweep_summary.csv')
+  assert [row['num_runs'] for row in cells] == ['2', '1']
+  std = 0.2 / math.sqrt(2)
+  assert float(cells[0][f'{_TEST} std']) == pytest.approx(std)
+  assert (tmp_path / 'report' / 'index.html').is_file()
+
+
+def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
+  levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
+  fake_sweep.write(tmp_path, levels, _AXES)
+  question = choice.Question('algorithm.weight')
+  text = comparison.compare(tmp_path, comparison.Options(question=question))
+  page = (tmp_path / 'report' / 'index.html').read_text()
+  told = 'there is nothing to choose algorithm.weight by'
+  assert text.splitlines()[-1].startswith(told)
+  assert f'<p>{told}' in page
+  comparison.compare(tmp_path)
+  assert 'Chosen' not in (tmp_path / 'report' / 'index.html').read_text()
+
+
+def test_the_clock_of_the_picture_of_time_can_be_set(tmp_path, monkeypatch):
+  fake_sweep.write(tmp_path, {(0.1,): (0.2,), (1.0,): (0.3,)}, _AXES)
+  clock, seen = round_time.Clock(rates=(5e5,)), []
+  look = time_curves_plot.SWEEP_PICTURE._replace(
+    draw=lambda sweep: seen.extend(run.clock for run in sweep.cells[0].runs)
+  )
+  monkeypatch.setattr(sweep_page, 'PICTURES', (look,))
+  comparison.compare(tmp_path, comparison.Options(clock=clock))
+  assert seen == [clock]
+
+
+def test_seeds_side_by_side_are_one_cell(tmp_path, monkeypatch):
+  for name in ('fed_soft/seed_0', 'fed_soft/seed_3', 'ifca', 'no_run.txt'):
+    (tmp_path / 'runs' / name).mkdir(parents=True)
+  monkeypatch.chdir(tmp_path)
+  plan = comparison.plan_of_folders(
+    ['runs/fed_soft/seed_*', 'runs/if*'], 'runs/compared'
+  )
+  assert plan.axes[0].values == ('fed_soft', 'ifca')
+  assert [(run.folder, run.values, run.seed) for run in plan.runs] == [
+    ('../fed_soft/seed_0', ('fed_soft',), 0),
+    ('../fed_soft/seed_3', ('fed_soft',), 3),
+    ('../ifca', ('ifca',), 0),
+  ]
+
+
+def test_absolute_patterns_and_files_between(tmp_path):
+  for name in ('seed_0', 'seed_1'):
+    (tmp_path / name).mkdir()
+  (tmp_path / 'seed_2').write_text('a file')
+  plan = comparison.plan_of_folders([f'{tmp_path}/seed_*'], tmp_path / 'new')
+  assert [run.folder for run in plan.runs] == ['../seed_0', '../seed_1']
+
+
+def test_a_pattern_without_a_folder_is_refused(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.DataError, match=r'--runs=runs/\* matches no'):
+    comparison.plan_of_folders(['runs/*'], 'compared')
+
+
+def _runs(validation_ratio=0.0, num_unseen_clients=0):
+  base = synthetic.get_config('smoke').to_dict()
+  base['dataset']['splits']['validation_ratio'] = validation_ratio
+  base['dataset']['partition']['num_unseen_clients'] = num_unseen_clients
+  return grid.expand({'smoke': base}, [f'{_KEY}=2,3'], 1)
+
+
+def test_what_can_be_answered_passes():
+  comparison.check(_runs(), None)
+  comparison.check(_runs(validation_ratio=0.2), choice.Question(_KEY))
+  comparison.check(
+    _runs(num_unseen_clients=2), choice.Question(_KEY, choice.UNSEEN)
+  )
+
+
+@pytest.mark.parametrize(
+  ('options', 'question', 'text'),
+  [
+    (
+      {'num_unseen_clients': 2},
+      choice.Question(_KEY),
+      '--choose_by=validation needs datasets with a validation part .*; that '
+      'of num_clusters=2/seed_0 has none',
+    ),
+    (
+      {'validation_ratio': 0.2},
+      choice.Question(_KEY, choice.UNSEEN),
+      '--choose_by=unseen needs datasets with unseen clients',
+    ),
+    (
+      {'validation_ratio': 0.2},
+      choice.Question('num_clusters'),
+      f'--choose=num_clusters must be what the runs differ by, which is {_KEY}',
+    ),
+  ],
+)
+def test_what_cannot_be_answered_is_refused(options, question, text):
+  with pytest.raises(errors.UserError, match=text):
+    comparison.check(_runs(**options), question)
+
+
+def test_every_dataset_of_a_sweep_is_looked_at():
+  base = synthetic.get_config('smoke').to_dict()
+  axes = [f'{_KEY}=2,3', 'dataset.splits.validation_ratio=0.2,0.0']
+  runs = grid.expand({'smoke': base}, axes, 1)
+  with pytest.raises(
+    errors.ConfigError, match='num_clusters=2,validation_ratio=0/seed_0 has'
+  ):
+    comparison.check(runs, choice.Question(_KEY))

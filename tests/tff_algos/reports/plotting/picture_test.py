@@ -1,0 +1,56 @@
+"""What is drawn of a subject, and what a published report consists of."""
+
+import io
+
+import pytest
+from matplotlib import figure as figure_lib
+from matplotlib import image
+
+from tff_algos.reports.plotting import picture
+
+
+def _draw(title):
+  return figure_lib.Figure() if title else None
+
+
+_PICTURES = (
+  picture.Picture('a.png', 'first', lambda title: _draw(title)),
+  picture.Picture('b.png', 'second', lambda title: _draw(title == 'both')),
+)
+
+
+@pytest.mark.parametrize(
+  ('subject', 'names'),
+  [('both', ['a.png', 'b.png']), ('one', ['a.png']), ('', [])],
+)
+def test_only_pictures_with_something_to_draw_are_drawn(subject, names):
+  drawn = picture.draw_all(_PICTURES, subject)
+  assert [one.name for one in drawn] == names
+  captions = {one.name: one.caption for one in _PICTURES}
+  for one in drawn:
+    assert one.caption == captions[one.name]
+    assert image.imread(io.BytesIO(one.png)).size
+
+
+def test_a_report_is_replaced_and_other_files_stay(tmp_path):
+  report = tmp_path / 'report'
+  first = [picture.Drawn(name, '', b'1') for name in ('a.png', 'b.png')]
+  assert picture.publish(tmp_path, first, 'a b') == report / 'index.html'
+  (report / 'notes.txt').write_text('mine')
+  picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'ä')
+  assert {path.name: path.read_bytes() for path in report.iterdir()} == {
+    'b.png': b'2',
+    'index.html': 'ä'.encode(),
+    'notes.txt': b'mine',
+  }
+  assert list(tmp_path.iterdir()) == [report]
+
+
+def test_a_failure_leaves_the_old_report(tmp_path):
+  picture.publish(tmp_path, [picture.Drawn('a.png', '', b'1')], 'old')
+  with pytest.raises(TypeError):
+    picture.publish(tmp_path, [picture.Drawn('a.png', '', None)], 'new')
+  report = tmp_path / 'report'
+  assert (report / 'a.png').read_bytes() == b'1'
+  assert (report / 'index.html').read_text() == 'old'
+  assert list(tmp_path.iterdir()) == [report]

@@ -1,0 +1,66 @@
+"""A run on linear regressions beside the convergence bounds of its paper."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from tff_algos.core import errors
+from tff_algos.experiments import experiment, output, session
+from tff_algos.experiments.analyses import (
+  cmfl_bounds,
+  fed_soft_bounds,
+  pfedkm_bounds,
+)
+
+ANALYSES = {
+  'fed_soft': fed_soft_bounds.ANALYSIS,
+  'pfedkm': pfedkm_bounds.ANALYSIS,
+  'cmfl': cmfl_bounds.ANALYSIS,
+}
+
+
+def measure(
+  config: experiment.ExperimentConfig, folder: str
+) -> list[dict[str, Any]]:
+  """Writes evaluation/bounds.csv; returns its rows.
+
+  Raises:
+    UserError: If the theorems do not apply to the experiment, or its dataset or
+      a checkpoint is missing.
+  """
+  algorithm, options = config.algorithm
+  model, model_options = config.model
+  if algorithm not in ANALYSES or model != 'linear_regression':
+    raise errors.ConfigError(
+      f'binaries.bounds compares {", ".join(ANALYSES)} on linear_regression '
+      'with '
+      f'the theorems of their papers; config.algorithm.name is {algorithm!r} '
+      'and '
+      f'config.model.name {model!r}. Take a config such as '
+      'configs/fed_soft/synthetic.py:10_90, configs/pfedkm/regressions.py or '
+      'configs/cmfl/regressions.py'
+    )
+  analysis = ANALYSES[algorithm]
+  analysis.check(config, options)
+  with session.open_session(config, folder) as opened:
+    rows = analysis.measure(opened, options, model_options.use_bias)
+  output.write_table(pathlib.Path(folder, 'evaluation', 'bounds.csv'), rows)
+  return rows
+
+
+def text(
+  config: experiment.ExperimentConfig, rows: Sequence[dict[str, Any]]
+) -> str:
+  """Returns the main columns and their meaning, for people.
+
+  Of many rows, those whose number is a power of two are shown, and the last.
+  """
+  columns = ANALYSES[config.algorithm.name].columns
+  shown = [
+    row
+    for number, row in enumerate(rows, start=1)
+    if not number & (number - 1) or number == len(rows)
+  ]
+  width = max(map(len, columns))
+  legend = [f'{column:>{width}}  {what}' for column, what in columns.items()]
+  return '\n'.join([output.table_text(shown, [*columns]), '', *legend])

@@ -1,0 +1,57 @@
+"""Linear regressions, exactly, for the analyses of convergence theorems."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tff_algos.data import schema
+from tff_algos.experiments import experiment, session
+
+
+def _accept(config: experiment.ExperimentConfig, options: Any) -> None:
+  """Accepts every experiment."""
+
+
+class Analysis(NamedTuple):
+  """The comparison of a run with the theorems of its algorithm's paper.
+
+  Attributes:
+    columns: Name -> meaning of the columns that are printed.
+    measure: Session, options of the algorithm, whether the linear regression
+      has an intercept -> rows of `evaluation/bounds.csv`.
+    check: Raises ConfigError where the theorems do not apply to an experiment
+      with these options of the algorithm; called before anything is opened.
+  """
+
+  columns: Mapping[str, str]
+  measure: Callable[[session.Session, Any, bool], list[dict[str, Any]]]
+  check: Callable[[experiment.ExperimentConfig, Any], None] = _accept
+
+
+def rows_of(
+  examples: schema.Examples, use_bias: bool
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns x `[n, d]`, with a last column of ones for an intercept, and y."""
+  x = examples.x.reshape(examples.num_examples, -1)
+  ones = np.ones([len(x), int(use_bias)])
+  return np.concatenate([x, ones], axis=1), examples.y
+
+
+def training_rows(
+  opened: session.Session, use_bias: bool
+) -> list[tuple[np.ndarray, np.ndarray]]:
+  """Returns `rows_of` the training examples of each client that has some."""
+  ids, sizes = opened.source.population
+  return [
+    rows_of(opened.dataset.examples(ids[client], schema.TRAIN), use_bias)
+    for client in np.flatnonzero(sizes)
+  ]
+
+
+def vectors(weights: Any) -> np.ndarray:
+  """Returns stacked weights as float64 `[..., d]`, the intercept last."""
+  leaves = [np.asarray(weights['kernel'], np.float64)[..., 0]]
+  if 'bias' in weights:
+    leaves.append(np.asarray(weights['bias'], np.float64))
+  return np.concatenate(leaves, axis=-1)

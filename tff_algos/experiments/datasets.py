@@ -1,0 +1,87 @@
+"""Builds the federated dataset of an experiment, and its dataset card."""
+
+import os
+import pathlib
+import shlex
+
+from absl import logging
+
+from pipelines import build_dataset, options, statistics
+from pipelines.publishing import staging as staging_lib
+from pipelines.publishing import versions
+from tff_algos.data import integrity, layout
+from tff_algos.reports.dataset import card
+
+
+def build(
+  config: options.DatasetConfig,
+  folder: str | os.PathLike[str],
+  beam_options: str = '',
+  publication: versions.Publication = versions.Publication(),
+) -> build_dataset.BuildResult:
+  """Builds a dataset in `<folder>/dataset` and publishes it.
+
+  The same config and raw data give the same version, which is not built twice.
+
+  Args:
+    config: Of the dataset.
+    folder: The workdir.
+    beam_options: Options of Apache Beam, as on a command line.
+    publication: Date, rebuild and retention of versions.
+
+  Raises:
+    UserError: If the raw data, the partition or the disk does not allow it;
+      a version that was published before stays.
+  """
+  result = build_dataset.build(
+    config,
+    pathlib.Path(folder) / 'dataset',
+    shlex.split(beam_options),
+    publication,
+  )
+  logging.info('%s', build_dataset.summarize(result))
+  return result
+
+
+def write_card(
+  folder: str | os.PathLike[str],
+  beam_options: str = '',
+  *,
+  version: str | None = None,
+  force: bool = False,
+) -> pathlib.Path:
+  """Measures the dataset in `<folder>/dataset`; returns the path of its card.
+
+  Args:
+    folder: The workdir.
+    beam_options: Options of Apache Beam, as on a command line.
+    version: Name of the version; by default the current one.
+    force: Whether to replace statistics and a card that are up to date.
+
+  Raises:
+    UserError: If there is no dataset, or it is damaged or being built.
+  """
+  dataset = pathlib.Path(folder, 'dataset').resolve()
+  place = (
+    integrity.find_current(dataset)
+    if version is None
+    else layout.version_folder(dataset, version)
+  )
+  with staging_lib.open_staging(dataset) as staging:
+    found = statistics.measure(
+      staging, place, shlex.split(beam_options), force=force
+    )
+    path = place / layout.CARD
+    if force or not (found.reused and _fits(path)):
+      text = card.render(place)
+      with staging.atomic_path(path) as temporary:
+        temporary.write_text(text, encoding='utf-8')
+  return path
+
+
+def _fits(path: pathlib.Path) -> bool:
+  """Returns whether a card was made of the statistics beside it."""
+  if not path.exists():
+    return False
+  sha256 = integrity.file_sha256(path.with_name(layout.STATISTICS))
+  return card.signature(sha256) in path.read_text(encoding='utf-8')

@@ -1,0 +1,51 @@
+"""An experiment from raw data to a served prediction."""
+
+import pathlib
+
+from absl import logging
+
+from tff_algos.experiments import (
+  datasets,
+  evaluating,
+  experiment,
+  exporting,
+  runtime_cache,
+  served_prediction,
+  training,
+)
+from tff_algos.reports.run import page, summary
+
+
+def run(config: experiment.ExperimentConfig, folder: str) -> str:
+  """Runs all steps in a workdir; each goes on where an earlier run stopped.
+
+  Returns:
+    The scores, a served prediction, and the path of every result, as text.
+
+  Raises:
+    UserError: If a step is refused; the steps before it keep their results.
+  """
+  logging.info('1/5 dataset')
+  datasets.build(config.dataset, folder)
+  dataset_card = datasets.write_card(folder)
+  logging.info('2/5 training')
+  with runtime_cache.KeptRuntime() as kept:
+    training.train(config, folder, kept=kept)
+    logging.info('3/5 evaluation')
+    evaluating.evaluate(config, folder, kept=kept)
+  logging.info('4/5 export')
+  bundles = exporting.export(config, folder)
+  index = page.write_report(folder)  # Again, for its links to the bundles.
+  logging.info('5/5 a prediction from a server')
+  answer = served_prediction.ask(folder)
+  places = {
+    'dataset': pathlib.Path(folder, 'dataset'),
+    'dataset card': dataset_card,
+    'metrics': pathlib.Path(folder, 'metrics.csv'),
+    'checkpoints': pathlib.Path(folder, 'checkpoints'),
+    **{bundle.parent.name.replace('_', ' '): bundle for bundle in bundles},
+    'report': index,
+  }
+  lines = [summary.console_summary(folder), '', answer, '']
+  lines += [f'{name:>20}  {path}' for name, path in places.items()]
+  return '\n'.join(lines)

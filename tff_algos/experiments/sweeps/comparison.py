@@ -1,0 +1,149 @@
+"""Compares the runs of a sweep, or runs that were made one by one."""
+
+import glob
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from absl import logging
+
+from tff_algos.core import errors
+from tff_algos.evaluation import round_time
+from tff_algos.experiments import output
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.sweep import choice as choice_lib
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
+from tff_algos.reports.sweep import sweep_page, sweep_table, worst_attack
+from tff_algos.reports.sweep import target as target_lib
+
+_SEED = re.compile(r'seed_(\d+)')
+
+
+class Options(NamedTuple):
+  """What a comparison measures and prints.
+
+  Attributes:
+    prefixes: Starts of the names of the metrics to print; none for those of
+      the page.
+    least_ari: Adjusted Rand index from which on clusters count as found.
+    question: What to choose among the cells; None for nothing.
+    target: A score, of which the rounds and the communication until it is
+      reached are measured; None for none.
+    clock: Of the picture of time.
+  """
+
+  prefixes: Sequence[str] = ()
+  least_ari: float = sweep_lib.LEAST_ARI
+  question: choice_lib.Question | None = None
+  target: target_lib.Target | None = None
+  clock: round_time.Clock = round_time.Clock()
+
+
+def compare(
+  workdir: str | os.PathLike[str], options: Options = Options()
+) -> str:
+  """Writes `sweep.csv`, `sweep_summary.csv` and the page of a sweep.
+
+  Args:
+    workdir: Holds `sweep.json`.
+    options: What to measure and print.
+
+  Returns:
+    Means and deviations, what is chosen, and the score of each cell under its
+    worst attack, as text.
+
+  Raises:
+    DataError: If no run is finished, a file is damaged, or the runs do not
+      differ by what is to be chosen.
+  """
+  sweep = sweep_lib.read(
+    workdir, options.target, options.clock, options.least_ari
+  )
+  chosen: list[str] = []
+  if options.question is not None:
+    chosen = choice_lib.sentences(sweep, options.question)
+  output.write_table(sweep.workdir / 'sweep.csv', sweep_table.run_rows(sweep))
+  output.write_table(
+    sweep.workdir / 'sweep_summary.csv', sweep_table.cell_rows(sweep)
+  )
+  index = sweep_page.write_report(sweep, chosen)
+  logging.info('Report: %s', index)
+  table = sweep_table.console(sweep, options.prefixes)
+  return '\n'.join([table, *chosen, *worst_attack.sentences(sweep)])
+
+
+def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
+  """Checks that a sweep will answer a question, before it runs.
+
+  Args:
+    runs: The sweep.
+    question: What to choose; None for nothing.
+
+  Raises:
+    UserError: If no axis is meant, or a dataset has nothing to choose by.
+  """
+  if question is None:
+    return
+  choice_lib.check(runs.plan.axes, question)
+  for run, config in zip(runs.plan.runs, runs.configs, strict=True):
+    dataset = config.dataset
+    is_answered = {
+      choice_lib.VALIDATION: dataset.splits.validation_ratio > 0,
+      choice_lib.UNSEEN: dataset.partition.num_unseen_clients > 0,
+    }
+    if not is_answered[question.by]:
+      raise errors.ConfigError(
+        f'--choose_by={question.by} needs datasets with '
+        f'{choice_lib.CRITERIA[question.by].needs}; that of {run.folder} has '
+        'none'
+      )
+
+
+def plan_of_folders(
+  patterns: list[str], workdir: str | os.PathLike[str]
+) -> plan_lib.Plan:
+  """Returns the plan of runs that were made one by one.
+
+  Args:
+    patterns: Of their folders, as a shell matches them.
+    workdir: Where the plan is to lie.
+
+  Raises:
+    DataError: If a pattern matches no folder.
+  """
+  folders: list[pathlib.Path] = []
+  for pattern in patterns:
+    found = [
+      pathlib.Path(path)
+      for path in sorted(glob.glob(pattern))
+      if os.path.isdir(path)
+    ]
+    if not found:
+      raise errors.DataError(f'--runs={pattern} matches no folder')
+    folders += found
+  cells = [_cell(folder) for folder in folders]
+  # What all paths begin with tells nothing.
+  parents = [cell.absolute().parent for cell in cells]
+  start = os.path.commonpath(parents)
+  labels = [os.path.relpath(cell, start) for cell in cells]
+  runs = tuple(
+    plan_lib.PlannedRun(
+      os.path.relpath(folder, workdir), (label,), _seed(folder)
+    )
+    for folder, label in zip(folders, labels, strict=True)
+  )
+  axis = plan_lib.Axis('folder', '', tuple(dict.fromkeys(labels)))
+  return plan_lib.Plan('Runs compared', (axis,), runs)
+
+
+def _cell(folder: pathlib.Path) -> pathlib.Path:
+  """Returns the folder that names the cell of a run."""
+  return folder.parent if _SEED.fullmatch(folder.name) else folder
+
+
+def _seed(folder: pathlib.Path) -> int:
+  seed = _SEED.fullmatch(folder.name)
+  return int(seed[1]) if seed else 0
