@@ -22,8 +22,5 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
   config = planted_groups.get_config('ditto', variant, _LEARNING_RATES)
   config.name = f'Ditto on clients in planted groups, {variant}'
-  config.algorithm.update(
-    cohort_size=0,
-    proximal_weight=0.1,
-  )
+  config.algorithm.update(cohort_size=0, proximal_weight=0.1)
   return config

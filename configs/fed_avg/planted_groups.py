@@ -22,7 +22,5 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `planted_groups.VARIANTS`."""
   config = planted_groups.get_config('fed_avg', variant, _LEARNING_RATES)
   config.name = f'FedAvg on clients in planted groups, {variant}'
-  config.algorithm.update(
-    cohort_size=config.dataset.partition.num_clients,
-  )
+  config.algorithm.update(cohort_size=config.dataset.partition.num_clients)
   return config

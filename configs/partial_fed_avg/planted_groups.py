@@ -35,8 +35,6 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   config.name = f'{title} on clients in planted groups, {data}'
   private = 'all_but_last_layer' if method == 'lg_fed_avg' else 'all'
   config.algorithm.update(
-    private=(private,),
-    cohort_size=0,
-    initial_private_weights='own',
+    private=(private,), cohort_size=0, initial_private_weights='own'
   )
   return config

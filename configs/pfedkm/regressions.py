@@ -23,10 +23,7 @@ def get_config(variant: str = 'proven') -> ml_collections.ConfigDict:
   """Returns the config of one variant."""
   base.check(variant, ('proven', 'smoke'))
   config = base.experiment(
-    'pfedkm',
-    model='linear_regression',
-    source='linear_regression',
-    law='10:90',
+    'pfedkm', model='linear_regression', source='linear_regression', law='10:90'
   )
   config.name = 'pFedKM on linear regressions'
   regressions.set_small(config, is_smoke=variant == 'smoke')

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from configs.fed_avg import digits
 from tests.testing import contract, raw_sources
-from tff_algos.core import config as config_lib
 from tff_algos.data import schema
 from tff_algos.experiments import (
   datasets,
@@ -74,7 +73,7 @@ def _config(folder):
   }
   values['algorithm'] = _ALGORITHM
   values['training'].update({'num_rounds': 5, 'evaluation_interval': 5})
-  return config_lib.from_dict(experiment.ExperimentConfig, values)
+  return experiment.parse_plain(values)
 
 
 @pytest.fixture(scope='module', name='trained')
