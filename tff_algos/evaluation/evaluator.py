@@ -161,9 +161,10 @@ class Evaluator:
     mixture, unseen = data.true_mixture(), data.true_unseen_mixture()
     if mixture is not None and unseen is not None:
       return Planted(data.source_names, mixture, unseen)
-    clusters = data.true_clusters(), data.true_unseen_clusters()
-    if clusters[0] is None or clusters[1] is None:
+    known, unseen = data.true_clusters(), data.true_unseen_clusters()
+    if known is None or unseen is None:
       return None
+    clusters = known, unseen
     count = 1 + np.concatenate(clusters).max()
     # A planted cluster has all of a client.
     one_hot = np.eye(count)

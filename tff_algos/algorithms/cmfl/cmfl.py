@@ -127,6 +127,16 @@ def build_cmfl(
 ) -> algorithm.FederatedAlgorithm:
   """Builds CMFL for a model.
 
+  >>> from tff_algos.models import registry
+  >>> model = registry.build_model(
+  ...   {'name': 'mlp', 'hidden_sizes': [8]},
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> sorted(build_cmfl(model, CmflConfig()).phases)
+  ['adopt', 'train']
+
   Args:
     model: What is trained.
     config: The options.

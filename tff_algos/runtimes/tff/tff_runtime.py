@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
@@ -67,7 +68,7 @@ class TffRuntime:
     config = config or TffConfig()
     self._algorithm = algorithm
     self._num_clients = num_clients
-    workers: list[tff_connection.Worker] = [
+    workers: Sequence[tff_connection.Worker] = [
       remote_worker.RemoteWorker(
         address, start_timeout_seconds=config.start_timeout_seconds
       )

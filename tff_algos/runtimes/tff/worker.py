@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import grpc
 from absl import logging
@@ -232,8 +233,8 @@ class _OwnerThread(threading.Thread):
       *(sys.executable, '-I', '-S', '-c', _LAUNCHER, str(os.getpid())),
       *command,
     ]
-    self._process = None
-    self._start_error = None
+    self._process: Any = None
+    self._start_error: OSError | None = None
     self._spawned = threading.Event()
     self._tail = b''
 
