@@ -76,8 +76,8 @@ def measure(
     # The last state is that of the latest checkpoint, as are the clients'.
     tables = {
       'factors.csv': rows,
-      'atoms.csv': filter_atoms.atom_rows(state.model_weights),
-      'own_atoms.csv': filter_atoms.own_rows(opened, state),
+      'atoms.csv': filter_atoms.atom_rows(state.model_weights),  # pyright: ignore[reportPossiblyUnboundVariable]
+      'own_atoms.csv': filter_atoms.own_rows(opened, state),  # pyright: ignore[reportPossiblyUnboundVariable]
     }
   evaluation = pathlib.Path(folder, 'evaluation')
   evaluation.mkdir(exist_ok=True)

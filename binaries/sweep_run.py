@@ -36,8 +36,8 @@ def make(
     logging.info('It was finished before.')
     return False
   _place_dataset(config.dataset, folder, datasets)
-  train.train(config, folder, kept=kept)
-  evaluate.evaluate(config, folder, kept=kept)
+  train.train(config, folder, kept=kept)  # pyright: ignore[reportArgumentType]
+  evaluate.evaluate(config, folder, kept=kept)  # pyright: ignore[reportArgumentType]
   return True
 
 

@@ -99,7 +99,7 @@ def train(
 def _main() -> None:
   config, workdir_flag = command.define_experiment_flags()
   command.run(
-    lambda: train(
+    lambda: train(  # pyright: ignore[reportArgumentType]
       experiment.parse(config.value),
       workdir_flag.value,
       cluster_lib.from_environment(),

@@ -237,14 +237,14 @@ class Evaluator:
         for row, value in zip(clients, values, strict=True):
           row[f'{split}_{kind}_{name}'] = value
       for row, size in zip(clients, sizes, strict=True):
-        row[f'num_{split}_examples'] = int(size)
+        row[f'num_{split}_examples'] = int(size)  # pyright: ignore[reportArgumentType]
     for row, has_state in zip(clients, self._store.has_state(), strict=True):
-      row['has_state'] = int(has_state)
+      row['has_state'] = int(has_state)  # pyright: ignore[reportArgumentType]
     mixture = self.planted.mixture if self.planted else None
-    _add_memberships(clients, membership, mixture)
+    _add_memberships(clients, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
     if mixture is not None and self._algorithm.num_clusters > 1:
-      metrics.update(_recovery(membership, mixture))
-    return metrics, clients, membership
+      metrics.update(_recovery(membership, mixture))  # pyright: ignore[reportPossiblyUnboundVariable]
+    return metrics, clients, membership  # pyright: ignore[reportPossiblyUnboundVariable]
 
   def _evaluate_held_out(self, server_state):
     scores = self._run(self._clusters, server_state, self._held_out)

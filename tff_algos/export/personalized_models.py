@@ -172,7 +172,7 @@ def export_client_model(
 
 
 def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)
+  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
 
 
 def _stored_weights(

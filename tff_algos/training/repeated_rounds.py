@@ -54,7 +54,7 @@ def repeat(
     while call is not None:
       clients = cohort.Cohort(call, round_num, seed, source, load_states)
       phase = algorithm.phases[call.phase]
-      state = runtime.run(phase, state, clients).server_state
+      state = runtime.run(phase, state, clients).server_state  # pyright: ignore[reportAttributeAccessIssue]
       try:
         call = plan.send(state)
       except StopIteration:

@@ -253,7 +253,7 @@ def _build_update(config):
     )
     if config.audit != audit_log.NONE:
       examples = aggregates['num_examples'].values
-      metrics['record'] = _record(sent, examples, distances)
+      metrics['record'] = _record(sent, examples, distances)  # pyright: ignore[reportArgumentType]
     return server_state._replace(
       proposed=adoption.Agreed(
         trees.select(total > 0, trees.subtract(old, step), old),

@@ -46,7 +46,7 @@ def variance(
 ) -> dict[str, float]:
   """Returns how much the kernels differ that a round may make."""
   first = opened.config.seed
-  states = repeated_rounds.repeat(
+  states = repeated_rounds.repeat(  # pyright: ignore[reportArgumentType]
     *(opened.algorithm, opened.runtime, server_state, opened.store.load),
     opened.source,
     round_num=round_num,
@@ -98,7 +98,7 @@ def latent(
   real = np.stack([np.arange(count)] * 2, axis=1)
   values = [count**2 - count]
   for one in (pairs, real):
-    scores = latent_clients.score(algorithm.cluster_model, stacked, one, shown)
+    scores = latent_clients.score(algorithm.cluster_model, stacked, one, shown)  # pyright: ignore[reportArgumentType]
     values += [
       float(np.mean(each)) if len(each) else math.nan for each in scores[1:]
     ]

@@ -153,7 +153,7 @@ def batch_positions(
   num_batches = (capacity + config.batch_size - 1) // config.batch_size
   orders = index_random.shuffled_epochs(seed, mask, config.num_local_epochs)
   short = num_batches * config.batch_size - capacity
-  orders = tf.pad(orders, [[0, 0], [0, short]])
+  orders = tf.pad(orders, [[0, 0], [0, short]])  # pyright: ignore[reportArgumentType]
   in_range = tf.cast(tf.range(capacity + short) < capacity, tf.float32)
   step_mask = tf.gather(mask, orders) * in_range
   # What lies in the padding is never read: even 0 * NaN would be NaN.
@@ -301,11 +301,11 @@ def _descend(objective, weights, data, seed, config, decay):
       tape.watch(weights)
       with unit_dropout.in_step(config.unit_dropout_rate, draws):
         value, losses = objective(weights, batch)
-    gradient = tape.gradient(
+    gradient = tape.gradient(  # pyright: ignore[reportCallIssue]
       value,
       weights,
       # Scaled where it is one number, not where it is as large as the model.
-      output_gradients=optimizer.gradient_scale(is_real),
+      output_gradients=optimizer.gradient_scale(is_real),  # pyright: ignore[reportArgumentType]
       unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
     weights, slots = optimizer.step(weights, gradient, slots, is_real, decay)

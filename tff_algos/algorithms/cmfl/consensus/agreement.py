@@ -99,7 +99,7 @@ def agree(
     if behaviours.get(member, 'honest') == 'honest'
   ]
   outcomes = {m: seats[m].member.outcome for m in honest or ballot.committee}
-  result = _result(outcomes)
+  result = _result(outcomes)  # pyright: ignore[reportArgumentType]
   return Agreement(
     value=result.statement,
     reason=result.reason,
@@ -107,9 +107,9 @@ def agree(
     num_messages=traffic.num_messages,
     num_bytes=traffic.num_bytes,
     num_refused=sum(seat.num_refused for seat in seats.values()),
-    seconds=max(outcome.seconds for outcome in outcomes.values()),
+    seconds=max(outcome.seconds for outcome in outcomes.values()),  # pyright: ignore[reportOptionalMemberAccess]
     suspects=_suspects(ballot, seats),
-    outcomes=outcomes,
+    outcomes=outcomes,  # pyright: ignore[reportArgumentType]
   )
 
 
@@ -119,7 +119,7 @@ def _result(outcomes: Mapping[str, member_lib.Outcome]) -> member_lib.Outcome:
   if not accepted:
     return max(outcomes.values(), key=lambda outcome: outcome.view)
   counts = collections.Counter(o.statement for o in accepted)
-  value = max(sorted(counts), key=lambda statement: counts[statement])
+  value = max(sorted(counts), key=lambda statement: counts[statement])  # pyright: ignore[reportArgumentType]
   return max(
     (o for o in accepted if o.statement == value), key=lambda o: o.view
   )
