@@ -71,8 +71,8 @@ class DebugRuntime:
       new_state, server_metrics = composer.server_update(
         phase,
         server_state,
-        sums,
-        collection,  # pyright: ignore[reportArgumentType]
+        sums,  # pyright: ignore[reportArgumentType]
+        collection,
       )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),

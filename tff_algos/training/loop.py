@@ -115,8 +115,8 @@ def initial_server_state(
   with interrupts.held():
     return cohort_lib.to_numpy(
       algorithm.init_server_state(
-        seeds.derive_seed(seed, 'initialize'),
-        num_clients,  # pyright: ignore[reportArgumentType]
+        seeds.derive_seed(seed, 'initialize'),  # pyright: ignore[reportArgumentType]
+        num_clients,
       )
     )
 

@@ -81,8 +81,8 @@ def parametrize(
 
   def apply(weights, x):
     kernels = OrderedDict(
-      (name, build_kernel(_factors_of(weights, name)))
-      for name in shapes  # pyright: ignore[reportArgumentType]
+      (name, build_kernel(_factors_of(weights, name)))  # pyright: ignore[reportArgumentType]
+      for name in shapes
     )
     return model.apply({**weights, **kernels}, x)  # pyright: ignore[reportArgumentType]
 

@@ -97,10 +97,10 @@ def _times(run, rate) -> dict[str, np.ndarray]:
   if kind(run) == COMMITTEE:
     times[COMMITTEE] = round_time.cmfl(
       transfer,
-      members,
-      training,
+      members,  # pyright: ignore[reportArgumentType]
+      training,  # pyright: ignore[reportArgumentType]
       run.clock.download,
-      work,  # pyright: ignore[reportArgumentType]
+      work,
     )
   return {name: _rounds(one, training) for name, one in times.items()}
 

@@ -121,10 +121,10 @@ def vote(
   ):
     end = agreement.agree(
       ballot_lib.Ballot(
-        committee,
+        committee,  # pyright: ignore[reportArgumentType]
         f'round {computed.number}, {name}',
         seed,
-        config,  # pyright: ignore[reportArgumentType]
+        config,
       ),
       dict.fromkeys(committee, statement),  # pyright: ignore[reportArgumentType]
       behaviours=dict.fromkeys(malicious & {*committee}, config.behaviour),

@@ -55,9 +55,9 @@ def _draw_clients(axes: axes_lib.Axes, bins, counts) -> None:
     _draw_bars(
       axes,
       _count(bins[never]),
-      below,
+      below,  # pyright: ignore[reportArgumentType]
       color=_NEVER,
-      label='never averaged',  # pyright: ignore[reportArgumentType]
+      label='never averaged',
     )
     axes.set_ylim(0, 1.2 * _count(bins).max())  # Room for the legend.
     axes.legend(loc='upper left', ncols=2)
