@@ -76,7 +76,7 @@ def run(function: Callable[[], None]) -> None:
     if len(argv) > 1:
       _end_with(f'unknown arguments: {" ".join(argv[1:])}; see --help')
     logging.set_verbosity(logging.INFO)
-    logging.get_absl_handler().addFilter(_is_for_the_user)
+    logging.get_absl_handler().addFilter(_is_for_the_user)  # pyright: ignore[reportOptionalMemberAccess]
     standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:

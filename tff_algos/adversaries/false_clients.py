@@ -88,7 +88,7 @@ def _falsify(
     is_attacker, client_input = client_input
     if config.name == LABEL_FLIP:
       data = flipped_data.FlippedData(data, is_attacker, num_classes)
-    output = phase.client_work(message, client_input, client_state, data, seed)
+    output = phase.client_work(message, client_input, client_state, data, seed)  # pyright: ignore[reportArgumentType]
     result = composer.as_fields(output.result)
     metrics = OrderedDict(output.metrics)
     if not phase.uploads:

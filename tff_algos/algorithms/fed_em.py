@@ -187,7 +187,7 @@ def _build_training(model, config):
     models, loss = local_training_lib.train(
       objective,
       cluster_models,
-      weighted_data.WeightedData(data, tf.transpose(found.responsibilities)),
+      weighted_data.WeightedData(data, tf.transpose(found.responsibilities)),  # pyright: ignore[reportArgumentType]
       seed,
       config.local_training,
     )

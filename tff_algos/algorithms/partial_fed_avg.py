@@ -275,7 +275,7 @@ def _train_together(groups, parts, data, seed, config):
 
 def _train_private_first(groups, parts, data, seed, config):
   # Each part sees the examples in an order of its own.
-  private, private_loss = _train_private(groups, *parts, data, seed + 1, config)
+  private, private_loss = _train_private(groups, *parts, data, seed + 1, config)  # pyright: ignore[reportCallIssue]
   loss_of = objectives.mean_loss(groups.model, config.loss_scale)
   shared, loss = local_training_lib.train(
     lambda shared, batch: loss_of(groups.join(shared, private), batch),

@@ -161,9 +161,10 @@ class Evaluator:
     mixture, unseen = data.true_mixture(), data.true_unseen_mixture()
     if mixture is not None and unseen is not None:
       return Planted(data.source_names, mixture, unseen)
-    clusters = data.true_clusters(), data.true_unseen_clusters()
-    if clusters[0] is None or clusters[1] is None:
+    known, unseen = data.true_clusters(), data.true_unseen_clusters()
+    if known is None or unseen is None:
       return None
+    clusters = known, unseen
     count = 1 + np.concatenate(clusters).max()
     # A planted cluster has all of a client.
     one_hot = np.eye(count)
@@ -236,14 +237,14 @@ class Evaluator:
         for row, value in zip(clients, values, strict=True):
           row[f'{split}_{kind}_{name}'] = value
       for row, size in zip(clients, sizes, strict=True):
-        row[f'num_{split}_examples'] = int(size)
+        row[f'num_{split}_examples'] = int(size)  # pyright: ignore[reportArgumentType]
     for row, has_state in zip(clients, self._store.has_state(), strict=True):
-      row['has_state'] = int(has_state)
+      row['has_state'] = int(has_state)  # pyright: ignore[reportArgumentType]
     mixture = self.planted.mixture if self.planted else None
-    _add_memberships(clients, membership, mixture)
+    _add_memberships(clients, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
     if mixture is not None and self._algorithm.num_clusters > 1:
-      metrics.update(_recovery(membership, mixture))
-    return metrics, clients, membership
+      metrics.update(_recovery(membership, mixture))  # pyright: ignore[reportPossiblyUnboundVariable]
+    return metrics, clients, membership  # pyright: ignore[reportPossiblyUnboundVariable]
 
   def _evaluate_held_out(self, server_state):
     scores = self._run(self._clusters, server_state, self._held_out)

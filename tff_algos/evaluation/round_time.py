@@ -65,11 +65,11 @@ def read_clock(settings: Iterable[str]) -> Clock:
   for setting in settings:
     key, _, value = setting.partition('=')
     if key in Work._fields:
-      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)
+      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)  # pyright: ignore[reportArgumentType]
       clock = clock._replace(work=clock.work._replace(**{key: seconds}))
     elif key == 'rates':
       found = map(_number, value.split(','))
-      rates = (checks.check_positive("the clock's rates", one) for one in found)
+      rates = (checks.check_positive("the clock's rates", one) for one in found)  # pyright: ignore[reportArgumentType]
       clock = clock._replace(rates=tuple(rates))
     elif key == 'download' and value in DOWNLOADS:
       clock = clock._replace(download=value)

@@ -27,7 +27,7 @@ def attend(
   if level == audit_log.NONE:
     return observer, runtime
   auditor = Auditor(runtime, observer, audit_log.AuditLog(folder), level)
-  return auditor, auditor
+  return auditor, auditor  # pyright: ignore[reportReturnType]
 
 
 class Auditor:
@@ -122,7 +122,7 @@ class Auditor:
       'vote': None,
       'after': digest,
     }
-    self._arrays = verification.arrays_of(
+    self._arrays = verification.arrays_of(  # pyright: ignore[reportAttributeAccessIssue]
       uploads, agreed.model_weights, proposed.model_weights
     )
 

@@ -46,8 +46,8 @@ def load(spelled: str) -> ml_collections.ConfigDict:
   if not pathlib.Path(path).is_file():
     raise errors.ConfigError(f'{spelled}: there is no file {path!r}')
   spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
+  module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
+  spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
   try:
     return module.get_config(*([variant] if variant else []))
   except ValueError as error:

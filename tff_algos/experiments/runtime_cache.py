@@ -60,7 +60,7 @@ class KeptRuntime:
         )
       )
       self._key = key
-    return self._algorithm, self._runtime
+    return self._algorithm, self._runtime  # pyright: ignore[reportReturnType]
 
   def close_after_failure(self, *exc_info: Any) -> None:
     """Leaves the runtime after an error: its state is then unknown."""

@@ -133,7 +133,7 @@ def expected_outputs(
     return prediction.name_outputs(model, model.apply(weights, x))
 
   inputs = tf.nest.map_structure(tf.convert_to_tensor, (weights, x))
-  return _to_arrays(predict.get_concrete_function(*inputs)(*inputs))
+  return _to_arrays(predict.get_concrete_function(*inputs)(*inputs))  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:

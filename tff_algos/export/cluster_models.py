@@ -105,7 +105,7 @@ def export_cluster_models(
 
 
 def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)
+  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
 
 
 def _sample(

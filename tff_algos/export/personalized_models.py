@@ -9,7 +9,7 @@ bundle: the same, without `client_id`.
 
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ def export_client_model(
 
 
 def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)
+  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
 
 
 def _stored_weights(
@@ -225,7 +225,7 @@ def _predict(
   client_index: tf.lookup.StaticHashTable,
   client_id: tf.Tensor,
   x: tf.Tensor,
-) -> dict[str, tf.Tensor]:
+) -> Mapping[str, tf.Tensor]:
   indices = client_index.lookup(client_id)
   checks = [
     prediction.require_same_rows('client_id', client_id, x),

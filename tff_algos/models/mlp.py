@@ -69,6 +69,6 @@ def build_mlp(
     input_shape,
     num_outputs,
     initialize,
-    apply,
+    apply,  # pyright: ignore[reportArgumentType]
     vectorizes=True,
   )

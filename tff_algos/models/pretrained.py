@@ -69,7 +69,7 @@ def start_from(
   def initialize(seed):
     drawn = model.initialize(seed) if fresh else learned
     return OrderedDict(
-      (name, drawn[name] if name in fresh else tf.constant(learned[name]))
+      (name, drawn[name] if name in fresh else tf.constant(learned[name]))  # pyright: ignore[reportArgumentType]
       for name in spec
     )
 
@@ -109,7 +109,7 @@ def _checked(path, name, array, spec):
   is_number = np.issubdtype(array.dtype, np.floating)
   with np.errstate(over='ignore'):
     values = array.astype(np.float32) if is_number else None
-  if array.shape != shape or not is_number or not np.isfinite(values).all():
+  if array.shape != shape or not is_number or not np.isfinite(values).all():  # pyright: ignore[reportArgumentType, reportCallIssue]
     raise errors.ConfigError(
       f'{name!r} of pretrained.file {path} must be floats of shape {shape}, '
       'finite '

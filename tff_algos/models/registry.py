@@ -97,6 +97,18 @@ def build_model(
 ) -> model_lib.Model:
   """Builds the model that a config's `model` section names.
 
+  >>> model = build_model(
+  ...   {'name': 'logistic_regression'},
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> weights = model.initialize(tf.constant([0, 1]))
+  >>> {name: tuple(leaf.shape) for name, leaf in weights.items()}
+  {'kernel': (4, 3), 'bias': (3,)}
+  >>> model.apply(weights, tf.zeros([2, 4])).shape
+  TensorShape([2, 3])
+
   Args:
     section: The model's name and its options.
     task: What the data asks for, `'classification'` or `'regression'`.

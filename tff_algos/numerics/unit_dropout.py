@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import errors
+from tff_algos.core import checks, errors
 from tff_algos.numerics import index_random
 
 # Before the counters of a unit, so that no draw is one of a shuffle.
@@ -39,7 +39,7 @@ class Draws(NamedTuple):
 
 
 class _Step:
-  def __init__(self, rate: float, draws: Draws) -> None:
+  def __init__(self, rate: float, draws: Draws | None) -> None:
     self.rate = rate
     self.draws = draws
     self.has_layer = False
@@ -63,7 +63,7 @@ def in_step(rate: float, draws: Draws | None) -> Generator[None]:
     ConfigError: If the rate drops all units; or at the end, if no network had a
       layer that drops units.
   """
-  if not rate or draws is None:
+  if not rate:
     yield
     return
   if round(rate * _CHANCES) == _CHANCES:
@@ -99,7 +99,7 @@ def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
     return hidden
   step.has_layer = True
   num_dropped = round(step.rate * _CHANCES)
-  draws = step.draws
+  draws = checks.check_given('draws', step.draws)
   drawn = index_random.random_below(
     _CHANCES,
     draws.seed,

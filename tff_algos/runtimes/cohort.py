@@ -114,7 +114,7 @@ class Cohort(NamedTuple):
         lambda leaf: leaf[positions], self.call.client_inputs
       ),
       client_state=self.load_states(indices) if uses_client_state else (),
-      data=(),
+      data=(),  # pyright: ignore[reportArgumentType]
       seed=seeds.derive_seeds(
         self.base_seed,
         self.call.purpose,

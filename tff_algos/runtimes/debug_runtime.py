@@ -69,7 +69,10 @@ class DebugRuntime:
     collection = _to_tensors(cohort_lib.concatenate(collections))
     with _named(cohort, 'server_update'):
       new_state, server_metrics = composer.server_update(
-        phase, server_state, sums, collection
+        phase,
+        server_state,
+        sums,  # pyright: ignore[reportArgumentType]
+        collection,
       )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),
@@ -77,8 +80,8 @@ class DebugRuntime:
         (cohort.call.client_indices, cohort_lib.concatenate(states))
       ],
       server_metrics=cohort_lib.to_numpy(server_metrics),
-      client_metrics=dict(cohort_lib.to_numpy(sums['metrics'])),
-      num_invalid=int(sums['num_invalid']),
+      client_metrics=dict(cohort_lib.to_numpy(sums['metrics'])),  # pyright: ignore[reportOptionalSubscript]
+      num_invalid=int(sums['num_invalid']),  # pyright: ignore[reportOptionalSubscript]
     )
 
 

@@ -52,7 +52,7 @@ def create_app(
     ]
   return applications.Starlette(
     routes=routes,
-    exception_handlers={
+    exception_handlers={  # pyright: ignore[reportArgumentType]
       errors.RequestError: _on_request_error,
       exceptions.HTTPException: _on_http_error,
       Exception: _on_bug,
@@ -157,7 +157,7 @@ def _metadata(
     'metadata': {
       'signature_def': json_format.MessageToDict(
         signature_map,
-        including_default_value_fields=True,
+        including_default_value_fields=True,  # pyright: ignore[reportCallIssue]
         preserving_proto_field_name=True,
       )
     },

@@ -92,7 +92,7 @@ def check_input(
   name: str, value: np.ndarray, info: meta_graph_pb2.TensorInfo
 ) -> None:
   """Raises RequestError unless an array has a signature's shape, and no NaN."""
-  shape = tf.TensorShape(info.tensor_shape)
+  shape = tf.TensorShape(info.tensor_shape)  # pyright: ignore[reportArgumentType]
   if not shape.is_compatible_with(value.shape):
     wanted = ['batch' if size is None else size for size in shape]
     raise errors.RequestError(

@@ -116,7 +116,8 @@ def initial_server_state(
   with interrupts.held():
     return cohort_lib.to_numpy(
       algorithm.init_server_state(
-        seeds.derive_seed(seed, 'initialize'), num_clients
+        seeds.derive_seed(seed, 'initialize'),  # pyright: ignore[reportArgumentType]
+        num_clients,
       )
     )
 
@@ -227,7 +228,7 @@ def train(
   observer.resume(round_num)
   if round_num == 0:
     seen = evaluator.evaluate(server_state)
-    observer.record(0, seen.metrics | costs, seen.memberships)
+    observer.record(0, seen.metrics | costs, seen.memberships)  # pyright: ignore[reportPossiblyUnboundVariable]
   run = functools.partial(run_round, algorithm, runtime, source, store)
   try:
     while round_num < config.num_rounds:

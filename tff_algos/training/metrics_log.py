@@ -152,7 +152,7 @@ class MetricsLog:
   def _append(self, row: Mapping[str, Any]) -> None:
     try:
       with open(self._csv_path, 'a', newline='') as file:
-        csv.DictWriter(file, self._columns).writerow(
+        csv.DictWriter(file, self._columns).writerow(  # pyright: ignore[reportArgumentType]
           {
             name: ''
             if isinstance(value, float) and math.isnan(value)

@@ -144,6 +144,16 @@ def build_cmfl(
 ) -> algorithm.FederatedAlgorithm:
   """Builds CMFL for a model.
 
+  >>> from tff_algos.models import registry
+  >>> model = registry.build_model(
+  ...   {'name': 'mlp', 'hidden_sizes': [8]},
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> sorted(build_cmfl(model, CmflConfig()).phases)
+  ['adopt', 'train']
+
   Args:
     model: What is trained.
     config: The options.
@@ -254,7 +264,7 @@ def _build_update(config):
     )
     if config.audit != audit_log.NONE:
       examples = aggregates['num_examples'].values
-      metrics['record'] = _record(sent, examples, distances)
+      metrics['record'] = _record(sent, examples, distances)  # pyright: ignore[reportArgumentType]
     return server_state._replace(
       proposed=Proposal(
         trees.select(total > 0, trees.subtract(old, step), old),

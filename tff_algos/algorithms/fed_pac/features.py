@@ -53,7 +53,7 @@ class FeatureModel:
       )
     self._model = model
     self._kernel = kernels[0]
-    self.width = int(head[self._kernel].shape[0])
+    self.width = int(head[self._kernel].shape[0])  # pyright: ignore[reportArgumentType]
 
   def features(self, shared: model_lib.Weights, x: tf.Tensor) -> tf.Tensor:
     """Returns the features of examples, `[batch, width]`.
@@ -67,7 +67,7 @@ class FeatureModel:
       name: tf.eye(self.width) if name == self._kernel else tf.zeros([1])
       for name in self.groups.private
     }
-    return self._model.apply(self.groups.join(shared, head), x)
+    return self._model.apply(self.groups.join(shared, head), x)  # pyright: ignore[reportArgumentType]
 
   def outputs(self, head: model_lib.Weights, features: tf.Tensor) -> tf.Tensor:
     """Returns the logits, `[batch, classes]`."""

@@ -25,9 +25,9 @@ def minimize(matrix: tf.Tensor, is_allowed: tf.Tensor) -> tf.Tensor:
   matrix = tf.cast(matrix, tf.float64)
   # No eigenvalue is larger than the largest sum of a row.
   size = tf.reduce_max(tf.reduce_sum(tf.abs(matrix), -1), -1)
-  hessian = 2 * tf.math.divide_no_nan(matrix, size[..., tf.newaxis, tf.newaxis])
+  hessian = 2 * tf.math.divide_no_nan(matrix, size[..., tf.newaxis, tf.newaxis])  # pyright: ignore[reportArgumentType]
   cost = tf.where(is_allowed, tf.zeros([], tf.float64), _PENALTY)
-  ones = tf.ones_like(hessian[..., 0])
+  ones = tf.ones_like(hessian[..., 0])  # pyright: ignore[reportArgumentType]
   count = tf.cast(tf.shape(matrix)[-1], tf.float64)
 
   def step(i, point, slack, level):
@@ -51,7 +51,7 @@ def minimize(matrix: tf.Tensor, is_allowed: tf.Tensor) -> tf.Tensor:
       level + rate * more,
     )
 
-  start = (tf.constant(0), ones / count, ones, tf.zeros_like(ones[..., :1]))
+  start = (tf.constant(0), ones / count, ones, tf.zeros_like(ones[..., :1]))  # pyright: ignore[reportArgumentType]
   _, point, _, _ = tf.while_loop(
     lambda i, *_: i < _NUM_STEPS, step, start, parallel_iterations=1
   )

@@ -199,6 +199,20 @@ def build_fed_soft(
 ) -> algorithm.FederatedAlgorithm:
   """Builds FedSoft for a model that all clusters share.
 
+  >>> from tff_algos.models import registry
+  >>> model = registry.build_model(
+  ...   {'name': 'mlp', 'hidden_sizes': [8]},
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> fed_soft = build_fed_soft(model, FedSoftConfig(num_clusters=2))
+  >>> sorted(fed_soft.phases)
+  ['estimate_importance', 'train']
+  >>> state = fed_soft.init_server_state(tf.constant([0, 1]), num_clients=5)
+  >>> state.importance_weights.shape
+  TensorShape([5, 2])
+
   Raises:
     ConfigError: From the initial server state, if `fixed_importance` does not
       fit the population.

@@ -116,6 +116,22 @@ def build_filter_decomposition(
 ) -> algorithm.FederatedAlgorithm:
   """Builds filter decomposition around a host.
 
+  >>> from tff_algos.algorithms import fed_avg
+  >>> from tff_algos.models import registry
+  >>> model = registry.build_model(
+  ...   {'name': 'small_cnn', 'decomposition': {'num_atoms': 3}},
+  ...   task='classification',
+  ...   input_shape=(16, 16, 1),
+  ...   num_outputs=3,
+  ... )
+  >>> decomposed = build_filter_decomposition(
+  ...   model,
+  ...   FilterDecompositionConfig(),
+  ...   lambda host: fed_avg.build_fed_avg(host, fed_avg.FedAvgConfig()),
+  ... )
+  >>> sorted(decomposed.phases)
+  ['train']
+
   Args:
     model: Of decomposed convolutions; with another it is the host, and options
       that need atoms are refused.

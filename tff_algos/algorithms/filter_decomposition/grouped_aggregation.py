@@ -115,7 +115,7 @@ def kernels_beyond_factors(model: model_lib.Model) -> int:
     atoms, coefficients = factored_weights.take_factors(spec, layer)
     kernel = [*atoms.shape[:2], *coefficients.shape[1:]]
     factors = trees.num_entries((atoms, coefficients))
-    sizes += math.prod(kernel) - factors
+    sizes += math.prod(kernel) - factors  # pyright: ignore[reportArgumentType, reportCallIssue]
   return sizes
 
 

@@ -125,6 +125,18 @@ def build_pfedkm(
 ) -> algorithm.FederatedAlgorithm:
   """Builds pFedKM for a model that all clusters share.
 
+  >>> from tff_algos.models import registry
+  >>> model = registry.build_model(
+  ...   {'name': 'mlp', 'hidden_sizes': [8]},
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> pfedkm = build_pfedkm(model, PFedKMConfig(num_clusters=2))
+  >>> state = pfedkm.init_server_state(tf.constant([0, 1]), num_clients=5)
+  >>> state.cluster_assignment.numpy()
+  array([0, 1, 0, 1, 0], dtype=int32)
+
   Raises:
     ConfigError: If the model has no weights of a name to cluster on.
   """

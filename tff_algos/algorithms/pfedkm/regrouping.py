@@ -168,8 +168,8 @@ def name_clusters(
     New cluster of each old number, a permutation, int32 `[num_clusters]`.
   """
   num_clusters = tf.nest.flatten(means)[0].shape[0]
-  common = tf.matmul(
-    *(
+  common = tf.matmul(  # pyright: ignore[reportCallIssue]
+    *(  # pyright: ignore[reportArgumentType]
       partitions.membership_matrix(
         assignment, tf.cast(is_real, tf.float64), num_clusters
       )

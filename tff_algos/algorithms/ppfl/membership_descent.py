@@ -259,7 +259,7 @@ def descend(
     stepped, met = step_on(membership, *batch(i))
     if config.batch_size:  # Steps of padding only change nothing.
       is_first = i % (num_steps // config.num_epochs) == 0
-      is_real = is_first | (tf.reduce_max(masks[i]) > 0)
+      is_real = is_first | (tf.reduce_max(masks[i]) > 0)  # pyright: ignore[reportPossiblyUnboundVariable]
       stepped = tf.where(is_real, stepped, membership)
     return i + 1, stepped, trees.add(total, met)
 

@@ -235,7 +235,7 @@ def _is_affine(model, names):
     draws = initialization.cluster_models(model, 2, seed)
     # Moved, as biases start at 0.
     moved = OrderedDict(
-      (name, stack + 0.3 * tf.random.stateless_normal(stack.shape, seed))
+      (name, stack + 0.3 * tf.random.stateless_normal(stack.shape, seed))  # pyright: ignore[reportArgumentType]
       for name, stack in draws.items()
     )
     x = _random_inputs(model, 4, seed)

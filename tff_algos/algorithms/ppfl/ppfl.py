@@ -159,6 +159,17 @@ def build_ppfl(
 ) -> algorithm.FederatedAlgorithm:
   """Builds PPFL.
 
+  >>> from tff_algos.models import registry
+  >>> model = registry.build_model(
+  ...   {'name': 'mlp', 'hidden_sizes': [8]},
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> ppfl = build_ppfl(model, PpflConfig(num_clusters=2))
+  >>> ppfl.num_clusters
+  2
+
   Raises:
     ConfigError: If the model has no weights that can be canonical as asked, or
       counts of labels are asked for where labels are no classes.

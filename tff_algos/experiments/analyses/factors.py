@@ -152,7 +152,7 @@ def latent(
   real = np.stack([np.arange(count)] * 2, axis=1)
   values = [count**2 - count]
   for one in (pairs, real):
-    scores = latent_clients.score(algorithm.cluster_model, stacked, one, shown)
+    scores = latent_clients.score(algorithm.cluster_model, stacked, one, shown)  # pyright: ignore[reportArgumentType]
     values += [
       float(np.mean(each)) if len(each) else math.nan for each in scores[1:]
     ]

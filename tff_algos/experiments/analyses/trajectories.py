@@ -69,7 +69,7 @@ def read(
         loss = _build_loss(opened, num_examples)
       _check_alike(label, first, (version, shapes))
     trajectories.append(trajectory)
-  return Problem(trajectories, loss)
+  return Problem(trajectories, loss)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def _trajectory(opened, label):
@@ -83,7 +83,7 @@ def _trajectory(opened, label):
     plain = factored_weights.build_kernels(state.model_weights)
     rounds.append(round_num)
     points.append(trees.flatten(plain).numpy())
-  shapes = {name: tuple(leaf.shape) for name, leaf in plain.items()}
+  shapes = {name: tuple(leaf.shape) for name, leaf in plain.items()}  # pyright: ignore[reportPossiblyUnboundVariable]
   return Trajectory(label, tuple(rounds), np.stack(points)), shapes
 
 

@@ -72,7 +72,7 @@ def fourier_bessel(
       f'pixels, but num_atoms is {num_atoms}; take fewer, or atom_init '
       "'normal'"
     )
-  atoms = np.moveaxis(basis[:num_atoms], 0, -1).astype(np.float32)
+  atoms = np.moveaxis(basis[:num_atoms], 0, -1).astype(np.float32)  # pyright: ignore[reportArgumentType]
   return filters.FilterFactors(
     tf.constant(atoms), _he_coefficients(seed, inputs, outputs, num_atoms)
   )

@@ -81,9 +81,10 @@ def parametrize(
 
   def apply(weights, x):
     kernels = OrderedDict(
-      (name, build_kernel(_factors_of(weights, name))) for name in shapes
+      (name, build_kernel(_factors_of(weights, name)))  # pyright: ignore[reportArgumentType]
+      for name in shapes
     )
-    return model.apply({**weights, **kernels}, x)
+    return model.apply({**weights, **kernels}, x)  # pyright: ignore[reportArgumentType]
 
   return dataclasses.replace(model, initialize=initialize, apply=apply)
 

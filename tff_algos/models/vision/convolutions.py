@@ -49,7 +49,7 @@ def convolve(
     if mode == 'two_layer':
       return _mix_atoms(inputs, kernel.factors, padding, strides, dilations)
     kernel = filters.build_kernel(kernel.factors)
-  return tf.nn.conv2d(inputs, kernel, strides, padding, dilations=dilations)
+  return tf.nn.conv2d(inputs, kernel, strides, padding, dilations=dilations)  # pyright: ignore[reportArgumentType]
 
 
 def output_side(
@@ -69,7 +69,9 @@ def _faster_mode(inputs, factors, padding, strides, dilations):
     )
   )
   cost = convolution_cost.count(
-    tuple(factors.atoms.shape), tuple(factors.coefficients.shape), sides
+    tuple(factors.atoms.shape),
+    tuple(factors.coefficients.shape),
+    sides,  # pyright: ignore[reportArgumentType]
   )
   faster = cost.two_layers_are_faster(inputs.shape[0])
   return 'two_layer' if faster else 'reconstruct'

@@ -78,7 +78,7 @@ def read(folder: pathlib.Path) -> Facts:
     clients=clients,
     client_ids=tuple(clients['client_id']),
     groups=np.array(clients['group'], object),
-    sizes={
+    sizes={  # pyright: ignore[reportArgumentType]
       split: _joined(
         opened.num_examples(split), opened.num_unseen_examples(split)
       )
@@ -105,7 +105,7 @@ def _joined(
   """Returns the rows of all clients; None if the dataset has no such column."""
   if participating is None:
     return None
-  return np.concatenate([participating, unseen])
+  return np.concatenate([participating, unseen])  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _samples(

@@ -141,7 +141,7 @@ def _draw_profiles(
     axes.set_xlabel('feature')
     axes.xaxis.set_major_locator(ticker.MaxNLocator(12, integer=True))
   if len(shown) > 1:
-    axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))
+    axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))  # pyright: ignore[reportPossiblyUnboundVariable]
   return figure
 
 

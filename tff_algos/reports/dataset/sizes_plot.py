@@ -26,7 +26,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   figure = style.new_figure(8.6, 3.6, 'Examples of the clients')
   axes = figure.subplots()
   axes.set_axisbelow(True)
-  if len(totals) <= client_rows.MAX_ROWS:
+  if len(totals) <= client_rows.MAX_ROWS:  # pyright: ignore[reportArgumentType]
     _draw_bars(axes, facts, np.argsort(-totals, kind='stable'))
   else:
     _draw_histogram(axes, facts.sizes[schema_lib.TRAIN])

@@ -113,11 +113,11 @@ class Run:
       column = name.removeprefix(_FACTORS)
     if column not in table:
       return None
-    values = table.numbers(column)
+    values = table.numbers(column)  # pyright: ignore[reportAttributeAccessIssue]
     filled = np.isfinite(values)
     if not filled.any():
       return None
-    return Series(table.numbers('round')[filled], values[filled])
+    return Series(table.numbers('round')[filled], values[filled])  # pyright: ignore[reportAttributeAccessIssue]
 
   def evaluation_table(self, name: str) -> table_lib.Table | None:
     """Returns a table of `evaluation` that only some programs write.
@@ -176,7 +176,7 @@ class Run:
     by the held-out scores; `recovery.UNMATCHED` for a cluster without one.
     """
     if self.memberships is not None and self.memberships[1] is not None:
-      return recovery.match_clusters(*self.memberships)
+      return recovery.match_clusters(*self.memberships)  # pyright: ignore[reportArgumentType]
     return association.match_by_scores(
       self.held_out_scores, higher_is_better=self.higher_is_better
     )
@@ -219,7 +219,7 @@ class Run:
       or `clients` holds another number of them.
     """
     mixture = None if self.memberships is None else self.memberships[1]
-    return mixture if np.shape(mixture)[:1] == (num_clients,) else None
+    return mixture if np.shape(mixture)[:1] == (num_clients,) else None  # pyright: ignore[reportArgumentType]
 
 
 def read(

@@ -48,7 +48,7 @@ def own(run: run_lib.Run, rate: float) -> np.ndarray | None:
   if found == PEERS:
     solves, received = _columns(run, _SOLVES, _DOWN)
     # Who trains receives, all at the same time.
-    transfer = round_time.transfer_seconds(_share(received, solves), rate)
+    transfer = round_time.transfer_seconds(_share(received, solves), rate)  # pyright: ignore[reportArgumentType]
     return _rounds(round_time.pulling(transfer, 1, run.clock.work), solves)
   return None if found is None else _times(run, rate)[found]
 
@@ -88,15 +88,19 @@ def _times(run, rate) -> dict[str, np.ndarray]:
     training, down = _columns(run, _SOLVES, _DOWN)
     members = np.zeros_like(training)
   size = _share(down, members + training)
-  transfer = round_time.transfer_seconds(size, rate)
+  transfer = round_time.transfer_seconds(size, rate)  # pyright: ignore[reportArgumentType]
   times = {
     SERVER: round_time.fed_avg(transfer, work),
-    BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),
-    GOSSIP: round_time.gossip(transfer, training, work),
+    BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),  # pyright: ignore[reportArgumentType]
+    GOSSIP: round_time.gossip(transfer, training, work),  # pyright: ignore[reportArgumentType]
   }
   if kind(run) == COMMITTEE:
     times[COMMITTEE] = round_time.cmfl(
-      transfer, members, training, run.clock.download, work
+      transfer,
+      members,  # pyright: ignore[reportArgumentType]
+      training,  # pyright: ignore[reportArgumentType]
+      run.clock.download,
+      work,
     )
   return {name: _rounds(one, training) for name, one in times.items()}
 

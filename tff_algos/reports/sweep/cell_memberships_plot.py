@@ -40,10 +40,10 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     'Memberships after the last round, one seed of each cell',
   )
   panels = style.new_panels(figure, len(cells), _MAX_COLUMNS)
-  highest = max(1.0, *(cell.runs[0].memberships[0].max() for cell in cells))
+  highest = max(1.0, *(cell.runs[0].memberships[0].max() for cell in cells))  # pyright: ignore[reportOptionalSubscript]
   for index, (axes, cell) in enumerate(zip(panels, cells, strict=True)):
     run = cell.runs[0]
-    values = run.memberships[0]
+    values = run.memberships[0]  # pyright: ignore[reportOptionalSubscript]
     order = client_order.by_planted_source(run, np.argmax(values, axis=1))
     rows = order.thinned(_MAX_CLIENTS)
     shown = values[order.clients[rows]][:, run.cluster_order]

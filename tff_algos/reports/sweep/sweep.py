@@ -118,14 +118,14 @@ class Cell:
     series = [run.series(name) for run in self.runs]
     if any(one is None for one in series):
       return None
-    rounds = functools.reduce(np.intersect1d, [one.rounds for one in series])
+    rounds = functools.reduce(np.intersect1d, [one.rounds for one in series])  # pyright: ignore[reportOptionalMemberAccess]
     if not rounds.size:
       return None
-    values = np.stack([_at(one, rounds) for one in series])
+    values = np.stack([_at(one, rounds) for one in series])  # pyright: ignore[reportArgumentType]
     costs = [measures.sent(run) for run in self.runs]
     sent = None
     if all(cost is not None for cost in costs):
-      sent = np.mean([_at(cost, rounds) for cost in costs], axis=0)
+      sent = np.mean([_at(cost, rounds) for cost in costs], axis=0)  # pyright: ignore[reportArgumentType]
     std = np.zeros(len(rounds))
     if len(values) > 1:
       std = values.std(axis=0, ddof=1)

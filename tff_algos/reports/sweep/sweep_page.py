@@ -126,7 +126,7 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
     rows = []
     for row, source in enumerate(sources):
       spreads = (
-        sweep_lib.spread([{'': one[row, column]} for one in tables], score.name)
+        sweep_lib.spread([{'': one[row, column]} for one in tables], score.name)  # pyright: ignore[reportOptionalSubscript]
         for column in range(len(sources))
       )
       texts = [sweep_table.spread_text(sweep, score, one) for one in spreads]

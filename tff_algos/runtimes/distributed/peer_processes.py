@@ -127,7 +127,7 @@ class Peers:
     except OSError as error:
       raise errors.RuntimeFailureError(
         f'cannot listen at {host}:{port}, the address of {self._name} in '
-        f'TF_CONFIG: {os.strerror(error.errno)}. End the program that does, '
+        f'TF_CONFIG: {os.strerror(error.errno)}. End the program that does, '  # pyright: ignore[reportArgumentType]
         'or take another port'
       ) from error
 
@@ -171,7 +171,7 @@ class Peers:
         {'lost': f'another process came as {self._cluster.name_of(index)}'}
       )
       self._connections[index].close()
-    self._connections[index] = connection
+    self._connections[index] = connection  # pyright: ignore[reportArgumentType]
     connection.identity = hello.get('identity')
     connection.send({'wait': True})
 

@@ -88,7 +88,7 @@ def from_environment(
       f'{_VARIABLE} cluster must give every process an address of its own, got '
       f'{", ".join(addresses)}'
     )
-  return Cluster(addresses, known.index(ours)) if len(tasks) > 1 else ALONE
+  return Cluster(addresses, known.index(ours)) if len(tasks) > 1 else ALONE  # pyright: ignore[reportArgumentType]
 
 
 def _mapping(values: Any, key: str) -> Mapping[str, Any]:

@@ -138,7 +138,7 @@ class CollectiveGroup:
     # A process that has received all, and waits for a lost one to take what
     # it sends, would hear nothing until the heartbeats are missed.
     peers.when_lost(
-      lambda lost: context.context().abort_collective_ops(
+      lambda lost: context.context().abort_collective_ops(  # pyright: ignore[reportOptionalMemberAccess]
         tf.errors.UNAVAILABLE, lost
       )
     )

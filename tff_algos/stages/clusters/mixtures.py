@@ -91,7 +91,7 @@ def fit_membership(
       found.responsibilities, mask, otherwise=membership
     )
 
-  start = (tf.constant(0), tf.fill([num_components], 1 / num_components))
+  start = (tf.constant(0), tf.fill([num_components], 1 / num_components))  # pyright: ignore[reportOperatorIssue]
   return tf.while_loop(
     lambda i, _: i < num_steps, step, start, parallel_iterations=1
   )[1]

@@ -121,7 +121,7 @@ def _result(outcomes: Mapping[str, member_lib.Outcome]) -> member_lib.Outcome:
   if not accepted:
     return max(outcomes.values(), key=lambda outcome: outcome.view)
   counts = collections.Counter(o.statement for o in accepted)
-  value = max(sorted(counts), key=lambda statement: counts[statement])
+  value = max(sorted(counts), key=lambda statement: counts[statement])  # pyright: ignore[reportArgumentType]
   return max(
     (o for o in accepted if o.statement == value), key=lambda o: o.view
   )

@@ -255,9 +255,9 @@ class Member:
     return self.outcome is not None and self.outcome.statement is not None
 
   def _proof(self) -> messages.Decision:
-    statement, view = self.outcome.statement, self.outcome.view
-    votes = self._votes[statements.digest(statement)]
-    return messages.Decision(self._me, view, statement, dict(votes))
+    statement, view = self.outcome.statement, self.outcome.view  # pyright: ignore[reportOptionalMemberAccess]
+    votes = self._votes[statements.digest(statement)]  # pyright: ignore[reportArgumentType]
+    return messages.Decision(self._me, view, statement, dict(votes))  # pyright: ignore[reportArgumentType]
 
   def _change(self) -> messages.ViewChange:
     wanted = self._wanted[self._me]

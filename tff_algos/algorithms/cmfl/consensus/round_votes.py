@@ -121,9 +121,12 @@ def vote(
   ):
     end = agreement.agree(
       ballot_lib.Ballot(
-        committee, f'round {computed.number}, {name}', seed, config
+        committee,  # pyright: ignore[reportArgumentType]
+        f'round {computed.number}, {name}',
+        seed,
+        config,
       ),
-      dict.fromkeys(committee, statement),
+      dict.fromkeys(committee, statement),  # pyright: ignore[reportArgumentType]
       behaviours=dict.fromkeys(malicious & {*committee}, config.behaviour),
     )
     ends.append((end.value == statement, end))
@@ -138,7 +141,7 @@ def vote(
 
 
 def _ids(client_ids: Sequence[str], flags: Any) -> list[str]:
-  return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]
+  return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]  # pyright: ignore[reportReturnType]
 
 
 def warn(round_num: int, members: np.ndarray, outcome: Outcome) -> None:
@@ -172,4 +175,4 @@ def malicious_clients(
 ) -> frozenset[str]:
   """Returns who is malicious on a committee."""
   drawn = malicious.draw(client_ids, config.malicious_fraction, seed)
-  return frozenset(client_ids[i] for i in np.flatnonzero(drawn))
+  return frozenset(client_ids[i] for i in np.flatnonzero(drawn))  # pyright: ignore[reportReturnType]

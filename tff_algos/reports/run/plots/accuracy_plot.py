@@ -27,7 +27,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   ]
   client_lines = style.client_lines(run)
   if client_lines:
-    panels.append((None, client_lines))
+    panels.append((None, client_lines))  # pyright: ignore[reportArgumentType]
   if not panels:
     return None
   num_columns = 2 if len(panels) <= 5 else 3

@@ -79,7 +79,7 @@ def _layers(table: table_lib.Table) -> list[_Layer]:
     members = np.flatnonzero(names == name)
     chosen = members[np.argsort(-norms[members], kind='stable')][:_MAX_ATOMS]
     height, width = int(heights[chosen[0]]), int(widths[chosen[0]])
-    shown = entries[chosen, : height * width]
+    shown = entries[chosen, : height * width]  # pyright: ignore[reportOptionalSubscript]
     layers.append(_Layer(name, norms[chosen], shown.reshape(-1, height, width)))
   return layers
 

@@ -25,7 +25,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   figure = style.new_figure(
     max(5.6, 2.2 + 1.15 * num_sources),
     1.9 + 0.55 * num_clusters,
-    f'{word} on held-out examples, round {int(last.rounds[-1])}',
+    f'{word} on held-out examples, round {int(last.rounds[-1])}',  # pyright: ignore[reportOptionalMemberAccess]
   )
   axes = figure.subplots()
   heat_map.draw(

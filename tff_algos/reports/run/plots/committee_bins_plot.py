@@ -53,7 +53,11 @@ def _draw_clients(axes: axes_lib.Axes, bins, counts) -> None:
   _draw_bars(axes, below, color=_AVERAGED, label='averaged at least once')
   if never.any():
     _draw_bars(
-      axes, _count(bins[never]), below, color=_NEVER, label='never averaged'
+      axes,
+      _count(bins[never]),
+      below,  # pyright: ignore[reportArgumentType]
+      color=_NEVER,
+      label='never averaged',
     )
     axes.set_ylim(0, 1.2 * _count(bins).max())  # Room for the legend.
     axes.legend(loc='upper left', ncols=2)

@@ -113,7 +113,7 @@ def _draw_panel(
   run: run_lib.Run, axes: axes_lib.Axes, group: Group, means: np.ndarray
 ) -> None:
   """Draws the lines of one group; `means` is `[n, num_clusters]`."""
-  rounds = run.membership_history.rounds
+  rounds = run.membership_history.rounds  # pyright: ignore[reportOptionalMemberAccess]
   main = int(np.argmax(group.shares))
   planted_colors = style.planted_colors(run)
   names, colors = style.cluster_names(run), style.cluster_colors(run)

@@ -83,11 +83,11 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     return None
   is_retimed = kinds.count({run_clock.SERVER}) == 1
   clocks = [
-    list(_clocks(cell.runs, curve.rounds, cell.label or 'all runs'))
+    list(_clocks(cell.runs, curve.rounds, cell.label or 'all runs'))  # pyright: ignore[reportOptionalMemberAccess]
     for cell, curve in zip(sweep.cells, curves, strict=True)
   ]
   lines = [
-    _Line(label, seconds, curve.mean, curve.std)
+    _Line(label, seconds, curve.mean, curve.std)  # pyright: ignore[reportOptionalMemberAccess]
     for clock, curve in zip(clocks, curves, strict=True)
     for label, seconds in (clock if is_retimed else clock[:1])
   ]

@@ -52,7 +52,7 @@ def _time_all(run, rate) -> Times:
   rounds = {name: run_clock.own(run, rate)}
   for other, times in run_clock.retimed(run, rate).items():
     rounds[f'{_WORDS.get(other, other)},\nre-timed'] = times
-  return {label: times.sum(axis=0) for label, times in rounds.items()}
+  return {label: times.sum(axis=0) for label, times in rounds.items()}  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _draw_rate(axes, systems: Times) -> None:

@@ -1,0 +1,25 @@
+"""The examples in docstrings are run, and print what they say."""
+
+import doctest
+import importlib
+
+import pytest
+
+from tests.architecture import source_tree
+
+_WITH_EXAMPLES = [
+  path
+  for path in source_tree.python_files('tff_algos', 'pipelines')
+  if '>>> ' in source_tree.read(path)
+]
+
+
+def test_there_are_examples():
+  assert len(_WITH_EXAMPLES) >= 6
+
+
+@pytest.mark.parametrize('path', _WITH_EXAMPLES, ids=str)
+def test_examples_print_what_they_say(path):
+  module = importlib.import_module('.'.join(path.with_suffix('').parts))
+  found = doctest.testmod(module)
+  assert found.attempted and not found.failed
