@@ -15,7 +15,8 @@ def programs() -> dict[str, str]:
   for path in sorted(pathlib.Path(__file__).parent.glob('[a-z]*.py')):
     text = path.read_text()
     if "if __name__ == '__main__':" in text:
-      found[path.stem] = ast.get_docstring(ast.parse(text)).splitlines()[0]
+      docstring = ast.get_docstring(ast.parse(text)) or ''
+      found[path.stem] = docstring.partition('\n')[0]
   return found
 
 

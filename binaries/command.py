@@ -63,7 +63,7 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
   return config, workdir
 
 
-def run(function: Callable[[], None]) -> None:
+def run(function: Callable[[], object]) -> None:
   """Parses the flags and runs a binary.
 
   A mistake of the user becomes one line on stderr and exit status 1; a disk
@@ -156,7 +156,7 @@ def check_overrides(argv: list[str]) -> None:
   values(argv, known_only=True)
   if values.config is None:
     return
-  config = config_file.load(values.config)
+  config = config_file.load(values.config).to_dict()
   for argument in argv:
     override = re.match(r'--?(?:no)?config\.([\w.]+)', argument)
     if override:
@@ -183,7 +183,7 @@ def _end_with(words: str) -> NoReturn:
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
   """Lets through our own words, and warnings of others."""
-  program = pathlib.Path(sys.modules['__main__'].__file__).parent
+  program = pathlib.Path(str(sys.modules['__main__'].__file__)).parent
   folders = pathlib.Path(record.pathname).parents
   ours = any(folder in folders for folder in (program, *_OUR_CODE))
   return ours or record.levelno >= standard_logging.WARNING

@@ -57,7 +57,7 @@ _PUBLIC = {
   'UserError': 'core.errors:UserError',
 }
 
-__all__ = ['__version__', *_PUBLIC]
+__all__ = ['__version__', *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

@@ -228,12 +228,12 @@ class Population(NamedTuple):
     return len(self.client_ids)
 
   @property
-  def all_clients(self) -> np.ndarray:
+  def all_clients(self) -> Array:
     """Returns the indices of all clients, int32 `[num_clients]`."""
     return np.arange(self.num_clients, dtype=np.int32)
 
   @property
-  def clients_with_examples(self) -> np.ndarray:
+  def clients_with_examples(self) -> Array:
     """Returns their indices, int32, ascending."""
     return np.flatnonzero(self.num_examples).astype(np.int32)
 

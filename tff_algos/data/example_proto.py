@@ -6,6 +6,8 @@ descriptor pool is our own, because TensorFlow registers these names in the
 default one.
 """
 
+from typing import Any
+
 from google.protobuf import (
   descriptor_pb2,
   descriptor_pool,
@@ -43,6 +45,7 @@ message_type { name: "Example"
 _pool = descriptor_pool.DescriptorPool()
 _pool.Add(text_format.Parse(_FILE, descriptor_pb2.FileDescriptorProto()))
 
-Example = message_factory.GetMessageClass(
+# Protobuf makes the class here, so no checker knows its fields.
+Example: Any = message_factory.GetMessageClass(
   _pool.FindMessageTypeByName('tensorflow.Example')
 )

@@ -1,5 +1,6 @@
 """Keeps and verifies the audit log of a training with committees (CMFL)."""
 
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from tff_algos.training import loop
 
 def attend(
   config: experiment.ExperimentConfig,
-  folder: str,
+  folder: str | os.PathLike[str],
   observer: loop.Observer,
   runtime: cohort_lib.Runtime,
 ) -> tuple[loop.Observer, cohort_lib.Runtime]:
@@ -137,7 +138,7 @@ class Auditor:
 
 
 def verify(
-  config: experiment.ExperimentConfig, folder: str
+  config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
 ) -> list[verification.Verdict]:
   """Writes evaluation/audit.csv; returns the verdicts, a round each.
 

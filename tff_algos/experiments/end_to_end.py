@@ -1,5 +1,6 @@
 """An experiment from raw data to a served prediction."""
 
+import os
 import pathlib
 
 from absl import logging
@@ -16,7 +17,9 @@ from tff_algos.experiments import (
 from tff_algos.reports.run import page, summary
 
 
-def run(config: experiment.ExperimentConfig, folder: str) -> str:
+def run(
+  config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
+) -> str:
   """Runs all steps in a workdir; each goes on where an earlier run stopped.
 
   Returns:

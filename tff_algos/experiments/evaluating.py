@@ -1,5 +1,6 @@
 """Evaluates a checkpoint of an experiment, and draws the report of the run."""
 
+import os
 import pathlib
 from typing import Any
 
@@ -11,7 +12,7 @@ from tff_algos.training import metrics_log
 
 def evaluate(
   config: experiment.ExperimentConfig,
-  folder: str,
+  folder: str | os.PathLike[str],
   round_num: int | None = None,
   kept: runtime_cache.KeptRuntime | None = None,
   clock: round_time.Clock = round_time.Clock(),

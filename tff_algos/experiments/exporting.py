@@ -1,5 +1,6 @@
 """Exports the trained models of an experiment as SavedModel bundles."""
 
+import os
 import pathlib
 import urllib.parse
 
@@ -18,7 +19,7 @@ _NUM_SAMPLES = 8
 
 def export(
   config: experiment.ExperimentConfig,
-  folder: str,
+  folder: str | os.PathLike[str],
   round_num: int | None = None,
   client_id: str | None = None,
 ) -> list[pathlib.Path]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,7 +18,7 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 
 
-def ask(folder: str) -> str:
+def ask(folder: str | os.PathLike[str]) -> str:
   """Asks the personalized model of one client about a test example.
 
   Args:
@@ -65,7 +66,7 @@ def ask(folder: str) -> str:
 
 
 @contextlib.contextmanager
-def _server(folder: str) -> Generator[str]:
+def _server(folder: str | os.PathLike[str]) -> Generator[str]:
   """Runs a server process for the block; yields its URL."""
   with tempfile.TemporaryDirectory() as temporary:
     port_file = pathlib.Path(temporary, 'ports.json')

@@ -1,6 +1,7 @@
 """Trains an experiment on the dataset in its workdir."""
 
 import contextlib
+import os
 
 from absl import logging
 
@@ -38,7 +39,7 @@ class _Silent:
 
 def train(
   config: experiment.ExperimentConfig,
-  folder: str,
+  folder: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
   kept: runtime_cache.KeptRuntime | None = None,
 ) -> int:

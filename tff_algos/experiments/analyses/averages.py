@@ -5,6 +5,7 @@ on two Gaussian classes, each trained by SGD, and the paths of averages of 5 and
 of 25 of them.
 """
 
+import os
 import pathlib
 from typing import Any
 
@@ -25,7 +26,9 @@ _NUM_STEPS = 60
 _NUM_GRID_POINTS = 81
 
 
-def draw(num_paths: int, seed: int, folder: str) -> list[dict[str, Any]]:
+def draw(
+  num_paths: int, seed: int, folder: str | os.PathLike[str]
+) -> list[dict[str, Any]]:
   """Writes the picture and the tables; returns the rows of the variances.
 
   Args:
@@ -81,7 +84,7 @@ def _figure(paths):
   ]
   losses = averaged_models.loss(np.stack(np.meshgrid(*sides), axis=-1))
   return landscape_plot.draw(
-    landscape_plot.Surface(*sides, losses),
+    landscape_plot.Surface(sides[0], sides[1], losses),
     [
       landscape_plot.Path(
         f'average of {size} models, {_NUM_STEPS} steps', one[0]

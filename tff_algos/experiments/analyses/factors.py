@@ -6,6 +6,7 @@ Chen and Qiu (2025), arXiv:2503.08652, sections 5.1 and 7.1.
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
 from typing import Any
 
@@ -51,7 +52,9 @@ class Sizes:
 
 
 def measure(
-  config: experiment.ExperimentConfig, folder: str, sizes: Sizes
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  sizes: Sizes,
 ) -> list[dict[str, Any]]:
   """Writes the tables and draws the report; returns the rows of factors.csv.
 
@@ -66,7 +69,8 @@ def measure(
     )
   with session.open_session(config, folder) as opened:
     examples = opened.dataset.held_out(0)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    state: Any = None
     for round_num, state in opened.saved_states():
       rows.append(
         {

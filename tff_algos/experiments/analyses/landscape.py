@@ -54,7 +54,7 @@ def draw(
   output.write_table(workdir / 'paths.csv', rows)
   with style.applied():
     figure = landscape_plot.draw(
-      landscape_plot.Surface(*sides, losses),
+      landscape_plot.Surface(sides[0], sides[1], losses),
       [
         landscape_plot.Path(
           f'{p.label}, to round {p.rounds[-1]}', found.coordinates(p.points)

@@ -46,7 +46,7 @@ def draw_epochs(
   num_batches = (capacity + batch_size - 1) // batch_size
   orders = index_random.shuffled_epochs(seed, mask, num_epochs)
   short = num_batches * batch_size - capacity
-  orders = tf.pad(orders, [[0, 0], [0, short]])
+  orders = tf.pad(orders, tf.stack([[0, 0], [0, short]]))
   in_range = tf.cast(tf.range(capacity + short) < capacity, tf.float32)
   step_mask = tf.gather(mask, orders) * in_range
   # What lies in the padding is never read: even 0 * NaN would be NaN.

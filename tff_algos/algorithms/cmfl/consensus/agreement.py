@@ -99,7 +99,7 @@ def agree(
     if behaviours.get(member, 'honest') == 'honest'
   ]
   outcomes = {
-    m: endpoints[m].member.outcome for m in honest or ballot.committee
+    m: endpoints[m].member.decided for m in honest or ballot.committee
   }
   result = _result(outcomes)
   return Agreement(

@@ -251,11 +251,18 @@ class Member:
     return is_vote
 
   @property
+  def decided(self) -> Outcome:
+    """The outcome of a member that is no longer undecided."""
+    if self.outcome is None:
+      raise RuntimeError(f'member {self._me} is undecided')
+    return self.outcome
+
+  @property
   def _has_accepted(self) -> bool:
     return self.outcome is not None and self.outcome.statement is not None
 
   def _proof(self) -> messages.Decision:
-    statement, view = self.outcome.statement, self.outcome.view  # pyright: ignore[reportOptionalMemberAccess]
+    statement, view = self.decided.statement, self.decided.view
     votes = self._votes[statements.digest(statement)]  # pyright: ignore[reportArgumentType]
     return messages.Decision(self._me, view, statement, dict(votes))  # pyright: ignore[reportArgumentType]
 
