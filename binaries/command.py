@@ -183,7 +183,7 @@ def _end_with(words: str) -> NoReturn:
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
   """Lets through our own words, and warnings of others."""
-  program = pathlib.Path(str(sys.modules['__main__'].__file__)).parent
+  program = getattr(sys.modules['__main__'], '__file__', None) or '-c'
   folders = pathlib.Path(record.pathname).parents
-  ours = any(folder in folders for folder in (program, *_OUR_CODE))
-  return ours or record.levelno >= standard_logging.WARNING
+  ours = {pathlib.Path(program).parent, *_OUR_CODE} & {*folders}
+  return bool(ours) or record.levelno >= standard_logging.WARNING

@@ -334,7 +334,7 @@ _OF_OTHER_KINDS = {
 
 def test_all_randomness_can_be_recorded():
   known = {f'tf.random.{name}' for name in streams.STATELESS}
-  known |= {'tf.random.experimental.stateless_fold_in'}
+  known |= {'tf.random.fold_in'}
   is_random = re.compile(r'((tf|np)\.)?random\.\w').match
   others = {
     path for path, name, _ in _calls() if is_random(name) and name not in known

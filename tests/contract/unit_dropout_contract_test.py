@@ -96,8 +96,11 @@ def test_options_out_of_range_are_refused(options, text):
     local_training.LocalTrainingConfig(**{'unit_dropout_rate': 1.0, **options})
 
 
-def test_a_model_without_a_layer_for_it_is_refused_before_any_runtime():
+def test_a_model_without_a_layer_for_it_is_refused_before_any_round():
   text = 'unit_dropout_rate is 0.5, but the model has no layer'
   options = {'name': 'fed_avg', 'local_training': {'unit_dropout_rate': 0.5}}
+  algorithm = registry.build_algorithm(
+    registry.parse_config(options), toys.mlp(_SHAPE)
+  )
   with pytest.raises(errors.ConfigError, match=text):
-    registry.build_algorithm(registry.parse_config(options), toys.mlp(_SHAPE))
+    vectorized_runtime.VectorizedRuntime(algorithm, 3)

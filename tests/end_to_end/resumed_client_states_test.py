@@ -34,7 +34,6 @@ _ALGORITHMS = {
   'lr_schedule': lambda: registry.build_algorithm(
     registry.parse_config(factored.host('scaffold')),
     factored.model(),
-    len(contract.SIZES),
     schedule=lr_schedule.LrScheduleConfig((1, 3), 0.5),
   ),
 }

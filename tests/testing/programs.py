@@ -207,7 +207,7 @@ def _import_all() -> None:
     'pipelines.build_dataset',
     'sklearn.datasets',
     'tensorflow',
-    'tensorflow_federated',
+    'tff_algos.runtimes.tff.tff_runtime',
     'tff_algos.export.personalized_models',
     'tff_algos.reports.run.page',
     'tff_algos.runtimes.registry',

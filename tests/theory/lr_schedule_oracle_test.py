@@ -84,7 +84,6 @@ def test_every_round_has_its_rate(name):
   algorithm = registry.build_algorithm(
     registry.parse_config(_SECTION),
     toys.linear(3),
-    len(_SIZES),
     schedule=lr_schedule.LrScheduleConfig((1, 3), 0.1),
   )
   start = toys.initial_states(algorithm, _SOURCE.population, _SEED)

@@ -57,7 +57,6 @@ def _build(options):
   return registry.build_algorithm(
     registry.parse_config({'name': 'ppfl', **config_lib.to_dict(config)}),
     toys.linear(3),
-    len(_SIZES),
     schedule=lr_schedule.LrScheduleConfig(falls, 0.1),
   )
 

@@ -266,7 +266,9 @@ def test_collaborative_regressions_are_ppfl():
     ),
   }
   logistic = toys.models.build_model(
-    {'name': 'logistic_regression', 'use_bias': False},
+    toys.models.parse_config(
+      {'name': 'logistic_regression', 'use_bias': False}
+    ),
     task='classification',
     input_shape=(3,),
     num_outputs=2,

@@ -98,7 +98,7 @@ def build_model(
   """Builds the model that a config's `model` section names.
 
   >>> model = build_model(
-  ...   {'name': 'logistic_regression'},
+  ...   parse_config({'name': 'logistic_regression'}),
   ...   task='classification',
   ...   input_shape=(4,),
   ...   num_outputs=3,

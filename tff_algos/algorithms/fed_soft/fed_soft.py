@@ -201,7 +201,7 @@ def build_fed_soft(
 
   >>> from tff_algos.models import registry
   >>> model = registry.build_model(
-  ...   {'name': 'mlp', 'hidden_sizes': [8]},
+  ...   registry.parse_config({'name': 'mlp', 'hidden_sizes': [8]}),
   ...   task='classification',
   ...   input_shape=(4,),
   ...   num_outputs=3,

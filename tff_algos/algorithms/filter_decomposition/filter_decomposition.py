@@ -119,7 +119,9 @@ def build_filter_decomposition(
   >>> from tff_algos.algorithms import fed_avg
   >>> from tff_algos.models import registry
   >>> model = registry.build_model(
-  ...   {'name': 'small_cnn', 'decomposition': {'num_atoms': 3}},
+  ...   registry.parse_config(
+  ...     {'name': 'small_cnn', 'decomposition': {'num_atoms': 3}}
+  ...   ),
   ...   task='classification',
   ...   input_shape=(16, 16, 1),
   ...   num_outputs=3,

@@ -202,7 +202,6 @@ def test_both_rates_fall():
   algorithm = registry.build_algorithm(
     registry.parse_config(section),
     toys.mlp(),
-    len(contract.SIZES),
     schedule=lr_schedule.LrScheduleConfig((1,), 0.5),
   )
   names = [calls[0].phase for calls in _calls(algorithm, 2)]
