@@ -17,16 +17,16 @@ from tff_algos.core import tff_compat
 from tff_algos.rounds import evaluation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 
-# Clients of the perceptron are vectorized, those of the convolution looped over,
-# which takes a third as long to trace.
-_VECTORIZED = {'cmfl', 'fed_soft', 'pfedkm', 'ppfl'}
+# Clients of the regression and of the perceptron are vectorized, those of the
+# convolution looped over, which takes a third as long to trace.
+_VECTORIZED = {'cmfl', 'fed_avg', 'fed_soft', 'pfedkm', 'ppfl'}
 
 
 def _models(name: str) -> tuple[str, ...]:
   """Returns the models of an algorithm in the first tier; the second has all."""
   if name == 'fed_avg':
-    return ('mlp', 'convolution')
-  return ('mlp',) if name in _VECTORIZED else ('convolution',)
+    return ('logistic', 'convolution')
+  return ('logistic',) if name in _VECTORIZED else ('convolution',)
 
 
 @pytest.fixture(
@@ -42,6 +42,7 @@ def _models(name: str) -> tuple[str, ...]:
     )
     for name in registry.ALGORITHMS
     for model in contract.MODELS
+    if model != 'logistic' or name in _VECTORIZED
   ],
 )
 def case(request):

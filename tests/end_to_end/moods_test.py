@@ -99,7 +99,7 @@ def _weights(opened):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_moods_are_learned(trained):
   config, workdir = trained
   with session.open_session(config, workdir) as opened:
@@ -111,7 +111,7 @@ def test_moods_are_learned(trained):
   assert metrics['participating/test/personalized/accuracy'] > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_what_is_served_has_the_vectors_of_the_file(trained):
   """Probabilities as NumPy has them from the trained weights and the file."""
   config, workdir = trained

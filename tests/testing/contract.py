@@ -117,7 +117,11 @@ NUM_SHAPE_ROUNDS = 2
 TOLERANCE = {'rtol': 1e-5, 'atol': 1e-5}
 
 
-MODELS = {'mlp': toys.mlp, 'convolution': tiny_convolution.build}
+MODELS = {
+  'logistic': toys.logistic,
+  'mlp': toys.mlp,
+  'convolution': tiny_convolution.build,
+}
 
 
 def build_source(sizes=SIZES, **replaced: np.ndarray) -> toys.ToySource:
@@ -170,7 +174,7 @@ SHAPES = {
 def section(name: str, model: str = 'convolution') -> dict[str, Any]:
   """Returns an algorithm's section of a config; not all train in epochs."""
   section = {'name': name, **OPTIONS[name]}
-  if model == 'mlp':  # It has no atoms.
+  if model != 'convolution':  # The others have no atoms.
     section.pop('local_atoms', None)
   if hasattr(registry.ALGORITHMS[name].config_class, 'local_training'):
     section['local_training'] = OTHER_TRAINING.get(name, LOCAL_TRAINING)

@@ -73,6 +73,16 @@ def mlp(shape: tuple[int, ...] = (4, 4, 1)):
   )
 
 
+def logistic(shape: tuple[int, ...] = (4, 4, 1)):
+  """Logistic regression for `image_clients`: the cheapest model to trace."""
+  return models.build_model(
+    models.parse_config({'name': 'logistic_regression'}),
+    task='classification',
+    input_shape=shape,
+    num_outputs=3,
+  )
+
+
 def linear(num_features: int):
   """Linear regression without intercept for `linear_clients`."""
   return models.build_model(

@@ -63,6 +63,7 @@ def test_the_first_round_is_that_of_fed_avg_all_clients_alike():
   )
 
 
+@pytest.mark.verify
 def test_drift_disappears_where_fed_avg_stops_beside_the_minimum():
   """With everybody, x goes to the minimum of the mean of f_k."""
   source_minimum = rounds.minimum()

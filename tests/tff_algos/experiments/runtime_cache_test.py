@@ -20,7 +20,7 @@ from tff_algos.runtimes import debug_runtime
 
 def _config(runtime):
   values = digits.get_config('smoke')
-  values.training.num_rounds = 2
+  values.training.num_rounds = 1
   values.algorithm.local_training.num_local_epochs = 1
   values.runtime.name = runtime
   return experiment.parse(values)

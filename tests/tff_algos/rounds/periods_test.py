@@ -144,6 +144,7 @@ def test_a_factor_of_one_changes_no_bit_and_another_does():
   )
 
 
+@pytest.mark.verify
 def test_all_runtimes_agree():
   algorithm = _build('scaffold', _ONE_FALL)
   expected = _run(algorithm, 3)

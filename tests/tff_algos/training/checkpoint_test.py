@@ -150,6 +150,7 @@ def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
   assert '--workdir' in text
 
 
+@pytest.mark.verify
 def test_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
   """`kill -9` before every single step of a save on the file system."""
   saved_run.Run(tmp_path).train(4)

@@ -126,10 +126,11 @@ def build_filter_decomposition(
   ...   input_shape=(16, 16, 1),
   ...   num_outputs=3,
   ... )
+  >>> host = config_lib.Named('fed_avg', fed_avg.FedAvgConfig())
   >>> decomposed = build_filter_decomposition(
   ...   model,
-  ...   FilterDecompositionConfig(),
-  ...   lambda host: fed_avg.build_fed_avg(host, fed_avg.FedAvgConfig()),
+  ...   FilterDecompositionConfig(host),
+  ...   lambda model: fed_avg.build_fed_avg(model, host.options),
   ... )
   >>> sorted(decomposed.phases)
   ['train']

@@ -137,6 +137,7 @@ def test_a_row_for_every_state(tmp_path):
   values.training.checkpoint_interval = 1
   values.training.num_kept_checkpoints = 1
   values.algorithm.schedule.slow_period = 3
+  values.algorithm.host.local_training.batch_size = 64  # Few steps.
   values.runtime.name = 'debug'
   config = experiment.parse(values)
   datasets.build(config.dataset, tmp_path)

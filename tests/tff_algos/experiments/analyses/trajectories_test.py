@@ -25,6 +25,7 @@ def _train(folder, num_rounds=2, **changes):
   )
   values.algorithm.schedule.slow_period = 1
   values.algorithm.local_atoms.own = 'nothing'
+  values.algorithm.host.local_training.batch_size = 64  # Few steps.
   values.runtime.name = 'debug'  # It traces no graphs.
   for key, value in changes.items():
     values.update_from_flattened_dict({key.replace('__', '.'): value})

@@ -296,7 +296,7 @@ def test_a_cohort_smaller_than_the_clusters_cannot_be_parted():
     _build('warm_start', cohort_size=2)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_runtimes_agree(monkeypatch):
   """On the mode that has both phases."""
   options = {
