@@ -38,7 +38,7 @@ versions
   solve. Round 1: no float, N solves. The simulation holds two models a client,
   its own and what it sent, and copies a table of N models a round.
 
-What serves a client is its own model after training.
+The model served to a client is its own model after training.
 """
 
 import dataclasses
@@ -65,7 +65,7 @@ class BrainTorrentConfig:
 
   Attributes:
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
+    local_training: Options of local training.
   """
 
   loss_scale: float = 1.0
@@ -95,7 +95,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: Its model.
@@ -133,7 +133,7 @@ class TrainResult(NamedTuple):
 def build_brain_torrent(
   model: model_lib.Model, config: BrainTorrentConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds BrainTorrent for a model of which every client has one."""
+  """Builds BrainTorrent for a model with one instance per client."""
 
   def init_server_state(seed, num_clients):
     return ServerState(
@@ -153,7 +153,7 @@ def build_brain_torrent(
     'brain_torrent',
     model,
     init_server_state=init_server_state,
-    # The run's seed: all start from one model.
+    # The run's seed: all clients start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed)
     ),

@@ -8,7 +8,7 @@ takes steps on
   h_k(v; w) = f_k(v) + proximal_weight / 2 * |v - w|^2.
 
 Round t:
-  plan            draw `cohort_size` clients
+  plan            sample `cohort_size` clients
   personalize     schedule `beside`: they train v_k, from the v_k that they
                   have, around the model w that they receive; nothing is
                   uploaded
@@ -29,7 +29,7 @@ v_k =
 Cost per client and round: P down, P up, two local solves for `beside`; `after`
   sends P to every client that it trains, for one solve.
 
-What serves a known client is v_k, and before its first training the global
+The model served to a known client is v_k, and before its first training the global
 model. New users get the global model; one who has examples may fine-tune it.
 """
 
@@ -58,7 +58,7 @@ class DittoConfig:
   """Options of Ditto.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     schedule: When clients train v_k: `'beside'` the global model, those drawn;
       or `'after'` its update, all.
     start: Where v_k starts: at the client's `'own'` v_k, or at the global model
@@ -67,13 +67,13 @@ class DittoConfig:
     personalization_interval: Of schedule `'after'`: rounds between trainings of
       v_k, >= 1; the number of rounds for once, at the end.
     global_proximal_weight: mu of FedProx, for the global model, >= 0.
-    weighting: What a client counts in the mean: `'examples'`, its number of
+    weighting: Client weight in the mean: `'examples'`, its number of
       examples, or `'uniform'`, all the same.
-    server_optimizer: Of the server's step, as of FedAvg.
+    server_optimizer: Server optimizer, as in FedAvg.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains the global model.
     personal_training: How a client trains v_k.
-    aggregation: What takes the place of the mean.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 10
@@ -117,11 +117,11 @@ class FineTuningConfig(DittoConfig):
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
-    optimizer_slots: What the server's optimizer keeps.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   model_weights: model_lib.Weights
@@ -129,7 +129,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: v_k.
@@ -148,11 +148,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: The global model after its training.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   local_weights: model_lib.Weights

@@ -4,12 +4,12 @@ Gao, Fu, Li, Chen, Xu and Xu, "FedDC: Federated Learning with Non-IID Data via
 Local Drift Decoupling and Correction" (CVPR 2022), arXiv:2203.11751.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    the global model x, and the cohort's mean change of last round
   client_work     minimise the loss + a/2 |h_k + y - x|^2
                   + <y, g_k - mean change> / (steps * eta), from y = x; then
                   g_k <- y - x and h_k <- h_k + g_k
-  aggregation     means of y + h_k and of g_k, all clients alike
+  aggregation     means of y + h_k and of g_k, all clients weighted equally
   server_update   x <- the mean of y + h_k; mean change <- the mean of g_k
 
 Names: a = proximal_weight, h_k = drift, g_k = change, eta = learning rate of
@@ -40,12 +40,12 @@ class FedDcConfig:
   """Options of FedDC.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: a, >= 0.
     follows_drift: False keeps every h_k at 0.
     corrects_gradients: False leaves out the term with g_k.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains, by SGD.
+    local_training: Options of local training, by SGD.
   """
 
   cohort_size: int = 10
@@ -65,7 +65,7 @@ class FedDcConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: x.
@@ -77,7 +77,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     drift: h_k, like the model.
@@ -89,7 +89,7 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: y + h_k.

@@ -4,11 +4,11 @@ Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, "Federated Learning Based
 on Dynamic Regularization" (ICLR 2021), arXiv:2111.04263, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    the global model x
   client_work     minimise the loss - <l_k, y> + a/2 |y - x|^2 from y = x; then
                   l_k <- l_k - a (y - x)
-  aggregation     mean of y, all clients alike
+  aggregation     mean of y, all clients weighted equally
   server_update   h <- h - a m/M (mean y - x); x <- mean y - h / a
 
 Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
@@ -41,10 +41,10 @@ class FedDynConfig:
   """Options of FedDyn.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: a, > 0. The server multiplies by 1 / a.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
+    local_training: Options of local training.
     aggregation: What takes the place of the mean; the server's correction goes
       by what comes of it.
   """
@@ -65,7 +65,7 @@ class FedDynConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: x.
@@ -79,7 +79,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     gradient: l_k, like the model.
@@ -89,7 +89,7 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: y.
@@ -185,7 +185,7 @@ def _build_update(config):
     updated = server_state._replace(
       model_weights=weights, mean_gradient=gradient
     )
-    # If nobody contributed, the mean is of nothing.
+    # Without contributions, the mean is undefined.
     return trees.select(mean.weight > 0, updated, server_state), OrderedDict()
 
   return update

@@ -4,7 +4,7 @@ Ghosh, Chung, Yin and Ramchandran, "An Efficient Framework for Clustered
 Federated Learning" (NeurIPS 2020), arXiv:2006.04088, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    all cluster models
   client_work     take the model of the lowest mean loss on the client's
                   examples (line 6; lowest id on a tie); train it (option II)
@@ -25,7 +25,7 @@ Reductions (tested): one cluster, weighting by examples = FedAvg, bit for bit;
 Cost per client and round: downlink k P, uplink P + k floats, one local solve,
   and a forward pass of all models.
 
-What serves a client is the model that it chose when it last took part, in its
+The model served to a client is the model that it chose when it last took part, in its
 present state. A client that never took part has made no choice, and gets
 cluster 0.
 """
@@ -56,7 +56,7 @@ class IfcaConfig:
 
   Attributes:
     num_clusters: k, >= 1.
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     averaging: `'models'` (option II) trains locally and replaces a cluster
       model by the mean of its clients' models; `'gradients'` (option I) takes
       one step along the sum of its clients' gradients, divided by the whole
@@ -68,8 +68,8 @@ class IfcaConfig:
     loss_scale: Factor on the loss in training, > 0.
     local_training: How a client trains; gradient averaging has no use for it
       but in the initialization.
-    initialization: How the first cluster models come about.
-    aggregation: What takes the place of the means, cluster by cluster.
+    initialization: Initialization of the cluster models.
+    aggregation: Aggregation rule in place of each cluster's mean.
   """
 
   num_clusters: int = 2
@@ -98,11 +98,11 @@ class IfcaConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`.
-    seed_losses: What the initialization keeps, see its `seed_losses`.
+    seed_losses: As from `initialization.seed_losses`.
   """
 
   cluster_models: model_lib.Weights
@@ -110,7 +110,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     membership: One-hot of its last choice, `[num_clusters]` float32; zeros
@@ -121,7 +121,7 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_result: The trained weights, or the gradient; like the model.
@@ -136,7 +136,7 @@ class TrainResult(NamedTuple):
 def build_ifca(
   model: model_lib.Model, config: IfcaConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds IFCA for a model that all clusters share."""
+  """Builds IFCA for a model common to all clusters."""
   objective = objectives.mean_loss(model, config.loss_scale)
   built = algorithm.FederatedAlgorithm(
     name='ifca',

@@ -40,7 +40,7 @@ Cost per client and round: downlink P + 2, uplink P floats, one local solve (the
   run of local steps).
 
 n counts the clients with examples: f_i of one without is 0, so it takes no part
-in the mean and only follows it. What serves a client is x_i after its local
+in the mean and only follows it. The model served to a client is x_i after its local
 steps; new users get the mean.
 """
 
@@ -74,7 +74,7 @@ class L2gdConfig:
       client_learning_rate * proximal_weight / aggregation_prob of the way to
       the mean, which must be at most 1 (the theory: 1/2).
     loss_scale: Factor on the loss, > 0.
-    aggregation: What takes the place of the mean.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   proximal_weight: float = 1.0
@@ -111,7 +111,7 @@ class L2gdConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The mean of the models that the clients sent last.
@@ -125,7 +125,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: x_i.
@@ -149,7 +149,7 @@ class Message(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: x_i after the local steps.
@@ -163,7 +163,7 @@ class TrainResult(NamedTuple):
 def build_l2gd(
   model: model_lib.Model, config: L2gdConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds L2GD for a model of which every client has one."""
+  """Builds L2GD for a model with one instance per client."""
   return global_model.build_algorithm(
     'l2gd',
     model,
@@ -173,7 +173,7 @@ def build_l2gd(
         model.initialize(seed), tf.constant(0), tf.convert_to_tensor(seed)
       ),
     ),
-    # The run's seed: all start from one model.
+    # The run's seed: all clients start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed)
     ),

@@ -13,7 +13,7 @@ part is private, and in which order a client trains both, makes it
   Local       all                         together
 
 Round t:
-  plan            draw `cohort_size` clients
+  plan            sample `cohort_size` clients
   make_message    the shared weights u
   client_work     together: train u and the client's private weights v_i at
                   once; private_first: train v_i with u frozen, then u with v_i
@@ -33,7 +33,7 @@ Cost per client and round: the shared weights down and up; one local solve, two
   with private_first. `personalize`: the shared weights down, one solve. Nothing
   private is in a message or a result. With everything private, 0 floats.
 
-What serves a known client is u with its v_i. Before its first round v_i is as
+The model served to a known client is u with its v_i. Before its first round v_i is as
 it was drawn. New users get u with the first private weights of the run's seed,
 which nobody has trained: they must train them on examples of their own first.
 """
@@ -67,15 +67,15 @@ class PartialFedAvgConfig:
       weights, layers or blocks, or `'last_layer'`, `'all_but_last_layer'`,
       `'all'`; empty for nothing.
     schedule: `'together'` or `'private_first'`.
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
-    weighting: What a client counts in the mean: `'examples'`, its number of
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
+    weighting: Client weight in the mean: `'examples'`, its number of
       examples, or `'uniform'`, all the same.
     initial_private_weights: `'common'`, the same for all clients, or `'own'`, a
       draw for each.
     personalization_interval: Rounds between trainings of all clients' private
       weights around the new shared ones, >= 0; 0 for never. The number of
       rounds for once, at the end.
-    server_optimizer: Of the server's step, as of FedAvg.
+    server_optimizer: Server optimizer, as in FedAvg.
     loss_scale: Factor on the loss, > 0.
     local_training: How a client trains, but for
     private_training: how it trains v_i alone, in `'private_first'` and
@@ -114,13 +114,13 @@ class PartialFedAvgConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     shared_weights: u.
     initial_private_weights: Those of the run's seed, for new users; they are
       never sent, and stay.
-    optimizer_slots: What the server's optimizer keeps.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   shared_weights: model_lib.Weights
@@ -129,7 +129,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     private_weights: v_i.
@@ -139,11 +139,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     shared_weights: u after its training.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   shared_weights: model_lib.Weights

@@ -5,7 +5,7 @@ Approach" (2020), arXiv:2002.07948, Algorithm 1 and its approximations FO and
 HF. It minimises the mean over clients of f_i(w - alpha grad f_i(w)).
 
 Round t:
-  plan            draw `cohort_size` clients uniformly; after the update, all
+  plan            sample `cohort_size` clients uniformly; after the update, all
   make_message    the global model w
   client_work     tau times: w~ <- w - alpha grad f(w; D), then
                   w <- w - beta (I - alpha hess f(w; D'')) grad f(w~; D')
@@ -21,7 +21,7 @@ v = grad f(w~; D'); the product is one of
                   / (2 delta)
   first_order     left out
 
-What serves a client is its adapted model. Adapting takes training examples, and
+The model served to a client is its adapted model. Adapting takes training examples, and
 serving sees none; so the phase `personalize` adapts the new global model on
 every client's training part, all of it in each step, and the client keeps the
 result. It is never adapted on an example that it is scored on. Before the first
@@ -61,7 +61,7 @@ class PerFedAvgConfig:
   """Options of Per-FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     variant: What becomes of the Hessian: `'exact'`, `'hessian_free'` or
       `'first_order'`.
     inner_learning_rate: alpha, of the step that adapts to a client, >= 0.
@@ -76,10 +76,10 @@ class PerFedAvgConfig:
       in other rounds they keep the models that they have. Let it divide the
       number of rounds and `evaluation_interval`, so that what is evaluated is
       adapted from the present global model.
-    weighting: What a client counts in the mean: `'uniform'`, all the same, as
+    weighting: Client weight in the mean: `'uniform'`, all the same, as
       printed; or `'examples'`, its number of examples.
     loss_scale: Factor on the loss, > 0.
-    aggregation: What takes the place of the mean.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 10
@@ -117,7 +117,7 @@ class PerFedAvgConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
@@ -127,7 +127,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: The global model, adapted to the client.
@@ -137,11 +137,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: Its model after the steps of meta-learning.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   local_weights: model_lib.Weights

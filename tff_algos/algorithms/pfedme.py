@@ -4,7 +4,7 @@ Dinh, Tran and Nguyen, "Personalized Federated Learning with Moreau Envelopes"
 (NeurIPS 2020), arXiv:2006.08848, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly; who trains besides, see
+  plan            sample `cohort_size` clients uniformly; who trains besides, see
                   `training_clients`
   make_message    the global model
   client_work     R local steps on the Moreau envelope (`moreau_envelope`)
@@ -57,14 +57,14 @@ class PFedMeConfig:
     training_clients: Who trains in a round: `'all'`, as printed, so that all
       personalized models are fresh; or the `'cohort'` alone, which leads to the
       same global models for less work.
-    weighting: What a client counts in the mean: `'uniform'`, all the same, or
+    weighting: Client weight in the mean: `'uniform'`, all the same, or
       `'examples'`, its number of examples.
     averaged: What is uploaded and averaged: the `'local'` models w, as printed,
       or the `'personalized'` theta_i.
     server_mixing: beta, > 0; above 1 it goes beyond the mean.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client works.
-    aggregation: What takes the place of the mean.
+    local_training: Options of the client work.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 0
@@ -91,7 +91,7 @@ class PFedMeConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
@@ -101,7 +101,7 @@ class ServerState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: Its local model w, or if theta is averaged, theta.
@@ -161,7 +161,7 @@ def _build_training(model, config):
   def mix(server_state, aggregates):
     mean, old = aggregates['local_weights'], server_state.model_weights
     mixed = trees.interpolate(old, mean.value, config.server_mixing)
-    # If nobody contributed, the mean is of nothing.
+    # Without contributions, the mean is undefined.
     return ServerState(trees.select(mean.weight > 0, mixed, old)), OrderedDict()
 
   phase = algorithm.Phase(

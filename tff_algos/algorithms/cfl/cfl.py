@@ -24,7 +24,7 @@ Reductions (tested): one cluster, or no split = FedAvg with all clients.
 Cost per client and round: P down, P up, one local solve. The server needs each
   update by itself, so secure aggregation cannot hide them.
 
-What serves a known client is its cluster's model. A client that takes no part,
+The model served to a known client is its cluster's model. A client that takes no part,
 or sends nothing valid, keeps its cluster's number. New users choose the model
 that fits their examples best, or get any.
 """
@@ -58,7 +58,7 @@ class CflConfig:
       number of examples, or `'uniform'`, all the same.
     splitting: When a cluster splits.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
+    local_training: Options of local training.
     aggregation: What takes the place of the means, cluster by cluster. Who goes
       where is decided by plain means.
   """
@@ -79,7 +79,7 @@ class CflConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`; those not in use equal cluster 0's.
@@ -95,11 +95,11 @@ class ServerState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     client_update: The model that it got less what it trained.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   client_update: model_lib.Weights
@@ -109,7 +109,7 @@ class TrainResult(NamedTuple):
 def build_cfl(
   model: model_lib.Model, config: CflConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds CFL for a model that all clusters share."""
+  """Builds CFL for a model common to all clusters."""
   num_clusters = config.num_clusters
 
   def init_server_state(seed, num_clients):

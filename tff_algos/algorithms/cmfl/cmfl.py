@@ -71,7 +71,7 @@ class CmflConfig:
     rate_offset: gamma of a rate that falls as Theorem 1's: in round t it is
       server_learning_rate * gamma / (gamma + t - 1). 0 for a constant one.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
+    local_training: Options of local training.
     committee: Sizes of the roles, and how the committee chooses.
     consensus: How its members agree.
     audit: What of a round is handed out for a log (docs/audit.md): `'none'`,

@@ -4,7 +4,7 @@ Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
 Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly; each gets its head
+  plan            sample `cohort_size` clients uniformly; each gets its head
   make_message    the body u and the classes' centroids c
   client_work     moments of the features by u (`head_combination`); train
                   the head with u frozen; then u with the head frozen, on
@@ -52,7 +52,7 @@ class FedPacConfig:
   """Options of FedPAC.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     alignment_weight: lambda, >= 0.
     combines_heads: False leaves every client the head that it trained.
     loss_scale: Factor on the loss, > 0.
@@ -92,7 +92,7 @@ class Centroids(NamedTuple):
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     shared_weights: u.
@@ -118,7 +118,7 @@ class Message(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     shared_weights: u after its training.

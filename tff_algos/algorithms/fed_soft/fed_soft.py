@@ -93,7 +93,7 @@ class FedSoftConfig:
       of the population; there is no estimation then (Theorem 5, whose Eq. 49
       is the weighted mean of clients with equally many examples). Empty
       estimates it.
-    aggregation: What takes the place of the means, cluster by cluster.
+    aggregation: Aggregation rule in place of each cluster's mean.
   """
 
   num_clusters: int = 2
@@ -157,7 +157,7 @@ class FedSoftConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: c, `[num_clusters, ...]`.
@@ -171,7 +171,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: w, the model of its last local solve.
@@ -197,7 +197,7 @@ class TrainResult(NamedTuple):
 def build_fed_soft(
   model: model_lib.Model, config: FedSoftConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds FedSoft for a model that all clusters share.
+  """Builds FedSoft for a model common to all clusters.
 
   >>> from tff_algos.models import registry
   >>> model = registry.build_model(

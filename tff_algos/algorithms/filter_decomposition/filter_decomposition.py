@@ -96,7 +96,7 @@ class FilterDecompositionConfig:
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     host: The host's state.

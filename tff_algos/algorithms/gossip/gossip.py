@@ -37,7 +37,7 @@ segment
   answer), one solve. The simulation holds four models a client (its state, its
   inbox, what was collected and merged), and mixes in clients^2 * P operations.
 
-What serves a client is its merged model; `local_weights` is the one before
+The model served to a client is its merged model; `local_weights` is the one before
 merging.
 """
 
@@ -186,7 +186,7 @@ def build_gossip(
     'gossip',
     model,
     init_server_state=init_server_state,
-    # The run's seed: all start from one model.
+    # The run's seed: all clients start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed)
     ),

@@ -66,7 +66,7 @@ class PFedKMConfig:
     server_mixing: beta, > 0; 1 in all of the paper's experiments, up to 2 in
       its theory.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client works.
+    local_training: Options of the client work.
     k_means: How the server clusters.
     aggregation: What takes the place of the means, cluster by cluster. k-means
       is not robust: liars may have a cluster to themselves, or move one.
@@ -107,7 +107,7 @@ class PFedKMConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`; all equal before round 1.
@@ -123,7 +123,7 @@ class ServerState(NamedTuple):
 def build_pfedkm(
   model: model_lib.Model, config: PFedKMConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds pFedKM for a model that all clusters share.
+  """Builds pFedKM for a model common to all clusters.
 
   >>> from tff_algos.models import registry
   >>> model = registry.build_model(

@@ -126,7 +126,7 @@ class PpflConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: theta: `shared` weights and `canonical` ones,
@@ -134,7 +134,7 @@ class ServerState(NamedTuple):
     membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
       stay at the clients.
     affinity_features: Of `affinity`; `()` without a penalty.
-    optimizer_slots: What the server's optimizer keeps.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   model_weights: Any
@@ -144,7 +144,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client; `()` if the server has the memberships.
+  """Client state between rounds; `()` if the server has the memberships.
 
   Attributes:
     membership: c_i, `[num_clusters]` float32, on the simplex; equal shares
