@@ -1,6 +1,6 @@
-"""FedAvg: the weighted mean of what clients learn (McMahan et al. 2017).
+"""FedAvg: federated averaging of client models (McMahan et al. 2017).
 
-With options it is FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi
+Options give FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi
 et al. 2021, arXiv:2003.00295), such as FedAdam.
 
 The template for a new algorithm file: copy it, and keep its order.
@@ -44,8 +44,8 @@ class FedAvgConfig:
   Attributes:
     cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: mu of FedProx, >= 0; 0 for FedAvg.
-    server_optimizer: Of the server's step; SGD with learning rate 1 and no
-      momentum takes the mean, another rate goes that share of the way.
+    server_optimizer: Server optimizer; SGD with learning rate 1 and no momentum
+      takes the mean, another rate interpolates between old model and mean.
     loss_scale: Factor on the loss, > 0.
     local_training: Options of local training.
     aggregation: Aggregation rule in place of the mean.
@@ -83,7 +83,7 @@ class TrainResult(NamedTuple):
   """Upload of a client.
 
   Attributes:
-    local_weights: Its model after training.
+    local_weights: The client's model after training.
     client_weight: Number of examples, float32 `[]`.
   """
 

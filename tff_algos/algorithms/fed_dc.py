@@ -1,11 +1,11 @@
-"""FedDC: every client follows its drift, and uploads its model less of it.
+"""FedDC: local drift variables decouple and correct client drift.
 
 Gao, Fu, Li, Chen, Xu and Xu, "FedDC: Federated Learning with Non-IID Data via
 Local Drift Decoupling and Correction" (CVPR 2022), arXiv:2203.11751.
 
 Round t:
   plan            sample `cohort_size` clients uniformly
-  make_message    the global model x, and the cohort's mean change of last round
+  make_message    the global model x, and last round's mean change of the cohort
   client_work     minimise the loss + a/2 |h_k + y - x|^2
                   + <y, g_k - mean change> / (steps * eta), from y = x; then
                   g_k <- y - x and h_k <- h_k + g_k
@@ -69,7 +69,7 @@ class ServerState(NamedTuple):
 
   Attributes:
     model_weights: x.
-    mean_change: Mean of the g_k that were sent last, like the model.
+    mean_change: Mean of the last uploaded g_k, like the model.
   """
 
   model_weights: model_lib.Weights
@@ -129,7 +129,7 @@ def build_fed_dc(
     phases={
       'train': algorithm.Phase(
         name='train',
-        # Its model and the mean change are all that the server has.
+        # The server state consists of the model and the mean change.
         make_message=lambda server_state: server_state,
         client_work=_build_training(model, config),
         aggregation={'local_weights': mean, 'change': mean},
@@ -173,7 +173,7 @@ def _build_training(model, config):
     if config.follows_drift:
       drift = trees.add(drift, change)
     result = TrainResult(trees.add(weights, drift), change, weight)
-    # Without examples there is no change to know.
+    # Without examples the change is undefined.
     state = trees.select(weight > 0, ClientState(drift, change), client_state)
     return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
 

@@ -1,4 +1,4 @@
-"""FedDyn: a dynamic regularizer makes local optima agree with the global one.
+"""FedDyn: dynamic regularization aligns local optima with the global optimum.
 
 Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, "Federated Learning Based
 on Dynamic Regularization" (ICLR 2021), arXiv:2111.04263, Algorithm 1.
@@ -12,12 +12,11 @@ Round t:
   server_update   h <- h - a m/M (mean y - x); x <- mean y - h / a
 
 Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
-  (an exact minimum makes it just that), h = mean of all l_k, M = num_clients.
-Fixed point (tested): with exact solves x goes to the minimum of the mean loss,
-  however different the clients are.
+  (equal to it after an exact solve), h = mean of all l_k, M = num_clients.
+Fixed point (tested): with exact solves x converges to the minimum of the mean
+  loss, for any heterogeneity of the clients.
 Cost per client and round: downlink P, uplink P floats, one solve; a client
-keeps
-  l_k, P floats.
+  keeps l_k, P floats.
 """
 
 import dataclasses
@@ -45,8 +44,8 @@ class FedDynConfig:
     proximal_weight: a, > 0. The server multiplies by 1 / a.
     loss_scale: Factor on the loss, > 0.
     local_training: Options of local training.
-    aggregation: What takes the place of the mean; the server's correction goes
-      by what comes of it.
+    aggregation: Aggregation rule in place of the mean; the server's correction
+      uses its result.
   """
 
   cohort_size: int = 10
@@ -162,7 +161,7 @@ def _build_training(model, config):
       client_state.gradient, trees.scale(way, config.proximal_weight)
     )
     weight = client_sampling.client_weight(data, 'uniform')
-    # Without examples there is no gradient to know.
+    # Without examples the gradient is undefined.
     state = trees.select(weight > 0, ClientState(gradient), client_state)
     return algorithm.ClientOutput(
       TrainResult(weights, weight), state, OrderedDict(loss=loss)

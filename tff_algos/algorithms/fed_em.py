@@ -1,4 +1,4 @@
-"""FedEM: every client is a mixture, and trains all component models.
+"""FedEM: federated EM for clients that are mixtures of component models.
 
 Marfoq, Neglia, Bellet, Kameni and Vidal, "Federated Multi-Task Learning under a
 Mixture of Distributions" (NeurIPS 2021), arXiv:2108.10252, Algorithm 1.
@@ -9,21 +9,21 @@ Round t:
   client_work     E-step: q_is ~ membership_s exp(-loss_scale loss_is), for each
                   example i and model s; M-step: membership_s = mean_i q_is; and
                   each model is trained on mean_i q_is loss_is
-  aggregation     model by model, the mean over the cohort
+  aggregation     for each model, the mean over the cohort
   server_update   cluster models <- the means
 
 Names: M = num_clusters, pi_t = membership, q_t = responsibilities, theta_m =
   cluster_models, n_t = num_examples.
 Reductions (tested): one cluster, weighting by examples = FedAvg, up to
-  rounding; equal models stay equal; losses far apart = each example trains the
-  model that fits it best.
+  rounding; equal models stay equal; losses far apart = each example trains its
+  best-fitting model.
 Cost per client and round: downlink M P, uplink M P floats, M local solves, and
   a forward pass of all models. The solves share one loop, as no model's loss
   depends on another model.
 
-The model served to a client is the mixture of the predictions of the models in their
-present state, by its membership (Proposition 2.1). A client that never took
-part mixes them in equal shares. The membership stays with the client.
+The model served to a client is the mixture of the predictions of the present
+cluster models, weighted by its membership (Proposition 2.1); equal weights for
+a client that never took part. The membership is not uploaded.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class FedEmConfig:
   """Options of FedEM.
 
   Attributes:
-    num_clusters: M, models that the clients mix, >= 1.
+    num_clusters: M, number of component models, >= 1.
     cohort_size: Clients sampled a round, >= 0; 0 for all that have examples, as
       printed.
     weighting: Client weight in the means: `'examples'`, its number of
@@ -59,8 +59,8 @@ class FedEmConfig:
       squared error under noise of variance 1.
     local_training: Options of local training.
     initialization: Initialization of the cluster models.
-    aggregation: What takes the place of the means; a client's models are judged
-      together.
+    aggregation: Aggregation rule in place of the means; the rule sees a
+      client's models as one vector.
   """
 
   num_clusters: int = 2
@@ -100,8 +100,8 @@ class ClientState(NamedTuple):
   """Client state between rounds.
 
   Attributes:
-    membership: Its mixture, `[num_clusters]` float32, on the simplex; equal
-      shares before its first round. A share that has become 0 stays 0.
+    membership: Mixture weights, `[num_clusters]` float32, on the simplex; equal
+      before the client's first round. A weight that has become 0 stays 0.
   """
 
   membership: tf.Tensor
@@ -112,7 +112,7 @@ class TrainResult(NamedTuple):
 
   Attributes:
     local_models: The trained models, `[num_clusters, ...]`.
-    client_weight: What they weigh in the means, float32 `[]`.
+    client_weight: Weight of the client in the means, float32 `[]`.
   """
 
   local_models: model_lib.Weights
@@ -159,7 +159,7 @@ def build_fed_em(
 
 
 def _build_newcomers(model, config):
-  """Returns how unseen clients find their memberships, all models frozen."""
+  """Returns the fit of unseen clients' memberships, with frozen models."""
 
   def fit(server_state, data, seed):
     del seed

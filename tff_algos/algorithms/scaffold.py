@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates take the clients' drift out of local training.
+"""SCAFFOLD: control variates that correct client drift in local training.
 
 Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, "SCAFFOLD: Stochastic
 Controlled Averaging for Federated Learning" (ICML 2020), arXiv:1910.06378,
@@ -88,7 +88,7 @@ class ClientState(NamedTuple):
 
 
 class Message(NamedTuple):
-  """What the server sends.
+  """Broadcast message.
 
   Attributes:
     model_weights: x.
