@@ -1,4 +1,4 @@
-"""All runtimes by name."""
+"""Registry of runtimes by name."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""FedPAC: features aligned across clients, and a head combined for each.
+"""FedPAC: feature alignment and per-client combination of classifier heads.
 
 Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
 Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, Algorithm 1.
@@ -17,17 +17,15 @@ Round t:
 
 Names: lambda = alignment_weight, u = shared_weights, a =
   head_combination.shares.
-Readings: a class whose centroid nobody has made yet pulls nowhere, and one that
-  is missing in a round keeps its centroid. The published code divides the
-  penalty by the width, and has one epoch of the head at rate 0.1. New users get
-  the mean of all heads.
-Reductions (tested): without alignment and combination it is FedRep (one
-client's
-  head stays its own), see partial_fed_avg.
+Readings: a class without a centroid has no penalty, and a class that is missing
+  in a round keeps its centroid. The published code divides the penalty by the
+  width, and has one epoch of the head at rate 0.1. New users get the mean of
+  all heads.
+Reductions (tested): without alignment and combination it is FedRep (each client
+  keeps its own head), see partial_fed_avg.
 Cost per client and round: down u, head and centroids; up u, head, class sums
-and
-  moments, each of classes * width; two solves. The server holds a head for each
-  client.
+  and moments, each of classes * width; two solves. The server holds a head for
+  each client.
 """
 
 import dataclasses

@@ -1,10 +1,10 @@
-"""Filter decomposition: atoms and coefficients of kernels, averaged apart.
+"""Filter decomposition: separate averages of kernels' atoms and coefficients.
 
 Chen and Qiu, "Extra Clients at No Extra Cost: Overcome Data Heterogeneity in
 Federated Learning with Filter Decomposition" (2025), arXiv:2503.08652.
 
-It goes around another algorithm, the host, on a network whose kernels are in
-factors (config.model.decomposition): kernel = coefficients alpha x atoms D.
+It wraps another algorithm, the host, on a network with factored kernels
+(config.model.decomposition): kernel = coefficients alpha x atoms D.
 
 Round t of Algorithm 1:
   plan, make_message, client_work

@@ -1,12 +1,10 @@
 """A phase whose uploaded models are averaged group by group, or as kernels.
 
 A host is an algorithm whose phase uploads `local_weights` and takes their mean,
-and whose server state has `model_weights`. What it does with the mean is its
-own
-business: it gets the mean of every group put together. So the kernels of the
-new model are products of a mean of coefficients and a mean of atoms: of m
-clients' kernels and those of m^2 - m that do not exist (Chen and Qiu 2025,
-section 3).
+and whose server state has `model_weights`. The host's own server update
+receives the means of all groups, joined to one model. So the kernels of the new
+model are products of a mean of coefficients and a mean of atoms: a mean of m
+clients' kernels and m^2 - m latent ones (Chen and Qiu 2025, section 3).
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Filter atoms that a client keeps for itself (Chen and Qiu 2025, section 4.1).
+"""Private filter atoms of a client (Chen and Qiu 2025, section 4.1).
 
-They are trained on the client's examples against coefficients and a head that
-stay as they were received, and never leave the client.
+They are trained on the client's examples with the received coefficients and
+head frozen, and never leave the client.
 """
 
 import dataclasses

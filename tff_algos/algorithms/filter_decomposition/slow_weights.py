@@ -1,4 +1,4 @@
-"""Weights that travel in every round, and others that do so every few rounds.
+"""Communication schedule: fast weights every round, slow ones periodically.
 
 Chen and Qiu (2025), Algorithm 2: atoms and the head are fast, coefficients
 slow. A full round sends everything, a fast round the fast groups alone.

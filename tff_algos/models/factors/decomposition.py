@@ -1,4 +1,4 @@
-"""Any convolutional network, with its kernels in factors.
+"""Filter decomposition of any convolutional network's kernels.
 
 `decompose` turns a model into one whose weights hold `<layer>/atoms` and
 `<layer>/coefficients` in the place of every `<layer>/kernel` of a convolution

@@ -1,7 +1,7 @@
-"""Lets a committee agree, in process: what an algorithm calls.
+"""In-process run of the consensus protocol of a committee.
 
-Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 2. Of the same ballot,
-statements, behaviours and network the result is always the same.
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 2. The result is a
+function of ballot, statements, behaviours and network.
 """
 
 import collections

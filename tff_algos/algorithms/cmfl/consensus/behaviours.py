@@ -1,7 +1,7 @@
-"""How malicious members of a committee behave; simulations and tests use it.
+"""Behaviours of malicious committee members, for simulations and tests.
 
-Each runs the honest state machine and changes what it says. Nobody has the keys
-of others, so what it may not sign it can only forge.
+Each runs the honest state machine and changes its messages. No member has the
+keys of others, so tags of other members can only be forged.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""A network inside one process, on a virtual clock: no waiting, no chance.
+"""Simulated network in one process, deterministic, on a virtual clock.
 
-Every envelope is delivered after the delays that the network's fate gives it:
-none if it is lost, two if it arrives twice. Envelopes overtake each other when
-their delays differ.
+Every envelope is delivered once for each delay in its fate: never if there is
+none (lost), twice if there are two (duplicated). Envelopes with different
+delays may be reordered.
 """
 
 import dataclasses

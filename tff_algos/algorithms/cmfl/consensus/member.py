@@ -1,4 +1,4 @@
-"""One member of a committee that votes: a state machine without a network.
+"""State machine of a voting committee member, without a network.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4 and Algorithm 2:
 
@@ -7,13 +7,13 @@ Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4 and Algorithm 2:
   primary    accepts at floor(C / 2) + 1 replies and sends Decision to all
   otherwise  another primary is drawn, and all is repeated
 
-The paper leaves open how members leave a view. Here, as in PBFT, who waits too
-long or is asked for something else sends ViewChange to all, and a majority of
-those begins the next view. It leaves open, too, what a replicate believes: an
-honest one only replies for what it computed itself, and accepts what enough
-votes prove.
+The paper does not specify how members leave a view. Here, as in PBFT, a member
+that times out or receives a request for another statement sends ViewChange to
+all, and a majority of these begins the next view. Nor does it specify the
+acceptance rule of a replicate: an honest one replies only to the statement that
+it computed itself, and accepts a statement that enough votes prove.
 
-Time and messages come in and messages go out; nothing here waits or sends.
+Inputs are times and messages, outputs are messages; this code does no I/O.
 """
 
 from collections import defaultdict

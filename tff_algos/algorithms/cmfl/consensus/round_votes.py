@@ -1,4 +1,4 @@
-"""The two votes of a round: who was averaged with what result, who is elected.
+"""The two votes of a round: on selection and model, and on the election.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1.
 """
@@ -51,7 +51,7 @@ class Round(NamedTuple):
 
   Attributes:
     number: Of the round, >= 1.
-    is_selected: Who was averaged, bool `[num_clients]`.
+    is_selected: Selected clients, bool `[num_clients]`.
     is_elected: The next committee, bool `[num_clients]`.
     result: The new global model, name -> array.
   """
@@ -173,6 +173,6 @@ def disagreement(members: np.ndarray, outcome: Outcome) -> str:
 def malicious_clients(
   client_ids: Sequence[str], config: ConsensusConfig, seed: int
 ) -> frozenset[str]:
-  """Returns who is malicious on a committee."""
+  """Returns which members of a committee are malicious."""
   drawn = malicious.draw(client_ids, config.malicious_fraction, seed)
   return frozenset(client_ids[i] for i in np.flatnonzero(drawn))  # pyright: ignore[reportReturnType]
