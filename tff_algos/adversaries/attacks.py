@@ -93,8 +93,8 @@ class AttackConfig:
     if bool(self.client_ids) == bool(self.fraction):
       raise errors.ConfigError(
         f'attack.name is {self.name!r}, with fraction {self.fraction:g} and '
-        f'{len(self.client_ids)} client_ids; say who attacks by exactly one of '
-        'the two'
+        f'{len(self.client_ids)} client_ids; set exactly one of the two to '
+        'choose the attackers'
       )
 
   def identity(self) -> Mapping[str, object]:
@@ -125,15 +125,15 @@ def attackers(
   for client_id in config.client_ids:
     if client_id not in client_ids:
       raise errors.ConfigError(
-        f'attack.client_ids names {client_id!r}, who is none of the '
-        f'{len(client_ids)} clients, such as {client_ids[0]!r}'
+        f'attack.client_ids names {client_id!r}, an unknown client id; the '
+        f'{len(client_ids)} known ids are such as {client_ids[0]!r}'
       )
     is_attacker[client_ids.index(client_id)] = True
   is_attacker |= malicious.draw(client_ids, config.fraction, seed)
   if not is_attacker.any():
     raise errors.ConfigError(
       f'attack.fraction {config.fraction:g} of {len(client_ids)} clients is '
-      "nobody; raise it, or set attack.name to 'none'"
+      "less than one client; raise it, or set attack.name to 'none'"
     )
   return is_attacker
 
@@ -166,7 +166,7 @@ def attack(
   if not attacked:
     raise errors.ConfigError(
       f'attack.name is {config.name!r}, but algorithm {algorithm.name!r} does '
-      "not say what its clients upload; set attack.name to 'none'"
+      "not declare its uploads; set attack.name to 'none'"
     )
   if config.name in collusion.ATTACKS:
     falsified = {

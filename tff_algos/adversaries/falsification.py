@@ -215,25 +215,26 @@ def min_sum(rows: HonestRows, perturbation: str) -> Structure:
 def committee_aware(
   rows: HonestRows, perturbation: str, accepted_share: float
 ) -> Structure:
-  """Returns the mean, moved as far as a committee still accepts.
+  """Returns the mean plus the largest perturbation that a committee accepts.
 
-  A committee ranks an update by its mean squared distance to the members' own:
-  up to a constant, by that to their mean (Che et al., arXiv:2108.00365, Eq. 7).
-  Who knows the rule takes the honest mean for theirs, and goes as far from it
-  as the last honest update that would be accepted.
+  A committee ranks an update by its mean squared distance to the members'
+  uploads: up to a constant, by the distance to their mean (Che et al.,
+  arXiv:2108.00365, Eq. 7). An attacker that knows the rule estimates this mean
+  by the honest mean, and moves as far from it as the last accepted honest
+  update.
 
   Args:
     rows: The honest ones.
-    perturbation: As of `min_max`.
-    accepted_share: Of the honest rows, in (0, 1]; rounded down, at least one
-      row.
+    perturbation: As in `min_max`.
+    accepted_share: Accepted share of the honest rows, in (0, 1]; rounded down,
+      at least one row.
   """
   direction = perturbation_direction(rows, perturbation)
   _, to_mean = rows.squared_distances()
   infinite = tf.fill(tf.shape(to_mean), tf.constant(float('inf'), tf.float64))
   nearest_first = tf.sort(tf.where(rows.is_honest, to_mean, infinite))
   num_honest = tf.reduce_sum(tf.cast(rows.is_honest, tf.float32))
-  # Rounding must not take the 0.7 of 10 rows for 6.
+  # Rounding errors must not turn 0.7 of 10 rows into 6.
   num_accepted = num_honest * accepted_share + 1e-4
   last = tf.maximum(tf.cast(num_accepted, tf.int32) - 1, 0)
   step = largest_step(
