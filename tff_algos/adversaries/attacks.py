@@ -1,14 +1,14 @@
-"""Clients that lie: who they are, and what they do to a phase.
+"""Byzantine clients: choice of the attackers, and attacks on any algorithm.
 
-An attack belongs to an experiment and not to an algorithm: `attack` takes any
-algorithm whose phases say what is uploaded (`Phase.uploads`) and returns it
-with clients that send something else, on every runtime. What a liar keeps for
-itself, such as its personalized model, stays what honest work made of it; but
-one that flips labels has learned from them.
+An attack belongs to the experiment, not to the algorithm: `attack` takes any
+algorithm whose phases declare their uploads (`Phase.uploads`) and returns it
+with clients that falsify them, on every runtime. The state that an attacker
+keeps, such as its personalized model, is the result of honest client work;
+with label flipping, it is trained on the flipped labels.
 
-Attacks that change the own update alone happen at the client. The others look
-at the updates of the cohort, so they happen where these are: at the server,
-before anything is made of them.
+Attacks that use the attacker's own update alone are computed at the client.
+Attacks that use the cohort's updates are computed at the server, before the
+aggregation.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ NAMES = (
 
 @dataclasses.dataclass(frozen=True)
 class AttackConfig:
-  """Who attacks, and how.
+  """Options of an attack: its name, the attackers, its parameters.
 
   Attributes:
     name: `'none'`; `'label_flip'` trains on the label num_classes - 1 - y;
@@ -47,21 +47,21 @@ class AttackConfig:
       [`minimum_scale`, 1); `'zero'`, `'sign_flip'`; `'gaussian_noise'` of
       deviation `noise_deviation`; or, from the honest updates of the cohort,
       `'alie'`, `'ipm'`, `'min_max'`, `'min_sum'`, `'committee_aware'`, see
-      `numerics.falsification`.
+      `adversaries.falsification`.
     fraction: Share of all clients that attack, rounded down, drawn once from
       the run's seed, in [0, 1).
-    client_ids: Who attacks, in place of a drawn share.
-    space: What is falsified: the `'update'`, a client's model less the one that
-      it started from, or the whole `'model'`.
-    minimum_scale: Of `'scaling'`, in [0, 1).
-    noise_deviation: Of `'gaussian_noise'`, > 0.
-    num_deviations: Of `'alie'`: standard deviations from the mean, >= 0; 0 for
-      as many as the majority hides, by Baruch et al.
-    ipm_factor: Of `'ipm'`: -this times the mean is sent, > 0.
-    perturbation: Of `'min_max'`, `'min_sum'` and `'committee_aware'`: `'std'`,
+    client_ids: Ids of the attackers, in place of a random share.
+    space: Falsified quantity: the `'update'`, a client's model minus its
+      starting point, or the whole `'model'`.
+    minimum_scale: For `'scaling'`, in [0, 1).
+    noise_deviation: For `'gaussian_noise'`, > 0.
+    num_deviations: For `'alie'`: standard deviations from the mean, >= 0; 0 for
+      the largest undetected number by Baruch et al.
+    ipm_factor: For `'ipm'`: the mean times minus this factor is sent, > 0.
+    perturbation: For `'min_max'`, `'min_sum'` and `'committee_aware'`: `'std'`,
       `'unit'` or `'sign'`.
-    accepted_share: Of `'committee_aware'`: the share of honest updates that the
-      rule accepts, in (0, 1].
+    accepted_share: For `'committee_aware'`: the share of honest updates that
+      the rule accepts, in (0, 1].
   """
 
   name: str = NONE
@@ -93,12 +93,12 @@ class AttackConfig:
     if bool(self.client_ids) == bool(self.fraction):
       raise errors.ConfigError(
         f'attack.name is {self.name!r}, with fraction {self.fraction:g} and '
-        f'{len(self.client_ids)} client_ids; say who attacks by exactly one of '
-        'the two'
+        f'{len(self.client_ids)} client_ids; set exactly one of the two to '
+        'choose the attackers'
       )
 
   def identity(self) -> Mapping[str, object]:
-    """Returns what of it decides the states of every round."""
+    """Returns the config entries that affect training state."""
     if self.name == NONE:
       return {}
     return {'attack': config_lib.to_dict(self)}
@@ -107,17 +107,17 @@ class AttackConfig:
 def attackers(
   config: AttackConfig, client_ids: Sequence[str], seed: int
 ) -> np.ndarray:
-  """Returns who attacks, bool `[num_clients]`.
+  """Returns which clients attack, bool `[num_clients]`.
 
-  With one seed they are the same whatever the algorithm and the attack.
+  For one seed the attackers are the same for all algorithms and attacks.
 
   Args:
     config: The attack.
-    client_ids: Of the population.
-    seed: The run's, that of no restart.
+    client_ids: Ids of the population.
+    seed: The run's own seed, not that of a restart.
 
   Raises:
-    ConfigError: If a listed client does not exist, or the share is nobody.
+    ConfigError: If a listed client does not exist, or the share is empty.
   """
   is_attacker = np.zeros(len(client_ids), bool)
   if config.name == NONE:
@@ -125,15 +125,15 @@ def attackers(
   for client_id in config.client_ids:
     if client_id not in client_ids:
       raise errors.ConfigError(
-        f'attack.client_ids names {client_id!r}, who is none of the '
-        f'{len(client_ids)} clients, such as {client_ids[0]!r}'
+        f'attack.client_ids names {client_id!r}, an unknown client id; the '
+        f'{len(client_ids)} known ids are such as {client_ids[0]!r}'
       )
     is_attacker[client_ids.index(client_id)] = True
   is_attacker |= malicious.draw(client_ids, config.fraction, seed)
   if not is_attacker.any():
     raise errors.ConfigError(
       f'attack.fraction {config.fraction:g} of {len(client_ids)} clients is '
-      "nobody; raise it, or set attack.name to 'none'"
+      "less than one client; raise it, or set attack.name to 'none'"
     )
   return is_attacker
 
@@ -143,20 +143,20 @@ def attack(
   config: AttackConfig,
   is_attacker: np.ndarray,
 ) -> algorithm_lib.FederatedAlgorithm:
-  """Returns the algorithm with clients that lie in it.
+  """Returns the algorithm with Byzantine clients.
 
-  Adds to the metrics of each phase that uploads something: `attack/share` of
-  its cohort, and mean norms of updates, `attack/honest_norm` and
-  `attack/false_norm`.
+  Adds metrics to each phase with uploads: `attack/share` of its cohort, and
+  mean norms of updates, `attack/honest_norm` and `attack/false_norm`.
 
   Args:
-    algorithm: What is attacked; returned as it is if the attack is `'none'`.
+    algorithm: The attacked algorithm; returned unchanged if the attack is
+      `'none'`.
     config: The attack.
-    is_attacker: Of `attackers`.
+    is_attacker: From `attackers`.
 
   Raises:
-    ConfigError: If the algorithm does not say what is uploaded, or the attack
-      does not fit it.
+    ConfigError: If the algorithm does not declare its uploads, or the attack
+      does not apply to it.
   """
   if config.name == NONE:
     return algorithm
@@ -166,7 +166,7 @@ def attack(
   if not attacked:
     raise errors.ConfigError(
       f'attack.name is {config.name!r}, but algorithm {algorithm.name!r} does '
-      "not say what its clients upload; set attack.name to 'none'"
+      "not declare its uploads; set attack.name to 'none'"
     )
   if config.name in collusion.ATTACKS:
     falsified = {

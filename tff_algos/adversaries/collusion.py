@@ -1,7 +1,7 @@
-"""Attacks of clients that know the updates of the cohort; see `attacks`.
+"""Colluding attacks, which use the cohort's honest updates; see `attacks`.
 
-All attackers of a phase call send the same false update, each from the model
-that it started from.
+All attackers of a phase call send the same false update, each added to its own
+starting point.
 """
 
 from collections import OrderedDict
@@ -56,10 +56,10 @@ def collude(
 ) -> algorithm_lib.Phase:
   """Returns the phase with the attackers' uploads replaced at the server.
 
-  The server holds the cohort's uploads, and the models that they started from.
+  The server holds the cohort's uploads and their starting points.
 
   Args:
-    phase: With `uploads` among the fields of its result.
+    phase: A phase with `uploads` among the fields of its result.
     config: `attacks.AttackConfig`.
     is_attacker: bool `[num_clients]`.
 
@@ -123,7 +123,7 @@ def _falsify(uploads, starts, attacks, config):
     update,
     starts.values,
   )
-  # Who sees no honest update has nothing to go by.
+  # Without honest updates in the cohort, the attack is undefined.
   is_replaced = is_false & tf.reduce_any(is_honest)
   num_rows = tf.shape(attacks)[0]
   sent = tf.nest.map_structure(
@@ -147,6 +147,6 @@ def _norms(updates: Structure, num_rows: tf.Tensor) -> tf.Tensor:
 
 
 def _mean(values: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
-  """Returns the mean of the chosen values, NaN of none."""
+  """Returns the mean of the chosen values; NaN if there are none."""
   chosen = tf.cast(chosen, tf.float32)
   return tf.reduce_sum(chosen * values) / tf.reduce_sum(chosen)

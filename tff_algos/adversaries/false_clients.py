@@ -1,4 +1,4 @@
-"""Attacks of a client that knows its own update only; see `attacks`."""
+"""Attacks of single clients on their own updates or labels; see `attacks`."""
 
 import dataclasses
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import composer, plans
 
 LABEL_FLIP = 'label_flip'
-# name -> (update, seed int32 `[2]`, `attacks.AttackConfig`) -> what is sent.
+# name -> (update, seed int32 `[2]`, `attacks.AttackConfig`) -> false update.
 ATTACKS = {
   'scaling': lambda update, seed, config: falsification.scale_entries(
     update, seed, config.minimum_scale
@@ -33,7 +33,7 @@ class MarkedInput(NamedTuple):
 
   Attributes:
     is_attacker: bool `[]`.
-    client_input: What the phase's own plan gives.
+    client_input: Client input of the phase's own plan.
   """
 
   is_attacker: Any
@@ -46,11 +46,11 @@ def build(
   config: Any,
   is_attacker: np.ndarray,
 ) -> algorithm_lib.FederatedAlgorithm:
-  """Returns the algorithm with clients that falsify what is their own.
+  """Returns the algorithm with clients that falsify their updates or labels.
 
   Args:
-    algorithm: What is attacked.
-    attacked: Those of its phases in which clients do.
+    algorithm: The attacked algorithm.
+    attacked: The attacked phases of the algorithm.
     config: `attacks.AttackConfig`.
     is_attacker: bool `[num_clients]`.
   """
@@ -82,7 +82,7 @@ def build(
 def _falsify(
   phase: algorithm_lib.Phase, config: Any, num_classes: int
 ) -> algorithm_lib.Phase:
-  """Returns the phase with `MarkedInput` and what marked clients make of it."""
+  """Returns the phase with `MarkedInput`, falsified at marked clients."""
 
   def work(message, client_input, client_state, data, seed):
     is_attacker, client_input = client_input

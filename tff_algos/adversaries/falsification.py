@@ -1,7 +1,7 @@
-"""What may be sent in place of a true update, as functions of tensors.
+"""False updates of Byzantine clients, as functions of tensors.
 
-The first functions change an update and know nothing else; the others make one
-update of those of all honest rows (`HonestRows`).
+The first functions falsify a single update; the others compute one false update
+from all honest updates (`HonestRows`).
 """
 
 import math
@@ -14,7 +14,7 @@ from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import index_random, trees
 
 PERTURBATIONS = ('std', 'unit', 'sign')
-# Other uses of the same seed draw other numbers.
+# Separates these draws from other uses of the same seed.
 _PURPOSE = 0x66616C73
 
 
@@ -46,7 +46,7 @@ def add_noise(
   Args:
     update: Structure of float tensors.
     seed: int32 `[2]`.
-    deviation: Of the noise, > 0.
+    deviation: Standard deviation of the noise, > 0.
   """
 
   def add(number, leaf):
@@ -76,11 +76,11 @@ def _uniform(seed: tf.Tensor, number: int, like: tf.Tensor) -> tf.Tensor:
 
 
 class HonestRows(NamedTuple):
-  """The updates of those who do as they should, as an attacker sees them.
+  """The updates of honest clients, as known to an attacker.
 
   Attributes:
     updates: Structure of float tensors `[rows, ...]`.
-    is_honest: bool `[rows]`, at least one; the other rows mean nothing.
+    is_honest: bool `[rows]`, at least one; the other rows are ignored.
   """
 
   updates: Structure
@@ -104,7 +104,7 @@ class HonestRows(NamedTuple):
     return tf.nest.map_structure(tf.sqrt, trees.mix(self.shares, gaps))
 
   def squared_distances(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns those between rows and those to the mean.
+    """Returns squared distances between rows, and to the mean.
 
     Returns:
       float64 `[rows, rows]` and `[rows]`, 0 where a row is not honest.
@@ -120,7 +120,7 @@ class HonestRows(NamedTuple):
 
 
 def little_is_enough(rows: HonestRows, num_deviations: tf.Tensor) -> Structure:
-  """Returns the mean less some standard deviations, ALIE.
+  """Returns the mean minus some standard deviations (ALIE).
 
   Baruch, Baruch and Goldberg 2019, arXiv:1902.06156, Algorithm 3.
 
@@ -136,14 +136,14 @@ def little_is_enough(rows: HonestRows, num_deviations: tf.Tensor) -> Structure:
 
 
 def hidden_deviations(num_rows: tf.Tensor, num_false: tf.Tensor) -> tf.Tensor:
-  """Returns the most deviations that a majority of rows still seems to share.
+  """Returns ALIE's largest number of deviations that is not detected.
 
   Baruch, Baruch and Goldberg 2019, arXiv:1902.06156, Algorithm 3, z_max; at
   least 0.
 
   Args:
     num_rows: n, all rows, int32 `[]`.
-    num_false: m, those of attackers, int32 `[]`, below n.
+    num_false: m, rows of attackers, int32 `[]`, below n.
 
   Returns:
     float32 `[]`.
@@ -155,7 +155,7 @@ def hidden_deviations(num_rows: tf.Tensor, num_false: tf.Tensor) -> tf.Tensor:
 
 
 def inner_product_manipulation(rows: HonestRows, factor: float) -> Structure:
-  """Returns the mean, turned round: -factor times it, IPM.
+  """Returns -factor times the mean (inner product manipulation, IPM).
 
   Xie, Koyejo and Gupta 2020, arXiv:1903.03936, Section 4.
 
@@ -167,11 +167,11 @@ def inner_product_manipulation(rows: HonestRows, factor: float) -> Structure:
 
 
 def min_max(rows: HonestRows, perturbation: str) -> Structure:
-  """Returns the mean, moved as far as no distance betrays it.
+  """Returns the mean plus the largest perturbation within maximal distances.
 
-  Its largest distance to an honest row is the largest between two of them.
+  Its largest distance to an honest row is the largest between two honest rows.
   Shejwalkar and Houmansadr 2021, "Manipulating the Byzantine", Eq. 5; the step
-  is exact, and not searched for.
+  is computed exactly, without a search.
 
   Args:
     rows: The honest ones.
@@ -191,14 +191,15 @@ def min_max(rows: HonestRows, perturbation: str) -> Structure:
 
 
 def min_sum(rows: HonestRows, perturbation: str) -> Structure:
-  """Returns the mean, moved as far as no sum of distances betrays it.
+  """Returns the mean plus the largest perturbation within sums of distances.
 
-  Its sum of squared distances to the honest rows is the largest that one of
-  them has. Shejwalkar and Houmansadr 2021, "Manipulating the Byzantine", Eq. 6.
+  Its sum of squared distances to the honest rows is the largest sum of an
+  honest row. Shejwalkar and Houmansadr 2021, "Manipulating the Byzantine", Eq.
+  6.
 
   Args:
     rows: The honest ones.
-    perturbation: As of `min_max`.
+    perturbation: As in `min_max`.
   """
   direction = perturbation_direction(rows, perturbation)
   pairs, to_mean = rows.squared_distances()
@@ -214,25 +215,26 @@ def min_sum(rows: HonestRows, perturbation: str) -> Structure:
 def committee_aware(
   rows: HonestRows, perturbation: str, accepted_share: float
 ) -> Structure:
-  """Returns the mean, moved as far as a committee still accepts.
+  """Returns the mean plus the largest perturbation that a committee accepts.
 
-  A committee ranks an update by its mean squared distance to the members' own:
-  up to a constant, by that to their mean (Che et al., arXiv:2108.00365, Eq. 7).
-  Who knows the rule takes the honest mean for theirs, and goes as far from it
-  as the last honest update that would be accepted.
+  A committee ranks an update by its mean squared distance to the members'
+  uploads: up to a constant, by the distance to their mean (Che et al.,
+  arXiv:2108.00365, Eq. 7). An attacker that knows the rule estimates this mean
+  by the honest mean, and moves as far from it as the last accepted honest
+  update.
 
   Args:
     rows: The honest ones.
-    perturbation: As of `min_max`.
-    accepted_share: Of the honest rows, in (0, 1]; rounded down, at least one
-      row.
+    perturbation: As in `min_max`.
+    accepted_share: Accepted share of the honest rows, in (0, 1]; rounded down,
+      at least one row.
   """
   direction = perturbation_direction(rows, perturbation)
   _, to_mean = rows.squared_distances()
   infinite = tf.fill(tf.shape(to_mean), tf.constant(float('inf'), tf.float64))
   nearest_first = tf.sort(tf.where(rows.is_honest, to_mean, infinite))
   num_honest = tf.reduce_sum(tf.cast(rows.is_honest, tf.float32))
-  # Rounding must not take the 0.7 of 10 rows for 6.
+  # Rounding errors must not turn 0.7 of 10 rows into 6.
   num_accepted = num_honest * accepted_share + 1e-4
   last = tf.maximum(tf.cast(num_accepted, tf.int32) - 1, 0)
   step = largest_step(
@@ -244,7 +246,7 @@ def committee_aware(
 
 
 def perturbation_direction(rows: HonestRows, perturbation: str) -> Structure:
-  """Returns the direction in which a false update leaves the mean."""
+  """Returns the direction of a false update from the mean."""
   if perturbation == 'std':
     return trees.scale(rows.deviation(), -1.0)
   mean = rows.mean()
@@ -259,7 +261,7 @@ def largest_step(
 ) -> tf.Tensor:
   """Returns the largest step >= 0 with squared step^2 + 2 inner step <= -rest.
 
-  0 if there is none; so it is if the step would lead nowhere.
+  0 if there is none, or if `squared` is 0.
 
   Args:
     squared: float64, >= 0.

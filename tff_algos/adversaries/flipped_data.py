@@ -1,4 +1,4 @@
-"""A client's examples with false labels."""
+"""Client data with flipped labels (label-flipping attack)."""
 
 import tensorflow as tf
 
@@ -6,23 +6,23 @@ from tff_algos.core import algorithm
 
 
 class FlippedData:
-  """Examples of class y that say num_classes - 1 - y; used as `ClientData`.
+  """Examples with labels num_classes - 1 - y; used as `ClientData`.
 
   Attributes:
     x: Features, `[capacity, ...]`.
-    y: Labels as the client has them, `[capacity]`.
+    y: True labels of the client, `[capacity]`.
     mask: 1 for a real example and 0 for padding, `[capacity]`.
   """
 
   def __init__(
     self, data: algorithm.ClientData, is_flipped: tf.Tensor, num_classes: int
   ):
-    """Reads nothing.
+    """Wraps the examples without reading them.
 
     Args:
-      data: The examples, whatever a runtime gives.
-      is_flipped: Whether labels are false, bool `[]`.
-      num_classes: Of the labels.
+      data: The examples, as passed by the runtime.
+      is_flipped: Whether labels are flipped, bool `[]`.
+      num_classes: Number of classes.
     """
     self._data = data
     self._is_flipped = is_flipped
@@ -36,7 +36,7 @@ class FlippedData:
 
   @property
   def y(self) -> tf.Tensor:
-    """Returns the labels, false if they are flipped."""
+    """Returns the labels, flipped if `is_flipped`."""
     return self._flip(self._data.y)
 
   def take(self, positions: tf.Tensor, mask: tf.Tensor) -> algorithm.ClientData:

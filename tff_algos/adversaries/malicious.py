@@ -1,4 +1,4 @@
-"""Who of the clients is malicious: one draw for whatever malice a run has."""
+"""Random draw of the malicious clients of a run."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,15 @@ from tff_algos.core import seeds
 
 
 def draw(client_ids: Sequence[str], fraction: float, seed: int) -> np.ndarray:
-  """Returns who is malicious, bool `[num_clients]`.
+  """Returns which clients are malicious, bool `[num_clients]`.
 
-  Drawn once for a run: of the same clients, fraction and seed always the same,
-  whatever these clients then do.
+  Drawn once for a run: the draw depends on clients, fraction and seed alone,
+  not on the kind of attack.
 
   Args:
-    client_ids: Of the population.
-    fraction: Share of them, in [0, 1]; their number is rounded down.
-    seed: The run's, that of no restart.
+    client_ids: Ids of the population.
+    fraction: Malicious share, in [0, 1]; the number is rounded down.
+    seed: The run's own seed, not that of a restart.
   """
   # 0.29 times 100 is just below 29.
   count = int(fraction * len(client_ids) + 1e-9)

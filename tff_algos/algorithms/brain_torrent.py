@@ -1,44 +1,42 @@
-"""BrainTorrent: no server; one client at a time fetches new models and trains.
+"""BrainTorrent: serverless peer-to-peer learning with one initiator a round.
 
 Roy, Siddiqui, Pölsterl, Navab and Wachinger, "BrainTorrent: A Peer-to-Peer
 Environment for Decentralized Federated Learning" (2019), arXiv:1905.06731; in
 the comparison of Che et al., arXiv:2108.00365.
 
-Every client holds a model, the version of it, and the versions of all others'
-models that it has seen. Round 1: all clients train their models in parallel,
-version 1. Round t > 1:
-  plan            draw one client with examples, the initiator. It pings all
-                  others, who answer with their versions; those whose model is
-                  newer than the one that it has seen send it
-  client_work     merge: the mean of these models and the own one, by examples;
-                  train from there; that is the new model
+Every client holds a model, its version, and the last fetched version of every
+other model. Round 1: all clients train their models in parallel, version 1.
+Round t > 1:
+  plan            sample one client with examples, the initiator. It pings all
+                  others, which answer with their versions; it fetches the
+                  models that are newer than the last fetched versions
+  client_work     merge: the mean of these models and its own, weighted by
+                  examples; train from there; the result is the new model
   aggregation     the model is collected: the next initiator may fetch it
-  server_update   its version grows by 1, and it has seen all current versions
+  server_update   the initiator's version is incremented, and its last fetched
+                  versions become the current ones
 
-There is no server. The "server state" simulates what the clients would answer:
-the latest model of each, its examples and its versions. The plan, on the host,
-is the
-network: it merges what the initiator fetches, as one mean and what that weighs.
-  The
-mean of all clients' latest models by examples serves new users and reports;
-  nobody in
-the system has it.
+There is no server. The "server state" simulates the answers of the clients: the
+latest model of each, its number of examples and its versions. The plan, on the
+host, simulates the network: it merges the fetched models into one mean and its
+weight. The mean of all clients' latest models, weighted by examples, is for new
+users and reports; no client holds it.
 
 Names: W_i = personalized_weights, v_old of client i = row i of `versions`,
   v_new = its diagonal, a_j = num_examples.
-Readings: an initiator reaches everybody. Clients without examples neither
+Readings: an initiator reaches all clients. Clients without examples neither
   initiate nor are fetched from, and keep the first model. A round has one
-  initiator, so what is a round of N solves elsewhere is N rounds here.
-Reductions (tested): a merge, and versions over rounds = by hand; who has seen
-  everything fetches nothing, and trains on from its own model.
+  initiator, so a round of N solves elsewhere corresponds to N rounds here.
+Reductions (tested): a merge, and versions over rounds = by hand; a client whose
+  versions are current fetches nothing, and trains on from its own model.
 Cost of a round t > 1, n models fetched of P parameters among N clients: N - 1
-versions
-  and n (P + 1) floats (with a model goes its number of examples), counted once
-  as sent and once as received; 2 (N - 1) messages (a ping, an answer); one
-  solve. Round 1: no float, N solves. The simulation holds two models a client,
-  its own and what it sent, and copies a table of N models a round.
+  versions and n (P + 1) floats (each model with its number of examples),
+  counted once as sent and once as received; 2 (N - 1) messages (a ping, an
+  answer); one solve. Round 1: no float, N solves. The simulation holds two
+  models a client, its own and the sent one, and copies a table of N models a
+  round.
 
-What serves a client is its own model after training.
+The model served to a client is its own model after training.
 """
 
 import dataclasses
@@ -65,7 +63,7 @@ class BrainTorrentConfig:
 
   Attributes:
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
+    local_training: Options of local training.
   """
 
   loss_scale: float = 1.0
@@ -78,15 +76,15 @@ class BrainTorrentConfig:
 
 
 class ServerState(NamedTuple):
-  """What the clients would answer who asks them.
+  """Simulated answers of the clients to an initiator.
 
   Attributes:
-    sent: The latest model of each, `[num_clients, ...]`; the first model of who
-      has not trained yet.
-    num_examples: Of each, float32 `[num_clients]`; 0 of who has not trained
-      yet.
-    versions: int32 `[num_clients, num_clients]`; `[i, j]` is the version of j's
-      model that i has seen last, `[i, i]` that of its own.
+    sent: The latest model of each client, `[num_clients, ...]`; the initial
+      model before its first training.
+    num_examples: Examples of each client, float32 `[num_clients]`; 0 before its
+      first training.
+    versions: int32 `[num_clients, num_clients]`; `[i, j]` is the last version
+      of j's model that i fetched, `[i, i]` the version of its own.
   """
 
   sent: model_lib.Weights
@@ -95,23 +93,23 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
-    personalized_weights: Its model.
+    personalized_weights: The client's model.
   """
 
   personalized_weights: model_lib.Weights
 
 
 class Fetched(NamedTuple):
-  """What an initiator has fetched.
+  """Mean of the models fetched by an initiator, and its weight.
 
   Attributes:
-    mean: Of the newer models, by examples, like the model; the client's own
-      latest one where there is none.
-    share: What they weigh beside the own model, in [0, 1], float32 `[]`; 0
-      where there is none.
+    mean: Mean of the newer models, weighted by examples, like the model; the
+      client's own latest one if there is none.
+    share: Weight of the mean beside the own model, in [0, 1], float32 `[]`; 0
+      if there is none.
   """
 
   mean: model_lib.Weights
@@ -119,11 +117,11 @@ class Fetched(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client has ready for who asks.
+  """Model of a client, available to later initiators.
 
   Attributes:
-    local_weights: Its model.
-    num_examples: float32 `[]`.
+    local_weights: The client's model.
+    num_examples: The client's number of examples, float32 `[]`.
   """
 
   local_weights: model_lib.Weights
@@ -133,7 +131,7 @@ class TrainResult(NamedTuple):
 def build_brain_torrent(
   model: model_lib.Model, config: BrainTorrentConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds BrainTorrent for a model of which every client has one."""
+  """Builds BrainTorrent for a model with one instance per client."""
 
   def init_server_state(seed, num_clients):
     return ServerState(
@@ -153,7 +151,7 @@ def build_brain_torrent(
     'brain_torrent',
     model,
     init_server_state=init_server_state,
-    # The run's seed: all start from one model.
+    # The run's seed: all clients start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed)
     ),
@@ -167,7 +165,7 @@ def build_brain_torrent(
 
 
 def _build_training(model, config):
-  """Returns the phase: merge what was fetched, train, be ready to send."""
+  """Returns the phase: merge the fetched models, train, offer the result."""
   objective = objectives.mean_loss(model, config.loss_scale)
 
   def train(message, fetched, client_state, data, seed):
@@ -192,13 +190,13 @@ def _build_training(model, config):
     aggregation={field: aggregation.Collect() for field in TrainResult._fields},
     server_update=_update_versions,
     client_input=Fetched(model.weights_spec(), tf.TensorSpec([], tf.float32)),
-    # A client's own model is its secret; what it was sent is not.
+    # A client's own model is private; the fetched models are not.
     uploads={'local_weights': lambda message, fetched, result: fetched.mean},
   )
 
 
 def _update_versions(server_state, aggregates):
-  """Returns the state with the new models and versions; it has no others."""
+  """Returns the server state with the new models and versions."""
   models, examples = aggregates['local_weights'], aggregates['num_examples']
   versions = server_state.versions
   current = tf.linalg.diag_part(versions)
@@ -211,7 +209,7 @@ def _update_versions(server_state, aggregates):
     aggregation.write_rows(server_state.num_examples, examples),
     aggregation.write_rows(versions, models._replace(values=current + own)),
   )
-  # In the first round nobody asks.
+  # In the first round there is no initiator.
   num_messages = tf.where(tf.reduce_any(current > 0), 2 * (num_clients - 1), 0)
   _, distance = peers_lib.consensus(state.sent, state.num_examples)
   return state, OrderedDict(
@@ -224,12 +222,12 @@ def _update_versions(server_state, aggregates):
 def fetch(
   server_state: ServerState, client_index: int, num_examples: float
 ) -> tuple[Fetched, int]:
-  """Returns what a client fetches from the others, and how many models.
+  """Returns the mean of a client's fetched models, and their number.
 
   Args:
-    server_state: Of NumPy arrays.
-    client_index: Who asks.
-    num_examples: Its own, > 0.
+    server_state: The server state, NumPy.
+    client_index: Index of the initiator.
+    num_examples: The initiator's number of examples, > 0.
   """
   versions = np.asarray(server_state.versions)
   is_newer = np.diagonal(versions) > versions[client_index]

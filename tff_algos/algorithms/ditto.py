@@ -1,25 +1,24 @@
-"""Ditto and fine-tuning: FedAvg, and own models near the global one.
+"""Ditto and fine-tuning: FedAvg with personalized models near the global one.
 
 Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through
 Personalization" (ICML 2021), arXiv:2012.04221, Algorithm 1. The global model w
-is that of FedAvg, which learns nothing of the personalized ones v_k. A client
-takes steps on
+is FedAvg's, independent of the personalized models v_k. A client takes steps on
 
   h_k(v; w) = f_k(v) + proximal_weight / 2 * |v - w|^2.
 
 Round t:
-  plan            draw `cohort_size` clients
-  personalize     schedule `beside`: they train v_k, from the v_k that they
-                  have, around the model w that they receive; nothing is
-                  uploaded
-  train           they train w as in FedAvg (FedProx with
-                  `global_proximal_weight`) and upload it
+  plan            sample `cohort_size` clients
+  personalize     schedule `beside`: the cohort trains v_k, from the present
+                  v_k, around the received model w; nothing is uploaded
+  train           the cohort trains w as in FedAvg (FedProx with
+                  `global_proximal_weight`) and uploads it
   server_update   w <- the mean, or a step towards it (`server_optimizer`)
   personalize     schedule `after`: every `personalization_interval` rounds all
                   clients train v_k around the new w
 
-`fine_tuning` is the same with other defaults: after, from w itself, without the
-proximal term. With the term it is what Pillutla et al. (2022) call Ditto.
+`fine_tuning` is the same with other defaults: schedule `after`, from w itself,
+without the proximal term. With the term, it is the method that Pillutla et al.
+(2022) call Ditto.
 
 Names: lambda = proximal_weight, v_k = personalized_weights, mu of FedProx =
   global_proximal_weight.
@@ -29,8 +28,9 @@ v_k =
 Cost per client and round: P down, P up, two local solves for `beside`; `after`
   sends P to every client that it trains, for one solve.
 
-What serves a known client is v_k, and before its first training the global
-model. New users get the global model; one who has examples may fine-tune it.
+The model served to a known client is v_k, and before its first training the
+global model. New users get the global model; those with examples may fine-tune
+it.
 """
 
 import dataclasses
@@ -58,22 +58,22 @@ class DittoConfig:
   """Options of Ditto.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
-    schedule: When clients train v_k: `'beside'` the global model, those drawn;
-      or `'after'` its update, all.
-    start: Where v_k starts: at the client's `'own'` v_k, or at the global model
-      that it has `'received'`.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
+    schedule: Time of the training of v_k: `'beside'` the global model, at the
+      sampled clients; or `'after'` its update, at all clients.
+    start: Starting point of v_k: the client's `'own'` v_k, or the `'received'`
+      global model.
     proximal_weight: lambda, >= 0.
-    personalization_interval: Of schedule `'after'`: rounds between trainings of
-      v_k, >= 1; the number of rounds for once, at the end.
+    personalization_interval: For schedule `'after'`: rounds between trainings
+      of v_k, >= 1; set to the number of rounds for one training at the end.
     global_proximal_weight: mu of FedProx, for the global model, >= 0.
-    weighting: What a client counts in the mean: `'examples'`, its number of
+    weighting: Client weight in the mean: `'examples'`, its number of
       examples, or `'uniform'`, all the same.
-    server_optimizer: Of the server's step, as of FedAvg.
+    server_optimizer: Server optimizer, as in FedAvg.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains the global model.
-    personal_training: How a client trains v_k.
-    aggregation: What takes the place of the mean.
+    local_training: Options of the local training of the global model.
+    personal_training: Options of the local training of v_k.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 10
@@ -117,11 +117,11 @@ class FineTuningConfig(DittoConfig):
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
-    optimizer_slots: What the server's optimizer keeps.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   model_weights: model_lib.Weights
@@ -129,12 +129,12 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: v_k.
-    num_updates: Rounds in which it trained v_k, int32 `[]`; before the first,
-      the weights mean nothing.
+    num_updates: Rounds in which the client trained v_k, int32 `[]`; before the
+      first, the weights are ignored.
   """
 
   personalized_weights: model_lib.Weights
@@ -148,11 +148,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: The global model after its training.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   local_weights: model_lib.Weights
@@ -162,7 +162,7 @@ class TrainResult(NamedTuple):
 def build_ditto(
   model: model_lib.Model, config: DittoConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds Ditto for a model that is personalized whole."""
+  """Builds Ditto with full personalization of a model."""
 
   def init_server_state(seed, num_clients):
     del num_clients
@@ -275,7 +275,7 @@ def _build_plan(model, config):
       population, config.cohort_size, seed, round_num
     )
     if config.schedule == 'beside':
-      # The model around which they train is the one that `train` sends.
+      # The centre of their training is the model that `train` broadcasts.
       yield global_model.local_call('personalize', drawn, 0)
     floats = len(drawn) * num_parameters
     yield algorithm.PhaseCall(

@@ -1,12 +1,12 @@
-"""FedAvg: the weighted mean of what clients learn (McMahan et al. 2017).
+"""FedAvg: federated averaging of client models (McMahan et al. 2017).
 
-With options it is FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi
+Options give FedProx (Li et al. 2020, arXiv:1812.06127) and FedOpt (Reddi
 et al. 2021, arXiv:2003.00295), such as FedAdam.
 
 The template for a new algorithm file: copy it, and keep its order.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    the global model
   client_work     train locally from the global model; upload the result.
                   FedProx: proximal_weight / 2 * |w - global model|^2 is added
@@ -42,13 +42,13 @@ class FedAvgConfig:
   """Options of FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: mu of FedProx, >= 0; 0 for FedAvg.
-    server_optimizer: Of the server's step; SGD with learning rate 1 and no
-      momentum takes the mean, another rate goes that share of the way.
+    server_optimizer: Server optimizer; SGD with learning rate 1 and no momentum
+      takes the mean, another rate interpolates between old model and mean.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
-    aggregation: What takes the place of the mean.
+    local_training: Options of local training.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 10
@@ -68,11 +68,11 @@ class FedAvgConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
-    optimizer_slots: What the server's optimizer keeps.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   model_weights: model_lib.Weights
@@ -80,10 +80,10 @@ class ServerState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
-    local_weights: Its model after training.
+    local_weights: The client's model after training.
     client_weight: Number of examples, float32 `[]`.
   """
 

@@ -1,15 +1,15 @@
-"""FedDC: every client follows its drift, and uploads its model less of it.
+"""FedDC: local drift variables decouple and correct client drift.
 
 Gao, Fu, Li, Chen, Xu and Xu, "FedDC: Federated Learning with Non-IID Data via
 Local Drift Decoupling and Correction" (CVPR 2022), arXiv:2203.11751.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
-  make_message    the global model x, and the cohort's mean change of last round
+  plan            sample `cohort_size` clients uniformly
+  make_message    the global model x, and last round's mean change of the cohort
   client_work     minimise the loss + a/2 |h_k + y - x|^2
                   + <y, g_k - mean change> / (steps * eta), from y = x; then
                   g_k <- y - x and h_k <- h_k + g_k
-  aggregation     means of y + h_k and of g_k, all clients alike
+  aggregation     means of y + h_k and of g_k, all clients weighted equally
   server_update   x <- the mean of y + h_k; mean change <- the mean of g_k
 
 Names: a = proximal_weight, h_k = drift, g_k = change, eta = learning rate of
@@ -40,12 +40,12 @@ class FedDcConfig:
   """Options of FedDC.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: a, >= 0.
     follows_drift: False keeps every h_k at 0.
     corrects_gradients: False leaves out the term with g_k.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains, by SGD.
+    local_training: Options of local training, by SGD.
   """
 
   cohort_size: int = 10
@@ -65,11 +65,11 @@ class FedDcConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: x.
-    mean_change: Mean of the g_k that were sent last, like the model.
+    mean_change: Mean of the last uploaded g_k, like the model.
   """
 
   model_weights: model_lib.Weights
@@ -77,7 +77,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     drift: h_k, like the model.
@@ -89,7 +89,7 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: y + h_k.
@@ -129,7 +129,7 @@ def build_fed_dc(
     phases={
       'train': algorithm.Phase(
         name='train',
-        # Its model and the mean change are all that the server has.
+        # The server state consists of the model and the mean change.
         make_message=lambda server_state: server_state,
         client_work=_build_training(model, config),
         aggregation={'local_weights': mean, 'change': mean},
@@ -173,7 +173,7 @@ def _build_training(model, config):
     if config.follows_drift:
       drift = trees.add(drift, change)
     result = TrainResult(trees.add(weights, drift), change, weight)
-    # Without examples there is no change to know.
+    # Without examples the change is undefined.
     state = trees.select(weight > 0, ClientState(drift, change), client_state)
     return algorithm.ClientOutput(result, state, OrderedDict(loss=loss))
 

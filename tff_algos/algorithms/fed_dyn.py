@@ -1,23 +1,22 @@
-"""FedDyn: a dynamic regularizer makes local optima agree with the global one.
+"""FedDyn: dynamic regularization aligns local optima with the global optimum.
 
 Acar, Zhao, Navarro, Mattina, Whatmough and Saligrama, "Federated Learning Based
 on Dynamic Regularization" (ICLR 2021), arXiv:2111.04263, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    the global model x
   client_work     minimise the loss - <l_k, y> + a/2 |y - x|^2 from y = x; then
                   l_k <- l_k - a (y - x)
-  aggregation     mean of y, all clients alike
+  aggregation     mean of y, all clients weighted equally
   server_update   h <- h - a m/M (mean y - x); x <- mean y - h / a
 
 Names: a = proximal_weight (the paper's alpha), l_k = gradient of the local loss
-  (an exact minimum makes it just that), h = mean of all l_k, M = num_clients.
-Fixed point (tested): with exact solves x goes to the minimum of the mean loss,
-  however different the clients are.
+  (equal to it after an exact solve), h = mean of all l_k, M = num_clients.
+Fixed point (tested): with exact solves x converges to the minimum of the mean
+  loss, for any heterogeneity of the clients.
 Cost per client and round: downlink P, uplink P floats, one solve; a client
-keeps
-  l_k, P floats.
+  keeps l_k, P floats.
 """
 
 import dataclasses
@@ -41,12 +40,12 @@ class FedDynConfig:
   """Options of FedDyn.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     proximal_weight: a, > 0. The server multiplies by 1 / a.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
-    aggregation: What takes the place of the mean; the server's correction goes
-      by what comes of it.
+    local_training: Options of local training.
+    aggregation: Aggregation rule in place of the mean; the server's correction
+      uses its result.
   """
 
   cohort_size: int = 10
@@ -65,7 +64,7 @@ class FedDynConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: x.
@@ -79,7 +78,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     gradient: l_k, like the model.
@@ -89,7 +88,7 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: y.
@@ -162,7 +161,7 @@ def _build_training(model, config):
       client_state.gradient, trees.scale(way, config.proximal_weight)
     )
     weight = client_sampling.client_weight(data, 'uniform')
-    # Without examples there is no gradient to know.
+    # Without examples the gradient is undefined.
     state = trees.select(weight > 0, ClientState(gradient), client_state)
     return algorithm.ClientOutput(
       TrainResult(weights, weight), state, OrderedDict(loss=loss)
@@ -185,7 +184,7 @@ def _build_update(config):
     updated = server_state._replace(
       model_weights=weights, mean_gradient=gradient
     )
-    # If nobody contributed, the mean is of nothing.
+    # Without contributions, the mean is undefined.
     return trees.select(mean.weight > 0, updated, server_state), OrderedDict()
 
   return update

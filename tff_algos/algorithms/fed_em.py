@@ -1,29 +1,29 @@
-"""FedEM: every client is a mixture, and trains all component models.
+"""FedEM: federated EM for clients that are mixtures of component models.
 
 Marfoq, Neglia, Bellet, Kameni and Vidal, "Federated Multi-Task Learning under a
 Mixture of Distributions" (NeurIPS 2021), arXiv:2108.10252, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    all cluster models
   client_work     E-step: q_is ~ membership_s exp(-loss_scale loss_is), for each
                   example i and model s; M-step: membership_s = mean_i q_is; and
                   each model is trained on mean_i q_is loss_is
-  aggregation     model by model, the mean over the cohort
+  aggregation     for each model, the mean over the cohort
   server_update   cluster models <- the means
 
 Names: M = num_clusters, pi_t = membership, q_t = responsibilities, theta_m =
   cluster_models, n_t = num_examples.
 Reductions (tested): one cluster, weighting by examples = FedAvg, up to
-  rounding; equal models stay equal; losses far apart = each example trains the
-  model that fits it best.
+  rounding; equal models stay equal; losses far apart = each example trains its
+  best-fitting model.
 Cost per client and round: downlink M P, uplink M P floats, M local solves, and
   a forward pass of all models. The solves share one loop, as no model's loss
   depends on another model.
 
-What serves a client is the mixture of the predictions of the models in their
-present state, by its membership (Proposition 2.1). A client that never took
-part mixes them in equal shares. The membership stays with the client.
+The model served to a client is the mixture of the predictions of the present
+cluster models, weighted by its membership (Proposition 2.1); equal weights for
+a client that never took part. The membership is not uploaded.
 """
 
 import dataclasses
@@ -49,18 +49,18 @@ class FedEmConfig:
   """Options of FedEM.
 
   Attributes:
-    num_clusters: M, models that the clients mix, >= 1.
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples, as
+    num_clusters: M, number of component models, >= 1.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples, as
       printed.
-    weighting: What a client counts in the means: `'examples'`, its number of
+    weighting: Client weight in the means: `'examples'`, its number of
       examples, as printed; or `'uniform'`, all the same.
     loss_scale: Factor on the loss that makes it a negative log-likelihood, in
       the E-step and in training, > 0: 1 for the cross-entropy, 0.5 for the
       squared error under noise of variance 1.
-    local_training: How a client trains.
-    initialization: How the first cluster models come about.
-    aggregation: What takes the place of the means; a client's models are judged
-      together.
+    local_training: Options of local training.
+    initialization: Initialization of the cluster models.
+    aggregation: Aggregation rule in place of the means; the rule sees a
+      client's models as one vector.
   """
 
   num_clusters: int = 2
@@ -85,11 +85,11 @@ class FedEmConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`.
-    seed_losses: What the initialization keeps, see its `seed_losses`.
+    seed_losses: As from `initialization.seed_losses`.
   """
 
   cluster_models: model_lib.Weights
@@ -97,22 +97,22 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
-    membership: Its mixture, `[num_clusters]` float32, on the simplex; equal
-      shares before its first round. A share that has become 0 stays 0.
+    membership: Mixture weights, `[num_clusters]` float32, on the simplex; equal
+      before the client's first round. A weight that has become 0 stays 0.
   """
 
   membership: tf.Tensor
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_models: The trained models, `[num_clusters, ...]`.
-    client_weight: What they weigh in the means, float32 `[]`.
+    client_weight: Weight of the client in the means, float32 `[]`.
   """
 
   local_models: model_lib.Weights
@@ -122,7 +122,7 @@ class TrainResult(NamedTuple):
 def build_fed_em(
   model: model_lib.Model, config: FedEmConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds FedEM for a model that all clusters share."""
+  """Builds FedEM for a model common to all clusters."""
   built = algorithm.FederatedAlgorithm(
     name='fed_em',
     num_clusters=config.num_clusters,
@@ -159,7 +159,7 @@ def build_fed_em(
 
 
 def _build_newcomers(model, config):
-  """Returns how unseen clients find their memberships, all models frozen."""
+  """Returns the fit of unseen clients' memberships, with frozen models."""
 
   def fit(server_state, data, seed):
     del seed
@@ -206,7 +206,7 @@ def _build_training(model, config):
 
   def average(server_state, aggregates):
     mean = aggregates['local_models']
-    # If nobody contributed, the mean is of nothing.
+    # Without contributions, the mean is undefined.
     old = server_state.cluster_models
     models = trees.select(mean.weight > 0, mean.value, old)
     return server_state._replace(cluster_models=models), OrderedDict()

@@ -1,33 +1,32 @@
-"""IFCA: each client trains the cluster model that fits it best.
+"""IFCA: iterative clustering; each client trains its best-fitting model.
 
 Ghosh, Chung, Yin and Ramchandran, "An Efficient Framework for Clustered
 Federated Learning" (NeurIPS 2020), arXiv:2006.04088, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    all cluster models
   client_work     take the model of the lowest mean loss on the client's
                   examples (line 6; lowest id on a tie); train it (option II)
                   or take its gradient (option I)
   aggregation     per cluster, the mean over the clients that chose it
   server_update   option II: cluster model <- the mean (server_learning_rate 1;
-                  else so much of the way); option I: one step against the
-                  gradient. A model that nobody chose stays as it is
+                  else a step of that size towards it); option I: one gradient
+                  step. A model that no client chose is unchanged
 
-Before round 1, `stages.clusters.initialization` may make the first models.
+Before round 1, `stages.clusters.initialization` may initialize the models.
 
 Names: k = num_clusters, M_t = cohort, s_i = one-hot cluster_weights,
-  gamma of option I = server_learning_rate, of option II = that of the client's
-  optimizer, tau = the steps of local_training.
+  gamma of option I = server_learning_rate, of option II = learning rate of the
+  client optimizer, tau = the steps of local_training.
 Reductions (tested): one cluster, weighting by examples = FedAvg, bit for bit;
   one full-batch step, weighting by examples = gradient descent on the pooled
-  examples of those who chose the cluster.
+  examples of the cluster's clients.
 Cost per client and round: downlink k P, uplink P + k floats, one local solve,
   and a forward pass of all models.
 
-What serves a client is the model that it chose when it last took part, in its
-present state. A client that never took part has made no choice, and gets
-cluster 0.
+The model served to a client is the present model of the cluster that it chose
+when it last took part; cluster 0 for a client that never took part.
 """
 
 import dataclasses
@@ -56,20 +55,20 @@ class IfcaConfig:
 
   Attributes:
     num_clusters: k, >= 1.
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     averaging: `'models'` (option II) trains locally and replaces a cluster
       model by the mean of its clients' models; `'gradients'` (option I) takes
       one step along the sum of its clients' gradients, divided by the whole
       cohort as printed, so that a small cluster takes small steps.
-    weighting: What a client counts in these means: `'uniform'`, all the same,
-      as printed; or `'examples'`, its number of examples.
+    weighting: Client weight in these means: `'uniform'`, as printed; or
+      `'examples'`, its number of examples.
     server_learning_rate: Step size of gradient averaging, > 0. For models, a
       factor on the mean client update; 1 is the algorithm as printed.
     loss_scale: Factor on the loss in training, > 0.
-    local_training: How a client trains; gradient averaging has no use for it
-      but in the initialization.
-    initialization: How the first cluster models come about.
-    aggregation: What takes the place of the means, cluster by cluster.
+    local_training: Options of local training; gradient averaging uses them in
+      the initialization alone.
+    initialization: Initialization of the cluster models.
+    aggregation: Aggregation rule in place of each cluster's mean.
   """
 
   num_clusters: int = 2
@@ -98,11 +97,11 @@ class IfcaConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`.
-    seed_losses: What the initialization keeps, see its `seed_losses`.
+    seed_losses: As from `initialization.seed_losses`.
   """
 
   cluster_models: model_lib.Weights
@@ -110,23 +109,23 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
-    membership: One-hot of its last choice, `[num_clusters]` float32; zeros
-      before the first.
+    membership: One-hot of the last chosen cluster, `[num_clusters]` float32;
+      zeros before the first choice.
   """
 
   membership: tf.Tensor
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_result: The trained weights, or the gradient; like the model.
-    cluster_weights: What it weighs in each cluster's mean, `[num_clusters]`
-      float32; 0 but for the cluster that it chose.
+    cluster_weights: Weight of the client in each cluster's mean,
+      `[num_clusters]` float32; 0 except for the chosen cluster.
   """
 
   local_result: model_lib.Weights
@@ -136,7 +135,7 @@ class TrainResult(NamedTuple):
 def build_ifca(
   model: model_lib.Model, config: IfcaConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds IFCA for a model that all clusters share."""
+  """Builds IFCA for a model common to all clusters."""
   objective = objectives.mean_loss(model, config.loss_scale)
   built = algorithm.FederatedAlgorithm(
     name='ifca',
@@ -201,7 +200,7 @@ def _build_training(model, config, objective):
     if config.averaging == 'models':
       gradients = trees.subtract(old, mean.value)
     moved = trees.subtract(old, trees.scale_rows(gradients, rates))
-    # The mean of a cluster that nobody chose is of nothing.
+    # The mean of a cluster without clients is undefined.
     models = trees.select_rows(mean.weight > 0, moved, old)
     return server_state._replace(cluster_models=models), OrderedDict(
       num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
@@ -220,7 +219,7 @@ def _build_training(model, config, objective):
 
 
 def _start(config):
-  """Returns what a client's result starts from: the model that it chose."""
+  """Returns the starting point of a client's result: its chosen model."""
   if config.averaging == 'gradients':
     return lambda message, _, result: trees.zeros_like(result['local_result'])
   return lambda cluster_models, _, result: trees.take(

@@ -1,4 +1,4 @@
-"""L2GD: every client has a model of its own, pulled towards the mean of all.
+"""L2GD: personalized models with a penalty on their distance to the mean.
 
 Hanzely and Richtarik, "Federated Learning of a Mixture of Global and Local
 Models" (2020), arXiv:2002.05516, Algorithm 1, loopless local gradient descent,
@@ -6,25 +6,25 @@ for its problem (2):
 
   min over x_i of  1/n sum_i f_i(x_i) + lambda / (2n) sum_i |x_i - mean|^2
 
-In each iteration all clients see the same coin. With probability 1 - p each
-takes a local step, x_i <- x_i - alpha / (n (1 - p)) grad f_i(x_i), on all its
-examples; with probability p an aggregation step towards the mean,
+In each iteration all clients use the same coin flip. With probability 1 - p
+each takes a local step, x_i <- x_i - alpha / (n (1 - p)) grad f_i(x_i), on all
+its examples; with probability p an aggregation step towards the mean,
 x_i <- x_i - alpha lambda / (n p) (x_i - mean).
 
 A round is one communication. Aggregation steps keep the mean, so a run of them
-needs it once, and a run of local steps needs nobody; the coins are such runs in
-turn, of geometric lengths. Here a round is a run of aggregation steps and the
-run of local steps after it:
-  plan            everybody
-  make_message    the mean of the models that the last round sent, and the
-                  lengths B and A of the two runs, drawn by the server
+needs it once, and a run of local steps needs no communication; the coin flips
+are alternating runs of geometric lengths. Here a round is a run of aggregation
+steps and the run of local steps after it:
+  plan            all clients
+  make_message    the mean of the last round's uploaded models, and the lengths
+                  B and A of the two runs, drawn by the server
   client_work     x_i <- mean + (1 - alpha lambda / (n p))^B (x_i - mean), which
                   is B aggregation steps; A local steps; upload x_i
   aggregation     mean of the clients' models
   server_update   the mean
 So T rounds are T / (p (1 - p)) iterations on average, which is the paper's
 count of p (1 - p) communications an iteration. At first all models are equal
-and aggregation does nothing, so round 1 begins with its local steps.
+and aggregation has no effect, so round 1 begins with its local steps.
 
 Theory (the paper's, for f_i L-smooth and mu-strongly convex): for alpha / n <=
   1 / (2 max(L / (1 - p), lambda / p)) the expected squared error shrinks by the
@@ -39,9 +39,9 @@ Reductions (tested): proximal_weight 0 = each client alone; alpha lambda / (n p)
 Cost per client and round: downlink P + 2, uplink P floats, one local solve (the
   run of local steps).
 
-n counts the clients with examples: f_i of one without is 0, so it takes no part
-in the mean and only follows it. What serves a client is x_i after its local
-steps; new users get the mean.
+n counts the clients with examples: f_i of a client without examples is 0, so it
+is not in the mean and only follows it. The model served to a client is x_i
+after its local steps; new users get the mean.
 """
 
 import dataclasses
@@ -65,16 +65,16 @@ class L2gdConfig:
   """Options of L2GD.
 
   Attributes:
-    proximal_weight: lambda, >= 0: 0 leaves every client alone, a large one
-      makes all models one.
+    proximal_weight: lambda, >= 0: 0 trains every client alone, a large value
+      makes all models equal.
     aggregation_prob: p, between 0 and 1, both excluded. A round has 1 / p local
       steps on average.
     client_learning_rate: alpha / n, > 0. A local step has the learning rate
-      client_learning_rate / (1 - aggregation_prob); an aggregation step goes
-      client_learning_rate * proximal_weight / aggregation_prob of the way to
-      the mean, which must be at most 1 (the theory: 1/2).
+      client_learning_rate / (1 - aggregation_prob); an aggregation step covers
+      the share client_learning_rate * proximal_weight / aggregation_prob of the
+      distance to the mean, which must be at most 1 (the theory: 1/2).
     loss_scale: Factor on the loss, > 0.
-    aggregation: What takes the place of the mean.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   proximal_weight: float = 1.0
@@ -92,8 +92,8 @@ class L2gdConfig:
     if self.share_to_mean > 1:
       raise errors.ConfigError(
         'client_learning_rate * proximal_weight / aggregation_prob is '
-        f'{self.share_to_mean:g}; it is the share of the way to the mean that '
-        'an aggregation step goes, and must be at most 1. Lower '
+        f'{self.share_to_mean:g}; it is the share of the distance to the mean '
+        'that an aggregation step covers, and must be at most 1. Lower '
         'client_learning_rate or proximal_weight, or raise aggregation_prob'
       )
 
@@ -111,12 +111,12 @@ class L2gdConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
-    model_weights: The mean of the models that the clients sent last.
+    model_weights: The mean of the last uploaded models.
     num_rounds: Rounds so far, int32 `[]`.
-    seed: Of the coins, int32 `[2]`.
+    seed: Seed of the coin flips, int32 `[2]`.
   """
 
   model_weights: model_lib.Weights
@@ -125,7 +125,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: x_i.
@@ -135,7 +135,7 @@ class ClientState(NamedTuple):
 
 
 class Message(NamedTuple):
-  """What the server tells every client.
+  """Broadcast message to all clients.
 
   Attributes:
     mean: Like the model.
@@ -149,7 +149,7 @@ class Message(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: x_i after the local steps.
@@ -163,7 +163,7 @@ class TrainResult(NamedTuple):
 def build_l2gd(
   model: model_lib.Model, config: L2gdConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds L2GD for a model of which every client has one."""
+  """Builds L2GD for a model with one instance per client."""
   return global_model.build_algorithm(
     'l2gd',
     model,
@@ -173,7 +173,7 @@ def build_l2gd(
         model.initialize(seed), tf.constant(0), tf.convert_to_tensor(seed)
       ),
     ),
-    # The run's seed: all start from one model.
+    # The run's seed: all clients start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed)
     ),
@@ -186,7 +186,7 @@ def build_l2gd(
 
 
 def _build_training(model, config):
-  """Returns the phase of one run of each kind of step of Algorithm 1."""
+  """Returns the phase: one run of aggregation steps, one of local steps."""
   objective = objectives.mean_loss(model, config.loss_scale)
 
   def train(message, client_input, client_state, data, seed):
@@ -235,7 +235,7 @@ def _build_training(model, config):
 def _run_lengths(server_state, config):
   """Returns B and A of the next round, int32 `[]` each."""
   p = config.aggregation_prob
-  # A run goes on until the coin falls the other way.
+  # A run ends when the coin shows the other side.
   num_aggregation_steps = _geometric(server_state, 0, 1 - p)
   return (
     tf.where(server_state.num_rounds > 0, num_aggregation_steps, 0),
@@ -244,7 +244,7 @@ def _run_lengths(server_state, config):
 
 
 def _geometric(server_state, which, prob):
-  """Returns the number of flips until a side of chance `prob`, int32 `[]`."""
+  """Returns a geometric draw: flips until success, int32 `[]`."""
   bits = index_random.random_bits(
     server_state.seed, server_state.num_rounds, tf.constant(which)
   )

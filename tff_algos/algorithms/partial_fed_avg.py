@@ -1,8 +1,8 @@
-"""FedAvg of a part of the model; every client keeps the rest for itself.
+"""Partial personalization: FedAvg of shared weights, private other weights.
 
 Pillutla et al., "Federated Learning with Partial Model Personalization" (ICML
-2022), arXiv:2204.03809, FedAlt (Algorithm 2) and FedSim (Algorithm 3). Which
-part is private, and in which order a client trains both, makes it
+2022), arXiv:2204.03809, FedAlt (Algorithm 2) and FedSim (Algorithm 3). The
+choice of private weights and the order of their training give
 
   method      private (for instance)      schedule
   FedPer      last_layer                  together        arXiv:1912.00818
@@ -13,7 +13,7 @@ part is private, and in which order a client trains both, makes it
   Local       all                         together
 
 Round t:
-  plan            draw `cohort_size` clients
+  plan            sample `cohort_size` clients
   make_message    the shared weights u
   client_work     together: train u and the client's private weights v_i at
                   once; private_first: train v_i with u frozen, then u with v_i
@@ -27,15 +27,15 @@ Round t:
 Names: u = shared weights, v_i = private_weights, tau_v = steps of
   private_training, tau_u = steps of local_training.
 Reductions (tested): nothing private = FedAvg, bit for bit, as is LG-FedAvg for
-a
-  model of one layer; everything private = each client alone.
+  a model of one layer; everything private = each client alone.
 Cost per client and round: the shared weights down and up; one local solve, two
-  with private_first. `personalize`: the shared weights down, one solve. Nothing
-  private is in a message or a result. With everything private, 0 floats.
+  with private_first. `personalize`: the shared weights down, one solve. No
+  private weight is in a message or a result. With everything private, 0 floats.
 
-What serves a known client is u with its v_i. Before its first round v_i is as
-it was drawn. New users get u with the first private weights of the run's seed,
-which nobody has trained: they must train them on examples of their own first.
+The model served to a known client is u with its v_i, which before its first
+round is the initial draw. New users get u with the initial private weights of
+the run's seed, which are untrained: they must first be trained on the user's
+own examples.
 """
 
 import dataclasses
@@ -63,24 +63,24 @@ class PartialFedAvgConfig:
   """Options of partial personalization.
 
   Attributes:
-    private: What clients keep, see `weight_groups.weight_names`: names of
+    private: The private weights, see `weight_groups.weight_names`: names of
       weights, layers or blocks, or `'last_layer'`, `'all_but_last_layer'`,
-      `'all'`; empty for nothing.
+      `'all'`; empty for none.
     schedule: `'together'` or `'private_first'`.
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
-    weighting: What a client counts in the mean: `'examples'`, its number of
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
+    weighting: Client weight in the mean: `'examples'`, its number of
       examples, or `'uniform'`, all the same.
     initial_private_weights: `'common'`, the same for all clients, or `'own'`, a
       draw for each.
     personalization_interval: Rounds between trainings of all clients' private
-      weights around the new shared ones, >= 0; 0 for never. The number of
-      rounds for once, at the end.
-    server_optimizer: Of the server's step, as of FedAvg.
+      weights with the new shared ones, >= 0; 0 for never. Set to the number of
+      rounds for one training at the end.
+    server_optimizer: Server optimizer, as in FedAvg.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains, but for
-    private_training: how it trains v_i alone, in `'private_first'` and
-      `personalize`.
-    aggregation: What takes the place of the mean of the shared weights.
+    local_training: Options of local training.
+    private_training: Options of the training of v_i alone, in `'private_first'`
+      and `personalize`.
+    aggregation: Aggregation rule in place of the mean of the shared weights.
   """
 
   private: tuple[str, ...] = (weight_groups.LAST_LAYER,)
@@ -114,13 +114,13 @@ class PartialFedAvgConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     shared_weights: u.
-    initial_private_weights: Those of the run's seed, for new users; they are
-      never sent, and stay.
-    optimizer_slots: What the server's optimizer keeps.
+    initial_private_weights: Initial draw of the run's seed, for new users;
+      never sent or changed.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   shared_weights: model_lib.Weights
@@ -129,7 +129,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     private_weights: v_i.
@@ -139,11 +139,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     shared_weights: u after its training.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   shared_weights: model_lib.Weights
@@ -156,8 +156,8 @@ def build_partial_fed_avg(
   """Builds partial personalization of a model.
 
   Raises:
-    ConfigError: If the model has no weights of a name in `private`, or none is
-      private that `personalize` could train.
+    ConfigError: If the model has no weights of a name in `private`, or
+      `personalize` has no private weights to train.
   """
   groups = weight_groups.WeightGroups(model, config.private)
   phases = {
@@ -169,7 +169,7 @@ def build_partial_fed_avg(
     if not groups.private:
       raise errors.ConfigError(
         f'personalization_interval is {config.personalization_interval}, but '
-        f'of model {model.name!r} nothing is private that could be trained '
+        f'model {model.name!r} has no private weights to train '
         'then; name weights in private, or set personalization_interval to 0'
       )
     phases['personalize'] = _build_personalization(groups, config)
@@ -274,7 +274,7 @@ def _train_together(groups, parts, data, seed, config):
 
 
 def _train_private_first(groups, parts, data, seed, config):
-  # Each part sees the examples in an order of its own.
+  # Each part is trained on its own order of the examples.
   private, private_loss = _train_private(groups, *parts, data, seed + 1, config)  # pyright: ignore[reportCallIssue]
   loss_of = objectives.mean_loss(groups.model, config.loss_scale)
   shared, loss = local_training_lib.train(

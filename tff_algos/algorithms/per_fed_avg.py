@@ -1,11 +1,11 @@
-"""Per-FedAvg: a model from which one gradient step leads to each client's own.
+"""Per-FedAvg: meta-learning (MAML) of an initial model for personalization.
 
 Fallah, Mokhtari and Ozdaglar, "Personalized Federated Learning: A Meta-Learning
 Approach" (2020), arXiv:2002.07948, Algorithm 1 and its approximations FO and
 HF. It minimises the mean over clients of f_i(w - alpha grad f_i(w)).
 
 Round t:
-  plan            draw `cohort_size` clients uniformly; after the update, all
+  plan            sample `cohort_size` clients uniformly; after the update, all
   make_message    the global model w
   client_work     tau times: w~ <- w - alpha grad f(w; D), then
                   w <- w - beta (I - alpha hess f(w; D'')) grad f(w~; D')
@@ -14,18 +14,19 @@ Round t:
   then `personalize`, on every client: alpha-steps on its training examples
 
 D, D' and D'' are drawn anew in every step, independently, each from all of the
-client's examples without replacement. The Hessian is only ever multiplied by
-v = grad f(w~; D'); the product is one of
+client's examples without replacement. Of the Hessian only the product with
+v = grad f(w~; D') is needed, which is one of
   exact           by automatic differentiation (Algorithm 1 as printed)
   hessian_free    (grad f(w + delta v; D'') - grad f(w - delta v; D''))
                   / (2 delta)
-  first_order     left out
+  first_order     omitted
 
-What serves a client is its adapted model. Adapting takes training examples, and
-serving sees none; so the phase `personalize` adapts the new global model on
-every client's training part, all of it in each step, and the client keeps the
-result. It is never adapted on an example that it is scored on. Before the first
-such phase a client is served by the initial model. New users get w.
+The model served to a client is its adapted model. Adaptation needs training
+examples, which are not available in serving; so the phase `personalize` adapts
+the new global model on every client's training split, by full-batch steps, and
+the client keeps the result. No model is adapted on an example that it is scored
+on. Before the first such phase a client is served the initial model. New users
+get w.
 
 Names: alpha = inner_learning_rate, beta = client_learning_rate, tau =
   num_local_steps, delta = finite_difference_step, D = batch_size examples,
@@ -35,7 +36,7 @@ Reductions (tested): alpha = 0 is FedAvg with tau steps on fresh batches; on
 Cost: a client of the cohort receives P and sends P floats and solves one local
   problem, of two gradients a step and the product (for hessian_free two more
   gradients). `personalize` sends P floats to each client of the population,
-  which counts as one local problem, and nothing comes back.
+  which counts as one local problem, without upload.
 """
 
 import dataclasses
@@ -61,25 +62,25 @@ class PerFedAvgConfig:
   """Options of Per-FedAvg.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
-    variant: What becomes of the Hessian: `'exact'`, `'hessian_free'` or
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
+    variant: Treatment of the Hessian: `'exact'`, `'hessian_free'` or
       `'first_order'`.
-    inner_learning_rate: alpha, of the step that adapts to a client, >= 0.
-    client_learning_rate: beta, of the step of meta-learning, > 0.
+    inner_learning_rate: alpha, of the adaptation step, >= 0.
+    client_learning_rate: beta, of the meta-learning step, > 0.
     num_local_steps: tau, steps of meta-learning a round, >= 1.
     batch_size: Examples of each batch, >= 1; all of a client that has fewer.
-    finite_difference_step: delta of `'hessian_free'`, > 0. In float32 much
-      smaller ones lose more by rounding than they gain.
+    finite_difference_step: delta of `'hessian_free'`, > 0. In float32 a much
+      smaller step loses more by rounding than it gains.
     num_personal_steps: Steps of size alpha that adapt the global model to a
       client before it is served, >= 1; 1 as printed.
     personalization_interval: Rounds between adaptations of all clients, >= 1;
-      in other rounds they keep the models that they have. Let it divide the
-      number of rounds and `evaluation_interval`, so that what is evaluated is
-      adapted from the present global model.
-    weighting: What a client counts in the mean: `'uniform'`, all the same, as
+      in other rounds they keep their adapted models. Let it divide the number
+      of rounds and `evaluation_interval`, so that evaluated models are adapted
+      from the present global model.
+    weighting: Client weight in the mean: `'uniform'`, all the same, as
       printed; or `'examples'`, its number of examples.
     loss_scale: Factor on the loss, > 0.
-    aggregation: What takes the place of the mean.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 10
@@ -117,7 +118,7 @@ class PerFedAvgConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
@@ -127,7 +128,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: The global model, adapted to the client.
@@ -137,11 +138,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
-    local_weights: Its model after the steps of meta-learning.
-    client_weight: What it counts in the mean, float32 `[]`.
+    local_weights: The client's model after the meta-learning steps.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   local_weights: model_lib.Weights
@@ -151,7 +152,7 @@ class TrainResult(NamedTuple):
 def build_per_fed_avg(
   model: model_lib.Model, config: PerFedAvgConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds Per-FedAvg for a model that is adapted whole."""
+  """Builds Per-FedAvg with full adaptation of a model."""
   return global_model.build_algorithm(
     'per_fed_avg',
     model,
@@ -270,7 +271,7 @@ def _meta_learn(objective, config, weights, data, seed):
 
 
 def _multiply(objective, config, weights, batch, vector):
-  """Returns the Hessian on a batch times a vector, exactly or nearly."""
+  """Returns the Hessian on a batch times a vector, exact or approximate."""
   if config.variant == 'exact':
     return gradients.hessian_product(objective, weights, batch, vector)
   return gradients.difference_product(

@@ -1,31 +1,32 @@
-"""pFedMe: one global model, and a personalized one that is pulled towards it.
+"""pFedMe: personalized models by Moreau envelopes around one global model.
 
 Dinh, Tran and Nguyen, "Personalized Federated Learning with Moreau Envelopes"
 (NeurIPS 2020), arXiv:2006.08848, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly; who trains besides, see
-                  `training_clients`
+  plan            sample `cohort_size` clients uniformly; others may train, too,
+                  see `training_clients`
   make_message    the global model
   client_work     R local steps on the Moreau envelope (`moreau_envelope`)
   aggregation     mean of the drawn clients' local models
   server_update   global model <- (1 - beta) global model + beta mean
 
-In a second form, of the code of FedEM (arXiv:2108.10252), theta_i is averaged:
-clients take SGD steps with gradient grad f + lambda (theta_i - w) from their
-own theta_i on, and the server sends back w, the mean of all theta_i, alone.
-That is averaged 'personalized' with local_training.start 'own',
-num_proximal_steps 1 and client_learning_rate 0, so that w stays where the
-server put it.
+In a second form, from the code of FedEM (arXiv:2108.10252), theta_i is
+averaged: clients take SGD steps with gradient grad f + lambda (theta_i - w)
+from their own theta_i, and the server broadcasts w, the mean of all theta_i.
+This is averaged 'personalized' with local_training.start 'own',
+num_proximal_steps 1 and client_learning_rate 0, so that clients keep w
+constant.
 
 Names: w = global model, theta_i = personalized_weights, S = cohort_size,
   beta = server_mixing, lambda = proximal_weight, eta = client_learning_rate,
   R = num_local_steps, K = num_proximal_steps.
-Reductions (tested): pFedKM with one cluster is this, bit for bit; so is the
-  cohort of all clients, however it is drawn. Of the second form: a pull of
-  nearly 0 = each client alone; a strong one keeps all models near their mean.
-Cost per round: a model to every client that trains, a model from every drawn
-  one (and its number of examples, if it counts); R solves a training client.
+Reductions (tested): pFedKM with one cluster is pFedMe, bit for bit; so is a
+  cohort of all clients, for any way of sampling it. Of the second form: lambda
+  near 0 = each client alone; a large lambda keeps all models near their mean.
+Cost per round: a model to every training client, a model from every sampled
+  one (and its number of examples, if weighted by it); R solves a training
+  client.
 """
 
 import dataclasses
@@ -54,17 +55,17 @@ class PFedMeConfig:
   Attributes:
     cohort_size: S, clients whose models are averaged in a round, >= 0; 0 for
       all that have examples.
-    training_clients: Who trains in a round: `'all'`, as printed, so that all
-      personalized models are fresh; or the `'cohort'` alone, which leads to the
-      same global models for less work.
-    weighting: What a client counts in the mean: `'uniform'`, all the same, or
+    training_clients: Clients that train in a round: `'all'`, as printed, so
+      that all personalized models are up to date; or the `'cohort'` alone,
+      which gives the same global models for less work.
+    weighting: Client weight in the mean: `'uniform'`, all the same, or
       `'examples'`, its number of examples.
-    averaged: What is uploaded and averaged: the `'local'` models w, as printed,
+    averaged: Uploaded and averaged models: the `'local'` models w, as printed,
       or the `'personalized'` theta_i.
     server_mixing: beta, > 0; above 1 it goes beyond the mean.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client works.
-    aggregation: What takes the place of the mean.
+    local_training: Options of the client work.
+    aggregation: Aggregation rule in place of the mean.
   """
 
   cohort_size: int = 0
@@ -91,7 +92,7 @@ class PFedMeConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: The global model.
@@ -101,12 +102,12 @@ class ServerState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
-    local_weights: Its local model w, or if theta is averaged, theta.
-    client_weight: What it weighs in the mean, float32 `[]`; 0 if it was not
-      drawn.
+    local_weights: The local model w, or if theta is averaged, theta.
+    client_weight: Weight of the client in the mean, float32 `[]`; 0 if it was
+      not sampled.
   """
 
   local_weights: model_lib.Weights
@@ -140,7 +141,7 @@ def build_pfedme(
 
 
 def _build_training(model, config):
-  """Returns the phase; its client input is 1 for a drawn client, else 0."""
+  """Returns the phase; its client input is 1 for a sampled client, else 0."""
   objective = objectives.mean_loss(model, config.loss_scale)
 
   def train(received, is_drawn, client_state, data, seed):
@@ -151,7 +152,7 @@ def _build_training(model, config):
     uploaded = models.local_weights
     if config.averaged == 'personalized':
       uploaded = models.personalized_weights
-      del metrics['upload_memory']  # That of w.
+      del metrics['upload_memory']  # It describes w.
     return algorithm.ClientOutput(
       TrainResult(uploaded, is_drawn * weight),
       client_state,
@@ -161,7 +162,7 @@ def _build_training(model, config):
   def mix(server_state, aggregates):
     mean, old = aggregates['local_weights'], server_state.model_weights
     mixed = trees.interpolate(old, mean.value, config.server_mixing)
-    # If nobody contributed, the mean is of nothing.
+    # Without contributions, the mean is undefined.
     return ServerState(trees.select(mean.weight > 0, mixed, old)), OrderedDict()
 
   phase = algorithm.Phase(

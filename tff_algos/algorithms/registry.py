@@ -1,4 +1,4 @@
-"""All algorithms by name. To add one, write its file and add a line here."""
+"""Registry of algorithms by name; a new algorithm is one line here."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -36,10 +36,10 @@ class Entry(NamedTuple):
   """One registered algorithm.
 
   Attributes:
-    config_class: Its options.
+    config_class: Dataclass of the algorithm's options.
     build: (model, options) -> FederatedAlgorithm.
-    takes_run_seed: Whether `build` also takes `run_seed`, of what all restarts
-      of a run have in common.
+    takes_run_seed: Whether `build` also takes `run_seed`, the seed of draws
+      that are common to all restarts of a run.
   """
 
   config_class: type
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 _CONSTANT = lr_schedule.LrScheduleConfig()
 
-# What filter decomposition goes around, the first by default.
+# Host algorithms of filter decomposition; the first is the default.
 HOSTS = ('fed_avg', 'fed_dc', 'fed_dyn', 'scaffold')
 
 
@@ -112,10 +112,10 @@ def parse_config(values: Mapping[str, Any]) -> config_lib.Named:
 def periods_of(
   section: config_lib.Named, schedule: lr_schedule.LrScheduleConfig
 ) -> list[Any]:
-  """Returns an algorithm's options in each period of its learning rates.
+  """Returns an algorithm's options in each period of constant rates.
 
   Raises:
-    ConfigError: If none of the rates of the schedule is the algorithm's.
+    ConfigError: If the schedule does not apply to the algorithm's rates.
   """
   name, options = section
   lowered = schedule.lower(config_lib.to_dict(options))[1:]
@@ -129,16 +129,16 @@ def build_algorithm(
   run_seed: int = 0,
   schedule: lr_schedule.LrScheduleConfig = _CONSTANT,
 ) -> algorithm_lib.FederatedAlgorithm:
-  """Builds the algorithm that a config's `algorithm` section names.
+  """Builds the algorithm of a config's `algorithm` section.
 
   Args:
     section: The algorithm's name and its options.
     model: The model to train.
-    run_seed: The run's seed, that of no restart.
-    schedule: When learning rates fall.
+    run_seed: The run's own seed, not that of a restart.
+    schedule: Learning-rate schedule.
 
   Raises:
-    ConfigError: If the options do not fit the schedule.
+    ConfigError: If the schedule does not apply to the options.
   """
   entry = ALGORITHMS[section.name]
   common = {'run_seed': run_seed} if entry.takes_run_seed else {}

@@ -1,15 +1,15 @@
-"""SCAFFOLD: control variates take the clients' drift out of local training.
+"""SCAFFOLD: control variates that correct client drift in local training.
 
 Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, "SCAFFOLD: Stochastic
 Controlled Averaging for Federated Learning" (ICML 2020), arXiv:1910.06378,
 Algorithm 1, option II.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly
+  plan            sample `cohort_size` clients uniformly
   make_message    the global model x and its control c
   client_work     y <- y - eta (g(y) - c_k + c), from y = x; then
                   c_k+ <- c_k - c + (x - y) / (steps * eta)
-  aggregation     means of y and of c_k+ - c_k, all clients alike
+  aggregation     means of y and of c_k+ - c_k, all clients weighted equally
   server_update   x <- x + eta_g (mean y - x); c <- c + m/M mean (c_k+ - c_k)
 
 Names: eta = learning rate of local_training, eta_g = server_learning_rate, m =
@@ -43,10 +43,10 @@ class ScaffoldConfig:
   """Options of SCAFFOLD.
 
   Attributes:
-    cohort_size: m, clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: m, clients sampled a round, >= 0; 0 for all that have examples.
     server_learning_rate: eta_g, > 0.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains, by SGD.
+    local_training: Options of local training, by SGD.
   """
 
   cohort_size: int = 10
@@ -64,7 +64,7 @@ class ScaffoldConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: x.
@@ -78,7 +78,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     control: c_k, like the model.
@@ -88,7 +88,7 @@ class ClientState(NamedTuple):
 
 
 class Message(NamedTuple):
-  """What the server sends.
+  """Broadcast message.
 
   Attributes:
     model_weights: x.
@@ -100,7 +100,7 @@ class Message(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     local_weights: y.
@@ -187,7 +187,7 @@ def _build_update(config):
     weights = trees.interpolate(old, mean.value, config.server_learning_rate)
     share = change.weight / server_state.num_clients
     return server_state._replace(
-      # If nobody contributed, the mean is of nothing.
+      # Without contributions, the mean is undefined.
       model_weights=trees.select(mean.weight > 0, weights, old),
       control=trees.add(server_state.control, trees.scale(change.value, share)),
     ), OrderedDict()

@@ -1,8 +1,8 @@
-"""The contract: what an algorithm is, and what a round is made of.
+"""Contract of federated algorithms: `Phase` and `FederatedAlgorithm`.
 
-An algorithm says *what* happens at the server and at a client, as pure
-functions on tensors, and *who* takes part when. It knows no runtime, no
-data set, no file and no clock. A `Phase` is one communication round:
+An algorithm defines the computations of server and clients as pure functions
+on tensors, and the plan by which clients are sampled. It depends on no runtime,
+dataset, file or clock. A `Phase` is one communication round:
 
   server_state --make_message--> message                        (broadcast)
   message, client_input, client_state, data, seed
@@ -27,26 +27,25 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Structure
 
-# Parts a phase's name from the period in which it is that phase
-# (`rounds.periods`).
+# Separates a phase's name from the number of its period (`rounds.periods`).
 PERIOD_MARK = '@'
 
 
 def phase_purpose(name: str) -> str:
-  """Returns a phase's name in the first period: draws and metrics go by it."""
+  """Returns a phase's name in the first period: key of draws and metrics."""
   return name.partition(PERIOD_MARK)[0]
 
 
 class ClientData(NamedTuple):
   """One client's examples, dense and padded.
 
-  Every stage must give the same result whatever the capacity: padding rows
-  have mask 0, and what else they hold means nothing (zeros, or a real row once
-  more; NaN only where a real row has it). There is always a row: for some of
-  its operations TensorFlow has no gradient on none.
+  Every stage must give the same result for any capacity: padding rows have mask
+  0, and their features and labels are ignored (zeros, or copies of a real row;
+  NaN only where a real row has it). There is at least one row, because some
+  TensorFlow operations have no gradient on empty inputs.
 
-  A runtime may give a client anything with these attributes and `take`, such
-  as a range of rows of a tensor that holds the whole split. What `take` returns
+  A runtime may pass any object with these attributes and `take`, such as a
+  range of rows of a tensor that holds the whole split. The result of `take`
   also has `with_x`.
 
   Attributes:
@@ -65,24 +64,24 @@ class ClientData(NamedTuple):
 
     Args:
       positions: int32 `[n]`, below the capacity.
-      mask: Of the result, `[n]`.
+      mask: Mask of the result, `[n]`.
     """
     return ClientData(
       tf.gather(self.x, positions), tf.gather(self.y, positions), mask
     )
 
   def with_x(self, x: tf.Tensor) -> 'ClientData':
-    """Returns the same examples with other features, as many."""
+    """Returns the same examples with their features replaced by `x`."""
     return self._replace(x=x)
 
 
 class ClientOutput(NamedTuple):
-  """What a client's work returns.
+  """Output of client work: upload, new client state, metrics.
 
   Attributes:
-    result: What is uploaded; its fields are those of `Phase.aggregation`.
-    client_state: The state that the client keeps.
-    metrics: name -> `metrics.statistics.MeanStat`; summed over clients.
+    result: The upload; its fields are those of `Phase.aggregation`.
+    client_state: The new state of the client.
+    metrics: name -> `numerics.statistics.MeanStat`; summed over clients.
   """
 
   result: Structure
@@ -91,10 +90,10 @@ class ClientOutput(NamedTuple):
 
 
 class ClientWork(Protocol):
-  """What a client does in a phase: a pure function, traced once.
+  """Client computation of a phase: a pure function, traced once.
 
-  Stages call their parameters what their values are to them, such as
-  `cluster_models` for the message; so these are given by position.
+  Arguments are passed by position, because stages name their parameters by
+  content, such as `cluster_models` for the message.
   """
 
   def __call__(
@@ -109,17 +108,17 @@ class ClientWork(Protocol):
     """Returns the upload, the new client state and the metrics of one client.
 
     Args:
-      message: What `Phase.make_message` returned.
-      client_input: Of the structure of `Phase.client_input`.
-      client_state: Of this client; `()` if the phase uses none.
+      message: Result of `Phase.make_message`.
+      client_input: Structure as in `Phase.client_input`.
+      client_state: State of this client; `()` if the phase uses none.
       data: The client's examples.
-      seed: int32 `[2]`; of run, phase, round and client.
+      seed: int32 `[2]`; derived from run, phase, round and client.
     """
     ...
 
 
 class ServerUpdate(Protocol):
-  """What the server makes of the aggregates of a phase: a pure function."""
+  """Server update of a phase from its aggregates: a pure function."""
 
   def __call__(
     self, server_state: Structure, aggregates: Mapping[str, Structure], /
@@ -127,8 +126,8 @@ class ServerUpdate(Protocol):
     """Returns the new server state and the metrics, any structure of tensors.
 
     Args:
-      server_state: The state before.
-      aggregates: Field of the result -> what its aggregator made of it.
+      server_state: The server state before the update.
+      aggregates: Field of the result -> its aggregate.
     """
     ...
 
@@ -139,16 +138,16 @@ class Phase(NamedTuple):
   Attributes:
     name: Key of the phase in `FederatedAlgorithm.phases`.
     make_message: ServerState -> ServerMessage, broadcast to the cohort.
-    client_work: What each client of the cohort does.
+    client_work: Computation of each client of the cohort.
     aggregation: field of the result -> aggregator of `rounds.aggregation`.
-    server_update: What the server makes of the aggregates.
+    server_update: Update of the server state from the aggregates.
     client_input: One client's input as a structure of `tf.TensorSpec`.
     uses_client_state: False if `client_work` neither reads nor changes the
       client state; it then gets and returns `()`, and no state is moved.
-    uploads: What a client that lies would lie about (`adversaries.attacks`): a
+    uploads: Fields that a Byzantine client falsifies (`adversaries.attacks`): a
       field of the result, or else of the client state, that is a model or an
-      update -> (message, client input, result) -> the model that the client
-      started from; zeros for an update.
+      update -> (message, client input, result) -> the model from which the
+      client started; zeros for an update.
   """
 
   name: str
@@ -162,7 +161,7 @@ class Phase(NamedTuple):
 
 
 class Cost(NamedTuple):
-  """What one phase call costs, summed over its clients.
+  """Communication and computation cost of one phase call, over its clients.
 
   Attributes:
     downlink_floats: Numbers sent to clients.
@@ -177,7 +176,7 @@ class Cost(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PhaseCall:
-  """A phase to run now, and who takes part in it.
+  """One execution of a phase: its cohort, client inputs and cost.
 
   Attributes:
     phase: Name of the phase.
@@ -187,7 +186,7 @@ class PhaseCall:
     cost: What the call costs by the algorithm's own accounting.
 
   Raises:
-    StageTypeError: If a client is named twice.
+    StageTypeError: If a client index occurs twice.
   """
 
   phase: str
@@ -197,22 +196,22 @@ class PhaseCall:
 
   @property
   def purpose(self) -> str:
-    """Returns `phase_purpose` of its phase."""
+    """Returns `phase_purpose` of the phase."""
     return phase_purpose(self.phase)
 
   def __post_init__(self) -> None:
     indices, counts = np.unique(self.client_indices, return_counts=True)
     if len(indices) < len(self.client_indices):
       raise errors.StageTypeError(
-        f'phase {self.phase!r}: the plan names client_index '
+        f'phase {self.phase!r}: the plan contains client_index '
         f'{indices[counts > 1][0]} more than once; client_indices must be '
-        'distinct. A client that is drawn twice takes part once: let its '
-        'client_input say what it weighs'
+        'distinct. A client that is sampled twice takes part once: put its '
+        'weight into its client_input'
       )
 
 
 class Population(NamedTuple):
-  """All clients that the run may train on.
+  """The training population: ids and example counts of all clients.
 
   Attributes:
     client_ids: Ids; a client's index is its position here.
@@ -234,12 +233,12 @@ class Population(NamedTuple):
 
   @property
   def clients_with_examples(self) -> Array:
-    """Returns their indices, int32, ascending."""
+    """Returns the indices of clients with examples, int32, ascending."""
     return np.flatnonzero(self.num_examples).astype(np.int32)
 
 
 # Yields the phase calls of one round. Each yield evaluates to the server state
-# after that call, so that a plan may depend on what a phase has just learned.
+# after that call, so that a plan may depend on results of the same round.
 RoundPlan = Generator[PhaseCall, Structure, None]
 
 # (ServerState, ClientState, client index int32 `[]`) -> that client's weights.
@@ -247,9 +246,9 @@ WeightsOfClient = Callable[[Structure, Structure, tf.Tensor], Structure]
 
 
 class Newcomers(NamedTuple):
-  """How a client that was not trained on gets a model of its own.
+  """Personalization of clients outside the training population.
 
-  It fits its membership, and nothing else, on its training examples.
+  A newcomer fits its membership on its training examples; models are frozen.
 
   Attributes:
     fit: (ServerState, ClientData, seed int32 `[2]`) -> `[num_clusters]`
@@ -264,10 +263,10 @@ class Newcomers(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FederatedAlgorithm:
-  """An algorithm, whole: states, phases, plan, and the models that it serves.
+  """A federated algorithm: states, phases, round plan, served models.
 
   Attributes:
-    name: Its key in the registry.
+    name: Key of the algorithm in the registry.
     num_clusters: Number of cluster models, >= 1.
     init_server_state: (seed int32 `[2]`, num_clients) -> ServerState.
     init_client_state: (run seed int32 `[2]`, client seed int32 `[2]`) ->
@@ -284,12 +283,12 @@ class FederatedAlgorithm:
     personalized_weights: (ServerState, ClientState, client index int32 `[]`)
       -> weights of `personalized_model` for that client.
     membership: (ServerState, ClientState, client index int32 `[]`) ->
-      `[num_clusters]` float32, how far the client belongs to each cluster.
-      Need not sum to 1; its largest entry names the client's cluster.
-    local_weights: As `personalized_weights`, but of `cluster_model`: what the
-      client trained itself and uploaded, where that is another model than the
-      personalized one. It is evaluated and serves nobody; None for none.
-    newcomers: How unseen clients are personalized; None if only cluster models
+      `[num_clusters]` float32, degree of membership in each cluster. Need not
+      sum to 1; the largest entry determines the client's cluster.
+    local_weights: As `personalized_weights`, but of `cluster_model`: the
+      locally trained and uploaded model, where it differs from the personalized
+      one. For evaluation alone, never served; None for none.
+    newcomers: Personalization of unseen clients; None if only cluster models
       serve them.
   """
 

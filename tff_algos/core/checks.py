@@ -1,6 +1,6 @@
-"""Checks of values that came from outside, with texts that help.
+"""Validation of user-supplied values; a failed check raises ConfigError.
 
-Each returns the value unchanged: nothing is clipped, rounded or repaired.
+Each check returns the value unchanged: nothing is clipped, rounded or repaired.
 """
 
 import sys

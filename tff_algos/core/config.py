@@ -1,8 +1,8 @@
-"""Strict configs: plain mappings become frozen dataclasses, or an error.
+"""Strict parsing of configs: plain mappings to frozen dataclasses.
 
-A config file is data. Here it meets the dataclass that uses it: an unknown
-key is an error that names the nearest valid one, a missing key takes the
-dataclass's default, and a value of the wrong type is refused, not converted.
+An unknown key is an error that names the nearest valid one, a missing key takes
+the dataclass's default, and a value of the wrong type is refused, not
+converted.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ Config = TypeVar('Config', bound=Dataclass)
 
 
 class Named(NamedTuple):
-  """A section that names a registered thing, parsed.
+  """A parsed config section of a registered algorithm, model or the like.
 
   Attributes:
     name: Key of a registry.
@@ -49,11 +49,11 @@ def from_dict(
   Args:
     config_class: A dataclass; its fields may be dataclasses themselves.
     values: The keys and values; lists become tuples.
-    path: Where `values` stands, for error texts.
-    advice: What to do about an unknown key, where it may be another thing's.
+    path: Dotted path of `values` in the config, for error texts.
+    advice: Advice on an unknown key that may belong to another section.
 
   Returns:
-    An instance of `config_class`, which has validated itself.
+    A validated instance of `config_class`.
 
   Raises:
     ConfigError: If a key is unknown or missing, or a value has another type
@@ -97,11 +97,11 @@ def unknown_key_message(
 def parse_named(
   path: str, values: Mapping[str, Any], registry: Mapping[str, Any]
 ) -> Named:
-  """Reads a section that names a registered thing and gives its options.
+  """Parses a config section: the name of a registry entry and its options.
 
   Args:
-    path: Where the section stands, for error texts.
-    values: `name`, and the options of that thing.
+    path: Dotted path of the section in the config, for error texts.
+    values: `name`, and the options of that entry.
     registry: name -> entry with the attribute `config_class`.
 
   Raises:
@@ -143,7 +143,7 @@ def to_dict(config: Any) -> Any:
 
 
 def config_hash(config: Any) -> str:
-  """Returns 16 hex digits that name a config's content."""
+  """Returns the hash of a config's content, 16 hex digits."""
   spelled = json.dumps(to_dict(config), sort_keys=True, allow_nan=False)
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
 
@@ -159,12 +159,12 @@ def flatten(values: Any, prefix: str = '') -> dict[str, Any]:
 
 
 def differences(ours: Any, theirs: Any, our_word: str) -> list[str]:
-  """Returns how two plain, nested mappings differ, one text a key.
+  """Returns the differences of two plain, nested mappings, one text a key.
 
   Args:
-    ours: One.
-    theirs: The other; its values are those `there`.
-    our_word: Where or when our values are, such as `'now'`.
+    ours: The first mapping.
+    theirs: The second mapping; the text calls its values those `there`.
+    our_word: Word for the place or time of the first mapping, such as `'now'`.
   """
   flat_ours, flat_theirs = flatten(ours), flatten(theirs)
   return [

@@ -1,4 +1,4 @@
-"""Writes that outlast a power loss: fsync, rename, fsync of the folder.
+"""Durable, atomic writes: fsync, rename, fsync of the folder.
 
 A file system may make a rename permanent before the data of the renamed file,
 and a name only when its folder is synced (Pillai et al., "All File Systems Are
@@ -32,7 +32,7 @@ def make_folder(folder: pathlib.Path) -> None:
 
 
 def publish(made: pathlib.Path, place: pathlib.Path) -> None:
-  """Moves a finished folder to its place: readers see all of it or nothing.
+  """Moves a finished folder to its place atomically.
 
   Args:
     made: The folder, on the same file system.
@@ -48,14 +48,14 @@ def publish(made: pathlib.Path, place: pathlib.Path) -> None:
 def replacing(
   path: pathlib.Path, mode: str = 'w', **options: Any
 ) -> Generator[IO[Any]]:
-  """Yields a file that takes the place of `path` when the block succeeds.
+  """Yields a file that atomically replaces `path` when the block succeeds.
 
   Until then it is `<path>.writing`, which is removed if the block fails.
 
   Args:
     path: Its folder exists.
-    mode: As of `open`, with other `options` of it.
-    **options: Of `open`.
+    mode: Mode of `open`.
+    **options: Other options of `open`.
   """
   temporary = path.with_name(f'{path.name}.writing')
   try:

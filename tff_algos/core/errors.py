@@ -1,13 +1,13 @@
-"""One exception class for each kind of mistake a person can make.
+"""Exception classes of user errors, one for each kind.
 
-Every message names the thing, the value that came, what is allowed and what
-to do next. The binaries print the message of a `UserError` without a stack
-trace; anything else is a bug of ours and keeps its trace.
+Every message names the thing, its value, the allowed values and the remedy.
+The binaries print the message of a `UserError` without a stack trace; any other
+exception is a bug of this project and keeps its trace.
 """
 
 
 class UserError(Exception):
-  """Something outside the program is wrong and a person can mend it."""
+  """An error outside the program, which the user can correct."""
 
 
 class ConfigError(UserError, ValueError):
@@ -19,11 +19,11 @@ class DataError(UserError):
 
 
 class PartitionError(UserError, ValueError):
-  """A partition of examples over clients cannot be met."""
+  """A partition of examples over clients is not feasible."""
 
 
 class InfrastructureError(UserError):
-  """A disk, a machine or an engine failed; later the same may succeed."""
+  """A disk, a machine or an engine failed; a retry may succeed."""
 
 
 class StageTypeError(UserError, TypeError):
@@ -47,10 +47,10 @@ class ExportError(UserError):
 
 
 class RequestError(UserError, ValueError):
-  """A prediction request is malformed, too large or names nobody we know.
+  """A prediction request is malformed, too large or has an unknown client id.
 
   Attributes:
-    status: HTTP status code that says the same, such as 400, 404 or 413.
+    status: HTTP status code of the error, such as 400, 404 or 413.
   """
 
   def __init__(self, message: str, status: int = 400) -> None:

@@ -1,8 +1,8 @@
-"""What a model is here: functions of (weights, examples), with no variables.
+"""Functional models: functions of (weights, examples), without variables.
 
 Because the weights are arguments, a model can be stacked over clusters or
 clients, averaged, sent in a TFF computation and written to a SavedModel
-without changing a line of it.
+without changes to its code.
 """
 
 import dataclasses
@@ -34,15 +34,15 @@ class Model:
     vectorizes: True if stacking many sets of weights turns into batched matrix
       products; False for convolutions and fused recurrences, which are looped
       over on a CPU.
-    output_tolerance: How far outputs may lie apart, relative to the largest,
+    output_tolerance: Maximal difference of outputs, relative to the largest,
       when the same arithmetic runs in another order.
     input_dtype: int32 for the ids of tokens, else float32.
     label_shape: Shape of one example's label: `()`, or `(places,)` where a
       class is predicted at each of several places, such as the next word.
       Outputs and labels then have that axis after the batch.
-    padding_label: A label that stands at places where there is nothing to
-      predict; None if there is none.
-    unscored_labels: Labels that are predicted, but not counted by the score.
+    padding_label: Label of padded places, which are not predicted; None if
+      there is none.
+    unscored_labels: Labels that are predicted, but excluded from the score.
   """
 
   name: str
@@ -80,7 +80,7 @@ class Model:
     example with labels at several places, the mean over those without padding.
 
     Args:
-      outputs: What `apply` returned, `[batch, *label_shape, num_outputs]`.
+      outputs: Result of `apply`, `[batch, *label_shape, num_outputs]`.
       labels: `[batch, *label_shape]`, of `label_dtype`.
     """
     if self.task == CLASSIFICATION:
@@ -92,7 +92,7 @@ class Model:
     """Returns 1 for a right class and 0 for a wrong one, or the squared error.
 
     Args:
-      outputs: What `apply` returned, `[batch, *label_shape, num_outputs]`.
+      outputs: Result of `apply`, `[batch, *label_shape, num_outputs]`.
       labels: `[batch, *label_shape]`, of `label_dtype`.
 
     Returns:
@@ -107,7 +107,7 @@ class Model:
     return tf.square(outputs[:, 0] - labels)
 
   def loss_weights(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns how much each example counts in a mean of losses, `[batch]`.
+    """Returns the weight of each example in a mean of losses, `[batch]`.
 
     Args:
       labels: `[batch, *label_shape]`.
@@ -124,7 +124,7 @@ class Model:
     return mask * _count(self._is_scored(labels)) if self.label_shape else mask
 
   def label_counts(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns how often each class is a scored label, float32 `[num_outputs]`.
+    """Returns the counts of scored labels by class, float32 `[num_outputs]`.
 
     Args:
       labels: `[batch, *label_shape]`, of classes.
@@ -155,21 +155,22 @@ class Model:
 
   @property
   def score_name(self) -> str:
-    """Returns what the mean of `example_scores` is called."""
+    """Returns the name of the mean of `example_scores`."""
     return 'accuracy' if self.task == CLASSIFICATION else 'mse'
 
   def map_stacked(
     self, function: Callable[[Weights], tf.Tensor], stacked_weights: Weights
   ) -> tf.Tensor:
-    """Returns `function` of every set of weights on axis 0, stacked.
+    """Maps `function` over the sets of weights stacked on axis 0.
 
-    One batched pass where the model vectorizes; a loop where not, and in eager
-    mode, where `tf.vectorized_map` would trace anew at every call.
+    One batched pass where the model vectorizes; otherwise, and in eager mode,
+    where `tf.vectorized_map` would retrace at every call, a loop.
     """
     count = tf.nest.flatten(stacked_weights)[0].shape[0]
-    # Of one set TensorFlow would make a gather, whose gradient is no tensor.
+    # TensorFlow would read a single set by a gather, whose gradient is not a
+    # dense tensor.
     if self.vectorizes and count != 1 and not tf.executing_eagerly():
-      # What it has to loop over, the vectorized runtime reports by phase.
+      # The vectorized runtime reports operations that fall back to loops.
       return tf.vectorized_map(function, stacked_weights, warn=False)
     # Unstacked, not sliced: the gradient of each slice would be as large as
     # all.
@@ -183,5 +184,5 @@ class Model:
 
 
 def _count(is_kept: tf.Tensor) -> tf.Tensor:
-  """Returns how many places of each example are kept, float32 `[batch]`."""
+  """Returns the number of kept places of each example, float32 `[batch]`."""
   return tf.reduce_sum(tf.cast(is_kept, tf.float32), axis=-1)

@@ -1,8 +1,8 @@
-"""Randomness as a function of (seed, purpose, round, client).
+"""Random seeds derived from (seed, purpose, round, client).
 
-No generator object is stored anywhere: whoever needs randomness derives it
-here, so the result of a round depends on no earlier round, on no order of
-clients and on no runtime, and resuming needs nothing but the round number.
+No generator object is stored: every random draw derives its seed here, so the
+draws of a round depend on no earlier round, on no order of clients and on no
+runtime, and resuming needs the round number alone.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ def _start(base_seed: int, purpose: str, round_num: int) -> hashlib.blake2b:
   """Returns the hash of all but the client."""
   if base_seed < 0:
     raise ValueError(f'seed must be >= 0, got {base_seed}')
-  # The fields are parted by a byte that UTF-8 never produces, so that no two
-  # different tuples are spelled alike.
+  # The separator is a byte that UTF-8 never produces, so that different tuples
+  # are encoded differently.
   fields = (str(int(base_seed)), purpose, str(int(round_num)), '')
   spelled = b'\xff'.join(field.encode() for field in fields)
   return hashlib.blake2b(spelled, digest_size=16)
@@ -27,16 +27,16 @@ def _start(base_seed: int, purpose: str, round_num: int) -> hashlib.blake2b:
 def derive_seed(
   base_seed: int, purpose: str, round_num: int = 0, client_id: str = ''
 ) -> Array:
-  """Returns the seed of one use of randomness, for use inside a graph.
+  """Returns the seed of one random draw, for use inside a graph.
 
   Args:
     base_seed: The run's seed, >= 0.
-    purpose: What the randomness is for, such as `'local_training'`.
+    purpose: Purpose of the draw, such as `'local_training'`.
     round_num: 1 for the first round; 0 outside rounds.
     client_id: The client's id; empty at the server.
 
   Returns:
-    int32 `[2]`, as TensorFlow's stateless operations want it.
+    int32 `[2]`, for TensorFlow's stateless random operations.
   """
   return derive_seeds(base_seed, purpose, round_num, (client_id,))[0]
 
@@ -58,7 +58,7 @@ def derive_seeds(
 def numpy_generator(
   base_seed: int, purpose: str, round_num: int = 0, client_id: str = ''
 ) -> np.random.Generator:
-  """Returns a fresh NumPy generator for one use of randomness on the host."""
+  """Returns a new NumPy generator for one random draw on the host."""
   spelled = _start(base_seed, purpose, round_num)
   spelled.update(client_id.encode())
   digest = spelled.digest()

@@ -1,4 +1,4 @@
-"""Names of the types of values that move between stages."""
+"""Type aliases of the values that pass between stages."""
 
 from typing import Any, TypeAlias
 

@@ -1,7 +1,7 @@
-"""The only module that imports TFF: names that differ by version live here.
+"""Compatibility layer over TFF, and the only module that imports it.
 
 Written for TFF 0.87. Later versions move these names into the package
-`federated_language`; then this file changes and no other.
+`federated_language`, which changes this file alone.
 """
 
 import contextlib
@@ -92,8 +92,8 @@ def remote_context(
 
   Args:
     channel: Connected to a TFF `worker_binary` that is ready.
-    check_alive: Raises if the worker is gone. TFF repeats a call that failed
-      for ever; it asks for an executor each time, and this ends that.
+    check_alive: Raises if the worker is gone. TFF retries a failed call without
+      end and requests an executor each time; this check ends the retries.
   """
   stub = tff.framework.RemoteExecutorGrpcStub(channel)
 
@@ -120,10 +120,10 @@ def in_context(context: Context) -> contextlib.AbstractContextManager[Any]:
 
 
 def _refuse_other_contexts() -> None:
-  """Replaces TFF's default context by one that refuses.
+  """Replaces TFF's default context by one that refuses computations.
 
-  TFF's own would start a worker process at the first computation outside
-  `in_context`, and nobody would end it.
+  TFF's own context would start a worker process at the first computation
+  outside `in_context`, which would never be terminated.
   """
 
   def refuse(cardinalities: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Makes dense, padded client data of examples."""
+"""Dense, padded client data from examples."""
 
 from collections.abc import Sequence
 

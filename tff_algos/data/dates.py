@@ -1,7 +1,7 @@
-"""Dates for which a dataset was made: `as_of/<date>` names a version.
+"""Dates of dataset versions: `as_of/<date>` refers to a version.
 
-The date is the one that a scheduler works on, not the one of its clock. It is
-no part of a version: two dates with the same raw data share one.
+The date is the scheduler's logical date, not the wall-clock date. It is not
+part of a version: two dates with the same raw data share a version.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Checks that a version of a dataset is there, whole and unchanged."""
+"""Integrity check of a dataset version: complete and unchanged files."""
 
 import functools
 import hashlib

@@ -1,8 +1,7 @@
-"""Who reads a version holds a lease on it, so that it is not removed.
+"""Leases of readers on a dataset version, which protect it from removal.
 
-A lease is a shared lock (flock) on the manifest: it ends with the process
-that holds it, however that ends. Where a file system has no such locks, there
-are no leases.
+A lease is a shared lock (flock) on the manifest: it ends with the process that
+holds it, in any way. On a file system without such locks, there are no leases.
 """
 
 import contextlib
@@ -42,7 +41,7 @@ def hold(folder: pathlib.Path) -> IO[bytes] | None:
 
 @contextlib.contextmanager
 def forbid(folder: pathlib.Path) -> Generator[bool]:
-  """Keeps new leases waiting; yields whether nobody holds one now."""
+  """Blocks new leases; yields whether no process holds one now."""
   # Opened for writing: some network file systems lock no other files.
   with open(folder / layout.MANIFEST, 'rb+') as file:
     try:

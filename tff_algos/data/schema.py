@@ -1,7 +1,7 @@
-"""What an example looks like, and how one client's examples become a record.
+"""Schema of examples, and encoding of one client's examples as a record.
 
-The one definition that the writing side (`pipelines`) and the reading side
-share. `docs/data_format.md` says the same in words.
+The single definition shared by the writer (`pipelines`) and the reader;
+described in `docs/data_format.md`.
 """
 
 import dataclasses

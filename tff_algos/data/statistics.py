@@ -1,4 +1,4 @@
-"""Reads what has been measured of a version's examples."""
+"""Reader of the statistics of a dataset version's examples."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Which cluster goes with which planted source, by clients and by scores.
+"""Matching of clusters with ground-truth sources, by clients and by scores.
 
 NumPy in, NumPy out.
 """

@@ -1,4 +1,4 @@
-"""How far distributions lie apart."""
+"""Distances between distributions."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The tables of one evaluation that are read by cluster or by source."""
+"""Tables of an evaluation by cluster or by ground-truth source."""
 
 from collections.abc import Mapping
 from typing import Any

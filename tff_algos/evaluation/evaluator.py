@@ -93,7 +93,7 @@ class Evaluator:
       runtime: Entered already.
       store: The client states.
       is_attacker: Which participating clients attack, bool `[num_clients]`;
-        None if nobody does.
+        None if no client does.
     """
     self._is_attacker = is_attacker
     self._algorithm = algorithm
@@ -353,7 +353,7 @@ class Evaluator:
     }
 
   def _run(self, phase, server_state, source, inputs=()):
-    """Runs an evaluation phase on everyone; returns its rows."""
+    """Runs an evaluation phase on all clients; returns its rows."""
     indices = np.arange(source.population.num_clients, dtype=np.int32)
     if phase.uses_client_state:
       inputs = indices

@@ -1,4 +1,4 @@
-"""What an evaluation under attack says of the clients that do not attack."""
+"""Evaluation of the honest clients of a run under attack."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def separate(
   *,
   higher_is_better: bool,
 ) -> dict[str, float]:
-  """Marks who attacks, and returns the scores of the others.
+  """Marks the attackers, and returns the scores of the honest clients.
 
   Args:
     clients: Rows of an evaluation, the participating clients first; these get

@@ -1,7 +1,7 @@
-"""How well learned clusters recover the planted ones.
+"""Recovery of ground-truth clusters by learned clusters: ARI, NMI and others.
 
-A cluster's number means nothing, so every measure here is the same after the
-clusters are renumbered. NumPy in, Python numbers out.
+Cluster numbers are arbitrary, so every measure here is invariant under
+renumbering. NumPy in, Python numbers out.
 """
 
 from typing import NamedTuple

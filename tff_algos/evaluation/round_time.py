@@ -1,4 +1,4 @@
-"""What a round of each system takes, on a virtual clock.
+"""Simulated duration of a round of each system, on a virtual clock.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 5.2 and 6.5: clients work
 at the same time, a client sends or receives one upload after the other, and a
@@ -26,7 +26,7 @@ class Work(NamedTuple):
 
   Attributes:
     training: Of a client that trains.
-    server_aggregation: Of whoever averages all uploads without scores.
+    server_aggregation: Time of averaging all uploads without scores.
     scoring: Of a committee member, all distances.
     committee_aggregation: Of a committee member, the selected uploads.
   """

@@ -1,4 +1,4 @@
-"""Summaries over clients, and the line that any model has to beat.
+"""Summaries of metrics over clients, and the majority-class baseline.
 
 NumPy in, Python numbers out.
 """

@@ -1,4 +1,4 @@
-"""The options that every model has."""
+"""Options common to all models."""
 
 import dataclasses
 

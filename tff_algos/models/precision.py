@@ -1,4 +1,4 @@
-"""Mixed precision: float32 weights, arithmetic of a model in fewer bits."""
+"""Mixed precision: float32 weights, model arithmetic in fewer bits."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""All models by name."""
+"""Registry of models by name."""
 
 import dataclasses
 import types

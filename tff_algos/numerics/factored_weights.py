@@ -1,4 +1,4 @@
-"""Weights of a network by name, with kernels of convolutions or their factors.
+"""Named weights of a network, with convolution kernels or their factors.
 
 A layer's kernel is `<layer>/kernel`; in factors it is `<layer>/atoms` and
 `<layer>/coefficients`, in its place.

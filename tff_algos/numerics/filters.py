@@ -1,4 +1,4 @@
-"""Convolution kernels as mixtures of a few filters, and back.
+"""Filter decomposition of convolution kernels into atoms and coefficients.
 
 A kernel `[height, width, inputs, outputs]` is sum_q atoms[:, :, q] *
 coefficients[q]: every pair of channels mixes the same atoms with coefficients

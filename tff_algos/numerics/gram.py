@@ -1,7 +1,7 @@
-"""Inner products between whole models, each read as one flat vector.
+"""Gram matrices: inner products between models as flat vectors.
 
-There are far fewer models than weights in one, so whoever only compares models
-(k-means, mean distances) does it on this small matrix. Models of one round
+There are far fewer models than weights in a model, so comparisons of models
+(k-means, mean distances) are computed on this small matrix. Models of one round
 differ by little: the mean is subtracted first, and products are summed in
 float64, else |a|^2 - 2 <a, b> + |b|^2 would cancel to noise.
 """

@@ -1,4 +1,4 @@
-"""Random numbers that depend on (seed, counters) alone.
+"""Counter-based random numbers: functions of (seed, counters) alone.
 
 TensorFlow's generators fill a whole tensor, so what lands at position i
 depends on the tensor's size and, in principle, on the device. Here entry i is

@@ -1,4 +1,4 @@
-"""The one-to-one matching of largest total score, in the graph."""
+"""Maximum-weight one-to-one matching (assignment problem), in the graph."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Partitions of points into clusters, as matrices; and from one to the next.
+"""Partition matrices of clusterings, and transition matrices between them.
 
 The matrices P, J and Q of Tang, Guo and Guo (2021), "Personalized Federated
 Learning with Clustered Generalization", section 3. Points that do not count

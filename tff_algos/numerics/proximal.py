@@ -1,4 +1,4 @@
-"""The pull of several centres on one point, as the pull of their mean.
+"""Proximal terms of several centres, as one term around their mean.
 
 sum_s u_s |w - c_s|^2 = U |w - c|^2 + a constant, with U = sum_s u_s and
 c = sum_s u_s c_s / U. So S centres cost as much as one (FedSoft, Eqs. 4-5).

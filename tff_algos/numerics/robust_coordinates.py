@@ -1,7 +1,7 @@
-"""Robust means of rows, coordinate by coordinate.
+"""Coordinate-wise robust means of rows: trimmed mean, median and the like.
 
-Only some of the rows are real: the others are in no mean, whatever they hold.
-With no real row the means mean nothing.
+Only real rows enter a mean; other rows are ignored. Without a real row the
+means are undefined.
 """
 
 import tensorflow as tf

@@ -1,8 +1,8 @@
-"""Robust means of rows that are known by their distances.
+"""Distance-based robust means of rows, as coefficients of the rows.
 
-Each is a combination of the rows, and what its factors are follows from the
-rows' squared distances or inner products (`gram`), so nothing here is as large
-as the rows. Rows that are not real get the factor 0.
+Each mean is a linear combination of the rows, whose coefficients follow from
+squared distances or inner products of the rows (`gram`), so no array here is as
+large as the rows. Rows that are not real get the coefficient 0.
 """
 
 import math

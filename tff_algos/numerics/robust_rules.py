@@ -1,4 +1,4 @@
-"""Robust means of whole models; a rule is one function.
+"""Robust aggregation rules for models, one function a rule.
 
 A rule takes `Rows` and `RuleOptions` and returns one model. Rules that compare
 models do it by the inner products of their updates, which are as small as the
@@ -19,7 +19,7 @@ from tff_algos.numerics import robust_coordinates, robust_distances, trees
 
 
 class Rows(NamedTuple):
-  """Models, of which some are not real or come from nobody to trust.
+  """Models, of which some are not real or come from Byzantine clients.
 
   Attributes:
     values: Structure of float tensors `[rows, ...]`, all finite.

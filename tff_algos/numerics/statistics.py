@@ -1,4 +1,4 @@
-"""Statistics that merge by adding, with an identity element."""
+"""Mergeable statistics: sums and weights that merge by addition."""
 
 from typing import NamedTuple
 

@@ -1,12 +1,12 @@
 """Dropout of hidden units, in training steps alone (Srivastava et al. 2014).
 
-A model stays a function of weights and examples: what a step drops is said
-around the call of the model, by `in_step`, as its layers are the only ones to
-know where. Outside of it, in evaluation and in exports, every unit stays.
+A model stays a function of weights and examples: `in_step` sets the draws of a
+training step around the call of the model, and its layers apply them. Outside
+of it, in evaluation and in exports, no unit is dropped.
 
 A draw depends on the client's seed (of run, phase, round and client), the
-epoch, the example's row among the client's, the layer and the unit, so that
-padding, batches, blocks of clients and runtimes change none.
+epoch, the example's row among the client's, the layer and the unit, and not on
+padding, batches, blocks of clients or runtimes.
 """
 
 import contextlib

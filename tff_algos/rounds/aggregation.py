@@ -1,13 +1,14 @@
-"""How the results of a cohort become one aggregate, declared field by field.
+"""Aggregators of client results: sum, weighted mean, cluster mean, collect.
 
-A summing aggregator turns a stack of results into a partial sum; partial sums
-of blocks of clients add up, in any order, and `finish` turns the total into
-the aggregate. So the same aggregator serves TFF (`federated_sum` of one-client
-partials), a vectorized block and a stream of blocks. Only `Collect` keeps the
+A phase declares one aggregator for each field of its result. A summing
+aggregator reduces a stack of results to a partial sum; partial sums of blocks
+of clients are added in any order, and `finish` computes the aggregate from the
+total. So the same aggregator serves TFF (`federated_sum` of one-client
+partials), a vectorized block and a stream of blocks. `Collect` alone keeps the
 results of all clients.
 
-An invalid client (NaN or infinite result) arrives here as zeros with weight
-zero: it is in no sum and in no mean.
+The result of an invalid client (NaN or infinite) is replaced by zeros of weight
+zero before aggregation: it is in no sum and in no mean.
 """
 
 from collections import OrderedDict
@@ -23,11 +24,11 @@ Results = Mapping[str, Structure]
 
 
 class Mean(NamedTuple):
-  """A weighted mean and what it weighs.
+  """A weighted mean and its total weight.
 
   Attributes:
     value: The mean; zeros where the weight is 0.
-    weight: Total weight, float32, >= 0; 0 means that nobody contributed.
+    weight: Total weight, float32, >= 0; 0 if no client contributed.
   """
 
   value: Structure
@@ -53,8 +54,8 @@ def write_rows(table: Structure, collected: Collected) -> Structure:
 
   Args:
     table: Structure of tensors `[num_clients, ...]`.
-    collected: Of the same structure. Who took no part, or was refused, keeps
-      its row.
+    collected: Collected values of the same structure. Rows of clients without a
+      valid result in the cohort are unchanged.
   """
 
   def write(leaf: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -71,14 +72,15 @@ def write_rows(table: Structure, collected: Collected) -> Structure:
 def replace_clusters(
   mean: Mean, cluster_models: Structure
 ) -> tuple[Structure, Mapping[str, tf.Tensor]]:
-  """Returns each cluster's mean, or its old model if nobody contributed.
+  """Returns each cluster's mean, or its old model if no client contributed.
 
   Args:
-    mean: Of `ClusterMean`.
-    cluster_models: The old ones, `[num_clusters, ...]`.
+    mean: Aggregate of `ClusterMean`.
+    cluster_models: The old cluster models, `[num_clusters, ...]`.
 
   Returns:
-    The new ones, and how many are old ones, as a metric of the server.
+    The new cluster models, and the number of unchanged ones, as a metric of the
+    server.
   """
   models = trees.select_rows(mean.weight > 0, mean.value, cluster_models)
   num_empty = tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
@@ -115,7 +117,7 @@ class WeightedMean:
     return Mean(_weighted_sum(weights, results[field]), tf.reduce_sum(weights))
 
   def finish(self, total: Mean) -> Mean:
-    """Returns the mean; zeros if nobody contributed."""
+    """Returns the mean; zeros if no client contributed."""
     return Mean(
       tf.nest.map_structure(
         lambda leaf: tf.math.divide_no_nan(leaf, total.weight), total.value
@@ -136,14 +138,14 @@ class ClusterMean:
     self.weight_field = weight_field
 
   def partial_sum(self, results: Results, field: str) -> Mean:
-    """Returns the weighted sums and the total weights, one a cluster."""
+    """Returns the weighted sums and the total weights by cluster."""
     weights = tf.transpose(results[self.weight_field])
     return Mean(
       _weighted_sum(weights, results[field]), tf.reduce_sum(weights, axis=1)
     )
 
   def finish(self, total: Mean) -> Mean:
-    """Returns the means; zeros for a cluster that nobody contributed to."""
+    """Returns the means; zeros for a cluster without contributions."""
 
     def divide(leaf: tf.Tensor) -> tf.Tensor:
       ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
@@ -158,7 +160,7 @@ class Collect:
 
 
 def _weighted_sum(weights: tf.Tensor, values: Structure) -> Structure:
-  # TensorFlow's tensordot wants a known rank, and flattens the rest itself.
+  # TensorFlow's tensordot needs a known rank, and flattens the other axes.
   return tf.nest.map_structure(
     lambda leaf: tf.tensordot(weights, leaf, axes=1), values
   )

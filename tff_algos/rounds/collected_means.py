@@ -1,8 +1,8 @@
-"""Means that are taken when all results are there, and not added up on the way.
+"""Means over collected results, in place of partial sums.
 
-A sum forgets who sent what. A rule that compares what clients sent, or a client
-that looks at what the others sent, needs the results of the whole cohort at
-once: `collect_means` makes a phase keep them, and nothing else of it changes.
+Robust aggregation rules and colluding clients compare the uploads of different
+clients, which a sum does not keep. `collect_means` changes a phase to collect
+the results of the whole cohort; the rest of the phase is unchanged.
 """
 
 from collections import OrderedDict
@@ -13,8 +13,8 @@ from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation
 
 MeanAggregator = aggregation.WeightedMean | aggregation.ClusterMean
-# (server state before, aggregator, results `[cohort, ...]` by field, field) ->
-# the mean.
+# (old server state, aggregator, results `[cohort, ...]` by field, field) ->
+# mean of that field.
 TakeMean = Callable[
   [Structure, MeanAggregator, aggregation.Results, str], aggregation.Mean
 ]
@@ -26,7 +26,7 @@ def plain_mean(
   results: aggregation.Results,
   field: str,
 ) -> aggregation.Mean:
-  """Returns what the aggregator itself makes of the results."""
+  """Returns the aggregator's own mean, or sum, of the results."""
   del server_state
   return aggregator.finish(aggregator.partial_sum(results, field))
 
@@ -36,12 +36,12 @@ def collect_means(
 ) -> algorithm_lib.Phase:
   """Returns the phase with means, and sums, taken from collected results.
 
-  Its server update gets the same aggregates as before. The server holds what
-  the whole cohort sends.
+  The server update gets aggregates of the same types. The server holds the
+  uploads of the whole cohort.
 
   Args:
-    phase: The phase; returned as it is if it takes no mean.
-    take_mean: How to take each mean.
+    phase: The phase; returned unchanged if it takes no mean.
+    take_mean: Computes each mean.
   """
   summing = {
     field: aggregator

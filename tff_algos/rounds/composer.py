@@ -1,4 +1,4 @@
-"""Joins the stages of a phase into what a runtime runs.
+"""Composes the stages of a phase into the functions that runtimes execute.
 
     server_state@SERVER          clients@CLIENTS = <index, input, state, data,
         |                            |                                  seed>
@@ -13,8 +13,8 @@
     <server_state, server_metrics>@SERVER, <index, state>@CLIENTS,
     client_metrics@SERVER
 
-Every runtime uses the functions of this module, so a runtime decides only
-where and how many clients at a time the stages run.
+Every runtime uses these functions, so a runtime decides only on which device,
+and for how many clients at a time, the stages run.
 """
 
 from collections import OrderedDict
@@ -30,13 +30,13 @@ from tff_algos.rounds import aggregation
 
 
 class Clients(NamedTuple):
-  """What the clients of a cohort bring to a phase.
+  """Arguments of client work at the clients: one client's, or the cohort's.
 
-  One client's value, or a stack `[cohort, ...]` of them.
+  The values of one client, or stacks `[cohort, ...]`.
 
   Attributes:
     client_index: Position in the population, int32.
-    client_input: Like `Phase.client_input`.
+    client_input: Structure as in `Phase.client_input`.
     client_state: The client's state; `()` where the phase uses none.
     data: The client's examples.
     seed: int32 `[2]`.
@@ -50,7 +50,7 @@ class Clients(NamedTuple):
 
 
 class GuardedOutput(NamedTuple):
-  """Clients' outputs, stacked, in which nothing is NaN or infinite.
+  """Stacked outputs of clients after replacement of NaN and infinity.
 
   Attributes:
     result: field -> values; zeros where a client's own result was not finite.
@@ -86,15 +86,15 @@ def client_work(
 def guard(
   outputs: algorithm_lib.ClientOutput, old_states: Structure
 ) -> GuardedOutput:
-  """Takes out of a stack of outputs what is NaN or infinite.
+  """Replaces non-finite results, states and metrics in a stack of outputs.
 
   A client whose result or new state is not finite keeps its old state and
-  contributes zeros: it is in no sum, no mean and no metric. One whose metrics
-  alone are not finite (the loss of a NaN example, say) is in no metric.
+  contributes zeros: it is in no sum, no mean and no metric. A client whose
+  metrics alone are not finite (the loss of a NaN example, say) is in no metric.
 
   Args:
-    outputs: What `client_work` returned, stacked on axis 0.
-    old_states: The client states before, stacked.
+    outputs: Outputs of `client_work`, stacked on axis 0.
+    old_states: The old client states, stacked.
   """
   kept = (outputs.result, outputs.client_state)
   num_clients = tf.shape(tf.nest.flatten(kept)[0])[0]
@@ -105,7 +105,7 @@ def guard(
     zeros = trees.zeros_like(outputs.result)
     return trees.select_rows(is_valid, kept, (zeros, old_states))
 
-  # Nearly always all are valid; then nothing as large as the models is copied.
+  # Nearly always all are valid; then no model is copied.
   result, states = tf.cond(tf.reduce_all(is_valid), lambda: kept, replace)
   return GuardedOutput(
     result=result,
@@ -132,13 +132,13 @@ def aggregate(
   outputs: algorithm_lib.ClientOutput,
   old_states: Structure,
 ) -> tuple[OrderedDict[str, Structure], Structure, Structure]:
-  """Guards a stack of outputs and reduces it to what leaves the block.
+  """Guards a stack of outputs and reduces it to the results of the block.
 
   Args:
     phase: The phase.
     client_index: Positions in the population, int32 `[clients]`.
-    outputs: What `client_work` returned, stacked on axis 0.
-    old_states: The client states before, stacked.
+    outputs: Outputs of `client_work`, stacked on axis 0.
+    old_states: The old client states, stacked.
 
   Returns:
     `partial_sums`, `collected` and the new client states of the guarded stack.
@@ -156,9 +156,9 @@ def aggregate(
   everyone = tf.ones_like(client_index, tf.bool)
   reduced = reduce(GuardedOutput(*outputs, everyone))
   sums, collection, states = reduced
-  # Whatever is not finite makes its sum not finite: nearly always a look at
-  # the sums is enough, and no pass over every client's model is needed. A state
-  # that is also uploaded is in a sum already.
+  # A non-finite value makes its sum non-finite: nearly always it is enough to
+  # inspect the sums, without a pass over every client's model. A state that is
+  # also uploaded is in a sum already.
   summed = {
     leaf.ref()
     for field, aggregator in phase.aggregation.items()
@@ -168,7 +168,7 @@ def aggregate(
   others = [
     leaf for leaf in tf.nest.flatten(states) if leaf.ref() not in summed
   ]
-  # One operation to pass over, and not all those of the branch.
+  # One operation to skip instead of all operations of the branch.
   reduce_guarded = tf.function(
     lambda: reduce(guard(outputs, old_states)),
     autograph=False,
@@ -184,11 +184,11 @@ def aggregate(
 def partial_sums(
   phase: algorithm_lib.Phase, outputs: GuardedOutput
 ) -> OrderedDict[str, Structure]:
-  """Returns what a stack of clients adds to each sum.
+  """Returns the partial sums of a stack of clients.
 
   Args:
     phase: The phase.
-    outputs: Stacked on axis 0.
+    outputs: Guarded outputs, stacked on axis 0.
 
   Returns:
     The partial sums of the summing aggregators, of the metrics
@@ -211,10 +211,10 @@ def partial_sums(
 def collected(
   phase: algorithm_lib.Phase, client_index: tf.Tensor, outputs: GuardedOutput
 ) -> Structure:
-  """Returns what a stack of clients adds to the collected fields.
+  """Returns the collected fields of a stack of clients.
 
   Returns:
-    An empty mapping if the phase collects nothing, so that nothing is moved.
+    An empty mapping if the phase collects no field.
   """
   values = OrderedDict(
     (field, outputs.result[field])
@@ -238,12 +238,12 @@ def server_update(
 
   Args:
     phase: The phase.
-    server_state: The state before.
-    sums: `partial_sums`, added up over the cohort.
+    server_state: The old server state.
+    sums: `partial_sums`, added over the cohort.
     collection: `collected`, concatenated over the cohort in any order.
 
   Returns:
-    The state after, and the server metrics.
+    The new server state and the server metrics.
   """
   aggregates = {}
   if collection:

@@ -1,7 +1,7 @@
-"""Evaluation as phases, so that every runtime can evaluate.
+"""Evaluation phases, which every runtime can execute.
 
 They change no state. Their server metrics hold one row a client, by ascending
-client index; summarising the rows is left to `metrics`.
+client index; `tff_algos/evaluation` summarizes the rows.
 """
 
 from collections import OrderedDict
@@ -21,10 +21,10 @@ def build_cluster_evaluation(
 ) -> algorithm_lib.Phase:
   """Returns the phase that scores every cluster model on every client.
 
-  Its server metrics: `loss` and `score`, MeanStats of shape `[cohort,
+  Server metrics: `loss` and `score`, MeanStats of shape `[cohort,
   num_clusters]`, of weight 0 where a cluster model is NaN or infinite on the
-  client: the client still scores the others. It needs no client state, so it
-  serves clients that are outside the population, too.
+  client: the client still scores the others. The phase needs no client state,
+  so it also applies to clients outside the population.
   """
   model = algorithm.cluster_model
 
@@ -58,7 +58,7 @@ def build_cluster_evaluation(
 def build_personalized_evaluation(
   algorithm: algorithm_lib.FederatedAlgorithm,
 ) -> algorithm_lib.Phase:
-  """Returns the phase that scores each client's own models on it.
+  """Returns the phase that scores each client's models on its own examples.
 
   The client input is the client's index in the population, int32 `[]`. Server
   metrics: `loss` and `score` of the personalized model, MeanStats of shape
@@ -108,7 +108,7 @@ def build_newcomer_fit(
   num_clusters]`.
 
   Args:
-    newcomers: Of the algorithm.
+    newcomers: Personalization of the algorithm's newcomers.
   """
 
   def fit(
@@ -139,8 +139,8 @@ def build_newcomer_evaluation(
   and `score`, MeanStats of shape `[cohort]`.
 
   Args:
-    algorithm: Whose models serve.
-    newcomers: Of the algorithm.
+    algorithm: The algorithm with the served models.
+    newcomers: Personalization of the algorithm's newcomers.
   """
   model = algorithm.personalized_model
 
@@ -181,7 +181,7 @@ def _client_stats(
 
 
 def _of_finite(stats: Structure) -> Structure:
-  """Returns statistics, or those of no examples if they are not finite."""
+  """Returns statistics, or empty statistics if they are not finite."""
   return trees.select(trees.all_finite(stats), stats, trees.zeros_like(stats))
 
 
@@ -195,7 +195,7 @@ def _collecting_phase(
   client_input: Structure = (),
   uses_client_state: bool = True,
 ) -> algorithm_lib.Phase:
-  """Returns a phase that changes no state and reports what clients say."""
+  """Returns a phase that changes no state and reports the clients' results."""
 
   def report(
     server_state: Structure, aggregates: Mapping[str, Structure]

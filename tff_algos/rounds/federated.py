@@ -1,4 +1,4 @@
-"""Lowers a phase to one TFF federated computation: its reference meaning."""
+"""Lowers a phase to one TFF federated computation, its reference semantics."""
 
 from collections import OrderedDict
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, phase_types
 
-# What the client half leaves for the server half; the second may be absent.
+# Results of the client half for the server half; the second may be absent.
 _SERVER_PARTS = ('sums', 'collection')
 
 
@@ -25,10 +25,10 @@ class FederatedPhase(NamedTuple):
       client_metrics=<metrics, num_invalid>@SERVER>`. TFF promises no order of
       the clients, so each client's index comes back beside its state.
     client_half: `(<server_state@SERVER, {Clients}@CLIENTS>) ->
-      <sums@SERVER, [collection@SERVER], clients@CLIENTS>`: all but the
-      server's update, for a cohort that is shared by several workers.
+      <sums@SERVER, [collection@SERVER], clients@CLIENTS>`: the phase without
+      the server update, for a cohort that is divided among several workers.
     server_half: `<server_state, sums, [collection]> -> <server_state,
-      metrics>`, on tensors: the server's update of the added up halves.
+      metrics>`, on tensors: the server update from the added partial sums.
   """
 
   whole: tff_compat.Computation
@@ -43,7 +43,7 @@ def build_federated_phase(
 
   Args:
     phase: The phase.
-    types: What `phase_types.check_phase` returned for it.
+    types: Result of `phase_types.check_phase` for the phase.
   """
   server_state_type = tff_compat.to_type(types.server_state)
   clients_type = tff_compat.to_type(types.clients)
@@ -152,7 +152,7 @@ def _build_client_work(
 def _build_server_half(
   phase: algorithm_lib.Phase, *part_types: tff_compat.Type
 ) -> tff_compat.Computation:
-  """Returns the server's part: finish the aggregates, update the state."""
+  """Returns the server's part: finishes the aggregates, updates the state."""
 
   @tff_compat.tensorflow_computation(tff_compat.tuple_type(part_types))
   def finish(parts: Structure) -> tuple[Structure, Structure]:

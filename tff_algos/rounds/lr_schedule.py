@@ -1,8 +1,8 @@
 """Learning-rate schedule: step decay after given rounds, for any algorithm.
 
-The schedule belongs to an experiment and not to an algorithm: the options of an
-algorithm become those of several periods, which differ by their rates alone,
-and `rounds.periods` runs the algorithms of these one after another.
+The schedule belongs to the experiment, not to the algorithm: the algorithm's
+options are derived for each period of constant rates, and differ in the rates
+alone; `rounds.periods` runs the algorithms of the periods one after another.
 """
 
 import bisect
@@ -14,25 +14,25 @@ from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 
 _RATE = 'learning_rate'
-# Of the models that serve, which belong to no round.
+# Rates of served models, which belong to no round.
 _NEVER = ('newcomer_learning_rate',)
-# A step of the server, and one that is part of what Per-FedAvg minimises.
+# The server's rate, and the inner rate in Per-FedAvg's objective.
 _UNLESS_NAMED = ('server', 'inner_learning_rate')
 
 
 @dataclasses.dataclass(frozen=True)
 class LrScheduleConfig:
-  """Step decay of learning rates: after which rounds, how far, and which.
+  """Step decay of learning rates: rounds, factor and affected rates.
 
   Attributes:
     after_rounds: Rounds after each of which the rates are multiplied by
       `factor`, each >= 1 and greater than the one before; none for constant
-      rates. Rounds before those of an algorithm
+      rates. Initialization rounds before an algorithm's own
       (`stages.clusters.initialization`) count.
-    factor: In (0, 1], say 0.1.
+    factor: Decay factor in (0, 1], say 0.1.
     rates: Dotted keys of the algorithm's options, such as
-      `'local_training.optimizer.learning_rate'`. None for all rates of clients:
-      every key that ends in `learning_rate`, but those of the server and
+      `'local_training.optimizer.learning_rate'`. None for all client rates:
+      every key that ends in `learning_rate`, except the server's and
       `inner_learning_rate`.
   """
 
@@ -49,7 +49,7 @@ class LrScheduleConfig:
     checks.check_fraction('factor', self.factor)
 
   def period(self, round_num: int) -> int:
-    """Returns how often rates have fallen before a round, which is from 1."""
+    """Returns the number of decays before a round (rounds count from 1)."""
     return bisect.bisect_left(self.after_rounds, round_num)
 
   def identity(self) -> Mapping[str, object]:
@@ -59,7 +59,7 @@ class LrScheduleConfig:
     return {'lr_schedule': config_lib.to_dict(self)}
 
   def check_constant(self, what: str) -> None:
-    """Raises ConfigError if rates fall, for `what` holds for constant ones."""
+    """Raises ConfigError if rates decay; `what` is valid for constant rates."""
     if self.after_rounds:
       raise errors.ConfigError(
         f'{what} speaks of constant learning rates, but '
@@ -68,14 +68,14 @@ class LrScheduleConfig:
       )
 
   def lower(self, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the options of each period; those of the first are the same.
+    """Returns the options of each period; the first has the given options.
 
     Args:
-      options: Of an algorithm, plain and nested, with all defaults.
+      options: Options of an algorithm, plain and nested, with all defaults.
 
     Raises:
-      ConfigError: If one of `rates` is no rate of the algorithm's, or no rate
-        falls though one should.
+      ConfigError: If one of `rates` is not a rate of the algorithm, or if decay
+        is configured and the algorithm has no client rate.
     """
     rates = [path for path in _rates(options) if path[-1] not in _NEVER]
     allowed = {'.'.join(path): path for path in rates}
@@ -116,7 +116,7 @@ def _rates(
 def _multiplied(
   options: Mapping[str, Any], path: Sequence[str], factor: float
 ) -> dict[str, Any]:
-  """Returns a copy in which one number is multiplied."""
+  """Returns a copy of the options with one number multiplied by a factor."""
   key, *rest = path
   value = options[key]
   changed = _multiplied(value, rest, factor) if rest else factor * value

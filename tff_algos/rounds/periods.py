@@ -1,9 +1,10 @@
-"""One algorithm after another on the same states, such as one for each rate.
+"""Sequence of algorithms on the same states, one for each period of rounds.
 
-The algorithms know nothing of it, nor do runtimes. Each has phases of its own,
-as graphs are made once for each name; what draws and what is measured goes by
-the purpose of a phase (`core.algorithm.phase_purpose`), so a run that changes
-nothing between two periods is the run without them, bit for bit.
+Used for learning-rate schedules; algorithms and runtimes are unaffected. Each
+period has phases of its own, because runtimes build one graph for each phase
+name. Random draws and metrics use the purpose of a phase
+(`core.algorithm.phase_purpose`), so a run whose periods are equal is the run
+without periods, bit for bit.
 """
 
 import dataclasses
@@ -18,16 +19,15 @@ def in_turn(
   algorithms: Sequence[algorithm_lib.FederatedAlgorithm],
   period: Callable[[int], int],
 ) -> algorithm_lib.FederatedAlgorithm:
-  """Returns an algorithm with the rounds of several, each in its period.
+  """Returns an algorithm that runs several, each in its period.
 
-  The states, the models and what serves are the first one's: they must be those
-  of all. `phase_types.check_algorithm` finds states of other types, as it
-  checks the phases of all against the first one's.
+  States, models and served models are taken from the first algorithm and must
+  be the same for all. `phase_types.check_algorithm` detects states of other
+  types, because it checks the phases of all algorithms against the first.
 
   Args:
-    algorithms: One for each period; if there is but one, it is returned as it
-      is.
-    period: round_num, from 1 -> which of them, from 0.
+    algorithms: One for each period; a single one is returned unchanged.
+    period: round_num, from 1 -> index into `algorithms`.
   """
   first = algorithms[0]
   if len(algorithms) == 1:
@@ -57,7 +57,7 @@ def in_turn(
 
 
 def _name(phase: str, number: int) -> str:
-  """Returns the name of a phase in a period, of the second `train@2`."""
+  """Returns the name of a phase in a period; `train@2` in the second."""
   if not number:
     return phase
   return f'{phase}{algorithm_lib.PERIOD_MARK}{number + 1}'

@@ -1,4 +1,4 @@
-"""The types of a phase, and whether each of its stages fits the next."""
+"""Type inference and type checks of the stages of a phase."""
 
 import functools
 import weakref
@@ -14,7 +14,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
 from tff_algos.rounds import composer
 
-# Tracing takes seconds: algorithm -> number of clients -> what was found.
+# Tracing takes seconds: algorithm -> number of clients -> types by phase.
 _STATES: weakref.WeakKeyDictionary[
   algorithm_lib.FederatedAlgorithm, dict[int, tuple[Structure, Structure]]
 ] = weakref.WeakKeyDictionary()
@@ -27,9 +27,9 @@ class PhaseTypes(NamedTuple):
   """The types of a phase as structures of `tf.TensorSpec`.
 
   Attributes:
-    server_state: Of the server state.
-    clients: Of one client, `composer.Clients`.
-    message: What is broadcast.
+    server_state: The server state.
+    clients: One client's arguments, `composer.Clients`.
+    message: The broadcast message.
     output: One client's `ClientOutput`, its result as field -> value.
   """
 
@@ -69,11 +69,11 @@ def state_specs(
 def check_algorithm(
   algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int = 3
 ) -> dict[str, PhaseTypes]:
-  """Checks every phase of an algorithm, see `check_phase`; once for each size.
+  """Checks every phase of an algorithm by `check_phase`; cached by size.
 
   Args:
     algorithm: The algorithm.
-    num_clients: Population size that the server state is made for.
+    num_clients: Population size of the server state.
 
   Returns:
     phase name -> its types.
@@ -101,7 +101,7 @@ def types_of(
 
   Args:
     algorithm: The algorithm.
-    phase: One of its own, or an evaluation phase.
+    phase: A phase of the algorithm, or an evaluation phase.
     num_clients: Size of the population.
 
   Raises:
@@ -197,7 +197,7 @@ def _trace(
       *specs
     )
   except errors.ConfigError:
-    raise  # The stages fit; an option does not.
+    raise  # The types match; the value of an option is wrong.
   except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
     raise errors.StageTypeError(
       f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '
@@ -214,7 +214,7 @@ def _check_server_update(
   server_state: Structure,
   output: algorithm_lib.ClientOutput,
 ) -> None:
-  """Checks that the aggregates fit server_update, and that it fits itself."""
+  """Checks server_update: it accepts the aggregates and keeps its type."""
 
   def finish(
     server_state: Structure, output: algorithm_lib.ClientOutput

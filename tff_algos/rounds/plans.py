@@ -7,19 +7,19 @@ from tff_algos.core.structures import Structure
 
 
 class Calls:
-  """Iterates over a plan's phase calls, each planned from the last state.
+  """Iterates over a plan's phase calls, each planned from the current state.
 
       calls = plans.Calls(plan, server_state)
       for call in calls:
         calls.server_state = run(call)
 
   Attributes:
-    server_state: Before the current call; set it to the state after that call,
-      which is sent back to the plan.
+    server_state: State before the current call; set it to the state after that
+      call, which is sent back to the plan.
   """
 
   def __init__(self, plan: algorithm_lib.RoundPlan, server_state: Structure):
-    """Takes a plan that has not begun, and the state before its first call."""
+    """Takes an unstarted plan and the server state before its first call."""
     self.server_state = server_state
     self._plan = plan
 
@@ -38,10 +38,10 @@ def map_calls(
   plan: algorithm_lib.RoundPlan,
   change: Callable[[algorithm_lib.PhaseCall], algorithm_lib.PhaseCall],
 ) -> algorithm_lib.RoundPlan:
-  """Returns the plan of the same calls, each of them changed.
+  """Returns the plan with `change` applied to each phase call.
 
   Args:
-    plan: A plan that has not begun.
+    plan: An unstarted plan.
     change: Phase call -> the call in its place.
   """
   calls = Calls(plan, None)

@@ -1,4 +1,4 @@
-"""Client sources: a federated dataset as runtimes want to read it."""
+"""Client sources: splits of a federated dataset for runtimes."""
 
 import collections
 
@@ -8,12 +8,12 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 
-# Rows of one pseudo client when a large held-out set is evaluated in pieces.
+# Rows of a pseudo client, one piece of a large held-out set.
 _PIECE_ROWS = 500
 
 
 class DatasetSource:
-  """One split of the clients of a dataset; keeps what it read in memory.
+  """One split of the clients of a dataset, with a cache of read examples.
 
   Attributes:
     population: The clients, in the dataset's order.
@@ -27,14 +27,14 @@ class DatasetSource:
     unseen: bool = False,
     cache_bytes: int = 1 << 30,
   ):
-    """Reads nothing yet.
+    """Reads no examples yet.
 
     Args:
-      dataset: Where to read.
+      dataset: The dataset.
       split: `'train'`, `'validation'` or `'test'`.
       unseen: Whether to read the unseen clients instead of the participating.
-      cache_bytes: Most memory for examples that were read, >= 0; those that
-        were not asked for longest go first.
+      cache_bytes: Size of the cache of examples, >= 0; the least recently used
+        are evicted first.
     """
     self._dataset = dataset
     self._split = split
@@ -72,8 +72,8 @@ class DatasetSource:
 class HeldOutSource:
   """The held-out set of each source distribution, cut into pieces.
 
-  A set of thousands of examples is no client of a usual size; in pieces it
-  fits the same graphs and the same memory.
+  A set of thousands of examples is larger than usual clients; in pieces it fits
+  the same graphs and the same memory.
 
   Attributes:
     population: One pseudo client a piece.

@@ -1,4 +1,4 @@
-"""The clients of one phase call, loaded a block at a time."""
+"""Cohort of a phase call, loaded a block at a time; the runtime protocol."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tff_algos.rounds import composer
 
 
 class ClientSource(Protocol):
-  """Where the examples of the population come from."""
+  """Source of the population's examples."""
 
   population: algorithm_lib.Population
 
@@ -25,13 +25,13 @@ class ClientSource(Protocol):
 
 
 class Cohort(NamedTuple):
-  """Who takes part in a phase call, and how to load what they bring.
+  """Clients of a phase call, and loading of their inputs, states, examples.
 
   Attributes:
     call: The phase call.
     round_num: The round, for seeds and error texts.
     base_seed: The run's seed.
-    source: Where examples come from.
+    source: Source of the examples.
     load_states: Client indices int32 `[n]` -> client states stacked
       `[n, ...]`, NumPy.
   """
@@ -83,8 +83,8 @@ class Cohort(NamedTuple):
       start: First position in the cohort.
       stop: One past the last position.
       uses_client_state: Whether to load client states.
-      capacity: Largest number of examples in the block, at least 1 -> rows to
-        pad to.
+      capacity: Maximum of 1 and the largest number of examples in the block ->
+        number of rows after padding.
 
     Returns:
       Clients stacked `[stop - start, ...]`, of NumPy arrays.
@@ -97,7 +97,7 @@ class Cohort(NamedTuple):
   def describe(
     self, positions: np.ndarray | slice, uses_client_state: bool
   ) -> composer.Clients:
-    """Returns all that some clients bring but their examples, stacked.
+    """Returns inputs, states and seeds of some clients, without examples.
 
     Args:
       positions: In the cohort.
@@ -129,16 +129,17 @@ class Cohort(NamedTuple):
 
 
 class PhaseOutput(NamedTuple):
-  """What a phase call changed and measured.
+  """Output of a phase call: new states and metrics.
 
   Attributes:
-    server_state: The state after.
+    server_state: The new server state.
     client_states: New client states in parts: pairs of client indices int32
       `[n]` and states `[n, ...]`, NumPy or tensors. Each client of the call is
       in one part; states are `()` if the phase uses none.
-    server_metrics: What `server_update` measured.
+    server_metrics: Metrics of `server_update`.
     client_metrics: name -> MeanStat, summed over the valid clients.
-    num_invalid: Clients whose result was NaN or infinite and was left out.
+    num_invalid: Number of clients whose result was NaN or infinite and was
+      excluded.
   """
 
   server_state: Structure
@@ -157,17 +158,17 @@ class PhaseOutput(NamedTuple):
 
 
 class Runtime(Protocol):
-  """Who runs a phase. The result is the same on every runtime.
+  """Execution of phases. The result is the same on every runtime.
 
-  Use it as a context manager: what it started ends with the block.
+  Use it as a context manager, which owns its processes and threads.
   """
 
   def __enter__(self) -> 'Runtime':
-    """Starts what the runtime needs."""
+    """Starts the runtime's processes and threads."""
     ...
 
   def __exit__(self, *exc_info: Any) -> None:
-    """Ends what the runtime started."""
+    """Ends the runtime's processes and threads."""
     ...
 
   def run(

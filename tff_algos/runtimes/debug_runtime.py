@@ -1,4 +1,4 @@
-"""Eager and client by client; an error says where it happened."""
+"""Debug runtime: eager execution, client by client, with located errors."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ class DebugRuntime:
     num_clients: int,
     config: DebugConfig | None = None,
   ):
-    """Needs nothing of an algorithm before a phase is run."""
+    """Takes the arguments of all runtimes; only the algorithm is used."""
     del algorithm, num_clients, config
 
   def __enter__(self) -> 'DebugRuntime':
@@ -89,7 +89,7 @@ class DebugRuntime:
 def _named(
   cohort: cohort_lib.Cohort, stage: str, client_id: str | None = None
 ) -> Generator[None]:
-  """Gives an error of the block its round, phase, stage and client."""
+  """Adds round, phase, stage and client to an error raised in the block."""
   try:
     yield
   except Exception as error:

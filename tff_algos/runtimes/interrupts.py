@@ -1,7 +1,7 @@
-"""Lets Ctrl-C wait until TensorFlow has finished what it is doing.
+"""Deferred handling of Ctrl-C and SIGTERM during TensorFlow calls.
 
-An exception that a signal raises in the midst of TensorFlow or TFF may be
-swallowed, be taken for another error, or abort the process.
+An exception that a signal handler raises inside TensorFlow or TFF may be
+swallowed, be mistaken for another error, or abort the process.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def held() -> Generator[None]:
-  """Holds Ctrl-C and SIGTERM back for the block; a second one acts at once.
+  """Defers Ctrl-C and SIGTERM to the block's end; a second acts at once.
 
   Does nothing outside the main thread, which alone receives signals.
   """
@@ -45,10 +45,10 @@ def held() -> Generator[None]:
 
 
 def take_back() -> None:
-  """Gives Python the signals again that a library has taken.
+  """Restores Python's signal handlers after a library has replaced them.
 
-  TensorFlow's coordination service takes SIGTERM for a notice of preemption,
-  and does nothing about it.
+  TensorFlow's coordination service handles SIGTERM as a preemption notice
+  without any effect.
   """
   if threading.current_thread() is threading.main_thread():
     for signum in _SIGNALS:

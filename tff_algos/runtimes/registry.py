@@ -1,4 +1,4 @@
-"""All runtimes by name."""
+"""Registry of runtimes by name."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,9 +17,9 @@ class Entry(NamedTuple):
   """One registered runtime.
 
   Attributes:
-    build: (algorithm, num_clients, its own options) -> Runtime.
-    places_clients: Whether `build` also takes `devices` and `group`, over which
-      the clients of a cohort are spread.
+    build: (algorithm, num_clients, the runtime's options) -> Runtime.
+    places_clients: Whether `build` also takes `devices` and `group`, among
+      which the clients of a cohort are divided.
   """
 
   build: Callable[..., cohort_lib.Runtime]
@@ -51,15 +51,14 @@ RUNTIMES = {
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeConfig:
-  """Which runtime, and the options of each, so that a name alone switches.
+  """Name of the runtime, and the options of each runtime.
 
   Attributes:
     name: `'vectorized'`, `'tff'` or `'debug'`.
-    devices: Where clients are computed, in turn, such as `('GPU:0', 'GPU:1')`;
-      none takes all GPUs, or the CPU if there is no GPU. For `'vectorized'`.
-    gpu_memory_limit_mib: Most memory to take of each GPU, in MiB; 0 grows on
-      demand.
-    peer_timeout_seconds: How long the other processes of TF_CONFIG may take to
+    devices: Devices for client work, such as `('GPU:0', 'GPU:1')`; none uses
+      all GPUs, or the CPU if there is no GPU. For `'vectorized'`.
+    gpu_memory_limit_mib: Memory limit of each GPU, in MiB; 0 grows on demand.
+    peer_timeout_seconds: Maximal wait for the other processes of TF_CONFIG to
       start, > 0.
     vectorized: Options of the vectorized runtime.
     tff: Options of the TFF runtime.
@@ -92,17 +91,17 @@ def build_runtime(
   num_clients: int,
   group: process_group.ProcessGroup = process_group.ALONE,
 ) -> cohort_lib.Runtime:
-  """Builds the runtime that a config names.
+  """Builds the configured runtime.
 
   Args:
-    config: Which one, and its options.
-    algorithm: What to run.
+    config: Name and options of the runtime.
+    algorithm: The algorithm to run.
     num_clients: Size of the population.
     group: The processes that share each cohort.
 
   Raises:
-    ConfigError: If the runtime computes in one process only, or is not
-      installed.
+    ConfigError: If the runtime is not installed, or the config needs several
+      processes or devices that it does not support.
   """
   entry = RUNTIMES[config.name]
   placement: dict[str, Any] = {}
@@ -115,7 +114,7 @@ def build_runtime(
 
 
 def _check_places_clients(name: str, what: str) -> None:
-  """Raises ConfigError unless the runtime can do what needs it."""
+  """Raises ConfigError unless the runtime supports the feature `what`."""
   if not RUNTIMES[name].places_clients:
     able = [one for one, entry in RUNTIMES.items() if entry.places_clients]
     raise errors.ConfigError(

@@ -1,14 +1,14 @@
-"""Checkpoints: server state and client states of one round, or nothing.
+"""Atomic checkpoints: server state and client states after a round.
 
     <folder>/round_000010/server_state.npz
-                          client_index.npz   where each client's row lies
+                          client_index.npz   segment and row of each client
                           checkpoint.json    round, identity, seed,
                                              SHA-256 of files
     <folder>/client_states/round_000010.npy  rows that changed since the last
 
-A checkpoint is a folder that appears by one rename when all its files are on
-the disk, so a process killed at any moment, or a power loss, leaves the
-checkpoint before or the one after, never half of one.
+A checkpoint is a folder that is renamed into place when all its files are on
+the disk. So a process killed at any moment, or a power loss, leaves complete
+checkpoints only.
 """
 
 import hashlib
@@ -50,11 +50,11 @@ class CheckpointManager:
     """Prepares a manager; writes nothing.
 
     Args:
-      folder: Where the checkpoints of the run lie.
-      identity: What decides the run's result, JSON-ready: a checkpoint of
-        another identity is refused.
-      num_kept: How many of the latest checkpoints are kept, >= 1.
-      read_only: Whether another process writes them; `save` and
+      folder: Folder of the run's checkpoints.
+      identity: Config entries that affect training state, JSON-ready: a
+        checkpoint of another identity is refused.
+      num_kept: Number of latest checkpoints that are kept, >= 1.
+      read_only: Whether another process writes the checkpoints; `save` and
         `remove_unfinished` then do nothing.
     """
     self._folder = pathlib.Path(folder)
@@ -85,12 +85,12 @@ class CheckpointManager:
 
     Args:
       round_num: The round, >= 1.
-      server_state: The state after it, NumPy.
-      store: The committed client states after it.
-      pinned_rounds: Rounds whose checkpoints are kept however old.
+      server_state: The server state after the round, NumPy.
+      store: The committed client states after the round.
+      pinned_rounds: Rounds whose checkpoints are kept at any age.
 
     Raises:
-      CheckpointError: If the disk refuses; earlier checkpoints are untouched.
+      CheckpointError: If writing fails; earlier checkpoints are untouched.
     """
     temporary = self._folder / f'{_TEMPORARY}_{round_num:06d}'
     target = self._round_folder(round_num)
@@ -159,18 +159,18 @@ class CheckpointManager:
       store.restore(
         client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
       )
-    # Checkpoints did not always say it.
+    # Older checkpoints have no seed.
     store.seed = manifest.get('seed', store.seed)
     with np.load(folder / _SERVER_STATE) as arrays:
       leaves = [arrays[key] for key in sorted(arrays.files)]
     return tf.nest.pack_sequence_as(server_state, leaves)
 
   def remove_unfinished(self) -> None:
-    """Removes what a killed process left half-written."""
+    """Removes incomplete checkpoints of a killed process."""
     if self._read_only:
       return
     unfinished = {*self._folder.glob(f'{_TEMPORARY}_*')}
-    # A power loss may undo the rename of one that was being removed.
+    # A power loss may undo the rename that began a checkpoint's removal.
     unfinished.update(self._folder.glob('round_*'))
     for path in unfinished - {*map(self._round_folder, self.rounds())}:
       shutil.rmtree(path)
@@ -213,7 +213,7 @@ class CheckpointManager:
     index: client_state_store.StoreIndex,
     store: client_state_store.ClientStateStore,
   ) -> dict[str, str]:
-    """Returns path within the folder -> SHA-256, of all that is needed."""
+    """Returns path within the folder -> SHA-256, of all needed files."""
     target = self._round_folder(int(temporary.name.split('_')[-1])).name
     hashes = {
       f'{target}/{name}': _sha256(temporary / name)
@@ -237,7 +237,7 @@ class CheckpointManager:
     for round_num in self.rounds():
       folder = self._round_folder(round_num)
       if round_num not in kept_rounds:
-        # Gone by one rename, so that no half of it counts as a checkpoint.
+        # Renamed first, so that a partly removed folder is not a checkpoint.
         removed = self._folder / f'{_TEMPORARY}_{round_num:06d}'
         os.rename(folder, removed)
         shutil.rmtree(removed)
@@ -255,7 +255,7 @@ class CheckpointManager:
 
 
 def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
-  """Does what `np.savez` does, but leaves no file open if the disk is full."""
+  """Works as `np.savez`, but leaves no file open if the disk is full."""
   with open(path, 'wb') as file:
     with zipfile.ZipFile(file, 'w') as archive:
       for i, array in enumerate(arrays):

@@ -1,13 +1,13 @@
-"""Where client states live between rounds: in memory, or mostly on disk.
+"""Store of client states between rounds: in memory, or mostly on disk.
 
-A client that never took part has no row: its initial state is computed when
-asked for. New states are staged while a round runs and become visible to
-later rounds by `commit`; a round that fails is forgotten by `discard`. A
-checkpoint writes the rows that changed since the last one as a segment file,
-so it costs what changed, not what exists.
+A client that never took part has no row: its initial state is computed on
+demand. New states are staged while a round runs; `commit` keeps them for later
+rounds, `discard` drops those of a failed round. A checkpoint writes the rows
+that changed since the last one as a segment file, so its cost depends on the
+number of changed rows, not on the population.
 
-States stay in the stacked arrays that they came in: a cohort that comes again
-gets the same arrays back, and nothing as large as its models is copied.
+States stay in the stacked arrays in which they were staged: a recurring cohort
+gets the same arrays back, without a copy of its models.
 """
 
 import os
@@ -21,7 +21,7 @@ import tensorflow as tf
 from tff_algos.core import durable
 from tff_algos.core.structures import Structure
 
-# Where a client's state lies: (number of a stack, row).
+# Position of a client's state: (number of a stack, row).
 _Place = tuple[int, int]
 
 MEMORY = 'memory'
@@ -29,10 +29,10 @@ DISK = 'disk'
 
 
 class StoreIndex(NamedTuple):
-  """Where each client's saved state lies.
+  """Positions of the clients' saved states.
 
   Attributes:
-    segment: Round whose segment holds the client's row, int32
+    segment: Round of the segment with the client's row, int32
       `[num_clients]`; 0 if the client has no saved state.
     position: Row in the segment, int32 `[num_clients]`.
   """
@@ -46,8 +46,8 @@ class ClientStateStore:
 
   Attributes:
     committed_round: The round of the last commit; None while a commit runs
-      (Ctrl-C may fall into it) and before the first.
-    seed: What initial states are made with, >= 0.
+      (which Ctrl-C may interrupt) and before the first.
+    seed: Seed of the initial states, >= 0.
   """
 
   def __init__(
@@ -64,10 +64,10 @@ class ClientStateStore:
       initial_state: (client index, seed) -> the state of a client that never
         took part, NumPy; pure.
       num_clients: Size of the population.
-      folder: Where segments are written.
+      folder: Folder of the segments.
       kind: `'memory'` keeps every changed row in memory; `'disk'` keeps only
         those since the last save, for populations that do not fit.
-      seed: What initial states are made with, >= 0.
+      seed: Seed of the initial states, >= 0.
     """
     self._initial_state = initial_state
     self.seed = seed
@@ -87,7 +87,7 @@ class ClientStateStore:
   def load(self, client_indices: np.ndarray) -> Structure:
     """Returns the states of some clients, stacked `[n, ...]`, read-only.
 
-    The leaves are arrays of NumPy, or the tensors that were staged.
+    The leaves are NumPy arrays, or the staged tensors.
     """
     clients = [int(index) for index in client_indices]
     places = [self._place(client) for client in clients]
@@ -97,20 +97,20 @@ class ClientStateStore:
     return tf.nest.pack_sequence_as(self._template, leaves)
 
   def has_state(self) -> np.ndarray:
-    """Returns who has another state than its initial one, bool `[num_clients]`.
+    """Returns which clients have a stored state, bool `[num_clients]`.
 
-    A client that never took part in a phase with client states has none.
+    Clients that never took part in a phase with client states have none.
     """
     has_one = self._index.segment > 0
     has_one[[*self._committed, *self._staged]] = True
     return has_one
 
   def stage(self, client_indices: np.ndarray, states: Structure) -> None:
-    """Takes over new states `[n, ...]`; `load` sees them at once.
+    """Stages new states `[n, ...]`; `load` returns them at once.
 
     Args:
       client_indices: int32 `[n]`, distinct.
-      states: NumPy arrays or tensors, which nobody may change afterwards.
+      states: NumPy arrays or tensors, which must not change afterwards.
     """
     clients = [int(index) for index in client_indices]
     stack = self._stacks.add(tf.nest.flatten(states), len(clients))
@@ -118,7 +118,7 @@ class ClientStateStore:
       self._put(self._staged, client, (stack, row))
 
   def commit(self, round_num: int) -> None:
-    """Makes the staged states permanent: the round has succeeded."""
+    """Commits the staged states after a successful round."""
     self.committed_round = None
     for client, place in self._staged.items():
       self._put(self._committed, client, place)
@@ -129,7 +129,7 @@ class ClientStateStore:
     self.committed_round = round_num
 
   def discard(self) -> None:
-    """Forgets the staged states: the round has failed."""
+    """Discards the staged states after a failed round."""
     for place in self._staged.values():
       self._stacks.release(place)
     self._staged = {}
@@ -141,8 +141,8 @@ class ClientStateStore:
       round_num: The last finished round, >= 1; names the segment.
 
     Returns:
-      Where every client's row lies now; give it to `mark_saved` when the
-      checkpoint that refers to it is whole.
+      Index of all clients' rows; pass it to `mark_saved` when the checkpoint
+      that refers to it is complete.
 
     Raises:
       OSError: If the segment cannot be written.
@@ -161,7 +161,7 @@ class ClientStateStore:
     return index
 
   def mark_saved(self, index: StoreIndex) -> None:
-    """Takes a written index as the saved state of the store."""
+    """Marks a written index as the saved state of the store."""
     self._index = index
     self._unsaved = set()
     self._segments = {}
@@ -171,7 +171,7 @@ class ClientStateStore:
       self._committed = {}
 
   def restore(self, index: StoreIndex) -> None:
-    """Goes back to a saved index; forgets everything since."""
+    """Restores the states of a saved index; discards later changes."""
     self._index = StoreIndex(index.segment.copy(), index.position.copy())
     self._committed, self._staged, self._segments = {}, {}, {}
     self._stacks = _Stacks()
@@ -251,7 +251,7 @@ class ClientStateStore:
 
 
 class _Stacks:
-  """Stacked states as they were staged; a stack without live rows is freed."""
+  """Stacks of staged states; a stack without live rows is freed."""
 
   def __init__(self):
     self._leaves: dict[int, list[Any]] = {}
@@ -272,7 +272,7 @@ class _Stacks:
     return [np.asarray(leaf)[row] for leaf in self._leaves[stack]]
 
   def whole(self, places: list[_Place | None]) -> list[Any] | None:
-    """Returns the leaves of a stack if the places are its rows, in order."""
+    """Returns the leaves of a stack if the places are all its rows in order."""
     if not places or places[0] is None:
       return None
     stack = places[0][0]
@@ -293,7 +293,7 @@ class _Stacks:
 
 def _read_only(leaf: Any) -> Any:
   if isinstance(leaf, tf.Tensor) and 'CPU' not in leaf.device:
-    leaf = leaf.numpy()  # A GPU has no memory for the states of everyone.
+    leaf = leaf.numpy()  # A GPU has no memory for the states of all clients.
   if isinstance(leaf, np.ndarray):
     leaf = leaf.view()
     leaf.flags.writeable = False

@@ -1,7 +1,8 @@
-"""Clients that fail while a phase runs: a network that breaks, a phone off.
+"""Simulated client dropout: sampled clients that fail during a phase.
 
-No paper of ours has them; every deployment does. Who fails is a function of
-(seed, phase, round, client), so an interrupted run loses the same clients.
+None of the implemented papers models dropout; every deployment has it. The
+clients that drop out are a function of (seed, phase, round, client), so a
+resumed run drops the same clients.
 """
 
 import dataclasses
@@ -20,21 +21,21 @@ def drop(
   seed: int,
   dropout_rate: float,
 ) -> algorithm_lib.PhaseCall:
-  """Returns a phase call without the clients that fail in it.
+  """Returns a phase call without the clients that drop out.
 
-  A client that fails was sent its message and sends nothing: the downlink and
-  the local solves stay in the cost, and of the uplink the share of those who
-  are left, which is exact where all clients send equally much.
+  A client that drops out has received its message and uploads nothing: the cost
+  keeps the downlink and the local solves, and the remaining clients' share of
+  the uplink, which is exact if all clients upload the same amount.
 
   Args:
-    call: What the plan asks for.
+    call: The planned phase call.
     population: All clients.
-    round_num: Of the call.
+    round_num: Round of the call.
     seed: The run's seed.
-    dropout_rate: The chance of each client to fail, in [0, 1).
+    dropout_rate: Dropout probability of each client, in [0, 1).
 
   Returns:
-    A call of those who are left; perhaps of nobody.
+    A call of the remaining clients; there may be none.
   """
   cohort_size = len(call.client_indices)
   if not dropout_rate or not cohort_size:

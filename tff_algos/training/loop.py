@@ -1,4 +1,4 @@
-"""The only round loop: plan, run the phases, commit; evaluate, checkpoint."""
+"""Training loop over rounds: plan, phases, commit, evaluation, checkpoint."""
 
 import dataclasses
 import functools
@@ -28,19 +28,19 @@ _NOT_EVALUATED = evaluator_lib.Evaluation({}, [])
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-  """How long to train, and when to look and to save.
+  """Options of the training loop: rounds, evaluations, checkpoints.
 
   Attributes:
-    num_rounds: Rounds in all, >= 1.
+    num_rounds: Total number of rounds, >= 1.
     evaluation_interval: Rounds between evaluations, >= 1; the initial state
       and the last round are always evaluated.
     checkpoint_interval: Rounds between checkpoints, >= 1; the last round is
       always saved.
-    num_kept_checkpoints: How many of the latest ones are kept, >= 1.
+    num_kept_checkpoints: Number of latest checkpoints that are kept, >= 1.
     client_states: `'memory'`, or `'disk'` for states that do not fit.
-    restarts: How many initial states are tried before round 1.
-    dropout_rate: The chance of each client to fail in each phase that it takes
-      part in, in [0, 1); see `dropouts`. Evaluations lose nobody.
+    restarts: Best of several initial states, tried before round 1.
+    dropout_rate: Probability of each sampled client to drop out of a phase, in
+      [0, 1); see `dropouts`. No client drops out of evaluations.
   """
 
   num_rounds: int
@@ -74,10 +74,10 @@ class TrainingConfig:
 
 
 class Observer(Protocol):
-  """Is told what happens; writes metrics and draws progress."""
+  """Observer of a training: writes metrics and shows progress."""
 
   def resume(self, round_num: int) -> None:
-    """Forgets everything after a round: it will be told again."""
+    """Discards the records after a round, whose successors are run again."""
 
   def record(
     self,
@@ -85,23 +85,23 @@ class Observer(Protocol):
     metrics: Mapping[str, float],
     memberships: np.ndarray | None = None,
   ) -> None:
-    """Takes a finished round; round 0 is the initial state.
+    """Records a finished round; round 0 is the initial state.
 
     Args:
       round_num: The round.
       metrics: name -> value.
-      memberships: `Evaluation.memberships` of a round that was evaluated.
+      memberships: `Evaluation.memberships` of an evaluated round.
     """
 
   def persist(self) -> None:
-    """Makes what it was told outlast a power loss: a checkpoint follows."""
+    """Makes the records durable, before a checkpoint is written."""
 
 
 class Result(NamedTuple):
-  """Where a training ended.
+  """Final state of a training.
 
   Attributes:
-    server_state: NumPy.
+    server_state: The final server state, NumPy.
     round_num: The last finished round.
   """
 
@@ -129,7 +129,7 @@ def build_store(
   folder: Any,
   kind: str,
 ) -> client_state_store.ClientStateStore:
-  """Returns an empty store that knows every client's initial state."""
+  """Returns an empty client state store for the algorithm."""
   initial_state = tf.function(algorithm.init_client_state, autograph=False)
 
   def initial(client_index: int, seed: int) -> Structure:
@@ -155,10 +155,10 @@ def run_round(
   seed: int,
   dropout_rate: float = 0.0,
 ) -> tuple[Structure, Metrics]:
-  """Runs one round: every phase that the plan asks for.
+  """Runs one round: every phase call of the plan.
 
   New client states are staged; the caller commits or discards them. A phase
-  that all its clients drop out of changes nothing.
+  whose clients all drop out is skipped.
 
   Returns:
     The server state after the round, and its metrics.
@@ -199,21 +199,21 @@ def train(
 ) -> Result:
   """Trains from the latest checkpoint, or from the start, to the last round.
 
-  Whatever stops it (an error, Ctrl-C, a full disk, `kill -9`), a later call
-  with the same arguments goes on from the latest checkpoint and ends in the
-  same state, bit for bit.
+  After any interruption (an error, Ctrl-C, a full disk, `kill -9`), a later
+  call with the same arguments resumes from the latest checkpoint and ends in
+  the same state, bit for bit.
 
   Args:
-    algorithm: What to train.
-    runtime: Entered already.
+    algorithm: The algorithm to train.
+    runtime: A runtime whose context is already entered.
     source: The training examples.
-    store: Empty.
-    checkpoints: Of this run.
-    evaluator: Uses `store` and `runtime`.
-    observer: Is told of every round.
-    config: When to stop, to evaluate and to save.
-    seed: The run's seed, >= 0; `store.seed`, and what the checkpoint holds,
-      is that of the restart that it goes by.
+    store: An empty client state store.
+    checkpoints: Checkpoint manager of the run.
+    evaluator: Evaluator that uses `store` and `runtime`.
+    observer: Receives the metrics of every round.
+    config: Numbers of rounds, evaluations and checkpoints.
+    seed: The run's seed, >= 0; `store.seed` and the checkpoint hold the seed of
+      the chosen restart.
   """
   round_num = max(checkpoints.rounds(), default=0)
   if round_num == 0:
@@ -248,7 +248,7 @@ def train(
         _save(observer, checkpoints, round_num, server_state, store)
   except BaseException as error:
     store.discard()
-    # Only a whole, recorded round is saved. A second Ctrl-C may end this, too.
+    # Saves a complete, recorded round only; a second Ctrl-C may interrupt this.
     is_whole = round_num and store.committed_round == round_num
     if isinstance(error, KeyboardInterrupt) and is_whole:
       _save(observer, checkpoints, round_num, server_state, store)
@@ -263,7 +263,7 @@ def _save(
   server_state: Structure,
   store: client_state_store.ClientStateStore,
 ) -> None:
-  """Saves a checkpoint when the rows that it counts on are permanent."""
+  """Saves a checkpoint after making the metrics rows before it durable."""
   observer.persist()
   checkpoints.save(round_num, server_state, store)
 
@@ -275,7 +275,7 @@ def _try_seed(
   config: TrainingConfig,
   seed: int,
 ) -> restarts_lib.Trial:
-  """Trains for some rounds in memory; nothing is evaluated or saved."""
+  """Trains one restart for some rounds in memory, without checkpoints."""
   store = build_store(
     algorithm, source.population, seed, '', client_state_store.MEMORY
   )
@@ -305,7 +305,7 @@ def _add_counts(
   planned: algorithm_lib.PhaseCall,
   call: algorithm_lib.PhaseCall,
 ) -> None:
-  """Adds what a phase call costs, and whom it lost, to the round's metrics."""
+  """Adds a phase call's cost and client counts to the round's metrics."""
   counts = {f'cost/{name}': n for name, n in call.cost._asdict().items()}
   counts['clients/dropped'] = len(planned.client_indices) - len(
     call.client_indices
@@ -318,11 +318,11 @@ def _add_counts(
 def _add_metrics(
   metrics: Metrics, purpose: str, output: cohort_lib.PhaseOutput
 ) -> None:
-  """Adds what a phase call measured to the round's metrics."""
+  """Adds a phase call's metrics to the round's metrics."""
   metrics['clients/invalid'] += output.num_invalid
   for name, stat in output.client_metrics.items():
     metrics[f'{purpose}/{name}'] = float(statistics.value_of(stat))
   for name, value in output.server_metrics.items():
-    # What is no number, such as a record for an audit, is no metric.
+    # Values other than numbers, such as an audit record, are not metrics.
     if not tf.nest.is_nested(value):
       metrics[f'{purpose}/{name}'] = float(np.asarray(value))

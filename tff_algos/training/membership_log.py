@@ -1,10 +1,10 @@
-"""Keeps the memberships that every evaluation finds: one array a round.
+"""Log of the clients' memberships: one array per evaluated round.
 
 `memberships/round_000012.npy` in the workdir is float32 `[num_clients,
-num_clusters]`, the clients in the order of the dataset. It is written before
-the round's row of `metrics.csv` and cut off with it on resume, so that every
-row that holds an evaluation has its file. It takes 4 * num_clients *
-num_clusters bytes an evaluation.
+num_clusters]`, with clients in the order of the dataset. It is written before
+the round's row of `metrics.csv` and removed with it on resume, so that every
+row with an evaluation has its file. An evaluation takes 4 * num_clients *
+num_clusters bytes.
 """
 
 import os
@@ -16,32 +16,32 @@ from tff_algos.core import durable, errors
 
 
 class MembershipLog:
-  """Takes the memberships of evaluated rounds."""
+  """Writer of the memberships of evaluated rounds."""
 
   def __init__(self, workdir: str | os.PathLike[str]):
-    """Opens nothing.
+    """Opens no file.
 
     Args:
-      workdir: Where `memberships/` goes.
+      workdir: Parent folder of `memberships/`.
     """
     self._folder = pathlib.Path(workdir, 'memberships')
 
   def resume(self, round_num: int) -> None:
-    """Removes what follows a round; after round 0, everything."""
+    """Removes the files of all rounds after a round."""
     for path in self._folder.glob('round_*'):
       is_whole = path.suffix == '.npy'
       if not (is_whole and round_num and _round_of(path) <= round_num):
         path.unlink()
 
   def record(self, round_num: int, memberships: np.ndarray) -> None:
-    """Writes one round's file, whole or not at all.
+    """Writes one round's file atomically.
 
     Args:
       round_num: The round; 0 is the initial state.
       memberships: `[num_clients, num_clusters]`.
 
     Raises:
-      CheckpointError: If the disk refuses.
+      CheckpointError: If writing fails.
     """
     path = self._folder / f'round_{round_num:06d}.npy'
     try:

@@ -1,9 +1,9 @@
-"""Writes a run's metrics as it goes: a CSV file, TensorBoard, a progress bar.
+"""Metrics log of a training: CSV file, TensorBoard, progress bar.
 
-`metrics.csv` has one row a round. A cell is empty where a round was not
-evaluated. Its rows up to a checkpoint outlast a power loss; on resume those
-after it are cut off first, since their rounds are run again. `membership_log`
-keeps the clients' memberships.
+`metrics.csv` has one row a round, with empty cells where a round was not
+evaluated. Rows up to a checkpoint outlast a power loss; on resume, later rows
+are removed first, since their rounds are run again. `membership_log` keeps the
+clients' memberships.
 """
 
 import csv
@@ -23,7 +23,7 @@ from tff_algos.training import membership_log
 
 
 class MetricsLog:
-  """Takes the metrics of each round; use as a context manager."""
+  """Writer of the metrics of each round; use as a context manager."""
 
   def __init__(
     self,
@@ -33,12 +33,12 @@ class MetricsLog:
     *,
     shows_progress: bool = True,
   ):
-    """Opens nothing yet.
+    """Opens no file yet.
 
     Args:
-      workdir: Where `metrics.csv`, `memberships/` and `tensorboard/` go.
+      workdir: Folder of `metrics.csv`, `memberships/` and `tensorboard/`.
       num_rounds: Length of the progress bar.
-      shown_metrics: Metric name -> what the progress bar calls it.
+      shown_metrics: Metric name -> its label in the progress bar.
       shows_progress: Whether to draw a progress bar on stderr.
     """
     self._folder = pathlib.Path(workdir)
@@ -64,13 +64,13 @@ class MetricsLog:
       self._bar.close()
 
   def resume(self, round_num: int) -> None:
-    """Cuts the log off after a round and starts the progress bar there."""
+    """Removes the rows after a round and starts the progress bar there."""
     kept = []
     if round_num and self._csv_path.exists():
       with open(self._csv_path, newline='') as file:
         reader = csv.DictReader(file)
         self._columns = list(reader.fieldnames or ())
-        # By count: a killed process may have left half of its last row.
+        # By count: a killed process may have left an incomplete last row.
         kept = list(itertools.islice(reader, round_num + 1))
     self._memberships.resume(round_num)
     self._rewrite(kept)
@@ -88,7 +88,7 @@ class MetricsLog:
     metrics: Mapping[str, float],
     memberships: np.ndarray | None = None,
   ) -> None:
-    """Appends one round.
+    """Appends the row of one round.
 
     Args:
       round_num: The round; 0 is the initial state.
@@ -113,7 +113,7 @@ class MetricsLog:
     self._show(round_num, metrics)
 
   def persist(self) -> None:
-    """Makes the rows permanent: a checkpoint will take them for granted.
+    """Makes the rows durable, which a checkpoint relies on.
 
     Raises:
       CheckpointError: If the disk refuses.
@@ -131,7 +131,7 @@ class MetricsLog:
     self._bar.update(round_num - self._bar.n)
 
   def _add_columns(self, names: list[str]) -> None:
-    """Widens the table; happens in the first rounds only."""
+    """Adds columns to the table; occurs in the first rounds only."""
     rows = []
     if self._columns:
       with open(self._csv_path, newline='') as file:
@@ -173,10 +173,10 @@ class MetricsLog:
 def best_round(
   workdir: str | os.PathLike[str], metric: str, *, higher_is_better: bool
 ) -> dict[str, float]:
-  """Returns the metrics of the round that a validation metric chooses.
+  """Returns the metrics of the best round by a validation metric.
 
   Args:
-    workdir: Where `metrics.csv` lies.
+    workdir: Folder of `metrics.csv`.
     metric: Name of the metric, such as
       `'participating/validation/personalized/accuracy'`.
     higher_is_better: Whether the largest value is the best.

@@ -1,15 +1,14 @@
-"""Best of restarts: where a training starts is tried out first.
+"""Best of several random restarts, chosen by training loss after a few rounds.
 
-Clustered algorithms find what their initial models let them find. A restart is
-the whole training with another seed, so initial states, cohorts and whatever
-else an algorithm draws are new. Before round 1 each restart is trained for a
-few rounds in memory, and the training goes by the seed of the best: its first
-rounds are those of the winner's trial, bit for bit.
+The result of a clustered algorithm depends on its initial models. A restart is
+the whole training with another seed, so initial states, cohorts and all other
+random draws differ. Before round 1 each restart is trained for a few rounds in
+memory, and the training uses the seed of the best restart: its first rounds
+equal those of that trial, bit for bit.
 
-The best is the one whose cluster models fit the clients' training examples
-best: the mean over clients of the lowest mean loss that any cluster model has.
-It asks every client, needs no state of theirs, and so also counts those that
-have not taken part yet. Held-out examples decide nothing.
+The criterion is the mean over clients of the lowest mean training loss of any
+cluster model. It is computed on all clients and needs no client state, so it
+includes clients that have not taken part yet. Held-out examples are not used.
 """
 
 import dataclasses
@@ -31,11 +30,11 @@ from tff_algos.runtimes import interrupts
 
 @dataclasses.dataclass(frozen=True)
 class RestartsConfig:
-  """How many initial states to try.
+  """Options of the restarts.
 
   Attributes:
-    num_restarts: Trials, >= 1; the first has the run's own seed, and 1 tries
-      nothing.
+    num_restarts: Number of trials, >= 1; the first has the run's own seed, and
+      with 1 there is no trial.
     num_rounds: Rounds of each trial, >= 1.
   """
 
@@ -47,19 +46,19 @@ class RestartsConfig:
     checks.check_int('num_rounds', self.num_rounds, minimum=1)
 
   def identity(self) -> dict[str, Any]:
-    """Returns what decides a run's states, JSON-ready; none if there is one."""
+    """Returns the entries that affect training state; empty for one restart."""
     if self.num_restarts == 1:
       return {}
     return {'restarts': dataclasses.asdict(self)}
 
 
 class Trial(NamedTuple):
-  """What a restart came to; the least is the best.
+  """Result of a restart's trial; the smallest tuple is the best.
 
   Attributes:
     num_unfit: Clients that have a NaN or infinite loss under a cluster model.
     loss: Mean of the others' lowest mean losses; infinite if there are none.
-    cost: What the trial cost, with the clients' reports of their losses.
+    cost: Cost of the trial, including the clients' reports of their losses.
   """
 
   num_unfit: int
@@ -68,7 +67,7 @@ class Trial(NamedTuple):
 
 
 def seed_of(seed: int, restart: int) -> int:
-  """Returns the seed of a restart; that of restart 0 is the run's own."""
+  """Returns the seed of a restart; restart 0 has the run's own."""
   if not restart:
     return seed
   generator = seeds.numpy_generator(seed, f'restart_{restart}')
@@ -78,16 +77,16 @@ def seed_of(seed: int, restart: int) -> int:
 def choose(
   config: RestartsConfig, seed: int, try_seed: Callable[[int], Trial]
 ) -> tuple[int, dict[str, int]]:
-  """Tries the restarts, and says in the log which won.
+  """Runs the trials, and logs the best.
 
   Args:
-    config: How many.
-    seed: The run's, >= 0.
+    config: Options of the restarts.
+    seed: The run's seed, >= 0.
     try_seed: Trains with a seed for `config.num_rounds` rounds.
 
   Returns:
-    The seed of the best, the earliest on a tie, and what all trials cost, as
-    metrics; none if there was nothing to try.
+    The seed of the best restart, the earliest on a tie, and the cost of all
+    trials as metrics; empty without trials.
   """
   if config.num_restarts == 1:
     return seed, {}
@@ -114,14 +113,14 @@ def judge(
   server_state: Structure,
   cost: algorithm_lib.Cost,
 ) -> Trial:
-  """Returns how well a trial's cluster models fit the clients.
+  """Evaluates a trial's cluster models on the clients' training examples.
 
   Args:
-    algorithm: What was trained.
-    runtime: Entered already.
+    algorithm: The trained algorithm.
+    runtime: A runtime whose context is already entered.
     source: The training examples.
-    server_state: Where the trial ended, NumPy.
-    cost: Of its rounds.
+    server_state: The state at the end of the trial, NumPy.
+    cost: Cost of the trial's rounds.
   """
   phase = evaluation.build_cluster_evaluation(algorithm)
   clients = np.flatnonzero(source.population.num_examples).astype(np.int32)
@@ -132,10 +131,10 @@ def judge(
   cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=None)  # pyright: ignore[reportArgumentType]
   with interrupts.held():
     losses = runtime.run(phase, server_state, cohort).server_metrics['loss']
-  # NaN under a cluster model that is not finite: then the lowest is NaN, too.
+  # NaN under a non-finite cluster model; then the minimum is NaN, too.
   lowest = statistics.value_of(losses).min(axis=1)
   fit = lowest[np.isfinite(lowest)]
-  # Rounded once: equal on all processes of a group, whatever their machines.
+  # Rounded, so that it is equal on all processes of a group, on any machines.
   mean = math.fsum(fit) / len(fit) if len(fit) else math.inf
   return Trial(len(lowest) - len(fit), mean, _total([cost, reports]))
 

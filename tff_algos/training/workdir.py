@@ -1,4 +1,4 @@
-"""One trainer per workdir: a lock that dies with its process."""
+"""Lock of a workdir: one training process at a time."""
 
 import contextlib
 import fcntl
@@ -12,17 +12,17 @@ from tff_algos.core import errors
 
 @contextlib.contextmanager
 def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
-  """Holds a workdir for this process.
+  """Locks a workdir for this process.
 
-  The kernel gives the lock back when the process ends, however it ends; the
-  file is removed when the block is left.
+  The kernel releases the lock when the process ends in any way; the file is
+  removed on leaving the block.
 
   Args:
     workdir: The folder.
 
   Raises:
     UserError: If the folder is missing or cannot be written to.
-    WorkdirBusyError: If another process holds it; names the process.
+    WorkdirBusyError: If another process holds the lock; names the process.
   """
   folder = pathlib.Path(workdir)
   path = folder / '.lock'
@@ -44,7 +44,7 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
         f'{folder} is in use by process {holder}; wait for it, end it, or take '
         'another --workdir'
       ) from None
-    # Its holder may have removed the file between our open and our lock.
+    # Its holder may have removed the file between opening and locking.
     if _is_at(path, file):
       break
     file.close()
@@ -59,7 +59,7 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
 
 
 def _is_at(path: pathlib.Path, file: IO[str]) -> bool:
-  """Returns whether a path still leads to an open file."""
+  """Returns whether a path still refers to an open file."""
   try:
     return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
   except FileNotFoundError:

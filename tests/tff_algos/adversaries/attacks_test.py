@@ -82,9 +82,13 @@ def test_bad_options_are_refused(options, words):
 
 
 def test_attackers_must_exist():
-  with pytest.raises(errors.ConfigError, match="'c999', who is none of the 30"):
+  with pytest.raises(
+    errors.ConfigError, match="'c999', an unknown client id; the 30"
+  ):
     _drawn(name='zero', client_ids=('c001', 'c999'))
-  with pytest.raises(errors.ConfigError, match='0.01 of 30 clients is nobody'):
+  with pytest.raises(
+    errors.ConfigError, match='0.01 of 30 clients is less than one'
+  ):
     _drawn(name='zero', fraction=0.01)
 
 

@@ -36,7 +36,7 @@ def test_a_call_that_names_a_client_twice_is_refused():
     'train', np.array([3, 0, 7], np.int32), (), algorithm.Cost()
   )
   text = (
-    "^phase 'train': the plan names client_index 7 more than once; "
+    "^phase 'train': the plan contains client_index 7 more than once; "
     'client_indices must be distinct'
   )
   with pytest.raises(errors.StageTypeError, match=text):

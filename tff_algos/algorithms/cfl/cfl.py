@@ -1,12 +1,12 @@
-"""CFL: clusters of clients split in two where one model cannot serve all.
+"""CFL: recursive bipartitioning of clients by cosine similarity of updates.
 
 Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic
 Distributed Multi-Task Optimization under Privacy Constraints" (2020),
 arXiv:1910.01991, Algorithm 1.
 
 Round t:
-  plan            all clients that have examples; each gets its own cluster's
-                  model and sees no other
+  plan            all clients that have examples; each receives the model of its
+                  own cluster only
   client_work     train locally; upload the update
   aggregation     every update is collected
   server_update   a cluster splits if the norm of its mean update is small and
@@ -14,19 +14,19 @@ Round t:
                   (`splitting`). Then each cluster's model <- itself less the
                   mean of its clients' updates
 
-All clients begin in cluster 0. TensorFlow's types are static, so there are
-`num_clusters` models from the start: the most that there may be, of which
+All clients begin in cluster 0. TensorFlow's types are static, so the state has
+the maximal number `num_clusters` of models from the start, of which
 `num_active` are in use. The others equal cluster 0's.
 
 Names: epsilon_1, epsilon_2 = splitting.mean_norm_below, largest_norm_above;
   alpha_ij = `splitting.cosines`; Delta theta_i = - client_update.
 Reductions (tested): one cluster, or no split = FedAvg with all clients.
 Cost per client and round: P down, P up, one local solve. The server needs each
-  update by itself, so secure aggregation cannot hide them.
+  single update, so CFL is incompatible with secure aggregation.
 
-What serves a known client is its cluster's model. A client that takes no part,
-or sends nothing valid, keeps its cluster's number. New users choose the model
-that fits their examples best, or get any.
+The model served to a known client is its cluster's model. A client that takes
+no part, or uploads nothing valid, keeps its cluster's number. New users choose
+the model that fits their examples best, or get any.
 """
 
 import dataclasses
@@ -53,14 +53,14 @@ class CflConfig:
   """Options of CFL.
 
   Attributes:
-    num_clusters: The most clusters there may be, >= 1.
-    weighting: What a client counts in its cluster's mean: `'examples'`, its
-      number of examples, or `'uniform'`, all the same.
-    splitting: When a cluster splits.
+    num_clusters: Maximal number of clusters, >= 1.
+    weighting: Client weight in its cluster's mean: `'examples'`, its number of
+      examples, or `'uniform'`, all the same.
+    splitting: Criteria of a split.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
-    aggregation: What takes the place of the means, cluster by cluster. Who goes
-      where is decided by plain means.
+    local_training: Options of local training.
+    aggregation: Aggregation rule in place of each cluster's mean. Splits use
+      plain means.
   """
 
   num_clusters: int = 4
@@ -79,11 +79,11 @@ class CflConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`; those not in use equal cluster 0's.
-    cluster_assignment: Of each client, int32 `[num_clients]`.
+    cluster_assignment: Cluster of each client, int32 `[num_clients]`.
     num_active: Clusters in use, int32 `[]`.
     num_rounds: Rounds so far, int32 `[]`.
   """
@@ -95,11 +95,11 @@ class ServerState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
-    client_update: The model that it got less what it trained.
-    client_weight: What it counts in the mean, float32 `[]`.
+    client_update: Received model minus trained model.
+    client_weight: Weight of the client in the mean, float32 `[]`.
   """
 
   client_update: model_lib.Weights
@@ -109,7 +109,7 @@ class TrainResult(NamedTuple):
 def build_cfl(
   model: model_lib.Model, config: CflConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds CFL for a model that all clusters share."""
+  """Builds CFL for a model common to all clusters."""
   num_clusters = config.num_clusters
 
   def init_server_state(seed, num_clients):

@@ -8,16 +8,16 @@ LINKAGES = ('complete', 'single')
 def bipartition(
   distances: tf.Tensor, is_member: tf.Tensor, linkage: str = 'complete'
 ) -> tf.Tensor:
-  """Returns the second of two clusters that merging the nearest leads to.
+  """Returns the second of two clusters of an agglomerative clustering.
 
-  Every member starts as a cluster; the two nearest clusters become one until
-  two are left. With single linkage they are, of all bipartitions, those whose
-  smallest distance between two members of different clusters is largest.
+  Every member starts as a cluster; the two nearest clusters are merged until
+  two are left. Single linkage maximizes, over all bipartitions, the smallest
+  distance between two members of different clusters.
 
   Args:
     distances: Between rows, symmetric, finite, float64 `[rows, rows]`.
     is_member: bool `[rows]`; the others take no part.
-    linkage: How far two clusters are apart: the largest (`'complete'`) or the
+    linkage: Distance of two clusters: the largest (`'complete'`) or the
       smallest (`'single'`) distance of two of their members.
 
   Returns:

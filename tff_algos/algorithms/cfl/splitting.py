@@ -1,10 +1,10 @@
-"""When a cluster of clients splits in two, and who goes where.
+"""Splitting criterion of CFL, and bipartition of a cluster of clients.
 
 Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic
 Distributed Multi-Task Optimization under Privacy Constraints" (2020),
-arXiv:1910.01991, Algorithm 1. Where one model can be best for all, their
-updates vanish together; where it cannot, updates that cancel in the mean stay
-long, and point apart for clients of different distributions.
+arXiv:1910.01991, Algorithm 1. If one model is optimal for all clients, their
+updates vanish together; otherwise single updates stay large while their mean
+vanishes, and differ in direction between clients of different distributions.
 """
 
 import dataclasses
@@ -18,18 +18,18 @@ from tff_algos.core import checks
 
 @dataclasses.dataclass(frozen=True)
 class SplittingConfig:
-  """When a cluster splits.
+  """Criteria of a split.
 
   Attributes:
-    mean_norm_below: epsilon_1: it splits only if the norm of its mean update is
-      below, > 0.
+    mean_norm_below: epsilon_1: a cluster splits only if the norm of its mean
+      update is below, > 0.
     largest_norm_above: epsilon_2: and only if the largest norm of an update is
       above, >= 0.
-    first_round: No cluster splits earlier, >= 1.
-    linkage: How the two halves are found from cosine distances of the updates:
-      `'complete'`, as in the authors' code, or `'single'`, which is best for
-      the criterion that the paper prints (the largest similarity between
-      clients of different halves is smallest).
+    first_round: First round in which a cluster may split, >= 1.
+    linkage: Linkage of the bipartition by cosine distances of the updates:
+      `'complete'`, as in the authors' code, or `'single'`, which is optimal for
+      the criterion printed in the paper (the largest similarity between clients
+      of different halves is smallest).
   """
 
   mean_norm_below: float = 0.1
@@ -48,13 +48,13 @@ class Clusters(NamedTuple):
   """Clusters after a round's splits.
 
   Attributes:
-    assignment: Of each client of the cohort, int32 `[cohort]`.
-    num_active: How many clusters there are, int32 `[]`; the others are empty.
-    parents: Which cluster each was a part of before, int32 `[num_clusters]`;
-      itself if it did not come about now.
-    smallest_mean_norm: Over the clusters before, float64 `[]`; infinite if
-      nobody counted.
-    largest_norm: Of all updates, float64 `[]`.
+    assignment: Cluster of each client of the cohort, int32 `[cohort]`.
+    num_active: Number of clusters in use, int32 `[]`; the others are empty.
+    parents: Old cluster of which each cluster was a part, int32
+      `[num_clusters]`; itself if it is not new.
+    smallest_mean_norm: Minimum over the old clusters, float64 `[]`; infinite if
+      all weights are 0.
+    largest_norm: Largest norm of all updates, float64 `[]`.
   """
 
   assignment: tf.Tensor
@@ -73,7 +73,7 @@ def split(
   is_open: tf.Tensor,
   config: SplittingConfig,
 ) -> Clusters:
-  """Splits each cluster that is to be split, once.
+  """Splits each cluster that meets the criteria, once.
 
   The half with the first client of the cohort keeps the number; the other gets
   the next free one. A cluster of two clients never splits, and none does when
@@ -82,12 +82,12 @@ def split(
   Args:
     gram: Inner products of the clients' updates, float64 `[cohort, cohort]`.
     before: Cluster of each client, int32 `[cohort]`.
-    counts: What each counts in its cluster's mean, >= 0, float64 `[cohort]`; a
-      client that counts nothing keeps its number and decides nothing.
-    num_active: Clusters so far, int32 `[]`.
-    num_clusters: The most there may be.
-    is_open: Whether clusters may split now, bool `[]`.
-    config: When they do.
+    counts: Weight of each client in its cluster's mean, >= 0, float64
+      `[cohort]`; clients of weight 0 keep their cluster and are ignored.
+    num_active: Number of clusters so far, int32 `[]`.
+    num_clusters: Maximal number of clusters.
+    is_open: Whether clusters may split in this round, bool `[]`.
+    config: Criteria of a split.
   """
   distances = 1 - cosines(gram)
   norms = tf.sqrt(tf.linalg.diag_part(gram))

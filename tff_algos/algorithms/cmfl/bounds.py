@@ -1,4 +1,4 @@
-"""CMFL's Theorem 1 in numbers, for clients whose objectives are quadratic.
+"""Numerical evaluation of CMFL's Theorem 1 for quadratic client objectives.
 
 Che, Li, Chen, He and Zheng (TPDS 2022), section 5. With the step eta_t = 1 /
 (mu (t + gamma)) they bound F(w^T) - F^* by what falls with 1 / T and a floor

@@ -1,32 +1,33 @@
-"""CMFL: a rotating committee of clients in the place of the server.
+"""CMFL: serverless federated learning with a rotating committee of clients.
 
 Che, Li, Chen, He and Zheng, "A Decentralized Federated Learning Framework via
 Committee Mechanism with Convergence Guarantee" (TPDS 2022), Algorithm 3.
 
 Round t:
-  plan            the committee is known; training clients are drawn from the
+  plan            the committee is given; training clients are sampled from the
                   others, all other clients are idle
   make_message    the global model
   client_work     both roles train locally and upload
-  aggregation     every upload is collected: each member sees each of them
-  server_update   what every member computes: distances of the training clients'
-                  uploads to the committee's (the inverse of Eq. 8), who is
-                  averaged, their mean by examples (Eq. 5), the global model
-                  <- global model - rate * mean (Eq. 6), who is elected
-  plan            the members vote on it (Algorithm 2, the consensus protocol)
-  adopt           what they agreed on becomes the state; without agreement the
-                  model and the committee stay
+  aggregation     every upload is collected, as each member receives all of them
+  server_update   computation of every member: distances of the training
+                  clients' uploads to the committee's (the inverse of Eq. 8),
+                  selection, mean of the selected uploads by examples (Eq. 5),
+                  global model <- global model - rate * mean (Eq. 6), election
+  plan            the members vote on the proposal (Algorithm 2, the consensus
+                  protocol)
+  adopt           commits the proposal if the vote accepts it; otherwise model
+                  and committee are unchanged
 
-The "server" is the state that all members hold alike; there is none. Members
-step down after one round.
+There is no server: the "server state" is the common state of all members.
+Members step down after one round.
 
-Names: S_c = committee, S_b = training clients, S_a = those that are averaged,
-  alpha, omega and the strategies: `committee`.
+Names: S_c = committee, S_b = training clients, S_a = selected clients, alpha,
+  omega and the strategies: `committee`.
 Reductions (tested): selection='all' is FedAvg over the training clients.
 Cost per round of n training clients and C members: n + C models down, n C
   models up (each training client sends its upload to each member), C (C - 1) n
-  distances among members, n + C solves. Members see single uploads, so secure
-  aggregation cannot hide them.
+  distances among members, n + C solves. Members need single uploads, so CMFL is
+  incompatible with secure aggregation.
 """
 
 import dataclasses
@@ -58,25 +59,24 @@ class CmflConfig:
   """Options of CMFL.
 
   Attributes:
-    upload: What clients send: the `'update'`, global model minus local model
+    upload: Upload of a client: the `'update'`, global model minus local model
       (the paper's gradient, summed over local steps and scaled by their rate),
-      or the local `'model'`. For honest clients the two are the same algorithm;
-      for who falsifies an upload they are not. `'last_gradient'` is Eq. 5 to
-      the
-      letter: the mini-batch gradient at the local model after its steps, which
-      the server applies to the global one; the steps themselves are dropped.
+      or the local `'model'`. The algorithm is the same for honest clients, and
+      differs for falsified uploads. `'last_gradient'` is Eq. 5 as printed: the
+      mini-batch gradient at the local model after its steps, which the server
+      applies to the global model; the steps themselves are dropped.
     server_learning_rate: eta_t over the clients' rate, > 0; 1 replaces the
       global model by the mean of the local ones. eta_t itself for
       `'last_gradient'`.
-    rate_offset: gamma of a rate that falls as Theorem 1's: in round t it is
+    rate_offset: gamma of a rate that decays as in Theorem 1: in round t it is
       server_learning_rate * gamma / (gamma + t - 1). 0 for a constant one.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains.
-    committee: Sizes of the roles, and how the committee chooses.
-    consensus: How its members agree.
-    audit: What of a round is handed out for a log (docs/audit.md): `'none'`,
-      `'digests'` or `'uploads'`; with the latter two `train` also measures a
-      `record` of what the members saw. Changes no result.
+    local_training: Options of local training.
+    committee: Sizes of the roles; selection and election.
+    consensus: Options of the consensus protocol.
+    audit: Content of the audit log (docs/audit.md): `'none'`, `'digests'` or
+      `'uploads'`; with the latter two, `train` has a metric `record` of the
+      members' observations. Changes no result.
   """
 
   upload: str = 'update'
@@ -107,7 +107,7 @@ class CmflConfig:
 
 
 class Proposal(NamedTuple):
-  """What members vote on.
+  """Proposal on which the members vote.
 
   Attributes:
     model_weights: The global model.
@@ -122,14 +122,14 @@ class Proposal(NamedTuple):
 
 
 class ServerState(NamedTuple):
-  """What the members of the committee hold alike.
+  """Common state of all members of the committee.
 
   Attributes:
-    agreed: The last proposal that the members agreed on.
-    proposed: The result of the last training, which they vote on.
-    num_selections: How often each client was averaged, int32 `[num_clients]`.
-    num_in_vain: Rounds since members last agreed, int32 `[]`.
-    selection_seed: int32 `[2]`; of random selection, another in every round.
+    agreed: The last accepted proposal.
+    proposed: The proposal of the last training, to be voted on.
+    num_selections: Number of selections of each client, int32 `[num_clients]`.
+    num_in_vain: Rounds since the last agreement, int32 `[]`.
+    selection_seed: int32 `[2]`; seed of random selection, new in every round.
   """
 
   agreed: Proposal
@@ -155,10 +155,10 @@ def build_cmfl(
   ['adopt', 'train']
 
   Args:
-    model: What is trained.
+    model: The model to train.
     config: The options.
-    run_seed: Of who is malicious on a committee, the same in all restarts; None
-      for the seed that a round is planned with.
+    run_seed: Seed of the draw of malicious members, the same in all restarts;
+      None for the seed with which a round is planned.
   """
 
   def init_server_state(seed, num_clients):
@@ -206,7 +206,7 @@ def build_cmfl(
         server_update=_build_update(config),
         client_input=committee_roles.SPEC,
         uses_client_state=False,
-        # A model is falsified less the global one, an update as it is.
+        # The falsified quantity: a model minus the global one, or an update.
         uploads={
           'upload': lambda message, role, result: (
             message if config.upload == 'model' else trees.zeros_like(message)
@@ -221,7 +221,7 @@ def build_cmfl(
 
 
 def _build_update(config):
-  """Returns what every member computes from what it has received."""
+  """Returns the computation of every member from the received uploads."""
 
   def update(server_state, aggregates):
     uploads, client_index, is_valid = sent = aggregates['upload']
@@ -230,7 +230,7 @@ def _build_update(config):
       uploads = tf.nest.map_structure(tf.subtract, old, uploads)
     role = aggregates['role'].values
     is_scoring = role.is_member & is_valid
-    # Without a yardstick nobody is averaged, and nobody elected.
+    # Without a valid committee upload, no client is selected or elected.
     is_training = ~role.is_member & is_valid & tf.reduce_any(is_scoring)
     distances = committee_lib.mean_distances(
       uploads, is_scoring, config.committee.distance
@@ -238,7 +238,7 @@ def _build_update(config):
     is_selected = committee_lib.select(
       distances,
       is_training,
-      # All were told the same; who is not valid says 0.
+      # All valid clients report the same value; invalid ones report 0.
       tf.reduce_max(role.num_selected),
       config.committee,
       server_state.selection_seed,
@@ -286,8 +286,8 @@ def _record(sent, num_examples, distances):
 def _build_adoption():
   """Returns the phase `adopt`: commits the proposal if the vote accepts it.
 
-  The vote itself is messages between members, no computation of clients; its
-  outcome comes in as their input, and goes out as server metrics.
+  The vote is a protocol between members, not a client computation; its outcome
+  is the client input of this phase, and is reported in server metrics.
   """
 
   def report(message, outcome, client_state, data, seed):
@@ -296,14 +296,14 @@ def _build_adoption():
     return algorithm.ClientOutput(result, client_state, OrderedDict())
 
   def adopt(server_state, aggregates):
-    # All members report the same; zeros where all of them are lost.
+    # All members report the same values; zeros if all members drop out.
     outcome = aggregates['outcome'].value
     is_accepted = outcome['is_accepted'] > 0
     agreed, proposed = server_state.agreed, server_state.proposed
     adopted = trees.select(is_accepted, proposed, agreed)
     return server_state._replace(
       agreed=adopted,
-      # A round whose training loses all clients has nothing to adopt.
+      # A round in which all clients drop out of training has no proposal.
       proposed=adopted._replace(is_selected=tf.zeros_like(adopted.is_selected)),
       num_selections=server_state.num_selections
       + tf.cast(proposed.is_selected & is_accepted, tf.int32),

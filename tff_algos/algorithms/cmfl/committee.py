@@ -23,26 +23,27 @@ SELECTIONS = ('most_similar', 'least_similar', 'random', 'all')
 BASES = ('training', 'active')
 
 _LARGEST_COMMITTEE = 0.5
-# Entries of all uploads that are in float64 at a time: 1 MiB, so that they are
-# still in a cache when they are read again.
+# Entries of all uploads that are converted to float64 at a time: 1 MiB, so that
+# they are still cached when they are read again.
 _BLOCK_ENTRIES = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
 class CommitteeConfig:
-  """How many clients have which role, and how the committee chooses.
+  """Sizes of the roles, and strategies of selection and election.
 
   Attributes:
     active_rate: Share of all clients that take part in a round, in (0, 1].
-    committee_rate: omega, share of those that are the committee, in (0, 0.5].
-    aggregation_rate: alpha, share that is averaged, in (0, 1].
-    aggregation_base: Share of what: of the `'training'` clients, as the paper
-      says, or of all `'active'` ones, as its published curves have it.
-    selection: Who is averaged: `'most_similar'` to the committee (the paper's
+    committee_rate: omega, share of committee members among the active clients,
+      in (0, 0.5].
+    aggregation_rate: alpha, share of clients that are averaged, in (0, 1].
+    aggregation_base: Base of this share: the `'training'` clients, as in the
+      paper's text, or all `'active'` ones, as in its published curves.
+    selection: Averaged clients: `'most_similar'` to the committee (the paper's
       strategy I, against attackers), `'least_similar'` (II, only without
       attackers), `'random'` or `'all'` training clients (controls).
-    election_center: Where on the ranking of the training clients the next
-      committee lies, from 0 (most similar) to 1; 0.5 is the middle.
+    election_center: Position of the next committee on the ranking of the
+      training clients, from 0 (most similar) to 1; 0.5 is the middle.
     distance: `'squared'` Euclidean distance of whole uploads (Eq. 7), or
       `'sum_over_weights'`, Euclidean distances weight by weight, not squared
       and summed, as in the authors' public code; it compares all pairs.
@@ -74,7 +75,7 @@ class CommitteeConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """How many clients have a role.
+  """Numbers of clients by role.
 
   Attributes:
     committee: C, >= 1.
@@ -98,7 +99,7 @@ def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
     num_clients: Clients that can take part, K >= 2.
     config: The shares.
   """
-  # In binary 0.1 * 3550 * 0.4 is no whole number; rounding must not see it.
+  # In binary 0.1 * 3550 * 0.4 is not an integer; rounding must ignore this.
   active = round(config.active_rate * num_clients, 9)
   training = _half_up(active * (1 - config.committee_rate))
   training = min(max(training, 1), num_clients - 1)
@@ -120,15 +121,15 @@ def _half_up(share: float) -> int:
 def mean_distances(
   uploads: Structure, is_member: tf.Tensor, distance: str
 ) -> tf.Tensor:
-  """Returns each upload's mean distance to those of the committee.
+  """Returns each upload's mean distance to the committee's uploads.
 
-  The squared one needs no pairs: it is the squared distance to the committee's
-  plain mean plus the members' mean squared distance to it. Uploads are first
-  held against that mean, so that nothing cancels.
+  The squared distance needs no pairs: it is the squared distance to the
+  committee's plain mean plus the members' mean squared distance to it. This
+  mean is first subtracted from all uploads, which avoids cancellation.
 
   Args:
     uploads: Structure of float tensors `[clients, ...]`, finite.
-    is_member: Who is of the committee, bool `[clients]`.
+    is_member: Committee members, bool `[clients]`.
     distance: One of `DISTANCES`.
 
   Returns:
@@ -150,7 +151,7 @@ def mean_distances(
 def _squared_norms(leaf, shares):
   """Returns each row's squared distance to the members' mean.
 
-  Pairs would take rows times as long as this, so it needs no `gram`.
+  A matrix of all pairs (`gram`) would take `rows` times as long.
   """
   size = math.prod(leaf.shape[1:])
   flat = tf.reshape(leaf, [-1, size])
@@ -178,17 +179,17 @@ def _mean_pair_distances(leaf, counts, shares):
 
 
 def rank(values: tf.Tensor, is_ranked: tf.Tensor) -> tf.Tensor:
-  """Returns each client's place by ascending value, ties by position.
+  """Returns each client's rank by ascending value, ties by position.
 
   Args:
     values: float64 `[clients]`.
-    is_ranked: bool `[clients]`; the others come behind all that are ranked.
+    is_ranked: bool `[clients]`; the others follow all ranked clients.
 
   Returns:
     int32 `[clients]`, a permutation of 0 to clients - 1.
   """
   values = tf.where(is_ranked, values, tf.constant(math.inf, tf.float64))
-  # A value may be infinite itself: who is not ranked is still the last.
+  # A value may itself be infinite; unranked clients are still last.
   order = tf.argsort(values, stable=True)
   behind = tf.argsort(
     tf.cast(~tf.gather(is_ranked, order), tf.int32), stable=True
@@ -204,12 +205,12 @@ def select(
   seed: tf.Tensor,
   client_index: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns who is averaged, S_a, bool `[clients]`.
+  """Returns the clients selected for the mean, S_a, bool `[clients]`.
 
   Args:
-    distances: Of `mean_distances`, float64 `[clients]`.
-    is_training: S_b, those with a finite upload, bool `[clients]`.
-    num_selected: m, int32 `[]`; everybody where there are fewer.
+    distances: From `mean_distances`, float64 `[clients]`.
+    is_training: Clients of S_b with a finite upload, bool `[clients]`.
+    num_selected: m, int32 `[]`; all if there are fewer.
     config: The strategy.
     seed: int32 `[2]`, of this round; for `'random'`.
     client_index: int32 `[clients]`.
@@ -238,10 +239,10 @@ def elect(
   """Returns the next committee, a window on the ranking, bool `[clients]`.
 
   Args:
-    distances: Of `mean_distances`, float64 `[clients]`.
-    is_training: Those with a finite upload, bool `[clients]`.
-    committee_size: C, int32 `[]`; all of them where there are fewer.
-    config: Where the window lies: in the middle, its first place is
+    distances: From `mean_distances`, float64 `[clients]`.
+    is_training: Training clients with a finite upload, bool `[clients]`.
+    committee_size: C, int32 `[]`; all of them if there are fewer.
+    config: Position of the window: in the middle, its first rank is
       floor((n - C) / 2).
   """
   num_training = tf.reduce_sum(tf.cast(is_training, tf.int32))
@@ -258,13 +259,13 @@ def measure(
   is_training: tf.Tensor,
   is_selected: tf.Tensor,
 ) -> OrderedDict[str, tf.Tensor]:
-  """Returns how many had each role, and mean distances; metrics of a round.
+  """Returns the metrics of a round: numbers of clients by role, mean distances.
 
   Args:
-    distances: Of `mean_distances`, float64 `[clients]`.
+    distances: From `mean_distances`, float64 `[clients]`.
     is_member: Members with a finite upload, bool `[clients]`.
-    is_training: Training clients with one, bool `[clients]`.
-    is_selected: Of `select`.
+    is_training: Training clients with a finite upload, bool `[clients]`.
+    is_selected: From `select`.
   """
   mean = lambda flags: tf.math.divide_no_nan(
     tf.reduce_sum(tf.where(flags, distances, tf.zeros_like(distances))),
@@ -291,7 +292,7 @@ def average(
     is_selected: bool `[clients]`.
 
   Returns:
-    The mean, zeros if it is of nobody, and the examples behind it.
+    The mean, zeros without selected examples, and their total number.
   """
   weights = tf.where(is_selected, num_examples, tf.zeros_like(num_examples))
   total = tf.reduce_sum(weights)

@@ -1,4 +1,4 @@
-"""Roles of a round: draws of committee and training clients, and their inputs.
+"""Sampling of committee and training clients, and their client inputs.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 3, steps 1 and 2.
 """
@@ -17,13 +17,14 @@ _FEWEST_CLIENTS = 2
 
 
 class Role(NamedTuple):
-  """What a client is told of a round.
+  """Client input of a round: role and sizes.
 
   Attributes:
-    is_member: Whether it is of the committee, bool `[]`; else it is trained on.
+    is_member: Whether the client is a committee member, bool `[]`; else it is a
+      training client.
     committee_size: C, int32 `[]`.
     num_selected: m, int32 `[]`.
-    server_learning_rate: Of this round, float32 `[]`.
+    server_learning_rate: Server learning rate of this round, float32 `[]`.
   """
 
   is_member: Leaf
@@ -41,13 +42,13 @@ SPEC = Role(
 
 
 class Cast(NamedTuple):
-  """Who is active in a round; all are positions in the population.
+  """Active clients of a round by role, as positions in the population.
 
   Attributes:
     members: S_c, int32 `[C]`, ascending.
     training: S_b, int32 `[n]`, ascending, none of them a member.
     active: Both, int32 `[C + n]`, ascending.
-    roles: Of the active ones, `[C + n]`.
+    roles: Roles of the active clients, `[C + n]`.
   """
 
   members: np.ndarray
@@ -65,29 +66,29 @@ def assign(
   config: committee.CommitteeConfig,
   server_learning_rate: float,
 ) -> Cast:
-  """Returns who does what in a round.
+  """Assigns the roles of a round.
 
-  Only clients that have examples take part, and count in the sizes of roles. If
-  there is one such client, it is the committee and has nobody to score.
+  Only clients that have examples take part, and count in the sizes of roles. A
+  single such client is the committee, without training clients to score.
 
   Args:
     population: All clients.
-    is_member: The elected committee, bool `[num_clients]`; if it is nobody, one
-      is drawn.
-    drawn_in: The round in which such a committee was drawn first; it stays the
+    is_member: The elected committee, bool `[num_clients]`; if all are False, a
+      committee is sampled.
+    drawn_in: The round in which this committee was first sampled; it is the
       same until its members agree on another.
     round_num: The round.
-    seed: The run's.
+    seed: The run's seed.
     config: The sizes.
-    server_learning_rate: Of the round.
+    server_learning_rate: Server learning rate of the round.
 
   Raises:
     ConfigError: If there are fewer than two clients.
   """
   if population.num_clients < _FEWEST_CLIENTS:
     raise errors.ConfigError(
-      f'there are {population.num_clients} clients; a committee and who it '
-      f'scores are at least {_FEWEST_CLIENTS}'
+      f'there are {population.num_clients} clients; a committee and its '
+      f'training clients are at least {_FEWEST_CLIENTS}'
     )
   num_available = int(np.count_nonzero(population.num_examples))
   sizes = committee.sizes(max(num_available, _FEWEST_CLIENTS), config)
@@ -109,7 +110,7 @@ def assign(
 
 
 def _draw(population, excluded, size, generator):
-  """Returns distinct clients that have examples, at most `size` of them."""
+  """Samples at most `size` distinct clients with examples."""
   available = np.setdiff1d(population.clients_with_examples, excluded)
   return client_sampling.draw_uniform(
     available, min(size, len(available)), generator

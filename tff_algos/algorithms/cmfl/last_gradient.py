@@ -1,9 +1,9 @@
-"""The mini-batch gradient where local training ended.
+"""Mini-batch gradient at the final local model, as CMFL's upload.
 
-Che, Li, Chen, He and Zheng (CMFL, TPDS 2022) print in Eq. 5 what a client
-uploads as g_k(w_k,tau; B_k,tau): one gradient, at the local model after tau
-steps, on the batch that the next step would read. The steps before count
-through that model only.
+In Eq. 5 of Che, Li, Chen, He and Zheng (CMFL, TPDS 2022) a client uploads
+g_k(w_k,tau; B_k,tau): one gradient, at the local model after tau steps, on the
+batch that the next step would read. The earlier steps enter through that model
+only.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from tff_algos.stages.client import gradients, local_training, objectives
 
 
 def check(config: local_training.LocalTrainingConfig) -> None:
-  """Raises ConfigError if there is no step after the last."""
+  """Raises ConfigError if local training has no batches of steps."""
   if config.solver != 'descent':
     raise errors.ConfigError(
       "local_training must have solver 'descent' where the last gradient is "
@@ -33,12 +33,12 @@ def after(
   """Returns the gradient that a further step would take, with its weight decay.
 
   Args:
-    objective: What local training made smaller.
-    weights: What it ended with.
+    objective: Objective of local training.
+    weights: Final weights of local training.
     data: The client's examples, `[capacity, ...]`, capacity >= 1; without a
-      real one the gradient is that of the weight decay.
-    seed: int32 `[2]`, that of the training.
-    config: That of the training; its optimizer has no part in it.
+      real one the gradient is the weight decay's.
+    seed: int32 `[2]`, seed of local training.
+    config: Options of local training; its optimizer is not used.
   """
 
   @gradients.as_one

@@ -1,4 +1,4 @@
-"""What a network makes of an example before its last layer."""
+"""Features of a network: inputs of its last layer."""
 
 from typing import NamedTuple
 

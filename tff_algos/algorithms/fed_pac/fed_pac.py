@@ -1,10 +1,10 @@
-"""FedPAC: features aligned across clients, and a head combined for each.
+"""FedPAC: feature alignment and per-client combination of classifier heads.
 
 Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
 Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, Algorithm 1.
 
 Round t:
-  plan            draw `cohort_size` clients uniformly; each gets its head
+  plan            sample `cohort_size` clients uniformly; each gets its head
   make_message    the body u and the classes' centroids c
   client_work     moments of the features by u (`head_combination`); train
                   the head with u frozen; then u with the head frozen, on
@@ -17,17 +17,15 @@ Round t:
 
 Names: lambda = alignment_weight, u = shared_weights, a =
   head_combination.shares.
-Readings: a class whose centroid nobody has made yet pulls nowhere, and one that
-  is missing in a round keeps its centroid. The published code divides the
-  penalty by the width, and has one epoch of the head at rate 0.1. New users get
-  the mean of all heads.
-Reductions (tested): without alignment and combination it is FedRep (one
-client's
-  head stays its own), see partial_fed_avg.
+Readings: a class without a centroid has no penalty, and a class that is missing
+  in a round keeps its centroid. The published code divides the penalty by the
+  width, and has one epoch of the head at rate 0.1. New users get the mean of
+  all heads.
+Reductions (tested): without alignment and combination it is FedRep (each client
+  keeps its own head), see partial_fed_avg.
 Cost per client and round: down u, head and centroids; up u, head, class sums
-and
-  moments, each of classes * width; two solves. The server holds a head for each
-  client.
+  and moments, each of classes * width; two solves. The server holds a head for
+  each client.
 """
 
 import dataclasses
@@ -52,7 +50,7 @@ class FedPacConfig:
   """Options of FedPAC.
 
   Attributes:
-    cohort_size: Clients drawn a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
     alignment_weight: lambda, >= 0.
     combines_heads: False leaves every client the head that it trained.
     loss_scale: Factor on the loss, > 0.
@@ -92,7 +90,7 @@ class Centroids(NamedTuple):
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     shared_weights: u.
@@ -118,7 +116,7 @@ class Message(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a client uploads.
+  """Upload of a client.
 
   Attributes:
     shared_weights: u after its training.

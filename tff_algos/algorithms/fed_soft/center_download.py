@@ -1,7 +1,7 @@
-"""What a client is sent of the cluster models: all, or their joint pull on it.
+"""Download of a sampled client: all cluster models, or their weighted mean.
 
-Both are inputs of a client whose upload counts in several clusters' means, and
-both say what pulls it (`joint_pull`).
+Both forms are client inputs with the client's weights in the clusters' means,
+and both determine its proximal term (`joint_pull`).
 """
 
 from typing import NamedTuple
@@ -17,27 +17,27 @@ DOWNLOADS = ('all_centers', 'mixed_center')
 
 
 class TrainInput(NamedTuple):
-  """What the server sends to one client besides the cluster models.
+  """Client input besides the broadcast cluster models.
 
   Attributes:
-    importance_weights: Its u, `[num_clusters]` float32.
-    cluster_weights: What its model weighs in each cluster's mean,
-      `[num_clusters]` float32: the slots that it fills, or its v.
+    importance_weights: The client's u, `[num_clusters]` float32.
+    cluster_weights: Weight of the client's model in each cluster's mean,
+      `[num_clusters]` float32: the number of its slots, or its v.
   """
 
   importance_weights: Leaf
   cluster_weights: Leaf
 
   def joint_pull(self, cluster_models: Structure) -> proximal.Pull:
-    """Returns the pull of the cluster models, which are broadcast."""
+    """Returns the proximal term of the broadcast cluster models."""
     return proximal.joint_pull(self.importance_weights, cluster_models)
 
 
 class MixedTrainInput(NamedTuple):
-  """What the server sends to one client in place of the cluster models.
+  """Client input in place of the cluster models.
 
   Attributes:
-    pull: Their joint pull on the client.
+    pull: The cluster models' joint proximal term: weighted mean and weight.
     cluster_weights: As in `TrainInput`.
   """
 
@@ -45,7 +45,7 @@ class MixedTrainInput(NamedTuple):
   cluster_weights: Leaf
 
   def joint_pull(self, message: Structure) -> proximal.Pull:
-    """Returns the pull; the broadcast message is empty."""
+    """Returns the proximal term; the broadcast message is empty."""
     del message
     return self.pull
 
@@ -57,7 +57,7 @@ def input_spec(
 
   Args:
     download: One of `DOWNLOADS`.
-    model: That all clusters share.
+    model: The model of all clusters.
     num_clusters: >= 1.
   """
   each_cluster = tf.TensorSpec([num_clusters], tf.float32)

@@ -1,4 +1,4 @@
-"""Client selection by cluster: draws in proportion to importance and examples.
+"""Client sampling by cluster, in proportion to importance times examples.
 
 Ruan and Joe-Wong (2021), arXiv:2112.06053, Eq. 6; on the host, in float64.
 """
@@ -13,7 +13,7 @@ SELECTIONS = ('without_replacement', 'with_replacement', 'weighted_full')
 def selection_probs(
   importance_weights: np.ndarray, num_examples: np.ndarray
 ) -> np.ndarray:
-  """Returns each client's chance to be drawn for each cluster.
+  """Returns the selection probabilities of the clients for each cluster.
 
   Eq. 6, with the sum over all clients (as in its Eq. 38; the printed
   sum over the selected clients would be circular).
@@ -39,7 +39,7 @@ def draw_per_cluster(
   with_replacement: bool,
   generator: np.random.Generator,
 ) -> np.ndarray:
-  """Draws a cohort for each cluster, independently.
+  """Samples a cohort for each cluster, independently.
 
   Args:
     probs: float64 `[num_clusters, num_clients]`, rows sum to 1.
@@ -49,8 +49,8 @@ def draw_per_cluster(
     generator: Source of randomness.
 
   Returns:
-    Slots that each client fills, int64 `[num_clients, num_clusters]`; each
-    column sums to `cohort_size_per_cluster`.
+    Number of slots filled by each client, int64 `[num_clients, num_clusters]`;
+    each column sums to `cohort_size_per_cluster`.
   """
   slots = np.zeros(probs.shape[::-1], np.int64)
   for cluster_id, row in enumerate(probs):
@@ -68,21 +68,21 @@ def draw_shares(
   cohort_size_per_cluster: int,
   generator: np.random.Generator,
 ) -> np.ndarray:
-  """Draws who takes part, and says what each weighs in each cluster's mean.
+  """Samples the cohort and returns its weights in each cluster's mean.
 
   Args:
     importance_weights: `[num_clients, num_clusters]`, >= 0.
     population: All clients.
-    selection: `'without_replacement'` or `'with_replacement'`: the slots that
-      `draw_per_cluster` fills by `selection_probs`. `'weighted_full'`:
-      everybody's probability (FedSoft, Eq. 27). That is also taken where
-      drawing without replacement would draw everybody, as the plain means of
-      all clusters would be equal.
+    selection: `'without_replacement'` or `'with_replacement'`: weights are the
+      slots filled by `draw_per_cluster` with `selection_probs`.
+      `'weighted_full'`: weights are all clients' probabilities (FedSoft, Eq.
+      27); also used where sampling without replacement would select all
+      clients, as the plain means of all clusters would be equal.
     cohort_size_per_cluster: Slots to fill per cluster.
     generator: Source of randomness.
 
   Returns:
-    `[num_clients, num_clusters]`, >= 0; a row of zeros for who takes no part.
+    `[num_clients, num_clusters]`, >= 0; rows of zeros for other clients.
   """
   probs = selection_probs(importance_weights, population.num_examples)
   available = len(population.clients_with_examples)

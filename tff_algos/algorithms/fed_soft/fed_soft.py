@@ -1,21 +1,21 @@
-"""FedSoft: soft clusters with proximal local updating.
+"""FedSoft: soft clustered federated learning with proximal local updating.
 
 Ruan and Joe-Wong, "FedSoft: Soft Clustered Federated Learning with Proximal
 Local Updating" (2021), arXiv:2112.06053, Algorithm 1.
 
-Every client is a mixture of the source distributions of the clusters. It
-solves one proximal problem around all cluster models at once, and its one
-upload serves every cluster that drew it.
+Every client's data are a mixture of the clusters' source distributions. A
+client solves one proximal problem around all cluster models at once, and its
+single upload is averaged into every cluster that sampled it.
 
 Round t (counted from 1):
   estimate_importance   if (t - 1) % estimation_interval == 0, on all clients:
                         the share of a client's examples that each cluster
                         model fits best, at least `importance_smoother`
-  plan                  per cluster, draw `cohort_size_per_cluster` clients with
-                        chance ~ importance * examples (Eq. 6)
+  plan                  per cluster, sample `cohort_size_per_cluster` clients
+                        with probability ~ importance * examples (Eq. 6)
   client_work           min_w loss(w) + proximal_weight / 2 *
                         sum_s importance_s |w - cluster_model_s|^2 (Eq. 4)
-  server_update         cluster model <- mean of the models drawn for it
+  server_update         cluster model <- mean of its sampled clients' models
 
 Names: u = importance_weights, v = selection_probs, K = cohort_size_per_cluster,
   c = cluster_models, w = personalized_weights, tau = estimation_interval,
@@ -24,10 +24,10 @@ Reductions (tested): one cluster, and one-hot importance = FedProx per cluster;
   proximal_weight 0 = each client alone; K = all clients = the weighted mean
   (Eq. 27); fixed importance and exact solutions = block-coordinate descent
   (Theorem 5).
-Cost: an estimation round sends all S models to all clients and gets S + 1
-  numbers each; a drawn client then holds them already. Other rounds send S
-  models to each drawn client, or one (`download`). A drawn client uploads one
-  model.
+Cost: an estimation round sends all S models to all clients, each of which
+  uploads S + 1 numbers; a sampled client then holds the models already. Other
+  rounds send S models to each sampled client, or one (`download`). A sampled
+  client uploads one model.
 """
 
 import dataclasses
@@ -61,39 +61,38 @@ class FedSoftConfig:
 
   Attributes:
     num_clusters: S, >= 1.
-    cohort_size_per_cluster: K, clients drawn per cluster and round, >= 1. If
-      that is everybody with examples, drawing without replacement would make
-      all centres equal; the weighted mean of Eq. 27 is taken then.
-      `'weighted_full'` has no use for it.
+    cohort_size_per_cluster: K, clients sampled per cluster and round, >= 1. If
+      K is the number of clients with examples, sampling without replacement
+      would make all centres equal; then the weighted mean of Eq. 27 is used.
+      Ignored by `'weighted_full'`.
     estimation_interval: tau, rounds between two estimations, >= 1.
     importance_smoother: sigma, smallest importance, in [0, 1); > 0 in float32
-      for `'without_replacement'`, which needs K clients with a chance.
+      for `'without_replacement'`, which needs K clients of positive
+      probability.
     proximal_weight: lambda, >= 0; 0 trains every client alone.
     selection: `'without_replacement'` (Algorithm 1), `'with_replacement'` (the
       independent slots of the proof, Eq. 38) or `'weighted_full'` (all
       clients, mean weighted by selection probability, Eq. 27).
-    start: Where a client's solver starts: `'own'` model of its last round, the
+    start: Starting point of the solver: the client's `'own'` last model, the
       `'mixed_center'` sum_s u_s c_s / sum_s u_s, or the `'best_center'`, the
       cluster model of largest importance (lowest id on a tie). The paper does
-      not say; `'own'` agrees with its remark on lambda = 0.
-    loss_scale: Factor on the loss beside the proximal term, > 0; 0.5 makes the
-      squared error the half of it.
+      not specify it; `'own'` agrees with its remark on lambda = 0.
+    loss_scale: Factor on the loss beside the proximal term, > 0; 0.5 gives half
+      the squared error.
     local_training: The client's solver.
-    download: What a drawn client is sent where it does not hold the cluster
-      models from an estimation: `'all_centers'`, or their `'mixed_center'` and
-      sum_s u_s, which are all that its objective needs. The server then makes
-      one model for each drawn client, all at once: cohort times model size in
+    download: Download of a sampled client that does not hold the cluster models
+      from an estimation: `'all_centers'`, or their `'mixed_center'` and
+      sum_s u_s, which determine its objective. The server then computes one
+      model for each sampled client, all at once: cohort times model size in
       memory (84 letters networks of 6.4 MiB: 0.5 GiB). Results are the same.
     estimation: `'batched'` scores all cluster models at once; `'streaming'`
       one after the other, in the memory of one. The counts are the same.
-    initial_local_models: Before a client's first solve, all have one
-      `'common'` draw, or each an `'independent'` one, of which no mean is
-      worth much.
+    initial_local_models: Initial models of the clients: one `'common'` draw, or
+      `'independent'` draws, whose mean is of little use.
     fixed_importance: u, one row a client and one weight a cluster, in the order
-      of the population; there is no estimation then (Theorem 5, whose Eq. 49
-      is the weighted mean of clients with equally many examples). Empty
-      estimates it.
-    aggregation: What takes the place of the means, cluster by cluster.
+      of the population, without estimation (Theorem 5, whose Eq. 49 is the
+      weighted mean of clients with equally many examples). Empty to estimate u.
+    aggregation: Aggregation rule in place of each cluster's mean.
   """
 
   num_clusters: int = 2
@@ -157,7 +156,7 @@ class FedSoftConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: c, `[num_clusters, ...]`.
@@ -171,7 +170,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     personalized_weights: w, the model of its last local solve.
@@ -183,11 +182,11 @@ class ClientState(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a drawn client uploads, and what it weighs.
+  """Upload of a sampled client and its weights in the means.
 
   Attributes:
-    local_weights: Its model.
-    cluster_weights: As in its input, `[num_clusters]`.
+    local_weights: The client's model.
+    cluster_weights: As in the client input, `[num_clusters]`.
   """
 
   local_weights: model_lib.Weights
@@ -197,7 +196,7 @@ class TrainResult(NamedTuple):
 def build_fed_soft(
   model: model_lib.Model, config: FedSoftConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds FedSoft for a model that all clusters share.
+  """Builds FedSoft for a model common to all clusters.
 
   >>> from tff_algos.models import registry
   >>> model = registry.build_model(
@@ -246,7 +245,7 @@ def _build_init_server_state(model, config):
   def init_server_state(seed, num_clients):
     config.aggregation.check_cohort_size('the number of clients', num_clients)
     shape = (num_clients, config.num_clusters)
-    # Not zeros: whose first estimation is refused can still be drawn.
+    # Not zeros: a client whose first estimation is invalid can be sampled.
     importance = tf.fill(shape, config.importance_smoother)
     if config.fixed_importance:
       importance = tf.constant(
@@ -362,7 +361,7 @@ def _build_plan(model, config):
 
 
 def _personalized_weights(server_state, client_state, client_index):
-  """Returns the client's model, or its best centre if it was never drawn."""
+  """Returns the client's model, or its best centre if it was never sampled."""
   importance = tf.gather(server_state.importance_weights, client_index)
   fallback = trees.take(server_state.cluster_models, tf.argmax(importance))
   return trees.select(

@@ -1,4 +1,4 @@
-"""Importance weights: which share of a client's examples fits each cluster.
+"""Importance weights: share of a client's examples by best-fitting cluster.
 
 FedSoft, Algorithm 1, lines 3-14.
 """
@@ -33,7 +33,7 @@ def build_estimation(
   client metric `assigned_loss` is the mean lowest loss.
 
   Args:
-    model: The model that all clusters share.
+    model: The model of all clusters.
     smoother: Smallest importance, in [0, 1).
     estimation: `'batched'`, all cluster models at once, or `'streaming'`, one
       after the other in the memory of one; the counts are the same.
@@ -71,7 +71,7 @@ def build_estimation(
 def fixed_weights(
   table: Sequence[Sequence[float]], num_clients: int, num_clusters: int
 ) -> np.ndarray:
-  """Returns importance weights that were given, and not estimated.
+  """Returns configured importance weights, in place of estimates.
 
   Args:
     table: One row a client, one weight a cluster, each from 0 to 1; a row has

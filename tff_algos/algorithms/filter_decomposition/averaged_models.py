@@ -1,4 +1,4 @@
-"""Averages of few and of many models, step by step, on a loss in closed form.
+"""Paths of averages of few and many models, on a closed-form loss.
 
 Chen and Qiu (2025), arXiv:2503.08652, section 7.1 and Figure 3a: two classes
 around [2, 2] and [-2, -2], one linear model w of two weights, the squared error

@@ -1,10 +1,10 @@
-"""Filter decomposition: atoms and coefficients of kernels, averaged apart.
+"""Filter decomposition: separate averages of kernels' atoms and coefficients.
 
 Chen and Qiu, "Extra Clients at No Extra Cost: Overcome Data Heterogeneity in
 Federated Learning with Filter Decomposition" (2025), arXiv:2503.08652.
 
-It goes around another algorithm, the host, on a network whose kernels are in
-factors (config.model.decomposition): kernel = coefficients alpha x atoms D.
+It wraps another algorithm, the host, on a network with factored kernels
+(config.model.decomposition): kernel = coefficients alpha x atoms D.
 
 Round t of Algorithm 1:
   plan, make_message, client_work
@@ -13,24 +13,24 @@ Round t of Algorithm 1:
                   other
   server_update   the host's. Kernels of the new model are mean alpha x mean D
 
-Algorithm 2 (slow_period = 1 / beta > 1): only rounds 1, 1 + slow_period, ...
-are these. In the others (`fast`) just `fast_groups` are sent and averaged, and
-the rest of the server's model stays.
+Algorithm 2 (slow_period = 1 / beta > 1): rounds 1, 1 + slow_period, ... are
+full rounds as above. In the others (`fast`) only `fast_groups` are sent and
+averaged, and the other weights of the server's model are unchanged.
 
-Local atoms (section 4.1, own = 'atoms'): a client also keeps atoms of its own,
-trained against the received coefficients and head, which stay as they are.
+Local atoms (section 4.1, own = 'atoms'): a client also keeps private atoms,
+trained with the received coefficients and head frozen.
 
 Names: beta = 1 / slow_period, D_l = own weights (`local_atoms`).
-Readings: fast_groups are atoms and head, as Algorithm 2 prints; the text says
-  ('atoms',). The head is the last layer, all other layers are slow. What
-  becomes of coefficients in fast rounds is `schedule.fast_rounds`.
+Readings: fast_groups are atoms and head, as printed in Algorithm 2; the text
+  has ('atoms',). The head is the last layer, all other layers are slow.
+  `schedule.fast_rounds` sets the treatment of coefficients in fast rounds.
 Hosts that keep states of all groups at clients (SCAFFOLD, FedDyn, FedDC) have
   no fast rounds, see `host_checks`.
 Reductions (tested): slow_period = 1 and no local atoms = the host on the same
   network, bit for bit; so is the global model with local atoms.
-Cost: the host's; in a fast round less the slow groups, both ways. The paper
-  does not count that a client which was not drawn lately needs the
-  coefficients: `downlink_accounting` 'cache' does.
+Cost: the host's; in a fast round without the slow groups, both ways. The paper
+  does not count the download of coefficients by clients that were not sampled
+  since the last full round: `downlink_accounting` 'cache' does.
 """
 
 import dataclasses
@@ -66,10 +66,10 @@ class FilterDecompositionConfig:
 
   Attributes:
     host: Name and options of the host in `algorithms.registry`.
-    averaging: What is averaged: `'factors'`; or `'kernels'`, which are then
+    averaging: Averaged quantities: `'factors'`; or `'kernels'`, which are then
       factored anew: a control, see `grouped_aggregation.by_kernel`.
-    schedule: Which weights travel when.
-    local_atoms: Whether clients have atoms of their own.
+    schedule: Communication schedule of fast and slow weights.
+    local_atoms: Options of private atoms.
   """
 
   host: config_lib.Named
@@ -96,12 +96,12 @@ class FilterDecompositionConfig:
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state between rounds.
 
   Attributes:
     host: The host's state.
     own: The client's own weights, `local_atoms_lib.OwnWeights`; or `()`.
-    slow: Its slow weights, `slow_weights.Kept`; or `()`.
+    slow: The client's slow weights, `slow_weights.Kept`; or `()`.
   """
 
   host: Any
@@ -136,8 +136,8 @@ def build_filter_decomposition(
   ['train']
 
   Args:
-    model: Of decomposed convolutions; with another it is the host, and options
-      that need atoms are refused.
+    model: A model with decomposed convolutions; with another model the result
+      is the host, and options that need atoms are refused.
     config: Options.
     build_host: model -> the host with its options.
 
@@ -219,7 +219,7 @@ def _uses_state(phase, config):
 
 
 def _build_work(phase, model, config):
-  """Returns the host's client work, and what a client does besides.
+  """Returns the host's client work, with training of the client's own weights.
 
   Its client input is the version of the server's slow weights, where they
   persist at clients.

@@ -1,12 +1,10 @@
-"""A phase whose uploaded models are averaged group by group, or as kernels.
+"""Aggregation of decomposed models by group of weights, or as kernels.
 
 A host is an algorithm whose phase uploads `local_weights` and takes their mean,
-and whose server state has `model_weights`. What it does with the mean is its
-own
-business: it gets the mean of every group put together. So the kernels of the
-new model are products of a mean of coefficients and a mean of atoms: of m
-clients' kernels and those of m^2 - m that do not exist (Chen and Qiu 2025,
-section 3).
+and whose server state has `model_weights`. The host's own server update
+receives the means of all groups, joined to one model. So the kernels of the new
+model are products of a mean of coefficients and a mean of atoms: a mean of m
+clients' kernels and m^2 - m latent ones (Chen and Qiu 2025, section 3).
 """
 
 import math
@@ -25,7 +23,7 @@ _WHOLE = 'local_weights'
 
 
 class _Upload(NamedTuple):
-  """What is uploaded in the place of a model.
+  """Upload in place of a model: its parts.
 
   Attributes:
     fields: Names of its parts.
@@ -50,11 +48,11 @@ def by_group(
   """Returns the host's phase with one field of the upload for each group.
 
   Args:
-    phase: The host's.
+    phase: The host's phase.
     groups: group -> names of weights.
     sent: Groups that are uploaded and averaged. The others do not leave the
-      client, and the server's stay as they are, bit for bit, with whatever its
-      state holds by their names (an optimizer's slots).
+      client, and the server's are unchanged, bit for bit, with all entries of
+      its state under their names (an optimizer's slots).
   """
   names = {
     f'local_{group}': members
@@ -83,8 +81,8 @@ def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
   """Returns the host's phase with kernels uploaded, not their factors.
 
   The mean of the kernels, as without decomposition, is then factored anew by
-  `filters.factor_kernel`: as many atoms as a filter has pixels make it the very
-  mean. It is the control that tells the effect of averaging factors from that
+  `filters.factor_kernel`, exactly if there are as many atoms as pixels of a
+  filter. This control separates the effect of averaging factors from the effect
   of training them.
   """
 
@@ -108,7 +106,7 @@ def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
 
 
 def kernels_beyond_factors(model: model_lib.Model) -> int:
-  """Returns how many numbers more the kernels of a model have than factors."""
+  """Returns the number of scalars of a model's kernels minus its factors'."""
   spec = model.weights_spec()
   sizes = 0
   for layer in factored_weights.factored_layers(spec):
@@ -165,7 +163,7 @@ def _replace_upload(phase, upload):
 
 
 def _put_back(old, new, names):
-  """Returns a new state in which whatever is called by these names is old."""
+  """Returns the new state with all entries of these names from the old one."""
   if isinstance(new, Mapping):
     return OrderedDict(
       (name, old[name] if name in names else leaf) for name, leaf in new.items()

@@ -1,8 +1,8 @@
-"""Which hosts filter decomposition can go around, and with which options.
+"""Compatibility checks of filter decomposition with hosts and their options.
 
-What a host keeps between rounds is made of the weights as they were: of all
-groups, and of the factors that it knew. Options by which weights stay behind,
-or by which factors change between rounds, leave that without a meaning.
+A host's state between rounds refers to the weights of all groups and to their
+factors. Options that leave groups out of a round, or change factors between
+rounds, invalidate such a state.
 """
 
 from typing import Any

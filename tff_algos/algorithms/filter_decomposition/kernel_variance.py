@@ -1,4 +1,4 @@
-"""How much the models that a round may make differ, measured and in theory.
+"""Variance of the possible models of a round, measured and in theory.
 
 Chen and Qiu (2025), arXiv:2503.08652, section 7.1 and Proposition 5.1.
 Variances are of kernels, which can be compared; factors cannot

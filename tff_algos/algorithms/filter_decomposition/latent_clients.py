@@ -1,9 +1,10 @@
 """Latent clients: cross-paired coefficients and atoms (section 5.1).
 
 The mean of m clients' coefficients times that of their atoms is a mean of m
-real kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1). Here
-these are made and scored. It takes every client's factors one by one, which the
-server of a real federation need not see: a diagnostic of simulations.
+real kernels and m^2 - m latent ones (Chen and Qiu 2025, section 5.1). This
+module builds and scores latent clients. It needs every single client's factors,
+which the server of a real federation need not receive: a diagnostic of
+simulations.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from tff_algos.rounds import aggregation
 
 
 class Scores(NamedTuple):
-  """How latent clients do.
+  """Losses and scores of latent clients.
 
   Attributes:
     pairs: (owner of the coefficients, owner of the atoms), int32 `[n, 2]`.
@@ -34,14 +35,14 @@ class Scores(NamedTuple):
 
 
 def collect_models(phase: algorithm.Phase) -> algorithm.Phase:
-  """Returns a phase that trains as another does, and keeps every model.
+  """Returns the phase with its clients' models collected.
 
   Its server metrics are the `Collected` models, `local_weights`; no state
   changes.
 
   Args:
-    phase: Uploads `local_weights`, or all of them in parts that are called
-      `local_...`. The name, and so the clients' seeds, stay.
+    phase: Uploads `local_weights`, or all weights in parts named `local_...`.
+      The phase's name, and so the clients' seeds, are unchanged.
   """
   fields = [field for field in phase.aggregation if field.startswith('local_')]
 
@@ -67,7 +68,7 @@ def collect_models(phase: algorithm.Phase) -> algorithm.Phase:
 def draw_pairs(
   num_clients: int, num_pairs: int, generator: np.random.Generator
 ) -> np.ndarray:
-  """Returns different latent clients, int32 `[num_pairs, 2]`, by draw.
+  """Samples distinct latent clients, int32 `[num_pairs, 2]`.
 
   Args:
     num_clients: m, >= 1.
@@ -77,7 +78,7 @@ def draw_pairs(
   count = num_clients * (num_clients - 1)
   chosen = generator.choice(count, min(num_pairs, count), replace=False)
   first, step = np.divmod(np.sort(chosen), max(num_clients - 1, 1))
-  # Whoever comes after the first one on a ring of all clients.
+  # The second client, as an offset to the first on a ring of all clients.
   second = (first + 1 + step) % max(num_clients, 1)
   return np.stack([first, second], axis=1).astype(np.int32)
 
@@ -85,12 +86,12 @@ def draw_pairs(
 def latent_weights(
   stacked: model_lib.Weights, coefficients_of: int, atoms_of: int
 ) -> model_lib.Weights:
-  """Returns a latent client's model; all but its atoms are of the first.
+  """Returns a latent client's model: atoms of one client, all else of another.
 
   Args:
     stacked: Clients' models, `[num_clients, ...]`.
-    coefficients_of: Whose coefficients (and head, and everything else).
-    atoms_of: Whose atoms.
+    coefficients_of: Client of the coefficients, head and all other weights.
+    atoms_of: Client of the atoms.
   """
   atoms = [f'{one}/atoms' for one in factored_weights.factored_layers(stacked)]
   theirs = filter_groups.take(stacked, atoms)

@@ -1,7 +1,7 @@
-"""Filter atoms that a client keeps for itself (Chen and Qiu 2025, section 4.1).
+"""Private filter atoms of a client (Chen and Qiu 2025, section 4.1).
 
-They are trained on the client's examples against coefficients and a head that
-stay as they were received, and never leave the client.
+They are trained on the client's examples with the received coefficients and
+head frozen, and never leave the client.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import local_training as local_training_lib
 from tff_algos.stages.client import objectives
 
-# What is a client's own -> the groups of weights.
+# Value of `own` -> private groups of weights.
 OWN_GROUPS = {
   'nothing': (),
   'atoms': (filter_groups.ATOMS,),
@@ -27,18 +27,18 @@ OWN_GROUPS = {
 
 @dataclasses.dataclass(frozen=True)
 class LocalAtomsConfig:
-  """Whether clients have weights of their own, and when they train them.
+  """Options of clients' private weights and of their training.
 
   Attributes:
     own: `'nothing'`; `'atoms'`, as printed; or `'atoms_and_head'`.
-    in_every_round: Whether who takes part in a round trains its own weights,
-      too, against the model that it received.
-    refit_interval: After so many rounds all clients train their own weights
-      against the new global model; 0 for never. The number of rounds refits
-      once, at the end.
-    num_refit_epochs: Epochs of that, >= 1.
+    in_every_round: Whether the clients of a round also train their own weights,
+      with the received model frozen.
+    refit_interval: Rounds between trainings of all clients' own weights with
+      the new global model frozen; 0 for never. Set to the number of rounds for
+      one training at the end.
+    num_refit_epochs: Epochs of that training, >= 1.
     loss_scale: Factor on the loss, > 0.
-    local_training: How own weights are trained.
+    local_training: Options of the training of own weights.
   """
 
   own: str = 'nothing'
@@ -58,7 +58,7 @@ class LocalAtomsConfig:
     if self.is_on and not (self.in_every_round or self.refit_interval):
       raise errors.ConfigError(
         f'own is {self.own!r}, but with in_every_round False and '
-        'refit_interval 0 nobody would ever train these; change one of the '
+        'refit_interval 0 no client would ever train these; change one of the '
         'two, '
         "or set own to 'nothing'"
       )
@@ -75,12 +75,12 @@ class LocalAtomsConfig:
 
 
 class OwnWeights(NamedTuple):
-  """What a client keeps.
+  """Client state of private weights.
 
   Attributes:
-    weights: Of its own groups.
-    num_updates: How often it trained them, int32 `[]`; before, they mean
-      nothing.
+    weights: Weights of the private groups.
+    num_updates: Number of trainings, int32 `[]`; before the first, the weights
+      are ignored.
   """
 
   weights: model_lib.Weights
@@ -94,7 +94,7 @@ class OwnWeights(NamedTuple):
 
 
 def initial(model: model_lib.Model, config: LocalAtomsConfig) -> OwnWeights:
-  """Returns what a client has that never took part."""
+  """Returns the state of a client that never took part."""
   names = filter_groups.names_of(
     filter_groups.names_by_group(model), OWN_GROUPS[config.own]
   )
@@ -114,20 +114,21 @@ def train(
   config: LocalAtomsConfig,
   num_epochs: int | None = None,
 ) -> tuple[OwnWeights, OrderedDict[str, statistics.MeanStat]]:
-  """Trains a client's own weights; all others stay as received.
+  """Trains a client's own weights, with the received weights frozen.
 
-  Atoms that were trained against other coefficients can be a start from which
-  training diverges. The client then keeps them as they were: what it does for
-  the global model is none of theirs.
+  Training may diverge from atoms that were trained with other coefficients. The
+  client then keeps its old atoms; its result for the global model is not
+  affected.
 
   Args:
-    model: Whose weights.
+    model: The model.
     received: The global model.
-    own: The client's; before the first time it starts from the received ones.
-    data: Its examples; without any, nothing changes.
+    own: The client's own weights; the first training starts from the received
+      ones.
+    data: The client's examples; without any, the weights are unchanged.
     seed: int32 `[2]`.
-    config: How.
-    num_epochs: Of the training; None for those of `config.local_training`.
+    config: Options of the training.
+    num_epochs: Number of epochs; None for that of `config.local_training`.
 
   Returns:
     The client's own weights; and `own_loss`, the mean loss of the examples, and

@@ -1,4 +1,4 @@
-"""Weights that travel in every round, and others that do so every few rounds.
+"""Communication schedule: fast weights every round, slow ones periodically.
 
 Chen and Qiu (2025), Algorithm 2: atoms and the head are fast, coefficients
 slow. A full round sends everything, a fast round the fast groups alone.
@@ -23,19 +23,20 @@ DOWNLINK_ACCOUNTINGS = ('paper', 'cache')
 
 @dataclasses.dataclass(frozen=True)
 class ScheduleConfig:
-  """Which weights travel when.
+  """Communication schedule of fast and slow weights.
 
   Attributes:
-    slow_period: 1 / beta, >= 1. Every so many rounds, from round 1 on, is full;
-      1 for all.
-    fast_groups: Of `filter_groups.GROUPS`, what also travels in the others.
-    fast_rounds: What becomes of a client's slow weights in a fast round.
-      `'discard'`, as printed: they are trained, and forgotten. `'persist'`: the
-      client starts from them next time, until after a full round; the paper's
-      proof assumes it. `'freeze'`: they are not trained.
-    downlink_accounting: Whether a client that was not drawn since the last full
-      round pays for the slow weights: `'paper'`, never in a fast round and
-      always in a full one; `'cache'`, exactly when it does not hold them.
+    slow_period: 1 / beta, >= 1. Period of the full rounds, from round 1 on; 1
+      for full rounds only.
+    fast_groups: Groups of `filter_groups.GROUPS` that are also sent in fast
+      rounds.
+    fast_rounds: Treatment of a client's slow weights in a fast round.
+      `'discard'`, as printed: they are trained, and discarded. `'persist'`: the
+      client's next round starts from them, until after a full round; the
+      paper's proof assumes it. `'freeze'`: they are not trained.
+    downlink_accounting: Whether the download of slow weights is counted:
+      `'paper'`, never in a fast round and always in a full one; `'cache'`,
+      exactly when the client does not hold them.
   """
 
   slow_period: int = 1
@@ -59,7 +60,7 @@ class ScheduleConfig:
 
   @property
   def slow_groups(self) -> tuple[str, ...]:
-    """Returns the groups that travel in full rounds alone."""
+    """Returns the groups that are sent in full rounds alone."""
     return tuple(
       group for group in filter_groups.GROUPS if group not in self.fast_groups
     )
@@ -70,21 +71,21 @@ class ScheduleConfig:
     return self.slow_period > 1 and self.fast_rounds == 'persist'
 
   def is_full(self, round_num: int) -> bool:
-    """Returns whether everything travels in a round, which count from 1."""
+    """Returns whether a round is full (rounds count from 1)."""
     return (round_num - 1) % self.slow_period == 0
 
   def version(self, round_num: int) -> int:
-    """Returns how many full rounds there were before a round."""
+    """Returns the number of full rounds before a round."""
     return -(-(round_num - 1) // self.slow_period)
 
 
 class Kept(NamedTuple):
-  """What a client keeps where slow weights persist.
+  """Client state of persistent slow weights.
 
   Attributes:
-    weights: Its slow weights.
-    version: Of the server's slow weights from which they were trained, int32
-      `[]`; -1 before the first time.
+    weights: The client's slow weights.
+    version: Version of the server's slow weights from which they were trained,
+      int32 `[]`; -1 before the first round.
   """
 
   weights: model_lib.Weights
@@ -93,14 +94,14 @@ class Kept(NamedTuple):
   def start(
     self, received: model_lib.Weights, version: tf.Tensor
   ) -> model_lib.Weights:
-    """Returns where the client starts: from its own slow weights, if fresh."""
+    """Returns the client's starting point: its slow weights, if up to date."""
     theirs = filter_groups.take(received, self.weights)
     own = trees.select(self.version == version, self.weights, theirs)
     return filter_groups.put(received, own)
 
 
 def initial(model: model_lib.Model, config: ScheduleConfig) -> Kept:
-  """Returns what a client has that never took part."""
+  """Returns the state of a client that never took part."""
   spec = filter_groups.take(model.weights_spec(), slow_names(model, config))
   zeros = tf.nest.map_structure(
     lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec
@@ -124,11 +125,11 @@ def num_slow(model: model_lib.Model, config: ScheduleConfig) -> int:
 
 
 def check_fits(model: model_lib.Model, config: ScheduleConfig) -> None:
-  """Raises ConfigError unless fast rounds send something, and spare something.
+  """Raises ConfigError unless fast rounds send some and omit some weights.
 
   Args:
-    model: Whose weights travel.
-    config: With a slow_period above 1.
+    model: The model.
+    config: A schedule with slow_period above 1.
   """
   groups = filter_groups.names_by_group(model)
   for group in config.fast_groups:
@@ -152,16 +153,16 @@ def freeze(
   config: ScheduleConfig,
   build_phases: Callable[[model_lib.Model], Mapping[str, algorithm.Phase]],
 ) -> algorithm.Phase:
-  """Returns a phase in whose clients the slow weights stay as received.
+  """Returns a phase in which clients freeze the slow weights.
 
-  They train a model of the fast weights alone, so that a decay or a pull, too,
-  is one of these alone.
+  Clients train a model of the fast weights alone, so that weight decay and
+  proximal terms apply to these alone, too.
 
   Args:
     phase: Trains `model` and uploads `local_weights`; clients keep no state.
-    model: Whose weights.
-    config: Which of them are slow.
-    build_phases: model -> phases, of which `phase.name` does the same to it.
+    model: The model.
+    config: The schedule, which defines the slow weights.
+    build_phases: model -> phases, of which `phase.name` trains that model.
 
   Returns:
     A phase whose `local_weights` are the fast ones.
@@ -192,20 +193,20 @@ def cost_of(
   config: ScheduleConfig,
   drawn_in: Callable[[int], np.ndarray],
 ) -> algorithm.Cost:
-  """Returns what a round costs, of which the host says what it costs in full.
+  """Returns the cost of a round from the host's cost of a full round.
 
   Args:
-    call: The host's.
+    call: The host's phase call.
     round_num: From 1.
-    num_slow_scalars: As of `num_slow`.
-    config: When they travel.
+    num_slow_scalars: As from `num_slow`.
+    config: The schedule.
     drawn_in: round -> client indices of its cohort.
   """
   is_full, cohort = config.is_full(round_num), call.client_indices
   num_spared = 0 if is_full else len(cohort)
   if config.downlink_accounting == 'cache':
     last_full = config.slow_period * (config.version(round_num) - 1) + 1
-    # Who was drawn after the last full round was sent what that one made.
+    # Clients sampled after the last full round received its slow weights.
     since = range(last_full + 1, round_num) if round_num > 1 else ()
     holders = [drawn_in(earlier) for earlier in since]
     num_spared = int(np.isin(cohort, np.concatenate([[], *holders])).sum())

@@ -1,44 +1,45 @@
-"""Segmented gossip: no server; every worker mixes segments of some peers.
+"""Segmented gossip: serverless averaging of model segments with random peers.
 
 Hu, Jiang and Wang, "Decentralized Federated Learning: A Segmented Gossip
 Approach" (2019), arXiv:1908.07782; GossipFL in the comparison of Che et al.,
 arXiv:2108.00365.
 
 Round t:
-  plan            everybody; each worker draws, for each of S segments, R peers
-  client_work     merge: the own model of the last round and what was pulled
-                  then; train from there; offer the result
-  aggregation     every model is collected: so that peers can pull from it
+  plan            all clients; each worker samples R peers for each of S
+                  segments
+  client_work     merge: the worker's own model of the last round and the
+                  segments pulled then; train from there; offer the result
+  aggregation     every model is collected, so that peers can pull from it
   server_update   for each worker and segment: the mean of the segment over its
-                  R peers by their examples, and what these weigh against its
-                  own
-So a worker's model after round t is, segment by segment, the mean over itself
-and its peers of what they trained in round t. The sum is split: the worker
-keeps its own model, and the "server" what was pulled, until the two are needed.
+                  R peers by their examples, and its weight beside the worker's
+                  own model
+So a worker's model after round t is, for each segment, the mean over its own
+and its peers' models trained in round t. The sum is split: the worker keeps its
+own model, and the "server" the pulled segments, until they are merged.
 
-There is no server. The "server state" simulates what lies in the workers'
-inboxes (the pulled half of each merge, one model a client), and
-`model_weights`, the mean of all merged models by examples: nobody in the system
-has it; it serves new users and reports here.
+There is no server. The "server state" simulates the workers' inboxes (the
+pulled half of each merge, one model a client), and holds `model_weights`, the
+mean of all merged models by examples: no worker holds it; it is for new users
+and reports.
 
 Names: S = num_segments, R = num_replicas. Segments are consecutive entries of
   the flattened model, whose sizes differ by 1 at most.
-Readings: peers are drawn anew for each segment, uniformly, without replacement,
-  among all others with examples, on the host from (seed, round, worker). A
-  worker without examples weighs nothing and only follows. Who drops out sends
-  nothing and keeps its model.
+Readings: peers are sampled anew for each segment, uniformly, without
+  replacement, among all others with examples, on the host from (seed, round,
+  worker). A worker without examples has weight 0 and only follows. A worker
+  that drops out sends nothing and keeps its model.
 Theory: without training and with equal examples, the expected squared distance
   to the mean before shrinks by (1 - R / (N - 1)) / (R + 1) a round, N workers.
 Reductions (tested): R = all peers = FedAvg with all clients, at every worker; R
   peers drawn by hand = NumPy.
 Cost per worker and round: R (P + S) floats down and as many up (each pulled
-segment
-  comes with its worker's number of examples), 2 R S messages (a request, an
-  answer), one solve. The simulation holds four models a client (its state, its
-  inbox, what was collected and merged), and mixes in clients^2 * P operations.
+  segment comes with its worker's number of examples), 2 R S messages (a
+  request, an answer), one solve. The simulation holds four models a client (its
+  state, its inbox, the collected and the merged model), and mixes in
+  clients^2 * P operations.
 
-What serves a client is its merged model; `local_weights` is the one before
-merging.
+The model served to a client is its merged model; `local_weights` is the model
+before merging.
 """
 
 import dataclasses
@@ -59,7 +60,7 @@ from tff_algos.stages.client import objectives
 from tff_algos.stages.server import global_model
 from tff_algos.stages.server import peer_models as peers_lib
 
-# In the place of a peer, where there are fewer than `num_replicas`.
+# Placeholder, where there are fewer peers than `num_replicas`.
 _NOBODY = -1
 
 
@@ -69,10 +70,10 @@ class GossipConfig:
 
   Attributes:
     num_segments: S, from 1 to the model's number of parameters.
-    num_replicas: R, >= 1: peers that each segment is pulled from; all others
-      where there are fewer.
+    num_replicas: R, >= 1: number of peers from which each segment is pulled;
+      all others if there are fewer.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a worker trains.
+    local_training: Options of local training.
   """
 
   num_segments: int = 2
@@ -89,13 +90,13 @@ class GossipConfig:
 
 
 class Inbox(NamedTuple):
-  """What a worker has pulled, or a stack `[num_clients, ...]` of it.
+  """Pulled segments of a worker, or stacks `[num_clients, ...]` of all workers.
 
   Attributes:
-    pulled: The mean of its peers' models, segment by segment, flat `[P]`; its
-      own where it has pulled nothing.
-    share: What they weigh beside the own model, in [0, 1], float32
-      `[num_segments]`; 0 where it has pulled nothing.
+    pulled: The mean of its peers' models by segment, flat `[P]`; its own model
+      where it has pulled no segment.
+    share: Weight of this mean beside its own model, in [0, 1], float32
+      `[num_segments]`; 0 where it has pulled no segment.
   """
 
   pulled: Leaf
@@ -103,11 +104,11 @@ class Inbox(NamedTuple):
 
 
 class ServerState(NamedTuple):
-  """What is simulated of all workers.
+  """Simulated state of all workers.
 
   Attributes:
     model_weights: The mean of all models, for new users and reports.
-    inbox: Of each worker, `[num_clients, ...]`.
+    inbox: Inbox of each worker, `[num_clients, ...]`.
   """
 
   model_weights: model_lib.Weights
@@ -115,22 +116,22 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a worker.
+  """Worker state between rounds.
 
   Attributes:
-    local_weights: Its model after training, before it is merged.
+    local_weights: The worker's model after training, before merging.
   """
 
   local_weights: model_lib.Weights
 
 
 class WorkerInput(NamedTuple):
-  """What the plan tells a worker.
+  """Client input of a worker.
 
   Attributes:
-    inbox: What it has pulled in the last round.
-    peers: Whom it pulls from in this one, client indices int32
-      `[num_segments, num_replicas]`; -1 for nobody.
+    inbox: Segments pulled in the last round.
+    peers: Peers of this round, client indices int32
+      `[num_segments, num_replicas]`; -1 for none.
   """
 
   inbox: Inbox
@@ -138,12 +139,12 @@ class WorkerInput(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-  """What a worker offers, and whom it pulls from.
+  """Offered model of a worker, and its peers.
 
   Attributes:
-    local_weights: Its model after training.
+    local_weights: The worker's model after training.
     num_examples: float32 `[]`.
-    peers: As of `WorkerInput`.
+    peers: As in `WorkerInput`.
   """
 
   local_weights: model_lib.Weights
@@ -154,7 +155,7 @@ class TrainResult(NamedTuple):
 def build_gossip(
   model: model_lib.Model, config: GossipConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds segmented gossip for a model of which every worker has one.
+  """Builds segmented gossip for a model with one instance per worker.
 
   Raises:
     ConfigError: If there are more segments than parameters.
@@ -186,7 +187,7 @@ def build_gossip(
     'gossip',
     model,
     init_server_state=init_server_state,
-    # The run's seed: all start from one model.
+    # The run's seed: all clients start from one model.
     init_client_state=lambda run_seed, client_seed: ClientState(
       model.initialize(run_seed)
     ),
@@ -200,7 +201,7 @@ def build_gossip(
 
 
 def _merge(own, inbox, sizes):
-  """Returns the mean of the own model and what was pulled, by segment."""
+  """Returns the mean of a worker's own model and its pulled segments."""
   flat = peers_lib.move(
     trees.flatten(own), inbox.pulled, segments.spread(inbox.share, sizes)
   )
@@ -240,7 +241,7 @@ def _build_training(model, config, sizes):
       ),
       tf.TensorSpec(shape, tf.int32),
     ),
-    # Its own model is a worker's secret; what it was sent is not.
+    # A worker's own model is private; the pulled segments are not.
     uploads={
       'local_weights': lambda message, client_input, result: trees.unflatten(
         client_input.inbox.pulled, spec
@@ -250,7 +251,7 @@ def _build_training(model, config, sizes):
 
 
 def _build_exchange(spec, sizes):
-  """Returns the server's update: all pull, and nothing else happens."""
+  """Returns the server's update: all workers pull their segments."""
 
   def exchange(server_state, aggregates):
     sent = aggregates['local_weights']
@@ -262,7 +263,7 @@ def _build_exchange(spec, sizes):
     weights = is_pulled * num_examples
     totals = tf.reduce_sum(weights, axis=2)
     is_any = totals[..., tf.newaxis] > 0  # pyright: ignore[reportArgumentType]
-    # Who pulls nothing has its own.
+    # A worker that pulls no segment keeps its own.
     means = tf.where(
       is_any,
       tf.math.divide_no_nan(weights, totals[..., tf.newaxis]),  # pyright: ignore[reportArgumentType]
@@ -291,20 +292,20 @@ def _build_exchange(spec, sizes):
 
 
 def _pulls(peers, num_clients):
-  """Returns who pulls what from whom, 0 or 1.
+  """Returns the adjacency matrices of pulls by segment, of 0 and 1.
 
   Args:
     peers: Collected; int32 `[workers, num_segments, num_replicas]`.
-    num_clients: Of the population, int32 `[]`.
+    num_clients: Size of the population, int32 `[]`.
 
   Returns:
     float32 `[num_segments, workers, workers]`: whether segment s of the second
-    worker's model reaches the first. Nothing does from or to who is refused.
+    worker's model reaches the first; 0 for invalid workers.
   """
   num_workers = tf.shape(peers.values)[0]
   num_segments, num_replicas = peers.values.shape[1:]
   column = tf.transpose(peers.values, [1, 0, 2])
-  # Nobody is beside the population.
+  # The placeholder index lies outside the population.
   column = tf.where(column >= 0, column, num_clients)
   row = tf.repeat(tf.range(num_segments * num_workers), num_replicas)
   asked = tf.scatter_nd(
@@ -327,12 +328,12 @@ def draw_peers(
   seed: int,
   round_num: int,
 ) -> np.ndarray:
-  """Returns whom a worker pulls each segment from.
+  """Samples a worker's peers for each segment.
 
   Args:
     population: All workers.
-    client_index: Which one.
-    config: How many segments and replicas.
+    client_index: Index of the worker.
+    config: Numbers of segments and replicas.
     seed: The run's seed.
     round_num: From 1.
 

@@ -1,4 +1,4 @@
-"""Vectors in segments, and sums of vectors whose weights differ by segment."""
+"""Segments of vectors, and weighted sums with weights by segment."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""pFedKM's Theorem 1 and the bound that it comes from, in numbers.
+"""Numerical evaluation of pFedKM's Theorem 1 and the underlying bound.
 
 Tang, Guo and Guo (2021), "Personalized Federated Learning with Clustered
 Generalization", appendix. With alpha = beta eta R they bound the mean over T

@@ -1,16 +1,16 @@
-"""pFedKM: personalized models around those of clusters that k-means finds.
+"""pFedKM: personalized models around cluster models found by k-means.
 
 Tang, Guo and Guo, "Personalized Federated Learning with Clustered
 Generalization" (preprint, June 2021; later known as CGPFL), Algorithm 1.
 
 Round t:
-  plan            all clients that have examples; each gets its own cluster's
-                  model and sees no other
+  plan            all clients that have examples; each receives the model of its
+                  own cluster only
   client_work     R local steps on the Moreau envelope (`moreau_envelope`)
-  aggregation     every local model is collected
-  server_update   k-means of the local models, which are then the clusters;
-                  cluster model <- (1 - beta) cluster model + beta mean. A
-                  cluster without clients keeps its model
+  aggregation     all local models are collected
+  server_update   k-means on the local models gives the new clusters; cluster
+                  model <- (1 - beta) cluster model + beta mean. A cluster
+                  without clients keeps its model
 
 Names: Omega = cluster_models (the group models), omega_{i,R} = local_weights,
   theta_i = personalized_weights, P, J, Q = numerics.partitions, K =
@@ -19,13 +19,13 @@ Names: Omega = cluster_models (the group models), omega_{i,R} = local_weights,
 Reductions (tested): one cluster = pFedMe with all clients, bit for bit; as many
   clusters as clients = each client alone.
 Cost per client and round: a model down, a model up (and the number of examples,
-  if it counts; and theta, if it is what is clustered), R solves. The server
-  holds all uploads at once and needs each by itself, so secure aggregation
-  cannot hide them; with one cluster only their mean.
+  if weighted by it; and theta, if clustered on it), R solves. The server holds
+  all uploads at once and needs each of them, so it is incompatible with secure
+  aggregation; with one cluster it needs their mean only.
 
-All cluster models start equal. An upload remembers the model that it started
-from, so clusters that begin apart may keep a wrong partition for ever: that an
-assignment settles does not say that it is right.
+All cluster models start equal. An upload depends on the received model, so
+clusters with different initial models may keep a wrong partition for ever:
+convergence of the assignment does not imply that it is right.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ from tff_algos.stages.server import client_sampling
 from tff_algos.stages.server import robust_aggregation as robust
 
 CLUSTER_ON = ('local_model', 'personalized_model')
-# The paper's theory ends here.
+# Largest server mixing covered by the paper's theory.
 _LARGEST_PROVEN_MIXING = 2
 
 
@@ -56,20 +56,21 @@ class PFedKMConfig:
 
   Attributes:
     num_clusters: K, from 1 to the number of clients.
-    cohort_size: Clients drawn a round; 0 for all that have examples, as
+    cohort_size: Clients sampled a round; 0 for all that have examples, as
       printed. Only their uploads are clustered; the others keep their cluster.
-    cluster_on: What is clustered: the `'local_model'` omega_{i,R}, as in
+    cluster_on: Clustered models: the `'local_model'` omega_{i,R}, as in
       Algorithm 1, or the `'personalized_model'` theta_i, as in Eq. 5, which is
       then uploaded, too.
-    weighting: What a client counts in its cluster's mean: `'uniform'`, all the
-      same, or `'examples'`, its number of examples. k-means weighs all alike.
+    weighting: Client weight in its cluster's mean: `'uniform'`, all the same,
+      or `'examples'`, its number of examples. k-means weights all equally.
     server_mixing: beta, > 0; 1 in all of the paper's experiments, up to 2 in
       its theory.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client works.
-    k_means: How the server clusters.
-    aggregation: What takes the place of the means, cluster by cluster. k-means
-      is not robust: liars may have a cluster to themselves, or move one.
+    local_training: Options of the client work.
+    k_means: Options of the clustering.
+    aggregation: Aggregation rule in place of each cluster's mean. k-means is
+      not robust: Byzantine clients may form a cluster of their own, or shift
+      one.
   """
 
   num_clusters: int = 2
@@ -96,7 +97,7 @@ class PFedKMConfig:
       raise errors.ConfigError(
         f'cohort_size is {self.cohort_size}, fewer than num_clusters, '
         f'{self.num_clusters}: some clusters would be empty in every round; '
-        'draw more clients, or 0 for all'
+        'sample more clients, or 0 for all'
       )
     if self.server_mixing > _LARGEST_PROVEN_MIXING:
       warnings.warn(
@@ -107,12 +108,12 @@ class PFedKMConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     cluster_models: `[num_clusters, ...]`; all equal before round 1.
-    cluster_assignment: Of each client, int32 `[num_clients]`.
-    k_means_seed: Of the next round, int32 `[2]`.
+    cluster_assignment: Cluster of each client, int32 `[num_clients]`.
+    k_means_seed: Seed of the next round's k-means, int32 `[2]`.
   """
 
   cluster_models: model_lib.Weights
@@ -123,7 +124,7 @@ class ServerState(NamedTuple):
 def build_pfedkm(
   model: model_lib.Model, config: PFedKMConfig
 ) -> algorithm.FederatedAlgorithm:
-  """Builds pFedKM for a model that all clusters share.
+  """Builds pFedKM for a model common to all clusters.
 
   >>> from tff_algos.models import registry
   >>> model = registry.build_model(
@@ -207,7 +208,7 @@ def _build_training(model, config):
   aggregators = dict.fromkeys([*models, 'client_weight'], aggregation.Collect())
   server_update = _build_regrouping(config)
   if config.num_clusters == 1 and config.aggregation.is_plain:
-    # There is nothing to find, so no upload is needed by itself.
+    # With one cluster there is no clustering: the mean of uploads is enough.
     aggregators = {'local_weights': aggregation.WeightedMean('client_weight')}
     server_update = _build_one_mean(config)
   return algorithm.Phase(
@@ -244,7 +245,7 @@ def _build_regrouping(config):
         config.aggregation,
         uploads.values,
         weights[:, tf.newaxis] * tf.one_hot(clusters.assignment, num_clusters),
-        # The mean of what its members started from.
+        # The mean of the models from which its members started.
         trees.mix(tf.matmul(shares, tf.one_hot(before, num_clusters)), old),
       ).value
     names = regrouping.name_clusters(
@@ -290,7 +291,7 @@ def _build_one_mean(config):
 
 
 def _mix(old, means, sizes, config):
-  """Returns (1 - beta) old + beta mean, and old where the mean is of nobody."""
+  """Returns (1 - beta) old + beta mean; old for a cluster without clients."""
   mixed = trees.interpolate(old, means, config.server_mixing)
   return trees.select_rows(sizes > 0, mixed, old)
 

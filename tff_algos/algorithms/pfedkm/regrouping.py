@@ -1,9 +1,9 @@
-"""Which clients belong together, by k-means on what they uploaded.
+"""Clustering of clients by k-means on their uploaded models.
 
 Tang, Guo and Guo (2021), "Personalized Federated Learning with Clustered
-Generalization", Algorithm 1, grouping. A cluster's number means nothing to
-k-means, so the new clusters are named after the old ones (`name_clusters`): a
-mixture with the old models would else mix strangers.
+Generalization", Algorithm 1, grouping. k-means numbers its clusters
+arbitrarily, so new clusters are matched with the old ones (`name_clusters`);
+otherwise the server would mix models of different clusters.
 """
 
 import dataclasses
@@ -24,20 +24,20 @@ INITIALIZATIONS = ('k-means++', 'cluster_models')
 
 @dataclasses.dataclass(frozen=True)
 class KMeansConfig:
-  """How uploads are clustered.
+  """Options of the clustering of uploads.
 
   Attributes:
     initialization: `'k-means++'`, or `'cluster_models'` to start from the
-      present ones.
+      present cluster models.
     num_restarts: Runs of k-means++, of which the best is taken, >= 1.
-    max_iterations: Of each run, >= 1.
-    weight_names: Weights of the model that are compared, such as the last
-      layer's; none for all. The paper compares all.
-    projection_size: If > 0, what is compared is first projected to so many
-      random dimensions. The paper does not.
-    seed_per_round: Whether every round draws anew. By default all rounds start
-      from the same seed, on which the paper (appendix) rests its claim that the
-      partition settles.
+    max_iterations: Maximal iterations of each run, >= 1.
+    weight_names: Weights of the model that are clustered, such as the last
+      layer's; none for all, as in the paper.
+    projection_size: If > 0, number of dimensions of a random projection of the
+      uploads before clustering. The paper does not project.
+    seed_per_round: Whether every round has another seed. By default all rounds
+      use the same seed, on which the paper (appendix) bases its claim that the
+      partition converges.
   """
 
   initialization: str = 'k-means++'
@@ -55,12 +55,12 @@ class KMeansConfig:
 
 
 class Clusters(NamedTuple):
-  """What was found among the uploads.
+  """Result of the clustering of uploads.
 
   Attributes:
     assignment: Cluster of each upload, int32 `[cohort]`.
-    found: Of k-means.
-    gram: Inner products of what was compared, float64 `[cohort, cohort]`.
+    found: Result of k-means.
+    gram: Inner products of the clustered weights, float64 `[cohort, cohort]`.
   """
 
   assignment: tf.Tensor
@@ -93,15 +93,15 @@ def cluster_uploads(
   seed: tf.Tensor,
   config: KMeansConfig,
 ) -> Clusters:
-  """Clusters what the clients of a cohort uploaded.
+  """Clusters the uploads of a cohort.
 
   Args:
     uploads: Models `[cohort, ...]`.
     cluster_models: `[num_clusters, ...]`.
-    before: Cluster of each client so far, int32 `[cohort]`. Those keep it who
-      sent nothing valid; all do, if all sent the same.
+    before: Old cluster of each client, int32 `[cohort]`. Clients without a
+      valid upload keep it; all clients do if all uploads are equal.
     seed: int32 `[2]`.
-    config: How to cluster.
+    config: Options of the clustering.
   """
   num_clusters = tf.nest.flatten(cluster_models)[0].shape[0]
   is_real = uploads.is_valid
@@ -152,17 +152,17 @@ def name_clusters(
   cluster_models: Structure,
   means: Structure,
 ) -> tf.Tensor:
-  """Returns which new cluster goes on under each old cluster's number.
+  """Matches new clusters with old cluster numbers.
 
-  The matching that lets the most clients keep their number; among equally good
-  ones, that of the smallest squared distances between models.
+  The matching maximizes the number of clients that keep their number; ties are
+  broken by the smallest sum of squared distances between models.
 
   Args:
     before: Old cluster of each client, int32 `[cohort]`.
     after: New cluster of each client, int32 `[cohort]`.
     is_real: Clients that count, bool `[cohort]`.
-    cluster_models: Of the old clusters, `[num_clusters, ...]`.
-    means: Of the new clusters, `[num_clusters, ...]`.
+    cluster_models: Models of the old clusters, `[num_clusters, ...]`.
+    means: Means of the new clusters, `[num_clusters, ...]`.
 
   Returns:
     New cluster of each old number, a permutation, int32 `[num_clusters]`.
@@ -182,7 +182,7 @@ def name_clusters(
   )
   one_hot = tf.eye(2 * num_clusters, dtype=tf.float64)[num_clusters:]
   distances = gram_lib.squared_distances(gram, one_hot)[:num_clusters]
-  # All distances together weigh less than one client.
+  # All distances together have less weight than one client.
   most = 2 * num_clusters * tf.maximum(tf.reduce_max(distances), 1e-300)
   return matching.best_matching(common - distances / most)
 
@@ -199,21 +199,21 @@ def measure(
   clusters: Clusters,
   cluster_models: Structure,
 ) -> OrderedDict[str, tf.Tensor]:
-  """Returns what a round's regrouping tells, as scalars.
+  """Returns the metrics of a round's clustering, as scalars.
 
   Args:
-    before: Cluster of each client so far, int32 `[cohort]`.
-    after: From now on, in the same numbers.
+    before: Old cluster of each client, int32 `[cohort]`.
+    after: New cluster of each client, in the same numbers.
     is_real: Clients that count, bool `[cohort]`.
-    clusters: What was found.
-    cluster_models: From now on, `[num_clusters, ...]`.
+    clusters: Result of `cluster_uploads`.
+    cluster_models: The new cluster models, `[num_clusters, ...]`.
 
   Returns:
-    `transition_distance`, the Frobenius norm of the transition matrix less the
-    identity; `moved_clients`, the share that changed cluster; k-means's
-    iterations and inertia; mean Euclidean distances between the models that
-    were compared, overall, within and between clusters; and between the cluster
-    models. A mean over no pairs is NaN.
+    `transition_distance`, the Frobenius norm of the transition matrix minus the
+    identity; `moved_clients`, the share of clients that changed cluster;
+    iterations and inertia of k-means; mean Euclidean distances between the
+    clustered models, overall, within and between clusters; and between the
+    cluster models. A mean over no pairs is NaN.
   """
   num_clusters = tf.nest.flatten(cluster_models)[0].shape[0]
   counts = tf.cast(is_real, tf.float64)

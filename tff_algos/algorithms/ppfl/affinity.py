@@ -2,9 +2,9 @@
 
 The penalty is laplacian_weight / 2 * sum_ij w_ij |c_i - c_j|^2 (Di et al.,
 arXiv:2310.14337, Eq. 4), w_ij the cosine of the clients' label counts, which
-leave out labels that no score counts (padding, unknown words). So that the
-server can know it, clients upload those counts, once, before the first round:
-what they cost and disclose is a phase like any other.
+leave out unscored labels (padding, unknown words). The server computes it from
+label counts that clients upload once, before the first round, in a phase of its
+own, which is counted in the cost.
 
 The affinity is kept as vectors, w_ij = <a_i, a_j>. So the matrix W is positive
 semidefinite, is never built, and its product with n points costs n times the
@@ -32,19 +32,19 @@ LAPLACIAN, DEGREE = FORMS = ('laplacian', 'degree')
 
 @dataclasses.dataclass(frozen=True)
 class LaplacianConfig:
-  """The penalty on memberships that differ between clients.
+  """Options of the Laplacian penalty on differences of memberships.
 
   Attributes:
-    weight: lambda, >= 0; 0 for none, and then nobody uploads label counts, or
-      memberships for its sake.
+    weight: lambda, >= 0; 0 for none, and then clients upload neither label
+      counts nor memberships for the penalty.
     affinity: w_ij: `'cosine'` of the label counts; `'shifted_cosine'`, 0.5 +
       0.5 times that; or `'uniform'`, 1, which needs no counts (Theorem 3).
     form: The penalty's gradient, which is the same in all steps of a round:
       `'laplacian'`, 2 lambda (L C)_i, as printed; or `'degree'`, lambda d_ii
       c_i, which pulls to equal memberships, as in the authors' release.
-    count_noise: Scale of Laplace noise that a client adds to each of its counts
-      before it uploads them, >= 0, in examples; what falls below 0 is raised to
-      it. A scale of b hides one example with epsilon = 1 / b.
+    count_noise: Scale of Laplace noise added by a client to each of its counts
+      before the upload, >= 0, in examples; negative results are raised to 0. A
+      scale of b hides one example with epsilon = 1 / b.
   """
 
   weight: float = 0.0
@@ -72,8 +72,8 @@ def initial_features(
   """Returns the clients' affinity vectors before round 1.
 
   Returns:
-    `[num_clients, n]` float32; zeros, so no pull, where counts are still to
-    come. `()` without a penalty.
+    `[num_clients, n]` float32; zeros, so no penalty, before counts are
+    uploaded. `()` without a penalty.
   """
   if not config.weight:
     return ()
@@ -92,7 +92,7 @@ def build_counting(
   `initial_features`. A client that takes no part has no edges.
 
   Raises:
-    ConfigError: If the labels are no classes.
+    ConfigError: If the labels are not classes.
   """
   if model.task != model_lib.CLASSIFICATION:
     raise errors.ConfigError(
@@ -131,8 +131,8 @@ def build_counting(
 
 
 def _laplace(seed, size):
-  """Returns draws of the Laplace law of scale 1, `[size]`."""
-  # Below 0.5 in size, by half a step of float32 at least.
+  """Returns draws from the Laplace distribution of scale 1, `[size]`."""
+  # Magnitude below 0.5, by half a step of float32 at least.
   uniform = tf.random.stateless_uniform([size], seed, -0.5, 0.5)
   inner = tf.maximum(1.0 - 2.0 * tf.abs(uniform), 1e-7)
   return -tf.sign(uniform) * tf.math.log(inner)
@@ -145,7 +145,7 @@ def penalty_gradients(
 
   Args:
     config: Weight > 0, and form.
-    features: `[num_clients, n]`, of the server state.
+    features: `[num_clients, n]`, from the server state.
     memberships: C, `[num_clients, k]`, on the host or in a graph.
   """
   features = tf.convert_to_tensor(features)

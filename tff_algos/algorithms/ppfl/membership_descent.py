@@ -1,15 +1,15 @@
-"""Mirror descent on memberships, under the negative entropy, all else frozen.
+"""Entropic mirror descent on memberships, with frozen model weights.
 
 Di et al., arXiv:2310.14337, Algorithm 2 (the gradient) and Eq. 25 (the step): c
 <- c * exp(-eta (w grad f(c) + penalty gradient)), normalized, with w the weight
 p_i of the client's loss in the objective.
 
-The loss is the mean over labels that the model weights are trained on. A client
-without examples has none, and its p_i is 0: the penalty alone moves it, one
-step an epoch.
+The loss is the mean over labels, as in the training of the model weights. A
+client without examples has no loss, and its p_i is 0: only the penalty changes
+its membership, by one step an epoch.
 
 Where the outputs of the canonical models do not depend on c they are computed
-once, for all steps; but not those of words that are met only once.
+once, for all steps; not for words in a single pass.
 """
 
 import dataclasses
@@ -23,29 +23,29 @@ from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import batches
 
 CLIENT_WEIGHT = 'client_weight'
-# What keeps every coordinate alive: from 0 none would ever come back (Di et
-# al., arXiv:2310.14337, Remark 2).
+# Keeps every coordinate positive: a coordinate of 0 would stay 0 (Di et al.,
+# arXiv:2310.14337, Remark 2).
 FLOOR = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class MembershipConfig:
-  """How memberships move.
+  """Options of the membership updates.
 
   Attributes:
     learning_rate: eta_2, > 0.
     num_epochs: Passes over a client's examples, >= 1; 1 as printed.
     batch_size: Examples of a step, or 0 for all of a client, so that an epoch
-      is one step with the full gradient, as Algorithm 3 has it.
-    gradient_weight: What a client's loss counts beside the penalty:
+      is one step with the full gradient, as in Algorithm 3.
+    gradient_weight: Weight of a client's loss beside the penalty:
       `'client_weight'`, its p_i, as printed (of the order 1 / clients, so the
       rate must be of the order of their number); or `'none'`, 1 for all.
     floor: Smallest membership, >= 0 and < 1; one of 0 would stay 0, and has no
       gradient where probabilities are mixed.
-    num_newcomer_steps: Steps in which a client that was not trained on fits its
-      membership, from equal shares, >= 0.
-    newcomer_learning_rate: Of those steps, whose gradient is that of its mean
-      loss alone, > 0; beyond 2 / L_2 of that loss they go to and fro.
+    num_newcomer_steps: Steps in which a client outside the training population
+      fits its membership, from equal shares, >= 0.
+    newcomer_learning_rate: Learning rate of those steps, on the gradient of the
+      mean loss alone, > 0; above 2 / L_2 of that loss they oscillate.
   """
 
   learning_rate: float = 0.1
@@ -78,7 +78,7 @@ class MembershipConfig:
 
   @property
   def is_weighed(self) -> bool:
-    """Returns whether a client's loss counts as its p_i."""
+    """Returns whether a client's loss is weighted by its p_i."""
     return self.gradient_weight == CLIENT_WEIGHT
 
 
@@ -91,13 +91,13 @@ def entropic_step(
   """Returns the minimum of <gradient, u> + KL(u, point) / learning_rate.
 
   point * exp(-learning_rate * gradient), divided by its sum (Beck and Teboulle
-  2003), in logarithms: no gradient is so large that it overflows. Then every
-  coordinate is raised to the floor, and the sum is made 1 again.
+  2003), in logarithms, so that no gradient overflows. Then every coordinate is
+  raised to the floor, and the sum is normalized to 1 again.
 
   Args:
     point: On the simplex, `[..., n]`, each coordinate > 0.
     gradient: `[..., n]`; a NaN makes a NaN.
-    learning_rate: Of the step, >= 0.
+    learning_rate: Learning rate of the step, >= 0.
     floor: Smallest coordinate before the last division, >= 0.
 
   Returns:
@@ -117,8 +117,8 @@ def squared_mapping_norm(
 
   Args:
     point: `[..., n]`.
-    stepped: What `entropic_step` made of it, `[..., n]`.
-    learning_rate: Of that step, > 0.
+    stepped: Result of `entropic_step` at the point, `[..., n]`.
+    learning_rate: Learning rate of that step, > 0.
   """
   mapping = (point - stepped) / learning_rate
   return tf.square(tf.reduce_sum(tf.abs(mapping), axis=-1))
@@ -132,9 +132,9 @@ class _Loss:
     self._model_weights = model_weights
     self._data = data
     self._loss_scale = loss_scale
-    # Of mixed weights that are not affine, nothing can be computed ahead. Of
-    # words, all outputs of all models would take more room than it is worth for
-    # one pass; of few classes they are one product, faster than two passes.
+    # If outputs are not affine in mixed weights, they cannot be precomputed.
+    # Outputs over words would take too much memory for a single pass; outputs
+    # of few classes are one product, faster than two passes.
     self._is_ahead = (num_epochs > 1 or not mixture.model.label_shape) and (
       mixture.is_affine or not mixture.mixes_parameters
     )
@@ -145,7 +145,7 @@ class _Loss:
     )
 
   def gradient(self, membership, positions=None, mask=None):
-    """Returns the gradient of the mean loss, and the losses that it met."""
+    """Returns the gradient of the mean loss, and the losses."""
     batch, outputs = self._data, self._outputs
     if positions is not None:
       if self._is_ahead:
@@ -216,18 +216,18 @@ def descend(
   Args:
     mixture: The model.
     model_weights: Its weights, frozen.
-    membership: Where to start, `[num_canonical]`, on the simplex.
-    data: The client's examples; without one only the penalty moves it, by one
-      step an epoch.
-    seed: int32 `[2]`; decides the order of the examples.
-    config: Rate, epochs, batch size, floor.
+    membership: Starting point, `[num_canonical]`, on the simplex.
+    data: The client's examples; without one only the penalty changes the
+      membership, by one step an epoch.
+    seed: int32 `[2]`; determines the order of the examples.
+    config: Learning rate, epochs, batch size, floor.
     loss_scale: Factor on the loss, > 0.
     client_weight: w above.
     penalty_gradient: `[num_canonical]`, the same in all steps.
 
   Returns:
-    `[num_canonical]`, on the simplex, and the mean loss of the examples as they
-    were met.
+    `[num_canonical]`, on the simplex, and the mean loss of the examples, each
+    before the step that reads it.
   """
   data = algorithm.ClientData(data.x, data.y, data.mask)  # Gathered once.
   loss = _Loss(mixture, model_weights, data, loss_scale, config.num_epochs)
@@ -276,14 +276,15 @@ def descend(
 def newcomers(
   mixture: mixing.Mixture, config: MembershipConfig, loss_scale: float = 1.0
 ) -> algorithm.Newcomers:
-  """Returns how clients that were not trained on get their memberships.
+  """Returns the personalization of clients outside the training population.
 
-  By steps on all of their examples, from equal shares, everything else frozen.
+  Memberships are fitted by full-batch steps from equal shares, with all else
+  frozen.
   The server state is a NamedTuple with the field `model_weights`.
 
   Args:
     mixture: The model.
-    config: How many steps of which rate.
+    config: Number and learning rate of the steps.
     loss_scale: Factor on the loss, > 0.
   """
   alone = dataclasses.replace(

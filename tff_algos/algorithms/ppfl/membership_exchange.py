@@ -1,4 +1,4 @@
-"""Membership exchange: what clients and server send beside the model weights.
+"""Membership exchange: messages between clients and server besides weights.
 
 Per client: its penalty's gradient, its weight in the objective, or, where the
 server takes the mirror steps, its membership and its gradient (Di et al.,
@@ -22,7 +22,7 @@ ALTERNATING, RANDOM_BLOCK, SHARED_FIRST = SCHEDULES = (
   'shared_first',
 )
 
-# The phases of a round; of `RANDOM_BLOCK`, those that it draws one of.
+# The phases of a round; for `RANDOM_BLOCK`, one of them is drawn.
 PHASES = {
   ALTERNATING: ('joint',),
   SHARED_FIRST: ('shared', 'membership'),
@@ -33,7 +33,7 @@ PHASES = {
 def check_schedule(
   schedule: str, membership: membership_descent.MembershipConfig
 ) -> None:
-  """Raises ConfigError for an unknown schedule, or options that it has not."""
+  """Raises ConfigError for an unknown schedule, or unsupported options."""
   checks.check_one_of('schedule', schedule, SCHEDULES)
   if schedule == RANDOM_BLOCK and membership.num_epochs > 1:
     raise errors.ConfigError(
@@ -47,17 +47,17 @@ def check_schedule(
 class MembershipExchange:
   """Phases of a round, their cohorts and each client's input, by schedule.
 
-  The phases: `count_labels`; `stationarity`; `shared`, which moves the model
-  weights, `membership`, which moves the memberships, and `joint`, which moves
-  both.
+  The phases: `count_labels`; `stationarity`; `shared`, which updates the model
+  weights, `membership`, which updates the memberships, and `joint`, which
+  updates both.
 
   Attributes:
     mixture: The model.
-    schedule: One of `SCHEDULES`; in `'random_block'` memberships are the
-      server's.
+    schedule: One of `SCHEDULES`; in `'random_block'` the server holds the
+      memberships.
     is_partial: Whether not all clients take part in a round.
     num_joint_rounds: If > 0, after so many rounds model weights are frozen.
-    membership: How memberships move.
+    membership: Options of the membership updates.
     laplacian: The penalty.
   """
 
@@ -70,12 +70,12 @@ class MembershipExchange:
 
   @property
   def at_server(self) -> bool:
-    """Returns whether the server steps on memberships."""
+    """Returns whether the server updates the memberships."""
     return self.schedule == RANDOM_BLOCK
 
   @property
   def uploads_membership(self) -> bool:
-    """Returns whether clients tell their memberships: for the penalty alone."""
+    """Returns whether clients upload their memberships, for the penalty."""
     return self.laplacian.weight > 0
 
   def phases(
@@ -85,12 +85,12 @@ class MembershipExchange:
     shared_prob: float,
     stationarity_interval: int,
   ) -> list[str]:
-    """Returns the names of a round's phases, in turn.
+    """Returns the names of a round's phases, in order.
 
     Args:
       round_num: From 1.
       seed: The run's seed.
-      shared_prob: Chance of the block of model weights in `RANDOM_BLOCK`.
+      shared_prob: Probability of the block of model weights in `RANDOM_BLOCK`.
       stationarity_interval: Rounds between measurements; 0 for none.
     """
     names = []
@@ -107,7 +107,7 @@ class MembershipExchange:
     return [*names, *blocks]
 
   def client_input(self, phase: str) -> Structure:
-    """Returns the type of what a phase tells a client.
+    """Returns the type of a phase's client input.
 
     Fields, where they are needed: `membership` and `penalty_gradient`,
     `[num_canonical]`; `client_weight`, its p_i, `[]`.
@@ -132,7 +132,7 @@ class MembershipExchange:
   def membership_of(
     self, client_input: Structure, client_state: Structure
   ) -> tf.Tensor:
-    """Returns a client's membership from where it lives, `[num_canonical]`."""
+    """Returns a client's membership from its state, `[num_canonical]`."""
     if self.at_server:
       return client_input['membership']
     return client_state.membership
@@ -140,13 +140,14 @@ class MembershipExchange:
   def cohort(
     self, phase: str, drawn: np.ndarray, population: algorithm.Population
   ) -> np.ndarray:
-    """Returns who takes part in a phase, int32 `[cohort]`, ascending.
+    """Returns the cohort of a phase, int32 `[cohort]`, ascending.
 
-    A penalty that needs no counts also moves clients without examples.
+    With a penalty that needs no counts, clients without examples take part,
+    too.
 
     Args:
-      phase: Its name.
-      drawn: Those of the round.
+      phase: Name of the phase.
+      drawn: Sampled clients of the round.
       population: All clients.
     """
     everyone = population.all_clients
@@ -167,20 +168,20 @@ class MembershipExchange:
     client_weights: np.ndarray,
     round_num: int,
   ) -> algorithm.PhaseCall:
-    """Returns the call of a phase, with what each client is told.
+    """Returns the call of a phase, with each client's input.
 
     Args:
-      phase: Its name.
+      phase: Name of the phase.
       server_state: With the fields `membership` and `affinity_features`, of
         NumPy arrays.
-      client_indices: Who takes part, int32 `[cohort]`.
+      client_indices: The cohort, int32 `[cohort]`.
       client_weights: p_i of all clients, float32 `[num_clients]`.
       round_num: From 1.
     """
 
     def pulls():
       laplacian = self.laplacian
-      if phase == 'stationarity':  # Of the objective, whatever rounds do.
+      if phase == 'stationarity':  # The objective's gradient, in any schedule.
         laplacian = dataclasses.replace(laplacian, form=affinity.LAPLACIAN)
       return affinity.penalty_gradients(
         laplacian, server_state.affinity_features, server_state.membership
@@ -201,9 +202,9 @@ class MembershipExchange:
   def _cost(self, phase, round_num):
     """Returns floats down and up, and local solves, of one client.
 
-    p_i is told once, and not counted. Where all take part, who has
-    been sent the model weights since they changed holds them; what a
-    measurement sends is its own, and spares the round nothing.
+    p_i is sent once, and not counted. With all clients in the cohort, a client
+    that has received the model weights since their last change holds them;
+    weights sent by a measurement do not count for the round.
     """
     weights = self.mixture.num_parameters
     memberships = self.mixture.num_canonical * (
@@ -224,7 +225,7 @@ class MembershipExchange:
     if self.is_partial or phase in ('count_labels', 'joint'):
       return False
     last_joint = self.num_joint_rounds or float('inf')
-    # The release tells the new weights before memberships move.
+    # The release sends the new weights before memberships are updated.
     is_told_early = self.schedule == SHARED_FIRST
     if phase == 'shared' or (phase == 'stationarity' and is_told_early):
       return is_told_early and round_num > 1
@@ -238,16 +239,16 @@ class MembershipExchange:
 def build_server_step(
   exchange: MembershipExchange, loss_scale: float
 ) -> algorithm.Phase:
-  """Returns the phase `membership` whose mirror steps the server takes.
+  """Returns the phase `membership` with mirror steps at the server.
 
   Algorithm 1, block C: clients upload gradients of their memberships (Algorithm
-  2), and the server steps on those of the whole cohort.
+  2), and the server takes the mirror steps of the whole cohort.
 
   The server state is a NamedTuple with the fields `model_weights`, `membership`
   and `affinity_features`. A client that takes no part keeps its membership.
 
   Args:
-    exchange: The model, the penalty, and how memberships move.
+    exchange: The model, the penalty, and the options of membership updates.
     loss_scale: Factor on the loss, > 0.
   """
   config, laplacian = exchange.membership, exchange.laplacian

@@ -1,14 +1,15 @@
-"""Local training of canonical models through the one model that they make.
+"""Local training of canonical models through one model of mixed weights.
 
 Where a client computes one model of mixed weights sum_k c_k theta_k (see
-`mixing`), the loss sees the canonical weights along its membership c alone: the
-gradient in theta_k is c_k g, g that in the mixed weights (Di et al.,
-arXiv:2310.14337, Section 3.1). In coordinates that are turned so that the first
-points along c, v = sum_k c_k theta_k / |c|, the others have no gradient; weight
-decay shrinks them all alike. SGD, with momentum and decay or without, does not
-care how coordinates are turned. So v is trained, as large as one model, and
-moves every theta_k by c_k / |c| times what v moved: the same steps, up to
-rounding, at the cost of one model and not of `num_canonical`.
+`mixing`), the loss depends on the canonical weights along its membership c
+alone: the gradient in theta_k is c_k g, with g the gradient in the mixed
+weights (Di et al., arXiv:2310.14337, Section 3.1). In rotated coordinates whose
+first axis points along c, v = sum_k c_k theta_k / |c|, the other coordinates
+have no gradient; weight decay shrinks all equally. SGD, with or without
+momentum and decay, is invariant under rotations. So v, of the size of one
+model, is trained, and every theta_k changes by c_k / |c| times the change of v:
+the same steps, up to rounding, at the cost of one model instead of
+`num_canonical`.
 """
 
 import dataclasses
@@ -37,15 +38,15 @@ def train(
 
   Args:
     mixture: The model.
-    model_weights: Where to start.
+    model_weights: Starting point.
     membership: `[num_canonical]`, on the simplex, held fixed.
     data: The client's examples.
-    seed: int32 `[2]`; as of `local_training.train`.
+    seed: int32 `[2]`; as in `local_training.train`.
     config: Epochs, batch size, optimizer.
     loss_scale: Factor on the loss, > 0.
 
   Returns:
-    As of `local_training.train`.
+    As from `local_training.train`.
   """
   can_turn = (config.solver, config.optimizer.name) == ('descent', 'sgd')
   if not (mixture.mixes_parameters and can_turn):
@@ -58,7 +59,7 @@ def train(
     shared=model_weights['shared'], along=trees.mix(direction, old)
   )
   if config.weight_decay:
-    # What decay leaves of a weight that has no gradient.
+    # Factor of weight decay on a weight without gradient.
     start['kept'] = tf.constant(1.0)
 
   def apply(weights, x):

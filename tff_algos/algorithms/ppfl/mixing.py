@@ -1,20 +1,21 @@
-"""Personalized models mixed of a few canonical ones, and what all share.
+"""Personalized models: mixtures of canonical models with shared weights.
 
 Di et al., "PPFL: A Personalized Federated Learning Framework for Heterogeneous
 Population", arXiv:2310.14337, Eq. 4 and Fig. 2. The weights of a model are
-parted by name: shared ones theta_com, one set for all, and canonical ones
-theta_k, of which there are `num_canonical` sets. A client with membership c has
+split by name: shared ones theta_com, one set for all, and canonical ones
+theta_k, in `num_canonical` sets. A client with membership c computes
 
   outputs         sum_k c_k r(theta_com, theta_k; x)     (PPFL1)
   parameters      r(theta_com, sum_k c_k theta_k; x)     (PPFL2)
   probabilities   sum_k c_k softmax(r(theta_com, theta_k; x))    (Eq. 11)
   per_layer       the outputs of each canonical layer mixed by the same c, and
-                  the result given to the next layer
+                  passed to the next layer
 
 Where r is affine in the canonical weights (one last dense layer, a regression)
 `outputs` and `parameters` are the same function. `per_layer` and `parameters`
-always are, as every layer of ours is linear in its own weights. Of two that are
-the same, what is computed is `parameters`: one model, not `num_canonical`.
+are always the same, as every layer of `models` is linear in its own weights.
+Where two modes are the same, `parameters` is computed: one model instead of
+`num_canonical`.
 """
 
 import dataclasses
@@ -36,18 +37,18 @@ MIXINGS = ('outputs', 'parameters', 'probabilities', 'per_layer')
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-  """A model whose canonical weights come in several sets; see `build`.
+  """A model with several sets of canonical weights; see `build`.
 
   `model_weights` below is a mapping of `shared` weights and `canonical` ones,
   `[num_canonical, ...]`.
 
   Attributes:
     model: The model of one set.
-    num_canonical: How many sets, >= 1.
+    num_canonical: Number of sets, >= 1.
     canonical: Names of the canonical weights, in the model's order.
     mixing: One of `MIXINGS`.
     is_affine: Whether outputs are affine in the canonical weights.
-    mixes_parameters: Whether one model of mixed weights is computed, and not
+    mixes_parameters: Whether one model of mixed weights is computed instead of
       `num_canonical` models.
   """
 
@@ -85,7 +86,7 @@ class Mixture:
     )
 
   def equal_shares(self) -> tf.Tensor:
-    """Returns the membership that everybody starts with, `[num_canonical]`."""
+    """Returns the initial membership of all clients, `[num_canonical]`."""
     return tf.fill([self.num_canonical], 1 / self.num_canonical)
 
   def join(self, shared: Structure, canonical: Structure) -> model_lib.Weights:
@@ -124,7 +125,7 @@ class Mixture:
   ) -> tf.Tensor:
     """Returns every canonical model's outputs, `[num_canonical, batch, ...]`.
 
-    What the shared weights make of x is computed once.
+    Layers of shared weights before the canonical ones are computed once.
     """
     return self.model.map_stacked(
       lambda canonical: self.model.apply(
@@ -187,8 +188,8 @@ def build(
 
   Args:
     model: Of one set of weights.
-    num_canonical: How many sets, >= 1.
-    canonical: What is canonical, see `weight_groups.weight_names`.
+    num_canonical: Number of sets, >= 1.
+    canonical: The canonical weights, see `weight_groups.weight_names`.
     mixing: One of `MIXINGS`.
 
   Raises:

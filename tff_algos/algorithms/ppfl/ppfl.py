@@ -1,4 +1,4 @@
-"""PPFL: every client mixes a few canonical models by a membership of its own.
+"""PPFL: personalized mixtures of canonical models by client memberships.
 
 Di, Yang, Ye and Chang, "PPFL: A Personalized Federated Learning Framework for
 Heterogeneous Population" (2023), arXiv:2310.14337. It minimises, over weights
@@ -7,7 +7,7 @@ theta and memberships c_i on the simplex,
   sum_i p_i f_i(theta, c_i) + lambda / 2 sum_ij w_ij |c_i - c_j|^2.
 
 Round t; before the first, with lambda > 0, clients upload label counts:
-  alternating     Algorithm 3. Everybody is sent theta and its penalty's
+  alternating     Algorithm 3. Each client receives theta and its penalty's
                   gradient g_i = 2 lambda (L C)_i, and in one phase, `joint`,
                   takes a mirror step on c_i (`membership_descent`), then local
                   steps on theta with the new c_i; theta <- the mean, or a step
@@ -26,12 +26,12 @@ Reductions (tested): one cluster = FedAvg, up to rounding; lambda = 0 = partial
   personalization of c_i; equal canonical models stay equal.
 Cost per client, P = |theta|: `joint` P + K down and up; random_block P or K
   each way; `shared_first` P + K each way. With lambda = 0 memberships stay at
-  the clients, and the K are saved, but in random_block, whose server steps on
-  them.
+  the clients, which saves the K floats, except in random_block, whose server
+  updates the memberships.
 
-Alternating keeps c_i in the client's state; the server's table C is what it
-last heard, so the Laplacian of a partial cohort is of stale memberships. A
-client that takes no part keeps c_i.
+Alternating keeps c_i in the client's state; the server's table C holds the last
+uploads, so the Laplacian of a partial cohort uses stale memberships. A client
+that takes no part keeps c_i.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ from tff_algos.stages.server import client_sampling
 from tff_algos.stages.server import robust_aggregation as robust
 from tff_algos.stages.server import server_optimizer as server_optimizer_lib
 
-# What a client that lies would lie about: the model, which started from theta.
+# The upload that a Byzantine client falsifies: the model, started from theta.
 _TRAINED = {'local_weights': lambda message, *_: message}
 
 
@@ -67,29 +67,29 @@ class PpflConfig:
   """Options of PPFL.
 
   Attributes:
-    num_clusters: K, canonical models, >= 1.
+    num_clusters: K, number of canonical models, >= 1.
     schedule: `'alternating'`, `'random_block'` or `'shared_first'`.
-    cohort_size: Clients drawn a round; 0 for all, as printed.
-    canonical: What is canonical, see `weight_groups.weight_names`: names of
+    cohort_size: Clients sampled a round; 0 for all, as printed.
+    canonical: The canonical weights, see `weight_groups.weight_names`: names of
       weights or layers, `'all'` or `'last_layer'`; the rest is shared.
     mixing: `'outputs'` (PPFL1), `'parameters'` (PPFL2), `'probabilities'` (Eq.
       11) or `'per_layer'`.
-    weighting: p_i, and what a client counts in the mean: `'examples'` or
+    weighting: p_i, which is also the client weight in the mean: `'examples'` or
       `'uniform'`.
-    shared_prob: rho_1, chance of the block theta in `'random_block'`, in [0,
-      1].
-    membership: How memberships move.
+    shared_prob: rho_1, probability of the block theta in `'random_block'`, in
+      [0, 1].
+    membership: Options of the membership updates.
     laplacian: The penalty.
-    num_joint_rounds: If > 0, all rounds after that many move memberships alone.
+    num_joint_rounds: If > 0, rounds after this many update memberships alone.
     stationarity_interval: Rounds between measurements of the objective and its
       stationarity, at their start; 0 for none. Each costs every client a pass
       over all of its examples, the download of P floats where it does not hold
       theta, and of K with a penalty, and an upload of P + 2.
-    server_optimizer: Of the server's step on theta, as of FedAvg; SGD with
-      learning rate 1 and no momentum takes the mean.
+    server_optimizer: Server optimizer of theta, as in FedAvg; SGD with learning
+      rate 1 and no momentum takes the mean.
     loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains theta.
-    aggregation: What takes the place of the mean of the clients' theta.
+    local_training: Options of the local training of theta.
+    aggregation: Aggregation rule in place of the mean of the clients' theta.
   """
 
   num_clusters: int = 2
@@ -126,15 +126,15 @@ class PpflConfig:
 
 
 class ServerState(NamedTuple):
-  """What survives a round at the server.
+  """Server state between rounds.
 
   Attributes:
     model_weights: theta: `shared` weights and `canonical` ones,
       `[num_clusters, ...]`.
     membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
       stay at the clients.
-    affinity_features: Of `affinity`; `()` without a penalty.
-    optimizer_slots: What the server's optimizer keeps.
+    affinity_features: Affinity vectors of `affinity`; `()` without a penalty.
+    optimizer_slots: Slots of the server optimizer.
   """
 
   model_weights: Any
@@ -144,7 +144,7 @@ class ServerState(NamedTuple):
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client; `()` if the server has the memberships.
+  """Client state between rounds; `()` if the server has the memberships.
 
   Attributes:
     membership: c_i, `[num_clusters]` float32, on the simplex; equal shares
@@ -171,8 +171,8 @@ def build_ppfl(
   2
 
   Raises:
-    ConfigError: If the model has no weights that can be canonical as asked, or
-      counts of labels are asked for where labels are no classes.
+    ConfigError: If the model has no canonical weights of the configured names,
+      or the affinity needs label counts and labels are not classes.
   """
   mixture = mixing.build(
     model, config.num_clusters, config.canonical, config.mixing
@@ -247,7 +247,7 @@ def _build_phases(exchange, config):
 
 
 def _build_client_phase(exchange, config, name):
-  """Returns the phase in which clients move c_i, or theta, or c_i and theta."""
+  """Returns the phase in which clients update c_i, or theta, or both."""
   mixture = exchange.mixture
   moves_weights = name in ('joint', 'shared')
   moves_membership = name in ('joint', 'membership')

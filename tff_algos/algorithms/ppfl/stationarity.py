@@ -1,12 +1,13 @@
-"""How far shared models and memberships are from a stationary point.
+"""Stationarity measure of PPFL's objective in model weights and memberships.
 
 Di et al., arXiv:2310.14337, Sec. 5: |grad_theta F(theta, C)|^2 + sum_i |(c_i -
 c_i+) / eta|_1^2, where c_i+ is the mirror step with the full gradient, and
 without a floor. The norm of the second part is summed over clients, as in the
-paper's proofs. It is 0 where F has no slope in theta and no c_i would move.
+paper's proofs. It is 0 where the gradient in theta is 0 and no mirror step
+changes a c_i.
 
-It measures F as printed, with p_i and the Laplacian: rounds that weigh the
-membership's gradient otherwise, or pull by degrees, may rest elsewhere.
+It measures F as printed, with p_i and the Laplacian: with another weight of the
+membership's gradient, or form 'degree', rounds may converge to other points.
 """
 
 from collections import OrderedDict
@@ -27,7 +28,7 @@ from tff_algos.stages.client import gradients, objectives
 def build_measurement(
   exchange: membership_exchange.MembershipExchange, loss_scale: float
 ) -> algorithm_lib.Phase:
-  """Returns the phase `stationarity`, which changes nothing.
+  """Returns the phase `stationarity`, which changes no state.
 
   A client passes over its examples once, forward and backward, and uploads a
   gradient as large as the model weights and two numbers.

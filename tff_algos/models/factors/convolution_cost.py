@@ -1,4 +1,4 @@
-"""Multiplications of a convolution: plain, or decomposed in two ways.
+"""Number of multiplications of a convolution, plain or decomposed.
 
 Counted per image with H x W output pixels, for c inputs, c' outputs, filters of
 k x k pixels and m atoms (Chen and Qiu 2025, section 3):

@@ -1,4 +1,4 @@
-"""Any convolutional network, with its kernels in factors.
+"""Filter decomposition of any convolutional network's kernels.
 
 `decompose` turns a model into one whose weights hold `<layer>/atoms` and
 `<layer>/coefficients` in the place of every `<layer>/kernel` of a convolution
@@ -34,8 +34,8 @@ class DecompositionConfig:
     num_atoms: Atoms of each convolution; 0 for ordinary kernels, 9 in the
       paper.
     atom_init: Initial factors: `'normal'`, `'uniform'` or `'fourier_bessel'` of
-      `models.atoms`; or `'kernel'`, the factors of the kernel that the ordinary
-      network starts with.
+      `models.factors.atoms`; or `'kernel'`, the factors of the ordinary
+      network's initial kernel.
     forward_mode: `'auto'`, `'reconstruct'` or `'two_layer'`, see
       `convolutions.DecomposedKernel`; outputs are the same up to rounding.
   """

@@ -1,4 +1,4 @@
-"""Any network, with kernels that are products of matrices of low rank.
+"""Low-rank factorization of any network's kernels.
 
 FedPara (Hyeon-Woo, Ye-Bin and Oh, "FedPara: Low-Rank Hadamard Product for
 Communication-Efficient Federated Learning", ICLR 2022, arXiv:2108.06098): a

@@ -1,4 +1,4 @@
-"""Fixed vectors of words, from a file or drawn, one a token.
+"""Fixed word embeddings, one a token, from a file or random.
 
 They are constants and no weights: not trained, sent, averaged or counted, and
 in no distance between models.

@@ -1,4 +1,4 @@
-"""Two LSTM layers over the ids of tokens: the next character, a tweet's mood.
+"""Two-layer LSTM over token ids: next character, or sentiment of a tweet.
 
 Both are models of LEAF (Caldas et al. 2018, arXiv:1812.01097) as FedProx (Li et
 al. 2020, arXiv:1812.06127) and CMFL (Che et al., arXiv:2108.00365) train them.

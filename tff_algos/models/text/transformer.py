@@ -1,4 +1,4 @@
-"""A causal transformer that says at each word which one comes next.
+"""Causal transformer for next-word prediction at every position.
 
 The model of Stack Overflow in Pillutla et al. (2022, arXiv:2204.03809), which
 PPFL (arXiv 2310.14337) takes over: the words' embeddings, times the root of the

@@ -1,12 +1,12 @@
-"""The other processes of a training: waits for them, and learns who is lost.
+"""Rendezvous and failure detection among the processes of a training.
 
 TensorFlow's collectives fail on every process when one is lost, but not every
-process can tell which: it may hear of it from a neighbour that has ended for
-the same reason. So each process keeps one TCP connection to process 0, which
-sees who ended first and tells all.
+process can determine which one: the failure may be reported by a neighbour that
+has ended for the same reason. So each process keeps one TCP connection to
+process 0, which detects the first process to end and informs the others.
 
-A connection carries lines of JSON. Process 0 listens for them at the address
-that TensorFlow's server takes over afterwards.
+A connection carries lines of JSON. Process 0 listens at the address that
+TensorFlow's server uses afterwards.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ from tff_algos.core import errors
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 
 _RETRY_SECONDS = 0.2
-# A process that is there says so at once.
+# A running process answers at once.
 _ANSWER_SECONDS = 10.0
-# A machine that is gone closes no connection: its silence must tell.
+# A failed machine does not close its connections: detected by keep-alives.
 _SILENCE_SECONDS = 10
 
 
 class Peers:
-  """Our connections to the other processes; use as a context manager."""
+  """This process's connections to the others; use as a context manager."""
 
   def __init__(
     self,
@@ -41,12 +41,12 @@ class Peers:
     identity: Mapping[str, Any],
     timeout_seconds: float,
   ):
-    """Connects to nothing yet.
+    """Opens no connection yet.
 
     Args:
-      cluster: Two processes or more, and which of them we are.
-      identity: What must be the same on all, JSON-ready.
-      timeout_seconds: How long the others may take to come, > 0.
+      cluster: Two or more processes, and the index of this one.
+      identity: Config entries that must be equal on all, JSON-ready.
+      timeout_seconds: Maximal wait for the other processes to start, > 0.
     """
     self._cluster = cluster
     self._identity = json.loads(json.dumps(identity))
@@ -60,12 +60,12 @@ class Peers:
     self._lock = threading.Lock()
 
   def __enter__(self) -> 'Peers':
-    """Returns when all processes are there and have the same identity.
+    """Returns when all processes are connected and have the same identity.
 
     Raises:
-      ConfigError: If one of them has another identity; says what differs.
-      RuntimeFailureError: If our address is taken, or one does not come in
-        time; names it.
+      ConfigError: If a process has another identity; names the differences.
+      RuntimeFailureError: If the address of this process is in use, or a
+        process does not connect in time; names it.
     """
     listener = self._listen()
     try:
@@ -86,7 +86,7 @@ class Peers:
     return self
 
   def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
-    """Tells the others that we end, and why."""
+    """Notifies the others that this process ends, and of the reason."""
     with self._lock:
       self._has_ended = True
       farewell = self._lost or _farewell(self._name, error)
@@ -100,10 +100,10 @@ class Peers:
     """Raises if a process is lost.
 
     Args:
-      patience_seconds: How long to wait for the news, if something is wrong.
+      patience_seconds: Wait for the notification, when a failure is suspected.
 
     Raises:
-      RuntimeFailureError: Names the process, and why it ended if it said so.
+      RuntimeFailureError: Names the process, and the reason if it sent one.
     """
     if self._is_lost.wait(patience_seconds):
       raise errors.RuntimeFailureError(
@@ -112,7 +112,7 @@ class Peers:
       )
 
   def when_lost(self, callback: Callable[[str], None]) -> None:
-    """Lets a thread call a function, with the news, when a process is lost."""
+    """Registers a callback, called from a thread with the reason of a loss."""
     self._when_lost = callback
 
   @property
@@ -120,7 +120,7 @@ class Peers:
     return self._cluster.name_of(self._cluster.index)
 
   def _listen(self) -> socket.socket:
-    """Takes our address: nobody else may have it."""
+    """Binds the address of this process exclusively."""
     host, port = _split(self._cluster.addresses[self._cluster.index])
     try:
       return socket.create_server(('', port))
@@ -136,7 +136,7 @@ class Peers:
     expected = set(range(1, len(self._cluster.addresses)))
     told: set[int] = set()
     while True:
-      # Somebody may have gone again while we waited for the others.
+      # A process may have ended again while this one waited for the others.
       for index in [i for i, c in self._connections.items() if c.is_closed()]:
         self._connections.pop(index).close()
       missing = expected - {*self._connections}
@@ -166,7 +166,7 @@ class Peers:
       connection.close()  # Some other program.
       return
     if index in self._connections:
-      # The one before may be dead, and its machine may not have said so.
+      # The earlier process may be dead without a closed connection.
       self._connections[index].send(
         {'lost': f'another process came as {self._cluster.name_of(index)}'}
       )
@@ -198,7 +198,7 @@ class Peers:
       raise errors.RuntimeFailureError(lost)
 
   def _connect(self) -> socket.socket:
-    """Connects to process 0 as soon as it is there."""
+    """Connects to process 0 as soon as it listens."""
     deadline = time.monotonic() + self._timeout_seconds
     logging.info('Waiting for %s.', self._names({0}))
     while True:
@@ -206,7 +206,7 @@ class Peers:
         connection = socket.create_connection(
           _split(self._cluster.addresses[0]), _ANSWER_SECONDS
         )
-        # TCP connects a port with itself if nobody listens there.
+        # TCP may connect a port with itself if no process listens there.
         if connection.getsockname() != connection.getpeername():
           return connection
         connection.close()
@@ -236,10 +236,10 @@ class Peers:
 
 
 class _Connection:
-  """One end of a TCP connection; what fails there looks like its end.
+  """One end of a TCP connection; every failure is treated as its end.
 
   Attributes:
-    identity: What the other end said that it runs.
+    identity: The identity that the other process sent.
   """
 
   def __init__(self, opened: socket.socket):
@@ -261,7 +261,7 @@ class _Connection:
       self._socket.sendall(json.dumps(message).encode() + b'\n')
 
   def receive(self, timeout_seconds: float | None = None) -> dict[str, Any]:
-    """Returns the next message; an empty one if there is none."""
+    """Returns the next message; empty at the end of the connection."""
     with contextlib.suppress(OSError, ValueError):
       self._socket.settimeout(timeout_seconds)
       message = json.loads(self._reader.readline())
@@ -270,7 +270,7 @@ class _Connection:
     return {}
 
   def is_closed(self) -> bool:
-    """Returns whether the other end has gone; it has nothing to say yet."""
+    """Returns whether the other end has closed; expects no pending message."""
     return bool(select.select([self._socket], [], [], 0)[0])
 
   def close(self) -> None:
@@ -286,7 +286,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _farewell(name: str, error: BaseException | None) -> str:
-  """Returns why a process ends; nothing if all is well."""
+  """Returns the reason why a process ends; empty without an error."""
   if error is None:
     return ''
   if isinstance(error, (KeyboardInterrupt, SystemExit)):

@@ -1,7 +1,7 @@
-"""Which processes run one training together: the variable TF_CONFIG.
+"""Processes of a distributed training, from the variable TF_CONFIG.
 
-It is TensorFlow's own, and what Kubernetes operators and managed training
-services set:
+TF_CONFIG is TensorFlow's variable, set by Kubernetes operators and managed
+training services:
 
     {"cluster": {"worker": ["10.0.0.7:8000", "10.0.0.8:8000"]},
      "task": {"type": "worker", "index": 0}}
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 from tff_algos.core import checks, errors
 
 _VARIABLE = 'TF_CONFIG'
-# A chief is the first of the workers, by another name.
+# A chief is the first worker, under another name.
 _TYPES = ('chief', 'worker')
 
 
 class Cluster(NamedTuple):
-  """The processes of a training, and which of them we are.
+  """The processes of a training, and the index of this one.
 
   Attributes:
     addresses: `host:port` of every process; none if there is only this one.
-    index: Our position, from 0. Process 0 leads: it alone writes.
+    index: Index of this process, from 0. Process 0 leads: it alone writes.
   """
 
   addresses: tuple[str, ...] = ()
@@ -32,11 +32,11 @@ class Cluster(NamedTuple):
 
   @property
   def is_leader(self) -> bool:
-    """Returns whether we are process 0."""
+    """Returns whether this is process 0."""
     return self.index == 0
 
   def name_of(self, index: int) -> str:
-    """Returns what error texts call a process."""
+    """Returns the name of a process in error texts."""
     return f'process {index} ({self.addresses[index]})'
 
 
@@ -49,7 +49,7 @@ def from_environment(
   """Returns the cluster of TF_CONFIG; `ALONE` if it is unset or names one.
 
   Raises:
-    ConfigError: If TF_CONFIG is malformed or does not say which task we are.
+    ConfigError: If TF_CONFIG is malformed or lacks the task of this process.
   """
   text = environment.get(_VARIABLE, '').strip()
   if not text:

@@ -1,12 +1,12 @@
-"""Several processes, on one machine or many, compute a cohort together.
+"""Group of processes, on one machine or many, that divide a cohort.
 
 All run the same program: the same rounds, the same plan, the same states. Each
 computes its share of a phase call's clients; TensorFlow's collectives add the
-sums around a ring and gather the rest. The ring's order is fixed, so timing
-changes no bit, and what process 0 makes of the sums is what all go on with, so
-machines of different kinds do not drift apart.
+sums by a ring all-reduce and gather the collected results. The ring's order is
+fixed, so timing changes no bit, and all processes continue with the server
+state computed by process 0, so machines of different kinds do not diverge.
 
-Process 0 alone writes. The workdir lies where all can read it.
+Process 0 alone writes. The workdir must be readable by all.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from tff_algos.runtimes import interrupts
 from tff_algos.runtimes.distributed import peer_processes as peers_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 
-# A process that is lost breaks the ring at once; who it was takes a moment.
+# A lost process breaks the ring at once; its name arrives a moment later.
 _NEWS_SECONDS = 5.0
 _POLL_SECONDS = 0.1
-# What TensorFlow says of one that its heartbeats miss: process 0 of another,
-# and another of process 0.
+# TensorFlow's errors on missed heartbeats: process 0's on another process, and
+# another's on process 0.
 _SILENT_TASK = (
   r'task:(\d+) '
   r'(?:heartbeat timeout|while calling /tensorflow.CoordinationService)'
@@ -45,11 +45,11 @@ class ProcessGroup(Protocol):
   """
 
   def share(self, num_items: int) -> tuple[int, int]:
-    """Returns where our items start and stop, of so many; maybe no item."""
+    """Returns start and stop of this process's items; they may be equal."""
     ...
 
   def check(self) -> None:
-    """Returns if all processes are well."""
+    """Returns if no process is lost."""
     ...
 
   def sum(self, structure: Structure) -> Structure:
@@ -60,8 +60,8 @@ class ProcessGroup(Protocol):
     """Returns the rows of all processes, in their order.
 
     Args:
-      parts: Structures of arrays; together one row an item of our
-        `share(num_rows)`.
+      parts: Structures of arrays; together one row for each item of this
+        process's `share(num_rows)`.
       num_rows: Rows of all processes.
 
     Returns:
@@ -70,7 +70,7 @@ class ProcessGroup(Protocol):
     ...
 
   def agree(self, structure: Structure) -> Structure:
-    """Returns process 0's values, bit for bit; ours have the same shapes."""
+    """Returns process 0's values, bit for bit; shapes are equal on all."""
     ...
 
 
@@ -109,17 +109,18 @@ def open_group(
 ) -> Generator[ProcessGroup]:
   """Opens the group of a cluster; must come before TensorFlow's first use.
 
-  Whatever ends the block here ends it on all processes: they get an error
-  that names us.
+  An error that ends the block here ends it on all processes: they raise an
+  error that names this one.
 
   Args:
-    cluster: Which processes there are; `cluster.ALONE` gives `ALONE`.
-    identity: What must be the same on all processes, JSON-ready.
-    timeout_seconds: How long the others may take to come, > 0.
+    cluster: The processes; `process_cluster.ALONE` gives `ALONE`.
+    identity: Config entries that must be equal on all processes, JSON-ready.
+    timeout_seconds: Maximal wait for the other processes to start, > 0.
 
   Raises:
     ConfigError: If a process has another identity.
-    RuntimeFailureError: If a process does not come, or our address is taken.
+    RuntimeFailureError: If a process does not start, or the address of this one
+      is in use.
   """
   if not cluster.addresses:
     yield ALONE
@@ -135,8 +136,8 @@ class CollectiveGroup:
 
   def __init__(self, cluster: cluster_lib.Cluster, peers: peers_lib.Peers):
     """Takes over a started server."""
-    # A process that has received all, and waits for a lost one to take what
-    # it sends, would hear nothing until the heartbeats are missed.
+    # Otherwise a process that has received everything, and is sending to a lost
+    # one, would block until heartbeats are missed.
     peers.when_lost(
       lambda lost: context.context().abort_collective_ops(  # pyright: ignore[reportOptionalMemberAccess]
         tf.errors.UNAVAILABLE, lost
@@ -170,7 +171,7 @@ class CollectiveGroup:
     return tf.nest.pack_sequence_as(structure, sums)
 
   def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
-    """See `ProcessGroup`; gives one part."""
+    """See `ProcessGroup`; returns one part."""
     ours = cohort_lib.concatenate(parts)
     if not tf.nest.flatten(ours):
       return [ours]
@@ -194,12 +195,12 @@ class CollectiveGroup:
     words = _pack(rows)
     if not self._cluster.is_leader:
       words = np.zeros_like(words)
-    # As integers, words plus zeros are the words.
+    # As integers, the sum with zeros is exact for any bit pattern.
     agreed = _unpack(self._reduce(words), rows)
     return tf.nest.map_structure(lambda leaf: leaf[0], agreed)
 
   def _share_of(self, index: int, num_items: int) -> tuple[int, int]:
-    """Shares differ by one item at most."""
+    """Returns a process's items; shares differ by one item at most."""
     return (
       index * num_items // self._size,
       (index + 1) * num_items // self._size,
@@ -232,16 +233,16 @@ class CollectiveGroup:
 
 
 def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
-  """Starts TensorFlow's server, and returns when those of all have met.
+  """Starts TensorFlow's server, and returns when the servers are connected.
 
-  The strategy also starts the service whose heartbeats end the collectives if
-  a machine falls silent.
+  The strategy also starts the coordination service, whose heartbeats end the
+  collectives if a machine does not respond.
   """
   resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
     tf.train.ClusterSpec({'worker': list(cluster.addresses)}),
     task_type='worker',
     task_id=cluster.index,
-    num_accelerators={'GPU': 0},  # Those are the runtime's.
+    num_accelerators={'GPU': 0},  # The runtime uses the GPUs.
     rpc_layer='grpc',
   )
   failures: list[Exception] = []
@@ -252,7 +253,7 @@ def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
     except Exception as error:
       failures.append(error)
 
-  # TensorFlow waits without end for a process that died meanwhile.
+  # TensorFlow waits without end for a process that has died.
   thread = threading.Thread(target=start, daemon=True)
   thread.start()
   while thread.is_alive():
@@ -267,7 +268,7 @@ def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
 
 
 def _words_of(error: tf.errors.OpError, cluster: cluster_lib.Cluster) -> str:
-  """Returns which process fell silent, or what TensorFlow says."""
+  """Returns the process that stopped responding, or TensorFlow's message."""
   silent = re.search(_SILENT_TASK, error.message)
   if silent:
     return (
@@ -290,7 +291,7 @@ def _pack(structure: Structure) -> np.ndarray:
     for leaf in tf.nest.flatten(structure)
   ]
   rows = np.concatenate(parts, axis=1)
-  padding = 4 - rows.shape[1] % 4  # Never no word at all.
+  padding = 4 - rows.shape[1] % 4  # At least one word.
   return np.pad(rows, ((0, 0), (0, padding))).view(np.int32)
 
 

@@ -1,26 +1,26 @@
-"""A TFF worker that somebody else started, reached over the network."""
+"""Remote TFF worker, already running and reached over the network."""
 
 import grpc
 
 from tff_algos.core import checks, errors
 
-# How long a worker that answered before may take to answer a probe.
+# Timeout of a probe of a worker that has answered before, in seconds.
 _PROBE_SECONDS = 5.0
 
 
 class RemoteWorker:
-  """The same face as `worker.LocalWorker`, for an address.
+  """A worker at an address, with the interface of `worker.LocalWorker`.
 
-  TFF's workers do not ask who calls and listen on every interface: let a
-  firewall decide who reaches them.
+  TFF's workers do not authenticate clients and listen on every interface:
+  restrict access by a firewall.
   """
 
   def __init__(self, address: str, *, start_timeout_seconds: float = 30.0):
-    """Connects to nothing yet.
+    """Opens no connection yet.
 
     Args:
       address: `host:port`.
-      start_timeout_seconds: How long the worker may take to answer, > 0.
+      start_timeout_seconds: Maximal wait for the worker to answer, > 0.
 
     Raises:
       ConfigError: If the address is not of that form.
@@ -39,7 +39,7 @@ class RemoteWorker:
     """Waits until the worker answers.
 
     Raises:
-      RuntimeFailureError: If it does not in time.
+      RuntimeFailureError: If the worker does not answer in time.
     """
     self._probe(self._start_timeout_seconds)
 
@@ -48,7 +48,7 @@ class RemoteWorker:
     self._probe(_PROBE_SECONDS)
 
   def close(self) -> None:
-    """Leaves the worker running: it is not ours."""
+    """Leaves the worker running, which this process does not own."""
 
   def _probe(self, timeout_seconds: float) -> None:
     options = [('grpc.enable_http_proxy', 0)]

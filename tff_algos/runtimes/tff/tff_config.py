@@ -1,4 +1,4 @@
-"""Options of the TFF runtime; reading them needs no TFF."""
+"""Options of the TFF runtime, without an import of TFF."""
 
 import dataclasses
 
@@ -10,11 +10,11 @@ class TffConfig:
   """Options of the TFF runtime.
 
   Attributes:
-    workers: Addresses `host:port` of TFF workers that run already, to share
-      each cohort; none starts a worker process on this machine.
-    start_timeout_seconds: How long a worker may take to answer, > 0.
-    max_concurrent_calls: Clients that our own worker computes at a time; -1
-      lets TFF decide.
+    workers: Addresses `host:port` of running TFF workers, among which each
+      cohort is divided; none starts a worker process on this machine.
+    start_timeout_seconds: Maximal wait for a worker to answer, > 0.
+    max_concurrent_calls: Clients computed at a time by the worker process of
+      this machine; -1 for TFF's default.
   """
 
   workers: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A worker, the channel to it, and the TFF context that computes there."""
+"""Connection to a TFF worker: gRPC channel and execution context."""
 
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ from tff_algos.core import errors, tff_compat
 
 
 class Worker(Protocol):
-  """A TFF worker process, ours or somebody else's."""
+  """A TFF worker process, local or remote."""
 
   @property
   def address(self) -> str:
@@ -23,7 +23,7 @@ class Worker(Protocol):
     """Raises RuntimeFailureError if the worker is gone."""
 
   def close(self) -> None:
-    """Ends the worker if it is ours."""
+    """Ends the worker if this process started it."""
 
 
 class Connection:
@@ -55,10 +55,10 @@ class Connection:
     self._worker.close()
 
   def check_version(self) -> None:
-    """Lets the worker add two numbers.
+    """Checks by a small sum that the worker is compatible with this TFF.
 
     Raises:
-      RuntimeFailureError: If it does not speak our TFF's language.
+      RuntimeFailureError: If the worker's version is incompatible.
     """
     number = tff_compat.to_type(tf.TensorSpec([], tf.int32))
 
@@ -75,15 +75,15 @@ class Connection:
   def invoke(
     self, what: str, computation: tff_compat.Computation, *arguments: Any
   ) -> Any:
-    """Returns what a computation gives on the worker.
+    """Returns the result of a computation on the worker.
 
     Args:
-      what: What is computed, for the error text.
+      what: Name of the computation, for the error text.
       computation: The computation.
       *arguments: Its arguments.
 
     Raises:
-      RuntimeFailureError: If the worker died or refused.
+      RuntimeFailureError: If the worker died or rejected the computation.
     """
     self._worker.check_alive()
     try:
@@ -99,6 +99,6 @@ class Connection:
 
 
 def _words_of(error: Exception) -> str:
-  """Returns what an error says, in one line."""
+  """Returns the text of an error, in one line."""
   said = error.details() if isinstance(error, grpc.Call) else error
   return f'{type(error).__name__}: {" ".join(str(said).split())}'

@@ -1,4 +1,4 @@
-"""The reference: each phase as a TFF computation on TFF's C++ runtime."""
+"""TFF runtime, the reference: each phase as a TFF federated computation."""
 
 import contextlib
 import functools
@@ -20,10 +20,10 @@ from tff_algos.runtimes.tff import worker as worker_lib
 
 
 class TffRuntime:
-  """Runs phases on TFF workers: one of our own, or a list of remote ones.
+  """Runs phases on TFF workers: a local child process, or remote workers.
 
-  Our own is started, watched and ended here. Stock TFF 0.87 computes on the
-  CPU only.
+  The local worker is started, monitored and ended here. Stock TFF 0.87 computes
+  on the CPU only.
   """
 
   def __init__(
@@ -35,7 +35,7 @@ class TffRuntime:
     """Prepares the computations of an algorithm.
 
     Args:
-      algorithm: What to run.
+      algorithm: The algorithm to run.
       num_clients: Size of the population.
       config: Options.
     """
@@ -76,8 +76,8 @@ class TffRuntime:
     """Runs one phase call, see `cohort.Runtime`.
 
     Raises:
-      RuntimeFailureError: If a worker died or refused; says which one, and
-        what it said last if it is our own.
+      RuntimeFailureError: If a worker died or rejected the computation; names
+        the worker, with the last output of a local one.
     """
     computations = self.computations_of(phase)
     clients = [self._load(phase, cohort, i) for i in range(cohort.size)]
@@ -103,7 +103,7 @@ class TffRuntime:
   def computations_of(
     self, phase: algorithm_lib.Phase
   ) -> federated.FederatedPhase:
-    """Returns a phase as this runtime runs it, traced once."""
+    """Returns the TFF computations of a phase, traced once."""
     if phase.name not in self._computations:
       types = phase_types.types_of(self._algorithm, phase, self._num_clients)
       self._computations[phase.name] = federated.build_federated_phase(
@@ -128,7 +128,7 @@ class TffRuntime:
       )
 
     with futures.ThreadPoolExecutor(len(shares)) as pool:
-      # In the order of the workers, so that timing changes no bit.
+      # Added in the order of the workers, so that timing changes no bit.
       halves = list(pool.map(run_half, self._connections, shares))
     sums = functools.reduce(trees.add, [half['sums'] for half in halves])
     parts = [server_state, cohort_lib.to_numpy(sums)]
@@ -161,10 +161,10 @@ class TffRuntime:
 def _stack_states(
   outputs: list[Structure], client_indices: np.ndarray
 ) -> tuple[np.ndarray, Structure]:
-  """Stacks the client states in the cohort's order; TFF promises none.
+  """Stacks the client states in the cohort's order; TFF guarantees none.
 
   Raises:
-    RuntimeFailureError: If other clients came back than were sent.
+    RuntimeFailureError: If TFF returned other clients than were sent.
   """
   states = {int(one['client_index']): one['client_state'] for one in outputs}
   if sorted(states) != sorted(int(index) for index in client_indices):

@@ -1,16 +1,16 @@
-"""Owns TFF's C++ worker: starts it in bounded time, and always ends it.
+"""Local TFF worker process: started in bounded time, always terminated.
 
-TFF 0.87 runs computations in a child process, `worker_binary`, that it talks
-to over gRPC. Left to itself it waits for ever when that process cannot start,
-hides what the process said, and leaves it behind when the program ends early.
-Here the process is owned, from its first word to its last:
+TFF 0.87 runs computations in a child process, `worker_binary`, over gRPC. TFF's
+own launcher waits without end if that process cannot start, hides its output,
+and leaves it running when the program ends early. This class manages the
+process instead:
 
-*   `start` returns when the process answers, or raises with its own words;
+*   `start` returns when the process answers, or raises with its output;
 *   `close`, leaving the `with` block and the end of the interpreter end it;
 *   the kernel ends it when this process dies, even by SIGKILL.
 
-The worker listens on every network interface without asking who calls (TFF
-offers no other way): on a shared network, let a firewall guard its port.
+The worker listens on every network interface without authentication (TFF offers
+no other way): on a shared network, protect its port by a firewall.
 """
 
 import atexit
@@ -30,8 +30,8 @@ from absl import logging
 
 from tff_algos.core import checks, errors
 
-# To ask whether the worker answers: often, and without the proxies that the
-# environment may name, which cannot reach our loopback.
+# Channel of the readiness probe: short retry intervals, and no proxies from the
+# environment, which cannot reach the loopback interface.
 _PROBE_OPTIONS = (
   ('grpc.enable_http_proxy', 0),
   ('grpc.initial_reconnect_backoff_ms', 50),
@@ -55,7 +55,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def find_worker_binary() -> pathlib.Path:
-  """Returns where the installed TFF keeps its worker, without importing TFF.
+  """Returns the path of the installed TFF's worker, without importing TFF.
 
   Raises:
     RuntimeFailureError: If TFF is not installed.
@@ -89,9 +89,9 @@ class LocalWorker:
 
     Args:
       binary_path: The program; by default the one inside the installed TFF.
-      start_timeout_seconds: How long the worker may take to answer, > 0.
-      max_concurrent_computation_calls: How many clients the worker computes at
-        once; -1 for no limit. Lower it when memory runs out.
+      start_timeout_seconds: Maximal wait for the worker to answer, > 0.
+      max_concurrent_computation_calls: Number of clients that the worker
+        computes at once; -1 for no limit. Lower it when memory runs out.
 
     Raises:
       ConfigError: If a number is out of range.
@@ -132,8 +132,8 @@ class LocalWorker:
     """Starts the worker and waits until it answers.
 
     Raises:
-      RuntimeFailureError: If it is started already, cannot be started, ends at
-        once, or does not answer in time. It is then ended.
+      RuntimeFailureError: If the worker was started already, cannot be started,
+        ends at once, or does not answer in time. It is then ended.
     """
     if self._process is not None:
       raise errors.RuntimeFailureError(
@@ -141,9 +141,9 @@ class LocalWorker:
         'make a new LocalWorker.'
       )
     binary = _check_binary(self._binary_path or find_worker_binary())
-    # Held, but never listened on, for as long as the worker runs: the worker
-    # shares its port (SO_REUSEPORT), so a second one would silently take half
-    # of our calls if it were given the same number.
+    # Bound, but never listened on, while the worker runs: the worker shares its
+    # port (SO_REUSEPORT), so a second worker with the same port would silently
+    # receive half of the calls.
     self._reservation, self._port = _reserve_port()
     self._owner_pid = os.getpid()
     self._owner = _OwnerThread(
@@ -168,19 +168,19 @@ class LocalWorker:
     return self._process is not None and self._process.poll() is None
 
   def check_alive(self) -> None:
-    """Raises RuntimeFailureError, with the last words, if it is not running."""
+    """Raises RuntimeFailureError, with the last output, if it has ended."""
     if self._process is None:
       raise errors.RuntimeFailureError('the TFF worker was not started.')
     if not self.is_alive():
       raise errors.RuntimeFailureError(self._obituary())
 
   def stderr_tail(self) -> str:
-    """Returns the last 8 KiB of what the worker wrote, stdout and stderr."""
+    """Returns the last 8 KiB of the worker's stdout and stderr."""
     return '' if self._owner is None else self._owner.tail()
 
   def close(self) -> None:
-    """Ends the worker. Does nothing if it is not running, or not ours."""
-    # A forked child inherits this object, but not the right to end the worker.
+    """Ends the worker, if it is running and was started by this process."""
+    # A forked child inherits this object, but must not end the worker.
     if self._owner_pid != os.getpid():
       return
     atexit.unregister(self.close)
@@ -219,14 +219,15 @@ class LocalWorker:
 
 
 class _OwnerThread(threading.Thread):
-  """Starts the process, keeps the end of its output, and reaps it.
+  """Starts the process, keeps the tail of its output, and reaps it.
 
-  The kernel's "parent death" means the thread that forked, so that thread
+  The kernel's "parent death" refers to the thread that forked, so that thread
   must live as long as the process.
   """
 
   def __init__(self, command: list[str]):
-    # A daemon: the interpreter must reach `atexit`, which ends the process.
+    # A daemon thread: the interpreter must reach `atexit`, which ends the
+    # process.
     super().__init__(name='tff-worker-owner', daemon=True)
     self.binary = command[0]
     self._command = [
@@ -246,9 +247,9 @@ class _OwnerThread(threading.Thread):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # Its words are kept for an error text; our own quiet is not its.
+        # Its output is kept for error texts, at any log level of this process.
         env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '0'},
-        # Ctrl-C in a terminal must reach us first, not the worker.
+        # Ctrl-C in a terminal must reach this process, not the worker.
         start_new_session=True,
       )
     except OSError as error:
@@ -272,7 +273,7 @@ class _OwnerThread(threading.Thread):
     return self._process
 
   def end_process(self) -> None:
-    """Ends the process and its children: asks first, then kills."""
+    """Ends the process and its children by SIGTERM, then SIGKILL."""
     if not self.is_alive():
       return
     self._spawned.wait()
@@ -280,7 +281,7 @@ class _OwnerThread(threading.Thread):
       self._signal(signal.SIGTERM)
       self.join(_GRACE_SECONDS)
     finally:
-      # Also when Ctrl-C cuts the grace short.
+      # Also when Ctrl-C interrupts the grace period.
       self._signal(signal.SIGKILL)
       self.join(_GRACE_SECONDS)
 

@@ -1,9 +1,9 @@
-"""How many clients are computed at a time: the cache, and the memory budget.
+"""Block and chunk sizes of a cohort, by cache size and memory budget.
 
-A step reads and writes the weights of every client of a block, so a block
-whose weights outgrow the cache waits for memory; blocks that are too small
-pay for starting operations. A chunk is what one call of a graph is given: the
-blocks that one core, or one device, works through.
+A step reads and writes the weights of every client of a block, so a block whose
+weights exceed the cache is bound by memory bandwidth; too small blocks are
+bound by the dispatch of operations. A chunk is the input of one call of a
+graph: the blocks computed by one core or device.
 """
 
 import math
@@ -15,25 +15,25 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 
-# Weights of a block. Twice as many start fewer operations, but take 1.4 times
-# as long where others use the shared cache, too (benchmarks/README.md).
+# Bytes of a block's weights. Twice as many need fewer operations, but take 1.4
+# times as long if other processes use the shared cache (benchmarks/README.md).
 _CACHE_BYTES = 13 << 18
 _MOST = 50
 # Copies of the weights that a local step may hold at once: the weights before
 # and after, the gradient, the product with the rate, two optimizer slots.
 _WEIGHT_COPIES = 6
-# What a chunk carries into a graph if no budget says less.
+# Bytes carried into a graph by a chunk, unless a budget allows less.
 _CHUNK_BYTES = 64 << 20
 
 
 class Costs(NamedTuple):
-  """What one client costs.
+  """Memory of one client.
 
   Attributes:
-    weight_bytes: Of the weights that it trains, of one model or of several.
-    working_bytes: While it is computed.
-    carried_bytes: From loading its chunk to the end of the chunk: examples
-      that are not resident, and its state before and after.
+    weight_bytes: Weights that it trains, of one model or of several.
+    working_bytes: Memory while it is computed.
+    carried_bytes: Memory from loading its chunk to the end of the chunk:
+      examples that are not resident, old and new state.
   """
 
   weight_bytes: int
@@ -42,11 +42,11 @@ class Costs(NamedTuple):
 
 
 class Sizes(NamedTuple):
-  """How a cohort is cut.
+  """Division of a cohort into blocks and chunks.
 
   Attributes:
     clients_per_block: Clients computed at a time by a core or device, >= 1.
-    num_chunks: Parts of the cohort that are given to a graph one by one, >= 1.
+    num_chunks: Number of chunks of the cohort, one a call of a graph, >= 1.
   """
 
   clients_per_block: int
@@ -63,10 +63,10 @@ def num_bytes(spec: Structure) -> int:
 
 
 def working_bytes(weight_bytes: int, data: Structure, capacity: int) -> int:
-  """Returns an estimate of the memory that a client takes while computed.
+  """Returns an estimate of a client's memory while it is computed.
 
   Args:
-    weight_bytes: Of the weights that it trains, of one model or of several.
+    weight_bytes: Bytes of the trained weights, of one model or of several.
     data: Types of a client's examples, with an unknown capacity.
     capacity: Rows that the examples are padded to.
   """
@@ -82,15 +82,15 @@ def choose(
   fewest_clients: int,
   budget_bytes: int,
 ) -> Sizes:
-  """Returns how a cohort is cut.
+  """Chooses block and chunk sizes of a cohort.
 
   Args:
     cohort_size: Clients of the phase call, >= 1.
-    costs: Of one client, the largest.
+    costs: Memory of the largest client.
     num_parallel: Chunks that are computed at the same time; one more is loaded.
-    clients_per_block: Wanted; 0 chooses.
-    fewest_clients: That 0 chooses, unless the budget asks for fewer.
-    budget_bytes: Most memory for all of this; 0 for no limit.
+    clients_per_block: Block size; 0 chooses it.
+    fewest_clients: Smallest chosen block size, unless the budget needs less.
+    budget_bytes: Memory limit of all of this; 0 for no limit.
 
   Raises:
     ConfigError: If the budget does not hold one client a core or device.
@@ -122,7 +122,7 @@ def choose(
       block, left = 1, budget_bytes - working
     if carried:
       chunk = min(chunk, left // carried)
-  # No core should be idle while another has two chunks to go.
+  # No core should be idle while another has two chunks left.
   rounds = -(-cohort_size // (chunk * num_parallel))
   num_chunks = min(rounds * num_parallel, cohort_size)
   return Sizes(int(block), int(num_chunks))
@@ -131,12 +131,12 @@ def choose(
 def deal(
   clients: np.ndarray, sizes: Sizes, num_parallel: int
 ) -> list[np.ndarray]:
-  """Returns the chunks: of whole blocks, then those of what is left.
+  """Divides clients into chunks of whole blocks, and chunks of the remainder.
 
   Args:
-    clients: Sorted by their numbers of examples, so that those of a block are
+    clients: Sorted by their numbers of examples, so that clients of a block are
       nearly equal and all chunks take equally long.
-    sizes: How to cut.
+    sizes: Block and chunk sizes.
     num_parallel: Chunks that are computed at the same time.
 
   Returns:

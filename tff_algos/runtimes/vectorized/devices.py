@@ -1,4 +1,4 @@
-"""Which devices compute, with how many threads and how much GPU memory."""
+"""Devices of the vectorized runtime: choice, threads, GPU memory."""
 
 import os
 
@@ -9,10 +9,10 @@ from tff_algos.core import errors
 
 
 def prepare_gpus(memory_limit_mib: int = 0) -> None:
-  """Lets GPU memory grow on demand; must come before TensorFlow's first use.
+  """Lets GPU memory grow on demand; call before TensorFlow's first use.
 
   Args:
-    memory_limit_mib: Most memory to take of each GPU, in MiB; 0 for no limit.
+    memory_limit_mib: Memory limit of each GPU, in MiB; 0 for no limit.
 
   Raises:
     ConfigError: If TensorFlow has started already with other settings.
@@ -31,11 +31,11 @@ def prepare_gpus(memory_limit_mib: int = 0) -> None:
 
 
 def prepare_threads() -> None:
-  """Gives each operation one thread; must come before TensorFlow's first use.
+  """Sets one thread per operation; call before TensorFlow's first use.
 
-  The cores compute different clients at the same time, so operations that are
-  shared between cores would only wait for each other. If TensorFlow has started
-  already, it keeps its threads, and rounds take longer.
+  The cores compute different clients at the same time, so parallelism inside an
+  operation would only add waiting. If TensorFlow has started already, it keeps
+  its threads, and rounds take longer.
   """
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -51,20 +51,20 @@ def prepare_threads() -> None:
 
 
 def choose(names: tuple[str, ...]) -> tuple[str, ...]:
-  """Returns the devices to compute on, and says which they are.
+  """Returns the devices for client work, and logs them.
 
   Args:
-    names: Such as `('CPU:0', 'CPU:1')`; none takes all GPUs, or the CPU if
+    names: Such as `('CPU:0', 'CPU:1')`; none selects all GPUs, or the CPU if
       there is no GPU.
 
   Returns:
-    Names that `tf.device` takes, at least one.
+    Device names for `tf.device`, at least one.
 
   Raises:
     ConfigError: If a device does not exist; lists those that do.
   """
   existing = {
-    # One of several processes also names itself here.
+    # With several processes, the device name includes the task.
     device.name.rpartition('/device:')[2]: device.device_type
     for device in tf.config.list_logical_devices()
     if device.device_type in ('CPU', 'GPU')

@@ -1,13 +1,13 @@
-"""Traced functions that are cheap to call, from several threads at once.
+"""Traced functions with cheap calls, safe for concurrent threads.
 
-`tf.function` matches its arguments with its signature anew in every call,
-which takes half a millisecond for the structures of a phase, ten times as long
-as the call itself. Here the tensors are handed over as they are.
+`tf.function` matches its arguments with its signature in every call, which
+takes half a millisecond for the structures of a phase, ten times as long as the
+call itself. `GraphCall` passes the tensors without matching.
 
-When it saves memory, TensorFlow 2.14 rewrites sums in a graph to add up in a
-temporary variable. The variable's name is the same in every call, so two calls
-of one graph that run at the same time fail (`AlreadyExistsError ... tmp_var`).
-The rewriting is turned off.
+To save memory, TensorFlow 2.14 rewrites some sums in a graph to accumulate in a
+temporary variable. The variable's name is the same in every call, so concurrent
+calls of one graph fail (`AlreadyExistsError ... tmp_var`). The rewriting is
+turned off.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +21,16 @@ class GraphCall:
   """A function as a graph, traced once.
 
   Attributes:
-    output_types: What it returns, as symbolic tensors with dtypes and shapes.
+    output_types: Outputs as symbolic tensors with dtypes and shapes.
   """
 
   def __init__(
     self, function: Callable[..., Structure], signature: Sequence[Structure]
   ):
-    """Traces.
+    """Traces the function.
 
     Args:
-      function: Of structures of tensors.
+      function: Function of structures of tensors.
       signature: `tf.TensorSpec`s of its arguments.
     """
     self._graph = tf.function(
@@ -41,29 +41,29 @@ class GraphCall:
     self._config = _keep_sums_as_they_are().SerializeToString()
 
   def bind(self, *arguments: Structure) -> list[tf.Tensor]:
-    """Returns what `run` takes; what is left for `run` holds no Python lock.
+    """Returns flat inputs for `run`, which then holds no Python lock.
 
     Args:
       *arguments: Tensors or NumPy arrays in the structure of the signature, and
-        of its dtypes; nothing is converted.
+        of its dtypes; no dtype is converted.
     """
     leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(arguments)]
     return leaves + self._graph.captured_inputs
 
   def run(self, bound: list[tf.Tensor]) -> Structure:
-    """Runs the graph on what `bind` returned."""
+    """Runs the graph on the result of `bind`."""
     leaves = tf.raw_ops.StatefulPartitionedCall(
       args=bound, Tout=self._dtypes, f=self._graph, config_proto=self._config
     )
     return tf.nest.pack_sequence_as(self.output_types, leaves)
 
   def __call__(self, *arguments: Structure) -> Structure:
-    """Runs the graph on arguments as `bind` takes them."""
+    """Runs the graph on the arguments of `bind`."""
     return self.run(self.bind(*arguments))
 
 
 def _keep_sums_as_they_are() -> tf.compat.v1.ConfigProto:
-  """Returns how graphs are optimized: as always, but for that rewriting."""
+  """Returns the default graph optimization without that rewriting."""
   # Operations that a GPU does not have run on the CPU, as outside graphs.
   config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
   rewriting = config.graph_options.rewrite_options

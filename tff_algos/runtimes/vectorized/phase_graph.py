@@ -1,7 +1,7 @@
 """The client work of a phase as one graph: a loop over blocks of clients.
 
-Only sums, what the phase collects, and client states leave a block, so a graph
-needs the memory of one block however many clients it is given.
+A block returns only sums, collected fields and client states, so a graph needs
+the memory of one block for any number of clients.
 """
 
 import functools
@@ -18,17 +18,17 @@ from tff_algos.rounds import composer, phase_types
 from tff_algos.runtimes.vectorized import graph_call, vectorization
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
-# How the clients of a block are computed.
+# Execution of the clients of a block.
 VECTORIZED = 'vectorized'  # All at once, as batched matrix products.
-ONE = 'one'  # A block is one client: convolutions on a CPU.
-XLA = 'xla'  # One after the other, in a program that XLA has compiled.
+ONE = 'one'  # Blocks of one client: convolutions on a CPU.
+XLA = 'xla'  # One after the other, in a program compiled by XLA.
 
 
 class PhaseGraphs:
   """The graphs of a phase, each traced once.
 
   Attributes:
-    types: Of the phase.
+    types: Types of the phase.
     make_message: server state -> message.
     server_update: (server state, sums, collection) -> (state, metrics), see
       `composer.server_update`.
@@ -40,11 +40,11 @@ class PhaseGraphs:
     types: phase_types.PhaseTypes,
     form: str,
   ):
-    """Traces all but the client work.
+    """Traces the stages other than client work.
 
     Args:
       phase: The phase.
-      types: Of the phase.
+      types: Types of the phase.
       form: `VECTORIZED`, `ONE` or `XLA`.
     """
     self.types = types
@@ -64,8 +64,8 @@ class PhaseGraphs:
   ) -> graph_call.GraphCall:
     """Returns the graph for some clients; see `build_client_graph`.
 
-    There are two: one for as many blocks as are asked for, and one for what is
-    left of a cohort.
+    There are two: one for whole blocks, any number of them, and one for the
+    remainder of a cohort.
 
     Args:
       num_clients: A multiple of `clients_per_block`, or less than that.
@@ -97,16 +97,16 @@ def build_client_graph(
 
   Args:
     phase: The phase.
-    types: Of the phase.
+    types: Types of the phase.
     form: `VECTORIZED`, `ONE` or `XLA`.
-    clients_per_block: The number of clients must be a multiple of it. As
-      TensorFlow then knows all shapes, it computes none at run time, which for
-      a small model is a third of the operations. None for one block of all
-      clients, however many.
+    clients_per_block: Block size; the number of clients must be a multiple of
+      it. All shapes are then static, which saves their computation at run time,
+      for a small model a third of the operations. None for one block of all
+      clients.
 
   Returns:
-    (message, `Rows`, stacked `Clients` whose data are spans) -> what
-    `composer.aggregate` returns, over all the clients.
+    (message, `Rows`, stacked `Clients` whose data are spans) -> result of
+    `composer.aggregate` over all the clients.
   """
   clients_type = types.clients._replace(
     data=rows_lib.Span(*(tf.TensorSpec([], tf.int32) for _ in range(2)))
@@ -155,7 +155,7 @@ def build_client_graph(
 def _aggregate_types(
   phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
 ) -> Structure:
-  """Returns the types of what client graphs return, as specs."""
+  """Returns the output types of client graphs, as specs."""
   traced = tf.function(
     functools.partial(composer.aggregate, phase), autograph=False
   ).get_concrete_function(
@@ -201,7 +201,7 @@ def _build_block(
     )
 
   def work_on_dense_block(message, rows, block):
-    # XLA compiles once for every shape, so there must be few.
+    # XLA compiles once for every shape, so shapes must be few.
     return compiled(
       message, block._replace(data=rows_lib.pad(rows, block.data))
     )
@@ -210,14 +210,14 @@ def _build_block(
 
 
 def _stack(spec: Structure, size: int | None) -> Structure:
-  """Returns the type of a stack of values of a type; None for any size."""
+  """Returns the type of a stack of `size` values; None for any size."""
   return tf.nest.map_structure(
     lambda leaf: tf.TensorSpec([size, *leaf.shape], leaf.dtype), spec
   )
 
 
 def _rows(leaf: tf.Tensor, start: tf.Tensor, size: int) -> tf.Tensor:
-  """Returns `leaf[start : start + size]`, whose size TensorFlow knows."""
+  """Returns `leaf[start : start + size]`, with a static size."""
   rest = leaf.shape[1:]
   return tf.slice(
     leaf, [start, *[0] * rest.rank], [size, *(n or -1 for n in rest)]
@@ -238,7 +238,7 @@ def _array(size: tf.Tensor, leaf: tf.Tensor) -> tf.TensorArray:
 
 
 def _stack_one(structure: Structure) -> Structure:
-  """Returns a stack of one; what was the same tensor stays the same tensor."""
+  """Returns a stack of one; leaves that are one tensor remain one tensor."""
   stacked: dict[Any, tf.Tensor] = {}
   return tf.nest.map_structure(
     lambda leaf: stacked.setdefault(leaf.ref(), leaf[tf.newaxis]), structure

@@ -1,9 +1,9 @@
-"""Examples as rows of one tensor: no client is padded, few are copied.
+"""Examples of all clients as rows of one tensor, without padding.
 
-A client is a range of rows. A step of local training gathers its batch from
-the common tensor, which is the only copy of examples that training makes.
-Where a split is small enough, its rows stay on the device between rounds;
-otherwise those of a few clients at a time are put one after the other.
+A client is a range of rows. A step of local training gathers its batch from the
+common tensor, which is the only copy of examples in training. If a split is
+small enough, its rows stay on the device between rounds; otherwise the rows of
+a few clients at a time are concatenated.
 """
 
 import math
@@ -19,25 +19,25 @@ from tff_algos.core.structures import Leaf
 from tff_algos.data import schema
 from tff_algos.runtimes import cohort as cohort_lib
 
-# Of a tensor's memory, in bytes.
+# Alignment of a tensor's memory, in bytes.
 _ALIGNMENT = 64
-# Few, so that few shapes are compiled, and close, so that little is padded:
-# all up to 32, then 16 between one power of two and the next.
+# Capacities: few, so that few shapes are compiled, and close, so that little is
+# padded: all up to 32, then 16 between consecutive powers of two.
 _CAPACITIES = np.array(
   [*range(1, 32), *((16 + i) << k for k in range(1, 26) for i in range(16))],
   np.int32,
 )
-# Fewest clients of a population that a round reads for the split to stay: one
-# in twenty. Else what a round costs would depend on who is registered.
+# Smallest share of the population in a round for the split to stay resident:
+# one in twenty. Otherwise a round's cost would depend on the population's size.
 _SMALLEST_SHARE = 20
 
 
 class Rows(NamedTuple):
-  """Examples of some clients, one after the other.
+  """Concatenated examples of some clients.
 
   Attributes:
-    x: `[rows, ...]`, float32 or int32 ids of tokens; the last row belongs to
-      nobody, and is zeros.
+    x: `[rows, ...]`, float32 or int32 ids of tokens; the last row is zeros, and
+      belongs to no client.
     y: `[rows, ...]`.
   """
 
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 
 class Span(NamedTuple):
-  """Where in `Rows` a client's examples lie.
+  """Range of a client's examples in `Rows`.
 
   Attributes:
     start: First row, int32 `[]`; a client without examples points at the row
@@ -59,19 +59,19 @@ class Span(NamedTuple):
 
 
 class SpanData:
-  """A client's examples in `Rows`; has what `ClientData` has.
+  """A client's examples in `Rows`, with the interface of `ClientData`.
 
   Attributes:
     mask: 1 for a real example and 0 for padding, `[capacity]`, float32.
   """
 
   def __init__(self, rows: Rows, span: Span, capacity: tf.Tensor):
-    """Reads nothing.
+    """Reads no rows yet.
 
     Args:
-      rows: Of all clients.
-      span: This client's.
-      capacity: Rows to pad to, int32 `[]`; padding repeats a row.
+      rows: Rows of all clients.
+      span: Span of this client.
+      capacity: Rows after padding, int32 `[]`; padding repeats a row.
     """
     self._rows = rows
     positions = tf.range(capacity)
@@ -103,12 +103,12 @@ def pad(rows: Rows, spans: Span) -> algorithm_lib.ClientData:
   """Returns the examples of some clients, stacked and padded, in a graph.
 
   Args:
-    rows: Of all clients.
-    spans: Of some, int32 `[clients]`.
+    rows: Rows of all clients.
+    spans: Spans of some clients, int32 `[clients]`.
 
   Returns:
-    `ClientData` of `[clients, capacity, ...]`. The capacity is one of few, at
-    most a sixteenth above the largest client.
+    `ClientData` of `[clients, capacity, ...]`. The capacity has few possible
+    values, and is at most a sixteenth above the largest client.
   """
   largest = tf.reduce_max(spans.size)
   capacity = tf.reduce_min(tf.boolean_mask(_CAPACITIES, _CAPACITIES >= largest))
@@ -118,7 +118,7 @@ def pad(rows: Rows, spans: Span) -> algorithm_lib.ClientData:
 
 
 def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
-  """Returns the rows of some clients, and where each client's lie.
+  """Returns the concatenated rows of some clients, and their spans.
 
   Args:
     clients: At least one client's examples; a client may have none.
@@ -138,7 +138,7 @@ def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-  """Returns zeros that lie in memory as TensorFlow wants its tensors to."""
+  """Returns zeros in memory that is aligned for TensorFlow's tensors."""
   num_bytes = math.prod(shape) * dtype.itemsize
   raw = np.zeros(num_bytes + _ALIGNMENT, np.uint8)
   start = -raw.ctypes.data % _ALIGNMENT
@@ -146,17 +146,17 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _share(array: np.ndarray) -> tf.Tensor:
-  """Returns a tensor in the memory of an array, which must not change again."""
+  """Returns a tensor that shares an array's memory; the array is then fixed."""
   return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
 def worth_keeping(cohort: cohort_lib.Cohort) -> bool:
-  """Returns whether a phase call reads so much of a split that it may stay."""
+  """Returns whether a phase call reads enough clients to keep the split."""
   return cohort.size * _SMALLEST_SHARE >= cohort.source.population.num_clients
 
 
 class ResidentRows:
-  """The rows of the splits that stay on the devices."""
+  """Rows of the splits that are resident on the devices."""
 
   def __init__(self):
     """Keeps nothing yet."""
@@ -173,14 +173,14 @@ class ResidentRows:
     client_indices: np.ndarray,
     device: str,
   ) -> tuple[Rows, Span]:
-    """Returns the rows of a split on a device, and where some clients' lie.
+    """Returns the rows of a split on a device, and spans of some clients.
 
     Reads the split at the first call for it.
 
     Args:
       source: The split.
       client_indices: int32 `[clients]`.
-      device: As `tf.device` takes it.
+      device: Device name for `tf.device`.
 
     Returns:
       All rows of the split, and spans of int32 arrays `[clients]`.

@@ -1,4 +1,4 @@
-"""One batched pass over stacked clients, or a loop where there is none."""
+"""Vectorization of client work over stacked clients, or a loop in its place."""
 
 import contextlib
 import re
@@ -20,16 +20,16 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 
-# How TensorFlow names an operation that it has no converter for, and one whose
-# converter refuses (the size of an output depends on the client, say).
+# TensorFlow's errors for an operation without a converter, and for one whose
+# converter fails (if the size of an output depends on the client, say).
 _OP_TYPE = re.compile(r"(?:vectorization defined for|of op) '?(\w+)")
 
 
 @RegisterPFor('TopKV2')
 def _convert_top_k(pfor_input):
-  """Top-k works on the last axis, so a stack of inputs needs no loop.
+  """Converter of top-k, which works on the last axis and needs no loop.
 
-  `tf.argsort` is built on it. TensorFlow 2.14 has no converter of its own.
+  `tf.argsort` uses top-k. TensorFlow 2.14 has no converter for it.
   """
   values, indices = tf.raw_ops.TopKV2(
     input=pfor_input.stacked_input(0),
@@ -41,19 +41,19 @@ def _convert_top_k(pfor_input):
 
 @RegisterPFor('L2Loss')
 def _convert_l2_loss(pfor_input):
-  """Half the sum of squares by rows; TensorFlow 2.14 has no converter."""
+  """Converter of the L2 loss by rows, which TensorFlow 2.14 lacks."""
   rows = pfor_input.stacked_input(0)
   axes = tf.range(1, tf.rank(rows))
   return wrap(tf.reduce_sum(tf.square(rows), axes) / 2, True)
 
 
 class _CommonLoop:
-  """Converts a loop that all rows leave together.
+  """Converter of a loop that all rows leave in the same step.
 
-  It becomes one loop whose body is vectorized. TensorFlow's own converter is
-  ready for rows that leave at different times: it carries an array of what the
-  rows leave with beside every loop variable, branches in every step, and takes
-  one step more. Starting operations is what small models wait for.
+  It becomes one loop with a vectorized body. TensorFlow's own converter handles
+  rows that leave in different steps: it carries an array of final values beside
+  every loop variable, branches in every step, and takes one step more. The time
+  of small models is dominated by the dispatch of operations.
   """
 
   def __init__(self, pfor_input):
@@ -70,11 +70,11 @@ class _CommonLoop:
     self._to_stack: list[int] = []
 
   def convert(self):
-    """Returns the outputs; rows that leave apart get TensorFlow's converter."""
+    """Returns the outputs; else those of TensorFlow's own converter."""
     if any(one.t.dtype == tf.variant for one in self._input.inputs):
       return self._own()  # Arrays; it knows how they are stacked.
     while True:
-      # Traced apart, as it may have to be thrown away.
+      # Traced separately, as it may have to be discarded.
       loop = tf.function(self._loop, autograph=False)
       start = [one.t for one in self._input.inputs]
       loop.get_concrete_function(*start)
@@ -105,7 +105,7 @@ class _CommonLoop:
     self._to_stack = [
       i for i, (new, old) in enumerate(pairs) if new.is_stacked > old.is_stacked
     ]
-    if self._to_stack:  # Another try follows; any values will do for this one.
+    if self._to_stack:  # A retry follows; the values of this one are unused.
       return values
     return tuple(
       new.t
@@ -128,7 +128,7 @@ class _CommonLoop:
     return _convert_function_call(function, inner, self._wrap(values))
 
   def _num_rows(self):
-    """Returns a constant, if it is known: what follows from it is, too."""
+    """Returns the number of rows, as a constant if it is static."""
     for one in self._input.inputs:
       if one.is_stacked and one.t.shape.rank and one.t.shape[0]:
         return tf.constant(one.t.shape[0])
@@ -150,7 +150,7 @@ for _op_type in ('While', 'StatelessWhile'):
 def map_stacked(
   function: Callable[[Structure], Structure], stacked: Structure
 ) -> Structure:
-  """Returns `function` of every row of a stack, in one batched pass.
+  """Maps `function` over the rows of a stack, in one batched pass.
 
   Args:
     function: Pure function of one row's structure.
@@ -161,7 +161,7 @@ def map_stacked(
 
   Raises:
     ValueError, NotImplementedError: If TensorFlow cannot vectorize an
-      operation; it would loop over that one by itself and say nothing.
+      operation, which TensorFlow's own fallback would loop over silently.
   """
   return tf.vectorized_map(function, stacked, fallback_to_while_loop=False)
 
@@ -172,19 +172,19 @@ def map_clients(
   clients: Structure,
   output_type: algorithm_lib.ClientOutput,
 ) -> algorithm_lib.ClientOutput:
-  """Returns the client work of a stack of clients, vectorized if it can be.
+  """Runs client work on a stack of clients, vectorized if possible.
 
-  If it holds an operation that cannot be vectorized, the clients are looped
-  over inside the graph, and a warning names the operation.
+  If it contains an operation that cannot be vectorized, the graph loops over
+  the clients, and a warning names the operation.
 
   Args:
-    phase_name: For the warning.
+    phase_name: Name of the phase, for the warning.
     client_work: Pure function of one client.
     clients: Structure of tensors `[clients, ...]`.
-    output_type: What it returns for one client, of `tf.TensorSpec`s.
+    output_type: Output type for one client, of `tf.TensorSpec`s.
 
   Raises:
-    StageTypeError: If neither can be done; names the operation.
+    StageTypeError: If neither is possible; names the operation.
   """
   try:
     with _without_errors_in_log():
@@ -209,7 +209,7 @@ def map_clients(
 def _check_sizes(
   phase_name: str, reason: str, output_type: algorithm_lib.ClientOutput
 ) -> None:
-  """Raises StageTypeError if what clients return may differ in size."""
+  """Raises StageTypeError if the sizes of clients' results may differ."""
   for field, value in {**output_type.result, **output_type.metrics}.items():
     for spec in tf.nest.flatten(value):
       if not spec.shape.is_fully_defined():
@@ -224,9 +224,9 @@ def _check_sizes(
 
 @contextlib.contextmanager
 def _without_errors_in_log() -> Generator[None]:
-  """Keeps TensorFlow from logging every step that led to a failed conversion.
+  """Suppresses TensorFlow's error logs of a failed conversion.
 
-  The exception says it, too.
+  The exception has the same information.
   """
 
   def is_no_error(record):

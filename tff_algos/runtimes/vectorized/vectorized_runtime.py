@@ -1,11 +1,10 @@
-"""One TensorFlow graph for the client work of a phase; the fast simulator.
+"""Vectorized runtime: TensorFlow graphs over blocks of clients.
 
-A cohort is cut into chunks, one a core or more; a chunk goes through its graph
-block by block (`phase_graph`), while other chunks go through it on other cores
-or devices. Examples stay on the device, or are read for the next chunk while
-this one computes; only sums, and what a phase collects, are kept. Sums are
-added in the order of the chunks, so timing changes no bit. Graphs are traced
-once per phase, whatever the cohort.
+A cohort is divided into chunks, one or more a core; a graph processes a chunk
+block by block (`phase_graph`), while other cores or devices process other
+chunks. Examples stay on the device, or are prefetched for the next chunk; only
+sums and collected fields are kept. Sums are added in the order of the chunks,
+so timing changes no bit. Graphs are traced once per phase, for any cohort.
 """
 
 import collections
@@ -32,9 +31,9 @@ from tff_algos.runtimes.vectorized import blocks, phase_graph
 from tff_algos.runtimes.vectorized import devices as devices_lib
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
-# On a GPU, which small operations leave idle; not measured.
+# Smallest block on a GPU, which small operations leave idle; not measured.
 _FEWEST_OF_A_GPU = 4
-# Collected results are worth a line of the log from here on.
+# Smallest size of collected results that is logged.
 _LARGE_BYTES = 16 << 20
 
 
@@ -46,19 +45,19 @@ class VectorizedConfig:
 
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
-      model, or of what a client uploads if it is larger, and the memory budget:
-      at most 50, on a GPU at least 4. Convolutions and fused recurrences take
-      one. 1 vectorizes nothing: slower rounds, but graphs that are traced in
-      less than half of the time.
-    num_parallel_blocks: Blocks computed at the same time; 0 is one a core, or
+      model, or of the upload if it is larger, and the memory budget: at most
+      50, on a GPU at least 4, and 1 for convolutions and fused recurrences. 1
+      disables vectorization: slower rounds, but graphs that are traced in less
+      than half of the time.
+    num_parallel_blocks: Blocks computed at the same time; 0 for one a core, or
       one a GPU.
-    memory_budget_mib: Most memory for examples, states and blocks together, in
-      MiB, by estimate; 0 for no limit.
-    resident_mib: Most memory for a split whose examples stay on each device
-      between rounds, in MiB; larger ones are read anew in every round. 0 keeps
+    memory_budget_mib: Estimated memory limit for examples, states and blocks
+      together, in MiB; 0 for no limit.
+    resident_mib: Memory limit for a split whose examples stay on each device
+      between rounds, in MiB; a larger split is read in every round. 0 keeps
       none.
     xla: Whether XLA compiles the client work, once for every size of block and
-      client; on a CPU not for models that do not vectorize.
+      client; not available on a CPU for models that do not vectorize.
   """
 
   clients_per_block: int = 0
@@ -78,7 +77,7 @@ class VectorizedConfig:
 
 
 class _Chunk(NamedTuple):
-  """Some clients of a cohort, loaded, and what computes them on a device."""
+  """Loaded clients of a cohort, and their graph on a device."""
 
   device: str
   client_index: np.ndarray
@@ -99,16 +98,16 @@ class VectorizedRuntime:
     """Prepares the graphs of an algorithm.
 
     Args:
-      algorithm: What to run.
+      algorithm: The algorithm to run.
       num_clients: Size of the population.
       config: Options.
-      devices: Where blocks are computed, in turn; none takes all GPUs, or the
+      devices: Devices for blocks, used in turn; none selects all GPUs, or the
         CPU if there is no GPU.
       group: The processes that share each cohort.
 
     Raises:
-      ConfigError: If a device does not exist, or XLA would compile what does
-        not vectorize for a CPU.
+      ConfigError: If a device does not exist, or XLA would compile a model that
+        does not vectorize for a CPU.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -185,14 +184,14 @@ class VectorizedRuntime:
     return sums, collections_, states
 
   def _to_host(self, collection: Structure) -> Structure:
-    """Returns what a chunk collected, out of the devices' memory."""
+    """Copies a chunk's collected results to host memory."""
     if not self._has_gpus:
       return collection
     with tf.device('CPU:0'):
       return tf.nest.map_structure(tf.identity, collection)
 
   def _choose_form(self) -> str:
-    """Returns how the clients of a block are computed, and says so."""
+    """Chooses and logs the execution of the clients of a block."""
     vectorizes = self._algorithm.cluster_model.vectorizes
     if self._config.xla and not (vectorizes or self._has_gpus):
       raise errors.ConfigError(
@@ -230,7 +229,7 @@ class VectorizedRuntime:
     """Returns whether the split of a cohort stays on the devices."""
     limit = self._config.resident_mib << 20
     if self._config.memory_budget_mib:
-      # The other half is for computing.
+      # The other half is for computation.
       limit = min(limit, self._config.memory_budget_mib << 19)
     return rows_lib.worth_keeping(cohort) and self._split_bytes(cohort) <= limit
 
@@ -245,13 +244,13 @@ class VectorizedRuntime:
     cohort: cohort_lib.Cohort,
     stays_resident: bool,
   ) -> blocks.Sizes:
-    """Returns how to cut a cohort."""
+    """Returns block and chunk sizes of a cohort."""
     data = types.clients.data
     capacity = int(cohort.num_examples.max())
     carried = 2 * blocks.num_bytes(types.clients.client_state)
     if not stays_resident:
       carried += capacity * blocks.num_bytes((data.x, data.y))
-    # A client that trains several models uploads them.
+    # A client that trains several models uploads all of them.
     trained = max(
       blocks.num_bytes(self._weights), blocks.num_bytes(types.output.result)
     )
@@ -279,10 +278,10 @@ class VectorizedRuntime:
     message: Structure,
     cohort: cohort_lib.Cohort,
   ) -> Iterator[_Chunk]:
-    """Yields the chunks of a cohort; loads each when it is asked for."""
+    """Yields the chunks of a cohort; loads each on demand."""
     stays_resident = self._stays_resident(cohort)
     sizes = self._choose_sizes(graphs.types, cohort, stays_resident)
-    # Dealt out by size, so that chunks take equally long, and the clients of a
+    # Sorted by size, so that chunks take equally long, and the clients of a
     # block are nearly equal.
     largest_first = np.argsort(-cohort.num_examples, kind='stable')
     dealt = blocks.deal(largest_first, sizes, self._num_parallel)
@@ -307,7 +306,7 @@ class VectorizedRuntime:
   def _stream(
     self, loaded: Iterator[_Chunk]
   ) -> Iterator[tuple[_Chunk, Structure]]:
-    """Yields every chunk and its work in order, several at a time."""
+    """Yields every chunk and its result in order, with several in flight."""
 
     def work_on(chunk):
       with tf.device(chunk.device):
@@ -338,7 +337,7 @@ class VectorizedRuntime:
   def _announce(
     self, phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
   ) -> None:
-    """Says how much memory a phase needs that keeps every client's result."""
+    """Logs the memory of a phase that collects every client's result."""
     each = sum(
       blocks.num_bytes(types.output.result[field])
       for field, aggregator in phase.aggregation.items()
@@ -356,10 +355,10 @@ class VectorizedRuntime:
 
 
 def _concatenate(parts: list[Structure]) -> Structure:
-  """Joins what chunks collected along axis 0.
+  """Concatenates the chunks' collected results along axis 0.
 
-  Tensors stay tensors: a NumPy array would be copied into one, and whoever
-  collects models copies as much as all of them.
+  Tensors stay tensors: a NumPy array would be copied into one, which for
+  collected models is a copy of all of them.
   """
   with tf.device('CPU:0'):
     return tf.nest.map_structure(

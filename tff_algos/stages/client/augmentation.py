@@ -1,9 +1,8 @@
-"""Random changes of training images, drawn in the graph.
+"""Data augmentation of training images, with random draws in the graph.
 
-An image is changed afresh in every epoch. The draws depend on the client's
+Each image is augmented anew in every epoch. The draws depend on the client's
 seed (of run, phase, round and client), the epoch and the image's row among the
-client's examples, so that padding, batches, blocks of clients and runtimes
-change none.
+client's examples, and not on padding, batches, blocks of clients or runtimes.
 """
 
 from collections.abc import Callable
@@ -14,34 +13,35 @@ from tff_algos.core import errors
 from tff_algos.numerics import index_random
 
 # (images [batch, height, width, channels], seed int32 [2], epoch int32 [],
-#  rows int32 [batch]) -> images, as many.
+#  rows int32 [batch]) -> augmented images of the same shape.
 Augmentation = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 _PADDING = 4
-# Before the counters of an image, so that no draw is one of a shuffle.
+# Precedes an image's counters, so that draws differ from those of shuffles.
 _PURPOSE = 0x6175676D
 
 
 def crop_and_flip(
   images: tf.Tensor, seed: tf.Tensor, epoch: tf.Tensor, rows: tf.Tensor
 ) -> tf.Tensor:
-  """Shifts each image by up to 4 pixels, and flips half of them, at random.
+  """Randomly crops and flips images: shifts of up to 4 pixels, half flipped.
 
-  The same as padding with 4 zeros, cropping at random to the old size and
-  flipping left and right with chance 1/2: the usual augmentation of CIFAR-10
-  (He et al. 2016, section 4.2), which FedSoft's experiments call standard.
+  Equivalent to padding with 4 zeros, cropping at random to the old size and
+  flipping left and right with probability 1/2: the usual augmentation of
+  CIFAR-10 (He et al. 2016, section 4.2), called standard in FedSoft's
+  experiments.
 
   Args:
     images: `[batch, height, width, channels]`, height and width static.
     seed: int32 `[2]`.
     epoch: int32 `[]`.
-    rows: Which of the client's examples these are, int32 `[batch]`.
+    rows: Row of each image among the client's examples, int32 `[batch]`.
 
   Returns:
     Images of the same shape; every pixel is one of the image, or 0.
 
   Raises:
-    ConfigError: If the examples are no images.
+    ConfigError: If the examples are not images.
   """
   if images.shape.rank != 4:
     raise errors.ConfigError(

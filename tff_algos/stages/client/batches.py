@@ -1,6 +1,6 @@
-"""Batch schedules: which examples each local step reads.
+"""Batch schedules: rows of a client's examples read by each local step.
 
-An epoch is a fresh uniform order of a client's examples, cut into batches; the
+An epoch is a new uniform order of a client's examples, cut into batches; the
 last batch of an epoch may be short. Orders depend on (seed, epoch, row) and not
 on the capacity, so padding changes no batch.
 """
@@ -16,8 +16,8 @@ class Batches(NamedTuple):
   """The batches of consecutive steps.
 
   Attributes:
-    positions: Rows that each step reads, int32 `[num_steps, batch_size]`. A
-      masked slot reads a real row, if there is one.
+    positions: Rows read by each step, int32 `[num_steps, batch_size]`. A masked
+      slot reads a real row, if there is one.
     masks: 1 for a slot that counts, float32 `[num_steps, batch_size]`. Steps
       with an all-zero mask are padding and must change nothing.
     epochs: The epoch of each step, from 0, int32 `[num_steps]`.
@@ -33,8 +33,8 @@ def draw_epochs(
 ) -> Batches:
   """Returns the batches of whole epochs.
 
-  Every epoch has as many steps as the capacity needs: the last of them are
-  padding.
+  Every epoch has as many steps as the capacity needs; steps beyond the real
+  rows are padding.
 
   Args:
     seed: int32 `[2]`.
@@ -49,7 +49,7 @@ def draw_epochs(
   orders = tf.pad(orders, tf.stack([[0, 0], [0, short]]))
   in_range = tf.cast(tf.range(capacity + short) < capacity, tf.float32)
   step_mask = tf.gather(mask, orders) * in_range
-  # What lies in the padding is never read: even 0 * NaN would be NaN.
+  # Padding rows are never read: even 0 * NaN would be NaN.
   orders = tf.where(step_mask > 0, orders, orders[:, :1])
   shape = [num_epochs * num_batches, batch_size]
   return Batches(
@@ -62,10 +62,10 @@ def draw_epochs(
 def draw_steps(
   seed: tf.Tensor, mask: tf.Tensor, num_steps: int, batch_size: int
 ) -> Batches:
-  """Returns a number of batches, over as many epochs as they need.
+  """Returns `num_steps` batches, over as many epochs as needed.
 
   There is no padding between epochs. A client with fewer examples than
-  `batch_size` has them all in every batch; without a row there is no step.
+  `batch_size` has them all in every batch; with capacity 0 there is no step.
 
   Args:
     seed: int32 `[2]`.
@@ -82,8 +82,8 @@ def draw_steps(
   slots = begins[:, tf.newaxis] + tf.range(batch_size)
   is_real = slots < size
   slots = tf.where(is_real, slots, 0)
-  # A client that needs a second epoch has few examples: only then are orders of
-  # several epochs needed, and only of the first rows.
+  # Several epochs are needed only by clients with few examples, so the orders
+  # of later epochs cover the first rows alone.
   most = num_steps * batch_size
   some = index_random.shuffled_epochs(seed, mask[:most], num_steps)
   first = index_random.shuffled_epochs(seed, mask, 1)
@@ -108,7 +108,7 @@ def draw_independent(
     num_batches: >= 1.
     batch_size: >= 1; a client with fewer examples has them all in every batch.
   """
-  # The first batch of each of as many epochs.
+  # The first batch of each of `num_batches` epochs.
   drawn = draw_epochs(seed, mask, num_batches, batch_size)
   batches_per_epoch = tf.shape(drawn.positions)[0] // num_batches
   firsts = tf.range(num_batches) * batches_per_epoch

@@ -1,9 +1,9 @@
-"""The exact minimum of a quadratic objective, for small models.
+"""Exact local solver: minimum of a quadratic objective, for small models.
 
-The gradient of a quadratic is affine, so P + 1 gradients on all examples give
-its matrix, column by column, and its right-hand side; solving that is Newton's
-one step. It is what theory means by an exact local solution, and what
-gradient descent ends in when it runs long enough.
+The gradient of a quadratic is affine, so P + 1 full-batch gradients determine
+its matrix, column by column, and its right-hand side; the solution of this
+linear system is one Newton step. It is the exact local solution assumed by
+theory, and the limit of gradient descent.
 """
 
 import tensorflow as tf
@@ -14,7 +14,7 @@ from tff_algos.numerics import statistics, trees
 from tff_algos.stages.client import gradients, objectives
 
 MAX_PARAMETERS = 512
-# Curvatures below this share of the largest are rounding.
+# Curvatures below this share of the largest are treated as rounding errors.
 _FLAT = 1e-6
 
 
@@ -30,14 +30,14 @@ def solve(
   objective gets one Newton step, which need not be a minimum.
 
   Args:
-    objective: What to minimise, on all examples at once.
-    weights: Where to start: of several minima, the nearest to it is taken.
+    objective: Objective to minimise, on all examples at once.
+    weights: Starting point; among several minima, the nearest is returned.
     data: The client's examples.
 
   Returns:
-    The solution, and the mean loss of the examples at the start. A client
-    without examples gets its start back (with a proximal objective, the
-    centre).
+    The solution, and the mean loss of the examples at the starting point. For a
+    client without examples, the starting point itself (with a proximal
+    objective, the centre).
 
   Raises:
     ConfigError: If the model has more than `MAX_PARAMETERS` parameters.
@@ -50,7 +50,7 @@ def solve(
       "solver 'descent'"
     )
 
-  # Read once, and not for every gradient.
+  # Gathered once for all gradients.
   everything = data.take(tf.range(tf.shape(data.mask)[0]), data.mask)
 
   def gradient_at(offset):
@@ -78,7 +78,7 @@ def solve(
 
 def _least_step(matrix: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
   """Returns the shortest solution of matrix @ step = slope; NaN makes NaN."""
-  # The decomposition of a NaN would end the whole run, and not one client.
+  # The decomposition of a NaN matrix would end the whole run, not one client.
   is_finite = trees.all_finite((matrix, slope))
   sane = tf.where(is_finite, (matrix + tf.transpose(matrix)) / 2, 0.0)
   curvatures, directions = tf.linalg.eigh(sane)

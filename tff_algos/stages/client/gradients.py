@@ -11,11 +11,12 @@ from tff_algos.stages.client import objectives
 
 
 def as_one(function: Callable[..., Structure]) -> Callable[..., Structure]:
-  """Returns a function of tensors that TensorFlow keeps as one, not inlined.
+  """Wraps a function of tensors so that TensorFlow does not inline it.
 
-  Among the operations of a loop TensorFlow may meet the gradient of a pooling
-  before the pooling, and then takes a kernel for it that is ten times as slow.
-  Eagerly it is the function itself, so that breakpoints and prints work in it.
+  When it is inlined into a loop, TensorFlow may process the gradient of a
+  pooling before the pooling, and then selects a kernel that is ten times as
+  slow. In eager mode the function itself is returned, so that breakpoints and
+  prints work in it.
   """
   if tf.executing_eagerly():
     return function
@@ -32,8 +33,8 @@ def gradient(
   """Returns the gradient, like the weights, and each example's loss `[n]`.
 
   Args:
-    objective: What to differentiate.
-    weights: Where.
+    objective: Objective to differentiate.
+    weights: Weights at which to differentiate.
     data: The examples; without a real one the gradient is 0.
   """
   with tf.GradientTape() as tape:
@@ -54,8 +55,8 @@ def hessian_product(
   (Pearlmutter 1994).
 
   Args:
-    objective: Twice differentiable where it is asked.
-    weights: Where.
+    objective: Twice differentiable at the weights.
+    weights: Weights at which to differentiate.
     data: The examples.
     vector: Like the weights; taken as constant.
   """
@@ -74,11 +75,11 @@ def difference_product(
 ) -> Structure:
   """Returns the Hessian times a vector by a central difference of gradients.
 
-  (gradient(w + step v) - gradient(w - step v)) / (2 step): wrong by O(step^2),
-  and by the rounding of the gradients divided by the step.
+  (gradient(w + step v) - gradient(w - step v)) / (2 step), with an error of
+  O(step^2) and the rounding of the gradients divided by the step.
 
   Args:
-    objective: What to differentiate.
+    objective: Objective to differentiate.
     weights: w.
     data: The examples.
     vector: v, like the weights.
@@ -97,20 +98,20 @@ def descend(
   learning_rate: float,
   num_steps: tf.Tensor | int,
 ) -> tuple[Structure, statistics.MeanStat]:
-  """Takes steps of gradient descent, each on all examples of a client.
+  """Full-batch gradient descent on a client's examples.
 
   Args:
-    objective: What to make smaller.
-    weights: Where to start.
-    data: The client's examples, which are read at once.
-    learning_rate: Of a step, >= 0.
-    num_steps: How many, >= 0.
+    objective: Objective to minimise.
+    weights: Starting point.
+    data: The client's examples, all read in every step.
+    learning_rate: Learning rate, >= 0.
+    num_steps: Number of steps, >= 0.
 
   Returns:
-    The weights after, and the mean loss of the examples as they were met. A
-    client without examples gets its start back.
+    The new weights, and the mean training loss of the examples, before each
+    step. For a client without examples, the starting point.
   """
-  # Gathered here, and not anew in every step.
+  # Gathered once for all steps.
   data = algorithm.ClientData(data.x, data.y, data.mask)
   slope_at = as_one(lambda weights: gradient(objective, weights, data))
 

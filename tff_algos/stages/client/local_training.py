@@ -1,4 +1,4 @@
-"""The one local training loop; what it minimises is an argument."""
+"""Local training of a client: minibatch SGD on an objective passed in."""
 
 import dataclasses
 
@@ -25,26 +25,26 @@ SOLVERS = ('descent', 'exact')
 
 @dataclasses.dataclass(frozen=True)
 class LocalTrainingConfig:
-  """How a client trains.
+  """Options of local training.
 
   Attributes:
-    num_local_epochs: Passes over the client's examples, >= 1, each in a fresh
+    num_local_epochs: Passes over the client's examples, >= 1, each in a new
       order.
     batch_size: Examples a step, >= 1; a short last batch keeps its weight.
-    optimizer: The client optimizer; its state starts fresh in every round.
+    optimizer: The client optimizer; its state is reset in every round.
     augmentation: `'none'`, or `'crop_and_flip'`, which shifts training images
       by up to 4 pixels and flips half of them, at random in every epoch.
-    solver: `'descent'`, the steps above; or `'exact'`, which has no use for
-      them and minimises the objective on all examples at once: for squared
-      errors of linear models with at most 512 parameters.
+    solver: `'descent'`, the steps above; or `'exact'`, which replaces them and
+      minimises the objective on all examples at once: for squared errors of
+      linear models with at most 512 parameters.
     weight_decay: Adds weight_decay / 2 * |weights|^2 to the objective of the
-      steps, >= 0; the optimizer sees its gradient (it is not a decoupled
-      decay).
-    num_local_steps: Steps of one batch each in place of `num_local_epochs`, as
-      many for every client that has examples; they go on into the next epoch's
-      order where one has no more batches. 0 for epochs. Costs a shuffled order
-      a step, so it is for few of them.
-    unit_dropout_rate: Share of hidden units that a step drops, in [0, 1), in
+      steps, >= 0; its gradient passes through the optimizer (the decay is not
+      decoupled).
+    num_local_steps: Number of steps of one batch each, in place of
+      `num_local_epochs`, the same for every client that has examples; the steps
+      continue into further epochs where needed. 0 for epochs. Costs a shuffled
+      order a step, so it suits small numbers.
+    unit_dropout_rate: Share of hidden units dropped in a step, in [0, 1), in
       networks that have a layer for it (`numerics.unit_dropout`).
   """
 
@@ -92,23 +92,23 @@ class LocalTrainingConfig:
 
 
 def check_plain_sgd(config: LocalTrainingConfig) -> None:
-  """Raises ConfigError unless clients take steps of SGD, not clipped.
+  """Raises ConfigError unless clients take steps of SGD without clipping.
 
-  For who reads the mean gradient off the distance that a client has gone, see
+  Required where a client's mean gradient is computed from its update, see
   `distance_per_gradient`.
   """
   clip_norm = config.optimizer.clip_norm
   if clip_norm:
     raise errors.ConfigError(
-      f'local_training.optimizer.clip_norm must be 0, got {clip_norm:g}: the '
-      'distance that a client goes must be its mean gradient times a known '
+      f'local_training.optimizer.clip_norm must be 0, got {clip_norm:g}: a '
+      "client's update must be its mean gradient times a known "
       'number'
     )
   if (config.optimizer.name, config.solver) != ('sgd', 'descent'):
     raise errors.ConfigError(
       "local_training must have optimizer 'sgd' and solver 'descent', got "
-      f'{config.optimizer.name!r} and {config.solver!r}: the distance that a '
-      'client goes must be its mean gradient times a known number'
+      f"{config.optimizer.name!r} and {config.solver!r}: a client's update "
+      'must be its mean gradient times a known number'
     )
 
 
@@ -117,12 +117,12 @@ def distance_per_gradient(
 ) -> tf.Tensor:
   """Returns number of steps * learning rate, float32 `[]`.
 
-  It is by how much a mean gradient of 1 moves the weights in `train`, without
-  momentum; 0 for a client without examples.
+  The displacement of the weights in `train`, without momentum, for a mean
+  gradient of 1; 0 for a client without examples.
 
   Args:
     mask: `[capacity]`, 1 for real rows.
-    config: Of SGD.
+    config: Local training by SGD.
   """
   rate = config.optimizer.learning_rate
   if config.num_local_steps:
@@ -135,7 +135,7 @@ def distance_per_gradient(
 def draw_batches(
   seed: tf.Tensor, mask: tf.Tensor, config: LocalTrainingConfig
 ) -> batches_lib.Batches:
-  """Returns which rows each step reads, of `num_local_steps` or of epochs.
+  """Returns the rows read by each step, of `num_local_steps` or of epochs.
 
   Args:
     seed: int32 `[2]`.
@@ -154,14 +154,14 @@ def draw_batches(
 def next_batch(
   data: algorithm.ClientData, seed: tf.Tensor, config: LocalTrainingConfig
 ) -> tuple[algorithm.ClientData, unit_dropout.Draws | None]:
-  """Returns the batch that one step more would read, behind all of `train`.
+  """Returns the batch of the step that would follow the last one of `train`.
 
-  And what its dropout depends on; None without one.
+  Also returns the random draws of its dropout; None without dropout.
 
   Args:
     data: The client's examples, `[capacity, ...]`, capacity >= 1.
-    seed: int32 `[2]`, as of `train`.
-    config: As of `train`; where it counts epochs, a further one begins.
+    seed: int32 `[2]`, as in `train`.
+    config: As in `train`; with epochs, the first batch of a further one.
   """
   length = 'num_local_steps' if config.num_local_steps else 'num_local_epochs'
   longer = dataclasses.replace(config, **{length: getattr(config, length) + 1})
@@ -174,7 +174,7 @@ def next_batch(
 
 
 def _read(data, drawn, step, seed, config):
-  """Returns a step's batch, augmented, and what its dropout depends on."""
+  """Returns a step's augmented batch and the random draws of its dropout."""
   positions, mask, epoch = (part[step] for part in drawn)
   batch = data.take(positions, mask)
   augment = augmentation.AUGMENTATIONS[config.augmentation]
@@ -195,23 +195,24 @@ def train(
   """Trains on one client's examples, for some epochs or some steps.
 
   Args:
-    objective: What to make smaller.
-    weights: Where to start.
+    objective: Objective to minimise.
+    weights: Starting point.
     data: The client's examples.
-    seed: int32 `[2]`; decides the order of the examples, how they are augmented
-      and which units are dropped.
+    seed: int32 `[2]`; determines order and augmentation of the examples, and
+      the dropped units.
     config: Epochs or steps, batch size, optimizer; or the exact solver.
 
   Returns:
-    The trained weights, and the mean loss of the examples as they were met.
-    A client without examples gets its start back (with a proximal objective up
-    to rounding); see `exact_solution.solve` for that solver.
+    The trained weights, and the mean training loss of the examples, each before
+    the step that reads it. For a client without examples, the starting point
+    (with a proximal objective up to rounding); see `exact_solution.solve` for
+    the exact solver.
   """
   if config.solver == 'exact':
     return exact_solution.solve(objective, weights, data)
   if isinstance(objective, objectives.ProximalLoss):
-    # Where the pull is a decay, it costs one pass over the weights, and not
-    # four.
+    # As a decay of the offset, the proximal term costs one pass over the
+    # weights instead of four.
     objective = objective.with_decay(config.weight_decay)
     offset = trees.subtract(weights, objective.center)
     offset, loss = _descend(
@@ -238,7 +239,7 @@ def _descend(objective, weights, data, seed, config, decay):
     gradient = tape.gradient(  # pyright: ignore[reportCallIssue]
       value,
       weights,
-      # Scaled where it is one number, not where it is as large as the model.
+      # Scales one number instead of a gradient as large as the model.
       output_gradients=optimizer.gradient_scale(is_real),  # pyright: ignore[reportArgumentType]
       unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )

@@ -1,4 +1,4 @@
-"""The client of pFedMe and pFedKM: gradient steps on a Moreau envelope.
+"""Client work of pFedMe and pFedKM: gradient descent on a Moreau envelope.
 
 Dinh, Tran and Nguyen, "Personalized Federated Learning with Moreau Envelopes"
 (NeurIPS 2020), arXiv:2006.08848, Algorithm 1. With
@@ -6,16 +6,18 @@ Dinh, Tran and Nguyen, "Personalized Federated Learning with Moreau Envelopes"
   F(w) = min_theta f(theta) + proximal_weight / 2 * |theta - w|^2
 
 the gradient is proximal_weight * (w - theta*(w)). Each of `num_local_steps`
-local steps draws a fresh batch, solves the problem on it about, and goes
+local steps draws a new batch, solves the problem on it approximately, and
+updates
 
   w <- w - client_learning_rate * proximal_weight * (w - theta).
 
-The solver is gradient descent from the theta of the step before.
+The solver is gradient descent from the theta of the previous step.
 
-Where f curves by a in all directions, the uploaded model is q^R times the
-received one and 1 - q^R times the client's own minimiser, q = 1 -
-client_learning_rate a proximal_weight / (a + proximal_weight): q^R is how much
-an upload remembers. Every client measures it on its way (`upload_memory`).
+If f has curvature a in all directions, the uploaded model is q^R times the
+received one plus 1 - q^R times the client's own minimiser, with q = 1 -
+client_learning_rate a proximal_weight / (a + proximal_weight): q^R is the
+weight of the received model in the upload. Every client measures it
+(`upload_memory`).
 """
 
 import dataclasses
@@ -37,27 +39,27 @@ KEPT = ('personalized', 'local', 'both')
 
 @dataclasses.dataclass(frozen=True)
 class MoreauEnvelopeConfig:
-  """How a client works.
+  """Options of the client work.
 
   Attributes:
     num_local_steps: R, >= 1.
-    batch_size: Examples of a batch, >= 1; each serves one whole local step.
+    batch_size: Examples of a batch, >= 1; one batch for a whole local step.
     client_learning_rate: eta, of the local steps, >= 0; 0 keeps w as received.
     proximal_weight: lambda, > 0; large ones keep theta close to w.
-    num_proximal_steps: Gradient steps of a solve, >= 1; the most, if there is
-      a tolerance.
+    num_proximal_steps: Gradient steps of a solve, >= 1; the maximum, if there
+      is a tolerance.
     proximal_tolerance: A solve ends when the squared norm of its gradient is
-      not above it, >= 0; 0 always takes all steps.
-    personal_learning_rate: Of the solver, > 0. Its product with
+      at most this, >= 0; 0 always takes all steps.
+    personal_learning_rate: Learning rate of the solver, > 0. Its product with
       proximal_weight + weight_decay must be below 2.
-    weight_decay: Of theta in the solver, >= 0: f gets weight_decay / 2 *
-      |theta|^2 more.
-    start: Where theta starts in a round: at the `'received'` model, or at the
+    weight_decay: Weight decay of theta in the solver, >= 0: adds weight_decay /
+      2 * |theta|^2 to f.
+    start: Starting point of theta in a round: the `'received'` model, or the
       client's `'own'` theta of its last round.
-    kept: What serves the client until its next round: theta, the
-      `'personalized'` model, or w, the `'local'` one that it uploads. With
-      `'both'` theta does, and w is kept to be evaluated beside it, which
-      doubles the memory of the client states.
+    kept: The model served to the client until its next round: theta, the
+      `'personalized'` model, or w, the uploaded `'local'` one. With `'both'`
+      theta is served, and w is kept for evaluation, which doubles the memory of
+      the client states.
   """
 
   num_local_steps: int = 10
@@ -85,25 +87,25 @@ class MoreauEnvelopeConfig:
     if self.personal_learning_rate * pull >= 2:
       raise errors.ConfigError(
         'personal_learning_rate * (proximal_weight + weight_decay) must be '
-        f'below 2, got {self.personal_learning_rate:g} * {pull:g}: every step '
-        'of the solver would overshoot by more than it corrects. Lower '
+        f'below 2, got {self.personal_learning_rate:g} * {pull:g}: the '
+        'solver would diverge. Lower '
         f'personal_learning_rate below {2 / pull:.3g}'
       )
     if self.start == 'own' and self.kept == 'local':
       raise errors.ConfigError(
         "start 'own' needs the theta of the last round, but kept 'local' "
-        "throws it away; set kept to 'personalized' or 'both', or start to "
+        "discards it; set kept to 'personalized' or 'both', or start to "
         "'received'"
       )
 
 
 class ClientState(NamedTuple):
-  """What survives a round at a client.
+  """Client state: models kept between rounds.
 
   Attributes:
     personalized_weights: theta; w, if `kept` is `'local'`.
-    num_updates: Rounds that it took part in, int32 `[]`; before the first, the
-      weights mean nothing.
+    num_updates: Rounds in which the client took part, int32 `[]`; before the
+      first, the weights are ignored.
     local_weights: w, if both are kept, else `()`.
   """
 
@@ -112,18 +114,18 @@ class ClientState(NamedTuple):
   local_weights: model_lib.Weights | tuple[()] = ()
 
   def serve(self, received: model_lib.Weights) -> model_lib.Weights:
-    """Returns the client's weights, or before its first round the received."""
+    """Returns the client's weights; before its first round the received."""
     return trees.select(
       self.num_updates > 0, self.personalized_weights, received
     )
 
   def serve_local(self, received: model_lib.Weights) -> model_lib.Weights:
-    """Returns the local weights likewise; there are some if both are kept."""
+    """Returns the local weights likewise; needs `kept='both'`."""
     return trees.select(self.num_updates > 0, self.local_weights, received)
 
 
 class LocalModels(NamedTuple):
-  """What a client's work ends with.
+  """Both models at the end of the client work.
 
   Attributes:
     local_weights: w, which is uploaded.
@@ -153,9 +155,9 @@ def build_local_weights(
   """Returns `FederatedAlgorithm.local_weights`; None unless both are kept.
 
   Args:
-    config: How clients work.
-    received_by: (ServerState, client index) -> the model that the server has
-      for the client.
+    config: Options of the client work.
+    received_by: (ServerState, client index) -> the model that the server sends
+      to the client.
   """
   if config.kept != 'both':
     return None
@@ -172,15 +174,15 @@ def work(
   seed: tf.Tensor,
   config: MoreauEnvelopeConfig,
 ) -> tuple[LocalModels, ClientState, OrderedDict[str, statistics.MeanStat]]:
-  """Does one client's work of a round.
+  """Client work of one round.
 
   Args:
     objective: f on a batch, without the proximal term.
-    received: The model that the server sent.
-    client_state: Of the client.
+    received: The model received from the server.
+    client_state: State of the client.
     data: Its examples.
-    seed: int32 `[2]`; decides the order of the examples.
-    config: How to work.
+    seed: int32 `[2]`; determines the order of the examples.
+    config: Options of the client work.
 
   Returns:
     Both models, the new client state, and the metrics of `descend`.
@@ -206,21 +208,21 @@ def descend(
   seed: tf.Tensor,
   config: MoreauEnvelopeConfig,
 ) -> tuple[LocalModels, OrderedDict[str, statistics.MeanStat]]:
-  """Takes all local steps.
+  """Runs all local steps.
 
   Args:
     objective: f on a batch.
-    weights: Where w starts.
-    start: Where theta starts.
-    data: The client's examples. Without any, w and theta stay.
+    weights: Starting point of w.
+    start: Starting point of theta.
+    data: The client's examples. Without any, w and theta are unchanged.
     seed: int32 `[2]`.
-    config: How many steps, of which sizes.
+    config: Numbers and learning rates of the steps.
 
   Returns:
-    Both models; `loss`, the mean over examples, each time before theta steps on
-    it; and `upload_memory`, from 0 to 1, by the mean curvature of f along the
-    way that w went, as the last batch has it. That is exact if f is quadratic
-    with one curvature and its problems are solved exactly.
+    Both models; `loss`, the mean over examples, each before a step of theta;
+    and `upload_memory`, from 0 to 1, from the mean curvature of f along the
+    displacement of w on the last batch. It is exact if f is quadratic with one
+    curvature and its problems are solved exactly.
   """
   positions, masks, _ = batches.draw_steps(
     seed, data.mask, config.num_local_steps, config.batch_size
@@ -228,8 +230,8 @@ def descend(
   gradient_on = _build_gradient(objective)
   solve = _build_solver(gradient_on, config)
 
-  # What is carried is theta - w: the step of w then only shrinks it, and no
-  # digits are lost where theta and w are close.
+  # The loop carries theta - w: a step of w then only shrinks it, and no digits
+  # are lost where theta and w are close.
   def step(i, weights, offset, loss):
     batch = data.take(positions[i], masks[i])
     offset, batch_loss = solve(weights, offset, batch)
@@ -276,7 +278,7 @@ def _build_solver(gradient_on, config):
   """Returns (w, theta - w, batch) -> (theta - w, loss), one solve."""
 
   def solve(weights, offset, batch):
-    # A rate of 0 skips the solve of a batch without examples.
+    # A learning rate of 0 skips the solve of a batch without examples.
     rate = config.personal_learning_rate * tf.reduce_max(batch.mask)
 
     def step(i, offset, loss):

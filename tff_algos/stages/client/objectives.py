@@ -1,7 +1,7 @@
-"""Local objectives: what one optimisation step at a client makes smaller.
+"""Local objectives of clients: mean loss, proximal loss, tilted loss.
 
-An objective is an argument of the one local loop in `local_training`, never a
-loop of its own.
+An objective is an argument of the local training loop in `local_training`; no
+objective has a loop of its own.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ Objective = Callable[
 def mean_loss(model: model_lib.Model, loss_scale: float = 1.0) -> Objective:
   """Returns loss_scale times the mean loss over the batch's real examples.
 
-  Where an example has labels at several places, the mean is that over all
-  places of the batch without padding.
+  Where an example has labels at several places, the mean is over all places of
+  the batch without padding.
 
   Args:
     model: The model to train.
-    loss_scale: Factor on the loss; 0.5 turns the squared error into the
-      usual half of it.
+    loss_scale: Factor on the loss; 0.5 gives the usual half of the squared
+      error.
   """
 
   def objective(model_weights, batch):
@@ -53,12 +53,12 @@ def weighted_mean_losses(
   mean divides by the number of real examples, not by their weights. The loss of
   an example is its weighted sum over the models.
 
-  No model's loss depends on another's weights, so an optimizer that looks at
-  every number by itself, as ours do, solves a problem for each model.
+  No model's loss depends on another's weights, so an elementwise optimizer, as
+  all of `numerics.optimizers` are, solves a separate problem for each model.
 
   Args:
-    model: What is stacked, `[models, ...]`.
-    loss_scale: Factor on the loss, as of `mean_loss`.
+    model: The model whose weights are stacked, `[models, ...]`.
+    loss_scale: Factor on the loss, as in `mean_loss`.
   """
 
   def objective(stacked_weights, batch):
@@ -75,7 +75,7 @@ def weighted_mean_losses(
 
 
 def tilted(base: Objective, slope: Structure) -> Objective:
-  """Returns an objective plus <slope, weights>, whose gradient is `slope` more.
+  """Returns an objective plus <slope, weights>: `slope` is added to gradients.
 
   Args:
     base: The objective.
@@ -93,7 +93,7 @@ def real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
   """Returns the mean over the real examples, `[]`; 0 if there are none.
 
   Args:
-    losses: `[batch]`; those of padding may be anything.
+    losses: `[batch]`; losses of padding are ignored.
     mask: 1 for a real example and 0 for padding, `[batch]`.
   """
   real = tf.maximum(tf.reduce_sum(mask), 1.0)
@@ -105,13 +105,13 @@ def real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 class ProximalLoss:
   """An objective and weight / 2 * |weights - center|^2.
 
-  The penalty enters every step whole, whatever the batch's size, and is part
-  of the gradient that the optimizer sees (it is not a decoupled decay).
+  The full penalty enters every step, for any batch size, and its gradient
+  passes through the optimizer (it is not a decoupled decay).
 
   Attributes:
     base: The objective without the penalty.
     center: Like the weights.
-    weight: Of the penalty, float32 `[]`, >= 0.
+    weight: Weight of the penalty, float32 `[]`, >= 0.
   """
 
   base: Objective
@@ -138,7 +138,8 @@ class ProximalLoss:
   def with_decay(self, decay: float) -> 'ProximalLoss':
     """Returns the objective and decay / 2 * |w|^2, up to a constant.
 
-    Two pulls are one: to a point between the centre and 0.
+    Both penalties are combined into one with a centre between the old one and
+    0.
 
     Args:
       decay: >= 0.

@@ -1,4 +1,4 @@
-"""Which weights of a model clients share, and which each keeps for itself."""
+"""Shared and private weights of a model (partial personalization)."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ class Parts(NamedTuple):
   """A model's weights in two parts.
 
   Attributes:
-    shared: Those of all clients.
-    private: A client's own.
+    shared: Weights common to all clients.
+    private: A client's own weights.
   """
 
   shared: model_lib.Weights
@@ -26,19 +26,19 @@ class Parts(NamedTuple):
 
 
 class WeightGroups:
-  """A model whose weights are parted by name.
+  """Split of a model's weights by name into shared and private ones.
 
   Attributes:
-    model: Whose weights.
+    model: The model.
     private: Names of the private weights, in the model's order.
   """
 
   def __init__(self, model: model_lib.Model, private: Sequence[str]):
-    """Parts the weights of a model.
+    """Splits the weights of a model.
 
     Args:
-      model: Whose weights.
-      private: What is private, see `weight_names`.
+      model: The model.
+      private: Selection of the private weights, see `weight_names`.
 
     Raises:
       ConfigError: If the model has no such weights.
@@ -68,7 +68,7 @@ class WeightGroups:
   def join(
     self, shared: model_lib.Weights, private: model_lib.Weights
   ) -> model_lib.Weights:
-    """Returns the model's weights, of which `split` made these parts."""
+    """Returns the model's weights from their parts; inverse of `split`."""
     both = {**shared, **private}
     return OrderedDict((name, both[name]) for name in self._spec)
 
@@ -76,15 +76,15 @@ class WeightGroups:
 def weight_names(
   model: model_lib.Model, wanted: Sequence[str], option: str = 'weights'
 ) -> tuple[str, ...]:
-  """Returns the names of chosen weights, in the model's order.
+  """Returns the names of selected weights, in the model's order.
 
   Args:
-    model: Whose weights.
-    wanted: Names of weights, or of layers and blocks: `dense_1` is whatever is
-      called `dense_1/...`. Or `'all'`; `'last_layer'`, the head; or
-      `'all_but_last_layer'`, the body, which of a model of one layer is
-      nothing. Weights without a `/` are one layer.
-    option: The config's name for them, for errors.
+    model: The model.
+    wanted: Names of weights, or of layers and blocks: `dense_1` selects all
+      weights `dense_1/...`. Or `'all'`; `'last_layer'`, the head; or
+      `'all_but_last_layer'`, the body, which is empty for a model of one layer.
+      Weights without a `/` are one layer.
+    option: Config key of the selection, for errors.
 
   Raises:
     ConfigError: If there is no such weight or layer.

@@ -1,4 +1,4 @@
-"""A client's examples, each with weights of its own."""
+"""Client data with example weights."""
 
 from typing import NamedTuple
 
@@ -8,13 +8,13 @@ from tff_algos.core import algorithm
 
 
 class WeightedData(NamedTuple):
-  """Examples and their weights; has what `ClientData` has.
+  """Examples and their weights, with the interface of `ClientData`.
 
-  Local training shuffles and gathers examples, and their weights with them.
+  Local training shuffles and gathers the weights along with the examples.
 
   Attributes:
-    data: The examples, whatever a runtime gives.
-    weights: `[capacity, ...]` float32; what padding has means nothing.
+    data: The examples, as passed by the runtime.
+    weights: `[capacity, ...]` float32; weights of padding are ignored.
   """
 
   data: algorithm.ClientData
@@ -44,6 +44,6 @@ class WeightedData(NamedTuple):
   def with_x(self, x: tf.Tensor) -> 'WeightedData':
     """Returns the same examples with other features, see `ClientData.with_x`.
 
-    For rows that `take` returned.
+    Applies to results of `take`.
     """
     return self._replace(data=self.data.with_x(x))

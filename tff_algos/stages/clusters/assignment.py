@@ -1,4 +1,4 @@
-"""Which cluster fits an example or a client, and which share fits each."""
+"""Cluster assignment of examples and clients by loss; importance weights."""
 
 import tensorflow as tf
 
@@ -14,13 +14,14 @@ def cluster_losses(
   """Returns the loss of every example under every cluster model.
 
   Args:
-    model: The model that all clusters share.
+    model: The model of all clusters.
     cluster_weights: `[num_clusters, ...]`.
     data: The examples.
 
   Returns:
     `[num_clusters, capacity]` float32, one loss an example (never a batch
-    mean). NaN counts as +infinity: a broken model fits nothing.
+    mean). NaN is replaced by +infinity: no example is assigned to a model whose
+    loss is NaN.
   """
   return model.map_stacked(
     lambda weights: _example_losses(model, weights, data.x, data.y),
@@ -45,24 +46,24 @@ def best_cluster(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     mask: `[capacity]`.
 
   Returns:
-    Cluster id, int32 `[]`; the lowest on a tie, and so 0 without examples.
+    Cluster id, int32 `[]`; the lowest on a tie, hence 0 without examples.
   """
-  # All means have the same divisor, so the sums decide.
+  # All means have the same divisor, so sums suffice.
   totals = statistics.masked_mean(losses, mask).total
   return tf.argmin(totals, output_type=tf.int32)
 
 
 def best_cluster_counts(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-  """Returns how many real examples fit each cluster best.
+  """Returns the number of real examples assigned to each cluster.
 
   Args:
-    losses: `[num_clusters, capacity]`, of `cluster_losses`.
+    losses: `[num_clusters, capacity]`, from `cluster_losses`.
     mask: `[capacity]`.
 
   Returns:
     `[num_clusters]` float32; a tie counts for the lowest cluster id. All NaN if
-    a real example has a finite loss under no cluster (a NaN in it, say): it
-    fits none, so the client's shares are unknown, and its result is refused.
+    a real example has a finite loss under no cluster (a NaN feature, say): it
+    cannot be assigned, and the client's result is rejected.
   """
   best = tf.argmin(losses, axis=0, output_type=tf.int32)
   lowest = tf.reduce_min(losses, axis=0)
@@ -78,10 +79,10 @@ def _count(best, lowest, mask, num_clusters):
 def batched_counts(
   model: model_lib.Model, cluster_weights: Structure, data: algorithm.ClientData
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Counts which cluster fits each example best, all clusters at once.
+  """Assigns examples to clusters and counts them, all clusters at once.
 
   Args:
-    model: The model that all clusters share.
+    model: The model of all clusters.
     cluster_weights: `[num_clusters, ...]`.
     data: The examples.
 
@@ -96,11 +97,11 @@ def batched_counts(
 def streaming_counts(
   model: model_lib.Model, cluster_weights: Structure, data: algorithm.ClientData
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns `batched_counts`, one cluster model after the other.
+  """Returns `batched_counts`, computed one cluster model after the other.
 
-  What is kept of a model is the lowest loss of each example so far and its
-  cluster. So the memory is that of one model, however many clusters there are,
-  and a client may score a model before the next one has arrived.
+  The loop carries the lowest loss of each example so far and its cluster. So
+  memory is needed for one model, for any number of clusters, and a client may
+  score a model before the next one has arrived.
   """
   x, y, mask = data.x, data.y, data.mask
   num_clusters = tf.nest.flatten(cluster_weights)[0].shape[0]
@@ -108,7 +109,7 @@ def streaming_counts(
   def score(cluster_id, best, lowest):
     weights = trees.take(cluster_weights, cluster_id)
     losses = _example_losses(model, weights, x, y)
-    is_lower = losses < lowest  # So a tie stays with the lowest id.
+    is_lower = losses < lowest  # A tie keeps the lowest id.
     return (
       cluster_id + 1,
       tf.where(is_lower, cluster_id, best),
@@ -138,8 +139,8 @@ def importance_weights(
 
   Args:
     counts: `[num_clusters]`.
-    num_examples: `[]`, their sum; a client without examples gets the smoother
-      everywhere.
+    num_examples: `[]`, their sum; without examples, all weights are the
+      smoother.
     smoother: Smallest importance, in [0, 1).
   """
   return tf.maximum(counts / tf.maximum(num_examples, 1.0), smoother)

@@ -1,23 +1,23 @@
-"""Where the cluster models start: drawn at random, or found at clients.
+"""Initialization of cluster models: random, k-means++ or warm start.
 
-Algorithms that train the cluster which fits a client best find what their first
-models let them find: if one fits everybody best, nobody ever trains another.
-`precede` gives such an algorithm rounds of its own for it, before its first.
+Algorithms that train the best-fitting cluster model of each client depend on
+their initial models: if one model fits all clients best, the others are never
+trained. `precede` adds initialization rounds before an algorithm's first.
 
-`'k-means++'` (one round): that of Arthur and Vassilvitskii (2007), with a
-client's loss in place of a point's squared distance, as FedJAX may start
+`'k-means++'` (one round): seeding of Arthur and Vassilvitskii (2007), with a
+client's loss in place of a point's squared distance, an option of FedJAX's
 HypCluster (Mansour et al. 2020, arXiv:2002.10619):
-  draw a client uniformly; train a model at it; that is cluster 0's
-  for each further cluster: ask clients for their mean loss under the best of
-  the models so far, draw one with a chance in proportion to it, and train a
-  model at it
-All are trained from one random model, so that only the clients' data tell them
-apart.
+  sample a client uniformly and train the model of cluster 0 on it
+  for each further cluster: collect clients' mean losses under the best of the
+  models so far, sample a client with probability in proportion to its loss, and
+  train the cluster's model on it
+All are trained from one random model, so that they differ by the clients' data
+alone.
 
-`'warm_start'` (`num_rounds` rounds): FedAvg on one model; in the last of the
-rounds the cohort is parted at random, one group a cluster, and a cluster's
-model is the mean of its group's. So starts the released code of IFCA on
-FEMNIST.
+`'warm_start'` (`num_rounds` rounds): FedAvg on one model; in the last of these
+rounds the cohort is divided at random, one group a cluster, and a cluster's
+model is the mean of its group's models. The released code of IFCA on FEMNIST
+starts in this way.
 """
 
 import dataclasses
@@ -40,21 +40,21 @@ from tff_algos.stages.server import client_sampling
 
 RANDOM = 'random'
 KMEANS = 'k-means++'
-# Of its random numbers, whatever the mode is called.
+# Purpose of its random draws, independent of the spelling of the mode.
 _KMEANS_STREAM = 'kmeans++'
 WARM_START = 'warm_start'
 
 
 @dataclasses.dataclass(frozen=True)
 class InitializationConfig:
-  """How the first cluster models come about.
+  """Options of the initialization of cluster models.
 
   Attributes:
     mode: `'random'`, an independent draw of the weights for each cluster;
       `'k-means++'` or `'warm_start'`, see the module.
-    num_candidates: Of `'k-means++'`: clients that report their loss before a
-      draw from among them, >= 0; 0 asks all that have examples.
-    num_rounds: Of `'warm_start'`: its rounds, >= 1.
+    num_candidates: For `'k-means++'`: clients that report their loss before one
+      of them is sampled, >= 0; 0 for all that have examples.
+    num_rounds: For `'warm_start'`: number of its rounds, >= 1.
   """
 
   mode: str = RANDOM
@@ -67,10 +67,10 @@ class InitializationConfig:
     checks.check_int('num_rounds', self.num_rounds, minimum=1)
 
   def check_cohort_size(self, cohort_size: int, num_clusters: int) -> None:
-    """Raises ConfigError if a cohort cannot be parted among the clusters."""
+    """Raises ConfigError if a cohort has fewer clients than clusters."""
     if self.mode == WARM_START and 0 < cohort_size < num_clusters:
       raise errors.ConfigError(
-        "initialization.mode 'warm_start' parts the cohort among "
+        "initialization.mode 'warm_start' divides the cohort among "
         f'{num_clusters} '
         f'clusters, but cohort_size is {cohort_size}; raise cohort_size to '
         f'{num_clusters} or more, or choose another mode'
@@ -78,11 +78,11 @@ class InitializationConfig:
 
 
 class SeedInput(NamedTuple):
-  """What the plan tells a client of `seed_centers`.
+  """Client input of `seed_centers`.
 
   Attributes:
-    start_id: Cluster whose model it starts from, int32 `[]`.
-    cluster_weights: What it weighs in the mean of each cluster,
+    start_id: Cluster whose model the client starts from, int32 `[]`.
+    cluster_weights: The client's weight in the mean of each cluster,
       `[num_clusters]` float32, >= 0.
   """
 
@@ -95,13 +95,13 @@ def cluster_models(
 ) -> model_lib.Weights:
   """Returns an independent draw of the model's weights for each cluster.
 
-  Equal cluster models would tie on every example, and all but the first would
-  stay without clients for ever.
+  Equal cluster models would tie on every example, and no client would ever be
+  assigned to any but the first.
 
   Args:
-    model: The model that all clusters share.
-    num_clusters: How many, >= 1.
-    seed: int32 `[2]`; algorithms with the same seed start alike.
+    model: The model of all clusters.
+    num_clusters: Number of clusters, >= 1.
+    seed: int32 `[2]`; algorithms with the same seed start equal.
 
   Returns:
     Weights `[num_clusters, ...]`.
@@ -113,7 +113,7 @@ def cluster_models(
 
 
 def start_equal(model: model_lib.Model, names: Iterable[str]) -> bool:
-  """Returns whether two draws of the named weights are the same."""
+  """Returns whether the named weights have a deterministic initialization."""
   with tf.init_scope():
     draws = cluster_models(model, 2, tf.constant([0, 0]))
     return all(np.array_equal(*draws[name].numpy()) for name in names)
@@ -123,8 +123,8 @@ def seed_losses(config: InitializationConfig, num_clients: int) -> Structure:
   """Returns the server state's field `seed_losses` before round 1.
 
   Returns:
-    float32 `[num_clients]` for `'k-means++'`: what each client last reported;
-    else `()`, which takes no room in a state.
+    float32 `[num_clients]` for `'k-means++'`: the last reported loss of each
+    client; else `()`, which takes no memory.
   """
   return tf.zeros([num_clients]) if config.mode == KMEANS else ()
 
@@ -141,22 +141,23 @@ def precede(
 
   Args:
     algorithm: Its server state is a NamedTuple with the fields
-      `cluster_models`, of `cluster_models`, and `seed_losses`, of
-      `seed_losses`. It counts its rounds from the first of its own.
-    config: The mode; `'random'` returns the algorithm as it is.
+      `cluster_models`, from `cluster_models`, and `seed_losses`, from
+      `seed_losses`. It counts rounds from its own first one.
+    config: The mode; `'random'` returns the algorithm unchanged.
     cohort_size: Clients of a round of FedAvg; 0 for all that have examples.
-    objective: What clients train on.
-    training: How they train.
+    objective: Local objective of the clients.
+    training: Options of their local training.
 
   Raises:
-    ConfigError: If `'random'` makes equal models of several clusters.
+    ConfigError: If the models of several clusters are equal with `'random'`.
   """
   model, num_clusters = algorithm.cluster_model, algorithm.num_clusters
   if config.mode == RANDOM:
     if num_clusters > 1 and start_equal(model, model.weights_spec()):
       raise errors.ConfigError(
-        f'the {num_clusters} cluster models would start equal, as all draws of '
-        f'{model.name} are, and stay so: set initialization.mode to '
+        f'the {num_clusters} cluster models would start equal, because the '
+        f'initial weights of {model.name} are constant, and stay so: set '
+        'initialization.mode to '
         f'{KMEANS!r} or {WARM_START!r}, or name a layer in '
         'model.pretrained.fresh'
       )
@@ -185,7 +186,7 @@ def precede(
 
 
 def _build_training(num_clusters, objective, training):
-  """Returns the phase that makes cluster models of what clients train."""
+  """Returns the phase that trains initial cluster models at clients."""
 
   def train(models, client_input, client_state, data, seed):
     start = trees.take(models, client_input.start_id)
@@ -199,7 +200,7 @@ def _build_training(num_clusters, objective, training):
 
   def average(server_state, aggregates):
     mean = aggregates['local_weights']
-    # What nobody trained stays as it is.
+    # A model that no client trained is unchanged.
     models = trees.select_rows(
       mean.weight > 0, mean.value, server_state.cluster_models
     )
@@ -219,16 +220,16 @@ def _build_training(num_clusters, objective, training):
 
 
 def _build_reporting(model, num_clusters):
-  """Returns the phase that asks for losses under the models so far.
+  """Returns the phase in which clients report losses under the models so far.
 
-  Its client input is their number, int32 `[]`.
+  Its client input is the number of these models, int32 `[]`.
   """
 
   def report(models, num_centers, client_state, data, seed):
     del seed
     losses = assignment.cluster_losses(model, models, data)
     totals, weights = statistics.masked_mean(losses, data.mask)
-    # A client whose every loss is infinite is refused, and has the chance 0.
+    # A client with infinite losses only is rejected, and has probability 0.
     infinite = tf.fill([num_clusters], float('inf'))
     is_center = tf.range(num_clusters) < num_centers
     lowest = tf.reduce_min(
@@ -261,7 +262,7 @@ def _build_reporting(model, num_clusters):
 def _kmeans_plan(model, num_clusters, config):
   num_parameters = trees.num_entries(model.weights_spec())
   rows = np.eye(num_clusters, dtype=np.float32)
-  # The random model that is replaced last is everybody's start.
+  # All start from the random model that is replaced last.
   start_id = np.array([num_clusters - 1], np.int32)
 
   def plan(population, round_num, seed):
@@ -297,7 +298,7 @@ def _kmeans_plan(model, num_clusters, config):
 
 
 def _chances(losses: np.ndarray) -> np.ndarray:
-  """Returns chances in proportion to losses >= 0; equal ones if all are 0."""
+  """Returns probabilities in proportion to losses >= 0; equal if all are 0."""
   total = losses.sum()
   return losses / total if total else np.full(len(losses), 1 / len(losses))
 

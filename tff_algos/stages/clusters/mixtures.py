@@ -1,7 +1,7 @@
-"""Mixtures of models: whose example is it, and what does the mixture say.
+"""EM for mixtures of models: responsibilities, mixture weights, prediction.
 
 Expectation maximization as in FedEM (Marfoq et al. 2021, arXiv:2108.10252,
-Algorithm 1): a loss is the negative logarithm of a likelihood.
+Algorithm 1), in which a loss is a negative log-likelihood.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics
 from tff_algos.stages.clusters import initialization
 
-# After so many the membership of an unseen client hardly moves.
+# After this many steps the membership of an unseen client hardly changes.
 NUM_FITTING_STEPS = 50
 
 
 class Posterior(NamedTuple):
-  """What the examples say of the components that they came from.
+  """Posterior of the components given the examples.
 
   Attributes:
-    responsibilities: Chance that an example came from a component,
+    responsibilities: Posterior probability of each component given an example,
       `[num_components, capacity]` float32; columns sum to 1.
     losses: -log sum_s membership_s exp(-loss_s) of each example, `[capacity]`.
   """
@@ -34,19 +34,19 @@ class Posterior(NamedTuple):
 def posterior(losses: tf.Tensor, membership: tf.Tensor) -> Posterior:
   """Returns the E-step: responsibilities ~ membership * exp(-loss).
 
-  By log-sum-exp: of losses of hundreds no exponential would be left.
+  By log-sum-exp, because the exponentials of large losses underflow.
 
   Args:
-    losses: Negative log-likelihoods, `[num_components, capacity]`, of
+    losses: Negative log-likelihoods, `[num_components, capacity]`, from
       `assignment.cluster_losses`.
     membership: `[num_components]`, on the simplex; a component of membership 0
-      gets nothing.
+      has responsibility 0.
 
   Returns:
-    The posterior. NaN where an example has a finite loss under no component: it
-    is nobody's, so the client's result is refused.
+    The posterior. NaN where an example has a finite loss under no component;
+    the client's result is then rejected.
   """
-  # Differences first: beside a loss of hundreds a logarithm is rounded away.
+  # Differences first: added to a large loss, a logarithm is rounded away.
   lowest = tf.reduce_min(losses, axis=0)
   log_joint = tf.math.log(membership)[:, tf.newaxis] - (losses - lowest)
   log_evidence = tf.reduce_logsumexp(log_joint, axis=0)
@@ -61,7 +61,7 @@ def mean_responsibilities(
   Args:
     responsibilities: `[num_components, capacity]`.
     mask: `[capacity]`.
-    otherwise: What a client without examples gets, `[num_components]`.
+    otherwise: Membership of a client without examples, `[num_components]`.
   """
   mean = statistics.masked_mean(responsibilities, mask)
   return tf.where(mean.weight > 0, mean.total / mean.weight, otherwise)
@@ -70,15 +70,16 @@ def mean_responsibilities(
 def fit_membership(
   losses: tf.Tensor, mask: tf.Tensor, num_steps: int = NUM_FITTING_STEPS
 ) -> tf.Tensor:
-  """Returns the membership under which the real examples are likeliest.
+  """Returns the maximum-likelihood membership of the real examples.
 
-  By expectation maximization from equal shares, the components frozen: the
-  likelihood never falls, and it is concave in the membership.
+  By expectation maximization from equal memberships, with frozen components:
+  the likelihood never decreases, and its logarithm is concave in the
+  membership.
 
   Args:
     losses: Negative log-likelihoods, `[num_components, capacity]`.
-    mask: `[capacity]`; without a real example the shares stay equal.
-    num_steps: Of expectation and maximization, >= 1.
+    mask: `[capacity]`; without a real example memberships stay equal.
+    num_steps: Number of EM steps, >= 1.
 
   Returns:
     `[num_components]`, on the simplex.
@@ -105,7 +106,7 @@ def mix_probabilities(
   In regression, the mixture of the predictions themselves.
 
   Args:
-    model: Whose outputs.
+    model: The component model.
     outputs: `[num_components, batch, ..., num_outputs]`.
     membership: `[num_components]`, on the simplex.
   """
@@ -120,17 +121,17 @@ def mix_probabilities(
 def mixture_of_outputs(
   model: model_lib.Model, num_components: int
 ) -> model_lib.Model:
-  """Returns the model that mixes the predictions of several.
+  """Returns the mixture model of several models' predictions.
 
   Its weights are `canonical`, the components' weights `[num_components, ...]`,
   and `membership`, `[num_components]` float32, on the simplex. It predicts
-  sum_s membership_s softmax(logits_s(x)), whose logarithm are its logits, or in
-  regression sum_s membership_s prediction_s(x). It starts with independent
-  draws of the components and equal memberships.
+  sum_s membership_s softmax(logits_s(x)), whose logarithms are its logits, or
+  in regression sum_s membership_s prediction_s(x). It is initialized with
+  independent draws of the components and equal memberships.
 
   Args:
-    model: One component.
-    num_components: How many, >= 1.
+    model: The component model.
+    num_components: Number of components, >= 1.
   """
 
   def initialize(seed):

@@ -1,35 +1,35 @@
-"""Client sampling on the host, and the weight of a client in a mean."""
+"""Client sampling on the host, and client weights in means."""
 
 import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm, errors, seeds
 
-# What a client may count in a mean.
+# Weights of clients in a mean.
 WEIGHTINGS = ('uniform', 'examples')
 
 
 def check_cohort_size(
   name: str, cohort_size: int, population: algorithm.Population
 ) -> None:
-  """Raises ConfigError if fewer clients have examples than are to be drawn."""
+  """Raises ConfigError if a cohort needs more clients with examples."""
   available = len(population.clients_with_examples)
   if cohort_size > available:
     raise errors.ConfigError(
       f'{name} is {cohort_size}, but only {available} of the '
       f'{population.num_clients} clients have training examples; lower {name} '
-      'or make a data set of more clients'
+      'or make a dataset of more clients'
     )
 
 
 def draw_uniform(
   client_indices: np.ndarray, size: int, generator: np.random.Generator
 ) -> np.ndarray:
-  """Returns distinct clients, uniformly drawn.
+  """Samples clients uniformly without replacement.
 
   Args:
-    client_indices: Clients to draw from, distinct.
-    size: At most their number.
+    client_indices: Clients to sample from, distinct.
+    size: Number of sampled clients, at most the number of `client_indices`.
     generator: Source of randomness.
 
   Returns:
@@ -42,11 +42,11 @@ def draw_uniform(
 def draw_cohort(
   population: algorithm.Population, cohort_size: int, seed: int, round_num: int
 ) -> np.ndarray:
-  """Returns a round's cohort: clients with examples, uniformly drawn, or all.
+  """Samples a round's cohort uniformly from the clients with examples.
 
   Args:
     population: All clients.
-    cohort_size: How many; 0 for all that have examples.
+    cohort_size: Number of clients; 0 for all that have examples.
     seed: The run's seed.
     round_num: From 1.
 
@@ -65,10 +65,10 @@ def draw_cohort(
 
 
 def client_weight(data: algorithm.ClientData, weighting: str) -> tf.Tensor:
-  """Returns what a client counts in a mean, float32 `[]`.
+  """Returns the weight of a client in a mean, float32 `[]`.
 
   Args:
-    data: Its examples; without any it counts nothing.
+    data: The client's examples; the weight is 0 without any.
     weighting: `'uniform'` or `'examples'`, one of `WEIGHTINGS`.
   """
   num_examples = tf.reduce_sum(data.mask)
@@ -88,7 +88,7 @@ def population_shares(
     weighting: `'examples'`, or `'uniform'` for all that have examples.
 
   Returns:
-    `[num_clients]`, of sum 1; 0 for a client without examples.
+    `[num_clients]`, summing to 1; 0 for a client without examples.
 
   Raises:
     ConfigError: If no client has examples.
@@ -96,7 +96,7 @@ def population_shares(
   sizes = np.asarray(population.num_examples, np.float64)
   if not sizes.any():
     raise errors.ConfigError(
-      'no client has training examples; make a data set that has some'
+      'no client has training examples; make a dataset that has some'
     )
   weights = sizes if weighting == 'examples' else np.minimum(sizes, 1)
   return (weights / weights.sum()).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Algorithms with one global model: what they serve, plans, messages."""
+"""Builder of algorithms with one global model: plans, messages, weights."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -35,20 +35,20 @@ def build_algorithm(
   personalized_weights: algorithm.WeightsOfClient | None = None,
   local_weights: algorithm.WeightsOfClient | None = None,
 ) -> algorithm.FederatedAlgorithm:
-  """Returns an algorithm whose one cluster is all clients.
+  """Returns an algorithm with a single cluster of all clients.
 
   Args:
-    name: Its key in the registry.
+    name: Key of the algorithm in the registry.
     model: The model, global and personalized.
-    init_server_state: As of `FederatedAlgorithm`.
+    init_server_state: As in `FederatedAlgorithm`.
     phases: name -> Phase.
-    plan_round: As of `FederatedAlgorithm`.
-    init_client_state: As of `FederatedAlgorithm`; by default `()`.
+    plan_round: As in `FederatedAlgorithm`.
+    init_client_state: As in `FederatedAlgorithm`; by default `()`.
     global_weights: ServerState -> the global model; by default its
       `model_weights`.
-    personalized_weights: As of `FederatedAlgorithm`; by default the global
-      model serves every client.
-    local_weights: As of `FederatedAlgorithm`.
+    personalized_weights: As in `FederatedAlgorithm`; by default the global
+      model is served to every client.
+    local_weights: As in `FederatedAlgorithm`.
   """
   return algorithm.FederatedAlgorithm(
     name=name,
@@ -76,12 +76,12 @@ def build_algorithm(
 def build_uniform_plan(
   cohort_size: int, *, downlink_floats: int, uplink_floats: int
 ) -> Callable[..., algorithm.RoundPlan]:
-  """Returns the plan of one phase, `'train'`, on clients uniformly drawn.
+  """Returns the plan of one phase, `'train'`, on a uniformly sampled cohort.
 
   Args:
-    cohort_size: Clients a round, of those that have examples.
-    downlink_floats: Numbers sent to each of them.
-    uplink_floats: Numbers that each sends.
+    cohort_size: Clients a round, among those that have examples.
+    downlink_floats: Numbers sent to each client.
+    uplink_floats: Numbers sent by each client.
   """
 
   def plan_round(server_state, population, round_num, seed):
@@ -101,12 +101,12 @@ def local_phase(
   client_work: Callable[..., algorithm.ClientOutput],
   make_message: Callable[[Structure], Structure] = _model_weights,
 ) -> algorithm.Phase:
-  """Returns a phase of client work that uploads nothing, such as `personalize`.
+  """Returns a phase of client work without upload, such as `personalize`.
 
   Args:
-    name: Of the phase.
-    client_work: As of `Phase`, with an empty result.
-    make_message: As of `Phase`; by default the state's `model_weights`.
+    name: Name of the phase.
+    client_work: As in `Phase`, with an empty result.
+    make_message: As in `Phase`; by default the state's `model_weights`.
   """
   return algorithm.Phase(
     name=name,
@@ -126,10 +126,10 @@ def local_call(
   """Returns the call of a `local_phase`: one local solve a client.
 
   Args:
-    phase: Its name.
+    phase: Name of the phase.
     client_indices: int32 `[cohort]`.
-    downlink_floats: Numbers sent to each of them; 0 where they have them
-      already.
+    downlink_floats: Numbers sent to each client; 0 if the clients have received
+      them already.
   """
   count = len(client_indices)
   cost = algorithm.Cost(count * downlink_floats, local_solves=count)
@@ -137,7 +137,7 @@ def local_call(
 
 
 def received_weights(message: Structure) -> model_lib.Weights:
-  """Returns the model in a message: all of it, or its `model_weights`."""
+  """Returns the model in a message: the message, or its `model_weights`."""
   return getattr(message, 'model_weights', message)
 
 
@@ -151,7 +151,7 @@ def replace_weights(
 
 
 def two_uploads(change: str) -> dict[str, Callable[..., Structure]]:
-  """Returns `Phase.uploads` of `local_weights` and of one update besides.
+  """Returns `Phase.uploads` of `local_weights` and one update.
 
   Args:
     change: Field of the result that holds the update.
@@ -165,7 +165,7 @@ def two_uploads(change: str) -> dict[str, Callable[..., Structure]]:
 def mean_or_old(
   mean: aggregation.Mean, old: model_lib.Weights
 ) -> model_lib.Weights:
-  """Returns a mean of models, or the old model if nobody contributed."""
+  """Returns a mean of models, or the old model if no client contributed."""
   return trees.select(mean.weight > 0, mean.value, old)
 
 

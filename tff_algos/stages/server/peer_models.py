@@ -10,7 +10,7 @@ def shares(num_examples: tf.Tensor) -> tf.Tensor:
   """Returns each client's share of all examples, float32 `[clients]`.
 
   Args:
-    num_examples: float32 `[clients]`, >= 0; if all are 0, all count the same.
+    num_examples: float32 `[clients]`, >= 0; equal shares if all are 0.
   """
   counts = tf.where(
     tf.reduce_sum(num_examples) > 0, num_examples, tf.ones_like(num_examples)
@@ -21,15 +21,15 @@ def shares(num_examples: tf.Tensor) -> tf.Tensor:
 def consensus(
   models: Structure, num_examples: tf.Tensor
 ) -> tuple[Structure, tf.Tensor]:
-  """Returns the mean of all clients' models, and how far they are from it.
+  """Returns the mean of all clients' models and their consensus distance.
 
   Args:
     models: Structure of float32 tensors `[clients, ...]`.
-    num_examples: float32 `[clients]`, what each counts, see `shares`.
+    num_examples: float32 `[clients]`, weights of the models, see `shares`.
 
   Returns:
-    The mean `[...]`, and the root of the mean squared distance to it, float32
-    `[]`, which is 0 where all agree.
+    The mean `[...]`, and the root mean squared distance to it, float32 `[]`,
+    which is 0 if all models are equal.
   """
   weights = shares(num_examples)
   mean = trees.mix(weights, models)
@@ -50,8 +50,8 @@ def move(
   Args:
     own: A model.
     others: The weighted mean of other clients' models, finite.
-    share_of_others: Their weight in the mean with the own one; float32 `[]`,
-      or of a shape that all leaves broadcast to.
+    share_of_others: Weight of `others` in the mean with `own`; float32 `[]`, or
+      of a shape that broadcasts to all leaves.
   """
   offset = trees.subtract(others, own)
   return trees.add(own, trees.scale(offset, share_of_others))

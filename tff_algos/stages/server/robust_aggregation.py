@@ -1,10 +1,11 @@
-"""Robust rules in place of the means of a phase; see docs/robustness.md.
+"""Robust aggregation rules in place of the means of a phase.
 
-What a rule may rely on: at most `num_byzantine` of the clients in a mean send
-whatever they like. A client of weight 0 (refused, or of another cluster) is not
-there. In a mean of so few clients that a rule is not defined (a cluster that
-few chose), it does what is nearest: Krum takes one neighbour, the trimmed mean
-is the median, Bulyan keeps one value.
+Assumption of a rule: at most `num_byzantine` of the clients in a mean are
+Byzantine and send arbitrary values. Clients of weight 0 (rejected, or of
+another cluster) are ignored. In a mean of too few clients for a rule's
+definition (a small cluster), the nearest defined case applies: Krum takes one
+neighbour, the trimmed mean is the median, Bulyan keeps one value. See
+docs/robustness.md.
 """
 
 import dataclasses
@@ -23,10 +24,10 @@ MEAN = 'mean'
 
 @dataclasses.dataclass(frozen=True)
 class AggregationConfig(robust_rules.RuleOptions):
-  """What takes the place of a mean of clients' models.
+  """Aggregation rule in place of the mean of clients' models.
 
   Attributes (and those of `RuleOptions`, where a row is a client's model and
-  the start is the model before):
+  the start is the old model):
     rule: A key of `robust_rules.RULES`; `'mean'` for the algorithm's own.
     mixes_nearest_neighbors: Whether each model is first replaced by the mean of
       the models nearest to it, all but `num_byzantine`.
@@ -41,15 +42,15 @@ class AggregationConfig(robust_rules.RuleOptions):
 
   @property
   def is_plain(self) -> bool:
-    """Returns whether means stay what they are."""
+    """Returns whether the algorithm's own means are kept."""
     return self.rule == MEAN and not self.mixes_nearest_neighbors
 
   def check_cohort_size(self, name: str, num_clients: int) -> None:
-    """Raises ConfigError if the rule is not defined for so many clients.
+    """Raises ConfigError if the rule is not defined for `num_clients` clients.
 
     Args:
-      name: What says how many, such as `'cohort_size'`.
-      num_clients: The most that can be in one mean; 0 for all that have
+      name: Name of the option with the number, such as `'cohort_size'`.
+      num_clients: Maximal number of clients in one mean; 0 for all that have
         examples, whose number is not known yet.
     """
     if self.is_plain or not num_clients:
@@ -85,9 +86,9 @@ class AggregationConfig(robust_rules.RuleOptions):
 def checked(
   config: AggregationConfig, init_server_state: Callable[..., Structure]
 ) -> Callable[..., Structure]:
-  """Returns `FederatedAlgorithm.init_server_state` that checks the population.
+  """Returns `FederatedAlgorithm.init_server_state` with a check of the rule.
 
-  For algorithms whose rounds are of all clients.
+  For algorithms in whose rounds all clients take part.
   """
 
   def check_and_init(seed, num_clients):
@@ -103,16 +104,16 @@ def robust_mean(
   weights: tf.Tensor,
   start: Structure,
 ) -> aggregation.Mean:
-  """Returns what the rule makes of some models.
+  """Aggregates models by the rule.
 
   Args:
     config: The rule.
     values: `[clients, ...]`, finite.
-    weights: float32 `[clients]`, >= 0; 0 for who is not there.
+    weights: float32 `[clients]`, >= 0; clients of weight 0 are ignored.
     start: A model `[...]` near the honest ones, see `robust_rules.Rows`.
 
   Returns:
-    The model, zeros if nobody is there; and the sum of all weights.
+    The aggregated model, zeros if all weights are 0; and the sum of weights.
   """
   rows = robust_rules.Rows(values, weights, start)
   if config.mixes_nearest_neighbors:
@@ -133,7 +134,7 @@ def robust_cluster_means(
   weights: tf.Tensor,
   starts: Structure,
 ) -> aggregation.Mean:
-  """Returns `robust_mean` of every cluster, one after the other.
+  """Returns `robust_mean` of every cluster.
 
   Args:
     config: The rule.
@@ -159,10 +160,10 @@ def replace_means(
   """Returns the phase with the rule in place of its means.
 
   Args:
-    phase: The phase; returned as it is for the rule `'mean'`. A robust one
-      collects what it averaged: the server holds the cohort's models.
-    config: The rule. A cluster mean takes it cluster by cluster.
-    start: Field of the server state that holds what clients started from,
+    phase: The phase; returned unchanged for the rule `'mean'`. Otherwise the
+      phase collects the averaged fields: the server holds the cohort's models.
+    config: The rule, applied to each cluster of a cluster mean.
+    start: Field of the server state with the models from which clients started,
       `[...]`, or `[num_clusters, ...]` for a cluster mean; None if the averaged
       fields are updates.
   """

@@ -1,4 +1,4 @@
-"""The server's step: an optimizer whose gradient is what the clients moved.
+"""Server optimizer on the pseudo-gradient of a round (FedOpt).
 
 Reddi et al., "Adaptive Federated Optimization" (2021), arXiv:2003.00295,
 Algorithm 1. The pseudo-gradient is the global model less the mean of the
@@ -12,14 +12,14 @@ from tff_algos.core.structures import Structure
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
 
-# Of a configuration: FedAvg.
+# Default configuration: FedAvg.
 REPLACE = optimizers.OptimizerConfig('sgd', learning_rate=1.0)
 
 
 def initial_slots(
   weights: Structure, config: optimizers.OptimizerConfig
 ) -> Structure:
-  """Returns what the optimizer keeps between rounds, before the first."""
+  """Returns the initial slots of the server optimizer."""
   return optimizers.build_optimizer(config).initialize(weights)
 
 
@@ -32,10 +32,11 @@ def step(
   """Returns the new global weights and slots.
 
   Args:
-    weights: The old ones.
-    mean: Of the clients' weights. If nobody contributed, nothing changes.
-    slots: As of `initial_slots`.
-    config: Which optimizer.
+    weights: The old global weights.
+    mean: Mean of the clients' weights. If no client contributed, weights and
+      slots are unchanged.
+    slots: As from `initial_slots`.
+    config: The optimizer.
   """
   optimizer = optimizers.build_optimizer(config)
   has_mean = tf.cast(mean.weight > 0, tf.float32)
@@ -51,9 +52,9 @@ def replace_or_step(
   slots: Structure,
   config: optimizers.OptimizerConfig,
 ) -> tuple[Structure, Structure]:
-  """Returns what `step` does, but with `REPLACE` the mean to the last bit.
+  """Returns `step`, or with `REPLACE` the mean itself, to the last bit.
 
-  A step to it ends next to it, as w - (w - mean) is rounded twice.
+  A step would differ from the mean, because w - (w - mean) is rounded twice.
   """
   if config == REPLACE:
     return trees.select(mean.weight > 0, mean.value, weights), slots

@@ -147,7 +147,7 @@ def test_refits_come_at_their_interval_where_there_is_something_to_fit():
     ({'refit_interval': -1}, 'refit_interval must be an integer >= 0'),
     ({'num_refit_epochs': 0}, 'num_refit_epochs must be an integer >= 1'),
     ({'loss_scale': 0.0}, 'loss_scale must be a finite number > 0'),
-    ({'in_every_round': False}, 'nobody would ever train these'),
+    ({'in_every_round': False}, 'no client would ever train these'),
   ],
 )
 def test_options_out_of_range_are_refused(options, text):

@@ -291,7 +291,7 @@ def test_options_out_of_range_are_refused(options, text):
 
 
 def test_a_cohort_smaller_than_the_clusters_cannot_be_parted():
-  text = 'parts the cohort among 3 clusters, but cohort_size is 2'
+  text = 'divides the cohort among 3 clusters, but cohort_size is 2'
   with pytest.raises(errors.ConfigError, match=text):
     _build('warm_start', cohort_size=2)
 

@@ -1,4 +1,4 @@
-"""The audit log of committees: what each round saw, decided and became.
+"""Audit log of committees: inputs, decisions and results of each round.
 
 `audit/log.jsonl` in the workdir has one line of JSON a round; each names the
 SHA-256 of the line before, so no line can be changed, left out or put in

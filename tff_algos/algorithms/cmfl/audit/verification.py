@@ -1,4 +1,4 @@
-"""Recomputes what committees decided, from an audit log and nothing else.
+"""Verification of committees' decisions from an audit log alone.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022): distances (the inverse of Eq. 8),
 selection, the mean by examples (Eq. 5), the step (Eq. 6) and the election. In

@@ -1,7 +1,7 @@
-"""Lets a committee agree, in process: what an algorithm calls.
+"""In-process run of the consensus protocol of a committee.
 
-Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 2. Of the same ballot,
-statements, behaviours and network the result is always the same.
+Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 2. The result is a
+function of ballot, statements, behaviours and network.
 """
 
 import collections
@@ -17,20 +17,20 @@ from tff_algos.core import errors
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-  """How a vote ended.
+  """Outcome of a vote.
 
   Attributes:
     value: The accepted statement; None if the update is skipped.
-    reason: Why it is skipped; empty if it is not.
-    num_views: Views that were tried, >= 1.
-    num_messages: Messages that all members sent, those that were lost included.
-    num_bytes: Their size, tags included.
-    num_refused: Copies that their receivers refused: forged or malformed.
-    seconds: When the last honest member had its outcome, on the virtual clock.
-    suspects: Members that asked or voted for something else than the accepted
-      statement, in the eyes of at least f + 1 members, so that f malicious
-      members together can blame nobody.
-    outcomes: What each honest member ended with.
+    reason: Reason for skipping; empty for an accepted statement.
+    num_views: Number of views, >= 1.
+    num_messages: Messages sent by all members, including lost ones.
+    num_bytes: Size of the messages, tags included.
+    num_refused: Copies refused by their receivers: forged or malformed.
+    seconds: Time of the last honest member's outcome, on the virtual clock.
+    suspects: Members that requested or voted for another statement than the
+      accepted one, reported by at least f + 1 members, so that f malicious
+      members together cannot accuse an honest one.
+    outcomes: Outcome of each honest member.
   """
 
   value: str | None
@@ -54,17 +54,17 @@ def agree(
   """Runs one vote to its end.
 
   Args:
-    ballot: Who votes, how long.
-    proposals: What each member computed, a statement (`statements.state`).
-    behaviours: Of malicious members, by `behaviours.NAMES`; the others are
-      honest.
-    network: What becomes of messages; by default all take 10 ms.
+    ballot: Members and time limits of the vote.
+    proposals: Statement computed by each member (`statements.state`).
+    behaviours: Behaviours of malicious members, from `behaviours.NAMES`; the
+      others are honest.
+    network: Delays and losses of messages; by default all take 10 ms.
 
   Returns:
-    What the honest members ended with. Who has accepted can prove it to who has
-    skipped, so a value that one honest member accepted is the value. With a
-    majority of malicious members honest ones may accept different things; then
-    it is what most of them accepted.
+    The outcome of the honest members. A member that has accepted can prove it
+    to one that has skipped, so a value accepted by one honest member is the
+    value. With a majority of malicious members, honest members may accept
+    different values; then it is the most frequent one.
 
   Raises:
     ConfigError: If a member has no proposal, or a behaviour is unknown.
@@ -116,7 +116,7 @@ def agree(
 
 
 def _result(outcomes: Mapping[str, member_lib.Outcome]) -> member_lib.Outcome:
-  """Returns what most accepted, at its latest; a skip if nobody accepted."""
+  """Returns the latest outcome of the most accepted value, or else a skip."""
   accepted = [o for o in outcomes.values() if o.statement is not None]
   if not accepted:
     return max(outcomes.values(), key=lambda outcome: outcome.view)

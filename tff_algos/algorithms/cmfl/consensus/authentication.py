@@ -1,11 +1,11 @@
-"""Who said it: messages and votes that only their sender can have made.
+"""Message authentication: tags on messages and votes of committee members.
 
 Every two members share a key. A message carries one tag, for its receiver. A
-vote carries one tag for every member, so that who receives it can show it to
-the others, each of whom checks its own tag (PBFT's authenticators, Castro and
+vote carries one tag for every member, so that its receiver can forward it to
+the others, and each checks its own tag (PBFT's authenticators, Castro and
 Liskov 1999).
 
-A malicious voter may spell its tags right for some members and wrong for
+A malicious voter may send valid tags for some members and invalid ones for
 others: then only the former count its vote.
 """
 

@@ -1,4 +1,4 @@
-"""What all members know of a vote before it begins."""
+"""Ballot: parameters of a vote, common to all members."""
 
 import dataclasses
 import functools

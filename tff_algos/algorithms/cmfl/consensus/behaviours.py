@@ -1,7 +1,7 @@
-"""How malicious members of a committee behave; simulations and tests use it.
+"""Behaviours of malicious committee members, for simulations and tests.
 
-Each runs the honest state machine and changes what it says. Nobody has the keys
-of others, so what it may not sign it can only forge.
+Each runs the honest state machine and changes its messages. No member has the
+keys of others, so tags of other members can only be forged.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Sends = list[member_lib.Send]
 
 
 class Behaviour:
-  """An honest member: says what the state machine says."""
+  """An honest member: sends the state machine's messages."""
 
   def __init__(
     self, ballot: ballot_lib.Ballot, keyring: authentication.Keyring
@@ -30,34 +30,34 @@ class Behaviour:
     self._keyring = keyring
 
   def claim(self, statement: str) -> str:
-    """Returns the statement that it stands for."""
+    """Returns the statement that the member proposes and votes for."""
     return statement
 
   def hear(self, message: messages.Message) -> Sends:
-    """Returns what it wants to say to a message besides what is due."""
+    """Returns messages in answer to a message, besides the regular ones."""
     return []
 
   def say(self, sends: Sends) -> Sends:
-    """Returns what it says in place of these."""
+    """Returns the messages sent in place of these."""
     return sends
 
 
 class _Silent(Behaviour):
-  """Says nothing: dead, or unwilling."""
+  """Sends no messages: crashed, or unwilling."""
 
   def say(self, sends: Sends) -> Sends:
     return []
 
 
 class _Lying(Behaviour):
-  """Proposes and votes for a lie, the same as all who lie."""
+  """Proposes and votes for a false statement, common to all lying members."""
 
   def claim(self, statement: str) -> str:
     return LIE
 
 
 class _Equivocating(Behaviour):
-  """As primary tells every replicate something else, half of them the truth."""
+  """As primary sends each replicate another statement, half the true one."""
 
   def say(self, sends: Sends) -> Sends:
     return [
@@ -97,7 +97,7 @@ class _Partial(Behaviour):
 
 
 class _Garbage(Behaviour):
-  """Votes for what nobody proposed, and wants the last view at once."""
+  """Votes for unproposed statements, and requests the last view at once."""
 
   def say(self, sends: Sends) -> Sends:
     garbage = statements.digest('garbage')
@@ -116,7 +116,7 @@ class _Garbage(Behaviour):
 
 
 class _Agreeable(Behaviour):
-  """Votes for all that it is asked for, even two things at once."""
+  """Votes for every requested statement, even for two at once."""
 
   def hear(self, message: messages.Message) -> Sends:
     me = self._keyring.member_id
@@ -138,7 +138,7 @@ class _Agreeable(Behaviour):
 
 
 class _Replaying(Behaviour):
-  """Says again, after each thing, what it said before it."""
+  """Replays its earlier messages after each message."""
 
   def __init__(
     self, ballot: ballot_lib.Ballot, keyring: authentication.Keyring
@@ -154,7 +154,7 @@ class _Replaying(Behaviour):
 
 
 class _Forging(Behaviour):
-  """Says everything also in the name of every other member."""
+  """Sends every message also in the name of every other member."""
 
   def say(self, sends: Sends) -> Sends:
     forged = [

@@ -1,8 +1,8 @@
 """Authenticated endpoint of a committee member: sealed messages in and out.
 
-This is all that a network needs to know. A network, in process or of sockets,
-calls `start` once, `deliver` with what arrives and `wake` at `wake_time`, and
-carries what they return.
+Interface to a network, in process or of sockets, which calls `start` once,
+`deliver` with received messages and `wake` at `wake_time`, and transmits the
+returned envelopes.
 """
 
 from typing import NamedTuple
@@ -44,10 +44,10 @@ class Endpoint:
     """Makes the endpoint of a member.
 
     Args:
-      ballot: What all members know.
-      member_id: One of the committee.
-      statement: What it computed; one that lies may make up another.
-      keys: Those that it shares with the others.
+      ballot: Parameters of the vote.
+      member_id: Id of a committee member.
+      statement: Statement computed by the member; a lying one may replace it.
+      keys: Keys shared with the other members.
       behaviour: One of `behaviours.NAMES`.
 
     Raises:
@@ -74,7 +74,7 @@ class Endpoint:
     return self._seal(self._behaviour.say(self.member.start(now)))
 
   def deliver(self, now: float, sealed: bytes) -> list[Envelope]:
-    """Takes what somebody sent; refuses what no other member sealed."""
+    """Handles a received message; refuses one without a valid tag."""
     try:
       message = self._keyring.open(sealed)
     except ValueError:

@@ -1,8 +1,8 @@
-"""A network inside one process, on a virtual clock: no waiting, no chance.
+"""Simulated network in one process, deterministic, on a virtual clock.
 
-Every envelope is delivered after the delays that the network's fate gives it:
-none if it is lost, two if it arrives twice. Envelopes overtake each other when
-their delays differ.
+Every envelope is delivered once for each delay in its fate: never if there is
+none (lost), twice if there are two (duplicated). Envelopes with different
+delays may be reordered.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tff_algos.core import checks, errors, seeds
 
 
 class Network(Protocol):
-  """What becomes of envelopes."""
+  """Delays, losses and duplicates of envelopes."""
 
   def fate(
     self, number: int, envelope: endpoint_lib.Envelope
@@ -74,7 +74,7 @@ class SeededNetwork:
 
 
 class MessageCounts(NamedTuple):
-  """What was sent, lost envelopes and forged ones included."""
+  """Counts of sent messages, including lost and forged envelopes."""
 
   num_messages: int
   num_bytes: int
@@ -83,11 +83,11 @@ class MessageCounts(NamedTuple):
 def run(
   endpoints: Mapping[str, endpoint_lib.Endpoint], network: Network
 ) -> MessageCounts:
-  """Lets members talk until nobody waits for anything and nothing is under way.
+  """Runs the members until no message and no timer is pending.
 
   Args:
-    endpoints: By member.
-    network: What becomes of their envelopes.
+    endpoints: Endpoints by member.
+    network: Delays and losses of their envelopes.
 
   Raises:
     ConfigError: If the network delivers something before it was sent.

@@ -1,4 +1,4 @@
-"""One member of a committee that votes: a state machine without a network.
+"""State machine of a voting committee member, without a network.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4 and Algorithm 2:
 
@@ -7,13 +7,13 @@ Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4 and Algorithm 2:
   primary    accepts at floor(C / 2) + 1 replies and sends Decision to all
   otherwise  another primary is drawn, and all is repeated
 
-The paper leaves open how members leave a view. Here, as in PBFT, who waits too
-long or is asked for something else sends ViewChange to all, and a majority of
-those begins the next view. It leaves open, too, what a replicate believes: an
-honest one only replies for what it computed itself, and accepts what enough
-votes prove.
+The paper does not specify how members leave a view. Here, as in PBFT, a member
+that times out or receives a request for another statement sends ViewChange to
+all, and a majority of these begins the next view. Nor does it specify the
+acceptance rule of a replicate: an honest one replies only to the statement that
+it computed itself, and accepts a statement that enough votes prove.
 
-Time and messages come in and messages go out; nothing here waits or sends.
+Inputs are times and messages, outputs are messages; this code does no I/O.
 """
 
 from collections import defaultdict
@@ -32,13 +32,13 @@ SILENCE = 'too few members answered'
 
 
 class Outcome(NamedTuple):
-  """What a member ended with.
+  """Outcome of a vote at a member.
 
   Attributes:
-    statement: What was accepted; None if the update is skipped.
-    view: The view of the decision, or the last one that was tried; from 0.
-    reason: Why the update is skipped; empty if it is not.
-    seconds: When, on the clock that the member was told.
+    statement: The accepted statement; None if the update is skipped.
+    view: The view of the decision, or the last view; from 0.
+    reason: Reason for skipping; empty for an accepted statement.
+    seconds: Time of the outcome, on the caller's clock.
   """
 
   statement: str | None
@@ -58,12 +58,12 @@ class Member:
   """A member's part in one vote: primary in its views, replicate in others.
 
   Attributes:
-    ballot: What all members know.
-    statement: What it computed itself.
-    outcome: None while it is undecided. A skip is the lack of a decision: a
-      decision that arrives later replaces it. An accepted statement stays.
-    wake_time: When it wants `wake` to be called, on the caller's clock; None
-      when it waits for nothing.
+    ballot: Parameters of the vote.
+    statement: Statement computed by the member itself.
+    outcome: None while undecided. A skip is the lack of a decision, and is
+      replaced by a later decision. An accepted statement is final.
+    wake_time: Time at which to call `wake`, on the caller's clock; None without
+      a pending timeout.
   """
 
   def __init__(
@@ -87,7 +87,7 @@ class Member:
     self._num_answered = 0  # Views up to our last reply or refusal.
     self._replied: set[str] = set()  # To our request of this view.
     self._requests: dict[int, messages.Request] = {}
-    # Who wants which view; who voted for what; who said what.
+    # Wanted view by member; votes by statement; statements by member.
     self._wanted = dict.fromkeys(ballot.committee, 0)
     self._votes: dict[str, dict[str, str]] = defaultdict(dict)
     self._said: dict[str, set[str]] = defaultdict(set)
@@ -95,7 +95,7 @@ class Member:
 
   @property
   def suspects(self) -> frozenset[str]:
-    """Returns who asked or voted for other things than what was accepted."""
+    """Returns members that requested or voted for another statement."""
     if self.outcome is None or self.outcome.statement is None:
       return frozenset()
     accepted = {statements.digest(self.outcome.statement)}
@@ -107,7 +107,7 @@ class Member:
     return self._enter(0)
 
   def receive(self, now: float, message: messages.Message) -> list[Send]:
-    """Takes a message whose sender is certain (`Keyring.open`)."""
+    """Handles a message with an authenticated sender (`Keyring.open`)."""
     self._now = now
     handlers: dict[type, Callable[..., list[Send]]] = {
       messages.Request: self._on_request,
@@ -118,7 +118,7 @@ class Member:
     return handlers[type(message)](message)
 
   def wake(self, now: float) -> list[Send]:
-    """Ends the patience of this view; call it at `wake_time` or later."""
+    """Handles the timeout of this view; call it at `wake_time` or later."""
     self._now = now
     self._num_waits += 1
     if self._num_waits > 2 * self.ballot.limits.max_views:
@@ -199,7 +199,7 @@ class Member:
     return [*self._broadcast(self._change()), *self._advance()]
 
   def _advance(self) -> list[Send]:
-    """Joins those who want another view, and enters it with a majority."""
+    """Joins a view change of f + 1 others, and enters it with a majority."""
     ranked = sorted(self._wanted.values(), reverse=True)
     others = sorted(
       (self._wanted[other] for other in self._others), reverse=True

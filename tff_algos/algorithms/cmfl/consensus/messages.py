@@ -1,7 +1,7 @@
-"""What members say to each other, and how it is spelled in bytes.
+"""Messages between committee members, and their encoding in bytes.
 
-Spelled as JSON with sorted keys: whatever cannot be read is refused, and
-nothing that is read is ever executed.
+Encoded as JSON with sorted keys: malformed messages are refused, and decoding
+never executes code.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How many members must agree, and what so many protect against.
+"""Quorum sizes of a committee, and the faults that they tolerate.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4: the primary needs
 floor(C / 2) + 1 identical replies of replicates, of which a committee of C has

@@ -1,4 +1,4 @@
-"""The two votes of a round: who was averaged with what result, who is elected.
+"""The two votes of a round: on selection and model, and on the election.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1.
 """
@@ -23,7 +23,7 @@ from tff_algos.core import checks
 
 @dataclasses.dataclass(frozen=True)
 class ConsensusConfig(ballot_lib.Limits):
-  """How members agree, and who of them does not play by the rules.
+  """Options of the consensus protocol and of malicious members.
 
   Attributes (and those of `Limits`):
     protocol: `'simulated'`, message by message, or `'assumed'`: members agree
@@ -31,7 +31,7 @@ class ConsensusConfig(ballot_lib.Limits):
     malicious_fraction: Share of all clients that are malicious as members of a
       committee, in [0, 1], rounded down and drawn once; in one run the same as
       the clients that falsify uploads with this fraction.
-    behaviour: What they do, one of `behaviours.NAMES`.
+    behaviour: Behaviour of malicious members, one of `behaviours.NAMES`.
   """
 
   protocol: str = 'simulated'
@@ -47,11 +47,11 @@ class ConsensusConfig(ballot_lib.Limits):
 
 
 class Round(NamedTuple):
-  """What the honest members of a committee have computed.
+  """Results of a round, as computed by honest committee members.
 
   Attributes:
-    number: Of the round, >= 1.
-    is_selected: Who was averaged, bool `[num_clients]`.
+    number: Number of the round, >= 1.
+    is_selected: Selected clients, bool `[num_clients]`.
     is_elected: The next committee, bool `[num_clients]`.
     result: The new global model, name -> array.
   """
@@ -63,16 +63,16 @@ class Round(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """How both votes ended; numbers are sums over them.
+  """Outcome of both votes; numbers are sums over them.
 
   Attributes:
     is_accepted: Whether both accepted what the honest members had computed. If
       not, the update is skipped.
-    num_views: Primaries that tried.
-    num_messages: Messages that were sent.
-    num_bytes: Their size.
-    seconds: Of the virtual clock, one vote after the other.
-    num_honest: Members that play by the rules.
+    num_views: Number of views.
+    num_messages: Number of sent messages.
+    num_bytes: Size of the messages.
+    seconds: Duration on the virtual clock, one vote after the other.
+    num_honest: Number of honest members.
   """
 
   is_accepted: bool
@@ -91,16 +91,16 @@ def vote(
   seed: int,
   run_seed: int | None = None,
 ) -> Outcome:
-  """Lets a committee vote on a round.
+  """Runs both votes of a committee on a round.
 
   Args:
-    members: Of the committee, positions in the population, at least one.
-    computed: What they vote on.
-    client_ids: Of the whole population, of whom some are malicious.
-    config: How.
-    seed: Of the draws of primaries, and of keys.
-    run_seed: Of who is malicious; None for `seed`. A run's restarts differ in
-      `seed` alone.
+    members: Committee members, positions in the population, at least one.
+    computed: The results of the round.
+    client_ids: Ids of the whole population, some of which are malicious.
+    config: Options of the protocol.
+    seed: Seed of the draws of primaries, and of keys.
+    run_seed: Seed of the draw of malicious members; None for `seed`. A run's
+      restarts differ in `seed` alone.
   """
   if config.protocol == 'assumed':
     return Outcome(True, 2, 0, 0, 0.0, len(members))
@@ -173,6 +173,6 @@ def disagreement(members: np.ndarray, outcome: Outcome) -> str:
 def malicious_clients(
   client_ids: Sequence[str], config: ConsensusConfig, seed: int
 ) -> frozenset[str]:
-  """Returns who is malicious on a committee."""
+  """Returns which members of a committee are malicious."""
   drawn = malicious.draw(client_ids, config.malicious_fraction, seed)
   return frozenset(client_ids[i] for i in np.flatnonzero(drawn))  # pyright: ignore[reportReturnType]

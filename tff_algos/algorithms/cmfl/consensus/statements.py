@@ -1,8 +1,8 @@
-"""What a committee agrees on: who was chosen, and the digest of the result.
+"""Statements of a vote: chosen clients and digest of the result.
 
-The paper's request names the chosen clients and an operation whose result the
-replicates check. Here it carries the result's digest, so members compare 32
-bytes and not models.
+The paper's request contains the chosen clients and an operation whose result
+the replicates check. Here it contains the result's digest, so members compare
+32 bytes instead of models.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def state(client_ids: Iterable[str], result_digest: str = '') -> str:
   """Returns the statement that members vote on.
 
   Args:
-    client_ids: Who was selected or elected; a set, so their order is lost.
+    client_ids: Selected or elected clients; a set, so their order is lost.
     result_digest: Of what became of it, such as the new model; empty for an
       election, which has no other result.
   """
