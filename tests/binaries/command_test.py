@@ -1,5 +1,7 @@
 """Every binary's way to end, as a person sees it."""
 
+import importlib
+import re
 import shutil
 import signal
 import time
