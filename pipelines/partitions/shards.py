@@ -89,6 +89,6 @@ def _check_distinct(options: Options, shards: Array, num_clients: int) -> None:
   if shards[label] > num_clients:
     raise errors.PartitionError(
       f'class {label} makes {shards[label]} shards for {num_clients} clients, '
-      'so somebody must get two of it. Set '
+      'so a client must get two of it. Set '
       'partition.options.distinct_classes=False, or lower shards_per_client.'
     )
