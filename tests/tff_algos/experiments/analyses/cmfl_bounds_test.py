@@ -144,7 +144,7 @@ def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
   def take_small_batches(values):
     values.algorithm.local_training.batch_size = 8
 
-  with pytest.raises(errors.ConfigError, match='whole batches') as caught:
+  with pytest.raises(errors.ConfigError, match='full-batch SGD') as caught:
     _measure(dataset, tmp_path, take_small_batches)
   assert 'batch_size 8' in str(caught.value)
 
