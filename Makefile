@@ -1,8 +1,8 @@
-# Everything starts here: `make help`. Needs git, make, a C compiler and
+# Entry point: `make help`. Needs git, make, a C compiler and
 # Python 3.11 on Linux x86-64; all else is installed into .venv.
 
 WORKDIR ?= runs/demo
-# Where the benchmark's peers have their environments, one folder each.
+# Virtual environments of the benchmark's peers, one folder each.
 PEERS ?= benchmarks/.peers
 export PEERS
 # The first of these that is Python 3.11 makes the environment.
@@ -14,7 +14,7 @@ PYTHONS := $(PYTHON) python3.11 python3
 MADE_FROM := .venv/made-from
 LOCK := $(notdir $(firstword $(wildcard $(MADE_FROM)/*.lock) requirements.lock))
 
-# What is set in the caller's shell must not change what runs here.
+# Settings of the caller's shell must not affect the commands here.
 unexport PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
 export PYTHONNOUSERSITE := 1
@@ -38,7 +38,7 @@ endef
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
-env: ## make .venv from the lock, unless it is there already
+env: ## create .venv from the lock, unless it is up to date
 	@if cmp -s $(LOCK) $(MADE_FROM)/$(LOCK) && test -x .venv/bin/python; \
 	then exit; fi; \
 	if test "$$(uname -sm)" != 'Linux x86_64'; then \
@@ -61,7 +61,7 @@ env: ## make .venv from the lock, unless it is there already
 env-cuda: ## the same, with CUDA 11.8 for GPUs
 	@$(MAKE) --no-print-directory env LOCK=requirements-cuda.lock
 
-demo: env ## from raw data to served predictions; WORKDIR=DIR says where
+demo: env ## run an experiment, raw data to served prediction; WORKDIR=DIR
 	.venv/bin/python -m binaries.run --config=configs/fed_soft/digits.py \
 	  --workdir='$(WORKDIR)'
 
@@ -71,28 +71,28 @@ PYTEST := .venv/bin/python -m pytest -n logical --maxprocesses=8 \
 
 PYTEST += $(if $(RECORD),--record-costs) $(if $(SHUFFLE),--shuffle=$(SHUFFLE))
 
-test: env ## run all tests that guard behaviour; SHUFFLE=SEED, RECORD=1
+test: env ## run the tests of the first tier; SHUFFLE=SEED, RECORD=1
 	$(PYTEST)
 
-verify: env ## the second tier: theory at size, sweeps, kills, mutations
+verify: env ## run the second tier: theory, sweeps, kills, mutation tests
 	$(PYTEST) -m verify
 	.venv/bin/python -m tests.mutations \
 	  $(if $(RECORD),--out tests/mutations/scores.json)
 
-bench: env ## measure speed; CASES, CONTENDERS, ROUNDS and OUT=FILE choose
+bench: env ## benchmark training; CASES, CONTENDERS, ROUNDS, OUT=FILE
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.run \
 	  $(if $(CASES),--cases='$(CASES)') $(if $(OUT),--out='$(OUT)') \
 	  $(if $(CONTENDERS),--contenders='$(CONTENDERS)') \
 	  $(if $(ROUNDS),--rounds='$(ROUNDS)')
 
-bench-data: env ## measure datasets; EXAMPLES, CLIENTS, WORKERS, OUT=FILE
+bench-data: env ## benchmark pipelines; EXAMPLES, CLIENTS, WORKERS, OUT=FILE
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.pipeline \
 	  $(if $(EXAMPLES),--examples='$(EXAMPLES)') $(if $(SIDE),--side='$(SIDE)') \
 	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)') \
 	  $(if $(WORKERS),--workers='$(WORKERS)')
 
 # A folder gets its name when it is whole; only its bin/python is ever called.
-bench-peers: ## make the environments of the peers that bench compares with
+bench-peers: ## create the environments of other frameworks for bench
 	@set -e; $(FIND_PYTHON); \
 	for pins in benchmarks/peers/*.txt; do \
 	  folder="$$PEERS/$$(basename "$$pins" .txt)"; \
@@ -122,7 +122,7 @@ wheel: env ## build dist/*.whl, without network
 	rm -rf build tff_algos.egg-info
 
 # TFF's own pins cannot be met; pyproject.toml overrides them, which uv honours.
-lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
+lock: ## resolve pyproject.toml into both locks; UPGRADE=1 upgrades versions
 	@set -e; $(FIND_PYTHON); resolver=$$(mktemp -d); \
 	trap 'rm -rf "$$resolver"' EXIT INT TERM; \
 	"$$python" -m venv "$$resolver"; \
@@ -134,7 +134,7 @@ lock: ## resolve pyproject.toml into both locks; UPGRADE=1 takes newer versions
 	compile --extra all --extra dev --extra cuda \
 	  --output-file requirements-cuda.lock
 
-doctor: env ## check this machine, and say how to mend what is wrong
+doctor: env ## check hardware, network and software, and suggest fixes
 	@.venv/bin/python -m binaries.doctor
 
 clean: ## remove environments and caches; runs/ stays

@@ -1,1 +1,1 @@
-"""Programs: they parse flags and wire the rooms together."""
+"""Programs of the command line: flag parsing and wiring of the library."""

@@ -10,7 +10,7 @@ import sys
 
 
 def programs() -> dict[str, str]:
-  """Returns name -> first line of the docstring, of each program."""
+  """Returns the first docstring line of each program by name."""
   found = {}
   for path in sorted(pathlib.Path(__file__).parent.glob('[a-z]*.py')):
     text = path.read_text()
@@ -21,7 +21,7 @@ def programs() -> dict[str, str]:
 
 
 def main() -> None:
-  """Runs the program that the first argument names with the others."""
+  """Runs the program named by the first argument with the other arguments."""
   known = programs()
   name, *arguments = sys.argv[1:] or ['']
   if name not in known:

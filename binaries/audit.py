@@ -1,17 +1,18 @@
-r"""Verifies the audit log of a training whose clients form committees.
+r"""Verifies the audit log of a run with client committees (CMFL).
 
   python -m binaries.audit --config=configs/cmfl/digits.py \
     --workdir=runs/cmfl_digits
 
-reads <workdir>/audit, which a training with config.algorithm.audit writes, and
-recomputes in NumPy what the log records of every round: the hashes that chain
-its lines, who was to be averaged and elected by the recorded distances, and
-what the vote decided; where uploads were kept (audit=uploads) also all digests,
-the distances, and the aggregate. It needs neither the dataset nor a checkpoint,
-writes evaluation/audit.csv, and fails if a round does not verify, naming it.
+reads <workdir>/audit, which training with config.algorithm.audit writes, and
+recomputes each round of the log in NumPy: the hash chain of its lines, the
+clients to be averaged and elected by the recorded distances, and the outcome of
+the vote; with uploads kept (audit=uploads) also all digests, the distances and
+the aggregate. It needs neither the dataset nor a checkpoint, writes
+evaluation/audit.csv, and fails with the number of any round that does not
+verify.
 
-It prints the hash of the last line. Who keeps that elsewhere can tell whether
-the whole log was written anew.
+It prints the hash of the last line. A copy of this hash kept elsewhere reveals
+a log that was rewritten as a whole.
 """
 
 from absl import logging
@@ -29,7 +30,7 @@ def _main() -> None:
     entries = audit_log.read(workdir.value)
     last_hash = entries[-1][1] if entries else '(no line)'
     print(auditing.summarize(verdicts, last_hash))
-    logging.info('A row a round: %s/evaluation/audit.csv', workdir.value)
+    logging.info('One row per round: %s/evaluation/audit.csv', workdir.value)
 
   command.run(main)
 

@@ -6,14 +6,14 @@ r"""Compares a run with the convergence bounds of its algorithm's paper.
 is for the model linear_regression, whose constants (smoothness, strong
 convexity, distances from the minimum) are exact by linear algebra, and for
 
-  fed_soft  Theorems 2 to 4: takes the initial state and every checkpoint (a run
-            keeps two) and runs one round more from each; a row for each
-  pfedkm    Theorem 1: repeats the run's rounds from the initial state; a row
+  fed_soft  Theorems 2 to 4: runs one more round from the initial state and from
+            every checkpoint (a run keeps two); one row each
+  pfedkm    Theorem 1: repeats the run's rounds from the initial state; one row
             for each number of rounds
   cmfl      Theorem 1: likewise
 
-None of these rounds is kept. Writes evaluation/bounds.csv, and prints its main
-columns and what they mean; the others are described in
+The results of these rounds are discarded. Writes evaluation/bounds.csv, and
+prints its main columns with their meaning; the others are described in
 tff_algos/experiments/analyses/<algorithm>_bounds.py.
 """
 

@@ -1,11 +1,11 @@
-r"""Measures a federated dataset and draws its card.
+r"""Computes the statistics of a federated dataset and writes its dataset card.
 
   python -m binaries.card --workdir=runs/digits
 
 writes statistics.json, client_statistics.parquet and card.html into the folder
-of the current version in <workdir>/dataset; open card.html. What is there
-already and still fits is not made again, unless --force is given.
-binaries.preprocess does the same after it has built a dataset.
+of the current version in <workdir>/dataset; open card.html. Up-to-date files
+are kept, unless --force is given. binaries.preprocess does the same after it
+has built a dataset.
 """
 
 from absl import flags, logging
@@ -20,10 +20,10 @@ def _main() -> None:
   )
   flags.mark_flag_as_required('workdir')
   beam_options = flags.DEFINE_string(
-    'beam_options', '', "Apache Beam's own options, in one string."
+    'beam_options', '', "Apache Beam's pipeline options, in one string."
   )
   force = flags.DEFINE_boolean(
-    'force', False, 'Whether to make again what is there already.'
+    'force', False, 'Whether to replace files that are up to date.'
   )
   command.run(
     lambda: logging.info(

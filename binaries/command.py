@@ -1,4 +1,4 @@
-"""What every binary does the same way: flags, log lines, mistakes, Ctrl-C."""
+"""Flags, `--help`, logging, user errors and signals of all programs."""
 
 import errno
 import logging as standard_logging
@@ -17,24 +17,24 @@ from ml_collections import config_flags
 from tff_algos.core import errors
 from tff_algos.experiments import config_file, config_values
 
-# Before TensorFlow is imported: what it says when it starts (which CUDA
-# libraries are not there) is no news to a user.
+# Set before TensorFlow is imported: its startup messages (missing CUDA
+# libraries) do not concern the user.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-# Beam warns at import that its Google Cloud clients are absent; we use none.
+# Beam warns at import that its Google Cloud clients are absent; none is used.
 standard_logging.getLogger().addFilter(
   lambda record: 'apitools' not in str(record.msg)
 )
 
-# The flags that are defined here are those of the binary, in its --help.
+# Flags defined in this module are listed as flags of the program by --help.
 flags.disclaim_key_flags()
 
-# Exit codes. A bug of ours ends as Python ends it, with a trace and 1.
+# Exit codes. A bug ends with a stack trace and 1, as in any Python program.
 BAD_INPUT = 1
-INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: trying again may help.
+INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: a retry may help.
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
-# What a person can mend, whatever was being written or read.
+# Errors of the disk that the user can fix.
 _DISK_REFUSES = {
   *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EPERM),
   errno.EROFS,
@@ -64,12 +64,12 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
 
 
 def run(function: Callable[[], object]) -> None:
-  """Parses the flags and runs a binary.
+  """Parses the flags and runs a program.
 
-  A mistake of the user becomes one line on stderr and exit status 1; a disk
-  that is full or refuses, and what else `exit_code_of` calls infrastructure,
-  one line and 75; Ctrl-C 130 and SIGTERM 143, with all cleaned up. Anything
-  else is a bug and keeps its stack trace.
+  A user error is reported in one line on stderr with exit status 1; a full or
+  read-only disk and other infrastructure errors of `exit_code_of` in one line
+  with 75. Ctrl-C ends with 130 and SIGTERM with 143, after cleanup. Any other
+  exception is a bug and keeps its stack trace.
   """
 
   def main(argv):
@@ -82,7 +82,7 @@ def run(function: Callable[[], object]) -> None:
     try:
       function()
     except BrokenPipeError:
-      # Whoever read our output, such as `head`, has seen enough.
+      # The reader of the pipe, such as `head`, has closed it.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (errors.UserError, OSError) as error:
       code = exit_code_of(error)
@@ -98,7 +98,7 @@ def run(function: Callable[[], object]) -> None:
 
 
 def exit_code_of(error: errors.UserError | OSError) -> int | None:
-  """Returns the exit status for an error; None if it is a bug of ours."""
+  """Returns the exit status of an error; None for a bug."""
   if isinstance(error, OSError):
     return INFRASTRUCTURE if error.errno in _DISK_REFUSES else None
   if isinstance(error, errors.InfrastructureError):
@@ -107,7 +107,7 @@ def exit_code_of(error: errors.UserError | OSError) -> int | None:
 
 
 def _report_uncaught(kind, error, trace) -> None:
-  """Reports an exception; Ctrl-C while modules are imported needs no trace."""
+  """Reports an exception, without a stack trace for Ctrl-C during imports."""
   if issubclass(kind, KeyboardInterrupt):
     sys.stderr.write('Interrupted.\n')
   else:
@@ -115,12 +115,13 @@ def _report_uncaught(kind, error, trace) -> None:
 
 
 def _interrupt_again(unraisable) -> None:
-  """Sends Ctrl-C once more: it fell into a callback, which swallowed it.
+  """Sends Ctrl-C again if a callback swallowed the KeyboardInterrupt.
 
-  JAX, which TFF imports, has one for Python's garbage collection.
+  JAX, which TFF imports, registers such a callback with Python's garbage
+  collector.
   """
   if unraisable.exc_type is KeyboardInterrupt:
-    # Later: the exception may not rise out of here either.
+    # Sent later: an exception raised here would be swallowed as well.
     again = (threading.main_thread().ident, signal.SIGINT)
     threading.Timer(0.05, signal.pthread_kill, again).start()
   else:
@@ -131,8 +132,29 @@ sys.excepthook = _report_uncaught
 _report_unraisable, sys.unraisablehook = sys.unraisablehook, _interrupt_again
 
 
+class _HelpFlag(flags.BooleanFlag):
+  """`--help`: the docstring and the flags of the program, then `--helpfull`."""
+
+  def __init__(self):
+    """Creates the flag, in place of the one that absl defines."""
+    super().__init__(
+      'help', False, 'show this help', short_name='?', allow_override=True
+    )
+
+  def parse(self, argument):
+    """Prints the help and exits with absl's status, 1."""
+    super().parse(argument)
+    if self.value:
+      # An empty line and the path of the program precede the flags.
+      own_flags = flags.FLAGS.main_module_help().splitlines()[2:]
+      print(sys.modules['__main__'].__doc__, 'Flags:', *own_flags, sep='\n')
+      print('\n--helpfull also lists the flags of absl and of other packages.')
+      sys.exit(1)
+
+
 def _parse_flags(argv: list[str]) -> list[str]:
-  """Parses flags; a wrong config or override ends in one line, not a trace."""
+  """Parses flags; reports an invalid config or override in one line."""
+  flags.FLAGS['help'] = _HelpFlag()
   try:
     argv = _with_found_config(argv)
     if 'config' in flags.FLAGS:
@@ -143,9 +165,10 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def check_overrides(argv: list[str]) -> None:
-  """Checks the config file and the keys that flags override.
+  """Checks the config file and the keys of overriding flags.
 
-  A config flag does so too, but its errors hide which section lacks the key.
+  The config flag checks them as well, but its errors do not name the section
+  that lacks the key.
 
   Raises:
     ConfigError: If there is no such file, variant or key.
@@ -164,7 +187,7 @@ def check_overrides(argv: list[str]) -> None:
 
 
 def _with_found_config(argv: list[str]) -> list[str]:
-  """Returns arguments whose `--config` names a file where it was found."""
+  """Returns the arguments with the path in `--config` resolved by `find`."""
   found = []
   for previous, argument in zip(['', *argv], argv, strict=False):
     name, equals, value = argument.partition('=')
@@ -182,7 +205,7 @@ def _end_with(words: str) -> NoReturn:
 
 
 def _is_for_the_user(record: standard_logging.LogRecord) -> bool:
-  """Lets through our own words, and warnings of others."""
+  """Passes log records of this project, and warnings of other packages."""
   program = getattr(sys.modules['__main__'], '__file__', None) or '-c'
   folders = pathlib.Path(record.pathname).parents
   ours = {pathlib.Path(program).parent, *_OUR_CODE} & {*folders}

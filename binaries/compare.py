@@ -1,14 +1,14 @@
-r"""Compares runs: tables and a page, from what is there.
+r"""Compares finished runs in tables and an HTML report.
 
   python -m binaries.compare --workdir=runs/theta_spread
 
-draws the page of a sweep again, also while it is still running.
+writes the report of a sweep again, also while the sweep is running.
 
   python -m binaries.compare --workdir=runs/compared \
     --runs='runs/fed_soft/seed_*,runs/ifca/seed_*'
 
-compares runs that were made one by one: those that lie side by side as seed_0,
-seed_1, ... are seeds of one cell, any other folder is a cell of its own.
+compares runs that were started separately: sibling folders seed_0, seed_1, ...
+are seeds of one cell, any other folder is a cell of its own.
 """
 
 from absl import flags
@@ -22,7 +22,7 @@ def _main() -> None:
     'workdir', None, 'Folder of the sweep, or of the comparison.'
   )
   runs = flags.DEFINE_list(
-    'runs', '', 'Folders of runs, or patterns of them; default: a sweep.'
+    'runs', '', 'Folders of runs, or glob patterns; default: those of a sweep.'
   )
   read_options = comparison_flags.define()
   flags.mark_flag_as_required('workdir')

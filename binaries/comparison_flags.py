@@ -10,13 +10,16 @@ from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import target as target_lib
 
+# Flags defined in this module are listed as flags of the program by --help.
+flags.disclaim_key_flags()
+
 
 def define_clock_flag() -> flags.FlagHolder:
   """Defines `--clock`, read by `round_time.read_clock`; returns the holder."""
   return flags.DEFINE_multi_string(
     'clock',
     [],
-    'KEY=VALUE of the virtual clock; may be given several times: seconds of '
+    'KEY=VALUE of the virtual clock; may be repeated: seconds of '
     f'{", ".join(round_time.Work._fields)}; download=primary_serial; '
     'rates=1e6,1e7 numbers a second.',
   )
@@ -27,32 +30,33 @@ def define() -> Callable[[], comparison.Options]:
   metrics = flags.DEFINE_list(
     'metrics',
     '',
-    'Starts of the metric names to print, such as held_out/; default: those of '
-    'the page.',
+    'Prefixes of the metrics to print, such as held_out/; default: the metrics '
+    'of the report.',
   )
   least_ari = flags.DEFINE_float(
     'least_ari',
     sweep_lib.LEAST_ARI,
-    'Adjusted Rand index from which on a run has found the planted clusters.',
+    'Least adjusted Rand index of a run that recovered the planted clusters.',
     lower_bound=-1.0,
     upper_bound=1.0,
   )
   choose = flags.DEFINE_string(
     'choose',
     '',
-    'An axis whose best value is to be named, such as algorithm.num_clusters.',
+    'Axis of the sweep to select the best value of, such as '
+    'algorithm.num_clusters.',
   )
   choose_by = flags.DEFINE_enum(
     'choose_by',
     choice_lib.VALIDATION,
     list(choice_lib.CRITERIA),
-    'What --choose goes by: validation examples, or unseen clients.',
+    'Criterion of --choose: validation examples, or unseen clients.',
   )
   target = flags.DEFINE_string(
     'target',
     '',
-    'METRIC=VALUE: also tell the rounds, and how much is sent, until a metric '
-    'reaches a value; METRIC=95%: until it reaches 95 % of its own last one.',
+    'METRIC=VALUE: also report the rounds and the communication until a metric '
+    'reaches a value; METRIC=95%: until it reaches 95 % of its final value.',
   )
   clock = define_clock_flag()
 

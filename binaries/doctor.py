@@ -1,4 +1,4 @@
-"""Checks this machine, and says how to mend what is wrong.
+"""Checks hardware, network and installed software, and suggests fixes.
 
   python -m binaries.doctor
 
@@ -20,7 +20,7 @@ from absl import app, flags, logging
 
 from tff_algos.diagnostics import hardware, network, programs, result, software
 
-_JSON = flags.DEFINE_bool('json', False, 'Print JSON, for other programs.')
+_JSON = flags.DEFINE_bool('json', False, 'Print JSON instead of text.')
 _WORKDIR = flags.DEFINE_string(
   'workdir', 'runs', 'Folder of the runs, whose disk is checked.'
 )
@@ -29,7 +29,7 @@ _LOCK = pathlib.Path(__file__).parents[1] / 'requirements.lock'
 _QUICK_SECONDS = 10.0
 _WORKER_SECONDS = 30.0
 _IMPORT_SECONDS = 120.0
-# What a check may need beyond the programs that it runs.
+# Time of a check in addition to the programs that it runs.
 _MARGIN_SECONDS = 15.0
 
 

@@ -1,15 +1,15 @@
-r"""Evaluates a trained experiment and draws its report.
+r"""Evaluates a trained experiment and writes its report.
 
   python -m binaries.evaluate --config=configs/fed_soft/digits.py \
     --workdir=runs/digits
 
 evaluates the latest checkpoint (or that of --round) on held-out examples and
 writes report/index.html and, in evaluation/,
-  summary.json     the last round and the best one by validation; the best
-                   cluster model of each source
+  summary.json     metrics of the last round and of the best one by validation;
+                   the best cluster model of each source distribution
   clients.csv      scores, membership and true mixture of each client
   centers.csv      score and loss of every cluster model on every source
-  association.csv  clusters of the clients of each planted source, if there are
+  association.csv  clients by planted source and cluster, if sources are planted
 """
 
 from absl import flags, logging

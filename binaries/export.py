@@ -4,8 +4,8 @@ r"""Exports the trained models as SavedModels.
     --workdir=runs/digits
 
 writes the next version of export/cluster_models and export/personalized_models
-from the latest checkpoint (or that of --round), as TensorFlow Serving wants
-them. --client_id exports the model of one client alone.
+from the latest checkpoint (or that of --round), in the layout of TensorFlow
+Serving. --client_id exports the model of one client only.
 """
 
 from absl import flags, logging
@@ -20,7 +20,7 @@ def _main() -> None:
     'round', None, 'Round to export; default: the latest checkpoint.'
   )
   client_id = flags.DEFINE_string(
-    'client_id', None, 'Export the model of this client alone.'
+    'client_id', None, 'Export the model of this client only.'
   )
 
   def main() -> None:

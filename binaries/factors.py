@@ -1,35 +1,36 @@
-r"""Measures the variance of a round, clients that do not exist, and atoms.
+r"""Measures update variance, latent clients and filter atoms of a run.
 
   python -m binaries.factors \
     --config=configs/filter_decomposition/fashion_mnist.py \
     --workdir=runs/factors
 
-takes the initial state and every checkpoint, runs the next round from each
-(nothing of it is kept), and writes evaluation/factors.csv, one row for each,
-`round` being the one that the step starts from. It is for algorithms with one
-model at the server: fed_avg, scaffold, fed_dyn, fed_dc and filter_decomposition
-(Chen and Qiu 2025, arXiv:2503.08652, sections 5.1 and 7.1). A run keeps two
-checkpoints; for the variance over the whole training let it keep more, with
+runs the next round from the initial state and from every checkpoint (results
+are discarded), and writes evaluation/factors.csv, one row for each starting
+state, whose round is `round`. It supports algorithms with one server model:
+fed_avg, scaffold, fed_dyn, fed_dc and filter_decomposition (Chen and Qiu 2025,
+arXiv:2503.08652, sections 5.1 and 7.1). A run keeps two checkpoints; for the
+variance over the whole training keep more, with
 --config.training.checkpoint_interval=20
---config.training.num_kept_checkpoints=30. binaries.compare then draws it beside
-that of other runs.
+--config.training.num_kept_checkpoints=30. binaries.compare then draws the
+variances of several runs together.
 
 Columns:
-  variance           of the kernels of convolutions over --num_repeats rounds,
-                     each with a cohort and an order of examples of its own;
-                     factors are multiplied first
-  relative_variance  that over the squared norm of their mean
-  num_latent         m^2 - m, one's coefficients with the atoms of another
+  variance           variance of the convolution kernels over --num_repeats
+                     rounds with different cohorts and example orders;
+                     factorized kernels are multiplied out first
+  relative_variance  variance divided by the squared norm of the mean kernels
+  num_latent         m^2 - m latent clients: the coefficients of one of m
+                     clients with the atoms of another
   latent_loss, latent_score, real_loss, real_score
-                     means over --num_pairs of these, and over the round's
+                     means over --num_pairs latent clients, and over the round's
                      clients, on --num_examples held-out examples; empty without
                      atoms, and where the next round sends no coefficients
 
-Of the latest checkpoint of a network with atoms it also writes
+For the latest checkpoint of a network with atoms it also writes
 evaluation/atoms.csv, one row for each atom (its entries, the norm of its
-coefficients), and own_atoms.csv, one row for each client (how far its own atoms
-are from the global ones; 0 where it never trained any), and draws the report of
-an evaluated run anew.
+coefficients), and own_atoms.csv, one row for each client (distance of its own
+atoms from the global ones; 0 if it never trained any), and updates the report
+of an evaluated run.
 """
 
 from absl import flags
@@ -44,7 +45,10 @@ def _main() -> None:
   defaults = factors.Sizes()
   values = {
     'num_repeats': flags.DEFINE_integer(
-      'num_repeats', defaults.num_repeats, 'Rounds a state.', lower_bound=2
+      'num_repeats',
+      defaults.num_repeats,
+      'Rounds from each state.',
+      lower_bound=2,
     ),
     'num_pairs': flags.DEFINE_integer(
       'num_pairs', defaults.num_pairs, 'Latent clients.', lower_bound=1

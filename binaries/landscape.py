@@ -1,28 +1,28 @@
-r"""Draws the paths of trainings on a plane through the loss.
+r"""Draws training trajectories over a two-dimensional loss landscape.
 
   python -m binaries.landscape --runs=runs/plain,runs/decomposed \
     --workdir=runs/landscape
 
-takes the first state and all checkpoints of each run, multiplies factors to
-kernels, so that plain and decomposed networks lie in one space, and writes into
---workdir
+reads the initial state and all checkpoints of each run, multiplies factorized
+kernels out, so that plain and decomposed networks share one weight space, and
+writes to --workdir
 
   landscape.png   contours of the loss on --num_examples training examples, and
-                  the paths
-  landscape.csv   the loss at each point of the plane: x, y, loss
-  paths.csv       a row for each model: run, round, x, y, its own loss, that of
-                  the plane's point below it, and its distance from there
+                  the trajectories
+  landscape.csv   the loss on a grid of the plane: x, y, loss
+  paths.csv       one row for each model: run, round, x, y, its loss, the loss
+                  at its projection onto the plane, and its distance from it
 
-(Chen and Qiu 2025, arXiv:2503.08652, Figure 3c; the paper gives no recipe). Let
-the runs keep what is to be drawn, such as 25 rounds, with
+(Chen and Qiu 2025, arXiv:2503.08652, Figure 3c; the paper gives no recipe). The
+runs must keep the checkpoints to be drawn, such as 25 rounds, with
 --config.training.checkpoint_interval=1
 --config.training.num_kept_checkpoints=25. With
---config.model.decomposition.atom_init=kernel a decomposed network starts where
-the plain one does, as near as so many atoms can be.
+--config.model.decomposition.atom_init=kernel a decomposed network starts from
+the best approximation of the plain one with its number of atoms.
 
---plane=principal has the two directions in which all models vary most;
---plane=ends goes through the first run's start and the ends of the first and
-the last run.
+--plane=principal spans the first two principal directions of all models;
+--plane=ends goes through the first run's initial model and the final models of
+the first and the last run.
 """
 
 from absl import flags
@@ -34,15 +34,15 @@ from tff_algos.experiments.analyses import landscape, trajectories
 
 def _main() -> None:
   runs = flags.DEFINE_list('runs', None, 'Folders of trained runs.')
-  workdir = flags.DEFINE_string('workdir', None, 'Where to write.')
+  workdir = flags.DEFINE_string('workdir', None, 'Output folder.')
   plane = flags.DEFINE_enum(
     'plane', landscape.PLANES[0], landscape.PLANES, 'Which plane.'
   )
   num_points = flags.DEFINE_integer(
-    'num_points', 21, 'Of the grid, on each side.', lower_bound=2
+    'num_points', 21, 'Grid points on each side.', lower_bound=2
   )
   num_examples = flags.DEFINE_integer(
-    'num_examples', 1000, 'Of all training examples.', lower_bound=1
+    'num_examples', 1000, 'Sampled training examples.', lower_bound=1
   )
   flags.mark_flags_as_required(['runs', 'workdir'])
 

@@ -1,10 +1,10 @@
-"""Asks a running server for predictions, with Python's own HTTP client.
+"""Sends a predict request to a running model server (REST).
 
   python -m binaries.predict --model=personalized_models \
     --instances='[{"client_id": "c001", "x": [0.1, 0.2]}]'
 
-prints the server's answer as JSON. Long requests come from a file: a JSON list
-of instances, or a whole request body with `instances` or `inputs`:
+prints the response as JSON. Long requests are read from a file: a JSON list of
+instances, or a whole request body with `instances` or `inputs`:
 
   python -m binaries.predict --model=cluster_models \
     --signature=pick_cluster --request_file=request.json
@@ -23,11 +23,11 @@ from binaries import command
 from tff_algos.core import errors
 
 _URL = flags.DEFINE_string(
-  'url', 'http://127.0.0.1:8501', "Where the server's REST API is."
+  'url', 'http://127.0.0.1:8501', "Base URL of the server's REST API."
 )
 _MODEL = flags.DEFINE_string('model', 'cluster_models', 'Name of the model.')
 _VERSION = flags.DEFINE_integer(
-  'version', None, 'Version of the model; the newest by default.'
+  'version', None, 'Version of the model; default: the newest.'
 )
 _SIGNATURE = flags.DEFINE_string(
   'signature', 'serving_default', 'Name of the signature.'
@@ -39,16 +39,19 @@ _REQUEST_FILE = flags.DEFINE_string(
   'request_file', None, 'Instead of --instances: a JSON file, or - for stdin.'
 )
 _TIMEOUT_SECONDS = flags.DEFINE_float(
-  'timeout_seconds', 30.0, 'How long to wait for the answer.', lower_bound=0.1
+  'timeout_seconds',
+  30.0,
+  'Timeout of the request, in seconds.',
+  lower_bound=0.1,
 )
 
 
 def predict(url: str, body: dict[str, Any], timeout_seconds: float) -> Any:
-  """Returns a server's answer to a predict request.
+  """Returns the response to a predict request.
 
   Raises:
     RequestError: If the server refuses the request.
-    UserError: If no server answers in time.
+    UserError: If no server responds in time.
   """
   try:
     request = urllib.request.Request(
@@ -72,10 +75,10 @@ def predict(url: str, body: dict[str, Any], timeout_seconds: float) -> Any:
 
 
 def request_body() -> dict[str, Any]:
-  """Returns the request that the flags describe.
+  """Returns the request body described by the flags.
 
   Raises:
-    UserError: If they give none, or it is not JSON.
+    UserError: If there is none, or it is not JSON.
   """
   if (_INSTANCES.value is None) == (_REQUEST_FILE.value is None):
     raise errors.UserError('give either --instances or --request_file')
@@ -97,7 +100,7 @@ def request_body() -> dict[str, Any]:
 
 
 def _main() -> None:
-  """Prints the server's answer."""
+  """Prints the server's response."""
   path = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
   if _VERSION.value is not None:
     path += f'/versions/{_VERSION.value}'

@@ -1,17 +1,17 @@
-r"""Builds the federated dataset of an experiment and publishes it.
+r"""Builds and publishes the federated dataset of an experiment (Apache Beam).
 
   python -m binaries.preprocess --config=configs/fed_soft/digits.py \
     --workdir=runs/digits
 
-writes the dataset to <workdir>/dataset, and its card. Running it again with the
-same config and raw data gives the same version, and is done at once. Beam's own
-options choose the engine:
+writes the dataset to <workdir>/dataset, and its dataset card. It is idempotent:
+the same config and raw data give the same version, which is not built again.
+Beam's pipeline options select the runner:
 
   --beam_options='--direct_num_workers=4 --direct_running_mode=multi_processing'
 
 For schedulers (docs/data_engineering.md): the last and only line on stdout is
-a JSON object that says what was published, or why nothing was; the exit code
-is 0, 1 for bad input, 75 for a disk, machine or engine that failed.
+a JSON object with the published version, or the error; the exit code is 0, 1
+for bad input, 75 for a failure of the disk, the machine or the runner.
 """
 
 import json
@@ -29,12 +29,12 @@ from tff_algos.experiments import datasets, experiment
 def result_line(
   result: build_dataset.BuildResult, as_of: str | None, seconds: float
 ) -> str:
-  """Returns a JSON object, one line, that says what was published.
+  """Returns the result of a build as one line of JSON.
 
   Args:
-    result: What the build made.
-    as_of: The date that it was made for.
-    seconds: How long it took.
+    result: The result of the build.
+    as_of: The logical date of the build.
+    seconds: Duration of the build.
   """
   manifest = result.manifest
   counters = manifest['counters']
@@ -59,11 +59,11 @@ def result_line(
 
 
 def failure_line(error: Exception, exit_code: int) -> str:
-  """Returns a JSON object, one line, that says why nothing was published.
+  """Returns the error of a failed build as one line of JSON.
 
   Args:
-    error: A `UserError`, or an `OSError` of the disk.
-    exit_code: The program's.
+    error: A `UserError`, or an `OSError` of the file system.
+    exit_code: Exit code of the program.
   """
   is_infrastructure = isinstance(error, (errors.InfrastructureError, OSError))
   return json.dumps(
@@ -82,27 +82,27 @@ def _main() -> None:
   beam_options = flags.DEFINE_string(
     'beam_options',
     '',
-    "Apache Beam's own options, in one string, such as "
+    "Apache Beam's pipeline options, in one string, such as "
     "'--direct_num_workers=4 --direct_running_mode=multi_processing'.",
   )
   as_of = flags.DEFINE_string(
     'as_of',
     None,
-    'Date (ISO 8601) that the dataset is made for, such as the logical date '
-    'of a scheduled run. Readers may ask for it, and the current version is '
-    'that of the latest date.',
+    'Date (ISO 8601) of the dataset, such as the logical date of a scheduled '
+    'run. Readers may select a version by it; the version of the latest date '
+    'is the current one.',
   )
   force = flags.DEFINE_bool(
-    'force', False, 'Build also what is there already, and compare.'
+    'force', False, 'Rebuild an existing version, and compare the two.'
   )
   keep_versions = flags.DEFINE_integer(
     'keep_versions',
     None,
-    'Remove the oldest versions but so many; never the current one, nor one '
-    'that is in use. By default all stay.',
+    'Retention: versions to keep when the oldest are removed. The current one '
+    'and those in use are never removed. Default: keep all.',
   )
   with_card = flags.DEFINE_boolean(
-    'card', True, 'Whether to measure the dataset and draw its card.'
+    'card', True, 'Whether to compute statistics and write the dataset card.'
   )
 
   def build_and_tell():

@@ -1,11 +1,11 @@
-r"""Runs an experiment whole, from raw data to a served prediction.
+r"""Runs an experiment end to end, from raw data to a served prediction.
 
   python -m binaries.run --config=configs/fed_soft/digits.py \
     --workdir=runs/digits
 
-is preprocess, train, evaluate and export one after the other, and then proves
-the result: it starts binaries.serve on free loopback ports, lets a client
-process (binaries.predict) ask it over HTTP, and ends the server again.
+runs preprocess, train, evaluate and export in turn, and then tests serving: it
+starts binaries.serve on free loopback ports, sends a request over HTTP from a
+second process (binaries.predict), and stops the server.
 """
 
 from binaries import command

@@ -1,11 +1,11 @@
-r"""Scores a federated dataset with exported models, as a batch.
+r"""Scores a federated dataset with exported models (batch inference).
 
   python -m binaries.score --workdir=runs/digits
 
 scores the test examples of every client in <workdir>/dataset with the models
 in <workdir>/export: the client's personalized model if there is one, else a
 cluster model. The predictions are published in <workdir>/predictions as
-Parquet files. What was scored before is not scored again.
+Parquet files. A dataset version scored before with the same models is skipped.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ from tff_algos.core import errors
 _DEFAULTS = model_choice.ScoringConfig()
 
 _WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Folder of a run: the default of the three below.'
+  'workdir', None, 'Folder of a run: default parent of the next three.'
 )
 _DATASET = flags.DEFINE_string(
   'dataset', None, 'Folder of the dataset; default: <workdir>/dataset.'
@@ -32,43 +32,45 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
   '<workdir>/export.',
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-  'output_dir', None, 'Where to publish; default: <workdir>/predictions.'
+  'output_dir', None, 'Output folder; default: <workdir>/predictions.'
 )
 _SPLIT = flags.DEFINE_string(
-  'split', _DEFAULTS.split, 'Which examples: train, validation or test.'
+  'split', _DEFAULTS.split, 'Split to score: train, validation or test.'
 )
 _GROUP = flags.DEFINE_string(
-  'group', _DEFAULTS.group, 'Which clients: participating, unseen or all.'
+  'group', _DEFAULTS.group, 'Clients to score: participating, unseen or all.'
 )
 _PERSONALIZED = flags.DEFINE_boolean(
   'personalized',
   _DEFAULTS.personalized,
-  'Whether a client that has a personalized model is scored by it.',
+  'Whether to score clients with their personalized models, if any.',
 )
 _ASSIGNMENTS = flags.DEFINE_string(
   'assignments',
   None,
   'CSV table with columns client_id and cluster_id, such as '
-  '<workdir>/evaluation/clients.csv: the cluster of clients that are not '
-  'scored by a model of their own.',
+  '<workdir>/evaluation/clients.csv: cluster assignments of clients without a '
+  'personalized model.',
 )
 _OTHERWISE = flags.DEFINE_string(
   'otherwise',
   _DEFAULTS.otherwise,
-  "What scores all other clients: 'pick' (the cluster with the lowest loss on "
+  "Model of all other clients: 'pick' (the cluster with the lowest loss on "
   "the client's labelled examples of --pick_split), 'cluster_<id>' or "
   "'refuse' (end with an error).",
 )
 _PICK_SPLIT = flags.DEFINE_string(
-  'pick_split', _DEFAULTS.pick_split, 'Whose labels --otherwise=pick looks at.'
+  'pick_split',
+  _DEFAULTS.pick_split,
+  'Split whose labels --otherwise=pick uses.',
 )
 _BEAM_OPTIONS = flags.DEFINE_string(
-  'beam_options', '', "Apache Beam's own options, in one string."
+  'beam_options', '', "Apache Beam's pipeline options, in one string."
 )
 
 
 def score() -> None:
-  """Scores what the flags say."""
+  """Scores the dataset selected by the flags."""
   assignments = {}
   if _ASSIGNMENTS.value:
     assignments = model_choice.read_assignments(

@@ -3,8 +3,8 @@
   python -m binaries.serve --workdir=runs/digits
 
 serves every model in <workdir>/export at http://127.0.0.1:8501 (REST) and
-127.0.0.1:8500 (gRPC), and picks up new versions as they are exported. Ask it
-with python -m binaries.predict, curl or any TensorFlow Serving client:
+127.0.0.1:8500 (gRPC), and loads new versions as they are exported. Clients are
+python -m binaries.predict, curl or any TensorFlow Serving client:
 
   curl http://127.0.0.1:8501/v1/models/cluster_models/metadata
 
@@ -30,8 +30,8 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
 _HOST = flags.DEFINE_string(
   'host',
   server.ServerConfig().host,
-  'Name or address to listen on. The server asks nobody who they are: give '
-  '0.0.0.0 only where everybody who reaches this machine may ask.',
+  'Name or address to listen on. The server does not authenticate requests: '
+  'use 0.0.0.0 only on a trusted network.',
 )
 _REST_API_PORT = flags.DEFINE_integer(
   'rest_api_port',
@@ -50,20 +50,20 @@ _PORT = flags.DEFINE_integer(
 _MAX_REQUEST_BYTES = flags.DEFINE_integer(
   'max_request_bytes',
   server.ServerConfig().max_request_bytes,
-  'Larger requests are refused.',
+  'Maximum size of a request; larger ones are refused.',
   lower_bound=1,
   upper_bound=2**31 - 1,
 )
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
-  'JSON file to write the ports to once the server answers; it is removed when '
-  'the server ends.',
+  'JSON file to write the ports to once the server is ready; removed when the '
+  'server ends.',
 )
 
 
 def serve() -> None:
-  """Serves until a signal ends it."""
+  """Serves models until SIGTERM or SIGINT."""
   if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
     raise errors.UserError('give either --workdir or --model_base_path')
   folder = _MODEL_BASE_PATH.value or os.path.join(_WORKDIR.value, 'export')

@@ -1,16 +1,16 @@
-r"""Runs an experiment for several seeds, values and configs, and compares.
+r"""Runs and compares a grid of experiments over seeds, values and configs.
 
   python -m binaries.sweep --config=configs/fed_soft/synthetic.py:random \
     --workdir=runs/theta_spread --num_seeds=5 \
     --grid=algorithm.proximal_weight=0.01,0.1,1
 
-Each --grid is an axis, --also adds config files (or `:variant`s of the same
-one) as another, and all are multiplied. Seed k sets config.seed and, unless
---fixed_dataset, config.dataset.seed. Every run has a folder of its own; what is
-finished is not run again, so a sweep that was ended goes on when it is started
-again. A run that is refused is reported at the end, and the others go on.
+The grid is the product of its axes: each --grid is one, and the config files
+(or `:variant`s of the same one) of --also are another. Seed k sets config.seed
+and, unless --fixed_dataset, config.dataset.seed. Every run has its own folder;
+finished runs are skipped, so the same command resumes an interrupted sweep. A
+run that fails with a user error is reported at the end, after all others.
 Writes sweep.json, sweep.csv, sweep_summary.csv and report/index.html, and
-prints means and deviations: docs/sweeps.md.
+prints means and standard deviations: docs/sweeps.md.
 """
 
 from absl import flags
@@ -25,16 +25,16 @@ from tff_algos.experiments.sweeps import runs as sweep_runs
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
   num_seeds = flags.DEFINE_integer(
-    'num_seeds', 5, 'How many seeds, from 0.', lower_bound=1
+    'num_seeds', 5, 'Number of seeds: 0, 1, ...', lower_bound=1
   )
   axes = flags.DEFINE_multi_string(
-    'grid', [], 'KEY=VALUE,VALUE,...: an axis; may be given several times.'
+    'grid', [], 'KEY=VALUE,VALUE,...: an axis of the grid; may be repeated.'
   )
   also = flags.DEFINE_list(
-    'also', '', 'Further config files, or :variants of that of --config.'
+    'also', '', 'Further config files, or :variants of the file of --config.'
   )
   fixed_dataset = flags.DEFINE_bool(
-    'fixed_dataset', False, 'Leave config.dataset.seed alone.'
+    'fixed_dataset', False, 'Do not vary config.dataset.seed.'
   )
   read_options = comparison_flags.define()
 

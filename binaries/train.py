@@ -4,12 +4,11 @@ r"""Trains an experiment on the dataset in its workdir.
     --workdir=runs/digits
 
 needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
-memberships, TensorBoard logs and checkpoints there. Run it again to go on after
-an
-interruption: it resumes from the latest checkpoint and ends in the same state.
+memberships, TensorBoard logs and checkpoints there. After an interruption the
+same command resumes from the latest checkpoint and ends in the same state.
 
-Started once for each process that TF_CONFIG lists (docs/architecture.md),
-all train together, and process 0 writes.
+For distributed training start it once for each process listed in TF_CONFIG
+(docs/architecture.md); process 0 writes.
 """
 
 from binaries import command

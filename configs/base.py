@@ -1,7 +1,7 @@
 """Full configs of experiments, made from the defaults of their dataclasses.
 
-A config file starts from `experiment` and states what differs. So every option is
-there, and a flag of its type can override it.
+A config file starts from `experiment` and sets what differs. So every option exists
+in the config, and a flag of its type can override it.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ def algorithm_options(name: str) -> ml_collections.ConfigDict:
 def trainings(
   config: ml_collections.ConfigDict,
 ) -> list[ml_collections.ConfigDict]:
-  """Returns what clients train by epochs: models local, personal and private."""
+  """Returns sections of training by epochs: local, personal, private models."""
   sections = [
     config.algorithm.get(f'{kind}_training', {})
     for kind in ('local', 'personal', 'private')
@@ -66,7 +66,7 @@ def trainings(
 
 
 def check(variant: str, variants: Collection[str]) -> None:
-  """Raises ValueError, which lists all variants, if there is no such one."""
+  """Raises ValueError with the list of all variants if there is no such one."""
   if variant not in variants:
     raise ValueError(
       f'variant must be one of {", ".join(variants)}, got {variant!r}'
@@ -76,12 +76,12 @@ def check(variant: str, variants: Collection[str]) -> None:
 def part(
   variant: str, data: Sequence[str], methods: Sequence[str]
 ) -> tuple[str, str]:
-  """Returns which data and which method a variant names: `mnist`, `mnist_local`.
+  """Returns data and method of a variant such as `mnist` or `mnist_local`.
 
   Args:
-    variant: The data alone, for the first method, or with `_METHOD` behind.
-    data: What there is of the one.
-    methods: What there is of the other, the default first.
+    variant: The data alone, for the first method, or `<data>_<method>`.
+    data: Names of data.
+    methods: Names of methods, the default first.
 
   Raises:
     ValueError: If it names no such data or method; lists all variants.
@@ -129,12 +129,12 @@ def _default(field):
 
 
 def _is_named_elsewhere(hint):
-  """Returns whether a name decides which options there are."""
+  """Returns whether the options depend on a name."""
   return hint is config_lib.Named or typing.get_origin(hint) is Mapping
 
 
 def _placeholder(hint):
-  """Returns None of a type that flags know, of `int | None` that of int."""
+  """Returns a typed None for flags; the type of `int | None` is int."""
   if isinstance(hint, types.UnionType):
     hint = next(one for one in typing.get_args(hint) if one is not type(None))
   return config_dict.placeholder(typing.get_origin(hint) or hint)

@@ -1,4 +1,4 @@
-"""FedSoft's CIFAR-10 (paper, section "Experiments"): all but the algorithm.
+"""Shared config of FedSoft's CIFAR-10 (paper, section "Experiments").
 
 `configs/{fed_soft,ifca,fed_em}/cifar10.py` add theirs. At the paper's size: 20
 clients that share the 50,000 training images (the paper does not say how many

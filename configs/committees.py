@@ -1,4 +1,4 @@
-"""CMFL's experiments (Che et al., TPDS 2022): what its configs share.
+"""Shared config of CMFL's experiments (Che et al., TPDS 2022).
 
 `configs/cmfl/*.py` add theirs. The paper's sizes are the default: 10 % of all
 clients are active in a round, 40 % of these are the committee, and 40 % are

@@ -1,4 +1,4 @@
-"""Real handwritten digits, upright and rotated: all but the algorithm.
+"""Shared config of handwritten digits, upright and rotated.
 
 `configs/*/digits.py` add theirs. The 1,797 digits that ship with scikit-learn; 24
 clients that mix two source distributions, upright and rotated by 90 degrees

@@ -1,4 +1,4 @@
-"""The clients of Chen and Qiu (2025), arXiv:2503.08652: all but the algorithm.
+"""Shared config of the clients of Chen and Qiu (2025), arXiv:2503.08652.
 
 `configs/*/global_models.py` (their Table 1 and Figures 2a to 2c) and
 `configs/*/personal_models.py` (Tables 2 and 3) add theirs. A variant names the data

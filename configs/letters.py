@@ -1,4 +1,4 @@
-"""FedSoft's letters (paper, section "Experiments"): all but the algorithm.
+"""Shared config of FedSoft's letters (paper, section "Experiments").
 
 `configs/{fed_soft,ifca,fed_em}/letters.py` add theirs. At the paper's size:
 EMNIST by class, lower and upper case as two source distributions of 26 shared

@@ -1,4 +1,4 @@
-"""PPFL's natural clients: all of the experiment but the algorithm.
+"""Shared config of PPFL's natural clients.
 
 `configs/fed_avg/natural_clients.py` and others add theirs. They are the practical
 data of Di, Yang, Ye and Chang (arXiv 2310.14337), as Pillutla et al. (2022,

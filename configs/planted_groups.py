@@ -1,4 +1,4 @@
-"""PPFL's clients in planted groups: all of the experiment but the algorithm.
+"""Shared config of PPFL's clients in planted groups.
 
 `configs/fed_avg/planted_groups.py` and others add theirs. They are the pathological
 data of Di, Yang, Ye and Chang (arXiv 2310.14337):

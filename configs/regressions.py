@@ -1,4 +1,4 @@
-"""Mixtures of two or more linear regressions: the data and the model.
+"""Shared data and model of mixtures of linear regressions.
 
 `configs/fed_soft/synthetic.py` and `configs/{cmfl,pfedkm}/regressions.py` start from
 them.

@@ -1,4 +1,4 @@
-"""Clients of a few classes in shards: all of the experiment but the algorithm.
+"""Shared config of clients with a few classes in shards.
 
 `configs/{filter_decomposition,scaffold,fed_dyn,fed_dc}/fashion_mnist.py` add
 theirs. It is the setting of Chen and Qiu (2025), arXiv:2503.08652, section 6 and
@@ -45,7 +45,7 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
 def build(
   algorithm: str, *, source: str, model: str = 'lenet'
 ) -> ml_collections.ConfigDict:
-  """Returns 100 clients of two classes, of whom ten train in a round.
+  """Returns 100 clients of two classes, ten of which train in a round.
 
   Cohort and local training of the algorithm, or of its host, are set.
   """
@@ -65,7 +65,7 @@ def build(
 
 
 def build_smoke(algorithm: str) -> ml_collections.ConfigDict:
-  """Returns 10 clients of the scikit-learn digits, of whom three train."""
+  """Returns 10 clients of the scikit-learn digits, three of which train."""
   config = build(algorithm, source='digits', model='letters_cnn')
   config.dataset.partition.num_clients = 10
   config.dataset.splits.held_out_fraction = 0.2

@@ -1,4 +1,4 @@
-"""Softmax groups of pFedKM: all of the experiment but the algorithm.
+"""Shared config of pFedKM's softmax groups.
 
 `configs/{pfedkm,pfedme}/synthetic.py` add theirs: 60 clients in three groups with
 the constants of Tang, Guo and Guo (2021), Table 2, see configs/pfedkm/synthetic.py.

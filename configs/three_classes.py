@@ -1,4 +1,4 @@
-"""pFedKM's clients of three classes: all of the experiment but the algorithm.
+"""Shared config of pFedKM's clients of three classes.
 
 `configs/{pfedkm,pfedme,ifca,per_fed_avg,l2gd}/three_classes.py` add theirs. They
 are the real data of Tang, Guo and Guo (2021), Table 2: 40 clients, all of them in
@@ -29,7 +29,7 @@ What the paper does not say:
   Weight decay is for the regression alone, which the paper calls regularised.
 * How pixels are scaled: here they are values from 0 to 1. That code standardises
   each pixel of MNIST and scales CIFAR-10 to [-1, 1]; neither is offered.
-* Whether Table 2 shows the last round or the best one. Here nobody has validation
+* Whether Table 2 shows the last round or the best one. Here no client has validation
   examples, so there is only the last. With
   `--config.dataset.splits.validation_ratio=0.2 --config.dataset.splits.test_ratio=0.4`
   an eighth of a client's images validate, the same quarter tests, and

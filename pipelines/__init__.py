@@ -1,1 +1,1 @@
-"""Apache Beam pipelines: raw data becomes a versioned federated dataset."""
+"""Apache Beam pipelines: versioned federated datasets and batch inference."""

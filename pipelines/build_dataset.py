@@ -1,13 +1,13 @@
-"""The pipeline: raw data and a config become a published federated dataset.
+"""Beam pipeline that builds and publishes a federated dataset from raw data.
 
-  blocks --survey--> keys of all sound examples         (Beam, no shuffle)
-  keys, config --plan--> who gets which example         (here, in memory)
+  blocks --survey--> keys of all valid examples         (Beam, no shuffle)
+  keys, config --plan--> client of each example         (here, in memory)
   blocks, plan --extract, group by shard--> files       (Beam, one shuffle)
   files --manifest, rename, CURRENT--> published
 
-Whole blocks are shuffled, never single examples, and everything random is a
-hash of content and seed. So the bytes do not depend on the engine, on the
-number of workers or on their order.
+Whole blocks are shuffled, never single examples, and all randomness is a hash
+of content and seed. So the output is deterministic: it does not depend on the
+runner, the number of workers or their order.
 """
 
 import json
@@ -36,17 +36,17 @@ DEAD_LETTERS = 'dead_letters-00000-of-00001.jsonl'
 
 
 class BuildResult(NamedTuple):
-  """What a build made.
+  """Result of a build.
 
   Attributes:
     path: Folder of the dataset, for `FederatedDataset.open`.
     version: Name of the published version.
-    manifest: Its manifest; `manifest['counters']` says what became of the raw
+    manifest: Its manifest; `manifest['counters']` counts raw and malformed
       examples.
-    reused: Whether the version was there already, whole, so that nothing had
-      to be done.
-    is_current: Whether it is what readers now get who name no date.
-    removed: Names of the old versions that were removed.
+    reused: Whether a complete version existed already, so that nothing was
+      built.
+    is_current: Whether readers open this version by default (without a date).
+    removed: Names of the old versions removed by retention.
   """
 
   path: pathlib.Path
@@ -65,22 +65,23 @@ def build(
 ) -> BuildResult:
   """Builds and publishes a federated dataset.
 
-  On any failure, also Ctrl-C, the version published before stays current and
-  nothing else stays behind.
+  On any failure, including Ctrl-C, the version published before stays current
+  and no other files are left behind.
 
   Args:
-    config: What to build.
-    output_dir: The dataset's folder; every worker must see it and the raw
+    config: Config of the dataset.
+    output_dir: Folder of the dataset; every worker must see it and the raw
       data under the same paths.
-    pipeline_options: Beam's own flags, such as `['--direct_num_workers=2']`.
-    publication: How to publish it.
+    pipeline_options: Beam's pipeline options, such as
+      `['--direct_num_workers=2']`.
+    publication: Date, rebuild and retention of versions.
 
   Raises:
-    ConfigError: If parts of the config do not go together.
-    DataError: If raw data is missing, or too much of it is malformed; or if
-      a version that is there came out different when it was built by force.
+    ConfigError: If parts of the config are incompatible.
+    DataError: If raw data is missing, or too much of it is malformed; or if a
+      forced rebuild differs from the existing version.
     PartitionError: If the partition needs more examples than there are.
-    InfrastructureError: If the disk is full or refuses, or the engine failed.
+    InfrastructureError: If the disk is full or read-only, or the runner failed.
     WorkdirBusyError: If another run is building in the same folder.
   """
   dataset = pathlib.Path(output_dir).resolve()
@@ -177,7 +178,7 @@ def _stage_version(
 
 
 def summarize(result: BuildResult) -> str:
-  """Returns a few lines that say what was built and where it lies."""
+  """Returns a summary of a build: version, path, clients, examples."""
   manifest = result.manifest
   clients, examples = manifest['num_clients'], manifest['num_examples']
   counts = ', '.join(
@@ -210,7 +211,7 @@ def summarize(result: BuildResult) -> str:
 def _read_published(
   dataset: pathlib.Path, version: str
 ) -> dict[str, Any] | None:
-  """Returns the manifest of a version that is there already and whole."""
+  """Returns the manifest of a version that exists already and is complete."""
   folder = layout.version_folder(dataset, version)
   if not folder.is_dir():
     return None
@@ -255,7 +256,7 @@ def _extract_and_write(
 def _check_shards(
   facts: Mapping[str, Sequence[Any]], num_shards: int, num_sources: int
 ) -> None:
-  """Raises InfrastructureError if the engine has left out a whole file."""
+  """Raises InfrastructureError if the runner has lost a whole file."""
   written = (len(facts[write.CLIENTS]), len(facts[layout.HELD_OUT]))
   if written != (num_shards, num_sources):
     raise errors.InfrastructureError(

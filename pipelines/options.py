@@ -1,4 +1,4 @@
-"""The config of a dataset: which examples, over which clients, how split."""
+"""Config of a federated dataset: source, partition, sizes and splits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LABEL_PERMUTATIONS = 'label_permutations'
 NATIVE = 'native'
 NOISE = 'noise'
 COLORS = 'colors'
-# kind -> the option that it needs.
+# Kind -> required option.
 _DISTRIBUTION_OPTIONS = {
   IDENTITY: None,
   ROTATIONS: 'quarter_turns',
@@ -49,7 +49,7 @@ ALL_OF_CLASSES = 'all_of_classes'
 
 @dataclasses.dataclass(frozen=True)
 class SourceConfig:
-  """Where raw examples come from.
+  """Source of raw examples.
 
   Attributes:
     name: Key of `sources.registry.SOURCES`.
@@ -67,20 +67,20 @@ class SourceConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DistributionsConfig:
-  """How raw examples become source distributions.
+  """Source distributions as transformations of raw examples.
 
   Attributes:
     kind: `'identity'` (one distribution), `'rotations'`,
-      `'label_permutations'`, `'noise'`, `'colors'`, or `'native'` (the source
-      has its own). If the source has its own, each of them is shown in each
-      way that rotations, noise or colors say.
+      `'label_permutations'`, `'noise'`, `'colors'`, or `'native'` (those of the
+      source). Rotations, noise and colors of a source with native
+      distributions give the product of both.
     quarter_turns: For rotations: counter-clockwise turns by 90 degrees of
       each distribution, such as (0, 1) for upright and rotated.
     num_permutations: For label permutations: how many distributions; the
       first keeps its labels.
     noise_levels: For noise: standard deviation of the Gaussian noise of each
       distribution, in units of features as read, such as (0.0, 0.2).
-    colors: For colors: how each distribution shows images: `'original'`,
+    colors: For colors: color transformation of each distribution: `'original'`,
       `'inverted'`, and for three channels `'gray'`, `'gbr'`, `'brg'` (the
       channels in another order).
   """
@@ -112,7 +112,7 @@ class DistributionsConfig:
 
   @property
   def num_views(self) -> int:
-    """Returns how many distributions each of a source's own ones becomes."""
+    """Returns the number of distributions per native one."""
     views = self.quarter_turns or self.noise_levels or self.colors or (0,)
     return self.num_permutations or len(views)
 
@@ -212,25 +212,25 @@ class SizesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SplitsConfig:
-  """How examples are parted into splits.
+  """Split of examples into train, validation and test.
 
   Attributes:
     validation_ratio: Validation examples of a client per training example.
     test_ratio: Test examples of a client per training example.
-    held_out_fraction: Share of all examples that no client gets, for tests of
-      each source distribution, chosen by the hash of their features; unused
-      if the source has an official test split that is not pooled, which then
-      plays that part whole.
+    held_out_fraction: Share of all examples held out from the clients, for
+      tests of each source distribution, selected by the hash of their
+      features; unused if the source has an official test split that is not
+      pooled, which is then held out as a whole.
     split_by: `'content'` (the hash of its features decides what a raw example
       is, in every distribution and at every client) or `'client'` (each
-      client's examples are parted in exact shares, training and validation
-      rounded down; not for laws that deal a raw example more than once).
+      client's examples are split in exact shares, training and validation
+      rounded down; not for laws that assign a raw example more than once).
     pool_test_split: Whether the official test split is pooled with the
-      training examples, and dealt as they are.
+      training examples.
     client_test: A client's test examples: `'ratio'` (by test_ratio),
-      `'dealt'` (the held-out ones are dealt by the same law as well: by
-      classes, or to whom they belong by nature), or `'all_of_classes'` (all
-      held-out ones of the client's classes, shared with other clients).
+      `'dealt'` (held-out examples are partitioned by the same law: by classes,
+      or to their natural clients), or `'all_of_classes'` (all held-out
+      examples of the client's classes, shared with other clients).
   """
 
   validation_ratio: float = 0.0
@@ -257,14 +257,14 @@ class SplitsConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DatasetConfig:
-  """Everything that decides what a federated dataset holds.
+  """Config of a federated dataset; determines its content.
 
   Attributes:
-    source: Where raw examples come from.
-    partition: Who gets which examples.
-    distributions: How raw examples become source distributions.
-    sizes: How many examples a client has.
-    splits: How examples are parted.
+    source: Source of raw examples.
+    partition: Partition of the examples among clients.
+    distributions: Source distributions.
+    sizes: Number of examples per client.
+    splits: Splits of the examples.
     seed: Base of all randomness, >= 0.
     num_shards: Files of each split.
     max_dead_letter_fraction: The build fails if more than this share of the
@@ -292,7 +292,7 @@ class DatasetConfig:
     self._check_law()
 
   def _check_law(self) -> None:
-    """Raises ConfigError if sizes or splits do not go with the law."""
+    """Raises ConfigError if sizes or splits are incompatible with the law."""
     law, splits = self.partition.law, self.splits
     takes_parts = self.partition.divides_classes or law == laws.NATURAL
     if takes_parts and self.sizes.law != EQUAL:
@@ -334,7 +334,7 @@ class DatasetConfig:
 
 
 def _check_goes_with(name: str, value: Any, kind: str, *, needed: bool) -> None:
-  """Raises ConfigError if an option is missing, or given to another kind."""
+  """Raises ConfigError if an option is missing, or not one of the kind."""
   if (value is not None) != needed:
     verb = 'needs' if needed else 'takes no'
     raise errors.ConfigError(f'{kind!r} {verb} {name}, got {name}={value!r}')

@@ -1,11 +1,11 @@
-"""The pipeline that measures a published version: totals and a client table.
+"""Beam pipeline for statistics of a published version.
 
   shards --measure--> rows of clients, written; totals by key
   totals --combine by key--> written
   rows, totals --> client_statistics.parquet, statistics.json
 
-The same version gives the same bytes, on any engine with any number of
-workers: see `totals`.
+The output is deterministic, on any runner with any number of workers: see
+`totals`.
 """
 
 import json
@@ -29,19 +29,19 @@ from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics as statistics_lib
 
-# A shard is measured in pieces of about this many feature values.
+# A shard is processed in pieces of about this many feature values.
 _PIECE_VALUES = 1 << 21
 
-# What totals are of: ('source', name), ('held_out', name) or (group, split).
+# Key of totals: ('source', name), ('held_out', name) or (group, split).
 Key = tuple[str, str]
 
 
 class Statistics(NamedTuple):
-  """Where the statistics of a version are.
+  """Result of measuring a version.
 
   Attributes:
-    folder: The version's folder, which holds them.
-    reused: Whether they were there already, so that nothing had to be done.
+    folder: Folder of the version, with its statistics.
+    reused: Whether the statistics existed already.
   """
 
   folder: pathlib.Path
@@ -55,18 +55,18 @@ def measure(
   *,
   force: bool = False,
 ) -> Statistics:
-  """Writes the statistics of a version beside its files.
+  """Computes the statistics of a version and writes them into its folder.
 
   Args:
-    staging: Of the dataset's folder, which it locks.
-    folder: The version's folder.
-    pipeline_options: Beam's own flags.
-    force: Whether to measure again what has been measured.
+    staging: Staging folder of the dataset, which locks it.
+    folder: Folder of the version.
+    pipeline_options: Beam's pipeline options.
+    force: Whether to replace existing statistics.
 
   Raises:
-    ConfigError: If Beam does not know an option.
+    ConfigError: If Beam does not accept an option.
     DataError: If the version is missing or damaged.
-    InfrastructureError: If Beam's engine lost examples.
+    InfrastructureError: If the Beam runner lost examples.
   """
   manifest = integrity.read_manifest(folder)
   integrity.check_files(folder, manifest, verify=True)
@@ -133,7 +133,7 @@ def _run(
 
 
 class MeasureShard(beam.DoFn):
-  """Number of a shard -> totals by key; writes the rows of its clients."""
+  """DoFn: shard number -> totals by key; writes the rows of its clients."""
 
   def __init__(
     self, reader: published.Reader, staging: staging_lib.Staging
@@ -184,7 +184,7 @@ class MeasureShard(beam.DoFn):
 
 
 class MeasureHeldOut(beam.DoFn):
-  """Number of a source distribution -> its held-out totals, by key."""
+  """DoFn: number of a source distribution -> held-out totals by key."""
 
   def __init__(self, reader: published.Reader) -> None:
     self._reader = reader
@@ -207,7 +207,7 @@ class MeasureHeldOut(beam.DoFn):
 
 
 class WriteTotals(beam.DoFn):
-  """(key, totals) -> key; writes what they say."""
+  """DoFn: (key, totals) -> key; writes their description."""
 
   def __init__(
     self, reader: published.Reader, staging: staging_lib.Staging
@@ -228,7 +228,7 @@ class WriteTotals(beam.DoFn):
       )
       index = name
       if kind in (statistics_lib.SOURCE, layout.HELD_OUT):
-        # A source's name may be no name of a file.
+        # A source's name may not be a valid file name.
         index = str(schema.source_names.index(name))
       path = self._staging.work / f'totals-{kind}-{index}'
       with self._staging.atomic_path(path) as temporary:
@@ -267,7 +267,7 @@ def _join(parts: Sequence[_Piece]) -> _Piece:
 def _by_key(
   piece: _Piece, split: str, schema: schema_lib.Schema
 ) -> Iterator[tuple[Key, schema_lib.Examples]]:
-  """Yields the examples of each group and source, also where there are none."""
+  """Yields the examples of each group and source, including empty ones."""
   for group in schema_lib.GROUPS:
     rows = piece.unseen == (group == schema_lib.UNSEEN)
     yield (group, split), _select(piece.examples, rows)
@@ -289,7 +289,7 @@ def _select(
 def _check_complete(
   found: Mapping[str, Mapping[str, Any]], manifest: Mapping[str, Any]
 ) -> None:
-  """Raises InfrastructureError unless every example has been counted."""
+  """Raises InfrastructureError unless all examples have been counted."""
   expected = {
     (group, split): count
     for split, by_group in manifest['num_examples'].items()
@@ -313,7 +313,7 @@ def _client_part(staging: staging_lib.Staging, shard: int) -> pathlib.Path:
 
 
 def _read_totals(staging: staging_lib.Staging) -> dict[str, dict[str, Any]]:
-  """Returns kind -> name -> what `totals.describe` says."""
+  """Returns kind -> name -> result of `totals.describe`."""
   found: dict[str, dict[str, Any]] = {}
   for path in staging.work.glob('totals-*'):
     kind, name, described = json.loads(path.read_text())

@@ -1,9 +1,9 @@
-r"""CMFL on handwritten digits: a committee of clients in the server's place.
+r"""CMFL on handwritten digits: a committee of clients in place of a server.
 
   python -m binaries.run --config=configs/cmfl/digits.py --workdir=runs/cmfl_digits
 
 24 clients of configs/digits.py, all of them active: a committee of 8 and 16
-training clients, of whom the 10 most similar to the committee are averaged
+training clients, of which the 10 most similar to the committee are averaged
 (strategy I). After 30 rounds the global model has a test accuracy of 88.4 % on the
 clients' examples, 92.9 % on held-out upright digits and 89.9 % on rotated ones (seed
 0, one run). With four attackers that send their updates with the opposite sign it has

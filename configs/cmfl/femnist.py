@@ -6,7 +6,7 @@ r"""CMFL at its paper's sizes on handwritten letters, or on FEMNIST itself.
 DIR holds the IDX files of EMNIST letters. They name no writers, so 355 clients, a
 tenth of FEMNIST's writers, divide each of the 26 classes by a Dirichlet draw of
 concentration 0.3. The other variants are those of configs/committees.py: 36 clients are
-active, a committee of 14 and 21 training clients, of whom 14 are averaged.
+active, a committee of 14 and 21 training clients, of which 14 are averaged.
 
 The variant `writers` is `similar` on LEAF's FEMNIST (3,550 writers, 62 classes,
 Table II of the paper), whose JSON files are not at hand here; it was not run. Its

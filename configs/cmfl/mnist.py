@@ -5,7 +5,7 @@ r"""CMFL at its paper's sizes on MNIST: 400 clients of two digits each.
 
 DIR holds the four original files (train-images-idx3-ubyte.gz and so on); those of
 Fashion-MNIST do, too. The variants are those of configs/committees.py: of 400
-clients 40 are active, a committee of 16 and 24 training clients, of whom 16 are
+clients 40 are active, a committee of 16 and 24 training clients, of which 16 are
 averaged (`literal`: 10). A perceptron of 64 hidden units. The paper's own data sets
 are FEMNIST, Sentiment140 and Shakespeare: femnist.py, sentiment140.py and
 shakespeare.py beside this file. The learning rate of `repo` is that of the authors' own

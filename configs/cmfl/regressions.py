@@ -1,4 +1,4 @@
-r"""CMFL on linear regressions, within what its theory proves.
+r"""CMFL on linear regressions that meet the assumptions of its theory.
 
   python -m binaries.run --config=configs/cmfl/regressions.py:dissimilar \
     --workdir=runs/cmfl_regressions
@@ -12,7 +12,7 @@ dimensions, each mostly of one of the two; a weight decay makes every client's
 objective strongly convex. One step a round on all examples is tau = 1 without noise.
 
 The variants are those of configs/committees.py with 20 of 40 clients active: a
-committee of 8 and 12 training clients, of whom 8 are averaged (`literal`: 5).
+committee of 8 and 12 training clients, of which 8 are averaged (`literal`: 5).
 `smoke` has 8 clients and 3 rounds.
 """
 

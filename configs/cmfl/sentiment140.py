@@ -1,4 +1,4 @@
-r"""CMFL on Sentiment140: whether a tweet is in a good or a bad mood.
+r"""CMFL on Sentiment140: sentiment classification of tweets.
 
   python -m binaries.run --config=configs/cmfl/sentiment140.py:similar \
     --workdir=runs/cmfl_sentiment140 --config.dataset.source.options.folder=DIR \

@@ -1,4 +1,4 @@
-r"""CMFL on Shakespeare: the next character of what a role says.
+r"""CMFL on Shakespeare: next-character prediction by role.
 
   python -m binaries.run --config=configs/cmfl/shakespeare.py:similar \
     --workdir=runs/cmfl_shakespeare --config.dataset.source.options.folder=DIR
@@ -9,7 +9,7 @@ characters start at every tenth character, and 80 % of each role's are trained o
 LEAF they start at every one, `stride=1`; the longest roles then have too many to be
 evaluated at once in little memory.) The variants are those of configs/committees.py but
 `literal`: of 143 clients 14 are active, a committee of 6 and 8 training clients, of
-whom 6 are averaged. Two LSTM layers of 100 units on vectors of 8 numbers, 132,720
+which 6 are averaged. Two LSTM layers of 100 units on vectors of 8 numbers, 132,720
 parameters.
 
 Measured (51,720 windows to train on, 13,006 to test), seed 0, one run that was stopped:

@@ -1,14 +1,14 @@
-r"""What CMFL's committees are compared with: a server, on the clients of its MNIST.
+r"""Baselines of CMFL with a server: aggregation rules on the clients of its MNIST.
 
   python -m binaries.run --config=configs/fed_avg/committees.py:median \
     --workdir=runs/median_mnist --config.dataset.source.options.folder=DIR
 
 The clients, network and local training of configs/cmfl/mnist.py: 40 of 400 clients
 are active in a round. All of them train, where CMFL has a committee of 16 and averages
-16 of the other 24, and a server takes the mean, or what bears liars (CMFL's paper,
-section 6.3): the median of each coordinate, the mean without the 8 largest and 8
-smallest values of each, Krum, or the mean of Krum's 16 best. Krum is told of 8 liars in
-40, twice as many as are there on average where a tenth lies. Results:
+16 of the other 24, and a server applies the mean or a robust aggregation rule (CMFL's
+paper, section 6.3): coordinate-wise median, trimmed mean without the 8 largest and 8
+smallest values, Krum, or Multi-Krum with 16 updates. Krum assumes 8 attackers in 40,
+twice the mean number if a tenth of all clients is Byzantine. Results:
 docs/reproduction/cmfl.md.
 
 The variant `smoke` needs no data: `mean` for 3 rounds on the scikit-learn digits.

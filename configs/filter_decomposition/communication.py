@@ -1,4 +1,4 @@
-r"""Accuracy against what is sent: Figure 2d, on CIFAR-100, 20 classes a client.
+r"""Accuracy over communication: Figure 2d, on CIFAR-100, 20 classes per client.
 
   python -m binaries.sweep --config=configs/filter_decomposition/communication.py \
     --grid=algorithm.schedule.slow_period=1,2,5,10 --num_seeds=3 \

@@ -25,7 +25,7 @@ def get_config(variant: str = 'full') -> ml_collections.ConfigDict:
   """Returns the config of one variant, see `digits.get_config`."""
   config = digits.get_config('fine_tuning', variant, _VARIANTS)
   config.name = f'FedAvg and fine-tuning on digits, 10:90, {variant}'
-  # Between the evaluations nobody asks for a fine-tuned model.
+  # Fine-tuned models are needed at evaluations only.
   config.training.evaluation_interval = config.training.num_rounds
   config.algorithm.update(
     proximal_weight=0.1 if variant == 'proximal' else 0.0,

@@ -20,7 +20,7 @@ def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
   config = few_classes.get_config('fine_tuning', variant, personal=True)
   config.name = f'FedAvg and fine-tuning, personal models, {variant}'
-  # Between the evaluations nobody asks for a fine-tuned model.
+  # Fine-tuned models are needed at evaluations only.
   config.training.evaluation_interval = config.training.num_rounds
   config.algorithm.update(
     personalization_interval=config.training.num_rounds,

@@ -28,7 +28,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
   if config.lr_schedule.after_rounds:
     # The fine-tuning comes after all falls, with a rate of its own.
     config.lr_schedule.rates = ('local_training.optimizer.learning_rate',)
-  # Between the evaluations nobody asks for a fine-tuned model.
+  # Fine-tuned models are needed at evaluations only.
   config.training.evaluation_interval = config.training.num_rounds
   config.algorithm.update(
     cohort_size=0,

@@ -7,7 +7,7 @@ The same 24 clients as configs/fed_soft/digits.py, upright or rotated for the
 most part. What IFCA finds hangs on its first models (docs/initialization.md). Over
 the seeds 0 to 4 of training (`--config.seed`), success is an adjusted Rand index of
 0.9 or more after 30 rounds (it was 1.0 then). Where random models fail, one is best
-for everybody, no client ever chooses the other, and the run is FedAvg:
+for all clients, no client ever selects the other, and the run is FedAvg:
 
   variant       success  local solves  what it does
   (none)        3 of 5   360           two random models; seeds 1 and 4 fail

@@ -1,4 +1,4 @@
-r"""pFedKM on linear regressions, within what its theory proves.
+r"""pFedKM on linear regressions that meet the assumptions of its theory.
 
   python -m binaries.run --config=configs/pfedkm/regressions.py \
     --workdir=runs/pfedkm_regressions

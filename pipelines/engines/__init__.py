@@ -1,1 +1,1 @@
-"""Execution engines: runner options and failures of steps."""
+"""Beam runners: options, failures of steps, lost workers."""

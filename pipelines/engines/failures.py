@@ -1,8 +1,8 @@
-"""Carries the failure of a step through any engine to who waits for it.
+"""Propagation of errors of pipeline steps through any Beam runner.
 
-An engine may hand on an exception as it is, pickled, wrapped in others, or as
-the text of a trace. The text survives in all of them, so the failure is
-spelled in it.
+A runner may pass an exception on unchanged, pickled, wrapped in others, or as
+the text of a stack trace. The text survives in all cases, so the error is
+serialized into it.
 """
 
 import base64
@@ -14,8 +14,8 @@ from collections.abc import Generator
 
 from tff_algos.core import errors
 
-# Beam logs the whole trace of whatever a step raises. What is carried is told
-# by who waits for it.
+# Beam logs the stack trace of every error of a step. Propagated errors are
+# reported by the caller of the pipeline instead.
 _TELLTALES = (
   'apache_beam.runners.common',
   'apache_beam.runners.worker.sdk_worker',
@@ -25,12 +25,12 @@ _CARRIED = (errors.UserError, OSError)
 
 
 class StepError(Exception):
-  """What a step of a pipeline raises in place of its own failure."""
+  """Error of a step, with the original error serialized in its text."""
 
 
 @contextlib.contextmanager
 def carried() -> Generator[None]:
-  """Lets mistakes of the user, and of the disk, pass through any engine.
+  """Propagates user errors and disk errors of a step through any runner.
 
   Raises:
     StepError: In place of a `UserError` or an `OSError`.
@@ -48,9 +48,9 @@ def carried() -> Generator[None]:
 
 
 def find(error: BaseException) -> BaseException | None:
-  """Returns the failure that an engine's exception carries, if any.
+  """Returns the error serialized in a runner's exception, if any.
 
-  Ctrl-C counts as one: Beam wraps it, too.
+  This includes Ctrl-C, which Beam wraps as well.
   """
   found = None
   link: BaseException | None = error

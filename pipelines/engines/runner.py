@@ -1,4 +1,4 @@
-"""Where a pipeline runs: Beam's local runner, or what Beam's flags name."""
+"""Execution of a pipeline on Beam's local runner or the runner of its flags."""
 
 import contextlib
 import signal
@@ -18,14 +18,14 @@ from pipelines.engines import failures
 from tff_algos.core import errors
 
 _LOCAL = 'DirectRunner'
-# Beam knows this one by its long name only.
+# Beam accepts this one by its full name only.
 _LONG_NAMES = {'DaskRunner': 'apache_beam.runners.dask.dask_runner.DaskRunner'}
-# Beam's own default is a partition for 128 blocks, which leaves most workers
-# idle. Up to 32 partitions Dask shuffles in one stage.
+# By default Beam makes one partition for 128 blocks, which leaves most workers
+# idle. Dask shuffles up to 32 partitions in one stage.
 _DASK_PARTITIONS = '--dask_npartitions=32'
-# How a process ends that was killed, ran out of memory or crashed: 128 + the
-# signal where /bin/sh waits for it (dash), less the signal where the shell has
-# become that process (bash).
+# Exit codes of a process that was killed, ran out of memory or crashed: 128 +
+# the signal if /bin/sh waits for it (dash), minus the signal if the shell has
+# replaced itself by the process (bash).
 _DEADLY = {
   str(code)
   for number in (
@@ -38,19 +38,19 @@ _DEADLY = {
 
 @contextlib.contextmanager
 def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
-  """Gives an empty pipeline, and runs it when the block ends.
+  """Yields an empty pipeline, and runs it at the end of the block.
 
-  Without a runner, and for `DirectRunner`, it is Beam's runner in Python.
-  Beam's own `DirectRunner` would first try to fetch and start a program from
-  the internet (Prism), and only then fall back to this one.
+  Without a runner, and for `DirectRunner`, Beam's Python runner is used. Beam's
+  `DirectRunner` would first try to download and start Prism, and only then fall
+  back to it.
 
   Args:
-    flags: Beam's flags, such as `['--direct_num_workers=2']`.
+    flags: Beam's pipeline options, such as `['--direct_num_workers=2']`.
 
   Raises:
-    ConfigError: If Beam does not know a flag or its value.
-    InfrastructureError: If the engine cannot be reached, or is lost.
-    UserError: What a step raised within `failures.carried`.
+    ConfigError: If Beam does not accept an option or its value.
+    InfrastructureError: If the runner cannot be reached, or is lost.
+    UserError: Error of a step within `failures.carried`.
   """
   pipeline = _create_pipeline(flags)
   try:
@@ -61,7 +61,7 @@ def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
       except (Exception, KeyboardInterrupt) as error:
         raise _find_reason(error, flags, ends) from None
   finally:
-    # Dask's runner opens a client for each pipeline and closes none.
+    # Dask's runner opens a client for each pipeline and never closes it.
     client = getattr(getattr(pipeline, 'result', None), 'client', None)
     if client is not None:
       client.close()
@@ -70,7 +70,7 @@ def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
 def _find_reason(
   error: BaseException, flags: Sequence[str], ends: Sequence[str]
 ) -> BaseException:
-  """Returns what a step has raised, or what became of the engine."""
+  """Returns the error of a step, or of the runner."""
   reason = failures.find(error) or error
   if ends and (reason is error or isinstance(reason, KeyboardInterrupt)):
     return errors.InfrastructureError(
@@ -92,10 +92,10 @@ def _find_reason(
 
 @contextlib.contextmanager
 def _interrupts_kept() -> Generator[None]:
-  """Raises a Ctrl-C at the end of the block, if it got lost within.
+  """Raises KeyboardInterrupt at the end of the block, if it was lost within.
 
-  Python drops an exception that comes up in a destructor or in a callback from
-  C, where a signal may well arrive; the build would go on to the end.
+  Python drops exceptions raised in a destructor or a callback from C, where a
+  signal may arrive; the build would then continue to its end.
   """
   before = signal.getsignal(signal.SIGINT)
   is_main = threading.current_thread() is threading.main_thread()
@@ -119,15 +119,15 @@ def _interrupts_kept() -> Generator[None]:
 
 @contextlib.contextmanager
 def _watch_workers() -> Generator[list[str]]:
-  """Interrupts the wait for a local worker process that is no more.
+  """Interrupts the wait for a local worker process that has exited.
 
-  Beam starts each from a thread of its own, and would wait for its answer
-  for ever: the thread's exception is all that is seen of its end. Yields a
-  list that gets the words of that exception.
+  Beam starts each worker from its own thread, and would wait for a response for
+  ever: only the exception of that thread reveals the exit. Yields a list that
+  receives the text of this exception.
   """
   ends: list[str] = []
   before = threading.excepthook
-  # None is that of a thread that was not started.
+  # None if the thread was not started.
   main_thread = threading.main_thread().ident or 0
 
   def notice(args: threading.ExceptHookArgs) -> None:
@@ -150,7 +150,7 @@ def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = _parse(flags)
     name = str(options.view_as(beam_options.StandardOptions).runner or _LOCAL)
-    # Loading a runner also adds the options that are its own.
+    # Loading a runner also registers its options.
     runner = None
     if name != _LOCAL:
       runner = beam_runner.create_runner(_LONG_NAMES.get(name, name))

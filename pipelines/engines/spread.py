@@ -1,4 +1,4 @@
-"""Hands out a list to the workers of a pipeline."""
+"""Beam transform that distributes the elements of a list over workers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +8,15 @@ from apache_beam import pvalue
 
 
 class Spread(beam.PTransform[pvalue.PBegin, pvalue.PValue]):
-  """The elements of a list, spread over the workers."""
+  """PCollection of the elements of a list, reshuffled over the workers."""
 
   def __init__(self, elements: Sequence[Any]) -> None:
-    """Takes what is small enough to be sent to workers."""
+    """Takes a list whose elements are small enough to be sent to workers."""
     super().__init__()
     self._elements = elements
 
   def expand(self, input_or_inputs: pvalue.PBegin) -> pvalue.PValue:
-    """Creates the elements; the shuffle lets every worker have some."""
+    """Creates and reshuffles the elements."""
     return (
       input_or_inputs
       | 'Number' >> beam.Create(list(self._elements))

@@ -1,4 +1,4 @@
-"""Tells sound examples from malformed ones; nothing is repaired."""
+"""Validation of raw examples: valid examples and dead letters."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,8 @@ from tff_algos.core import errors
 from tff_algos.core.structures import Array
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-# The plan keeps the client of every example in memory, each as wide as the
-# longest.
+# The plan keeps the client id of every example in memory, padded to the longest
+# id.
 MAX_CLIENT_ID_CHARACTERS = 128
 _INTEGERS = {
   'uint8': 'a pixel is not an integer from 0 to 255',
@@ -22,15 +22,15 @@ _INTEGERS = {
 
 
 class CleanBlock(NamedTuple):
-  """The sound examples of a block, in their order.
+  """Valid examples of a block, in their order.
 
   Attributes:
     x: Features, `[n, *x_shape]` of the stored dtype.
     y: Labels, int32 or float32 `[n, *y_shape]`.
     key: `hashing.content_key` of the features, uint8 `[n, KEY_BYTES]`.
     is_test: Whether it is in the source's official test split, bool `[n]`.
-    native_source: Distribution it was drawn from, -1 if none, int32 `[n]`.
-    client: The client that it belongs to by nature, '' if none, str `[n]`.
+    native_source: Native source distribution, -1 if none, int32 `[n]`.
+    client: Natural client, '' if none, str `[n]`.
   """
 
   x: Array
@@ -42,12 +42,12 @@ class CleanBlock(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-  """A malformed example.
+  """Dead letter: a malformed example.
 
   Attributes:
     part: Part of the source, see `sources.base.Block`.
-    position: Its position there.
-    reason: What is wrong, in words.
+    position: Position in the part.
+    reason: Description of the error.
   """
 
   part: str
@@ -58,7 +58,7 @@ class DeadLetter(NamedTuple):
 def find_problem(
   example: base.RawExample, features: base.Features
 ) -> str | None:
-  """Returns what is wrong with an example, or None if it is sound."""
+  """Returns the error of an example, or None if it is valid."""
   if example.problem is not None:
     return example.problem
   if example.x is None:
@@ -108,7 +108,7 @@ def _find_label_problem(label: Any, features: base.Features) -> str | None:
 
 
 def _find_client_problem(client: Any) -> str | None:
-  """Returns what is wrong with a client's id; slashes and quotes are not."""
+  """Returns the error of a client id; slashes and quotes are valid."""
   if client is None:
     return None
   if not isinstance(client, str):
@@ -122,7 +122,7 @@ def _find_client_problem(client: Any) -> str | None:
     client.encode()
   except UnicodeEncodeError:
     return f'the client id {client!r} is not Unicode text'
-  # NumPy would drop a zero at the end, and make one client of two.
+  # NumPy drops trailing zeros, which would merge two clients.
   return f'the client id {client!r} has a zero byte' if '\0' in client else None
 
 
@@ -131,7 +131,7 @@ def clean(
   examples: Iterable[base.RawExample],
   features: base.Features,
 ) -> tuple[CleanBlock, list[DeadLetter]]:
-  """Parts a block's examples into sound and malformed ones."""
+  """Splits the examples of a block into valid examples and dead letters."""
   sound, dead = [], []
   for offset, example in enumerate(examples):
     problem = find_problem(example, features)
@@ -174,7 +174,7 @@ def check_dead_letters(
   Args:
     letters: The malformed examples.
     num_raw: All examples.
-    allowed_fraction: How many of them may be malformed, 0 to 1.
+    allowed_fraction: Largest share of malformed examples, 0 to 1.
   """
   if not num_raw:
     raise errors.DataError(

@@ -1,4 +1,4 @@
-"""What is counted and measured of each client of a shard."""
+"""Per-client statistics of a shard: counts and moments."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tff_algos.data import schema as schema_lib
 
 
 class ClientTable:
-  """Grows with the examples of a shard's clients, in the order of records."""
+  """Accumulator of statistics of a shard's clients, in record order."""
 
   def __init__(
     self, schema: schema_lib.Schema, clients: Sequence[published.Client]
@@ -30,22 +30,22 @@ class ClientTable:
     """Adds examples of several clients.
 
     Args:
-      split: The split that they are of.
-      position: Position of each one's client in the shard, `[n]`.
+      split: Split of the examples.
+      position: Position of each example's client in the shard, `[n]`.
       examples: n examples.
     """
     at = schema_lib.SPLITS.index(split)
     np.add.at(self._sources[:, at], (position, examples.source), 1)
     self._x.add(position, examples.x)
     if self._schema.num_classes:
-      # Of labels at several places each counts.
+      # With labels at several places every label counts.
       owners = position.reshape(-1, *[1] * (examples.y.ndim - 1))
       np.add.at(self._labels[:, at], (owners, examples.y), 1)
     else:
       self._y.add(position, examples.y)
 
   def to_arrow(self) -> pyarrow.Table:
-    """Returns one row a client; `docs/data_format.md` lists the columns."""
+    """Returns one row per client; `docs/data_format.md` lists the columns."""
     columns = {
       'client_id': pyarrow.array(
         [client.client_id for client in self._clients], pyarrow.string()
@@ -69,7 +69,7 @@ class ClientTable:
 
 
 class _Moments:
-  """Mean, deviation and range of all values of each client."""
+  """Mean, standard deviation and range of all values of each client."""
 
   def __init__(self, num_clients: int, num_columns: int) -> None:
     self._num_columns = num_columns

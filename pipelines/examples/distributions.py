@@ -1,7 +1,7 @@
-"""How raw examples become source distributions.
+"""Source distributions as transformations of raw examples.
 
-Each transforming distribution shows every raw example; it is told apart only
-by what it does to it.
+Each distribution is a view of every raw example: distributions differ only by
+their transformation.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from pipelines.sources import base
 from tff_algos.core import errors, seeds
 from tff_algos.core.structures import Array
 
-# (x [n, *x_shape], y [n]) -> the same examples as one distribution shows them.
+# (x [n, *x_shape], y [n]) -> the examples transformed by one distribution.
 Transform = Callable[[Array, Array], tuple[Array, Array]]
 
-# Kinds for sources with distributions of their own.
+# Kinds that sources with native distributions support.
 _KEEP_NATIVE = (
   options.NATIVE,
   options.ROTATIONS,
@@ -31,8 +31,8 @@ class Distribution(NamedTuple):
   """One source distribution.
 
   Attributes:
-    name: Its name, in the manifest and in pictures.
-    transform: How it shows raw examples.
+    name: Name in the manifest and in pictures.
+    transform: Transformation of raw examples.
   """
 
   name: str
@@ -45,7 +45,7 @@ def build_distributions(
   """Returns all source distributions of a dataset.
 
   Raises:
-    ConfigError: If they do not go with the source.
+    ConfigError: If they are incompatible with the source.
   """
   native_names = source.native_source_names()
   if native_names is None and config.kind == options.NATIVE:
@@ -129,7 +129,7 @@ def _colors(
 def _product(
   native_names: tuple[str, ...], views: tuple[Distribution, ...]
 ) -> tuple[Distribution, ...]:
-  """Returns every view of the first native distribution, then the next."""
+  """Returns the views of the first native distribution, then of the next."""
   return tuple(
     view._replace(name=f'{native}_{view.name}')
     for native in native_names
@@ -138,7 +138,7 @@ def _product(
 
 
 def rotation(quarter_turns: int) -> Distribution:
-  """Returns images turned counter-clockwise by 90 degrees, 0 to 3 times."""
+  """Returns a rotation counter-clockwise by multiples of 90 degrees, 0 to 3."""
 
   def transform(x: Array, y: Array) -> tuple[Array, Array]:
     return np.rot90(x, k=quarter_turns, axes=(1, 2)), y
@@ -148,7 +148,7 @@ def rotation(quarter_turns: int) -> Distribution:
 
 
 def label_permutation(index: int, num_classes: int, seed: int) -> Distribution:
-  """Returns unchanged features with permuted labels; index 0 permutes none."""
+  """Returns a permutation of labels; index 0 is the identity."""
   permutation = np.arange(num_classes, dtype=np.int32)
   if index:
     generator = seeds.numpy_generator(seed, f'label_permutation/{index}')
@@ -163,9 +163,9 @@ def label_permutation(index: int, num_classes: int, seed: int) -> Distribution:
 def gaussian_noise(
   level: float, features: base.Features, seed: int
 ) -> Distribution:
-  """Returns features with noise, which is a function of content and seed.
+  """Returns additive Gaussian noise, a function of content and seed.
 
-  Bytes are rounded and stay between black and white, as in a camera.
+  Bytes are rounded and clipped to [0, 255].
 
   Args:
     level: Standard deviation, in units of features as read.
@@ -192,18 +192,18 @@ def gaussian_noise(
 
 
 def coloring(name: str, features: base.Features) -> Distribution:
-  """Returns images as one of `options.COLOR_NAMES` shows them.
+  """Returns the color transformation of one of `options.COLOR_NAMES`.
 
   Args:
-    name: Its name.
-    features: Of images of bytes, `[height, width, channels]`.
+    name: Name of the transformation.
+    features: Features of 8-bit images, `[height, width, channels]`.
   """
 
   def transform(x: Array, y: Array) -> tuple[Array, Array]:
     if name == 'inverted':
       return (_white(features) - x.astype(np.int64)).astype(x.dtype), y
     if name == 'gray':
-      # Luma of ITU-R BT.601 in whole numbers: the same on any machine.
+      # Luma of ITU-R BT.601 in integers: equal on any machine.
       luma = (x.astype(np.int64) @ np.array([299, 587, 114]) + 500) // 1000
       return np.repeat(luma[..., None], 3, axis=-1).astype(x.dtype), y
     order = {'gbr': [1, 2, 0], 'brg': [2, 0, 1]}.get(name, slice(None))
@@ -213,7 +213,7 @@ def coloring(name: str, features: base.Features) -> Distribution:
 
 
 def _white(features: base.Features) -> int:
-  """Returns the byte of white: bytes are read as values from 0 to 1."""
+  """Returns the byte of white; bytes are scaled to values from 0 to 1."""
   return round(1 / features.x_scale)
 
 

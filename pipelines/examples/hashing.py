@@ -1,4 +1,4 @@
-"""Decisions about an example that depend on its content and a seed alone."""
+"""Content hashes of examples, and random numbers from hash and seed."""
 
 import hashlib
 
@@ -14,8 +14,8 @@ KEY_BYTES = schema.EXAMPLE_ID_BYTES
 def content_key(x: Array) -> bytes:
   """Returns the hash of an example's features, `KEY_BYTES` bytes.
 
-  The label is left out on purpose: the same image with two labels must not
-  be in a training and in a test set.
+  The label is excluded: the same image with two labels must not be in both a
+  training and a test set.
   """
   spelled = (
     f'{x.dtype.str}{x.shape}'.encode() + np.ascontiguousarray(x).tobytes()
@@ -29,12 +29,12 @@ def text_key(text: str) -> bytes:
 
 
 def draw(keys: Array, seed: int, purpose: str) -> Array:
-  """Returns one random number for each key.
+  """Returns one pseudorandom number for each key.
 
   Args:
     keys: `content_key`s, uint8 `[n, KEY_BYTES]`.
     seed: The dataset's seed.
-    purpose: What the numbers are for; other purposes give other numbers.
+    purpose: Name of the stream; different names give independent numbers.
 
   Returns:
     uint64 `[n]`, uniform; equal keys get equal numbers.

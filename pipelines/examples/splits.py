@@ -1,9 +1,9 @@
-"""Which examples train, validate, test or are held out: by content hash.
+"""Train, validation, test and held-out splits by content hash.
 
-The decision is made once for a raw example, before it is shown by any source
-distribution. So an image that is held out is held out in every rotation, and
-one that trains at a client validates or tests nowhere. If clients are split
-one by one, what is not held out is dealt first and split then.
+The role of a raw example is decided once, before the transformations of source
+distributions. So a held-out image is held out in every rotation, and a training
+image of any client is never a validation or test image. With per-client splits,
+the examples that are not held out are partitioned first and split then.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from tff_algos.data import schema
 # Roles 0, 1, 2 are the positions in schema.SPLITS.
 HELD_OUT = len(schema.SPLITS)
 UNUSED = -1
-# Where a client's share of held-out examples goes.
+# Split of a client's share of held-out examples.
 TEST = schema.SPLITS.index(schema.TEST)
 
 
@@ -40,7 +40,7 @@ def assign_roles(
   Returns:
     int8 `[n]`: position in `schema.SPLITS`, `HELD_OUT`, or `UNUSED` for a
     training example whose features are in the official test split as well.
-    If clients are split one by one, 0 for all that is to be dealt.
+    With per-client splits, 0 for all examples to be partitioned.
   """
   if config.split_by == options.CLIENT:
     roles = np.zeros(len(key), np.int8)
@@ -66,16 +66,16 @@ def split_clients(
   config: options.SplitsConfig,
   seed: int,
 ) -> Array:
-  """Returns roles in which every client's examples are split by themselves.
+  """Returns roles with per-client splits.
 
-  The examples of a client are shuffled by content hash; the first share
-  trains and the second validates, both rounded down; the rest tests. With
-  `split_by='content'` the roles stay as they are.
+  The examples of a client are shuffled by content hash; the first share is for
+  training and the second for validation, both rounded down, the rest for test.
+  With `split_by='content'` the roles are unchanged.
 
   Args:
-    owner: The client of each raw example, below 0 for none, `[n]`.
+    owner: Client of each raw example, negative for none, `[n]`.
     key: Content keys, uint8 `[n, KEY_BYTES]`.
-    roles: What `assign_roles` returned, `[n]`.
+    roles: Result of `assign_roles`, `[n]`.
     config: The ratios.
     seed: The dataset's seed.
 
@@ -92,12 +92,12 @@ def split_clients(
   split = roles.copy()
   split[rows] = 0
   for bound in _bounds(config):
-    # 0.8 * 5 must be 4 whatever the rounding of 0.8.
+    # 0.8 * 5 must be 4 in spite of rounding.
     split[rows] += rank >= np.repeat(np.floor(bound * size + 1e-9), size)
   return split
 
 
 def _bounds(config: options.SplitsConfig) -> Array:
-  """Returns where training and validation end, as shares of all examples."""
+  """Returns the cumulative shares of training and validation examples."""
   ratios = np.array([1.0, config.validation_ratio, config.test_ratio])
   return np.cumsum(ratios / ratios.sum())[:-1]

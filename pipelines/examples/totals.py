@@ -1,9 +1,9 @@
-"""Counts and sums of examples that come out the same in any order.
+"""Order-independent counts and exact sums of examples.
 
-A sum of floats depends on the order of its terms, and an engine combines in
-any order. So the float64 sums of one shard, which are always made in the same
-order, become integers, multiples of the smallest positive float64; adding
-these is exact.
+Floating-point sums depend on the order of their terms, and a Beam runner
+combines in any order. So the float64 sums of one shard, which have a fixed
+order, are converted to integers (multiples of the smallest positive float64),
+whose sum is exact.
 """
 
 import fractions
@@ -22,7 +22,7 @@ _UNITS = 2**1074
 
 
 class Totals(NamedTuple):
-  """What is counted and summed over examples; D is the number of features.
+  """Counts and sums over examples; D is the number of features.
 
   Attributes:
     num_examples: Number of examples n.
@@ -47,7 +47,7 @@ class Totals(NamedTuple):
 
 
 def measure(examples: schema_lib.Examples, schema: schema_lib.Schema) -> Totals:
-  """Returns the totals of some examples, also of none, in float64."""
+  """Returns the totals of zero or more examples, in float64."""
   num_examples = len(examples.y)
   num_features = int(np.prod(schema.x_shape))
   columns = examples.x.reshape(num_examples, num_features).astype(np.float64)
@@ -57,7 +57,7 @@ def measure(examples: schema_lib.Examples, schema: schema_lib.Schema) -> Totals:
     label_counts = np.bincount(examples.y.ravel(), minlength=schema.num_classes)
   else:
     y = examples.y.astype(np.float64)
-    # Not by a matrix product, whose order of terms depends on the machine.
+    # Not a matrix product, whose summation order depends on the machine.
     products = (columns * y[:, None]).sum(axis=0)
     columns = np.concatenate([columns, y[:, None]], axis=1)
   return Totals(
@@ -104,10 +104,10 @@ def _to_units(values: Array) -> Array:
 
 
 class AddTotals(beam.CombineFn):
-  """Adds exact totals; the order does not matter."""
+  """Beam CombineFn that adds exact totals, in any order."""
 
   def create_accumulator(self) -> Totals | None:
-    """Returns None: of no examples not even the shape is known."""
+    """Returns None: without examples even the shape is unknown."""
     return None
 
   def add_input(self, accumulator: Totals | None, totals: Totals) -> Totals:
@@ -117,7 +117,7 @@ class AddTotals(beam.CombineFn):
   def merge_accumulators(
     self, accumulators: Iterable[Totals | None]
   ) -> Totals | None:
-    """Adds what several workers have added up."""
+    """Adds the partial totals of several workers."""
     merged = None
     for accumulator in accumulators:
       if accumulator is not None:
@@ -125,14 +125,14 @@ class AddTotals(beam.CombineFn):
     return merged
 
   def extract_output(self, accumulator: Totals | None) -> Totals | None:
-    """Returns the totals, still exact."""
+    """Returns the exact totals."""
     return accumulator
 
 
 def describe(
   totals: Totals, *, num_features: int, by_feature: bool
 ) -> dict[str, Any]:
-  """Returns exact totals as means and deviations, JSON-ready.
+  """Returns means and standard deviations of exact totals, JSON-ready.
 
   Variances are those of the population (divided by n). Each number is
   rounded to float64 once.
@@ -140,7 +140,7 @@ def describe(
   Args:
     totals: Exact totals.
     num_features: D.
-    by_feature: Whether to add every feature by itself.
+    by_feature: Whether to include every single feature.
 
   Returns:
     `num_examples`, `label_counts`, `source_counts`; `x`, over all features of
@@ -178,7 +178,7 @@ def describe(
 
 
 def _describe_columns(totals: Totals, part: slice) -> dict[str, float]:
-  """Returns mean, deviation and range of some columns taken together."""
+  """Returns mean, standard deviation and range of pooled columns."""
   sums = totals.sums[part]
   count = totals.num_examples * len(sums)
   total = sum(sums.tolist())

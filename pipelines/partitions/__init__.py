@@ -1,1 +1,1 @@
-"""The laws by which clients get examples; docs/partitions.md lists them."""
+"""Partitions of examples among clients; docs/partitions.md lists them."""

@@ -1,27 +1,27 @@
-"""Shares become whole numbers, and pools of examples are dealt by them."""
+"""Apportionment of pools of examples to clients (largest remainders)."""
 
 import numpy as np
 
 from tff_algos.core.structures import Array
 
 NOBODY = -1
-# What differs from a whole number by less is that number: 0.9 * 10 is
+# Numbers closer than this to an integer are rounded to it: 0.9 * 10 is
 # 9.000000000000002 and 0.29 * 100 is 28.999999999999996.
 _ROUNDING = 1e-9
 
 
 def largest_remainder(mixtures: Array, sizes: Array) -> Array:
-  """Returns whole numbers near `mixtures * sizes` with the right row sums.
+  """Returns `mixtures * sizes` rounded to integers with exact row sums.
 
-  Each row gets the floors first; what is left goes one by one to the largest
-  remainders, to the lower index among equal ones.
+  Each row gets the floors first; the rest goes one by one to the largest
+  remainders, to the lower index on ties.
 
   Args:
     mixtures: Rows that sum to 1, float64 `[num_clients, num_sources]`.
     sizes: int64 `[num_clients]`.
 
   Returns:
-    int64 `[num_clients, num_sources]`; each entry is less than 1 away.
+    int64 `[num_clients, num_sources]`; rounding errors are below 1.
   """
   wanted = mixtures * sizes[:, None]
   nearest = np.rint(wanted)
@@ -34,17 +34,17 @@ def largest_remainder(mixtures: Array, sizes: Array) -> Array:
 
 
 def apportion(shares: Array, available: Array) -> Array:
-  """Returns how many examples of each pool each client gets.
+  """Returns the number of examples of each pool for each client.
 
-  Largest remainders within each pool; what is nobody's share stays there.
+  Largest remainders within each pool; unassigned shares remain in the pool.
 
   Args:
-    shares: Share of each pool that each client gets, float64
+    shares: Share of each pool for each client, float64
       `[num_clients, num_pools]`; columns sum to 1 at most.
     available: Examples in each pool, int64 `[num_pools]`.
 
   Returns:
-    int64 `[num_clients, num_pools]`; each entry is less than 1 away.
+    int64 `[num_clients, num_pools]`; rounding errors are below 1.
   """
   nobody = 1 - shares.sum(axis=0)
   nobody[nobody < _ROUNDING] = 0.0
@@ -53,16 +53,16 @@ def apportion(shares: Array, available: Array) -> Array:
 
 
 def deal(pool: Array, lot: Array, quotas: Array) -> Array:
-  """Deals each pool, shuffled by its examples' lots, to the clients in turn.
+  """Assigns each pool, shuffled by `lot`, to the clients in order.
 
   Args:
-    pool: The pool that each example lies in, `NOBODY` for none, int64 `[n]`.
-    lot: A hash of each example, uint64 `[n]`.
-    quotas: How many each client gets, int64 `[num_pools, num_clients]`; no
-      more in a pool than there are.
+    pool: Pool of each example, `NOBODY` for none, int64 `[n]`.
+    lot: Hash of each example, uint64 `[n]`.
+    quotas: Examples of each pool for each client, int64 `[num_pools,
+      num_clients]`; no more than the pool has.
 
   Returns:
-    The client that gets each example, `NOBODY` if none, int32 `[n]`.
+    Client of each example, `NOBODY` if none, int32 `[n]`.
   """
   owners = np.full(len(pool), NOBODY, np.int32)
   shuffled = np.lexsort((lot, pool))

@@ -1,4 +1,4 @@
-"""A random choice of different classes for each client, always in time."""
+"""Random assignment of distinct classes to clients without rejection."""
 
 import numpy as np
 
@@ -8,19 +8,19 @@ from tff_algos.core.structures import Array
 def draw_classes(
   places: Array, num_clients: int, generator: np.random.Generator
 ) -> Array:
-  """Draws which classes each client has, all different.
+  """Draws distinct classes for each client.
 
-  The clients choose one after another, each class with a probability in
-  proportion to its places left; a class that has as many places left as there
-  are clients must be taken. So nobody is ever left without a choice, and no
-  drawing is repeated. The clients are shuffled in the end: all are alike.
+  The clients draw one after another, each class with a probability proportional
+  to its places left; a class with as many places left as clients must be taken.
+  So a client never runs out of classes, and no draw is repeated. The clients
+  are shuffled at the end, which makes them exchangeable.
 
   Args:
-    places: How many clients must have each class, int64 `[num_classes]`, none
-      above `num_clients`; their sum is `num_clients` times the classes that
-      each client has.
+    places: Number of clients that must have each class, int64 `[num_classes]`,
+      at most `num_clients`; the sum is `num_clients` times the number of
+      classes per client.
     num_clients: Number of clients.
-    generator: The randomness.
+    generator: Random generator.
 
   Returns:
     bool `[num_clients, num_classes]`; column sums are `places`.

@@ -1,4 +1,4 @@
-"""Few classes for each client, each class divided among those who have it."""
+"""Partition with few classes per client (label skew)."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ class Options:
   """Options of law `'classes_per_client'`.
 
   Attributes:
-    classes_per_client: How many different classes each client has.
+    classes_per_client: Number of distinct classes per client.
   """
 
   classes_per_client: int
@@ -28,7 +28,7 @@ def divide(options: Options, request: division.Request) -> division.Division:
   Each class with examples is drawn by the same number of clients, up to one.
 
   Raises:
-    PartitionError: If there are fewer classes than each client wants, or a
+    PartitionError: If there are fewer classes than `classes_per_client`, or a
       class has fewer examples than clients.
   """
   counts = request.counts

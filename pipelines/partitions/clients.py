@@ -1,4 +1,4 @@
-"""Names and groups of clients that a partition makes up."""
+"""Names and groups of the clients of a partition."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ def count_groups(partition: options.PartitionConfig) -> dict[str, int]:
 
 
 def name_clients(groups: Mapping[str, int]) -> tuple[str, ...]:
-  """Returns the ids of all clients; those of a group sort as they stand."""
+  """Returns the ids of all clients, sorted within each group."""
   return _number('client', groups[schema.PARTICIPATING]) + _number(
     'unseen', groups[schema.UNSEEN]
   )

@@ -1,9 +1,9 @@
-"""Neighbouring classes with log-normal sizes: the generator of pFedMe.
+"""Partition of consecutive classes with log-normal sizes (pFedMe's generator).
 
-CGPFL (Tang, Guo and Guo, 2021) has 40 clients with 3 of 10 classes each, whose
-sizes on CIFAR-10 run from 510 to 4410. The generator that was published with
-pFedMe (arXiv 2006.08848) gives 510 to 4413 for seed 1; so it is followed here
-number by number, its two generators of random numbers included.
+CGPFL (Tang, Guo and Guo, 2021) has 40 clients with 3 of 10 classes each, and
+510 to 4410 examples on CIFAR-10. The generator published with pFedMe (arXiv
+2006.08848) gives 510 to 4413 for seed 1; so it is reproduced here number by
+number, including its two random generators.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from pipelines.partitions import division
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Array
 
-# Examples that a client gets of each of its classes in any case.
+# Least number of examples of a client and class.
 _BASE = 10
 
 
@@ -26,7 +26,7 @@ class Options:
   Attributes:
     classes_per_client: Client k has classes k, k + 1, ... modulo their number.
     offset: Added to every further quota of a client and class.
-    reserve: Examples of each class that the quotas leave out of account.
+    reserve: Examples of each class that are not available to the quotas.
   """
 
   classes_per_client: int = 3
@@ -42,12 +42,12 @@ class Options:
 def divide(options: Options, request: division.Request) -> division.Division:
   """Draws every client's examples of each of its classes.
 
-  A quota that a class cannot meet any more is refused whole; that client
-  keeps its first 10 examples of the class. Clients with the same classes are
-  one planted cluster.
+  A quota above the remaining examples of a class is dropped; that client keeps
+  its first 10 examples of the class. Clients with the same classes form one
+  ground-truth cluster.
 
   Raises:
-    PartitionError: If a class has fewer examples than its first quotas want.
+    PartitionError: If a class has fewer examples than its first quotas need.
   """
   counts, num_clients = request.counts, request.everyone
   num_classes = len(counts)
@@ -94,7 +94,7 @@ def _draw_further(
   )
   total = weights.sum(axis=(1, 2), keepdims=True)
   parts = (counts - options.reserve)[:, None, None] * weights / total
-  # As published: a class's weights are shared out over ten runs of clients.
+  # As published: the weights of a class are divided over ten runs of clients.
   run_length = max(1, num_clients // len(counts))
   generator = random.Random(seed)
   further = np.zeros(shape, np.int64)

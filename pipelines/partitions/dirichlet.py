@@ -1,4 +1,4 @@
-"""Each class divided over the clients by a Dirichlet draw.
+"""Dirichlet partition: shares of each class drawn for the clients.
 
 Yurochkin et al. (arXiv 1905.12022), section 4; named by the
 filter-decomposition paper (arXiv 2503.08652).
@@ -20,9 +20,10 @@ class Options:
 
   Attributes:
     concentration: Parameter of the symmetric Dirichlet distribution over the
-      clients, > 0. Small: a class lies with few clients; large: with all.
-    min_examples: The draw is repeated until each client has as many training
-      examples, at most 100 times.
+      clients, > 0. Small: each class is concentrated on few clients; large:
+      spread over all.
+    min_examples: Least number of training examples per client; the draw is
+      repeated until it is met, at most 100 times.
   """
 
   concentration: float
@@ -34,11 +35,11 @@ class Options:
 
 
 def divide(options: Options, request: division.Request) -> division.Division:
-  """Draws each class's shares of the clients; every example is used.
+  """Draws the clients' shares of each class; all examples are assigned.
 
   Raises:
     PartitionError: If there are too few examples for `min_examples` each, or
-      no draw gave everybody as many.
+      no draw met it.
   """
   counts, num_clients = request.counts, request.everyone
   if options.min_examples * num_clients > counts.sum():

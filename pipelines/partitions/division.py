@@ -1,4 +1,4 @@
-"""What a law that divides the examples by their classes decides."""
+"""Input and result of partitions by class."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from tff_algos.core.structures import Array
 
 
 class Request(NamedTuple):
-  """What such a law is asked for.
+  """Input of a partition by class.
 
   Attributes:
-    counts: Examples of each class that there are to train on (all of them if
-      clients are split one by one), int64 `[num_classes]`.
+    counts: Training examples of each class (all examples with per-client
+      splits), int64 `[num_classes]`.
     num_clients: Participating clients.
     num_unseen: Unseen clients, after the participating ones.
     seed: The dataset's seed.
@@ -33,16 +33,16 @@ class Request(NamedTuple):
 
 
 class Division(NamedTuple):
-  """Who gets which share of which classes.
+  """Shares of the classes for each client.
 
   Attributes:
-    pool_of_class: The pool that the examples of each class lie in,
-      `apportion.NOBODY` if no client gets any, int64 `[num_classes]`.
-    shares: Share of each pool that each client gets, float64 `[num_clients,
-      num_pools]`; columns sum to 1 at most. Every split is divided alike.
-    clusters: The planted cluster of each client, int32 `[num_clients]`; None
-      if the law plants none.
-    facts: What else was planted, JSON-ready, for the manifest.
+    pool_of_class: Pool of each class, `apportion.NOBODY` for unused classes,
+      int64 `[num_classes]`.
+    shares: Share of each pool for each client, float64 `[num_clients,
+      num_pools]`; columns sum to 1 at most. Equal for all splits.
+    clusters: Ground-truth cluster of each client, int32 `[num_clients]`; None
+      without any.
+    facts: Further ground truth for the manifest, JSON-ready.
   """
 
   pool_of_class: Array
@@ -65,12 +65,12 @@ class Division(NamedTuple):
 
 
 def by_class(num_classes: int) -> Array:
-  """Returns the pools of a law for which each class is one."""
+  """Returns one pool for each class."""
   return np.arange(num_classes)
 
 
 def check_num_classes(name: str, wanted: int, counts: Array) -> None:
-  """Raises PartitionError if clients want more classes than have examples."""
+  """Raises PartitionError if there are too few classes with examples."""
   present = int(np.sum(counts > 0))
   if wanted > present:
     raise errors.PartitionError(
@@ -80,7 +80,7 @@ def check_num_classes(name: str, wanted: int, counts: Array) -> None:
 
 
 def check_enough(what: str, num_examples: int, num_clients: int) -> None:
-  """Raises PartitionError if a pool cannot give each of its clients one."""
+  """Raises PartitionError if a pool has fewer examples than clients."""
   if num_examples < num_clients:
     raise errors.PartitionError(
       f'{what} has {num_examples} training examples for {num_clients} clients; '

@@ -1,4 +1,4 @@
-"""Plans of laws that divide the examples by their classes."""
+"""Plans of partitions by class."""
 
 import numpy as np
 
@@ -25,19 +25,19 @@ def make_plan(
   num_classes: int,
   num_sources: int,
 ) -> planning.Plan:
-  """Returns a plan that divides each class; every split in the same shares.
+  """Returns a plan that divides each class, with equal shares in every split.
 
   There is a pool for each split and class, or group of classes.
 
   Args:
-    survey: All sound examples.
+    survey: All valid examples.
     config: The dataset's config.
-    roles: What `splits.assign_roles` returned.
+    roles: Result of `splits.assign_roles`.
     num_classes: Number of classes.
     num_sources: Number of source distributions.
 
   Raises:
-    PartitionError: If the law cannot be met with these examples.
+    PartitionError: If the examples are too few for the partition.
   """
   groups = clients.count_groups(config.partition)
   counts = _count_classes(survey.y, roles, num_classes)
@@ -98,10 +98,10 @@ def _deal(
   pool_of_class: Array,
   quotas: Array,
 ) -> Array:
-  """Returns the client that gets each example, int32 `[n]`.
+  """Returns the client of each example, int32 `[n]`.
 
   Args:
-    survey: All sound examples.
+    survey: All valid examples.
     config: The dataset's config.
     roles: Role of each example.
     pool_of_class: See `division.Division`.
@@ -136,7 +136,7 @@ def _plan_labels(
 
 
 def _check_tests(quotas: Array) -> None:
-  """Raises PartitionError if somebody has nothing to test a class on."""
+  """Raises PartitionError if a client lacks test examples of a class."""
   lacks = (quotas[0] > 0) & (quotas[splits.HELD_OUT] == 0)
   if lacks.any():
     raise errors.PartitionError(

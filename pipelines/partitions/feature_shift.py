@@ -1,8 +1,9 @@
-"""Which distribution shows an example to the client that has it.
+"""Feature shift: one transformation per client in partitions by class.
 
-Laws that divide classes and natural clients say whose an example is. Then it is
-shown once: by its own distribution if it has one, in the one way in which its
-client sees all its examples. That is a planted feature shift.
+Partitions by class and natural partitions assign each example to one client.
+The example then appears once: in its native distribution, if any, and with the
+transformation that its client applies to all its examples. That is a planted
+feature shift.
 """
 
 from collections.abc import Mapping
@@ -16,14 +17,14 @@ from tff_algos.core.structures import Array
 
 
 def draw_views(groups: Mapping[str, int], num_views: int, seed: int) -> Array:
-  """Returns the view through which each client sees, int64 `[num_clients]`.
+  """Returns the transformation (view) of each client, int64 `[num_clients]`.
 
-  In each group every view has as many clients, up to one. They are drawn, so
-  that the shift does not go along with the clients' classes.
+  In each group every view has equally many clients, up to one. Views are drawn
+  at random, so that the shift is independent of the clients' classes.
 
   Args:
     groups: Number of clients in each group, in their order.
-    num_views: Ways of showing an example, such as rotations.
+    num_views: Number of transformations, such as rotations.
     seed: The dataset's seed.
   """
   return np.concatenate(
@@ -43,20 +44,20 @@ def show(
   num_sources: int,
   config: options.DatasetConfig,
 ) -> tuple[Array | None, Array]:
-  """Returns mixtures and owners as `planning.Plan` wants them.
+  """Returns mixtures and owners, see `planning.Plan`.
 
   Args:
-    owners: The client of each raw example, `NOBODY` if none, int32 `[n]`.
-    survey: All sound examples.
+    owners: Client of each raw example, `NOBODY` if none, int32 `[n]`.
+    survey: All valid examples.
     groups: Number of clients in each group, in their order.
     num_sources: Number of source distributions.
     config: The dataset's config.
 
   Returns:
-    Share of each distribution in what a client has, `[num_clients,
+    Share of each distribution in the examples of a client, `[num_clients,
     num_sources]`, None with one distribution; and owners by distribution,
-    int32 `[num_sources, n]`. A client that has nothing could have had any of
-    its distributions, in equal shares.
+    int32 `[num_sources, n]`. A client without examples has equal shares of all
+    distributions that its view allows.
   """
   if num_sources == 1:
     return None, owners[None]

@@ -1,4 +1,4 @@
-"""Groups of clients, each with classes of its own.
+"""Partition by class groups: groups of clients with disjoint classes.
 
 PPFL (arXiv 2310.14337), section "Experiments", pathological data: the examples
 of a group's classes are shuffled and divided evenly among its clients.
@@ -20,8 +20,8 @@ class Options:
   Attributes:
     class_groups: The classes of each group, such as ((1, 9), (0, 8)); classes
       in none of them are not used.
-    group_sizes: How many classes each group has, such as (2, 2, 3, 3); their
-      sum is the number of classes. Which ones is drawn by Python's `random`
+    group_sizes: Number of classes of each group, such as (2, 2, 3, 3); their
+      sum is the number of classes. The classes are drawn by Python's `random`
       from the dataset's seed: 12345 gives those of the paper's code on MNIST.
   """
 
@@ -49,12 +49,13 @@ class Options:
 
 
 def divide(options: Options, request: division.Request) -> division.Division:
-  """Gives each group as many clients, up to one, and divides it evenly.
+  """Divides the examples of each group evenly among its clients.
 
-  Clients of a group have neighbouring numbers.
+  Groups have equally many clients, up to one; clients of a group are
+  consecutive.
 
   Raises:
-    ConfigError: If the groups do not go with the number of classes.
+    ConfigError: If the groups do not match the number of classes.
     PartitionError: If there are fewer clients than groups, or a group has
       fewer examples than clients.
   """

@@ -1,4 +1,4 @@
-"""Plans of laws that mix source distributions."""
+"""Plans of partitions that mix source distributions."""
 
 from collections.abc import Mapping
 
@@ -19,15 +19,15 @@ def make_plan(
   source_names: tuple[str, ...],
   roles: Array,
 ) -> planning.Plan:
-  """Returns a plan in which clients draw from pools without replacement.
+  """Returns a plan of clients that sample pools without replacement.
 
   There is a pool for each split and source distribution.
 
   Args:
-    survey: All sound examples.
+    survey: All valid examples.
     config: The dataset's config.
     source_names: Names of the source distributions.
-    roles: What `splits.assign_roles` returned.
+    roles: Result of `splits.assign_roles`.
 
   Raises:
     PartitionError: If a pool has too few examples.
@@ -80,7 +80,7 @@ def make_plan(
 def _build_mixtures(
   config: options.DatasetConfig, groups: Mapping[str, int], num_sources: int
 ) -> Array:
-  """Returns the mixtures of all clients; each group follows the whole law."""
+  """Returns the mixtures of all clients; the law applies to each group."""
   return np.concatenate(
     [
       mixtures.build_mixtures(
@@ -97,7 +97,7 @@ def _build_mixtures(
 def _pools(
   survey: planning.Survey, roles: Array, num_sources: int, num_views: int
 ) -> list[Array]:
-  """Returns, for each source distribution, the split of what it can give."""
+  """Returns the pool (split) of each example by source distribution."""
   is_dealt = (roles >= 0) & (roles < len(schema.SPLITS))
   return [
     np.where(

@@ -1,4 +1,4 @@
-"""Laws that mix source distributions: the share of each at each client.
+"""Mixtures of source distributions: mixture weights of each client.
 
 FedSoft (arXiv 2112.06053), section "Experiments": partitions 10:90, 30:70,
 linear and random. n_ks is the largest-remainder rounding of u_ks * n_k.
@@ -31,7 +31,7 @@ def parse_shares(law: str) -> tuple[float, ...] | None:
 def build_mixtures(
   law: str, num_clients: int, num_sources: int, generator: np.random.Generator
 ) -> Array:
-  """Returns the share of each source distribution at each client.
+  """Returns the mixture weights of each client.
 
   Args:
     law: One of `LAWS`, or shares in percent such as `'10:90'`: the clients
@@ -45,7 +45,7 @@ def build_mixtures(
     float64 `[num_clients, num_sources]`, rows sum to 1.
 
   Raises:
-    ConfigError: If the law is for another number of distributions.
+    ConfigError: If the law needs another number of distributions.
   """
   check_num_sources(law, num_sources)
   if law == RANDOM:
@@ -57,13 +57,13 @@ def build_mixtures(
     return np.stack([share, 1 - share], axis=1)
   shares = checks.check_given('law', parse_shares(law))
   blocks = np.stack([np.roll(shares, b) for b in range(num_sources)])
-  # So that a row sums to 1 and not to 0.9999999999999999.
+  # Rows must sum to 1, not to 0.9999999999999999.
   blocks[:, -1] = np.maximum(1 - blocks[:, :-1].sum(axis=1), 0)
   return blocks[block_of(num_clients, num_sources)]
 
 
 def check_num_sources(law: str, num_sources: int) -> None:
-  """Raises ConfigError if a law mixes another number of distributions."""
+  """Raises ConfigError if a law needs another number of distributions."""
   shares = parse_shares(law)
   needed = (
     2 if law == LINEAR else num_sources if shares is None else len(shares)
@@ -78,8 +78,8 @@ def check_num_sources(law: str, num_sources: int) -> None:
 def block_of(num_clients: int, num_blocks: int) -> Array:
   """Returns the block of each client, int64 `[num_clients]`.
 
-  Blocks are runs of clients whose lengths differ by one at most, the longer
-  ones first where there are as many as 27, 27 and 26 of 80.
+  Blocks are consecutive clients; their lengths differ by one at most, with the
+  longer ones first, such as 27, 27 and 26 of 80.
   """
   return np.arange(num_clients) * num_blocks // num_clients
 
@@ -87,7 +87,7 @@ def block_of(num_clients: int, num_blocks: int) -> Array:
 def random_mixtures(
   num_clients: int, num_sources: int, generator: np.random.Generator
 ) -> Array:
-  """Returns lengths of the pieces of [0, 1] cut at S - 1 uniform points.
+  """Returns the lengths of [0, 1] cut at S - 1 uniform points.
 
   The rows are uniform on the simplex, Dirichlet(1, ..., 1).
   """
@@ -96,5 +96,5 @@ def random_mixtures(
 
 
 def mixture_generator(seed: int, group: str) -> np.random.Generator:
-  """Returns the randomness of one group's mixtures."""
+  """Returns the random generator of one group's mixtures."""
   return seeds.numpy_generator(seed, f'partition/{group}/mixtures')

@@ -1,6 +1,6 @@
-"""Clients as the source has them: by writer, account, role or site.
+"""Natural partition: clients of the source, such as writers or accounts.
 
-The filters are those by which the papers choose clients: LEAF's (arXiv
+The filters are those by which the papers select clients: LEAF's (arXiv
 1812.01097) share of the data and least examples, as in CMFL (arXiv
 2108.00365); the least training and test examples, as in PPFL (arXiv
 2310.14337), whose 1114 clients of federated EMNIST have 100 and 25.
@@ -19,14 +19,14 @@ from tff_algos.core.structures import Array
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of law `'natural'`: which clients are left out.
+  """Options of law `'natural'`: filters of clients.
 
   Attributes:
-    sample_fraction: Clients are kept in random order until they have this
-      share of all examples, above 0. The other filters come after it.
-    min_examples: Least examples of a client in all its splits.
-    min_train_examples: Least training examples.
-    min_test_examples: Least test examples.
+    sample_fraction: Share of all examples to keep, > 0: clients are kept in
+      random order until they reach it. The other filters apply afterwards.
+    min_examples: Least number of examples of a client in all splits.
+    min_train_examples: Least number of training examples.
+    min_test_examples: Least number of test examples.
   """
 
   sample_fraction: float = 1.0
@@ -42,12 +42,12 @@ class Options:
 
 
 class Clients(NamedTuple):
-  """All clients of a source, or those of them that are kept.
+  """Clients of a source, all or the selected ones.
 
   Attributes:
     names: Sorted, `[num_clients]`.
-    lot: Hash of each name, uint64 `[num_clients]`: the order of choosing.
-    sizes: Their examples by split, int64 `[3, num_clients]`.
+    lot: Hash of each name, uint64 `[num_clients]`: the order of selection.
+    sizes: Number of examples by split, int64 `[3, num_clients]`.
   """
 
   names: Array
@@ -56,7 +56,7 @@ class Clients(NamedTuple):
 
 
 def check_named(client: Array) -> None:
-  """Raises DataError if an example belongs to no client."""
+  """Raises DataError if an example has no client."""
   num_unnamed = int(np.sum(client == ''))
   if num_unnamed:
     raise errors.DataError(
@@ -77,17 +77,17 @@ def draw_lots(names: Array, seed: int, purpose: str) -> Array:
 def choose(
   options: Options, clients: Clients, num_clients: int | None, num_unseen: int
 ) -> Array:
-  """Returns which clients are kept, ascending, int64 `[num_kept]`.
+  """Returns the selected clients, ascending, int64 `[num_kept]`.
 
   Args:
     options: The filters.
     clients: All clients.
-    num_clients: How many of those that pass shall take part, chosen by lot;
-      None for all.
+    num_clients: Number of participating clients, sampled from those that pass
+      the filters; None for all.
     num_unseen: Unseen clients, in addition.
 
   Raises:
-    PartitionError: If fewer clients pass than are wanted.
+    PartitionError: If too few clients pass the filters.
   """
   kept = _sample(options.sample_fraction, clients)
   train, _, test = clients.sizes
@@ -111,7 +111,7 @@ def choose(
 
 
 def _sample(fraction: float, clients: Clients) -> Array:
-  """Returns clients in the order of their lots, until they have enough."""
+  """Returns the first clients by lot with the given share of examples."""
   order = np.argsort(clients.lot, kind='stable')
   sizes = clients.sizes.sum(axis=0)[order]
   before = np.cumsum(sizes) - sizes
@@ -122,9 +122,9 @@ def count_sizes(index: Array, roles: Array, num_clients: int) -> Array:
   """Returns the examples of each client by split, int64 `[3, num_clients]`.
 
   Args:
-    index: The client of each example, `[n]`.
-    roles: Its position in `schema.SPLITS`; any other number is in none.
-    num_clients: How many clients there are.
+    index: Client of each example, `[n]`.
+    roles: Position in `schema.SPLITS`; other numbers are in no split.
+    num_clients: Number of clients.
   """
   return np.stack(
     [
@@ -135,11 +135,11 @@ def count_sizes(index: Array, roles: Array, num_clients: int) -> Array:
 
 
 def renumber(kept: Array, num_clients: int) -> Array:
-  """Returns the new number of each client, `NOBODY` if it is left out.
+  """Returns the new index of each client, `NOBODY` if it is not selected.
 
   Args:
-    kept: Clients in their new order.
-    num_clients: How many there were.
+    kept: Selected clients in their new order.
+    num_clients: Number of all clients.
 
   Returns:
     int32 `[num_clients]`.

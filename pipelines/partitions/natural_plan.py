@@ -1,4 +1,4 @@
-"""Plans of clients as the source has them."""
+"""Plans of natural partitions."""
 
 import numpy as np
 
@@ -17,16 +17,16 @@ def make_plan(
   *,
   num_sources: int,
 ) -> planning.Plan:
-  """Returns a plan that gives every example to whom it belongs by nature.
+  """Returns a plan that assigns every example to its natural client.
 
   Args:
-    survey: All sound examples.
+    survey: All valid examples.
     config: The dataset's config.
-    roles: What `splits.assign_roles` returned.
+    roles: Result of `splits.assign_roles`.
     num_sources: Number of source distributions.
 
   Raises:
-    DataError: If an example belongs to no client.
+    DataError: If an example has no client.
     PartitionError: If too few clients pass the filters.
   """
   natural.check_named(survey.client)
@@ -74,18 +74,18 @@ def make_plan(
 
 
 def _is_dealt(roles: Array, config: options.SplitsConfig) -> Array:
-  """Returns which examples go to their clients, bool `[n]`."""
+  """Returns a mask of the examples assigned to clients, bool `[n]`."""
   last = splits.HELD_OUT if config.client_test == options.DEALT else splits.TEST
   return (roles >= 0) & (roles <= last)
 
 
 def _order(names: Array, kept: Array, num_unseen: int, seed: int) -> Array:
-  """Returns the kept clients: participating ones first, by name in each group.
+  """Returns the selected clients, participating ones first, sorted by name.
 
   Args:
     names: All clients, sorted.
-    kept: Positions of those that are kept, ascending.
-    num_unseen: How many of them are unseen, chosen by lot.
+    kept: Positions of the selected clients, ascending.
+    num_unseen: Number of unseen clients, sampled by lot.
     seed: The dataset's seed.
   """
   lot = natural.draw_lots(names[kept], seed, 'partition/unseen')
@@ -97,7 +97,7 @@ def _order(names: Array, kept: Array, num_unseen: int, seed: int) -> Array:
 def _count_left_out(
   num_clients: int, is_dealt: Array, owners: Array
 ) -> dict[str, int]:
-  """Returns what the manifest says of clients left out; nothing if none is."""
+  """Returns manifest entries of filtered-out clients; empty without any."""
   if not num_clients:
     return {}
   num_examples = np.sum(is_dealt & (owners == planning.NOBODY))

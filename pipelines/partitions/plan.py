@@ -1,4 +1,4 @@
-"""Decides which client gets which example, from a survey of the raw data."""
+"""Partition plan: assignment of surveyed examples to clients."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def check_config(
   has_test_split: bool,
   y_shape: tuple[int, ...] = (),
 ) -> None:
-  """Raises ConfigError if a partition cannot be met whatever the examples.
+  """Raises ConfigError if a partition is incompatible with its source.
 
   Args:
     config: The dataset's config.
@@ -76,19 +76,19 @@ def make_plan(
   num_classes: int,
   has_test_split: bool,
 ) -> planning.Plan:
-  """Returns who gets what; the same survey and config give the same plan.
+  """Returns the assignment of examples to clients, deterministically.
 
   Args:
-    survey: All sound examples.
-    config: One that has passed `check_config`.
+    survey: All valid examples.
+    config: Config that passed `check_config`.
     source_names: Names of the source distributions.
     num_classes: Number of classes, 0 for regression.
     has_test_split: Whether the source has an official test split.
 
   Raises:
     PartitionError: If the partition needs more examples than there are.
-    ConfigError: If the partition does not go with the examples.
-    DataError: If a natural partition meets an example of no client.
+    ConfigError: If the partition is incompatible with the examples.
+    DataError: If an example of a natural partition has no client.
   """
   roles = splits.assign_roles(
     survey.key,

@@ -1,4 +1,4 @@
-"""How many examples of which split and distribution each client gets."""
+"""Quotas: number of examples per client, split and distribution."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def split_sizes(sizes: Array, config: options.SplitsConfig) -> Array:
   """Returns sizes of train, validation and test, int64 `[3, num_clients]`.
 
   Args:
-    sizes: Training sizes, or all examples if clients are split one by one,
+    sizes: Training sizes, or sizes of all examples with per-client splits,
       `[num_clients]`.
     config: The ratios; results are rounded to nearest, halves up.
   """
@@ -28,7 +28,7 @@ def split_sizes(sizes: Array, config: options.SplitsConfig) -> Array:
 def count_quotas(
   mixtures: Array, sizes: Array, config: options.SplitsConfig
 ) -> Array:
-  """Returns how many examples of each kind each client gets.
+  """Returns the number of examples per split, client and distribution.
 
   Returns:
     int64 `[3, num_clients, num_sources]`, by split.
@@ -48,18 +48,18 @@ def largest_sizes(
   available: Array,
   config: options.SplitsConfig,
 ) -> Array:
-  """Returns the largest sizes of one family that the pools can give.
+  """Returns the largest sizes of a family that the pools can provide.
 
   Args:
-    make_sizes: Number -> sizes, int64 `[num_clients]`; larger numbers give
-      larger sizes, and 0 gives none.
-    most: The largest number to try.
+    make_sizes: Number -> sizes, int64 `[num_clients]`; monotone, and zeros for
+      0.
+    most: Largest number to try.
     mixtures: `[num_clients, num_sources]`.
     available: Examples in each pool, int64 `[3, num_sources]`, by split.
     config: The splits' ratios.
   """
   low, high = 0, most + 1
-  while high - low > 1:  # low fits; high does not
+  while high - low > 1:  # Invariant of the bisection: low fits, high does not.
     middle = (low + high) // 2
     wanted = count_quotas(mixtures, make_sizes(middle), config).sum(axis=1)
     low, high = (middle, high) if np.all(wanted <= available) else (low, middle)
@@ -72,7 +72,7 @@ def check_available(
   source_names: tuple[str, ...],
   splits: tuple[str, ...],
 ) -> None:
-  """Raises PartitionError if a pool has fewer examples than are wanted.
+  """Raises PartitionError if a pool has fewer examples than the quotas.
 
   Args:
     wanted: `[num_splits, num_sources]`.

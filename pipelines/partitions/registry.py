@@ -1,4 +1,4 @@
-"""All laws of a partition by the name that a config gives."""
+"""Registry of partitions by the name in a config."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -21,11 +21,11 @@ NATURAL = 'natural'
 
 
 class DivisionLaw(NamedTuple):
-  """A law that divides the examples by their classes.
+  """Partition by class.
 
   Attributes:
-    config_class: Its options.
-    divide: (options, request) -> who gets which share of which classes.
+    config_class: Dataclass of its options.
+    divide: (options, request) -> shares of the classes for each client.
   """
 
   config_class: type
@@ -43,14 +43,14 @@ DIVISIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class _NoOptions:
-  """Laws that mix source distributions have no options."""
+  """Options of partitions that mix source distributions: none."""
 
 
 def options_class(law: str) -> type:
   """Returns the dataclass of a law's options.
 
   Raises:
-    ConfigError: If the law is not known.
+    ConfigError: If the law is unknown.
   """
   if mixtures.parse_shares(law) is not None:
     return _NoOptions
@@ -70,7 +70,7 @@ def parse_options(law: str, options: Mapping[str, Any]) -> Any:
   """Returns a law's options.
 
   Raises:
-    ConfigError: If the law, an option's name or its value is not known.
+    ConfigError: If the law or an option is unknown, or a value is invalid.
   """
   return config_lib.from_dict(
     options_class(law),

@@ -1,4 +1,4 @@
-"""Shards of one class each, dealt to the clients.
+"""Shard partition: shards of one class each, assigned to the clients.
 
 McMahan et al. (arXiv 1602.05629), section 3, and the filter-decomposition
 paper (arXiv 2503.08652), section "Experiments": (M, K') cuts the training
@@ -19,9 +19,9 @@ class Options:
   """Options of law `'shards'`.
 
   Attributes:
-    shards_per_client: K', shards that each client gets.
-    distinct_classes: Whether they must be of different classes. Without it a
-      client may get a class twice, as plain dealing has it.
+    shards_per_client: K', shards per client.
+    distinct_classes: Whether the shards of a client must be of distinct
+      classes; otherwise a client may get several shards of one class.
   """
 
   shards_per_client: int
@@ -32,14 +32,14 @@ class Options:
 
 
 def divide(options: Options, request: division.Request) -> division.Division:
-  """Deals M K' shards, each class cut into equal ones, up to one example.
+  """Assigns M K' shards; shards of a class are equal, up to one example.
 
   A class has shards in proportion to its examples, by largest remainder: with
   as many examples of each class all shards are equal, as in the papers.
 
   Raises:
     PartitionError: If a class is too small for a shard, or so large that
-      somebody must get two shards of it although they must be distinct.
+      distinct classes per client are impossible.
   """
   counts, num_clients = request.counts, request.everyone
   num_shards = num_clients * options.shards_per_client
@@ -60,7 +60,7 @@ def divide(options: Options, request: division.Request) -> division.Division:
 
 
 def _count_shards(counts: Array, num_shards: int) -> Array:
-  """Returns how many shards each class is cut into, int64 `[num_classes]`."""
+  """Returns the number of shards of each class, int64 `[num_classes]`."""
   total = int(counts.sum())
   if num_shards > total:
     raise errors.PartitionError(
@@ -89,6 +89,6 @@ def _check_distinct(options: Options, shards: Array, num_clients: int) -> None:
   if shards[label] > num_clients:
     raise errors.PartitionError(
       f'class {label} makes {shards[label]} shards for {num_clients} clients, '
-      'so somebody must get two of it. Set '
+      'so a client must get two of it. Set '
       'partition.options.distinct_classes=False, or lower shards_per_client.'
     )

@@ -1,4 +1,4 @@
-"""Laws of how many examples a client has."""
+"""Distributions of the number of examples per client (quantity skew)."""
 
 import numpy as np
 
@@ -7,8 +7,7 @@ from pipelines.partitions import apportion, quotas
 from tff_algos.core import checks, errors, seeds
 from tff_algos.core.structures import Array
 
-# A Dirichlet draw that leaves a client too few examples is drawn again, so
-# often at most.
+# Maximum number of Dirichlet draws, repeated while a client is too small.
 _MAX_DRAWS = 100
 
 
@@ -24,8 +23,8 @@ def choose_sizes(
   """Returns the training size n_k of each client, int64 `[num_clients]`.
 
   Args:
-    config: The law.
-    splits: The splits' ratios.
+    config: Distribution of sizes.
+    splits: Ratios of the splits.
     mixtures: `[num_clients, num_sources]`.
     available: Examples in each pool, int64 `[3, num_sources]`, by split.
     groups: Number of clients in each group, in their order.
@@ -56,14 +55,14 @@ def choose_sizes(
 def draw_sizes(
   config: options.SizesConfig, num_clients: int, generator: np.random.Generator
 ) -> Array:
-  """Returns sizes that are drawn one by one, int64 `[num_clients]`.
+  """Returns independently drawn sizes, int64 `[num_clients]`.
 
   Args:
     config: Law `'uniform'`, `'power_law'` (density n^-exponent between the
       bounds, by the inverse of its distribution) or `'lognormal'` (as in
       FedProx, arXiv 1812.06127, and the data sets made after it).
-    num_clients: How many.
-    generator: The randomness.
+    num_clients: Number of clients.
+    generator: Random generator.
   """
   low = checks.check_given('minimum', config.minimum)
   high = config.maximum
@@ -80,7 +79,7 @@ def draw_sizes(
       checks.check_given('log_deviation', config.log_deviation),
       num_clients,
     )
-    # Bounded before it becomes an integer: e^50 is none.
+    # Clipped before the conversion, since e^50 overflows an integer.
     most = 2.0**53 if high is None else high - low
     return low + np.minimum(np.floor(draws), most).astype(np.int64)
   uniform = generator.random(num_clients)
@@ -101,7 +100,7 @@ def _draw_dirichlet(
   available: Array,
   seed: int,
 ) -> Array:
-  """Returns sizes in proportion to one Dirichlet draw, as large as can be."""
+  """Returns the largest sizes proportional to one Dirichlet draw."""
   generator = _generator(seed, 'everyone')
   minimum, smallest = config.minimum or 0, -1
   total = int(available[0].sum())

@@ -1,4 +1,4 @@
-"""What a version says about itself: its name, manifest and client table."""
+"""Metadata of a dataset version: its name, manifest and client table."""
 
 import hashlib
 import json
@@ -18,15 +18,15 @@ from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
-# Part of every version's name. Raise it when the same recipe and raw data
-# give other shards than before.
+# Hashed into every version's name. To be raised when the output for the same
+# recipe and raw data changes.
 CODE_VERSION = 1
 
 
 def describe_recipe(
   config: options.DatasetConfig, source: base.Source
 ) -> dict[str, Any]:
-  """Returns all that decides a version's content, and no places of files."""
+  """Returns the inputs that determine a version's content, without paths."""
   recipe = config_lib.to_dict(config)
   recipe['source']['options'] = dict(source.recipe())
   return {
@@ -38,7 +38,7 @@ def describe_recipe(
 
 
 def name_version(described: Mapping[str, Any]) -> str:
-  """Returns the name of the version so described, 16 hex digits."""
+  """Returns the name of a version: a hash of its recipe, 16 hex digits."""
   spelled = json.dumps(described, sort_keys=True, allow_nan=False)
   return hashlib.sha256(spelled.encode()).hexdigest()[:16]
 
@@ -46,9 +46,9 @@ def name_version(described: Mapping[str, Any]) -> str:
 def gather_facts(
   work: pathlib.Path, plan: planning.Plan
 ) -> dict[str, list[dict[str, Any]]]:
-  """Returns what the shard writers noted: kind -> facts by shard.
+  """Returns the facts of the shard writers: kind -> facts by shard.
 
-  Test examples that clients share are in no shard; they are counted here.
+  Shared test examples are in no shard and are counted here.
   """
   facts = {
     kind: [
@@ -68,10 +68,10 @@ def gather_facts(
 
 
 def check_same(published: Mapping[str, Any], built: Mapping[str, Any]) -> None:
-  """Checks that a version which was built again is the published one.
+  """Checks that a rebuilt version equals the published one.
 
   Raises:
-    DataError: If it is not: a published version never changes.
+    DataError: If they differ: a published version is immutable.
   """
   if published['checksum'] == built['checksum']:
     return
@@ -93,7 +93,7 @@ def write_clients(
   plan: planning.Plan,
   shards: Sequence[Mapping[str, Any]],
 ) -> None:
-  """Writes the client table: one row a client, in the plan's order."""
+  """Writes the client table: one row per client, in the plan's order."""
   num_clients, num_shards = len(plan.client_ids), len(shards)
   members = [
     planning.clients_of(shard, num_clients, num_shards)
@@ -126,7 +126,7 @@ def write_clients(
 
 
 def _planted_columns(planted: planning.Planted) -> dict[str, pyarrow.Array]:
-  """Returns the columns of what the law planted, and none that it did not."""
+  """Returns the columns of the ground truth; empty without any."""
   columns = {}
   if planted.clusters is not None:
     columns['cluster_id'] = pyarrow.array(
@@ -148,14 +148,14 @@ def build_manifest(
   folder: pathlib.Path,
   **more: Any,
 ) -> dict[str, Any]:
-  """Returns the manifest of a version whose other files are all written.
+  """Returns the manifest of a version, after its other files are written.
 
   Args:
-    described: What `describe_recipe` returned.
+    described: Result of `describe_recipe`.
     schema: The dataset's schema.
-    plan: Who got what.
-    facts: What `gather_facts` returned.
-    folder: Where the version's files lie.
+    plan: Assignment of examples to clients.
+    facts: Result of `gather_facts`.
+    folder: Folder of the version.
     **more: Further entries.
   """
   shards = facts[write.CLIENTS]
@@ -190,7 +190,7 @@ def build_manifest(
 
 
 def _planted_entries(plan: planning.Plan) -> dict[str, Any]:
-  """Returns the entries of what the law planted, and none that it did not."""
+  """Returns the entries of the ground truth; empty without any."""
   entries: dict[str, Any] = {}
   if plan.planted.facts:
     entries['planted'] = dict(plan.planted.facts)
@@ -202,7 +202,7 @@ def _planted_entries(plan: planning.Plan) -> dict[str, Any]:
 def _list_files(
   folder: pathlib.Path, shards: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-  """Returns name -> size and SHA-256 of all files, which shards know best."""
+  """Returns size and SHA-256 of all files by name, from the shards' facts."""
   known = {name: entry for s in shards for name, entry in s['files'].items()}
   return {
     path.name: known.get(path.name) or integrity.describe_file(path)
@@ -220,7 +220,7 @@ def _count_by_group(
 
 
 def write_manifest(path: pathlib.Path, manifest: Mapping[str, Any]) -> None:
-  """Writes a manifest; the same one always gives the same bytes."""
+  """Writes a manifest, deterministically."""
   path.write_text(json.dumps(manifest, indent=2, sort_keys=True) + '\n')
 
 

@@ -1,4 +1,4 @@
-"""Reads a published version shard by shard, for pipelines that come after."""
+"""Reader of a published version by shard, for downstream pipelines."""
 
 import functools
 import pathlib
@@ -15,9 +15,9 @@ class Client(NamedTuple):
   """A client of a shard.
 
   Attributes:
-    client_id: Its id.
+    client_id: Client id.
     group: `'participating'` or `'unseen'`.
-    position: Its record within the shard.
+    position: Index of its record in the shard.
   """
 
   client_id: str
@@ -26,10 +26,10 @@ class Client(NamedTuple):
 
 
 class Reader:
-  """Reads a version; opened by each worker when it first needs it.
+  """Reader of a version; opened by each worker on first use.
 
-  What a worker is sent is the path alone: that of one version's folder, since
-  the current version may change while a pipeline runs.
+  Only the path is sent to workers: the folder of one version, since the current
+  version may change while a pipeline runs.
   """
 
   def __init__(self, folder: pathlib.Path) -> None:
@@ -40,7 +40,7 @@ class Reader:
 
   @functools.cached_property
   def dataset(self) -> dataset_lib.FederatedDataset:
-    """Returns the version; its files were verified before the pipeline ran."""
+    """Returns the version; its files are verified before the pipeline runs."""
     return dataset_lib.FederatedDataset.open_folder(self._folder, verify=False)
 
   def clients(self, shard: int) -> list[Client]:

@@ -1,7 +1,7 @@
-"""Builds a version beside the published ones, and publishes it whole.
+"""Staging folder of a version, and its atomic publication.
 
-A dataset's folder is locked while it is built. Whatever a dead run left
-behind is removed by the next one.
+A dataset's folder is locked while it is built. Files left by a killed run are
+removed by the next one.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from tff_algos.core import durable, errors
 from tff_algos.data import layout
 
 _PREFIX = '.staging-'
-# What a full disk says, or one that refuses.
+# Error codes of a full or read-only disk.
 DISK_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
 
 
 class Staging:
-  """A folder in which one version grows.
+  """Staging folder of one version.
 
   Attributes:
-    root: The folder; everything in it goes when the run ends.
-    version: What will be published.
-    work: Files that stages hand to one another.
+    root: The folder; removed when the run ends.
+    version: Files to be published.
+    work: Intermediate files of the steps.
   """
 
   def __init__(self, root: pathlib.Path) -> None:
@@ -37,9 +37,9 @@ class Staging:
 
   @contextlib.contextmanager
   def atomic_path(self, path: pathlib.Path) -> Generator[pathlib.Path]:
-    """Gives a path to write to, which becomes `path` on success.
+    """Yields a temporary path, renamed to `path` on success.
 
-    Safe when an engine runs the same step twice, even at the same time.
+    Safe if a runner executes the same step twice, even concurrently.
     """
     descriptor, name = tempfile.mkstemp(dir=self.root / 'tmp')
     os.close(descriptor)
@@ -50,11 +50,11 @@ class Staging:
 
 @contextlib.contextmanager
 def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
-  """Locks a dataset's folder and gives a place to build a version in.
+  """Locks a dataset's folder and yields a staging folder.
 
   Raises:
     WorkdirBusyError: If another run is building there.
-    InfrastructureError: If the disk is full or refuses to be written.
+    InfrastructureError: If the disk is full or read-only.
   """
   durable.make_folder(dataset)
   lock = os.open(dataset, os.O_RDONLY | os.O_DIRECTORY)
@@ -90,7 +90,7 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: pathlib.Path) -> Generator[None]:
-  """Sends temporary files there: some of Beam's runners forget theirs."""
+  """Redirects temporary files, which some Beam runners do not remove."""
   before = tempfile.tempdir, os.environ.get('TMPDIR')
   tempfile.tempdir = os.environ['TMPDIR'] = str(folder)
   try:
@@ -104,7 +104,7 @@ def _temporary_files_in(folder: pathlib.Path) -> Generator[None]:
 
 
 def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
-  """Puts the staged version in its place; `versions.announce` is next."""
+  """Moves the staged version to its final path; see `versions.announce`."""
   target = layout.version_folder(dataset, version)
   durable.make_folder(target.parent)
   if target.exists():  # A damaged version of the same name: see build_dataset.
@@ -115,7 +115,7 @@ def publish(staging: Staging, dataset: pathlib.Path, version: str) -> None:
 def write_pointer(
   staging: Staging, pointer: pathlib.Path, version: str
 ) -> None:
-  """Makes a file, such as `CURRENT`, name a version that is in its place."""
+  """Writes a pointer file, such as `CURRENT`, to a published version."""
   with staging.atomic_path(pointer) as path:
     path.write_text(version + '\n')
     durable.sync(path)

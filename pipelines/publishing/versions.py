@@ -1,4 +1,4 @@
-"""Which version is current, which was made for a date, which are removed."""
+"""Current version, versions by date (backfill), and retention."""
 
 import dataclasses
 import os
@@ -19,9 +19,10 @@ class Publication:
   """How a version is published.
 
   Attributes:
-    as_of: Date that the version is made for, see `dates.parse`; None for none.
-    force: Whether to build a version also if it is there already.
-    keep_versions: Versions that stay, the current one included; None for all.
+    as_of: Date of the version, see `dates.parse`; None for none.
+    force: Whether to rebuild an existing version.
+    keep_versions: Number of versions to keep, including the current one; None
+      for all.
   """
 
   as_of: str | None = None
@@ -41,19 +42,19 @@ def announce(
   version: str,
   as_of: str | None,
 ) -> bool:
-  """Makes a version that is in its place known to readers.
+  """Makes a published version visible to readers.
 
   Args:
-    staging: Of the dataset.
-    dataset: Its folder.
+    staging: Staging folder of the dataset.
+    dataset: Folder of the dataset.
     version: The version.
-    as_of: The date that it was made for, as `dates.parse` returns it.
+    as_of: Date of the version, see `dates.parse`.
 
   Returns:
-    Whether the version is the current one now: it is not if another one was
-    made for a later date.
+    Whether the version is the current one now; False if another version has a
+    later date (backfill).
   """
-  # The order in which versions are removed.
+  # Modification times order the versions for retention.
   os.utime(layout.version_folder(dataset, version))
   if as_of is not None:
     durable.make_folder(dataset / layout.AS_OF)
@@ -70,20 +71,20 @@ def remove_old(
   version: str,
   keep_versions: int,
 ) -> tuple[str, ...]:
-  """Removes the versions that were published or found again longest ago.
+  """Applies retention: removes the versions published or reused longest ago.
 
-  Never the current one, nor one that is open somewhere (see `leases`), nor
-  what is no version. Records of dates stay, so that nobody is given another
-  version for a date.
+  The current version, versions in use (see `leases`) and other folders are
+  never removed. Records of dates are kept, so that a date never resolves to
+  another version.
 
   Args:
-    staging: Of the dataset.
-    dataset: Its folder.
-    version: The one just published, which stays as well.
-    keep_versions: How many stay, if they may go.
+    staging: Staging folder of the dataset.
+    dataset: Folder of the dataset.
+    version: The version just published, which is kept as well.
+    keep_versions: Number of versions to keep.
 
   Returns:
-    The names of those removed, the oldest first.
+    Names of the removed versions, the oldest first.
   """
   staying = {version, _current(dataset)}
   folders = sorted(
@@ -104,10 +105,10 @@ def remove_old(
 
 
 def _retire(staging: staging_lib.Staging, folder: pathlib.Path) -> bool:
-  """Takes a version away at once, unless it is in use."""
+  """Removes a version atomically, unless it is in use."""
   retired = staging.root / f'retired-{folder.name}'
   if not (folder / layout.MANIFEST).exists():
-    os.rename(folder, retired)  # Half of one: nobody can have it open.
+    os.rename(folder, retired)  # An incomplete version cannot be in use.
     return True
   with leases.forbid(folder) as is_free:
     if is_free:

@@ -1,11 +1,11 @@
-"""The pipeline that scores a federated dataset with exported models.
+"""Beam pipeline that scores a federated dataset with exported models.
 
   shards --choose a model for each client--> requests
   requests --RunInference--> answers, grouped by shard --> Parquet files
   files --_predictions.json, rename, CURRENT--> published
 
-Every client goes through a model by itself, so the bytes do not depend on the
-engine or the number of workers.
+Each client is scored separately, so the output does not depend on the runner or
+the number of workers.
 """
 
 import functools
@@ -34,12 +34,12 @@ _NAMESPACE = 'batch_inference'
 
 
 class ScoreResult(NamedTuple):
-  """What was scored.
+  """Result of batch inference.
 
   Attributes:
     folder: Folder of the published predictions.
     manifest: Their `_predictions.json`.
-    reused: Whether they were there already, whole.
+    reused: Whether complete predictions existed already.
   """
 
   folder: pathlib.Path
@@ -58,23 +58,23 @@ def score(
 ) -> ScoreResult:
   """Scores a dataset and publishes the predictions.
 
-  On any failure, also Ctrl-C, what was published before stays current and
-  nothing else stays behind.
+  On any failure, including Ctrl-C, the predictions published before stay
+  current and no other files are left behind.
 
   Args:
-    dataset: The dataset's folder.
+    dataset: Folder of the dataset.
     export: Folder of the exported models. Every worker must see all three
       folders under the same paths.
-    output_dir: Where to publish, a folder of its own.
-    config: What is scored by which model.
-    assignments: Cluster of some clients, see `model_choice`.
-    pipeline_options: Beam's own flags.
+    output_dir: Output folder, not that of the dataset.
+    config: Split, clients and model selection.
+    assignments: Clusters assigned to some clients, see `model_choice`.
+    pipeline_options: Beam's pipeline options.
 
   Raises:
     ConfigError: If the settings contradict each other.
     DataError: If the dataset is missing or damaged, or a client has no model.
-    ExportError: If the models are missing, damaged or for other examples.
-    InfrastructureError: If Beam's engine lost clients.
+    ExportError: If the models are missing, damaged or do not fit the examples.
+    InfrastructureError: If the Beam runner lost clients.
     WorkdirBusyError: If another run is writing to the same folder.
   """
   dataset, output_dir = dataset.resolve(), output_dir.resolve()
@@ -110,7 +110,7 @@ def _publish(
   described: Mapping[str, Any],
   pipeline_options: Sequence[str],
 ) -> ScoreResult:
-  """Scores and publishes, unless the predictions are there already."""
+  """Scores and publishes, unless the predictions exist already."""
   version = manifest_lib.name_version(described)
   folder = layout.version_folder(output_dir, version)
   with staging_lib.open_staging(output_dir) as staging:
@@ -137,12 +137,12 @@ def _publish(
 def _announce(
   staging: staging_lib.Staging, output_dir: pathlib.Path, version: str
 ) -> None:
-  """Makes predictions that are in their place the current ones."""
+  """Makes published predictions the current ones."""
   staging_lib.write_pointer(staging, output_dir / layout.CURRENT, version)
 
 
 def summarize(result: ScoreResult) -> str:
-  """Returns a few lines that say what was scored and where it lies."""
+  """Returns a summary: path, examples, models and score."""
   counts = result.manifest['counts']
   clients = ', '.join(
     f'{count} by {name.removeprefix("clients_by_")}'
@@ -164,7 +164,7 @@ def summarize(result: ScoreResult) -> str:
 
 
 def _known_clients(found: Sequence[bundles_lib.Bundle]) -> frozenset[str]:
-  """Returns the clients that have a personalized model."""
+  """Returns the clients with a personalized model."""
   return frozenset().union(*(bundle.client_ids() for bundle in found))
 
 
@@ -174,7 +174,7 @@ def _check_choices(
   known: frozenset[str],
   assignments: Mapping[str, int],
 ) -> int:
-  """Returns how many clients are to be scored.
+  """Returns the number of clients to score.
 
   Raises:
     DataError: If one of them has no model.
@@ -210,14 +210,14 @@ def _check_choices(
 
 
 class Scorer(NamedTuple):
-  """What the steps of the pipeline need to know.
+  """Parameters of the pipeline's steps.
 
   Attributes:
-    reader: Reads the dataset.
-    found: The bundles.
-    config: What is scored by which model.
-    assignments: Cluster of some clients.
-    num_clients: How many clients are to be scored.
+    reader: Reader of the dataset.
+    found: Exported bundles.
+    config: Split, clients and model selection.
+    assignments: Clusters assigned to some clients.
+    num_clients: Number of clients to score.
   """
 
   reader: published.Reader
@@ -228,7 +228,7 @@ class Scorer(NamedTuple):
 
 
 class ReadClients(beam.DoFn):
-  """Number of a shard -> [((shard, client), what to ask of a model)]."""
+  """DoFn: shard number -> [((shard, client), request to a model)]."""
 
   def __init__(self, scorer: Scorer) -> None:
     self._scorer = scorer
@@ -240,7 +240,7 @@ class ReadClients(beam.DoFn):
   def process(
     self, shard: int
   ) -> Iterator[list[tuple[tuple[int, published.Client], bundles_lib.Request]]]:
-    """Yields a batch of one for each client of the shard that has examples."""
+    """Yields a batch of one for each non-empty client of the shard."""
     with failures.carried():
       config, dataset = self._scorer.config, self._scorer.reader.dataset
       for client in self._scorer.reader.clients(shard):
@@ -262,13 +262,13 @@ class ReadClients(beam.DoFn):
 
 
 class CollectAnswers(beam.DoFn):
-  """(client, answer) -> (shard, its scored examples), counted."""
+  """DoFn: (client, answer) -> (shard, scored examples), with counters."""
 
   def process(
     self,
     keyed: tuple[tuple[int, published.Client], base.PredictionResult],
   ) -> Iterator[tuple[int, predictions.ScoredClient]]:
-    """Takes the prediction out of a model's outputs."""
+    """Extracts the predictions from a model's outputs."""
     (shard, client), result = keyed
     request = typing.cast(bundles_lib.Request, result.example)
     answer = typing.cast(bundles_lib.Answer, result.inference)
@@ -310,7 +310,7 @@ def _run(
   num_classes = scorer.reader.dataset.schema.num_classes
   with runner.run_pipeline(pipeline_options) as pipeline:
     shards = pipeline | 'Shards' >> spread.Spread(range(num_shards))
-    # A shard without anything to score is written, too.
+    # Shards without examples to score are written as well.
     all_shards = shards | 'Mark' >> beam.Map(_mark)
     scored = (
       shards

@@ -1,4 +1,4 @@
-"""Exported models in a pipeline: found, checked, and run by Beam."""
+"""Exported models in Beam: lookup, checks and a RunInference handler."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from tff_algos.export import manifest as manifest_lib
 from tff_algos.export import versions
 from tff_algos.serving import models
 
-# Model of a choice -> the folder that binaries.export writes it to.
+# Model of a choice -> its folder, as binaries.export writes it.
 _FOLDERS = {
   model_choice.PERSONALIZED: 'personalized_models',
   model_choice.CLUSTER: 'cluster_models',
@@ -38,10 +38,11 @@ class Bundle(NamedTuple):
 
   Attributes:
     model: `model_choice.PERSONALIZED` or `CLUSTER`.
-    version: Its version, the newest.
-    folder: Where it lies; every worker must see it there.
+    version: Newest version.
+    folder: Folder; every worker must see it under the same path.
     manifest: Its `bundle.json`.
-    sha256: Of `bundle.json`, which has the checksums of all other files.
+    sha256: SHA-256 of `bundle.json`, which has the checksums of all other
+      files.
   """
 
   model: str
@@ -51,7 +52,7 @@ class Bundle(NamedTuple):
   sha256: str
 
   def client_ids(self) -> frozenset[str]:
-    """Returns the clients that have a personalized model in it."""
+    """Returns the clients with a personalized model in the bundle."""
     path = (
       self.folder / manifest_lib.EXTRA_FOLDER / manifest_lib.CLIENT_IDS_FILE
     )
@@ -70,13 +71,13 @@ def find(
 
   Args:
     export: Folder that `binaries.export` wrote to.
-    config: Which models are needed.
-    assignments: Cluster of some clients.
-    schema: Of the examples to be scored.
+    config: Model selection.
+    assignments: Clusters assigned to some clients.
+    schema: Schema of the examples to score.
 
   Raises:
-    ExportError: If a bundle is missing or damaged, does not take the
-      examples, or lacks a cluster that is named.
+    ExportError: If a bundle is missing or damaged, does not fit the examples,
+      or lacks a requested cluster.
   """
   needed = []
   if config.personalized:
@@ -85,8 +86,8 @@ def find(
     needed.append(model_choice.CLUSTER)
   if not needed:
     raise errors.ConfigError(
-      'no model may score anybody: personalized models are not to be used, '
-      f'there are no assignments, and otherwise={config.otherwise!r}'
+      'no client can be scored: personalized models are disabled, there are '
+      f'no assignments, and otherwise={config.otherwise!r}'
     )
   bundles = [_find_newest(export, model) for model in needed]
   for bundle in bundles:
@@ -116,7 +117,7 @@ def _find_newest(export: pathlib.Path, model: str) -> Bundle:
 
 
 def _check_fits(bundle: Bundle, schema: schema_lib.Schema) -> None:
-  """Raises ExportError unless a bundle takes examples of this schema."""
+  """Raises ExportError unless a bundle fits examples of this schema."""
   expected = {
     'kind': _FOLDERS[bundle.model],
     'input_shape': list(schema.x_shape),
@@ -138,7 +139,7 @@ def _check_clusters(
   config: model_choice.ScoringConfig,
   assignments: Mapping[str, int],
 ) -> None:
-  """Raises ExportError if a cluster is named that the bundle does not have."""
+  """Raises ExportError if the bundle lacks a requested cluster."""
   num_clusters = bundle.manifest['num_clusters']
   named = {
     f'the assignment of client {client_id!r}': cluster_id
@@ -155,14 +156,14 @@ def _check_clusters(
 
 
 class Request(NamedTuple):
-  """The examples of one client, and what scores them.
+  """The examples of one client, and the model to score them.
 
   Attributes:
     client_id: The client.
-    choice: Which model.
+    choice: Selected model.
     x: Its examples, float32 `[n, *x_shape]`, n >= 1.
-    y: Their labels, which no model sees.
-    pick_x: The labelled examples by which a cluster is picked, if it is.
+    y: Their labels, not passed to the model.
+    pick_x: Labelled examples to pick a cluster by, if needed.
     pick_y: Their labels.
   """
 
@@ -175,7 +176,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-  """What a model says of a request.
+  """Response of a model to a request.
 
   Attributes:
     cluster_id: The cluster that answered; -1 if it was a personalized model.
@@ -187,7 +188,7 @@ class Answer(NamedTuple):
 
 
 class LoadedBundles:
-  """Loaded models that one thread asks at a time.
+  """Loaded models, called by one thread at a time.
 
   TensorFlow 2.14 may fail when two threads call one graph at the same time.
   """
@@ -197,7 +198,7 @@ class LoadedBundles:
     self._lock = threading.Lock()
 
   def answer(self, request: Request, max_rows: int) -> Answer:
-    """Returns what a model says of one client's examples."""
+    """Returns the outputs of a model for one client's examples."""
     with self._lock:
       cluster_id = request.choice.cluster_id
       if request.choice.model == model_choice.PERSONALIZED:
@@ -235,14 +236,14 @@ class LoadedBundles:
 
 
 class _Nothing:
-  """Takes the place of loaded bundles."""
+  """Empty placeholder for loaded bundles."""
 
 
 def forget_loaded() -> None:
-  """Lets go of the bundles that Beam loaded in this process.
+  """Releases the bundles that Beam loaded in this process.
 
-  It keeps the last ones for a next step that never comes, until Python has
-  torn down what they need to go.
+  Beam caches the last ones until the interpreter shuts down, when they can no
+  longer be released cleanly.
   """
   shared.Shared().acquire(_Nothing)
 
@@ -250,11 +251,11 @@ def forget_loaded() -> None:
 class BundleHandler(
   base.ModelHandler[Request, base.PredictionResult, LoadedBundles]
 ):
-  """Lets `RunInference` ask exported bundles, client by client.
+  """Model handler that runs `RunInference` on exported bundles by client.
 
-  Beam's own handlers take one model and one tensor. Clients are never put
-  into one batch: what a row gets would depend on who happens to be beside it,
-  and Beam's runner for Dask loses a batch that is not full at the end.
+  Beam's built-in handlers take one model and one tensor. Clients never share a
+  batch: outputs of a row would depend on the other rows of its batch, and
+  Beam's runner for Dask loses an incomplete last batch.
   """
 
   def __init__(self, found: Sequence[Bundle], max_rows: int) -> None:
@@ -263,7 +264,7 @@ class BundleHandler(
     self._max_rows = max_rows
 
   def load_model(self) -> LoadedBundles:
-    """Loads all bundles; RunInference does so once a process."""
+    """Loads all bundles; called by RunInference once per process."""
     return LoadedBundles(
       {
         bundle.model: models.ServedModel(
@@ -295,5 +296,5 @@ class BundleHandler(
     return sum(request.x.nbytes for request in batch)
 
   def get_metrics_namespace(self) -> str:
-    """Returns where Beam's metrics of the inference are found."""
+    """Returns the namespace of Beam's inference metrics."""
     return 'batch_inference'

@@ -1,4 +1,4 @@
-"""Decides which exported model scores a client."""
+"""Selection of the exported model that scores a client."""
 
 import csv
 import dataclasses
@@ -12,13 +12,13 @@ from tff_algos.data import schema
 PERSONALIZED = 'personalized'
 CLUSTER = 'cluster'
 
-# What `ScoringConfig.otherwise` may be, besides `cluster_<id>`.
+# Values of `ScoringConfig.otherwise` besides `cluster_<id>`.
 PICK = 'pick'
 REFUSE = 'refuse'
 _CLUSTER_PREFIX = 'cluster_'
 
 ALL_CLIENTS = 'all'
-# The cluster of a choice that the model itself makes, by its losses.
+# Placeholder for a cluster to be picked by lowest loss.
 TO_BE_PICKED = -1
 
 
@@ -27,10 +27,10 @@ class Choice(NamedTuple):
 
   Attributes:
     model: `PERSONALIZED` or `CLUSTER`.
-    cluster_id: Which cluster, or `TO_BE_PICKED`; 0 for a personalized model.
-    chosen_by: Why: `'client_id'` (it has a model of its own), `'assignment'`
-      (a table says so), `'lowest_loss'` (on the client's labelled examples)
-      or `'default'`.
+    cluster_id: Cluster, or `TO_BE_PICKED`; 0 for a personalized model.
+    chosen_by: Reason: `'client_id'` (it has a personalized model),
+      `'assignment'` (by a table), `'lowest_loss'` (on the client's labelled
+      examples) or `'default'`.
   """
 
   model: str
@@ -40,21 +40,21 @@ class Choice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ScoringConfig:
-  """What is scored, and with which model.
+  """Split and clients to score, and model selection.
 
   A client is scored by its personalized model if `personalized` is set and
   there is one; else by the cluster that a table of assignments names; else as
   `otherwise` says.
 
   Attributes:
-    split: Which examples: `'train'`, `'validation'` or `'test'`.
-    group: Which clients: `'participating'`, `'unseen'` or `'all'`.
+    split: Split: `'train'`, `'validation'` or `'test'`.
+    group: Clients: `'participating'`, `'unseen'` or `'all'`.
     personalized: Whether to use personalized models.
     otherwise: `'pick'` takes the cluster of the lowest mean loss on the
       client's examples of `pick_split`; `'cluster_<id>'` one cluster for all;
       `'refuse'` ends the run with an error.
-    pick_split: Split whose labels `'pick'` looks at; another than `split`.
-    max_rows: So many examples of a client go through a model at once.
+    pick_split: Split whose labels `'pick'` uses; differs from `split`.
+    max_rows: Batch size: largest number of examples per model call.
   """
 
   split: str = schema.TEST
@@ -83,7 +83,7 @@ class ScoringConfig:
 
   @property
   def default_cluster(self) -> int | None:
-    """Returns the cluster that `otherwise` names, if it does."""
+    """Returns the cluster of `otherwise`, or None."""
     number = self.otherwise.removeprefix(_CLUSTER_PREFIX)
     if number == self.otherwise or not (number.isascii() and number.isdigit()):
       return None
@@ -100,9 +100,9 @@ def choose(
 
   Args:
     client_id: The client.
-    config: Says what goes before what.
-    known: Clients that have a personalized model.
-    assignments: Cluster of some clients.
+    config: Model selection.
+    known: Clients with a personalized model.
+    assignments: Clusters assigned to some clients.
 
   Raises:
     DataError: If there is no model for it.
@@ -127,7 +127,7 @@ def read_assignments(path: pathlib.Path) -> dict[str, int]:
 
   Args:
     path: A file with columns `client_id` and `cluster_id`, such as
-      `evaluation/clients.csv`; other columns do not matter.
+      `evaluation/clients.csv`; other columns are ignored.
 
   Raises:
     DataError: If it cannot be read, lacks a column, names a client twice, or

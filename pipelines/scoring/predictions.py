@@ -1,4 +1,4 @@
-"""Predictions as they are written: tables by shard, and what is in them."""
+"""Output of batch inference: Parquet tables by shard and their manifest."""
 
 import hashlib
 import json
@@ -21,9 +21,9 @@ from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 
-# What begins with _ is passed over by readers of a folder of Parquet files.
+# Readers of a folder of Parquet files ignore names that begin with _.
 MANIFEST = '_predictions.json'
-# Part of every version's name. Raise it when the same input gives other files.
+# Hashed into every version's name. To be raised when the output changes.
 CODE_VERSION = 1
 
 
@@ -31,8 +31,8 @@ class ScoredClient(NamedTuple):
   """The scored examples of one client.
 
   Attributes:
-    position: Its record within the shard.
-    client_id: Its id.
+    position: Index of its record in the shard.
+    client_id: Client id.
     group: `'participating'` or `'unseen'`.
     model: See `model_choice.Choice`.
     cluster_id: The cluster that answered; -1 if it was a personalized model.
@@ -55,7 +55,7 @@ class ScoredClient(NamedTuple):
 
 
 class WriteShard(beam.DoFn):
-  """(shard, scored clients and Nones) -> shard, written."""
+  """DoFn: (shard, scored clients and Nones) -> shard, after writing it."""
 
   def __init__(
     self, staging: staging_lib.Staging, num_shards: int, num_classes: int
@@ -89,7 +89,7 @@ class WriteShard(beam.DoFn):
 def to_table(
   clients: Sequence[ScoredClient], num_classes: int
 ) -> pyarrow.Table:
-  """Returns one row an example; `docs/batch_inference.md` lists the columns."""
+  """Returns one row per example; `docs/batch_inference.md` lists columns."""
   sizes = [len(client.label) for client in clients]
   number = pyarrow.int32() if num_classes else pyarrow.float32()
   label = _joined([client.label for client in clients])
@@ -159,7 +159,7 @@ def describe(
   config: model_choice.ScoringConfig,
   assignments: Mapping[str, int],
 ) -> dict[str, Any]:
-  """Returns all that decides the predictions, and no places of files."""
+  """Returns the inputs that determine the predictions, without paths."""
   spelled = json.dumps(assignments, sort_keys=True)
   return {
     'code_version': CODE_VERSION,
@@ -185,7 +185,7 @@ def describe(
 def write_manifest(
   staging: staging_lib.Staging, described: Mapping[str, Any], version: str
 ) -> dict[str, Any]:
-  """Writes and returns what a version says about itself."""
+  """Writes and returns the manifest of a version of predictions."""
   facts = [
     json.loads(path.read_text())
     for path in sorted(staging.work.glob('facts-*'))
@@ -214,7 +214,7 @@ def write_manifest(
 
 
 def read_published(folder: pathlib.Path) -> dict[str, Any] | None:
-  """Returns the manifest of predictions that are there already and whole."""
+  """Returns the manifest of predictions that exist and are complete."""
   if not folder.is_dir():
     return None
   try:

@@ -1,1 +1,1 @@
-"""Where raw examples come from; `registry` names them all."""
+"""Sources of raw examples; `registry` lists them."""

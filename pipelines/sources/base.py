@@ -1,4 +1,4 @@
-"""What a source of raw examples is."""
+"""Interface of sources of raw examples, and shared parts of sources."""
 
 import dataclasses
 import hashlib
@@ -12,12 +12,12 @@ import numpy as np
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 
-# Examples a worker reads at a time. The dataset does not depend on it.
+# Examples per block, read by one worker. The dataset does not depend on it.
 BLOCK_SIZE = 2048
 
 
 class Features(NamedTuple):
-  """The part of the schema that a source knows.
+  """The part of the schema that a source defines.
 
   Attributes:
     x_dtype: `'uint8'`, `'float32'`, or `'int32'` for the ids of tokens.
@@ -39,16 +39,16 @@ class Features(NamedTuple):
 
 
 class RawExample(NamedTuple):
-  """One example as it was found; `cleaning` decides whether it is sound.
+  """One raw example, validated later by `cleaning`.
 
   Attributes:
     x: Features, or None if they are missing.
     y: Label, one number or a list of them, or None if it is missing.
     is_test: Whether it belongs to the source's official test split.
-    native_source: Index of the distribution that it was drawn from, for
-      sources that are mixtures by nature; else None.
-    client: Name of the client that it belongs to by nature, or None.
-    problem: Why it could not be read, if it could not.
+    native_source: Index of its native source distribution, for sources with
+      several; else None.
+    client: Name of its natural client, or None.
+    problem: Error of reading it, if any.
   """
 
   x: Any
@@ -60,10 +60,10 @@ class RawExample(NamedTuple):
 
 
 class Block(NamedTuple):
-  """A run of a source's examples.
+  """A block of consecutive examples of a source.
 
   Attributes:
-    part: Which part of the source, such as `'train'` or a file's name.
+    part: Part of the source, such as `'train'` or a file name.
     start: Position of the first example in the part.
     stop: Position after the last one.
   """
@@ -74,14 +74,14 @@ class Block(NamedTuple):
 
 
 class Source(Protocol):
-  """Reads raw examples block by block; small enough to be sent to workers."""
+  """Block-wise reader of raw examples, small enough to be sent to workers."""
 
   def features(self) -> Features:
     """Returns shape and meaning of an example."""
     ...
 
   def blocks(self) -> Sequence[Block]:
-    """Returns all blocks, always the same ones in the same order."""
+    """Returns all blocks in a deterministic order."""
     ...
 
   def read(self, block: Block) -> Iterator[RawExample]:
@@ -89,28 +89,28 @@ class Source(Protocol):
     ...
 
   def checksums(self) -> Mapping[str, str]:
-    """Returns name -> SHA-256 of everything that the examples depend on."""
+    """Returns name -> SHA-256 of all data that determines the examples."""
     ...
 
   def native_source_names(self) -> tuple[str, ...] | None:
-    """Returns the names of the source's own distributions, if it has any."""
+    """Returns the names of the native source distributions, if any."""
     ...
 
   def has_test_split(self) -> bool:
-    """Returns whether the source brings an official test split."""
+    """Returns whether the source has an official test split."""
     ...
 
   def recipe(self) -> Mapping[str, Any]:
-    """Returns the options that decide what is read, without places of files."""
+    """Returns the options that determine the examples, without paths."""
     ...
 
   def facts(self) -> Mapping[str, Any]:
-    """Returns what else the manifest should record, JSON-ready."""
+    """Returns further entries of the manifest, JSON-ready."""
     ...
 
 
 class FileSource:
-  """What most sources have in common: no distributions and facts of their own.
+  """Base of sources without native distributions and further facts.
 
   Subclasses add the rest of `Source`.
   """
@@ -125,7 +125,7 @@ class FileSource:
 
 
 class FolderSource(FileSource):
-  """Files in one folder, which is no part of the recipe.
+  """Base of sources of files in one folder, which is not part of the recipe.
 
   Subclasses have `_options` with a `folder`, and `_files`.
   """
@@ -133,11 +133,11 @@ class FolderSource(FileSource):
   _options: Any
 
   def _files(self) -> Sequence[pathlib.Path]:
-    """Returns all files that are read, of different names."""
+    """Returns all files that are read; their names are distinct."""
     raise NotImplementedError
 
   def checksums(self) -> Mapping[str, str]:
-    """Returns the checksums of the files as they lie there."""
+    """Returns the checksums of the files as stored."""
     return {path.name: integrity.file_sha256(path) for path in self._files()}
 
   def recipe(self) -> Mapping[str, Any]:
@@ -148,10 +148,10 @@ class FolderSource(FileSource):
 
 
 class GeneratedSource(FileSource):
-  """Examples that are drawn here, from the options and the dataset's seed.
+  """Base of synthetic sources, generated from options and the dataset's seed.
 
   Attributes:
-    NAME: Of the generator; the purpose of its randomness begins with it.
+    NAME: Name of the generator; prefix of its random streams.
   """
 
   NAME: ClassVar[str]
@@ -161,7 +161,7 @@ class GeneratedSource(FileSource):
     self._seed = seed
 
   def checksums(self) -> Mapping[str, str]:
-    """Returns the checksum of the recipe: nothing is read from outside."""
+    """Returns the checksum of the recipe, since no files are read."""
     recipe = json.dumps([self.recipe(), self._seed], sort_keys=True)
     return {self.NAME: hashlib.sha256(recipe.encode()).hexdigest()}
 
@@ -184,9 +184,9 @@ def cut_native_blocks(
   """Returns the blocks of parts `'train_<s>'` and `'test_<s>'`.
 
   Args:
-    num_sources: Distributions of the source's own.
+    num_sources: Number of native source distributions.
     num_train: Training examples of each.
-    num_test: Examples of the official test split of each.
+    num_test: Official test examples of each.
   """
   return [
     block
@@ -197,10 +197,10 @@ def cut_native_blocks(
 
 
 class Run(NamedTuple):
-  """The part of a block that one of several containers holds.
+  """The part of a block in one of several containers.
 
   Attributes:
-    index: Of the container: a file, a client, a role.
+    index: Index of the container: a file, a client, a role.
     start: Position of the first example in the container.
     stop: Position after the last one.
   """
@@ -211,7 +211,7 @@ class Run(NamedTuple):
 
 
 def runs(sizes: Sequence[int], block: Block) -> Iterator[Run]:
-  """Yields where the examples of a block lie, in a part of many containers.
+  """Yields the runs of a block in a part with many containers.
 
   Args:
     sizes: Examples in each container of the part.
@@ -238,7 +238,7 @@ def array_sha256(*arrays: Array) -> str:
 
 
 def image_features(shape: tuple[int, ...], num_classes: int) -> Features:
-  """Returns the features of 8-bit images, read as values from 0 to 1."""
+  """Returns the features of 8-bit images, scaled to values from 0 to 1."""
   return Features(
     x_dtype='uint8',
     x_shape=shape,
@@ -250,7 +250,7 @@ def image_features(shape: tuple[int, ...], num_classes: int) -> Features:
 
 
 def token_features(length: int, num_classes: int) -> Features:
-  """Returns the features of `length` ids of tokens, stored and read alike."""
+  """Returns the features of `length` token ids, unscaled."""
   return Features(
     x_dtype='int32',
     x_shape=(length,),
@@ -262,7 +262,7 @@ def token_features(length: int, num_classes: int) -> Features:
 
 
 def vector_features(length: int, num_classes: int = 0) -> Features:
-  """Returns the features of float32 vectors; 0 classes are a regression."""
+  """Returns the features of float32 vectors; 0 classes for regression."""
   return Features(
     x_dtype='float32',
     x_shape=(length,),
@@ -274,5 +274,5 @@ def vector_features(length: int, num_classes: int = 0) -> Features:
 
 
 def malformed(problem: str) -> RawExample:
-  """Returns an example that could not be read, and why."""
+  """Returns an example that could not be read, with its error."""
   return RawExample(x=None, y=None, problem=problem)

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their original binary files.
+"""Source of CIFAR-10 and CIFAR-100 in their original binary files.
 
 A record is the label (CIFAR-100: the coarse, then the fine one), a byte each,
 and 3,072 pixels: red, green and blue planes, each of 32 rows. Krizhevsky,
@@ -37,7 +37,7 @@ class Options:
   """Options of CIFAR.
 
   Attributes:
-    folder: Where the files lie, unpacked from the "binary version" of the
+    folder: Folder of the files, unpacked from the "binary version" of the
       download; each plain, as .gz or as .xz.
     dataset: `'cifar10'` or `'cifar100'`.
     labels: `'fine'` (10 or 100 classes), or `'coarse'` (20, of CIFAR-100).
@@ -59,7 +59,7 @@ class Options:
 
 
 class Cifar(base.FolderSource):
-  """32x32 images in colour; a block's part is the name of a file."""
+  """Source of 32x32 colour images; the part of a block is a file name."""
 
   def __init__(self, options: Options, seed: int) -> None:
     del seed
@@ -118,12 +118,12 @@ class Cifar(base.FolderSource):
 
 @functools.lru_cache(maxsize=2)
 def _read(path: pathlib.Path, num_bytes: int, mtime_ns: int) -> Array:
-  """Returns the records of a file; `mtime_ns` makes a changed one read again.
+  """Returns the records of a file, cached by `mtime_ns`.
 
   Args:
     path: The file.
-    num_bytes: Of a record.
-    mtime_ns: When the file changed last.
+    num_bytes: Size of a record.
+    mtime_ns: Modification time of the file.
   """
   del mtime_ns
   content = files.read_bytes(path)

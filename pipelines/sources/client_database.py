@@ -1,7 +1,7 @@
-"""SQLite databases of examples by client, as TensorFlow Federated keeps them.
+"""Base of sources in TensorFlow Federated's SQLite format, by client.
 
-Table `client_metadata` says how many examples a client has in each split;
-table `examples` holds each as a serialized `tf.train.Example`. TFF fetches
+Table `client_metadata` has the number of examples of a client in each split;
+table `examples` holds each as a serialized `tf.train.Example`. TFF downloads
 Federated EMNIST, Stack Overflow and Shakespeare in this form.
 """
 
@@ -26,17 +26,17 @@ TEST = 'test'
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Which clients of a database are read.
+  """Options of a client database: file, split and filters of clients.
 
   Attributes:
-    folder: Where the database lies, unpacked.
+    folder: Folder of the unpacked database.
     file: File name, such as `'emnist_all.sqlite'`.
     use_test: Whether the clients' examples of the split `test` are the
       official test split; else they are not read.
-    min_train: Clients with fewer examples in the split `train` are left out.
-    min_test: The same for the split `test`.
-    num_clients: How many of the others are drawn; None for all.
-    draw_seed: Decides which are drawn.
+    min_train: Least number of examples of a client in the split `train`.
+    min_test: Least number in the split `test`.
+    num_clients: Number of clients to sample from the rest; None for all.
+    draw_seed: Seed of the sampling.
   """
 
   folder: str
@@ -56,7 +56,7 @@ class Options:
 
 
 class ClientDatabase(base.FolderSource):
-  """A source whose blocks are runs of records; subclasses say what one holds.
+  """Source whose blocks are runs of records; subclasses parse a record.
 
   A record may hold several examples; the position of a dead letter counts them
   from the first record of its block.
@@ -105,7 +105,7 @@ class ClientDatabase(base.FolderSource):
     return (TRAIN, TEST) if self._options.use_test else (TRAIN,)
 
   def _sizes(self, split: str) -> dict[str, int]:
-    """Returns client -> number of its records, for those who are read."""
+    """Returns client -> number of its records, of the selected clients."""
     path = self._path()
     chosen = _choose(path, self._options, path.stat().st_mtime_ns)
     return {client: sizes.get(split, 0) for client, sizes in chosen.items()}
@@ -121,7 +121,7 @@ class ClientDatabase(base.FolderSource):
 def _choose(
   path: pathlib.Path, options: Options, mtime_ns: int
 ) -> dict[str, dict[str, int]]:
-  """Returns client -> split -> number of its records, of those to be read."""
+  """Returns client -> split -> number of records, of the selected clients."""
   del mtime_ns
   counts = _count(path)
   chosen = [
@@ -138,7 +138,7 @@ def _choose(
 def _draw(
   clients: Sequence[str], count: int, seed: int, path: pathlib.Path
 ) -> list[str]:
-  """Returns `count` clients by the hash of their ids."""
+  """Samples `count` clients by the hash of their ids."""
   if count > len(clients):
     raise errors.DataError(
       f'{path} has {len(clients)} clients with enough examples, num_clients is '
@@ -153,7 +153,7 @@ def _draw(
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path) -> Generator[sqlite3.Connection]:
-  """Opens a database for reading; what SQLite says becomes a DataError."""
+  """Opens a database read-only; converts errors of SQLite to DataError."""
   try:
     uri = f'{path.resolve().as_uri()}?mode=ro&immutable=1'
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
@@ -183,7 +183,7 @@ def _count(path: pathlib.Path) -> dict[str, dict[str, int]]:
         )
       counts[client][split] = size
     (most,) = database.execute('SELECT max(rowid) FROM examples').fetchone()
-  # Not counted, for that would read the whole database.
+  # An upper bound; count(*) would read the whole database.
   if sum(sum(sizes.values()) for sizes in counts.values()) > (most or 0):
     raise errors.DataError(
       f'client_metadata of {path} speaks of more examples than there are: the '
@@ -195,7 +195,7 @@ def _count(path: pathlib.Path) -> dict[str, dict[str, int]]:
 def _records(
   database: sqlite3.Connection, client: str, split: str, run: base.Run
 ) -> list[Any]:
-  """Returns the records of a run, in the order in which they were written."""
+  """Returns the records of a run, in insertion order."""
   rows = database.execute(
     'SELECT serialized_example_proto FROM examples WHERE client_id = ? AND '
     'split_name = ? ORDER BY rowid LIMIT ? OFFSET ?',

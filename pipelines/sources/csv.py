@@ -1,4 +1,4 @@
-"""Tables in CSV files."""
+"""Source of tables in CSV files."""
 
 import csv
 import dataclasses
@@ -13,11 +13,11 @@ from tff_algos.core import errors
 
 @dataclasses.dataclass(frozen=True)
 class Options(table.Options):
-  """Options of CSV tables; files lie there plain, as .gz or as .xz.
+  """Options of CSV tables; files are plain, .gz or .xz.
 
   Attributes:
     column_names: Names of all columns if the files have no header line.
-    delimiter: What parts the columns.
+    delimiter: Delimiter of the columns.
   """
 
   column_names: tuple[str, ...] | None = None
@@ -55,7 +55,7 @@ class Csv(table.Table):
 def _read_rows(
   path: pathlib.Path, options: Options, mtime_ns: int
 ) -> list[dict[str, str | None]]:
-  """Returns the rows of a file; `mtime_ns` makes a changed file read again."""
+  """Returns the rows of a file, cached by `mtime_ns`."""
   del mtime_ns
   reader = csv.DictReader(
     io.StringIO(files.read_text(path), newline=''),

@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits that come with scikit-learn, 8x8 pixels."""
+"""Source of scikit-learn's 1,797 handwritten digits, 8x8 pixels."""
 
 import dataclasses
 import functools
@@ -13,12 +13,12 @@ from tff_algos.core.structures import Array
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """There is nothing to choose."""
+  """No options."""
 
 
 @functools.lru_cache(maxsize=1)
 def _load() -> tuple[Array, Array]:
-  # Imported here: half a second that other sources need not wait.
+  # Imported here, since it takes half a second.
   from sklearn import datasets
 
   digits: Any = datasets.load_digits()
@@ -50,7 +50,7 @@ class Digits(base.FileSource):
     return {'sklearn.datasets.load_digits': base.array_sha256(*_load())}
 
   def recipe(self) -> Mapping[str, Any]:
-    """Returns nothing: there is nothing to choose."""
+    """Returns an empty recipe: there are no options."""
     return {}
 
   def has_test_split(self) -> bool:

@@ -1,4 +1,4 @@
-"""EMNIST in its original IDX files, upright, with upper and lower case.
+"""Source of EMNIST in its original IDX files, with images upright.
 
 The files hold every image transposed; here rows are rows. Cohen et al.,
 "EMNIST: an extension of MNIST to handwritten letters" (arXiv 1702.05373).
@@ -18,7 +18,7 @@ BY_CLASS = 'byclass'
 LABELS = 'labels'
 DISTRIBUTIONS = 'distributions'
 
-# split -> (number of classes, label of the first class).
+# Split -> (number of classes, label of the first class).
 _SPLITS = {
   'balanced': (47, 0),
   BY_CLASS: (62, 0),
@@ -36,7 +36,7 @@ class Options:
   """Options of EMNIST.
 
   Attributes:
-    folder: Where the four files lie, plain, as .gz or as .xz, such as
+    folder: Folder of the four files, plain, .gz or .xz, such as
       `emnist-letters-train-images-idx3-ubyte.gz`.
     split: `'byclass'`, `'bymerge'`, `'balanced'`, `'letters'`, `'digits'` or
       `'mnist'`, as in the files' names.
@@ -109,7 +109,7 @@ class Emnist(base.FolderSource):
     return example._replace(y=example.y - first, native_source=int(is_upper))
 
   def _rows(self, part: str) -> Array:
-    """Returns the positions of the images that are shown."""
+    """Returns the positions of the selected images."""
     _, labels = idx.read_labelled(*self._paths(part))
     first = _FIRST_UPPER if self._has_distributions() else 0
     return np.flatnonzero(labels >= first)

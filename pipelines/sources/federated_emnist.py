@@ -1,4 +1,4 @@
-"""Federated EMNIST by writer, as TensorFlow Federated keeps it.
+"""Source of Federated EMNIST by writer, in TensorFlow Federated's format.
 
 PPFL (arXiv 2310.14337, section on practical data) takes the writers with at
 least 100 training and 25 test examples: `min_train=100, min_test=25`.
@@ -16,7 +16,7 @@ from tff_algos.core import checks
 
 @dataclasses.dataclass(frozen=True)
 class Options(client_database.Options):
-  """Which writers are read.
+  """Options of Federated EMNIST.
 
   Attributes:
     num_classes: 62, or 10 for the database of digits alone.

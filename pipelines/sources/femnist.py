@@ -1,8 +1,8 @@
-"""FEMNIST by writer in LEAF's JSON files.
+"""Source of FEMNIST by writer, in LEAF's JSON files.
 
-LEAF (Caldas et al., arXiv 1812.01097) leaves files with `users`, `num_samples`
+LEAF (Caldas et al., arXiv 1812.01097) writes files with `users`, `num_samples`
 and `user_data`: user -> `x`, images of 784 numbers, and `y`. CMFL's first
-experiment learns it (Che et al., TPDS).
+experiment uses it (Che et al., TPDS).
 """
 
 import dataclasses
@@ -43,12 +43,12 @@ class Options:
 
 
 class Writer(NamedTuple):
-  """What a file holds of a writer.
+  """Examples of a writer in one file.
 
   Attributes:
     client_id: The writer's id.
-    images: One array or None (if it is no list of numbers) each.
-    labels: One each, as found.
+    images: Arrays, or None for those that are not lists of numbers.
+    labels: Raw labels.
   """
 
   client_id: str
@@ -135,10 +135,10 @@ class Femnist(base.FolderSource):
 
 @functools.lru_cache(maxsize=1)
 def _read(path: pathlib.Path, mtime_ns: int) -> list[Writer]:
-  """Returns the writers of a file; `mtime_ns` makes a changed one read again.
+  """Returns the writers of a file, cached by `mtime_ns`.
 
   Raises:
-    DataError: If it is not what LEAF writes, or a writer is in it twice.
+    DataError: If it is not in LEAF's format, or a writer is in it twice.
   """
   del mtime_ns
   content = files_lib.read_text(path)
@@ -155,13 +155,13 @@ def _read(path: pathlib.Path, mtime_ns: int) -> list[Writer]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """Returns an object; JSON itself would let the last of two keys win."""
+  """Returns an object without duplicate keys, which JSON would accept."""
   found = dict(pairs)
   if len(found) < len(pairs):
     names = [name for name, _ in pairs]
     twice = next(name for name in names if names.count(name) > 1)
     raise ValueError(f'{twice!r} is there twice')
-  # At once, for numbers in lists take ten times the memory.
+  # Converted at once: lists of numbers take ten times the memory.
   if isinstance(found.get('x'), list):
     found['x'] = [_as_array(image) for image in found['x']]
   return found

@@ -1,4 +1,4 @@
-"""Files of raw data, plain or compressed."""
+"""Reading of raw files, plain or compressed."""
 
 import gzip
 import lzma
@@ -12,7 +12,7 @@ _OPENERS = {'.gz': gzip.open, '.xz': lzma.open}
 
 
 def find(folder: str, name: str) -> pathlib.Path:
-  """Returns the path of a file that lies there plain, as .gz or as .xz.
+  """Returns the path of a file stored plain, as .gz or as .xz.
 
   Raises:
     DataError: If none of the three exists.
@@ -29,10 +29,10 @@ def find(folder: str, name: str) -> pathlib.Path:
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
-  """Returns the content of a file, decompressed by its name's ending.
+  """Returns the content of a file, decompressed by its suffix.
 
   Raises:
-    DataError: If it is not there or is damaged.
+    DataError: If it is missing or damaged.
   """
   try:
     with _OPENERS.get(path.suffix, open)(path, 'rb') as file:
@@ -44,10 +44,10 @@ def read_bytes(path: pathlib.Path) -> bytes:
 
 
 def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
-  """Returns the text of a file, decompressed, with its line ends as they are.
+  """Returns the text of a file, decompressed, with original line ends.
 
   Raises:
-    DataError: If it is not there, is damaged or is no such text.
+    DataError: If it is missing or damaged, or has another encoding.
   """
   try:
     return read_bytes(path).decode(encoding)

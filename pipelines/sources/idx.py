@@ -1,4 +1,4 @@
-"""Images and labels in IDX files: MNIST, Fashion-MNIST, EMNIST."""
+"""Source of images and labels in IDX files: MNIST, Fashion-MNIST, EMNIST."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from pipelines.sources import base, files
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Array
 
-# What MNIST and Fashion-MNIST are called everywhere.
+# File names of MNIST and Fashion-MNIST.
 _MNIST_NAMES = {
   'train_images': 'train-images-idx3-ubyte',
   'train_labels': 'train-labels-idx1-ubyte',
@@ -23,14 +23,14 @@ _MNIST_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Options of IDX files; each may lie there plain, as .gz or as .xz.
+  """Options of IDX files; each may be plain, .gz or .xz.
 
   Attributes:
-    folder: Where they lie.
-    num_classes: Number of labels.
-    first_label: The label that becomes class 0 (1 for EMNIST letters).
+    folder: Folder of the files.
+    num_classes: Number of classes.
+    first_label: Label of class 0 (1 for EMNIST letters).
     transpose: Whether rows and columns must be swapped (True for EMNIST).
-    train_images: File name, without the ending of a compression.
+    train_images: File name, without the suffix of a compression.
     train_labels: File name.
     test_images: File name; '' if there is no official test split.
     test_labels: File name.
@@ -112,17 +112,17 @@ def read(path: pathlib.Path, num_axes: int) -> Array:
 
   Args:
     path: The file.
-    num_axes: How many axes it must have.
+    num_axes: Required number of axes.
 
   Raises:
-    DataError: If it is not there, is damaged or is of another kind.
+    DataError: If it is missing, damaged or of another kind.
   """
   return _read(path, num_axes, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=4)
 def _read(path: pathlib.Path, num_axes: int, mtime_ns: int) -> Array:
-  """Reads a file; `mtime_ns` makes a changed file read again."""
+  """Reads a file, cached by `mtime_ns`."""
   del mtime_ns
   content = files.read_bytes(path)
   # Two zero bytes, 8 for unsigned bytes, number of axes, length of each axis.
@@ -153,7 +153,7 @@ def read_labelled(
   """Returns images `[n, height, width]` and labels `[n]`, uint8.
 
   Raises:
-    DataError: If a file is damaged, or the two do not go together.
+    DataError: If a file is damaged, or the two do not match.
   """
   pixels, classes = read(images, 3), read(labels, 1)
   if len(classes) != len(pixels):

@@ -1,4 +1,4 @@
-"""Synthetic mixtures of linear regressions, as in FedSoft's experiments.
+"""Synthetic source of mixtures of linear regressions (FedSoft).
 
 y = <x, theta_s> + noise with x ~ N(0, I), noise ~ N(0, 1), no intercept, and
 theta_s ~ N(0, variance * I) for each source distribution s (arXiv 2112.06053,
@@ -89,7 +89,7 @@ class Options:
 
 
 class LinearRegression(base.GeneratedSource):
-  """A source whose distributions are regressions with known thetas."""
+  """Source whose native distributions are regressions with known thetas."""
 
   NAME = 'linear_regression'
 
@@ -137,7 +137,7 @@ class LinearRegression(base.GeneratedSource):
       x = values[:-1].astype(np.float32)
       yield base.RawExample(
         x=x,
-        # fsum rounds once: the same bytes whatever the machine adds with.
+        # fsum rounds once, so the result does not depend on the machine.
         y=math.fsum((*(x * theta), values[-1])),
         is_test=split == 'test',
         native_source=int(source),

@@ -1,11 +1,11 @@
-"""PPFL's synthetic data: every client mixes the same few logistic models.
+"""Synthetic source of mixtures of logistic models by client (PPFL).
 
 theta_s ~ U[-1, 1]^d, x ~ U[-1, 1]^d, y = round(sigmoid(<x, theta_s> + noise))
 with noise ~ N(0, 0.1^2); client i mixes the components by alpha_i ~ Dir(0.4),
-and its n_i = min(floor(lognormal(4, 2)) + 50, 1000) examples are parted among
+and its n_i = min(floor(lognormal(4, 2)) + 50, 1000) examples are divided among
 them by Multinomial(n_i, alpha_i) (Di et al., arXiv 2310.14337, synthetic data,
-after Marfoq et al., NeurIPS 2021). The paper parts each client's examples 80 to
-20; its code trains on all n_i and tests on 5,000 more of the same mixture.
+after Marfoq et al., NeurIPS 2021). The paper splits each client's examples 80
+to 20; its code trains on all n_i and tests on 5,000 more of the same mixture.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ class Options:
     concentration: Parameter of the Dirichlet law.
     noise: Standard deviation of the noise.
     min_examples: Added to the lognormal part of n_i.
-    max_examples: Larger n_i are cut.
-    num_test_examples: Of each client, drawn in addition by the same mixture, as
-      the official test split; 0 for none.
+    max_examples: Upper bound of n_i.
+    num_test_examples: Number of additional examples per client from the same
+      mixture, as the official test split; 0 for none.
   """
 
   num_clients: int = 300
@@ -62,7 +62,7 @@ class Options:
 
 
 class Client(NamedTuple):
-  """What a client has drawn.
+  """Random draws of a client.
 
   Attributes:
     mixture: alpha_i, float64 `[num_components]`.
@@ -76,7 +76,7 @@ class Client(NamedTuple):
 
 
 class LogisticMixture(base.GeneratedSource):
-  """Clients by nature, for partition law `'natural'`."""
+  """Source with natural clients, for partition law `'natural'`."""
 
   NAME = 'logistic_mixture'
 
@@ -91,7 +91,7 @@ class LogisticMixture(base.GeneratedSource):
     return generator.uniform(-1, 1, shape)
 
   def client(self, index: int) -> Client:
-    """Returns what a client has drawn."""
+    """Returns the random draws of a client."""
     return _draw_client(self._options, self._seed, index)
 
   def blocks(self) -> Sequence[base.Block]:
@@ -109,7 +109,7 @@ class LogisticMixture(base.GeneratedSource):
       ends = np.cumsum(self._counts(block.part, run.index))
       for i in range(run.start, run.stop):
         component = int(np.searchsorted(ends, i, side='right'))
-        # Test examples come after all others, as far as chance goes.
+        # Test examples use the positions after all training examples.
         place = i + self._options.max_examples * is_test
         x, y = self._point(thetas[component], run.index, place)
         yield base.RawExample(
@@ -125,7 +125,7 @@ class LogisticMixture(base.GeneratedSource):
     return tuple(f'component_{s}' for s in range(self._options.num_components))
 
   def has_test_split(self) -> bool:
-    """Returns whether clients have examples to test in addition."""
+    """Returns whether clients have additional test examples."""
     return self._options.num_test_examples > 0
 
   def facts(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Tables in Parquet files, read one row group at a time."""
+"""Source of tables in Parquet files, read by row group."""
 
 import contextlib
 import dataclasses
@@ -34,12 +34,12 @@ class Options(table.Options):
 
 
 class RowGroup(NamedTuple):
-  """A run of rows that can be read alone.
+  """A row group of a file.
 
   Attributes:
-    path: Its file.
-    index: Its position there.
-    num_rows: How many rows it has.
+    path: Path of the file.
+    index: Index of the row group in the file.
+    num_rows: Number of rows.
   """
 
   path: pathlib.Path
@@ -87,7 +87,7 @@ class Parquet(table.Table):
 
 @contextlib.contextmanager
 def _errors_of(path: pathlib.Path) -> Generator[None]:
-  """Makes a DataError of what pyarrow says about a damaged file."""
+  """Converts errors of pyarrow on a damaged file to DataError."""
   try:
     yield
   except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -101,7 +101,7 @@ def _errors_of(path: pathlib.Path) -> Generator[None]:
 def _list_groups(
   path: pathlib.Path, columns: tuple[str, ...], mtime_ns: int
 ) -> tuple[RowGroup, ...]:
-  """Returns the row groups of a file, once it has the columns."""
+  """Returns the row groups of a file; checks its columns."""
   del mtime_ns
   with _errors_of(path), parquet.ParquetFile(path) as file:
     names = file.schema_arrow.names

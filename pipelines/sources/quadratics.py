@@ -1,9 +1,9 @@
-"""Quadratic losses with planted minima, one for each source distribution.
+"""Synthetic source of quadratic losses with known minima by distribution.
 
 y = <x, minimum_s> without noise, x_j ~ N(0, curvature_j): half the mean
 squared error is the quadratic (w - minimum_s)^T H (w - minimum_s) / 2, where H
 is the mean of x x^T, near diag(curvature). So every client of one distribution
-has its minimum exactly there, whatever it was dealt.
+has exactly this minimum, for any subset of examples.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Options:
 
 
 class Quadratics(base.GeneratedSource):
-  """A source whose distributions are quadratics with known minima."""
+  """Source whose native distributions are quadratics with known minima."""
 
   NAME = 'quadratics'
 
@@ -97,7 +97,7 @@ class Quadratics(base.GeneratedSource):
       x = (deviations * noise).astype(np.float32)
       yield base.RawExample(
         x=x,
-        # fsum rounds once: the same bytes whatever the machine adds with.
+        # fsum rounds once, so the result does not depend on the machine.
         y=math.fsum(x * minimum),
         is_test=split == 'test',
         native_source=int(source),

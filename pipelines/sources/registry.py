@@ -1,4 +1,4 @@
-"""All sources by the name that a config gives."""
+"""Registry of sources by the name in a config."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,7 +60,7 @@ SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
 
 
 def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
-  """Returns a source; nothing is read yet.
+  """Returns a source, without reading data.
 
   Args:
     name: Key of `SOURCES`.
@@ -68,7 +68,7 @@ def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
     seed: The dataset's seed, for sources that generate their examples.
 
   Raises:
-    ConfigError: If the name, an option's name or its value is not known.
+    ConfigError: If the name or an option is unknown, or a value is invalid.
   """
   checks.check_one_of('source.name', name, tuple(SOURCES))
   options_class, source_class = SOURCES[name]

@@ -1,6 +1,6 @@
-"""Sentiment140: tweets by account, with a negative or positive mood.
+"""Source of Sentiment140: tweets by account with binary sentiment.
 
-The original CSV files: mood (0 negative, 2 neutral, 4 positive), id, date,
+The original CSV files: sentiment (0 negative, 2 neutral, 4 positive), id, date,
 query, account, text; no header, ISO-8859-1. Go, Bhayani and Huang, "Twitter
 sentiment classification using distant supervision", 2009. A client is an
 account, as in CMFL's second experiment (Che et al., TPDS).
@@ -26,13 +26,13 @@ class Options:
   """Options of Sentiment140.
 
   Attributes:
-    folder: Where the files lie, plain, as .gz or as .xz.
-    train_file: File name, without the ending of a compression.
+    folder: Folder of the files, plain, .gz or .xz.
+    train_file: File name, without the suffix of a compression.
     test_file: File of the official test split; '' for none. The original one
       has neutral tweets, which are malformed here: there are two classes.
-    encoding: Of the files; the originals are no UTF-8.
-    length: Words of a tweet that are kept; shorter ones are padded.
-    vocabulary_size: Words that have an id; the others share one.
+    encoding: Encoding of the files; the originals are not UTF-8.
+    length: Words per tweet, truncated or padded.
+    vocabulary_size: Number of words with an own id; the others share one.
     vocabulary_file: File in the folder with one word a line; '' for the most
       frequent words of the training file.
   """
@@ -52,7 +52,7 @@ class Options:
 
 
 class Sentiment140(base.FolderSource):
-  """Tweets as ids of words; class 0 is negative and class 1 positive."""
+  """Source of tweets as word ids; class 0 is negative, class 1 positive."""
 
   def __init__(self, options: Options, seed: int) -> None:
     del seed
@@ -126,7 +126,7 @@ class Sentiment140(base.FolderSource):
 
 @functools.lru_cache(maxsize=2)
 def _read(path: pathlib.Path, encoding: str, mtime_ns: int) -> list[list[str]]:
-  """Returns the rows of a file; `mtime_ns` makes a changed one read again."""
+  """Returns the rows of a file, cached by `mtime_ns`."""
   del mtime_ns
   lines = io.StringIO(files.read_text(path, encoding), newline='')
   try:

@@ -1,8 +1,8 @@
-"""Shakespeare's plays by role: some characters, and the one that follows.
+"""Source of Shakespeare's plays by role, for next-character prediction.
 
 A client is a role. Its speeches, one after the other, are cut into windows of
 80 characters, each labelled by the next character, as LEAF does (Caldas et al.,
-arXiv 1812.01097). CMFL's third experiment learns it (Che et al., TPDS).
+arXiv 1812.01097). CMFL's third experiment uses it (Che et al., TPDS).
 """
 
 import dataclasses
@@ -43,15 +43,15 @@ class Options:
   """Options of Shakespeare.
 
   Attributes:
-    folder: Where the file lies, plain, as .gz or as .xz.
-    file: File name, without the ending of a compression.
+    folder: Folder of the file, plain, .gz or .xz.
+    file: File name, without the suffix of a compression.
     form: `'jsonl'`: a JSON object with `play`, `role` and `text` in each line,
       one a speech. Or `'script'`: speeches parted by empty lines, the first
       line of each being `ROLE:`.
-    window: Characters that are seen.
-    stride: Characters from one window to the next. Windows that overlap fall
-      into all splits, so that a test knows most of its text from training; a
-      stride of window + 1 shares nothing.
+    window: Number of input characters.
+    stride: Characters from one window to the next. Overlapping windows are in
+      all splits, so that most text of a test example is in training examples;
+      a stride of window + 1 avoids any overlap.
     alphabet: The characters, class 0 first. A window with another one is
       malformed.
     spelling: `'plain'` writes quotation marks, dashes, ligatures and accents
@@ -83,14 +83,14 @@ class Options:
 
 
 class Shakespeare(base.FolderSource):
-  """Windows of characters; a block's part is `'train'` or `'test'`."""
+  """Source of windows of characters, in parts `'train'` and `'test'`."""
 
   def __init__(self, options: Options, seed: int) -> None:
     del seed
     self._options = options
 
   def features(self) -> base.Features:
-    """Returns the ids of characters; classes are characters, too."""
+    """Returns character ids; classes are characters as well."""
     return base.token_features(
       self._options.window, len(self._options.alphabet)
     )
@@ -117,7 +117,7 @@ class Shakespeare(base.FolderSource):
         )
 
   def has_test_split(self) -> bool:
-    """Returns whether the end of each role's text is one."""
+    """Returns whether the end of each role's text is a test split."""
     return self._options.test_fraction > 0
 
   def facts(self) -> Mapping[str, Any]:
@@ -168,7 +168,7 @@ def plain_spelling(text: str) -> str:
 def _read(
   path: pathlib.Path, form: str, spelling: str, mtime_ns: int
 ) -> dict[str, str]:
-  """Returns role -> its text; `mtime_ns` makes a changed file read again."""
+  """Returns role -> its text, cached by `mtime_ns`."""
   del mtime_ns
   text = files.read_text(path)
   parse = _parse_jsonl if form == JSONL else _parse_script

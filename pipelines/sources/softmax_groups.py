@@ -1,4 +1,4 @@
-"""pFedKM's synthetic data: clients in groups, each with a softmax model.
+"""Synthetic source of client groups with softmax models (pFedKM).
 
 Client k of group g draws B_k ~ N(offset_g, beta), the mean v_k ~ N(B_k, 1) of
 its features, x ~ N(v_k, Sigma) with Sigma_jj = j^-1.2, and weights W_k and
@@ -34,7 +34,7 @@ class Options:
     alpha: mu_k = alpha / beta * B_k.
     beta: Standard deviation of B_k, > 0.
     min_examples: Added to the lognormal part of n_k.
-    max_examples: Larger n_k are cut; None for no limit.
+    max_examples: Upper bound of n_k; None for no limit.
   """
 
   num_groups: int = 3
@@ -61,7 +61,7 @@ class Options:
 
 
 class Client(NamedTuple):
-  """What a client has drawn.
+  """Random draws of a client.
 
   Attributes:
     group: Its group.
@@ -81,7 +81,7 @@ class Client(NamedTuple):
 
 
 class SoftmaxGroups(base.GeneratedSource):
-  """Clients by nature, for partition law `'natural'`."""
+  """Source with natural clients, for partition law `'natural'`."""
 
   NAME = 'softmax_groups'
 
@@ -92,7 +92,7 @@ class SoftmaxGroups(base.GeneratedSource):
     )
 
   def client(self, index: int) -> Client:
-    """Returns what a client has drawn; clients are numbered group by group."""
+    """Returns the random draws of a client; clients are numbered by group."""
     return _draw_client(self._options, self._seed, index)
 
   def blocks(self) -> Sequence[base.Block]:

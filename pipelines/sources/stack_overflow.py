@@ -1,12 +1,10 @@
-"""Stack Overflow by account, as TensorFlow Federated keeps it: the next word.
+"""Source of Stack Overflow by account (TFF), for next-word prediction.
 
-A post is cut after `length` words, gets a beginning and, if it is shorter, an
-end, as in TFF's baseline and in PPFL (arXiv 2310.14337). Either a post is one
-example: its ids but the last, and as labels its ids but the first, both padded
-  on
-the right. Or each of its words but the first is one: at most `length` ids
-  before
-it, padded on the left, and its own id as the label.
+A post is truncated after `length` words, gets a begin token and, if shorter, an
+end token, as in TFF's baseline and in PPFL (arXiv 2310.14337). Either a post is
+one example: its ids but the last, with its ids but the first as labels, both
+padded on the right. Or each of its words but the first is one example: at most
+`length` ids before the word, padded on the left, and its id as the label.
 """
 
 import dataclasses
@@ -24,15 +22,15 @@ WORDS = 'words'
 
 @dataclasses.dataclass(frozen=True)
 class Options(client_database.Options):
-  """Which accounts and words are read.
+  """Options of Stack Overflow: accounts, posts and vocabulary.
 
   Attributes:
-    length: Words of a post that are kept, and ids that an example shows.
-    vocabulary_size: Words that have an id of their own.
+    length: Words per post, and ids per example.
+    vocabulary_size: Number of words with an own id.
     vocabulary_file: File in the folder with one word a line, the most
       frequent first.
     examples_are: `'posts'`, with a label at each place, or `'words'`.
-    max_posts: Posts of an account that are read in each split; None for all.
+    max_posts: Largest number of posts of an account and split; None for all.
   """
 
   file: str = 'stackoverflow.sqlite'
@@ -52,13 +50,13 @@ class Options(client_database.Options):
 
 
 class StackOverflow(client_database.ClientDatabase):
-  """Ids of words, labelled by the word or words that follow.
+  """Source of word ids, labelled by the next word or words.
 
-  A measure of words alone leaves out the labels of `special_ids` in the facts.
+  Metrics of words only ignore the labels `special_ids` in the facts.
   """
 
   def features(self) -> base.Features:
-    """Returns ids of words; classes are ids, too."""
+    """Returns word ids; classes are ids as well."""
     length, num_ids = self._options.length, self._vocabulary().num_ids
     features = base.token_features(length, num_ids)
     if self._options.examples_are == POSTS:
@@ -114,6 +112,6 @@ class StackOverflow(client_database.ClientDatabase):
 def _read_vocabulary(
   path: pathlib.Path, size: int, mtime_ns: int
 ) -> text.Vocabulary:
-  """Reads a vocabulary; `mtime_ns` makes a changed file read again."""
+  """Reads a vocabulary, cached by `mtime_ns`."""
   del mtime_ns
   return text.read_vocabulary(path, size)

@@ -1,4 +1,4 @@
-"""What tables have in common: a label column and columns of features."""
+"""Base of tabular sources: a label column and feature columns."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ class Options:
   """Options of tables.
 
   Attributes:
-    folder: Where the files lie.
+    folder: Folder of the files.
     train_file: File name.
     label_column: Name of the column of labels.
-    feature_columns: Names of the columns of features, all of them numbers.
+    feature_columns: Names of the feature columns, all numeric.
     test_file: File of the official test split; '' if there is none.
     classes: Spellings of the labels, class 0 first; None for regression.
-    client_column: Column that says whose a row is (for partition law
+    client_column: Column with the client of a row (for partition law
       `'natural'`); '' if there is none.
   """
 
@@ -51,7 +51,7 @@ class Options:
 
 
 class Table(base.FolderSource):
-  """Rows of numbers; a row with a missing or odd value is malformed.
+  """Source of numeric rows; a row with an invalid value is malformed.
 
   Subclasses read the files.
   """
@@ -61,7 +61,7 @@ class Table(base.FolderSource):
     self._options = options
 
   def features(self) -> base.Features:
-    """Returns float32 vectors, as they are: nothing is normalised."""
+    """Returns float32 vectors, not normalised."""
     return base.vector_features(
       len(self._options.feature_columns), len(self._options.classes or ())
     )
@@ -123,7 +123,7 @@ class Table(base.FolderSource):
 
 
 def _number(value: Any) -> float | None:
-  """Returns a cell as a number, None if it is none."""
+  """Returns a cell as a number, None if it is not numeric."""
   try:
     return float(value)
   except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Words as ids.
+"""Vocabulary and encoding of words as ids.
 
 Id 0 is padding; then come the words of the vocabulary, most frequent first;
 then three more: a word outside the vocabulary, the beginning and the end of a
@@ -16,12 +16,12 @@ from tff_algos.core import errors
 
 PADDING = 0
 _NUM_SPECIAL = 4
-# Runs of letters, digits and apostrophes, or one mark: LEAF's split of tweets.
+# Runs of letters, digits and apostrophes, or one mark: LEAF's tokenization.
 _WORD = re.compile(r"[\w']+|[.,!?;]")
 
 
 class Vocabulary(NamedTuple):
-  """The words that have ids of their own.
+  """Words with own ids.
 
   Attributes:
     words: The words; word i has id i + 1.
@@ -54,7 +54,7 @@ class Vocabulary(NamedTuple):
 
   @property
   def num_ids(self) -> int:
-    """Returns how many ids there are, with padding and the special ones."""
+    """Returns the number of ids, including padding and special ids."""
     return len(self.words) + _NUM_SPECIAL
 
   def encode(self, words: Iterable[str]) -> list[int]:
@@ -62,7 +62,7 @@ class Vocabulary(NamedTuple):
     return [self.ids.get(word, self.unknown) for word in words]
 
   def facts(self) -> dict[str, Any]:
-    """Returns what a manifest should say, so that a model can be served."""
+    """Returns the entries of the manifest that serving a model needs."""
     return {
       'vocabulary': list(self.words),
       'special_ids': {
@@ -75,7 +75,7 @@ class Vocabulary(NamedTuple):
 
 
 def split_words(text: str) -> list[str]:
-  """Returns the words and marks of a text, in lower case."""
+  """Returns the words and punctuation marks of a text, in lower case."""
   return _WORD.findall(text.lower())
 
 
@@ -90,7 +90,7 @@ def read_vocabulary(path: pathlib.Path, size: int) -> Vocabulary:
   """Returns the first `size` words of a file with one word a line.
 
   Raises:
-    DataError: If the file is no text, has fewer words, or has one twice.
+    DataError: If the file is not text, has too few words, or duplicates.
   """
   words = files.read_text(path).split('\n')[:size]
   words = [word.removesuffix('\r') for word in words]

@@ -1,4 +1,4 @@
-"""Images or texts of TensorFlow Datasets, by name."""
+"""Source of images or texts from TensorFlow Datasets (TFDS)."""
 
 import contextlib
 import dataclasses
@@ -22,8 +22,8 @@ class Options:
 
   Attributes:
     name: Name as in `tfds.load`, such as `'mnist'` or `'emnist/letters'`.
-    data_dir: Where prepared sets lie, and this one is prepared if it does not;
-      '' for TFDS's own default.
+    data_dir: Folder of prepared sets, where this one is prepared if missing; ''
+      for TFDS's default.
     image: Name of the feature that holds the image.
     text: Name of the feature that holds the text, for sets of texts; `image`
       is not used then.
@@ -31,18 +31,18 @@ class Options:
       whole number if `classes` are given.
     classes: Values of the label, class 0 first; None for those of the class
       label. An example with another one is malformed.
-    client: Name of the feature that says whose an example is; '' for none.
+    client: Name of the feature with the client of an example; '' for none.
     transpose: Whether rows and columns of images must be swapped (True for
       EMNIST, which TFDS keeps as the original files do).
     image_shape: Shape of the images, for sets that do not declare one; an
       image of another shape is malformed.
-    length: Words of a text that are kept; shorter ones are padded.
-    vocabulary_size: Words that have an id of their own: the most frequent
-      ones of the training split.
+    length: Words per text, truncated or padded.
+    vocabulary_size: Number of words with an own id: the most frequent ones of
+      the training split.
     train_split: Split that clients draw from.
     test_split: Official test split; '' if there is none.
-    download: Whether TFDS may fetch a set that is not prepared.
-    download_dir: Where TFDS keeps downloads; '' for its default.
+    download: Whether TFDS may download a set that is not prepared.
+    download_dir: Download folder of TFDS; '' for its default.
     manual_dir: Folder with the original files, used instead of a download; ''
       for none. Some sets read it only from here.
   """
@@ -76,7 +76,7 @@ class Options:
 
 
 class Tfds(base.FileSource):
-  """Images or texts with a class; other sets need a source of their own."""
+  """Source of images or texts with a class."""
 
   def __init__(self, options: Options, seed: int) -> None:
     del seed
@@ -126,7 +126,7 @@ class Tfds(base.FileSource):
     return {path.name: integrity.file_sha256(path) for path in paths}
 
   def recipe(self) -> Mapping[str, Any]:
-    """Returns what is read, without where it lies and how it came there."""
+    """Returns the options that determine the examples, without paths."""
     recipe = dataclasses.asdict(self._options)
     for place in _PLACES:
       del recipe[place]
@@ -188,12 +188,12 @@ class Tfds(base.FileSource):
 
 
 def _decode(value: Any) -> str:
-  """Returns a text or number as TFDS gives it."""
+  """Returns a label or client as text."""
   return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _feature(options: Options, name: str, kind: str = '') -> Any:
-  """Returns a feature of a set by its name, once it is of the kind."""
+  """Returns a feature of a set by its name; checks its kind."""
   import tensorflow_datasets as tfds
 
   features = _builder(options).info.features
@@ -209,7 +209,7 @@ def _feature(options: Options, name: str, kind: str = '') -> Any:
 
 
 def _examples(options: Options, split: str) -> Iterator[Mapping[str, Any]]:
-  """Yields the examples of a split, always in the same order."""
+  """Yields the examples of a split in a deterministic order."""
   import tensorflow as tf
   import tensorflow_datasets as tfds
 
@@ -221,7 +221,7 @@ def _examples(options: Options, split: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _unreadable(options: Options, error: Exception) -> errors.DataError:
-  """Returns what to say of an error of TFDS, which may be of any class."""
+  """Returns the DataError for an error of TFDS, of any class."""
   reason = (str(error).splitlines() or [''])[0] or type(error).__name__
   return errors.DataError(
     f'{options.name!r} cannot be read or prepared: {reason}. Are its files '
@@ -235,7 +235,7 @@ def _vocabulary(options: Options) -> text.Vocabulary:
 
   def texts() -> Iterator[list[str]]:
     for example in _examples(options, options.train_split):
-      # A text that is not UTF-8 is malformed, and counted where it is read.
+      # Texts that are not UTF-8 are malformed, and counted when they are read.
       with contextlib.suppress(UnicodeDecodeError):
         yield text.split_words(_decode(example[options.text]))
 
@@ -245,7 +245,7 @@ def _vocabulary(options: Options) -> text.Vocabulary:
 @functools.lru_cache(maxsize=2)
 def _builder(options: Options) -> Any:
   """Returns the builder of a set, prepared."""
-  # Imported here: other sources need not wait for it.
+  # Imported here, since it is slow.
   import tensorflow_datasets as tfds
 
   try:
@@ -263,7 +263,7 @@ def _builder(options: Options) -> Any:
     raise errors.DataError(
       f'{options.name!r} is not prepared in {builder.data_dir}. Set '
       'source.options.manual_dir to a folder with its original files, or '
-      'download=True, or mend data_dir.'
+      'download=True, or correct data_dir.'
     )
   try:
     builder.download_and_prepare(

@@ -1,7 +1,7 @@
-"""Tiny-ImageNet in its original folders of JPEG files.
+"""Source of Tiny-ImageNet in its original folders of JPEG files.
 
 `wnids.txt` names the 200 classes, `train/<class>/images/*.JPEG` holds 500
-images of each, and `val/val_annotations.txt` says the class of each image in
+images of each, and `val/val_annotations.txt` has the class of each image in
 `val/images`, which serve as the test split (the original one has no labels).
 """
 
@@ -33,7 +33,7 @@ class Options:
 
 
 class TinyImagenet(base.FileSource):
-  """64x64 images in colour; grey ones get three equal channels."""
+  """Source of 64x64 colour images; grey ones get three equal channels."""
 
   def __init__(self, options: Options, seed: int) -> None:
     del seed
@@ -69,11 +69,11 @@ class TinyImagenet(base.FileSource):
     return lists | {part: self._checksum(part) for part in (TRAIN, VALIDATION)}
 
   def recipe(self) -> Mapping[str, Any]:
-    """Returns nothing: there is nothing to choose but the folder."""
+    """Returns an empty recipe: the only option is the folder."""
     return {}
 
   def has_test_split(self) -> bool:
-    """Returns True: the validation images, which have labels."""
+    """Returns True: the labelled validation images."""
     return True
 
   def facts(self) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class TinyImagenet(base.FileSource):
     return {'class_names': list(self._classes())}
 
   def _classes(self) -> dict[str, int]:
-    """Returns the name of each class -> its number, in the original order."""
+    """Returns class name -> class index, in the original order."""
     path, _ = self._lists()
     names = files.read_text(path).split()
     if len(set(names)) < max(2, len(names)):
@@ -92,7 +92,7 @@ class TinyImagenet(base.FileSource):
     return {name: i for i, name in enumerate(names)}
 
   def _lists(self) -> tuple[pathlib.Path, pathlib.Path]:
-    """Returns the files that name the classes and the validation labels."""
+    """Returns the files with the classes and the validation labels."""
     return (
       files.find(str(self._folder), 'wnids.txt'),
       files.find(str(self._folder / VALIDATION), 'val_annotations.txt'),
@@ -133,7 +133,7 @@ def _list_training(
 def _list_validation(
   path: pathlib.Path, mtime_ns: int
 ) -> tuple[tuple[str, str], ...]:
-  """Reads the labels; `mtime_ns` makes a changed file read again."""
+  """Reads the validation labels, cached by `mtime_ns`."""
   del mtime_ns
   images = []
   present = {image.name for image in (path.parent / 'images').glob('*')}
@@ -150,7 +150,7 @@ def _list_validation(
 
 def _decode(path: pathlib.Path) -> base.RawExample:
   """Returns the image in a file, without its label."""
-  # Imported here: other sources need not wait for it.
+  # Imported here, since it is slow.
   import tensorflow as tf
 
   try:

@@ -1,4 +1,4 @@
-"""Two Gaussians in the plane with targets 1 and -1, fitted by two weights.
+"""Synthetic source of two Gaussian classes in the plane, as a regression.
 
 x ~ N(y * (m, m), variance * I). Least squares without an intercept has its
 optimum at w = (m, m) / (variance + 2 m^2), with the loss
@@ -22,9 +22,9 @@ class Options:
 
   Attributes:
     mean: m, both entries of the mean of the points with target 1.
-    variance: Of each entry around its mean, > 0.
-    num_examples: Points that clients draw from; every second one is positive.
-    num_held_out: More points, as the official test split.
+    variance: Variance of each entry, > 0.
+    num_examples: Number of training points; every second one is positive.
+    num_held_out: Number of points of the official test split.
   """
 
   mean: float = 2.0
@@ -40,7 +40,7 @@ class Options:
 
 
 class TwoGaussians(base.GeneratedSource):
-  """Points of the plane, as a regression."""
+  """Source of points in the plane with targets 1 and -1."""
 
   NAME = 'two_gaussians'
 

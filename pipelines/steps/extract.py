@@ -1,4 +1,4 @@
-"""The steps that look at raw blocks: a survey, then the pieces to write."""
+"""Beam steps on raw blocks: survey, and extraction of pieces."""
 
 import functools
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def create_source(config: options.DatasetConfig) -> base.Source:
 
 
 class _BlockFn(beam.DoFn):
-  """A step on numbered blocks."""
+  """Base of DoFns on numbered blocks."""
 
   def __init__(
     self, config: options.DatasetConfig, staging: staging_lib.Staging
@@ -46,7 +46,7 @@ class _BlockFn(beam.DoFn):
 
 
 class SurveyBlock(_BlockFn):
-  """Block -> its number; writes what the plan must know of its examples."""
+  """DoFn: block -> its number; writes the survey of its examples."""
 
   def process(self, numbered: NumberedBlock) -> Iterator[int]:
     """Surveys one block."""
@@ -57,23 +57,23 @@ class SurveyBlock(_BlockFn):
 
 
 class ExtractPieces(_BlockFn):
-  """Block -> where its pieces wait, keyed by the file that they go to."""
+  """DoFn: block -> runs of its stored pieces, keyed by output file."""
 
   def process(
     self, numbered: NumberedBlock
   ) -> Iterator[tuple[pieces.Key, pieces.Run]]:
-    """Extracts the pieces of one block and sets them down."""
+    """Extracts and stores the pieces of one block."""
     with failures.carried():
       keyed = self._pieces(*numbered)
       runs = pieces.save(self._staging, numbered[0], keyed)
     yield from runs
 
   def _pieces(self, number: int, block: base.Block) -> Iterator[KeyedPiece]:
-    """Yields the examples as every distribution shows them."""
+    """Yields the examples transformed by every source distribution."""
     sound, _ = self._clean(block)
     plan = handover.read_plan(self._staging, number)
     held_out = plan.roles == splits.HELD_OUT
-    # A client's held-out examples are there for its tests.
+    # Held-out examples of a client are its test examples.
     split = np.where(held_out, splits.TEST, plan.roles).astype(np.int8)
     for s, distribution in enumerate(self._distributions):
       x, y = distribution.transform(sound.x, sound.y)
@@ -93,7 +93,7 @@ class ExtractPieces(_BlockFn):
       )
       for shard in range(self._config.num_shards):
         rows = (plan.owners[s] != planning.NOBODY) & (shards == shard)
-        # Also if there are none: every file hears from every block.
+        # Emitted even if empty: every file expects a run of every block.
         yield (write.CLIENTS, shard), pieces.select(everything, rows)
 
   @functools.cached_property

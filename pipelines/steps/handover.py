@@ -1,7 +1,7 @@
-"""Files by which one step of a build hands its results to the next.
+"""Intermediate files between the steps of a build.
 
-One file a block, written beside its place and moved there: a step that an
-engine runs twice leaves the same files. The folder goes when the build ends.
+One file per block, written to a temporary file and renamed: a step that a
+runner executes twice leaves the same files. The folder is removed at the end.
 """
 
 import json
@@ -18,13 +18,13 @@ from tff_algos.core.structures import Array
 
 
 class BlockPlan(NamedTuple):
-  """A plan's part for the sound examples of one block.
+  """The part of a plan for the valid examples of one block.
 
   Attributes:
     roles: See `planning.Plan`, `[n]`.
     owners: See `planning.Plan`, `[num_sources, n]`.
-    start: Sound examples in the blocks before, int64 `[]`.
-    num_clients: All clients of the plan, int64 `[]`.
+    start: Number of valid examples in earlier blocks, int64 `[]`.
+    num_clients: Number of clients of the plan, int64 `[]`.
   """
 
   roles: Array
@@ -39,7 +39,7 @@ def write_survey(
   sound: cleaning.CleanBlock,
   dead: Sequence[cleaning.DeadLetter],
 ) -> None:
-  """Writes what the plan must know of the examples of a block."""
+  """Writes the survey of the examples of a block."""
   survey = planning.Survey(
     **{name: getattr(sound, name) for name in planning.Survey._fields}
   )
@@ -68,9 +68,9 @@ def write_plan(
   """Writes each block's part of a plan.
 
   Args:
-    staging: Where.
-    plan: The plan for all sound examples.
-    block_sizes: How many of them each block has.
+    staging: Staging folder.
+    plan: Plan for all valid examples.
+    block_sizes: Number of valid examples of each block.
   """
   start = 0
   for number, size in enumerate(block_sizes):
@@ -85,7 +85,7 @@ def write_plan(
 
 
 def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
-  """Returns the plan for the sound examples of a block."""
+  """Returns the plan for the valid examples of a block."""
   with np.load(_path(staging, 'plan', number)) as arrays:
     return BlockPlan(**arrays)
 

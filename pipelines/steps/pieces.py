@@ -1,8 +1,8 @@
-"""Examples on their way from a block to the files that they go to.
+"""Pieces: examples of a block grouped by output file, shuffled by reference.
 
-They wait in one file a block, sorted by where they go, and only the places of
-runs in it are shuffled. So an engine holds a block and a shard a worker,
-however large the dataset is.
+Each block stores its examples in one file, sorted by output file, and only the
+positions of runs in it are shuffled. So a worker holds one block and one shard
+in memory, regardless of the size of the dataset.
 """
 
 import pathlib
@@ -21,13 +21,13 @@ Key = tuple[str, int]
 
 
 class Piece(NamedTuple):
-  """Examples of one block that go to one file.
+  """Examples of one block for one output file.
 
   Attributes:
-    stored: The examples, as they are written.
-    client: Index of the client that gets each, int32 `[n]`.
+    stored: The examples in their stored form.
+    client: Client index of each example, int32 `[n]`.
     split: Position in `schema.SPLITS`, int8 `[n]`.
-    position: Where the raw example stands in the source, int64 `[n]`.
+    position: Position of the raw example in the source, int64 `[n]`.
   """
 
   stored: schema_lib.StoredExamples
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
 
 class Run(NamedTuple):
-  """Where the examples of a piece wait.
+  """Position of a stored piece in the file of its block.
 
   Attributes:
     block: Number of the block.
@@ -83,7 +83,7 @@ def save(
 def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
   """Returns the examples of some runs, at least one."""
   runs = sorted(runs)
-  # An empty one is read for its dtypes, if there is no other.
+  # Without examples an empty run is read, for its dtypes.
   filled = [run for run in runs if run.stop > run.start] or runs[:1]
   parts = []
   for run in filled:
@@ -93,10 +93,10 @@ def load(staging: staging_lib.Staging, runs: Iterable[Run]) -> Piece:
 
 
 def collect(runs: Iterable[Run], num_blocks: int) -> set[Run]:
-  """Returns the runs of one file; one that comes twice counts once.
+  """Returns the distinct runs of one output file.
 
   Raises:
-    InfrastructureError: If there is not one of every block.
+    InfrastructureError: If there is not one run of every block.
   """
   found = set(runs)
   blocks = {run.block for run in found}
@@ -110,7 +110,7 @@ def collect(runs: Iterable[Run], num_blocks: int) -> set[Run]:
 
 
 def join(pieces: Sequence[Piece]) -> Piece:
-  """Returns the examples of several pieces, at least one, in their order."""
+  """Returns the concatenation of one or more pieces."""
   return _piece(
     np.concatenate(arrays)
     for arrays in zip(*(_columns(piece) for piece in pieces), strict=True)

@@ -1,4 +1,4 @@
-"""What is planned: which client gets which example, and where it is written."""
+"""Data types of a build plan: survey, ground truth, assignment, shards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,13 +12,13 @@ NOBODY = apportion.NOBODY
 
 
 class Survey(NamedTuple):
-  """What must be known of every sound raw example, in the source's order.
+  """Survey of all valid raw examples, in the source's order.
 
   Attributes:
     key: Content keys, uint8 `[n, KEY_BYTES]`.
-    is_test: In the source's official test split, bool `[n]`.
-    native_source: Its own distribution, -1 if none, int32 `[n]`.
-    client: The client it belongs to by nature, '' if none, str `[n]`.
+    is_test: Whether it is in the official test split, bool `[n]`.
+    native_source: Native source distribution, -1 if none, int32 `[n]`.
+    client: Natural client, '' if none, str `[n]`.
     y: Labels, int32 or float32 `[n, *y_shape]`.
   """
 
@@ -30,15 +30,15 @@ class Survey(NamedTuple):
 
 
 class Planted(NamedTuple):
-  """What a law planted besides mixtures of source distributions.
+  """Ground truth of a partition besides mixtures of source distributions.
 
   Attributes:
-    clusters: The cluster of each client, int32 `[num_clients]`; None if the
-      law plants none.
+    clusters: Ground-truth cluster of each client, int32 `[num_clients]`; None
+      without any.
     label_mixtures: Planned share of each class in the training examples of
       each client, float64 `[num_clients, num_classes]`; rows sum to 1, or are
-      0 for a client without any. None if the law does not look at classes.
-    facts: What else, JSON-ready.
+      0 for an empty client. None if the law ignores classes.
+    facts: Further facts, JSON-ready.
   """
 
   clusters: Array | None = None
@@ -47,7 +47,7 @@ class Planted(NamedTuple):
 
 
 class Plan(NamedTuple):
-  """Who gets what.
+  """Assignment of examples to clients.
 
   Attributes:
     client_ids: All clients: participating, then unseen; sorted within each.
@@ -55,10 +55,10 @@ class Plan(NamedTuple):
     mixtures: Planned shares, `[num_clients, num_sources]`; None if the law
       does not mix source distributions.
     roles: Role of each raw example, see `splits.assign_roles`, int8 `[n]`. A
-      held-out example that has an owner is one of its test examples, too.
-    owners: Client that gets it as each distribution shows it, `NOBODY` if
+      held-out example with an owner is also a test example of the owner.
+    owners: Client of each example in each source distribution, `NOBODY` if
       none, int32 `[num_sources, n]`.
-    planted: What else was planted.
+    planted: Further ground truth.
     shared_test: Held-out examples of each class that each client is tested
       on, int64 `[num_clients, num_classes]`; None if none are shared.
   """
@@ -73,13 +73,13 @@ class Plan(NamedTuple):
 
 
 def join_surveys(surveys: Sequence[Survey]) -> Survey:
-  """Returns one survey of the examples of several, in their order."""
+  """Returns the concatenation of several surveys."""
   columns = zip(*surveys, strict=True)
   return Survey(*(np.concatenate(column) for column in columns))
 
 
 def shard_of(client: Array, num_clients: int, num_shards: int) -> Array:
-  """Returns the shard of clients by index; each holds a run of clients."""
+  """Returns the shard of clients by index; shards hold consecutive clients."""
   return client * num_shards // num_clients
 
 
@@ -91,13 +91,13 @@ def clients_of(shard: int, num_clients: int, num_shards: int) -> range:
 
 
 def is_shown_by(native_source: Array, native: int) -> Array:
-  """Returns which raw examples the views of a native distribution show.
+  """Returns a mask of the raw examples of a native distribution.
 
   Args:
     native_source: See `Survey`.
-    native: Number of the source's own distribution.
+    native: Index of the native distribution.
 
   Returns:
-    bool `[n]`; examples of no distribution are shown by all.
+    bool `[n]`; examples without a native distribution belong to all.
   """
   return (native_source == -1) | (native_source == native)

@@ -1,8 +1,8 @@
-"""Groups examples by the file that they go to, and writes the files.
+"""Beam steps that group examples by output file and write the shards.
 
-A distributed engine may run a step more than once and hands out results in
-any order. So every file is sorted by what it holds, written beside its place
-and moved there, and written by one grouped step.
+A distributed runner may execute a step more than once and returns results in
+any order. So writes are idempotent: every file is sorted by content, written to
+a temporary file and renamed, by one step per group.
 """
 
 import contextlib
@@ -24,21 +24,21 @@ from pipelines.steps import pieces, planning
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
 
-# One record a group: a client is read without decompressing its neighbours.
+# One record per group: a client is read without decompressing its neighbours.
 _WRITER_OPTIONS = 'group_size:1'
 
 CLIENTS = 'clients'
 
 
 class ShardWriter(NamedTuple):
-  """Writes the files of one shard.
+  """Writer of the files of one shard.
 
   Attributes:
-    staging: Where.
+    staging: Staging folder.
     schema: The dataset's schema.
-    num_clients: Clients in all shards.
-    num_shards: Files of each split.
-    seed: The dataset's seed; it shuffles the examples of a client.
+    num_clients: Number of clients in all shards.
+    num_shards: Number of files of each split.
+    seed: The dataset's seed; determines the order of a client's examples.
   """
 
   staging: staging_lib.Staging
@@ -97,7 +97,7 @@ class ShardWriter(NamedTuple):
 
 
 class WriteShard(beam.DoFn):
-  """((kind, index), runs) -> the name of the shard, written."""
+  """DoFn: ((kind, index), runs) -> name of the shard, after writing it."""
 
   def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
     self._writer = writer
@@ -116,7 +116,7 @@ class WriteShard(beam.DoFn):
 
 
 class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
-  """Runs keyed by (kind, index) -> names of shards, written."""
+  """PTransform: runs keyed by (kind, index) -> names of written shards."""
 
   def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
     super().__init__()
@@ -124,7 +124,7 @@ class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
     self._num_blocks = num_blocks
 
   def expand(self, input_or_inputs: pvalue.PCollection[Any]) -> pvalue.PValue:
-    """Groups the runs of a shard and writes it."""
+    """Groups the runs by shard and writes the shards."""
     return (
       input_or_inputs
       | 'GroupByShard' >> beam.GroupByKey()
@@ -134,7 +134,7 @@ class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
 
 @contextlib.contextmanager
 def _disk_errors() -> Generator[None]:
-  """Says as OSError what ArrayRecord has only words for."""
+  """Converts errors of ArrayRecord, which are texts, to OSError."""
   try:
     yield
   except RuntimeError as error:
@@ -145,7 +145,7 @@ def _disk_errors() -> Generator[None]:
 
 
 def _sort(piece: pieces.Piece, seed: int) -> pieces.Piece:
-  """Returns the examples of a shard in an order that content alone decides."""
+  """Returns the examples of a shard, sorted by content."""
   lot = hashing.draw(piece.stored.example_id, seed, 'write/order')
   order = np.lexsort(
     (piece.position, piece.stored.source, lot, piece.client, piece.split)
@@ -156,7 +156,7 @@ def _sort(piece: pieces.Piece, seed: int) -> pieces.Piece:
 def _cut(
   examples: pieces.Piece, clients: range
 ) -> list[list[schema_lib.StoredExamples]]:
-  """Returns sorted examples by split and client, also where there are none."""
+  """Returns sorted examples by split and client, including empty ones."""
   cell = examples.split.astype(np.int64) * len(clients)
   cell += examples.client - clients.start
   num_cells = len(schema_lib.SPLITS) * len(clients)

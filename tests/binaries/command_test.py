@@ -1,5 +1,7 @@
 """Every binary's way to end, as a person sees it."""
 
+import importlib
+import re
 import shutil
 import signal
 import time
@@ -98,6 +100,29 @@ def test_help_tells_a_person_what_to_type(launcher, name):
   assert '  --config: The experiment: a file of configs/' in shown
   assert '--config.algorithm.num_clusters=4' in shown
   assert '  --workdir: Folder of the run' in shown
+
+
+@pytest.mark.parametrize(
+  ('name', 'own_flags'),
+  [
+    ('compare', ['choose', 'choose_by', 'clock', 'least_ari', 'metrics']),
+    ('predict', ['instances', 'model', 'request_file', 'signature']),
+  ],
+)
+def test_help_is_the_docstring_and_the_flags_of_the_program(
+  launcher, name, own_flags
+):
+  program = launcher.run(f'binaries.{name}', '--help')
+  assert program.returncode == 1
+  docstring, flags, hint = re.fullmatch(
+    r'(.*)\nFlags:\n(.*)\n\n(.*)\n', program.stdout, re.DOTALL
+  ).groups()
+  assert docstring == importlib.import_module(f'binaries.{name}').__doc__
+  listed = re.findall(r'^  --(?:\[no\])?(\w+):', flags, re.MULTILINE)
+  assert [one for one in listed if one in own_flags] == own_flags
+  assert not {'help', 'helpfull', 'alsologtostderr', 'pdb'} & set(listed)
+  assert '(default: ' in flags
+  assert hint.startswith('--helpfull ')
 
 
 @pytest.mark.parametrize(

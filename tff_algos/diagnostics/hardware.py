@@ -1,4 +1,4 @@
-"""Checks of the processor, the memory, the disks and the GPU."""
+"""Hardware checks: processor, memory, disk space and GPU."""
 
 import os
 import pathlib
@@ -42,7 +42,7 @@ def check_cpu_flags(cpuinfo: str) -> result.CheckResult:
 
 
 def check_cores(num_cores: int) -> result.CheckResult:
-  """Checks how many cores this process may use."""
+  """Checks the number of CPU cores available to this process."""
   if num_cores < 2:
     return result.CheckResult(
       'cores',
@@ -60,7 +60,7 @@ def check_memory(
 
   Args:
     meminfo: Content of `/proc/meminfo`.
-    limit_bytes: What the container still allows, if it limits memory.
+    limit_bytes: Memory left within the container's limit, if there is one.
   """
   match = re.search(r'^MemAvailable:\s*(\d+) kB', meminfo, re.MULTILINE)
   if match is None:
@@ -83,10 +83,10 @@ def check_memory(
 def container_memory_bytes(
   group: pathlib.Path = pathlib.Path('/sys/fs/cgroup'),
 ) -> int | None:
-  """Returns the memory that the container still allows, or None.
+  """Returns the memory left within the container's limit, or None.
 
   Args:
-    group: Where the control group (version 2) is mounted.
+    group: Mount point of the control group (version 2).
   """
   try:
     limit = (group / 'memory.max').read_text().strip()
@@ -97,11 +97,11 @@ def container_memory_bytes(
 
 
 def check_disk(name: str, folder: pathlib.Path) -> result.CheckResult:
-  """Checks that a folder can be written, and the space on its disk.
+  """Checks that a folder is writable, and its free disk space.
 
   Args:
-    name: What the folder is for.
-    folder: The folder; need not exist yet.
+    name: Purpose of the folder.
+    folder: Folder; need not exist yet.
   """
   existing = folder.absolute()
   while not existing.exists():
@@ -128,18 +128,18 @@ def check_disk(name: str, folder: pathlib.Path) -> result.CheckResult:
 
 
 def list_gpus(timeout_seconds: float) -> programs.Outcome:
-  """Asks the NVIDIA driver for its GPUs."""
+  """Lists the GPUs of the NVIDIA driver."""
   return programs.run(['nvidia-smi', '--list-gpus'], timeout_seconds)
 
 
 def check_gpu(
   driver: programs.Outcome, tensorflow_gpus: list[str] | None
 ) -> result.CheckResult:
-  """Checks that TensorFlow sees the GPUs that the driver sees.
+  """Checks that TensorFlow detects the GPUs of the driver.
 
   Args:
-    driver: What `list_gpus` returned.
-    tensorflow_gpus: Devices that TensorFlow found; None if it did not say.
+    driver: Result of `list_gpus`.
+    tensorflow_gpus: Devices that TensorFlow detected; None if unknown.
   """
   if driver.ending != 'ok' or not driver.output:
     if driver.ending.startswith('cannot be run'):

@@ -1,4 +1,4 @@
-"""Checks of the loopback network, which TFF and its worker talk over."""
+"""Checks of the loopback network between TFF and its worker."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ _LOOPBACK = ('localhost', '127.0.0.1')
 
 
 def check_port(timeout_seconds: float = 5.0) -> result.CheckResult:
-  """Checks that a program may listen on loopback, and be reached there."""
+  """Checks that loopback ports can be opened and connected to."""
   try:
     with contextlib.ExitStack() as stack:
       server = stack.enter_context(socket.create_server(('127.0.0.1', 0)))
@@ -40,7 +40,7 @@ def check_port(timeout_seconds: float = 5.0) -> result.CheckResult:
 
 
 def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
-  """Checks for proxy variables that catch loopback traffic too."""
+  """Checks for proxy variables that redirect loopback traffic."""
   lower = {name.lower(): value for name, value in environment.items()}
   proxies = [name for name in _PROXY_VARIABLES if lower.get(name)]
   exempt = lower.get('no_grpc_proxy', '') + ',' + lower.get('no_proxy', '')
@@ -58,8 +58,8 @@ def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
 
 
 def check_worker(timeout_seconds: float) -> result.CheckResult:
-  """Starts TFF's worker, waits until it answers, and ends it."""
-  # Here and not above: what this needs may be what is broken.
+  """Checks that TFF's worker starts, responds and stops."""
+  # Imported here, since this import may be what fails.
   from tff_algos.runtimes.tff import worker
 
   started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Runs other programs for a check: with a time limit, and none left behind."""
+"""Subprocesses of checks: time limits and cleanup."""
 
 import signal
 import subprocess
@@ -8,11 +8,11 @@ import psutil
 
 
 class Outcome(NamedTuple):
-  """How a program ended.
+  """Outcome of a program.
 
   Attributes:
-    ending: `'ok'`, or what went wrong in words: not found, exit code, signal
-      or time limit.
+    ending: `'ok'`, or a description of the failure: not found, exit code,
+      signal or time limit.
     output: Its stdout.
     last_words: The last lines of its stderr.
   """
@@ -25,12 +25,12 @@ class Outcome(NamedTuple):
 def run(
   arguments: list[str], timeout_seconds: float, *, last_lines: int = 4
 ) -> Outcome:
-  """Runs a program to its end or to the time limit, whichever comes first.
+  """Runs a program until it ends or is killed at the time limit.
 
   Args:
     arguments: The program and its arguments.
-    timeout_seconds: When it is killed.
-    last_lines: How many lines of stderr to keep.
+    timeout_seconds: Time limit.
+    last_lines: Number of last lines of stderr to keep.
   """
   try:
     done = subprocess.run(
@@ -55,7 +55,7 @@ def run(
 
 
 def end_children() -> None:
-  """Kills what an interrupted or abandoned check has left running."""
+  """Kills child processes left by interrupted or abandoned checks."""
   children = psutil.Process().children(recursive=True)
   for child in children:
     try:

@@ -1,4 +1,4 @@
-"""What a check returns, and how checks are run so that none can do harm."""
+"""Results of checks, and their execution with a time limit."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -8,14 +8,14 @@ Status = Literal['ok', 'warn', 'fail']
 
 
 class CheckResult(NamedTuple):
-  """What one check found.
+  """Result of one check.
 
   Attributes:
-    name: What was checked.
+    name: Name of the check.
     status: `'ok'`; `'warn'`, something is slower or riskier than it could be;
       or `'fail'`, the main job cannot run.
-    found: What there is.
-    mend: What to do about it; empty if nothing needs to be done.
+    found: Finding.
+    mend: Suggested fix; empty if none is needed.
   """
 
   name: str
@@ -30,8 +30,8 @@ def run_check(
   """Runs a check that may fail or hang, and always returns a result.
 
   Args:
-    name: The check's name, if it cannot say so itself.
-    check: Returns the result.
+    name: Name of the check, for the result of a failure.
+    check: Function that returns the result.
     timeout_seconds: A check that takes longer counts as failed, and is left to
       a thread that ends with the program.
   """
@@ -40,7 +40,7 @@ def run_check(
   def run():
     try:
       results.append(check())
-    except Exception as error:  # What is broken must not stop the doctor.
+    except Exception as error:  # Must not stop the other checks.
       found = f'{type(error).__name__}: {error}'
       results.append(
         CheckResult(name, 'fail', found, 'Install again: `make clean env`.')
@@ -60,7 +60,7 @@ def run_check(
 
 
 def to_text(results: list[CheckResult]) -> str:
-  """Returns the results as lines for a person."""
+  """Returns the results as readable text."""
   width = max(len(result.name) for result in results)
   lines = []
   for result in results:
@@ -79,6 +79,6 @@ def to_text(results: list[CheckResult]) -> str:
 
 
 def summary(results: list[CheckResult]) -> Mapping[Status, int]:
-  """Returns how many checks ended with each status."""
+  """Returns the number of checks by status."""
   statuses = [result.status for result in results]
   return {status: statuses.count(status) for status in ('ok', 'warn', 'fail')}

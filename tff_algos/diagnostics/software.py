@@ -17,7 +17,7 @@ gpus = [gpu.name for gpu in tf.config.list_physical_devices('GPU')]
 print(json.dumps({'version': tf.__version__, 'gpus': gpus}))
 """
 
-# Says where it is, so that a hang or a crash can be placed.
+# Prints its current step, so that a hang or a crash can be located.
 _ASK_TFF = """
 import sys
 
@@ -80,7 +80,7 @@ def check_glibc(version: str | None) -> result.CheckResult:
 
 
 def installed_packages() -> dict[str, str]:
-  """Returns name -> version of what is installed, names normalised."""
+  """Returns the installed packages, normalised name -> version."""
   return {
     _normalised(distribution.metadata['Name']): distribution.version
     for distribution in importlib.metadata.distributions()
@@ -90,11 +90,11 @@ def installed_packages() -> dict[str, str]:
 def check_packages(
   lock: str | None, installed: dict[str, str]
 ) -> result.CheckResult:
-  """Compares what is installed with what is locked.
+  """Compares the installed packages with the lock.
 
   Args:
     lock: Content of `requirements.lock`; None if there is none.
-    installed: What `installed_packages` returned.
+    installed: Result of `installed_packages`.
   """
   if lock is None:
     return result.CheckResult(
@@ -117,19 +117,19 @@ def check_packages(
 
 
 def ask_tensorflow(timeout_seconds: float) -> programs.Outcome:
-  """Imports TensorFlow in a process of its own."""
+  """Imports TensorFlow in a subprocess."""
   return programs.run([sys.executable, '-c', _ASK_TENSORFLOW], timeout_seconds)
 
 
 def tensorflow_gpus(answer: programs.Outcome) -> list[str] | None:
-  """Returns the GPUs that TensorFlow sees, or None if it did not say."""
+  """Returns the GPUs that TensorFlow detects, or None if unknown."""
   if answer.ending != 'ok':
     return None
   return json.loads(answer.output.splitlines()[-1])['gpus']
 
 
 def check_tensorflow(answer: programs.Outcome) -> result.CheckResult:
-  """Judges what `ask_tensorflow` returned."""
+  """Checks the result of `ask_tensorflow`."""
   if answer.ending == 'ok':
     version = json.loads(answer.output.splitlines()[-1])['version']
     return result.CheckResult('tensorflow', 'ok', version)
@@ -142,12 +142,12 @@ def check_tensorflow(answer: programs.Outcome) -> result.CheckResult:
 
 
 def ask_tff(timeout_seconds: float) -> programs.Outcome:
-  """Runs the smallest federated computation in a process of its own."""
+  """Runs a minimal federated computation in a subprocess."""
   return programs.run([sys.executable, '-c', _ASK_TFF], timeout_seconds)
 
 
 def check_tff(answer: programs.Outcome) -> result.CheckResult:
-  """Judges what `ask_tff` returned."""
+  """Checks the result of `ask_tff`."""
   step = answer.output.splitlines()[-1] if answer.output else 'starting'
   if answer.ending == 'ok':
     return result.CheckResult('tff', 'ok', '1 + 2 over two clients = 3')

@@ -1,4 +1,4 @@
-"""Keeps and verifies the audit log of a training with committees (CMFL)."""
+"""Audit log of training with committees (CMFL): recording and verification."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ def attend(
   observer: loop.Observer,
   runtime: cohort_lib.Runtime,
 ) -> tuple[loop.Observer, cohort_lib.Runtime]:
-  """Returns who keeps the log in between, or both as they are without one."""
+  """Returns runtime and observer wrapped by an `Auditor`, if a log is kept."""
   level = getattr(config.algorithm.options, 'audit', audit_log.NONE)
   if level == audit_log.NONE:
     return observer, runtime
@@ -32,11 +32,11 @@ def attend(
 
 
 class Auditor:
-  """Stands between the round loop and its runtime and observer.
+  """Audit log as a wrapper of the round loop's runtime and observer.
 
-  It is a runtime that notes what the phases of a round show, and an observer
-  that writes it down when the round is done. Restarts' trials pass by: only
-  what is recorded as a round is written.
+  As a runtime it collects the outputs of the phases of a round, and as an
+  observer it writes them when the round ends. Trials of restarts are not
+  recorded as rounds, so they are not written.
   """
 
   def __init__(
@@ -49,9 +49,9 @@ class Auditor:
     """Takes the runtime and the observer of a training.
 
     Args:
-      runtime: Entered already.
-      observer: Is told of everything after the log.
-      log: Where rounds are written.
+      runtime: Runtime, entered.
+      observer: Observer, called after the log is written.
+      log: Log to write rounds to.
       level: One of `audit_log.LEVELS`, but not `'none'`.
     """
     self._runtime, self._observer = runtime, observer
@@ -62,7 +62,7 @@ class Auditor:
   def run(
     self, phase: Any, server_state: Any, cohort: cohort_lib.Cohort
   ) -> cohort_lib.PhaseOutput:
-    """Runs a phase call, and notes it if it is part of a round."""
+    """Runs a phase call, and records it if it is part of a round."""
     output = self._runtime.run(phase, server_state, cohort)
     if cohort.call.purpose == 'train':
       self._note_training(server_state, cohort, output)
@@ -71,7 +71,7 @@ class Auditor:
     return output
 
   def resume(self, round_num: int) -> None:
-    """Cuts the log off after a round."""
+    """Truncates the log after a round."""
     self._entry, self._arrays = {}, {}
     self._log.resume(round_num)
     self._observer.resume(round_num)
@@ -82,7 +82,7 @@ class Auditor:
     metrics: Mapping[str, float],
     memberships: np.ndarray | None = None,
   ) -> None:
-    """Writes a finished round; of round 0 there is nothing to write."""
+    """Writes a finished round; round 0 has no entry."""
     if round_num:
       arrays = self._arrays if self._level == audit_log.UPLOADS else {}
       self._log.append({'round': round_num, **self._entry}, arrays)
@@ -90,7 +90,7 @@ class Auditor:
     self._observer.record(round_num, metrics, memberships)
 
   def persist(self) -> None:
-    """Makes the observer's rounds permanent; those of the log are already."""
+    """Persists the observer's rounds; those of the log are durable already."""
     self._observer.persist()
 
   def _note_training(self, server_state, cohort, output) -> None:
@@ -129,7 +129,7 @@ class Auditor:
 
   def _note_vote(self, server_state, cohort, output) -> None:
     if not self._entry:
-      return  # Everybody was lost in training, so nothing was proposed.
+      return  # All training clients dropped out, so nothing was proposed.
     told = output.server_metrics.items()
     self._entry['vote'] = {name: float(value) for name, value in told}
     self._entry['after'] = statements.digest_arrays(
@@ -140,7 +140,7 @@ class Auditor:
 def verify(
   config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
 ) -> list[verification.Verdict]:
-  """Writes evaluation/audit.csv; returns the verdicts, a round each.
+  """Writes evaluation/audit.csv; returns one verdict per round.
 
   Raises:
     UserError: If the algorithm keeps no log, or there is none.
@@ -148,7 +148,7 @@ def verify(
   algorithm = config.algorithm.name
   if algorithm != 'cmfl':
     raise errors.ConfigError(
-      'binaries.audit verifies what committees of cmfl decided, but '
+      'binaries.audit verifies the committee decisions of cmfl, but '
       f'config.algorithm.name is {algorithm!r}; take a config such as '
       'configs/cmfl/digits.py'
     )
@@ -177,10 +177,10 @@ def verify(
 
 
 def summarize(verdicts: list[verification.Verdict], last_hash: str) -> str:
-  """Returns how many rounds verify.
+  """Returns a sentence with the number of verified rounds.
 
   Raises:
-    DataError: If one does not; names the rounds and what is wrong.
+    DataError: If one does not; names the rounds and their errors.
   """
   wrong = [verdict for verdict in verdicts if verdict.faults]
   if wrong:

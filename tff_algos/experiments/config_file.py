@@ -1,4 +1,4 @@
-"""Reads config files that are not the value of `--config`, and names them."""
+"""Lookup, loading and labels of config files."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""Values of a config by dotted key: read from an option, and set."""
+"""Config values by dotted key: parsing of options and assignment."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
   """Returns the values of `KEY=VALUE,VALUE,...`, in the type of the config's.
 
   Args:
-    option: The text; commas inside brackets part no values.
+    option: The text; commas inside brackets do not separate values.
     config: Nested values; may lack the key.
 
   Raises:
@@ -52,8 +52,8 @@ def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
   Args:
     values: Changed in place.
     key: Dotted.
-    value: Whether it is allowed is for the config's class to say.
-    option: Who asks, for the error text.
+    value: Value; validated later by the config's class.
+    option: Name of the flag, for the error text.
 
   Raises:
     ConfigError: If the key leads through a section that is not there.

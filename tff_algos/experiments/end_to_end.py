@@ -1,4 +1,4 @@
-"""An experiment from raw data to a served prediction."""
+"""End-to-end run of an experiment, from raw data to a served prediction."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ from tff_algos.reports.run import page, summary
 def run(
   config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
 ) -> str:
-  """Runs all steps in a workdir; each goes on where an earlier run stopped.
+  """Runs all steps in a workdir; each resumes an earlier, interrupted run.
 
   Returns:
     The scores, a served prediction, and the path of every result, as text.
@@ -38,7 +38,7 @@ def run(
     evaluating.evaluate(config, folder, kept=kept)
   logging.info('4/5 export')
   bundles = exporting.export(config, folder)
-  index = page.write_report(folder)  # Again, for its links to the bundles.
+  index = page.write_report(folder)  # Now links the bundles.
   logging.info('5/5 a prediction from a server')
   answer = served_prediction.ask(folder)
   places = {

@@ -1,4 +1,4 @@
-"""Evaluates a checkpoint of an experiment, and draws the report of the run."""
+"""Evaluation of a checkpoint of an experiment, and the report of the run."""
 
 import os
 import pathlib

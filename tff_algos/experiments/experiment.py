@@ -1,4 +1,4 @@
-"""The config of an experiment, and the objects that it names."""
+"""Typed config of an experiment, and construction of its objects."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.distributed import process_group
 from tff_algos.training import loop
 
-# Keys of before -> keys of today.
+# Renamed keys: old -> new.
 _RENAMED = {
   'falling_rates': 'lr_schedule',
   **{
@@ -37,18 +37,17 @@ _RENAMED = {
 
 @dataclasses.dataclass(frozen=True)
 class ExperimentConfig:
-  """Everything that decides an experiment; see `configs/`.
+  """Config of an experiment; see `configs/`.
 
   Attributes:
-    name: What the report is headed with.
-    dataset: What `binaries.preprocess` builds.
-    model: Of `models.registry`.
-    algorithm: Of `algorithms.registry`.
-    training: How long, and when to evaluate and save.
-    runtime: Which runtime, and its options. Decides how fast, never with what
-      result.
-    attack: Which clients lie, and how.
-    lr_schedule: When the algorithm's learning rates fall.
+    name: Title of the report.
+    dataset: Dataset that `binaries.preprocess` builds.
+    model: Name in `models.registry`, and its options.
+    algorithm: Name in `algorithms.registry`, and its options.
+    training: Number of rounds; intervals of evaluation and checkpoints.
+    runtime: Runtime and its options; affects speed, never results.
+    attack: Byzantine clients and their attack.
+    lr_schedule: Schedule of the algorithm's learning rates.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -99,7 +98,7 @@ def parse_plain(values: Mapping[str, Any]) -> ExperimentConfig:
 
 
 def _check_names_of_today(values: Mapping[str, Any]) -> None:
-  """Raises ConfigError if a key has its name of before, as in old runs."""
+  """Raises ConfigError if a key was renamed since, as in old runs."""
   flat = config_lib.flatten(values)
   for old, new in _RENAMED.items():
     if any(f'{key}.'.startswith(f'{old}.') for key in flat):
@@ -131,7 +130,7 @@ def open_dataset(
   """Opens the dataset of a workdir.
 
   Raises:
-    DataError: If it is missing, damaged, or nobody may be trained on it.
+    DataError: If it is missing, damaged, or has no participating client.
   """
   dataset = dataset_lib.FederatedDataset.open(pathlib.Path(workdir, 'dataset'))
   if not dataset.client_ids:
@@ -148,7 +147,7 @@ def build_model(
   """Builds the model for the examples of a dataset.
 
   Raises:
-    ConfigError: If no model takes them, or the config does not fit them.
+    ConfigError: If no model accepts them, or the config does not fit them.
   """
   schema, facts = dataset.schema, dataset.manifest['source_facts']
   return models.build_model(
@@ -179,7 +178,7 @@ def build_algorithm(
 def find_attackers(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> np.ndarray:
-  """Returns which participating clients attack, bool `[num_clients]`."""
+  """Returns a mask of the Byzantine clients, bool `[num_clients]`."""
   return attacks.attackers(config.attack, dataset.client_ids, config.seed)
 
 
@@ -189,13 +188,13 @@ def open_group(
   cluster: cluster_lib.Cluster,
   saved_rounds: Sequence[int],
 ) -> contextlib.AbstractContextManager[process_group.ProcessGroup]:
-  """Opens the group of processes that run an experiment together.
+  """Opens the process group of a distributed experiment.
 
   Args:
-    config: The experiment; all must have the same but for `runtime`.
-    dataset: Open.
+    config: The experiment; equal in all processes but for `runtime`.
+    dataset: Dataset, open.
     cluster: The processes.
-    saved_rounds: Rounds that have a checkpoint; all must see the same.
+    saved_rounds: Rounds with a checkpoint; equal in all processes.
   """
   shared = {
     'experiment': identity(config, dataset),

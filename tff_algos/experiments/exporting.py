@@ -1,4 +1,4 @@
-"""Exports the trained models of an experiment as SavedModel bundles."""
+"""Export of the trained models of an experiment as SavedModel bundles."""
 
 import os
 import pathlib
@@ -65,9 +65,9 @@ def export(
 
 
 def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
-  """Returns a few features to try a bundle with.
+  """Returns features of a few examples to test a bundle with.
 
-  They are held out; where every example was dealt, a client trains on them.
+  Held-out examples, or training examples of a client if none are held out.
   """
   held_out = dataset.held_out(0)
   if held_out.num_examples:

@@ -1,4 +1,4 @@
-"""Tables and JSON of a run: written whole or not at all, and as text."""
+"""Atomic writes of JSON and CSV files of a run, and tables as text."""
 
 import csv
 import json
@@ -10,9 +10,9 @@ from tff_algos.core import durable
 
 
 def write_json(path: pathlib.Path, content: Any) -> None:
-  """Writes JSON for people: indented, with a line break at the end.
+  """Writes indented JSON with a final line break.
 
-  Folders that are missing are made, as by `write_table`.
+  Missing folders are created, as by `write_table`.
   """
   path.parent.mkdir(parents=True, exist_ok=True)
   with durable.replacing(path) as file:
@@ -20,7 +20,7 @@ def write_json(path: pathlib.Path, content: Any) -> None:
 
 
 def write_table(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
-  """Writes a CSV table; a row may lack columns, its cells are empty then."""
+  """Writes a CSV table; missing values of a row become empty cells."""
   path.parent.mkdir(parents=True, exist_ok=True)
   columns = list(dict.fromkeys(name for row in rows for name in row))
   with durable.replacing(path, newline='') as file:
@@ -32,7 +32,7 @@ def write_table(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def table_text(
   rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> str:
-  """Returns some columns of numbers as text, a row a line, below a heading."""
+  """Returns columns of numbers as text: a heading, then one line per row."""
   lines = [
     [f'{row[name]:.3g}' if name in row else '' for name in columns]
     for row in rows

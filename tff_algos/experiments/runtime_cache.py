@@ -1,7 +1,7 @@
-"""A runtime that outlives a session, so that graphs are traced once.
+"""Runtime cache across sessions, so that graphs are traced once.
 
-Tracing takes seconds, as long as many a small run. Training and evaluating one
-run, and runs that differ by their seeds, trace the same.
+Tracing takes seconds, as long as a small run. Training and evaluation of a run,
+and runs that differ by their seeds only, share their graphs.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from tff_algos.runtimes.distributed import process_group
 
 
 class KeptRuntime:
-  """The algorithm and the runtime of the last session, for the next one."""
+  """Cache of the algorithm and the runtime of the last session."""
 
   def __init__(self):
-    """Keeps nothing yet."""
+    """Creates an empty cache."""
     self._key: Any = None
     self._stack = contextlib.ExitStack()
 
@@ -39,13 +39,13 @@ class KeptRuntime:
     dataset: dataset_lib.FederatedDataset,
     group: process_group.ProcessGroup = process_group.ALONE,
   ) -> tuple[algorithm_lib.FederatedAlgorithm, cohort_lib.Runtime]:
-    """Returns what is kept if it fits an experiment, or builds it.
+    """Returns the cached algorithm and runtime if they fit, or builds them.
 
     Args:
       config: The experiment.
-      dataset: Open.
-      group: The processes that share each cohort; what is kept serves one
-        alone.
+      dataset: Dataset, open.
+      group: The processes that share each cohort; the cache is for a single
+        process.
 
     Returns:
       The algorithm, and its runtime, entered.
@@ -63,18 +63,18 @@ class KeptRuntime:
     return self._algorithm, self._runtime  # pyright: ignore[reportReturnType]
 
   def close_after_failure(self, *exc_info: Any) -> None:
-    """Leaves the runtime after an error: its state is then unknown."""
+    """Exits the runtime after an error, which leaves its state unknown."""
     if exc_info[0] is not None:
       self.close()
 
   def close(self) -> None:
-    """Leaves the runtime, if there is one."""
+    """Exits the runtime, if there is one."""
     self._key = self._algorithm = self._runtime = None
     self._stack.close()
 
 
 def _computation(config, dataset) -> dict[str, Any]:
-  """Returns what decides the graphs; the seed mostly does not."""
+  """Returns the config entries that affect the graphs; mostly not the seed."""
   attackers = experiment.find_attackers(config, dataset)
   decides = {
     **experiment.identity(config, dataset),

@@ -1,4 +1,4 @@
-"""Proves that the exported models serve: a server process, a client process."""
+"""Serving test of exported models with a server and a client process."""
 
 import contextlib
 import json
@@ -19,16 +19,16 @@ _STOP_SECONDS = 20.0
 
 
 def ask(folder: str | os.PathLike[str]) -> str:
-  """Asks the personalized model of one client about a test example.
+  """Requests a prediction of one client's personalized model by HTTP.
 
   Args:
     folder: A workdir with a dataset and exported models.
 
   Returns:
-    A sentence with the answer and the true label.
+    A sentence with the prediction and the true label.
 
   Raises:
-    UserError: If the server does not start or the client gets no answer.
+    UserError: If the server does not start or the client gets no response.
   """
   with experiment.open_dataset(folder) as dataset:
     client_id = dataset.client_ids[0]
@@ -57,7 +57,7 @@ def ask(folder: str | os.PathLike[str]) -> str:
       'stand above'
     )
   prediction = json.loads(asked.stdout)['predictions'][0]
-  # One output comes without its name, as from TensorFlow Serving.
+  # A single output has no name in the response, as in TensorFlow Serving.
   said = prediction['class_id'] if isinstance(prediction, dict) else prediction
   return (
     f'Asked over HTTP, the model of client {client_id} says {said} for an '

@@ -1,4 +1,4 @@
-"""Opens everything that a run in a workdir needs, and closes it again."""
+"""Sessions: the open dataset, runtime, stores and checkpoints of a workdir."""
 
 import contextlib
 import os
@@ -20,18 +20,18 @@ from tff_algos.training import checkpoint, client_state_store, loop
 
 
 class Session(NamedTuple):
-  """An experiment, opened.
+  """An open experiment.
 
   Attributes:
     config: The experiment.
     workdir: Its folder.
-    dataset: Open.
-    algorithm: Built and checked.
-    runtime: Entered.
-    source: The training examples.
-    store: The client states, empty.
-    checkpoints: Of this workdir.
-    evaluator: Uses the runtime and the store.
+    dataset: Dataset, open.
+    algorithm: Algorithm, built and checked.
+    runtime: Runtime, entered.
+    source: Training examples.
+    store: Client states, empty.
+    checkpoints: Checkpoints of the workdir.
+    evaluator: Evaluator on the runtime and the store.
   """
 
   config: experiment.ExperimentConfig
@@ -48,13 +48,13 @@ class Session(NamedTuple):
     """Restores a checkpoint into the store.
 
     Args:
-      round_num: Its round; None for the latest.
+      round_num: Round of the checkpoint; None for the latest.
 
     Returns:
       The round and the server state.
 
     Raises:
-      CheckpointError: If there is none, or not of that round.
+      CheckpointError: If there is none, or none of that round.
     """
     saved = self.checkpoints.rounds()
     if not saved:
@@ -91,7 +91,7 @@ class Session(NamedTuple):
     )
 
   def saved_states(self) -> Iterator[tuple[int, Any]]:
-    """Yields rounds and server states: the initial one, and each checkpoint.
+    """Yields round and server state of the initial state and each checkpoint.
 
     The store then holds the clients' states of that round.
 
@@ -100,7 +100,7 @@ class Session(NamedTuple):
     """
     saved = self.checkpoints.rounds()
     if not saved:
-      self.restore()  # It raises the error.
+      self.restore()  # Raises the CheckpointError.
     yield 0, self.initial_state()
     for round_num in saved:
       yield self.restore(round_num)
@@ -113,14 +113,14 @@ def open_session(
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
   kept: runtime_cache.KeptRuntime | None = None,
 ) -> Generator[Session]:
-  """Opens an experiment in a workdir that holds its dataset.
+  """Opens a session of an experiment in a workdir with its dataset.
 
   Args:
     config: The experiment.
     workdir: Its folder.
-    cluster: The processes that open it together; process 0 alone may save.
-    kept: Where the runtime comes from and stays, unless the session fails; not
-      for several processes. None for one of its own.
+    cluster: Processes of a distributed run; only process 0 may save.
+    kept: Runtime cache, emptied if the session fails; not for several
+      processes. None for no cache.
   """
   folder = pathlib.Path(workdir)
   devices.prepare_threads()

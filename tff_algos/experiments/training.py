@@ -1,4 +1,4 @@
-"""Trains an experiment on the dataset in its workdir."""
+"""Training of an experiment on the dataset in its workdir."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ _SHOWN = {
 
 
 class _Silent:
-  """The observer of the processes that write nothing."""
+  """Observer without output, for all processes but process 0."""
 
   def resume(self, round_num):
     """Returns."""
@@ -48,8 +48,8 @@ def train(
   Args:
     config: The experiment.
     folder: Its workdir.
-    cluster: The processes that train together.
-    kept: As of `session.open_session`.
+    cluster: Processes of a distributed run.
+    kept: As in `session.open_session`.
 
   Raises:
     UserError: If the config, the dataset or the workdir does not allow it, or

@@ -1,1 +1,1 @@
-"""SavedModel bundles that TensorFlow alone can load."""
+"""Export of SavedModel bundles, loadable by TensorFlow alone."""

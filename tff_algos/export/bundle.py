@@ -1,6 +1,6 @@
-"""Writes one SavedModel bundle so that readers see all of it or nothing.
+"""Atomic export of one SavedModel bundle.
 
-The bundle is built in a hidden folder beside its place, loaded again, tried,
+The bundle is built in a hidden sibling folder, loaded again, verified,
 and renamed to `<base>/<version>`, which TensorFlow Serving may pick up at any
 moment.
 """
@@ -26,12 +26,12 @@ _TEMPORARY_PREFIX = '.writing-'
 
 
 class Sample(NamedTuple):
-  """One prediction that a bundle must get right before it is published.
+  """A prediction that a bundle must reproduce before it is published.
 
   Attributes:
     signature: Name of the signature.
     inputs: name -> array.
-    outputs: name -> what the model in memory says.
+    outputs: name -> output of the model in memory.
   """
 
   signature: str
@@ -40,16 +40,16 @@ class Sample(NamedTuple):
 
 
 class Bundle(NamedTuple):
-  """All that goes into a bundle.
+  """Content of a bundle.
 
   Attributes:
     module: Owns every variable and table that the signatures read.
     signatures: name -> `tf.function` with an input signature.
-    facts: What the manifest says about the content, JSON-ready.
+    facts: Description of the content for the manifest, JSON-ready.
     samples: Predictions to compare after loading it again.
-    tolerance: How far they may lie apart, `Model.output_tolerance`: a loaded
-      graph may order its sums otherwise.
-    client_ids: The clients that it serves by id, if any.
+    tolerance: Largest difference allowed, `Model.output_tolerance`: a loaded
+      graph may sum in another order.
+    client_ids: Clients served by id, if any.
   """
 
   module: tf.Module
@@ -69,16 +69,16 @@ def write_bundle(
 
   Args:
     base_dir: Folder of all versions of one served model; made if missing.
-    bundle: What to write.
-    provenance: What it was made from.
+    bundle: Content of the bundle.
+    provenance: Config, round and dataset version of the models.
 
   Returns:
     The folder `<base_dir>/<version>`; the version is one above the highest.
 
   Raises:
     ExportError: If the folder cannot be written (full disk, permissions,
-      another export at work), or the bundle that was read back predicts
-      otherwise than the model in memory. Nothing is left behind.
+      another export in progress), or the predictions of the loaded bundle
+      differ from the model in memory. No files are left behind.
   """
   base = pathlib.Path(base_dir)
   try:
@@ -99,7 +99,7 @@ def write_bundle(
 def model_facts(
   algorithm_name: str, model: model_lib.Model
 ) -> Mapping[str, Any]:
-  """Returns what every manifest says about its model."""
+  """Returns the entries of a manifest that describe the model."""
   is_classifier = model.task == model_lib.CLASSIFICATION
   return {
     'algorithm': algorithm_name,
@@ -122,10 +122,10 @@ def signature_function(
 def expected_outputs(
   model: model_lib.Model, weights: model_lib.Weights, x: np.ndarray
 ) -> dict[str, np.ndarray]:
-  """Returns what the model in memory says of `x`, by output name.
+  """Returns the outputs of the model in memory for `x`, by output name.
 
-  It says so in a graph, as the bundle will: there, TensorFlow fuses operations
-  that would be rounded one by one in eager mode.
+  Computed in a graph, as in the bundle: there, TensorFlow fuses operations that
+  eager mode would round one by one.
   """
 
   @functools.partial(tf.function, autograph=False)
@@ -142,7 +142,7 @@ def _to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def _exclusive(base: pathlib.Path) -> Generator[None]:
-  """Keeps other exports out of a base folder, and leaves no lock file."""
+  """Locks a base folder against other exports; removes the lock file."""
   descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
   try:
     try:
@@ -160,7 +160,7 @@ def _exclusive(base: pathlib.Path) -> Generator[None]:
 def _temporary_folder(
   base: pathlib.Path,
 ) -> Generator[tuple[pathlib.Path, int]]:
-  # We hold the lock, so what lies here was left by a process that was killed.
+  # The lock is held, so these files were left by a process that was killed.
   for stale in base.glob(f'{_TEMPORARY_PREFIX}*'):
     shutil.rmtree(stale)
   version = max(versions.version_folders(base), default=0) + 1
@@ -204,7 +204,7 @@ def _check_close(
   what: str, actual: np.ndarray, expected: np.ndarray, tolerance: float
 ) -> None:
   if not np.issubdtype(expected.dtype, np.floating):
-    return  # A class id follows from the logits, and may flip where they tie.
+    return  # A class id follows from the logits, and may differ where they tie.
   if not np.all(np.isfinite(expected)):
     raise errors.ExportError(
       f'{what} of the model in memory is NaN or infinite on the sample '
@@ -224,5 +224,5 @@ def _check_close(
 def _reason(error: OSError | tf.errors.OpError) -> str:
   if isinstance(error, OSError):
     return f'{error.strerror or error} ({error.filename or "no file name"})'
-  # TensorFlow puts the graph's whole story behind the first line.
+  # TensorFlow appends the trace of the graph after the first line.
   return str(error.message).strip().splitlines()[0]

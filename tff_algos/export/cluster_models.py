@@ -1,4 +1,4 @@
-"""Exports all cluster models as one SavedModel, for clients nobody knows.
+"""Export of all cluster models as one SavedModel, for new clients.
 
 Signatures (`x` is `[batch, *input_shape]` everywhere, float32 or ids of
 tokens):
@@ -7,13 +7,12 @@ tokens):
   the outputs of `prediction.name_outputs`.
 - `predict_mixture`: `x`, `mixture` `[batch, num_clusters]` float32, rows >= 0
   that sum to 1 -> `probabilities` and `class_id`, or `prediction`, of the
-  personalized model of a client with that membership, where the algorithm mixes
-  models (`FederatedAlgorithm.newcomers`); of others, the mixture of the
+  personalized model of a client with that membership, if the algorithm mixes
+  models (`FederatedAlgorithm.newcomers`); otherwise the mixture of the
   clusters' probabilities or predictions.
 - `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples
   of one client -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1,
-  num_clusters]`. The leading 1 is what TensorFlow Serving's row format wants of
-  an output.
+  num_clusters]`. TensorFlow Serving's row format requires the leading 1.
 """
 
 import functools
@@ -35,7 +34,7 @@ from tff_algos.export import (
   validation,
 )
 
-# Mixtures often come from float32 sums that were written as decimal text.
+# Mixtures are often float32 sums that were written as decimal text.
 MIXTURE_TOLERANCE = 1e-3
 
 _Outputs = Mapping[str, tf.Tensor]
@@ -52,11 +51,11 @@ def export_cluster_models(
 
   Args:
     base_dir: Such as `<workdir>/export/cluster_models`.
-    algorithm: Says what the cluster models are.
+    algorithm: Algorithm; defines the cluster models.
     server_state: The state to export, of arrays or tensors.
     sample_inputs: `[n, *input_shape]` float32, n >= 1; what the written bundle
       predicts for them is compared with the model in memory.
-    provenance: What the state was made from.
+    provenance: Config, round and dataset version of the state.
 
   Returns:
     The folder `<base_dir>/<version>`.
@@ -81,7 +80,7 @@ def export_cluster_models(
   )
   mixture = newcomer_models.store(algorithm, server_state, stored)
   module: Any = tf.Module()
-  # By name, for whoever loads the bundle to take the weights out of it.
+  # Named, so that the weights can be extracted from a loaded bundle.
   module.cluster_weights = dict(variables)
   module.weights = [*tf.nest.flatten(variables), *mixture.variables]
   bundle = bundle_lib.Bundle(

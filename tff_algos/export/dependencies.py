@@ -1,8 +1,8 @@
-"""Finds which leaves of a state a function really uses.
+"""Dependency analysis: the leaves of a state that a function uses.
 
-A bundle stores those only: a personalized model that lives in the client's
-state needs no copy of the server's, and one client's bundle must not carry
-what the server knows of the others.
+A bundle stores only these: a personalized model in the client state needs no
+copy of the server state, and the bundle of one client must not contain server
+state about other clients.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import tensorflow as tf
 def used_leaves(
   function: Callable[..., Any], *arguments: tf.TensorSpec
 ) -> list[bool]:
-  """Returns for each argument whether the function's value depends on it.
+  """Returns for each argument whether the function value depends on it.
 
   Args:
     function: A pure function of one tensor for each of `arguments`.

@@ -1,4 +1,4 @@
-"""`bundle.json`: where an exported bundle comes from, and its checksums.
+"""Manifest of an exported bundle (`bundle.json`): provenance and checksums.
 
 The manifest lies in `assets.extra/`, the folder of a SavedModel that
 TensorFlow Serving leaves to its owner. Reading it needs no TensorFlow.
@@ -18,14 +18,14 @@ EXTRA_FOLDER = 'assets.extra'
 MANIFEST_FILE = 'bundle.json'
 CLIENT_IDS_FILE = 'client_ids.json'
 BUNDLE_FORMAT = 1
-# How a bundle's error text for a client that it does not know begins; servers
-# that know it can answer "not found".
+# Prefix of a bundle's error text for an unknown client; servers that recognise
+# it respond with "not found".
 UNKNOWN_CLIENT_TEXT = 'unknown client id'
 
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-  """What a bundle was made from.
+  """Provenance of a bundle.
 
   Attributes:
     config_hash: Hash of the run's resolved config.
@@ -40,7 +40,7 @@ class Provenance:
 
 @functools.cache
 def code_version() -> str:
-  """Returns 16 hex digits that name the content of this library's sources."""
+  """Returns a hash of this library's source files, 16 hex digits."""
   package = pathlib.Path(__file__).parent.parent
   digest = hashlib.sha256()
   for path in sorted(package.rglob('*.py')):
@@ -52,12 +52,12 @@ def code_version() -> str:
 def write_manifest(
   bundle: pathlib.Path, provenance: Provenance, facts: Mapping[str, Any]
 ) -> None:
-  """Writes `bundle.json` over all files that lie in the bundle now.
+  """Writes `bundle.json` with the checksums of all files in the bundle.
 
   Args:
     bundle: The SavedModel's folder; `assets.extra/` must exist.
-    provenance: What the bundle was made from.
-    facts: What the bundle holds, JSON-ready.
+    provenance: Provenance of the models.
+    facts: Description of the content, JSON-ready.
 
   Raises:
     OSError: If a file cannot be read or written.
@@ -103,7 +103,7 @@ def read_manifest(bundle: pathlib.Path) -> dict[str, Any]:
 
 
 def verify_files(bundle: pathlib.Path) -> None:
-  """Compares every file that the manifest lists with its checksum.
+  """Verifies the checksum of every file that the manifest lists.
 
   Raises:
     ExportError: If a file is missing or has changed since it was exported, or

@@ -1,8 +1,8 @@
-"""The personalized model of a membership that the caller brings.
+"""Personalized model of a new client with a given membership.
 
 For algorithms that mix models by memberships: the bundle of the cluster models
-then serves, for any membership, what evaluation measured of clients that have
-it.
+then serves, for any membership, the model that evaluation scored for clients
+with this membership.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ _Outputs = Mapping[str, tf.Tensor]
 
 
 class Stored(NamedTuple):
-  """What a bundle needs for it.
+  """Variables and function of the personalized models of memberships.
 
   Attributes:
-    variables: Those that the bundle does not hold already.
+    variables: Variables that the bundle does not hold already.
     predict: (x `[batch, *input_shape]`, memberships `[batch, num_clusters]`
       float32) -> `probabilities` and `class_id`, or `prediction`; None if the
-      algorithm does not say what serves a membership.
+      algorithm does not define a model of a membership.
   """
 
   variables: Sequence[tf.Variable]
@@ -38,16 +38,16 @@ def store(
   server_state: algorithm_lib.Structure,
   stored: Sequence[tuple[np.ndarray, tf.Variable]],
 ) -> Stored:
-  """Returns what serves memberships.
+  """Returns the personalized models of memberships.
 
   Args:
-    algorithm: Says what does.
-    server_state: Of arrays.
-    stored: Arrays and the bundle's variables of them, which are not stored
-      once more.
+    algorithm: Algorithm; defines the model of a membership.
+    server_state: Server state, of arrays.
+    stored: Arrays that the bundle stores already, with their variables, which
+      are reused.
 
   Raises:
-    ExportError: If an array that serves is not finite.
+    ExportError: If an array to be stored is not finite.
   """
   newcomers = algorithm.newcomers
   if not newcomers:
@@ -95,11 +95,11 @@ def samples(
   server_state: algorithm_lib.Structure,
   x: np.ndarray,
 ) -> tuple[bundle_lib.Sample, ...]:
-  """Returns what `predict_mixture` must say of equal shares; nothing of others.
+  """Returns samples of `predict_mixture` at equal membership of all clusters.
 
   Args:
     algorithm: The algorithm.
-    server_state: Of arrays.
+    server_state: Server state, of arrays.
     x: `[n, *input_shape]`.
   """
   newcomers = algorithm.newcomers
@@ -124,7 +124,7 @@ def _predict(
   x: tf.Tensor,
   memberships: tf.Tensor,
 ) -> _Outputs:
-  # Rows of one client come together, so that they are one pass.
+  # Rows of one client are adjacent, so that they are one pass.
   distinct, group_ids = tf.raw_ops.UniqueV2(x=memberships, axis=[0])
   outputs = prediction.apply_by_group(
     model, lambda i: weights_of(distinct[i]), group_ids, x

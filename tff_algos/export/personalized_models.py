@@ -1,4 +1,4 @@
-"""Exports the models of known clients: all by id in one bundle, or one alone.
+"""Export of personalized models: all clients in one bundle, or one client.
 
 Signature `serving_default` of the bundle of all clients: `client_id` `[batch]`
 string, `x` `[batch, *input_shape]` float32 -> the outputs of
@@ -20,9 +20,9 @@ from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import dependencies, manifest, prediction, validation
 
-# Every bundle is compared with the models in memory of this many clients.
+# Number of clients whose models in memory a bundle is compared with.
 _MAX_CHECKED_CLIENTS = 16
-# Longer ids are cut in an error's text.
+# Longer ids are truncated in error texts.
 _MAX_SHOWN_ID_BYTES = 100
 
 _WeightsOf = Callable[[tf.Tensor], model_lib.Weights]
@@ -37,14 +37,14 @@ def export_personalized_models(
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
 ) -> pathlib.Path:
-  """Writes the models of all known clients as the next version.
+  """Writes the models of all participating clients as the next version.
 
   The bundle holds the parts of the states that `personalized_weights` uses,
   the server's once and the clients' stacked, and evaluates it in the graph.
 
   Args:
     base_dir: Such as `<workdir>/export/personalized_models`.
-    algorithm: Says what a client's personalized weights are.
+    algorithm: Algorithm; defines a client's personalized weights.
     server_state: The state to export, of arrays or tensors.
     client_ids: Ids by client index, distinct.
     client_states: The client states, a structure of arrays with a leading
@@ -111,11 +111,11 @@ def export_client_model(
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
 ) -> pathlib.Path:
-  """Writes one client's model alone; it holds nothing of other clients.
+  """Writes one client's model only, without data of other clients.
 
   Args:
     base_dir: Folder for the versions of this client's model.
-    algorithm: Says what a client's personalized weights are.
+    algorithm: Algorithm; defines a client's personalized weights.
     server_state: The state to export, of arrays or tensors.
     client_id: For the manifest.
     client_index: The client's position in the population.
@@ -127,7 +127,7 @@ def export_client_model(
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: As `export_personalized_models` does.
+    ExportError: As in `export_personalized_models`.
   """
   model = algorithm.personalized_model
   x = validation.check_sample_inputs(model, sample_inputs)
@@ -248,7 +248,7 @@ def _predict(
 
 
 def _printable(text: tf.Tensor) -> tf.Tensor:
-  # An error's text must be UTF-8, and no longer than a person reads.
+  # An error text must be UTF-8 and short.
   start = tf.strings.substr(text, 0, _MAX_SHOWN_ID_BYTES)
   return tf.strings.unicode_transcode(start, 'UTF-8', 'UTF-8')
 
@@ -273,7 +273,7 @@ def _samples(
   client_states: algorithm_lib.Structure,
   x: np.ndarray,
 ) -> tuple[bundle_lib.Sample, ...]:
-  """Returns one batch for each checked client, and one that mixes them."""
+  """Returns one batch for each checked client, and one of all of them."""
   num_checked = min(len(client_ids), _MAX_CHECKED_CLIENTS)
   checked = np.linspace(0, len(client_ids) - 1, num_checked).astype(int)
   samples = []

@@ -1,4 +1,4 @@
-"""The graph pieces that all bundles share: checks, grouping, output names.
+"""Graph functions shared by all bundles: checks, grouping, output names.
 
 Everything here is traced into a SavedModel, so it must work with TensorFlow
 alone: no Python at prediction time.
@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tff_algos.core import model as model_lib
 
-# What must be a control dependency of everything that relies on a check: a
-# gather with a bad index would otherwise fail first, with its own text.
+# Assertions, to be control dependencies of all operations that rely on them: a
+# gather with an invalid index would otherwise fail first, with its own text.
 Check = tf.Operation | tf.Tensor
 
 
@@ -52,12 +52,12 @@ def require_index(name: str, values: tf.Tensor, size: int) -> Check:
   """Fails with InvalidArgument unless all `values` are in [0, size).
 
   Args:
-    name: Of the values.
+    name: Name of the values, for the error text.
     values: Integers `[batch]`, or `[batch, places]`.
-    size: Above the largest allowed value.
+    size: Exclusive upper bound.
   """
   is_index = (values >= 0) & (values < size)
-  if values.shape.rank == 2:  # Of each row the first that is none.
+  if values.shape.rank == 2:  # The first invalid value of each row.
     place = tf.argmin(tf.cast(is_index, tf.int32), axis=1)
     values = tf.gather(values, place, batch_dims=1)
     is_index = tf.reduce_all(is_index, axis=1)
@@ -80,14 +80,14 @@ def apply_by_group(
   group_ids: tf.Tensor,
   x: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns the model's outputs where each row has the weights of its group.
+  """Returns the model's outputs, each row with the weights of its group.
 
   The model runs once for each distinct group in the batch, on that group's
   rows. A batch of one group costs one pass, and no more than one set of
   weights is ever gathered, however large the batch.
 
   Args:
-    model: The model that serves.
+    model: Model to evaluate.
     weights_of: group id int32 `[]` -> weights.
     group_ids: `[batch]` int32.
     x: `[batch, *input_shape]` of the model's `input_dtype`.

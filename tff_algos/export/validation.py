@@ -1,4 +1,4 @@
-"""Checks of what an export is given, before anything is written."""
+"""Input checks of an export, before any file is written."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,7 @@ from tff_algos.core import model as model_lib
 def check_sample_inputs(
   model: model_lib.Model, sample_inputs: np.ndarray
 ) -> np.ndarray:
-  """Returns the sample inputs in the type that the model takes.
+  """Returns the sample inputs in the input dtype of the model.
 
   Raises:
     ExportError: Unless they are `[n, *input_shape]`, n >= 1, and finite.
@@ -54,7 +54,7 @@ def check_client_ids(client_ids: Collection[str]) -> None:
         f'client ids must be non-empty strings, got {client_id!r}'
       )
     if client_id in seen:
-      raise errors.ExportError(f'client id {client_id!r} comes twice')
+      raise errors.ExportError(f'duplicate client id {client_id!r}')
     seen.add(client_id)
   if not seen:
     raise errors.ExportError('there are no clients to export')

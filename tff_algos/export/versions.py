@@ -1,4 +1,4 @@
-"""Version folders: `<base>/<version>/`, as TensorFlow Serving reads them."""
+"""Version folders `<base>/<version>/` in the layout of TensorFlow Serving."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ def version_folders(
   """Returns version -> folder under one model's base, ascending.
 
   Other entries, such as a hidden folder that is still being written, are
-  passed over.
+  ignored.
 
   Raises:
     OSError: If the base cannot be listed.

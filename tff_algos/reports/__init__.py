@@ -1,1 +1,1 @@
-"""Reports: pictures and pages of runs, sweeps and datasets, from files."""
+"""Reports on runs, sweeps and datasets: plots and HTML pages from files."""

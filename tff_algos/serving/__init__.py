@@ -1,1 +1,1 @@
-"""A small server that speaks TensorFlow Serving's REST and gRPC APIs."""
+"""Model server with TensorFlow Serving's REST and gRPC APIs."""

@@ -1,6 +1,6 @@
-"""TensorFlow Serving's gRPC services on the models of a store."""
+"""TensorFlow Serving's gRPC services for the models of a store."""
 
-# Protobuf makes the messages when their modules are imported.
+# Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
 import contextlib
 import math
@@ -32,7 +32,7 @@ _SIGNATURE_DEF = 'signature_def'
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-  """Predict and GetModelMetadata."""
+  """PredictionService with Predict and GetModelMetadata."""
 
   def __init__(self, store: models.ModelStore, max_request_bytes: int):
     self._store = store
@@ -101,7 +101,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         f'input {name!r} must have dtype {dtype.name}, got dtype number '
         f'{proto.dtype}'
       )
-    # A TensorProto may state a huge shape and hold one number to fill it with.
+    # A small TensorProto may declare a huge shape filled with one number.
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if min(sizes, default=0) < 0 or proto.tensor_shape.unknown_rank:
       raise errors.RequestError(f'input {name!r} must have a known shape')

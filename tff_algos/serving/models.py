@@ -1,8 +1,8 @@
-"""Finds, loads and runs the SavedModels under one folder.
+"""Model store: discovery, loading and execution of exported SavedModels.
 
 The folder holds one base for each model, `<folder>/<model>/<version>/`, as
-`binaries.export` writes it. The newest version answers by default; a version
-that appears while the server runs is loaded by the first request after it.
+`binaries.export` writes it. The newest version serves by default; a version
+published while the server runs is loaded on the first request after it.
 """
 
 import os
@@ -23,7 +23,7 @@ from tff_algos.export import manifest, versions
 
 DEFAULT_SIGNATURE = 'serving_default'
 
-# A bundle that was being copied when we looked gets another chance after this.
+# Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
 _FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
@@ -31,11 +31,11 @@ _MAX_TEXT_CHARS = 500
 
 
 class VersionStatus(NamedTuple):
-  """What is known about one version on disk.
+  """Status of one version on disk.
 
   Attributes:
-    version: Its number.
-    error: Why it cannot be loaded; empty if it can, or was not tried yet.
+    version: Version number.
+    error: Error of loading it; empty if it was loaded, or not tried yet.
   """
 
   version: int
@@ -49,7 +49,7 @@ class ServedModel:
     name: The model's name.
     version: Its version.
     signature_defs: name -> SignatureDef, as they stand in the SavedModel.
-    identity: What `folder_identity` says of the folder that was loaded.
+    identity: `folder_identity` of the loaded folder.
   """
 
   def __init__(self, name: str, version: int, folder: pathlib.Path):
@@ -81,8 +81,8 @@ class ServedModel:
     """Returns a signature's outputs for inputs that fit its definition.
 
     Raises:
-      RequestError: If the model refuses the values: 404 if it does not know a
-        client, else 400; 413 if they do not fit in memory.
+      RequestError: If the model rejects the values: 404 for an unknown client,
+        else 400; 413 if they do not fit in memory.
     """
     function = self._loaded.signatures[signature_name]
     try:
@@ -100,7 +100,7 @@ class ServedModel:
 
 
 class ModelStore:
-  """All models under one folder, loaded when they are first needed."""
+  """All models under one folder, loaded on first use."""
 
   def __init__(self, folder: str | os.PathLike[str]):
     self._folder = pathlib.Path(folder)
@@ -152,7 +152,7 @@ class ModelStore:
         loaded = self._still_loaded(name, candidate, folders[candidate])
         if loaded is not None:
           return loaded
-        # Only what is not loaded yet has to wait for its turn.
+        # Only requests for models that are not loaded yet wait for the lock.
         with self._lock:
           return self._load(name, candidate, folders[candidate])
       except errors.ExportError as error:
@@ -182,7 +182,7 @@ class ModelStore:
   def _version_folders(
     self, name: str, version: int | None
   ) -> dict[int, pathlib.Path]:
-    # The name comes from outside: it must be one that we list, not a path.
+    # Untrusted input: the name must be in the listing, never a path.
     names = self._names()
     folders = {}
     if name in names:
@@ -213,7 +213,7 @@ class ModelStore:
 
   def _load(self, name: str, version: int, folder: pathlib.Path) -> ServedModel:
     model = self._still_loaded(name, version, folder)
-    if model is not None:  # Another request was first.
+    if model is not None:  # Another request loaded it in the meantime.
       return model
     failed_at, reason = self._failures.get(folder, (-np.inf, ''))
     if time.monotonic() - failed_at < _RETRY_SECONDS:
@@ -227,7 +227,7 @@ class ModelStore:
       raise errors.ExportError(reason) from error
     logging.info('Serving version %d of model %r.', version, name)
     self._failures.pop(folder, None)
-    # A new newest one replaces all; an older one is there because a request
+    # A new newest version replaces all; an older one is loaded if a request
     # named it.
     loaded = self._loaded.get(name, {})
     is_newest = version > max(loaded, default=0)
@@ -236,7 +236,7 @@ class ModelStore:
 
 
 def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
-  """Returns what differs if a version was removed and exported again.
+  """Returns an identity that changes if a version is exported again.
 
   Raises:
     ExportError: If the folder has gone.
@@ -262,7 +262,7 @@ def _read_signature_defs(
 
 
 def _refusal_text(message: str) -> str:
-  """Returns the one sentence that a model's graph wrote for people."""
+  """Returns the message of an assertion in a model's graph."""
   assertion = _ASSERTION.search(message)
   if assertion:
     # TensorFlow escapes quotes in the values of an assertion.

@@ -3,7 +3,7 @@
 https://www.tensorflow.org/tfx/serving/api_rest
 """
 
-# Protobuf makes the messages when their modules are imported.
+# Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
 import json
 from typing import Any
@@ -22,15 +22,15 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 from tff_algos.core import errors
 from tff_algos.serving import models, tensors
 
-# So much of an oversized body is still read, and thrown away, so that the
-# client can read our answer instead of seeing its connection reset.
+# This much of an oversized body is still read and discarded, so that the client
+# receives the error response instead of a connection reset.
 _MAX_DRAINED_BYTES = 256 * 2**20
 
 
 def create_app(
   store: models.ModelStore, max_request_bytes: int
 ) -> applications.Starlette:
-  """Returns the application that answers for the models of a store."""
+  """Returns the application that serves the models of a store."""
 
   async def status(request: requests.Request) -> responses.Response:
     return await _in_thread(_status, store, request.path_params)
@@ -44,7 +44,7 @@ def create_app(
 
   routes = []
   for model in ('/v1/models/{name}', '/v1/models/{name}/versions/{version}'):
-    # The longest spelling first: a name may hold anything but a slash.
+    # Most specific route first: a name may contain anything but a slash.
     routes += [
       routing.Route(f'{model}:predict', predict, methods=['POST']),
       routing.Route(f'{model}/metadata', metadata, methods=['GET']),
@@ -66,7 +66,7 @@ async def _in_thread(function, *arguments) -> responses.Response:
 
 
 def _json(content: Any, status_code: int = 200) -> responses.Response:
-  # As TensorFlow Serving, and unlike Starlette, we may spell NaN in a reply.
+  # Unlike Starlette, TensorFlow Serving allows NaN in a response.
   return responses.Response(
     json.dumps(content) + '\n', status_code, media_type='application/json'
   )
@@ -89,7 +89,7 @@ async def _on_http_error(
 async def _on_bug(
   request: requests.Request, error: Exception
 ) -> responses.Response:
-  del error  # The server logs it with its trace.
+  del error  # Logged by the server with its stack trace.
   return _json({'error': f'internal error at {request.url.path[:200]}'}, 500)
 
 

@@ -1,4 +1,4 @@
-"""Starts and stops the REST and the gRPC server over one store."""
+"""Lifecycle of the REST and gRPC servers over one model store."""
 
 import contextlib
 import errno
@@ -21,16 +21,16 @@ from tff_algos.core import durable, errors
 from tff_algos.serving import grpc_service, models, rest
 
 _NUM_GRPC_THREADS = 8
-# Requests that are being answered get so long to end when the server stops.
+# Grace period for running requests when the server stops.
 _GRACE_SECONDS = 5
 _START_SECONDS = 30
 
 
 class ServerConfig(NamedTuple):
-  """Where a server listens.
+  """Address and limits of a server.
 
   Attributes:
-    host: Name or address; the default is reached from this machine alone.
+    host: Name or address; the default accepts local connections only.
     rest_api_port: TCP port of the REST API; 0 takes any free one.
     port: TCP port of the gRPC API; 0 takes any free one.
     max_request_bytes: Larger requests are refused.
@@ -54,8 +54,8 @@ def running(store: models.ModelStore, config: ServerConfig) -> Generator[Ports]:
   """Runs both servers while the context lasts.
 
   Args:
-    store: The models to serve.
-    config: Where to listen.
+    store: Models to serve.
+    config: Address and limits.
 
   Yields:
     The ports.
@@ -72,11 +72,11 @@ def serve_until_signal(
   config: ServerConfig,
   port_file: str | os.PathLike[str] | None = None,
 ) -> None:
-  """Serves until SIGTERM or SIGINT (Ctrl-C), then ends cleanly.
+  """Serves until SIGTERM or SIGINT (Ctrl-C), then shuts down cleanly.
 
   Args:
-    store: The models to serve.
-    config: Where to listen.
+    store: Models to serve.
+    config: Address and limits.
     port_file: JSON file to write the ports to; removed at the end.
 
   Raises:
@@ -110,8 +110,8 @@ def _rest(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
       config.host, config.rest_api_port, 'rest_api_port', error
     ) from error
   with listener:
-    # Accepted connections inherit it. Without, the two small writes of a reply
-    # wait 40 ms for each other on a connection that is kept open.
+    # Inherited by accepted connections; without it the two small writes of a
+    # response are 40 ms apart on a keep-alive connection.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
       uvicorn.Config(
@@ -126,7 +126,7 @@ def _rest(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
         timeout_graceful_shutdown=_GRACE_SECONDS,
       )
     )
-    # Outside the main thread uvicorn leaves the signals to us.
+    # Outside the main thread uvicorn installs no signal handlers.
     thread = threading.Thread(
       target=server.run,
       kwargs={'sockets': [listener]},
@@ -152,7 +152,7 @@ def _grpc(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
   server = grpc.server(
     futures.ThreadPoolExecutor(_NUM_GRPC_THREADS, thread_name_prefix='grpc'),
     options=[
-      # Otherwise a second server would silently share the port.
+      # Otherwise a second server could share the port silently.
       ('grpc.so_reuseport', 0),
       ('grpc.max_receive_message_length', config.max_request_bytes),
       ('grpc.max_send_message_length', -1),
@@ -163,7 +163,7 @@ def _grpc(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
   try:
     port = server.add_insecure_port(f'{host}:{config.port}')
   except RuntimeError as error:
-    # gRPC does not say why; a plain socket does.
+    # gRPC hides the reason; binding a plain socket reveals it.
     reason = _why_not_listening(config.host, config.port) or error
     raise _listen_error(config.host, config.port, 'port', reason) from error
   server.start()

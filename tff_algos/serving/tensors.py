@@ -1,10 +1,10 @@
-"""Arrays from requests, checked against a signature, and replies from arrays.
+"""Conversion of JSON requests to checked arrays, and of arrays to responses.
 
 The JSON is that of TensorFlow Serving's predict API: row format
 (`instances` -> `predictions`) and columnar format (`inputs` -> `outputs`).
 """
 
-# Protobuf makes the constants when their modules are imported.
+# Protobuf creates the constants at import.
 # pyright: reportAttributeAccessIssue=false
 import base64
 import binascii
@@ -62,7 +62,7 @@ def inputs_from_columns(
 
 
 def rows_from_outputs(outputs: Mapping[str, np.ndarray]) -> list[Any]:
-  """Returns the value of `predictions`: a single output goes without its name.
+  """Returns the value of `predictions`; a single output has no name.
 
   Raises:
     RequestError: If the outputs have no common first axis.
@@ -83,7 +83,7 @@ def rows_from_outputs(outputs: Mapping[str, np.ndarray]) -> list[Any]:
 
 
 def columns_from_outputs(outputs: Mapping[str, np.ndarray]) -> Any:
-  """Returns the value of `outputs`: a single output goes without its name."""
+  """Returns the value of `outputs`; a single output has no name."""
   columns = {name: _json_value(name, v) for name, v in outputs.items()}
   return next(iter(columns.values())) if len(columns) == 1 else columns
 
@@ -91,7 +91,7 @@ def columns_from_outputs(outputs: Mapping[str, np.ndarray]) -> Any:
 def check_input(
   name: str, value: np.ndarray, info: meta_graph_pb2.TensorInfo
 ) -> None:
-  """Raises RequestError unless an array has a signature's shape, and no NaN."""
+  """Raises RequestError unless an array is finite and fits a signature."""
   shape = tf.TensorShape(info.tensor_shape)  # pyright: ignore[reportArgumentType]
   if not shape.is_compatible_with(value.shape):
     wanted = ['batch' if size is None else size for size in shape]

@@ -126,7 +126,7 @@ def test_newest_versions_that_are_needed_are_found(export):
 
 
 def test_no_model_may_be_used(export):
-  with pytest.raises(errors.ConfigError, match='no model may score anybody'):
+  with pytest.raises(errors.ConfigError, match='no client can be scored'):
     _find(export, personalized=False, otherwise='refuse')
 
 

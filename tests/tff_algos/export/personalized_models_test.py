@@ -262,7 +262,7 @@ def test_bundle_that_serves_one_client_otherwise_is_not_published(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'text'),
   [
-    ({'client_ids': ('a', 'b', 'c', 'a')}, "client id 'a' comes twice"),
+    ({'client_ids': ('a', 'b', 'c', 'a')}, "duplicate client id 'a'"),
     ({'client_ids': ('a', 'b', 'c', '')}, "non-empty strings, got ''"),
     ({'client_ids': ('a', 'b', 'c', 4)}, 'non-empty strings, got 4'),
     ({'client_ids': ()}, 'there are no clients to export'),

@@ -37,5 +37,5 @@ def test_leading_axis():
 
 def test_client_ids():
   validation.check_client_ids(['a', 'b'])
-  with pytest.raises(errors.ExportError, match="'a' comes twice"):
+  with pytest.raises(errors.ExportError, match="duplicate client id 'a'"):
     validation.check_client_ids(['a', 'b', 'a'])

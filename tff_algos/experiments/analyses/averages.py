@@ -32,9 +32,9 @@ def draw(
   """Writes the picture and the tables; returns the rows of the variances.
 
   Args:
-    num_paths: Averages of each size, >= 2.
-    seed: Of all draws.
-    folder: Is made.
+    num_paths: Number of averages of each size, >= 2.
+    seed: Random seed.
+    folder: Output folder; created if missing.
   """
   workdir = pathlib.Path(folder)
   paths = {
@@ -91,7 +91,7 @@ def _figure(paths):
       )
       for size, one in paths.items()
     ],
-    'Averages of models that are trained apart, step by step',
+    'Averages of independently trained models, step by step',
     ['first weight', 'second weight'],
     mark=tuple(averaged_models.OPTIMUM),
   )

@@ -1,4 +1,4 @@
-"""A run on linear regressions beside the convergence bounds of its paper."""
+"""Comparison of a run on linear regressions with its convergence bounds."""
 
 import pathlib
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ def measure(
 def text(
   config: experiment.ExperimentConfig, rows: Sequence[dict[str, Any]]
 ) -> str:
-  """Returns the main columns and their meaning, for people.
+  """Returns the main columns and their meaning as a printable table.
 
-  Of many rows, those whose number is a power of two are shown, and the last.
+  Of many rows, only powers of two and the last one are shown.
   """
   columns = ANALYSES[config.algorithm.name].columns
   shown = [

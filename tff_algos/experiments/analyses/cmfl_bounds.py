@@ -1,10 +1,10 @@
-"""CMFL on linear regressions beside Theorem 1 of its paper.
+"""Convergence of CMFL on linear regressions against Theorem 1 of its paper.
 
-The theorem is measured for SGD on whole batches and a weight_decay > 0, where
-the objectives are quadratic and strongly convex, so all but phi_min and phi_max
-is exact; these are over the selections that the run made.
+The theorem is evaluated for full-batch SGD and a weight_decay > 0, where the
+objectives are quadratic and strongly convex, so all constants but phi_min and
+phi_max are exact; these are taken over the selections of the run.
 
-A row for each number of rounds. Besides those of `ANALYSIS`, its columns are
+One row for each number of rounds. Besides those of `ANALYSIS`, its columns are
 the terms of the bound (`steps` ... `floor`) and the constants (Gamma
 `heterogeneity`, mu `strong_convexity`, L `smoothness`, gamma `offset`, G^2
 `gradient_bound`, kappa^2 `committee_gap`).
@@ -31,7 +31,7 @@ def read_objectives(
     use_bias: Whether its model has an intercept.
 
   Raises:
-    ConfigError: If clients do not take plain steps on all of their examples.
+    ConfigError: If clients do not train by plain full-batch SGD.
     DataError: If an objective is not strongly convex.
   """
   _check(options, opened.source.population.num_examples)
@@ -48,7 +48,7 @@ def repeat(
   options: cmfl.CmflConfig,
   objectives: bounds.Objectives,
 ) -> list[dict[str, Any]]:
-  """Runs all rounds from the initial state; nothing of them is kept.
+  """Runs all rounds from the initial state; discards their results.
 
   Args:
     opened: A session of cmfl on linear_regression.
@@ -107,8 +107,8 @@ def repeat(
 
 
 def _steps_of(training) -> tuple[float, int]:
-  """Returns the rate and the number of local steps, tau."""
-  # On whole batches an epoch is a step, too.
+  """Returns the learning rate and the number of local steps, tau."""
+  # With full batches an epoch is one step.
   tau = training.num_local_steps or training.num_local_epochs
   return training.optimizer.learning_rate, tau
 
@@ -116,7 +116,7 @@ def _steps_of(training) -> tuple[float, int]:
 def _check(options, num_examples) -> None:
   if options.upload not in ('update', 'model'):
     raise errors.ConfigError(
-      'the theorem is measured where clients upload all of their steps; '
+      'the theorem applies to uploads of all local steps; '
       f'config.algorithm.upload is {options.upload!r}, set it to update or '
       'model'
     )
@@ -125,7 +125,7 @@ def _check(options, num_examples) -> None:
   is_whole = training.batch_size >= num_examples.max()
   if not (is_sgd and is_whole and training.solver == 'descent'):
     raise errors.ConfigError(
-      'the theorem is measured for plain SGD on whole batches; '
+      'the theorem applies to plain full-batch SGD; '
       'config.algorithm.local_training has optimizer '
       f'{training.optimizer.name!r}, solver {training.solver!r} and batch_size '
       f'{training.batch_size} for up to {num_examples.max()} examples'
@@ -156,14 +156,14 @@ ANALYSIS = theorems.Analysis(
     'rounds': 'T',
     'gap': "F(w^T) - F^*, of all clients' training examples",
     'bound': "the theorem's right side with the measured constants",
-    'floor': 'the term of it that does not fall with T',
+    'floor': 'its term that does not decrease with T',
     'step_excess': (
       "the last step over the theorem's 1 / (mu (t + gamma)). Not 1: the bound "
       'proves nothing. Set config.algorithm.rate_offset to gamma, and '
       'client_learning_rate * server_learning_rate to 1 / (mu gamma); with '
       'upload=update and one local step'
     ),
-    'skew': 'phi of the last selection: its mean loss over that of all',
+    'skew': 'phi of the last selection: its mean loss / mean loss of all',
     'skew_min': 'the least phi so far',
     'skew_max': 'the largest phi so far, at w^*',
     'heterogeneity': 'Gamma',

@@ -1,4 +1,4 @@
-"""Variance of the next round of a run, latent clients, and filter atoms.
+"""Update variance, latent clients and filter atoms of a run.
 
 Chen and Qiu (2025), arXiv:2503.08652, sections 5.1 and 7.1.
 """
@@ -38,12 +38,12 @@ _ALGORITHMS = (*registry.HOSTS, 'filter_decomposition')
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """How much is measured.
+  """Sample sizes of the measurements.
 
   Attributes:
     num_repeats: Rounds from each state, >= 2.
-    num_pairs: Latent clients that are scored, >= 1.
-    num_examples: Held-out examples to score them on, >= 1.
+    num_pairs: Latent clients to evaluate, >= 1.
+    num_examples: Held-out examples to evaluate them on, >= 1.
   """
 
   num_repeats: int = 10
@@ -59,7 +59,8 @@ def measure(
   """Writes the tables and draws the report; returns the rows of factors.csv.
 
   Raises:
-    UserError: If the algorithm has another server, or there is no checkpoint.
+    UserError: If the algorithm has no single server model, or there is no
+      checkpoint.
   """
   name = config.algorithm.name
   if name not in _ALGORITHMS:
@@ -79,7 +80,7 @@ def measure(
           **latent(opened, round_num + 1, state, examples, sizes),
         }
       )
-    # The last state is that of the latest checkpoint, as are the clients'.
+    # Server and client states are now those of the latest checkpoint.
     tables = {
       'factors.csv': rows,
       'atoms.csv': filter_atoms.atom_rows(state.model_weights),
@@ -97,7 +98,7 @@ def measure(
 def variance(
   opened: session.Session, round_num: int, server_state: Any, sizes: Sizes
 ) -> dict[str, float]:
-  """Returns how much the kernels differ that a round may make."""
+  """Returns the variance of the kernels over repetitions of a round."""
   first = opened.config.seed
   kernels = []
   for seed in range(first, first + sizes.num_repeats):
@@ -123,7 +124,7 @@ def latent(
   examples: Any,
   sizes: Sizes,
 ) -> dict[str, float]:
-  """Returns how latent clients do beside the real ones of a round."""
+  """Returns mean loss and score of latent and of real clients of a round."""
   seed = opened.config.seed
   algorithm, population = opened.algorithm, opened.source.population
   call = next(algorithm.plan_round(server_state, population, round_num, seed))
@@ -131,7 +132,7 @@ def latent(
   if not has_atoms or call.purpose != 'train':
     return dict.fromkeys(_LATENT, math.nan)
   phase = latent_clients.collect_models(algorithm.phases[call.phase])
-  # A runtime of its own: one keeps the graph of a phase by its name.
+  # A separate runtime, since a runtime caches the graph of a phase by its name.
   collecting = dataclasses.replace(algorithm, phases={call.phase: phase})
   with contextlib.ExitStack() as stack:
     runtime = stack.enter_context(
@@ -164,7 +165,7 @@ def latent(
 
 
 def _kernels(weights):
-  """Returns the entries of all kernels of convolutions, `[n]`."""
+  """Returns the entries of all convolution kernels, `[n]`."""
   plain = factored_weights.build_kernels(weights)
   leaves = [leaf for leaf in plain.values() if len(leaf.shape) == 4]
   return np.concatenate([np.ravel(leaf) for leaf in leaves])

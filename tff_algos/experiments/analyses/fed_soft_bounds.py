@@ -1,12 +1,12 @@
-"""FedSoft on linear regressions beside Theorems 2 to 4 of its paper.
+"""Rounds of FedSoft on linear regressions against Theorems 2 to 4 of its paper.
 
-The theorems are about quadratic risks of the sources, clients that are mixtures
-of these, and the local solves of one round from given centres. They apply to as
-many clusters as sources. Risks are those of the sources' held-out examples,
-importance that of the clients' training examples.
+The theorems assume quadratic risks of the sources, clients that are mixtures of
+the sources, and the local solves of one round from given centres, with as many
+clusters as sources. Risks are computed on the sources' held-out examples,
+importance weights on the clients' training examples.
 
-A row for the initial state and for each checkpoint; `round` is the one that the
-step starts from. Besides those of `ANALYSIS`, its columns are
+One row for the initial state and for each checkpoint; `round` is the round of
+the starting state. Besides those of `ANALYSIS`, its columns are
 
   theorem_3_safe         Theorem 3 with an r that needs no alpha_0 >= 1/4
   assumption_1, _2, _4   whether each holds: a finite gamma_0, a finite beta,
@@ -32,7 +32,7 @@ from tff_algos.experiments.analyses import theorems
 
 
 class Problem(NamedTuple):
-  """What is the same in every round; sources in the dataset's order.
+  """Quantities shared by all rounds; sources in the dataset's order.
 
   Attributes:
     examples: Held-out (x `[n, d]`, y `[n]`) of each source; if the model has an
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
   @property
   def num_draws(self) -> float:
-    """Returns K, clients drawn a cluster; infinity if everybody takes part."""
+    """Returns K, clients sampled per cluster; inf for full participation."""
     size = self.options.cohort_size_per_cluster
     without = self.options.selection == 'without_replacement'
     everyone = without and size == np.count_nonzero(self.num_examples)
@@ -72,10 +72,10 @@ class Problem(NamedTuple):
 
 
 class Step(NamedTuple):
-  """One round that was run once more; clusters in the order of the sources.
+  """One repeated round; clusters in the order of the sources.
 
   Attributes:
-    round_num: The round that it started from.
+    round_num: Round of the starting state.
     solves: Of the clients that trained.
     importance: u^t of all clients, float64 `[num_clients, num_sources]`.
   """
@@ -127,8 +127,8 @@ def read_problem(
 def steps(opened: session.Session, problem: Problem) -> Iterator[Step]:
   """Runs one round from the initial state and from each checkpoint.
 
-  Nothing of these rounds is kept. A cluster stands for the source that the
-  round's importance matches it with.
+  The results of these rounds are discarded. Clusters are matched to sources by
+  the importance weights of the round.
 
   Raises:
     CheckpointError: If there is no checkpoint.
@@ -207,11 +207,11 @@ def _row(problem: Problem, step: Step) -> dict[str, Any]:
 
 ANALYSIS = theorems.Analysis(
   columns={
-    'round': 'that the step starts from',
+    'round': 'round of the starting state',
     'theorem_2': (
       'largest left side / right side; at most 1 if the theorem holds'
     ),
-    'theorem_3': 'the same of Theorem 3, with r as printed',
+    'theorem_3': 'the same ratio of Theorem 3, with r as printed',
     'gamma': (
       'the constant of Theorem 2, sqrt((gamma_0^2 + beta) L_lambda / mu_lambda)'
     ),

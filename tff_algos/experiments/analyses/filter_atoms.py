@@ -1,4 +1,4 @@
-"""The atoms of a trained network, and how far clients' own ones are from them.
+"""Tables of global filter atoms and of distances of clients' own atoms.
 
 Chen and Qiu (2025), arXiv:2503.08652, sections 3 and 4.1.
 """
@@ -16,8 +16,8 @@ from tff_algos.numerics import factored_weights
 def atom_rows(weights: model_lib.Weights) -> list[dict[str, Any]]:
   """Returns a row for each atom of each layer.
 
-  Its columns: `layer`, `atom`, the norm of its coefficients (how much it has to
-  say), and its `height` x `width` entries, row by row.
+  Its columns: `layer`, `atom`, the norm of its coefficients (its influence),
+  and its `height` x `width` entries, row by row.
   """
   rows = []
   for layer in factored_weights.factored_layers(weights):
@@ -45,14 +45,15 @@ def atom_rows(weights: model_lib.Weights) -> list[dict[str, Any]]:
 def own_rows(
   opened: session.Session, server_state: Any
 ) -> list[dict[str, Any]]:
-  """Returns a row for each client: how far its atoms are from the global ones.
+  """Returns a row for each client: distances of its atoms from the global ones.
 
-  Its columns: `client_id`, and `distance_<layer>`, the Euclidean one; 0 for a
-  client that never trained atoms of its own, as the global ones serve it.
+  Its columns: `client_id`, and `distance_<layer>`, the Euclidean distance; 0
+  for a client that never trained its own atoms and uses the global ones.
 
   Args:
-    opened: Its store holds the clients' states beside `server_state`.
-    server_state: Its `model_weights` are the global model.
+    opened: Session; its store holds the client states that belong to
+      `server_state`.
+    server_state: Server state; its `model_weights` are the global model.
   """
   weights = server_state.model_weights
   names = [f'{one}/atoms' for one in factored_weights.factored_layers(weights)]

@@ -1,4 +1,4 @@
-"""The paths of trainings on a plane through the loss.
+"""Training trajectories on a plane of the loss landscape.
 
 After Figure 3c of Chen and Qiu (2025), arXiv:2503.08652, which gives no recipe.
 """
@@ -13,7 +13,7 @@ from tff_algos.experiments.analyses import trajectories, trajectory_plane
 from tff_algos.reports.plotting import landscape_plot, style
 
 PLANES = ('principal', 'ends')
-# Of the paths' extent, on each side.
+# Margin on each side, as a share of the trajectories' extent.
 _MARGIN = 0.25
 
 
@@ -23,10 +23,10 @@ def draw(
   """Writes the picture and the tables; returns the rows of paths.csv.
 
   Args:
-    problem: The paths, and the loss.
+    problem: Trajectories and loss.
     plane: One of `PLANES`.
-    num_points: On each side of the grid, >= 2.
-    folder: Is made.
+    num_points: Grid points on each side, >= 2.
+    folder: Output folder; created if missing.
 
   Raises:
     ConfigError: If all models lie on one line.

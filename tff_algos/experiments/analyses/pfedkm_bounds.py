@@ -1,9 +1,9 @@
-"""pFedKM on linear regressions beside Theorem 1 of its paper.
+"""Convergence of pFedKM on linear regressions against Theorem 1 of its paper.
 
-The theorem is about all clients in every round and plain means. Moreau
-envelopes of least squares and their gradients are exact.
+The theorem assumes full participation and unweighted means. Moreau envelopes of
+least squares and their gradients are exact.
 
-A row for each number of rounds. Besides those of `ANALYSIS`, its columns are
+One row for each number of rounds. Besides those of `ANALYSIS`, its columns are
 the terms of the bound (`start` ... `floor`), the constants (rho_Omega
 `model_bound`, rho_g `gradient_bound`, Delta_F `objective_gap`, L_F
 `smoothness`), and `theorem_step`, the step of Theorem 1.
@@ -42,7 +42,7 @@ def read_envelopes(
 def repeat(
   opened: session.Session, envelopes: quadratic_envelopes.QuadraticEnvelopes
 ) -> tuple[list[np.ndarray], list[float]]:
-  """Runs all rounds from the initial state; nothing of them is kept.
+  """Runs all rounds from the initial state; discards their results.
 
   Args:
     opened: A session of pfedkm on linear_regression.
@@ -55,7 +55,7 @@ def repeat(
   config, population = opened.config, opened.source.population
   clients = np.flatnonzero(population.num_examples)
   state = opened.initial_state()
-  # The same round but for its end: it stops after the first solve.
+  # The same round, stopped after the first solve.
   first_solve = experiment.build_algorithm(_one_step(config), opened.dataset)
   looks, prox_errors = [_look(state, clients, envelopes)], []
   with runtimes.build_runtime(
@@ -106,12 +106,13 @@ def check(
   """Checks that the theorem applies to an experiment.
 
   Raises:
-    ConfigError: If rates fall, clients are sampled or means are weighted.
+    ConfigError: If learning rates decay, clients are sampled or means are
+      weighted.
   """
   config.lr_schedule.check_constant('the theorem')
   if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(
-      'the theorem speaks of all clients in every round, and of plain means; '
+      'the theorem assumes full participation and unweighted means; '
       f'config.algorithm.cohort_size is {options.cohort_size} and weighting '
       f'{options.weighting!r}: set them to 0 and to uniform'
     )
@@ -163,7 +164,7 @@ ANALYSIS = theorems.Analysis(
     'rounds': 'T',
     'mean_squared_gradient': '1/T sum_t 1/K |grad F_K(Omega^t)|^2',
     'bound': 'the right side of Eq. 24 with the measured constants',
-    'floor': 'the term of it that does not fall with T',
+    'floor': 'its term that does not decrease with T',
     'theorem': (
       'Theorem 1 (Eq. 27), had the run taken its step; empty unless the '
       'objective '

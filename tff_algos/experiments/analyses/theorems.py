@@ -1,4 +1,4 @@
-"""Linear regressions, exactly, for the analyses of convergence theorems."""
+"""Linear-regression data in float64 for analyses of convergence theorems."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ class Analysis(NamedTuple):
   """The comparison of a run with the theorems of its algorithm's paper.
 
   Attributes:
-    columns: Name -> meaning of the columns that are printed.
+    columns: Meaning of each printed column by name.
     measure: Session, options of the algorithm, whether the linear regression
       has an intercept -> rows of `evaluation/bounds.csv`.
-    check: Raises ConfigError where the theorems do not apply to an experiment
-      with these options of the algorithm; called before anything is opened.
+    check: Raises ConfigError if the theorems do not apply to the options of the
+      algorithm; called before a session is opened.
   """
 
   columns: Mapping[str, str]
@@ -41,7 +41,7 @@ def rows_of(
 def training_rows(
   opened: session.Session, use_bias: bool
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-  """Returns `rows_of` the training examples of each client that has some."""
+  """Returns `rows_of` the training examples of each non-empty client."""
   ids, sizes = opened.source.population
   return [
     rows_of(opened.dataset.examples(ids[client], schema.TRAIN), use_bias)

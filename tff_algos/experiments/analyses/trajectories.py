@@ -1,4 +1,4 @@
-"""The paths of runs through the space of models, and the losses there."""
+"""Training trajectories of runs in weight space, read from checkpoints."""
 
 import dataclasses
 import os
@@ -16,12 +16,12 @@ from tff_algos.numerics import factored_weights, trees
 
 
 class Trajectory(NamedTuple):
-  """What a run has kept of its server's model.
+  """The server models in the checkpoints of a run.
 
   Attributes:
-    label: Of the run.
-    rounds: 0 and those of the checkpoints, ascending.
-    points: All weights with kernels in the place of factors, float32
+    label: Name of the run.
+    rounds: 0 and the rounds of the checkpoints, ascending.
+    points: All weights, with factorized kernels multiplied out, float32
       `[num_rounds, n]`.
   """
 
@@ -31,10 +31,10 @@ class Trajectory(NamedTuple):
 
 
 class Problem(NamedTuple):
-  """Paths in one space, and the loss there.
+  """Trajectories in one weight space, and the loss on it.
 
   Attributes:
-    trajectories: At least one; all of networks with the same weights.
+    trajectories: At least one; all networks have the same weights.
     loss: Weights `[n]` -> mean loss of the sampled examples.
   """
 
@@ -48,9 +48,9 @@ def read(
   """Reads the kept checkpoints of runs, and a sample of the training examples.
 
   Args:
-    folders: Of trained runs on one dataset, each with one model at the server.
-    num_examples: At most so many, drawn evenly from those of all clients by the
-      first run's seed.
+    folders: Folders of trained runs on one dataset, each with one server model.
+    num_examples: Maximum number of examples, sampled uniformly over all clients
+      by the first run's seed.
 
   Raises:
     UserError: If a run has no checkpoint or no single model, or the runs' data
@@ -78,7 +78,7 @@ def _trajectory(opened, label):
     if not hasattr(state, 'model_weights'):
       raise errors.ConfigError(
         f'{label}: config.algorithm.name is {opened.algorithm.name!r}, which '
-        'has no single model at the server; a path is that of one'
+        'has no single server model; choose runs of one that has'
       )
     plain = factored_weights.build_kernels(state.model_weights)
     rounds.append(round_num)
@@ -122,7 +122,7 @@ def _build_loss(opened, num_examples):
 
 
 def _sample(opened, num_examples):
-  """Returns features and labels of examples of all clients, drawn evenly."""
+  """Returns features and labels of a uniform sample over all clients."""
   counts = np.asarray(opened.source.population.num_examples)
   total = int(counts.sum())
   generator = seeds.numpy_generator(opened.config.seed, 'landscape', 0)

@@ -1,9 +1,9 @@
-"""A plane through a space of models, on which paths of training are drawn.
+"""Two-dimensional planes in weight space for training trajectories (PCA).
 
-Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, section 7, draw
-the path of one training over its two principal directions. Chen and Qiu (2025),
-arXiv:2503.08652, Figure 3c, have two paths in one picture and give no recipe:
-here the directions are those of the points of all paths together.
+Li, Xu, Taylor, Studer and Goldstein (2018), arXiv:1712.09913, section 7, plot
+one training trajectory over its two principal directions. Chen and Qiu (2025),
+arXiv:2503.08652, Figure 3c, show two trajectories and give no recipe: here the
+principal directions are those of the points of all trajectories together.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 
 from tff_algos.core import errors
 
-# Below this share of the first direction's length there is no second one.
+# A second direction shorter than this share of the first is treated as zero.
 _LEAST_SHARE = 1e-6
 
 
@@ -20,10 +20,10 @@ class Plane(NamedTuple):
   """A plane in a space of n weights.
 
   Attributes:
-    origin: Where both coordinates are 0, float64 `[n]`.
+    origin: Point with coordinates (0, 0), float64 `[n]`.
     directions: Orthonormal, float64 `[2, n]`.
-    shares: Of the points' squared distances from the origin, what lies along
-      each direction, in [0, 1], float64 `[2]`.
+    shares: Share of the points' squared distances from the origin along each
+      direction, in [0, 1], float64 `[2]`.
   """
 
   origin: np.ndarray
@@ -31,7 +31,7 @@ class Plane(NamedTuple):
   shares: np.ndarray
 
   def coordinates(self, points: np.ndarray) -> np.ndarray:
-    """Returns where models fall upright onto the plane.
+    """Returns the coordinates of orthogonal projections onto the plane.
 
     Args:
       points: `[num_points, n]`.
@@ -46,13 +46,13 @@ class Plane(NamedTuple):
     return self.origin + np.asarray(places) @ self.directions
 
   def distances(self, points: np.ndarray) -> np.ndarray:
-    """Returns how far models are from the plane, float64 `[num_points]`."""
+    """Returns distances of models from the plane, float64 `[num_points]`."""
     apart = points - self.models(self.coordinates(points))
     return np.linalg.norm(apart, axis=1)
 
 
 def principal(points: np.ndarray) -> Plane:
-  """Returns the plane around the mean that has most of the points' variance.
+  """Returns the plane through the mean along the two principal directions.
 
   Args:
     points: `[num_points, n]`; far fewer points than weights.
@@ -81,7 +81,7 @@ def through(points: np.ndarray) -> Plane:
 def _span(vectors, points, origin):
   """Returns the plane of two principal directions of vectors.
 
-  Of the Gram matrix, which is as small as the vectors are few: v = X^T u / s.
+  Computed from the Gram matrix, small for few vectors: v = X^T u / s.
   """
   gram = vectors @ vectors.T
   left, squares, _ = np.linalg.svd(gram, hermitian=True)
@@ -94,8 +94,8 @@ def _span(vectors, points, origin):
       'or name another run'
     )
   directions = (vectors.T @ left[:, :2] / lengths).T
-  # Either sign would do. So that it does not depend on the library: the last
-  # point is to the right and above.
+  # Signs are fixed, so that they do not depend on the library: the last point
+  # has positive coordinates.
   signs = np.where(directions @ (points[-1] - origin) < 0, -1.0, 1.0)
   directions = directions * signs[:, None]
   apart = points - origin

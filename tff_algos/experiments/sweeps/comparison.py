@@ -1,4 +1,4 @@
-"""Compares the runs of a sweep, or runs that were made one by one."""
+"""Comparison of the runs of a sweep, or of separate runs."""
 
 import glob
 import os
@@ -23,16 +23,15 @@ _SEED = re.compile(r'seed_(\d+)')
 
 
 class Options(NamedTuple):
-  """What a comparison measures and prints.
+  """Options of a comparison.
 
   Attributes:
-    prefixes: Starts of the names of the metrics to print; none for those of
-      the page.
-    least_ari: Adjusted Rand index from which on clusters count as found.
-    question: What to choose among the cells; None for nothing.
-    target: A score, of which the rounds and the communication until it is
-      reached are measured; None for none.
-    clock: Of the picture of time.
+    prefixes: Prefixes of the metrics to print; empty for those of the report.
+    least_ari: Least adjusted Rand index at which clusters count as recovered.
+    question: Axis and criterion of model selection; None for no selection.
+    target: Target score, to measure rounds and communication until it is
+      reached; None for none.
+    clock: Virtual clock of the pictures of time.
   """
 
   prefixes: Sequence[str] = ()
@@ -48,16 +47,16 @@ def compare(
   """Writes `sweep.csv`, `sweep_summary.csv` and the page of a sweep.
 
   Args:
-    workdir: Holds `sweep.json`.
-    options: What to measure and print.
+    workdir: Folder with `sweep.json`.
+    options: Options of the comparison.
 
   Returns:
-    Means and deviations, what is chosen, and the score of each cell under its
-    worst attack, as text.
+    Means and standard deviations, the selected values, and the score of each
+    cell under its worst attack, as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, or the runs do not
-      differ by what is to be chosen.
+      differ by the axis to select on.
   """
   sweep = sweep_lib.read(
     workdir, options.target, options.clock, options.least_ari
@@ -76,14 +75,15 @@ def compare(
 
 
 def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
-  """Checks that a sweep will answer a question, before it runs.
+  """Checks that a sweep can answer a question, before it runs.
 
   Args:
     runs: The sweep.
-    question: What to choose; None for nothing.
+    question: Axis and criterion of the selection; None for no selection.
 
   Raises:
-    UserError: If no axis is meant, or a dataset has nothing to choose by.
+    UserError: If there is no such axis, or a dataset lacks what the criterion
+      needs.
   """
   if question is None:
     return
@@ -105,11 +105,11 @@ def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
 def plan_of_folders(
   patterns: list[str], workdir: str | os.PathLike[str]
 ) -> plan_lib.Plan:
-  """Returns the plan of runs that were made one by one.
+  """Returns the plan of a comparison of separate runs.
 
   Args:
-    patterns: Of their folders, as a shell matches them.
-    workdir: Where the plan is to lie.
+    patterns: Glob patterns of their folders.
+    workdir: Folder of the comparison.
 
   Raises:
     DataError: If a pattern matches no folder.
@@ -125,7 +125,7 @@ def plan_of_folders(
       raise errors.DataError(f'--runs={pattern} matches no folder')
     folders += found
   cells = [_cell(folder) for folder in folders]
-  # What all paths begin with tells nothing.
+  # The common prefix of all paths is dropped.
   parents = [cell.absolute().parent for cell in cells]
   start = os.path.commonpath(parents)
   labels = [os.path.relpath(cell, start) for cell in cells]

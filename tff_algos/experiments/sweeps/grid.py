@@ -1,4 +1,4 @@
-"""Which runs a sweep consists of: the product of its axes, times the seeds."""
+"""Grid of a sweep: the product of its axes and the seeds."""
 
 import copy
 import itertools
@@ -14,11 +14,11 @@ from tff_algos.reports.sweep import plan as plan_lib
 
 
 class Grid(NamedTuple):
-  """A sweep, spelled out.
+  """The expanded grid of a sweep.
 
   Attributes:
-    plan: Its axes and runs.
-    configs: The experiment of each run.
+    plan: Axes and runs.
+    configs: Experiment of each run.
   """
 
   plan: plan_lib.Plan
@@ -32,14 +32,14 @@ def expand(
   *,
   fixed_dataset: bool = False,
 ) -> Grid:
-  """Returns all runs, checked; none has been started.
+  """Returns all runs, validated but not started.
 
   Args:
-    bases: Label -> nested values of a config file; with several of them they
-      are the first axis.
+    bases: Label -> nested values of a config file; several of them are the
+      first axis.
     options: `'KEY=VALUE,VALUE,...'`, one for each further axis.
     num_seeds: Runs of a cell, with the seeds 0, 1, ...
-    fixed_dataset: Whether `dataset.seed` stays what it is, or is the seed.
+    fixed_dataset: Whether `dataset.seed` is kept, or set to the run's seed.
 
   Raises:
     ConfigError: If a key or value does not fit one of the configs, a key is
@@ -76,7 +76,7 @@ def expand(
 
 
 def write_plan(plan: plan_lib.Plan, workdir: str | os.PathLike[str]) -> None:
-  """Writes `sweep.json` into the folder of a sweep, which may be missing."""
+  """Writes `sweep.json` into the folder of a sweep; creates the folder."""
   path = pathlib.Path(workdir, plan_lib.FILE)
   output.write_json(path, plan_lib.to_dict(plan))
 
@@ -102,7 +102,7 @@ def _check_keys(
 
 
 def _names(keys: Sequence[str]) -> list[str]:
-  """Returns as many last parts of each dotted key as tell it from others."""
+  """Returns the shortest unique suffix of each dotted key."""
 
   def ending(key: str, count: int) -> str:
     return '.'.join(key.split('.')[-count:])

@@ -1,4 +1,4 @@
-"""Makes the runs of a sweep: dataset, training, evaluation of each."""
+"""Execution of the runs of a sweep: dataset, training, evaluation."""
 
 import json
 import os
@@ -21,19 +21,19 @@ from tff_algos.reports.sweep import plan as plan_lib
 
 
 def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
-  """Makes the runs that are not finished yet.
+  """Executes the unfinished runs of a sweep.
 
   Args:
-    runs: What to run.
-    folder: Where each has its folder.
+    runs: Grid of the sweep.
+    folder: Folder of the sweep, with a subfolder for each run.
 
   Returns:
-    The plan, with the errors of the runs that were refused; it lies in
-    `sweep.json`, too.
+    The plan, with the errors of the runs that failed by a user error, as
+    written to `sweep.json`.
 
   Raises:
     InfrastructureError: If the disk or the machine fails; the same command
-      goes on there.
+      resumes the sweep.
   """
   workdir = pathlib.Path(folder)
   grid.write_plan(runs.plan, workdir)
@@ -70,16 +70,17 @@ def make(
   datasets: pathlib.Path,
   kept: runtime_cache.KeptRuntime,
 ) -> bool:
-  """Makes a run; goes on where it stopped.
+  """Executes a run, or resumes it.
 
   Args:
     config: The experiment.
-    folder: Of the run.
-    datasets: Where the sweep's datasets lie, each for all runs that share it.
-    kept: Its runtime, if that fits; the one of this run after it.
+    folder: Folder of the run.
+    datasets: Folder of the sweep's datasets, each built once for all runs that
+      share it.
+    kept: Runtime cache; holds the runtime of this run afterwards.
 
   Returns:
-    False if there was nothing to do.
+    False if the run was finished before.
 
   Raises:
     UserError: If the config, the data or the disk does not allow it.
@@ -96,9 +97,9 @@ def make(
 def is_finished(
   config: experiment.ExperimentConfig, folder: pathlib.Path
 ) -> bool:
-  """Returns whether a folder holds all results of this very experiment.
+  """Returns whether a folder holds all results of an experiment.
 
-  The runtime may be another: it decides how fast, never with what result.
+  The runtime may differ, since it never affects results.
   """
   try:
     written = json.loads((folder / 'config.json').read_text())['config']
@@ -112,7 +113,7 @@ def is_finished(
     for key, value in wanted.items()
     if key != 'runtime'
   )
-  # The page is written last.
+  # The report page is written last.
   has_page = (folder / 'report' / 'index.html').is_file()
   return is_same and has_page and last_round == config.training.num_rounds
 

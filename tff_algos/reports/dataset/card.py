@@ -1,4 +1,4 @@
-"""The card of a dataset: one page, pictures within, to be looked at or sent."""
+"""Dataset card: a self-contained HTML page with embedded pictures."""
 
 import base64
 import math
@@ -22,9 +22,9 @@ from tff_algos.reports.dataset import (
 from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import html, picture
 
-# Raise it when the same statistics give another page.
+# To be raised when the page for the same statistics changes.
 CARD_VERSION = 1
-# Longer values of planted truth are cut; the manifest has them whole.
+# Longer values of the ground truth are truncated; the manifest has them whole.
 _MAX_CHARS = 1000
 
 
@@ -39,7 +39,7 @@ PICTURES = (
 
 
 def signature(statistics_sha256: str) -> str:
-  """Returns what a card says about what it was made from."""
+  """Returns the provenance line of a card: card version and statistics hash."""
   return f'card {CARD_VERSION} of statistics {statistics_sha256}'
 
 
@@ -83,7 +83,7 @@ def render(folder: pathlib.Path) -> str:
 
 
 def heading(facts: facts_lib.Facts) -> str:
-  """Returns one sentence: what and how much it is."""
+  """Returns one sentence: task, shape, examples, clients and sources."""
   clients = facts.manifest['num_clients']
   schema = facts.schema
   task = 'regression'
@@ -101,7 +101,7 @@ def heading(facts: facts_lib.Facts) -> str:
 
 
 def summary(facts: facts_lib.Facts) -> list[tuple[str, str]]:
-  """Returns (what, value) of the numbers that matter most."""
+  """Returns (label, value) of the key figures."""
   rows = []
   partition = facts.manifest['recipe'].get('partition', {})
   rows.append(('partition', str(partition.get('law', '–'))))
@@ -110,7 +110,7 @@ def summary(facts: facts_lib.Facts) -> list[tuple[str, str]]:
   if len(sizes):
     rows.append(
       (
-        'training examples of a client',
+        'training examples per client',
         f'{sizes.min():,} to {sizes.max():,}, median {np.median(sizes):,g}, '
         f'mean {sizes.mean():,.1f}',
       )
@@ -142,18 +142,18 @@ def _label_rows(facts: facts_lib.Facts) -> list[tuple[str, str]]:
   )
   return [
     (
-      'classes of a client',
+      'classes per client',
       f'{has.min()} to {has.max()}, median {np.median(has):g}',
     ),
     (
-      'total variation of the labels of two clients',
+      'total variation between label distributions of two clients',
       f'{found.mean():.3f} on average (by chance alone {chance.mean():.3f})',
     ),
   ]
 
 
 def planted(facts: facts_lib.Facts) -> list[tuple[str, str]]:
-  """Returns (what, value) of the truth that source and partition tell."""
+  """Returns (label, value) of the ground truth of source and partition."""
   told = {
     name: facts.manifest.get(name, {}) for name in ('planted', 'source_facts')
   }
@@ -175,7 +175,7 @@ def splits(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
 
 
 def sources(facts: facts_lib.Facts) -> list[tuple[str, ...]]:
-  """Returns the same numbers of each source, over clients and held out."""
+  """Returns the same numbers by source, of clients and held-out examples."""
   return [
     (name, where, *_numbers(facts.totals[kind][name]))
     for name in facts.schema.source_names
@@ -199,7 +199,7 @@ def _moments(moments: Mapping[str, float]) -> str:
 
 
 def _entropy(counts: list[int]) -> str:
-  """Returns in how many classes examples are, and how evenly."""
+  """Returns the number of classes with examples and their entropy."""
   shares = [count / sum(counts) for count in counts if count]
   bits = -sum(share * math.log2(share) for share in shares)
   return f'{len(shares)} classes, entropy {abs(bits):.2f} bit'

@@ -1,4 +1,4 @@
-"""Orders clients, and brings few or many of them into a picture's rows."""
+"""Order of clients and their grouping into the rows of a picture."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from tff_algos.reports.dataset import facts as facts_lib
 
-# With more clients than this, a row of a picture stands for several.
+# With more clients than this, a row of a picture is the mean of several.
 MAX_ROWS = 60
 
 
@@ -15,7 +15,7 @@ class Rows(NamedTuple):
 
   Attributes:
     members: Positions of each row's clients.
-    title: What a row stands for, in words.
+    title: Description of a row.
   """
 
   members: tuple[np.ndarray, ...]
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
   def mean(self, shares: np.ndarray) -> np.ndarray:
     """Returns the mean of the rows' clients, `[N, ...]` to `[num_rows, ...]`.
 
-    A client without a share (NaN) does not count.
+    Clients without a share (NaN) are ignored.
     """
     return np.stack(
       [np.nanmean(shares[clients], axis=0) for clients in self.members]
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 
 
 def similar_side_by_side(facts: facts_lib.Facts) -> np.ndarray:
-  """Returns the clients that have training examples, similar ones together.
+  """Returns the clients with training examples, similar ones adjacent.
 
   They are sorted by planted cluster, then by main source distribution and its
   share, then by commonest label and its share.
@@ -48,7 +48,7 @@ def similar_side_by_side(facts: facts_lib.Facts) -> np.ndarray:
     if table.shape[1] > 1:
       table = np.nan_to_num(table)
       main = np.argmax(table, axis=1)
-      # Up and down in turn, so that neighbours of two runs are similar, too.
+      # Ascending and descending in turn, so that adjacent groups are similar.
       sign = np.where(main % 2, 1, -1)
       keys += [main, sign * np.max(table, axis=1)]
   keys.append(np.arange(len(shares)))
@@ -67,7 +67,7 @@ def cut(clients: np.ndarray, max_rows: int = MAX_ROWS) -> Rows:
 
 
 def thin_out(clients: np.ndarray, count: int) -> np.ndarray:
-  """Returns at most `count` of the clients, evenly spread over their order."""
+  """Returns at most `count` clients, evenly spaced in their order."""
   if len(clients) <= count:
     return clients
   return clients[np.linspace(0, len(clients) - 1, count).astype(int)]

@@ -1,4 +1,4 @@
-"""Picture: how far the clients' distributions lie apart, pair by pair."""
+"""Picture: pairwise total variation between client distributions."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -16,12 +16,12 @@ _CHANCE_COLOR = '#9aa0a6'
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   """Draws a matrix of some clients and a histogram over pairs.
 
-  The total variation of two clients' labels; of a regression, of their shares
-  of source distributions.
+  Total variation between the label distributions of two clients; for regression
+  between their shares of source distributions.
 
   Returns:
-    None if fewer than two clients have examples, or there is one class or
-    source distribution only.
+    None if fewer than two clients have examples, or there is only one class or
+    source distribution.
   """
   counts, what = facts.labels, 'labels'
   if not facts.schema.num_classes:
@@ -30,7 +30,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   if len(clients) < 2 or counts.shape[1] < 2:
     return None
   figure = style.new_figure(
-    11, 4.6, f'How far the {what} of two clients lie apart (total variation)'
+    11, 4.6, f'Total variation between the {what} of two clients'
   )
   left, right = figure.subplots(1, 2, width_ratios=(1.05, 1))
   _draw_matrix(figure, left, counts, clients)
@@ -55,7 +55,7 @@ def _draw_matrix(figure, axes, counts: np.ndarray, clients: np.ndarray) -> None:
   axes.set_yticks([])
   some = '' if len(shown) == len(clients) else f' of {len(clients):,}'
   axes.set_title(f'{len(shown)}{some} clients, similar ones side by side')
-  axes.set_xlabel('0: the same shares; 1: nothing in common')
+  axes.set_xlabel('0: equal distributions; 1: disjoint support')
 
 
 def _draw_histogram(axes, counts: np.ndarray, clients: np.ndarray) -> None:
@@ -87,13 +87,13 @@ def _draw_histogram(axes, counts: np.ndarray, clients: np.ndarray) -> None:
 
 
 def sample_pairs(clients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns all pairs of clients, or `_MAX_PAIRS` drawn ones, always the same.
+  """Returns all pairs of clients, or `_MAX_PAIRS` sampled by a fixed seed.
 
   Args:
     clients: At least two positions.
 
   Returns:
-    The first and the second clients, `[num_pairs]` each; never equal.
+    First and second clients, `[num_pairs]` each; distinct.
   """
   n = len(clients)
   if n * (n - 1) // 2 <= _MAX_PAIRS:
@@ -114,9 +114,9 @@ def pair_distances(
 
 
 def redraw(counts: np.ndarray) -> np.ndarray:
-  """Returns counts `[N, K]` of clients of the same sizes that are all alike.
+  """Returns counts `[N, K]` of IID clients of the same sizes.
 
-  Each draws its examples from the distribution of all clients together.
+  Each draws its examples from the pooled distribution of all clients.
   """
   generator = seeds.numpy_generator(0, 'reports/card/chance')
   total = counts.sum(axis=0)
@@ -127,7 +127,7 @@ PICTURE = picture.Picture(
   name='distances.png',
   caption=(
     'Distances between the training examples of two clients. Grey: '
-    'clients of the same sizes that all draw from one distribution; '
+    'IID clients of the same sizes, drawn from the pooled distribution; '
     'small clients differ by chance.'
   ),
   draw=draw,

@@ -1,4 +1,4 @@
-"""What a dataset's card is drawn from: its manifest, clients and statistics."""
+"""Input of a dataset card: manifest, client table and statistics."""
 
 import pathlib
 from collections.abc import Mapping
@@ -11,28 +11,28 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics
 
-# Records are shuffled: these are enough to choose from.
+# Records are shuffled, so the first ones are a random sample.
 _MAX_SAMPLES = 500
 
 
 class Facts(NamedTuple):
-  """What is known of a version; N clients, S source distributions, C classes.
+  """Facts of a version; N clients, S source distributions, C classes.
 
   Attributes:
-    folder: Of the version.
+    folder: Folder of the version.
     manifest: Its manifest.
     schema: Shape and meaning of an example.
     totals: See `statistics.Statistics`.
-    statistics_sha256: Of the file that they were read from.
+    statistics_sha256: SHA-256 of `statistics.json`.
     clients: Columns of `client_statistics.parquet`, as lists of N.
     client_ids: Ids, participating clients first.
     groups: `'participating'` or `'unseen'`, `[N]`.
     sizes: split -> number of examples, int64 `[N]`.
     labels: Training examples of each class, int64 `[N, C]`.
     sources: Training examples of each source distribution, int64 `[N, S]`.
-    mixture: Planned shares, float64 `[N, S]`; None if nothing was planned.
-    clusters: The cluster that each client was planted in, int32 `[N]`; None if
-      there are none.
+    mixture: Planned shares, float64 `[N, S]`; None if there are none.
+    clusters: Ground-truth cluster of each client, int32 `[N]`; None if there
+      are none.
     samples: Some examples of each source distribution, held-out ones if there
       are any.
   """
@@ -54,7 +54,7 @@ class Facts(NamedTuple):
 
 
 def read(folder: pathlib.Path) -> Facts:
-  """Reads what is known of a version of a dataset.
+  """Reads the facts of a version of a dataset.
 
   Args:
     folder: The version's folder.
@@ -102,7 +102,7 @@ def _counts(
 def _joined(
   participating: np.ndarray | None, unseen: np.ndarray | None
 ) -> np.ndarray | None:
-  """Returns the rows of all clients; None if the dataset has no such column."""
+  """Returns a column of all clients; None if the dataset does not have it."""
   if participating is None:
     return None
   return np.concatenate([participating, unseen])  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -111,10 +111,10 @@ def _joined(
 def _samples(
   dataset: dataset_lib.FederatedDataset, source: int, clients: pyarrow.Table
 ) -> schema_lib.Examples:
-  """Returns held-out examples, or those of the first client that has some."""
+  """Returns held-out examples, or those of the first non-empty client."""
   held_out = dataset.held_out(source)
   if held_out.num_examples:
-    # Copies: a view would keep all of them in memory.
+    # Copied: a view would keep all examples in memory.
     return schema_lib.Examples(
       *(column[:_MAX_SAMPLES].copy() for column in held_out)
     )

@@ -1,4 +1,4 @@
-"""Picture: which labels each client has."""
+"""Picture: label distribution of each client."""
 
 import numpy as np
 from matplotlib import colors as colors_lib
@@ -12,12 +12,12 @@ from tff_algos.reports.plotting import picture, style
 _MAX_NAMED_CLASSES = 30
 _MAX_NAMED_CLIENTS = 30
 _LONGEST_ID = 16
-# The colours reach at least to this multiple of what is even over classes.
+# Least upper end of the colour scale, as a multiple of the uniform share.
 _TIMES_EVEN = 3.0
 
 
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
-  """Draws a heat map, client by label; of a regression, each client's labels.
+  """Draws a heat map of client by label; for regression, label moments.
 
   Returns:
     None if no client has an example.
@@ -69,7 +69,7 @@ def name_rows(facts: facts_lib.Facts, axes, rows: client_rows.Rows) -> None:
 
 
 def _darkest(shares: np.ndarray) -> float:
-  """Returns the share that is drawn darkest: alike clients look pale."""
+  """Returns the upper end of the colour scale; similar clients look pale."""
   return min(1.0, max(np.max(shares), _TIMES_EVEN / shares.shape[1]))
 
 
@@ -83,7 +83,7 @@ def _short(text: str) -> str:
 def _draw_targets(
   facts: facts_lib.Facts, clients: np.ndarray
 ) -> figure_lib.Figure:
-  """Draws mean and deviation of each client's labels."""
+  """Draws mean and standard deviation of each client's labels."""
   means, deviations = (
     np.array(facts.clients[name], np.float64)[clients]
     for name in ('y_mean', 'y_std')
@@ -109,7 +109,7 @@ def _draw_targets(
     )
   if len(names) > 1:
     axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))
-  axes.set_title(f'one dot a client, {len(clients):,} clients')
+  axes.set_title(f'one dot per client, {len(clients):,} clients')
   axes.set_xlabel("mean of the client's labels")
   axes.set_ylabel('standard deviation')
   return figure
@@ -118,8 +118,8 @@ def _draw_targets(
 PICTURE = picture.Picture(
   name='labels.png',
   caption=(
-    'The labels that the clients train on. Where there are many '
-    'clients, a row is the mean of several that are similar.'
+    'Training labels of the clients. With many clients, a row is the '
+    'mean of several similar ones.'
   ),
   draw=draw,
 )

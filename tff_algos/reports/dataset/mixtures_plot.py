@@ -1,4 +1,4 @@
-"""Picture: which source distributions each client's examples come from."""
+"""Picture: shares of source distributions in each client's examples."""
 
 import itertools
 
@@ -13,10 +13,10 @@ _MAX_NAMED_CLUSTERS = 8
 
 
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
-  """Draws a stacked bar a row of clients, and the planned shares as lines.
+  """Draws one stacked bar per row of clients, and planned shares as lines.
 
   Returns:
-    None if there is one source distribution only, or no client has examples.
+    None if there is only one source distribution, or no client has examples.
   """
   clients = client_rows.similar_side_by_side(facts)
   if facts.schema.num_sources == 1 or not len(clients):
@@ -24,7 +24,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   rows = client_rows.cut(clients)
   shares = rows.mean(client_rows.shares_of(facts.sources))
   figure = style.new_figure(
-    8.6, 3.9, 'Source distributions that the clients draw from'
+    8.6, 3.9, 'Shares of source distributions in the clients'
   )
   axes = figure.subplots()
   positions = np.arange(len(shares))
@@ -50,7 +50,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   axes.set_ylabel('share of the examples (%)')
   style.format_percent(axes.yaxis)
   handles, labels = axes.get_legend_handles_labels()
-  # In the order in which the bars are stacked.
+  # In the stacking order of the bars.
   axes.legend(
     handles[::-1], labels[::-1], loc='center left', bbox_to_anchor=(1, 0.5)
   )
@@ -75,7 +75,7 @@ def _draw_bars(axes, names: tuple[str, ...], shares: np.ndarray) -> None:
 
 
 def _mark_clusters(axes, clusters: np.ndarray, rows: client_rows.Rows) -> None:
-  """Parts the planted clusters, and names them if there is room."""
+  """Separates the ground-truth clusters, and names them if there is room."""
   first = np.array([clusters[members[0]] for members in rows.members])
   starts = [0, *(np.flatnonzero(first[1:] != first[:-1]) + 1), len(first)]
   for start in starts[1:-1]:

@@ -1,4 +1,4 @@
-"""Picture: examples of each source distribution, or its features."""
+"""Picture: sample images or feature moments of each source distribution."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -13,11 +13,11 @@ _IMAGE_CHANNELS = (1, 3)
 
 
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
-  """Draws images of each source distribution, or a profile of its features.
+  """Draws images of each source distribution, or moments of its features.
 
   Returns:
-    None if no source distribution has examples, or features are the ids of
-    tokens, which have no mean.
+    None if no source distribution has examples, or features are token ids,
+    which have no mean.
   """
   if facts.schema.x_dtype == 'int32':
     return None
@@ -35,16 +35,16 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
 
 
 def is_image(shape: tuple[int, ...]) -> bool:
-  """Returns whether features of a shape can be looked at."""
+  """Returns whether features of a shape can be shown as images."""
   return len(shape) == 3 and shape[-1] in _IMAGE_CHANNELS
 
 
 def choose(y: np.ndarray, count: int) -> np.ndarray:
-  """Returns positions of `count` examples, of as many classes as there are."""
+  """Returns positions of `count` examples, spread over the classes."""
   order = np.argsort(y, kind='stable')
   sorted_y = y[order]
   is_new = np.concatenate([[True], sorted_y[1:] != sorted_y[:-1]])
-  # How many of its class come before each example: all 0s first, then 1s.
+  # Rank of each example within its class: all ranks 0 first, then 1.
   start = np.maximum.accumulate(np.where(is_new, np.arange(len(y)), 0))
   rank = np.arange(len(y)) - start
   chosen = order[np.lexsort((sorted_y, rank))[:count]]
@@ -93,7 +93,7 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
 
 
 def _brightness(facts: facts_lib.Facts) -> tuple[float, float]:
-  """Returns what is drawn black and white: the range of all examples."""
+  """Returns the values drawn black and white: the range of all examples."""
   ranges = [
     total['x'] for total in facts.totals['source'].values() if total['x']
   ]
@@ -113,7 +113,7 @@ def _draw_profiles(
 ) -> figure_lib.Figure:
   panels = [
     ('mean', 'mean of each feature'),
-    ('std', 'deviation of each feature'),
+    ('std', 'standard deviation of each feature'),
   ]
   if not facts.schema.num_classes:
     panels[1] = (
@@ -146,7 +146,7 @@ def _draw_profiles(
 
 
 def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
-  """Lets means that differ by little, for how much features vary, look so."""
+  """Widens the y axis if the means differ little compared to the deviations."""
   totals = [facts.totals['source'][facts.schema.source_names[s]] for s in shown]
   typical = np.median([total['features']['std'] for total in totals])
   low, high = axes.get_ylim()
@@ -156,9 +156,9 @@ def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
 PICTURE = picture.Picture(
   name='samples.png',
   caption=(
-    'Held-out examples of each source distribution, or those of one '
+    'Held-out examples of each source distribution, or examples of one '
     "client if none are held out; first, the mean of all clients' "
-    'examples. Of features that are no images: their moments.'
+    'examples. For features other than images: their moments.'
   ),
   draw=draw,
 )

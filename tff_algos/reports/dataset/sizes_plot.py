@@ -1,4 +1,4 @@
-"""Picture: how many examples each client has."""
+"""Picture: number of training examples of each client."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -10,20 +10,20 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import picture, style
 
 _SPLIT_COLORS = ('#0b4f86', '#c98a00', '#9aa0a6')
-# From this ratio of largest to smallest on, sizes are shown on a log scale.
+# Ratio of largest to smallest size from which the axis is logarithmic.
 _WIDE = 30
 
 
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
-  """Draws a bar a client, or a histogram of many clients.
+  """Draws a bar per client, or a histogram of many clients.
 
   Returns:
-    None if there is no client.
+    None if there are no clients.
   """
   if not facts.client_ids:
     return None
   totals = sum(facts.sizes.values())
-  figure = style.new_figure(8.6, 3.6, 'Examples of the clients')
+  figure = style.new_figure(8.6, 3.6, 'Training examples of the clients')
   axes = figure.subplots()
   axes.set_axisbelow(True)
   if len(totals) <= client_rows.MAX_ROWS:  # pyright: ignore[reportArgumentType]
@@ -67,13 +67,13 @@ def _draw_histogram(axes, sizes: np.ndarray) -> None:
     f'{len(sizes):,} clients: {low:,} to {high:,} training examples, '
     f'median {median:,g} (dotted)'
   )
-  axes.set_xlabel('training examples of a client')
+  axes.set_xlabel('training examples per client')
   axes.set_ylabel('clients')
   axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:,.0f}'))
 
 
 PICTURE = picture.Picture(
   name='sizes.png',
-  caption='How unequal the clients are in size.',
+  caption='Quantity skew: the number of training examples per client.',
   draw=draw,
 )

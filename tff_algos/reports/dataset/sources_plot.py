@@ -1,4 +1,4 @@
-"""Picture: how far the source distributions lie apart."""
+"""Picture: pairwise distances between source distributions."""
 
 import numpy as np
 from matplotlib import colors as colors_lib
@@ -14,7 +14,7 @@ _MAX_SOURCES = 12
 
 
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
-  """Draws a matrix for features, and one for labels or for what links the two.
+  """Draws distance matrices of features, and of labels or of covariances.
 
   Returns:
     None if there are fewer than two source distributions with examples, or
@@ -42,7 +42,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   figure = style.new_figure(
     max(9.6, 2 * size + 1),
     size + 0.5,
-    'How far the source distributions lie apart',
+    'Distances between the source distributions',
   )
   for axes, (title, values) in zip(figure.subplots(1, 2), panels, strict=True):
     _draw_matrix(axes, title, names, values)

@@ -1,4 +1,4 @@
-"""Draws a table of numbers as a heat map: cells, texts, coloured names."""
+"""Heat maps of tables of numbers: cells, texts, coloured names."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 
 _DARK_ENOUGH_FOR_WHITE = 0.55
-# Wider tables get names that are turned.
+# Names of wider tables are rotated.
 _MAX_UPRIGHT_NAME = 12
 SHADES = colors_lib.LinearSegmentedColormap.from_list(
   'shades', ('#eef3f8', '#0b4f86')
@@ -24,10 +24,10 @@ def draw(
   """Draws the cells.
 
   Args:
-    axes: Where.
-    shades: How dark each cell is, `[num_rows, num_columns]` in [0, 1]; NaN is
+    axes: Axes to draw in.
+    shades: Darkness of each cell, `[num_rows, num_columns]` in [0, 1]; NaN is
       white.
-    texts: What each cell says.
+    texts: Text of each cell.
   """
   axes.imshow(shades, cmap=SHADES, vmin=0, vmax=1, aspect='auto')
   axes.grid(False)
@@ -46,7 +46,7 @@ def draw(
 
 
 def frame(axes: axes_lib.Axes, row: int, column: int) -> None:
-  """Sets a cell of a map apart: a frame, and a bold text."""
+  """Highlights a cell by a frame and bold text."""
   axes.add_patch(
     patches.Rectangle(
       (column - 0.47, row - 0.45),
@@ -68,14 +68,14 @@ def name_columns(
   """Names the columns below the map."""
   axes.set_xticks(range(len(names)), names)
   _paint(axes.get_xticklabels(), colors)
-  # A narrow column has no room for a long name.
+  # Long names do not fit a narrow column.
   if len(names) > 4 and max(map(len, names)) > _MAX_UPRIGHT_NAME:
     for label in axes.get_xticklabels():
       label.set(rotation=30, ha='right', rotation_mode='anchor')
 
 
 def number_clusters(run: run_lib.Run, axes: axes_lib.Axes) -> None:
-  """Numbers columns that stand in `run.cluster_order`."""
+  """Numbers the columns, which are in `run.cluster_order`."""
   colors = style.cluster_colors(run)
   name_columns(
     axes,

@@ -1,4 +1,4 @@
-"""Fills the templates of HTML pages, which share one layout."""
+"""Rendering of the HTML templates, which share one layout."""
 
 import pathlib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ def render(template: str, **values: Any) -> str:
 
   Args:
     template: Path of a `.jinja` file below `tff_algos/reports`.
-    **values: What it speaks of; text is escaped.
+    **values: Values of its variables; text is escaped.
   """
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parents[1]),

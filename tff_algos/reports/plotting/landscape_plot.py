@@ -1,4 +1,4 @@
-"""Picture: contours of a loss on a plane, and paths across it."""
+"""Picture: training trajectories over contours of a loss."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from matplotlib import patheffects
 from tff_algos.reports.plotting import style
 
 _NUM_LEVELS = 14
-# Above the paths' worst loss by this factor contours tell nothing of them.
+# Highest contour, as a multiple of the trajectories' worst loss.
 _HEADROOM = 2.0
 
 
@@ -21,7 +21,7 @@ class Surface(NamedTuple):
   Attributes:
     x: Ascending, `[columns]`.
     y: Ascending, `[rows]`.
-    losses: `[rows, columns]`, > 0; what is not finite is left white.
+    losses: `[rows, columns]`, > 0; non-finite values are left white.
   """
 
   x: np.ndarray
@@ -30,11 +30,11 @@ class Surface(NamedTuple):
 
 
 class Path(NamedTuple):
-  """What a training went through.
+  """A training trajectory.
 
   Attributes:
-    label: What it is.
-    places: On the plane, `[num_points, 2]`.
+    label: Name in the legend.
+    places: Coordinates on the plane, `[num_points, 2]`.
   """
 
   label: str
@@ -48,14 +48,14 @@ def draw(
   labels: Sequence[str],
   mark: tuple[float, float] | None = None,
 ) -> figure_lib.Figure:
-  """Draws paths over contours; a ring is a path's start, a disc its end.
+  """Draws paths over contours; a ring marks a path's start, a disc its end.
 
   Args:
     surface: The loss.
     paths: At least one.
-    title: One line that says what is seen.
-    labels: Of the x and the y axis.
-    mark: A place that gets a cross, such as the minimum; None for none.
+    title: Heading, one line.
+    labels: Labels of the x and the y axis.
+    mark: Position of a cross, such as the minimum; None for none.
   """
   figure = style.new_figure_with_legend(
     8.5, 5.6, title, [path.label for path in paths]
@@ -74,10 +74,10 @@ def draw(
 
 
 def levels(surface: Surface, paths: Sequence[Path]) -> np.ndarray:
-  """Returns the losses that get a contour, ascending, in equal ratios.
+  """Returns the contour levels of the loss, ascending, in equal ratios.
 
-  From the least one on the grid to twice the worst one near a path, so that a
-  wall at the rim does not take them all.
+  They range from the minimum on the grid to twice the largest loss near a path,
+  so that steep borders do not use up all levels.
   """
   values = np.where(np.isfinite(surface.losses), surface.losses, np.inf)
   places = np.concatenate([path.places for path in paths])

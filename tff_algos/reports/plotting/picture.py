@@ -1,4 +1,4 @@
-"""Pictures of a report: drawn, and published with the page that shows them."""
+"""Pictures of a report: drawing, and atomic publishing with their page."""
 
 import os
 import pathlib
@@ -17,10 +17,10 @@ class Picture(NamedTuple):
   """A picture of a report.
 
   Attributes:
-    name: Its file name.
-    caption: How to read it.
-    draw: Takes the subject of the report (a run, a sweep, the facts of a
-      dataset); returns None if there is nothing to draw of it.
+    name: File name.
+    caption: Caption, which explains the picture.
+    draw: Function of the subject of the report (a run, a sweep, the facts of a
+      dataset); returns None if the picture does not apply to it.
   """
 
   name: str
@@ -29,11 +29,11 @@ class Picture(NamedTuple):
 
 
 class Drawn(NamedTuple):
-  """A picture that was drawn.
+  """A rendered picture.
 
   Attributes:
-    name: Its file name.
-    caption: How to read it.
+    name: File name.
+    caption: Caption, which explains the picture.
     png: Content of the file.
   """
 
@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
 
 
 def draw_all(pictures: Iterable[Picture], subject: Any) -> list[Drawn]:
-  """Draws the pictures that there is something to draw of, in their order."""
+  """Draws all pictures that apply to a subject, in their order."""
   drawn = []
   with style.applied():
     for picture in pictures:
@@ -58,12 +58,12 @@ def publish(
 ) -> pathlib.Path:
   """Writes `<workdir>/report`: the pictures, and a page that shows them.
 
-  Every file is written beside its place and then moved there, the page last.
-  Pictures of an earlier report are removed.
+  Every file is written to a temporary file and renamed, the page last. Pictures
+  of an earlier report are removed.
 
   Args:
-    workdir: Exists.
-    pictures: That the page refers to by their names.
+    workdir: Existing folder.
+    pictures: Pictures that the page refers to by name.
     page: HTML.
 
   Returns:

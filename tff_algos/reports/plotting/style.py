@@ -1,4 +1,4 @@
-"""The look that all pictures share."""
+"""Common style of all pictures: colours, legends, axes, labels."""
 
 import contextlib
 import io
@@ -27,8 +27,8 @@ LOCAL = '#8b3a62'
 OWN_CLUSTER = '#8a6d1f'
 UNSEEN = '#7d8286'
 
-# Okabe and Ito's colours, told apart with any colour vision; without yellow,
-# which is too faint for a line, and with two more at the end.
+# Okabe and Ito's palette, safe for colour-blind readers; without yellow, which
+# is too faint for a line, and with two more colours at the end.
 _PALETTE = (
   '#0072b2',
   '#d55e00',
@@ -42,7 +42,7 @@ _PALETTE = (
 
 _FONT_SIZE = 9.5
 _MAX_MARKERS = 25
-# Room for a heading.
+# Height of a heading.
 _LEAST_WIDTH = 8.5
 _DOTS_PER_INCH = 150
 _STYLE = {
@@ -65,7 +65,7 @@ _STYLE = {
   'legend.frameon': False,
   'lines.solid_capstyle': 'round',
   'text.color': INK,
-  # Names of sources are not formulas, whatever they contain.
+  # Names of sources are never parsed as formulas.
   'text.parse_math': False,
   'xtick.color': MUTED,
   'xtick.labelcolor': INK,
@@ -78,10 +78,10 @@ class EndLabel(NamedTuple):
   """A text beside the end of a line.
 
   Attributes:
-    text: What it says.
+    text: Text of the label.
     value: Height of the line's end, in data units.
-    color: Of the text.
-    bold: Whether it stands out.
+    color: Colour of the text.
+    bold: Whether the text is bold.
   """
 
   text: str
@@ -92,7 +92,7 @@ class EndLabel(NamedTuple):
 
 @contextlib.contextmanager
 def applied():
-  """Draws in this look inside the block, whatever the user's matplotlibrc."""
+  """Applies this style inside the block, regardless of matplotlibrc."""
   with matplotlib.style.context(_STYLE, after_reset=True):
     yield
 
@@ -101,9 +101,9 @@ def new_figure(width: float, height: float, title: str) -> figure_lib.Figure:
   """Returns an empty figure with a heading.
 
   Args:
-    width: In inches.
-    height: In inches.
-    title: One line that says what is seen.
+    width: Width in inches.
+    height: Height in inches.
+    title: Heading, one line.
   """
   figure = figure_lib.Figure(figsize=(width, height))
   figure.suptitle(
@@ -113,7 +113,7 @@ def new_figure(width: float, height: float, title: str) -> figure_lib.Figure:
 
 
 def to_png(figure: figure_lib.Figure) -> bytes:
-  """Returns a figure as a PNG file; the same figure gives the same bytes."""
+  """Returns a figure as a PNG file, deterministically."""
   content = io.BytesIO()
   backend_agg.FigureCanvasAgg(figure).print_png(content)
   return content.getvalue()
@@ -125,7 +125,7 @@ def colors(count: int) -> tuple[str, ...]:
 
 
 def line_look(index: int) -> dict[str, Any]:
-  """Returns colour and line style of the line with a number, from 0."""
+  """Returns colour and line style of a line by its number, from 0."""
   styles = ('-', '--', ':', '-.')
   return {
     'color': _color(index),
@@ -143,16 +143,16 @@ def draw_line(
 ) -> None:
   """Draws one of several lines, with a band around it.
 
-  Later lines are thinner, so that those below are seen where all agree; with
-  many lines the bands are fainter.
+  Later lines are thinner, so that lines below remain visible where all agree;
+  with many lines the bands are fainter.
 
   Args:
-    axes: Where.
-    position: The line's number, from 0, and how many there are.
+    axes: Axes to draw in.
+    position: Number of the line, from 0, and number of lines.
     x: `[n]`.
     middle: `[n]`.
     ends: Lower and upper end of the band, `[n]` each.
-    marker: Of the points.
+    marker: Marker of the points.
   """
   index, count = position
   look = line_look(index)
@@ -165,13 +165,13 @@ def draw_line(
 def new_figure_with_legend(
   width: float, height: float, title: str, labels: Sequence[str]
 ) -> figure_lib.Figure:
-  """Returns an empty figure that says below which line is which.
+  """Returns an empty figure with a legend below.
 
   Args:
-    width: In inches; more where a label needs more.
-    height: In inches, without the legend.
-    title: One line that says what is seen.
-    labels: Of the lines that `line_look` gives 0, 1, ...; one line needs no
+    width: Width in inches; increased for long labels.
+    height: Height in inches, without the legend.
+    title: Heading, one line.
+    labels: Labels of the lines 0, 1, ... of `line_look`; a single line gets no
       legend.
   """
   entry_inches = 0.6 + 0.085 * max(map(len, labels))
@@ -197,13 +197,13 @@ def new_figure_with_legend(
 def new_panels(
   figure: figure_lib.Figure, count: int, max_columns: int, **options: Any
 ) -> list[axes_lib.Axes]:
-  """Adds so many axes, row by row, in rows of about the same length.
+  """Adds a grid of axes, row by row, in rows of about the same length.
 
   Args:
-    figure: Empty.
-    count: How many, >= 1.
-    max_columns: In a row.
-    **options: Of `subplots`, such as `sharey`.
+    figure: Empty figure.
+    count: Number of axes, >= 1.
+    max_columns: Largest number in a row.
+    **options: Options of `subplots`, such as `sharey`.
   """
   grid = figure.subplots(
     *panel_shape(count, max_columns), squeeze=False, **options
@@ -220,7 +220,7 @@ def panel_shape(count: int, max_columns: int) -> tuple[int, int]:
 
 
 def floats_unit(largest: float) -> tuple[float, str]:
-  """Returns the divisor and the words for up to so many floats."""
+  """Returns divisor and unit for numbers of floats up to a maximum."""
   for divisor, unit in ((1e9, 'billion'), (1e6, 'million'), (1e3, 'thousand')):
     if largest >= divisor:
       return divisor, f'{unit} floats'
@@ -238,7 +238,7 @@ def planted_colors(run: run_lib.Run) -> tuple[str, ...]:
 
 
 def cluster_colors(run: run_lib.Run) -> tuple[str, ...]:
-  """Returns one colour for each cluster: that of the source it stands for."""
+  """Returns the colour of each cluster: that of its matched source."""
   if run.num_clusters == 1:
     return (OWN_CLUSTER,)
   spare = len(run.planted_names) or len(run.source_names)
@@ -251,7 +251,7 @@ def cluster_colors(run: run_lib.Run) -> tuple[str, ...]:
 
 
 def cluster_names(run: run_lib.Run) -> tuple[str, ...]:
-  """Returns what each cluster is called in pictures."""
+  """Returns the name of each cluster in pictures."""
   if run.num_clusters == 1:
     return ('global model',)
   return tuple(f'cluster {index}' for index in range(run.num_clusters))
@@ -275,30 +275,30 @@ def client_lines(
 
 
 def score_label(run: run_lib.Run) -> str:
-  """Returns what the score is called on an axis, with its unit."""
+  """Returns the axis label of the score, with its unit."""
   return 'accuracy (%)' if run.higher_is_better else 'mean squared error'
 
 
 def score_text(run: run_lib.Run, value: float) -> str:
-  """Returns a score as a person reads it."""
+  """Returns a score as readable text."""
   if run.higher_is_better:
     return f'{100 * value:.1f} %'
   return f'{value:#.3g}'.rstrip('.')
 
 
 def own_cluster_name(run: run_lib.Run) -> str:
-  """Returns what the cluster model that serves a client is called."""
+  """Returns the name of the cluster model that serves a client."""
   return 'global model' if run.num_clusters == 1 else 'own cluster'
 
 
 def format_scores(run: run_lib.Run, axis: axis_lib.Axis) -> None:
-  """Makes an axis of scores read in per cent, or in plain numbers."""
+  """Formats an axis of scores in per cent, or in plain numbers."""
   if run.higher_is_better:
     format_percent(axis)
 
 
 def format_percent(axis: axis_lib.Axis) -> None:
-  """Makes an axis of shares read in per cent; its label names the unit."""
+  """Formats an axis of shares in per cent; its label names the unit."""
   axis.set_major_formatter(
     ticker.FuncFormatter(lambda value, _: f'{100 * value:g}')
   )
@@ -307,11 +307,11 @@ def format_percent(axis: axis_lib.Axis) -> None:
 def fit_scores(
   run: run_lib.Run, axes: axes_lib.Axes, values: np.ndarray
 ) -> None:
-  """Sets the y axis so that all `values` of a score are well seen."""
+  """Sets the limits of the y axis to all `values` of a score."""
   low, high = float(np.min(values)), float(np.max(values))
   if not run.higher_is_better and low > 0 and high > 20 * low:
     axes.set_yscale('log')
-    # Its own formatter writes formulas, which are shown as they are spelled.
+    # The default formatter writes formulas, which this style does not parse.
     axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
     axes.set_ylim(low / 1.3, high * 1.3)
     return
@@ -321,7 +321,7 @@ def fit_scores(
 
 
 def marker(series: run_lib.Series) -> str | None:
-  """Returns a marker for the points of a line, if there are few enough."""
+  """Returns a marker for the points of a line with few points."""
   return 'o' if len(series.rounds) <= _MAX_MARKERS else None
 
 

@@ -1,4 +1,4 @@
-"""A CSV file whose numbers are checked when they are asked for."""
+"""CSV files with numbers checked on access."""
 
 import csv
 import dataclasses
@@ -15,8 +15,8 @@ class Table:
   """Columns of text by name.
 
   Attributes:
-    path: The file that they came from, for error texts.
-    columns: name -> one text a row.
+    path: File of the table, for error texts.
+    columns: Name -> one text per row.
   """
 
   path: pathlib.Path
@@ -27,7 +27,7 @@ class Table:
     return name in self.columns
 
   def texts(self, name: str) -> tuple[str, ...]:
-    """Returns a column as it stands in the file.
+    """Returns the texts of a column.
 
     Raises:
       DataError: If there is no such column.

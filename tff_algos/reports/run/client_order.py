@@ -1,4 +1,4 @@
-"""The clients of a run in the order of their planted sources."""
+"""Order of the clients of a run by their ground-truth sources."""
 
 import itertools
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from matplotlib import axes as axes_lib
 from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 
-# More groups than this are parted by lines, but not named.
+# More groups than this are separated by lines, but not named.
 _MAX_NAMES = 16
 
 
@@ -17,11 +17,11 @@ class ClientOrder(NamedTuple):
   """Clients, group by group.
 
   Attributes:
-    clients: Their indices, int64 `[num_clients]`.
-    groups: The group of each of them, int64 `[num_clients]`, ascending.
+    clients: Client indices, int64 `[num_clients]`.
+    groups: Group of each client, int64 `[num_clients]`, ascending.
     names: Name of each group, or none.
     colors: Colour of each group.
-    what: Who stands in a row, for an axis.
+    what: Description of the order, for an axis label.
   """
 
   clients: np.ndarray
@@ -38,8 +38,8 @@ class ClientOrder(NamedTuple):
     """Draws a line between each two groups.
 
     Args:
-      axes: Row i lies at height i.
-      rows: The positions that are drawn, ascending.
+      axes: Axes; row i is at height i.
+      rows: Positions of the drawn clients, ascending.
     """
     for _, end in self._spans(rows)[:-1]:
       axes.axhline(end - 0.5, color='white', linewidth=2)
@@ -61,7 +61,7 @@ class ClientOrder(NamedTuple):
     axes.set_ylabel(f'{shown}{len(self.clients):,} clients, {self.what}')
 
   def _spans(self, rows: np.ndarray) -> list[tuple[int, int]]:
-    """Returns where each group begins and ends among some rows."""
+    """Returns start and end of each group among some rows."""
     changes = 1 + np.flatnonzero(np.diff(self.groups[rows]))
     return list(itertools.pairwise([0, *changes, len(rows)]))
 
@@ -72,9 +72,8 @@ def by_planted_source(
   """Sorts the participating clients by main planted source, then by index.
 
   Args:
-    run: Says which source is whose.
-    main_clusters: The clusters that sort them if nothing is planted, int64
-      `[num_clients]`.
+    run: Run with the true mixtures.
+    main_clusters: Sort keys without ground truth, int64 `[num_clients]`.
   """
   mixture = run.planted_mixture(len(main_clusters))
   if mixture is None:

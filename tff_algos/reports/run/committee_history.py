@@ -1,4 +1,4 @@
-"""What committees have decided in a run, as its audit log tells it."""
+"""Committee decisions of a run, read from its audit log."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ class CommitteeHistory(NamedTuple):
   """All rounds of a log.
 
   Attributes:
-    is_attacker: Of the participating clients, bool `[num_clients]`.
-    num_averaged: How often each was averaged in a round that members agreed
-      on, int64 `[num_clients]`.
-    distances: Of every training client in every round to its committee, float64
-      `[n]`, >= 0.
-    is_false: Whether each is an attacker's, bool `[n]`.
-    attackers: How many of each of `ROLES` were attackers, int64 `[rounds, 3]`.
+    is_attacker: Mask of Byzantine participating clients, bool `[num_clients]`.
+    num_averaged: Number of adopted rounds that averaged each client, int64
+      `[num_clients]`.
+    distances: Distance of every upload to the committee, over training clients
+      and rounds, float64 `[n]`, >= 0.
+    is_false: Whether each distance is that of an attacker, bool `[n]`.
+    attackers: Attackers in each of `ROLES`, int64 `[rounds, 3]`.
   """
 
   is_attacker: np.ndarray
@@ -31,7 +31,7 @@ class CommitteeHistory(NamedTuple):
 
 
 def read(run: run_lib.Run) -> CommitteeHistory | None:
-  """Returns the history of a run; None if it kept no log of any round.
+  """Returns the history of a run; None without an audit log of any round.
 
   Raises:
     DataError: If the log is damaged.
@@ -62,7 +62,7 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
     ]
     scored += [(one['distance'], one['id'] in malicious) for one in training]
     if (entry['vote'] or {}).get('is_accepted'):
-      # Who is not in clients.csv any more has no row to be counted in.
+      # Clients that are no longer in clients.csv have no row to count in.
       known = [position[one] for one in entry['selected'] if one in position]
       counts[known] += 1
     by_role = ([one['id'] for one in training], entry['committee'])

@@ -1,4 +1,4 @@
-"""Every client's membership at every evaluation, read a round at a time."""
+"""Memberships of all clients at every evaluation, read one round at a time."""
 
 import dataclasses
 import functools
@@ -18,17 +18,17 @@ class MembershipHistory:
   """The files `memberships/round_*.npy` of a run.
 
   Attributes:
-    folder: Where they lie.
-    rounds: The rounds that were evaluated, int64 `[n]`, ascending, n >= 1.
+    folder: Folder of the files.
+    rounds: Evaluated rounds, int64 `[n]`, ascending, n >= 1.
   """
 
   folder: pathlib.Path
   rounds: np.ndarray
 
   def map(self, function: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """Returns what a function makes of each round's memberships.
+    """Returns a function of each round's memberships, stacked over rounds.
 
-    Holds one round in memory at a time.
+    Keeps one round in memory at a time.
 
     Args:
       function: float32 `[num_clients, num_clusters]` -> `[...]`.
@@ -52,8 +52,8 @@ class MembershipHistory:
       shape = shape or memberships.shape
       if memberships.ndim != 2 or memberships.shape != shape:
         raise errors.DataError(
-          f'{path} holds an array of the shape {memberships.shape}, that of '
-          f'the first round has {shape}. Does it belong to another run?'
+          f'{path} has shape {memberships.shape}, the first round has '
+          f'{shape}. Does it belong to another run?'
         )
       found.append(function(memberships))
     return np.stack(found)
@@ -101,9 +101,9 @@ class MembershipHistory:
     """Returns the round after which no client changed its main cluster.
 
     Returns:
-      The first such round that was evaluated. None if nothing shows it: no
-      later evaluation found memberships that were estimated anew. Soft ones
-      that stay the same to the bit were not; hard ones do stay the same.
+      The first such evaluated round. None if it cannot be determined, since no
+      later evaluation has newly estimated memberships: soft memberships that
+      are bitwise equal were not estimated again; hard ones may stay equal.
     """
     first = self.last_change or 0
     checksums = self.map(lambda memberships: zlib.crc32(memberships.tobytes()))
@@ -115,12 +115,12 @@ class MembershipHistory:
 
 
 def read(workdir: pathlib.Path, last_round: int) -> MembershipHistory | None:
-  """Returns the memberships of a run; None if it kept none.
+  """Returns the memberships of a run; None without any.
 
   Args:
     workdir: The folder of the run.
-    last_round: The last row of `metrics.csv`; a process that was killed may
-      have left the file of a round more.
+    last_round: Last row of `metrics.csv`; a killed process may have left the
+      file of a later round.
   """
   folder = workdir / 'memberships'
   rounds = np.array(

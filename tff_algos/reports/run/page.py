@@ -1,4 +1,4 @@
-"""The report of a run: its pictures and an index page."""
+"""Report of a run: pictures and the index page."""
 
 import os
 import pathlib
@@ -50,19 +50,19 @@ PICTURES = (
 _PLACES = (
   ('config.json', 'the config, resolved, and its hash'),
   ('dataset', 'the federated dataset'),
-  ('metrics.csv', 'all metrics, one row a round'),
-  ('tensorboard', 'the same for TensorBoard'),
-  ('memberships', "the clients' memberships, one array an evaluation"),
-  ('audit', 'what committees saw, decided and became, a line a round'),
-  ('evaluation/summary.json', 'last round, best round and majority class'),
-  ('evaluation/clients.csv', 'one row a client'),
-  ('evaluation/centers.csv', 'every cluster model on every source'),
-  ('evaluation/association.csv', 'clusters of the clients of each source'),
-  ('evaluation/factors.csv', 'the variance of a round, and latent clients'),
+  ('metrics.csv', 'all metrics, one row per round'),
+  ('tensorboard', 'the same metrics for TensorBoard'),
+  ('memberships', "the clients' memberships, one array per evaluation"),
+  ('audit', 'audit log of the committees, one line per round'),
+  ('evaluation/summary.json', 'scores of last and best round, majority class'),
+  ('evaluation/clients.csv', 'one row per client'),
+  ('evaluation/centers.csv', 'scores of every cluster model on every source'),
+  ('evaluation/association.csv', 'clients by source and cluster'),
+  ('evaluation/factors.csv', 'update variance of a round, latent clients'),
   ('evaluation/atoms.csv', 'filter atoms and the norms of their coefficients'),
-  ('evaluation/own_atoms.csv', "distances of clients' own atoms"),
+  ('evaluation/own_atoms.csv', "distances of clients' own from global atoms"),
   ('checkpoints', 'server and client states'),
-  ('export/cluster_models', 'SavedModels of the clusters, for new users'),
+  ('export/cluster_models', 'SavedModels of the clusters, for new clients'),
   ('export/personalized_models', 'SavedModels for known clients'),
 )
 
@@ -73,20 +73,19 @@ def write_report(
 ) -> pathlib.Path:
   """Draws a run's pictures and writes its index page.
 
-  Reads only files of the run. Everything is made beside its place and then
-  moved there, the page last; a report that was there before is replaced. The
-  same files give the same bytes.
+  Reads only files of the run. Files are written to temporary files and renamed,
+  the page last; an earlier report is replaced. The output is deterministic.
 
   Args:
-    workdir: The folder of a run that was trained and evaluated.
-    clock: Of pictures of time.
+    workdir: Folder of a trained and evaluated run.
+    clock: Virtual clock of the pictures of time.
 
   Returns:
     `<workdir>/report/index.html`.
 
   Raises:
-    DataError: If a file is missing or damaged; names it, and the command that
-      makes it.
+    DataError: If a file is missing or damaged; names the file and the command
+      that writes it.
   """
   run = run_lib.read(workdir, clock)
   pictures = picture.draw_all(PICTURES, run)

@@ -1,4 +1,4 @@
-"""How far every client's membership is from its planted mixture."""
+"""Total variation between memberships and true mixtures, by client."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class PlantedDistances(NamedTuple):
   """The clients at one evaluation.
 
   Attributes:
-    round_num: Of the evaluation.
+    round_num: Round of the evaluation.
     values: Total variation of membership and true mixture, float64
       `[num_clients]`.
   """
@@ -24,13 +24,13 @@ class PlantedDistances(NamedTuple):
 def at_both_ends(run: run_lib.Run) -> tuple[PlantedDistances, ...]:
   """Returns the distances at the first and the last evaluation.
 
-  Clusters are those of the sources that they are matched to at the end. What a
-  client gives a cluster without a source counts whole, as no true share is
-  there; so does its share of a source without a cluster.
+  Clusters are matched to sources at the last evaluation. Membership in an
+  unmatched cluster counts in full, since its true share is 0; so does the share
+  of a source without a cluster.
 
   Returns:
-    One of them if there was a single evaluation. Empty if nothing is planted,
-    no memberships were kept, or there is a single cluster.
+    One entry for a single evaluation. Empty without ground truth or saved
+    memberships, or with a single cluster.
   """
   history = run.membership_history
   if history is None or run.num_clusters == 1:
@@ -42,7 +42,7 @@ def at_both_ends(run: run_lib.Run) -> tuple[PlantedDistances, ...]:
   known = matched != recovery.UNMATCHED
   expected = np.zeros((len(mixture), len(matched)))
   expected[:, known] = mixture[:, matched[known]]
-  # The shares of sources that no cluster stands for.
+  # Shares of sources without a matched cluster.
   missing = np.delete(mixture, matched[known], axis=1).sum(axis=1) / 2
   shown = np.unique([0, len(history.rounds) - 1])
   return tuple(

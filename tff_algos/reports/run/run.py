@@ -1,4 +1,4 @@
-"""One run as its files tell it: what every picture and table starts from."""
+"""Run: config, metrics and evaluation tables read from a workdir."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ _MADE_BY = {
 
 
 class Series(NamedTuple):
-  """A metric over the rounds that have it.
+  """Time series of a metric over rounds.
 
   Attributes:
     rounds: float64 `[n]`, ascending.
@@ -43,14 +43,14 @@ class Run:
   """A trained and evaluated run.
 
   Attributes:
-    workdir: The folder of the run.
-    name: The experiment's name.
-    config_hash: Names the config's content.
-    config: The resolved config.
-    rounds: `metrics.csv`: one row a round; row 0 is the initial state.
+    workdir: Folder of the run.
+    name: Name of the experiment.
+    config_hash: Hash of the config.
+    config: Resolved config.
+    rounds: `metrics.csv`: one row per round; row 0 is the initial state.
     clients: `evaluation/clients.csv`.
     summary: `evaluation/summary.json`.
-    clock: Of pictures of time.
+    clock: Virtual clock of the pictures of time.
   """
 
   workdir: pathlib.Path
@@ -72,12 +72,12 @@ class Run:
 
   @property
   def higher_is_better(self) -> bool:
-    """Returns whether a large score is a good one."""
+    """Returns whether larger scores are better."""
     return self.score_name == 'accuracy'
 
   @functools.cached_property
   def source_names(self) -> tuple[str, ...]:
-    """Returns the source distributions that have held-out examples."""
+    """Returns the source distributions with held-out examples."""
     if self.summary.get('source_names'):
       return tuple(self.summary['source_names'])
     found = map(_HELD_OUT.match, self.rounds.columns)
@@ -99,10 +99,11 @@ class Run:
     return int(self.rounds.numbers('round')[-1])
 
   def series(self, name: str) -> Series | None:
-    """Returns a column over rounds where it is filled and finite.
+    """Returns a column over the rounds with finite values.
 
     Args:
-      name: Of `metrics.csv`; behind `factors/`, of `evaluation/factors.csv`.
+      name: Column of `metrics.csv`, or with the prefix `factors/` of
+        `evaluation/factors.csv`.
 
     Returns:
       None if there is no such column or no finite number in it.
@@ -120,13 +121,13 @@ class Run:
     return Series(table.numbers('round')[filled], values[filled])  # pyright: ignore[reportAttributeAccessIssue]
 
   def evaluation_table(self, name: str) -> table_lib.Table | None:
-    """Returns a table of `evaluation` that only some programs write.
+    """Returns an optional table of the folder `evaluation`.
 
     Args:
-      name: Of the file.
+      name: File name.
 
     Returns:
-      None if it is not there.
+      None if there is no such file.
     """
     path = self.workdir / 'evaluation' / name
     return table_lib.read(path) if path.is_file() else None
@@ -153,7 +154,7 @@ class Run:
 
     Returns:
       float64 `[n, num_clusters]` and `[n, num_sources]` (None if there is no
-      planted truth) of the clients that have a membership; None if none has.
+      ground truth) of the clients with a membership; None if none has one.
     """
     membership = self.clients.matrix('membership_')
     if membership is None:
@@ -170,7 +171,7 @@ class Run:
 
   @functools.cached_property
   def matched_sources(self) -> np.ndarray:
-    """Returns the source that each cluster stands for, int64 `[num_clusters]`.
+    """Returns the matched source of each cluster, int64 `[num_clusters]`.
 
     Matched by the clients' memberships where the true mixture is known, else
     by the held-out scores; `recovery.UNMATCHED` for a cluster without one.
@@ -183,7 +184,7 @@ class Run:
 
   @functools.cached_property
   def cluster_order(self) -> np.ndarray:
-    """Returns the clusters in the order of their sources, the others last."""
+    """Returns the clusters in the order of their sources, unmatched last."""
     matched = self.matched_sources
     return np.lexsort((matched, matched == recovery.UNMATCHED))
 
@@ -202,9 +203,9 @@ class Run:
   def membership_history(
     self,
   ) -> membership_history_lib.MembershipHistory | None:
-    """Returns every membership at every evaluation; None if none was kept.
+    """Returns all memberships at every evaluation; None without any.
 
-    Its clients are all participating ones, in the order of `clients`.
+    Covers all participating clients, in the order of `clients`.
     """
     return membership_history_lib.read(self.workdir, self.last_round)
 
@@ -212,11 +213,11 @@ class Run:
     """Returns the true mixture of all participating clients.
 
     Args:
-      num_clients: How many there are.
+      num_clients: Number of participating clients.
 
     Returns:
-      float64 `[num_clients, len(planted_names)]`; None if nothing is planted,
-      or `clients` holds another number of them.
+      float64 `[num_clients, len(planted_names)]`; None without ground truth, or
+      if `clients` has another number of rows.
     """
     mixture = None if self.memberships is None else self.memberships[1]
     return mixture if np.shape(mixture)[:1] == (num_clients,) else None  # pyright: ignore[reportArgumentType]
@@ -229,8 +230,8 @@ def read(
   """Reads the files of a run.
 
   Args:
-    workdir: Its folder.
-    clock: Of pictures of time.
+    workdir: Folder of the run.
+    clock: Virtual clock of the pictures of time.
 
   Raises:
     DataError: If a file is missing, with the command that makes it, or cannot
@@ -254,7 +255,7 @@ def read(
     summary=_read_json(workdir / 'evaluation' / 'summary.json'),
     clock=clock,
   )
-  run.rounds.texts('round')  # the one column that nothing works without
+  run.rounds.texts('round')  # The one required column.
   return run
 
 

@@ -1,8 +1,8 @@
-"""How long each round of a run would take, by the formulas of `round_time`.
+"""Virtual clock: simulated duration of each round by `round_time`.
 
-Three kinds of run have a clock: of a committee (CMFL), of clients that pull
-from each other (segmented gossip, BrainTorrent), and of a server that sends one
-model and gets one (FedAvg).
+Three kinds of run have a clock: committees (CMFL), peer-to-peer learning
+(segmented gossip, BrainTorrent), and a server that exchanges one model with
+each client (FedAvg).
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from tff_algos.reports.run import run as run_lib
 
 _DOWN, _SOLVES = 'cost/downlink_floats', 'cost/local_solves'
 _MEMBERS, _TRAINING = 'train/num_members', 'train/num_training'
-# What clients that pull from each other leave, and nobody else.
+# Metric that only peer-to-peer algorithms write.
 _PULLED = ('train/consensus_distance', 'train/num_messages')
 _SERVED = ('fed_avg',)
 COMMITTEE, PEERS, SERVER = 'CMFL', 'peers', 'FedAvg'
@@ -37,34 +37,34 @@ def own(run: run_lib.Run, rate: float) -> np.ndarray | None:
   """Returns the seconds of a run's own rounds.
 
   Args:
-    run: The run; `run.clock` says what computation takes.
-    rate: Numbers a second.
+    run: The run; `run.clock` has the seconds of computation.
+    rate: Numbers per second.
 
   Returns:
     Communication and computation of each row of `run.rounds`, float64
-    `[num_rows, 2]`, 0 where nobody trained; None for a run without a clock.
+    `[num_rows, 2]`, 0 without training clients; None for a run without a clock.
   """
   found = kind(run)
   if found == PEERS:
     solves, received = _columns(run, _SOLVES, _DOWN)
-    # Who trains receives, all at the same time.
+    # Training clients receive in parallel.
     transfer = round_time.transfer_seconds(_share(received, solves), rate)  # pyright: ignore[reportArgumentType]
     return _rounds(round_time.pulling(transfer, 1, run.clock.work), solves)
   return None if found is None else _times(run, rate)[found]
 
 
 def retimed(run: run_lib.Run, rate: float) -> dict[str, np.ndarray]:
-  """Returns what other systems would take; they were not run.
+  """Returns the simulated time of other systems, which were not run.
 
-  They have as many training clients a round, and the same model.
+  They have the same number of training clients per round, and the same model.
 
   Args:
     run: The run.
-    rate: Numbers a second.
+    rate: Numbers per second.
 
   Returns:
-    System -> as of `own`; nothing for clients that pull, which say nothing of
-    how many others there would be.
+    System -> seconds as in `own`; empty for peer-to-peer runs, which do not
+    determine the number of clients of other systems.
   """
   found = kind(run)
   if found in (None, PEERS):
@@ -75,12 +75,12 @@ def retimed(run: run_lib.Run, rate: float) -> dict[str, np.ndarray]:
 
 
 def rate_text(rate: float) -> str:
-  """Returns how fast a connection is, in words."""
+  """Returns the speed of a connection as text."""
   return f'{rate / 1e6:,g} million floats a second'
 
 
 def _times(run, rate) -> dict[str, np.ndarray]:
-  """Returns the rounds of all systems, this run's own among them."""
+  """Returns the round times of all systems, including this run."""
   work = run.clock.work
   if kind(run) == COMMITTEE:
     members, training, down = _columns(run, _MEMBERS, _TRAINING, _DOWN)
@@ -110,11 +110,11 @@ def _columns(run, *names: str) -> list[np.ndarray]:
 
 
 def _share(total, count) -> np.ndarray:
-  """Returns total / count, 0 where there is nobody to share."""
+  """Returns total / count, 0 where count is 0."""
   return np.divide(total, count, out=np.zeros_like(total), where=count > 0)
 
 
 def _rounds(times: round_time.RoundTime, num_training) -> np.ndarray:
-  """Returns both parts of each row side by side, 0 where nobody trained."""
+  """Returns both parts of each row as columns, 0 without training clients."""
   parts = np.stack(np.broadcast_arrays(*times), axis=1)
   return np.where(num_training[:, np.newaxis] > 0, parts, 0.0)

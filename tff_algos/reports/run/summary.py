@@ -1,4 +1,4 @@
-"""The numbers that matter most, as rows for the page and for a terminal."""
+"""Summary table of a run for the report page and the terminal."""
 
 import math
 import os
@@ -19,19 +19,19 @@ _ABSENT = '–'
 
 _OF_CLIENTS = (
   ('', '{model}'),
-  ('_plain_mean', '  every client counts the same'),
-  ('_worst_decile', '  worst decile of the clients'),
+  ('_plain_mean', '  mean over clients'),
+  ('_worst_decile', '  worst decile of clients'),
 )
-# What a client's own model says beside the cluster model that serves it.
+# Models of a client: personalized and cluster model.
 _MODELS = (
   ('personalized', 'personalized models'),
   ('local', 'local models'),
   ('cluster', '{own_cluster} of each client'),
 )
 _RECOVERY = (
-  ('participating/membership/ari', 'planted clusters found, ARI'),
-  ('participating/membership/nmi', 'planted clusters found, NMI'),
-  ('participating/membership/purity', 'planted clusters found, purity'),
+  ('participating/membership/ari', 'recovery of planted clusters, ARI'),
+  ('participating/membership/nmi', 'recovery of planted clusters, NMI'),
+  ('participating/membership/purity', 'recovery of planted clusters, purity'),
   ('participating/membership/error', 'membership, mean error'),
 )
 _MAJORITY = (
@@ -44,9 +44,10 @@ class Row(NamedTuple):
   """One line of the table.
 
   Attributes:
-    label: What is measured; two leading blanks mark a detail of the row above.
-    last: At the end of training, as text.
-    best: In the round that validation chooses, as text.
+    label: Name of the quantity; two leading blanks mark a detail of the row
+      above.
+    last: Value at the end of training, as text.
+    best: Value in the best round by validation, as text.
   """
 
   label: str
@@ -57,7 +58,7 @@ class Row(NamedTuple):
 def rows(run: run_lib.Run) -> list[Row]:
   """Returns the table of the last round and of the best one by validation.
 
-  What neither of them has is left out.
+  Quantities that neither round has are left out.
   """
   points = [_point(run, 'last'), _point(run, 'best_by_validation')]
   score_text = lambda value: style.score_text(run, value)
@@ -108,7 +109,7 @@ def _score_names(run: run_lib.Run) -> list[tuple[str, str]]:
       names.append(
         (
           f'attack/honest/test/personalized/{run.score_name}',
-          'personalized models, honest clients alone',
+          'personalized models, honest clients only',
         )
       )
       names += [
@@ -125,7 +126,7 @@ def _score_names(run: run_lib.Run) -> list[tuple[str, str]]:
 
 
 def _distance_rows(run: run_lib.Run) -> list[Row]:
-  """Returns how far clients' memberships are from the truth, and were."""
+  """Returns distances of memberships from true mixtures, last and first."""
   ends = planted_distances.at_both_ends(run)
   texts = [
     f'{np.median(end.values):.3f} ({end.values.mean():.3f})' for end in ends
@@ -149,7 +150,7 @@ def _settled_row(run: run_lib.Run) -> Row:
 
 
 def heading(run: run_lib.Run) -> str:
-  """Returns one sentence: which algorithm, on whom, for how long."""
+  """Returns one sentence: algorithm, clients, sources, rounds and time."""
   algorithm = _named(run.config.get('algorithm'))
   num_clients = _num_clients(run)
   clusters = 'one global model'
@@ -170,7 +171,7 @@ def heading(run: run_lib.Run) -> str:
 
 
 def run_time(run: run_lib.Run) -> str:
-  """Returns the wall time of all rounds, as a person says it."""
+  """Returns the wall time of all rounds as text."""
   if 'seconds' not in run.rounds:
     return 'an unknown time'
   seconds = float(np.nansum(run.rounds.numbers('seconds')))
@@ -186,7 +187,8 @@ def console_summary(workdir: str | os.PathLike[str]) -> str:
   """Returns the table as plain text, no line wider than 80 columns.
 
   Raises:
-    DataError: If a file is missing or damaged; names it, and the command.
+    DataError: If a file is missing or damaged; names the file and the command
+      that writes it.
   """
   run = run_lib.read(pathlib.Path(workdir))
   measure = 'accuracy' if run.higher_is_better else 'mean squared error'
@@ -230,7 +232,7 @@ def _text(value, to_text) -> str:
 
 
 def _source_row(run: run_lib.Run, points, source: str) -> Row:
-  """Returns the best cluster's score on one source, and which one it is."""
+  """Returns score and number of the best cluster on one source."""
   texts = []
   for point in points:
     names = [

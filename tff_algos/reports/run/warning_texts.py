@@ -1,4 +1,4 @@
-"""Sentences about what went wrong in a run without ending it."""
+"""Warnings of a report: failures and suspicious results of a finished run."""
 
 from collections.abc import Iterator
 
@@ -9,23 +9,24 @@ from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 
 _START_APART = (
-  'Let the cluster models start elsewhere: with another seed, with '
+  'Initialize the cluster models differently: with another seed, with '
   'config.training.restarts, or with config.algorithm.initialization where the '
   'algorithm has it; or take fewer clusters.'
 )
 
-# A partition settled early if the run went on for so many times as long.
+# Least ratio of all rounds to the last change of a partition settled early.
 _EARLY = 5
-# So many clients are named.
+# Maximum number of clients to name.
 _MAX_NAMES = 20
-# Three planted groups of ten from eight wrong starts, 100 rounds (the toy of
-# tests/theory/pfedkm_toy_test.py): with uploads that are 84 % of what was sent
-# no start healed, with 75 % three did, with 70 % seven, with 60 % all.
+# Share of the received model in an upload from which a wrong partition may
+# persist. Three planted groups of ten from eight wrong initializations, 100
+# rounds (tests/theory/pfedkm_toy_test.py): with 84 % none recovered, with 75 %
+# three, with 70 % seven, with 60 % all.
 _NEARLY_ALL, _MUCH = 0.84, 0.7
 
 
 def sentences(run: run_lib.Run) -> list[str]:
-  """Returns a sentence for each warning, with what to do about it."""
+  """Returns a sentence for each warning, with a suggested action."""
   return [
     *_attackers(run),
     *_invalid_results(run),
@@ -38,7 +39,7 @@ def sentences(run: run_lib.Run) -> list[str]:
 
 
 def _attackers(run: run_lib.Run) -> Iterator[str]:
-  """Says which clients attack, and how."""
+  """Warns of Byzantine clients and names their attack."""
   if 'is_attacker' not in run.clients:
     return
   flags = run.clients.numbers('is_attacker') == 1
@@ -64,7 +65,7 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
 
 
 def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
-  """Says how many rounds a committee did not agree on, and since when none."""
+  """Warns of rounds without agreement of the committee."""
   series = run.series('adopt/is_accepted')
   if series is None or series.values.all():
     return
@@ -76,9 +77,8 @@ def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
   if agreed < series.rounds[-1]:
     since = f'since round {int(agreed)}' if agreed else 'ever'
     said += (
-      f', and none has {since}: the model and the committee stay what they '
-      'are. '
-      'Where fewer members are honest than votes are needed they stay for ever'
+      f', and none has {since}: the model and the committee stay unchanged. '
+      'They stay so for ever if fewer members are honest than votes are needed'
     )
   yield (
     f'{said}. A smaller config.algorithm.consensus.malicious_fraction, a '
@@ -87,7 +87,7 @@ def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
 
 
 def _clusters_without_clients(run: run_lib.Run) -> Iterator[str]:
-  """Says which clusters nobody's largest membership is in."""
+  """Warns of clusters that are the main cluster of no client."""
   if run.memberships is None or run.num_clusters == 1:
     return
   clusters = association.main_clusters(run.memberships[0])
@@ -107,7 +107,7 @@ def _clusters_without_clients(run: run_lib.Run) -> Iterator[str]:
 
 
 def _one_best_cluster(run: run_lib.Run) -> Iterator[str]:
-  """Says that one cluster model beats all others on every source."""
+  """Warns if one cluster model is the best on every source."""
   best = association.best_clusters(
     run.held_out_scores, higher_is_better=run.higher_is_better
   )
@@ -116,16 +116,17 @@ def _one_best_cluster(run: run_lib.Run) -> Iterator[str]:
     yield (
       f'The model of {style.cluster_names(run)[best[0]]} is the best on all '
       f'{len(best)} source distributions: the clusters have not specialised. '
-      'Look at the pictures of memberships; where clients do part, the models '
-      'may only have grown alike (fewer rounds, or weaker coupling).'
+      'Check the pictures of memberships; if clients do form clusters, the '
+      'models may only have become similar (try fewer rounds, or weaker '
+      'coupling).'
     )
 
 
 def _locked_partition(run: run_lib.Run) -> Iterator[str]:
-  """Says that a partition which settled early could not have done otherwise.
+  """Warns of an early partition that uploads could not have changed.
 
-  Tang, Guo and Guo (2021): an upload is the model that was sent, by the share
-  `upload_memory`, and what the client made of it by the rest.
+  Tang, Guo and Guo (2021): an upload is a weighted average of the received
+  model, with weight `upload_memory`, and the client's local solution.
   """
   moved = run.series('train/moved_clients')
   memory = run.series('train/upload_memory')
@@ -136,19 +137,19 @@ def _locked_partition(run: run_lib.Run) -> Iterator[str]:
   if _EARLY * max(last, 1) > moved.rounds[-1] or share < _MUCH:
     return
   since = f'since round {last}' if last else 'at all'
-  outlook = 'could not heal' if share >= _NEARLY_ALL else 'may not heal'
+  outlook = 'could not recover' if share >= _NEARLY_ALL else 'may persist'
   yield (
-    f'No client has changed its cluster {since}. That does not say that the '
+    f'No client has changed its cluster {since}. This does not imply that the '
     f'clusters are right: with these step sizes {100 * share:.0f} % of an '
-    f'upload is the model that the client was sent, so a wrong partition '
-    f'{outlook}. See whether another seed finds the same; to let clients move, '
+    f'upload is the received model, so a wrong partition {outlook}. '
+    'Compare another seed; to let clients change cluster, '
     'raise client_learning_rate or num_local_steps of '
     'config.algorithm.local_training.'
   )
 
 
 def _no_best_round(run: run_lib.Run) -> Iterator[str]:
-  """Says why there is no best round by validation."""
+  """Warns if there is no best round by validation."""
   splits = (run.config.get('dataset') or {}).get('splits') or {}
   if splits.get('validation_ratio') == 0 and not run.summary.get(
     'best_by_validation'

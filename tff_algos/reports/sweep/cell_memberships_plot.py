@@ -1,6 +1,6 @@
-"""Picture: the last memberships of the cells of a sweep, side by side.
+"""Picture: final memberships in each cell of a sweep.
 
-After Figures 7 and 10 of PPFL (Di et al., arXiv:2310.14337), which have one map
+After Figures 7 and 10 of PPFL (Di et al., arXiv:2310.14337), with one heat map
 for each number of canonical models.
 """
 
@@ -18,17 +18,17 @@ from tff_algos.reports.sweep import sweep as sweep_lib
 _MAX_CELLS = 12
 _MAX_COLUMNS = 6
 _MAX_CLIENTS = 400
-# Characters of a line above a map.
+# Characters per line of the title above a map.
 _MAX_TITLE = 20
 
 
 def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   """Draws client by cluster for the first seed of each cell.
 
-  Cells whose clients belong to a single cluster are left out.
+  Cells with a single cluster are left out.
 
   Returns:
-    None if fewer than two cells have memberships, or more than can be read.
+    None if fewer than two cells have memberships, or too many to be readable.
   """
   cells = [cell for cell in sweep.cells if _has_memberships(cell.runs[0])]
   if not 2 <= len(cells) <= _MAX_CELLS:
@@ -65,9 +65,9 @@ def _has_memberships(run: run_lib.Run) -> bool:
 PICTURE = picture.Picture(
   name='memberships.png',
   caption=(
-    'A row a client, a column a cluster, in the first seed of each cell '
-    'after its last round. Two sources with the same dark column share '
-    'a cluster.'
+    'One row per client, one column per cluster, in the first seed of '
+    'each cell after its last round. Two sources with the same dark '
+    'column share a cluster.'
   ),
   draw=draw,
 )

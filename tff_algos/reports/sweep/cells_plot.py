@@ -1,4 +1,4 @@
-"""Picture: every cell of a sweep beside the others, measure by measure."""
+"""Picture: comparison of the cells of a sweep, one panel per measure."""
 
 import numpy as np
 from matplotlib import axes as axes_lib
@@ -15,7 +15,7 @@ _MAX_COLUMNS = 4
 def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   """Draws a panel for each measure, and one for the success rate.
 
-  A dot is the mean over seeds, its bar the standard deviation, a tick a seed.
+  Dots are means over seeds, bars standard deviations, ticks single seeds.
 
   Returns:
     None if no cell has a measure.
@@ -69,7 +69,7 @@ def _draw_rates(axes: axes_lib.Axes, rates) -> None:
     if rate is None:
       continue
     value = rate.successes / rate.num
-    # Rounding may leave an end inside by a hair.
+    # Rounding may place an end slightly inside the interval.
     ends = [[max(0.0, value - rate.low)], [max(0.0, rate.high - value)]]
     _draw_dot(axes, row, value, ends, style.line_look(row)['color'])
   axes.set_xlim(-0.03, 1.03)
@@ -102,7 +102,7 @@ PICTURE = picture.Picture(
   name='cells.png',
   caption=(
     'Dot and bar: mean and standard deviation over seeds; small ticks: '
-    'the seeds. Last panel: the share of the seeds that found the '
+    'the seeds. Last panel: the share of seeds that recovered the '
     "clusters, with Wilson's 95 % interval."
   ),
   draw=draw,

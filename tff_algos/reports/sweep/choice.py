@@ -1,9 +1,9 @@
-"""Which value of an axis is the best, by scores that are nobody's result.
+"""Model selection: the best value of an axis by validation scores.
 
-A number of clusters that test scores chose makes these very scores look better
-than they are. So a choice goes by examples, or by clients, that are set apart
-for it; what the chosen value is worth, the test scores of the participating
-clients then say.
+A number of clusters selected by test scores makes these scores optimistically
+biased. So selection uses separate validation examples or unseen clients; test
+scores of the participating clients then estimate the performance of the
+selected value.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ UNSEEN = 'unseen'
 
 
 class Criterion(NamedTuple):
-  """What a choice goes by.
+  """Criterion of model selection.
 
   Attributes:
-    metric: Of the last round, without the score's name.
-    title: In words.
-    needs: What a dataset must have for it.
+    metric: Metric of the last round, without the name of the score.
+    title: Description.
+    needs: What a dataset must provide for it.
   """
 
   metric: str
@@ -41,17 +41,17 @@ CRITERIA = {
   ),
   UNSEEN: Criterion(
     'unseen/test/cluster',
-    'the cluster models that unseen clients choose',
+    'the cluster models that unseen clients select',
     'unseen clients (config.dataset.partition.num_unseen_clients)',
   ),
 }
 
 
 class Question(NamedTuple):
-  """What is to be chosen.
+  """Question of model selection.
 
   Attributes:
-    key: Of an axis of the sweep.
+    key: Key of an axis of the sweep.
     by: Key of `CRITERIA`.
   """
 
@@ -60,10 +60,10 @@ class Question(NamedTuple):
 
 
 def check(axes: Sequence[plan.Axis], question: Question) -> int:
-  """Returns the position of the axis that a question is about.
+  """Returns the position of the axis of a question.
 
   Raises:
-    DataError: If it is none of the axes.
+    DataError: If there is no such axis.
   """
   keys = [axis.key for axis in axes]
   if question.key not in keys:
@@ -75,12 +75,12 @@ def check(axes: Sequence[plan.Axis], question: Question) -> int:
 
 
 def sentences(sweep: sweep_lib.Sweep, question: Question) -> list[str]:
-  """Returns the answer, one sentence for each choice on the other axes.
+  """Returns one sentence for each combination of values of the other axes.
 
-  The best is the value of the best mean over seeds; the earlier one on a tie.
+  The best value has the best mean over seeds; ties go to the earlier one.
 
   Raises:
-    DataError: If no axis is meant.
+    DataError: If there is no such axis.
   """
   position = check(sweep.plan.axes, question)
   criterion = CRITERIA[question.by]
@@ -98,7 +98,7 @@ def sentences(sweep: sweep_lib.Sweep, question: Question) -> list[str]:
 
 
 def _tell(sweep, position, cells, name, criterion) -> str:
-  """Returns the sentence about the cells of one choice on the other axes."""
+  """Returns the sentence for one combination of values of the other axes."""
   axis = sweep.plan.axes[position]
   label = lambda cell: plan.label([axis], [cell.values[position]])
   known = [cell for cell in cells if sweep_lib.spread(cell.last, name).num]
@@ -130,9 +130,9 @@ def _tell(sweep, position, cells, name, criterion) -> str:
 def _gap(
   best: sweep_lib.Cell, other: sweep_lib.Cell, name: str, ahead: int
 ) -> sweep_lib.Spread:
-  """Returns how far a cell is behind, over the seeds that both have.
+  """Returns by how much a cell is worse, over common seeds.
 
-  `ahead` is 1 where a larger score is a better one, else -1.
+  `ahead` is 1 if larger scores are better, else -1.
   """
   scores = [
     {seed: point.get(name, np.nan) for seed, point in zip(*pair, strict=True)}

@@ -1,4 +1,4 @@
-"""Pictures: what rounds and communication bring, a line a cell."""
+"""Pictures: scores over rounds and communication, one line per cell."""
 
 import functools
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _VARIANCES = (
   measures.Measure('factors/variance', 'variance of the kernels', ''),
   measures.Measure('factors/relative_variance', 'over their squared norm', ''),
 )
-# What it is called where the phase is called otherwise (PPFL).
+# Its name if the phase has another name (PPFL).
 _OTHER_LOSSES = ('joint/loss', 'shared/loss')
 
 
@@ -26,29 +26,29 @@ def draw_rounds(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   """Draws every score and the loss of local training, round by round.
 
   Returns:
-    None if the runs have neither.
+    None without scores and losses.
   """
   title = f'{_word(sweep)} round by round'
   return _draw(sweep, title, (*_scores(sweep), _LOSS), by_cost=False)
 
 
 def draw_communication(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
-  """Draws every score against the numbers that were sent so far.
+  """Draws every score over the cumulative communication.
 
   Returns:
-    None if no run has a score, or counted what it sent.
+    None if no run has a score, or none counted its communication.
   """
   title = f'{_word(sweep)} against communication'
   return _draw(sweep, title, _scores(sweep), by_cost=True)
 
 
 def draw_variance(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
-  """Draws the variance of a round over training.
+  """Draws the update variance of a round over training.
 
   Returns:
-    None if `binaries.factors` measured none.
+    None without results of `binaries.factors`.
   """
-  title = 'Variance of what a round makes of the kernels'
+  title = 'Variance of the kernels after a round'
   return _draw(sweep, title, _VARIANCES, by_cost=False)
 
 
@@ -100,7 +100,7 @@ def _scores(sweep: sweep_lib.Sweep) -> list[measures.Measure]:
 
 
 def _lines(sweep: sweep_lib.Sweep, measure: measures.Measure, by_cost: bool):
-  """Returns (position of the cell, its curve) of the cells that have one."""
+  """Returns (position of the cell, its curve) of the cells with one."""
   names = [measure.name, *(_OTHER_LOSSES if measure is _LOSS else ())]
   lines = []
   for index, cell in enumerate(sweep.cells):
@@ -112,14 +112,14 @@ def _lines(sweep: sweep_lib.Sweep, measure: measures.Measure, by_cost: bool):
 
 
 def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
-  """Draws the curves; over what was sent by `divisor`, or over rounds."""
+  """Draws the curves over rounds, or over communication / `divisor`."""
   shown = [
     value
     for _, curve in lines
     for value in (curve.mean - curve.std, curve.mean + curve.std)
   ]
   target = sweep.cells[0].target
-  # A share of what each run ends with is another value in every run.
+  # A share of the final value is another value in every run.
   is_drawn = target is not None and not target.is_share
   if is_drawn and target.metric == measure.name:  # pyright: ignore[reportOptionalMemberAccess]
     shown.append([target.value])  # pyright: ignore[reportOptionalMemberAccess]
@@ -139,7 +139,7 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
 
 
 def _mark_lowest(axes: axes_lib.Axes, lines) -> None:
-  """Marks the round from which on one cell is below all others to the end."""
+  """Marks the round from which one cell stays below all others."""
   found = _lowest_since(lines)
   if found is None:
     return
@@ -160,11 +160,11 @@ def _mark_lowest(axes: axes_lib.Axes, lines) -> None:
 
 
 def _lowest_since(lines) -> tuple[int, int] | None:
-  """Returns which line ends below all others, and since when it is there.
+  """Returns the line that ends below all others, and its first such round.
 
   Returns:
-    (position of the cell, round); None for a single line, or if none is below
-    all others at the end.
+    (position of the cell, round); None for a single line, or on a tie at the
+    end.
   """
   curves = [curve for _, curve in lines]
   rounds = functools.reduce(np.intersect1d, [one.rounds for one in curves])
@@ -177,7 +177,7 @@ def _lowest_since(lines) -> tuple[int, int] | None:
   is_above = np.delete(values, best, axis=0).min(axis=0) <= values[best]
   if is_above[-1]:
     return None
-  # The round after the last one in which some other was as low.
+  # The round after the last one in which another line was as low.
   first = np.flatnonzero(is_above).max(initial=-1) + 1
   return lines[best][0], int(rounds[first])
 

@@ -1,4 +1,4 @@
-"""Picture: what a number in the config does to each measure."""
+"""Picture: effect of a numeric config value on each measure."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 4
-# Values that span more are drawn on a logarithmic axis.
+# Values with a larger ratio are drawn on a logarithmic axis.
 _MAX_LINEAR_RATIO = 20
 
 
@@ -25,8 +25,8 @@ def pictures(sweep: sweep_lib.Sweep) -> list[picture.Picture]:
       caption=(
         f'Each measure against {axis.key}: mean over seeds, a band of one '
         'standard deviation, and a dash for each seed. A line joins cells with '
-        'equal values of all else. Last panel: the share of the seeds that '
-        "found the clusters, with Wilson's 95 % interval."
+        'equal values on all other axes. Last panel: the share of seeds that '
+        "recovered the clusters, with Wilson's 95 % interval."
       ),
       draw=functools.partial(draw, position=position),
     )
@@ -40,8 +40,8 @@ def draw(sweep: sweep_lib.Sweep, position: int) -> figure_lib.Figure | None:
 
   Args:
     sweep: The runs.
-    position: Of the axis in the plan. Cells that agree on all other axes make
-      one line.
+    position: Position of the axis in the plan. Cells with equal values on all
+      other axes form one line.
 
   Returns:
     None if fewer than two values have finished runs.
@@ -58,7 +58,7 @@ def draw(sweep: sweep_lib.Sweep, position: int) -> figure_lib.Figure | None:
   figure = style.new_figure_with_legend(
     0.6 + 3.0 * num_columns,
     0.9 + 2.5 * num_rows,
-    f'What {axis.name} does: mean and deviation over seeds',
+    f'Effect of {axis.name}: mean and deviation over seeds',
     list(lines),
   )
   places = style.new_panels(figure, num_panels, _MAX_COLUMNS)
@@ -105,7 +105,7 @@ def _draw_measure(
 
 
 def _draw_rates(axes: axes_lib.Axes, position, lines) -> None:
-  """Draws how often clusters were found, with Wilson's intervals."""
+  """Draws the success rates of cluster recovery, with Wilson's intervals."""
   for index, cells in enumerate(lines):
     known = [
       (cell.values[position], rate)
@@ -128,13 +128,13 @@ def _draw_rates(axes: axes_lib.Axes, position, lines) -> None:
 
 
 def _scale(axes: axes_lib.Axes, values: list[float]) -> None:
-  """Chooses the x axis, and marks the values that were run."""
+  """Selects the scale of the x axis, and marks the values that were run."""
   positive = [value for value in values if value > 0]
   spans = positive and max(values) > _MAX_LINEAR_RATIO * min(positive)
   if spans and values[0] > 0:
     axes.set_xscale('log')
   elif spans and values[0] == 0:
-    # Zero has no logarithm: it stands one decade before the smallest value.
+    # Zero has no logarithm: it is drawn one decade below the smallest value.
     axes.set_xscale('symlog', linthresh=min(positive))
   axes.xaxis.set_major_locator(ticker.FixedLocator(values))
   axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:.6g}'))

@@ -1,8 +1,7 @@
-"""What a run is judged by when it stands beside others.
+"""Measures for the comparison of runs.
 
-A cluster's number means nothing, so what a run says of "cluster 0" is never
-averaged with what another says: clusters are matched to source distributions
-first.
+Cluster indices are arbitrary, so metrics of "cluster 0" are never averaged over
+runs: clusters are matched to source distributions first.
 """
 
 import math
@@ -26,13 +25,13 @@ _FLOATS = ('cost/downlink_floats', 'cost/uplink_floats')
 
 
 class Measure(NamedTuple):
-  """A metric that is shown.
+  """A metric in tables and pictures.
 
   Attributes:
-    name: Of the metric.
-    title: In words.
-    unit: `'score'` for accuracy or squared error, `'share'` for shares of 1
-      that read in per cent, `'floats'` for numbers sent, `'rounds'`, else
+    name: Name of the metric.
+    title: Description.
+    unit: `'score'` for accuracy or squared error, `'share'` for shares in
+      [0, 1], shown in per cent, `'floats'` for numbers sent, `'rounds'`, else
       `''`.
   """
 
@@ -48,7 +47,7 @@ class Measure(NamedTuple):
   def _speller(
     self, run: run_lib.Run, example: float
   ) -> Callable[[float], str]:
-    """Returns what writes values as exactly as makes sense for `example`."""
+    """Returns a formatter with a precision that suits `example`."""
     if self.unit == 'floats':
       return ticker.EngFormatter(places=1, sep='').format_eng
     if self.unit == 'rounds':
@@ -61,7 +60,7 @@ class Measure(NamedTuple):
     return lambda value: f'{value:.3f}'
 
   def label(self, run: run_lib.Run) -> str:
-    """Returns what an axis is called, with the unit."""
+    """Returns the axis label, with the unit."""
     return {
       'score': style.score_label(run),
       'share': 'percentage points',
@@ -70,7 +69,7 @@ class Measure(NamedTuple):
     }.get(self.unit, '')
 
   def format_axis(self, run: run_lib.Run, axis: axis_lib.Axis) -> None:
-    """Makes an axis of values read as a person writes them."""
+    """Formats an axis of values in the unit of the measure."""
     if self.unit == 'share':
       style.format_percent(axis)
     elif self.unit == 'score':
@@ -80,7 +79,7 @@ class Measure(NamedTuple):
 
 
 def shown(score_name: str) -> tuple[Measure, ...]:
-  """Returns the measures of tables and pictures, the most telling first.
+  """Returns the measures of tables and pictures, the most important first.
 
   Args:
     score_name: `'accuracy'` or `'mse'`.
@@ -92,7 +91,7 @@ def shown(score_name: str) -> tuple[Measure, ...]:
     Measure(
       f'held_out/mean/other_clusters/{score_name}', 'other clusters, held out'
     ),
-    Measure(ARI, 'planted clusters found (ARI)', ''),
+    Measure(ARI, 'recovery of planted clusters (ARI)', ''),
     Measure('participating/membership/error', 'membership error', 'share'),
     Measure(
       f'participating/test/personalized/{score_name}', 'personalized, test'
@@ -108,15 +107,15 @@ def shown(score_name: str) -> tuple[Measure, ...]:
 
 
 def may_be_averaged(name: str) -> bool:
-  """Returns whether a metric means the same in every run."""
+  """Returns whether a metric is comparable between runs."""
   return not _OF_ONE_CLUSTER.search(name)
 
 
 def matched_scores(run: run_lib.Run) -> np.ndarray | None:
-  """Returns the scores of the model that stands for each source.
+  """Returns the scores of the cluster model matched to each source.
 
-  Clusters are matched to sources so that the scores on the own sources are
-  the best in sum (the Hungarian method).
+  The matching has the best total score of clusters on their own sources
+  (Hungarian method).
 
   Returns:
     float64 `[num_sources, num_sources]`: row s is the cluster matched to
@@ -137,11 +136,11 @@ def matched_scores(run: run_lib.Run) -> np.ndarray | None:
 def sent(
   run: run_lib.Run, names: Sequence[str] = _FLOATS
 ) -> run_lib.Series | None:
-  """Returns the numbers sent so far, after each round.
+  """Returns the cumulative communication after each round.
 
   Args:
     run: The run.
-    names: Columns that count them: those sent down, up, or both.
+    names: Columns to count: download, upload, or both.
   """
   if not all(name in run.rounds for name in names):
     return None
@@ -150,9 +149,9 @@ def sent(
 
 
 def last(run: run_lib.Run) -> dict[str, float]:
-  """Returns the metrics of the last round, and what follows from them.
+  """Returns the metrics of the last round, and derived metrics.
 
-  Besides what the evaluation wrote: `cost/total_floats`, and
+  Derived metrics: `cost/total_floats`, and
   `held_out/<t>/cluster_of_<s>/<score>`, the score on source t of the cluster
   that is matched to source s.
   """
@@ -172,7 +171,7 @@ def last(run: run_lib.Run) -> dict[str, float]:
 def best(run: run_lib.Run) -> dict[str, float]:
   """Returns the metrics of the best round by validation.
 
-  Besides what the evaluation wrote: `cost/total_floats` up to that round.
+  Includes `cost/total_floats` up to that round.
   """
   values = dict(run.summary.get('best_by_validation') or {})
   total = sent(run)
@@ -182,14 +181,15 @@ def best(run: run_lib.Run) -> dict[str, float]:
 
 
 def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:
-  """Returns whether a run found clusters at all.
+  """Returns whether a run recovered the clusters.
 
-  It did if the adjusted Rand index of its clients' main clusters is at least
-  `least_ari` and as many clusters as were planted, or as there are, are
-  somebody's. Where nothing was planted, every cluster must be somebody's.
+  With ground truth, the adjusted Rand index of the clients' main clusters must
+  be at least `least_ari`, with at least as many non-empty clusters as planted
+  ones (or all, if there are fewer). Without ground truth, all clusters must be
+  non-empty.
 
   Returns:
-    None if there is one cluster only, or no client says which is its own.
+    None if there is only one cluster, or no client has a main cluster.
   """
   if run.num_clusters == 1 or 'cluster_id' not in run.clients:
     return None

@@ -1,6 +1,6 @@
-"""What a sweep consists of: `sweep.json`, which names its runs.
+"""Plan of a sweep (`sweep.json`): its axes and runs.
 
-A cell is one choice of a value on every axis; it has a run for each seed.
+A cell is one combination of values of all axes; it has a run for each seed.
 """
 
 import json
@@ -14,13 +14,12 @@ FILE = 'sweep.json'
 
 
 class Axis(NamedTuple):
-  """What differs from cell to cell.
+  """Axis of a sweep.
 
   Attributes:
-    key: Dotted key of the config, or what else is varied.
-    name: A short name that no other axis has; empty if the values speak for
-      themselves.
-    values: JSON-ready, each once.
+    key: Dotted key of the config, or a description of what is varied.
+    name: Short unique name; empty if the values are self-explanatory.
+    values: Distinct values, JSON-ready.
   """
 
   key: str
@@ -40,10 +39,10 @@ class PlannedRun(NamedTuple):
   """One run.
 
   Attributes:
-    folder: Relative to the sweep's.
+    folder: Folder, relative to that of the sweep.
     values: One value for each axis.
-    seed: Its `config.seed`.
-    error: Why there is no result; empty if there is, or will be, one.
+    seed: `config.seed`.
+    error: Error that prevented the run; empty if there was none.
   """
 
   folder: str
@@ -56,9 +55,9 @@ class Plan(NamedTuple):
   """A sweep.
 
   Attributes:
-    name: What the page is headed with.
-    axes: None, if only seeds differ.
-    runs: Those of one cell side by side.
+    name: Title of the report.
+    axes: Axes; empty if only seeds differ.
+    runs: Runs, adjacent for each cell.
   """
 
   name: str
@@ -67,12 +66,12 @@ class Plan(NamedTuple):
 
 
 def value_text(value: Any) -> str:
-  """Returns a value as a person writes it."""
+  """Returns a value as readable text."""
   return f'{value:.6g}' if isinstance(value, float) else str(value)
 
 
 def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:
-  """Returns what a cell is called, such as `'tau=2, lambda=0.1'`."""
+  """Returns the label of a cell, such as `'tau=2, lambda=0.1'`."""
   return ', '.join(
     f'{axis.name}={value_text(value)}' if axis.name else value_text(value)
     for axis, value in zip(axes, values, strict=True)
@@ -80,7 +79,7 @@ def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:
 
 
 def to_dict(plan: Plan) -> Mapping[str, Any]:
-  """Returns a plan as `read` takes it."""
+  """Returns a plan as JSON-ready values, see `read`."""
   return {
     'name': plan.name,
     'axes': [axis._asdict() for axis in plan.axes],
@@ -121,7 +120,7 @@ def read(workdir: pathlib.Path) -> Plan:
 
 
 def _frozen(value: Any) -> Any:
-  """Returns lists as tuples, also inside lists, so that values are hashable."""
+  """Returns nested lists as tuples, so that values are hashable."""
   if isinstance(value, list):
     return tuple(_frozen(item) for item in value)
   return value

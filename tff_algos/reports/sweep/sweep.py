@@ -1,4 +1,4 @@
-"""A sweep as its files tell it: runs gathered in cells, and their spread."""
+"""Sweep: runs read from files, grouped by cell, and statistics over seeds."""
 
 import dataclasses
 import functools
@@ -21,12 +21,12 @@ _CONFIDENCE = 0.95
 
 
 class Spread(NamedTuple):
-  """A metric over seeds.
+  """Mean and deviation of a metric over seeds.
 
   Attributes:
-    mean: Of the seeds where it is finite; NaN if there are none.
-    std: Sample standard deviation; NaN with fewer than two.
-    num: How many seeds those are.
+    mean: Mean over seeds with finite values; NaN if there are none.
+    std: Sample standard deviation; NaN with fewer than two seeds.
+    num: Number of seeds with finite values.
   """
 
   mean: float
@@ -35,11 +35,11 @@ class Spread(NamedTuple):
 
 
 class Rate(NamedTuple):
-  """How often clusters were found.
+  """Success rate of cluster recovery.
 
   Attributes:
-    successes: Runs that found them.
-    num: Runs that could.
+    successes: Runs that recovered the clusters.
+    num: Runs for which recovery is defined.
     low: Lower end of Wilson's 95 % interval of the rate (Wilson, 1927).
     high: Its upper end.
   """
@@ -51,13 +51,13 @@ class Rate(NamedTuple):
 
 
 class Curve(NamedTuple):
-  """A metric over rounds, for the rounds that all seeds have.
+  """A metric over the rounds that all seeds have.
 
   Attributes:
     rounds: float64 `[n]`, ascending.
-    sent: Numbers sent up to each round, mean over seeds, float64 `[n]`; None
-      if it was not counted.
-    mean: Over seeds, float64 `[n]`.
+    sent: Cumulative communication, mean over seeds, float64 `[n]`; None if it
+      was not counted.
+    mean: Mean over seeds, float64 `[n]`.
     std: Sample standard deviation, float64 `[n]`; zeros with one seed.
   """
 
@@ -72,11 +72,11 @@ class Cell:
   """The runs that differ by seed only.
 
   Attributes:
-    label: What it is called.
+    label: Label of the cell.
     values: One value for each axis of the sweep.
-    seeds: Of the runs that are finished.
-    runs: Finished; at least one.
-    target: A score that they are to reach; None for none.
+    seeds: Seeds of the finished runs.
+    runs: Finished runs; at least one.
+    target: Target score; None for none.
     least_ari: See `measures.found_clusters`.
   """
 
@@ -89,7 +89,7 @@ class Cell:
 
   @functools.cached_property
   def last(self) -> tuple[dict[str, float], ...]:
-    """Returns the metrics of the last round, one mapping a run."""
+    """Returns the metrics of the last round, one mapping per run."""
     points = tuple(measures.last(run) for run in self.runs)
     if self.target is not None:
       for run, point in zip(self.runs, points, strict=True):
@@ -98,12 +98,12 @@ class Cell:
 
   @functools.cached_property
   def best(self) -> tuple[dict[str, float], ...]:
-    """Returns the metrics of the best round by validation, one a run."""
+    """Returns metrics of the best round by validation, one mapping per run."""
     return tuple(measures.best(run) for run in self.runs)
 
   @functools.cached_property
   def rate(self) -> Rate | None:
-    """Returns how many runs found clusters; None if none could."""
+    """Returns the success rate of cluster recovery; None if undefined."""
     found = [measures.found_clusters(run, self.least_ari) for run in self.runs]
     known = [value for value in found if value is not None]
     if not known:
@@ -114,7 +114,7 @@ class Cell:
     return Rate(sum(known), len(known), interval.low, interval.high)
 
   def curve(self, name: str) -> Curve | None:
-    """Returns a metric over rounds; None if a run does not have it."""
+    """Returns a metric over rounds; None if a run lacks it."""
     series = [run.series(name) for run in self.runs]
     if any(one is None for one in series):
       return None
@@ -134,12 +134,12 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-  """Runs that are compared.
+  """A sweep with its finished runs.
 
   Attributes:
-    workdir: Its folder.
-    plan: What was asked for.
-    cells: Those with a finished run, in the plan's order.
+    workdir: Folder of the sweep.
+    plan: Plan of the sweep.
+    cells: Cells with a finished run, in the order of the plan.
   """
 
   workdir: pathlib.Path
@@ -148,17 +148,17 @@ class Sweep:
 
   @property
   def least_ari(self) -> float:
-    """Returns the adjusted Rand index from which on clusters count as found."""
+    """Returns the least adjusted Rand index of recovered clusters."""
     return self.cells[0].least_ari
 
   @property
   def example(self) -> run_lib.Run:
-    """Returns a run that tells what scores are called and which are good."""
+    """Returns a run, for the name and the direction of scores."""
     return self.cells[0].runs[0]
 
   @property
   def measures(self) -> tuple[measures.Measure, ...]:
-    """Returns the shown measures that some run has."""
+    """Returns the shown measures that at least one run has."""
     target = self.cells[0].target
     shown = measures.shown(self.example.score_name)
     return tuple(
@@ -173,7 +173,7 @@ def spread(points: Sequence[dict[str, float]], name: str) -> Spread:
 
   Args:
     points: The metrics of each run.
-    name: Of the metric; a run may lack it.
+    name: Name of the metric; runs may lack it.
   """
   values = np.array([point.get(name, np.nan) for point in points], np.float64)
   values = values[np.isfinite(values)]
@@ -190,12 +190,12 @@ def read(
   clock: round_time.Clock = round_time.Clock(),
   least_ari: float = LEAST_ARI,
 ) -> Sweep:
-  """Reads the runs of a sweep that are finished.
+  """Reads the finished runs of a sweep.
 
   Args:
-    workdir: Its folder.
-    target: A score that they are to reach; None for none.
-    clock: Of the picture of time.
+    workdir: Folder of the sweep.
+    target: Target score; None for none.
+    clock: Virtual clock of the picture of time.
     least_ari: See `measures.found_clusters`.
 
   Raises:

@@ -1,4 +1,4 @@
-"""The page of a sweep: tables and pictures over all its runs."""
+"""Report of a sweep: tables and pictures over all runs."""
 
 import os
 import pathlib
@@ -39,7 +39,7 @@ def write_report(
 
   Args:
     sweep: The runs.
-    chosen: Of `choice.sentences`.
+    chosen: Result of `choice.sentences`.
 
   Returns:
     `<workdir>/report/index.html`.
@@ -93,7 +93,7 @@ def _title(sweep: sweep_lib.Sweep, measure: measures.Measure) -> str:
 def _tables(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
   """Yields (heading, rows) of each table of results."""
   yield 'After the last round', _rows(sweep, 'last')
-  # Without validation examples no round is the best.
+  # Without validation examples there is no best round.
   if any(any(cell.best) for cell in sweep.cells):
     yield 'In the best round by validation', _rows(sweep, 'best')
 

@@ -1,4 +1,4 @@
-"""The tables of a sweep: one row a run, one row a cell, and text."""
+"""Tables of a sweep: one row per run, one row per cell, and text."""
 
 import math
 import os
@@ -15,9 +15,9 @@ _BEST = 'best_by_validation/'
 def run_rows(sweep: sweep_lib.Sweep) -> list[dict[str, Any]]:
   """Returns one row for each finished run, for `sweep.csv`.
 
-  Its columns: the axes, the seed, the folder, whether clusters were found, all
-  metrics of the last round and, behind `best_by_validation/`, those of the
-  best one.
+  Its columns: the axes, the seed, the folder, whether clusters were recovered,
+  all metrics of the last round and, with the prefix `best_by_validation/`, of
+  the best round.
   """
   rows = []
   for cell in sweep.cells:
@@ -42,8 +42,8 @@ def cell_rows(sweep: sweep_lib.Sweep) -> list[dict[str, Any]]:
 
   Its columns: the axes, `num_runs`, the success rate with its interval, and
   for each metric `<metric> mean`, `std` and `num`, the seeds that have it; the
-  metrics of the best round by validation likewise. What a run says of a cluster
-  by its number is left out.
+  metrics of the best round by validation likewise. Metrics of clusters by index
+  are left out.
   """
   rows = []
   for cell in sweep.cells:
@@ -68,7 +68,7 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
 
   Args:
     sweep: The runs.
-    prefixes: Starts of the names of the metrics; none for those of the page.
+    prefixes: Prefixes of the metrics; empty for those of the report.
   """
   lines = []
   for cell in sweep.cells:
@@ -89,7 +89,7 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
 
 
 def rate_text(rate: sweep_lib.Rate) -> str:
-  """Returns a success rate in words, with its interval."""
+  """Returns a success rate with its interval as text."""
   return (
     f'{rate.successes} of {rate.num} (95 % interval {100 * rate.low:.0f} to '
     f'{100 * rate.high:.0f} %)'
@@ -101,7 +101,7 @@ def spread_text(
   measure: measures.Measure,
   spread: sweep_lib.Spread,
 ) -> str:
-  """Returns mean and deviation as a person reads them, without the unit."""
+  """Returns mean and deviation as text, without the unit."""
   if not spread.num:
     return ABSENT
   return measure.text(sweep.example, spread.mean, spread.std)
@@ -122,7 +122,7 @@ def _printed(
 
 
 def _comparable(points: Sequence[dict[str, float]]) -> list[str]:
-  """Returns the metrics that mean the same in every run, in their order."""
+  """Returns the metrics that are comparable between runs, in their order."""
   names = dict.fromkeys(name for point in points for name in point)
   return [name for name in names if measures.may_be_averaged(name)]
 

@@ -1,4 +1,4 @@
-"""How long a run takes, and how much it sends, until a score is reached."""
+"""Rounds and communication of a run until a target score is reached."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,14 @@ TOTAL = 'cost/total_floats_to_target'
 
 
 class Target(NamedTuple):
-  """A score to reach.
+  """A target score.
 
   Attributes:
     metric: Column of `metrics.csv`.
-    value: Of it; errors and losses are to fall to it, all else to rise.
-    is_share: Whether `value` is a share of what the run itself ends with, in
-      (0, 1]; errors and losses are to fall to the end divided by it.
+    value: Target value: an upper bound of errors and losses, a lower bound of
+      all other metrics.
+    is_share: Whether `value` is a share of the run's final value, in (0, 1];
+      the target of errors and losses is the final value divided by it.
   """
 
   metric: str
@@ -29,7 +30,7 @@ class Target(NamedTuple):
 
   @property
   def measures(self) -> tuple[measures.Measure, ...]:
-    """Returns what it adds to tables and pictures."""
+    """Returns the measures of the target for tables and pictures."""
     goal = f'{self.metric} = {self.value:g}'
     if self.is_share:
       goal = f'{100 * self.value:g} % of the last {self.metric}'
@@ -44,7 +45,7 @@ def parse(text: str) -> Target:
   """Returns the target of `METRIC=VALUE` or `METRIC=PERCENT%`.
 
   Raises:
-    ConfigError: If it is written otherwise.
+    ConfigError: If the text has another form.
   """
   metric, _, value = text.rpartition('=')
   is_share = value.endswith('%')
@@ -63,14 +64,14 @@ def parse(text: str) -> Target:
 
 
 def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
-  """Returns the rounds and the numbers sent until a run reached a target.
+  """Returns rounds and communication until a run reached a target.
 
-  Between the evaluation before and the first one that reaches it, they and the
-  score are taken to run straight.
+  Interpolated linearly between the first evaluation that reaches the target and
+  the one before.
 
   Returns:
-    `ROUNDS`, `UPLINK` and `TOTAL`; NaN if the run did not reach it or sent
-    nothing that was counted. Empty if it has no such metric.
+    `ROUNDS`, `UPLINK` and `TOTAL`; NaN if the run did not reach it or did not
+    count its communication. Empty if it has no such metric.
   """
   scores = run.series(target.metric)
   if scores is None:

@@ -1,7 +1,7 @@
-"""What each cell of a sweep is worth under the attack that hurts it most.
+"""Worst-case attack: the worst score of each cell of a sweep over attacks.
 
-A rule that bears two attacks and falls to a third bears none: whoever attacks
-will choose the third.
+An aggregation rule is only as robust as under its worst attack, since an
+adversary selects the attack.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from tff_algos.reports.sweep import measures, plan, sweep_table
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 KEY = 'attack.name'
-# Of the honest clients; where nobody attacks, these are all.
+# Of the honest clients: all clients without an attack.
 _METRICS = (
   'attack/honest/test/personalized',
   'participating/test/personalized',
@@ -18,14 +18,14 @@ _METRICS = (
 
 
 class Row(NamedTuple):
-  """One choice on all other axes.
+  """One combination of values of all axes but the attack.
 
   Attributes:
-    label: What it is called.
-    scores: Under each attack, mean and deviation over seeds; absent ones are
+    label: Label of the combination.
+    scores: Mean and deviation over seeds under each attack; missing ones are
       `sweep_table.ABSENT`.
-    worst: The worst of them.
-    attack: Under which that is.
+    worst: Worst score.
+    attack: Attack with the worst score.
   """
 
   label: str
@@ -35,11 +35,11 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-  """Attacks across everything else.
+  """Scores by attack.
 
   Attributes:
-    attacks: Their names, in the order of the sweep.
-    rows: Those with a score.
+    attacks: Names of the attacks, in the order of the sweep.
+    rows: Rows with at least one score.
   """
 
   attacks: tuple[str, ...]
@@ -47,10 +47,10 @@ class Table(NamedTuple):
 
 
 def table(sweep: sweep_lib.Sweep) -> Table | None:
-  """Returns the scores of honest clients' personalized models on test examples.
+  """Returns test scores of honest clients' personalized models by attack.
 
-  After the last round, means over seeds. None if the runs do not differ by
-  their attack.
+  After the last round, means over seeds. None if the runs have the same
+  attack.
   """
   keys = [axis.key for axis in sweep.plan.axes]
   if KEY not in keys:
@@ -72,7 +72,7 @@ def table(sweep: sweep_lib.Sweep) -> Table | None:
 
 
 def sentences(sweep: sweep_lib.Sweep) -> list[str]:
-  """Returns the worst case of each row of the table, in words."""
+  """Returns a sentence with the worst case of each row of the table."""
   found = table(sweep)
   unit = ' %' if sweep.example.higher_is_better else ''
   return [

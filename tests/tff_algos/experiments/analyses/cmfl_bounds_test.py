@@ -69,7 +69,7 @@ def test_objectives_are_of_who_has_examples():
 
 def test_what_the_theorem_does_not_speak_of_is_refused():
   for options in (_options(batch_size=4), _options(momentum=0.9)):
-    with pytest.raises(errors.ConfigError, match='plain SGD on whole batches'):
+    with pytest.raises(errors.ConfigError, match='plain full-batch SGD'):
       cmfl_bounds.read_objectives(_opened(), options, False)
 
 
@@ -144,7 +144,7 @@ def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
   def take_small_batches(values):
     values.algorithm.local_training.batch_size = 8
 
-  with pytest.raises(errors.ConfigError, match='whole batches') as caught:
+  with pytest.raises(errors.ConfigError, match='full-batch SGD') as caught:
     _measure(dataset, tmp_path, take_small_batches)
   assert 'batch_size 8' in str(caught.value)
 

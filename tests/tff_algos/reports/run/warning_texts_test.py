@@ -107,7 +107,7 @@ def _set_regrouping(workdir, moved, memory, ari=''):
 )
 @pytest.mark.parametrize(
   ('memory', 'share', 'outlook'),
-  [(0.954, '95 %', 'could not heal'), (0.72, '72 %', 'may not heal')],
+  [(0.954, '95 %', 'could not recover'), (0.72, '72 %', 'may persist')],
 )
 def test_a_partition_that_could_not_have_healed(
   workdir, moved, since, memory, share, outlook

@@ -39,7 +39,11 @@ def test_cells_hold_their_seeds(tmp_path):
     0.15
   )
   assert [measure.title for measure in sweep.measures] == [
-    *('planted clusters found (ARI)', 'personalized, test', 'communication')
+    *(
+      'recovery of planted clusters (ARI)',
+      'personalized, test',
+      'communication',
+    )
   ]
 
 

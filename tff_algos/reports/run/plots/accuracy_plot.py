@@ -1,4 +1,4 @@
-"""Picture: how each model's score grows over rounds."""
+"""Picture: score of each model over rounds."""
 
 import math
 
@@ -10,7 +10,7 @@ from matplotlib import ticker
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
-# With more clusters than this, only a panel's best one gets a label.
+# With more clusters than this, only the best one of a panel is labelled.
 _MAX_LABELS = 4
 
 
@@ -45,7 +45,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   first = None
   for index, (source, lines) in enumerate(panels):
     row, column = divmod(index, num_columns)
-    # The last panel takes what is left of its row.
+    # The last panel fills the rest of its row.
     end = num_columns if index == len(panels) - 1 else column + 1
     axes = figure.add_subplot(grid[row, column:end], sharey=first)
     if first is None:

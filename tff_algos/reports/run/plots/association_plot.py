@@ -1,4 +1,4 @@
-"""Picture: which clusters hold the clients of which planted source."""
+"""Picture: confusion matrix of planted sources and clusters."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -7,7 +7,7 @@ from tff_algos.evaluation import association
 from tff_algos.reports.plotting import heat_map, picture, style
 from tff_algos.reports.run import run as run_lib
 
-# Cells of larger tables cannot be read.
+# Cells of larger tables are too small to be read.
 _MAX_CELLS = 16
 
 
@@ -15,8 +15,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws clients by main source and cluster, and their mean membership.
 
   Returns:
-    None if no client has a membership, nothing was planted, there is a single
-    cluster, or there are too many clusters or sources to be read.
+    None if no client has a membership, there is no ground truth or a single
+    cluster, or there are too many clusters or sources for a readable table.
   """
   if run.memberships is None or run.num_clusters == 1:
     return None

@@ -1,4 +1,4 @@
-"""Picture: the atoms of each layer, and how far clients' own ones have gone."""
+"""Picture: filter atoms of each layer, and distances of clients' own atoms."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.plotting import table as table_lib
 from tff_algos.reports.run import run as run_lib
 
-# Of layers with more atoms, those with the largest coefficients are drawn.
+# In layers with more atoms only those with the largest coefficients are drawn.
 _MAX_ATOMS = 16
-# A panel of distances is as wide as so many atoms.
+# Width of a panel of distances, in atoms.
 _PANEL_WIDTH = 4
 _CELL_INCHES = 0.75
 
@@ -21,8 +21,8 @@ class _Layer(NamedTuple):
   """The atoms of one layer.
 
   Attributes:
-    name: Of the layer.
-    norms: Of their coefficients, descending, float64 `[n]`.
+    name: Name of the layer.
+    norms: Norms of the atoms' coefficients, descending, float64 `[n]`.
     atoms: In the same order, float64 `[n, height, width]`.
   """
 
@@ -35,7 +35,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a row for each layer: atoms, and the distances of clients' own ones.
 
   Returns:
-    None if `binaries.factors` has written no atoms.
+    None without tables of atoms by `binaries.factors`.
   """
   table = run.evaluation_table('atoms.csv')
   if table is None:
@@ -94,7 +94,7 @@ def _distances(run: run_lib.Run, layers: list[_Layer]) -> list[np.ndarray]:
 
 
 def _draw_distances(axes, distances: np.ndarray) -> None:
-  """Draws a bar for each client, the farthest first."""
+  """Draws a bar for each client, by descending distance."""
   count = len(distances)
   places = np.arange(1, count + 1)
   (color,) = style.colors(1)
@@ -111,7 +111,7 @@ def _draw_distances(axes, distances: np.ndarray) -> None:
 PICTURE = picture.Picture(
   name='atoms.png',
   caption=(
-    'Written by binaries.factors, of the latest checkpoint. Atoms of a '
+    'Written by binaries.factors for the latest checkpoint. Atoms of a '
     'layer share their colours: red is positive, blue negative; the '
     "number is the norm of the atom's coefficients, the largest first. "
     "Right: distance of the clients' own atoms from the global ones, "

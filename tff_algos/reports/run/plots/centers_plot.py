@@ -57,10 +57,10 @@ def _goodness(scores: np.ndarray, higher_is_better: bool) -> np.ndarray:
   """Returns scores scaled to [0, 1] source by source, 1 the best.
 
   The scale spans at least a tenth of the source's largest score, so that
-  scores which are nearly the same look so.
+  nearly equal scores look alike.
   """
   signed = scores if higher_is_better else -scores
-  # Unlike nanmax they take a source without scores in silence.
+  # Unlike nanmax these do not warn about a source without scores.
   high, low = np.fmax.reduce(signed), np.fmin.reduce(signed)
   span = np.fmax(high - low, 0.1 * np.fmax.reduce(np.abs(scores)))
   return 1 - (high - signed) / np.where(span > 0, span, 1.0)

@@ -1,4 +1,4 @@
-"""Picture: how the scores spread over clients, and the worst decile."""
+"""Picture: distribution of test scores over clients, and the worst decile."""
 
 import numpy as np
 from matplotlib import axes as axes_lib
@@ -9,13 +9,13 @@ from tff_algos.evaluation import summaries
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
-# With more clients than this a dot for each is no longer read.
+# With more clients than this single dots cannot be read.
 _MAX_DOTS = 60
 _CLUSTER_COLOR = '#8a6d1f'
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
-  """Draws personalized beside cluster scores, client by client and as a whole.
+  """Draws personalized and cluster scores by client and as distributions.
 
   Returns:
     None if the clients have no scores.
@@ -62,7 +62,7 @@ def _scores(run: run_lib.Run):
 def _draw_dots(
   run: run_lib.Run, axes: axes_lib.Axes, personalized, cluster
 ) -> None:
-  """Draws two dots a client, the client with the worst personal score first."""
+  """Draws two dots per client, by ascending personalized score."""
   sign = 1 if run.higher_is_better else -1
   order = np.lexsort((sign * cluster, sign * personalized))
   personalized, cluster = personalized[order], cluster[order]

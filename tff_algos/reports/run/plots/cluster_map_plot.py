@@ -11,16 +11,16 @@ from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import client_order
 from tff_algos.reports.run import run as run_lib
 
-# What a picture can still show; more rows or columns are thinned out.
+# Largest number of rows and columns; more are subsampled.
 _MAX_CLIENTS = 400
 _MAX_ROUNDS = 400
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
-  """Draws a row a client and a column an evaluation, coloured by cluster.
+  """Draws a row per client and a column per evaluation, coloured by cluster.
 
   Returns:
-    None if no memberships were kept, or there is a single cluster.
+    None without saved memberships, or with a single cluster.
   """
   history = run.membership_history
   if history is None or run.num_clusters == 1:
@@ -36,7 +36,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   )
   axes = figure.subplots()
   colors = style.cluster_colors(run)
-  # The undecided take the last colour: their number is -1.
+  # Undecided clients (-1) take the last colour.
   axes.pcolormesh(
     _edges(history.rounds[columns]),
     np.arange(len(rows) + 1) - 0.5,
@@ -57,7 +57,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _edges(rounds: np.ndarray) -> np.ndarray:
-  """Returns where columns begin and end: halfway between evaluations."""
+  """Returns the edges of columns: halfway between evaluations."""
   middles = (rounds[1:] + rounds[:-1]) / 2
   return np.concatenate([[rounds[0] - 0.5], middles, [rounds[-1] + 0.5]])
 
@@ -92,8 +92,8 @@ def _mark_settled_round(axes: axes_lib.Axes, history) -> None:
 PICTURE = picture.Picture(
   name='cluster_map.png',
   caption=(
-    'The cluster of largest membership, a row a client and a column an '
-    'evaluation. Dashed: the round after which no client changes. '
+    'The cluster of largest membership, one row per client and one column '
+    'per evaluation. Dashed: the round after which no client changes. '
     'Undecided: equal memberships in all clusters.'
   ),
   draw=draw,

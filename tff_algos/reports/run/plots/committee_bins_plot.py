@@ -1,4 +1,4 @@
-"""Picture: which clients a committee's model serves, and whom it averaged."""
+"""Picture: clients by test accuracy, and how often committees averaged them."""
 
 import numpy as np
 from matplotlib import axes as axes_lib
@@ -21,7 +21,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   examples are in neither.
 
   Returns:
-    None if the run kept no audit log of committees, or no client's accuracy.
+    None without an audit log of committees, or without accuracies of clients.
   """
   history = committee_history.read(run)
   name = 'test_personalized_accuracy'
@@ -35,7 +35,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if not known.any():
     return None
   accuracy, counts = accuracy[known], history.num_averaged[known]
-  # Each bin has its lower end; the last one both.
+  # Bins include their lower end; the last one includes both ends.
   bins = np.minimum((accuracy * _NUM_BINS + 1e-9).astype(int), _NUM_BINS - 1)
   figure = style.new_figure(
     9, 3.9, 'Clients by test accuracy, and how often they were averaged'
@@ -47,7 +47,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _draw_clients(axes: axes_lib.Axes, bins, counts) -> None:
-  """Draws the clients of each bin; stacked on top who was never averaged."""
+  """Draws the clients of each bin; those never averaged are stacked on top."""
   never = counts == 0
   below = _count(bins[~never])
   _draw_bars(axes, below, color=_AVERAGED, label='averaged at least once')
@@ -96,7 +96,7 @@ PICTURE = picture.Picture(
     'Participating clients by the accuracy of the last model on their '
     'own test examples (bins of 10 points), and how often the clients '
     'of a bin were averaged, on average; dotted: all clients. If '
-    'committees left out the clients that the model serves poorly, the '
+    'committees excluded the clients with low accuracy, the '
     'bars of low accuracy are the lowest in the right panel.'
   ),
   draw=draw,

@@ -1,4 +1,4 @@
-"""Picture: whom committees averaged, and how near they found everybody."""
+"""Picture: selection counts, upload scores and attackers by role (CMFL)."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -16,14 +16,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws counts of clients, scores, and attackers round by round.
 
   Returns:
-    None if the run kept no audit log of committees.
+    None without an audit log of committees.
   """
   history = committee_history.read(run)
   if history is None:
     return None
   has_attackers = bool(history.is_attacker.any())
   figure = style.new_figure(
-    12 if has_attackers else 9, 3.9, 'What the committees decided'
+    12 if has_attackers else 9, 3.9, 'Committee decisions'
   )
   panels = figure.subplots(1, 3 if has_attackers else 2)
   _draw_counts(panels[0], history)
@@ -57,7 +57,7 @@ def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
     bins = np.geomspace(low, high, _MAX_BINS + 1)
     _draw_parts(axes, scores, history.is_false[is_apart], bins, 'uploads')
     axes.set_xscale('log')
-    # Powers would be spelled as formulas, which the style leaves alone.
+    # Powers would be written as formulas, which the style does not parse.
     axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
   axes.set_xlabel('1 / mean distance to the committee')
@@ -65,7 +65,7 @@ def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
 
 
 def _draw_parts(axes, values, is_false, bins, what: str) -> None:
-  """Draws honest ones and, stacked on them, those of attackers."""
+  """Draws a histogram of honest clients, with attackers stacked on top."""
   axes.set_axisbelow(True)
   parts, labels = [values[~is_false]], [f'honest {what}']
   if is_false.any():
@@ -107,10 +107,10 @@ PICTURE = picture.Picture(
   name='committee.png',
   caption=(
     'From the audit log. Left: how often clients were averaged in '
-    'rounds with an agreement. Middle: the scores of all uploads that '
-    'committees judged; those averaged have the highest (strategy I) or '
-    'the lowest (II) of a round. Right, under attack: how many '
-    'attackers had each role.'
+    'rounds with an agreement. Middle: the committee scores of all '
+    'uploads; those averaged have the highest (strategy I) or '
+    'the lowest (II) of a round. Right, under attack: the number of '
+    'attackers in each role.'
   ),
   draw=draw,
 )

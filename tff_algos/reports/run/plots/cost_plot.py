@@ -1,4 +1,4 @@
-"""Picture: what the communication bought."""
+"""Picture: test score over cumulative communication."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -11,7 +11,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws the clients' scores over the numbers sent and received so far.
 
   Returns:
-    None if nothing was counted or scored.
+    None without communication counts or scores.
   """
   names = ('cost/downlink_floats', 'cost/uplink_floats')
   if not all(name in run.rounds for name in names):

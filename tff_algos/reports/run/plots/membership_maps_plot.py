@@ -1,4 +1,4 @@
-"""Picture: the memberships of all clients as heat maps, as training goes on."""
+"""Picture: heat maps of all memberships at several evaluations."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws client by cluster at up to six evaluations, the last one included.
 
   Returns:
-    None if no memberships were kept, or there is a single cluster.
+    None without saved memberships, or with a single cluster.
   """
   history = run.membership_history
   if history is None or run.num_clusters == 1:
@@ -30,7 +30,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   figure = style.new_figure(
     10.5,
     1.7 + np.clip(0.09 * len(rows), 1.8, 5.0),
-    'Memberships while training went on',
+    'Memberships during training',
   )
   panels = figure.subplots(1, len(shown), squeeze=False)[0]
   highest = max(1.0, maps.max())
@@ -49,13 +49,13 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 def draw_map(
   axes: axes_lib.Axes, run: run_lib.Run, values: np.ndarray, highest: float
 ) -> None:
-  """Draws memberships as a heat map, a row a client.
+  """Draws memberships as a heat map, one row per client.
 
   Args:
-    axes: Where.
-    run: Says which colour and number a cluster has.
+    axes: Axes to draw in.
+    run: Run; defines colour and number of a cluster.
     values: `[num_rows, num_clusters]`, columns in `run.cluster_order`.
-    highest: What is darkest.
+    highest: Membership with the darkest shade.
   """
   axes.imshow(
     values,
@@ -74,7 +74,7 @@ def draw_map(
 def add_scale(
   figure: figure_lib.Figure, panels: Sequence[axes_lib.Axes]
 ) -> None:
-  """Adds the scale of shades, that of the maps in `panels`."""
+  """Adds the colour scale of the maps in `panels`."""
   bar = figure.colorbar(panels[0].images[0], ax=panels, pad=0.015, aspect=28)
   bar.outline.set_visible(False)
   bar.ax.grid(False)
@@ -85,9 +85,9 @@ def add_scale(
 PICTURE = picture.Picture(
   name='membership_maps.png',
   caption=(
-    'A row a client, a column a cluster, clusters in the order of the '
-    'sources that they are matched to. A column that is dark for the '
-    'clients of one source alone has found that source.'
+    'One row per client, one column per cluster, in the order of the '
+    'matched sources. A cluster whose column is dark for the clients of '
+    'one source only has recovered that source.'
   ),
   draw=draw,
 )

@@ -1,4 +1,4 @@
-"""Picture: mean membership of clients with the same mixture, round by round.
+"""Picture: mean membership of clients with equal mixtures over rounds.
 
 After the lower half of Figure 1 of FedSoft (Ruan and Joe-Wong, 2021).
 """
@@ -25,9 +25,9 @@ class Group(NamedTuple):
   """Clients that share a panel.
 
   Attributes:
-    title: Who they are.
-    members: Their positions, int64 `[n]`.
-    shares: Their mean true shares, float64 `[num_sources]`.
+    title: Description of the group.
+    members: Positions of its clients, int64 `[n]`.
+    shares: Mean true shares, float64 `[num_sources]`.
   """
 
   title: str
@@ -39,8 +39,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a panel for each mixture, a line for each cluster.
 
   Returns:
-    None if no memberships were kept or no mixture was planted, or if there
-    are too many sources for panels.
+    None without saved memberships or true mixtures, or with too many sources
+    for panels.
   """
   history = run.membership_history
   if history is None or run.num_clusters == 1:
@@ -84,10 +84,10 @@ def group_by_mixture(
 
   Args:
     mixture: float64 `[num_clients, num_sources]`.
-    names: Of the sources.
+    names: Names of the sources.
 
   Returns:
-    Groups that are not empty, by main source, the purest first.
+    Non-empty groups, by main source, in descending order of its share.
   """
   mixtures, group_of = np.unique(
     np.round(mixture, 6), axis=0, return_inverse=True

@@ -13,16 +13,16 @@ from tff_algos.evaluation import recovery
 from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import run as run_lib
 
-# Room that clients with one true share take, sideways, in the scatter.
+# Horizontal spread of clients with equal true shares in the scatter plot.
 _DODGE = 0.06
 # With more clients, bars touch.
 _MAX_PARTED = 100
-# Multiples of it, modulo 1, are spread evenly and in no visible order.
+# Multiples modulo 1 are a low-discrepancy sequence.
 _GOLDEN = 0.618034
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
-  """Draws the picture that fits the number of sources and clusters.
+  """Draws a scatter plot of two sources, or stacked bars of several.
 
   Returns:
     None if no client has a membership, or there is a single cluster.
@@ -39,7 +39,7 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   matched = run.matched_sources
   estimated = membership[:, np.flatnonzero(matched == 0)[0]]
   true = mixture[:, 0]
-  # Clients of one share stay in their order, as in the figure.
+  # Clients of equal share keep their order, as in the figure.
   order = np.argsort(true, kind='stable')
   true, estimated = true[order], estimated[order]
   source_colors = style.planted_colors(run)
@@ -76,7 +76,7 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
 
 
 def _name_halves(left: axes_lib.Axes, run, true, source_colors) -> None:
-  """Says which clients hold mostly which source, where there are both."""
+  """Labels the halves of the axis by the main source of their clients."""
   low = int(np.sum(true < 0.5))
   left.set_xlim(-1, len(true))
   if 0 < low < len(true):
@@ -107,7 +107,7 @@ def _draw_scatter(axes: axes_lib.Axes, true, estimated, colors) -> None:
 
 
 def _dodged(true: np.ndarray) -> np.ndarray:
-  """Returns small shifts that set clients of one true share side by side."""
+  """Returns small shifts that separate clients of equal true share."""
   shifts = np.zeros(len(true))
   for value in np.unique(true):
     same = np.flatnonzero(true == value)
@@ -117,7 +117,7 @@ def _dodged(true: np.ndarray) -> np.ndarray:
 
 
 def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
-  """Draws one stacked bar a client: the truth above, the estimate below."""
+  """Draws one stacked bar per client: true shares above, memberships below."""
   by = membership if mixture is None else mixture
   order = np.lexsort((-by.max(axis=1), by.argmax(axis=1)))
   # Matched clusters lie in the order of their sources, the others on top.
@@ -147,7 +147,7 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
 
 
 def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
-  """Draws one bar a client, its columns on top of each other."""
+  """Draws one stacked bar per client."""
   positions = np.arange(len(shares))
   bottoms = np.cumsum(shares, axis=1) - shares
   for column, name in enumerate(names):
@@ -158,7 +158,7 @@ def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
       width=1.0,
       color=colors[column],
       edgecolor='white',
-      # Lines between hundreds of thin bars would be a haze.
+      # No lines between hundreds of thin bars.
       linewidth=0.4 if len(shares) <= _MAX_PARTED else 0,
       label=name,
     )

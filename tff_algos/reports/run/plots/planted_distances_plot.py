@@ -1,4 +1,4 @@
-"""Picture: how many clients' memberships are how far from the planted mixture.
+"""Picture: histogram of distances between memberships and true mixtures.
 
 After Figure 11 of PPFL (Di et al., arXiv:2310.14337).
 """
@@ -11,7 +11,7 @@ from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.run import planted_distances
 from tff_algos.reports.run import run as run_lib
 
-# Of 5 points each; two distributions differ by 100 at most.
+# Bins of 5 points; total variation is 100 at most.
 _BINS = np.linspace(0, 1, 21)
 _COLORS = ('#9aa0a6', '#0072b2')
 
@@ -20,7 +20,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a histogram over clients of the first and the last evaluation.
 
   Returns:
-    None if nothing is planted or no memberships were kept.
+    None without true mixtures or saved memberships.
   """
   ends = planted_distances.at_both_ends(run)
   if not ends:
@@ -28,7 +28,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   figure = style.new_figure(
     1.0 + 4.6 * len(ends),
     3.6,
-    'How far memberships are from the planted mixtures',
+    'Distance of memberships from the true mixtures',
   )
   panels = figure.subplots(1, len(ends), squeeze=False, sharey=True)[0]
   for axes, end, color in zip(panels, ends, _COLORS[-len(ends) :], strict=True):
@@ -40,7 +40,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 def _draw_histogram(axes, end, color: str) -> None:
   values, median = end.values, float(np.median(end.values))
   axes.set_axisbelow(True)
-  # Memberships that do not sum to 1 may lie further away; the last bar has
+  # Memberships that do not sum to 1 may exceed it; the last bar has
   # them.
   axes.hist(np.minimum(values, 1.0), _BINS, rwidth=0.92, color=color)
   axes.axvline(median, color=style.INK, linewidth=1.2, linestyle=':')

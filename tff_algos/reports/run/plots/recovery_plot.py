@@ -1,4 +1,4 @@
-"""Picture: how well the planted clusters are found, round by round."""
+"""Picture: recovery of the ground-truth clusters over rounds."""
 
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
@@ -15,10 +15,10 @@ _MEASURES = (
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
-  """Draws agreement with the planted labels, and the error of memberships.
+  """Draws agreement with the ground-truth labels, and membership errors.
 
   Returns:
-    None if the run has no planted truth.
+    None if the run has no ground truth.
   """
   agreement = [
     (name, series, color)

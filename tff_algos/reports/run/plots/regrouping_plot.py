@@ -1,4 +1,4 @@
-"""Picture: what the server saw when it clustered the uploads anew."""
+"""Picture: diagnostics of k-means clustering of client uploads."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from tff_algos.reports.run import run as run_lib
 
 _PREFIX = 'train/'
 _MAX_COLUMNS = 2
-# A y axis is logarithmic if the largest value is so many times the smallest.
+# Ratio of largest to smallest value from which a y axis is logarithmic.
 _WIDE = 50
 
 
@@ -21,9 +21,9 @@ class _Panel(NamedTuple):
   """Lines that share their axes.
 
   Attributes:
-    title: What is seen.
-    label: Of the y axis, with the unit.
-    metrics: Metric -> name of its line; a single line needs none.
+    title: Title.
+    label: Label of the y axis, with the unit.
+    metrics: Metric -> name of its line, empty for a single line.
   """
 
   title: str
@@ -32,16 +32,16 @@ class _Panel(NamedTuple):
 
 
 _SHARES = _Panel(
-  'how far the partition can heal, and does',
+  'stickiness and changes of the partition',
   'share (%)',
   {
-    'upload_memory': 'upload that is the model sent',
+    'upload_memory': 'received model in the upload',
     'moved_clients': 'clients that changed cluster',
   },
 )
 _PANELS = (
   _Panel(
-    'how far models lie apart',
+    'distances between models',
     'mean Euclidean distance',
     {
       'cluster_model_distance': 'cluster models',
@@ -52,13 +52,13 @@ _PANELS = (
   ),
   _SHARES,
   _Panel(
-    'how far the transition matrix is from the identity',
+    'transition matrix - identity (Frobenius norm)',
     'Frobenius norm',
     {'transition_distance': ''},
   ),
   _Panel('work of k-means', 'iterations', {'k_means_iterations': ''}),
   _Panel(
-    'what k-means could not explain',
+    'within-cluster sum of squares of k-means',
     'squared distances to the means',
     {'k_means_inertia': ''},
   ),
@@ -66,7 +66,7 @@ _PANELS = (
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
-  """Draws distances between models, who moved, and the work of k-means.
+  """Draws model distances, reassigned clients and k-means iterations.
 
   Returns:
     None if the run's server did not cluster uploads.
@@ -123,7 +123,7 @@ def _draw_lines(axes: axes_lib.Axes, lines, *, is_share: bool) -> None:
 
 
 def _fit(axes: axes_lib.Axes, values: np.ndarray, is_share: bool) -> None:
-  """Sets the y axis so that all values are well seen."""
+  """Sets limits and scale of the y axis to all values."""
   if is_share:
     axes.set_ylim(-0.03, 1.05)
     style.format_percent(axes.yaxis)
@@ -131,7 +131,7 @@ def _fit(axes: axes_lib.Axes, values: np.ndarray, is_share: bool) -> None:
   low, high = values.min(), values.max()
   if low > 0 and high > _WIDE * low:
     axes.set_yscale('log')
-    # Its own formatter writes formulas, which are shown as they are spelled.
+    # The default formatter writes formulas, which this style does not parse.
     axes.yaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
     axes.set_ylim(low / 1.3, high * 1.3)
     return
@@ -142,10 +142,9 @@ PICTURE = picture.Picture(
   name='regrouping.png',
   caption=(
     'The uploads of clients, and their clustering by k-means. Where an '
-    'upload is nearly all determined by the model that was sent, '
-    'clients cannot change cluster, so a stable assignment is no '
-    'evidence for the clusters. Iterations are those of the best '
-    'restart.'
+    'upload is almost determined by the received model, clients cannot '
+    'change cluster, so a stable assignment is no evidence for the '
+    'clusters. Iterations are those of the best restart.'
   ),
   draw=draw,
 )

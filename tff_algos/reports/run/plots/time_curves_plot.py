@@ -1,4 +1,4 @@
-"""Pictures: what seconds of the virtual clock bring, a panel a connection."""
+"""Pictures: score over the virtual clock, one panel per connection speed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import run_clock
 from tff_algos.reports.sweep import sweep as sweep_lib
 
-# The one global model; of clients without a server, the mean of theirs.
+# The global model; without a server the mean of the client models.
 _MODELS = ('cluster', 'personalized')
 _RETIMED = '(re-timed)'
 
@@ -22,9 +22,9 @@ class _Line(NamedTuple):
   """A line of all panels.
 
   Attributes:
-    label: What it is called.
-    seconds: Of each connection, up to each evaluation, float64 `[rates, n]`.
-    middle: The score, float64 `[n]`.
+    label: Name in the legend.
+    seconds: Time of each evaluation by connection, float64 `[rates, n]`.
+    middle: Score, float64 `[n]`.
     spread: Half the height of the band around it, float64 `[n]`.
   """
 
@@ -37,8 +37,8 @@ class _Line(NamedTuple):
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a run's score over the seconds of its rounds.
 
-  That of a run with a server is also drawn on the clocks of BrainTorrent and
-  gossip, re-timed.
+  The score of a run with a server is also drawn on the clocks of BrainTorrent
+  and gossip, re-timed.
 
   Returns:
     None if the run has no clock or no score.
@@ -62,8 +62,8 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   BrainTorrent and gossip, re-timed.
 
   Returns:
-    None if a cell has no clock or no score, or if all of them have a server:
-    the clock tells the same as the rounds there.
+    None if a cell has no clock or no score, or if all cells have a server:
+    then time is proportional to rounds.
   """
   run = sweep.example
   kinds = [{run_clock.kind(one) for one in cell.runs} for cell in sweep.cells]
@@ -91,7 +91,7 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     for clock, curve in zip(clocks, curves, strict=True)
     for label, seconds in (clock if is_retimed else clock[:1])
   ]
-  # The colours of the cells are those of the other pictures.
+  # Cells have the same colours as in the other pictures.
   lines.sort(key=lambda line: _RETIMED in line.label)
   return _draw(run, lines, f'{_word(run)}: mean and deviation over seeds')
 
@@ -114,7 +114,7 @@ def _clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _until(runs, rounds, times) -> np.ndarray:
-  """Adds up the rows of each run and connection, and takes the runs' mean."""
+  """Returns cumulative seconds by connection, averaged over runs."""
   found = []
   for run, of_run in zip(runs, times, strict=True):
     rows = np.searchsorted(run.rounds.numbers('round'), rounds)

@@ -1,4 +1,4 @@
-"""Picture: how long the rounds of a run without a server would take."""
+"""Picture: simulated duration of a run without a server."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import run_clock
 
 _COMMUNICATION, _COMPUTATION = style.colors(2)
-# Breaks the lines below a bar.
+# Labels with line breaks.
 _WORDS = {run_clock.BRAIN_TORRENT: 'Brain-\nTorrent'}
 # A system's label -> seconds of communication and computation of all rounds.
 Times = Mapping[str, np.ndarray]
@@ -19,9 +19,9 @@ Times = Mapping[str, np.ndarray]
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws the virtual clock of a run's rounds.
 
-  Beside a committee's stand those of other systems, of the same clients and the
-  same model, which were not run: they are re-timed by formulas. A run of
-  clients that pull from each other is timed by what each received.
+  The clock of a committee is compared with other systems of the same clients
+  and model, which were not run: they are re-timed by formulas. Peer-to-peer
+  runs are timed by the numbers that each client received.
 
   Returns:
     None if the run had a server.
@@ -45,7 +45,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 
 
 def _time_all(run, rate) -> Times:
-  """Returns what all rounds take, first this run's."""
+  """Returns the total time of each system, this run first."""
   name = 'CMFL,\nthis run'
   if run_clock.kind(run) == run_clock.PEERS:
     name = 'this run'
@@ -56,7 +56,7 @@ def _time_all(run, rate) -> Times:
 
 
 def _draw_rate(axes, systems: Times) -> None:
-  """Draws a bar a system: communication, and computation on top of it."""
+  """Draws one bar per system: communication, with computation on top."""
   names, below = [*systems], np.zeros(len(systems))
   times = np.array(list(systems.values()))
   axes.set_axisbelow(True)

@@ -29,7 +29,7 @@ def test_a_panel_for_each_kind_of_metric(tmp_path):
     f'uploads of two clusters: {apart + 0.4:.3g}',
   }
   assert _texts(shares) == {
-    'upload that is the model sent: 61.4 %',
+    'received model in the upload: 61.4 %',
     'clients that changed cluster: 0 %',
   }
   assert shares.yaxis.get_major_formatter()(0.5) == '50'
