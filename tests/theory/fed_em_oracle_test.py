@@ -106,7 +106,7 @@ _CASES = {
   [
     *(('debug', name) for name in _CASES),
     *(
-      pytest.param('vectorized', name, marks=pytest.mark.verify)
+      pytest.param('graphs', name, marks=pytest.mark.verify)
       for name in ('adam, three models, uniform', 'losses of hundreds')
     ),
   ],
@@ -120,7 +120,7 @@ def test_runtimes_follow_the_oracle(runtime_name, name):
     assert expected[0].mixture_loss > 100
   runtime = (
     toys.graph_runtime(algorithm, len(_SIZES))
-    if runtime_name == 'vectorized'
+    if runtime_name == 'graphs'
     else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
   )
   with runtime:

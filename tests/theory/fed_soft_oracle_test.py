@@ -164,7 +164,7 @@ def _solver(request):
 
 @pytest.mark.verify
 @pytest.mark.parametrize('plan', _PLANS)
-def test_vectorized_runtime_follows_the_oracle(solver, plan):
+def test_graphs_follow_the_oracle(solver, plan):
   options, traced, runtime = solver
   options = dataclasses.replace(options, **_PLANS[plan])
   # The plan of these options with the phases that the runtime has traced: the

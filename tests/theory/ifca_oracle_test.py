@@ -109,7 +109,7 @@ _OPTIONS = {
 @pytest.mark.parametrize('name', _OPTIONS)
 @pytest.mark.parametrize(
   'runtime_name',
-  [pytest.param('vectorized', marks=pytest.mark.verify), 'debug'],
+  [pytest.param('graphs', marks=pytest.mark.verify), 'debug'],
 )
 def test_runtimes_follow_the_oracle(name, runtime_name):
   options = dataclasses.replace(ifca_oracle.Options(), **_OPTIONS[name])
@@ -120,7 +120,7 @@ def test_runtimes_follow_the_oracle(name, runtime_name):
   assert expected[-1].choices.max() > 0
   runtime = (
     toys.graph_runtime(algorithm, len(_SIZES))
-    if runtime_name == 'vectorized'
+    if runtime_name == 'graphs'
     else debug_runtime.DebugRuntime(algorithm, len(_SIZES))
   )
   with runtime:

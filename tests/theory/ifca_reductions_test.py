@@ -19,7 +19,7 @@ _TRAINING = local_training.LocalTrainingConfig(
 )
 _SIZES = contract.SIZES
 _RUNTIMES = {
-  'vectorized': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
+  'graphs': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
   'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
 }
 
@@ -27,7 +27,7 @@ _RUNTIMES = {
 @pytest.mark.parametrize(
   'runtime',
   [
-    pytest.param(name, marks=[pytest.mark.verify] * (name == 'vectorized'))
+    pytest.param(name, marks=[pytest.mark.verify] * (name == 'graphs'))
     for name in _RUNTIMES
   ],
 )

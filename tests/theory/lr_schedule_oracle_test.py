@@ -68,7 +68,7 @@ def _fed_avg(weights):
 
 _RUNTIMES = {
   'debug': debug_runtime.DebugRuntime,
-  'vectorized': toys.graph_runtime,
+  'graphs': toys.graph_runtime,
   'tff': tff_runtime.TffRuntime,
 }
 
@@ -76,7 +76,7 @@ _RUNTIMES = {
 @pytest.mark.parametrize(
   'name',
   [
-    pytest.param(name, marks=[pytest.mark.verify] * (name == 'vectorized'))
+    pytest.param(name, marks=[pytest.mark.verify] * (name == 'graphs'))
     for name in _RUNTIMES
   ],
 )

@@ -88,7 +88,7 @@ def test_debug_runtime_follows_the_oracle(name):
 
 
 @pytest.mark.verify
-def test_vectorized_runtime_follows_the_oracle():
+def test_graphs_follow_the_oracle():
   algorithm, options = _build('hessian_free')
   with toys.graph_runtime(algorithm, len(_SIZES)) as runtime:
     _compare(algorithm, options, runtime)

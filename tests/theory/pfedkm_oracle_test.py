@@ -126,7 +126,7 @@ def test_rounds_follow_the_oracle(name):
 @pytest.mark.parametrize(
   'name', ['as printed', 'three clusters, half way, by examples']
 )
-def test_vectorized_rounds_follow_the_oracle(name):
+def test_rounds_on_graphs_follow_the_oracle(name):
   _run(
     name,
     lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),

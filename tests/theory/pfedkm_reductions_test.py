@@ -19,7 +19,7 @@ _TRAINING = moreau_envelope.MoreauEnvelopeConfig(
 )
 _SIZES = contract.SIZES
 _RUNTIMES = {
-  'vectorized': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
+  'graphs': lambda algorithm: toys.graph_runtime(algorithm, len(_SIZES)),
   'debug': lambda algorithm: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
 }
 
@@ -28,7 +28,7 @@ _RUNTIMES = {
   ('runtime', 'weighting'),
   [
     ('debug', 'uniform'),
-    pytest.param('vectorized', 'examples', marks=pytest.mark.verify),
+    pytest.param('graphs', 'examples', marks=pytest.mark.verify),
   ],
 )
 def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):

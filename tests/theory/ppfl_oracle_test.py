@@ -108,7 +108,7 @@ def _compare(options, runtime_name):
   )
   runtime = {
     'debug': lambda: debug_runtime.DebugRuntime(algorithm, len(_SIZES)),
-    'vectorized': lambda: toys.graph_runtime(algorithm, len(_SIZES)),
+    'graphs': lambda: toys.graph_runtime(algorithm, len(_SIZES)),
   }[runtime_name]()
   start = None
   blocks = set()
@@ -145,8 +145,8 @@ def _compare(options, runtime_name):
   ('runtime_name', 'name'),
   [
     *(('debug', name) for name in _CASES),
-    pytest.param('vectorized', 'Algorithm 3', marks=pytest.mark.verify),
-    pytest.param('vectorized', 'Algorithm 1', marks=pytest.mark.verify),
+    pytest.param('graphs', 'Algorithm 3', marks=pytest.mark.verify),
+    pytest.param('graphs', 'Algorithm 1', marks=pytest.mark.verify),
   ],
 )
 def test_runtimes_follow_the_oracle(runtime_name, name):
