@@ -168,3 +168,13 @@ def mean_distances(
     mean(is_pair & is_same),
     mean(is_pair & tf.logical_not(is_same)),
   )
+
+
+def cosines(gram: tf.Tensor) -> tf.Tensor:
+  """Returns cosine similarities from inner products; 0 beside a zero vector.
+
+  Args:
+    gram: float64 `[rows, rows]`.
+  """
+  norms = tf.sqrt(tf.linalg.diag_part(gram))
+  return tf.math.divide_no_nan(gram, norms[:, tf.newaxis] * norms)

@@ -128,3 +128,10 @@ def test_a_huge_row_does_not_hide_the_distances_of_others():
   exact = rows.astype(np.float64)
   expected = ((exact[:, np.newaxis] - mixtures @ exact) ** 2).sum(axis=2)
   np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_cosines_beside_a_zero_vector_are_zero():
+  vectors = np.array([[1.0, 2], [-2, -4], [2, -1], [0, 0]])
+  found = gram.cosines(tf.constant(vectors @ vectors.T)).numpy()
+  expected = [[1, -1, 0, 0], [-1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+  np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tff_algos.algorithms.cfl import linkage as linkage_lib
 from tff_algos.core import checks
+from tff_algos.numerics import gram as gram_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +90,7 @@ def split(
     is_open: Whether clusters may split in this round, bool `[]`.
     config: Criteria of a split.
   """
-  distances = 1 - cosines(gram)
+  distances = 1 - gram_lib.cosines(gram)
   norms = tf.sqrt(tf.linalg.diag_part(gram))
 
   def visit(cluster_id, clusters):
@@ -137,13 +138,3 @@ def split(
     parallel_iterations=1,
   )
   return clusters
-
-
-def cosines(gram: tf.Tensor) -> tf.Tensor:
-  """Returns cosine similarities from inner products; 0 beside a zero vector.
-
-  Args:
-    gram: float64 `[rows, rows]`.
-  """
-  norms = tf.sqrt(tf.linalg.diag_part(gram))
-  return tf.math.divide_no_nan(gram, norms[:, tf.newaxis] * norms)

@@ -94,13 +94,6 @@ def test_who_counts_nothing_keeps_its_number_and_decides_nothing():
   np.testing.assert_allclose(float(clusters.largest_norm), 10**0.5)
 
 
-def test_cosines():
-  gram = tf.constant(_UPDATES @ _UPDATES.T)
-  found = splitting.cosines(gram).numpy()
-  assert not found[4].any() and not found[:, 4].any()
-  np.testing.assert_allclose(found[0, :4], [1, -0.8, 0.8, -1], rtol=1e-12)
-
-
 @pytest.mark.parametrize(
   ('options', 'text'),
   [
