@@ -229,7 +229,7 @@ def test_new_users_get_the_shared_weights_and_the_first_private_ones():
 
 
 def test_personalization_of_nothing_is_refused():
-  text = "personalization_interval is 3, but of model 'linear_regression' noth"
+  text = "personalization_interval is 3, but model 'linear_regression' has no private"
   with pytest.raises(errors.ConfigError, match=text):
     _build(private=(), personalization_interval=3)
 
