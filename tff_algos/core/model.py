@@ -6,6 +6,7 @@ without changes to its code.
 """
 
 import dataclasses
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -60,6 +61,10 @@ class Model:
 
   def weights_spec(self) -> Weights:
     """Returns the weights' types as `tf.TensorSpec`s, without making them."""
+    return self._weights_spec
+
+  @functools.cached_property
+  def _weights_spec(self) -> Weights:
     traced = tf.function(
       self.initialize, autograph=False
     ).get_concrete_function(tf.TensorSpec([2], tf.int32))
@@ -86,7 +91,7 @@ class Model:
     if self.task == CLASSIFICATION:
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs)
       return self._mean_of_places(losses, self._has_loss(labels))
-    return tf.square(outputs[:, 0] - labels)
+    return tf.square(tf.squeeze(outputs, axis=1) - labels)
 
   def example_scores(self, outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Returns 1 for a right class and 0 for a wrong one, or the squared error.
@@ -104,7 +109,7 @@ class Model:
       predicted = tf.argmax(outputs, axis=-1, output_type=tf.int32)
       is_right = tf.cast(tf.equal(predicted, labels), tf.float32)
       return self._mean_of_places(is_right, self._is_scored(labels))
-    return tf.square(outputs[:, 0] - labels)
+    return tf.square(tf.squeeze(outputs, axis=1) - labels)
 
   def loss_weights(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the weight of each example in a mean of losses, `[batch]`.

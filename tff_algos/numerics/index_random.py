@@ -50,8 +50,8 @@ def random_bits(seed: tf.Tensor, *counters: tf.Tensor) -> tf.Tensor:
   Returns:
     uint32 of the broadcast shape, uniform.
   """
-  words = tf.cast(seed, tf.uint32)
-  bits = _mix(tf.bitwise.bitwise_xor(_mix(words[0]), words[1]))
+  first, second = tf.unstack(tf.cast(seed, tf.uint32), num=2)
+  bits = _mix(tf.bitwise.bitwise_xor(_mix(first), second))
   for counter in counters:
     # Adding an odd constant keeps counter 0 from being a fixed point.
     step = tf.cast(counter, tf.uint32) * tf.constant(

@@ -31,7 +31,7 @@ def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> MeanStat:
     A MeanStat of shape `[...]`.
   """
   kept = tf.where(mask > 0, values, tf.zeros_like(values))
-  weight = tf.reduce_sum(mask) * tf.ones(tf.shape(values)[:-1])
+  weight = tf.reduce_sum(tf.broadcast_to(mask, tf.shape(values)), axis=-1)
   return MeanStat(tf.reduce_sum(kept, axis=-1), weight)
 
 

@@ -1,5 +1,7 @@
 """Arithmetic on nested structures of tensors, leaf by leaf."""
 
+import math
+
 import tensorflow as tf
 
 from tff_algos.core.structures import Structure
@@ -53,7 +55,7 @@ def select_rows(
     if_false: Structure of the same shapes and dtypes.
   """
   return tf.nest.map_structure(
-    lambda yes, no: tf.where(_along_rows(condition, yes), yes, no),
+    lambda yes, no: tf.where(along_rows(condition, yes), yes, no),
     if_true,
     if_false,
   )
@@ -67,14 +69,13 @@ def scale_rows(structure: Structure, factors: tf.Tensor) -> Structure:
     factors: float32 `[rows]`.
   """
   return tf.nest.map_structure(
-    lambda leaf: _along_rows(factors, leaf) * leaf, structure
+    lambda leaf: along_rows(factors, leaf) * leaf, structure
   )
 
 
-def _along_rows(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+def along_rows(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
   """Returns `[rows]` as `[rows, 1, ...]`, of the rank of `[rows, ...]`."""
-  ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
-  return tf.reshape(vector, tf.concat([tf.shape(vector), ones], 0))
+  return tf.reshape(vector, [-1] + [1] * (len(leaf.shape) - 1))
 
 
 def squared_norm(structure: Structure) -> tf.Tensor:
@@ -110,12 +111,11 @@ def finite_rows(structure: Structure, num_rows: tf.Tensor) -> tf.Tensor:
     bool `[num_rows]`.
   """
   # One pass over the numbers; NaN and infinity survive every sum.
-  sums = [tf.zeros([1, num_rows])]
+  sums = [tf.zeros([num_rows])]
   for leaf in tf.nest.flatten(structure):
     if leaf.dtype.is_floating:
-      axes = tf.range(1, tf.rank(leaf))
-      sums.append(tf.reduce_sum(leaf, axis=axes)[tf.newaxis])
-  return tf.reduce_all(tf.math.is_finite(tf.concat(sums, axis=0)), axis=0)
+      sums.append(tf.reduce_sum(leaf, axis=[*range(1, len(leaf.shape))]))
+  return tf.reduce_all(tf.math.is_finite(tf.stack(sums)), axis=0)
 
 
 def all_finite(structure: Structure) -> tf.Tensor:
@@ -144,9 +144,17 @@ def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
   Returns:
     Structure of tensors `[...]`, or `[sums, ...]`.
   """
-  return tf.nest.map_structure(
-    lambda leaf: tf.tensordot(weights, leaf, axes=1), stacked
-  )
+  is_one = len(weights.shape) == 1
+  factors = tf.expand_dims(weights, 0) if is_one else weights
+
+  def mix_leaf(leaf: tf.Tensor) -> tf.Tensor:
+    # `tf.tensordot` would ask for every size, in some thirty operations a leaf.
+    shape = tuple(leaf.shape[1:])
+    rows = tf.reshape(leaf, [-1, math.prod(shape)])
+    sums = tf.matmul(factors, rows)
+    return tf.reshape(sums, shape if is_one else [-1, *shape])
+
+  return tf.nest.map_structure(mix_leaf, stacked)
 
 
 def take(stacked: Structure, index: tf.Tensor | int) -> Structure:

@@ -114,7 +114,7 @@ class WeightedMean:
   def partial_sum(self, results: Results, field: str) -> Mean:
     """Returns the weighted sum and the total weight of a stack of results."""
     weights = results[self.weight_field]
-    return Mean(_weighted_sum(weights, results[field]), tf.reduce_sum(weights))
+    return Mean(trees.mix(weights, results[field]), tf.reduce_sum(weights))
 
   def finish(self, total: Mean) -> Mean:
     """Returns the mean; zeros if no client contributed."""
@@ -141,26 +141,18 @@ class ClusterMean:
     """Returns the weighted sums and the total weights by cluster."""
     weights = tf.transpose(results[self.weight_field])
     return Mean(
-      _weighted_sum(weights, results[field]), tf.reduce_sum(weights, axis=1)
+      trees.mix(weights, results[field]), tf.reduce_sum(weights, axis=1)
     )
 
   def finish(self, total: Mean) -> Mean:
     """Returns the means; zeros for a cluster without contributions."""
 
     def divide(leaf: tf.Tensor) -> tf.Tensor:
-      ones = tf.ones(tf.rank(leaf) - 1, tf.int32)
-      shape = tf.concat([tf.shape(total.weight), ones], axis=0)
-      return tf.math.divide_no_nan(leaf, tf.reshape(total.weight, shape))
+      weight = trees.along_rows(total.weight, leaf)
+      return tf.math.divide_no_nan(leaf, weight)
 
     return Mean(tf.nest.map_structure(divide, total.value), total.weight)
 
 
 class Collect:
   """Keeps the field of every client; aggregate: `Collected`."""
-
-
-def _weighted_sum(weights: tf.Tensor, values: Structure) -> Structure:
-  # TensorFlow's tensordot needs a known rank, and flattens the other axes.
-  return tf.nest.map_structure(
-    lambda leaf: tf.tensordot(weights, leaf, axes=1), values
-  )

@@ -122,7 +122,9 @@ def guard_one(
 ) -> GuardedOutput:
   """Returns `guard` of a stack of one client, for one-by-one runtimes."""
   return guard(
-    *tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], (output, old_state))
+    *tf.nest.map_structure(
+      lambda leaf: tf.expand_dims(leaf, 0), (output, old_state)
+    )
   )
 
 

@@ -55,7 +55,7 @@ def draw_epochs(
   return Batches(
     tf.reshape(orders, shape),
     tf.reshape(step_mask, shape),
-    tf.repeat(tf.range(num_epochs), num_batches),
+    tf.range(num_epochs * num_batches) // num_batches,
   )
 
 

@@ -175,7 +175,7 @@ def next_batch(
 
 def _read(data, drawn, step, seed, config):
   """Returns a step's augmented batch and the random draws of its dropout."""
-  positions, mask, epoch = (part[step] for part in drawn)
+  positions, mask, epoch = (tf.gather(part, step) for part in drawn)
   batch = data.take(positions, mask)
   augment = augmentation.AUGMENTATIONS[config.augmentation]
   if augment:
