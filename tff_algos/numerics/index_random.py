@@ -28,11 +28,11 @@ def _shift_xor(bits: tf.Tensor, shift: int) -> tf.Tensor:
 
 
 def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
-  """Returns the seed of one of several uses of a seed, int32 `[2]`.
+  """Returns the seed derived from a seed and a number, int32 `[2]`.
 
   Args:
     seed: int32 `[2]`.
-    number: Of the use, int32 `[]`; another number, another seed.
+    number: Which of the derived seeds, int32 `[]`.
   """
   # The stubs take the result of this function for an int.
   folded: Any = tf.random.fold_in(seed, number)  # pyright: ignore[reportArgumentType]
@@ -97,8 +97,8 @@ def shuffled_epochs(
   capacity = tf.shape(mask)[0]
   epochs = tf.range(num_epochs)[:, tf.newaxis]
   bits = random_bits(seed, epochs, tf.range(capacity))
-  # The smallest bits first, as the largest signed numbers: that is the order in
-  # which top-k gives them, equal ones by position. So padding comes behind.
+  # Small bits become large signed numbers, which top-k returns first, and equal
+  # ones by position; padding gets the smallest key, so it comes last.
   keys = tf.cast(
     tf.bitwise.bitwise_xor(bits, tf.constant(0x7FFFFFFF, tf.uint32)), tf.int32
   )
