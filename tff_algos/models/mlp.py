@@ -33,7 +33,7 @@ class MlpConfig(model_options.ModelConfig):
 def build_mlp(
   config: MlpConfig, input_shape: tuple[int, ...], num_outputs: int
 ) -> model_lib.Model:
-  """Returns a classifier: dense layers with ReLU, then one logit a class."""
+  """Returns a classifier: dense layers with ReLU, then one logit per class."""
   sizes = [math.prod(input_shape), *config.hidden_sizes, num_outputs]
   num_layers = len(sizes) - 1
 
