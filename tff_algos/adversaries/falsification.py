@@ -219,9 +219,8 @@ def committee_aware(
 
   A committee ranks an update by its mean squared distance to the members'
   uploads: up to a constant, by the distance to their mean (Che et al.,
-  arXiv:2108.00365, Eq. 7). An attacker that knows the rule estimates this mean
-  by the honest mean, and moves as far from it as the last accepted honest
-  update.
+  arXiv:2108.00365, Eq. 7). The attack estimates this mean by the honest mean,
+  and moves as far from it as the last accepted honest update.
 
   Args:
     rows: The honest ones.

@@ -53,16 +53,17 @@ def export_cluster_models(
     base_dir: Such as `<workdir>/export/cluster_models`.
     algorithm: Algorithm; defines the cluster models.
     server_state: The state to export, of arrays or tensors.
-    sample_inputs: `[n, *input_shape]` float32, n >= 1; what the written bundle
-      predicts for them is compared with the model in memory.
+    sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
+      bundle's predictions with those of the model in memory.
     provenance: Config, round and dataset version of the state.
 
   Returns:
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the weights or sample inputs are unfit, the folder cannot
-      be written, or the bundle reads back differently. Nothing is left.
+    ExportError: If the weights or sample inputs are invalid, the folder cannot
+      be written, or the predictions of the loaded bundle differ. No files are
+      left behind.
   """
   model = algorithm.cluster_model
   x = validation.check_sample_inputs(model, sample_inputs)
@@ -252,7 +253,7 @@ def _pick_cluster(
   mean_loss = tf.reduce_sum(losses * counts, axis=1) / tf.reduce_sum(counts)
   infinity = tf.constant(np.inf, tf.float32)
   mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)
-  # tf.argmin does not promise the lowest index among equals.
+  # tf.argmin does not guarantee the lowest index on a tie.
   is_best = tf.equal(mean_loss, tf.reduce_min(mean_loss))
   best_ids = tf.where(is_best, tf.range(num_clusters), num_clusters)
   return {
