@@ -70,7 +70,7 @@ def _uniform(seed: tf.Tensor, number: int, like: tf.Tensor) -> tf.Tensor:
   """Returns uniform numbers in [0, 1), float32, of a known shape."""
   seed = tf.bitwise.bitwise_xor(seed, tf.constant([_PURPOSE, 0]))
   positions = tf.range(like.shape.num_elements())
-  bits = index_random.random_bits(seed, number, positions)  # pyright: ignore[reportArgumentType]
+  bits = index_random.random_bits(seed, number, positions)
   top = tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32))
   return tf.reshape(tf.cast(top, tf.float32) / 2**24, like.shape)
 

@@ -204,7 +204,7 @@ class Evaluator:
   def _evaluate_participating(self, server_state):
     name = self._model.score_name
     metrics = {}
-    clients = [
+    clients: list[dict[str, Any]] = [
       {'client_id': client_id, 'group': schema.PARTICIPATING}
       for client_id in self._dataset.client_ids
     ]
@@ -237,9 +237,9 @@ class Evaluator:
         for row, value in zip(clients, values, strict=True):
           row[f'{split}_{kind}_{name}'] = value
       for row, size in zip(clients, sizes, strict=True):
-        row[f'num_{split}_examples'] = int(size)  # pyright: ignore[reportArgumentType]
+        row[f'num_{split}_examples'] = int(size)
     for row, has_state in zip(clients, self._store.has_state(), strict=True):
-      row['has_state'] = int(has_state)  # pyright: ignore[reportArgumentType]
+      row['has_state'] = int(has_state)
     mixture = self.planted.mixture if self.planted else None
     _add_memberships(clients, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
     if mixture is not None and self._algorithm.num_clusters > 1:

@@ -12,9 +12,13 @@ number of models that a client received.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
+
+# Of one round, or of each of several rounds.
+Amount: TypeAlias = Array | float
 
 # 1, 10 and 100 "Mps": million numbers a second, per client.
 RATES = (1e6, 1e7, 1e8)
@@ -66,11 +70,11 @@ def read_clock(settings: Iterable[str]) -> Clock:
   for setting in settings:
     key, _, value = setting.partition('=')
     if key in Work._fields:
-      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)  # pyright: ignore[reportArgumentType]
+      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)
       clock = clock._replace(work=clock.work._replace(**{key: seconds}))
     elif key == 'rates':
       found = map(_number, value.split(','))
-      rates = (checks.check_positive("the clock's rates", one) for one in found)  # pyright: ignore[reportArgumentType]
+      rates = (checks.check_positive("the clock's rates", one) for one in found)
       clock = clock._replace(rates=tuple(rates))
     elif key == 'download' and value in DOWNLOADS:
       clock = clock._replace(download=value)
@@ -84,8 +88,8 @@ def read_clock(settings: Iterable[str]) -> Clock:
   return clock
 
 
-def _number(text: str) -> float | str:
-  """Returns the parsed number, or the text itself if it is not a number."""
+def _number(text: str) -> Any:
+  """Returns the number, or the text itself if it is none, for a check to refuse."""
   try:
     return float(text)
   except ValueError:
@@ -93,18 +97,18 @@ def _number(text: str) -> float | str:
 
 
 class RoundTime(NamedTuple):
-  """Seconds of one round.
+  """Seconds of one round, or of each of several rounds.
 
   Attributes:
     communication: Of all sequential transfers.
     computation: Of all sequential work.
   """
 
-  communication: float
-  computation: float
+  communication: Amount
+  computation: Amount
 
   @property
-  def total(self) -> float:
+  def total(self) -> Amount:
     """Returns the seconds of the round."""
     return self.communication + self.computation
 
@@ -113,7 +117,7 @@ class RoundTime(NamedTuple):
     return RoundTime(*(num_rounds * part for part in self))
 
 
-def transfer_seconds(num_floats: float, rate: float) -> float:
+def transfer_seconds(num_floats: Amount, rate: float) -> Amount:
   """Returns the seconds of transferring one model, s / r.
 
   Args:
@@ -123,7 +127,7 @@ def transfer_seconds(num_floats: float, rate: float) -> float:
   return num_floats / rate
 
 
-def fed_avg(transfer: float, work: Work = Work()) -> RoundTime:
+def fed_avg(transfer: Amount, work: Work = Work()) -> RoundTime:
   """Returns the time of a FedAvg round: broadcast, training, upload, average.
 
   Args:
@@ -134,9 +138,9 @@ def fed_avg(transfer: float, work: Work = Work()) -> RoundTime:
 
 
 def cmfl(
-  transfer: float,
-  committee_size: int,
-  num_training: int,
+  transfer: Amount,
+  committee_size: Amount,
+  num_training: Amount,
   download: str = 'parallel',
   work: Work = Work(),
 ) -> RoundTime:
@@ -159,7 +163,7 @@ def cmfl(
 
 
 def pulling(
-  transfer: float, num_models: float, work: Work = Work()
+  transfer: Amount, num_models: Amount, work: Work = Work()
 ) -> RoundTime:
   """Returns the time of a serverless round: clients receive models and average.
 
@@ -175,7 +179,7 @@ def pulling(
 
 
 def brain_torrent(
-  transfer: float, num_training: int, work: Work = Work()
+  transfer: Amount, num_training: Amount, work: Work = Work()
 ) -> RoundTime:
   """Returns the time of a BrainTorrent round: one client fetches all models.
 
@@ -188,7 +192,7 @@ def brain_torrent(
 
 
 def gossip(
-  transfer: float, num_training: int, work: Work = Work()
+  transfer: Amount, num_training: Amount, work: Work = Work()
 ) -> RoundTime:
   """Returns the time of a GossipFL round, which receives all other models.
 

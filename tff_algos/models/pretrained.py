@@ -69,7 +69,7 @@ def start_from(
   def initialize(seed):
     drawn = model.initialize(seed) if fresh else learned
     return OrderedDict(
-      (name, drawn[name] if name in fresh else tf.constant(learned[name]))  # pyright: ignore[reportArgumentType]
+      (name, drawn[name] if name in fresh else tf.constant(learned[name]))
       for name in spec
     )
 
@@ -108,8 +108,8 @@ def _checked(path, name, array, spec):
   array = np.asarray(array)
   is_number = np.issubdtype(array.dtype, np.floating)
   with np.errstate(over='ignore'):
-    values = array.astype(np.float32) if is_number else None
-  if array.shape != shape or not is_number or not np.isfinite(values).all():  # pyright: ignore[reportArgumentType, reportCallIssue]
+    values = array.astype(np.float32) if is_number else np.float32(np.nan)
+  if array.shape != shape or not np.isfinite(values).all():
     raise errors.ConfigError(
       f'{name!r} of pretrained.file {path} must be floats of shape {shape}, '
       'finite '

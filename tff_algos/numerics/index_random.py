@@ -39,13 +39,13 @@ def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
   return folded
 
 
-def random_bits(seed: tf.Tensor, *counters: tf.Tensor) -> tf.Tensor:
+def random_bits(seed: tf.Tensor, *counters: tf.Tensor | int) -> tf.Tensor:
   """Returns 32 random bits for each combination of counters.
 
   Args:
     seed: int32 `[2]`.
-    *counters: Integer tensors that broadcast against each other, from 0 to
-      2**32 - 1.
+    *counters: Integers or integer tensors that broadcast against each other,
+      from 0 to 2**32 - 1.
 
   Returns:
     uint32 of the broadcast shape, uniform.

@@ -34,7 +34,7 @@ Cost per round of n training clients and C members: n + C models down, n C
 import dataclasses
 import functools
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -260,12 +260,12 @@ def _build_update(config):
       tf.zeros_like(server_state.agreed.is_member),
       client_index[:, tf.newaxis],
     )
-    metrics = committee_lib.measure(
+    metrics: OrderedDict[str, Any] = committee_lib.measure(
       distances, is_scoring, is_training, is_selected
     )
     if config.audit != audit_log.NONE:
       examples = aggregates['num_examples'].values
-      metrics['record'] = _record(sent, examples, distances)  # pyright: ignore[reportArgumentType]
+      metrics['record'] = _record(sent, examples, distances)
     return server_state._replace(
       proposed=Proposal(
         trees.select(total > 0, trees.subtract(old, step), old),

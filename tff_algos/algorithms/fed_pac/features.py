@@ -67,7 +67,7 @@ class FeatureModel:
       name: tf.eye(self.width) if name == self._kernel else tf.zeros([1])
       for name in self.groups.private
     }
-    return self._model.apply(self.groups.join(shared, head), x)  # pyright: ignore[reportArgumentType]
+    return self._model.apply({**shared, **head}, x)
 
   def outputs(self, head: model_lib.Weights, features: tf.Tensor) -> tf.Tensor:
     """Returns the logits, `[batch, classes]`."""

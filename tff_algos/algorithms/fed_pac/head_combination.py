@@ -53,6 +53,6 @@ def shares(clients: Moments, is_there: tf.Tensor) -> tf.Tensor:
   means = tf.reshape(tf.cast(clients.means, tf.float64), [count, -1])
   gram = tf.matmul(means, means, transpose_b=True)
   own = tf.linalg.diag_part(gram)[:, tf.newaxis, tf.newaxis]
-  bias = own - gram[:, tf.newaxis] - gram[..., tf.newaxis] + gram  # pyright: ignore[reportArgumentType]
+  bias = own - gram[:, tf.newaxis] - gram[:, :, tf.newaxis] + gram
   variances = tf.linalg.diag(tf.cast(clients.variance, tf.float64))
   return simplex_quadratic.minimize(bias + variances, is_there)

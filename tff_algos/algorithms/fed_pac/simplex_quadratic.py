@@ -26,8 +26,9 @@ def minimize(matrix: tf.Tensor, is_allowed: tf.Tensor) -> tf.Tensor:
   """
   matrix = tf.cast(matrix, tf.float64)
   # An upper bound of the eigenvalues: the largest absolute row sum.
-  size = tf.reduce_max(tf.reduce_sum(tf.abs(matrix), -1), -1)
-  hessian = 2 * tf.math.divide_no_nan(matrix, size[..., tf.newaxis, tf.newaxis])  # pyright: ignore[reportArgumentType]
+  row_sums = tf.reduce_sum(tf.abs(matrix), -1, keepdims=True)
+  size = tf.reduce_max(row_sums, -2, keepdims=True)
+  hessian = 2 * tf.math.divide_no_nan(matrix, size)
   cost = tf.where(is_allowed, tf.zeros([], tf.float64), _PENALTY)
   ones = tf.ones_like(hessian[..., 0])  # pyright: ignore[reportArgumentType]
   count = tf.cast(tf.shape(matrix)[-1], tf.float64)

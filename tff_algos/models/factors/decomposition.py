@@ -132,7 +132,7 @@ def decompose(
       )
       for layer in layers
     )
-    return model.apply({**weights, **kernels}, x)  # pyright: ignore[reportArgumentType]
+    return model.apply({**weights, **kernels}, x)
 
   return dataclasses.replace(model, initialize=initialize, apply=apply)
 

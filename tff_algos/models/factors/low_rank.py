@@ -86,7 +86,7 @@ def parametrize(
       (name, build_kernel(_factors_of(weights, name)))  # pyright: ignore[reportArgumentType]
       for name in shapes
     )
-    return model.apply({**weights, **kernels}, x)  # pyright: ignore[reportArgumentType]
+    return model.apply({**weights, **kernels}, x)
 
   return dataclasses.replace(model, initialize=initialize, apply=apply)
 

@@ -62,7 +62,7 @@ def output_side(
 
 
 def _faster_mode(inputs, factors, padding, strides, dilations):
-  sides = tuple(
+  height, width = (
     output_side(side, filter_side, padding, strides, dilations)
     for side, filter_side in zip(
       inputs.shape[1:3], factors.atoms.shape[:2], strict=True
@@ -71,7 +71,7 @@ def _faster_mode(inputs, factors, padding, strides, dilations):
   cost = convolution_cost.count(
     tuple(factors.atoms.shape),
     tuple(factors.coefficients.shape),
-    sides,  # pyright: ignore[reportArgumentType]
+    (height, width),
   )
   faster = cost.two_layers_are_faster(inputs.shape[0])
   return 'two_layer' if faster else 'reconstruct'

@@ -331,9 +331,10 @@ def _describe_exit(returncode: int) -> str:
     return f'exit code {returncode}.'
   signum = -returncode
   names = {member.value: member.name for member in signal.Signals}
-  hint = {  # pyright: ignore[reportCallIssue]
+  hints: dict[int, str] = {
     signal.SIGILL: ' This CPU lacks instructions that the worker needs (AVX).',
     signal.SIGKILL: ' Somebody killed it: the kernel, if memory ran out.',
-  }.get(signum, '')  # pyright: ignore[reportArgumentType]
+  }
   name = names.get(signum, str(signum))
+  hint = hints.get(signum, '')
   return f'signal {name} ({signal.strsignal(signum)}).{hint}'

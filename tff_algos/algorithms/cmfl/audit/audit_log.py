@@ -113,7 +113,7 @@ def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
   for number, line in enumerate(_whole_lines(path), start=1):
     try:
       entry = json.loads(line)
-      entry['round'], entry['previous']  # noqa: B018  # pyright: ignore[reportUnusedExpression]
+      _ = entry['round'], entry['previous']
     except (ValueError, KeyError, TypeError) as error:
       raise errors.DataError(
         f'{path}, line {number}, is no entry of a log ({error!r}); copy the '

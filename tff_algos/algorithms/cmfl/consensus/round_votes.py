@@ -4,6 +4,7 @@ Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ def vote(
   """
   if config.protocol == 'assumed':
     return Outcome(True, 2, 0, 0, 0.0, len(members))
-  committee = tuple(client_ids[i] for i in members)
+  committee = tuple(client_ids[int(i)] for i in members)
   malicious = malicious_clients(
     client_ids, config, seed if run_seed is None else run_seed
   )
@@ -121,12 +122,12 @@ def vote(
   ):
     end = agreement.agree(
       ballot_lib.Ballot(
-        committee,  # pyright: ignore[reportArgumentType]
+        committee,
         f'round {computed.number}, {name}',
         seed,
         config,
       ),
-      dict.fromkeys(committee, statement),  # pyright: ignore[reportArgumentType]
+      dict.fromkeys(committee, statement),
       behaviours=dict.fromkeys(malicious & {*committee}, config.behaviour),
     )
     ends.append((end.value == statement, end))
@@ -141,7 +142,7 @@ def vote(
 
 
 def _ids(client_ids: Sequence[str], flags: Any) -> list[str]:
-  return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]  # pyright: ignore[reportReturnType]
+  return [*itertools.compress(client_ids, np.asarray(flags))]
 
 
 def warn(round_num: int, members: np.ndarray, outcome: Outcome) -> None:
@@ -175,4 +176,4 @@ def malicious_clients(
 ) -> frozenset[str]:
   """Returns the clients that are malicious as members of a committee."""
   drawn = malicious.draw(client_ids, config.malicious_fraction, seed)
-  return frozenset(client_ids[i] for i in np.flatnonzero(drawn))  # pyright: ignore[reportReturnType]
+  return frozenset(itertools.compress(client_ids, drawn))
