@@ -242,7 +242,7 @@ class Population(NamedTuple):
 RoundPlan = Generator[PhaseCall, Structure, None]
 
 # (ServerState, ClientState, client index int32 `[]`) -> that client's weights.
-WeightsOfClient = Callable[[Structure, Structure, tf.Tensor], Structure]
+WeightsOfClient = Callable[[Structure, Structure, Leaf], Structure]
 
 
 class Newcomers(NamedTuple):

@@ -89,7 +89,7 @@ def read_clock(settings: Iterable[str]) -> Clock:
 
 
 def _number(text: str) -> Any:
-  """Returns the number, or the text itself if it is none, for a check to refuse."""
+  """Returns the number, or else the text itself, which checks then refuse."""
   try:
     return float(text)
   except ValueError:

@@ -75,7 +75,7 @@ def export_cluster_models(
     what = f'cluster weights {name!r}'
     validation.check_leading_axis(what, value, algorithm.num_clusters)
     validation.check_finite(what, value)
-  variables = tf.nest.map_structure(_variable, weights)
+  variables = tf.nest.map_structure(bundle_lib.variable, weights)
   stored = list(
     zip(tf.nest.flatten(weights), tf.nest.flatten(variables), strict=True)
   )
@@ -102,10 +102,6 @@ def export_cluster_models(
     tolerance=model.output_tolerance,
   )
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
-
-
-def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
 
 
 def _sample(

@@ -139,7 +139,7 @@ def export_client_model(
   )
   for value in tf.nest.flatten(weights):
     validation.check_finite(f'weights of client {client_id!r}', value)
-  variables = tf.nest.map_structure(_variable, weights)
+  variables = tf.nest.map_structure(bundle_lib.variable, weights)
   module: Any = tf.Module()
   module.weights = tf.nest.flatten(variables)
 
@@ -172,10 +172,6 @@ def export_client_model(
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
 
 
-def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
-
-
 def _stored_weights(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
@@ -204,7 +200,7 @@ def _stored_weights(
     if used[i]:
       owner = 'the server state' if i < num_server else 'the client states'
       validation.check_finite(f'an array of {owner}', leaf)
-      variables[i] = _variable(leaf)
+      variables[i] = bundle_lib.variable(leaf)
 
   def leaf_of_client(i: int, client_index: tf.Tensor) -> tf.Tensor:
     if i not in variables:
