@@ -1,7 +1,7 @@
-"""Full configs of experiments, made from the defaults of their dataclasses.
+"""Full configs of experiments, from the defaults of their dataclasses.
 
-A config file starts from `experiment` and sets what differs. So every option exists
-in the config, and a flag of its type can override it.
+A config file starts from `experiment` and sets only options that differ. So every
+option exists in the config, and a flag of its type can override it.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ from tff_algos.models import registry as models
 def experiment(
   algorithm: str, *, model: str, source: str, law: str
 ) -> ml_collections.ConfigDict:
-  """Returns an experiment with all options of what it names, locked.
+  """Returns a locked config with all options of an algorithm, model and dataset.
 
   None stands for an option without a default until it is set, and for every
-  option of a source that keeps its default: a dataset's version hashes the options
-  that are set, so a source may get new ones without new versions.
+  option of a source that keeps its default: a dataset's version hashes only the
+  options that are set, so new options of a source do not change versions.
 
   Args:
     algorithm: Name in `algorithms.registry`.
@@ -47,7 +47,7 @@ def experiment(
 
 
 def algorithm_options(name: str) -> ml_collections.ConfigDict:
-  """Returns a section `algorithm`: the name, and all options."""
+  """Returns the section `algorithm`: the name and all options."""
   section = _named(algorithms.ALGORITHMS, name)
   if name == 'filter_decomposition':
     section.host = _named(algorithms.ALGORITHMS, algorithms.HOSTS[0])
@@ -57,7 +57,7 @@ def algorithm_options(name: str) -> ml_collections.ConfigDict:
 def trainings(
   config: ml_collections.ConfigDict,
 ) -> list[ml_collections.ConfigDict]:
-  """Returns sections of training by epochs: local, personal, private models."""
+  """Returns the config sections of epoch-based training: local, personal, private."""
   sections = [
     config.algorithm.get(f'{kind}_training', {})
     for kind in ('local', 'personal', 'private')
@@ -66,7 +66,7 @@ def trainings(
 
 
 def check(variant: str, variants: Collection[str]) -> None:
-  """Raises ValueError with the list of all variants if there is no such one."""
+  """Raises ValueError with a list of all variants if `variant` is not one."""
   if variant not in variants:
     raise ValueError(
       f'variant must be one of {", ".join(variants)}, got {variant!r}'
@@ -84,7 +84,7 @@ def part(
     methods: Names of methods, the default first.
 
   Raises:
-    ValueError: If it names no such data or method; lists all variants.
+    ValueError: If the data or the method is unknown; lists all variants.
   """
   parts = {name: (name, methods[0]) for name in data}
   for method in methods[1:]:
@@ -99,7 +99,7 @@ def _named(registry, name):
 
 
 def _options(config_class: type, values: Any = None) -> Any:
-  """Returns all options of a dataclass, nested; those of `values`, if given."""
+  """Returns all options of a dataclass, nested; of the instance `values` if given."""
   hints = typing.get_type_hints(config_class)
   section = ml_collections.ConfigDict()
   for field in dataclasses.fields(config_class):
@@ -129,7 +129,7 @@ def _default(field):
 
 
 def _is_named_elsewhere(hint):
-  """Returns whether the options depend on a name."""
+  """Returns whether the type of an option depends on a registry name."""
   return hint is config_lib.Named or typing.get_origin(hint) is Mapping
 
 

@@ -1,8 +1,8 @@
 """Shared config of FedSoft's CIFAR-10 (paper, section "Experiments").
 
-`configs/{fed_soft,ifca,fed_em}/cifar10.py` add theirs. At the paper's size: 20
-clients that share the 50,000 training images (the paper does not say how many
-each has; 2,500), upright and rotated by 90 degrees counter-clockwise, six
+`configs/{fed_soft,ifca,fed_em}/cifar10.py` extend it. At the paper's size: 20
+clients that share the 50,000 training images (2,500 each, which the paper does
+not specify), upright and rotated by 90 degrees counter-clockwise, six
 convolutions, 200 rounds.
 
 The small variants have clients of 100 to 200 images, the smaller network
@@ -25,7 +25,7 @@ VARIANTS = (*LAWS, *(f'small_{name}' for name in LAWS), 'smoke')
 def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
   """Returns the config of one of `VARIANTS`, with local training set.
 
-  That is the paper's, or fewer epochs of smaller batches.
+  The small variants have fewer epochs of smaller batches than the paper.
   """
   base.check(variant, VARIANTS)
   is_smoke, is_paper = variant == 'smoke', variant in LAWS

@@ -1,29 +1,29 @@
 """Shared config of CMFL's experiments (Che et al., TPDS 2022).
 
-`configs/cmfl/*.py` add theirs. The paper's sizes are the default: 10 % of all
+`configs/cmfl/*.py` extend it. The paper's sizes are the default: 10 % of all
 clients are active in a round, 40 % of these are the committee, and 40 % are
-averaged (alpha = omega = 40, section 6.1). The paper takes alpha of the training
-clients; the authors' published runs take it of all active clients, exchange local
-models and train one epoch a round by batches of 32.
+averaged (alpha = omega = 40, section 6.1). In the paper alpha is a share of the
+training clients; in the authors' published runs it is a share of all active clients,
+which upload local models and train one epoch per round in batches of 32.
 
 Variants:
-  similar       strategy I of selection: those nearest to the committee
-  dissimilar    strategy II: those farthest from it, for settings without attackers
+  similar       strategy I of selection: the clients most similar to the committee
+  dissimilar    strategy II: the least similar, for settings without attackers
   everybody     the control: all training clients are averaged (FedAvg over them)
   attacked      strategy I, and 10 % of all clients send their updates with the
-                opposite sign, on a committee, too. What is falsified is the
-                update (attack.space), as in the paper's text; the authors'
-                code falsifies the model. docs/robustness.md says why that
-                decides whether a committee sees an attack at all
+                opposite sign, also as committee members. The falsified quantity
+                is the update (attack.space), as in the paper's text; the
+                authors' code falsifies the model. docs/robustness.md explains
+                why that decides whether a committee detects an attack
   repo          the authors' code: `similar` with its distance (weight by weight,
                 not squared) and learning rate (0.005), agreement without votes,
                 and the attacks of its published curves, which attack.name and
                 attack.fraction switch on: models are falsified, and scaling
                 starts at 0, not 0.5
-  literal       the paper's words: one step on all examples, updates are sent, and
-                alpha is a share of the training clients. For tau steps on
-                mini-batches of 32 set local_training.num_local_steps to tau and
-                batch_size to 32; for Eq. 5 to the letter also upload to
+  literal       as the paper's text says: one full-batch step, clients upload
+                updates, and alpha is a share of the training clients. For tau
+                steps on mini-batches of 32 set local_training.num_local_steps
+                to tau and batch_size to 32; for Eq. 5 as printed also upload to
                 last_gradient, and server_learning_rate to eta_t
   smoke         3 rounds of `similar` on the scikit-learn digits, without any data
 """
@@ -47,7 +47,7 @@ _SELECTIONS = {'dissimilar': 'least_similar', 'everybody': 'all'}
 def get_config(
   variant: str, num_rounds: int, *, model: str, source: str, law: str
 ) -> ml_collections.ConfigDict:
-  """Returns CMFL as one variant has it, of which a tenth is evaluated.
+  """Returns the config of one variant, evaluated ten times during training.
 
   Args:
     variant: One of `VARIANTS`.
@@ -73,7 +73,7 @@ def get_config(
     config.algorithm.update(
       upload='update',
       committee={'aggregation_base': 'training'},
-      # More than any client has: one step.
+      # More than any client has: one step per epoch.
       local_training={'batch_size': 10_000},
     )
   elif variant == 'repo':
@@ -104,14 +104,14 @@ def get_smoke(model: str) -> ml_collections.ConfigDict:
 
 
 def get_text_smoke() -> ml_collections.ConfigDict:
-  """Returns `smoke` where the experiment's own model takes no images."""
+  """Returns `smoke` for an experiment whose own model takes no images."""
   config = get_smoke('mlp')
   config.model.hidden_sizes = (16,)
   return config
 
 
 def get_text(variant: str, *, model: str, source: str):
-  """Returns clients as a source of text has them, 80 % of each to train."""
+  """Returns the natural clients of a text source, 80 % of each for training."""
   config = get_config(variant, 200, model=model, source=source, law='natural')
   config.dataset.source.options.folder = f'data/{source}'
   config.dataset.splits.update(

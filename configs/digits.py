@@ -1,9 +1,9 @@
 """Shared config of handwritten digits, upright and rotated.
 
-`configs/*/digits.py` add theirs. The 1,797 digits that ship with scikit-learn; 24
+`configs/*/digits.py` extend it. The 1,797 digits that ship with scikit-learn; 24
 clients that mix two source distributions, upright and rotated by 90 degrees
 counter-clockwise, 10:90 or 90:10; and 4 clients that take no part in training.
-A perceptron of 64 hidden units, 30 rounds; 3 in the variant `smoke`.
+A perceptron with 64 hidden units, 30 rounds; 3 in the variant `smoke`.
 """
 
 import ml_collections
@@ -16,13 +16,13 @@ def get_config(
 ) -> ml_collections.ConfigDict:
   """Returns the config of one variant.
 
-  Where the algorithm has these options, half of the clients are drawn in a round,
-  and each trains for ten epochs; its others are defaults.
+  If the algorithm has these options, half of the clients are sampled per round, and
+  each trains for ten epochs; all other options are defaults.
 
   Args:
-    algorithm: Its name.
+    algorithm: Name of the algorithm.
     variant: One of `variants`, or `'smoke'`.
-    variants: Those that the algorithm has.
+    variants: Names of the algorithm's variants.
   """
   base.check(variant, (*variants, 'smoke'))
   config = base.experiment(algorithm, model='mlp', source='digits', law='10:90')
@@ -40,6 +40,6 @@ def get_config(
   config.training.num_rounds = 30
   if variant == 'smoke':
     config.training.num_rounds = 3
-    # Three rounds take less than to trace graphs that are vectorized.
+    # Three rounds take less time than tracing vectorized graphs.
     config.runtime.vectorized.clients_per_block = 1
   return config

@@ -1,17 +1,17 @@
 """Shared config of the clients of Chen and Qiu (2025), arXiv:2503.08652.
 
 `configs/*/global_models.py` (their Table 1 and Figures 2a to 2c) and
-`configs/*/personal_models.py` (Tables 2 and 3) add theirs. A variant names the data
-and how many classes a client has:
+`configs/*/personal_models.py` (Tables 2 and 3) extend it. A variant names the data
+and the number of classes per client:
 
   variant                clients    network, global       network, personal
   cifar10_2, _5          100        LeNet of FedDyn       LeNet of FedRep
-  cifar100_5, _20        100        LeNet of FedDyn       the wide one of FedRep
-  tiny_imagenet_20, _50  20; 1000   ResNet18              the wide one of FedRep
+  cifar100_5, _20        100        LeNet of FedDyn       wide LeNet of FedRep
+  tiny_imagenet_20, _50  20; 1000   ResNet18              wide LeNet of FedRep
   fashion_mnist_2, _5    100        LeNet of FedDyn       LeNet of FedRep
   cifar10_small,         as cifar10_5 and fashion_mnist_2, but LeNet of FedPAC, 20
-  fashion_mnist_small    rounds of 2 local epochs, and the clients' tests dealt as
-                         their training is
+  fashion_mnist_small    rounds of 2 local epochs, and test examples are dealt to
+                         clients like training examples
 
 A tenth of the clients take part in a round; batches of 10, SGD with learning rate
 0.01 and momentum 0.9. Global models: 5 local epochs, 600 rounds, 10 for Tiny-ImageNet.
@@ -20,10 +20,10 @@ its classes. They read the original files of `config.dataset.source.options.fold
 by default data/cifar10, data/cifar100, data/tiny-imagenet-200 and
 data/fashion_mnist; the last is not in the paper, but smaller.
 
-Readings, where the paper is silent: the networks, the wide one's dropout of 0.6 (as in
-FedRep's code), no augmentation, the clients' tests.
-Its ResNet18 is pre-trained on ImageNet; ours starts at random, with group
-normalization, unless config.model.pretrained names a file (docs/pretrained.md).
+Readings where the paper is silent: the networks, dropout of 0.6 in the wide LeNet (as
+in FedRep's code), no augmentation, the clients' test examples.
+The paper's ResNet18 is pretrained on ImageNet; ours is initialized at random, with
+group normalization, unless config.model.pretrained names a file (docs/pretrained.md).
 
 `smoke` needs no data: 10 clients share the scikit-learn digits for 2 rounds, on the
 smaller network `letters_cnn`.
@@ -52,10 +52,10 @@ VARIANTS = (*_CLASSES, 'smoke')
 def get_config(
   algorithm: str, variant: str, *, personal: bool
 ) -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`, with what `shards.build` sets.
+  """Returns the config of one of `VARIANTS`, based on `shards.build`.
 
   Args:
-    algorithm: Its name.
+    algorithm: Name of the algorithm.
     variant: Data and classes.
     personal: Whether it is for the tables of personal models.
   """

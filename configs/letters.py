@@ -1,11 +1,11 @@
 """Shared config of FedSoft's letters (paper, section "Experiments").
 
-`configs/{fed_soft,ifca,fed_em}/letters.py` add theirs. At the paper's size:
+`configs/{fed_soft,ifca,fed_em}/letters.py` extend it. At the paper's size:
 EMNIST by class, lower and upper case as two source distributions of 26 shared
 labels (`four`: each also rotated by 90 degrees counter-clockwise), 100 clients
 of 100 to 200 images, the paper's network, 200 rounds.
 
-The small variants need EMNIST letters, which merges the cases, so that the
+The small variants use EMNIST letters, which merges both cases, so the
 distributions are upright and rotated letters (`small_four`: all four quarter
 turns); 20 clients, 16 rounds.
 """
@@ -27,8 +27,8 @@ VARIANTS = (*LAWS, *(f'small_{name}' for name in LAWS), 'smoke')
 def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
   """Returns the config of one of `VARIANTS`, with local training set.
 
-  The small variants take steps that are larger so that their sum is about the
-  paper's: 75 steps and 16 rounds of 3e-4 against 150 and 200 of 1e-5.
+  The small variants have a larger learning rate, so that its sum over all steps is
+  about the paper's: 75 steps and 16 rounds at 3e-4 against 150 and 200 at 1e-5.
   """
   base.check(variant, VARIANTS)
   is_smoke, is_paper = variant == 'smoke', variant in LAWS

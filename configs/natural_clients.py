@@ -1,24 +1,24 @@
 """Shared config of PPFL's natural clients.
 
-`configs/fed_avg/natural_clients.py` and others add theirs. They are the practical
+`configs/fed_avg/natural_clients.py` and others extend it. These are the practical
 data of Di, Yang, Ye and Chang (arXiv 2310.14337), as Pillutla et al. (2022,
 arXiv:2204.03809) prepare them:
 
   emnist          federated EMNIST's writers with at least 100 training and 25 test
                   images; ResNet-18 with group norm, 11,199,486 parameters; 10
                   clients in each of 2,000 rounds
-  stack_overflow  1,000 accounts with at least 100 posts to train and 10 to test, and
-                  no more than 1,000 of either; 10,000 words, 20 of a post; a
+  stack_overflow  1,000 accounts with 100 to 1,000 training and 10 to 1,000 test
+                  posts; a vocabulary of 10,000 words, the first 20 words of a post; a
                   transformer of four blocks, 5,731,092 parameters; 50 clients in each
-                  of 1,000 rounds. Accuracy counts words alone
+                  of 1,000 rounds. Accuracy counts words, no special tokens
 
 They read TFF's databases, unpacked, from data/federated_emnist or
 data/stack_overflow: `config.dataset.source.options.folder`. Training and test
 examples are those of the database.
 
-What differs from their code: the 1,000 accounts are drawn by the hash of their ids,
-pixels are not standardized, and learning rates stay as they are. On `stack_overflow`
-clients clip their gradients to a norm of 0.25, as there, but pFedMe does not.
+Deviations from their code: the 1,000 accounts are drawn by the hash of their ids,
+pixels are not standardized, and learning rates are constant. On `stack_overflow`
+clients clip their gradients to a norm of 0.25, as in their code, except in pFedMe.
 """
 
 import ml_collections
@@ -41,8 +41,8 @@ VARIANTS = tuple(_MODELS)
 def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
   """Returns the config of one of `VARIANTS`.
 
-  What the methods share is set where the algorithm has it: the cohort's size, an
-  epoch of local training, and the server's step along what the clients moved.
+  Sets the options that the methods share if the algorithm has them: the cohort size,
+  one epoch of local training, and the server optimizer.
   """
   base.check(variant, VARIANTS)
   config = base.experiment(
@@ -61,7 +61,7 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
     source_options.update(folder=f'data/{_SOURCES[variant]}', min_train=100)
     config.dataset.splits.client_test = 'dealt'
     config.dataset.num_shards = 8
-    # A thousand models would not fit.
+    # A thousand models do not fit in memory.
     config.training.client_states = 'disk'
   if variant == 'emnist':
     source_options.min_test = 25
@@ -97,5 +97,5 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
 
 
 def pull(variant: str) -> float:
-  """Returns how strongly Ditto and pFedMe pull a client's model."""
+  """Returns the proximal weight of Ditto and pFedMe."""
   return 1e-3 if variant == 'stack_overflow' else 0.1

@@ -1,6 +1,6 @@
 """Shared config of PPFL's clients in planted groups.
 
-`configs/fed_avg/planted_groups.py` and others add theirs. They are the pathological
+`configs/fed_avg/planted_groups.py` and others extend it. These are the pathological
 data of Di, Yang, Ye and Chang (arXiv 2310.14337):
 
   mnist      100 clients in four groups of 2, 2, 3 and 3 digits, whose 70,000 images
@@ -9,10 +9,10 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
   cifar10    80 clients: 27 with cars and trucks, 27 with planes and ships, 26 with
              animals; MobileNet-v2, 2,236,682 parameters
   synthetic  300 clients that mix three logistic models; logistic regression, 151
-             parameters; 5,000 examples more of each client are its test
-  synthetic_80_20  the same without these; a fifth of each client's examples is its
-             test, as the paper says
-  mnist_alike  the images of `mnist` and no groups: every client has all digits
+             parameters; each client has 5,000 additional test examples
+  synthetic_80_20  the same with a fifth of each client's examples as its test
+             examples, as in the paper's text
+  mnist_alike  the images of `mnist` without groups: every client has all digits
   mnist_falling ...  `mnist`, `cifar10`, `synthetic` and `synthetic_80_20` with clients'
              learning rates that are divided by ten after rounds 100 and 150, as in the
              paper's code
@@ -20,14 +20,14 @@ data of Di, Yang, Ye and Chang (arXiv 2310.14337):
 All clients take part in each of 200 rounds: one epoch in batches of 128, SGD with
 momentum and weight decay. Images are read from the original files of a folder,
 data/mnist or data/cifar10 (the binary version):
-`config.dataset.source.options.folder`. 80 % of a client's images train. Which group a
-client is of, and on `synthetic` its mixture, are in the dataset, so a run reports how
-well memberships recover them.
+`config.dataset.source.options.folder`. 80 % of a client's images are training examples.
+The dataset contains each client's group, and on `synthetic` its mixture, so a run
+reports how well memberships recover them.
 
-What differs from the paper and its code: pixels are values from 0 to 1, and not
-standardized; MobileNet-v2 starts at random, normalizes by groups and drops no
-features; the momentum starts anew in every round; and the learning rate falls in the
-variants alone that say so.
+Deviations from the paper and its code: pixels are values from 0 to 1, not standardized;
+MobileNet-v2 is initialized at random, with group normalization and without dropout;
+momentum is reset in every round; and the learning rate decays only in the variants
+`*_falling`.
 """
 
 import types
@@ -44,7 +44,7 @@ VARIANTS = (
   'smoke',
   *(f'{data}{_FALLING}' for data in _DATA if data != 'mnist_alike'),
 )
-# Of PPFL's release, for all methods.
+# As in PPFL's release, for all methods.
 WEIGHT_DECAY = 5e-4
 _NO_RATES = types.MappingProxyType({})
 # Planes are class 0, cars 1, ships 8 and trucks 9.
@@ -60,9 +60,9 @@ def get_config(
   """Returns the config of one of `VARIANTS`.
 
   Args:
-    algorithm: Its name.
-    variant: Data, maybe with rates that fall.
-    learning_rates: Of clients by their data; 0.1 for other data.
+    algorithm: Name of the algorithm.
+    variant: Data, possibly with decaying learning rates.
+    learning_rates: data -> learning rate of clients; 0.1 for other data.
   """
   base.check(variant, VARIANTS)
   data = data_of(variant)
@@ -96,7 +96,7 @@ def get_config(
 
 
 def data_of(variant: str) -> str:
-  """Returns the variant of the same clients whose learning rates stay."""
+  """Returns the variant of the same clients with constant learning rates."""
   return variant.removesuffix(_FALLING)
 
 
@@ -106,9 +106,9 @@ def fall_as_released(config: ml_collections.ConfigDict) -> None:
 
 
 def num_groups(variant: str) -> int:
-  """Returns how many groups of clients, or mixed models, there are.
+  """Returns the number of groups of clients, or of mixed models.
 
-  Of `mnist_alike`, with its one group, as many as of `mnist`.
+  For `mnist_alike`, which has no groups, that of `mnist`.
   """
   return 3 if variant.startswith(('cifar10', 'synthetic')) else 4
 

@@ -1,14 +1,13 @@
 """Shared data and model of mixtures of linear regressions.
 
-`configs/fed_soft/synthetic.py` and `configs/{cmfl,pfedkm}/regressions.py` start from
-them.
+`configs/fed_soft/synthetic.py` and `configs/{cmfl,pfedkm}/regressions.py` extend it.
 """
 
 import ml_collections
 
 
 def set_data(config: ml_collections.ConfigDict, **source_options) -> None:
-  """Sets native distributions, no bias, the squared error halved in training."""
+  """Sets native distributions, a model without bias and half the squared error."""
   config.model.use_bias = False
   config.algorithm.loss_scale = 0.5
   config.dataset.distributions.kind = 'native'

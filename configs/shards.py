@@ -1,8 +1,8 @@
 """Shared config of clients with a few classes in shards.
 
-`configs/{filter_decomposition,scaffold,fed_dyn,fed_dc}/fashion_mnist.py` add
-theirs. It is the setting of Chen and Qiu (2025), arXiv:2503.08652, section 6 and
-appendix G, on Fashion-MNIST in the place of CIFAR-10: 100 clients of two or five
+`configs/{filter_decomposition,scaffold,fed_dyn,fed_dc}/fashion_mnist.py` extend
+it. It is the setting of Chen and Qiu (2025), arXiv:2503.08652, section 6 and
+appendix G, with Fashion-MNIST instead of CIFAR-10: 100 clients of two or five
 classes, 600 images each, ten clients a round, batches of 10, SGD with learning
 rate 0.01 and momentum 0.9, five local epochs, LeNet. A client is tested on all
 test images of its classes.
@@ -12,7 +12,7 @@ by default data/fashion_mnist. With the suffix `_tfds` TensorFlow Datasets
 downloads the set. `smoke` needs no data: 10 clients share the scikit-learn digits
 for 2 rounds, on the smaller network `letters_cnn`.
 
-The paper's rounds are 600; here 200, as its tables of personalized models have.
+There are 200 rounds, as in the paper's tables of personalized models, not 600.
 """
 
 import ml_collections
@@ -45,9 +45,9 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
 def build(
   algorithm: str, *, source: str, model: str = 'lenet'
 ) -> ml_collections.ConfigDict:
-  """Returns 100 clients of two classes, ten of which train in a round.
+  """Returns a config with 100 clients of two classes, ten of which train per round.
 
-  Cohort and local training of the algorithm, or of its host, are set.
+  Sets cohort size and local training of the algorithm, or of its host.
   """
   config = base.experiment(algorithm, model=model, source=source, law='shards')
   config.dataset.update(
@@ -65,7 +65,7 @@ def build(
 
 
 def build_smoke(algorithm: str) -> ml_collections.ConfigDict:
-  """Returns 10 clients of the scikit-learn digits, three of which train."""
+  """Returns a config with 10 clients of scikit-learn digits, three per round."""
   config = build(algorithm, source='digits', model='letters_cnn')
   config.dataset.partition.num_clients = 10
   config.dataset.splits.held_out_fraction = 0.2
@@ -77,5 +77,5 @@ def build_smoke(algorithm: str) -> ml_collections.ConfigDict:
 
 
 def trained(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """Returns the options of the algorithm, or of its host, that clients run."""
+  """Returns the section of options of the algorithm, or of its host if it has one."""
   return config.algorithm.get('host', config.algorithm)

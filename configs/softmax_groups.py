@@ -1,6 +1,6 @@
 """Shared config of pFedKM's softmax groups.
 
-`configs/{pfedkm,pfedme}/synthetic.py` add theirs: 60 clients in three groups with
+`configs/{pfedkm,pfedme}/synthetic.py` extend it: 60 clients in three groups with
 the constants of Tang, Guo and Guo (2021), Table 2, see configs/pfedkm/synthetic.py.
 """
 
@@ -12,7 +12,7 @@ VARIANTS = ('logistic', 'network', 'smoke')
 
 
 def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of `VARIANTS`, with the regression's decay set."""
+  """Returns the config of one of `VARIANTS`, with weight decay for regression."""
   base.check(variant, VARIANTS)
   is_network = variant == 'network'
   config = base.experiment(

@@ -1,9 +1,9 @@
 """Shared config of pFedKM's clients of three classes.
 
-`configs/{pfedkm,pfedme,ifca,per_fed_avg,l2gd}/three_classes.py` add theirs. They
+`configs/{pfedkm,pfedme,ifca,per_fed_avg,l2gd}/three_classes.py` extend it. These
 are the real data of Tang, Guo and Guo (2021), Table 2: 40 clients, all of them in
-every round, three of ten classes each, 75 % of a client's images to train and 25 %
-to test, in four columns:
+every round, three of ten classes each, 75 % of a client's images for training and
+25 % for testing, in four columns:
 
   mnist_logistic         logistic regression, 100 rounds
   mnist_network          one hidden layer of 128, 100 rounds
@@ -14,30 +14,29 @@ They read the original files of a folder: `config.dataset.source.options.folder`
 by default data/mnist, data/fashion_mnist or data/cifar10 (the binary version).
 With the suffix `_tfds` TensorFlow Datasets downloads the set.
 
-What the paper does not say:
+Not specified in the paper:
 
-* Which client has what: the recipe, its constants and the seed 1 are those of
-  docs/partitions.md ("The papers' partitions"). A sweep keeps that one partition
-  by --fixed_dataset. MNIST and Fashion-MNIST deal their training images; their
-  official tests are held out whole. CIFAR-10 deals all 60,000.
-* Batch size and solver: those of pFedMe's public code, but for the solver's
+* The partition: the recipe, its constants and the seed 1 are those of
+  docs/partitions.md ("The papers' partitions"). A sweep with --fixed_dataset keeps
+  that partition. The training images of MNIST and Fashion-MNIST are divided among
+  clients; their official test sets are held out. Of CIFAR-10 all 60,000 are divided.
+* Batch size and solver: those of pFedMe's public code, except for the solver's
   learning rate on MNIST and Fashion-MNIST, where 0.05 replaces 0.1 and 0.09; with
   lambda = 15 these overshoot. After 25 rounds of pFedKM (K = 2, seed 0) the
   personalized models had a test accuracy of 86.4 % with 0.05 (0.02: 86.3 %) and
   46.8 % with 0.1 on `mnist_logistic`, of 88.9 % with 0.05 and 57.6 % with 0.09 on
   `mnist_network`; their cluster models had 66.9 (66.9) and 67.9 %, 70.5 and 74.5 %.
-  Weight decay is for the regression alone, which the paper calls regularised.
-* How pixels are scaled: here they are values from 0 to 1. That code standardises
+  Only the regression, which the paper calls regularised, has weight decay.
+* The scaling of pixels: here they are values from 0 to 1. pFedMe's code standardises
   each pixel of MNIST and scales CIFAR-10 to [-1, 1]; neither is offered.
 * Whether Table 2 shows the last round or the best one. Here no client has validation
-  examples, so there is only the last. With
+  examples, so it is the last. With
   `--config.dataset.splits.validation_ratio=0.2 --config.dataset.splits.test_ratio=0.4`
-  an eighth of a client's images validate, the same quarter tests, and
-  `evaluation/summary.json` has `best_by_validation`, too.
+  an eighth of a client's images are validation examples, the same quarter are test
+  examples, and `evaluation/summary.json` also has `best_by_validation`.
 * Which accuracy Table 2 shows. `participating/test/personalized/accuracy` is that
-  of the models which the algorithm is for; that of the uploaded ones,
-  `participating/test/local/accuracy`, stands beside it with
-  `--config.algorithm.local_training.kept=both`.
+  of the personalized models; `--config.algorithm.local_training.kept=both` adds that
+  of the uploaded models, `participating/test/local/accuracy`.
 """
 
 import ml_collections
@@ -63,9 +62,9 @@ def get_config(
   """Returns the config of one variant; the algorithm's options are defaults.
 
   Args:
-    algorithm: Its name.
-    variant: A column, maybe with `_tfds`, or `'smoke'`.
-    columns: Those that the algorithm was run on.
+    algorithm: Name of the algorithm.
+    variant: A column, possibly with the suffix `_tfds`, or `'smoke'`.
+    columns: Columns available for the algorithm.
   """
   variants = (*columns, *(column + _TFDS for column in columns), 'smoke')
   base.check(variant, variants)

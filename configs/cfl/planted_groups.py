@@ -3,7 +3,7 @@ r"""CFL on PPFL's clients in planted groups.
   python -m binaries.run --config=configs/cfl/planted_groups.py:mnist \
     --workdir=runs/cfl_mnist_groups --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py. In the paper
+Clients, networks and deviations from the paper: configs/planted_groups.py. In the paper
 (arXiv 2310.14337, Table 1) clustered FL has 98.19 % +- 0.36 on `mnist`, 84.73 % +-
 0.58 on `cifar10` and 72.32 % +- 0.29 on `synthetic`. The thresholds are those of the
 authors' release, which tuned them for each seed. Results: docs/reproduction/ppfl.md.

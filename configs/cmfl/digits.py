@@ -1,4 +1,4 @@
-r"""CMFL on handwritten digits: a committee of clients in place of a server.
+r"""CMFL on handwritten digits: a committee of clients instead of a server.
 
   python -m binaries.run --config=configs/cmfl/digits.py --workdir=runs/cmfl_digits
 

@@ -3,20 +3,20 @@ r"""CMFL at its paper's sizes on handwritten letters, or on FEMNIST itself.
   python -m binaries.run --config=configs/cmfl/femnist.py:similar \
     --workdir=runs/cmfl_letters --config.dataset.source.options.folder=DIR
 
-DIR holds the IDX files of EMNIST letters. They name no writers, so 355 clients, a
-tenth of FEMNIST's writers, divide each of the 26 classes by a Dirichlet draw of
-concentration 0.3. The other variants are those of configs/committees.py: 36 clients are
-active, a committee of 14 and 21 training clients, of which 14 are averaged.
+DIR holds the IDX files of EMNIST letters. They have no writers, so 355 clients, a
+tenth of FEMNIST's number of writers, divide each of the 26 classes by a Dirichlet draw
+of concentration 0.3. The other variants are those of configs/committees.py: 36 clients
+are active, a committee of 14 and 21 training clients, of which 14 are averaged.
 
 The variant `writers` is `similar` on LEAF's FEMNIST (3,550 writers, 62 classes,
-Table II of the paper), whose JSON files are not at hand here; it was not run. Its
-network is a small convolutional one on 28 x 28.
+Table II of the paper); it was not run, as LEAF's JSON files were not available. Its
+network is a small convolutional network for 28 x 28 images.
 
 The variant `alexnet` is `writers` with the paper's network and learning rate: AlexNet
-on images made 224 x 224, 57,242,366 parameters, no dropout. It was not run either.
-The committee sees every upload, so memory must hold those of 355 active clients: 229
-MB each, 81 GB in all. `--config.model.image_side=63
---config.model.hidden_sizes="(256,)"` makes them 10 MB.
+on images resized to 224 x 224, 57,242,366 parameters, no dropout. It was not run
+either. The committee scores every upload, so memory must hold those of 355 active
+clients: 229 MB each, 81 GB in total. With `--config.model.image_side=63
+--config.model.hidden_sizes="(256,)"` an upload has 10 MB.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 """

@@ -3,13 +3,13 @@ r"""CMFL at its paper's sizes on MNIST: 400 clients of two digits each.
   python -m binaries.run --config=configs/cmfl/mnist.py:similar \
     --workdir=runs/cmfl_mnist --config.dataset.source.options.folder=DIR
 
-DIR holds the four original files (train-images-idx3-ubyte.gz and so on); those of
-Fashion-MNIST do, too. The variants are those of configs/committees.py: of 400
+DIR holds the four original files (train-images-idx3-ubyte.gz and so on), of MNIST or
+Fashion-MNIST. The variants are those of configs/committees.py: of 400
 clients 40 are active, a committee of 16 and 24 training clients, of which 16 are
-averaged (`literal`: 10). A perceptron of 64 hidden units. The paper's own data sets
-are FEMNIST, Sentiment140 and Shakespeare: femnist.py, sentiment140.py and
+averaged (`literal`: 10). The model is a perceptron with 64 hidden units. The paper's
+own data sets are FEMNIST, Sentiment140 and Shakespeare: femnist.py, sentiment140.py and
 shakespeare.py beside this file. The learning rate of `repo` is that of the authors' own
-data; it was not run here. Results: docs/reproduction/cmfl.md.
+data; `repo` was not run here. Results: docs/reproduction/cmfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits.
 """

@@ -6,23 +6,23 @@ r"""CMFL on Sentiment140: sentiment classification of tweets.
 
 DIR holds training.1600000.processed.noemoticon.csv, and the file of GloVe's vectors.
 Clients are accounts with at least 30 tweets, drawn until they have 30 % of all
-tweets, and 80 % of each account's are trained on; a tweet is its first 25 words. Two
-LSTM layers of 256 units on the fixed vectors of the words, which are no weights:
+tweets; 80 % of an account's tweets are training examples; a tweet is its first 25
+words. Two LSTM layers of 256 units on fixed word vectors, which are not weights:
 1,103,421 parameters. The authors' published runs have 100 units, 243,861 parameters:
 `--config.model.hidden_size=100`. Without `embeddings_file` the vectors are random and
-fixed, which is another experiment.
+fixed, which is a different experiment.
 
-Not run: the tweets are not at hand. In the paper (Che et al., arXiv 2108.00365) there
-are 772 accounts, and 62 % of the test tweets are of the larger class, which every
+Not run: the tweets were not available. In the paper (Che et al., arXiv 2108.00365)
+there are 772 accounts, and 62 % of the test tweets are of the larger class, which every
 method of the published runs exceeds by less than a percent.
 
 The variants are those of configs/committees.py: a tenth of the accounts is active.
-What differs from the paper: by its words (`literal`) a step goes over all examples,
-here over at most 512 tweets. Vocabulary and mood come from the original CSV file, not
+Deviations from the paper: with the paper's rules (`literal`) a step uses all examples,
+here at most 512 tweets. Vocabulary and labels come from the original CSV file, not
 from LEAF's.
 
-The variant `smoke` needs no data and no text: 12 clients share the scikit-learn
-digits, and a perceptron learns them.
+The variant `smoke` needs no data and no text: 12 clients train a perceptron on the
+scikit-learn digits.
 """
 
 import ml_collections
@@ -45,7 +45,7 @@ def get_config(variant: str = 'similar') -> ml_collections.ConfigDict:
     config.model.hidden_size = 256
     config.algorithm.local_training.optimizer.learning_rate = 0.005
   if variant == 'literal':
-    # A step is padded to it, and hardly an account has more.
+    # Steps are padded to this size, and hardly any account has more tweets.
     config.algorithm.local_training.batch_size = 512
   config.name = f'CMFL on Sentiment140, {variant}'
   return config

@@ -5,28 +5,28 @@ r"""CMFL on Shakespeare: next-character prediction by role.
 
 DIR holds speeches.jsonl, a JSON object of `play`, `role` and `text` in each line,
 plain, as .gz or as .xz. 143 roles are drawn, as many as in the paper; windows of 80
-characters start at every tenth character, and 80 % of each role's are trained on. (In
-LEAF they start at every one, `stride=1`; the longest roles then have too many to be
-evaluated at once in little memory.) The variants are those of configs/committees.py but
-`literal`: of 143 clients 14 are active, a committee of 6 and 8 training clients, of
-which 6 are averaged. Two LSTM layers of 100 units on vectors of 8 numbers, 132,720
-parameters.
+characters start at every tenth character, and 80 % of a role's windows are training
+examples. (In LEAF a window starts at every character, `stride=1`; the longest roles
+then have too many windows to evaluate at once in little memory.) The variants are those
+of configs/committees.py except `literal`: of 143 clients 14 are active, a committee of
+6 and 8 training clients, of which 6 are averaged. Two LSTM layers of 100 units on
+embeddings of 8 numbers, 132,720 parameters.
 
-Measured (51,720 windows to train on, 13,006 to test), seed 0, one run that was stopped:
+Measured (51,720 training and 13,006 test windows), seed 0, one run that was stopped:
 after 5 rounds the global model has a test accuracy of 16.4 % on the clients' windows,
-where a new one has 0.8 %; the training loss is 3.77 in round 1 and 3.29 in round 9.
-Nothing longer was run.
+the initial model 0.8 %; the training loss is 3.77 in round 1 and 3.29 in round 9.
+There was no longer run.
 
-What differs from the paper (Che et al., arXiv 2108.00365): the roles are drawn anew,
-and the plays are another edition. It gives no learning rate for this set; 0.8 is
-FedProx's (Li et al., arXiv:1812.06127) for the same network. The authors' published
+Deviations from the paper (Che et al., arXiv 2108.00365): the roles are another draw,
+and the plays another edition. It gives no learning rate for this set; 0.8 is that of
+FedProx (Li et al., arXiv:1812.06127) for the same network. The authors' published
 runs have 256 units: `--config.model.hidden_size=256`.
 
-Windows overlap, so a test window shares most of its text with training.
-`--config.dataset.source.options.stride=81` shares nothing.
+Windows overlap, so a test window shares most of its text with training windows. With
+`--config.dataset.source.options.stride=81` they do not overlap.
 
-The variant `smoke` needs no data and no text: 12 clients share the scikit-learn
-digits, and a perceptron learns them.
+The variant `smoke` needs no data and no text: 12 clients train a perceptron on the
+scikit-learn digits.
 """
 
 import ml_collections

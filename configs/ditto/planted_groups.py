@@ -3,9 +3,9 @@ r"""Ditto on PPFL's clients in planted groups.
   python -m binaries.run --config=configs/ditto/planted_groups.py:mnist \
     --workdir=runs/ditto_mnist_groups --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py. The paper
-(arXiv 2310.14337) has no Ditto on these; the weight of the proximal term is that of its
-EMNIST. Results: docs/reproduction/ppfl.md.
+Clients, networks and deviations from the paper: configs/planted_groups.py. The paper
+(arXiv 2310.14337) has no results of Ditto on these clients; the weight of the proximal
+term is that of its EMNIST. Results: docs/reproduction/ppfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

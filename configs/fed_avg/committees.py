@@ -4,12 +4,11 @@ r"""Baselines of CMFL with a server: aggregation rules on the clients of its MNI
     --workdir=runs/median_mnist --config.dataset.source.options.folder=DIR
 
 The clients, network and local training of configs/cmfl/mnist.py: 40 of 400 clients
-are active in a round. All of them train, where CMFL has a committee of 16 and averages
-16 of the other 24, and a server applies the mean or a robust aggregation rule (CMFL's
-paper, section 6.3): coordinate-wise median, trimmed mean without the 8 largest and 8
-smallest values, Krum, or Multi-Krum with 16 updates. Krum assumes 8 attackers in 40,
-twice the mean number if a tenth of all clients is Byzantine. Results:
-docs/reproduction/cmfl.md.
+are active in a round. CMFL has a committee of 16 and averages 16 of the other 24; here
+all 40 train, and a server applies the mean or a robust aggregation rule (CMFL's paper,
+section 6.3): coordinate-wise median, trimmed mean without the 8 largest and 8 smallest
+values, Krum, or Multi-Krum with 16 updates. Krum assumes 8 attackers in 40, twice the
+mean number if a tenth of all clients is Byzantine. Results: docs/reproduction/cmfl.md.
 
 The variant `smoke` needs no data: `mean` for 3 rounds on the scikit-learn digits.
 """

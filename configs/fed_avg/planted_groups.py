@@ -3,7 +3,7 @@ r"""FedAvg on PPFL's clients in planted groups.
   python -m binaries.run --config=configs/fed_avg/planted_groups.py:mnist \
     --workdir=runs/fed_avg_mnist_groups --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py. In the paper
+Clients, networks and deviations from the paper: configs/planted_groups.py. In the paper
 (arXiv 2310.14337, Table 1) FedAvg has 96.64 % +- 0.05 on `mnist`, 48.98 % +- 0.13 on
 `cifar10` and 69.34 % on `synthetic`. Results: docs/reproduction/ppfl.md.
 

@@ -4,9 +4,10 @@ r"""FedDC on clients of few classes, plain and decomposed: a row of Table 1.
     --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
     --grid=model.decomposition.num_atoms=0,9 --num_seeds=3 --workdir=runs/fed_dc
 
-Table 1 of Chen and Qiu (2025), arXiv:2503.08652. Its weight is not in the paper; it is
-FedDyn's. Clients, networks and variants: configs/few_classes.py. The full size has not
-been run. The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
+Table 1 of Chen and Qiu (2025), arXiv:2503.08652. The paper does not give FedDC's
+weight; here it is that of FedDyn. Clients, networks and variants:
+configs/few_classes.py. The full size has not been run. The variant `smoke` needs no
+data: the scikit-learn digits, 2 rounds.
 """
 
 import ml_collections

@@ -3,10 +3,10 @@ r"""FedEM on PPFL's clients in planted groups.
   python -m binaries.run --config=configs/fed_em/planted_groups.py:mnist \
     --workdir=runs/fed_em_mnist_groups --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py; as many models as
-groups. In the paper (arXiv 2310.14337, Table 1) FedEM has 99.04 % +- 0.03 on `mnist`,
-84.93 % +- 2.48 on `cifar10` and 76.25 % +- 0.73 on `synthetic`. Results:
-docs/reproduction/ppfl.md.
+Clients, networks and deviations from the paper: configs/planted_groups.py. There are as
+many models as groups. In the paper (arXiv 2310.14337, Table 1) FedEM has 99.04 % +-
+0.03 on `mnist`, 84.93 % +- 2.48 on `cifar10` and 76.25 % +- 0.73 on `synthetic`.
+Results: docs/reproduction/ppfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

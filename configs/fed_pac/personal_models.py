@@ -4,9 +4,9 @@ r"""FedPAC on clients of few classes.
     --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
     --num_seeds=3 --workdir=runs/fed_pac
 
-Its own settings are not in the paper; they are those of its published code: penalty 1,
-one epoch of the head at rate 0.1. A row of Table 2 of Chen and Qiu (2025),
-arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The full size
+A row of Table 2 of Chen and Qiu (2025), arXiv:2503.08652, which does not give FedPAC's
+options; here they are those of FedPAC's published code: penalty 1, one epoch of the
+head at rate 0.1. Clients, networks and variants: configs/few_classes.py. The full size
 has not been run. The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
 """
 

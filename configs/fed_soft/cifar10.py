@@ -3,10 +3,10 @@ r"""FedSoft on CIFAR-10 (paper, Tables 7 and 8).
   python -m binaries.run --config=configs/fed_soft/cifar10.py:small_10_90 \
     --workdir=runs/cifar10 --config.dataset.source.options.folder=DIR
 
-DIR holds the files of the set's binary version. Variants at the paper's size:
-`10_90`, `30_70`, `linear`, `random`; with the prefix `small_` at a small
-one: configs/cifar10.py. 20 clients, K = 15, tau = 2, sigma =
-1e-4, lambda = 0.01, Adam 5e-4. Results: docs/reproduction/fed_soft.md.
+DIR holds the files of the binary version of CIFAR-10. Variants at the paper's
+size are `10_90`, `30_70`, `linear`, `random`; the prefix `small_` makes them
+smaller, see configs/cifar10.py. 20 clients, K = 15, tau = 2, sigma = 1e-4,
+lambda = 0.01, Adam 5e-4. Results: docs/reproduction/fed_soft.md.
 
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.
 """

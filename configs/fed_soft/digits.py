@@ -6,11 +6,11 @@ r"""FedSoft on real handwritten digits, upright and rotated.
 
 The 1,797 digits that ship with scikit-learn; 24 clients that mix two source
 distributions, upright and rotated by 90 degrees counter-clockwise, 10:90 or
-90:10. Each cluster model takes one of them up within a dozen rounds, and every
-client's importance weights find its mixture. Train on for 60 rounds
-(`--config.training.num_rounds=60`) and the two models grow alike, since clients
-of both kinds are in the mean of each: best and other cluster model 90.6 % and
-89.1 %, adjusted Rand index 0.83. For quadratics a closed form says so.
+90:10. Each cluster model specializes in one of them within a dozen rounds, and
+every client's importance weights recover its mixture. With 60 rounds
+(`--config.training.num_rounds=60`) the two models become similar, since clients
+of both kinds contribute to each: best and other cluster model 90.6 % and
+89.1 %, adjusted Rand index 0.83. A closed form for quadratics predicts this.
 
 Expected (seed 0, measured; under a minute on 2 CPU cores): best cluster model
 86 % on upright and 90 % on rotated digits, personalized models 84 % on the

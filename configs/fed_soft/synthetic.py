@@ -13,9 +13,9 @@ Variants: `10_90`, `30_70`, `linear`, `random` (two sources), `eight` (eight
 sources, random mixtures) and `smoke` (10_90, 12 clients, 3 rounds). Held-out
 mean squared errors to expect, and the paper's: docs/reproduction/fed_soft.md.
 
-`equilateral` and `close_pair` ask Theorem 4's question, whether the error that
-remains grows with Delta / delta: three sources, random mixtures, the same largest
-distance Delta = 12.85 of two thetas; the smallest, delta, is Delta, or Delta / 4.
+`equilateral` and `close_pair` test Theorem 4, by which the remaining error grows
+with Delta / delta: three sources, random mixtures, the same largest distance
+Delta = 12.85 between two thetas; the smallest, delta, is Delta, or Delta / 4.
 """
 
 import ml_collections

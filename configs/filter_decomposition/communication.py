@@ -6,12 +6,12 @@ r"""Accuracy over communication: Figure 2d, on CIFAR-100, 20 classes per client.
     --workdir=runs/figure_2d
 
 is Algorithm 2 with beta = 1, 1/2, 1/5 and 1/10, each client with local atoms; the
-table tells how many numbers were sent until 52 %. FedAvg is the same with
+table reports the numbers sent until an accuracy of 52 %. FedAvg is the same with
 `--config.model.decomposition.num_atoms=0 --config.algorithm.local_atoms.own=nothing`
-and slow_period 1, and FedPara that with
-`--config.model.low_rank.layers=convolutions` besides. 52 % is far above the global
-models of the paper's Table 1 on these clients, so the figure must be of personal
-models; for those of FedAvg and FedPara take configs/fine_tuning/personal_models.py.
+and slow_period 1, and FedPara is that with
+`--config.model.low_rank.layers=convolutions`. 52 % is far above the global
+models of the paper's Table 1 on these clients, so the figure must show personal
+models; for those of FedAvg and FedPara use configs/fine_tuning/personal_models.py.
 
 Clients, networks and variants: configs/few_classes.py. The full size has not been run.
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.

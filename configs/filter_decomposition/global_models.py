@@ -9,10 +9,10 @@ is FedAvg, plain and decomposed, on all six partitions; FedProx is the same with
 `--grid=model.decomposition.num_atoms=0,9` on
 configs/{scaffold,fed_dyn,fed_dc}/global_models.py.
 
-Figure 2a is `cifar10_5` of FedDyn; Figure 2c the axis
-`--grid=algorithm.host.cohort_size=2,5,10,20,40` of `cifar10_5` in 200 rounds. The
-variance of Figure 2b: binaries.factors. The partitions that the paper announces
-without results: `--config.dataset.partition.law=dirichlet` with
+Figure 2a is `cifar10_5` of FedDyn; Figure 2c is
+`--grid=algorithm.host.cohort_size=2,5,10,20,40` on `cifar10_5` in 200 rounds. The
+variance of Figure 2b is computed by binaries.factors. The partitions that the paper
+announces without results are `--config.dataset.partition.law=dirichlet` with
 `--config.dataset.partition.options="{'concentration': 0.3}"`, see docs/partitions.md.
 
 Clients, networks and variants: configs/few_classes.py. The full size has not been run.

@@ -6,11 +6,11 @@ r"""Filter decomposition with local atoms: Tables 2 and 3.
     --workdir=runs/table_3
 
 is Table 3, and with nine atoms the last row of Table 2. Its other rows are
-personal_models.py of configs/{fine_tuning,ditto,partial_fed_avg,fed_pac}. What is
-compared: participating/test/personalized/accuracy.
+personal_models.py of configs/{fine_tuning,ditto,partial_fed_avg,fed_pac}. The compared
+metric is participating/test/personalized/accuracy.
 
-All rows of Table 2 side by side, on Fashion-MNIST and small; without `_small` the
-number after `fashion_mnist` is that of the classes:
+All rows of Table 2 side by side, on the small variant of Fashion-MNIST
+(`fashion_mnist_2` and `fashion_mnist_5` are the full size, with two or five classes):
 
   of=personal_models.py:fashion_mnist_small
   python -m binaries.sweep --config=configs/filter_decomposition/personal_models.py:fashion_mnist_small \
@@ -19,8 +19,8 @@ configs/partial_fed_avg/$of,configs/partial_fed_avg/${of}_lg_fed_avg,\
 configs/partial_fed_avg/${of}_fed_rep,configs/partial_fed_avg/${of}_local \
     --config.dataset.source.options.folder=DIR --workdir=runs/table_2_small
 
-A head of its own for each client: `--config.algorithm.local_atoms.own=atoms_and_head`.
-Atoms that are fitted once, after the last round: `in_every_round=False` and
+For private heads as well, set `--config.algorithm.local_atoms.own=atoms_and_head`. To
+fit the atoms once, after the last round, set `in_every_round=False` and
 `refit_interval=200`.
 
 Clients, networks and variants: configs/few_classes.py. The full size has not been run.

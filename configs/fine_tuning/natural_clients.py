@@ -1,13 +1,13 @@
-r"""FedAvg with fine-tuning, and its Ditto, on PPFL's natural clients.
+r"""FedAvg with fine-tuning, plain or proximal, on PPFL's natural clients.
 
   python -m binaries.run --config=configs/fine_tuning/natural_clients.py:emnist \
     --workdir=runs/fine_tuning_emnist --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/natural_clients.py; every client
-trains a copy of the last global model for an epoch. In the paper (arXiv 2310.14337,
+Clients, networks and deviations from the paper: configs/natural_clients.py. Every
+client fine-tunes the last global model for an epoch. In the paper (arXiv 2310.14337,
 Table 2) fine-tuning has 94.14 % +- 0.06 on `emnist` and 25.15 % +- 0.06 on
-`stack_overflow`. Neither was run here: the databases are not at hand. What the paper
-calls Ditto (94.13 % and 25.16 %) pulls the copies towards the global model:
+`stack_overflow`. Neither was run here: the databases were not available. What the paper
+calls Ditto (94.13 % and 25.16 %) fine-tunes with a proximal term to the global model:
 `--config.algorithm.proximal_weight=0.1`, on `stack_overflow` 0.001.
 
 The variant `smoke` needs no data: 12 generated clients, 2 rounds.

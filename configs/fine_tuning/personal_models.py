@@ -4,7 +4,7 @@ r"""Fine-tuned models of FedAvg on clients of few classes.
     --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
     --num_seeds=3 --workdir=runs/fine_tuning
 
-Every client trains the last global model for 10 epochs. FedProx:
+Every client fine-tunes the last global model for 10 epochs. For FedProx set
 `--config.algorithm.global_proximal_weight=0.0001`. A row of Table 2 of Chen and Qiu
 (2025), arXiv:2503.08652. Clients, networks and variants: configs/few_classes.py. The
 full size has not been run. The variant `smoke` needs no data: the scikit-learn digits,
@@ -20,7 +20,7 @@ def get_config(variant: str = 'cifar10_2') -> ml_collections.ConfigDict:
   """Returns the config of one variant of `few_classes.VARIANTS`."""
   config = few_classes.get_config('fine_tuning', variant, personal=True)
   config.name = f'FedAvg and fine-tuning, personal models, {variant}'
-  # Fine-tuned models are needed at evaluations only.
+  # Only evaluations need fine-tuned models: evaluate once, at the end.
   config.training.evaluation_interval = config.training.num_rounds
   config.algorithm.update(
     personalization_interval=config.training.num_rounds,

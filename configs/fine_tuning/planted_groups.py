@@ -4,9 +4,9 @@ r"""FedAvg with fine-tuning on PPFL's clients in planted groups.
     --workdir=runs/fine_tuning_mnist_groups \
     --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py; after the last round
-every client trains a copy of the global model for five epochs. The paper (arXiv
-2310.14337) has no fine-tuning on these. Results: docs/reproduction/ppfl.md.
+Clients, networks and deviations from the paper: configs/planted_groups.py. After the
+last round every client fine-tunes the global model for five epochs. The paper (arXiv
+2310.14337) has no results of fine-tuning on these. Results: docs/reproduction/ppfl.md.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.
@@ -26,9 +26,9 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
     f'FedAvg and fine-tuning on clients in planted groups, {variant}'
   )
   if config.lr_schedule.after_rounds:
-    # The fine-tuning comes after all falls, with a rate of its own.
+    # Fine-tuning has its own rate, and comes after all decays.
     config.lr_schedule.rates = ('local_training.optimizer.learning_rate',)
-  # Fine-tuned models are needed at evaluations only.
+  # Only evaluations need fine-tuned models: evaluate once, at the end.
   config.training.evaluation_interval = config.training.num_rounds
   config.algorithm.update(
     cohort_size=0,

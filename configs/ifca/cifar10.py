@@ -4,7 +4,7 @@ r"""IFCA on FedSoft's CIFAR-10 (Ruan and Joe-Wong 2021, Table 8).
     --workdir=runs/ifca_cifar10 --config.dataset.source.options.folder=DIR
 
 The clients, network, solver and variants of configs/fed_soft/cifar10.py. The
-paper does not say how many clients take part: as many as train in a round of
+paper does not give the cohort size: here as many clients as train in a round of
 FedSoft, 19 of 20. Results: docs/reproduction/fed_soft.md.
 
 The variant `smoke` needs no data: the scikit-learn digits, 2 rounds.

@@ -7,10 +7,11 @@ The clients and networks of configs/pfedkm/three_classes.py, in the columns wher
 Tang, Guo and Guo (2021), Table 2, have IFCA with K = 2: 92.18 % on `mnist_network`,
 85.51 % on `fashion_mnist_network`, 67.32 % on `cifar10_network`.
 
-The paper says neither how a client trains nor how IFCA starts, only that it starts
-well. Here: by k-means++ over clients; one epoch in batches of 20, which on average
-is about the 50 gradients that pFedKM takes in a round; and the learning rate over
-the column, which the paper may have tuned. Five seeds of some of them:
+The paper gives neither the local training nor the initialization of IFCA, which it
+calls good. Here it is k-means++ over clients; one epoch in batches of 20, on average
+about the 50 gradients that pFedKM takes in a round; and the learning rate that the
+table prints over the column, which the paper may have tuned. Several rates with five
+seeds each:
 
   python -m binaries.sweep --config=configs/ifca/three_classes.py:mnist_network \
     --also=:fashion_mnist_network,:cifar10_network \
@@ -18,7 +19,7 @@ the column, which the paper may have tuned. Five seeds of some of them:
     --fixed_dataset --num_seeds=5 --metrics=participating/test/personalized \
     --workdir=runs/table_2_ifca
 
-A client is served the cluster model that it chose: IFCA personalizes no further.
+A client's personalized model is the cluster model that it chose.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

@@ -4,8 +4,8 @@ r"""L2GD on pFedKM's MNIST: 40 clients of three classes.
     --workdir=runs/l2gd_mnist --config.dataset.source.options.folder=DIR
 
 The clients and network of configs/pfedkm/three_classes.py. Tang, Guo and Guo (2021)
-name this family but did not run it, so the constants are ours: 10 full-batch steps
-a round on average, and a fifth of the way to the mean in an aggregation step.
+mention these methods but did not run them, so the constants are ours: 10 full-batch
+steps per round on average, and aggregation steps move a fifth of the way to the mean.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

@@ -3,15 +3,15 @@ r"""Partial personalization on PPFL's natural clients.
   python -m binaries.run --config=configs/partial_fed_avg/natural_clients.py:emnist \
     --workdir=runs/partial_emnist --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/natural_clients.py; each client trains
-its private weights, then the shared ones (FedAlt), and after the last round the private
-ones once more. Of `emnist` alone the output layer is private, as the paper says, on
-`stack_overflow` no longer tied to the embeddings; `emnist_block` has the last
-transformer block or residual block private, and `emnist_body` all but the output layer
-(LG-FedAvg). The authors' adapters are not offered. In the paper (arXiv 2310.14337,
-Table 2), which starts from FedAvg's model, Partial FL has 94.07 % +- 0.05 on `emnist`
-and 25.06 % +- 0.03 on `stack_overflow`. Neither was run here: the databases are not at
-hand.
+Clients, networks and deviations from the paper: configs/natural_clients.py. Each client
+trains its private weights, then the shared weights (FedAlt), and after the last round
+the private weights once more. In the variant `emnist` the output layer is private, as
+in the paper (also in `stack_overflow`, where it is not tied to the embeddings); in
+`emnist_block` the last residual block or transformer block is private, and in
+`emnist_body` all but the output layer (LG-FedAvg). The authors' adapters are not
+offered. In the paper (arXiv 2310.14337, Table 2), which starts from FedAvg's model,
+Partial FL has 94.07 % +- 0.05 on `emnist` and 25.06 % +- 0.03 on `stack_overflow`.
+Neither was run here: the databases were not available.
 
 The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 """

@@ -4,8 +4,8 @@ r"""Local training, FedPer, FedRep and LG-FedAvg on clients of few classes.
     --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
     --num_seeds=3 --workdir=runs/partial_fed_avg
 
-is FedPer. A variant with `_lg_fed_avg`, `_fed_rep` or `_local` behind it, such as
-cifar10_2_fed_rep, is one of the others.
+is FedPer. The suffixes `_lg_fed_avg`, `_fed_rep` and `_local` select the others, as in
+cifar10_2_fed_rep.
 
 Rows of Table 2 of Chen and Qiu (2025), arXiv:2503.08652; FedRep has 10 epochs of the
 head, then one of the body. Clients, networks and variants: configs/few_classes.py. The

@@ -1,12 +1,12 @@
-r"""LG-FedAvg, and each client alone, on PPFL's clients in planted groups.
+r"""LG-FedAvg and local training on PPFL's clients in planted groups.
 
   python -m binaries.run --config=configs/partial_fed_avg/planted_groups.py:mnist \
     --workdir=runs/lg_fed_avg_mnist_groups \
     --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py. Of `mnist` alone it
-is LG-FedAvg (private body, shared head), and `mnist_local` is each client alone. In the
-paper (arXiv 2310.14337, Table 1) LG-FedAvg and Local have 96.95 % +- 0.07 and 96.71 %
+Clients, networks and deviations from the paper: configs/planted_groups.py. The variant
+`mnist` is LG-FedAvg (private body, shared head), `mnist_local` is local training. In
+the paper (arXiv 2310.14337, Table 1) LG-FedAvg and Local have 96.95 % +- 0.07, 96.71 %
 +- 0.05 on `mnist`, 71.30 % +- 1.31 and 54.10 % +- 1.27 on `cifar10`, 69.34 % (FedAvg's)
 and 66.13 % +- 0.08 on `synthetic`. Results: docs/reproduction/ppfl.md.
 

@@ -7,9 +7,9 @@ The same 24 clients as configs/fed_avg/digits.py, and about as many local steps.
 Accuracy after 30 rounds, mean and standard deviation over the seeds 0 to 4 of
 training (`--config.seed`): 90.1 % +- 1.0 on the clients' test examples with the
 model adapted by one step on their training examples, 90.6 % +- 1.0 with the
-global model as it is, which has 92.2 % +- 0.9 on held-out upright digits and
-90.0 % +- 0.9 on rotated ones. So adapting gains nothing here: the clients share
-their labels, and one model reads both orientations.
+global model itself, which has 92.2 % +- 0.9 on held-out upright digits and
+90.0 % +- 0.9 on rotated ones. Adapting gains nothing here: the clients share
+their labels, and one model fits both orientations.
 
 The variant `smoke` is the same with 3 rounds.
 """

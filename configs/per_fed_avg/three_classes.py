@@ -4,9 +4,9 @@ r"""Per-FedAvg on pFedKM's MNIST: 40 clients of three classes.
     --workdir=runs/per_fed_avg_mnist --config.dataset.source.options.folder=DIR
 
 The clients and network of configs/pfedkm/three_classes.py. Tang, Guo and Guo (2021)
-name Per-FedAvg but did not run it, so the constants are ours: 10 steps of four
-gradients each on batches of 20, about the work of pFedKM's 50, and learning rates
-of 0.03.
+mention Per-FedAvg but did not run it, so the constants are ours: 10 steps of four
+gradients each on batches of 20, about the work of pFedKM's 50 gradients, and
+learning rates of 0.03.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

@@ -7,9 +7,9 @@ r"""pFedKM on linear regressions that meet the assumptions of its theory.
 
 The second command compares the rounds with the bound of Theorem 1 (Tang, Guo and
 Guo 2021). 40 clients hold 50 to 200 examples of two regressions in 5 dimensions,
-each nearly one of the two; whole batches and well solved problems keep delta
-small, and one local step of 0.01 is 0.42 of the largest that is proven. One run
-with seed 0: after 100 rounds the mean squared gradient is 21.8, the bound 7.7e4.
+each nearly one of the two; full batches and accurately solved problems keep delta
+small, and one local step of 0.01 is 0.42 of the largest that the theorem allows. One
+run with seed 0: after 100 rounds the mean squared gradient is 21.8, the bound 7.7e4.
 
 Variants: `proven`, and `smoke` (8 clients, 3 rounds).
 """

@@ -3,9 +3,9 @@ r"""pFedKM on its real data: 40 clients of three classes (paper, Table 2).
   python -m binaries.run --config=configs/pfedkm/three_classes.py:mnist_network \
     --workdir=runs/pfedkm_mnist --config.dataset.source.options.folder=DIR
 
-Columns, data and what the paper leaves open: configs/three_classes.py. N = 40,
-T = 100 (CIFAR-10: 200), R = 10, lambda = 15, beta = 1, eta = 0.005 (0.03), and K =
-2 but by `--config.algorithm.num_clusters`.
+Columns, data and readings of the paper: configs/three_classes.py. N = 40, T = 100
+(CIFAR-10: 200), R = 10, lambda = 15, beta = 1, eta = 0.005 (0.03), and K = 2 unless
+`--config.algorithm.num_clusters` is set.
 
 All cells of pFedKM, and with K = 1 those of pFedMe (the two are the same bit for
 bit), five seeds each, from data/mnist, data/fashion_mnist and data/cifar10:
@@ -18,7 +18,8 @@ bit), five seeds each, from data/mnist, data/fashion_mnist and data/cifar10:
 IFCA's row: configs/ifca/three_classes.py. Both sweeps on one page:
 `binaries.compare --runs='runs/table_2_*/*/seed_*' --workdir=runs/table_2`.
 
-The paper's test accuracies in % (K = 1: pFedMe), whose +- is in no stated unit:
+The paper's test accuracies in % (K = 1: pFedMe), without its +-, whose meaning it does
+not state:
 
   K   mnist_logistic  mnist_network  fashion_mnist_network  cifar10_network
   1   91.49           90.73          85.03                  67.03
@@ -26,10 +27,10 @@ The paper's test accuracies in % (K = 1: pFedMe), whose +- is in no stated unit:
   3   93.69           92.98          90.54                  69.69
   4   94.84           94.57          91.32                  71.29
 
-What comes out here stands beside them in docs/reproduction/pfedkm.md; for K = 4 it
-is 93.4, 94.1 and 88.4 on the first three columns.
+docs/reproduction/pfedkm.md compares them with the accuracies measured here; for K = 4
+these are 93.4, 94.1 and 88.4 in the first three columns.
 
-How sensitive it is (the paper's lambda, beta, R and eta), an axis each:
+Sensitivity to the paper's lambda, beta, R and eta, a grid axis each:
 
   python -m binaries.sweep --config=configs/pfedkm/three_classes.py:mnist_logistic \
     --grid=algorithm.local_training.proximal_weight=5.0,15.0,30.0 \
@@ -38,8 +39,8 @@ How sensitive it is (the paper's lambda, beta, R and eta), an axis each:
     --grid=algorithm.local_training.client_learning_rate=0.005,0.05 \
     --fixed_dataset --num_seeds=1 --workdir=runs/sensitivity
 
-More clusters than the paper tried, and which number is the best by validation
-examples (docs/sweeps.md, "Choosing a number of clusters"):
+More clusters than in the paper, and the best number by validation accuracy
+(docs/sweeps.md, "Choosing a number of clusters"):
 
   python -m binaries.sweep --config=configs/pfedkm/three_classes.py:mnist_network \
     --grid=algorithm.num_clusters=1,2,3,4,5,6,7,8 --choose=algorithm.num_clusters \
@@ -47,10 +48,10 @@ examples (docs/sweeps.md, "Choosing a number of clusters"):
     --config.dataset.splits.test_ratio=0.4 --fixed_dataset --num_seeds=5 \
     --workdir=runs/num_clusters
 
-The local models beside the personalized ones, in the same run:
+To evaluate the local models, too, in the same run, set
 `--config.algorithm.local_training.kept=both`.
 
-The classes of the clients lie on a ring, so there is no right clustering of them.
+The classes of the clients form a ring, so there are no ground-truth clusters.
 
 The variant `smoke` needs no data: 12 clients share the scikit-learn digits for 2
 rounds.

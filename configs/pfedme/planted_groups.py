@@ -3,9 +3,10 @@ r"""pFedMe on PPFL's clients in planted groups.
   python -m binaries.run --config=configs/pfedme/planted_groups.py:mnist \
     --workdir=runs/pfedme_mnist_groups --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py. Of `mnist` alone it
-is the second form (tff_algos/algorithms/pfedme.py), which made the paper's numbers:
-clients train their own models, pulled towards the mean of all, about an epoch a round.
+Clients, networks and deviations from the paper: configs/planted_groups.py. The variant
+`mnist` is the second form (tff_algos/algorithms/pfedme.py), which produced the paper's
+numbers: clients train their own models with a proximal term to the mean of all models,
+about an epoch per round.
 In the paper (arXiv 2310.14337, Table 1) it has 96.93 % +- 0.06 on `mnist`, 72.96 % +-
 0.28 on `cifar10` and 70.21 % +- 0.02 on `synthetic`. `mnist_moreau` and so on are
 pFedMe's own Algorithm 1, with its constants. Results: docs/reproduction/ppfl.md.
@@ -19,7 +20,7 @@ import ml_collections
 from configs import base, planted_groups
 
 _METHODS = ('mean', 'moreau')
-# Learning rate, weight of the pull, and steps that are an epoch on average.
+# Learning rate, proximal weight, and number of steps that are about an epoch.
 _CONSTANTS = {
   'cifar10': (0.01, 30.0, 5),
   'synthetic': (0.1, 1.0, 3),

@@ -4,8 +4,8 @@ r"""pFedMe on pFedKM's real data: 40 clients of three classes.
     --workdir=runs/pfedme_mnist --config.dataset.source.options.folder=DIR
 
 The data, models and constants of configs/pfedkm/three_classes.py with one global
-model; that file has what Tang, Guo and Guo (2021), Table 2, report, and the sweep
-whose K = 1 is this. By itself, in all columns and five seeds:
+model; that file has the results of Tang, Guo and Guo (2021), Table 2, and a sweep in
+which K = 1 equals this config. pFedMe alone, in all columns with five seeds:
 
   python -m binaries.sweep --config=configs/pfedme/three_classes.py:mnist_logistic \
     --also=:mnist_network,:fashion_mnist_network,:cifar10_network \

@@ -3,17 +3,17 @@ r"""PPFL on its natural clients.
   python -m binaries.run --config=configs/ppfl/natural_clients.py:emnist \
     --workdir=runs/ppfl_emnist --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/natural_clients.py. On `emnist` ten
-heads are canonical, of 11,485,740 parameters in all, and on `stack_overflow` five
-decoders, of 18,536,212, which are no longer tied to the embeddings. A variant is data
-and how PPFL treats them: of `emnist` alone it is PPFL1 (Algorithm 3 with the clients
-drawn), and `emnist_ppfl2` mixes parameters, for these layers the same function;
-`emnist_released` goes as the authors' release. After the last round nothing is
-fine-tuned.
+Clients, networks and deviations from the paper: configs/natural_clients.py. On `emnist`
+there are ten canonical heads, 11,485,740 parameters in total, and on `stack_overflow`
+five canonical decoders, not tied to the embeddings, 18,536,212 in total. A variant
+names data and a method: `emnist` is PPFL1 (Algorithm 3 on the sampled clients),
+`emnist_ppfl2` mixes parameters, for these layers the same function, and
+`emnist_released` is the method of the authors' release. There is no fine-tuning after
+the last round.
 
 In the paper (arXiv 2310.14337, Table 2) PPFL1 and PPFL2 have 94.19 % and 94.16 % +-
 0.02 on `emnist`, 23.31 % and 23.50 % +- 0.01 on `stack_overflow`. Neither was run here:
-the databases are not at hand.
+the databases were not available.
 
 The variant `smoke` needs no data: 12 generated clients, 2 rounds.
 """

@@ -3,20 +3,21 @@ r"""PPFL on its clients in planted groups.
   python -m binaries.run --config=configs/ppfl/planted_groups.py:mnist \
     --workdir=runs/ppfl_mnist --config.dataset.source.options.folder=DIR
 
-The clients, networks and differences of configs/planted_groups.py; on `mnist` whole
-models are canonical, on `cifar10` heads. A variant is data and how PPFL treats them,
-`mnist_released` for instance; of `mnist` alone it is PPFL1:
+Clients, networks and deviations from the paper: configs/planted_groups.py. On `mnist`
+whole models are canonical, on `cifar10` heads. A variant names data and a method, for
+example `mnist_released`; without a method it is PPFL1:
 
   (none)         PPFL1, outputs are mixed (Algorithm 3)
   ppfl2          parameters are mixed; for heads and regressions the same function
   probabilities  probabilities are mixed (Eq. 11)
-  released       as the authors' release: theta first, then an epoch of mirror steps
-                 on batches, all clients weighed alike, rates that fall (as those of
-                 the others do on `mnist_falling` and so on)
+  released       as in the authors' release: theta first, then an epoch of mirror steps
+                 on batches, equal client weights, decaying learning rates (the other
+                 methods have these on `mnist_falling` and so on)
   random_block   Algorithm 1
 
-A client's loss counts 1 beside the penalty in its membership's gradient, not p_i, with
-which memberships would move 100 times slower than in the paper's pictures. In the paper
+In the gradient of a membership a client's loss has the factor 1 relative to the
+penalty, not p_i, with which memberships would move 100 times slower than in the paper's
+figures. In the paper
 (arXiv 2310.14337, Table 1) PPFL1 and PPFL2 have 99.01 % and 99.00 % +- 0.03 on `mnist`,
 85.33 % +- 0.29 and 85.29 % +- 0.16 on `cifar10`, 75.91 % +- 0.59 on `synthetic`.
 Results: docs/reproduction/ppfl.md.
@@ -63,7 +64,7 @@ def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
 
 
 def _treat(algorithm: ml_collections.ConfigDict, method: str) -> None:
-  """Changes what a method has of its own."""
+  """Sets the options of a method."""
   if method in ('ppfl2', 'probabilities'):
     algorithm.mixing = {'ppfl2': 'parameters'}.get(method, method)
   elif method == 'released':

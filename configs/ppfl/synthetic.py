@@ -4,8 +4,8 @@ r"""PPFL's synthetic data: 300 clients that mix three logistic models.
     --workdir=runs/ppfl_synthetic
 
 The variants `ppfl1`, `ppfl2`, `probabilities`, `released` and `random_block` are those
-of configs/ppfl/planted_groups.py on `synthetic`, its 5,000 test examples of each client
-included. Results: docs/reproduction/ppfl.md.
+of configs/ppfl/planted_groups.py on `synthetic`, with its 5,000 test examples per
+client. Results: docs/reproduction/ppfl.md.
 
 The variant `smoke` is `ppfl1` with 12 clients, two of which never train, 12 features
 and 3 rounds.

@@ -5,7 +5,7 @@ r"""SCAFFOLD on Fashion-MNIST, 100 clients of two or five classes.
 
 Clients, network and variants: configs/shards.py. With
 `--config.model.decomposition.num_atoms=9` atoms and coefficients of kernels are
-averaged apart (filter decomposition around SCAFFOLD).
+averaged separately (filter decomposition around SCAFFOLD).
 
 The full size has not been run.
 

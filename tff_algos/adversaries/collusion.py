@@ -69,7 +69,7 @@ def collude(
   for field in phase.uploads:
     if field not in phase.aggregation:
       raise errors.ConfigError(
-        f'attack.name is {config.name!r}, which looks at the updates of the '
+        f'attack.name is {config.name!r}, which uses the updates of the '
         f'whole cohort, but phase {phase.name!r} does not send {field!r} to '
         'the server; choose an attack of single clients'
       )

@@ -70,7 +70,7 @@ def _uniform(seed: tf.Tensor, number: int, like: tf.Tensor) -> tf.Tensor:
   """Returns uniform numbers in [0, 1), float32, of a known shape."""
   seed = tf.bitwise.bitwise_xor(seed, tf.constant([_PURPOSE, 0]))
   positions = tf.range(like.shape.num_elements())
-  bits = index_random.random_bits(seed, number, positions)  # pyright: ignore[reportArgumentType]
+  bits = index_random.random_bits(seed, number, positions)
   top = tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32))
   return tf.reshape(tf.cast(top, tf.float32) / 2**24, like.shape)
 
@@ -219,9 +219,8 @@ def committee_aware(
 
   A committee ranks an update by its mean squared distance to the members'
   uploads: up to a constant, by the distance to their mean (Che et al.,
-  arXiv:2108.00365, Eq. 7). An attacker that knows the rule estimates this mean
-  by the honest mean, and moves as far from it as the last accepted honest
-  update.
+  arXiv:2108.00365, Eq. 7). The attack estimates this mean by the honest mean,
+  and moves as far from it as the last accepted honest update.
 
   Args:
     rows: The honest ones.

@@ -275,7 +275,9 @@ def _train_together(groups, parts, data, seed, config):
 
 def _train_private_first(groups, parts, data, seed, config):
   # Each part is trained on its own order of the examples.
-  private, private_loss = _train_private(groups, *parts, data, seed + 1, config)  # pyright: ignore[reportCallIssue]
+  private, private_loss = _train_private(
+    groups, parts.shared, parts.private, data, seed + 1, config
+  )
   loss_of = objectives.mean_loss(groups.model, config.loss_scale)
   shared, loss = local_training_lib.train(
     lambda shared, batch: loss_of(groups.join(shared, private), batch),

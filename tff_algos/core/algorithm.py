@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.core.structures import Array, Structure
+from tff_algos.core.structures import Array, Leaf, Structure
 
 # Separates a phase's name from the number of its period (`rounds.periods`).
 PERIOD_MARK = '@'
@@ -242,7 +242,7 @@ class Population(NamedTuple):
 RoundPlan = Generator[PhaseCall, Structure, None]
 
 # (ServerState, ClientState, client index int32 `[]`) -> that client's weights.
-WeightsOfClient = Callable[[Structure, Structure, tf.Tensor], Structure]
+WeightsOfClient = Callable[[Structure, Structure, Leaf], Structure]
 
 
 class Newcomers(NamedTuple):
@@ -294,7 +294,7 @@ class FederatedAlgorithm:
 
   name: str
   num_clusters: int
-  init_server_state: Callable[[tf.Tensor, int], Structure]
+  init_server_state: Callable[[Leaf, int], Structure]
   init_client_state: Callable[[tf.Tensor, tf.Tensor], Structure]
   phases: Mapping[str, Phase]
   plan_round: Callable[[Structure, Population, int, int], RoundPlan]

@@ -8,7 +8,8 @@ without changes to its code.
 import dataclasses
 import functools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -51,7 +52,7 @@ class Model:
   input_shape: tuple[int, ...]
   num_outputs: int
   initialize: Callable[[tf.Tensor], Weights]
-  apply: Callable[[Weights, tf.Tensor], tf.Tensor]
+  apply: Callable[[Mapping[str, Any], tf.Tensor], tf.Tensor]
   vectorizes: bool
   output_tolerance: float = 1e-4
   input_dtype: tf.DType = tf.float32

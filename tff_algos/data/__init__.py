@@ -1,1 +1,1 @@
-"""The reading side of a federated dataset."""
+"""Reader of federated datasets: schema, integrity checks, client batches."""

@@ -14,14 +14,14 @@ _SMALLEST_CAPACITY = 8
 def bucket_capacity(num_examples: int, steps_per_doubling: int = 4) -> int:
   """Returns a capacity >= `num_examples` out of a small set of sizes.
 
-  Graphs are traced once a capacity, so cohorts should share few of them.
+  A graph is traced for each capacity, so cohorts should share a few of them.
   Capacities are multiples of 8, with `steps_per_doubling` of them between
-  one power of two and the next: at most 1 / steps_per_doubling is wasted
-  (above 32 examples).
+  one power of two and the next: at most 1 / steps_per_doubling of the rows is
+  padding (above 32 examples).
 
   Args:
-    num_examples: The largest client of a cohort, >= 0.
-    steps_per_doubling: How finely sizes are cut, >= 1.
+    num_examples: Examples of the largest client of a cohort, >= 0.
+    steps_per_doubling: Number of sizes between powers of two, >= 1.
   """
   if num_examples <= _SMALLEST_CAPACITY:
     return _SMALLEST_CAPACITY
@@ -70,7 +70,7 @@ def stack(
   if largest > capacity:
     raise errors.DataError(
       f'a client has {largest} examples and the capacity is {capacity}; '
-      'raise the capacity, nothing is cut off.'
+      'raise the capacity, as examples are never truncated.'
     )
   shape = (len(clients), capacity)
   x = np.zeros(shape + clients[0].x.shape[1:], clients[0].x.dtype)

@@ -1,4 +1,4 @@
-"""Reads a federated dataset: any client's examples by id, without Beam."""
+"""Reader of a federated dataset: any client's examples by id, without Beam."""
 
 import contextlib
 import os
@@ -25,11 +25,12 @@ class FederatedDataset:
 
   Attributes:
     path: Folder of the version.
-    version: Its name: a hash of how it was made.
-    manifest: What its `manifest.json` says.
+    version: Name of the version: a hash of everything that determines it.
+    manifest: Content of `manifest.json`.
     schema: Shape and meaning of an example.
     client_ids: Participating clients, sorted; training may use only these.
-    unseen_client_ids: Clients of the same law that no training may see.
+    unseen_client_ids: Clients of the same scheme that are held out from all
+      training, sorted.
   """
 
   def __init__(
@@ -73,7 +74,7 @@ class FederatedDataset:
     as_of: str | None = None,
     verify: bool = True,
   ) -> 'FederatedDataset':
-    """Opens a published version of a dataset, which stays while it is open.
+    """Opens a published version of a dataset, with a lease against removal.
 
     Args:
       path: The dataset's folder, the one that holds `CURRENT`.
@@ -99,8 +100,8 @@ class FederatedDataset:
     """Opens a version by its own folder, whether it is the current one or not.
 
     Args:
-      folder: `<dataset>/versions/<version>`; the caller sees to it that it
-        stays.
+      folder: `<dataset>/versions/<version>`; the caller ensures that it is not
+        removed.
       verify: As for `open`.
 
     Raises:
@@ -149,8 +150,8 @@ class FederatedDataset:
   def held_out(self, source_index: int) -> schema_lib.Examples:
     """Returns the held-out examples of one source distribution.
 
-    No client trains or validates on any of them, in any distribution. They are
-    among the tests of clients only if `splits.client_test` said so.
+    They are in no client's training or validation split, of any distribution,
+    and in clients' test splits only if `splits.client_test` is not `'ratio'`.
 
     Raises:
       DataError: If there is no such distribution or the record is damaged.
@@ -203,8 +204,8 @@ class FederatedDataset:
 
     Returns:
       float64 `[num_clients, num_classes]`, of the training examples; rows sum
-      to 1, or are 0 for a client without any. None if the partition did not
-      look at classes.
+      to 1, or are 0 for a client without any. None if the partition does not
+      depend on classes.
     """
     return self._rows(self._label_mixture, self.client_ids)
 
@@ -213,10 +214,10 @@ class FederatedDataset:
     return self._rows(self._label_mixture, self.unseen_client_ids)
 
   def close(self) -> None:
-    """Closes the shards that were opened, and lets the version go."""
+    """Closes the open shards and releases the lease on the version."""
     while self._readers:
       _, reader = self._readers.popitem()
-      # A damaged shard says so again; whoever read it has been told.
+      # A damaged shard fails here again; reading it has raised the error.
       with contextlib.suppress(RuntimeError):
         reader.close()
     self._lease.close()
@@ -314,11 +315,11 @@ def _hold(
       stack.enter_context(lease)
       return folder
     if folder.is_dir() and not (folder / layout.MANIFEST).exists():
-      return folder  # Who reads the manifest says that it is missing.
+      return folder  # Reading the manifest then raises the error.
 
 
 def _matrix(clients: pyarrow.Table, name: str) -> Array | None:
-  """Returns a column of vectors, None if it is missing or has none."""
+  """Returns a column of vectors; None if it is missing or has nulls."""
   if name not in clients.column_names:
     return None
   column = clients[name].combine_chunks()

@@ -12,7 +12,7 @@ from tff_algos.data import layout
 
 
 def parse(as_of: str) -> str:
-  """Returns a date as it is recorded; records sort as the dates do.
+  """Returns a date in the form of its record, which sorts by date.
 
   Args:
     as_of: ISO 8601, such as `'2026-11-20'`, `'2026-11-20T06:00:00+01:00'` or
@@ -43,7 +43,7 @@ def parse(as_of: str) -> str:
 
 
 def recorded(dataset: pathlib.Path) -> list[str]:
-  """Returns all dates that have a record, oldest first."""
+  """Returns all recorded dates, oldest first."""
   folder = dataset / layout.AS_OF
   return (
     sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []

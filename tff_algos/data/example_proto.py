@@ -1,9 +1,8 @@
 """`Example`: the protocol buffer `tf.train.Example`, without TensorFlow.
 
-Same field numbers and types as tensorflow/core/example/{example,feature}.proto,
-so the same bytes; TensorFlow reads what is written here and the reverse. The
-descriptor pool is our own, because TensorFlow registers these names in the
-default one.
+Field numbers and types are those of tensorflow/core/example/{example,feature}
+.proto, so both serialize to the same bytes. It has its own descriptor pool,
+because TensorFlow registers these names in the default one.
 """
 
 from typing import Any
@@ -45,7 +44,7 @@ message_type { name: "Example"
 _pool = descriptor_pool.DescriptorPool()
 _pool.Add(text_format.Parse(_FILE, descriptor_pb2.FileDescriptorProto()))
 
-# Protobuf makes the class here, so no checker knows its fields.
+# Protobuf creates the class at run time: type checkers cannot see its fields.
 Example: Any = message_factory.GetMessageClass(
   _pool.FindMessageTypeByName('tensorflow.Example')
 )

@@ -31,7 +31,7 @@ def find_current(dataset: pathlib.Path) -> pathlib.Path:
     folder = layout.version_folder(dataset, version)
     if version and folder.is_dir():
       return folder
-    # While we looked, it may have been replaced, and removed as an old one.
+    # Meanwhile the version may have been replaced and removed: read it again.
     if version == before:
       raise errors.DataError(
         f'{dataset / layout.CURRENT} names version {version!r}, but {folder} '
@@ -56,21 +56,21 @@ def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
 
   Raises:
     ConfigError: If `as_of` is no date.
-    DataError: If no version is recorded for it, or it is no more.
+    DataError: If no version is recorded for it, or the version was removed.
   """
   version = dates.find_version(dataset, as_of)
   folder = layout.version_folder(dataset, version)
   if not folder.is_dir():
     raise errors.DataError(
       f'version {version!r} of {dataset}, which was made for {as_of}, is no '
-      'longer there: old versions are removed if binaries.preprocess is told '
-      f'--keep_versions. Run it again with --as_of={as_of}.'
+      'longer there: binaries.preprocess with --keep_versions removes old '
+      f'versions. Run it again with --as_of={as_of}.'
     )
   return folder
 
 
 def manifest_checksum(manifest: Mapping[str, Any]) -> str:
-  """Returns what a manifest's own entry `checksum` must be: hex digits."""
+  """Returns the expected entry `checksum` of a manifest, in hex digits."""
   entries = {key: manifest[key] for key in manifest if key != 'checksum'}
   spelled = json.dumps(entries, sort_keys=True)
   return hashlib.sha256(spelled.encode()).hexdigest()
@@ -116,16 +116,16 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
 def check_files(
   folder: pathlib.Path, manifest: Mapping[str, Any], verify: bool
 ) -> None:
-  """Checks that every file is there and whole.
+  """Checks that every file exists and is undamaged.
 
   Args:
     folder: Folder of the version.
     manifest: Its manifest.
-    verify: Whether shards, too, must have the SHA-256 in the manifest. All
-      other files must in any case; shards find damage when they are read.
+    verify: Whether to check the SHA-256 of shards, too. That of all other files
+      is always checked; damage of a shard is also found when it is read.
 
   Raises:
-    DataError: If one is not.
+    DataError: If a file is missing or damaged.
   """
   for name, expected in manifest['files'].items():
     path = folder / name
@@ -155,5 +155,5 @@ def file_sha256(path: pathlib.Path) -> str:
 
 
 def describe_file(path: pathlib.Path) -> dict[str, Any]:
-  """Returns what a manifest says of a file, for `check_files`."""
+  """Returns a file's entry in a manifest, for `check_files`."""
   return {'size_bytes': path.stat().st_size, 'sha256': file_sha256(path)}

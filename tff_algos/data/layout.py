@@ -8,7 +8,7 @@ AS_OF = 'as_of'
 MANIFEST = 'manifest.json'
 CLIENTS = 'clients.parquet'
 HELD_OUT = 'held_out'
-# Made from the files above, at any time after; the manifest lists none of them.
+# Derived from the files above later; the manifest does not list them.
 STATISTICS = 'statistics.json'
 CLIENT_STATISTICS = 'client_statistics.parquet'
 CARD = 'card.html'

@@ -1,7 +1,7 @@
 """Leases of readers on a dataset version, which protect it from removal.
 
 A lease is a shared lock (flock) on the manifest: it ends with the process that
-holds it, in any way. On a file system without such locks, there are no leases.
+holds it, however that ends. On file systems without flock there are no leases.
 """
 
 import contextlib
@@ -15,10 +15,11 @@ from tff_algos.data import layout
 
 
 def hold(folder: pathlib.Path) -> IO[bytes] | None:
-  """Returns a lease on a version until it is closed.
+  """Takes a lease on a version.
 
   Returns:
-    None if the version went away meanwhile.
+    The lease, which ends when the file is closed; None if the version has been
+    removed.
 
   Raises:
     OSError: If the manifest cannot be opened.
@@ -41,7 +42,7 @@ def hold(folder: pathlib.Path) -> IO[bytes] | None:
 
 @contextlib.contextmanager
 def forbid(folder: pathlib.Path) -> Generator[bool]:
-  """Blocks new leases; yields whether no process holds one now."""
+  """Blocks new leases; yields whether no process holds a lease."""
   # Opened for writing: some network file systems lock no other files.
   with open(folder / layout.MANIFEST, 'rb+') as file:
     try:

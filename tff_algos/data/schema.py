@@ -15,7 +15,7 @@ from tff_algos.core import errors
 from tff_algos.core.structures import Array
 from tff_algos.data import example_proto
 
-# Readers refuse every other number. Raise it when a reader must change.
+# Readers refuse any other version. Raise it when a reader must change.
 SCHEMA_VERSION = 1
 
 TRAIN = 'train'
@@ -27,8 +27,8 @@ PARTICIPATING = 'participating'
 UNSEEN = 'unseen'
 GROUPS = (PARTICIPATING, UNSEEN)
 
-# Manifest entry `shared_test`: a client's test examples are those held-out
-# ones whose class it trains on.
+# Manifest entry `shared_test`: a client's test examples are the held-out
+# examples of the classes that it trains on.
 SHARED_BY_CLASS = 'held_out_by_class'
 
 EXAMPLE_ID_BYTES = 16
@@ -55,7 +55,7 @@ class Examples(NamedTuple):
 
 
 class StoredExamples(NamedTuple):
-  """Examples as they lie in a record.
+  """Examples in the stored form of a record.
 
   Attributes:
     x: Features as stored, `[n, *x_shape]` of the schema's `x_dtype`.
@@ -85,8 +85,8 @@ class Schema:
     task: `'classification'` or `'regression'`.
     num_classes: Labels are 0 to num_classes - 1; 0 for regression.
     source_names: Names of the source distributions, at least one.
-    y_shape: Shape of one example's label: `()`, or `(places,)` where it is a
-      class at each of several places, such as the word that follows each one.
+    y_shape: Shape of one example's label: `()`, or `(places,)` for a class at
+      each of several places, such as the next word at each position.
   """
 
   x_dtype: str
@@ -121,13 +121,13 @@ class Schema:
       'source_names': list(self.source_names),
       'y_shape': list(self.y_shape),
     }
-    if not self.y_shape:  # As manifests were before there was another.
+    if not self.y_shape:  # Manifests older than `y_shape` have no such field.
       del values['y_shape']
     return values
 
   @classmethod
   def from_dict(cls, values: Mapping[str, Any]) -> 'Schema':
-    """Returns the schema that `to_dict` spelled.
+    """Returns the schema from the values of `to_dict`.
 
     Raises:
       DataError: If a field is missing or unknown.
@@ -143,14 +143,14 @@ class Schema:
       )
     except (KeyError, TypeError) as error:
       raise errors.DataError(
-        f'the schema in the manifest has other fields than this reader knows '
+        f'the schema in the manifest has missing or unknown fields '
         f'({error}). Build the dataset again with binaries.preprocess.'
       ) from None
 
   def decode_x(self, stored: Array) -> Array:
-    """Returns features as models take them.
+    """Returns features in the form that models take.
 
-    float32, scaled and shifted; but the ids of tokens are int32, as stored.
+    float32, scaled and shifted; ids of tokens stay int32, as stored.
     """
     if self.x_dtype == 'int32':
       return stored.astype(np.int32)
@@ -165,7 +165,7 @@ def encode_record(examples: StoredExamples, schema: Schema) -> bytes:
 
   Args:
     examples: Any number of examples, also none.
-    schema: Says the dtypes in which they are written.
+    schema: Has the dtypes in which they are written.
   """
   example = example_proto.Example()
   arrays = {

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 
-# Readers refuse every other number. Raise it when the content changes.
+# Readers refuse any other version. Raise it when the content changes.
 STATISTICS_VERSION = 1
 # The key of the totals of a source distribution, over the clients' examples.
 SOURCE = 'source'
@@ -20,12 +20,12 @@ _MEASURE_AGAIN = 'Measure the dataset again with binaries.card.'
 
 
 class Statistics(NamedTuple):
-  """What has been measured of a version.
+  """Measured statistics of a version.
 
   Attributes:
     totals: kind -> name -> totals, where kind and name are a group of clients
       and a split, or `SOURCE` or `layout.HELD_OUT` and a source distribution.
-    clients: One row a client, in the order of `clients.parquet`.
+    clients: A table with one row per client, ordered like `clients.parquet`.
     sha256: Of `statistics.json`, in hex digits.
   """
 
@@ -42,8 +42,8 @@ def read(folder: pathlib.Path, manifest: Mapping[str, Any]) -> Statistics:
     manifest: Its manifest.
 
   Raises:
-    DataError: If they are missing, damaged or of other files than those that
-      the manifest lists.
+    DataError: If they are missing, damaged or not of the files that the
+      manifest lists.
   """
   path = folder / layout.STATISTICS
   try:

@@ -64,7 +64,7 @@ def check_memory(
   """
   match = re.search(r'^MemAvailable:\s*(\d+) kB', meminfo, re.MULTILINE)
   if match is None:
-    return result.CheckResult('memory', 'warn', 'cannot be told')
+    return result.CheckResult('memory', 'warn', 'cannot be determined')
   available = int(match[1]) * 1024
   if limit_bytes is not None:
     available = min(available, limit_bytes)

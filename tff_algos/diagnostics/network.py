@@ -52,7 +52,7 @@ def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
     'proxies',
     'warn',
     f'{", ".join(proxies)} set, and no_proxy does not exempt loopback',
-    'Our programs leave proxies aside on loopback; others, such as curl, need '
+    'Our programs ignore proxies on loopback; others, such as curl, need '
     '`export no_proxy=localhost,127.0.0.1`.',
   )
 
@@ -71,7 +71,7 @@ def check_worker(timeout_seconds: float) -> result.CheckResult:
       'tff worker',
       'fail',
       str(error),
-      'If it ended by itself, see its words and the checks above.',
+      'If it exited by itself, see its output and the checks above.',
     )
   return result.CheckResult(
     'tff worker', 'ok', f'answered after {seconds:.1f} s'

@@ -32,8 +32,8 @@ def run_check(
   Args:
     name: Name of the check, for the result of a failure.
     check: Function that returns the result.
-    timeout_seconds: A check that takes longer counts as failed, and is left to
-      a thread that ends with the program.
+    timeout_seconds: A check that takes longer counts as failed; its daemon
+      thread ends with the program.
   """
   results = []
 

@@ -10,20 +10,23 @@ from scipy import optimize
 
 from tff_algos.evaluation import recovery
 
-# The main cluster of a client that belongs to all clusters alike.
+# The main cluster of a client whose memberships are all equal.
 UNDECIDED = -1
 
 
 class Association(NamedTuple):
-  """Clients by the source that most of their data come from.
+  """Clusters and memberships of clients, by their main source.
+
+  A client's main source is the one that most of its data come from.
 
   Attributes:
-    num_clients: int64 `[num_sources]`.
-    num_by_cluster: The confusion matrix: of these clients, those whose main
-      cluster is each one, int64 `[num_sources, num_clusters]`. A row sums to
-      `num_clients`, less the undecided.
-    mean_membership: float64 `[num_sources, num_clusters]`; NaN for a source
-      that is no client's main one. A row sums to 1 if memberships do.
+    num_clients: Clients by main source, int64 `[num_sources]`.
+    num_by_cluster: Confusion matrix of main sources and main clusters, int64
+      `[num_sources, num_clusters]`. A row sums to `num_clients` minus the
+      undecided clients.
+    mean_membership: Mean membership of these clients, float64 `[num_sources,
+      num_clusters]`; NaN for a source without clients. A row sums to 1 if
+      memberships do.
   """
 
   num_clients: np.ndarray
@@ -51,7 +54,7 @@ def main_clusters(membership: np.ndarray) -> np.ndarray:
 
 
 def associate(membership: np.ndarray, mixture: np.ndarray) -> Association:
-  """Counts clients by main source and main cluster, and means memberships.
+  """Counts clients and averages memberships, by main source.
 
   Args:
     membership: `[num_clients, num_clusters]`.
@@ -76,12 +79,12 @@ def best_clusters(scores: np.ndarray, *, higher_is_better: bool) -> np.ndarray:
   """Returns the cluster whose model is the best on each source.
 
   Args:
-    scores: `[num_clusters, num_sources]`; NaN where there is none.
+    scores: `[num_clusters, num_sources]`; NaN for a missing score.
     higher_is_better: True for an accuracy, False for an error.
 
   Returns:
-    int64 `[num_sources]`; the lowest on a tie, `recovery.UNMATCHED` where no
-    cluster has a score.
+    int64 `[num_sources]`; the lowest id on a tie, `recovery.UNMATCHED` for a
+    source without scores.
   """
   signed = np.where(
     np.isnan(scores), -np.inf, scores if higher_is_better else -scores
@@ -94,17 +97,18 @@ def best_clusters(scores: np.ndarray, *, higher_is_better: bool) -> np.ndarray:
 def match_by_scores(
   scores: np.ndarray, *, higher_is_better: bool
 ) -> np.ndarray:
-  """Pairs clusters with sources so that the sum of their scores is the best.
+  """Matches clusters with sources by the best total score.
 
-  For where no mixture is planted; `recovery.match_clusters` goes by clients.
+  For data without planted mixtures; `recovery.match_clusters` matches by the
+  clients' mixtures.
 
   Args:
     scores: `[num_clusters, num_sources]`.
     higher_is_better: True for an accuracy, False for an error.
 
   Returns:
-    int64 `[num_clusters]`: the source of each cluster, `recovery.UNMATCHED`
-    where there is none, and everywhere if a score is not finite.
+    int64 `[num_clusters]`: the source of each cluster, `recovery.UNMATCHED` if
+    it has none; all unmatched if a score is not finite.
   """
   matched = np.full(len(scores), recovery.UNMATCHED)
   if np.isfinite(scores).all():

@@ -11,7 +11,7 @@ def total_variation(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     q: The same, of a shape that broadcasts with p's.
 
   Returns:
-    float64 `[...]`; 1 where the two have nothing in common.
+    float64 `[...]`; 1 for distributions with disjoint supports.
   """
   return 0.5 * np.sum(np.abs(p - q), axis=-1)
 
@@ -35,7 +35,7 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _relative_entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-  # Where p is 0 the term is 0, and q may be, too.
+  # Terms with p = 0 are 0, also if q = 0.
   ratio = np.where(p > 0, p, 1.0) / np.where(p > 0, q, 1.0)
   return np.sum(np.where(p > 0, p, 0.0) * np.log2(ratio), axis=-1)
 
@@ -46,11 +46,12 @@ def standardized_shift(
   second_mean: np.ndarray,
   second_std: np.ndarray,
 ) -> float:
-  """Returns how far the means of features lie apart, in standard deviations.
+  """Returns the distance between means of features, in standard deviations.
 
-  The root of the mean, over features, of (difference of means)^2 / variance
-  of both together, half of each: for each feature at most 4, however little it
-  varies. Features that are constant and the same in both do not count.
+  The square root of the mean, over features, of (difference of means)^2 /
+  variance of the equal mixture of both. Each feature contributes at most 4, as
+  the variance includes the difference of the means. Features that are constant
+  and equal in both are ignored.
 
   Args:
     first_mean: `[D]`.
@@ -59,7 +60,7 @@ def standardized_shift(
     second_std: `[D]`, >= 0.
 
   Returns:
-    From 0, the same means, to 2, no overlap in any feature.
+    From 0, equal means, to 2, different means and no variance within either.
   """
   difference = np.square(np.subtract(first_mean, second_mean))
   within = (np.square(first_std) + np.square(second_std)) / 2

@@ -22,7 +22,7 @@ def center_rows(
   Args:
     metrics: `Evaluation.metrics`.
     source_names: Of the dataset.
-    algorithm: What was evaluated.
+    algorithm: The evaluated algorithm.
   """
   return [
     {
@@ -41,11 +41,11 @@ def center_rows(
 def association_rows(
   memberships: np.ndarray, planted: evaluator_lib.Planted
 ) -> Rows:
-  """Returns a row a planted source: its clients' clusters and memberships.
+  """Returns one row per planted source: its clients' clusters and memberships.
 
   Args:
     memberships: `[num_clients, num_clusters]`.
-    planted: The truth.
+    planted: The ground truth.
   """
   found = association.associate(memberships, planted.mixture)
   return [
@@ -62,12 +62,12 @@ def association_rows(
 def best_clusters(
   centers: Rows, score_name: str, *, higher_is_better: bool
 ) -> dict[str, dict[str, Any]]:
-  """Returns source -> its best cluster model, and that one's score.
+  """Returns source -> its best cluster model and that model's score.
 
   Args:
     centers: Of `center_rows`.
     score_name: Such as `'accuracy'`.
-    higher_is_better: Whether a large score is a good one.
+    higher_is_better: Whether a larger score is better.
   """
   names, scores = _scores(centers, score_name)
   best = association.best_clusters(scores, higher_is_better=higher_is_better)
@@ -89,19 +89,20 @@ def matched_sources(
   *,
   higher_is_better: bool,
 ) -> list[str | None]:
-  """Returns what each cluster stands for, before clusters are compared.
+  """Returns the source that each cluster is matched with.
 
-  By the clients' memberships where a mixture was planted, else by the scores.
+  Matched by the clients' memberships if a mixture was planted, else by scores.
 
   Args:
     centers: Of `center_rows`.
     score_name: Such as `'accuracy'`.
     memberships: `[num_clients, num_clusters]`, or None with one cluster.
-    planted: The truth, if there is one.
-    higher_is_better: Whether a large score is a good one.
+    planted: The ground truth; None without one.
+    higher_is_better: Whether a larger score is better.
 
   Returns:
-    A name a cluster, each at most once.
+    Name of a source for each cluster, each name at most once; None if the
+    cluster is unmatched.
   """
   if memberships is not None and planted is not None:
     names = planted.names

@@ -1,12 +1,12 @@
-"""Evaluates a server state and the client states on a dataset.
+"""Evaluation of a server state and client states on a dataset.
 
-The rules, whatever the algorithm: only held-out examples count as a result
-(training accuracy is reported beside it, under its own name); an unseen
-client chooses its cluster on its training part, never with test labels; all
-clients count, with example-weighted and plain means and the worst decile; and
-the majority-class line stands beside every accuracy.
+The rules are the same for all algorithms: results are metrics on held-out
+examples (training accuracy is reported separately, under its own name); an
+unseen client chooses its cluster on its training split, never with test labels;
+metrics are summarized over all clients by example-weighted mean, plain mean and
+worst decile; and every accuracy is reported with the majority-class baseline.
 
-Metric names read `<clients>/<split>/<model>/<metric>`.
+Metric names have the form `<clients>/<split>/<model>/<metric>`.
 """
 
 import functools
@@ -32,13 +32,13 @@ from tff_algos.runtimes import cohort as cohort_lib
 
 
 class Evaluation(NamedTuple):
-  """What an evaluation found.
+  """Result of an evaluation.
 
   Attributes:
     metrics: name -> value.
-    clients: One mapping a client, participating ones first.
+    clients: One mapping per client, participating clients first.
     memberships: Of the participating clients, float32 `[num_clients,
-      num_clusters]`; None with a single cluster, to which all belong.
+      num_clusters]`; None with a single cluster.
   """
 
   metrics: dict[str, float]
@@ -47,12 +47,12 @@ class Evaluation(NamedTuple):
 
 
 class Planted(NamedTuple):
-  """The truth that memberships are held against.
+  """Ground-truth mixtures or clusters, to compare memberships with.
 
   Attributes:
-    names: Of the source distributions, or of the planted clusters of a
-      partition that plants those.
-    mixture: Each participating client's share of each, float64 `[num_clients,
+    names: Of the source distributions, or of the planted clusters if the
+      partition has planted clusters.
+    mixture: Each participating client's shares of them, float64 `[num_clients,
       len(names)]`.
     unseen_mixture: The same of the unseen clients.
   """
@@ -70,7 +70,7 @@ class ClientStates(Protocol):
     ...
 
   def has_state(self) -> np.ndarray:
-    """Returns which clients have a state of their own, bool `[num_clients]`."""
+    """Returns which clients have a stored state, bool `[num_clients]`."""
     ...
 
 
@@ -88,9 +88,9 @@ class Evaluator:
     """Prepares the evaluation of one run.
 
     Args:
-      algorithm: What is trained.
-      dataset: What it is trained on.
-      runtime: Entered already.
+      algorithm: The trained algorithm.
+      dataset: The dataset of its training.
+      runtime: Already entered as a context manager.
       store: The client states.
       is_attacker: Which participating clients attack, bool `[num_clients]`;
         None if no client does.
@@ -120,7 +120,7 @@ class Evaluator:
 
   @property
   def selection_metric(self) -> str:
-    """Returns the validation metric that chooses the best round."""
+    """Returns the name of the validation metric that selects the best round."""
     name = self._model.score_name
     return f'participating/validation/personalized/{name}'
 
@@ -133,7 +133,7 @@ class Evaluator:
     """Evaluates one server state with the store's committed states.
 
     Args:
-      server_state: NumPy.
+      server_state: Structure of NumPy arrays.
     """
     metrics, clients, memberships = self._evaluate_participating(server_state)
     metrics.update(self._evaluate_held_out(server_state))
@@ -166,7 +166,7 @@ class Evaluator:
       return None
     clusters = known, unseen
     count = 1 + np.concatenate(clusters).max()
-    # A planted cluster has all of a client.
+    # A client belongs to one planted cluster with a share of 1.
     one_hot = np.eye(count)
     return Planted(
       tuple(f'planted cluster {index}' for index in range(count)),
@@ -174,11 +174,11 @@ class Evaluator:
     )
 
   def majority_class(self) -> dict[str, float]:
-    """Returns the accuracy of always saying the majority class, on test.
+    """Returns test accuracies of predicting the majority class.
 
-    `per_client` says each client's own majority class of its training part,
-    `global` the one of all clients. Empty for regression, and where an example
-    has labels at several places.
+    `per_client` predicts the majority class of the client's training split,
+    `global` that of all clients' training splits. Empty for regression, and if
+    an example has labels at several places.
     """
     if self._model.task != model_lib.CLASSIFICATION or self._model.label_shape:
       return {}
@@ -204,7 +204,7 @@ class Evaluator:
   def _evaluate_participating(self, server_state):
     name = self._model.score_name
     metrics = {}
-    clients = [
+    clients: list[dict[str, Any]] = [
       {'client_id': client_id, 'group': schema.PARTICIPATING}
       for client_id in self._dataset.client_ids
     ]
@@ -237,9 +237,9 @@ class Evaluator:
         for row, value in zip(clients, values, strict=True):
           row[f'{split}_{kind}_{name}'] = value
       for row, size in zip(clients, sizes, strict=True):
-        row[f'num_{split}_examples'] = int(size)  # pyright: ignore[reportArgumentType]
+        row[f'num_{split}_examples'] = int(size)
     for row, has_state in zip(clients, self._store.has_state(), strict=True):
-      row['has_state'] = int(has_state)  # pyright: ignore[reportArgumentType]
+      row['has_state'] = int(has_state)
     mixture = self.planted.mixture if self.planted else None
     _add_memberships(clients, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
     if mixture is not None and self._algorithm.num_clusters > 1:
@@ -286,7 +286,7 @@ class Evaluator:
     sizes = source.population.num_examples
     test = self._run(self._clusters, server_state, source)
     membership = self._unseen_memberships(server_state)
-    # As of participating clients, the cluster is that of largest membership.
+    # As for participating clients, the cluster of largest membership.
     rows = np.arange(len(membership))
     cluster_ids = np.argmax(membership, axis=1)
     chosen = statistics.MeanStat(
@@ -317,20 +317,22 @@ class Evaluator:
     return metrics, clients
 
   def _num_scored(self, scores, sizes):
-    """Returns how much each client counts in a mean, int64 `[num_clients]`.
+    """Returns the clients' weights in a mean, int64 `[num_clients]`.
 
     Args:
       scores: MeanStat `[num_clients]`.
-      sizes: Examples of each, which is also what a broken result counts.
+      sizes: Number of examples of each client, also the weight of an invalid
+        score.
     """
     if not self._model.label_shape:
       return sizes
     return np.where(scores.weight > 0, scores.weight, sizes).astype(np.int64)
 
   def _unseen_memberships(self, server_state):
-    """Returns `[num_clients, num_clusters]`, all by training examples.
+    """Returns memberships by training examples, `[num_clients, num_clusters]`.
 
-    What newcomers fit; else all of a client is in the cluster of lowest loss.
+    Fitted by the algorithm's newcomers phase if it has one; otherwise one-hot,
+    the cluster of lowest training loss.
     """
     source = self._unseen[schema.TRAIN]
     if self._algorithm.newcomers:

@@ -18,14 +18,14 @@ def separate(
   *,
   higher_is_better: bool,
 ) -> dict[str, float]:
-  """Marks the attackers, and returns the scores of the honest clients.
+  """Marks the attackers and returns the mean scores of the honest clients.
 
   Args:
-    clients: Rows of an evaluation, the participating clients first; these get
-      `is_attacker`.
+    clients: Rows of an evaluation, participating clients first; adds
+      `is_attacker` to the latter's rows.
     is_attacker: bool `[num_clients]`.
     score_name: Such as `'accuracy'`.
-    higher_is_better: Whether a large score is a good one.
+    higher_is_better: Whether a larger score is better.
 
   Returns:
     `attack/honest/<split>/<model>/<score>`, means over examples; empty without

@@ -22,9 +22,9 @@ class Recovery(NamedTuple):
       partition, about 0 for a random one, may be negative.
     nmi: Mutual information over the arithmetic mean of the two entropies,
       in [0, 1].
-    purity: Share of the clients that carry the commonest planted label of
-      their cluster, in (0, 1]. One cluster a client gives 1: read it beside
-      the others.
+    purity: Share of clients with the most frequent planted label of their
+      cluster, in (0, 1]. It is 1 if every client is its own cluster, so read it
+      together with the others.
   """
 
   ari: float
@@ -33,7 +33,7 @@ class Recovery(NamedTuple):
 
 
 def hard_labels(membership: np.ndarray) -> np.ndarray:
-  """Returns the largest entry's position in each row; a tie takes the lowest.
+  """Returns the index of the largest entry in each row, the lowest on a tie.
 
   Args:
     membership: `[num_clients, num_clusters]`; need not sum to 1.
@@ -76,10 +76,10 @@ def recovery(cluster_ids: np.ndarray, planted: np.ndarray) -> Recovery:
 def match_clusters(
   membership: np.ndarray, true_mixture: np.ndarray
 ) -> np.ndarray:
-  """Pairs clusters with source distributions so that memberships agree best.
+  """Matches clusters with source distributions by the clients' memberships.
 
-  The pairing with the least sum of absolute differences over clients, found
-  by the Hungarian method.
+  The matching with the smallest sum of absolute differences over clients, by
+  the Hungarian method.
 
   Args:
     membership: `[num_clients, num_clusters]`.
@@ -87,11 +87,11 @@ def match_clusters(
       `[num_clients, num_sources]`.
 
   Returns:
-    int64 `[num_clusters]`: the source of each cluster, or `UNMATCHED` where
-    there are more clusters than sources.
+    int64 `[num_clusters]`: the source of each cluster, or `UNMATCHED` if there
+    are more clusters than sources.
 
   Raises:
-    ValueError: If the numbers of clients differ, or a NaN is found.
+    ValueError: If the numbers of clients differ, or an entry is NaN.
   """
   distances = _distances(membership, true_mixture)
   clusters, sources = optimize.linear_sum_assignment(distances)
@@ -103,15 +103,15 @@ def match_clusters(
 def membership_error(membership: np.ndarray, true_mixture: np.ndarray) -> float:
   """Returns the mean absolute error of memberships after matching.
 
-  The mean over clients and over matched pairs of cluster and source; of
-  clusters and sources without a partner nothing is counted.
+  The mean over clients and over matched pairs of cluster and source; unmatched
+  clusters and sources are ignored.
 
   Args:
     membership: `[num_clients, num_clusters]`, num_clients >= 1.
     true_mixture: `[num_clients, num_sources]`.
 
   Raises:
-    ValueError: If the numbers of clients differ, or a NaN is found.
+    ValueError: If the numbers of clients differ, or an entry is NaN.
   """
   distances = _distances(membership, true_mixture)
   return float(distances[optimize.linear_sum_assignment(distances)].mean())
@@ -138,6 +138,6 @@ def _checked(name: str, matrix: np.ndarray) -> np.ndarray:
   bad_rows = np.flatnonzero(np.isnan(matrix).any(axis=1))
   if bad_rows.size:
     raise ValueError(
-      f'{name} is NaN in row {bad_rows[0]}: leave out clients that have none'
+      f'{name} is NaN in row {bad_rows[0]}: leave out clients without a value'
     )
   return matrix

@@ -1,20 +1,24 @@
 """Simulated duration of a round of each system, on a virtual clock.
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 5.2 and 6.5: clients work
-at the same time, a client sends or receives one upload after the other, and a
-model of s numbers takes s / r seconds at r numbers a second. The text gives no
-formula for the baselines; these are those of the authors' public code, whose
+in parallel, a client sends or receives uploads one after the other, and a
+model of s numbers takes s / r seconds at r numbers per second. The paper gives
+no formula for the baselines; these are from the authors' public code, whose
 plots the published times come from. There BrainTorrent fetches the model of
 every training client, and GossipFL one less; neither was run, the curves are
 FedAvg's on another time axis. `brain_torrent` and `gossip` are these formulas;
-`pulling` times a real round of the algorithms of those names from what a client
-has received in it.
+`pulling` is the time of a real round of the algorithms of those names, from the
+number of models that a client received.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tff_algos.core import checks, errors
+from tff_algos.core.structures import Array
+
+# Of one round, or of each of several rounds.
+Amount: TypeAlias = Array | float
 
 # 1, 10 and 100 "Mps": million numbers a second, per client.
 RATES = (1e6, 1e7, 1e8)
@@ -22,13 +26,14 @@ DOWNLOADS = ('parallel', 'primary_serial')
 
 
 class Work(NamedTuple):
-  """Seconds of computation in a round; by default those of the authors' code.
+  """Seconds of computation in a round; defaults are from the authors' code.
 
   Attributes:
-    training: Of a client that trains.
-    server_aggregation: Time of averaging all uploads without scores.
-    scoring: Of a committee member, all distances.
-    committee_aggregation: Of a committee member, the selected uploads.
+    training: Local training of a client.
+    server_aggregation: Averaging all uploads, without scores.
+    scoring: Computing all distances, at a committee member.
+    committee_aggregation: Averaging the selected uploads, at a committee
+      member.
   """
 
   training: float = 0.05
@@ -38,12 +43,12 @@ class Work(NamedTuple):
 
 
 class Clock(NamedTuple):
-  """What the virtual clock goes by.
+  """Parameters of the virtual clock.
 
   Attributes:
     work: Seconds of computation in a round.
-    download: One of `DOWNLOADS`: how a committee's model gets to all.
-    rates: Numbers a second of a client's connection, each > 0.
+    download: One of `DOWNLOADS`: how clients receive the committee's model.
+    rates: Numbers per second of a client's connection, each > 0.
   """
 
   work: Work = Work()
@@ -52,24 +57,24 @@ class Clock(NamedTuple):
 
 
 def read_clock(settings: Iterable[str]) -> Clock:
-  """Returns a clock that differs from the authors' by some settings.
+  """Returns the clock of the authors' code with some settings replaced.
 
   Args:
     settings: `KEY=VALUE`: the seconds of a field of `Work`, `download=` one of
-      `DOWNLOADS`, or `rates=` numbers a second with commas between them.
+      `DOWNLOADS`, or `rates=` numbers per second, separated by commas.
 
   Raises:
-    ConfigError: If a setting is none of these.
+    ConfigError: If a setting is unknown or its value invalid.
   """
   clock = Clock()
   for setting in settings:
     key, _, value = setting.partition('=')
     if key in Work._fields:
-      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)  # pyright: ignore[reportArgumentType]
+      seconds = checks.check_at_least(f"the clock's {key}", _number(value), 0)
       clock = clock._replace(work=clock.work._replace(**{key: seconds}))
     elif key == 'rates':
       found = map(_number, value.split(','))
-      rates = (checks.check_positive("the clock's rates", one) for one in found)  # pyright: ignore[reportArgumentType]
+      rates = (checks.check_positive("the clock's rates", one) for one in found)
       clock = clock._replace(rates=tuple(rates))
     elif key == 'download' and value in DOWNLOADS:
       clock = clock._replace(download=value)
@@ -83,8 +88,8 @@ def read_clock(settings: Iterable[str]) -> Clock:
   return clock
 
 
-def _number(text: str) -> float | str:
-  """Returns the number that a text spells, or the text if it spells none."""
+def _number(text: str) -> Any:
+  """Returns the number, or else the text itself, which checks then refuse."""
   try:
     return float(text)
   except ValueError:
@@ -92,38 +97,38 @@ def _number(text: str) -> float | str:
 
 
 class RoundTime(NamedTuple):
-  """Seconds of one round.
+  """Seconds of one round, or of each of several rounds.
 
   Attributes:
-    communication: All transfers that wait for each other.
-    computation: All work that waits for each other.
+    communication: Of all sequential transfers.
+    computation: Of all sequential work.
   """
 
-  communication: float
-  computation: float
+  communication: Amount
+  computation: Amount
 
   @property
-  def total(self) -> float:
+  def total(self) -> Amount:
     """Returns the seconds of the round."""
     return self.communication + self.computation
 
   def times(self, num_rounds: int) -> 'RoundTime':
-    """Returns the seconds of so many rounds."""
+    """Returns the seconds of several rounds."""
     return RoundTime(*(num_rounds * part for part in self))
 
 
-def transfer_seconds(num_floats: float, rate: float) -> float:
-  """Returns how long one model takes, s / r.
+def transfer_seconds(num_floats: Amount, rate: float) -> Amount:
+  """Returns the seconds of transferring one model, s / r.
 
   Args:
     num_floats: Of the model, s >= 0.
-    rate: Numbers a second, r > 0.
+    rate: Numbers per second, r > 0.
   """
   return num_floats / rate
 
 
-def fed_avg(transfer: float, work: Work = Work()) -> RoundTime:
-  """Returns a round of FedAvg: the model down, an upload, the mean.
+def fed_avg(transfer: Amount, work: Work = Work()) -> RoundTime:
+  """Returns the time of a FedAvg round: broadcast, training, upload, average.
 
   Args:
     transfer: Seconds of one model.
@@ -133,21 +138,21 @@ def fed_avg(transfer: float, work: Work = Work()) -> RoundTime:
 
 
 def cmfl(
-  transfer: float,
-  committee_size: int,
-  num_training: int,
+  transfer: Amount,
+  committee_size: Amount,
+  num_training: Amount,
   download: str = 'parallel',
   work: Work = Work(),
 ) -> RoundTime:
-  """Returns a round of CMFL: every upload goes to every member.
+  """Returns the time of a CMFL round: every member receives every upload.
 
   Args:
     transfer: Seconds of one model.
     committee_size: C >= 1.
     num_training: n >= 1.
-    download: `'parallel'`: all receive the model at once, as in the authors'
-      code. `'primary_serial'`: the primary sends it to one after the other, n
-      times, as the paper's complexity has it.
+    download: `'parallel'`: all clients receive the model at the same time, as
+      in the authors' code. `'primary_serial'`: the primary sends it n times,
+      one after the other, as in the paper's complexity analysis.
     work: Of computation.
   """
   num_downloads = 1 if download == 'parallel' else num_training
@@ -158,14 +163,14 @@ def cmfl(
 
 
 def pulling(
-  transfer: float, num_models: float, work: Work = Work()
+  transfer: Amount, num_models: Amount, work: Work = Work()
 ) -> RoundTime:
-  """Returns a round without a server: a client receives models and averages.
+  """Returns the time of a serverless round: clients receive models and average.
 
   Args:
     transfer: Seconds of one model.
-    num_models: That the client receives, one after the other, >= 0; a fraction
-      for segments.
+    num_models: Models that the client receives, one after the other, >= 0;
+      fractional for segments.
     work: Of computation.
   """
   return RoundTime(
@@ -174,9 +179,9 @@ def pulling(
 
 
 def brain_torrent(
-  transfer: float, num_training: int, work: Work = Work()
+  transfer: Amount, num_training: Amount, work: Work = Work()
 ) -> RoundTime:
-  """Returns a re-timed round of BrainTorrent: one client fetches all models.
+  """Returns the time of a BrainTorrent round: one client fetches all models.
 
   Args:
     transfer: Seconds of one model.
@@ -187,9 +192,9 @@ def brain_torrent(
 
 
 def gossip(
-  transfer: float, num_training: int, work: Work = Work()
+  transfer: Amount, num_training: Amount, work: Work = Work()
 ) -> RoundTime:
-  """Returns a re-timed round of GossipFL: as much as all other models.
+  """Returns the time of a GossipFL round, which receives all other models.
 
   Args:
     transfer: Seconds of one model.

@@ -10,16 +10,16 @@ import numpy as np
 
 
 class ClientSummary(NamedTuple):
-  """One metric, summed up over clients; NaN if no client counts.
+  """One metric summarized over clients; NaN without valid clients.
 
   Attributes:
     weighted_mean: Mean weighted by examples: the metric over all examples.
-    plain_mean: Mean in which every client counts the same.
+    plain_mean: Unweighted mean over clients.
     worst_decile: Mean of the worst 10 % of the clients (rounded down, at least
       one): the lowest of an accuracy, the highest of an error.
-    num_clients: Clients that count.
+    num_clients: Clients in the summary.
     num_without_examples: Clients left out because they have no examples.
-    num_nan: Clients left out because their value is NaN all the same.
+    num_nan: Clients left out because their value is NaN despite examples.
   """
 
   weighted_mean: float
@@ -34,9 +34,9 @@ class MajorityScores(NamedTuple):
   """Accuracy of always predicting one class; NaN without test examples.
 
   Attributes:
-    per_client: With the commonest class of the client's own training labels,
-      float64 `[num_clients]`.
-    overall: With the commonest class of all training labels, float64
+    per_client: Predicting the most frequent class of the client's own training
+      labels, float64 `[num_clients]`.
+    overall: Predicting the most frequent class of all training labels, float64
       `[num_clients]`.
   """
 
@@ -47,7 +47,7 @@ class MajorityScores(NamedTuple):
 def summarize(
   values: np.ndarray, num_examples: np.ndarray, *, higher_is_better: bool
 ) -> ClientSummary:
-  """Sums up one metric over clients.
+  """Summarizes one metric over clients.
 
   Args:
     values: The metric of each client, float `[num_clients]`; NaN where it is
@@ -118,10 +118,10 @@ def label_histograms(
 def majority_class_scores(
   train_histograms: np.ndarray, test_histograms: np.ndarray
 ) -> MajorityScores:
-  """Scores the predictors that know no features, only training labels.
+  """Scores the majority-class baselines, which use only training labels.
 
-  A tie takes the lowest class. A client without training examples has no
-  majority of its own and predicts that of all.
+  A tie takes the lowest class. A client without training examples predicts the
+  majority class of all clients.
 
   Args:
     train_histograms: Training labels, `[num_clients, num_classes]`.

@@ -57,7 +57,7 @@ class Auditor:
     self._runtime, self._observer = runtime, observer
     self._log, self._level = log, level
     self._entry: dict[str, Any] = {}
-    self._arrays: dict[str, np.ndarray] = {}
+    self._arrays: verification.Arrays = {}
 
   def run(
     self, phase: Any, server_state: Any, cohort: cohort_lib.Cohort
@@ -123,7 +123,7 @@ class Auditor:
       'vote': None,
       'after': digest,
     }
-    self._arrays = verification.arrays_of(  # pyright: ignore[reportAttributeAccessIssue]
+    self._arrays = verification.arrays_of(
       uploads, agreed.model_weights, proposed.model_weights
     )
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tff_algos.core import durable, errors
 from tff_algos.core import model as model_lib
+from tff_algos.core.structures import Leaf
 from tff_algos.export import manifest, prediction, versions
 
 _TEMPORARY_PREFIX = '.writing-'
@@ -109,6 +110,11 @@ def model_facts(
     'num_classes': model.num_outputs if is_classifier else None,
     'label_shape': list(model.label_shape),
   }
+
+
+def variable(value: Leaf) -> tf.Variable:
+  """Returns an array as a variable that the bundle stores."""
+  return tf.Variable(value, trainable=False)
 
 
 def signature_function(

@@ -53,16 +53,17 @@ def export_cluster_models(
     base_dir: Such as `<workdir>/export/cluster_models`.
     algorithm: Algorithm; defines the cluster models.
     server_state: The state to export, of arrays or tensors.
-    sample_inputs: `[n, *input_shape]` float32, n >= 1; what the written bundle
-      predicts for them is compared with the model in memory.
+    sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
+      bundle's predictions with those of the model in memory.
     provenance: Config, round and dataset version of the state.
 
   Returns:
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the weights or sample inputs are unfit, the folder cannot
-      be written, or the bundle reads back differently. Nothing is left.
+    ExportError: If the weights or sample inputs are invalid, the folder cannot
+      be written, or the predictions of the loaded bundle differ. No files are
+      left behind.
   """
   model = algorithm.cluster_model
   x = validation.check_sample_inputs(model, sample_inputs)
@@ -74,7 +75,7 @@ def export_cluster_models(
     what = f'cluster weights {name!r}'
     validation.check_leading_axis(what, value, algorithm.num_clusters)
     validation.check_finite(what, value)
-  variables = tf.nest.map_structure(_variable, weights)
+  variables = tf.nest.map_structure(bundle_lib.variable, weights)
   stored = list(
     zip(tf.nest.flatten(weights), tf.nest.flatten(variables), strict=True)
   )
@@ -101,10 +102,6 @@ def export_cluster_models(
     tolerance=model.output_tolerance,
   )
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
-
-
-def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
 
 
 def _sample(
@@ -252,7 +249,7 @@ def _pick_cluster(
   mean_loss = tf.reduce_sum(losses * counts, axis=1) / tf.reduce_sum(counts)
   infinity = tf.constant(np.inf, tf.float32)
   mean_loss = tf.where(tf.math.is_nan(mean_loss), infinity, mean_loss)
-  # tf.argmin does not promise the lowest index among equals.
+  # tf.argmin does not guarantee the lowest index on a tie.
   is_best = tf.equal(mean_loss, tf.reduce_min(mean_loss))
   best_ids = tf.where(is_best, tf.range(num_clusters), num_clusters)
   return {

@@ -1,7 +1,7 @@
 """Manifest of an exported bundle (`bundle.json`): provenance and checksums.
 
-The manifest lies in `assets.extra/`, the folder of a SavedModel that
-TensorFlow Serving leaves to its owner. Reading it needs no TensorFlow.
+The manifest lies in `assets.extra/`, the folder of a SavedModel for the user's
+own files. Reading it needs no TensorFlow.
 """
 
 import dataclasses

@@ -2,9 +2,9 @@
 
 Signature `serving_default` of the bundle of all clients: `client_id` `[batch]`
 string, `x` `[batch, *input_shape]` float32 -> the outputs of
-`prediction.name_outputs`. A client that is not in the bundle is an
-InvalidArgument error with the text "unknown client id". Of one client's
-bundle: the same, without `client_id`.
+`prediction.name_outputs`. A client that is not in the bundle causes an
+InvalidArgument error with the text "unknown client id". The bundle of one
+client has the same signature without `client_id`.
 """
 
 import os
@@ -49,16 +49,17 @@ def export_personalized_models(
     client_ids: Ids by client index, distinct.
     client_states: The client states, a structure of arrays with a leading
       axis `[num_clients, ...]`; `()` if clients keep none.
-    sample_inputs: `[n, *input_shape]` float32, n >= 1; what the written bundle
-      predicts for them is compared with the model in memory.
-    provenance: What the states were made from.
+    sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
+      bundle's predictions with those of the models in memory.
+    provenance: Config, round and dataset version of the states.
 
   Returns:
     The folder `<base_dir>/<version>`.
 
   Raises:
-    ExportError: If the states, ids or sample inputs are unfit, the folder
-      cannot be written, or the bundle reads back differently. Nothing is left.
+    ExportError: If the states, ids or sample inputs are invalid, the folder
+      cannot be written, or the predictions of the loaded bundle differ. No
+      files are left behind.
   """
   model = algorithm.personalized_model
   x = validation.check_sample_inputs(model, sample_inputs)
@@ -121,7 +122,7 @@ def export_client_model(
     client_index: The client's position in the population.
     client_state: This client's state, without a leading axis.
     sample_inputs: `[n, *input_shape]` float32, n >= 1.
-    provenance: What the states were made from.
+    provenance: Config, round and dataset version of the states.
 
   Returns:
     The folder `<base_dir>/<version>`.
@@ -138,7 +139,7 @@ def export_client_model(
   )
   for value in tf.nest.flatten(weights):
     validation.check_finite(f'weights of client {client_id!r}', value)
-  variables = tf.nest.map_structure(_variable, weights)
+  variables = tf.nest.map_structure(bundle_lib.variable, weights)
   module: Any = tf.Module()
   module.weights = tf.nest.flatten(variables)
 
@@ -171,10 +172,6 @@ def export_client_model(
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
 
 
-def _variable(value: np.ndarray) -> tf.Variable:
-  return tf.Variable(value, trainable=False)  # pyright: ignore[reportArgumentType]
-
-
 def _stored_weights(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
@@ -203,7 +200,7 @@ def _stored_weights(
     if used[i]:
       owner = 'the server state' if i < num_server else 'the client states'
       validation.check_finite(f'an array of {owner}', leaf)
-      variables[i] = _variable(leaf)
+      variables[i] = bundle_lib.variable(leaf)
 
   def leaf_of_client(i: int, client_index: tf.Tensor) -> tf.Tensor:
     if i not in variables:

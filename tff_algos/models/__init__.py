@@ -1,1 +1,1 @@
-"""Functional models: the weights are arguments, so they stack."""
+"""Functional models: weights are arguments, so that they can be stacked."""

@@ -18,8 +18,8 @@ def check_normalization(
   if name in ('batch', 'batch_norm', 'batchnorm'):
     raise errors.ConfigError(
       f"normalization {name!r} is refused: batch normalization's moving "
-      'statistics are no weights that an average of clients, a cluster mean or '
-      'a proximal term could treat rightly, and small non-IID batches make '
+      'statistics must not be averaged over clients or clusters or pulled by a '
+      'proximal term like weights, and small non-IID batches make '
       "them differ between clients. Use 'group', which keeps no statistics"
     )
   return checks.check_one_of('normalization', name, allowed)
@@ -76,8 +76,8 @@ def embed(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     table: `[num_ids, width]`.
     ids: Integers of any shape, each below num_ids.
   """
-  # Through a reshape the gradient is a tensor, and not a list of rows, which
-  # neither an optimizer nor an average of clients takes.
+  # The reshape makes the gradient dense: neither optimizers nor averages over
+  # clients take tf.IndexedSlices.
   return tf.gather(tf.reshape(table, table.shape), ids)
 
 
@@ -87,11 +87,11 @@ def convolution(
   bias: tf.Tensor,
   padding: str = 'SAME',
 ) -> tf.Tensor:
-  """Returns the convolution and its bias (NHWC).
+  """Returns the convolution plus bias (NHWC).
 
   Args:
     inputs: `[batch, height, width, inputs]`.
-    kernel: `[height, width, inputs, outputs]`, or one in factors.
+    kernel: `[height, width, inputs, outputs]`, or a factored kernel.
     bias: `[outputs]`.
     padding: `'SAME'`, which keeps height and width, or `'VALID'`.
   """
@@ -107,8 +107,8 @@ def group_norm(
 ) -> tf.Tensor:
   """Returns group normalization over the last axis (Wu and He 2018).
 
-  Mean and variance are taken in float32, whatever the type of the inputs: in
-  fewer bits their difference from the inputs would be lost.
+  Mean and variance are computed in float32 for any type of the inputs, as lower
+  precision would lose the difference between inputs and mean.
 
   Args:
     inputs: `[batch, ..., channels]`.
@@ -137,9 +137,9 @@ def layer_norm(
   offset: tf.Tensor,
   epsilon: float = 1e-5,
 ) -> tf.Tensor:
-  """Returns layer normalization of each place (Ba et al. 2016).
+  """Returns layer normalization of each position (Ba et al. 2016).
 
-  Mean and variance are taken in float32, as by `group_norm`.
+  Mean and variance are computed in float32, as by `group_norm`.
 
   Args:
     inputs: `[..., channels]`; each vector of channels is normalized by itself.

@@ -27,9 +27,9 @@ class LogisticConfig(LinearConfig):
   """Options of logistic regression, besides `LinearConfig`.
 
   Attributes:
-    reference_class: Whether the logit of class 0 is fixed to 0, which leaves
-      every distribution possible and no two models the same. With two classes
-      it is the binary logistic regression: 151 parameters for 150 features
+    reference_class: Whether the logit of class 0 is fixed to 0, which makes the
+      parameters identifiable without excluding any distribution. With two
+      classes it is binary logistic regression: 151 parameters for 150 features
       (PPFL's synthetic data, arXiv 2310.14337).
   """
 
@@ -49,7 +49,7 @@ def build_linear_regression(
 def build_logistic_regression(
   config: LogisticConfig, input_shape: tuple[int, ...], num_outputs: int
 ) -> model_lib.Model:
-  """Returns multinomial logistic regression, one logit a class."""
+  """Returns multinomial logistic regression, with one logit per class."""
   if not config.reference_class:
     return _build(
       config,

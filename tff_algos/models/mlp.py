@@ -33,7 +33,7 @@ class MlpConfig(model_options.ModelConfig):
 def build_mlp(
   config: MlpConfig, input_shape: tuple[int, ...], num_outputs: int
 ) -> model_lib.Model:
-  """Returns a classifier: dense layers with ReLU, then one logit a class."""
+  """Returns a classifier: dense layers with ReLU, then one logit per class."""
   sizes = [math.prod(input_shape), *config.hidden_sizes, num_outputs]
   num_layers = len(sizes) - 1
 
@@ -50,18 +50,18 @@ def build_mlp(
     return weights
 
   def apply(weights, x):
-    hidden = tf.reshape(x, [-1, sizes[0]])
+    outputs = tf.reshape(x, [-1, sizes[0]])
     for i in range(num_layers):
-      hidden = layers.dense(
-        hidden, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
+      if i:
+        outputs = tf.nn.relu(outputs)
+      outputs = layers.dense(
+        outputs, weights[f'dense_{i}/kernel'], weights[f'dense_{i}/bias']
       )
-      if i == num_layers - 1:
-        return hidden
-      if config.normalization == 'group':
-        hidden = layers.group_norm(
-          hidden, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']
+      if config.normalization == 'group' and i < num_layers - 1:
+        outputs = layers.group_norm(
+          outputs, weights[f'norm_{i}/scale'], weights[f'norm_{i}/offset']
         )
-      hidden = tf.nn.relu(hidden)
+    return outputs
 
   return model_lib.Model(
     'mlp',
@@ -69,6 +69,6 @@ def build_mlp(
     input_shape,
     num_outputs,
     initialize,
-    apply,  # pyright: ignore[reportArgumentType]
+    apply,
     vectorizes=True,
   )

@@ -8,7 +8,7 @@ from tff_algos.models import pretrained as pretrained_lib
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-  """Options of every model; its own extend them.
+  """Options of every model, which may add its own.
 
   Attributes:
     compute_dtype: `'float32'` or `'bfloat16'`; see `precision.compute_in`.

@@ -1,4 +1,4 @@
-"""Mixed precision: float32 weights, model arithmetic in fewer bits."""
+"""Mixed precision: float32 weights, model arithmetic in bfloat16."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from tff_algos.core import model as model_lib
 
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 
-# Eight roundings of 8 significant bits.
+# Allows for eight roundings to 8 significant bits.
 _OUTPUT_TOLERANCE = 2.0**-5
 
 
@@ -28,10 +28,10 @@ def check_dtype(compute_dtype: str) -> None:
 def compute_in(model: model_lib.Model, compute_dtype: str) -> model_lib.Model:
   """Returns the model with the arithmetic of its `apply` in another type.
 
-  Weights and examples are rounded on their way in and outputs become float32
-  again, so gradients, optimizers, losses, aggregation, checkpoints and
-  exports are float32 as ever: the master weights of Micikevicius et al.
-  (2018), arXiv:1710.03740, without the loss scale, which bfloat16 needs not.
+  Weights and examples are rounded on entry and outputs cast back to float32,
+  so gradients, optimizers, losses, aggregation, checkpoints and exports stay
+  float32: the master weights of Micikevicius et al. (2018), arXiv:1710.03740,
+  without a loss scale, which bfloat16 does not need.
 
   Args:
     model: Computes in the type of its weights.
@@ -44,7 +44,7 @@ def compute_in(model: model_lib.Model, compute_dtype: str) -> model_lib.Model:
   def apply(weights, x):
     rounded = tf.nest.map_structure(lambda leaf: tf.cast(leaf, dtype), weights)
     x = tf.convert_to_tensor(x)
-    if x.dtype.is_floating:  # And not the ids of tokens.
+    if x.dtype.is_floating:  # Ids of tokens stay integers.
       x = tf.cast(x, dtype)
     return tf.cast(model.apply(rounded, x), tf.float32)
 

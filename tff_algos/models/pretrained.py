@@ -1,8 +1,8 @@
-"""Networks that start from pretrained weights, read from a file.
+"""Initialization of networks from pretrained weights in a file.
 
-Such as those of ResNet18 in Chen and Qiu (2025), section 6.1, which were
-learned on ImageNet. The file is NumPy's `.npz`, an array a weight, under the
-names that the network's weights have.
+An example is the ResNet18 of Chen and Qiu (2025), section 6.1, pretrained on
+ImageNet. The file is NumPy's `.npz`, with one array per weight under the
+weight's name.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ from tff_algos.core import model as model_lib
 
 @dataclasses.dataclass(frozen=True)
 class PretrainedConfig:
-  """Where a network starts.
+  """Initial weights of a network.
 
   Attributes:
-    file: `.npz` of the weights, with ordinary kernels; `''` for random ones.
-    fresh: Weights or layers that start at random all the same: `('head',)`,
-      which is `head/kernel` and `head/bias`, for other classes than those of
-      the file.
+    file: `.npz` of the weights, with ordinary kernels; `''` for random weights.
+    fresh: Weights or layers that are still initialized at random: `('head',)`,
+      which is `head/kernel` and `head/bias`, for classes that differ from those
+      of the file.
   """
 
   file: str = ''
@@ -45,12 +45,12 @@ def start_from(
   """Returns the model with its initial weights read from the file.
 
   Args:
-    model: With ordinary kernels; draws what is `fresh`.
+    model: Has ordinary kernels; initializes the `fresh` weights.
     config: `file` `''` returns `model` itself.
 
   Raises:
-    ConfigError: If the file cannot be read, or its arrays are not, by name,
-      shape and number, the weights that are not fresh.
+    ConfigError: If the file cannot be read, or its arrays do not match the
+      weights that are not fresh by name, shape and number.
   """
   if not config.file:
     return model
@@ -69,7 +69,7 @@ def start_from(
   def initialize(seed):
     drawn = model.initialize(seed) if fresh else learned
     return OrderedDict(
-      (name, drawn[name] if name in fresh else tf.constant(learned[name]))  # pyright: ignore[reportArgumentType]
+      (name, drawn[name] if name in fresh else tf.constant(learned[name]))
       for name in spec
     )
 
@@ -104,12 +104,12 @@ def _read(path, spec, fresh):
 
 def _checked(path, name, array, spec):
   shape = tuple(spec[name].shape)
-  # A member of the archive that is no .npy comes as bytes.
+  # NumPy returns a member of the archive that is not .npy as bytes.
   array = np.asarray(array)
   is_number = np.issubdtype(array.dtype, np.floating)
   with np.errstate(over='ignore'):
-    values = array.astype(np.float32) if is_number else None
-  if array.shape != shape or not is_number or not np.isfinite(values).all():  # pyright: ignore[reportArgumentType, reportCallIssue]
+    values = array.astype(np.float32) if is_number else np.float32(np.nan)
+  if array.shape != shape or not np.isfinite(values).all():
     raise errors.ConfigError(
       f'{name!r} of pretrained.file {path} must be floats of shape {shape}, '
       'finite '

@@ -31,9 +31,9 @@ class Entry(NamedTuple):
 
   Attributes:
     config_class: Its options, a `model_options.ModelConfig`.
-    build: (options, input shape, number of outputs) -> Model; where the model
-      takes words, (..., `embeddings.WordIds`) -> Model.
-    takes_words: Whether it must know which word an id is.
+    build: (options, input shape, number of outputs) -> Model; if `takes_words`,
+      (..., `embeddings.WordIds`) -> Model.
+    takes_words: Whether the model needs the word of each id.
   """
 
   config_class: type
@@ -111,14 +111,15 @@ def build_model(
 
   Args:
     section: The model's name and its options.
-    task: What the data asks for, `'classification'` or `'regression'`.
+    task: Task of the data set, `'classification'` or `'regression'`.
     input_shape: Shape of one example.
     num_outputs: Number of classes, or 1 for regression.
     input_dtype: int32 for the ids of tokens, else float32.
     label_shape: Shape of one example's label.
-    special_ids: Ids of tokens that are no words, by name. Where labels are
-      tokens at several places, `padding` is not predicted, and none is scored.
-    vocabulary: The words, in the order of their ids; they have all ids but
+    special_ids: Ids of tokens that are not words, by name. If labels are tokens
+      at several places, `padding` is not predicted, and no special id is
+      scored.
+    vocabulary: The words, in the order of their ids, which are all ids except
       `special_ids`.
 
   Raises:

@@ -1,1 +1,1 @@
-"""Pure tensor mathematics; nothing here knows what a client is."""
+"""Pure tensor mathematics, independent of clients and federated learning."""

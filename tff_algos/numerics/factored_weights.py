@@ -1,7 +1,7 @@
 """Named weights of a network, with convolution kernels or their factors.
 
-A layer's kernel is `<layer>/kernel`; in factors it is `<layer>/atoms` and
-`<layer>/coefficients`, in its place.
+A plain layer has the weight `<layer>/kernel`; a factored layer has
+`<layer>/atoms` and `<layer>/coefficients` instead.
 """
 
 from collections import OrderedDict

@@ -1,12 +1,12 @@
 """Filter decomposition of convolution kernels into atoms and coefficients.
 
 A kernel `[height, width, inputs, outputs]` is sum_q atoms[:, :, q] *
-coefficients[q]: every pair of channels mixes the same atoms with coefficients
-of its own (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
+coefficients[q]: every pair of channels mixes the same atoms with its own
+coefficients (Qiu et al. 2018, "DCFNet"; Chen and Qiu 2025, section 3).
 
 Any invertible matrix R turns (coefficients R, R^-1 atoms) into factors of the
-same kernel. So distances, variances and means of *factors* mean something only
-between factors that came from one start; kernels can always be compared.
+same kernel. So distances, variances and means of *factors* are meaningful only
+between factors with the same initialization; kernels can always be compared.
 """
 
 from typing import Any, NamedTuple
@@ -29,12 +29,12 @@ class FilterFactors(NamedTuple):
 
 
 class Factored(NamedTuple):
-  """What `factor_kernel` returns.
+  """Factors of a given kernel, and their approximation error.
 
   Attributes:
-    factors: Of the kernel, or of the nearest that has so few atoms.
-    relative_error: |kernel - rebuilt kernel| / |kernel|, float32 `[]`; 0 of a
-      kernel that is 0.
+    factors: Of the kernel, or of the nearest kernel with that many atoms.
+    relative_error: |kernel - rebuilt kernel| / |kernel|, float32 `[]`; 0 if the
+      kernel is 0.
   """
 
   factors: FilterFactors
@@ -48,14 +48,14 @@ def build_kernel(factors: FilterFactors) -> tf.Tensor:
 
 
 def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> Factored:
-  """Returns the factors that come nearest to a kernel in the least squares.
+  """Returns the least-squares factors of a kernel.
 
-  The singular value decomposition of the kernel as a matrix `[height * width,
-  inputs * outputs]`, each factor taking the root of the singular values. It is
-  exact for as many atoms as a filter has pixels (Eckart and Young 1936: else no
-  factors are nearer). Atoms beyond the number of singular values are unit
-  vectors of one pixel with coefficients 0: they change no kernel, and may be
-  learnt.
+  The truncated singular value decomposition of the kernel as a matrix `[height
+  * width, inputs * outputs]`; each factor takes the square root of the singular
+  values. It is the best approximation with that many atoms (Eckart and Young
+  1936), and exact with as many atoms as a filter has pixels. Atoms beyond the
+  number of singular values are unit vectors of one pixel with coefficients 0:
+  they do not change the kernel, and can be trained.
 
   Args:
     kernel: `[height, width, inputs, outputs]`, static.
@@ -71,7 +71,7 @@ def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> Factored:
   matrix = tf.reshape(kernel, [pixels, pairs])
   sizes, left, right = tf.linalg.svd(matrix)
   rank = min(num_atoms, pixels, pairs)
-  # A decomposition may turn both signs at will: the sum of an atom is >= 0.
+  # Signs of singular vectors are arbitrary: make the sum of each atom >= 0.
   signs = tf.where(tf.reduce_sum(left, axis=0) < 0, -1.0, 1.0)
   roots = (signs * tf.sqrt(sizes))[:rank]
   atoms = left[:, :rank] * roots

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import index_random
 
-# Entries of a row that are in float64 at a time.
+# Columns that are converted to float64 at a time, to bound the memory.
 _BLOCK = 1 << 15
 # Squared distances below this share of the squared norms that they come from
 # are rounding.
@@ -41,15 +41,14 @@ def centered_gram(
   projection_size: int = 0,
   seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
-  """Returns the inner products of all rows, less the mean of some.
+  """Returns the inner products of rows, centered by the mean of counted rows.
 
   Takes O(rows^2 d) for d weights a row. Besides its arguments it holds the
   result and some columns in float64.
 
   Args:
-    stacks: Structures of float tensors `[rows_i, ...]`, alike but for the
-      number of rows; as if they were one under the other. Shapes are known but
-      for it.
+    stacks: Structures of float tensors `[rows_i, ...]`, which are concatenated
+      along the rows. All other dimensions are static and equal.
     counts: 1 for a row that counts in the mean, else 0; float64 `[rows]`.
     projection_size: If > 0, rows are first projected to so many dimensions by
       a normal matrix, which keeps squared distances up to a relative error of
@@ -138,7 +137,8 @@ def squared_distances(gram: tf.Tensor, combinations: tf.Tensor) -> tf.Tensor:
   inner = tf.matmul(gram, combinations, transpose_b=True)
   point_norms = tf.reduce_sum(combinations * tf.transpose(inner), axis=1)
   distances = norms[:, tf.newaxis] - 2 * inner + point_norms
-  # What a huge row far away rounds to is nothing to the distances of others.
+  # The bound uses only the rows of each pair: the rounding error of one huge
+  # row must not zero the distances between other rows.
   terms = tf.linalg.matvec(tf.abs(combinations), tf.sqrt(norms)) ** 2
   is_rounding = distances <= _ROUNDING * tf.maximum(norms[:, tf.newaxis], terms)
   return tf.where(is_rounding, tf.zeros_like(distances), distances)

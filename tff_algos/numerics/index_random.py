@@ -28,24 +28,24 @@ def _shift_xor(bits: tf.Tensor, shift: int) -> tf.Tensor:
 
 
 def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
-  """Returns the seed of one of several uses of a seed, int32 `[2]`.
+  """Returns the seed derived from a seed and a number, int32 `[2]`.
 
   Args:
     seed: int32 `[2]`.
-    number: Of the use, int32 `[]`; another number, another seed.
+    number: Which of the derived seeds, int32 `[]`.
   """
   # The stubs take the result of this function for an int.
   folded: Any = tf.random.fold_in(seed, number)  # pyright: ignore[reportArgumentType]
   return folded
 
 
-def random_bits(seed: tf.Tensor, *counters: tf.Tensor) -> tf.Tensor:
+def random_bits(seed: tf.Tensor, *counters: tf.Tensor | int) -> tf.Tensor:
   """Returns 32 random bits for each combination of counters.
 
   Args:
     seed: int32 `[2]`.
-    *counters: Integer tensors that broadcast against each other, from 0 to
-      2**32 - 1.
+    *counters: Integers or integer tensors that broadcast against each other,
+      from 0 to 2**32 - 1.
 
   Returns:
     uint32 of the broadcast shape, uniform.
@@ -97,8 +97,8 @@ def shuffled_epochs(
   capacity = tf.shape(mask)[0]
   epochs = tf.range(num_epochs)[:, tf.newaxis]
   bits = random_bits(seed, epochs, tf.range(capacity))
-  # The smallest bits first, as the largest signed numbers: that is the order in
-  # which top-k gives them, equal ones by position. So padding comes behind.
+  # Small bits become large signed numbers, which top-k returns first, and equal
+  # ones by position; padding gets the smallest key, so it comes last.
   keys = tf.cast(
     tf.bitwise.bitwise_xor(bits, tf.constant(0x7FFFFFFF, tf.uint32)), tf.int32
   )

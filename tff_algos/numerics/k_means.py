@@ -6,9 +6,10 @@ is a weighted sum of points, so all that is needed of the points is their Gram
 matrix (`numerics.gram`): an iteration takes O(n^2 k) for n points, however long
 they are, and nothing larger than the matrix is held.
 
-An empty cluster is placed anew on the point that lies farthest from its centre,
-several on as many. If all points lie on their centres, there are fewer distinct
-points than clusters, and it stays empty. Ties go to the lowest cluster id.
+The centre of an empty cluster is moved to the point that lies farthest from its
+centre, those of several empty clusters to the next farthest. If all points lie
+on their centres, there are fewer distinct points than clusters, and the cluster
+stays empty. Ties go to the lowest cluster id.
 """
 
 from typing import NamedTuple
@@ -22,14 +23,14 @@ MAX_ITERATIONS = 300
 
 
 class Clustering(NamedTuple):
-  """What k-means found.
+  """Result of k-means.
 
   Attributes:
-    assignment: Cluster of each point, int32 `[points]`; that of a point that
-      does not count means nothing.
+    assignment: Cluster of each point, int32 `[points]`; undefined for points
+      that are not real.
     inertia: Sum of the squared distances to the means, float64 `[]`.
-    num_iterations: Times that the points were assigned to the nearest mean,
-      int32 `[]`; the last time changed nothing, unless it was the most.
+    num_iterations: Assignment steps, int32 `[]`; the last one changed nothing,
+      unless `max_iterations` was reached.
   """
 
   assignment: tf.Tensor
@@ -45,11 +46,11 @@ def k_means(
   num_restarts: int = 1,
   max_iterations: int = MAX_ITERATIONS,
 ) -> Clustering:
-  """Returns the best of some runs of k-means, each from seeds of its own.
+  """Returns the best of several runs of k-means, each with new initial centres.
 
   Args:
     gram: Inner products of the points, float64 `[points, points]`.
-    is_real: bool `[points]`; others count nowhere.
+    is_real: bool `[points]`; other points are ignored.
     num_clusters: >= 1.
     seed: int32 `[2]`; the same gives the same result.
     num_restarts: Runs, >= 1; that of the lowest inertia is kept, the first on a
@@ -86,12 +87,12 @@ def lloyd(
   num_clusters: int,
   max_iterations: int = MAX_ITERATIONS,
 ) -> Clustering:
-  """Returns where Lloyd's iterations end: no point changes its cluster.
+  """Returns the clustering after Lloyd's iterations: no assignment changes.
 
   Args:
     gram: As of `k_means`.
     is_real: As of `k_means`.
-    assignment: Where to start, int32 `[points]`.
+    assignment: Initial assignment, int32 `[points]`.
     num_clusters: >= 1.
     max_iterations: >= 1.
   """
@@ -128,7 +129,7 @@ def lloyd(
 def _means(
   is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns each mean as weights of the points, and whether it is of none."""
+  """Returns means as weights of the points, and which clusters are empty."""
   members = tf.cast(is_real, tf.float64) * tf.one_hot(
     assignment, num_clusters, axis=0, dtype=tf.float64
   )
@@ -143,11 +144,14 @@ def _own_distances(distances: tf.Tensor, assignment: tf.Tensor) -> tf.Tensor:
 def _distances_to_means(
   gram: tf.Tensor, is_real: tf.Tensor, assignment: tf.Tensor, num_clusters: int
 ) -> tf.Tensor:
-  """Returns squared distances `[points, clusters]`; infinite if closed."""
+  """Returns squared distances to centres, `[points, clusters]`.
+
+  They are infinite for an empty cluster whose centre cannot be moved.
+  """
   means, is_empty = _means(is_real, assignment, num_clusters)
   own = _own_distances(gram_lib.squared_distances(gram, means), assignment)
   own = tf.where(is_real, own, tf.zeros_like(own))
-  # The first empty cluster takes the farthest point, the second the next one.
+  # The first empty cluster moves to the farthest point, the second to the next.
   farthest = tf.argsort(own, direction='DESCENDING', stable=True)
   rank = tf.minimum(tf.cumsum(tf.cast(is_empty, tf.int32)), tf.shape(own)[0])
   place = tf.gather(farthest, tf.maximum(rank - 1, 0))
@@ -167,10 +171,11 @@ def _plus_plus(
   seed: tf.Tensor,
   restart: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns the nearest of `num_clusters` drawn points, for each point.
+  """Returns the nearest k-means++ centre of each point.
 
-  The first is drawn uniformly, each further one with a chance in proportion to
-  the squared distance to the nearest that is drawn; uniformly, if all are 0.
+  The first centre is drawn uniformly among the points, each further one with
+  probability proportional to the squared distance to the nearest centre so far;
+  uniformly if all distances are 0.
   """
   everyone = tf.cast(is_real, tf.float64)
   nearest, distances = everyone, []

@@ -8,13 +8,13 @@ _NOBODY = -1
 
 
 class _Matching(NamedTuple):
-  """Some rows and columns, matched, with the prices that prove it the best.
+  """Optimal matching of the first rows, with its dual prices.
 
   Attributes:
-    column_of: Of each row, int32 `[n]`.
-    row_of: Of each column, int32 `[n]`.
-    row_price: float64 `[n]`.
-    column_price: float64 `[n]`.
+    column_of: Column of each row, int32 `[n]`; negative if not matched.
+    row_of: Row of each column, int32 `[n]`; negative if not matched.
+    row_price: Dual variables of the rows, float64 `[n]`.
+    column_price: Dual variables of the columns, float64 `[n]`.
   """
 
   column_of: tf.Tensor
@@ -24,15 +24,15 @@ class _Matching(NamedTuple):
 
 
 class _Search(NamedTuple):
-  """Shortest paths from a free row, on matched edges back and on others forth.
+  """State of Dijkstra's search for an augmenting path from an unmatched row.
 
   Attributes:
-    row: To go on from, int32 `[]`.
-    cost: Of the way to it, float64 `[]`.
-    end: The free column that was reached, int32 `[]`.
-    costs: Of the way to each column, float64 `[n]`.
-    came_from: Row before each column, int32 `[n]`.
-    is_done: Columns whose way is known, bool `[n]`.
+    row: Row to expand next, int32 `[]`.
+    cost: Of the shortest path to that row, float64 `[]`.
+    end: The unmatched column that was reached, int32 `[]`.
+    costs: Of the shortest known path to each column, float64 `[n]`.
+    came_from: Row before each column on that path, int32 `[n]`.
+    is_done: Columns whose shortest path is final, bool `[n]`.
   """
 
   row: tf.Tensor
@@ -44,16 +44,16 @@ class _Search(NamedTuple):
 
 
 def best_matching(scores: tf.Tensor) -> tf.Tensor:
-  """Returns the column of each row, so that the scores add up to the most.
+  """Returns the one-to-one matching of rows to columns of largest total score.
 
   The Hungarian method with shortest augmenting paths (Kuhn 1955; Jonker and
-  Volgenant 1987), O(n^3). Of several best ones it always takes the same.
+  Volgenant 1987), O(n^3). Ties are broken deterministically.
 
   Args:
-    scores: float64 `[n, n]`, finite; n known.
+    scores: float64 `[n, n]`, finite, n static.
 
   Returns:
-    A permutation, int32 `[n]`.
+    Column of each row, a permutation, int32 `[n]`.
   """
   size = scores.shape[0]
   nobody = tf.fill([size], _NOBODY)
@@ -71,9 +71,9 @@ def best_matching(scores: tf.Tensor) -> tf.Tensor:
 def _match_row(
   costs: tf.Tensor, row: tf.Tensor, matching: _Matching
 ) -> _Matching:
-  """Returns the best matching of one row more."""
+  """Returns the optimal matching after adding a row."""
   found = _search(costs, row, matching)
-  # What each done column was reached for less than the end.
+  # How much cheaper each done column is reached than the end of the path.
   saved = tf.where(
     found.is_done, found.cost - found.costs, tf.zeros_like(found.costs)
   )
@@ -87,7 +87,7 @@ def _match_row(
   def turn(
     column: tf.Tensor, column_of: tf.Tensor, row_of: tf.Tensor
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Gives a column to the row before it, whose old one is the next."""
+    """Matches a column with the row before it, freeing that row's column."""
     before = found.came_from[column]
     row_of = _put(row_of, column, before)
     return column_of[before], _put(column_of, before, column), row_of

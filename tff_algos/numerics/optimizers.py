@@ -10,7 +10,7 @@ from tff_algos.core import checks
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 
-# Of the weights, per step; None for none.
+# Weight decay, the factor of |weights|^2 / 2 in the objective; None for none.
 Decay: TypeAlias = tf.Tensor | float | None
 
 
@@ -19,12 +19,12 @@ class Optimizer(NamedTuple):
 
   Attributes:
     initialize: weights -> slots.
-    gradient_scale: is_real -> float32 `[]`, what the gradient must be
-      multiplied by before it is given to `step`.
+    gradient_scale: is_real -> float32 `[]`, the factor by which the caller
+      multiplies the gradient before `step`.
     step: (weights, scaled gradient, slots, is_real, decay) -> (weights, slots).
-      The objective also has decay / 2 * |weights|^2, of which the gradient says
-      nothing; None for no such term. A step with `is_real` 0 (float32 `[]`,
-      else 1) changes nothing: it is padding. Its gradient must be finite.
+      Adds the gradient of decay / 2 * |weights|^2 itself; None for no decay. A
+      step with `is_real` 0 (float32 `[]`, else 1) is padding and changes
+      nothing; its gradient must be finite.
   """
 
   initialize: Callable[[Structure], Structure]
@@ -79,11 +79,11 @@ def build_optimizer(config: OptimizerConfig) -> Optimizer:
 
 
 def clipped(optimizer: Optimizer, norm: float) -> Optimizer:
-  """Returns an optimizer that scales longer gradients to a norm.
+  """Returns an optimizer with gradient clipping by norm.
 
-  What it clips is the gradient that it is given: not that of a decay, nor, in
-  `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov and
-  Bengio 2013, Algorithm 1).
+  Only the gradient passed to `step` is clipped: not that of weight decay, nor,
+  in `stages.client.local_training`, that of a proximal term (Pascanu, Mikolov
+  and Bengio 2013, Algorithm 1).
 
   Args:
     optimizer: Takes the step.
@@ -126,7 +126,7 @@ def sgd(learning_rate: float, momentum: float = 0.0) -> Optimizer:
     decay: Decay,
   ) -> tuple[Structure, Structure]:
     if not momentum:
-      if decay is not None:  # With the gradient of the decay: one pass more.
+      if decay is not None:  # Adding its gradient would take one more pass.
         weights = trees.scale(weights, 1 - gradient_scale(is_real) * decay)
       return trees.subtract(weights, gradient), slots
     if decay is not None:
@@ -170,7 +170,7 @@ def adam(
     )
 
   def gradient_scale(is_real: tf.Tensor) -> tf.Tensor:
-    # What a padded step has for a gradient is thrown away whole.
+    # `step` discards the result of a padded step, so its gradient may stay.
     return tf.ones_like(is_real)
 
   def step(

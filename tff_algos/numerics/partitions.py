@@ -62,15 +62,15 @@ def transition_matrix(
 
   Returns:
     `[num_clusters, num_clusters]`, of the weights' type; entry (j, k) is the
-    share of those now in k who were in j. Columns sum to 1: that of a cluster
-    which is empty now says that it stays as it was.
+    share of cluster k's points after that were in cluster j before. Columns sum
+    to 1; the column of a cluster that is empty after is that of the identity.
   """
   joined, members = (
     membership_matrix(assignment, weights, num_clusters)
     for assignment in (before, after)
   )
   sizes = tf.reduce_sum(members, axis=1)
-  # Divided last, so that whoever stays makes exactly 1.
+  # Divided last, so that the entry of an unchanged cluster is exactly 1.
   transition = tf.math.divide_no_nan(
     tf.matmul(joined, members, transpose_b=True), sizes
   )

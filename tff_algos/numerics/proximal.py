@@ -13,10 +13,10 @@ from tff_algos.numerics import trees
 
 
 class Pull(NamedTuple):
-  """The pull of several centres, as that of one.
+  """Several proximal terms combined into one.
 
   Attributes:
-    center: Their mixed centre, like the point that is pulled.
+    center: Weighted mean of the centres, shaped like one centre.
     strength: U, float32 `[]`, >= 0.
   """
 
@@ -25,18 +25,18 @@ class Pull(NamedTuple):
 
 
 def joint_pull(pulls: tf.Tensor | Array, centers: Structure) -> Pull:
-  """Returns what several centres amount to together.
+  """Returns the proximal term that equals a sum of several, up to a constant.
 
   Args:
     pulls: u, `[num_centers]`, >= 0; or `[points, num_centers]` for several
-      points at once, and a stack is returned.
+      points at once, which returns a stack.
     centers: Structure of tensors `[num_centers, ...]`.
   """
   return Pull(mixed_center(pulls, centers), tf.reduce_sum(pulls, axis=-1))
 
 
 def mixed_center(pulls: tf.Tensor | Array, centers: Structure) -> Structure:
-  """Returns sum_s u_s c_s / sum_s u_s; zeros where nothing pulls.
+  """Returns sum_s u_s c_s / sum_s u_s; zeros where all u_s are 0.
 
   Args:
     pulls: As of `joint_pull`.

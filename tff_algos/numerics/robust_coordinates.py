@@ -19,8 +19,8 @@ def trimmed_mean(
   Args:
     rows: Structure of float tensors `[rows, ...]`.
     is_real: bool `[rows]`.
-    num_trimmed: How many are left out on each side, int32 `[]`, >= 0. If that
-      would leave nothing, it is the median.
+    num_trimmed: How many are left out on each side, int32 `[]`, >= 0. If none
+      would remain, the result is the median.
 
   Returns:
     Structure of tensors `[...]`.

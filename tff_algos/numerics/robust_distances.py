@@ -16,7 +16,7 @@ from tff_algos.numerics import gram as gram_lib
 def krum_scores(
   distances: tf.Tensor, is_real: tf.Tensor, num_byzantine: int
 ) -> tf.Tensor:
-  """Returns how far each row is from the rows around it.
+  """Returns the Krum score of each row.
 
   Blanchard et al. 2017, "Machine Learning with Adversaries", Section 4: the
   sum of the squared distances to the n - f - 2 nearest other rows (at least
@@ -99,7 +99,7 @@ def committee_rows(
 
 def _share(number: tf.Tensor, share: float) -> tf.Tensor:
   """Returns a share of a number, rounded half up, at least 1; int32 `[]`."""
-  # 0.1 times 45 is 4.5, and not just below.
+  # 1e-9 makes up for products that are rounded to just below a half.
   found = tf.floor(share * tf.cast(number, tf.float64) + 0.5 + 1e-9)
   return tf.maximum(tf.cast(found, tf.int32), 1)
 
@@ -138,7 +138,7 @@ def bulyan_rows(
 def nearest_neighbor_mixing(
   distances: tf.Tensor, is_real: tf.Tensor, num_byzantine: int
 ) -> tf.Tensor:
-  """Returns the matrix that replaces rows by means of those around them.
+  """Returns the matrix that replaces each row by the mean of its neighbours.
 
   Allouah et al. 2023, arXiv:2302.01772, Algorithm 2: the mean of the n - f
   nearest rows (at least one), itself among them.
@@ -155,7 +155,7 @@ def nearest_neighbor_mixing(
   num_rows = tf.shape(distances)[0]
   num_real = tf.reduce_sum(tf.cast(is_real, tf.int32))
   num_near = tf.maximum(num_real - num_byzantine, 1)
-  # Rounding and equal rows must not put anybody before the row itself.
+  # Each row comes first among its neighbours, despite rounding or equal rows.
   near = tf.linalg.set_diag(
     distances, tf.fill([num_rows], tf.constant(-1.0, tf.float64))
   )
@@ -172,7 +172,7 @@ def nearest_neighbor_mixing(
 def geometric_median(
   gram: tf.Tensor, shares: tf.Tensor, smoothing: float, num_iterations: int
 ) -> tf.Tensor:
-  """Returns factors of the point of least weighted distance to the rows.
+  """Returns the weighted geometric median as factors of the rows.
 
   Smoothed Weiszfeld iterations, Pillutla, Kakade and Harchaoui 2022,
   arXiv:1912.13445, Algorithm 2, from the last row as start.
@@ -182,7 +182,7 @@ def geometric_median(
       `[rows + 1, rows + 1]`.
     shares: Weights of the rows, float64 `[rows]`, sum 1; 0 for one that is not
       real.
-    smoothing: Least distance that is divided by, > 0.
+    smoothing: Lower bound of the distances that are divided by, > 0.
     num_iterations: >= 1.
 
   Returns:
@@ -200,7 +200,7 @@ def geometric_median(
 def centered_clipping(
   gram: tf.Tensor, shares: tf.Tensor, radius: float, num_iterations: int
 ) -> tf.Tensor:
-  """Returns factors of the point that clipped steps from the last row reach.
+  """Returns the result of centered clipping as factors of the rows.
 
   Karimireddy, He and Jaggi 2021, arXiv:2012.10333, Algorithm 2: v <- v +
   sum_i share_i (row_i - v) min(1, radius / |row_i - v|). One iteration is the

@@ -1,9 +1,8 @@
 """Robust aggregation rules for models, one function a rule.
 
 A rule takes `Rows` and `RuleOptions` and returns one model. Rules that compare
-models do it by the inner products of their updates, which are as small as the
-number of rows squared; those that work by coordinate hold a sorted copy of one
-leaf at a time.
+models need only the matrix of inner products of their updates, `[rows, rows]`;
+coordinate-wise rules hold a sorted copy of one leaf at a time.
 """
 
 import dataclasses
@@ -24,8 +23,8 @@ class Rows(NamedTuple):
   Attributes:
     values: Structure of float tensors `[rows, ...]`, all finite.
     weights: float32 `[rows]`, >= 0; a row of weight 0 is not real.
-    start: Structure of tensors `[...]`: a model near the good rows, such as the
-      one that they were trained from. A row less it is the row's update.
+    start: Structure of tensors `[...]`: a model near the honest rows, such as
+      the one that they were trained from. A row minus `start` is its update.
   """
 
   values: Structure
@@ -51,8 +50,8 @@ class Rows(NamedTuple):
   def gram(self) -> tf.Tensor:
     """Returns inner products of updates, float64 `[rows + 1, rows + 1]`.
 
-    Less the start, and not less a mean, which one huge row would carry away.
-    The last row is the start's, zeros.
+    Centered on `start` and not on a mean, which one huge row could move
+    anywhere. The last row is that of `start`, zeros.
     """
     is_start = tf.one_hot(
       tf.size(self.weights), tf.size(self.weights) + 1, dtype=tf.float64
@@ -81,11 +80,11 @@ class Rows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RuleOptions:
-  """Options of all rules; a rule reads its own.
+  """Options of all rules; each rule reads its own.
 
   Attributes:
-    num_byzantine: f, how many rows may be anything, >= 0. Of Krum, multi-Krum,
-      Bulyan and the mixing of nearest neighbours.
+    num_byzantine: f, the number of Byzantine rows to tolerate, >= 0. Of Krum,
+      multi-Krum, Bulyan and the mixing of nearest neighbours.
     trim_fraction: Of the trimmed mean: share of the values that is left out on
       each side, rounded down, in [0, 0.5).
     num_selected: Of multi-Krum: rows that are averaged, >= 0; 0 for all but
@@ -93,7 +92,8 @@ class RuleOptions:
     clipping_radius: Of centered and norm clipping: longest step from the start,
       in its Euclidean norm, > 0.
     num_iterations: Of the geometric median and centered clipping, >= 1.
-    smoothing: Of the geometric median: least distance that is divided by, > 0.
+    smoothing: Of the geometric median: lower bound of the distances that are
+      divided by, > 0.
     committee_share: Of the committee: share of the rows that screens the
       others, in (0, 0.5].
     accepted_share: Of the committee: share of the others that is averaged, in
@@ -135,19 +135,19 @@ Rule = Callable[[Rows, RuleOptions], Structure]
 
 
 def mean(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns the weighted mean, which one row can carry anywhere."""
+  """Returns the weighted mean; not robust, as one row can move it anywhere."""
   del options
   return rows.combine(rows.shares)
 
 
 def median(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns the median of each coordinate; weights do not count."""
+  """Returns the coordinate-wise median; ignores weights."""
   del options
   return robust_coordinates.median(rows.values, rows.is_real)
 
 
 def trimmed_mean(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns the trimmed mean of each coordinate; weights do not count."""
+  """Returns the coordinate-wise trimmed mean; ignores weights."""
   return robust_coordinates.trimmed_mean(
     rows.values,
     rows.is_real,
@@ -156,8 +156,8 @@ def trimmed_mean(rows: Rows, options: RuleOptions) -> Structure:
 
 
 def num_trimmed(num_rows: tf.Tensor, trim_fraction: float) -> tf.Tensor:
-  """Returns how many of so many rows are trimmed on each side, rounded down."""
-  # 0.29 times 100 is just below 29.
+  """Returns how many of `num_rows` are trimmed on each side, rounded down."""
+  # As floats, 0.29 times 100 is just below 29.
   return tf.cast(
     tf.floor(trim_fraction * tf.cast(num_rows, tf.float64) + 1e-9), tf.int32
   )
@@ -199,10 +199,10 @@ def committee(rows: Rows, options: RuleOptions) -> Structure:
 
 
 def bulyan(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns, by coordinate, a mean around the median of rows of Krum's choice.
+  """Returns the coordinate-wise mean around the median of rows chosen by Krum.
 
   El Mhamdi et al. 2018, arXiv:1802.07927: theta = n - 2f rows are chosen, and
-  of their values theta - 2f (at least one) are averaged. Weights do not count.
+  of their values theta - 2f (at least one) are averaged. Ignores weights.
   """
   is_chosen = robust_distances.bulyan_rows(
     rows.distances(), rows.is_real, options.num_byzantine
@@ -216,7 +216,7 @@ def bulyan(rows: Rows, options: RuleOptions) -> Structure:
 
 
 def geometric_median(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns the point of the least weighted distance to the rows."""
+  """Returns the weighted geometric median of the rows."""
   factors = robust_distances.geometric_median(
     rows.gram(), rows.shares, options.smoothing, options.num_iterations
   )
@@ -224,7 +224,7 @@ def geometric_median(rows: Rows, options: RuleOptions) -> Structure:
 
 
 def centered_clipping(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns where clipped steps from the start lead; weights count."""
+  """Returns the result of weighted centered clipping from `start`."""
   factors = robust_distances.centered_clipping(
     rows.gram(), rows.shares, options.clipping_radius, options.num_iterations
   )
@@ -232,14 +232,15 @@ def centered_clipping(rows: Rows, options: RuleOptions) -> Structure:
 
 
 def norm_clipping(rows: Rows, options: RuleOptions) -> Structure:
-  """Returns the weighted mean of updates no longer than the radius."""
+  """Returns the weighted mean of the updates, each clipped to the radius."""
   return centered_clipping(rows, dataclasses.replace(options, num_iterations=1))
 
 
 def mix_nearest_neighbors(rows: Rows, num_byzantine: int) -> Rows:
-  """Returns rows, each the mean of the rows around it; before any rule.
+  """Returns each row replaced by the mean of its nearest rows.
 
-  Allouah et al. 2023, arXiv:2302.01772. Holds the rows once more.
+  Applied before any rule: Allouah et al. 2023, arXiv:2302.01772. Holds a second
+  copy of the rows.
   """
   mixing = robust_distances.nearest_neighbor_mixing(
     rows.distances(), rows.is_real, num_byzantine

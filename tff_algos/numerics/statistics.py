@@ -9,7 +9,7 @@ from tff_algos.core.structures import Array
 
 
 class MeanStat(NamedTuple):
-  """A mean that is still to be divided; zeros are the identity.
+  """A mean as total and weight; statistics merge by sums, zeros are neutral.
 
   Attributes:
     total: Weighted sum of the values, float32 `[...]`.
@@ -36,7 +36,7 @@ def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> MeanStat:
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:
-  """Returns the statistic of values that count differently.
+  """Returns the statistic of weighted values.
 
   Args:
     values: `[n]` float32; one of weight 0 may be NaN.

@@ -80,7 +80,7 @@ def along_rows(vector: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
 
 def squared_norm(structure: Structure) -> tf.Tensor:
   """Returns the sum of the squares of all entries, float32 `[]`."""
-  # The gradient of a plain sum would first spread a scalar out.
+  # The gradient of a reduce_sum would first broadcast a scalar.
   halves = [tf.nn.l2_loss(leaf) for leaf in tf.nest.flatten(structure)]
   return 2.0 * tf.add_n(halves)
 
@@ -186,7 +186,7 @@ def flatten(structure: Structure) -> tf.Tensor:
 
 
 def unflatten(vector: tf.Tensor, like: Structure) -> Structure:
-  """Returns what `flatten` made a vector of.
+  """Returns the structure from which `flatten` made a vector.
 
   Args:
     vector: `[num_entries]`.

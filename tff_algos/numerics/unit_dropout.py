@@ -19,18 +19,18 @@ import tensorflow as tf
 from tff_algos.core import checks, errors
 from tff_algos.numerics import index_random
 
-# Before the counters of a unit, so that no draw is one of a shuffle.
+# The first counter of every draw, so that none is a draw of a shuffle.
 _PURPOSE = 0x64726F70
 _CHANCES = 2**15
 
 
 class Draws(NamedTuple):
-  """What the draws of a step depend on.
+  """Seed and counters that determine which units a step drops.
 
   Attributes:
     seed: Of the client, int32 `[2]`.
     epoch: int32 `[]`.
-    rows: Which of the client's examples the batch has, int32 `[batch]`.
+    rows: Rows of the batch's examples among the client's, int32 `[batch]`.
   """
 
   seed: tf.Tensor
@@ -52,11 +52,11 @@ _STEP: contextvars.ContextVar[_Step | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def in_step(rate: float, draws: Draws | None) -> Generator[None]:
-  """Lets the networks that are called inside drop units.
+  """Context in which networks apply dropout.
 
   Args:
-    rate: Share of units that are dropped, in [0, 1), in steps of 2**-15; with 0
-      nothing happens.
+    rate: Share of units that are dropped, in [0, 1), in steps of 2**-15; 0
+      drops none.
     draws: Of the step; None for a rate of 0.
 
   Raises:
@@ -86,9 +86,9 @@ def in_step(rate: float, draws: Draws | None) -> Generator[None]:
 
 
 def drop(hidden: tf.Tensor, layer: int) -> tf.Tensor:
-  """Returns the units; in a training step some are 0 and the others larger.
+  """Returns the units, with dropout inside `in_step`.
 
-  Those that stay are divided by their share, so that each unit keeps its mean.
+  Units that stay are divided by their share, so that each unit keeps its mean.
 
   Args:
     hidden: `[batch, units]`, units static.

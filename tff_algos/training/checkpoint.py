@@ -183,7 +183,7 @@ class CheckpointManager:
     try:
       manifest = json.loads((folder / _MANIFEST).read_text())
       version = manifest['schema_version']
-      manifest['identity'], manifest['files']  # noqa: B018  # pyright: ignore[reportUnusedExpression]
+      _ = manifest['identity'], manifest['files']
     except (OSError, ValueError, KeyError, TypeError) as error:
       raise errors.CheckpointError(
         f'{folder / _MANIFEST} cannot be read: {error!r}. Remove {folder} to '

@@ -116,8 +116,7 @@ def initial_server_state(
   with interrupts.held():
     return cohort_lib.to_numpy(
       algorithm.init_server_state(
-        seeds.derive_seed(seed, 'initialize'),  # pyright: ignore[reportArgumentType]
-        num_clients,
+        seeds.derive_seed(seed, 'initialize'), num_clients
       )
     )
 
@@ -216,6 +215,7 @@ def train(
       the chosen restart.
   """
   round_num = max(checkpoints.rounds(), default=0)
+  costs = {}
   if round_num == 0:
     try_seed = functools.partial(_try_seed, algorithm, runtime, source, config)
     store.seed, costs = restarts_lib.choose(config.restarts, seed, try_seed)
@@ -228,7 +228,7 @@ def train(
   observer.resume(round_num)
   if round_num == 0:
     seen = evaluator.evaluate(server_state)
-    observer.record(0, seen.metrics | costs, seen.memberships)  # pyright: ignore[reportPossiblyUnboundVariable]
+    observer.record(0, seen.metrics | costs, seen.memberships)
   run = functools.partial(run_round, algorithm, runtime, source, store)
   try:
     while round_num < config.num_rounds:

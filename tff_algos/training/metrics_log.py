@@ -48,7 +48,7 @@ class MetricsLog:
     self._shown_metrics = shown_metrics
     self._shows_progress = shows_progress
     self._shown: dict[str, str] = {}
-    self._columns: list[str] | None = None
+    self._columns: list[str] = []
     self._bar: Any = None
     self._writer: Any = None
 
@@ -101,7 +101,7 @@ class MetricsLog:
     if memberships is not None:
       self._memberships.record(round_num, memberships)
     row = {'round': round_num, **metrics}
-    new = [name for name in row if name not in (self._columns or ())]
+    new = [name for name in row if name not in self._columns]
     if new:
       self._add_columns(new)
     self._append(row)
@@ -136,7 +136,7 @@ class MetricsLog:
     if self._columns:
       with open(self._csv_path, newline='') as file:
         rows = list(csv.DictReader(file))
-    self._columns = [*(self._columns or ()), *names]
+    self._columns = [*self._columns, *names]
     self._rewrite(rows)
 
   def _rewrite(self, rows: list[dict[str, Any]]) -> None:
@@ -152,7 +152,7 @@ class MetricsLog:
   def _append(self, row: Mapping[str, Any]) -> None:
     try:
       with open(self._csv_path, 'a', newline='') as file:
-        csv.DictWriter(file, self._columns).writerow(  # pyright: ignore[reportArgumentType]
+        csv.DictWriter(file, self._columns).writerow(
           {
             name: ''
             if isinstance(value, float) and math.isnan(value)

@@ -128,7 +128,7 @@ def judge(
   downlink = len(clients) * algorithm.num_clusters * num_parameters
   reports = algorithm_lib.Cost(downlink, uplink_floats=len(clients))
   call = algorithm_lib.PhaseCall(phase.name, clients, (), reports)
-  cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=None)  # pyright: ignore[reportArgumentType]
+  cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=lambda _: ())
   with interrupts.held():
     losses = runtime.run(phase, server_state, cohort).server_metrics['loss']
   # NaN under a non-finite cluster model; then the minimum is NaN, too.

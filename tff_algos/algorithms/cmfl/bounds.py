@@ -1,13 +1,13 @@
 """Numerical evaluation of CMFL's Theorem 1 for quadratic client objectives.
 
 Che, Li, Chen, He and Zheng (TPDS 2022), section 5. With the step eta_t = 1 /
-(mu (t + gamma)) they bound F(w^T) - F^* by what falls with 1 / T and a floor
-that heterogeneity Gamma (Eq. 9) and the skew phi (Eq. 10, 11) of who is
-selected leave.
+(mu (t + gamma)) they bound F(w^T) - F^* by terms that fall as 1 / T and a
+constant that depends on the heterogeneity Gamma (Eq. 9) and the selection skew
+phi (Eq. 10, 11).
 
-What is printed otherwise there: gamma is 4 L / mu, but Lemma 3 also needs gamma
->= tau; rounds count from 0 here, so the first distance has gamma and not gamma
-+ 1. phi is negative where a few selected clients have lower minima than the
+Deviations from the paper: it prints gamma = 4 L / mu, but Lemma 3 also needs
+gamma >= tau; steps count from 0 here, so the first distance has gamma and not
+gamma + 1. phi is negative if a few selected clients have lower minima than the
 best committee, and without heterogeneity it is 0 / 0 at the minimum.
 
 K clients with weights p_k (sum 1), d weights; arrays are float64.
@@ -31,7 +31,7 @@ class Objectives:
     weights: p_k, `[K]`, sum 1.
 
   Raises:
-    ValueError: If one is not strongly convex (Assumption 2).
+    ValueError: If an objective is not strongly convex (Assumption 2).
   """
 
   hessians: np.ndarray
@@ -44,8 +44,8 @@ class Objectives:
     if (least <= 0).any():
       raise ValueError(
         f'the objective of client {int(least.argmin())} is not strongly convex '
-        f'(Assumption 2): its least eigenvalue is {least.min():.3g}; a '
-        'weight_decay > 0 makes it so'
+        f'(Assumption 2): its smallest eigenvalue is {least.min():.3g}; set '
+        'weight_decay > 0'
       )
 
   @property
@@ -97,10 +97,10 @@ class Objectives:
     return float(np.average(values[chosen], weights=self.weights[chosen]))
 
   def best_committee(self, size: int) -> float:
-    """Returns the least mean of F_k^* that `size` clients have, by weights.
+    """Returns the smallest weighted mean of F_k^* over sets of `size` clients.
 
-    Dinkelbach's iteration: the set that is best for the mean found so far has
-    a lower one, until it is the best.
+    Dinkelbach's iteration: the best set for the current mean has a lower mean,
+    until the mean is the smallest.
     """
     mean = np.inf
     chosen = np.argsort(self.minima, kind='stable')[:size]
@@ -157,14 +157,14 @@ def of_ridge_regressions(
 
 
 class Constants(NamedTuple):
-  """What the bound is made of.
+  """Constants of the bound.
 
   Attributes:
     smoothness: L.
     strong_convexity: mu.
     num_local_steps: tau >= 1.
     gradient_bound: G^2, of the mean squared norm of a gradient.
-    gradient_variance: sum_k p_k sigma_k^2; 0 for whole batches.
+    gradient_variance: sum_k p_k sigma_k^2; 0 for full-batch gradients.
     committee_gap: kappa^2 (Assumption 5).
     heterogeneity: Gamma.
     skew_min: phi_min > 0.
@@ -195,10 +195,10 @@ class Bound(NamedTuple):
   """The right side of the theorem, term by term.
 
   Attributes:
-    steps: What local steps, noise and the committee's gap leave.
-    spread: What heterogeneity leaves, which falls.
-    start: What the start leaves.
-    floor: What heterogeneity and skew leave for ever.
+    steps: Local steps, gradient noise and the committee gap; falls with T.
+    spread: Heterogeneity; falls with T.
+    start: Distance of the start to the minimizer; falls with T.
+    floor: Heterogeneity and selection skew; constant.
   """
 
   steps: float
@@ -225,13 +225,13 @@ def step(strong_convexity: float, offset: float, index: int) -> float:
   Args:
     strong_convexity: mu.
     offset: gamma.
-    index: t, of single steps, from 0.
+    index: t, number of the local step, from 0.
   """
   return 1 / (strong_convexity * (index + offset))
 
 
 def theorem(constants: Constants, num_steps: int) -> Bound:
-  """Returns the bound after T single steps; infinite unless phi_min > 0.
+  """Returns the bound after T local steps; infinite unless phi_min > 0.
 
   Args:
     constants: Of the run.

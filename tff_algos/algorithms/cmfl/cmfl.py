@@ -4,8 +4,9 @@ Che, Li, Chen, He and Zheng, "A Decentralized Federated Learning Framework via
 Committee Mechanism with Convergence Guarantee" (TPDS 2022), Algorithm 3.
 
 Round t:
-  plan            the committee is given; training clients are sampled from the
-                  others, all other clients are idle
+  plan            the committee is that elected in the last round; training
+                  clients are sampled from the others; all other clients are
+                  idle
   make_message    the global model
   client_work     both roles train locally and upload
   aggregation     every upload is collected, as each member receives all of them
@@ -33,7 +34,7 @@ Cost per round of n training clients and C members: n + C models down, n C
 import dataclasses
 import functools
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -69,8 +70,8 @@ class CmflConfig:
       global model by the mean of the local ones. eta_t itself for
       `'last_gradient'`.
     rate_offset: gamma of a rate that decays as in Theorem 1: in round t it is
-      server_learning_rate * gamma / (gamma + t - 1). 0 for a constant one.
-    loss_scale: Factor on the loss, > 0.
+      server_learning_rate * gamma / (gamma + t - 1). 0 for a constant rate.
+    loss_scale: Factor of the loss, > 0.
     local_training: Options of local training.
     committee: Sizes of the roles; selection and election.
     consensus: Options of the consensus protocol.
@@ -259,12 +260,12 @@ def _build_update(config):
       tf.zeros_like(server_state.agreed.is_member),
       client_index[:, tf.newaxis],
     )
-    metrics = committee_lib.measure(
+    metrics: OrderedDict[str, Any] = committee_lib.measure(
       distances, is_scoring, is_training, is_selected
     )
     if config.audit != audit_log.NONE:
       examples = aggregates['num_examples'].values
-      metrics['record'] = _record(sent, examples, distances)  # pyright: ignore[reportArgumentType]
+      metrics['record'] = _record(sent, examples, distances)
     return server_state._replace(
       proposed=Proposal(
         trees.select(total > 0, trees.subtract(old, step), old),

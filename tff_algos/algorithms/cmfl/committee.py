@@ -91,9 +91,9 @@ class Sizes:
 def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
   """Returns the sizes of a population's roles.
 
-  Committee and training clients are rounded half up, each by itself, and so is
-  a share of the training clients; a share of all active ones is rounded down.
-  These are the authors' numbers (K = 1075: C = 43, n = 65, m = 43).
+  The numbers of committee and training clients are each rounded half up, and so
+  is a share of the training clients; a share of all active clients is rounded
+  down. This gives the authors' numbers (K = 1075: C = 43, n = 65, m = 43).
 
   Args:
     num_clients: Clients that can take part, K >= 2.

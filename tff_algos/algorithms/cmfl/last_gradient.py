@@ -35,8 +35,8 @@ def after(
   Args:
     objective: Objective of local training.
     weights: Final weights of local training.
-    data: The client's examples, `[capacity, ...]`, capacity >= 1; without a
-      real one the gradient is the weight decay's.
+    data: The client's examples, `[capacity, ...]`, capacity >= 1; without real
+      examples it is the gradient of the weight decay alone.
     seed: int32 `[2]`, seed of local training.
     config: Options of local training; its optimizer is not used.
   """

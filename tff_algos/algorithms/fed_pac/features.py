@@ -24,19 +24,19 @@ class ClassSums(NamedTuple):
 
 
 class FeatureModel:
-  """A classifier, parted into features and the dense layer after them.
+  """A classifier split into its features and the dense layer after them.
 
   Attributes:
-    groups: Its weights; the private ones are the head.
+    groups: Groups of its weights; the private weights are the head.
     width: Number of features.
   """
 
   def __init__(self, model: model_lib.Model):
-    """Parts a classifier.
+    """Splits a classifier.
 
     Raises:
       ConfigError: If it does not end in a dense layer after another layer, or
-        gives an example more than one class.
+        predicts more than one class per example.
     """
     self.groups = weight_groups.WeightGroups(model, (weight_groups.LAST_LAYER,))
     head = self.groups.spec.private
@@ -47,7 +47,7 @@ class FeatureModel:
       model.label_shape
     ):
       raise errors.ConfigError(
-        f'features need a classifier of one class an example, whose last layer '
+        f'features need a classifier of one class per example whose last layer '
         f'is dense and not its only one, but the weights of {model.name!r} are '
         f'{", ".join(model.weights_spec())}; take another model'
       )
@@ -62,12 +62,12 @@ class FeatureModel:
       shared: All weights but those of the head.
       x: Examples, `[batch, ...]`.
     """
-    # Of a head that does nothing the outputs are its inputs.
+    # With an identity head, the outputs of the model are the features.
     head = {
       name: tf.eye(self.width) if name == self._kernel else tf.zeros([1])
       for name in self.groups.private
     }
-    return self._model.apply(self.groups.join(shared, head), x)  # pyright: ignore[reportArgumentType]
+    return self._model.apply({**shared, **head}, x)
 
   def outputs(self, head: model_lib.Weights, features: tf.Tensor) -> tf.Tensor:
     """Returns the logits, `[batch, classes]`."""
@@ -82,7 +82,7 @@ class FeatureModel:
   ) -> ClassSums:
     """Returns the features of a client's examples, by class."""
     features = self.features(shared, data.x)
-    # What padding has may be anything.
+    # Features of padding may be NaN.
     features = tf.where(data.mask[:, tf.newaxis] > 0, features, 0.0)
     is_of = tf.one_hot(data.y, self._model.num_outputs)
     is_of *= data.mask[:, tf.newaxis]

@@ -11,7 +11,7 @@ Round t:
                   the loss + lambda * mean of |feature - c_label|^2 / width;
                   sums of the new features by class
   aggregation     mean of u, weighted by examples; sums of the features; heads
-                  and moments one by one
+                  and moments collected per client
   server_update   u <- the mean; c <- the means by class; each client's head <-
                   sum_j a_ij head_j, where a_i minimises the estimated test loss
 
@@ -19,8 +19,8 @@ Names: lambda = alignment_weight, u = shared_weights, a =
   head_combination.shares.
 Readings: a class without a centroid has no penalty, and a class that is missing
   in a round keeps its centroid. The published code divides the penalty by the
-  width, and has one epoch of the head at rate 0.1. New users get the mean of
-  all heads.
+  width, and trains the head for one epoch at rate 0.1. New users get the mean
+  of all heads.
 Reductions (tested): without alignment and combination it is FedRep (each client
   keeps its own head), see partial_fed_avg.
 Cost per client and round: down u, head and centroids; up u, head, class sums
@@ -50,12 +50,13 @@ class FedPacConfig:
   """Options of FedPAC.
 
   Attributes:
-    cohort_size: Clients sampled a round, >= 0; 0 for all that have examples.
+    cohort_size: Clients sampled per round, >= 0; 0 for all with examples.
     alignment_weight: lambda, >= 0.
-    combines_heads: False leaves every client the head that it trained.
-    loss_scale: Factor on the loss, > 0.
-    local_training: How a client trains the body.
-    head_training: How it trains the head, before.
+    combines_heads: Whether heads are combined; if not, every client keeps the
+      head that it trained.
+    loss_scale: Factor of the loss, > 0.
+    local_training: Local training of the body.
+    head_training: Local training of the head, which comes first.
   """
 
   cohort_size: int = 10
@@ -78,11 +79,12 @@ class FedPacConfig:
 
 
 class Centroids(NamedTuple):
-  """Where the features of each class lie.
+  """Mean features of each class.
 
   Attributes:
     values: c, `[classes, width]`.
-    is_known: 1 for a class that somebody had, else 0, `[classes]`.
+    is_known: 1 for a class with examples in any round so far, else 0,
+      `[classes]`.
   """
 
   values: tf.Tensor
@@ -104,7 +106,7 @@ class ServerState(NamedTuple):
 
 
 class Message(NamedTuple):
-  """What the server sends.
+  """Broadcast of the server.
 
   Attributes:
     shared_weights: u.
@@ -123,8 +125,8 @@ class TrainResult(NamedTuple):
     client_weight: Number of examples, float32 `[]`.
     class_counts: Examples of each class, `[classes]`.
     class_sums: Sums of their features, `[classes, width]`.
-    head: Its head after its training.
-    moments: Of its features before.
+    head: The head after its training.
+    moments: Of the features before training.
     num_examples: As `client_weight`.
   """
 
@@ -187,7 +189,7 @@ def _build_training(model, parted, config):
   def train(message, head, client_state, data, seed):
     shared, centroids = message
     before = parted.class_sums(shared, data)
-    # Each part sees the examples in an order of its own.
+    # Head and body draw their own orders of the examples.
     head, head_loss = local_training_lib.train(
       lambda head, batch: _loss(model, parted, config, shared, head, batch),
       head,

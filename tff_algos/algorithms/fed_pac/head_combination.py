@@ -3,8 +3,8 @@
 Xu, Tong and Huang, "Personalized Federated Learning with Feature Alignment and
 Classifier Collaboration" (ICLR 2023), arXiv:2306.11867, section 4: the test
 loss of client i with the head sum_j a_j head_j is estimated by a variance,
-which falls with the number of clients, and a bias, which rises with how much
-their classes and features differ from those of i.
+which falls with the number of clients, and a bias, which rises with the
+difference of their classes and features from those of i.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from tff_algos.algorithms.fed_pac import simplex_quadratic
 
 
 class Moments(NamedTuple):
-  """What a client tells of its features.
+  """Uploaded moments of a client's features.
 
   Attributes:
     means: Share of each class times the mean of its features,
@@ -39,19 +39,20 @@ def moments(sums: features_lib.ClassSums) -> Moments:
 
 
 def shares(clients: Moments, is_there: tf.Tensor) -> tf.Tensor:
-  """Returns what each client takes of each head, `[clients, clients]`.
+  """Returns each client's weights over all heads, `[clients, clients]`.
 
   Row i minimises sum_j a_j^2 variance_j + |means_i - sum_j a_j means_j|^2 over
   a >= 0 with sum 1.
 
   Args:
     clients: Stacked, `[clients, ...]`.
-    is_there: bool `[clients]`; nobody takes anything of the others.
+    is_there: Which clients have uploaded a valid result, bool `[clients]`;
+      heads of the others get weight 0.
   """
   count = tf.shape(clients.variance)[0]
   means = tf.reshape(tf.cast(clients.means, tf.float64), [count, -1])
   gram = tf.matmul(means, means, transpose_b=True)
   own = tf.linalg.diag_part(gram)[:, tf.newaxis, tf.newaxis]
-  bias = own - gram[:, tf.newaxis] - gram[..., tf.newaxis] + gram  # pyright: ignore[reportArgumentType]
+  bias = own - gram[:, tf.newaxis] - gram[:, :, tf.newaxis] + gram
   variances = tf.linalg.diag(tf.cast(clients.variance, tf.float64))
   return simplex_quadratic.minimize(bias + variances, is_there)

@@ -3,8 +3,9 @@
 import tensorflow as tf
 
 _NUM_STEPS = 40
-# In units of the matrix's size: keeps every system of equations soluble, and
-# makes a coordinate that is not allowed too dear.
+# In units of the matrix's size: `_RIDGE` keeps every linear system solvable,
+# `_SMALLEST_GAP` bounds the barrier parameter from below, and `_PENALTY` keeps
+# coordinates that are not allowed at 0.
 _RIDGE, _SMALLEST_GAP, _PENALTY = 1e-9, 1e-14, 1e3
 
 
@@ -12,20 +13,22 @@ def minimize(matrix: tf.Tensor, is_allowed: tf.Tensor) -> tf.Tensor:
   """Returns argmin <u, matrix u> over u >= 0 with sum 1.
 
   A primal-dual interior-point method (Nocedal and Wright 2006, section 16.6) in
-  float64: the eigenvalues may lie far apart. Where there are several minima, it
-  is one of them.
+  float64, as eigenvalues may differ by orders of magnitude. If there are
+  several minima, it returns one of them.
 
   Args:
-    matrix: Symmetric, without negative eigenvalues, `[..., n, n]`.
-    is_allowed: bool `[n]`; the other coordinates are 0, all if none is allowed.
+    matrix: Symmetric positive semidefinite, `[..., n, n]`.
+    is_allowed: bool `[n]`; other coordinates are 0. If none is allowed, all
+      are 0.
 
   Returns:
     `[..., n]`, float32.
   """
   matrix = tf.cast(matrix, tf.float64)
-  # No eigenvalue is larger than the largest sum of a row.
-  size = tf.reduce_max(tf.reduce_sum(tf.abs(matrix), -1), -1)
-  hessian = 2 * tf.math.divide_no_nan(matrix, size[..., tf.newaxis, tf.newaxis])  # pyright: ignore[reportArgumentType]
+  # An upper bound of the eigenvalues: the largest absolute row sum.
+  row_sums = tf.reduce_sum(tf.abs(matrix), -1, keepdims=True)
+  size = tf.reduce_max(row_sums, -2, keepdims=True)
+  hessian = 2 * tf.math.divide_no_nan(matrix, size)
   cost = tf.where(is_allowed, tf.zeros([], tf.float64), _PENALTY)
   ones = tf.ones_like(hessian[..., 0])  # pyright: ignore[reportArgumentType]
   count = tf.cast(tf.shape(matrix)[-1], tf.float64)
@@ -61,6 +64,6 @@ def minimize(matrix: tf.Tensor, is_allowed: tf.Tensor) -> tf.Tensor:
 
 
 def _room(point, move):
-  """Returns how much of a move leaves every coordinate above 0, `[..., 1]`."""
+  """Returns the share of a step that keeps every coordinate > 0, `[..., 1]`."""
   ratio = tf.reduce_max(-move / point, axis=-1, keepdims=True)
   return 0.99 / tf.maximum(ratio, 0.99)

@@ -262,11 +262,11 @@ def _build_exchange(spec, sizes):
     )
     weights = is_pulled * num_examples
     totals = tf.reduce_sum(weights, axis=2)
-    is_any = totals[..., tf.newaxis] > 0  # pyright: ignore[reportArgumentType]
+    divisors = totals[:, :, tf.newaxis]
     # A worker that pulls no segment keeps its own.
     means = tf.where(
-      is_any,
-      tf.math.divide_no_nan(weights, totals[..., tf.newaxis]),  # pyright: ignore[reportArgumentType]
+      divisors > 0,
+      tf.math.divide_no_nan(weights, divisors),
       tf.eye(tf.shape(rows)[0]),
     )
     new = Inbox(

@@ -168,13 +168,10 @@ def name_clusters(
     New cluster of each old number, a permutation, int32 `[num_clusters]`.
   """
   num_clusters = tf.nest.flatten(means)[0].shape[0]
-  common = tf.matmul(  # pyright: ignore[reportCallIssue]
-    *(  # pyright: ignore[reportArgumentType]
-      partitions.membership_matrix(
-        assignment, tf.cast(is_real, tf.float64), num_clusters
-      )
-      for assignment in (before, after)
-    ),
+  weights = tf.cast(is_real, tf.float64)
+  common = tf.matmul(
+    partitions.membership_matrix(before, weights, num_clusters),
+    partitions.membership_matrix(after, weights, num_clusters),
     transpose_b=True,
   )
   gram = gram_lib.centered_gram(

@@ -63,9 +63,7 @@ def own_rows(
       lambda leaf: leaf[0], opened.store.load(np.array([index], np.int32))
     )
     own = opened.algorithm.personalized_weights(
-      server_state,
-      client_state,
-      index,  # pyright: ignore[reportArgumentType]
+      server_state, client_state, index
     )
     distances = {
       f'distance_{name.removesuffix("/atoms")}': float(

@@ -1,9 +1,9 @@
 """Initial factors of decomposed convolutions.
 
-The paper (Chen and Qiu 2025) does not say how it starts. With coefficients of
-variance 2 / (inputs * num_atoms) and atoms whose squared norm is 1 on average,
-an entry of the kernel has variance 2 / (inputs * height * width), which He et
-al. (2015) want of layers with ReLU.
+The paper (Chen and Qiu 2025) does not give its initialization. With
+coefficients of variance 2 / (inputs * num_atoms) and atoms whose squared norm
+is 1 on average, an entry of the kernel has variance 2 / (inputs * height *
+width), the initialization of He et al. (2015) for layers with ReLU.
 """
 
 import functools
@@ -14,8 +14,8 @@ import tensorflow as tf
 from tff_algos.core import errors
 from tff_algos.numerics import filters, index_random
 
-# Bessel functions are wanted up to an order and a root of about the number of
-# pixels of a filter; the largest that we know of is 7 x 7.
+# A filter of side s needs Bessel functions up to an order and a root of about
+# its number of pixels; our largest filters have 7 x 7.
 _MAX_ORDER = 16
 _NUM_ROOTS = 16
 
@@ -23,7 +23,7 @@ _NUM_ROOTS = 16
 def normal(
   seed: tf.Tensor, kernel_shape: tuple[int, ...], num_atoms: int
 ) -> filters.FilterFactors:
-  """Returns normal atoms and coefficients, of He's variance."""
+  """Returns normal atoms and coefficients; the kernel has He's variance."""
   height, width, inputs, outputs = kernel_shape
   return filters.FilterFactors(
     tf.random.stateless_normal(
@@ -61,7 +61,8 @@ def fourier_bessel(
   """Returns Fourier-Bessel atoms, the smoothest first (Qiu et al. 2018).
 
   Raises:
-    ConfigError: If there are not as many, or the filter is not square.
+    ConfigError: If there are fewer than `num_atoms`, or the filter is not
+      square.
   """
   height, width, inputs, outputs = kernel_shape
   basis = fourier_bessel_basis(height) if height == width else []
@@ -83,15 +84,16 @@ def fourier_bessel_basis(side: int) -> np.ndarray:
   """Returns orthonormal Fourier-Bessel functions on a square of pixels.
 
   J_n(r_{n,i} rho) cos(n phi) and sin(n phi) on the disc around the square's
-  middle whose radius is half a side, by ascending r_{n,i}, which is the
-  frequency. What of a function earlier ones span on the pixels is taken out of
-  it, and it is left out where nothing remains.
+  middle whose radius is half a side, by ascending frequency r_{n,i}. They are
+  orthogonalized in this order (Gram-Schmidt on the pixels); functions that
+  depend linearly on earlier ones are left out.
 
   Args:
     side: Pixels of a side, >= 1.
 
   Returns:
-    float64 `[at most side**2, side, side]`; as many as pixels lie in the disc.
+    float64 `[at most side**2, side, side]`: one function for each pixel of the
+    disc.
   """
   middle = (np.arange(side) - (side - 1) / 2) / (side / 2)
   rows, columns = np.meshgrid(middle, middle, indexing='ij')
@@ -117,8 +119,8 @@ def fourier_bessel_basis(side: int) -> np.ndarray:
 def bessel(order: int, x: np.ndarray) -> np.ndarray:
   """Returns the Bessel function of the first kind, of an order >= 0.
 
-  Bessel's integral, by the trapezoidal rule: exact to rounding for
-  |x| + order below its 256 points.
+  Bessel's integral by the trapezoidal rule, exact up to rounding if
+  |x| + order is below its 256 points.
   """
   angles = 2 * np.pi * np.arange(256) / 256
   phase = order * angles - np.asarray(x)[..., np.newaxis] * np.sin(angles)
@@ -127,7 +129,7 @@ def bessel(order: int, x: np.ndarray) -> np.ndarray:
 
 def _roots(order):
   """Returns the first positive roots of a Bessel function, by bisection."""
-  # Roots lie more than 2 apart, and the first one beyond the order.
+  # Roots are more than 2 apart, and the first is larger than the order.
   grid = np.arange(order + 0.5, order + 0.5 + 5 * _NUM_ROOTS, 0.5)
   signs = np.sign(bessel(order, grid))
   begins = np.flatnonzero(signs[:-1] * signs[1:] < 0)[:_NUM_ROOTS]

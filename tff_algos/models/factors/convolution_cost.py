@@ -4,26 +4,28 @@ Counted per image with H x W output pixels, for c inputs, c' outputs, filters of
 k x k pixels and m atoms (Chen and Qiu 2025, section 3):
 
   plain          c c' k^2 H W
-  rebuilt        as much, and c c' m k^2 once a batch, to rebuild the kernel
-  two layers     c m k^2 H W of every channel with every atom, c m c' H W to mix
+  rebuilt        as many, and c c' m k^2 once per batch to rebuild the kernel
+  two layers     c m k^2 H W to convolve every channel with every atom, and
+                 c m c' H W to mix the results
 """
 
 import math
 from typing import NamedTuple
 
-# Of TensorFlow 2.14 on a CPU, with gradients: 28e-8 ms against 3.1e-8 ms (for
-# 64 channels; for 32 and fewer it is nearer 4).
+# Time per multiplication of a depthwise over that of an ordinary convolution in
+# TensorFlow 2.14 on a CPU, with gradients: 28e-8 ms against 3.1e-8 ms for 64
+# channels; for 32 and fewer the ratio is nearer to 4.
 _DEPTHWISE_SLOWDOWN = 9
 
 
 class Multiplications(NamedTuple):
-  """What one layer costs.
+  """Multiplications of one layer.
 
   Attributes:
-    plain: Of an ordinary convolution, per image.
-    rebuilding: What rebuilding the kernel adds, per batch.
-    atoms: Of the first of two layers, every channel with every atom, per image.
-    mixing: Of the second of two layers, per image.
+    plain: An ordinary convolution, per image.
+    rebuilding: Rebuilding the kernel, per batch.
+    atoms: The first of two layers, every channel with every atom, per image.
+    mixing: The second of two layers, per image.
   """
 
   plain: int
@@ -33,7 +35,7 @@ class Multiplications(NamedTuple):
 
   @property
   def two_layers(self) -> int:
-    """Returns what both layers cost, per image."""
+    """Returns the multiplications of both layers, per image."""
     return self.atoms + self.mixing
 
   def two_layers_are_faster(self, batch_size: int | None) -> bool:
@@ -43,7 +45,7 @@ class Multiplications(NamedTuple):
     one of an ordinary convolution, which is a matrix product.
 
     Args:
-      batch_size: Images at once; None if unknown, and then taken as many.
+      batch_size: Images per batch; None if unknown, taken as a large batch.
     """
     per_image = _DEPTHWISE_SLOWDOWN * self.atoms + self.mixing
     rebuilding = self.rebuilding / batch_size if batch_size else 0
@@ -60,7 +62,7 @@ def count(
   Args:
     atoms_shape: `(height, width, num_atoms)`.
     coefficients_shape: `(num_atoms, inputs, outputs)`.
-    output_sides: Height and width of what the layer returns.
+    output_sides: Height and width of the layer's output.
   """
   filter_pixels = math.prod(atoms_shape[:2])
   num_atoms, inputs, outputs = coefficients_shape

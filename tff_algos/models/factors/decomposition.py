@@ -2,9 +2,9 @@
 
 `decompose` turns a model into one whose weights hold `<layer>/atoms` and
 `<layer>/coefficients` in the place of every `<layer>/kernel` of a convolution
-(Chen and Qiu 2025, section 3). To algorithms these are weights like others:
-what averages weights one by one averages atoms and coefficients apart, and so
-is theirs. 1 x 1 convolutions and dense layers stay as they are.
+(Chen and Qiu 2025, section 3). To algorithms these are ordinary weights: an
+average of weights averages atoms and coefficients separately, as in the paper.
+1 x 1 convolutions and dense layers stay unchanged.
 """
 
 import dataclasses
@@ -54,11 +54,11 @@ class DecompositionConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DecomposableConfig(model_options.ModelConfig):
-  """Options that every convolutional network has; its own extend them.
+  """Options of every convolutional network, which may add its own.
 
   Attributes:
     decomposition: Whether and how kernels are decomposed.
-    low_rank: Whether and how they are products of low rank, in place of that.
+    low_rank: Whether and how kernels are low-rank products instead.
   """
 
   decomposition: DecompositionConfig = dataclasses.field(
@@ -90,15 +90,15 @@ class DecomposableConfig(model_options.ModelConfig):
 def decompose(
   model: model_lib.Model, config: DecompositionConfig
 ) -> model_lib.Model:
-  """Returns the model with its kernels in factors.
+  """Returns the model with factored kernels.
 
   Args:
     model: Convolves by `convolutions.convolve`.
     config: How; `num_atoms` 0 returns `model` itself.
 
   Raises:
-    ConfigError: If it has no kernel larger than 1 x 1, or the initial atoms do
-      not fit one.
+    ConfigError: If no kernel is larger than 1 x 1, or the initial atoms do not
+      fit a kernel.
   """
   if not config.num_atoms:
     return model
@@ -132,7 +132,7 @@ def decompose(
       )
       for layer in layers
     )
-    return model.apply({**weights, **kernels}, x)  # pyright: ignore[reportArgumentType]
+    return model.apply({**weights, **kernels}, x)
 
   return dataclasses.replace(model, initialize=initialize, apply=apply)
 

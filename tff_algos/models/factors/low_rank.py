@@ -2,11 +2,11 @@
 
 FedPara (Hyeon-Woo, Ye-Bin and Oh, "FedPara: Low-Rank Hadamard Product for
 Communication-Efficient Federated Learning", ICLR 2022, arXiv:2108.06098): a
-kernel is the entrywise product of two matrices of rank R, and so of rank up to
-R^2, of 2 R (inputs + outputs) numbers (Proposition 1); of a convolution with k
-x k pixels, each of the two is a tensor core [k, k, R, R] times a matrix on each
-side, of 2 R (inputs + outputs + R k^2) numbers (Proposition 3). To algorithms
-these are weights like others.
+kernel is the entrywise product of two matrices of rank R. Its rank is up to
+R^2, with 2 R (inputs + outputs) parameters (Proposition 1). For a convolution
+with k x k pixels, each of the two is a tensor core [k, k, R, R] times a matrix
+on each side, with 2 R (inputs + outputs + R k^2) parameters (Proposition 3). To
+algorithms these are ordinary weights.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ LAYERS = ('none', 'convolutions', 'all_but_last')
 
 @dataclasses.dataclass(frozen=True)
 class LowRankConfig:
-  """Whether and how kernels are products.
+  """Whether and how kernels are low-rank products.
 
   Attributes:
     layers: Which kernels: `'none'`; those of `'convolutions'` larger than 1 x
-      1; or `'all_but_last'`, also of dense layers but the last. Who would have
-      more numbers than before even at the smallest rank stays.
-    rank_share: gamma, in [0, 1]: from the smallest rank R whose product can
-      have full rank, R^2 >= min(inputs, outputs), to the largest with no more
-      numbers than the kernel has.
+      1; or `'all_but_last'`, also of dense layers but the last. A kernel that
+      would have more parameters even at the smallest rank stays unchanged.
+    rank_share: gamma, in [0, 1]: 0 for the smallest rank R whose product can
+      have full rank, R^2 >= min(inputs, outputs); 1 for the largest with no
+      more parameters than the kernel has.
   """
 
   layers: str = 'none'
@@ -48,12 +48,14 @@ def parametrize(
 ) -> model_lib.Model:
   """Returns the model with `<layer>/x_1`, `y_1`, ... in the place of kernels.
 
-  `x` is `[inputs, R]`, `y` `[outputs, R]`, and of a convolution `core` is
-  `[height, width, R, R]`. They start normal, all of a layer alike, such that an
-  entry of the kernel has variance 2 / fan_in (He et al. 2015).
+  `x` is `[inputs, R]`, `y` `[outputs, R]`; a convolution also has `core`
+  `[height, width, R, R]`. They are initialized normally with one deviation per
+  layer, such that an entry of the kernel has variance 2 / fan_in (He et al.
+  2015).
 
   Args:
-    model: Of kernels `[inputs, outputs]` or `[height, width, inputs, outputs]`.
+    model: Has kernels `[inputs, outputs]` or `[height, width, inputs,
+      outputs]`.
     config: How; `layers` `'none'` returns `model` itself.
 
   Raises:
@@ -84,7 +86,7 @@ def parametrize(
       (name, build_kernel(_factors_of(weights, name)))  # pyright: ignore[reportArgumentType]
       for name in shapes
     )
-    return model.apply({**weights, **kernels}, x)  # pyright: ignore[reportArgumentType]
+    return model.apply({**weights, **kernels}, x)
 
   return dataclasses.replace(model, initialize=initialize, apply=apply)
 
@@ -92,7 +94,7 @@ def parametrize(
 def build_kernel(
   factors: tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]],
 ) -> tf.Tensor:
-  """Returns the product, `[inputs, outputs]` or with height and width before.
+  """Returns the kernel, `[inputs, outputs]` or `[height, width, ...]`.
 
   Args:
     factors: Two of `x` `[inputs, R]`, `y` `[outputs, R]` and, of a convolution,
@@ -108,7 +110,7 @@ def build_kernel(
 
 
 def rank_of(shape: tuple[int, ...], rank_share: float) -> int | None:
-  """Returns the rank R of a kernel; None if none makes it smaller.
+  """Returns the rank R of a kernel; None if no rank makes it smaller.
 
   Args:
     shape: Of the kernel.
@@ -129,7 +131,7 @@ def _num_numbers(shape, rank):
 
 
 def _shapes(spec, config):
-  """Returns name of a kernel -> (part -> shape), of one of both sides."""
+  """Returns kernel name -> (part -> shape), for one of the two matrices."""
   *_, last = spec
   head = last.rpartition('/')[0]
   shapes = {}
@@ -148,11 +150,12 @@ def _shapes(spec, config):
 
 
 def _draw(name, kernel_shape, shapes, seed):
-  """Returns name -> initial value, of both sides of one kernel."""
+  """Returns name -> initial value, for both matrices of one kernel."""
   layer = name.rpartition('/')[0]
   rank = shapes['x'][1]
   variance = 2 / math.prod(kernel_shape[:-1])
-  # Of one side: as many products of as many numbers as there are parts.
+  # An entry of one matrix is a sum of `num_products` products, each of one
+  # number of every part.
   num_products, num_parts = rank ** (len(shapes) - 1), len(shapes)
   deviation = (math.sqrt(variance) / num_products) ** (1 / (2 * num_parts))
   drawn = {}

@@ -1,7 +1,7 @@
-"""Fixed word embeddings, one a token, from a file or random.
+"""Fixed word embeddings, one per token, from a file or random.
 
-They are constants and no weights: not trained, sent, averaged or counted, and
-in no distance between models.
+They are constants, not weights: not trained, sent, averaged, counted, or part
+of distances between models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from tff_algos.core import errors, seeds
 
-# Word by id; None for the ids that name no word, such as padding.
+# Word by id; None for ids that are not words, such as padding.
 WordIds = Sequence[str | None]
 
 
@@ -21,7 +21,7 @@ def word_ids(
 
   Args:
     vocabulary: Words in the order of their ids.
-    special_ids: Ids that are no words, by name; the words have the others.
+    special_ids: Ids that are not words, by name; words have all other ids.
   """
   special = set(special_ids.values())
   words = iter(vocabulary)
@@ -34,8 +34,8 @@ def word_ids(
 def draw(words: WordIds, size: int, seed: int) -> np.ndarray:
   """Returns a standard normal vector for every word, and zeros for other ids.
 
-  A word's vector depends on the word, `size` and `seed` alone, and not on which
-  others there are.
+  A word's vector depends only on the word, `size` and `seed`, not on the rest
+  of the vocabulary.
 
   Args:
     words: By id.
@@ -54,11 +54,11 @@ def draw(words: WordIds, size: int, seed: int) -> np.ndarray:
 
 
 def read(path: str, words: WordIds, size: int) -> np.ndarray:
-  """Returns the vectors of words in a file of GloVe's form.
+  """Returns the vectors of words from a file in GloVe's format.
 
-  Every line is a word and its numbers, with a space between any two, in UTF-8
-  (Pennington, Socher and Manning 2014). Words that are not in the file have
-  zeros, as have ids that name no word.
+  Every line is a word and its numbers, separated by spaces, in UTF-8
+  (Pennington, Socher and Manning 2014). Words that are not in the file get
+  zeros, and so do ids that are not words.
 
   Args:
     path: The file, not compressed.
@@ -69,14 +69,14 @@ def read(path: str, words: WordIds, size: int) -> np.ndarray:
     float32 `[ids, size]`.
 
   Raises:
-    ConfigError: If the file cannot be read, a vector is of another size or no
-      finite numbers, or no word has one.
+    ConfigError: If the file cannot be read, a vector has another size or is not
+      of finite numbers, or the file has none of the words.
   """
   ids = {word: i for i, word in enumerate(words) if word is not None}
   table = np.zeros([len(words), size], np.float32)
   found = set()
   for place, word, numbers in _lines(path, ids, size):
-    # A word that comes twice has the vector that comes first.
+    # Of repeated words, the first vector is used.
     if word in ids and word not in found:
       found.add(word)
       table[ids[word]] = _vector(numbers, place)
@@ -89,11 +89,11 @@ def read(path: str, words: WordIds, size: int) -> np.ndarray:
 
 
 def _lines(path, ids, size) -> Iterator[tuple[str, str, list[str]]]:
-  """Yields place, word and numbers of the first line and of known words'."""
+  """Yields place, word and numbers of the first line and all known words."""
   try:
     with open(path, encoding='utf-8') as file:
       for number, line in enumerate(file, start=1):
-        # Most words are unknown, and splitting what follows takes long.
+        # Most words are unknown, and splitting their numbers takes long.
         if number > 1 and line.partition(' ')[0] not in ids:
           continue
         place = f'line {number} of embeddings_file {path}'
@@ -117,5 +117,7 @@ def _vector(numbers: list[str], place: str) -> np.ndarray:
   except ValueError:
     vector = None
   if vector is None or not np.isfinite(vector).all():
-    raise errors.ConfigError(f'{place} has no finite numbers: {numbers[:5]}')
+    raise errors.ConfigError(
+      f'{place} must have finite numbers, got {numbers[:5]}'
+    )
   return vector

@@ -2,18 +2,18 @@
 
 Both are models of LEAF (Caldas et al. 2018, arXiv:1812.01097) as FedProx (Li et
 al. 2020, arXiv:1812.06127) and CMFL (Che et al., arXiv:2108.00365) train them.
-What the second layer puts out at the last step goes through dense layers
-without activation.
+The second layer's output at the last step goes through dense layers without
+activation.
 
-  character_lstm  each character has a trained vector of 8 numbers; one dense
+  character_lstm  a trained embedding of 8 numbers per character; one dense
                   layer to the characters. With 80 characters 132,720
                   parameters, and 817,872 with 256 units
-  word_lstm       each word has a fixed vector of 300 numbers, see `embeddings`;
+  word_lstm       a fixed embedding of 300 numbers per word, see `embeddings`;
                   a dense layer of 30 units, and one to the classes. With two
                   classes 243,861 parameters, and 1,103,421 with 256 units
 
-CMFL's text has 100 units for characters and 256 for words, and its authors'
-code the other way round. Padding is read like a word, whose vector is zeros.
+CMFL's paper has 100 units for characters and 256 for words; its authors' code
+has the reverse. Padding is read as a word whose embedding is zeros.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class LstmConfig(model_options.ModelConfig):
 
   Attributes:
     hidden_size: Units of each LSTM layer, >= 1.
-    recurrence: `'fused'` or `'unrolled'`, see `recurrent`: the same numbers.
+    recurrence: `'fused'` or `'unrolled'`, see `recurrent`, with equal outputs.
       Second derivatives, XLA and bfloat16 inside the layers need
       `'unrolled'`.
   """
@@ -71,13 +71,13 @@ class WordLstmConfig(LstmConfig):
   Attributes:
     embeddings_file: Text file of word vectors, such as GloVe's
       glove.6B.300d.txt, not compressed; see `embeddings.read`. '' draws the
-      vectors at random, which is for tests and comparisons: nothing is known of
-      the words then but which of them are the same.
+      vectors at random, for tests and comparisons: they carry no similarity
+      between words.
     embedding_size: Length of a word's vector, >= 1.
-    embeddings_seed: Decides the vectors that are drawn, >= 0.
+    embeddings_seed: Seed of random vectors, >= 0.
     dense_size: Units between the second LSTM layer and the classes, >= 1.
     reference_class: Whether the logit of class 0 is fixed to 0. With two
-      classes what is left is one logit, as the authors have it.
+      classes one logit remains, as in the authors' models.
   """
 
   embeddings_file: str = ''
@@ -130,12 +130,12 @@ def build_word_lstm(
   """Returns the model of texts `[places]` of the ids of `words`.
 
   Raises:
-    ConfigError: If the input is no sequence, its words are not known, or the
-      file of their vectors is wrong.
+    ConfigError: If the input is no sequence, `words` has no word, or the
+      embeddings file is invalid.
   """
   _check_sequence('word_lstm', input_shape)
   table = _word_vectors(config, words)
-  # The logit of the reference class is no weight.
+  # The logit of the reference class is constant and has no weights.
   num_logits = num_outputs - config.reference_class
 
   def initialize(seed):
@@ -180,8 +180,8 @@ def _check_sequence(name, input_shape):
 def _word_vectors(config, words):
   if not any(words):
     raise errors.ConfigError(
-      "word_lstm needs to know the data set's words, but its manifest has no "
-      'vocabulary: take a source of words, such as sentiment140'
+      "word_lstm needs the data set's vocabulary, but its manifest has none: "
+      'take a source of words, such as sentiment140'
     )
   if config.embeddings_file:
     return embeddings.read(config.embeddings_file, words, config.embedding_size)
@@ -200,7 +200,7 @@ def _lstm_weights(seed, num_inputs, units):
 
 
 def _last_output(weights, inputs, recurrence):
-  """Returns `[batch, units]` of the last layer and step."""
+  """Returns the output of the last layer and step, `[batch, units]`."""
   hidden = inputs
   for i in range(_NUM_LAYERS):
     hidden = recurrent.lstm(

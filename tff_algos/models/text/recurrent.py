@@ -1,28 +1,28 @@
 """LSTM layers over whole sequences, as pure functions of weights and inputs.
 
 The cell of Hochreiter and Schmidhuber with forget gates, without peepholes: a
-`kernel` `[inputs + units, 4 * units]` of what comes in above what was put out
-at the step before, and a `bias` `[4 * units]`, for the input gate, the new
-content, the forget gate and the output gate, in this order.
+`kernel` `[inputs + units, 4 * units]` for the input above the previous output,
+and a `bias` `[4 * units]`, with columns for the input gate, the cell input, the
+forget gate and the output gate, in this order.
 
-Two ways to compute the same, by the number of time steps T, which is static:
+Two implementations with equal outputs; the number of time steps T is static:
 
-  fused      TensorFlow's operation of a layer, BlockLSTM. There is none over
-             several sets of weights, so clients are computed one at a time. It
-             computes in float32, whatever the type of the weights, has no
-             second derivative, and XLA does not compile it.
+  fused      TensorFlow's operation for a layer, BlockLSTM. It cannot be stacked
+             over several models, so clients are computed one at a time. It
+             computes in float32 for any type of the weights, has no second
+             derivative, and XLA does not compile it.
   unrolled   operations for each step, which stack over clients, compile, and
-             have derivatives of every order. The inputs of all steps meet the
-             kernel in one matrix product, and each step's gates are one more.
+             have derivatives of every order. One matrix product multiplies the
+             inputs of all steps by the kernel, and each step takes one more.
 
-The gain of stacking is small and its price high. Measured on one core of a
-machine that others used, with 4 clients, two layers of 100 units and batches of
+The gain of stacking is small and its cost high. Measured on one core of a
+shared machine with 4 clients, two layers of 100 units and batches of
 32: a local step of one client took 24 to 31 ms fused and 36 to 59 ms unrolled
 with T = 25, 40 to 100 ms and 36 ms with T = 80; tracing and starting a graph
 took 2 s fused and 120 to 180 s unrolled, as every operation of every step is
-vectorized by itself. A phase has two graphs, and evaluations have more. A
-`tf.while_loop` over the steps is no way out: stacked over clients a step took
-435 ms, T = 80, and one client at a time 340 ms.
+vectorized separately. A phase has two graphs, and evaluations have more. A
+`tf.while_loop` over the steps is slower still: a step took 435 ms with T = 80
+stacked over clients, and 340 ms for one client at a time.
 """
 
 from collections import OrderedDict
@@ -42,9 +42,9 @@ def initial_weights(
 ) -> OrderedDict[str, tf.Tensor]:
   """Returns the weights of a layer, `<name>/kernel` and `<name>/bias`.
 
-  The kernel is Xavier-normal as a whole. The bias is 1 for the forget gate, so
-  that gradients reach far back from the start, and 0 for the rest (Jozefowicz
-  et al. 2015).
+  The kernel is Xavier-normal as one matrix. The bias is 1 for the forget gate,
+  so that gradients reach far back from the start of training, and 0 for the
+  rest (Jozefowicz et al. 2015).
 
   Args:
     seed: int32 `[2]` of the whole model.
@@ -68,7 +68,7 @@ def initial_weights(
 def lstm(
   inputs: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, recurrence: str
 ) -> tf.Tensor:
-  """Returns a layer's output at every step, from a state of zeros.
+  """Returns a layer's output at every step, from an initial state of zeros.
 
   Args:
     inputs: `[steps, batch, inputs]`, steps and inputs static, batch >= 1.
@@ -88,8 +88,8 @@ def _fused(inputs, kernel, bias):
   units = bias.shape[0] // 4
   no_peephole = tf.zeros([units])
   zeros = tf.zeros([tf.shape(inputs)[1], units])
-  # Not BlockLSTMV2: TensorFlow 2.14 gives it the gradient of this one, in which
-  # the gates have another order. The operation knows neither bfloat16 nor
+  # Not BlockLSTMV2: TensorFlow 2.14 gives it the gradient of BlockLSTM, which
+  # has the gates in another order. The operation supports neither bfloat16 nor
   # float64.
   outputs = tf.raw_ops.BlockLSTM(
     seq_len_max=tf.constant(inputs.shape[0], tf.int64),
@@ -101,8 +101,8 @@ def _fused(inputs, kernel, bias):
     wcf=no_peephole,
     wco=no_peephole,
     b=tf.cast(bias, tf.float32),
-    forget_bias=0.0,  # It is in the bias.
-    cell_clip=-1.0,  # None; the default cuts cells off at 3.
+    forget_bias=0.0,  # `bias` includes it.
+    cell_clip=-1.0,  # No clipping; the default clips cells to 3.
   ).h
   outputs = tf.ensure_shape(outputs, [*inputs.shape[:2], units])
   return tf.cast(outputs, inputs.dtype)
@@ -110,7 +110,7 @@ def _fused(inputs, kernel, bias):
 
 @tf.RegisterGradient('BlockLSTMGrad')
 def _refuse_second_derivative(op, *slopes):
-  """Says what to do; TensorFlow would say that nothing is registered."""
+  """Replaces TensorFlow's error, which says only that no gradient exists."""
   del op, slopes
   raise errors.ConfigError(
     "recurrence 'fused' has no second derivative, which this algorithm takes: "
@@ -138,7 +138,7 @@ def _unrolled(inputs, kernel, bias):
 
 
 def _step(gates, units, cell):
-  """Returns output and cell after a step; a `cell` of None is one of zeros."""
+  """Returns output and cell after a step; `cell` None is a cell of zeros."""
   content = tf.tanh(gates[:, units : 2 * units])
   content *= tf.sigmoid(gates[:, :units])
   opened = tf.sigmoid(gates[:, 2 * units :])

@@ -1,15 +1,15 @@
 """Causal transformer for next-word prediction at every position.
 
-The model of Stack Overflow in Pillutla et al. (2022, arXiv:2204.03809), which
-PPFL (arXiv 2310.14337) takes over: the words' embeddings, times the root of the
-width, and those of the places are added and pass a ReLU; blocks of attention
-and of two dense layers follow, each with a residual connection and then a layer
-normalization; what comes out is compared with the embedding of every word.
-Attention has no biases, and there is no dropout. 5,731,092 parameters for 20
-places and 10,004 words.
+The Stack Overflow model of Pillutla et al. (2022, arXiv:2204.03809), which
+PPFL (arXiv 2310.14337) adopts: word embeddings, times the square root of the
+width, plus position embeddings pass a ReLU; then come blocks of attention and
+of two dense layers, each with a residual connection followed by layer
+normalization; logits are inner products of the output with the embedding of
+every word, plus a bias. Attention has no biases, and there is no dropout.
+5,731,092 parameters for 20 places and 10,004 words.
 
-Kernels and embeddings start normal with deviation 0.02, scales at 1, offsets
-and biases at 0.
+Kernels and embeddings are initialized normally with deviation 0.02, scales with
+1, offsets and biases with 0.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ class TransformerConfig(model_options.ModelConfig):
   Attributes:
     num_blocks: Blocks, >= 1.
     width: Length of an embedding, a multiple of `num_heads`.
-    num_heads: Heads of each attention, >= 1.
+    num_heads: Attention heads of each block, >= 1.
     hidden_size: Units between the dense layers of a block, >= 1.
-    decoder: `'tied'`, words are compared with their embeddings; or `'untied'`,
-      with a kernel of its own, `head/kernel` `[width, words]`, which starts
-      from the embeddings, as PPFL's canonical decoders need it.
+    decoder: `'tied'`, the output layer uses the word embeddings; or `'untied'`,
+      it has its own kernel, `head/kernel` `[width, words]`, which is
+      initialized with the embeddings, as PPFL's canonical decoders need.
   """
 
   num_blocks: int = 4
@@ -148,7 +148,7 @@ def _apply_block(weights, name, x, num_heads):
 
 
 def _attend(x, kernels, num_heads):
-  """Returns causal attention: a place sees itself and those before it.
+  """Returns causal multi-head attention.
 
   Args:
     x: `[batch, places, width]`.
@@ -161,8 +161,8 @@ def _attend(x, kernels, num_heads):
   def split(kernel):
     heads = tf.reshape(layers.dense(x, kernel), [-1, places, num_heads, size])
     heads = tf.transpose(heads, [0, 2, 1, 3])
-    # One axis for both: stacked over clients and clusters, a softmax of one
-    # more would have more than the five that TensorFlow takes on a CPU.
+    # Batch and heads share an axis: stacked over clients and clusters, softmax
+    # would otherwise exceed the five axes that TensorFlow allows on a CPU.
     return tf.reshape(heads, [-1, places, size])
 
   query, key, value = map(split, kernels[:3])

@@ -1,16 +1,16 @@
-"""AlexNet in one tower (Krizhevsky 2014, arXiv:1404.5997), the canonical one.
+"""AlexNet, the single-tower version (Krizhevsky 2014, arXiv:1404.5997).
 
 Convolutions of 64, 192, 384, 256 and 256 channels with kernels of 11, 5, 3, 3
-and 3, the first by steps of 4; each with ReLU, and pooling of 3x3 by steps of 2
+and 3, the first with stride 4; each with ReLU, and 3x3 pooling with stride 2
 after the first, the second and the last. Then two dense layers of 4,096 units
-with ReLU, and one to the classes. Images are first made 224 x 224, bilinearly:
-28 x 28 would not survive the first layers. 57,242,366 parameters for one
+with ReLU, and one to the classes. Images are first resized to 224 x 224,
+bilinearly: 28 x 28 is too small for the strides. 57,242,366 parameters for one
 channel and 62 classes, as CMFL (Che et al., arXiv 2108.00365) trains it on
 FEMNIST.
 
-The original drops out half of the inputs of each dense layer but the last. Ours
-drops none, as CMFL's paper says nothing of it, and a model here is a function
-of weights and examples alone.
+The original applies dropout to half of the inputs of each dense layer but the
+last. Ours has no dropout, as CMFL's paper does not mention it, and a model here
+is a function of weights and examples alone.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from tff_algos.core import model as model_lib
 from tff_algos.models import layers, model_options
 from tff_algos.models.vision import convolutions
 
-# Below it, nothing is left after the last pooling.
+# With smaller images nothing is left after the last pooling.
 _SMALLEST_SIDE = 63
 _PARTS = ('kernel', 'bias')
 
@@ -51,8 +51,8 @@ class AlexNetConfig(model_options.ModelConfig):
   """Options of AlexNet, besides `model_options.ModelConfig`.
 
   Attributes:
-    image_side: Height and width that images are made, >= 63. Smaller ones are
-      quicker and leave fewer weights in the first dense layer.
+    image_side: Height and width to which images are resized, >= 63. Smaller
+      images are faster, with fewer weights in the first dense layer.
     hidden_sizes: Units of each dense layer but the last, each >= 1.
   """
 
@@ -71,8 +71,8 @@ def build_alexnet(
 ) -> model_lib.Model:
   """Returns the network for images `[height, width, channels]` of any size.
 
-  Kernels of convolutions start He-normal, of dense layers Xavier-normal, and
-  biases at zero.
+  Kernels of convolutions are initialized He-normal, of dense layers
+  Xavier-normal, and biases with zeros.
 
   Raises:
     ConfigError: If the input is no image.
@@ -124,8 +124,8 @@ def build_alexnet(
 
 
 def _resize(x, side):
-  """Returns images of another size, of the same type."""
-  # Resizing computes in float32, whatever it is given.
+  """Returns resized images, of the same type."""
+  # tf.image.resize returns float32 for any type.
   return tf.cast(tf.image.resize(x, [side, side]), x.dtype)
 
 
@@ -136,7 +136,7 @@ def _convolve(inputs, kernel, layer):
 
 
 def _output_side(side: int) -> int:
-  """Returns what all layers leave of a side."""
+  """Returns the length of a side after all layers."""
   for layer in _CONVOLUTIONS:
     side = (side + 2 * layer.border - layer.side) // layer.strides + 1
     if layer.is_pooled:

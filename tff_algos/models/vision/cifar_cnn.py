@@ -2,9 +2,10 @@
 
 The paper gives the channels, the ReLU, a pooling after every second
 convolution, and "1024x512" for the dense layers. Three poolings leave
-4 * 4 * 256 = 4096 features of a 32x32 image, so that is read as two hidden
-layers of 1024 and 512 units: 5,851,338 parameters for 10 classes. Kernels are
-3x3 with padding 1, and there is no normalization, as none is mentioned.
+4 * 4 * 256 = 4096 features of a 32x32 image, so we read "1024x512" as two
+hidden layers of 1024 and 512 units: 5,851,338 parameters for 10 classes.
+Kernels are 3x3 with padding 1, and there is no normalization, as the paper
+mentions none.
 """
 
 from tff_algos.core import model as model_lib

@@ -1,4 +1,4 @@
-"""Networks of convolutions, poolings and dense layers, from one layout."""
+"""Convolutional networks built from a layout of their layers."""
 
 import dataclasses
 import itertools
@@ -31,23 +31,24 @@ class ConvolutionalConfig(decomposition.DecomposableConfig):
 
 
 class Layout(NamedTuple):
-  """The shape of a network; an activation follows every layer but the last.
+  """Layers of a network; an activation follows every layer but the last.
 
   Attributes:
     name: Of the model.
     kernel_size: Height and width of the kernels.
     channels: Of each convolution.
-    convolutions_per_pooling: After so many, 2x2 max-pooling halves the sides.
+    convolutions_per_pooling: Convolutions before each 2x2 max-pooling, which
+      halves the sides.
     hidden_sizes: Units of each dense layer but the last.
-    padding: `'SAME'`, by which height and width of the image stay, and the
-      poolings must divide them; or `'VALID'`, by which they lose kernel_size -
-      1 pixels, and the poolings an odd last one.
-    kernel_sizes: Of each convolution, where they differ; else empty.
+    padding: `'SAME'` keeps height and width, which must be divisible by the
+      poolings; `'VALID'` removes kernel_size - 1 pixels, and poolings drop an
+      odd last pixel.
+    kernel_sizes: Kernel size of each convolution, if they differ; else empty.
     borders: Zeros around the inputs of each convolution of `'VALID'` padding;
       empty for none.
-    negative_slope: Of the activation below 0; 0 for ReLU.
-    drops_after: Which of the hidden dense layers have dropout behind them, if
-      the training asks for it (`numerics.unit_dropout`).
+    negative_slope: Slope of the activation below 0; 0 for ReLU.
+    drops_after: Indices of the hidden dense layers followed by dropout, if the
+      training sets a rate (`numerics.unit_dropout`).
   """
 
   name: str
@@ -63,7 +64,7 @@ class Layout(NamedTuple):
 
   @property
   def shrinkage(self) -> int:
-    """Returns by what the poolings divide each side of the image."""
+    """Returns the factor by which poolings shrink each side of the image."""
     return 2 ** (len(self.channels) // self.convolutions_per_pooling)
 
   def filter_side(self, index: int) -> int:
@@ -75,7 +76,7 @@ class Layout(NamedTuple):
     return self.borders[index] if self.borders else 0
 
   def output_side(self, side: int) -> int:
-    """Returns what the layers leave of a side; <= 0 if it is too short."""
+    """Returns a side's length after the layers; <= 0 if it is too short."""
     for i in range(len(self.channels)):
       if self.padding == 'VALID':
         side += 2 * self.border(i) - self.filter_side(i) + 1
@@ -92,11 +93,11 @@ def build(
 ) -> model_lib.Model:
   """Returns the classifier for images `[height, width, channels]`.
 
-  Kernels start Xavier-normal, biases at zero.
+  Kernels are initialized Xavier-normal, biases with zeros.
 
   Raises:
-    ConfigError: If the input is no image, too small, or with padding of sides
-      that the poolings do not divide.
+    ConfigError: If the input is no image, is too small, or with `'SAME'`
+      padding has sides that are not divisible by the poolings.
   """
   _check_input(layout, input_shape)
   return model_lib.Model(
@@ -124,8 +125,8 @@ def _check_input(layout, input_shape):
   unit = layout.shrinkage
   if len(input_shape) != 3 or input_shape[0] % unit or input_shape[1] % unit:
     raise errors.ConfigError(
-      f'{takes}that are multiples of {unit} (its poolings divide them by '
-      f'that), got shape {input_shape}'
+      f'{takes}that are multiples of {unit} (the factor of its poolings), '
+      f'got shape {input_shape}'
     )
 
 

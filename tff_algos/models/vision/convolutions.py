@@ -1,4 +1,4 @@
-"""The convolution of all networks, by a kernel or by a kernel in factors."""
+"""Convolution with an ordinary or a decomposed kernel."""
 
 import dataclasses
 import math
@@ -13,13 +13,13 @@ FORWARD_MODES = ('auto', 'reconstruct', 'two_layer')
 
 @dataclasses.dataclass(frozen=True)
 class DecomposedKernel:
-  """A kernel in factors, for `convolve`.
+  """A factored kernel, for `convolve`.
 
   Attributes:
     factors: Of the kernel.
     forward_mode: `'reconstruct'` builds the kernel, then convolves;
       `'two_layer'` convolves every channel with every atom, then mixes;
-      `'auto'` does what is faster.
+      `'auto'` takes the mode with the lower estimated cost.
   """
 
   factors: filters.FilterFactors
@@ -33,11 +33,11 @@ def convolve(
   strides: int = 1,
   dilations: int = 1,
 ) -> tf.Tensor:
-  """Returns the convolution (a cross-correlation, as everywhere), NHWC.
+  """Returns the convolution (a cross-correlation, as is usual), NHWC.
 
   Args:
     inputs: `[batch, height, width, inputs]`, sides static.
-    kernel: `[height, width, inputs, outputs]`, or one in factors.
+    kernel: `[height, width, inputs, outputs]`, or a factored kernel.
     padding: `'SAME'` or `'VALID'`.
     strides: Of both sides, >= 1.
     dilations: Of both sides, >= 1; 1 where `strides` is not.
@@ -55,14 +55,14 @@ def convolve(
 def output_side(
   side: int, filter_side: int, padding: str, strides: int, dilations: int
 ) -> int:
-  """Returns the length of a side of what `convolve` returns."""
+  """Returns the height or width of the output of `convolve`."""
   if padding == 'VALID':
     side -= dilations * (filter_side - 1)
   return math.ceil(side / strides)
 
 
 def _faster_mode(inputs, factors, padding, strides, dilations):
-  sides = tuple(
+  height, width = (
     output_side(side, filter_side, padding, strides, dilations)
     for side, filter_side in zip(
       inputs.shape[1:3], factors.atoms.shape[:2], strict=True
@@ -71,14 +71,14 @@ def _faster_mode(inputs, factors, padding, strides, dilations):
   cost = convolution_cost.count(
     tuple(factors.atoms.shape),
     tuple(factors.coefficients.shape),
-    sides,  # pyright: ignore[reportArgumentType]
+    (height, width),
   )
   faster = cost.two_layers_are_faster(inputs.shape[0])
   return 'two_layer' if faster else 'reconstruct'
 
 
 def _mix_atoms(inputs, factors, padding, strides, dilations):
-  """Returns the same as with the kernel, without ever building it."""
+  """Returns the convolution in two layers, without building the kernel."""
   num_atoms, num_inputs, num_outputs = factors.coefficients.shape
   atoms = tf.repeat(factors.atoms[:, :, tf.newaxis], num_inputs, axis=2)
   maps = tf.nn.depthwise_conv2d(

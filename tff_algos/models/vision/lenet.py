@@ -1,13 +1,13 @@
-"""LeNets of federated learning: 5x5 convolutions without padding, and others.
+"""LeNet variants of federated learning papers.
 
-Each with an activation and a pooling that halves. "LeNet (McMahan et al. 2017)"
-is all that Chen and Qiu (2025) say of theirs; these are the networks of the
-papers that they compare with:
+5x5 convolutions without padding unless stated otherwise, each with an
+activation and 2x2 pooling. Chen and Qiu (2025) specify only "LeNet (McMahan et
+al. 2017)"; these are the networks of the papers that they compare with:
 
   fed_dyn        64 and 64 channels, 384 and 192 hidden units (FedDyn, FedDC)
   fed_rep        64 and 64 channels, 120 and 64 hidden units (FedRep)
   fed_rep_wide   64 and 128 channels, 256 and 128 hidden units; dropout after
-                 the first of these, theirs of `unit_dropout_rate=0.6` (FedRep)
+                 the first of these, at `unit_dropout_rate=0.6` (FedRep)
   fed_pac        16, 32 and 64 channels of 5x5, 5x5 and 3x3, the last two with a
                  border of one zero; 128 hidden units; leaky ReLU (FedPAC)
 

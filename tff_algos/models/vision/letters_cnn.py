@@ -2,8 +2,8 @@
 
 The paper gives the kernel size, padding, pooling and the hidden layer. The
 channel counts (32 and 64) and the ReLU after each convolution are those of
-FedAvg's network, of which it is a copy: 1,671,578 parameters for 28x28 images
-and 26 classes.
+FedAvg's network, which has the same layers: 1,671,578 parameters for 28x28
+images and 26 classes.
 """
 
 from tff_algos.core import model as model_lib

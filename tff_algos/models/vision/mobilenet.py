@@ -1,14 +1,14 @@
 """MobileNet-v2 (Sandler et al. 2018, arXiv:1801.04381), group-normalized.
 
 PPFL's model of CIFAR-10 (arXiv 2310.14337), after FedEM (arXiv 2108.10252): 17
-blocks that widen, filter each channel by itself and narrow again, 1280 features
-and one linear layer; 2,236,682 parameters for 10 classes. It halves an image
-five times, so of 32x32 pixels one place is left.
+inverted residual blocks (1x1 expansion, depthwise convolution, 1x1 projection),
+1280 features and one linear layer; 2,236,682 parameters for 10 classes. It
+halves an image five times, so 32x32 pixels become one.
 
-Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
-kernel Xavier-normal. The papers start from weights learned on ImageNet (see
-docs/pretrained.md) and drop 20 % of the features while training, which is not
-offered, so results from here are not theirs.
+Kernels are initialized He-normal, scales with 1, offsets and the last bias with
+0, the last kernel Xavier-normal. The papers start from weights pretrained on
+ImageNet (see docs/pretrained.md) and train with dropout of 20 % of the
+features, which is not offered here, so results differ from theirs.
 """
 
 import functools

@@ -1,11 +1,10 @@
 """Convolutions without bias, each followed by a normalization.
 
-What deep residual networks are built of. Their papers normalize by batches,
-which `layers.check_normalization` refuses; groups (Wu and He 2018,
-arXiv:1803.08494) have as many parameters, a scale and an offset for each
-channel. So has batch normalization whose statistics are frozen, as is common
-where weights come from another task: (x - mean) / deviation * gamma + beta is x
-* scale + offset.
+The layers of deep residual networks. Their papers use batch normalization,
+which `layers.check_normalization` refuses; group normalization (Wu and He 2018,
+arXiv:1803.08494) has as many parameters, a scale and an offset for each
+channel. So has batch normalization with frozen statistics, which is common in
+fine-tuning: (x - mean) / deviation * gamma + beta is x * scale + offset.
 """
 
 import dataclasses
@@ -22,7 +21,7 @@ _NORMALIZATIONS = ('group', 'affine')
 
 @dataclasses.dataclass(frozen=True)
 class NormedConfig(model_options.ModelConfig):
-  """Options of such networks, besides `model_options.ModelConfig`.
+  """Options of normalized networks, besides `model_options.ModelConfig`.
 
   Attributes:
     normalization: After each convolution, `'group'`; or `'affine'`, a scale and
@@ -58,7 +57,7 @@ def add(
   The kernel is He-normal, the scale 1 and the offset 0.
 
   Args:
-    weights: Those of the layers before, which decide the layer's draw.
+    weights: Of the layers before, whose number determines the layer's seed.
     name: Of the layer.
     seed: int32 `[2]` of the whole model.
     kernel_size: Height and width.
@@ -92,9 +91,9 @@ def apply(
     x: `[batch, height, width, inputs]`.
     normalization: As of `NormedConfig`.
     stride: Divides height and width, rounded up.
-    border: Zeros on each side of the image. None for as many as SAME padding
-      has, of which an odd one is at the end, as in Keras and not in PyTorch. Of
-      full convolutions only.
+    border: Zeros on each side of the image; only for full convolutions. None
+      for SAME padding, which adds an odd zero at the end, as in Keras and not
+      in PyTorch.
     max_groups: As of `layers.group_norm`.
     is_depthwise: Whether each channel is convolved by itself.
   """

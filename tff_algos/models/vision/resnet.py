@@ -2,15 +2,15 @@
 
 Four stages of two blocks with 64, 128, 256 and 512 channels, a mean over the
 image, one linear layer. The groups are 8, 8, 16 and 32, as in Pillutla et al.
-(2022, arXiv:2204.03809), whose model of federated EMNIST is PPFL's (arXiv
+(2022, arXiv:2204.03809), whose model of federated EMNIST PPFL uses (arXiv
 2310.14337): stem `'small'`, 11,199,486 parameters for 28x28x1 images of 62
-classes. The stem of the original, `'large'`, has 11,279,112 for 64x64x3 images
-of 200, and 11,273,169 with kernels in factors of 9 atoms.
+classes. With the original stem, `'large'`, it has 11,279,112 for 64x64x3 images
+of 200 classes, and 11,273,169 with kernels factored into 9 atoms.
 
-Kernels start He-normal, scales at 1, offsets and the last bias at 0, the last
-kernel Xavier-normal; or all start from a file, see docs/pretrained.md. Images
-get as wide a border on every side, so that PyTorch's weights compute what they
-do there.
+Kernels are initialized He-normal, scales with 1, offsets and the last bias with
+0, the last kernel Xavier-normal; or all from a file, see docs/pretrained.md.
+Images are padded equally on every side, so that outputs with PyTorch's weights
+equal PyTorch's.
 """
 
 import dataclasses
@@ -92,7 +92,7 @@ def build_resnet18(
     hidden = convolve(weights, 'stem', x, stride=stride, border=stem_size // 2)
     hidden = tf.nn.relu(hidden)
     if config.stem == 'large':
-      # Nothing is below the zeros of the border.
+      # Zeros never win the maximum, as ReLU outputs are >= 0.
       hidden = tf.pad(hidden, [[0, 0], [1, 1], [1, 1], [0, 0]])
       hidden = tf.nn.max_pool2d(hidden, 3, 2, 'VALID')
     for name, _, (_, stride, groups) in _blocks():

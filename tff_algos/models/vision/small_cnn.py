@@ -1,10 +1,10 @@
 """A small network for images: two 5x5 convolutions, one hidden layer.
 
-Convolutions of 6 and 16 channels without padding, each with ReLU and a pooling
-that halves; then 120 hidden units. These are the sizes of LeNet-5 (LeCun et al.
-1998) with its second hidden layer left out: pFedKM (Tang, Guo and Guo 2021)
-says "two convolutional and two fully connected layers" and no more. 52,202
-parameters for 32x32x3 images and 10 classes.
+Convolutions of 6 and 16 channels without padding, each with ReLU and 2x2
+pooling; then 120 hidden units. These are the sizes of LeNet-5 (LeCun et al.
+1998) without its second hidden layer: pFedKM (Tang, Guo and Guo 2021) specifies
+only "two convolutional and two fully connected layers". 52,202 parameters for
+32x32x3 images and 10 classes.
 """
 
 import dataclasses

@@ -78,9 +78,9 @@ def read(folder: pathlib.Path) -> Facts:
     clients=clients,
     client_ids=tuple(clients['client_id']),
     groups=np.array(clients['group'], object),
-    sizes={  # pyright: ignore[reportArgumentType]
-      split: _joined(
-        opened.num_examples(split), opened.num_unseen_examples(split)
+    sizes={
+      split: np.concatenate(
+        [opened.num_examples(split), opened.num_unseen_examples(split)]
       )
       for split in schema_lib.SPLITS
     },
@@ -103,9 +103,9 @@ def _joined(
   participating: np.ndarray | None, unseen: np.ndarray | None
 ) -> np.ndarray | None:
   """Returns a column of all clients; None if the dataset does not have it."""
-  if participating is None:
+  if participating is None or unseen is None:
     return None
-  return np.concatenate([participating, unseen])  # pyright: ignore[reportArgumentType, reportCallIssue]
+  return np.concatenate([participating, unseen])
 
 
 def _samples(

@@ -125,7 +125,8 @@ def _draw_profiles(
   num_features = int(np.prod(facts.schema.x_shape))
   positions = np.arange(num_features)
   width = 0.8 / len(shown)
-  for axes, (key, title) in zip(figure.subplots(1, 2), panels, strict=True):
+  left_and_right = figure.subplots(1, 2)
+  for axes, (key, title) in zip(left_and_right, panels, strict=True):
     for i, s in enumerate(shown):
       name = facts.schema.source_names[s]
       values = facts.totals['source'][name]['features'][key]
@@ -141,7 +142,7 @@ def _draw_profiles(
     axes.set_xlabel('feature')
     axes.xaxis.set_major_locator(ticker.MaxNLocator(12, integer=True))
   if len(shown) > 1:
-    axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))  # pyright: ignore[reportPossiblyUnboundVariable]
+    left_and_right[-1].legend(loc='center left', bbox_to_anchor=(1, 0.5))
   return figure
 
 

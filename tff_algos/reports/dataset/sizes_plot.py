@@ -22,11 +22,11 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   """
   if not facts.client_ids:
     return None
-  totals = sum(facts.sizes.values())
+  totals = np.sum([*facts.sizes.values()], axis=0)
   figure = style.new_figure(8.6, 3.6, 'Training examples of the clients')
   axes = figure.subplots()
   axes.set_axisbelow(True)
-  if len(totals) <= client_rows.MAX_ROWS:  # pyright: ignore[reportArgumentType]
+  if len(totals) <= client_rows.MAX_ROWS:
     _draw_bars(axes, facts, np.argsort(-totals, kind='stable'))
   else:
     _draw_histogram(axes, facts.sizes[schema_lib.TRAIN])

@@ -110,15 +110,15 @@ class Run:
     """
     table, column = self.rounds, name
     if name.startswith(_FACTORS):
-      table = self.evaluation_table('factors.csv') or {}
+      table = self.evaluation_table('factors.csv')
       column = name.removeprefix(_FACTORS)
-    if column not in table:
+    if table is None or column not in table:
       return None
-    values = table.numbers(column)  # pyright: ignore[reportAttributeAccessIssue]
+    values = table.numbers(column)
     filled = np.isfinite(values)
     if not filled.any():
       return None
-    return Series(table.numbers('round')[filled], values[filled])  # pyright: ignore[reportAttributeAccessIssue]
+    return Series(table.numbers('round')[filled], values[filled])
 
   def evaluation_table(self, name: str) -> table_lib.Table | None:
     """Returns an optional table of the folder `evaluation`.
@@ -176,8 +176,9 @@ class Run:
     Matched by the clients' memberships where the true mixture is known, else
     by the held-out scores; `recovery.UNMATCHED` for a cluster without one.
     """
-    if self.memberships is not None and self.memberships[1] is not None:
-      return recovery.match_clusters(*self.memberships)  # pyright: ignore[reportArgumentType]
+    membership, mixture = self.memberships or (None, None)
+    if membership is not None and mixture is not None:
+      return recovery.match_clusters(membership, mixture)
     return association.match_by_scores(
       self.held_out_scores, higher_is_better=self.higher_is_better
     )
@@ -219,8 +220,8 @@ class Run:
       float64 `[num_clients, len(planted_names)]`; None without ground truth, or
       if `clients` has another number of rows.
     """
-    mixture = None if self.memberships is None else self.memberships[1]
-    return mixture if np.shape(mixture)[:1] == (num_clients,) else None  # pyright: ignore[reportArgumentType]
+    _, mixture = self.memberships or (None, None)
+    return None if mixture is None or len(mixture) != num_clients else mixture
 
 
 def read(

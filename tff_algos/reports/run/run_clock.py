@@ -48,7 +48,7 @@ def own(run: run_lib.Run, rate: float) -> np.ndarray | None:
   if found == PEERS:
     solves, received = _columns(run, _SOLVES, _DOWN)
     # Training clients receive in parallel.
-    transfer = round_time.transfer_seconds(_share(received, solves), rate)  # pyright: ignore[reportArgumentType]
+    transfer = round_time.transfer_seconds(_share(received, solves), rate)
     return _rounds(round_time.pulling(transfer, 1, run.clock.work), solves)
   return None if found is None else _times(run, rate)[found]
 
@@ -88,17 +88,17 @@ def _times(run, rate) -> dict[str, np.ndarray]:
     training, down = _columns(run, _SOLVES, _DOWN)
     members = np.zeros_like(training)
   size = _share(down, members + training)
-  transfer = round_time.transfer_seconds(size, rate)  # pyright: ignore[reportArgumentType]
+  transfer = round_time.transfer_seconds(size, rate)
   times = {
     SERVER: round_time.fed_avg(transfer, work),
-    BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),  # pyright: ignore[reportArgumentType]
-    GOSSIP: round_time.gossip(transfer, training, work),  # pyright: ignore[reportArgumentType]
+    BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),
+    GOSSIP: round_time.gossip(transfer, training, work),
   }
   if kind(run) == COMMITTEE:
     times[COMMITTEE] = round_time.cmfl(
       transfer,
-      members,  # pyright: ignore[reportArgumentType]
-      training,  # pyright: ignore[reportArgumentType]
+      members,
+      training,
       run.clock.download,
       work,
     )

@@ -120,10 +120,11 @@ def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
   ]
   target = sweep.cells[0].target
   # A share of the final value is another value in every run.
-  is_drawn = target is not None and not target.is_share
-  if is_drawn and target.metric == measure.name:  # pyright: ignore[reportOptionalMemberAccess]
-    shown.append([target.value])  # pyright: ignore[reportOptionalMemberAccess]
-    axes.axhline(target.value, color=style.MUTED, linestyle=':', linewidth=1.1)  # pyright: ignore[reportOptionalMemberAccess]
+  if (
+    target is not None and not target.is_share and target.metric == measure.name
+  ):
+    shown.append([target.value])
+    axes.axhline(target.value, color=style.MUTED, linestyle=':', linewidth=1.1)
   style.fit_scores(sweep.example, axes, np.concatenate(shown))
   for index, curve in lines:
     style.draw_line(

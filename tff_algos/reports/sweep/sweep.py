@@ -115,17 +115,19 @@ class Cell:
 
   def curve(self, name: str) -> Curve | None:
     """Returns a metric over rounds; None if a run lacks it."""
-    series = [run.series(name) for run in self.runs]
-    if any(one is None for one in series):
+    series = [one for run in self.runs if (one := run.series(name)) is not None]
+    if len(series) < len(self.runs):
       return None
-    rounds = functools.reduce(np.intersect1d, [one.rounds for one in series])  # pyright: ignore[reportOptionalMemberAccess]
+    rounds = functools.reduce(np.intersect1d, [one.rounds for one in series])
     if not rounds.size:
       return None
-    values = np.stack([_at(one, rounds) for one in series])  # pyright: ignore[reportArgumentType]
-    costs = [measures.sent(run) for run in self.runs]
+    values = np.stack([_at(one, rounds) for one in series])
+    costs = [
+      cost for run in self.runs if (cost := measures.sent(run)) is not None
+    ]
     sent = None
-    if all(cost is not None for cost in costs):
-      sent = np.mean([_at(cost, rounds) for cost in costs], axis=0)  # pyright: ignore[reportArgumentType]
+    if len(costs) == len(self.runs):
+      sent = np.mean([_at(cost, rounds) for cost in costs], axis=0)
     std = np.zeros(len(rounds))
     if len(values) > 1:
       std = values.std(axis=0, ddof=1)

@@ -119,14 +119,18 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
   """Yields (label, sources, rows of text) of each cell with matched scores."""
   for cell in sweep.cells:
     sources = cell.runs[0].source_names
-    tables = [measures.matched_scores(run) for run in cell.runs]
-    if len(sources) > _MAX_SOURCES or any(one is None for one in tables):
+    tables = [
+      table
+      for run in cell.runs
+      if (table := measures.matched_scores(run)) is not None
+    ]
+    if len(sources) > _MAX_SOURCES or len(tables) < len(cell.runs):
       continue
     score = measures.Measure('', '')
     rows = []
     for row, source in enumerate(sources):
       spreads = (
-        sweep_lib.spread([{'': one[row, column]} for one in tables], score.name)  # pyright: ignore[reportOptionalSubscript]
+        sweep_lib.spread([{'': one[row, column]} for one in tables], score.name)
         for column in range(len(sources))
       )
       texts = [sweep_table.spread_text(sweep, score, one) for one in spreads]

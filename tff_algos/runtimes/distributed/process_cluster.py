@@ -71,7 +71,7 @@ def from_environment(
     for index, address in enumerate(_addresses(jobs, job))
   ]
   task = _mapping(values, 'task')
-  ours = (task.get('type'), task.get('index'))
+  ours: tuple[Any, Any] = (task.get('type'), task.get('index'))
   known = [(job, index) for job, index, _ in tasks]
   # Some operators write the index as a string.
   if isinstance(ours[1], str) and ours[1].isdigit():
@@ -88,7 +88,7 @@ def from_environment(
       f'{_VARIABLE} cluster must give every process an address of its own, got '
       f'{", ".join(addresses)}'
     )
-  return Cluster(addresses, known.index(ours)) if len(tasks) > 1 else ALONE  # pyright: ignore[reportArgumentType]
+  return Cluster(addresses, known.index(ours)) if len(tasks) > 1 else ALONE
 
 
 def _mapping(values: Any, key: str) -> Mapping[str, Any]:

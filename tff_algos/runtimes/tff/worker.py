@@ -14,6 +14,7 @@ no other way): on a shared network, protect its port by a firewall.
 """
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -108,7 +109,7 @@ class LocalWorker:
     self._process: subprocess.Popen[bytes] | None = None
     self._owner: _OwnerThread | None = None
     self._owner_pid = 0
-    self._reservation: socket.socket | None = None
+    self._cleanup = contextlib.ExitStack()
     self._port = 0
 
   def __enter__(self) -> 'LocalWorker':
@@ -144,20 +145,22 @@ class LocalWorker:
     # Bound, but never listened on, while the worker runs: the worker shares its
     # port (SO_REUSEPORT), so a second worker with the same port would silently
     # receive half of the calls.
-    self._reservation, self._port = _reserve_port()
+    reservation, self._port = _reserve_port()
+    self._cleanup.enter_context(reservation)
     self._owner_pid = os.getpid()
-    self._owner = _OwnerThread(
+    owner = self._owner = _OwnerThread(
       [
         str(binary),
         f'--port={self._port}',
         f'--max_concurrent_computation_calls={self._max_concurrent_calls}',
       ]
     )
+    self._cleanup.callback(owner.end_process)
     atexit.register(self.close)
     try:
-      self._owner.start()
-      self._process = self._owner.wait_for_process()
-      self._wait_until_it_answers()
+      owner.start()
+      self._process = owner.wait_for_process()
+      self._wait_until_it_answers(owner.binary)
     except BaseException:
       self.close()
       raise
@@ -169,10 +172,11 @@ class LocalWorker:
 
   def check_alive(self) -> None:
     """Raises RuntimeFailureError, with the last output, if it has ended."""
-    if self._process is None:
+    if self._owner is None or self._process is None:
       raise errors.RuntimeFailureError('the TFF worker was not started.')
-    if not self.is_alive():
-      raise errors.RuntimeFailureError(self._obituary())
+    returncode = self._process.poll()
+    if returncode is not None:
+      raise errors.RuntimeFailureError(_obituary(self._owner, returncode))
 
   def stderr_tail(self) -> str:
     """Returns the last 8 KiB of the worker's stdout and stderr."""
@@ -184,12 +188,9 @@ class LocalWorker:
     if self._owner_pid != os.getpid():
       return
     atexit.unregister(self.close)
-    try:
-      self._owner.end_process()  # pyright: ignore[reportOptionalMemberAccess]
-    finally:
-      self._reservation.close()  # pyright: ignore[reportOptionalMemberAccess]
+    self._cleanup.close()
 
-  def _wait_until_it_answers(self) -> None:
+  def _wait_until_it_answers(self, binary: str) -> None:
     deadline = time.monotonic() + self._start_timeout_seconds
     with grpc.insecure_channel(self.address, _PROBE_OPTIONS) as channel:
       ready = grpc.channel_ready_future(channel)
@@ -203,19 +204,11 @@ class LocalWorker:
             continue
         ready.cancel()
         raise errors.RuntimeFailureError(
-          f'the TFF worker {self._owner.binary} did not answer at '  # pyright: ignore[reportOptionalMemberAccess]
+          f'the TFF worker {binary} did not answer at '
           f'{self.address} within {self._start_timeout_seconds:g} s. Is the '
           'machine overloaded, or loopback traffic blocked? Run `python -m '
           f'binaries.doctor`. The worker said:\n{self.stderr_tail()}'
         )
-
-  def _obituary(self) -> str:
-    self._owner.join(_GRACE_SECONDS)  # pyright: ignore[reportOptionalMemberAccess]
-    words = self.stderr_tail() or '(nothing)'
-    return (
-      f'the TFF worker {self._owner.binary} ended with '  # pyright: ignore[reportOptionalMemberAccess]
-      f'{_describe_exit(self._process.returncode)} The worker said:\n{words}'  # pyright: ignore[reportOptionalMemberAccess]
-    )
 
 
 class _OwnerThread(threading.Thread):
@@ -326,14 +319,24 @@ def _reserve_port() -> tuple[socket.socket, int]:
     ) from error
 
 
+def _obituary(owner: _OwnerThread, returncode: int) -> str:
+  owner.join(_GRACE_SECONDS)
+  words = owner.tail() or '(nothing)'
+  return (
+    f'the TFF worker {owner.binary} ended with '
+    f'{_describe_exit(returncode)} The worker said:\n{words}'
+  )
+
+
 def _describe_exit(returncode: int) -> str:
   if returncode >= 0:
     return f'exit code {returncode}.'
   signum = -returncode
   names = {member.value: member.name for member in signal.Signals}
-  hint = {  # pyright: ignore[reportCallIssue]
+  hints: dict[int, str] = {
     signal.SIGILL: ' This CPU lacks instructions that the worker needs (AVX).',
     signal.SIGKILL: ' Somebody killed it: the kernel, if memory ran out.',
-  }.get(signum, '')  # pyright: ignore[reportArgumentType]
+  }
   name = names.get(signum, str(signum))
+  hint = hints.get(signum, '')
   return f'signal {name} ({signal.strsignal(signum)}).{hint}'

@@ -23,7 +23,7 @@ def test_words_have_the_ids_that_are_not_special():
 
 
 def test_vectors_are_aligned_with_the_ids(tmp_path):
-  """Others are left out; what is not there, or comes twice, is told apart."""
+  """Unknown words are skipped; missing and repeated words are handled."""
   text = (
     'the 9 9\nday 0.5 -1e-2\n. . 7 7\ngood morning 8 8\nécu 3 4\r\nday 6 6\n'
   )
@@ -39,8 +39,8 @@ def test_vectors_are_aligned_with_the_ids(tmp_path):
     ('the 1 2 3\n', 'embedding_size is 2, but line 1 of .* has 3 numbers'),
     ('the 1\nday 1 2\n', 'embedding_size is 2, but line 1 of .* has 1 numbers'),
     ('the 1 2\nday 1\n', 'embedding_size is 2, but line 2 of .* has 1 numbers'),
-    ('the 1 2\nday 1 x\n', "line 2 of .* has no finite numbers: ..1', 'x'"),
-    ('day nan 1\n', 'line 1 of .* has no finite numbers'),
+    ('the 1 2\nday 1 x\n', "line 2 of .* must have finite .* got ..1', 'x'"),
+    ('day nan 1\n', 'line 1 of .* must have finite numbers'),
     ('the 1 2\nGood 1 2\n', 'none of the 3 words .* same language'),
     ('', 'none of the 3 words'),
   ],

@@ -253,7 +253,7 @@ def test_other_inputs_than_sequences_are_refused(name):
 
 
 def test_a_data_set_without_words_is_refused():
-  with pytest.raises(errors.ConfigError, match='manifest has no vocabulary'):
+  with pytest.raises(errors.ConfigError, match='manifest has none'):
     registry.build_model(
       registry.parse_config({'name': 'word_lstm'}),
       task='classification',

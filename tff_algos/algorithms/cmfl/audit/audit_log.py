@@ -1,11 +1,11 @@
 """Audit log of committees: inputs, decisions and results of each round.
 
-`audit/log.jsonl` in the workdir has one line of JSON a round; each names the
-SHA-256 of the line before, so no line can be changed, left out or put in
-without all later ones. `audit/round_000012.npz` holds the round's uploads and
-models, if they are kept. A round's arrays are written before its line, and its
-line before its row of `metrics.csv`; on resume all three are cut off together,
-so every round is there once.
+`audit/log.jsonl` in the workdir has one line of JSON per round with the SHA-256
+of the line before (a hash chain), so no line can be changed, removed or
+inserted without changing all later lines. `audit/round_000012.npz` holds the
+round's uploads and models, if they are kept. A round's arrays are written
+before its line, and its line before its row of `metrics.csv`; on resume all
+three are truncated together, so every round is recorded once.
 """
 
 import hashlib
@@ -22,30 +22,31 @@ from tff_algos.core import durable, errors
 NONE = 'none'
 DIGESTS = 'digests'
 UPLOADS = 'uploads'
-# What a log holds: nothing; digests of all that was sent; and all that itself.
+# Content of a log: nothing, digests of all uploads and models, or these
+# themselves.
 LEVELS = (NONE, DIGESTS, UPLOADS)
 
 Entry = Mapping[str, Any]
 
 
 class AuditLog:
-  """Takes rounds as they complete."""
+  """Writer of an audit log, one round at a time."""
 
   def __init__(self, workdir: str | os.PathLike[str]):
-    """Opens nothing.
+    """Sets the paths, without opening files.
 
     Args:
-      workdir: Where `audit/` goes.
+      workdir: Folder that contains `audit/`.
     """
     self._folder = pathlib.Path(workdir, 'audit')
     self._path = self._folder / 'log.jsonl'
     self._previous = ''
 
   def resume(self, round_num: int) -> None:
-    """Cuts off what follows a round; after round 0, everything.
+    """Removes all rounds after `round_num`; with 0, all rounds.
 
     Raises:
-      CheckpointError: If the disk refuses.
+      CheckpointError: If the files cannot be written.
     """
     kept = []
     if round_num and self._path.exists():
@@ -63,14 +64,14 @@ class AuditLog:
       self._write(self._path, lambda file: file.writelines(kept))
 
   def append(self, entry: Entry, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes one round; it outlasts a power loss from here on.
+    """Writes one round durably: once this returns, it survives a power loss.
 
     Args:
       entry: JSON-ready, with `round`.
-      arrays: What is kept of the round; nothing if there are none.
+      arrays: Arrays of the round to keep; no file is written if it is empty.
 
     Raises:
-      CheckpointError: If the disk refuses.
+      CheckpointError: If the files cannot be written.
     """
     spelled = json.dumps({**entry, 'previous': self._previous}, sort_keys=True)
     line = spelled.encode() + b'\n'
@@ -88,7 +89,7 @@ class AuditLog:
     self._previous = _sha256(line)
 
   def _write(self, path: pathlib.Path, write) -> None:
-    """Writes a file whole or not at all."""
+    """Writes a file atomically."""
     try:
       with durable.replacing(path, 'wb') as file:
         write(file)
@@ -97,7 +98,7 @@ class AuditLog:
 
 
 def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
-  """Returns each round's entry and the SHA-256 of its line, as they lie there.
+  """Returns each round's entry and the SHA-256 of its line, in file order.
 
   Raises:
     DataError: If there is no log, or a line is no entry.
@@ -112,11 +113,11 @@ def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
   for number, line in enumerate(_whole_lines(path), start=1):
     try:
       entry = json.loads(line)
-      entry['round'], entry['previous']  # noqa: B018  # pyright: ignore[reportUnusedExpression]
+      _ = entry['round'], entry['previous']
     except (ValueError, KeyError, TypeError) as error:
       raise errors.DataError(
-        f'{path}, line {number}, is no entry of a log ({error!r}); take the '
-        'log from where it was copied, or train again'
+        f'{path}, line {number}, is no entry of a log ({error!r}); copy the '
+        'log again from its workdir, or train again'
       ) from None
     found.append((entry, _sha256(line)))
   return found
@@ -125,7 +126,7 @@ def read(workdir: str | os.PathLike[str]) -> list[tuple[Entry, str]]:
 def read_arrays(
   workdir: str | os.PathLike[str], round_num: int
 ) -> dict[str, np.ndarray] | None:
-  """Returns what was kept of a round; None if nothing was.
+  """Returns the stored arrays of a round; None if none were stored.
 
   Raises:
     ValueError: If the file is damaged.
@@ -137,12 +138,12 @@ def read_arrays(
     with np.load(path) as arrays:
       return {name: arrays[name] for name in arrays.files}
   except Exception as error:
-    # Damage shows as any of a dozen errors of zip files and of their contents.
+    # A damaged file raises any of a dozen classes of zip and NumPy errors.
     raise ValueError(f'{path} cannot be read: {error}') from error
 
 
 def _whole_lines(path: pathlib.Path) -> list[bytes]:
-  """Returns the lines; a process that was killed may have left half of one."""
+  """Returns all complete lines; a killed process may leave a partial one."""
   lines = path.read_bytes().splitlines(keepends=True)
   return [line for line in lines if line.endswith(b'\n')]
 

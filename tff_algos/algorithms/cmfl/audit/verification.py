@@ -2,7 +2,7 @@
 
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022): distances (the inverse of Eq. 8),
 selection, the mean by examples (Eq. 5), the step (Eq. 6) and the election. In
-NumPy and float64, so that no code is shared with what is verified.
+NumPy and float64, so that it shares no code with the verified computation.
 """
 
 import math
@@ -15,18 +15,18 @@ import numpy as np
 from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.algorithms.cmfl.consensus import statements
 
-# Members average in float32, in an order of their own.
+# Members average in float32 and in another order.
 _ROUNDING = 1e-6
 
 Arrays = Mapping[str, np.ndarray]
 
 
 class Rules(NamedTuple):
-  """What a committee had agreed to do.
+  """Options of CMFL that determine a committee's decisions.
 
   Attributes:
     upload: `'update'` or `'model'`.
-    server_learning_rate: Round number -> eta_t over the clients' rate.
+    server_learning_rate: round number -> eta_t over the clients' rate.
     distance: `'squared'`, or `'sum_over_weights'`.
     selection: `'most_similar'`, `'least_similar'`, `'random'` or `'all'`.
     election_center: In [0, 1].
@@ -40,13 +40,13 @@ class Rules(NamedTuple):
 
 
 class Verdict(NamedTuple):
-  """What is to be said of a round.
+  """Result of verifying a round.
 
   Attributes:
     round_num: The round.
-    has_uploads: Whether its uploads were kept; else their digests, distances
-      and mean cannot be verified.
-    faults: What does not hold; nothing if all does.
+    has_uploads: Whether its uploads were stored; otherwise their digests,
+      distances and mean cannot be verified.
+    faults: Descriptions of all violations; empty if the round is correct.
   """
 
   round_num: int
@@ -65,7 +65,7 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
     faults = [*_chain_faults(entry, before, hash_before)]
     hash_before = line_hash
     if 'clients' not in entry:
-      # All training was lost, so nothing was proposed and nothing changed.
+      # All training was lost: there is no proposal, and the model is unchanged.
       verdicts.append(Verdict(entry['round'], False, (*faults,)))
       before = before and {**before, 'round': entry['round']}
       continue
@@ -82,9 +82,9 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
 
 
 def _chain_faults(entry, before, hash_before: str) -> Iterator[str]:
-  """Yields what does not follow from the round before."""
+  """Yields violations between a round and the round before."""
   if entry['previous'] != hash_before:
-    yield 'the line before it is not the one that it was written after'
+    yield 'the line before it does not have the recorded hash'
   if before is None:
     return
   if entry['round'] != before['round'] + 1:
@@ -97,11 +97,11 @@ def _chain_faults(entry, before, hash_before: str) -> Iterator[str]:
   if vote.get('is_accepted') and before.get('elected'):
     strangers = {*entry.get('committee', ())} - {*before['elected']}
     if strangers:
-      yield f'nobody elected {", ".join(sorted(strangers))}'
+      yield f'its committee has members not elected: {_listed(strangers)}'
 
 
 def _decision_faults(entry, rules: Rules) -> Iterator[str]:
-  """Yields what does not follow from the recorded distances and the vote."""
+  """Yields violations by the recorded distances and the vote."""
   training, has_members = _scored(entry)
   ranking = sorted(training, key=lambda k: (entry['clients'][k]['distance'], k))
   names = [entry['clients'][k]['id'] for k in ranking if has_members]
@@ -113,26 +113,31 @@ def _decision_faults(entry, rules: Rules) -> Iterator[str]:
     'all': {*names},
   }[rules.selection]
   if selected != expected:
-    yield f'not {_listed(selected)} are to be averaged, but {_listed(expected)}'
+    yield (
+      f'it averaged {_listed(selected)}, but the rule selects '
+      f'{_listed(expected)}'
+    )
   first = math.floor((len(names) - len(elected)) * rules.election_center)
   window = {*names[first : first + len(elected)]}
   if elected != window:
-    yield f'not {_listed(elected)} are elected, but {_listed(window)}'
+    yield (
+      f'it elected {_listed(elected)}, but the rule elects {_listed(window)}'
+    )
   is_accepted = bool((entry['vote'] or {}).get('is_accepted'))
   if entry['after'] != entry['proposed' if is_accepted else 'before']:
-    yield 'what holds after it is not what the vote decided'
+    yield 'the model after it is not the one that the vote decided'
 
 
 def _array_faults(entry, arrays: Arrays, rules: Rules) -> Iterator[str]:
-  """Yields what does not follow from the uploads and models that were kept."""
+  """Yields violations by the stored uploads and models."""
   models = {name: _part(arrays, name) for name in ('before', 'proposed')}
   for name, model in models.items():
     if statements.digest_arrays(model) != entry[name]:
-      yield f'the model {name} has another digest than was recorded'
+      yield f'the model {name!r} has another digest than the recorded one'
   uploads = _part(arrays, 'upload')
   for k, client in enumerate(entry['clients']):
     if client['is_valid'] and client['upload'] != upload_digest(uploads, k):
-      yield f'the upload of {client["id"]} has another digest'
+      yield f'the upload of {client["id"]} has another digest than the recorded'
   if rules.upload == 'model':
     uploads = {n: models['before'][n] - rows for n, rows in uploads.items()}
   training, has_members = _scored(entry)
@@ -153,7 +158,7 @@ def _array_faults(entry, arrays: Arrays, rules: Rules) -> Iterator[str]:
 
 
 def _is_elsewhere(entry, uploads, models, rate: float) -> bool:
-  """Returns whether the proposed model is not where the uploads lead to."""
+  """Returns whether the proposed model differs from the step by the uploads."""
   selected = {*entry['selected']}
   weights = np.array(
     [
@@ -163,7 +168,7 @@ def _is_elsewhere(entry, uploads, models, rate: float) -> bool:
   )
   total = weights.sum()
   for name, start in models['before'].items():
-    # Who is not selected may have sent anything.
+    # Uploads that are not selected may be NaN or infinite.
     rows = uploads[name][weights > 0].astype(np.float64)
     mean = np.tensordot(weights[weights > 0], rows, 1) / (total or 1)
     away = abs(start - rate * mean - models['proposed'][name])
@@ -209,12 +214,12 @@ def upload_digest(uploads: Arrays, position: int) -> str:
 
 
 def arrays_of(upload: Arrays, before: Arrays, proposed: Arrays) -> Arrays:
-  """Returns what is kept of a round under the names that are read here.
+  """Returns the arrays to store for a round, by the names that `verify` reads.
 
   Args:
     upload: Of all clients, name -> `[clients, ...]`.
     before: The model before the round, name -> `[...]`.
-    proposed: What the committee made of it.
+    proposed: The proposed model, name -> `[...]`.
   """
   parts = {'upload': upload, 'before': before, 'proposed': proposed}
   return {
@@ -233,4 +238,4 @@ def _part(arrays: Arrays, part: str) -> dict[str, np.ndarray]:
 
 
 def _listed(ids: Any) -> str:
-  return ', '.join(sorted(ids)) or 'nobody'
+  return ', '.join(sorted(ids)) or 'none'

@@ -117,13 +117,11 @@ def agree(
 
 def _result(outcomes: Mapping[str, member_lib.Outcome]) -> member_lib.Outcome:
   """Returns the latest outcome of the most accepted value, or else a skip."""
-  accepted = [o for o in outcomes.values() if o.statement is not None]
-  if not accepted:
-    return max(outcomes.values(), key=lambda outcome: outcome.view)
-  counts = collections.Counter(o.statement for o in accepted)
-  value = max(sorted(counts), key=lambda statement: counts[statement])  # pyright: ignore[reportArgumentType]
+  accepted = [o.statement for o in outcomes.values() if o.statement is not None]
+  counts = collections.Counter(accepted)
+  value = max(sorted(counts), key=lambda one: counts[one], default=None)
   return max(
-    (o for o in accepted if o.statement == value), key=lambda o: o.view
+    (o for o in outcomes.values() if o.statement == value), key=lambda o: o.view
   )
 
 

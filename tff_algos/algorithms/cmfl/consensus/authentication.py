@@ -2,10 +2,10 @@
 
 Every two members share a key. A message carries one tag, for its receiver. A
 vote carries one tag for every member, so that its receiver can forward it to
-the others, and each checks its own tag (PBFT's authenticators, Castro and
+the others, and each checks its own tag (authenticators of PBFT, Castro and
 Liskov 1999).
 
-A malicious voter may send valid tags for some members and invalid ones for
+A malicious voter may send valid tags for some members and invalid tags for
 others: then only the former count its vote.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tff_algos.algorithms.cmfl.consensus import messages
 from tff_algos.core import errors, seeds
 
-# HMAC-SHA-256, of which the first half is kept, as RFC 4868 does.
+# HMAC-SHA-256, truncated to its first half as in RFC 4868.
 _TAG_BYTES = 16
 _KEY_BYTES = 32
 
@@ -24,11 +24,11 @@ _KEY_BYTES = 32
 def deal_keys(
   committee: Sequence[str], new_key: Callable[[], bytes]
 ) -> dict[str, dict[str, bytes]]:
-  """Returns the keys of each member, by the other that it shares it with.
+  """Returns pairwise keys: member -> other member -> shared key.
 
   Args:
-    committee: Different ids.
-    new_key: Returns another 32 secret bytes each time, such as
+    committee: Distinct ids.
+    new_key: Returns 32 new secret bytes at each call, such as
       `lambda: secrets.token_bytes(32)`.
   """
   keys: dict[str, dict[str, bytes]] = {member: {} for member in committee}
@@ -40,16 +40,16 @@ def deal_keys(
 def simulated_keys(
   committee: Sequence[str], seed: int
 ) -> dict[str, dict[str, bytes]]:
-  """Returns keys derived from a seed: for simulation, they are no secret."""
+  """Returns keys derived from a seed: for simulation only, not secret."""
   generator = seeds.numpy_generator(seed, 'consensus_keys')
   return deal_keys(committee, lambda: generator.bytes(_KEY_BYTES))
 
 
 class Keyring:
-  """What one member of a vote can sign and check.
+  """Keys of one member in one vote, to authenticate messages and votes.
 
   Attributes:
-    member_id: Whose keyring it is.
+    member_id: Id of the member.
   """
 
   def __init__(
@@ -63,9 +63,9 @@ class Keyring:
 
     Args:
       member_id: One of the committee.
-      committee: All members in the order that all know them in.
+      committee: All members, in the same order at every member.
       keys: 32 bytes for every other member.
-      instance: Names the vote.
+      instance: Name of the vote.
 
     Raises:
       ConfigError: If a key is missing or too short.
@@ -86,22 +86,22 @@ class Keyring:
     return self._tag(recipient, spelled) + spelled
 
   def open(self, sealed: bytes) -> messages.Message:
-    """Returns the message that another member sealed for us.
+    """Returns the message that another member sealed for this one.
 
     Raises:
-      ValueError: If it is malformed, of another vote, or its sender is not who
-        it says.
+      ValueError: If it is malformed, of another vote, or its tag is not the
+        sender's.
     """
     tag, spelled = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
     message = messages.decode(self._instance, spelled)
     if message.sender not in self._keys:
-      raise ValueError(f'{message.sender!r} is no other member')
+      raise ValueError(f'sender {message.sender!r} is no other member')
     if not hmac.compare_digest(tag, self._tag(message.sender, spelled)):
-      raise ValueError(f'{message.sender!r} did not send this')
+      raise ValueError(f'the tag is not that of sender {message.sender!r}')
     return message
 
   def vote(self, digest: str) -> str:
-    """Returns our vote for a statement: a tag for each member, as hex."""
+    """Returns this member's vote for a statement: a hex tag for each member."""
     content = self._vote_content(self.member_id, digest)
     return ''.join(
       '00' * _TAG_BYTES
@@ -111,7 +111,7 @@ class Keyring:
     )
 
   def is_vote(self, voter: str, digest: str, vote: str) -> bool:
-    """Returns whether another member cast this vote, as far as we can tell."""
+    """Returns whether this member's tag in another member's vote is valid."""
     if voter not in self._keys:
       return False
     start = 2 * _TAG_BYTES * self._committee.index(self.member_id)
@@ -123,5 +123,6 @@ class Keyring:
     return hmac.digest(self._keys[other], content, 'sha256')[:_TAG_BYTES]
 
   def _vote_content(self, voter: str, digest: str) -> bytes:
-    # No message begins like this, so no tag of one is a tag of the other.
+    # No message begins with 'vote', so tags of votes and messages cannot be
+    # exchanged.
     return '\0'.join(('vote', self._instance, voter, digest)).encode()

@@ -9,13 +9,13 @@ from tff_algos.core import checks, errors, seeds
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """When a committee gives up.
+  """Limits of a vote.
 
   Attributes:
-    max_views: How many primaries may try, >= 1. The paper has no bound; here
-      the update is skipped afterwards.
-    timeout_seconds: How long the first view waits, > 0; view v, from 0, waits
-      v + 1 times as long, so that any delay is outwaited if `max_views` allows.
+    max_views: Maximum number of views, each with its primary, >= 1; then the
+      update is skipped. The paper has no bound.
+    timeout_seconds: Timeout of the first view, > 0; that of view v, from 0, is
+      v + 1 times as long, so that it exceeds any delay if `max_views` allows.
   """
 
   max_views: int = 20
@@ -31,11 +31,11 @@ class Ballot:
   """One vote of one committee.
 
   Attributes:
-    committee: Different ids, at least one.
-    instance: Names the vote, such as `'round 7, selection'`. Two votes of the
+    committee: Distinct ids, at least one.
+    instance: Name of the vote, such as `'round 7, selection'`. Two votes of the
       same members must have different names.
-    seed: Of the draws of primaries, >= 0; known to all, so nobody chooses.
-    limits: When to give up.
+    seed: Of the draws of primaries, >= 0; public, so that no member chooses.
+    limits: Number of views and timeout.
   """
 
   committee: tuple[str, ...]
@@ -46,27 +46,27 @@ class Ballot:
   def __post_init__(self):
     if not self.committee or len({*self.committee}) != len(self.committee):
       raise errors.ConfigError(
-        f'committee must be different ids, at least one, got {self.committee!r}'
+        f'committee must be distinct ids, at least one, got {self.committee!r}'
       )
 
   @property
   def required_replies(self) -> int:
-    """Returns how many replicates must reply alike."""
+    """Returns the required number of identical replies."""
     return quorum.required_replies(len(self.committee))
 
   @property
   def required_votes(self) -> int:
-    """Returns how many votes prove a decision."""
+    """Returns the number of votes that prove a decision."""
     return quorum.required_votes(len(self.committee))
 
   @property
   def majority(self) -> int:
-    """Returns how many members can end a view."""
+    """Returns the number of members that can end a view."""
     return quorum.majority(len(self.committee))
 
   @property
   def tolerated_faults(self) -> int:
-    """Returns how many malicious or dead members do no harm."""
+    """Returns the tolerated number of malicious or crashed members."""
     return quorum.tolerated_faults(len(self.committee))
 
   def primary(self, view: int) -> str:
@@ -77,6 +77,6 @@ class Ballot:
 
 @functools.lru_cache(maxsize=4096)
 def _draw(seed: int, view: int, instance: str, size: int) -> int:
-  """Returns a number below `size`; every member asks at every message."""
+  """Returns a number below `size`; cached, as members need it per message."""
   generator = seeds.numpy_generator(seed, 'consensus_primary', view, instance)
   return int(generator.integers(size))

@@ -1,7 +1,7 @@
 """Behaviours of malicious committee members, for simulations and tests.
 
 Each runs the honest state machine and changes its messages. No member has the
-keys of others, so tags of other members can only be forged.
+keys of others, so it cannot produce valid tags of other members.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Behaviour:
 
 
 class _Silent(Behaviour):
-  """Sends no messages: crashed, or unwilling."""
+  """Sends no messages, like a crashed member."""
 
   def say(self, sends: Sends) -> Sends:
     return []
@@ -57,7 +57,7 @@ class _Lying(Behaviour):
 
 
 class _Equivocating(Behaviour):
-  """As primary sends each replicate another statement, half the true one."""
+  """As primary, sends different statements to replicates, half the true one."""
 
   def say(self, sends: Sends) -> Sends:
     return [
@@ -73,7 +73,7 @@ class _Equivocating(Behaviour):
 
 
 class _Partial(Behaviour):
-  """Reveals decisions to the first member alone; its votes convince few."""
+  """Sends decisions only to the first member, and votes valid for few."""
 
   def say(self, sends: Sends) -> Sends:
     others = (m for m in self._ballot.committee if m != self._keyring.member_id)
@@ -86,7 +86,7 @@ class _Partial(Behaviour):
     ]
 
   def _spoil(self, send: member_lib.Send) -> messages.Message:
-    """Keeps of our vote only the recipient's tag."""
+    """Keeps only the recipient's tag of this member's vote."""
     if not isinstance(send.message, (messages.Reply, messages.ViewChange)):
       return send.message
     vote = send.message.vote
@@ -97,7 +97,7 @@ class _Partial(Behaviour):
 
 
 class _Garbage(Behaviour):
-  """Votes for unproposed statements, and requests the last view at once."""
+  """Votes for statements not proposed, and immediately wants the last view."""
 
   def say(self, sends: Sends) -> Sends:
     garbage = statements.digest('garbage')
@@ -116,7 +116,7 @@ class _Garbage(Behaviour):
 
 
 class _Agreeable(Behaviour):
-  """Votes for every requested statement, even for two at once."""
+  """Votes for every requested statement, even for conflicting ones."""
 
   def hear(self, message: messages.Message) -> Sends:
     me = self._keyring.member_id
@@ -189,7 +189,7 @@ def build(
   """Returns a behaviour by name.
 
   Raises:
-    ConfigError: If there is none of this name.
+    ConfigError: If the name is unknown.
   """
   checks.check_one_of('behaviour', name, NAMES)
   return _BEHAVIOURS[name](ballot, keyring)

@@ -25,7 +25,7 @@ class Envelope(NamedTuple):
 
 
 class Endpoint:
-  """A member with its keys and its behaviour, as a network sees it.
+  """A member with its keys and its behaviour, connected to a network.
 
   Attributes:
     member_id: One of the committee.
@@ -41,7 +41,7 @@ class Endpoint:
     keys: dict[str, bytes],
     behaviour: str = 'honest',
   ):
-    """Makes the endpoint of a member.
+    """Creates the endpoint of a member.
 
     Args:
       ballot: Parameters of the vote.
@@ -70,7 +70,7 @@ class Endpoint:
     return self.member.wake_time
 
   def start(self, now: float) -> list[Envelope]:
-    """Begins; times are in seconds on any clock that never goes back."""
+    """Begins the vote; times are seconds on any monotonic clock."""
     return self._seal(self._behaviour.say(self.member.start(now)))
 
   def deliver(self, now: float, sealed: bytes) -> list[Envelope]:
@@ -91,7 +91,7 @@ class Endpoint:
     envelopes = []
     spelled: tuple[messages.Message | None, bytes] = (None, b'')
     for recipient, message in sends:
-      if message is not spelled[0]:  # A broadcast is spelled once.
+      if message is not spelled[0]:  # A broadcast is encoded once.
         spelled = message, messages.encode(self._instance, message)
       sealed = self._keyring.seal(recipient, spelled[1])
       envelopes.append(Envelope(self.member_id, recipient, sealed))

@@ -21,24 +21,24 @@ class Network(Protocol):
   def fate(
     self, number: int, envelope: endpoint_lib.Envelope
   ) -> tuple[float, ...]:
-    """Returns after how many seconds each copy of an envelope arrives.
+    """Returns the delay of each copy of an envelope, in seconds.
 
     Args:
-      number: How many envelopes were sent before it.
-      envelope: What is sent.
+      number: Number of envelopes sent before it.
+      envelope: The envelope.
     """
     ...
 
 
 @dataclasses.dataclass(frozen=True)
 class SeededNetwork:
-  """Delays, loses and duplicates at random; the same seed, the same fates.
+  """Random delays, losses and duplicates, a function of the seed.
 
   Attributes:
     min_delay_seconds: Shortest delay, >= 0.
     max_delay_seconds: Longest delay, >= the shortest; uniform between.
-    drop_rate: Chance that an envelope is lost, in [0, 1).
-    duplicate_rate: Chance that it arrives twice, in [0, 1].
+    drop_rate: Probability that an envelope is lost, in [0, 1).
+    duplicate_rate: Probability that it arrives twice, in [0, 1].
     seed: >= 0.
   """
 
@@ -90,9 +90,9 @@ def run(
     network: Delays and losses of their envelopes.
 
   Raises:
-    ConfigError: If the network delivers something before it was sent.
+    ConfigError: If the network returns a negative delay.
   """
-  numbers = itertools.count()  # What happens at one time happens in order.
+  numbers = itertools.count()  # Orders events at the same time.
   agenda: list[tuple[float, int, str, bytes | None]] = []
   num_messages = num_bytes = 0
 
@@ -120,7 +120,7 @@ def run(
     before = endpoint.wake_time
     if sealed is not None:
       carry(now, endpoint.deliver(now, sealed))
-    elif before == now:  # Otherwise it has changed its mind since.
+    elif before == now:  # Otherwise its timer has been reset since.
       carry(now, endpoint.wake(now))
     if endpoint.wake_time != before:
       schedule(member, endpoint)

@@ -3,9 +3,9 @@
 Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), section 4.2.4 and Algorithm 2:
 
   primary    sends Request(statement) to all replicates
-  replicate  that came to the same statement sends Reply to the primary
+  replicate  sends Reply to the primary if it computed the same statement
   primary    accepts at floor(C / 2) + 1 replies and sends Decision to all
-  otherwise  another primary is drawn, and all is repeated
+  otherwise  another primary is drawn, and the protocol is repeated
 
 The paper does not specify how members leave a view. Here, as in PBFT, a member
 that times out or receives a request for another statement sends ViewChange to
@@ -84,8 +84,8 @@ class Member:
     self._view = 0
     self._now = 0.0
     self._num_waits = 0
-    self._num_answered = 0  # Views up to our last reply or refusal.
-    self._replied: set[str] = set()  # To our request of this view.
+    self._num_answered = 0  # Views up to this member's last reply or refusal.
+    self._replied: set[str] = set()  # To this member's request in this view.
     self._requests: dict[int, messages.Request] = {}
     # Wanted view by member; votes by statement; statements by member.
     self._wanted = dict.fromkeys(ballot.committee, 0)
@@ -122,13 +122,13 @@ class Member:
     self._now = now
     self._num_waits += 1
     if self._num_waits > 2 * self.ballot.limits.max_views:
-      # Even the wish for another view finds no majority.
+      # Not even a view change finds a majority.
       return self._give_up(SILENCE)
     self._set_timer()
     return self._want(self._view + 1)
 
   def _enter(self, view: int) -> list[Send]:
-    """Begins a view, in which we may be the primary."""
+    """Begins a view, as its primary or as a replicate."""
     self._view = view
     self._replied = set()
     if view >= self.ballot.limits.max_views:
@@ -147,8 +147,8 @@ class Member:
   def _on_request(self, request: messages.Request) -> list[Send]:
     self._said[request.sender].add(statements.digest(request.statement))
     if request.sender == self.ballot.primary(request.view):
-      # Others may be in a view before us. A primary that asks again, perhaps
-      # for something else, gets no answer.
+      # Others may enter a view earlier. Repeated requests, perhaps with another
+      # statement, get no reply.
       begin = max(self._view, self._num_answered)
       if begin <= request.view < self.ballot.limits.max_views:
         self._requests.setdefault(request.view, request)
@@ -156,7 +156,7 @@ class Member:
     return []
 
   def _answer_request(self) -> list[Send]:
-    """Replies to the request of this view if it is there, once."""
+    """Replies once to the request of this view, if it has arrived."""
     request = self._requests.pop(self._view, None)
     if request is None:
       return []
@@ -174,7 +174,7 @@ class Member:
     return []
 
   def _count_replies(self) -> list[Send]:
-    """Accepts our own statement as soon as enough replicates replied."""
+    """Accepts this member's statement once enough replicates have replied."""
     is_ours = self.ballot.primary(self._view) == self._me
     enough = len(self._replied) >= self.ballot.required_replies
     if not is_ours or not enough or self._has_accepted:
@@ -189,12 +189,12 @@ class Member:
     if self._has_accepted:
       sends.append(Send(change.sender, self._proof()))
     elif wanted < self._view:
-      # It has missed how we came here.
+      # The sender has missed a view change: repeat this member's.
       sends.append(Send(change.sender, self._change()))
     return sends + self._advance()
 
   def _want(self, view: int) -> list[Send]:
-    """Asks for another view, or asks again."""
+    """Requests a view change, or repeats the request."""
     self._wanted[self._me] = max(self._wanted[self._me], view)
     return [*self._broadcast(self._change()), *self._advance()]
 
@@ -205,7 +205,7 @@ class Member:
       (self._wanted[other] for other in self._others), reverse=True
     )
     num_faults = self.ballot.tolerated_faults
-    # Of f + 1 others, one is honest and has waited.
+    # Of f + 1 others, at least one is honest and has timed out.
     joined = others[num_faults] if num_faults < len(others) else 0
     if joined > max(self._wanted[self._me], self._view):
       return self._want(joined)
@@ -213,7 +213,7 @@ class Member:
     return self._enter(supported) if supported > self._view else []
 
   def _on_decision(self, decision: messages.Decision) -> list[Send]:
-    # Votes name no view: only the sender says in which it was decided.
+    # Votes do not contain a view: it is known only from the sender.
     is_possible = decision.view < self.ballot.limits.max_views
     if self._has_accepted or not is_possible:
       return []
@@ -229,7 +229,8 @@ class Member:
     self.wake_time = None
     if self.ballot.primary(view) == self._me:
       return self._broadcast(self._proof())
-    # The primary may not have told all, but these have said that they wait.
+    # The primary may not have sent the decision to all; these members have
+    # requested a later view, so they have not received it.
     waiting = [m for m in self._others if self._wanted[m] > view]
     return [Send(member, self._proof()) for member in waiting]
 
@@ -241,7 +242,7 @@ class Member:
     return []
 
   def _count_vote(self, voter: str, digest: str, vote: str) -> bool:
-    """Keeps a vote if it is one, as far as we can tell."""
+    """Keeps a vote if its tag for this member is valid."""
     if self._votes[digest].get(voter) == vote:
       return True
     is_vote = self._keyring.is_vote(voter, digest, vote)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
-  """The primary of a view asks whether its statement is right.
+  """Request of the primary of a view to confirm its statement.
 
-  The view takes the place of the paper's timestamp: a committee votes once a
-  view, and clocks may differ.
+  The view replaces the paper's timestamp: a committee votes once per view, and
+  clocks may differ.
   """
 
   sender: str
@@ -21,10 +21,10 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-  """A replicate says that it came to the same statement.
+  """Reply of a replicate that computed the same statement.
 
   Attributes:
-    sender: Its id.
+    sender: Id of the replicate.
     view: Of the request.
     digest: Of the statement.
     vote: Tags that prove the vote to every member (`Keyring.vote`).
@@ -37,19 +37,19 @@ class Reply(NamedTuple):
 
 
 class ViewChange(NamedTuple):
-  """A member wants another primary; carries what itself would vote for."""
+  """Request for a view change, with the sender's own vote."""
 
   sender: str
-  view: int  # The view that it wants; past the last one it gives up.
+  view: int  # The requested view; past the last one, the sender gives up.
   digest: str
   vote: str
 
 
 class Decision(NamedTuple):
-  """A member has accepted a statement; the votes prove it."""
+  """Accepted statement, with the votes that prove it."""
 
   sender: str
-  view: int  # In which the replies were counted.
+  view: int  # The view in which the replies were counted.
   statement: str
   votes: dict[str, str]  # Voter -> vote.
 
@@ -62,12 +62,12 @@ _KINDS = {
 
 
 def encode(instance: str, message: Message) -> bytes:
-  """Returns a message in bytes.
+  """Returns a message as bytes.
 
   Args:
-    instance: Names the vote, such as `'round 7, selection'`, so that no message
-      of another one counts.
-    message: Any of the four.
+    instance: Name of the vote, such as `'round 7, selection'`, so that messages
+      of other votes are refused.
+    message: A message of any of the four kinds.
   """
   content = {
     'instance': instance,
@@ -78,10 +78,10 @@ def encode(instance: str, message: Message) -> bytes:
 
 
 def decode(instance: str, spelled: bytes) -> Message:
-  """Returns the message that `encode` spelled.
+  """Returns the message that `encode` encoded.
 
   Raises:
-    ValueError: If it is not such a message, or one of another instance.
+    ValueError: If it is no valid message, or a message of another vote.
   """
   try:
     content = json.loads(spelled)
@@ -94,7 +94,8 @@ def decode(instance: str, spelled: bytes) -> Message:
   for name, value in message._asdict().items():
     if not _fits(name, value):
       raise ValueError(f'{name} of a {kind.__name__} may not be {value!r:.40}')
-  # JSON can spell half a character, which nobody could hash: a ValueError, too.
+  # JSON may contain lone surrogates, which cannot be encoded and so not hashed:
+  # this raises UnicodeEncodeError, a ValueError.
   json.dumps(message, ensure_ascii=False).encode()
   return message
 

@@ -4,6 +4,7 @@ Che, Li, Chen, He and Zheng (CMFL, TPDS 2022), Algorithm 1.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,10 +28,10 @@ class ConsensusConfig(ballot_lib.Limits):
 
   Attributes (and those of `Limits`):
     protocol: `'simulated'`, message by message, or `'assumed'`: members agree
-      at once, as in the authors' runs.
+      without messages, as in the authors' runs.
     malicious_fraction: Share of all clients that are malicious as members of a
-      committee, in [0, 1], rounded down and drawn once; in one run the same as
-      the clients that falsify uploads with this fraction.
+      committee, in [0, 1], rounded down and drawn once per run. Clients that
+      falsify uploads with the same fraction are the same clients.
     behaviour: Behaviour of malicious members, one of `behaviours.NAMES`.
   """
 
@@ -66,8 +67,8 @@ class Outcome(NamedTuple):
   """Outcome of both votes; numbers are sums over them.
 
   Attributes:
-    is_accepted: Whether both accepted what the honest members had computed. If
-      not, the update is skipped.
+    is_accepted: Whether both votes accepted the statement of the honest
+      members. If not, the update is skipped.
     num_views: Number of views.
     num_messages: Number of sent messages.
     num_bytes: Size of the messages.
@@ -104,7 +105,7 @@ def vote(
   """
   if config.protocol == 'assumed':
     return Outcome(True, 2, 0, 0, 0.0, len(members))
-  committee = tuple(client_ids[i] for i in members)
+  committee = tuple(client_ids[int(i)] for i in members)
   malicious = malicious_clients(
     client_ids, config, seed if run_seed is None else run_seed
   )
@@ -121,12 +122,12 @@ def vote(
   ):
     end = agreement.agree(
       ballot_lib.Ballot(
-        committee,  # pyright: ignore[reportArgumentType]
+        committee,
         f'round {computed.number}, {name}',
         seed,
         config,
       ),
-      dict.fromkeys(committee, statement),  # pyright: ignore[reportArgumentType]
+      dict.fromkeys(committee, statement),
       behaviours=dict.fromkeys(malicious & {*committee}, config.behaviour),
     )
     ends.append((end.value == statement, end))
@@ -141,7 +142,7 @@ def vote(
 
 
 def _ids(client_ids: Sequence[str], flags: Any) -> list[str]:
-  return [client_ids[i] for i in np.flatnonzero(np.asarray(flags))]  # pyright: ignore[reportReturnType]
+  return [*itertools.compress(client_ids, np.asarray(flags))]
 
 
 def warn(round_num: int, members: np.ndarray, outcome: Outcome) -> None:
@@ -159,20 +160,20 @@ def disagreement(members: np.ndarray, outcome: Outcome) -> str:
   needed = quorum.required_votes(len(members))
   said = (
     f'the committee of {len(members)} did not agree, so the model and the '
-    'committee stay. '
+    'committee are unchanged. '
   )
   if outcome.num_honest < needed:
     return said + (
       f'{outcome.num_honest} of its members are honest and {needed} votes are '
-      'needed: it may stay for ever. Lower consensus.malicious_fraction, or '
+      'needed, so it may never agree. Lower consensus.malicious_fraction, or '
       'take a larger committee.committee_rate or another seed'
     )
-  return said + 'It tries again; more consensus.max_views may help'
+  return said + 'It votes again next round; more consensus.max_views may help'
 
 
 def malicious_clients(
   client_ids: Sequence[str], config: ConsensusConfig, seed: int
 ) -> frozenset[str]:
-  """Returns which members of a committee are malicious."""
+  """Returns the clients that are malicious as members of a committee."""
   drawn = malicious.draw(client_ids, config.malicious_fraction, seed)
-  return frozenset(client_ids[i] for i in np.flatnonzero(drawn))  # pyright: ignore[reportReturnType]
+  return frozenset(itertools.compress(client_ids, drawn))

@@ -1,6 +1,6 @@
-"""Statements of a vote: chosen clients and digest of the result.
+"""Statements of a vote: selected or elected clients and digest of the result.
 
-The paper's request contains the chosen clients and an operation whose result
+The paper's request contains the selected clients and an operation whose result
 the replicates check. Here it contains the result's digest, so members compare
 32 bytes instead of models.
 """
@@ -18,11 +18,11 @@ def digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
   """Returns the SHA-256 of named arrays: names, dtypes, shapes and all bits.
 
   Args:
-    arrays: Numbers, of any shape. Arrays that differ in one bit have other
-      digests, so members must have added up in the same order.
+    arrays: Numeric, of any shape. Arrays that differ in one bit have different
+      digests, so members must sum in the same order.
 
   Raises:
-    ConfigError: If an array holds objects, which have no bits of their own.
+    ConfigError: If an array holds Python objects.
   """
   hashed = hashlib.sha256()
   for name in sorted(arrays):
@@ -42,8 +42,8 @@ def state(client_ids: Iterable[str], result_digest: str = '') -> str:
   """Returns the statement that members vote on.
 
   Args:
-    client_ids: Selected or elected clients; a set, so their order is lost.
-    result_digest: Of what became of it, such as the new model; empty for an
+    client_ids: Selected or elected clients, in any order.
+    result_digest: Digest of the result, such as the new model; empty for an
       election, which has no other result.
   """
   content = {'client_ids': sorted(client_ids), 'result': result_digest}

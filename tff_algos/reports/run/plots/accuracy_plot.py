@@ -20,14 +20,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   Returns:
     None if the run has no evaluated score.
   """
-  panels = [
+  panels: list[tuple[str | None, list]] = [
     (source, lines)
     for source in run.source_names
     if (lines := _cluster_lines(run, source))
   ]
   client_lines = style.client_lines(run)
   if client_lines:
-    panels.append((None, client_lines))  # pyright: ignore[reportArgumentType]
+    panels.append((None, client_lines))
   if not panels:
     return None
   num_columns = 2 if len(panels) <= 5 else 3

@@ -55,7 +55,7 @@ def _draw_clients(axes: axes_lib.Axes, bins, counts) -> None:
     _draw_bars(
       axes,
       _count(bins[never]),
-      below,  # pyright: ignore[reportArgumentType]
+      below,
       color=_NEVER,
       label='never averaged',
     )
@@ -80,7 +80,9 @@ def _count(bins, weights=None) -> np.ndarray:
   return np.bincount(bins, weights, minlength=_NUM_BINS)
 
 
-def _draw_bars(axes: axes_lib.Axes, heights, below=0.0, **look) -> None:
+def _draw_bars(
+  axes: axes_lib.Axes, heights, below: np.ndarray | float = 0.0, **look
+) -> None:
   axes.set_axisbelow(True)
   middles = (_EDGES[:-1] + _EDGES[1:]) / 2
   axes.bar(middles, heights, 0.92 / _NUM_BINS, below, **look)

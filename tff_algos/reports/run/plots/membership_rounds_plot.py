@@ -69,7 +69,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   panels[0].set_ylim(-0.03, max(1.03, 1.03 * means.max()))
   style.format_percent(panels[0].yaxis)
   for index, (axes, group) in enumerate(zip(panels, groups, strict=False)):
-    _draw_panel(run, axes, group, means[:, index])
+    _draw_panel(run, axes, group, history.rounds, means[:, index])
     if index % num_columns == 0:
       axes.set_ylabel('mean membership (%)')
   for axes in panels[len(groups) :]:
@@ -110,10 +110,13 @@ def group_by_mixture(
 
 
 def _draw_panel(
-  run: run_lib.Run, axes: axes_lib.Axes, group: Group, means: np.ndarray
+  run: run_lib.Run,
+  axes: axes_lib.Axes,
+  group: Group,
+  rounds: np.ndarray,
+  means: np.ndarray,
 ) -> None:
-  """Draws the lines of one group; `means` is `[n, num_clusters]`."""
-  rounds = run.membership_history.rounds  # pyright: ignore[reportOptionalMemberAccess]
+  """Draws the lines of one group; `means` is `[rounds, num_clusters]`."""
   main = int(np.argmax(group.shares))
   planted_colors = style.planted_colors(run)
   names, colors = style.cluster_names(run), style.cluster_colors(run)

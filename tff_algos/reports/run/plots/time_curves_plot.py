@@ -71,29 +71,31 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     one == {run_clock.SERVER} for one in kinds
   ):
     return None
-  curves = next(
-    (
-      found
-      for name in _names(run)
-      if None not in (found := [cell.curve(name) for cell in sweep.cells])
-    ),
-    None,
-  )
+  all_curves = (_curves(sweep, name) for name in _names(run))
+  curves = next((found for found in all_curves if found is not None), None)
   if curves is None:
     return None
   is_retimed = kinds.count({run_clock.SERVER}) == 1
   clocks = [
-    list(_clocks(cell.runs, curve.rounds, cell.label or 'all runs'))  # pyright: ignore[reportOptionalMemberAccess]
+    list(_clocks(cell.runs, curve.rounds, cell.label or 'all runs'))
     for cell, curve in zip(sweep.cells, curves, strict=True)
   ]
   lines = [
-    _Line(label, seconds, curve.mean, curve.std)  # pyright: ignore[reportOptionalMemberAccess]
+    _Line(label, seconds, curve.mean, curve.std)
     for clock, curve in zip(clocks, curves, strict=True)
     for label, seconds in (clock if is_retimed else clock[:1])
   ]
   # Cells have the same colours as in the other pictures.
   lines.sort(key=lambda line: _RETIMED in line.label)
   return _draw(run, lines, f'{_word(run)}: mean and deviation over seeds')
+
+
+def _curves(sweep: sweep_lib.Sweep, name: str) -> list[sweep_lib.Curve] | None:
+  """Returns a metric's curve of every cell; None if a cell lacks it."""
+  curves = [
+    curve for cell in sweep.cells if (curve := cell.curve(name)) is not None
+  ]
+  return curves if len(curves) == len(sweep.cells) else None
 
 
 def _clocks(runs, rounds, label: str) -> Iterator[tuple[str, np.ndarray]]:

@@ -38,8 +38,8 @@ def test_numbers_are_those_of_the_committee():
 
 
 @pytest.mark.parametrize('committee', [(), ('a', 'a')])
-def test_a_committee_is_different_ids(committee):
-  with pytest.raises(errors.ConfigError, match='committee must be different'):
+def test_a_committee_has_distinct_ids(committee):
+  with pytest.raises(errors.ConfigError, match='committee must be distinct'):
     ballot.Ballot(committee, 'r1', seed=0)
 
 
