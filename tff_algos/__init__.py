@@ -34,10 +34,16 @@ _PUBLIC = {
   'Model': 'core.model:Model',
   'ALGORITHMS': 'algorithms.registry:ALGORITHMS',
   'MODELS': 'models.registry:MODELS',
+  'parse_algorithm': 'algorithms.registry:parse_config',
   'build_algorithm': 'algorithms.registry:build_algorithm',
+  'parse_model': 'models.registry:parse_config',
   'build_model': 'models.registry:build_model',
   'RuntimeConfig': 'runtimes.registry:RuntimeConfig',
   'build_runtime': 'runtimes.registry:build_runtime',
+  # A round loop of one's own, in memory; an example is in its docstring.
+  'Simulation': 'training.simulation:Simulation',
+  'ArraySource': 'runtimes.client_sources:ArraySource',
+  'draw_batches': 'stages.client.local_training:draw_batches',
   # Experiments: a config, and the run in its folder.
   'ExperimentConfig': 'experiments.experiment:ExperimentConfig',
   'load_config': 'experiments.config_file:load',

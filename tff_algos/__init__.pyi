@@ -1,4 +1,5 @@
 from tff_algos.algorithms.registry import ALGORITHMS, build_algorithm
+from tff_algos.algorithms.registry import parse_config as parse_algorithm
 from tff_algos.core.algorithm import FederatedAlgorithm
 from tff_algos.core.errors import UserError
 from tff_algos.core.model import Model
@@ -11,11 +12,15 @@ from tff_algos.experiments.exporting import export as export_models
 from tff_algos.experiments.session import open_session
 from tff_algos.experiments.training import train
 from tff_algos.models.registry import MODELS, build_model
+from tff_algos.models.registry import parse_config as parse_model
 from tff_algos.reports.run.page import write_report
+from tff_algos.runtimes.client_sources import ArraySource
 from tff_algos.runtimes.registry import RuntimeConfig, build_runtime
 from tff_algos.serving.models import ModelStore
 from tff_algos.serving.server import ServerConfig
 from tff_algos.serving.server import serve_until_signal as serve
+from tff_algos.stages.client.local_training import draw_batches
+from tff_algos.training.simulation import Simulation
 
 __version__: str
 
@@ -25,10 +30,15 @@ __all__ = [
   'Model',
   'ALGORITHMS',
   'MODELS',
+  'parse_algorithm',
   'build_algorithm',
+  'parse_model',
   'build_model',
   'RuntimeConfig',
   'build_runtime',
+  'Simulation',
+  'ArraySource',
+  'draw_batches',
   'ExperimentConfig',
   'load_config',
   'parse_experiment',

@@ -42,7 +42,7 @@ _ENVELOPE_TRAINING = {
 # The contract's options, and what else draws. Case -> options, with the name of
 # the algorithm where it is not the case's.
 _CASES = {
-  **{name: {} for name in contract.OPTIONS},
+  **{name: {} for name in registry.ALGORITHMS},
   'cmfl': {
     'committee': {'active_rate': 1.0, 'selection': 'random'},
   },

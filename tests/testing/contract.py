@@ -19,11 +19,13 @@ from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
-# Small enough for five clients, one of which has no example.
+# What every algorithm that has such an option gets: small enough for five
+# clients, one of which has no example.
+_COHORT_SIZES = {'cohort_size': 3, 'cohort_size_per_cluster': 2}
+_COMMON = {**_COHORT_SIZES, 'num_clusters': 2}
+# The options of an algorithm beyond those.
 OPTIONS = {
-  'brain_torrent': {},
   'cfl': {
-    'num_clusters': 2,
     # Splits in round 2.
     'splitting': {
       'mean_norm_below': 1e9,
@@ -32,65 +34,28 @@ OPTIONS = {
     },
   },
   'cmfl': {'committee': {'active_rate': 1.0, 'aggregation_rate': 0.7}},
-  'ditto': {'cohort_size': 3, 'proximal_weight': 0.5},
-  'fed_avg': {'cohort_size': 3},
-  'fed_dc': {'cohort_size': 3},
-  'fed_dyn': {'cohort_size': 3, 'proximal_weight': 0.5},
-  'fed_em': {'num_clusters': 2, 'cohort_size': 3},
-  'fed_pac': {'cohort_size': 3},
-  'fed_soft': {'num_clusters': 2, 'cohort_size_per_cluster': 2},
+  'ditto': {'proximal_weight': 0.5},
+  'fed_dyn': {'proximal_weight': 0.5},
   'filter_decomposition': {
     'host': {'name': 'scaffold', 'cohort_size': 3},
     'local_atoms': {'own': 'atoms_and_head', 'refit_interval': 2},
   },
-  'fine_tuning': {'cohort_size': 3, 'personalization_interval': 2},
+  'fine_tuning': {'personalization_interval': 2},
   'gossip': {'num_segments': 3, 'num_replicas': 2},
-  'ifca': {'num_clusters': 2, 'cohort_size': 3},
   'l2gd': {'aggregation_prob': 0.5},
   'partial_fed_avg': {
-    'cohort_size': 3,
     'schedule': 'private_first',
     'personalization_interval': 2,
   },
-  'per_fed_avg': {
-    'cohort_size': 3,
-    'variant': 'exact',
-    'num_local_steps': 2,
-    'batch_size': 4,
-  },
-  'pfedkm': {'num_clusters': 2, 'server_mixing': 0.7},
-  'pfedme': {'cohort_size': 3, 'server_mixing': 0.7},
+  'per_fed_avg': {'variant': 'exact', 'num_local_steps': 2, 'batch_size': 4},
+  'pfedkm': {'cohort_size': 0, 'server_mixing': 0.7},
+  'pfedme': {'server_mixing': 0.7},
   'ppfl': {
-    'num_clusters': 2,
+    'cohort_size': 0,
     'membership': {'gradient_weight': 'none'},
     'laplacian': {'weight': 0.01},
     'stationarity_interval': 2,
   },
-  'scaffold': {'cohort_size': 3},
-}
-# With these, one client takes part in a phase if one alone has examples.
-ONE_CLIENT = {
-  'brain_torrent': {},
-  'cfl': {},
-  'cmfl': {},
-  'ditto': {'cohort_size': 1},
-  'fed_avg': {'cohort_size': 1},
-  'fed_dc': {'cohort_size': 1},
-  'fed_dyn': {'cohort_size': 1},
-  'fed_em': {'cohort_size': 1},
-  'fed_pac': {'cohort_size': 1},
-  'fed_soft': {'cohort_size_per_cluster': 1},
-  'filter_decomposition': {'host': {'name': 'scaffold', 'cohort_size': 1}},
-  'fine_tuning': {'cohort_size': 1},
-  'gossip': {},
-  'ifca': {'cohort_size': 1},
-  'l2gd': {},
-  'partial_fed_avg': {'cohort_size': 1},
-  'per_fed_avg': {'cohort_size': 1},
-  'pfedkm': {},
-  'pfedme': {'cohort_size': 1},
-  'ppfl': {'cohort_size': 1},
-  'scaffold': {'cohort_size': 1},
 }
 LOCAL_TRAINING = {
   'num_local_epochs': 2,
@@ -104,6 +69,76 @@ _ENVELOPE_TRAINING = {
   'proximal_weight': 4.0,
   'num_proximal_steps': 2,
   'personal_learning_rate': 0.1,
+}
+_HOST = {'host': {'name': 'fed_avg', 'cohort_size': 3}, 'local_atoms': {}}
+# Every option that changes what travels, what is kept or the phases of a round:
+# algorithm -> case -> options in place of those above.
+VARIANTS = {
+  'fed_avg': {
+    'momentum': {'server_optimizer': {'name': 'sgd', 'momentum': 0.5}},
+    'adam': {'server_optimizer': {'name': 'adam', 'learning_rate': 0.1}},
+  },
+  'fed_em': {
+    'k-means++': {'initialization': {'mode': 'k-means++'}},
+    'warm_start': {'initialization': {'mode': 'warm_start', 'num_rounds': 1}},
+  },
+  'fed_soft': {'mixed_center': {'download': 'mixed_center'}},
+  'filter_decomposition': {
+    'persist': {
+      **_HOST,
+      'schedule': {'slow_period': 3, 'fast_rounds': 'persist'},
+    },
+    'freeze': {
+      **_HOST,
+      'schedule': {'slow_period': 2, 'fast_rounds': 'freeze'},
+      'local_atoms': {
+        'own': 'atoms',
+        'in_every_round': False,
+        'refit_interval': 2,
+      },
+    },
+    'kernels': {**_HOST, 'averaging': 'kernels'},
+  },
+  'ifca': {
+    'k-means++': {'initialization': {'mode': 'k-means++'}},
+    'warm_start': {'initialization': {'mode': 'warm_start', 'num_rounds': 1}},
+    'gradients': {'averaging': 'gradients'},
+  },
+  'pfedkm': {
+    'personalized_model': {
+      'cluster_on': 'personalized_model',
+      'local_training': {**_ENVELOPE_TRAINING, 'kept': 'personalized'},
+    },
+    'local': {'local_training': {**_ENVELOPE_TRAINING, 'kept': 'local'}},
+    'one cluster': {'num_clusters': 1},
+  },
+  'pfedme': {
+    kept: {'local_training': {**_ENVELOPE_TRAINING, 'kept': kept}}
+    for kept in ('both', 'local')
+  },
+  'ppfl': {
+    'random_block': {
+      'schedule': 'random_block',
+      'shared_prob': 0.8,  # Three rounds draw both blocks.
+      'membership': {'gradient_weight': 'client_weight', 'learning_rate': 1.0},
+      'laplacian': {
+        'weight': 0.01,
+        'affinity': 'shifted_cosine',
+        'count_noise': 1.0,
+      },
+    },
+    'shared_first': {
+      'schedule': 'shared_first',
+      'membership': {'batch_size': 4, 'num_epochs': 2, 'flooring': 'add'},
+      'laplacian': {'weight': 0.1, 'affinity': 'uniform', 'form': 'degree'},
+    },
+    'membership alone': {
+      'membership': {'batch_size': 4},
+      'laplacian': {'weight': 0.1, 'affinity': 'uniform'},
+      'num_joint_rounds': 2,
+    },
+    'no penalty': {'laplacian': {'weight': 0.0}},
+  },
 }
 # Of algorithms that do not train by epochs.
 OTHER_TRAINING = {
@@ -147,16 +182,43 @@ class Shape(NamedTuple):
   """
 
   sizes: tuple[int, ...]
-  options: Mapping[str, Mapping[str, Any]] = {name: {} for name in OPTIONS}
+  options: Mapping[str, Mapping[str, Any]] = {
+    name: {} for name in registry.ALGORITHMS
+  }
   replaced: Mapping[str, np.ndarray] = {}
 
 
+def options(name: str) -> dict[str, Any]:
+  """Returns the options of an algorithm in the contract tests."""
+  fields = dataclasses.fields(registry.ALGORITHMS[name].config_class)
+  known = {field.name for field in fields}
+  return {
+    **{key: value for key, value in _COMMON.items() if key in known},
+    **OPTIONS.get(name, {}),
+  }
+
+
+def _of_one_client(options: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns options with which one client takes part in a phase."""
+  found = {}
+  for key, value in options.items():
+    if isinstance(value, Mapping):
+      inner = _of_one_client(value)
+      found.update({key: {**value, **inner}} if inner else {})
+    elif key in _COHORT_SIZES and value:
+      found[key] = 1
+  return found
+
+
+_ONE_CLIENT = {
+  name: _of_one_client(options(name)) for name in registry.ALGORITHMS
+}
 SHAPES = {
   'one example each': Shape((1, 1, 1, 1, 1)),
   'sizes far apart': Shape((1, 0, 33, 2, 20)),
-  'one client': Shape((0, 0, 0, 9, 0), ONE_CLIENT),
+  'one client': Shape((0, 0, 0, 9, 0), _ONE_CLIENT),
   'one client, invalid': Shape(
-    (0, 0, 0, 9, 0), ONE_CLIENT, {'c3': np.full((9, 4, 4, 1), np.nan, 'f')}
+    (0, 0, 0, 9, 0), _ONE_CLIENT, {'c3': np.full((9, 4, 4, 1), np.nan, 'f')}
   ),
   # Seven slots for four clients.
   'drawn twice': Shape(
@@ -171,13 +233,18 @@ SHAPES = {
 }
 
 
-def section(name: str, model: str = 'convolution') -> dict[str, Any]:
+def section(
+  name: str, model: str = 'convolution', variant: str = ''
+) -> dict[str, Any]:
   """Returns an algorithm's section of a config; not all train in epochs."""
-  section = {'name': name, **OPTIONS[name]}
+  replaced = VARIANTS[name][variant] if variant else {}
+  section = {'name': name, **options(name), **replaced}
   if model != 'convolution':  # The others have no atoms.
     section.pop('local_atoms', None)
   if hasattr(registry.ALGORITHMS[name].config_class, 'local_training'):
-    section['local_training'] = OTHER_TRAINING.get(name, LOCAL_TRAINING)
+    section.setdefault(
+      'local_training', OTHER_TRAINING.get(name, LOCAL_TRAINING)
+    )
   return section
 
 
@@ -199,12 +266,12 @@ class Case:
     log: What it logged while it traced.
   """
 
-  def __init__(self, name: str, model: str):
+  def __init__(self, name: str, model: str, variant: str = ''):
     self._name, self._model = name, model
     self.traces: Counter[tuple[str, str]] = Counter()
     self.algorithm = _counted(
       registry.build_algorithm(
-        registry.parse_config(section(name, model)), MODELS[model]()
+        registry.parse_config(section(name, model, variant)), MODELS[model]()
       ),
       self.traces,
     )

@@ -3,27 +3,20 @@
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
 from tff_algos.data import schema
 from tff_algos.models import registry as models
-from tff_algos.rounds import plans
+from tff_algos.runtimes import client_sources
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.vectorized import vectorized_runtime
+from tff_algos.training import loop, simulation
 
 
-class ToySource:
-  """A population held in memory."""
+class ToySource(client_sources.ArraySource):
+  """Clients `c000`, `c001` and so on."""
 
   def __init__(self, clients: list[schema.Examples]):
-    self._clients = clients
-    self.population = algorithm_lib.Population(
-      tuple(f'c{i:03d}' for i in range(len(clients))),
-      np.array([client.num_examples for client in clients], np.int64),
-    )
-
-  def examples(self, client_index: int) -> schema.Examples:
-    return self._clients[client_index]
+    super().__init__({f'c{i:03d}': one for i, one in enumerate(clients)})
 
 
 def linear_clients(
@@ -146,21 +139,7 @@ def graph_runtime(
   )
 
 
-def initial_states(algorithm, population, seed: int = 0):
-  """Returns the server state and the list of client states of round 0."""
-  run_seed = seeds.derive_seed(seed, 'init')
-  server_state = cohort_lib.to_numpy(
-    algorithm.init_server_state(run_seed, population.num_clients)
-  )
-  states = [
-    cohort_lib.to_numpy(
-      algorithm.init_client_state(
-        run_seed, seeds.derive_seed(seed, 'init', 0, client_id)
-      )
-    )
-    for client_id in population.client_ids
-  ]
-  return server_state, states
+initial_states = simulation.initial_states
 
 
 def run_call(runtime, phase, server_state, states, call, cohort_args):
@@ -177,21 +156,12 @@ def run_call(runtime, phase, server_state, states, call, cohort_args):
   Returns:
     The `PhaseOutput`.
   """
-
-  def load_states(indices):
-    rows = [states[int(index)] for index in indices]
-    return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *rows)
-
-  output = runtime.run(
-    phase, server_state, cohort_lib.Cohort(call, *cohort_args, load_states)
+  round_num, seed, source = cohort_args
+  kept = simulation.ClientStates(states)
+  output = loop.run_call(
+    runtime, phase, source, kept, server_state, call, round_num, seed
   )
-  if phase.uses_client_state:
-    new_states = output.states_of(call.client_indices)
-    for row, index in enumerate(call.client_indices):
-      states[int(index)] = tf.nest.map_structure(
-        lambda leaf: leaf[row],  # noqa: B023
-        new_states,
-      )
+  states[:] = kept.rows
   return output
 
 
@@ -204,7 +174,7 @@ def run_rounds(
   start=None,
   first_round: int = 1,
 ):
-  """Runs rounds without files; returns server state, client states, outputs.
+  """Runs rounds in memory; returns server state, client states, outputs.
 
   Args:
     algorithm: What to run.
@@ -215,28 +185,14 @@ def run_rounds(
     start: (server state, client states) to go on from; None starts afresh.
     first_round: Number of the first round that is run.
   """
-  population = source.population
-  server_state, states = start or initial_states(algorithm, population, seed)
-  states = list(states)
+  run = simulation.Simulation(algorithm, source, runtime, seed)
+  run.round_num = first_round - 1
+  if start:
+    run.server_state, run.client_states = start
   outputs = []
-  for round_num in range(first_round, first_round + num_rounds):
-    calls = plans.Calls(
-      algorithm.plan_round(server_state, population, round_num, seed),
-      server_state,
-    )
-    for call in calls:
-      output = run_call(
-        runtime,
-        algorithm.phases[call.phase],
-        calls.server_state,
-        states,
-        call,
-        (round_num, seed, source),
-      )
-      calls.server_state = output.server_state
-      outputs.append(output)
-    server_state = calls.server_state
-  return server_state, states, outputs
+  for _ in range(num_rounds):
+    outputs += [one.output for one in run.run_round()]
+  return run.server_state, run.client_states, outputs
 
 
 def assert_outputs_close(

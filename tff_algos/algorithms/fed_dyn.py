@@ -17,6 +17,11 @@ Fixed point (tested): with exact solves x converges to the minimum of the mean
   loss, for any heterogeneity of the clients.
 Cost per client and round: downlink P, uplink P floats, one solve; a client
   keeps l_k, P floats.
+Precision: h / a is a sum of differences of float32 models, so it carries their
+  rounding. After four rounds of a full-batch regression, against float64, the
+  error of h was 4e-6 of |h| where |h| / a was 2 % of |x|, 4e-5 at 0.2 % and
+  9e-5 at 0.02 %; that of x was below 4e-7. Rounding of the uploads alone makes
+  8e-7, 9e-6 and 3e-6 of it, which no compensated sum at the server can mend.
 """
 
 import dataclasses

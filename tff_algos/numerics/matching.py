@@ -1,10 +1,16 @@
-"""Maximum-weight one-to-one matching (assignment problem), in the graph."""
+"""Maximum-weight one-to-one matching (assignment problem), in the graph.
+
+Of several best matchings the lexicographically smallest is taken, so that the
+result depends neither on the runtime nor on the order of the search.
+"""
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
 _NOBODY = -1
+# Of the largest score: smaller differences between totals are rounding errors.
+_TIE = 1e-12
 
 
 class _Matching(NamedTuple):
@@ -47,7 +53,8 @@ def best_matching(scores: tf.Tensor) -> tf.Tensor:
   """Returns the one-to-one matching of rows to columns of largest total score.
 
   The Hungarian method with shortest augmenting paths (Kuhn 1955; Jonker and
-  Volgenant 1987), O(n^3). Ties are broken deterministically.
+  Volgenant 1987), O(n^3). Of several best permutations the lexicographically
+  smallest is returned.
 
   Args:
     scores: float64 `[n, n]`, finite, n static.
@@ -65,7 +72,84 @@ def best_matching(scores: tf.Tensor) -> tf.Tensor:
     (tf.constant(0), start),
     parallel_iterations=1,
   )
-  return matching.column_of
+  # By complementary slackness a matching is best if all its pairs are tight.
+  slack = -scores - matching.row_price[:, tf.newaxis] - matching.column_price
+  is_tight = slack <= _TIE * tf.reduce_max(tf.abs(scores))
+  return _lexicographically_smallest(is_tight, matching.column_of)
+
+
+def _lexicographically_smallest(
+  is_tight: tf.Tensor, column_of: tf.Tensor
+) -> tf.Tensor:
+  """Returns the lexicographically smallest matching of tight pairs.
+
+  Row by row, each takes the first column that the rows after it can spare: its
+  owner can take the column of another row, and so on, until one takes that of
+  the row itself.
+
+  Args:
+    is_tight: bool `[n, n]`.
+    column_of: Any matching of tight pairs, int32 `[n]`.
+  """
+  size = is_tight.shape[0]
+  rows = tf.range(size)
+
+  def improve(row: tf.Tensor, column_of: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    # Whose columns each row can take; the rows before this one are settled.
+    can_take = tf.gather(is_tight, column_of, axis=1) & (rows >= row)
+    successor = _successors(can_take, row)
+    can_spare = tf.equal(rows, row) | (can_take[row] & (successor >= 0))
+    owner = tf.argmin(
+      tf.where(can_spare, column_of, size), output_type=tf.int32
+    )
+    successor = _put(successor, row, owner)
+
+    def pass_on(
+      giver: tf.Tensor, taken: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+      following = successor[giver]
+      return following, _put(taken, giver, column_of[following])
+
+    _, taken = tf.while_loop(
+      lambda giver, _: tf.not_equal(giver, row),
+      pass_on,
+      (owner, _put(column_of, row, column_of[owner])),
+      parallel_iterations=1,
+    )
+    return row + 1, taken
+
+  _, smallest = tf.while_loop(
+    lambda row, _: row < size,
+    improve,
+    (tf.constant(0), column_of),
+    parallel_iterations=1,
+  )
+  return smallest
+
+
+def _successors(can_take: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+  """Returns the next row on a path from each row to `end`; -1 without a path.
+
+  Args:
+    can_take: Edges between rows, bool `[n, n]`.
+    end: int32 `[]`; its own successor is itself.
+  """
+  size = can_take.shape[0]
+  nobody = tf.fill([size], _NOBODY)
+
+  def grow(_: tf.Tensor, successor: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    edges = can_take & (successor >= 0)
+    is_new = tf.reduce_any(edges, axis=1) & (successor < 0)
+    following = tf.argmax(edges, axis=1, output_type=tf.int32)
+    return tf.reduce_any(is_new), tf.where(is_new, following, successor)
+
+  _, successor = tf.while_loop(
+    lambda grows, _: grows,
+    grow,
+    (tf.constant(True), _put(nobody, end, end)),
+    parallel_iterations=1,
+  )
+  return successor
 
 
 def _match_row(

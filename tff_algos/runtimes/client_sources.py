@@ -1,10 +1,13 @@
 """Client sources: splits of a federated dataset for runtimes."""
 
 import collections
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 
@@ -67,6 +70,51 @@ class DatasetSource:
       _, dropped = self._cache.popitem(last=False)
       self._cached_bytes -= dropped.x.nbytes
     return examples
+
+
+class ArraySource:
+  """Clients whose examples are arrays in memory.
+
+  Attributes:
+    population: The clients, in the order of the mapping.
+  """
+
+  def __init__(self, clients: Mapping[str, Sequence[Array]]):
+    """Takes the examples of each client.
+
+    Args:
+      clients: client id -> features `[n, ...]` and labels `[n, ...]`, floats or
+        integers, which become float32 or int32; optionally the source
+        distribution of each example, int `[n]`.
+
+    Raises:
+      DataError: If a client's arrays differ in length.
+    """
+    self._examples = []
+    for client_id, (x, y, *source) in clients.items():
+      given = x, y, *(source or [np.zeros(len(y), np.int32)])
+      examples = schema.Examples(*map(_narrow, given))
+      if len({len(array) for array in examples}) > 1:
+        raise errors.DataError(
+          f'client {client_id!r} has {len(x)} features and {len(y)} labels; '
+          'give one label for each example'
+        )
+      self._examples.append(examples)
+    self.population = algorithm_lib.Population(
+      tuple(clients),
+      np.array([one.num_examples for one in self._examples], np.int64),
+    )
+
+  def examples(self, client_index: int) -> schema.Examples:
+    """Returns one client's examples."""
+    return self._examples[client_index]
+
+
+def _narrow(array: Array) -> Array:
+  """Returns an array of floats as float32, one of integers as int32."""
+  array = np.asarray(array)
+  is_float = np.issubdtype(array.dtype, np.floating)
+  return array.astype(np.float32 if is_float else np.int32, copy=False)
 
 
 class HeldOutSource:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -97,6 +97,34 @@ class Observer(Protocol):
     """Makes the records durable, before a checkpoint is written."""
 
 
+class ClientStates(Protocol):
+  """Client states that phase calls read and replace."""
+
+  def load(self, client_indices: np.ndarray) -> Structure:
+    """Returns the states of some clients, stacked `[n, ...]`."""
+    ...
+
+  def stage(self, client_indices: np.ndarray, states: Structure) -> None:
+    """Replaces the states of some clients by `[n, ...]`."""
+    ...
+
+
+class PhaseRun(NamedTuple):
+  """A phase call that was run.
+
+  Attributes:
+    planned: The call as planned.
+    call: The call without the clients that dropped out.
+    output: Its output; None if all clients dropped out.
+    server_state: The server state afterwards, NumPy.
+  """
+
+  planned: algorithm_lib.PhaseCall
+  call: algorithm_lib.PhaseCall
+  output: cohort_lib.PhaseOutput | None
+  server_state: Structure
+
+
 class Result(NamedTuple):
   """Final state of a training.
 
@@ -129,19 +157,107 @@ def build_store(
   kind: str,
 ) -> client_state_store.ClientStateStore:
   """Returns an empty client state store for the algorithm."""
-  initial_state = tf.function(algorithm.init_client_state, autograph=False)
-
-  def initial(client_index: int, seed: int) -> Structure:
-    client_id = population.client_ids[client_index]
-    run_seed = seeds.derive_seed(seed, 'initialize')
-    client_seed = seeds.derive_seed(seed, 'initialize', 0, client_id)
-    return cohort_lib.to_numpy(
-      initial_state(tf.constant(run_seed), tf.constant(client_seed))
-    )
-
+  initialize = tf.function(algorithm.init_client_state, autograph=False)
   return client_state_store.ClientStateStore(
-    initial, population.num_clients, folder, kind, seed
+    functools.partial(initial_client_state, initialize, population),
+    population.num_clients,
+    folder,
+    kind,
+    seed,
   )
+
+
+def initial_client_state(
+  initialize: Callable[[tf.Tensor, tf.Tensor], Structure],
+  population: algorithm_lib.Population,
+  client_index: int,
+  seed: int,
+) -> Structure:
+  """Returns the state of a client that never took part, NumPy.
+
+  Args:
+    initialize: `FederatedAlgorithm.init_client_state`, or a graph of it.
+    population: All clients.
+    client_index: The client.
+    seed: The run's seed.
+  """
+  client_id = population.client_ids[client_index]
+  run_seed = seeds.derive_seed(seed, 'initialize')
+  client_seed = seeds.derive_seed(seed, 'initialize', 0, client_id)
+  return cohort_lib.to_numpy(
+    initialize(tf.constant(run_seed), tf.constant(client_seed))
+  )
+
+
+def run_call(
+  runtime: cohort_lib.Runtime,
+  phase: algorithm_lib.Phase,
+  source: cohort_lib.ClientSource,
+  states: ClientStates,
+  server_state: Structure,
+  call: algorithm_lib.PhaseCall,
+  round_num: int,
+  seed: int,
+) -> cohort_lib.PhaseOutput:
+  """Runs one phase call; new client states are staged."""
+  cohort = cohort_lib.Cohort(call, round_num, seed, source, states.load)
+  output = runtime.run(phase, server_state, cohort)
+  if phase.uses_client_state:
+    for client_indices, client_states in output.client_states:
+      states.stage(client_indices, client_states)
+  return output
+
+
+def run_phases(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  states: ClientStates,
+  server_state: Structure,
+  round_num: int,
+  seed: int,
+  dropout_rate: float = 0.0,
+  available: algorithm_lib.Population | None = None,
+) -> Iterator[PhaseRun]:
+  """Runs one round; yields every phase call of the plan after it has run.
+
+  A phase whose clients all drop out is skipped.
+
+  Args:
+    algorithm: The algorithm.
+    runtime: A runtime whose context is already entered.
+    source: The training examples.
+    states: The client states; new ones are staged.
+    server_state: The server state before the round.
+    round_num: From 1.
+    seed: The run's seed.
+    dropout_rate: See `TrainingConfig`.
+    available: The population from which the plan samples; None for `source`'s.
+  """
+  population = available or source.population
+  calls = plans.Calls(
+    algorithm.plan_round(server_state, population, round_num, seed),
+    server_state,
+  )
+  for planned in calls:
+    call = dropouts.drop(
+      planned, source.population, round_num, seed, dropout_rate
+    )
+    output = None
+    if len(call.client_indices):
+      with interrupts.held():
+        output = run_call(
+          runtime,
+          algorithm.phases[planned.phase],
+          source,
+          states,
+          calls.server_state,
+          call,
+          round_num,
+          seed,
+        )
+      calls.server_state = output.server_state
+    yield PhaseRun(planned, call, output, calls.server_state)
 
 
 def run_round(
@@ -154,35 +270,29 @@ def run_round(
   seed: int,
   dropout_rate: float = 0.0,
 ) -> tuple[Structure, Metrics]:
-  """Runs one round: every phase call of the plan.
+  """Runs one round, see `run_phases`.
 
-  New client states are staged; the caller commits or discards them. A phase
-  whose clients all drop out is skipped.
+  New client states are staged; the caller commits or discards them.
 
   Returns:
     The server state after the round, and its metrics.
   """
   metrics: Metrics = {}
-  calls = plans.Calls(
-    algorithm.plan_round(server_state, source.population, round_num, seed),
+  for run in run_phases(
+    algorithm,
+    runtime,
+    source,
+    store,
     server_state,
-  )
-  for planned in calls:
-    phase = algorithm.phases[planned.phase]
-    call = dropouts.drop(
-      planned, source.population, round_num, seed, dropout_rate
-    )
-    _add_counts(metrics, planned, call)
-    if len(call.client_indices):
-      cohort = cohort_lib.Cohort(call, round_num, seed, source, store.load)
-      with interrupts.held():
-        output = runtime.run(phase, calls.server_state, cohort)
-      calls.server_state = output.server_state
-      if phase.uses_client_state:
-        for client_indices, client_states in output.client_states:
-          store.stage(client_indices, client_states)
-      _add_metrics(metrics, call.purpose, output)
-  return calls.server_state, metrics
+    round_num,
+    seed,
+    dropout_rate,
+  ):
+    server_state = run.server_state
+    _add_counts(metrics, run.planned, run.call)
+    if run.output:
+      _add_metrics(metrics, run.call.purpose, run.output)
+  return server_state, metrics
 
 
 def train(

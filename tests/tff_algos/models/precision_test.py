@@ -183,7 +183,7 @@ def test_every_runtime_trains_to_nearly_the_same_float32_weights(section):
     algorithms.parse_config(
       {
         'name': 'fed_soft',
-        **contract.OPTIONS['fed_soft'],
+        **contract.options('fed_soft'),
         'local_training': contract.LOCAL_TRAINING,
       }
     ),

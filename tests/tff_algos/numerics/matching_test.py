@@ -31,6 +31,28 @@ def test_total_is_the_largest(size):
     )
 
 
+@pytest.mark.parametrize('size', [2, 5])
+def test_of_the_best_the_lexicographically_smallest_is_taken(size):
+  """Small integers, and thirds whose sums differ by their rounding alone."""
+  graph = tf.function(
+    matching.best_matching,
+    autograph=False,
+    input_signature=[tf.TensorSpec([size, size], tf.float64)],
+  )
+  generator = np.random.default_rng(size)
+  permutations = np.array([*itertools.permutations(range(size))])
+  num_ties = 0
+  for trial in range(40):
+    scores = generator.integers(0, 3, (size, size))
+    totals = scores[np.arange(size), permutations].sum(axis=1)
+    is_best = totals == totals.max()
+    num_ties += is_best.sum() > 1
+    noise = generator.uniform(size=(size, 1)) if trial % 2 else 0
+    found = graph(scores / 3 + noise)
+    np.testing.assert_array_equal(found, permutations[is_best.argmax()])
+  assert num_ties > 10
+
+
 def test_it_is_not_greedy():
   """9 is the largest entry, and not in the best matching: 8 + 8 > 9 + 1."""
   scores = np.array([[9.0, 8], [8, 1]])

@@ -88,3 +88,24 @@ def test_pieces_of_the_held_out_sets_are_the_sets(
       for arrays in zip(*map(source.examples, pieces), strict=True)
     ]
     np.testing.assert_equal(joined, list(dataset.held_out(index)))
+
+
+def test_arrays_are_clients():
+  source = client_sources.ArraySource(
+    {
+      'bob': (np.eye(2), [1, 2]),
+      'ann': (np.ones((1, 2), np.uint8), [0.5], [3]),
+    }
+  )
+  assert source.population.client_ids == ('bob', 'ann')
+  assert source.population.num_examples.tolist() == [2, 1]
+  bob, ann = map(source.examples, range(2))
+  assert [one.dtype.name for one in bob] == ['float32', 'int32', 'int32']
+  assert [one.dtype.name for one in ann] == ['int32', 'float32', 'int32']
+  assert bob.source.tolist() == [0, 0] and ann.source.tolist() == [3]
+
+
+def test_arrays_of_different_lengths_are_refused():
+  text = "client 'ann' has 2 features and 3 labels; give one label for each"
+  with pytest.raises(errors.DataError, match=text):
+    client_sources.ArraySource({'ann': (np.eye(2), [1, 2, 3])})

@@ -23,6 +23,8 @@ SELECTIONS = ('most_similar', 'least_similar', 'random', 'all')
 BASES = ('training', 'active')
 
 _LARGEST_COMMITTEE = 0.5
+# Options in place of shares, in the order of `Sizes`.
+_COUNTS = ('num_members', 'num_training', 'num_aggregated')
 # Entries of all uploads that are converted to float64 at a time: 1 MiB, so that
 # they are still cached when they are read again.
 _BLOCK_ENTRIES = 1 << 17
@@ -44,6 +46,10 @@ class CommitteeConfig:
       attackers), `'random'` or `'all'` training clients (controls).
     election_center: Position of the next committee on the ranking of the
       training clients, from 0 (most similar) to 1; 0.5 is the middle.
+    num_members: C, committee members, as a number in place of the share; 0 for
+      the share.
+    num_training: n, training clients, likewise.
+    num_aggregated: m, averaged clients, likewise.
     distance: `'squared'` Euclidean distance of whole uploads (Eq. 7), or
       `'sum_over_weights'`, Euclidean distances weight by weight, not squared
       and summed, as in the authors' public code; it compares all pairs.
@@ -55,12 +61,17 @@ class CommitteeConfig:
   aggregation_base: str = 'training'
   selection: str = 'most_similar'
   election_center: float = 0.5
+  num_members: int = 0
+  num_training: int = 0
+  num_aggregated: int = 0
   distance: str = 'squared'
 
   def __post_init__(self):
     for name in ('active_rate', 'committee_rate', 'aggregation_rate'):
       checks.check_positive(name, getattr(self, name))
       checks.check_fraction(name, getattr(self, name))
+    for name in _COUNTS:
+      checks.check_int(name, getattr(self, name), minimum=0)
     if self.committee_rate > _LARGEST_COMMITTEE:
       raise errors.ConfigError(
         f'committee_rate is {self.committee_rate:g}, but the next committee is '
@@ -87,6 +98,18 @@ class Sizes:
   training: int
   aggregated: int
 
+  def check_counts(self, num_clients: int, config: CommitteeConfig) -> None:
+    """Raises ConfigError unless these are the configured numbers."""
+    for name, size in zip(_COUNTS, dataclasses.astuple(self), strict=True):
+      count = getattr(config, name)
+      if count not in (0, size):
+        raise errors.ConfigError(
+          f'committee.{name} is {count}, but {num_clients} clients with '
+          f'examples and selection {config.selection!r} allow {size}, as the '
+          'training clients are at least as many as the members and the '
+          f'averaged ones; set {name} to {size}, or to 0 for a share'
+        )
+
 
 def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
   """Returns the sizes of a population's roles.
@@ -97,21 +120,31 @@ def sizes(num_clients: int, config: CommitteeConfig) -> Sizes:
 
   Args:
     num_clients: Clients that can take part, K >= 2.
-    config: The shares.
+    config: The shares, and the numbers in their place.
+
+  Raises:
+    ConfigError: If a number does not fit the population or another number.
   """
   # In binary 0.1 * 3550 * 0.4 is not an integer; rounding must ignore this.
   active = round(config.active_rate * num_clients, 9)
-  training = _half_up(active * (1 - config.committee_rate))
-  training = min(max(training, 1), num_clients - 1)
-  committee = _half_up(active * config.committee_rate)
+  training = config.num_training or _half_up(
+    active * (1 - config.committee_rate)
+  )
+  least = config.num_members or 1
+  training = min(max(training, least), num_clients - least)
+  committee = config.num_members or _half_up(active * config.committee_rate)
   committee = min(max(committee, 1), training, num_clients - training)
   if config.selection == 'all':
     aggregated = training
+  elif config.num_aggregated:
+    aggregated = config.num_aggregated
   elif config.aggregation_base == 'training':
     aggregated = _half_up(training * config.aggregation_rate)
   else:
     aggregated = math.floor(round(active * config.aggregation_rate, 9))
-  return Sizes(committee, training, min(max(aggregated, 1), training))
+  found = Sizes(committee, training, min(max(aggregated, 1), training))
+  found.check_counts(num_clients, config)
+  return found
 
 
 def _half_up(share: float) -> int:

@@ -96,7 +96,8 @@ class Kept(NamedTuple):
   ) -> model_lib.Weights:
     """Returns the client's starting point: its slow weights, if up to date."""
     theirs = filter_groups.take(received, self.weights)
-    own = trees.select(self.version == version, self.weights, theirs)
+    is_current = tf.equal(self.version, version)
+    own = trees.select(is_current, self.weights, theirs)
     return filter_groups.put(received, own)
 
 

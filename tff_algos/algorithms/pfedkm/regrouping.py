@@ -155,7 +155,9 @@ def name_clusters(
   """Matches new clusters with old cluster numbers.
 
   The matching maximizes the number of clients that keep their number; ties are
-  broken by the smallest sum of squared distances between models.
+  broken by the smallest sum of squared distances between models, and then, as
+  in round 1 where all cluster models are equal, by the lexicographically
+  smallest permutation.
 
   Args:
     before: Old cluster of each client, int32 `[cohort]`.

@@ -12,13 +12,10 @@ features, which is not offered here, so results differ from theirs.
 """
 
 import functools
-from collections import OrderedDict
 
 import tensorflow as tf
 
-from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers
 from tff_algos.models.vision import normed_convolutions
 
 _STEM = 32
@@ -45,14 +42,8 @@ def build_mobilenet_v2(
   Raises:
     ConfigError: If the input is no image.
   """
-  if len(input_shape) != 3:
-    raise errors.ConfigError(
-      'mobilenet_v2 takes images [height, width, channels], got shape '
-      f'{input_shape}'
-    )
 
-  def initialize(seed):
-    weights = OrderedDict()
+  def add_body(weights, seed):
     add = normed_convolutions.add
     add(weights, 'stem', seed, 3, input_shape[2], _STEM)
     for name, inputs, (expansion, outputs, _) in _blocks():
@@ -62,11 +53,6 @@ def build_mobilenet_v2(
       add(weights, f'{name}/filter', seed, 3, 1, hidden)
       add(weights, f'{name}/project', seed, 1, hidden, outputs)
     add(weights, 'features', seed, 1, _STAGES[-1][1], _FEATURES)
-    weights['head/kernel'] = layers.xavier_normal(
-      seed, len(weights), [_FEATURES, num_outputs]
-    )
-    weights['head/bias'] = tf.zeros([num_outputs])
-    return weights
 
   convolve = functools.partial(
     normed_convolutions.apply, normalization=config.normalization
@@ -75,7 +61,7 @@ def build_mobilenet_v2(
   def convolve_relu(*args, **options):
     return tf.nn.relu6(convolve(*args, **options))
 
-  def apply(weights, x):
+  def apply_body(weights, x):
     hidden = convolve_relu(weights, 'stem', x, stride=2)
     for name, inputs, (expansion, outputs, stride) in _blocks():
       block = hidden
@@ -87,18 +73,10 @@ def build_mobilenet_v2(
       block = convolve(weights, f'{name}/project', block)
       is_residual = (inputs, stride) == (outputs, 1)
       hidden = hidden + block if is_residual else block
-    features = convolve_relu(weights, 'features', hidden)
-    hidden = tf.reduce_mean(features, axis=[1, 2])
-    return layers.dense(hidden, weights['head/kernel'], weights['head/bias'])
+    return convolve_relu(weights, 'features', hidden)
 
-  return model_lib.Model(
-    'mobilenet_v2',
-    model_lib.CLASSIFICATION,
-    input_shape,
-    num_outputs,
-    initialize,
-    apply,
-    vectorizes=False,
+  return normed_convolutions.build_classifier(
+    'mobilenet_v2', input_shape, num_outputs, _FEATURES, add_body, apply_body
   )
 
 

@@ -1,6 +1,6 @@
-"""Convolutions without bias, each followed by a normalization.
+"""Classifiers of convolutions without bias, each followed by a normalization.
 
-The layers of deep residual networks. Their papers use batch normalization,
+What deep residual networks share. Their papers use batch normalization,
 which `layers.check_normalization` refuses; group normalization (Wu and He 2018,
 arXiv:1803.08494) has as many parameters, a scale and an offset for each
 channel. So has batch normalization with frozen statistics, which is common in
@@ -8,6 +8,8 @@ fine-tuning: (x - mean) / deviation * gamma + beta is x * scale + offset.
 """
 
 import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -42,6 +44,58 @@ class NormedConfig(model_options.ModelConfig):
         'deep does not train from random weights without normalization; name a '
         "file, or set normalization to 'group'"
       )
+
+
+def build_classifier(
+  name: str,
+  input_shape: tuple[int, ...],
+  num_outputs: int,
+  num_features: int,
+  add_body: Callable[[model_lib.Weights, tf.Tensor], None],
+  apply_body: Callable[[model_lib.Weights, tf.Tensor], tf.Tensor],
+) -> model_lib.Model:
+  """Returns a body, the mean of its features over the image, a linear layer.
+
+  The last kernel is Xavier-normal, the last bias 0.
+
+  Args:
+    name: Of the model.
+    input_shape: `[height, width, channels]`.
+    num_outputs: Number of classes.
+    num_features: Channels of the body's output.
+    add_body: (weights, seed of the model) adds the body's initial weights.
+    apply_body: (weights, x) -> features `[batch, height, width, channels]`.
+
+  Raises:
+    ConfigError: If the input is no image.
+  """
+  if len(input_shape) != 3:
+    raise errors.ConfigError(
+      f'{name} takes images [height, width, channels], got shape {input_shape}'
+    )
+
+  def initialize(seed):
+    weights = OrderedDict()
+    add_body(weights, seed)
+    weights['head/kernel'] = layers.xavier_normal(
+      seed, len(weights), [num_features, num_outputs]
+    )
+    weights['head/bias'] = tf.zeros([num_outputs])
+    return weights
+
+  def apply(weights, x):
+    features = tf.reduce_mean(apply_body(weights, x), axis=[1, 2])
+    return layers.dense(features, weights['head/kernel'], weights['head/bias'])
+
+  return model_lib.Model(
+    name,
+    model_lib.CLASSIFICATION,
+    input_shape,
+    num_outputs,
+    initialize,
+    apply,
+    vectorizes=False,
+  )
 
 
 def add(

@@ -15,13 +15,11 @@ equal PyTorch's.
 
 import dataclasses
 import functools
-from collections import OrderedDict
 
 import tensorflow as tf
 
-from tff_algos.core import checks, errors
+from tff_algos.core import checks
 from tff_algos.core import model as model_lib
-from tff_algos.models import layers
 from tff_algos.models.factors import decomposition
 from tff_algos.models.vision import normed_convolutions
 
@@ -58,15 +56,9 @@ def build_resnet18(
   Raises:
     ConfigError: If the input is no image.
   """
-  if len(input_shape) != 3:
-    raise errors.ConfigError(
-      'resnet18 takes images [height, width, channels], got shape '
-      f'{input_shape}'
-    )
   stem_size = 3 if config.stem == 'small' else 7
 
-  def initialize(seed):
-    weights = OrderedDict()
+  def add_body(weights, seed):
     normed_convolutions.add(
       weights, 'stem', seed, stem_size, input_shape[2], _STAGES[0][0]
     )
@@ -77,17 +69,12 @@ def build_resnet18(
         normed_convolutions.add(
           weights, f'{name}/shortcut', seed, 1, inputs, outputs
         )
-    weights['head/kernel'] = layers.xavier_normal(
-      seed, len(weights), [_STAGES[-1][0], num_outputs]
-    )
-    weights['head/bias'] = tf.zeros([num_outputs])
-    return weights
 
   convolve = functools.partial(
     normed_convolutions.apply, normalization=config.normalization
   )
 
-  def apply(weights, x):
+  def apply_body(weights, x):
     stride = 1 if config.stem == 'small' else 2
     hidden = convolve(weights, 'stem', x, stride=stride, border=stem_size // 2)
     hidden = tf.nn.relu(hidden)
@@ -97,17 +84,10 @@ def build_resnet18(
       hidden = tf.nn.max_pool2d(hidden, 3, 2, 'VALID')
     for name, _, (_, stride, groups) in _blocks():
       hidden = _apply_block(convolve, weights, name, hidden, stride, groups)
-    hidden = tf.reduce_mean(hidden, axis=[1, 2])
-    return layers.dense(hidden, weights['head/kernel'], weights['head/bias'])
+    return hidden
 
-  return model_lib.Model(
-    'resnet18',
-    model_lib.CLASSIFICATION,
-    input_shape,
-    num_outputs,
-    initialize,
-    apply,
-    vectorizes=False,
+  return normed_convolutions.build_classifier(
+    'resnet18', input_shape, num_outputs, _STAGES[-1][0], add_body, apply_body
   )
 
 

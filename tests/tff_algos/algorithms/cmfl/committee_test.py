@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -243,6 +244,38 @@ def test_sizes_of_the_smallest_populations():
       assert 1 <= found.committee <= found.training
       assert found.committee + found.training <= num_clients
       assert 1 <= found.aggregated <= found.training
+
+
+def test_sizes_as_numbers_in_place_of_shares():
+  """Of 20 clients the shares make 4 members, 6 training, 2 averaged clients."""
+  shares = {'active_rate': 0.5}
+
+  def sizes(**numbers):
+    config = committee.CommitteeConfig(**shares, **numbers)
+    return dataclasses.astuple(committee.sizes(20, config))
+
+  assert sizes() == (4, 6, 2)
+  assert sizes(num_members=3, num_training=9, num_aggregated=5) == (3, 9, 5)
+  assert sizes(num_training=12) == (4, 12, 5)
+  assert sizes(num_aggregated=6) == (4, 6, 6)
+  # As many training clients as members, and no more than the others.
+  assert sizes(num_members=8) == (8, 8, 3)
+
+
+@pytest.mark.parametrize(
+  ('numbers', 'text'),
+  [
+    ({'num_members': 11}, 'committee.num_members is 11, but 20 .* allow 9'),
+    ({'num_training': 20}, 'num_training is 20, but 20 clients .* allow 19,'),
+    ({'num_aggregated': 7, 'num_training': 6}, 'num_aggregated is 7, .* 6,'),
+    ({'num_aggregated': 5, 'selection': 'all'}, "selection 'all' allow 12"),
+    ({'num_members': 7, 'num_training': 6}, 'training is 6, .* to 7, or to 0'),
+  ],
+)
+def test_numbers_that_do_not_fit_are_refused(numbers, text):
+  config = committee.CommitteeConfig(active_rate=1.0, **numbers)
+  with pytest.raises(errors.ConfigError, match=text):
+    committee.sizes(20, config)
 
 
 def test_measures_by_hand():

@@ -1,5 +1,6 @@
 """Tests of clustering what clients uploaded."""
 
+import itertools
 from collections import OrderedDict
 
 import numpy as np
@@ -145,6 +146,34 @@ def test_among_equal_numbers_distances_decide():
   before, after = [0, 0, 1, 1, 2], [0, 1, 0, 1, 2]
   assert _names(before, after, (1, 5, 0), (5, 1, 0)).numpy()[0] == 1
   assert _names(before, after, (1, 5, 0), (1, 5, 0)).numpy()[0] == 0
+
+
+@pytest.mark.parametrize('num_clusters', [2, 4])
+def test_names_of_equal_models_are_the_lexicographically_smallest(num_clusters):
+  """As before round 1; means of other sizes leave the distances in a tie."""
+  generator = np.random.default_rng(num_clusters)
+  permutations = [*itertools.permutations(range(num_clusters))]
+  name = tf.function(regrouping.name_clusters, autograph=False)
+  num_ties = 0
+  for _ in range(25):
+    before, after = generator.integers(0, num_clusters, (2, 6))
+    models, means = (
+      _uploads(generator.normal(size=(count, 7))).values
+      for count in (1, num_clusters)
+    )
+    models = tf.nest.map_structure(
+      lambda leaf: tf.repeat(leaf, num_clusters, axis=0), models
+    )
+    found = name(
+      tf.constant(before), tf.constant(after), tf.fill([6], True), models, means
+    )
+    kept = [
+      sum(order[old] == new for old, new in zip(before, after, strict=True))
+      for order in permutations
+    ]
+    num_ties += kept.count(max(kept)) > 1
+    assert tuple(found.numpy()) == permutations[kept.index(max(kept))]
+  assert num_ties > 3
 
 
 def test_invalid_clients_have_no_say_in_names():

@@ -1,5 +1,7 @@
 """Tests of the label counts that clients upload, of affinity and its penalty."""
 
+import decimal
+import itertools
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -94,23 +96,74 @@ def test_shifted_cosines():
   np.testing.assert_allclose(found @ found.T, expected, atol=1e-6)
 
 
-def test_noise_is_laplaces_law_and_differs_between_clients():
-  """Scale 2: mean 0, mean size 2. Of 20,000 draws the mean lies within 0.1 and
-  the mean size within 0.08 of it, which fails by chance once in a million.
+def test_noise_is_discrete_laplace_and_differs_between_clients():
+  """Scale 2. Of 20,000 draws the share of each integer from -4 to 4 lies within
+  five standard deviations, which fails by chance once in 100,000.
   """
-  draws = 2.0 * np.concatenate(
-    [affinity._laplace(tf.constant([7, i]), 1_000) for i in range(20)]
+  draws = np.concatenate(
+    [
+      affinity.discrete_laplace(tf.constant([7, i]), 1_000, 2)
+      for i in range(20)
+    ]
   )
-  assert abs(draws.mean()) < 0.1
-  assert abs(np.abs(draws).mean() - 2) < 0.08
-  assert abs(np.mean(np.abs(draws) > 4) - np.exp(-2)) < 0.015
-  assert len(np.unique(draws)) > 19_000
+  np.testing.assert_array_equal(draws, np.round(draws))
+  ratio = np.exp(-1 / 2)
+  for k in range(-4, 5):
+    share = (1 - ratio) / (1 + ratio) * ratio ** abs(k)
+    deviation = np.sqrt(share * (1 - share) / len(draws))
+    assert abs(np.mean(draws == k) - share) < 5 * deviation
   exact, _ = _count(affinity.LaplacianConfig(0.1))
   noisy, _ = _count(affinity.LaplacianConfig(0.1, count_noise=1.0))
   other, _ = _count(affinity.LaplacianConfig(0.1, count_noise=1.0), seed=1)
   assert np.abs(noisy - exact).max() > 1e-3
   assert np.abs(noisy - other).max() > 1e-3
   assert noisy.min() >= 0
+
+
+def _geometric_masses(scale):
+  """Returns k -> number of the 2^52 uniform draws that give k, exactly."""
+  with decimal.localcontext(prec=60):
+    ratio = (-1 / decimal.Decimal(scale)).exp()
+    above = [2**52]
+    while above[-1]:
+      above.append(int(2**52 * ratio ** len(above)))
+  return [more - less for more, less in itertools.pairwise(above)]
+
+
+@pytest.mark.parametrize('scale', ['0.5', '1', '3', '10'])
+def test_noise_hides_a_label_with_the_documented_epsilon_and_delta(scale):
+  """delta(epsilon) = sum_j max(0, P(j) - e^epsilon P(j - 1)), in integers."""
+  masses = np.array(_geometric_masses(scale), object)
+  differences = [0, *np.convolve(masses, masses[::-1]), 0]
+  factor = decimal.Decimal(1) / decimal.Decimal(scale)
+  with decimal.localcontext(prec=60):
+    excess = sum(
+      max(0, one - factor.exp() * other)
+      for one, other in itertools.pairwise(map(decimal.Decimal, differences))
+    )
+    delta = excess / 2**104
+  assert 1e-18 < delta < 1e-12
+
+
+@pytest.mark.parametrize('scale', ['0.5', '3'])
+def test_draws_are_those_of_exact_arithmetic(monkeypatch, scale):
+  """At both sides of each step of the inverted distribution function.
+
+  float64 rounds the logarithm: up to four of the 2^52 draws are misplaced.
+  """
+  masses = np.array(_geometric_masses(scale))
+  first = np.cumsum(masses[masses > 8])[:-1]
+  uniforms = np.stack([first - 4, first + 4]) / 2**52
+  monkeypatch.setattr(
+    tf.random,
+    'stateless_uniform',
+    lambda shape, seed, dtype: (
+      tf.constant([0, 1], dtype)[:, tf.newaxis] * tf.constant(uniforms.ravel())
+    ),
+  )
+  found = -affinity.discrete_laplace(None, uniforms.size, float(scale))
+  expected = np.arange(len(first)) + np.array([[0], [1]])
+  np.testing.assert_array_equal(found, expected.ravel())
 
 
 def test_penalty_gradients_are_the_laplacians_and_the_degrees():

@@ -209,7 +209,7 @@ def test_every_runtime_trains_to_the_same_weights(name):
     algorithms.parse_config(
       {
         'name': 'cmfl',
-        **contract.OPTIONS['cmfl'],
+        **contract.options('cmfl'),
         'local_training': contract.LOCAL_TRAINING,
       }
     ),

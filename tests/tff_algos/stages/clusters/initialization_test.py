@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, points, toys
+from tests.testing import points, toys
 from tff_algos.algorithms import ifca
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
@@ -177,7 +177,8 @@ def test_equal_chances_if_every_loss_is_zero():
   source = points.clients(same)
   with debug_runtime.DebugRuntime(algorithm, 4) as runtime:
     state, _, _ = toys.run_rounds(algorithm, runtime, source, 1)
-  np.testing.assert_array_equal(state.cluster_models['point'], np.ones([3, 2]))
+  models = state.cluster_models['point']
+  np.testing.assert_allclose(models, np.ones([3, 2]), rtol=1e-6)
 
 
 def test_warm_start_averages_all_and_then_one_group_a_cluster():
@@ -294,18 +295,3 @@ def test_a_cohort_smaller_than_the_clusters_cannot_be_parted():
   text = 'divides the cohort among 3 clusters, but cohort_size is 2'
   with pytest.raises(errors.ConfigError, match=text):
     _build('warm_start', cohort_size=2)
-
-
-@pytest.mark.verify
-def test_runtimes_agree(monkeypatch):
-  """On the mode that has both phases."""
-  options = {
-    **contract.OPTIONS['ifca'],
-    'initialization': {'mode': 'k-means++'},
-  }
-  monkeypatch.setitem(contract.OPTIONS, 'ifca', options)
-  with contract.Case('ifca', 'convolution') as case:
-    for runtime in (case.debug, case.tff):
-      contract.assert_close(case.run(runtime), case.expected)
-    contract.assert_finite(case.expected[:2])
-    assert len(case.expected[2]) == 3 + (contract.NUM_ROUNDS - 1)

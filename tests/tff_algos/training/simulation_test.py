@@ -1,0 +1,118 @@
+"""Tests of rounds in memory, against the loop of trainings."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.testing import contract, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import errors, seeds
+from tff_algos.runtimes import debug_runtime
+from tff_algos.stages.client import local_training
+from tff_algos.training import client_state_store, loop, simulation
+
+_SOURCE = contract.build_source()
+_TRAINING = {'num_local_epochs': 2, 'batch_size': 3}
+
+
+def _simulate(name='ditto', model=None, seed=3, **options):
+  section = {'name': name, 'local_training': _TRAINING, **options}
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), model or toys.logistic()
+  )
+  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+  return simulation.Simulation(algorithm, _SOURCE, runtime, seed)
+
+
+def test_rounds_are_those_of_a_training():
+  """Both states, bit for bit, of an algorithm that keeps states at clients."""
+  run = _simulate(cohort_size=2)
+  store = loop.build_store(
+    run.algorithm, _SOURCE.population, 3, '', client_state_store.MEMORY
+  )
+  state = loop.initial_server_state(run.algorithm, len(contract.SIZES), 3)
+  for round_num in (1, 2):
+    assert len(run.run_round()) == 2
+    state, _ = loop.run_round(
+      run.algorithm, run.runtime, _SOURCE, store, state, round_num, 3
+    )
+    store.commit(round_num)
+  np.testing.assert_equal(run.server_state, state)
+  everyone = _SOURCE.population.all_clients
+  np.testing.assert_equal(
+    simulation.ClientStates(run.client_states).load(everyone),
+    store.load(everyone),
+  )
+
+
+def test_only_available_clients_take_part():
+  run = _simulate('fed_avg', cohort_size=0)
+  names = ['c003', 'c001', 'c000']  # The second has no example.
+  (first,) = run.run_round(names)
+  assert first.call.client_indices.tolist() == [0, 3]
+  assert first.planned is first.call
+  (second,) = run.run_round()
+  assert second.call.client_indices.tolist() == [0, 2, 3, 4]
+  assert run.round_num == 2
+  with pytest.raises(errors.ConfigError, match="'c9', which is no client id"):
+    run.run_round(['c000', 'c9'])
+  assert run.round_num == 2
+
+
+def test_a_round_that_fails_changes_nothing(monkeypatch):
+  """In its second phase call, after the personal models have changed."""
+  run = _simulate(cohort_size=2)
+  before = run.server_state, list(run.client_states)
+  monkeypatch.setitem(
+    run.algorithm.phases,
+    'train',
+    run.algorithm.phases['train']._replace(server_update=None),
+  )
+  with pytest.raises(errors.RuntimeFailureError, match="'server_update'"):
+    run.run_round()
+  assert (run.server_state, run.client_states) == before
+  assert run.round_num == 0
+
+
+def test_initial_weights_and_batches_reproduce_a_round():
+  """An oracle of least squares in float64, from what the hooks say."""
+  source = toys.linear_clients(np.ones((1, 2)), np.ones((2, 1)), [5, 4])
+  start = np.array([[0.5], [-1.0]], np.float32)
+  model = dataclasses.replace(
+    toys.linear(2), initialize=lambda seed: {'kernel': start}
+  )
+  options = {'batch_size': 2, 'optimizer': {'learning_rate': 0.1}}
+  section = registry.parse_config(
+    {'name': 'fed_avg', 'cohort_size': 1, 'local_training': options}
+  )
+  algorithm = registry.build_algorithm(section, model)
+  run = simulation.Simulation(
+    algorithm, source, debug_runtime.DebugRuntime(algorithm, 2)
+  )
+  ((_, call, _, state),) = run.run_round()
+  (client,) = call.client_indices
+  x, y, _ = source.examples(client)
+  drawn = local_training.draw_batches(
+    run.client_seed(call, source.population.client_ids[client]),
+    np.ones(len(y), np.float32),
+    section.options.local_training,
+  )
+  expected = start[:, 0].astype(np.float64)
+  for rows, mask in zip(drawn.positions, drawn.masks, strict=True):
+    rows = rows.numpy()[mask.numpy() > 0]
+    slope = x[rows].T @ (x[rows] @ expected - y[rows]) / len(rows)
+    expected = expected - 0.1 * 2 * slope
+  np.testing.assert_allclose(
+    state.model_weights['kernel'][:, 0], expected, rtol=1e-5
+  )
+
+
+def test_seeds_are_those_of_the_last_round():
+  run = _simulate('fed_avg', cohort_size=2)
+  for round_num in (1, 2):
+    (one,) = run.run_round()
+    np.testing.assert_array_equal(
+      run.client_seed(one.call, 'c002'),
+      seeds.derive_seed(3, 'train', round_num, 'c002'),
+    )

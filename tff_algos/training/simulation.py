@@ -1,0 +1,199 @@
+"""Rounds in memory, driven by the caller: no workdir and no files.
+
+For research loops and oracles of one's own. `loop.train` is the round loop of
+an experiment, with evaluations and checkpoints.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors, seeds
+from tff_algos.core.structures import Array, Structure
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.training import loop
+
+
+class ClientStates:
+  """The states of all clients in a list, by client index.
+
+  Attributes:
+    rows: One state a client, NumPy; may be replaced.
+  """
+
+  def __init__(self, rows: Sequence[Structure]):
+    """Takes one state a client."""
+    self.rows = list(rows)
+
+  def load(self, client_indices: Array) -> Structure:
+    """Returns the states of some clients, stacked `[n, ...]`."""
+    rows = [self.rows[int(index)] for index in client_indices]
+    return tf.nest.map_structure(lambda *leaves: np.stack(leaves), *rows)
+
+  def stage(self, client_indices: Array, states: Structure) -> None:
+    """Replaces the states of some clients by stacked ones `[n, ...]`."""
+    arrays = cohort_lib.to_numpy(states)
+    for position, index in enumerate(client_indices):
+      self.rows[int(index)] = tf.nest.map_structure(
+        lambda leaf, position=position: leaf[position], arrays
+      )
+
+
+def initial_states(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  population: algorithm_lib.Population,
+  seed: int = 0,
+) -> tuple[Structure, list[Structure]]:
+  """Returns the server state and all client states before round 1, NumPy."""
+  server_state = loop.initial_server_state(
+    algorithm, population.num_clients, seed
+  )
+  return server_state, [
+    loop.initial_client_state(
+      algorithm.init_client_state, population, client_index, seed
+    )
+    for client_index in range(population.num_clients)
+  ]
+
+
+class Simulation:
+  """A federated algorithm in memory, one round a call.
+
+  The states may be read and replaced between rounds. Hooks for research:
+
+  *   Initial weights: of a model, `dataclasses.replace(model, initialize=...)`
+      before the algorithm is built; of single cluster models, `server_state`.
+  *   Cohorts: `run_round` samples from the given clients alone; with a cohort
+      size of 0 they are the cohort. The runs that it returns name the cohorts.
+  *   Batches: `draw_batches` returns the rows that the steps of local training
+      read, from `client_seed`.
+
+  >>> import dataclasses
+  >>> import numpy as np
+  >>> import tff_algos
+  >>> x, y = np.eye(4), np.array([1.0, 2, 3, 4])
+  >>> source = tff_algos.ArraySource(
+  ...   {'ann': (x[:3], y[:3]), 'bob': (x[3:], y[3:])}
+  ... )
+  >>> model = tff_algos.build_model(
+  ...   tff_algos.parse_model({'name': 'linear_regression', 'use_bias': False}),
+  ...   task='regression',
+  ...   input_shape=(4,),
+  ...   num_outputs=1,
+  ... )
+  >>> zeros = {'kernel': np.zeros((4, 1), np.float32)}
+  >>> model = dataclasses.replace(model, initialize=lambda seed: zeros)
+  >>> section = tff_algos.parse_algorithm(
+  ...   {
+  ...     'name': 'fed_avg',
+  ...     'cohort_size': 0,
+  ...     'local_training': {
+  ...       'batch_size': 2,
+  ...       'optimizer': {'learning_rate': 0.5},
+  ...     },
+  ...   }
+  ... )
+  >>> algorithm = tff_algos.build_algorithm(section, model)
+  >>> runtime = tff_algos.RuntimeConfig('debug')
+  >>> with tff_algos.build_runtime(runtime, algorithm, num_clients=2) as opened:
+  ...   simulation = tff_algos.Simulation(algorithm, source, opened, seed=0)
+  ...   (run,) = simulation.run_round(available=['bob'])
+  >>> run.call.client_indices
+  array([1], dtype=int32)
+  >>> simulation.server_state.model_weights['kernel'].ravel()
+  array([0., 0., 0., 4.], dtype=float32)
+  >>> batches = tff_algos.draw_batches(
+  ...   simulation.client_seed(run.call, 'ann'),
+  ...   np.ones(3, np.float32),
+  ...   section.options.local_training,
+  ... )
+  >>> batches.positions.numpy().shape, batches.masks.numpy().sum()
+  ((2, 2), 3.0)
+
+  Attributes:
+    algorithm: The algorithm.
+    source: The clients' examples.
+    runtime: The runtime, entered.
+    seed: Seed of all draws, >= 0.
+    round_num: The last round that was run; 0 before the first.
+    server_state: The server state after that round, NumPy.
+    client_states: The state of each client, NumPy.
+  """
+
+  def __init__(
+    self,
+    algorithm: algorithm_lib.FederatedAlgorithm,
+    source: cohort_lib.ClientSource,
+    runtime: cohort_lib.Runtime,
+    seed: int = 0,
+  ):
+    """Takes the arguments of the attributes; makes the initial states."""
+    self.algorithm = algorithm
+    self.source = source
+    self.runtime = runtime
+    self.seed = seed
+    self.round_num = 0
+    self.server_state, self.client_states = initial_states(
+      algorithm, source.population, seed
+    )
+
+  def run_round(
+    self, available: Iterable[str] | None = None
+  ) -> list[loop.PhaseRun]:
+    """Runs the next round; a round that fails changes no state.
+
+    Args:
+      available: Ids of the clients that may take part; None for all.
+
+    Returns:
+      The phase calls of the round, with their outputs.
+
+    Raises:
+      ConfigError: If a client id is unknown.
+    """
+    states = ClientStates(self.client_states)
+    runs = list(
+      loop.run_phases(
+        self.algorithm,
+        self.runtime,
+        self.source,
+        states,
+        self.server_state,
+        self.round_num + 1,
+        self.seed,
+        available=self._population(available),
+      )
+    )
+    self.round_num += 1
+    self.client_states = states.rows
+    if runs:
+      self.server_state = runs[-1].server_state
+    return runs
+
+  def client_seed(self, call: algorithm_lib.PhaseCall, client_id: str) -> Array:
+    """Returns the seed of a client's work in a call of the last round.
+
+    An algorithm may derive others from it, for a second training of a client.
+    """
+    return seeds.derive_seed(self.seed, call.purpose, self.round_num, client_id)
+
+  def _population(
+    self, available: Iterable[str] | None
+  ) -> algorithm_lib.Population:
+    """Returns the population; clients that are not available lose examples."""
+    population = self.source.population
+    if available is None:
+      return population
+    chosen = {*available}
+    unknown = sorted(chosen.difference(population.client_ids))
+    if unknown:
+      raise errors.ConfigError(
+        f'available names {unknown[0]!r}, which is no client id of the '
+        f'population; its ids are like {population.client_ids[0]!r}'
+      )
+    is_available = [one in chosen for one in population.client_ids]
+    return population._replace(
+      num_examples=np.where(is_available, population.num_examples, 0)
+    )
