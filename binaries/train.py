@@ -12,19 +12,22 @@ For distributed training start it once for each process listed in TF_CONFIG
 """
 
 from binaries import command
-from tff_algos.experiments import experiment, training
-from tff_algos.runtimes.distributed import process_cluster
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  command.run(
-    lambda: training.train(
+
+  def main() -> None:
+    from tff_algos.experiments import experiment, training
+    from tff_algos.runtimes.distributed import process_cluster
+
+    training.train(
       experiment.parse(config.value),
       workdir.value,
       process_cluster.from_environment(),
     )
-  )
+
+  command.run(main)
 
 
 if __name__ == '__main__':
