@@ -9,7 +9,7 @@ The environment variable TF_CPP_MIN_LOG_LEVEL, if set, decides instead.
 
 import contextlib
 import importlib.abc
-import importlib.util
+import importlib.machinery
 import os
 import sys
 import tempfile
@@ -25,15 +25,14 @@ _REGISTERED_TWICE = (
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds the package `tensorflow` once, for an import without messages."""
+  """Finds the package `tensorflow`, for an import without messages."""
 
   def find_spec(self, fullname, path=None, target=None):
     """Returns the spec of TensorFlow, and None for any other module."""
     del path, target
     if fullname != 'tensorflow':
       return None
-    sys.meta_path.remove(self)
-    spec = importlib.util.find_spec(fullname)
+    spec = importlib.machinery.PathFinder.find_spec(fullname)
     if spec is not None and spec.loader is not None:
       execute = spec.loader.exec_module
 

@@ -4,11 +4,15 @@ import importlib
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
+from binaries import __main__ as tff_algos_program
 from binaries import command
+from tests.testing import programs
 from tff_algos.core import errors
 
 _DIGITS = '--config=configs/fed_soft/digits.py'
@@ -90,39 +94,82 @@ def test_results_go_to_stdout_and_words_to_stderr(launcher):
   ]
 
 
-@pytest.mark.parametrize(
-  'name', ['preprocess', 'train', 'evaluate', 'export', 'run', 'sweep']
-)
-def test_help_tells_a_person_what_to_type(launcher, name):
-  shown = launcher.run(f'binaries.{name}', '--help').stdout
-  assert f'python -m binaries.{name} --config=configs/' in shown
-  assert '\\\n    --workdir=runs/' in shown
-  assert '  --config: The experiment: a file of configs/' in shown
-  assert '--config.algorithm.num_clusters=4' in shown
-  assert '  --workdir: Folder of the run' in shown
+def _documented_flags() -> dict[str, set[str]]:
+  """Returns program -> flags of its commands in documents and docstrings."""
+  found = {}
+  for pattern in ('*.md', 'docs/**/*.md', 'configs/**/*.py', 'binaries/*.py'):
+    for path in programs.ROOT.glob(pattern):
+      text = re.sub(r'\\\n\s*', ' ', path.read_text())
+      for name, rest in re.findall(
+        r'(?:binaries\.|tff-algos )(\w+)((?:(?!binaries\.)[^\n`])*)', text
+      ):
+        found.setdefault(name, set()).update(re.findall(r' --(\w+)', rest))
+  return found
 
 
-@pytest.mark.parametrize(
-  ('name', 'own_flags'),
-  [
-    ('compare', ['choose', 'choose_by', 'clock', 'least_ari', 'metrics']),
-    ('predict', ['instances', 'model', 'request_file', 'signature']),
-  ],
-)
-def test_help_is_the_docstring_and_the_flags_of_the_program(
-  launcher, name, own_flags
-):
+_DOCUMENTED = _documented_flags()
+_PROGRAMS = [*tff_algos_program.programs()]
+
+
+def test_commands_of_the_documents_are_found():
+  assert {'config', 'workdir', 'num_seeds', 'grid'} <= _DOCUMENTED['sweep']
+  assert {'model', 'instances'} <= _DOCUMENTED['predict']
+
+
+@pytest.mark.parametrize('name', _PROGRAMS)
+def test_help_is_the_docstring_and_the_flags_of_the_program(launcher, name):
   program = launcher.run(f'binaries.{name}', '--help')
   assert program.returncode == 1
-  docstring, flags, hint = re.fullmatch(
-    r'(.*)\nFlags:\n(.*)\n\n(.*)\n', program.stdout, re.DOTALL
+  docstring, shown, _ = re.fullmatch(
+    r'(.*)\n(?:Flags:|flags:\n\n.*?:)\n(.*)\n\n(.*)\n',
+    program.stdout,
+    re.DOTALL,
   ).groups()
-  assert docstring == importlib.import_module(f'binaries.{name}').__doc__
-  listed = re.findall(r'^  --(?:\[no\])?(\w+):', flags, re.MULTILINE)
-  assert [one for one in listed if one in own_flags] == own_flags
-  assert not {'help', 'helpfull', 'alsologtostderr', 'pdb'} & set(listed)
-  assert '(default: ' in flags
-  assert hint.startswith('--helpfull ')
+  module = importlib.import_module(f'binaries.{name}').__doc__
+  assert module.strip() in docstring
+  listed = re.findall(r'^  --(?:\[no\])?(\w+):', shown, re.MULTILINE)
+  assert not {'help', 'helpfull', 'alsologtostderr', 'pdb'} & {*listed}
+  source = (programs.ROOT / 'binaries' / f'{name}.py').read_text()
+  defined = re.findall(r"DEFINE_\w+\(\s*'(\w+)'", source)
+  expected = {*defined, *_DOCUMENTED.get(name, ())}
+  if 'comparison_flags.define()' in source:
+    expected |= {'choose', 'choose_by', 'clock', 'least_ari', 'metrics'}
+    expected.add('target')
+  if 'define_experiment_flags()' in source:
+    expected |= {'config', 'workdir'}
+    assert '--config.algorithm.num_clusters=4' in shown
+    assert f'python -m binaries.{name} ' in docstring
+  assert expected <= {*listed}
+
+
+def test_flags_are_checked_before_tensorflow_is_imported():
+  """In one process: each program is a fork without imports of its own."""
+  code = """
+import importlib, os, runpy, sys
+from binaries import command
+for name in sys.argv[1:]:
+  pid = os.fork()
+  if not pid:
+    sys.argv = [name, '--config=configs/fed_soft/digits.py', '--workdri=x']
+    try:
+      runpy.run_module(f'binaries.{name}', run_name='__main__')
+    except SystemExit:
+      os._exit(2 if 'tensorflow' in sys.modules else 0)
+    os._exit(1)
+  _, status = os.waitpid(pid, 0)
+  if status:
+    sys.exit(f'{name}: {status}')
+"""
+  program = subprocess.run(
+    [sys.executable, '-c', code, *_PROGRAMS],
+    cwd=programs.ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert program.returncode == 0, program.stderr
+  assert program.stderr.count("Unknown command line flag 'workdri'") == len(
+    _PROGRAMS
+  )
 
 
 @pytest.mark.parametrize(

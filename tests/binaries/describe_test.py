@@ -1,12 +1,6 @@
 """Names and options of configs as a program."""
 
 
-def test_without_flags_all_names_are_listed(launcher):
-  program = launcher.run('binaries.describe')
-  assert program.returncode == 0, program.stderr
-  assert '--algorithm=\n  brain_torrent  ' in program.stdout
-
-
 def test_options_of_what_is_named_and_one_line_for_a_mistake(launcher):
   program = launcher.run(
     'binaries.describe', '--algorithm=pfedkm', '--partition=dirichlet'

@@ -20,10 +20,11 @@ if 'FAILS' in os.environ:
 level = os.environ['TF_CPP_MIN_LOG_LEVEL']
 """
 _PROGRAM = """
+import importlib.util
 import sys
 from binaries import quiet_import
 quiet_import.install()
-quiet_import.install()
+importlib.util.find_spec('tensorflow')  # As libraries ask whether it is there.
 import tensorflow
 sys.stderr.write(f'level {tensorflow.level}, {tensorflow.__spec__.name}')
 """
