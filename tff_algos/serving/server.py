@@ -71,10 +71,12 @@ def serve_until_signal(
   """
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
-    store.load_newest()
+    newest = store.load_newest()
     with running(store, config) as ports, _port_file(port_file, ports):
       logging.info(
-        'REST API at http://%s:%d/v1/models, gRPC at %s:%d. Ctrl-C ends.',
+        'Serving %s. REST API at http://%s:%d/v1/models, gRPC at %s:%d. '
+        'Ctrl-C ends.',
+        ', '.join(newest),
         config.host,
         ports.rest_api_port,
         config.host,
