@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -213,7 +213,22 @@ def check_overrides(argv: list[str]) -> None:
   for argument in argv:
     override = _OVERRIDE.match(argument)
     if override:
-      config_values.check_key(config, override[1])
+      _check_override(values.config, config, override[1])
+
+
+def _check_override(path: str, config: dict[str, Any], key: str) -> None:
+  try:
+    config_values.check_key(config, key)
+  except errors.ConfigError as error:
+    from tff_algos.experiments import config_reference
+
+    if not config_reference.has_option(config, key):
+      raise
+    raise errors.ConfigError(
+      f'{error}. config.{key} is an option that {path} does not set: add it '
+      'there, or start that file from configs.base.experiment, which has all '
+      'options'
+    ) from error
 
 
 def _with_found_config(argv: list[str]) -> list[str]:

@@ -249,6 +249,15 @@ def test_unknown_override_names_the_nearest_key(tmp_path, argument, words):
   assert str(caught.value).startswith(words)
 
 
+def test_option_that_the_file_does_not_set_is_told_from_a_typo(tmp_path):
+  words = (
+    r"config has no key 'runtime'.*config\.runtime\.name is an option that "
+    r'.*config\.py does not set: add it there, or start that file from configs'
+  )
+  with pytest.raises(errors.ConfigError, match=words):
+    _check(tmp_path / 'config.py', '--config.runtime.name=debug')
+
+
 def test_a_variant_that_the_config_refuses_is_named(tmp_path):
   words = "config.py:small: variant must be 'full', got 'small'"
   with pytest.raises(errors.ConfigError, match=words):

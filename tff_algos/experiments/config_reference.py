@@ -138,6 +138,32 @@ def options(
       )
 
 
+def has_option(values: Mapping[str, Any], key: str) -> bool:
+  """Returns whether a config may have a key, whether or not it has it.
+
+  Args:
+    values: Nested values of the config; its names select the options.
+    key: Dotted key of an option, or of a section of options.
+  """
+  found, wanted = sections(), f'config.{key}.'
+  flat = config_lib.flatten(values)
+  chosen = [
+    found[kind].get(flat.get(place, ''))
+    for kind, place in (
+      ('algorithm', 'algorithm.name'),
+      ('model', 'model.name'),
+      ('source', 'dataset.source.name'),
+      ('partition', 'dataset.partition.law'),
+    )
+  ]
+  return any(
+    f'{option.key}.'.startswith(wanted)
+    for section in (*found['section'].values(), *chosen)
+    if section is not None
+    for option in options(section.config_class, section.key)
+  )
+
+
 def attribute_docs(config_class: type) -> dict[str, str]:
   """Returns field -> text in the docstrings of a dataclass and its bases."""
   found = {}

@@ -81,6 +81,27 @@ def test_required_options_and_defaults_of_nested_sections():
   assert '--config.training.restarts.num_restarts:' in training
 
 
+@pytest.mark.parametrize(
+  ('key', 'expected'),
+  [
+    ('algorithm.local_training', True),
+    ('algorithm.local_training.optimizer.clip_norm', True),
+    ('training.checkpoint_interval', True),
+    ('dataset.partition.options.concentration', True),
+    ('algorithm.local', False),
+    ('algorithm.num_clusters', False),
+    ('model.hidden_sizes', False),
+  ],
+)
+def test_options_of_a_config_that_does_not_spell_them(key, expected):
+  config = {
+    'algorithm': {'name': 'fed_avg'},
+    'model': {'name': 'no_such'},
+    'dataset': {'partition': {'law': 'dirichlet'}},
+  }
+  assert config_reference.has_option(config, key) == expected
+
+
 def test_names_are_listed_by_kind():
   text = config_reference.list_names()
   for line in (
