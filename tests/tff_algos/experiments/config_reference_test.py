@@ -28,11 +28,11 @@ def test_every_option_has_a_type_and_a_meaning(kind, section):
 
 def test_keys_and_defaults_are_those_of_a_config():
   config = base.experiment(
-    'fed_soft', model='mlp', source='csv', law='dirichlet'
+    'fed_avg', model='mlp', source='csv', law='dirichlet'
   )
   values = config_lib.flatten({'config': config.to_dict()})
   for kind, name in (
-    ('algorithm', 'fed_soft'),
+    ('algorithm', 'fed_avg'),
     ('model', 'mlp'),
     ('source', 'csv'),
     ('partition', 'dirichlet'),
