@@ -160,8 +160,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
   try:
     argv = _with_found_config(flags.FLAGS.read_flags_from_files(argv))
     if 'config' in flags.FLAGS:
-      _check_flags_but_config(argv)
-      check_overrides(argv)
+      check_overrides(_parse_all_but_config(argv), argv)
     return _parse(flags.FLAGS, argv)
   except (errors.ConfigError, flags.Error) as error:
     _end_with(' '.join(str(error).split()))
@@ -175,8 +174,8 @@ def _parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
   return rest
 
 
-def _check_flags_but_config(argv: list[str]) -> None:
-  """Parses all flags but the overrides, without reading the config file.
+def _parse_all_but_config(argv: list[str]) -> str:
+  """Parses all flags but overrides; returns the path and variant of the config.
 
   Raises:
     flags.Error: If a flag is unknown or missing, or its value is invalid.
@@ -192,9 +191,10 @@ def _check_flags_but_config(argv: list[str]) -> None:
     if not (is_value or _OVERRIDE.match(argument)):
       others.append(argument)
   _parse(values, others)
+  return values.config
 
 
-def check_overrides(argv: list[str]) -> None:
+def check_overrides(config_path: str, argv: list[str]) -> None:
   """Checks the config file and the keys of overriding flags.
 
   The config flag checks them as well, but its errors do not name the section
@@ -203,20 +203,14 @@ def check_overrides(argv: list[str]) -> None:
   Raises:
     ConfigError: If there is no such file, variant or key.
   """
-  values = flags.FlagValues()
-  values.set_gnu_getopt(True)
-  flags.DEFINE_string('config', None, 'A file.', flag_values=values)
-  values(argv, known_only=True)
-  if values.config is None:
-    return
-  config = config_file.load(values.config).to_dict()
+  config = config_file.load(config_path).to_dict()
   for argument in argv:
     override = _OVERRIDE.match(argument)
     if override:
-      _check_override(values.config, config, override[1])
+      _check_override(config_path, config, override[1])
 
 
-def _check_override(path: str, config: dict[str, Any], key: str) -> None:
+def _check_override(config_path: str, config: dict[str, Any], key: str) -> None:
   try:
     config_values.check_key(config, key)
   except errors.ConfigError as error:
@@ -225,9 +219,9 @@ def _check_override(path: str, config: dict[str, Any], key: str) -> None:
     if not config_reference.has_option(config, key):
       raise
     raise errors.ConfigError(
-      f'{error}. config.{key} is an option that {path} does not set: add it '
-      'there, or start that file from configs.base.experiment, which has all '
-      'options'
+      f'{error}. config.{key} is an option that {config_path} does not set: '
+      'add it there, or start that file from configs.base.experiment, which '
+      'has all options'
     ) from error
 
 

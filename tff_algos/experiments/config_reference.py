@@ -93,8 +93,10 @@ def sections() -> dict[str, dict[str, Section]]:
     },
     'section': {
       name: Section(f'config.{name}', hint, _first_line(hint.__doc__))
-      for name, hint in _hints(experiment.ExperimentConfig).items()
-      if dataclasses.is_dataclass(hint)
+      for name, hint in typing.get_type_hints(
+        experiment.ExperimentConfig
+      ).items()
+      if isinstance(hint, type) and dataclasses.is_dataclass(hint)
     },
   }
   return {kind: dict(sorted(names.items())) for kind, names in found.items()}
@@ -122,11 +124,12 @@ def options(
     key: Dotted key of the section that it parses.
     values: Instance with the defaults; by default those of the dataclass.
   """
-  hints, meanings = _hints(config_class), attribute_docs(config_class)
+  hints = typing.get_type_hints(config_class)
+  meanings = attribute_docs(config_class)
   for field in dataclasses.fields(config_class):
     hint, name = hints[field.name], f'{key}.{field.name}'
     default = _default(field) if values is None else getattr(values, field.name)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
       given = None if default is dataclasses.MISSING else default
       yield from options(hint, name, given)
     else:
@@ -220,10 +223,6 @@ def _section(key: str, config_class: type, module: str = '') -> Section:
 
 def _first_line(docstring: str | None) -> str:
   return (docstring or '').partition('\n')[0]
-
-
-def _hints(config_class: type) -> dict[str, Any]:
-  return typing.get_type_hints(config_class)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

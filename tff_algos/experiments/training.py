@@ -19,9 +19,9 @@ from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.training import loop, metrics_log, workdir
 
 # Metric -> label in the progress bar.
-_TRAINING = dict.fromkeys(
-  ('train/loss', 'joint/loss', 'shared/loss'), 'training loss'
-)
+_TRAINING = {
+  f'{phase}/loss': 'training loss' for phase in ('train', 'joint', 'shared')
+}
 _VALIDATION = {
   f'participating/validation/personalized/{name}': (
     f'personalized validation {name}'
