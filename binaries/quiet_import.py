@@ -4,7 +4,8 @@ Its libraries write nine lines to stderr when they are loaded: notes and a
 warning on the machine, and three errors about CUDA plugins that register twice,
 which TensorFlow 2.14 prints also without a GPU. Notes and warnings are switched
 off and the three errors removed; all other errors, also later ones, are shown.
-The environment variable TF_CPP_MIN_LOG_LEVEL, if set, decides instead.
+Child processes are silent: they report by exceptions. The environment variable
+TF_CPP_MIN_LOG_LEVEL, if set, decides instead.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Generator
 
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
-_ERRORS = '2'
+_ERRORS, _NOTHING = '2', '3'
 _REGISTERED_TWICE = (
   b'Unable to register cuDNN factory',
   b'Unable to register cuFFT factory',
@@ -37,8 +38,12 @@ class _Finder(importlib.abc.MetaPathFinder):
       execute = spec.loader.exec_module
 
       def execute_quietly(module):
-        with filtered_stderr():
-          execute(module)
+        os.environ[_LEVEL] = _ERRORS  # Read once, while it is imported.
+        try:
+          with filtered_stderr():
+            execute(module)
+        finally:
+          os.environ[_LEVEL] = _NOTHING
 
       spec.loader.exec_module = execute_quietly
     return spec
@@ -47,7 +52,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 def install() -> None:
   """Makes the first import of TensorFlow quiet, unless the user has a say."""
   if _LEVEL not in os.environ and 'tensorflow' not in sys.modules:
-    os.environ[_LEVEL] = _ERRORS
+    os.environ[_LEVEL] = _NOTHING
     sys.meta_path.insert(0, _Finder())
 
 
