@@ -18,14 +18,15 @@ a log that was rewritten as a whole.
 from absl import logging
 
 from binaries import command
-from tff_algos.algorithms.cmfl.audit import audit_log
-from tff_algos.experiments import auditing, experiment
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
 
   def main() -> None:
+    from tff_algos.algorithms.cmfl.audit import audit_log
+    from tff_algos.experiments import auditing, experiment
+
     verdicts = auditing.verify(experiment.parse(config.value), workdir.value)
     entries = audit_log.read(workdir.value)
     last_hash = entries[-1][1] if entries else '(no line)'

@@ -14,8 +14,6 @@ each size and the mean loss at each step.
 from absl import flags
 
 from binaries import command
-from tff_algos.experiments import output
-from tff_algos.experiments.analyses import averages
 
 
 def _main() -> None:
@@ -27,6 +25,9 @@ def _main() -> None:
   flags.mark_flag_as_required('workdir')
 
   def main() -> None:
+    from tff_algos.experiments import output
+    from tff_algos.experiments.analyses import averages
+
     rows = averages.draw(num_paths.value, seed.value, workdir.value)
     print(output.table_text(rows[::10], tuple(rows[0])))
 

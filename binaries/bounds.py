@@ -18,14 +18,15 @@ tff_algos/experiments/analyses/<algorithm>_bounds.py.
 """
 
 from binaries import command
-from tff_algos.experiments import experiment
-from tff_algos.experiments.analyses import bounds
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
 
   def main() -> None:
+    from tff_algos.experiments import experiment
+    from tff_algos.experiments.analyses import bounds
+
     parsed = experiment.parse(config.value)
     print(bounds.text(parsed, bounds.measure(parsed, workdir.value)))
 

@@ -11,7 +11,6 @@ has built a dataset.
 from absl import flags, logging
 
 from binaries import command
-from tff_algos.experiments import datasets
 
 
 def _main() -> None:
@@ -25,12 +24,16 @@ def _main() -> None:
   force = flags.DEFINE_boolean(
     'force', False, 'Whether to replace files that are up to date.'
   )
-  command.run(
-    lambda: logging.info(
-      'Card: %s',
-      datasets.write_card(workdir.value, beam_options.value, force=force.value),
+
+  def main() -> None:
+    from tff_algos.experiments import datasets
+
+    path = datasets.write_card(
+      workdir.value, beam_options.value, force=force.value
     )
-  )
+    logging.info('Card: %s', path)
+
+  command.run(main)
 
 
 if __name__ == '__main__':

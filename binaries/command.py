@@ -1,5 +1,6 @@
 """Flags, `--help`, logging, user errors and signals of all programs."""
 
+import copy
 import errno
 import logging as standard_logging
 import os
@@ -9,18 +10,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from binaries import quiet_import
 from tff_algos.core import errors
 from tff_algos.experiments import config_file, config_values
 
-# Set before TensorFlow is imported: its startup messages (missing CUDA
-# libraries) do not concern the user.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-
+quiet_import.install()
 # Beam warns at import that its Google Cloud clients are absent; none is used.
 standard_logging.getLogger().addFilter(
   lambda record: 'apitools' not in str(record.msg)
@@ -40,6 +39,7 @@ _DISK_REFUSES = {
   errno.EROFS,
 }
 _CONFIG_FLAGS = ('--config', '-config')
+_OVERRIDE = re.compile(r'--?(?:no)?config\.([\w.]+)')
 _OUR_CODE = [
   pathlib.Path(__file__).parents[1] / room
   for room in ('binaries', 'pipelines', 'tff_algos')
@@ -72,9 +72,7 @@ def run(function: Callable[[], object]) -> None:
   exception is a bug and keeps its stack trace.
   """
 
-  def main(argv):
-    if len(argv) > 1:
-      _end_with(f'unknown arguments: {" ".join(argv[1:])}; see --help')
+  def main(_):
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().addFilter(_is_for_the_user)  # pyright: ignore[reportOptionalMemberAccess]
     standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
@@ -153,18 +151,50 @@ class _HelpFlag(flags.BooleanFlag):
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
-  """Parses flags; reports an invalid config or override in one line."""
+  """Parses flags; reports an invalid flag, config or override in one line.
+
+  The config file imports TensorFlow, which takes seconds, and so do the
+  functions of programs: all other flags are checked before.
+  """
   flags.FLAGS['help'] = _HelpFlag()
   try:
-    argv = _with_found_config(argv)
+    argv = _with_found_config(flags.FLAGS.read_flags_from_files(argv))
     if 'config' in flags.FLAGS:
-      check_overrides(argv)
-    return flags.FLAGS(argv)
+      check_overrides(_parse_all_but_config(argv), argv)
+    return _parse(flags.FLAGS, argv)
   except (errors.ConfigError, flags.Error) as error:
     _end_with(' '.join(str(error).split()))
 
 
-def check_overrides(argv: list[str]) -> None:
+def _parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
+  """Parses flags, and refuses arguments that are none."""
+  rest = values(argv)
+  if len(rest) > 1:
+    raise flags.Error(f'unknown arguments: {" ".join(rest[1:])}; see --help')
+  return rest
+
+
+def _parse_all_but_config(argv: list[str]) -> str:
+  """Parses all flags but overrides; returns the path and variant of the config.
+
+  Raises:
+    flags.Error: If a flag is unknown or missing, or its value is invalid.
+  """
+  values = copy.deepcopy(flags.FLAGS)
+  flags.DEFINE_string(
+    'config', None, 'Path.', flag_values=values, allow_override=True
+  )
+  flags.mark_flag_as_required('config', flag_values=values)
+  others = []
+  for previous, argument in zip(['', *argv], argv, strict=False):
+    is_value = _OVERRIDE.fullmatch(previous) and not argument.startswith('--')
+    if not (is_value or _OVERRIDE.match(argument)):
+      others.append(argument)
+  _parse(values, others)
+  return values.config
+
+
+def check_overrides(config_path: str, argv: list[str]) -> None:
   """Checks the config file and the keys of overriding flags.
 
   The config flag checks them as well, but its errors do not name the section
@@ -173,17 +203,26 @@ def check_overrides(argv: list[str]) -> None:
   Raises:
     ConfigError: If there is no such file, variant or key.
   """
-  values = flags.FlagValues()
-  values.set_gnu_getopt(True)
-  flags.DEFINE_string('config', None, 'A file.', flag_values=values)
-  values(argv, known_only=True)
-  if values.config is None:
-    return
-  config = config_file.load(values.config).to_dict()
+  config = config_file.load(config_path).to_dict()
   for argument in argv:
-    override = re.match(r'--?(?:no)?config\.([\w.]+)', argument)
+    override = _OVERRIDE.match(argument)
     if override:
-      config_values.check_key(config, override[1])
+      _check_override(config_path, config, override[1])
+
+
+def _check_override(config_path: str, config: dict[str, Any], key: str) -> None:
+  try:
+    config_values.check_key(config, key)
+  except errors.ConfigError as error:
+    from tff_algos.experiments import config_reference
+
+    if not config_reference.has_option(config, key):
+      raise
+    raise errors.ConfigError(
+      f'{error}. config.{key} is an option that {config_path} does not set: '
+      'add it there, or start that file from configs.base.experiment, which '
+      'has all options'
+    ) from error
 
 
 def _with_found_config(argv: list[str]) -> list[str]:

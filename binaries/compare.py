@@ -14,7 +14,6 @@ are seeds of one cell, any other folder is a cell of its own.
 from absl import flags
 
 from binaries import command, comparison_flags
-from tff_algos.experiments.sweeps import comparison, grid
 
 
 def _main() -> None:
@@ -28,6 +27,8 @@ def _main() -> None:
   flags.mark_flag_as_required('workdir')
 
   def main() -> None:
+    from tff_algos.experiments.sweeps import comparison, grid
+
     if runs.value:
       plan = comparison.plan_of_folders(runs.value, workdir.value)
       grid.write_plan(plan, workdir.value)

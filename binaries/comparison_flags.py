@@ -1,14 +1,17 @@
 """Flags that binaries.compare and binaries.sweep share."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tff_algos.evaluation import round_time
-from tff_algos.experiments.sweeps import comparison
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import target as target_lib
+
+if TYPE_CHECKING:
+  from tff_algos.experiments.sweeps import comparison
 
 # Flags defined in this module are listed as flags of the program by --help.
 flags.disclaim_key_flags()
@@ -25,7 +28,7 @@ def define_clock_flag() -> flags.FlagHolder:
   )
 
 
-def define() -> Callable[[], comparison.Options]:
+def define() -> 'Callable[[], comparison.Options]':
   """Defines the flags of a comparison; returns the function that reads them."""
   metrics = flags.DEFINE_list(
     'metrics',
@@ -60,7 +63,9 @@ def define() -> Callable[[], comparison.Options]:
   )
   clock = define_clock_flag()
 
-  def read() -> comparison.Options:
+  def read() -> 'comparison.Options':
+    from tff_algos.experiments.sweeps import comparison
+
     question = None
     if choose.value:
       question = choice_lib.Question(choose.value, choose_by.value)

@@ -15,9 +15,6 @@ writes report/index.html and, in evaluation/,
 from absl import flags, logging
 
 from binaries import command, comparison_flags
-from tff_algos.evaluation import round_time
-from tff_algos.experiments import evaluating, experiment
-from tff_algos.reports.run import summary
 
 
 def _main() -> None:
@@ -28,6 +25,10 @@ def _main() -> None:
   clock = comparison_flags.define_clock_flag()
 
   def main() -> None:
+    from tff_algos.evaluation import round_time
+    from tff_algos.experiments import evaluating, experiment
+    from tff_algos.reports.run import summary
+
     index = evaluating.evaluate(
       experiment.parse(config.value),
       workdir.value,

@@ -11,7 +11,6 @@ Serving. --client_id exports the model of one client only.
 from absl import flags, logging
 
 from binaries import command
-from tff_algos.experiments import experiment, exporting
 
 
 def _main() -> None:
@@ -24,6 +23,8 @@ def _main() -> None:
   )
 
   def main() -> None:
+    from tff_algos.experiments import experiment, exporting
+
     for path in exporting.export(
       experiment.parse(config.value),
       workdir.value,

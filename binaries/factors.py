@@ -36,30 +36,30 @@ of an evaluated run.
 from absl import flags
 
 from binaries import command
-from tff_algos.experiments import experiment, output
-from tff_algos.experiments.analyses import factors
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  defaults = factors.Sizes()
-  values = {
-    'num_repeats': flags.DEFINE_integer(
-      'num_repeats',
-      defaults.num_repeats,
-      'Rounds from each state.',
-      lower_bound=2,
-    ),
-    'num_pairs': flags.DEFINE_integer(
-      'num_pairs', defaults.num_pairs, 'Latent clients.', lower_bound=1
-    ),
-    'num_examples': flags.DEFINE_integer(
-      'num_examples', defaults.num_examples, 'Held-out ones.', lower_bound=1
-    ),
-  }
+  num_repeats = flags.DEFINE_integer(
+    'num_repeats', 10, 'Rounds from each state.', lower_bound=2
+  )
+  num_pairs = flags.DEFINE_integer(
+    'num_pairs', 20, 'Latent clients to evaluate.', lower_bound=1
+  )
+  num_examples = flags.DEFINE_integer(
+    'num_examples',
+    500,
+    'Held-out examples to evaluate latent clients on.',
+    lower_bound=1,
+  )
 
   def main() -> None:
-    sizes = factors.Sizes(**{name: flag.value for name, flag in values.items()})
+    from tff_algos.experiments import experiment, output
+    from tff_algos.experiments.analyses import factors
+
+    sizes = factors.Sizes(
+      num_repeats.value, num_pairs.value, num_examples.value
+    )
     rows = factors.measure(experiment.parse(config.value), workdir.value, sizes)
     print(output.table_text(rows, tuple(rows[0])))
 

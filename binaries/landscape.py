@@ -28,15 +28,17 @@ the first and the last run.
 from absl import flags
 
 from binaries import command
-from tff_algos.experiments import output
-from tff_algos.experiments.analyses import landscape, trajectories
+from tff_algos.experiments.analyses import trajectory_plane
 
 
 def _main() -> None:
   runs = flags.DEFINE_list('runs', None, 'Folders of trained runs.')
   workdir = flags.DEFINE_string('workdir', None, 'Output folder.')
   plane = flags.DEFINE_enum(
-    'plane', landscape.PLANES[0], landscape.PLANES, 'Which plane.'
+    'plane',
+    trajectory_plane.PLANES[0],
+    trajectory_plane.PLANES,
+    'Which plane.',
   )
   num_points = flags.DEFINE_integer(
     'num_points', 21, 'Grid points on each side.', lower_bound=2
@@ -47,6 +49,9 @@ def _main() -> None:
   flags.mark_flags_as_required(['runs', 'workdir'])
 
   def main() -> None:
+    from tff_algos.experiments import output
+    from tff_algos.experiments.analyses import landscape, trajectories
+
     problem = trajectories.read(runs.value, num_examples.value)
     rows = landscape.draw(problem, plane.value, num_points.value, workdir.value)
     for path in problem.trajectories:

@@ -16,18 +16,19 @@ for bad input, 75 for a failure of the disk, the machine or the runner.
 
 import json
 import time
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
 from binaries import command
-from pipelines import build_dataset
-from pipelines.publishing import versions
 from tff_algos.core import errors
-from tff_algos.experiments import datasets, experiment
+
+if TYPE_CHECKING:
+  from pipelines import build_dataset
 
 
 def result_line(
-  result: build_dataset.BuildResult, as_of: str | None, seconds: float
+  result: 'build_dataset.BuildResult', as_of: str | None, seconds: float
 ) -> str:
   """Returns the result of a build as one line of JSON.
 
@@ -106,6 +107,9 @@ def _main() -> None:
   )
 
   def build_and_tell():
+    from pipelines.publishing import versions
+    from tff_algos.experiments import datasets, experiment
+
     start = time.monotonic()
     try:
       publication = versions.Publication(

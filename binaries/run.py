@@ -9,13 +9,14 @@ second process (binaries.predict), and stops the server.
 """
 
 from binaries import command
-from tff_algos.experiments import end_to_end, experiment
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
 
   def main() -> None:
+    from tff_algos.experiments import end_to_end, experiment
+
     text = end_to_end.run(experiment.parse(config.value), workdir.value)
     print(text, flush=True)
 

@@ -14,7 +14,7 @@ import shlex
 from absl import flags, logging
 
 from binaries import command
-from pipelines.scoring import batch_inference, model_choice
+from pipelines.scoring import model_choice
 from tff_algos.core import errors
 
 _DEFAULTS = model_choice.ScoringConfig()
@@ -71,6 +71,8 @@ _BEAM_OPTIONS = flags.DEFINE_string(
 
 def score() -> None:
   """Scores the dataset selected by the flags."""
+  from pipelines.scoring import batch_inference
+
   assignments = {}
   if _ASSIGNMENTS.value:
     assignments = model_choice.read_assignments(

@@ -17,7 +17,9 @@ from absl import flags
 
 from binaries import command
 from tff_algos.core import errors
-from tff_algos.serving import models, server
+from tff_algos.serving import server_config
+
+_DEFAULTS = server_config.ServerConfig()
 
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Folder of a run; its models in <workdir>/export are served.'
@@ -29,27 +31,27 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
 )
 _HOST = flags.DEFINE_string(
   'host',
-  server.ServerConfig().host,
+  _DEFAULTS.host,
   'Name or address to listen on. The server does not authenticate requests: '
   'use 0.0.0.0 only on a trusted network.',
 )
 _REST_API_PORT = flags.DEFINE_integer(
   'rest_api_port',
-  server.ServerConfig().rest_api_port,
+  _DEFAULTS.rest_api_port,
   'TCP port of the REST API; 0 takes any free one.',
   lower_bound=0,
   upper_bound=65535,
 )
 _PORT = flags.DEFINE_integer(
   'port',
-  server.ServerConfig().port,
+  _DEFAULTS.port,
   'TCP port of the gRPC API; 0 takes any free one.',
   lower_bound=0,
   upper_bound=65535,
 )
 _MAX_REQUEST_BYTES = flags.DEFINE_integer(
   'max_request_bytes',
-  server.ServerConfig().max_request_bytes,
+  _DEFAULTS.max_request_bytes,
   'Maximum size of a request; larger ones are refused.',
   lower_bound=1,
   upper_bound=2**31 - 1,
@@ -64,10 +66,12 @@ _PORT_FILE = flags.DEFINE_string(
 
 def serve() -> None:
   """Serves models until SIGTERM or SIGINT."""
+  from tff_algos.serving import models, server
+
   if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
     raise errors.UserError('give either --workdir or --model_base_path')
   folder = _MODEL_BASE_PATH.value or os.path.join(_WORKDIR.value, 'export')
-  config = server.ServerConfig(
+  config = server_config.ServerConfig(
     host=_HOST.value,
     rest_api_port=_REST_API_PORT.value,
     port=_PORT.value,

@@ -17,9 +17,6 @@ from absl import flags
 from ml_collections import config_flags
 
 from binaries import command, comparison_flags
-from tff_algos.experiments import config_file
-from tff_algos.experiments.sweeps import comparison, grid
-from tff_algos.experiments.sweeps import runs as sweep_runs
 
 
 def _main() -> None:
@@ -39,6 +36,10 @@ def _main() -> None:
   read_options = comparison_flags.define()
 
   def main() -> None:
+    from tff_algos.experiments import config_file
+    from tff_algos.experiments.sweeps import comparison, grid
+    from tff_algos.experiments.sweeps import runs as sweep_runs
+
     flag = flags.FLAGS['config']
     files = config_file.bases(
       config.value.to_dict(),

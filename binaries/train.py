@@ -5,26 +5,34 @@ r"""Trains an experiment on the dataset in its workdir.
 
 needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
 memberships, TensorBoard logs and checkpoints there. After an interruption the
-same command resumes from the latest checkpoint and ends in the same state.
+same command resumes from the latest checkpoint and ends in the same state. A
+larger --config.training.num_rounds trains a finished run on; fewer rounds than
+it has are an error.
+
+The progress bar shows the training loss of the round's clients and, if clients
+have validation examples, their personalized models' score on these.
 
 For distributed training start it once for each process listed in TF_CONFIG
 (docs/architecture.md); process 0 writes.
 """
 
 from binaries import command
-from tff_algos.experiments import experiment, training
-from tff_algos.runtimes.distributed import process_cluster
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  command.run(
-    lambda: training.train(
+
+  def main() -> None:
+    from tff_algos.experiments import experiment, training
+    from tff_algos.runtimes.distributed import process_cluster
+
+    training.train(
       experiment.parse(config.value),
       workdir.value,
       process_cluster.from_environment(),
     )
-  )
+
+  command.run(main)
 
 
 if __name__ == '__main__':

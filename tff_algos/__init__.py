@@ -57,7 +57,7 @@ _PUBLIC = {
   'FederatedDataset': 'data.dataset:FederatedDataset',
   # Exported models.
   'ModelStore': 'serving.models:ModelStore',
-  'ServerConfig': 'serving.server:ServerConfig',
+  'ServerConfig': 'serving.server_config:ServerConfig',
   'serve': 'serving.server:serve_until_signal',
   # What a person can mend is a UserError; anything else is a bug of ours.
   'UserError': 'core.errors:UserError',

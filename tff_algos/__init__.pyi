@@ -17,8 +17,8 @@ from tff_algos.reports.run.page import write_report
 from tff_algos.runtimes.client_sources import ArraySource
 from tff_algos.runtimes.registry import RuntimeConfig, build_runtime
 from tff_algos.serving.models import ModelStore
-from tff_algos.serving.server import ServerConfig
 from tff_algos.serving.server import serve_until_signal as serve
+from tff_algos.serving.server_config import ServerConfig
 from tff_algos.stages.client.local_training import draw_batches
 from tff_algos.training.simulation import Simulation
 

@@ -16,7 +16,7 @@ from benchmarks import algorithms
 from benchmarks import workload as workload_lib
 from benchmarks.contenders import program
 from tff_algos.core import tff_compat  # Before TFF: it forbids hidden workers.
-from tff_algos.runtimes.tff import worker
+from tff_algos.runtimes.tff import local_worker
 
 import tensorflow_federated as tff  # isort: skip
 
@@ -98,7 +98,7 @@ def _functional_model(inputs):
 def _open(inputs, form) -> Iterator[StockContender]:
   del form
   with contextlib.ExitStack() as stack:
-    local = stack.enter_context(worker.LocalWorker())
+    local = stack.enter_context(local_worker.LocalWorker())
     channel = stack.enter_context(tff_compat.connect(local.address))
     yield StockContender(
       inputs, tff_compat.remote_context(channel, local.check_alive)

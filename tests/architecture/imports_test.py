@@ -65,7 +65,7 @@ _ONLY_MODULES = {
   ('configs', rooms.ALGORITHMS): {'registry'},
   ('configs', rooms.EXPERIMENTS): {'experiment'},
   ('configs', 'pipelines'): {'registry'},
-  (rooms.DIAGNOSTICS, rooms.RUNTIMES): {'worker'},
+  (rooms.DIAGNOSTICS, rooms.RUNTIMES): {'local_worker'},
 }
 
 # What a pure function may not reach: files, clocks, processes, the world.

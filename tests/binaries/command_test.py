@@ -1,14 +1,18 @@
 """Every binary's way to end, as a person sees it."""
 
-import importlib
+import ast
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
+from binaries import __main__ as tff_algos_program
 from binaries import command
+from tests.testing import programs
 from tff_algos.core import errors
 
 _DIGITS = '--config=configs/fed_soft/digits.py'
@@ -90,39 +94,83 @@ def test_results_go_to_stdout_and_words_to_stderr(launcher):
   ]
 
 
-@pytest.mark.parametrize(
-  'name', ['preprocess', 'train', 'evaluate', 'export', 'run', 'sweep']
-)
-def test_help_tells_a_person_what_to_type(launcher, name):
-  shown = launcher.run(f'binaries.{name}', '--help').stdout
-  assert f'python -m binaries.{name} --config=configs/' in shown
-  assert '\\\n    --workdir=runs/' in shown
-  assert '  --config: The experiment: a file of configs/' in shown
-  assert '--config.algorithm.num_clusters=4' in shown
-  assert '  --workdir: Folder of the run' in shown
+def _documented_flags() -> dict[str, set[str]]:
+  """Returns program -> flags of its commands in documents and docstrings."""
+  found = {}
+  for pattern in ('*.md', 'docs/**/*.md', 'configs/**/*.py', 'binaries/*.py'):
+    for path in programs.ROOT.glob(pattern):
+      text = re.sub(r'\\\n\s*', ' ', path.read_text())
+      for name, rest in re.findall(
+        r'(?:binaries\.|tff-algos )(\w+)((?:(?!binaries\.)[^\n`])*)', text
+      ):
+        # Not the options of another library, in a flag's quoted value.
+        own = re.sub(r"""'[^']*'|"[^"]*\"""", '', rest)
+        found.setdefault(name, set()).update(re.findall(r' --(\w+)', own))
+  return found
 
 
-@pytest.mark.parametrize(
-  ('name', 'own_flags'),
-  [
-    ('compare', ['choose', 'choose_by', 'clock', 'least_ari', 'metrics']),
-    ('predict', ['instances', 'model', 'request_file', 'signature']),
-  ],
-)
-def test_help_is_the_docstring_and_the_flags_of_the_program(
-  launcher, name, own_flags
-):
+_DOCUMENTED = _documented_flags()
+_PROGRAMS = [*tff_algos_program.programs()]
+
+
+def test_commands_of_the_documents_are_found():
+  assert {'config', 'workdir', 'num_seeds', 'grid'} <= _DOCUMENTED['sweep']
+  assert {'model', 'instances'} <= _DOCUMENTED['predict']
+
+
+@pytest.mark.parametrize('name', _PROGRAMS)
+def test_help_is_the_docstring_and_the_flags_of_the_program(launcher, name):
   program = launcher.run(f'binaries.{name}', '--help')
   assert program.returncode == 1
-  docstring, flags, hint = re.fullmatch(
-    r'(.*)\nFlags:\n(.*)\n\n(.*)\n', program.stdout, re.DOTALL
+  docstring, shown, _ = re.fullmatch(
+    r'(.*)\n(?:Flags:|flags:\n\n.*?:)\n(.*)\n\n(.*)\n',
+    program.stdout,
+    re.DOTALL,
   ).groups()
-  assert docstring == importlib.import_module(f'binaries.{name}').__doc__
-  listed = re.findall(r'^  --(?:\[no\])?(\w+):', flags, re.MULTILINE)
-  assert [one for one in listed if one in own_flags] == own_flags
-  assert not {'help', 'helpfull', 'alsologtostderr', 'pdb'} & set(listed)
-  assert '(default: ' in flags
-  assert hint.startswith('--helpfull ')
+  listed = re.findall(r'^  --(?:\[no\])?(\w+):', shown, re.MULTILINE)
+  assert not {'help', 'helpfull', 'alsologtostderr', 'pdb'} & {*listed}
+  source = (programs.ROOT / 'binaries' / f'{name}.py').read_text()
+  assert ast.get_docstring(ast.parse(source)) in docstring
+  defined = re.findall(r"DEFINE_\w+\(\s*'(\w+)'", source)
+  expected = {*defined, *_DOCUMENTED.get(name, ())}
+  if 'comparison_flags.define()' in source:
+    expected |= {'choose', 'choose_by', 'clock', 'least_ari', 'metrics'}
+    expected.add('target')
+  if 'define_experiment_flags()' in source:
+    expected |= {'config', 'workdir'}
+    assert '--config.algorithm.num_clusters=4' in shown
+    assert f'python -m binaries.{name} ' in docstring
+  assert expected <= {*listed}
+
+
+def test_flags_are_checked_before_tensorflow_is_imported():
+  """In one process: each program is a fork without imports of its own."""
+  code = """
+import os, runpy, sys
+from binaries import comparison_flags
+for name in sys.argv[1:]:
+  pid = os.fork()
+  if not pid:
+    sys.argv = [name, '--workdri=x', '--config=configs/fed_soft/digits.py']
+    try:
+      runpy.run_module(f'binaries.{name}', run_name='__main__')
+    except SystemExit:
+      os._exit(2 if 'tensorflow' in sys.modules else 0)
+    os._exit(1)
+  _, status = os.waitpid(pid, 0)
+  if status:
+    sys.exit(f'{name}: {status}')
+"""
+  program = subprocess.run(
+    [sys.executable, '-c', code, *_PROGRAMS],
+    cwd=programs.ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert program.returncode == 0, program.stderr
+  assert program.stderr.count("Unknown command line flag 'workdri'") == len(
+    _PROGRAMS
+  )
 
 
 @pytest.mark.parametrize(
@@ -172,8 +220,7 @@ def get_config(variant='full'):
 
 def _check(path, *arguments, content=_CONFIG, variant=''):
   path.write_text(content)
-  argv = ['program', '--stray', 'x', '--config', f'{path}{variant}']
-  command.check_overrides([*argv, *arguments])
+  command.check_overrides(f'{path}{variant}', ['program', *arguments])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +229,6 @@ def _check(path, *arguments, content=_CONFIG, variant=''):
 )
 def test_right_overrides_pass(tmp_path, arguments):
   _check(tmp_path / 'config.py', *arguments)
-  command.check_overrides(['program', '--help'])
 
 
 @pytest.mark.parametrize(
@@ -199,6 +245,15 @@ def test_unknown_override_names_the_nearest_key(tmp_path, argument, words):
   with pytest.raises(errors.ConfigError) as caught:
     _check(tmp_path / 'config.py', f'--config.{argument}')
   assert str(caught.value).startswith(words)
+
+
+def test_option_that_the_file_does_not_set_is_told_from_a_typo(tmp_path):
+  words = (
+    r"config has no key 'runtime'.*config\.runtime\.name is an option that "
+    r'.*config\.py does not set: add it there, or start that file from configs'
+  )
+  with pytest.raises(errors.ConfigError, match=words):
+    _check(tmp_path / 'config.py', '--config.runtime.name=debug')
 
 
 def test_a_variant_that_the_config_refuses_is_named(tmp_path):

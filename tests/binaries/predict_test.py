@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.testing import exportable
-from tff_algos.serving import models, server
+from tff_algos.serving import models, server, server_config
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def predict(*arguments, **options):
 def make_url(tmp_path_factory):
   folder = tmp_path_factory.mktemp('export')
   exportable.write_all(folder)
-  config = server.ServerConfig(rest_api_port=0, port=0)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
   with server.running(models.ModelStore(folder), config) as ports:
     yield f'http://127.0.0.1:{ports.rest_api_port}/'
 

@@ -6,7 +6,7 @@ from pyarrow import parquet
 from binaries import predict
 from tests.testing import scoring
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.serving import models, server
+from tff_algos.serving import models, server, server_config
 
 
 @pytest.fixture(name='workdir', scope='module')
@@ -24,7 +24,7 @@ def make_scored(workdir, launcher):
 def test_predictions_are_those_of_the_server(workdir, scored):
   (folder,) = workdir.glob('predictions/versions/*')
   rows = parquet.read_table(folder).to_pylist()
-  config = server.ServerConfig(rest_api_port=0, port=0)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
   with (
     server.running(models.ModelStore(workdir / 'export'), config) as ports,
     dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset,

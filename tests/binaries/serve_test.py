@@ -86,7 +86,7 @@ def test_signal_ends_the_server_cleanly(workdir, tmp_path, number):
   )
   np.testing.assert_allclose(row['logits'], logits, rtol=1e-5)
   assert server.process.returncode == 0
-  assert f'REST API at {server.url}/v1/models, gRPC at 127.0.0.1:' in log
+  assert f'. REST API at {server.url}/v1/models, gRPC at 127.0.0.1:' in log
   assert 'Traceback' not in log
   assert not list(tmp_path.iterdir())
 

@@ -68,7 +68,8 @@ def test_the_example_of_the_docstring_runs(monkeypatch, tmp_path):
     ('tff_algos.reports.sweep.sweep_page', {'matplotlib', 'sklearn'}),
     ('pipelines.build_dataset', {'apache_beam'}),
     ('tff_algos.serving.server', {'tensorflow', 'tensorflow_serving'}),
-    ('binaries.train', {'sklearn', 'tensorflow'}),
+    ('binaries.train', set()),
+    ('tff_algos.experiments.training', {'sklearn', 'tensorflow'}),
   ],
 )
 def test_an_import_needs_these_heavy_packages_alone(module, heavy):

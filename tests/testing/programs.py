@@ -203,14 +203,12 @@ def _import_all() -> None:
 
   for name in (
     'apache_beam',
+    'configs.base',
     'matplotlib.pyplot',
-    'pipelines.build_dataset',
     'sklearn.datasets',
     'tensorflow',
+    'tff_algos.experiments.end_to_end',
     'tff_algos.runtimes.tff.tff_runtime',
-    'tff_algos.export.personalized_models',
-    'tff_algos.reports.run.page',
-    'tff_algos.runtimes.registry',
   ):
     importlib.import_module(name)
 

@@ -31,7 +31,10 @@ _CAUSES = {
     'func_graph_from_py_func',
   ),
   'lowering to TFF': ('tff_algos.rounds.federated', 'build_federated_phase'),
-  'TFF worker starts': ('tff_algos.runtimes.tff.worker', 'LocalWorker.start'),
+  'TFF worker starts': (
+    'tff_algos.runtimes.tff.local_worker',
+    'LocalWorker.start',
+  ),
   'Beam pipelines': ('apache_beam.pipeline', 'Pipeline.run'),
   'programs': ('tests.testing.programs', 'Program.wait'),
   'subprocesses': ('subprocess', 'Popen._wait'),

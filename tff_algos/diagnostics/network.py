@@ -60,11 +60,11 @@ def check_proxies(environment: Mapping[str, str]) -> result.CheckResult:
 def check_worker(timeout_seconds: float) -> result.CheckResult:
   """Checks that TFF's worker starts, responds and stops."""
   # Imported here, since this import may be what fails.
-  from tff_algos.runtimes.tff import worker
+  from tff_algos.runtimes.tff import local_worker
 
   started = time.monotonic()
   try:
-    with worker.LocalWorker(start_timeout_seconds=timeout_seconds):
+    with local_worker.LocalWorker(start_timeout_seconds=timeout_seconds):
       seconds = time.monotonic() - started
   except errors.RuntimeFailureError as error:
     return result.CheckResult(

@@ -26,14 +26,14 @@ def say(step):
 say('importing TFF')
 import tensorflow as tf
 from tff_algos.core import tff_compat
-from tff_algos.runtimes.tff import worker
+from tff_algos.runtimes.tff import local_worker
 say('building a computation')
 number = tff_compat.to_type(tf.TensorSpec([], tf.int32))
 @tff_compat.federated_computation(tff_compat.at_clients(number))
 def total(numbers):
   return tff_compat.federated_sum(numbers)
 say('starting the worker')
-with worker.LocalWorker() as local:
+with local_worker.LocalWorker() as local:
   say('connecting to the worker')
   with tff_compat.connect(local.address) as channel:
     context = tff_compat.remote_context(channel, local.check_alive)

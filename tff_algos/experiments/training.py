@@ -5,6 +5,9 @@ import os
 
 from absl import logging
 
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema
 from tff_algos.experiments import (
   auditing,
   experiment,
@@ -15,12 +18,15 @@ from tff_algos.experiments import (
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.training import loop, metrics_log, workdir
 
-_SHOWN = {
-  'train/loss': 'loss',
-  'joint/loss': 'loss',
-  'shared/loss': 'loss',
-  'participating/validation/personalized/accuracy': 'accuracy',
-  'participating/validation/personalized/mse': 'mse',
+# Metric -> label in the progress bar.
+_TRAINING = {
+  f'{phase}/loss': 'training loss' for phase in ('train', 'joint', 'shared')
+}
+_VALIDATION = {
+  f'participating/validation/personalized/{name}': (
+    f'personalized validation {name}'
+  )
+  for name in ('accuracy', 'mse')
 }
 
 
@@ -52,8 +58,8 @@ def train(
     kept: As in `session.open_session`.
 
   Raises:
-    UserError: If the config, the dataset or the workdir does not allow it, or
-      another process is lost.
+    UserError: If the config, the dataset or the workdir does not allow it, such
+      as a workdir trained for more rounds, or another process is lost.
   """
   with contextlib.ExitStack() as stack:
     if cluster.is_leader:
@@ -61,10 +67,13 @@ def train(
     opened = stack.enter_context(
       session.open_session(config, folder, cluster, kept)
     )
+    done = _check_rounds(opened)
     observer, runtime = _Silent(), opened.runtime
     if cluster.is_leader:
       observer = stack.enter_context(
-        metrics_log.MetricsLog(folder, config.training.num_rounds, _SHOWN)
+        metrics_log.MetricsLog(
+          folder, config.training.num_rounds, shown_metrics(opened.dataset)
+        )
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
       resolved_config.write(config, folder)
@@ -80,5 +89,32 @@ def train(
       config.training,
       config.seed,
     )
-  logging.info('Trained %d rounds in %s.', result.round_num, folder)
+  if done == result.round_num:
+    logging.info('%s is at round %d, the last: nothing to train.', folder, done)
+  else:
+    logging.info('Trained %d rounds in %s.', result.round_num, folder)
   return result.round_num
+
+
+def _check_rounds(opened: session.Session) -> int:
+  """Returns the number of rounds that are trained already, 0 at the start.
+
+  Raises:
+    ConfigError: If there are more of them than the config has.
+  """
+  done = max(opened.checkpoints.rounds(), default=0)
+  num_rounds = opened.config.training.num_rounds
+  if done > num_rounds:
+    raise errors.ConfigError(
+      f'config.training.num_rounds is {num_rounds}, but {opened.workdir} is '
+      f'trained for {done} rounds, and training never goes back. Set '
+      f'--config.training.num_rounds={done} or more, or take another --workdir'
+    )
+  return done
+
+
+def shown_metrics(dataset: dataset_lib.FederatedDataset) -> dict[str, str]:
+  """Returns metric -> label in the progress bar."""
+  if dataset.num_examples(schema.VALIDATION).any():
+    return _TRAINING | _VALIDATION
+  return _TRAINING

@@ -232,8 +232,10 @@ def _predict(
         [
           f'{manifest.UNKNOWN_CLIENT_TEXT} ',
           _printable(client_id[row]),
-          f'; the ids that are served are listed in {manifest.EXTRA_FOLDER}/'
-          f'{manifest.CLIENT_IDS_FILE} of the bundle',
+          '; this model serves the ',
+          tf.strings.as_string(client_index.size()),
+          ' clients that took part in training. The model cluster_models '
+          'serves others',
         ]
       ),
     ),

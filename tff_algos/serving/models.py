@@ -161,6 +161,14 @@ class ModelStore:
       f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
     )
 
+  def names(self) -> list[str]:
+    """Returns the names of the models on disk."""
+    return [
+      name
+      for name in self._names()
+      if versions.version_folders(self._folder / name)
+    ]
+
   def statuses(
     self, name: str, version: int | None = None
   ) -> list[VersionStatus]:

@@ -1,6 +1,7 @@
 """TensorFlow Serving's REST API as a Starlette application.
 
-https://www.tensorflow.org/tfx/serving/api_rest
+https://www.tensorflow.org/tfx/serving/api_rest; and a list of the models at
+`/v1/models`, which TensorFlow Serving does not have.
 """
 
 # Protobuf creates the message classes at import.
@@ -25,12 +26,17 @@ from tff_algos.serving import models, tensors
 # This much of an oversized body is still read and discarded, so that the client
 # receives the error response instead of a connection reset.
 _MAX_DRAINED_BYTES = 256 * 2**20
+_MODELS = '/v1/models'
 
 
 def create_app(
   store: models.ModelStore, max_request_bytes: int
 ) -> applications.Starlette:
   """Returns the application that serves the models of a store."""
+
+  async def names(request: requests.Request) -> responses.Response:
+    del request
+    return await _in_thread(lambda: {'models': store.names()})
 
   async def status(request: requests.Request) -> responses.Response:
     return await _in_thread(_status, store, request.path_params)
@@ -42,8 +48,11 @@ def create_app(
     body = await _read_body(request, max_request_bytes)
     return await _in_thread(_predict, store, request.path_params, body)
 
-  routes = []
-  for model in ('/v1/models/{name}', '/v1/models/{name}/versions/{version}'):
+  routes = [routing.Route(_MODELS, names, methods=['GET'])]
+  for model in (
+    f'{_MODELS}/{{name}}',
+    f'{_MODELS}/{{name}}/versions/{{version}}',
+  ):
     # Most specific route first: a name may contain anything but a slash.
     routes += [
       routing.Route(f'{model}:predict', predict, methods=['POST']),
@@ -82,7 +91,11 @@ async def _on_request_error(
 async def _on_http_error(
   request: requests.Request, error: exceptions.HTTPException
 ) -> responses.Response:
-  text = f'malformed request: {request.method} {request.url.path[:200]}'
+  text = (
+    f'malformed request: {request.method} {request.url.path[:200]}; '
+    f'GET {_MODELS} lists the models, and {_MODELS}/<model> takes GET, '
+    'GET .../metadata and POST ...:predict'
+  )
   return _json({'error': text}, error.status_code)
 
 

@@ -18,28 +18,12 @@ import uvicorn
 from absl import logging
 
 from tff_algos.core import durable, errors
-from tff_algos.serving import grpc_service, models, rest
+from tff_algos.serving import grpc_service, models, rest, server_config
 
 _NUM_GRPC_THREADS = 8
 # Grace period for running requests when the server stops.
 _GRACE_SECONDS = 5
 _START_SECONDS = 30
-
-
-class ServerConfig(NamedTuple):
-  """Address and limits of a server.
-
-  Attributes:
-    host: Name or address; the default accepts local connections only.
-    rest_api_port: TCP port of the REST API; 0 takes any free one.
-    port: TCP port of the gRPC API; 0 takes any free one.
-    max_request_bytes: Larger requests are refused.
-  """
-
-  host: str = '127.0.0.1'
-  rest_api_port: int = 8501
-  port: int = 8500
-  max_request_bytes: int = 16 * 2**20
 
 
 class Ports(NamedTuple):
@@ -50,7 +34,9 @@ class Ports(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(store: models.ModelStore, config: ServerConfig) -> Generator[Ports]:
+def running(
+  store: models.ModelStore, config: server_config.ServerConfig
+) -> Generator[Ports]:
   """Runs both servers while the context lasts.
 
   Args:
@@ -69,7 +55,7 @@ def running(store: models.ModelStore, config: ServerConfig) -> Generator[Ports]:
 
 def serve_until_signal(
   store: models.ModelStore,
-  config: ServerConfig,
+  config: server_config.ServerConfig,
   port_file: str | os.PathLike[str] | None = None,
 ) -> None:
   """Serves until SIGTERM or SIGINT (Ctrl-C), then shuts down cleanly.
@@ -85,10 +71,12 @@ def serve_until_signal(
   """
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
-    store.load_newest()
+    newest = store.load_newest()
     with running(store, config) as ports, _port_file(port_file, ports):
       logging.info(
-        'REST API at http://%s:%d/v1/models, gRPC at %s:%d. Ctrl-C ends.',
+        'Serving %s. REST API at http://%s:%d/v1/models, gRPC at %s:%d. '
+        'Ctrl-C ends.',
+        ', '.join(newest),
         config.host,
         ports.rest_api_port,
         config.host,
@@ -99,7 +87,9 @@ def serve_until_signal(
 
 
 @contextlib.contextmanager
-def _rest(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
+def _rest(
+  store: models.ModelStore, config: server_config.ServerConfig
+) -> Generator[int]:
   family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
   try:
     listener = socket.create_server(
@@ -148,7 +138,9 @@ def _rest(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
 
 
 @contextlib.contextmanager
-def _grpc(store: models.ModelStore, config: ServerConfig) -> Generator[int]:
+def _grpc(
+  store: models.ModelStore, config: server_config.ServerConfig
+) -> Generator[int]:
   server = grpc.server(
     futures.ThreadPoolExecutor(_NUM_GRPC_THREADS, thread_name_prefix='grpc'),
     options=[

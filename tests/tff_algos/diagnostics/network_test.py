@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tff_algos.diagnostics import network
-from tff_algos.runtimes.tff import worker
+from tff_algos.runtimes.tff import local_worker
 
 
 def test_loopback_works_here():
@@ -49,7 +49,7 @@ def test_worker_that_dies_is_quoted(monkeypatch, tmp_path):
   binary = tmp_path / 'worker'
   binary.write_text('#!/bin/sh\necho no such library >&2\nkill -4 $$\n')
   binary.chmod(0o755)
-  monkeypatch.setattr(worker, 'find_worker_binary', lambda: binary)
+  monkeypatch.setattr(local_worker, 'find_worker_binary', lambda: binary)
   found = network.check_worker(30.0)
   assert found.status == 'fail'
   assert 'SIGILL' in found.found and 'no such library' in found.found

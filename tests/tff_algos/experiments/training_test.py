@@ -2,7 +2,9 @@
 
 import pathlib
 import shutil
+import types
 
+import numpy as np
 import pytest
 
 from configs.fed_soft import synthetic
@@ -33,13 +35,39 @@ def dataset(tmp_path_factory):
   return folder / 'dataset'
 
 
-def test_more_rounds_go_on_where_it_stopped(dataset, tmp_path):
+def test_more_rounds_go_on_and_fewer_are_refused(
+  dataset, tmp_path, caplog, capfd
+):
   shutil.copytree(dataset, tmp_path / 'dataset')
   assert training.train(_config(num_rounds=1), tmp_path) == 1
-  assert training.train(_config(num_rounds=1), tmp_path) == 1
+  progress = capfd.readouterr().err
+  assert 'personalized validation mse=' in progress
+  assert 'training loss=' in progress
+  with caplog.at_level('INFO'):
+    assert training.train(_config(num_rounds=1), tmp_path) == 1
+  assert f'{tmp_path} is at round 1, the last: nothing' in caplog.text
   assert _num_rows(tmp_path) == 1 + 2
   assert training.train(_config(num_rounds=2), tmp_path) == 2
   assert _num_rows(tmp_path) == 1 + 3
+  before = (tmp_path / 'config.json').read_bytes()
+  with pytest.raises(
+    errors.ConfigError,
+    match=r'num_rounds is 1, but .* trained for 2 rounds.*num_rounds=2 or more',
+  ):
+    training.train(_config(num_rounds=1), tmp_path)
+  assert _num_rows(tmp_path) == 1 + 3
+  assert (tmp_path / 'config.json').read_bytes() == before
+
+
+@pytest.mark.parametrize(('num_examples', 'is_shown'), [(3, True), (0, False)])
+def test_validation_is_shown_if_there_are_examples(num_examples, is_shown):
+  dataset = types.SimpleNamespace(
+    num_examples=lambda split: np.array([0, num_examples])
+  )
+  shown = training.shown_metrics(dataset)
+  assert shown['train/loss'] == 'training loss'
+  name = 'participating/validation/personalized/accuracy'
+  assert (name in shown) == is_shown
 
 
 def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):

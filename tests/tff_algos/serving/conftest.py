@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.testing import exportable
-from tff_algos.serving import models, server
+from tff_algos.serving import models, server, server_config
 
 MAX_REQUEST_BYTES = 100_000
 
@@ -26,7 +26,7 @@ def export_folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def served(export_folder):
-  config = server.ServerConfig(
+  config = server_config.ServerConfig(
     rest_api_port=0, port=0, max_request_bytes=MAX_REQUEST_BYTES
   )
   with (

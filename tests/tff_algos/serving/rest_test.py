@@ -44,6 +44,19 @@ def check_refused(reply, status, text):
   assert '\n' not in error['error']
 
 
+def test_the_address_of_the_api_lists_the_models(served):
+  reply = served.http.get('/v1/models')
+  assert reply.status_code == 200
+  assert reply.json() == {
+    'models': ['anna', 'cluster_models', 'personalized_models']
+  }
+
+
+def test_an_address_of_nothing_says_which_there_are(served):
+  words = 'malformed request: GET /v1/model; GET /v1/models lists the models'
+  check_refused(served.http.get('/v1/model'), 404, words)
+
+
 def test_status(served):
   expected = {
     'model_version_status': [
@@ -256,7 +269,10 @@ def test_bodies_that_are_not_json_are_refused(served, body):
 def test_unknown_client_and_signature_are_not_found(served):
   content = {'instances': [ANNA, {**ANNA, 'client_id': 'bob'}]}
   reply = post(served, 'personalized_models', content)
-  check_refused(reply, 404, 'unknown client id bob; the ids')
+  words = (
+    'unknown client id bob; this model serves the 4 clients that took part'
+  )
+  check_refused(reply, 404, words)
   reply = post(served, 'anna', {'signature_name': 'tell', 'inputs': [[1] * 4]})
   check_refused(reply, 404, "no signature 'tell'; it has serving_default")
   # An operation of the SavedModel's own, which metadata lists.

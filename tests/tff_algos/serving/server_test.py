@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.serving import models, server
+from tff_algos.serving import models, server, server_config
 
 
 @pytest.fixture(name='store')
@@ -24,14 +24,14 @@ def is_free(port):
 
 
 def test_ports_are_released(store):
-  config = server.ServerConfig(rest_api_port=0, port=0)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
   with server.running(store, config) as ports:
     assert not is_free(ports.rest_api_port)
     assert not is_free(ports.port)
   assert is_free(ports.rest_api_port)
   assert is_free(ports.port)
   # And can be taken again at once.
-  again = server.ServerConfig(
+  again = server_config.ServerConfig(
     rest_api_port=ports.rest_api_port, port=ports.port
   )
   with server.running(store, again) as same:
@@ -42,7 +42,7 @@ def test_ports_are_released(store):
 def test_port_in_use(store, flag):
   with socket.create_server(('127.0.0.1', 0)) as other:
     port = other.getsockname()[1]
-    config = server.ServerConfig(rest_api_port=0, port=0)._replace(
+    config = server_config.ServerConfig(rest_api_port=0, port=0)._replace(
       **{flag: port}
     )
     text = f'port {port} on 127.0.0.1 is in use.*--{flag}=PORT'
@@ -54,7 +54,7 @@ def test_port_in_use(store, flag):
 
 
 def test_second_server_does_not_share_the_grpc_port(store):
-  config = server.ServerConfig(rest_api_port=0, port=0)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
   with server.running(store, config) as ports:
     with (
       pytest.raises(errors.UserError, match='is in use'),
@@ -64,7 +64,7 @@ def test_second_server_does_not_share_the_grpc_port(store):
 
 
 def test_host_that_is_not_ours(store):
-  config = server.ServerConfig(host='192.0.2.1', rest_api_port=0, port=0)
+  config = server_config.ServerConfig(host='192.0.2.1', rest_api_port=0, port=0)
   with (
     pytest.raises(errors.UserError, match="host '192.0.2.1'.*with --host"),
     server.running(store, config),
@@ -75,7 +75,7 @@ def test_host_that_is_not_ours(store):
 def test_ipv6(store):
   if not socket.has_ipv6:
     pytest.skip('no IPv6 here')
-  config = server.ServerConfig(host='::1', rest_api_port=0, port=0)
+  config = server_config.ServerConfig(host='::1', rest_api_port=0, port=0)
   try:
     socket.create_server(('::1', 0), family=socket.AF_INET6).close()
   except OSError:
@@ -103,7 +103,7 @@ def test_serves_until_a_signal_and_leaves_nothing(store, tmp_path):
   stopper = threading.Thread(target=stop)
   stopper.start()
   try:
-    config = server.ServerConfig(rest_api_port=0, port=0)
+    config = server_config.ServerConfig(rest_api_port=0, port=0)
     server.serve_until_signal(store, config, path)
   finally:
     has_ended.set()
@@ -118,5 +118,6 @@ def test_a_server_without_models_does_not_listen(tmp_path, monkeypatch):
   monkeypatch.setattr(server, 'running', None)  # Must not be called.
   with pytest.raises(errors.UserError, match='nothing can be served'):
     server.serve_until_signal(
-      models.ModelStore(tmp_path), server.ServerConfig(rest_api_port=0, port=0)
+      models.ModelStore(tmp_path),
+      server_config.ServerConfig(rest_api_port=0, port=0),
     )

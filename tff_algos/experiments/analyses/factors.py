@@ -46,9 +46,9 @@ class Sizes:
     num_examples: Held-out examples to evaluate them on, >= 1.
   """
 
-  num_repeats: int = 10
-  num_pairs: int = 20
-  num_examples: int = 500
+  num_repeats: int
+  num_pairs: int
+  num_examples: int
 
 
 def measure(

@@ -12,7 +12,6 @@ from tff_algos.experiments import output
 from tff_algos.experiments.analyses import trajectories, trajectory_plane
 from tff_algos.reports.plotting import landscape_plot, style
 
-PLANES = ('principal', 'ends')
 # Margin on each side, as a share of the trajectories' extent.
 _MARGIN = 0.25
 
@@ -24,7 +23,7 @@ def draw(
 
   Args:
     problem: Trajectories and loss.
-    plane: One of `PLANES`.
+    plane: One of `trajectory_plane.PLANES`.
     num_points: Grid points on each side, >= 2.
     folder: Output folder; created if missing.
 

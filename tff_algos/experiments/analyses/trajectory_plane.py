@@ -12,6 +12,7 @@ import numpy as np
 
 from tff_algos.core import errors
 
+PLANES = ('principal', 'ends')
 # A second direction shorter than this share of the first is treated as zero.
 _LEAST_SHARE = 1e-6
 

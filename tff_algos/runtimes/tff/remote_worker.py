@@ -9,7 +9,7 @@ _PROBE_SECONDS = 5.0
 
 
 class RemoteWorker:
-  """A worker at an address, with the interface of `worker.LocalWorker`.
+  """A worker at an address, with the interface of `local_worker.LocalWorker`.
 
   TFF's workers do not authenticate clients and listen on every interface:
   restrict access by a firewall.

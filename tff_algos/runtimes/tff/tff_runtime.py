@@ -15,8 +15,12 @@ from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, federated, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes.tff import remote_worker, tff_config, tff_connection
-from tff_algos.runtimes.tff import worker as worker_lib
+from tff_algos.runtimes.tff import (
+  local_worker,
+  remote_worker,
+  tff_config,
+  tff_connection,
+)
 
 
 class TffRuntime:
@@ -47,7 +51,7 @@ class TffRuntime:
       )
       for address in config.workers
     ] or [
-      worker_lib.LocalWorker(
+      local_worker.LocalWorker(
         start_timeout_seconds=config.start_timeout_seconds,
         max_concurrent_computation_calls=config.max_concurrent_calls,
       )

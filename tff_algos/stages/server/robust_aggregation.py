@@ -26,8 +26,10 @@ MEAN = 'mean'
 class AggregationConfig(robust_rules.RuleOptions):
   """Aggregation rule in place of the mean of clients' models.
 
-  Attributes (and those of `RuleOptions`, where a row is a client's model and
-  the start is the old model):
+  In the attributes of `RuleOptions`, a row is a client's model and the start is
+  the old model.
+
+  Attributes:
     rule: A key of `robust_rules.RULES`; `'mean'` for the algorithm's own.
     mixes_nearest_neighbors: Whether each model is first replaced by the mean of
       the models nearest to it, all but `num_byzantine`.

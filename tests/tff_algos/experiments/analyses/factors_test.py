@@ -165,4 +165,4 @@ def test_a_row_for_every_state(tmp_path):
 def test_other_servers_are_refused():
   config = experiment.parse(digits.get_config('smoke'))
   with pytest.raises(errors.ConfigError, match="name is 'fed_soft'"):
-    factors.measure(config, 'nowhere', factors.Sizes())
+    factors.measure(config, 'nowhere', _SIZES)

@@ -5,7 +5,11 @@ import csv
 import numpy as np
 import pytest
 
-from tff_algos.experiments.analyses import landscape, trajectories
+from tff_algos.experiments.analyses import (
+  landscape,
+  trajectories,
+  trajectory_plane,
+)
 
 _CENTER = np.linspace(-1, 1, 20)
 
@@ -88,7 +92,7 @@ def test_the_plane_of_the_ends_has_their_losses(tmp_path):
   assert rows[3]['distance'] > 0.01
 
 
-@pytest.mark.parametrize('plane', landscape.PLANES)
+@pytest.mark.parametrize('plane', trajectory_plane.PLANES)
 def test_one_run_has_a_plane_where_it_bends(tmp_path, plane):
   (path, _) = _problem().trajectories
   problem = trajectories.Problem([path], _loss)

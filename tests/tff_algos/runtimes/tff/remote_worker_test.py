@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.runtimes.tff import remote_worker, worker
+from tff_algos.runtimes.tff import local_worker, remote_worker
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_address_where_nobody_answers_is_named():
 
 
 def test_close_leaves_the_worker_running():
-  with worker.LocalWorker() as ours:
+  with local_worker.LocalWorker() as ours:
     remote = remote_worker.RemoteWorker(ours.address)
     remote.start()
     remote.close()

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_algos.core import errors, tff_compat
-from tff_algos.runtimes.tff import remote_worker, tff_connection, worker
+from tff_algos.runtimes.tff import local_worker, remote_worker, tff_connection
 
 _NUMBER = tff_compat.to_type(tf.TensorSpec([], tf.int32))
 
@@ -19,7 +19,7 @@ def test_computes_on_tensors_and_over_clients():
   def total(values):
     return tff_compat.federated_sum(values)
 
-  with tff_connection.Connection(worker.LocalWorker()) as connection:
+  with tff_connection.Connection(local_worker.LocalWorker()) as connection:
     connection.check_version()
     assert connection.invoke('a test', double, 21) == 42
     assert connection.invoke('a test', total, [1, 2, 4]) == 7

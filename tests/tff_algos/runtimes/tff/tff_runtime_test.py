@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.testing import running_sum
 from tff_algos.core import errors
-from tff_algos.runtimes.tff import tff_config, tff_runtime, worker
+from tff_algos.runtimes.tff import local_worker, tff_config, tff_runtime
 
 _CLIENTS = ([1.0], [2.0, 3.0], [], [4.0, 5.0, 6.0])
 _PATIENCE_SECONDS = 30.0
@@ -159,7 +159,10 @@ def test_two_remote_workers_agree_with_one(indices):
   algorithm = running_sum.algorithm()
   clients = running_sum.source(*_CLIENTS, [7.0])
   call = running_sum.phase_call(indices, np.arange(len(indices)))
-  with worker.LocalWorker() as first, worker.LocalWorker() as second:
+  with (
+    local_worker.LocalWorker() as first,
+    local_worker.LocalWorker() as second,
+  ):
     outputs = []
     for addresses in ((first.address,), (first.address, second.address)):
       config = tff_config.TffConfig(workers=addresses)
@@ -176,7 +179,10 @@ def test_two_remote_workers_agree_with_one(indices):
 
 def test_remote_worker_that_dies_is_named():
   algorithm = running_sum.algorithm()
-  with worker.LocalWorker() as first, worker.LocalWorker() as second:
+  with (
+    local_worker.LocalWorker() as first,
+    local_worker.LocalWorker() as second,
+  ):
     config = tff_config.TffConfig(workers=(first.address, second.address))
     with tff_runtime.TffRuntime(algorithm, len(_CLIENTS), config) as runtime:
       _run(runtime, algorithm)

@@ -24,9 +24,9 @@ from tff_algos.core import checks
 
 @dataclasses.dataclass(frozen=True)
 class ConsensusConfig(ballot_lib.Limits):
-  """Options of the consensus protocol and of malicious members.
+  """Options of the protocol and of malicious members, besides `Limits`.
 
-  Attributes (and those of `Limits`):
+  Attributes:
     protocol: `'simulated'`, message by message, or `'assumed'`: members agree
       without messages, as in the authors' runs.
     malicious_fraction: Share of all clients that are malicious as members of a

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.runtimes.tff import worker
+from tff_algos.runtimes.tff import local_worker
 
 _ROOT = pathlib.Path(__file__).parents[4]
 _PATIENCE_SECONDS = 20.0
@@ -74,15 +74,15 @@ def start_parent():
 
 _HOLD_A_WORKER = """
   import time
-  from tff_algos.runtimes.tff import worker
-  with worker.LocalWorker() as local:
+  from tff_algos.runtimes.tff import local_worker
+  with local_worker.LocalWorker() as local:
     print('worker', local.pid, flush=True)
     time.sleep(600)
 """
 
 
 def test_worker_answers_and_is_gone_after_the_block():
-  with worker.LocalWorker() as local:
+  with local_worker.LocalWorker() as local:
     pid = local.pid
     local.check_alive()
     host, port = local.address.split(':')
@@ -93,7 +93,7 @@ def test_worker_answers_and_is_gone_after_the_block():
 
 
 def test_close_may_be_called_at_any_time_and_again():
-  local = worker.LocalWorker()
+  local = local_worker.LocalWorker()
   local.close()
   assert not local.is_alive()
   local.start()
@@ -103,14 +103,14 @@ def test_close_may_be_called_at_any_time_and_again():
 
 
 def test_worker_starts_once_only():
-  with worker.LocalWorker() as local:
+  with local_worker.LocalWorker() as local:
     with pytest.raises(errors.RuntimeFailureError, match='started before'):
       local.start()
     assert local.is_alive()
 
 
 def test_nobody_else_gets_the_port():
-  with worker.LocalWorker() as local, worker.LocalWorker() as other:
+  with local_worker.LocalWorker() as local, local_worker.LocalWorker() as other:
     assert local.address != other.address
     port = int(local.address.split(':')[1])
     with socket.socket() as intruder, pytest.raises(OSError, match='in use'):
@@ -118,7 +118,7 @@ def test_nobody_else_gets_the_port():
 
 
 def test_worker_outlives_the_thread_that_started_it():
-  local = worker.LocalWorker()
+  local = local_worker.LocalWorker()
   starter = threading.Thread(target=local.start)
   starter.start()
   starter.join()
@@ -130,7 +130,7 @@ def test_worker_outlives_the_thread_that_started_it():
 
 
 def test_death_while_in_use_is_told_with_the_signal():
-  with worker.LocalWorker() as local:
+  with local_worker.LocalWorker() as local:
     os.kill(local.pid, signal.SIGILL)
     _wait_until(lambda: not local.is_alive(), 'the worker is dead')
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_death_while_in_use_is_told_with_the_signal():
 
 def test_check_alive_before_start():
   with pytest.raises(errors.RuntimeFailureError, match='not started'):
-    worker.LocalWorker().check_alive()
+    local_worker.LocalWorker().check_alive()
 
 
 def _children() -> set[int]:
@@ -153,7 +153,7 @@ def test_worker_that_ends_at_once_is_quoted(fake_worker):
   with pytest.raises(
     errors.RuntimeFailureError, match=r'(?s)exit code 3\..*GLIBC_2\.99'
   ):
-    worker.LocalWorker(binary).start()
+    local_worker.LocalWorker(binary).start()
 
 
 def test_worker_that_says_nothing(fake_worker):
@@ -161,7 +161,7 @@ def test_worker_that_says_nothing(fake_worker):
   with pytest.raises(
     errors.RuntimeFailureError, match=r'(?s)SIGKILL.*memory.*\(nothing\)'
   ):
-    worker.LocalWorker(binary).start()
+    local_worker.LocalWorker(binary).start()
 
 
 def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
@@ -171,7 +171,7 @@ def test_worker_that_never_answers_is_quoted_and_ended(fake_worker):
   with pytest.raises(
     errors.RuntimeFailureError, match=r'(?s)within 0\.5 s.*me: \d+'
   ) as caught:
-    worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
+    local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
   assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
   assert _children() == before
 
@@ -180,10 +180,10 @@ def test_worker_that_ignores_the_request_to_end_is_killed(
   fake_worker, monkeypatch
 ):
   before = _children()
-  monkeypatch.setattr(worker, '_GRACE_SECONDS', 0.5)
+  monkeypatch.setattr(local_worker, '_GRACE_SECONDS', 0.5)
   binary = fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
   with pytest.raises(errors.RuntimeFailureError, match='me:') as caught:
-    worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
+    local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()
   assert _is_gone(int(re.search(r'me: (\d+)', str(caught.value))[1]))
   assert _children() == before
 
@@ -193,7 +193,7 @@ def test_talkative_worker_is_not_blocked_and_its_last_words_kept(fake_worker):
   binary = fake_worker(
     'head -c 300000 /dev/zero | tr "\\0" "x"\nprintf "\\377 the end"\nexit 1\n'
   )
-  local = worker.LocalWorker(binary)
+  local = local_worker.LocalWorker(binary)
   with pytest.raises(errors.RuntimeFailureError, match='the end'):
     local.start()
   assert len(local.stderr_tail()) <= 8192
@@ -202,10 +202,10 @@ def test_talkative_worker_is_not_blocked_and_its_last_words_kept(fake_worker):
 def test_missing_and_unexecutable_binaries_are_named(tmp_path):
   binary = tmp_path / 'worker'
   with pytest.raises(errors.RuntimeFailureError, match='no TFF worker at'):
-    worker.LocalWorker(binary).start()
+    local_worker.LocalWorker(binary).start()
   binary.write_text('')
   with pytest.raises(errors.RuntimeFailureError, match='chmod'):
-    worker.LocalWorker(binary).start()
+    local_worker.LocalWorker(binary).start()
 
 
 def test_binary_that_cannot_be_loaded_is_told(tmp_path):
@@ -213,7 +213,7 @@ def test_binary_that_cannot_be_loaded_is_told(tmp_path):
   binary.write_bytes(b'\x7fELF not really')
   binary.chmod(0o755)
   with pytest.raises(errors.RuntimeFailureError, match='Exec format error'):
-    worker.LocalWorker(binary).start()
+    local_worker.LocalWorker(binary).start()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_binary_that_cannot_be_loaded_is_told(tmp_path):
 def test_numbers_out_of_range_are_refused(arguments):
   (name,) = arguments
   with pytest.raises(errors.ConfigError, match=name):
-    worker.LocalWorker(**arguments)
+    local_worker.LocalWorker(**arguments)
 
 
 def test_worker_dies_when_its_parent_is_killed(start_parent):
@@ -247,8 +247,8 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
   # The worker must still be there when the parent's own shutdown begins.
   parent, pid = start_parent("""
     import time
-    from tff_algos.runtimes.tff import worker
-    with worker.LocalWorker() as local:
+    from tff_algos.runtimes.tff import local_worker
+    with local_worker.LocalWorker() as local:
       try:
         # Inside, and before one long sleep: the signal may come at once.
         print('worker', local.pid, flush=True)
@@ -269,9 +269,9 @@ def test_ctrl_c_reaches_the_parent_first(start_parent):
 def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
   binary = fake_worker('echo started > "$0.pid"\nsleep 600\n')
   parent, _ = start_parent(f"""
-    from tff_algos.runtimes.tff import worker
+    from tff_algos.runtimes.tff import local_worker
     print('worker 0', flush=True)
-    worker.LocalWorker({str(binary)!r}).start()
+    local_worker.LocalWorker({str(binary)!r}).start()
   """)
   started = binary.with_suffix('.pid')
   _wait_until(started.exists, 'the worker is started')
@@ -284,8 +284,8 @@ def test_ctrl_c_while_starting_leaves_nothing(start_parent, fake_worker):
 
 def test_worker_is_ended_at_exit_without_close(start_parent):
   parent, pid = start_parent("""
-    from tff_algos.runtimes.tff import worker
-    local = worker.LocalWorker()
+    from tff_algos.runtimes.tff import local_worker
+    local = local_worker.LocalWorker()
     local.start()
     print('worker', local.pid, flush=True)
   """)
@@ -298,8 +298,8 @@ def test_worker_is_ended_at_exit_without_close(start_parent):
 def test_forked_child_does_not_end_the_worker(start_parent):
   parent, pid = start_parent("""
     import os, sys
-    from tff_algos.runtimes.tff import worker
-    with worker.LocalWorker() as local:
+    from tff_algos.runtimes.tff import local_worker
+    with local_worker.LocalWorker() as local:
       print('worker', local.pid, flush=True)
       child = os.fork()
       if child == 0:
