@@ -9,11 +9,11 @@ Parquet files. A dataset version scored before with the same models is skipped.
 """
 
 import pathlib
-import shlex
 
 from absl import flags, logging
 
 from binaries import command
+from pipelines.engines import runner
 from pipelines.scoring import batch_inference, model_choice
 from tff_algos.core import errors
 
@@ -88,7 +88,7 @@ def score() -> None:
       pick_split=_PICK_SPLIT.value,
     ),
     assignments=assignments,
-    pipeline_options=shlex.split(_BEAM_OPTIONS.value),
+    pipeline_options=runner.split_flags(_BEAM_OPTIONS.value),
   )
   logging.info('%s', batch_inference.summarize(result))
 

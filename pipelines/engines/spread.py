@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam import pvalue
 
 
-class Spread(beam.PTransform[pvalue.PBegin, pvalue.PValue]):
+class Spread(beam.PTransform[pvalue.PBegin, pvalue.PCollection[Any]]):
   """PCollection of the elements of a list, reshuffled over the workers."""
 
   def __init__(self, elements: Sequence[Any]) -> None:
@@ -15,7 +15,7 @@ class Spread(beam.PTransform[pvalue.PBegin, pvalue.PValue]):
     super().__init__()
     self._elements = elements
 
-  def expand(self, input_or_inputs: pvalue.PBegin) -> pvalue.PValue:
+  def expand(self, input_or_inputs: pvalue.PBegin) -> pvalue.PCollection[Any]:
     """Creates and reshuffles the elements."""
     return (
       input_or_inputs
