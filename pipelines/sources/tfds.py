@@ -145,7 +145,7 @@ class Tfds(base.FileSource):
     label = int(example[options.label])
     if options.classes is not None:
       if label not in options.classes:
-        return base.malformed(f'the label {label} is none of the classes')
+        return base.malformed('the label is none of the classes', value=label)
       label = options.classes.index(label)
     try:
       client = _decode(example[options.client]) if options.client else None

@@ -115,7 +115,9 @@ class WriteShard(beam.DoFn):
     yield f'{kind}-{index}'
 
 
-class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
+class WriteShards(
+  beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]
+):
   """PTransform: runs keyed by (kind, index) -> names of written shards."""
 
   def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
@@ -123,7 +125,9 @@ class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
     self._writer = writer
     self._num_blocks = num_blocks
 
-  def expand(self, input_or_inputs: pvalue.PCollection[Any]) -> pvalue.PValue:
+  def expand(
+    self, input_or_inputs: pvalue.PCollection[Any]
+  ) -> pvalue.PCollection[Any]:
     """Groups the runs by shard and writes the shards."""
     return (
       input_or_inputs
