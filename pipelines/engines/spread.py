@@ -1,7 +1,7 @@
 """Beam transform that distributes the elements of a list over workers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import apache_beam as beam
 from apache_beam import pvalue
@@ -17,8 +17,9 @@ class Spread(beam.PTransform[pvalue.PBegin, pvalue.PCollection[Any]]):
 
   def expand(self, input_or_inputs: pvalue.PBegin) -> pvalue.PCollection[Any]:
     """Creates and reshuffles the elements."""
-    return (
+    spread = (
       input_or_inputs
       | 'Number' >> beam.Create(list(self._elements))
       | 'Spread' >> beam.Reshuffle()
     )
+    return cast(pvalue.PCollection[Any], spread)

@@ -37,11 +37,11 @@ class Rows(NamedTuple):
 
   Attributes:
     lines: The last line of each row, from 1.
-    rows: Column -> cell; None is the column of cells without one.
+    rows: Column -> cell; those of a row that is too long have the column None.
   """
 
   lines: list[int]
-  rows: list[dict[str | None, Any]]
+  rows: list[dict[str, Any]]
 
 
 class Csv(table.Table):
@@ -56,7 +56,7 @@ class Csv(table.Table):
   def _num_rows(self, part: str) -> int:
     return len(self._read(part).rows)
 
-  def _rows(self, block: base.Block) -> Iterator[Mapping[str, str | None]]:
+  def _rows(self, block: base.Block) -> Iterator[Mapping[str, Any]]:
     yield from self._read(block.part).rows[block.start : block.stop]
 
   def _read(self, part: str) -> Rows:
@@ -99,6 +99,6 @@ def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
     ) from None
 
 
-def _by_name(row: Mapping[str | None, Any]) -> dict[str, Any]:
-  """Returns the cells of a row; the key of those without a column is ''."""
+def _by_name(row: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the cells of a row; those without a column have the column ''."""
   return {name or '': cell for name, cell in row.items()}

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
 import numpy as np
@@ -129,11 +129,12 @@ class WriteShards(
     self, input_or_inputs: pvalue.PCollection[Any]
   ) -> pvalue.PCollection[Any]:
     """Groups the runs by shard and writes the shards."""
-    return (
+    names = (
       input_or_inputs
       | 'GroupByShard' >> beam.GroupByKey()
       | 'WriteShard' >> beam.ParDo(WriteShard(self._writer, self._num_blocks))
     )
+    return cast(pvalue.PCollection[Any], names)
 
 
 @contextlib.contextmanager
