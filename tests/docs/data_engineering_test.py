@@ -26,7 +26,7 @@ def test_flags_in_the_text_are_flags_of_the_program(launcher):
   known = launcher.run('binaries.preprocess', '--help').stdout
   for flag in ('as_of', 'force', 'keep_versions', 'nocard'):
     assert f'`--{flag}' in _TEXT
-    assert f'--{flag}:' in known.replace('[no]', 'no') + known, flag
+    assert re.search(rf'--(\[no\])?{flag.removeprefix("no")}:', known), flag
 
 
 def test_line_for_cron_runs(launcher, tmp_path):
