@@ -126,7 +126,7 @@ class DistributionsConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionConfig:
-  """Who gets which examples; docs/partitions.md describes every law.
+  """Assignment of examples to clients; docs/partitions.md has every scheme.
 
   Attributes:
     law: Laws that mix source distributions: shares in percent such as
@@ -136,7 +136,7 @@ class PartitionConfig:
       number of distributions), `'iid'` (equal shares). Laws that divide the
       classes of one distribution: `'shards'`, `'classes_per_client'`,
       `'dirichlet'`, `'class_groups'`, `'consecutive_classes'`. And
-      `'natural'` (the source says whose each example is).
+      `'natural'` (the source names the client of each example).
     num_clients: Clients that training may use; None for natural: all of them.
     num_unseen_clients: More clients of the same law that training never sees.
     options: Fields of that law's `Options`; with all defaults once checked.
@@ -336,7 +336,7 @@ class DatasetConfig:
       )
     if splits.client_test == DEALT and not takes_parts:
       raise errors.ConfigError(
-        f'partition.law {law!r} mixes distributions and knows no share of the '
+        f'partition.law {law!r} mixes distributions and has no shares of the '
         "held-out examples; set splits.client_test='ratio' and test_ratio."
       )
     if splits.client_test == ALL_OF_CLASSES and not (

@@ -252,7 +252,7 @@ def _builder(options: Options) -> Any:
     builder = tfds.builder(options.name, data_dir=options.data_dir or None)
   except tfds.core.DatasetNotFoundError as error:
     raise errors.DataError(
-      f'TensorFlow Datasets knows no set {options.name!r}: '
+      f'TensorFlow Datasets has no data set {options.name!r}: '
       f'{str(error).splitlines()[0]}'
     ) from None
   except Exception as error:

@@ -150,7 +150,7 @@ class FederatedDataset:
     """Returns the held-out examples of one source distribution.
 
     No client trains or validates on any of them, in any distribution. They are
-    among the tests of clients only if `splits.client_test` said so.
+    among the tests of clients only with `splits.client_test`.
 
     Raises:
       DataError: If there is no such distribution or the record is damaged.
@@ -216,7 +216,7 @@ class FederatedDataset:
     """Closes the shards that were opened, and lets the version go."""
     while self._readers:
       _, reader = self._readers.popitem()
-      # A damaged shard says so again; whoever read it has been told.
+      # A damaged shard raises again; its reader has raised before.
       with contextlib.suppress(RuntimeError):
         reader.close()
     self._lease.close()
@@ -314,7 +314,7 @@ def _hold(
       stack.enter_context(lease)
       return folder
     if folder.is_dir() and not (folder / layout.MANIFEST).exists():
-      return folder  # Who reads the manifest says that it is missing.
+      return folder  # The reader of the manifest reports that it is missing.
 
 
 def _matrix(clients: pyarrow.Table, name: str) -> Array | None:

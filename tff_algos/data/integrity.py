@@ -63,7 +63,7 @@ def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
   if not folder.is_dir():
     raise errors.DataError(
       f'version {version!r} of {dataset}, which was made for {as_of}, is no '
-      'longer there: old versions are removed if binaries.preprocess is told '
+      'longer there: old versions are removed if binaries.preprocess runs with '
       f'--keep_versions. Run it again with --as_of={as_of}.'
     )
   return folder

@@ -143,7 +143,7 @@ class Schema:
       )
     except (KeyError, TypeError) as error:
       raise errors.DataError(
-        f'the schema in the manifest has other fields than this reader knows '
+        f'the schema in the manifest has other fields than this reader expects '
         f'({error}). Build the dataset again with binaries.preprocess.'
       ) from None
 
