@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shlex
+import shutil
 import signal
 import threading
 import traceback
@@ -64,7 +65,8 @@ def check_flags(flags: Sequence[str]) -> None:
   Raises:
     ConfigError: If Beam does not accept an option or its value.
   """
-  _create_pipeline(flags)
+  # It makes a folder for temporary files, which only a run would remove.
+  shutil.rmtree(_create_pipeline(flags).local_tempdir)
 
 
 @contextlib.contextmanager
