@@ -9,7 +9,6 @@ Parquet files. A dataset version scored before with the same models is skipped.
 """
 
 import pathlib
-import shlex
 
 from absl import flags, logging
 
@@ -71,6 +70,7 @@ _BEAM_OPTIONS = flags.DEFINE_string(
 
 def score() -> None:
   """Scores the dataset selected by the flags."""
+  from pipelines.engines import runner
   from pipelines.scoring import batch_inference
 
   assignments = {}
@@ -90,7 +90,7 @@ def score() -> None:
       pick_split=_PICK_SPLIT.value,
     ),
     assignments=assignments,
-    pipeline_options=shlex.split(_BEAM_OPTIONS.value),
+    pipeline_options=runner.split_flags(_BEAM_OPTIONS.value),
   )
   logging.info('%s', batch_inference.summarize(result))
 

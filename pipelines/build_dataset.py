@@ -10,7 +10,6 @@ of content and seed. So the output is deterministic: it does not depend on the
 runner, the number of workers or their order.
 """
 
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,15 +23,13 @@ from pipelines.engines import runner, spread
 from pipelines.examples import cleaning, distributions, splits
 from pipelines.partitions import plan as partition_plan
 from pipelines.publishing import manifest as manifest_lib
+from pipelines.publishing import quarantine, versions
 from pipelines.publishing import staging as staging_lib
-from pipelines.publishing import versions
 from pipelines.sources import base
 from pipelines.steps import extract, handover, planning, write
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.data import schema as schema_lib
-
-DEAD_LETTERS = 'dead_letters-00000-of-00001.jsonl'
 
 
 class BuildResult(NamedTuple):
@@ -66,7 +63,7 @@ def build(
   """Builds and publishes a federated dataset.
 
   On any failure, including Ctrl-C, the version published before stays current
-  and no other files are left behind.
+  and no files are left behind but the dead letters of a refused build.
 
   Args:
     config: Config of the dataset.
@@ -84,6 +81,7 @@ def build(
     InfrastructureError: If the disk is full or read-only, or the runner failed.
     WorkdirBusyError: If another run is building in the same folder.
   """
+  runner.check_flags(pipeline_options)
   dataset = pathlib.Path(output_dir).resolve()
   source = extract.create_source(config)
   dists = distributions.build_distributions(
@@ -108,14 +106,15 @@ def build(
     if published is not None and reused:
       manifest = published
     else:
-      manifest = _stage_version(
-        config,
-        staging,
-        source,
-        schema,
-        described=described,
-        pipeline_options=pipeline_options,
-      )
+      with quarantine.kept_if_refused(staging, dataset, version):
+        manifest = _stage_version(
+          config,
+          staging,
+          source,
+          schema,
+          described=described,
+          pipeline_options=pipeline_options,
+        )
       if published is None:
         staging_lib.publish(staging, dataset, version)
       else:
@@ -143,10 +142,10 @@ def _stage_version(
   _survey(config, staging, blocks, pipeline_options)
   surveys, letters = handover.read_surveys(staging, len(blocks))
   counters = _count_raw(surveys, letters)
+  quarantine.write(staging, letters)
   cleaning.check_dead_letters(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )
-  _write_dead_letters(staging.version / DEAD_LETTERS, letters)
   plan = partition_plan.make_plan(
     planning.join_surveys(surveys),
     config,
@@ -170,7 +169,7 @@ def _stage_version(
     plan,
     facts,
     folder=staging.version,
-    counters=counters | _count_roles(plan),
+    counters=counters | _count_roles(plan, config.splits),
     source_facts=dict(source.facts()),
   )
   manifest_lib.write_manifest(staging.version / layout.MANIFEST, manifest)
@@ -266,14 +265,6 @@ def _check_shards(
     )
 
 
-def _write_dead_letters(
-  path: pathlib.Path, letters: Sequence[cleaning.DeadLetter]
-) -> None:
-  path.write_text(
-    ''.join(json.dumps(letter._asdict()) + '\n' for letter in letters)
-  )
-
-
 def _count_raw(
   surveys: Sequence[planning.Survey], letters: Sequence[cleaning.DeadLetter]
 ) -> dict[str, int]:
@@ -284,11 +275,16 @@ def _count_raw(
   }
 
 
-def _count_roles(plan: planning.Plan) -> dict[str, int]:
-  return {
+def _count_roles(
+  plan: planning.Plan, config: options.SplitsConfig
+) -> dict[str, int]:
+  counts = {
     'held_out_raw_examples': int(np.sum(plan.roles == splits.HELD_OUT)),
     'left_out_copies_of_test_examples': int(
       np.sum(plan.roles == splits.UNUSED)
     ),
     'used_by_clients': int(np.sum(plan.owners != planning.NOBODY)),
   }
+  if config.is_by_time:
+    counts['left_out_by_time_gap'] = int(np.sum(plan.roles == splits.IN_GAP))
+  return counts

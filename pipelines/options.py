@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.partitions import registry as laws
 from pipelines.sources import registry
 from tff_algos.core import checks, errors
+from tff_algos.core import config as config_lib
 
 IDENTITY = 'identity'
 ROTATIONS = 'rotations'
@@ -40,7 +41,13 @@ _SIZE_OPTIONS = {
 }
 
 CONTENT = 'content'
+GROUP = 'group'
+TIME = 'time'
 CLIENT = 'client'
+CLIENT_TIME = 'client_time'
+# Splits decided for all examples at once, and for each client after dealing.
+FOR_ALL = (CONTENT, GROUP, TIME)
+PER_CLIENT = (CLIENT, CLIENT_TIME)
 
 RATIO = 'ratio'
 DEALT = 'dealt'
@@ -119,7 +126,7 @@ class DistributionsConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionConfig:
-  """Who gets which examples; docs/partitions.md describes every law.
+  """Assignment of examples to clients; docs/partitions.md has every scheme.
 
   Attributes:
     law: Laws that mix source distributions: shares in percent such as
@@ -129,7 +136,7 @@ class PartitionConfig:
       number of distributions), `'iid'` (equal shares). Laws that divide the
       classes of one distribution: `'shards'`, `'classes_per_client'`,
       `'dirichlet'`, `'class_groups'`, `'consecutive_classes'`. And
-      `'natural'` (the source says whose each example is).
+      `'natural'` (the source names the client of each example).
     num_clients: Clients that training may use; None for natural: all of them.
     num_unseen_clients: More clients of the same law that training never sees.
     options: Fields of that law's `Options`; with all defaults once checked.
@@ -222,15 +229,22 @@ class SplitsConfig:
       features; unused if the source has an official test split that is not
       pooled, which is then held out as a whole.
     split_by: `'content'` (the hash of its features decides what a raw example
-      is, in every distribution and at every client) or `'client'` (each
-      client's examples are split in exact shares, training and validation
-      rounded down; not for laws that assign a raw example more than once).
+      is, in every distribution and at every client); `'group'` (the same by
+      the hash of its group, so no split divides a group); `'time'` (the
+      earliest examples are for training, then come validation, test and
+      held-out examples, in exact shares); `'client'` (each client's examples
+      are split in exact shares, training and validation rounded down; not for
+      laws that assign a raw example more than once); or `'client_time'` (the
+      same in the order of time; the latest of all examples are held out).
     pool_test_split: Whether the official test split is pooled with the
       training examples.
     client_test: A client's test examples: `'ratio'` (by test_ratio),
       `'dealt'` (held-out examples are partitioned by the same law: by classes,
       or to their natural clients), or `'all_of_classes'` (all held-out
       examples of the client's classes, shared with other clients).
+    time_gap: Examples less than this after the border of two splits by time
+      are left out, in the unit of the times (seconds for dates): the length of
+      overlapping windows.
   """
 
   validation_ratio: float = 0.0
@@ -239,12 +253,19 @@ class SplitsConfig:
   split_by: str = CONTENT
   pool_test_split: bool = False
   client_test: str = RATIO
+  time_gap: float = config_lib.added_option(0.0)
 
   def __post_init__(self) -> None:
     checks.check_at_least('validation_ratio', self.validation_ratio, 0)
     checks.check_at_least('test_ratio', self.test_ratio, 0)
     checks.check_fraction('held_out_fraction', self.held_out_fraction)
-    checks.check_one_of('split_by', self.split_by, (CONTENT, CLIENT))
+    checks.check_one_of('split_by', self.split_by, FOR_ALL + PER_CLIENT)
+    checks.check_at_least('time_gap', self.time_gap, 0)
+    if self.time_gap and not self.is_by_time:
+      raise errors.ConfigError(
+        f'split_by={self.split_by!r} takes no time_gap, got {self.time_gap!r}; '
+        f'use split_by={TIME!r} or {CLIENT_TIME!r}.'
+      )
     checks.check_one_of(
       'client_test', self.client_test, (RATIO, DEALT, ALL_OF_CLASSES)
     )
@@ -253,6 +274,16 @@ class SplitsConfig:
         f'client_test={self.client_test!r} takes no test_ratio, got '
         f'{self.test_ratio!r}: the test examples are held-out ones.'
       )
+
+  @property
+  def is_by_client(self) -> bool:
+    """Returns whether examples are split after they are dealt to clients."""
+    return self.split_by in PER_CLIENT
+
+  @property
+  def is_by_time(self) -> bool:
+    """Returns whether the splits follow the times of the examples."""
+    return self.split_by in (TIME, CLIENT_TIME)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,6 +300,8 @@ class DatasetConfig:
     num_shards: Files of each split.
     max_dead_letter_fraction: The build fails if more than this share of the
       raw examples is malformed.
+    redact_dead_letters: Whether dead letters leave out the content of the raw
+      data: client id, value and row. File, line, column and reason remain.
   """
 
   source: SourceConfig
@@ -281,6 +314,7 @@ class DatasetConfig:
   seed: int = 0
   num_shards: int = 1
   max_dead_letter_fraction: float = 0.0
+  redact_dead_letters: bool = config_lib.added_option(False)
 
   def __post_init__(self) -> None:
     checks.check_int('seed', self.seed, minimum=0)
@@ -302,7 +336,7 @@ class DatasetConfig:
       )
     if splits.client_test == DEALT and not takes_parts:
       raise errors.ConfigError(
-        f'partition.law {law!r} mixes distributions and knows no share of the '
+        f'partition.law {law!r} mixes distributions and has no shares of the '
         "held-out examples; set splits.client_test='ratio' and test_ratio."
       )
     if splits.client_test == ALL_OF_CLASSES and not (
@@ -313,14 +347,14 @@ class DatasetConfig:
         f'classes; partition.law {law!r} does not.'
       )
     if (
-      splits.split_by == CLIENT
+      splits.is_by_client
       and not takes_parts
       and self.distributions.kind not in (IDENTITY, NATIVE)
     ):
       raise errors.ConfigError(
         f'partition.law {law!r} deals a raw example once in every distribution '
         f'of kind {self.distributions.kind!r}, so with '
-        "splits.split_by='client' "
+        f'splits.split_by={splits.split_by!r} '
         "it could train at one client and test at another; use 'content'."
       )
     if (

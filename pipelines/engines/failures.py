@@ -7,6 +7,7 @@ serialized into it.
 
 import base64
 import contextlib
+import errno
 import json
 import logging
 import re
@@ -22,6 +23,10 @@ _TELLTALES = (
 )
 _MARK = re.compile(r'\[failure ([A-Za-z0-9+/=]+)\]')
 _CARRIED = (errors.UserError, OSError)
+_DISK_ERRORS = {
+  *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC),
+  *(errno.EPERM, errno.EROFS),
+}
 
 
 class StepError(Exception):
@@ -50,12 +55,14 @@ def carried() -> Generator[None]:
 def find(error: BaseException) -> BaseException | None:
   """Returns the error serialized in a runner's exception, if any.
 
-  This includes Ctrl-C, which Beam wraps as well.
+  This includes Ctrl-C and errors of the disk, which Beam wraps as well.
   """
   found = None
   link: BaseException | None = error
   while link is not None:
-    if isinstance(link, (*_CARRIED, KeyboardInterrupt)):
+    if isinstance(link, (errors.UserError, KeyboardInterrupt)) or (
+      isinstance(link, OSError) and link.errno in _DISK_ERRORS
+    ):
       found = link
     elif found is None:
       found = _spelled_in(str(link))

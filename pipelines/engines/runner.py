@@ -1,23 +1,29 @@
 """Execution of a pipeline on Beam's local runner or the runner of its flags."""
 
 import contextlib
+import json
+import shlex
+import shutil
 import signal
 import threading
+import traceback
 import types
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+from absl import logging
 from apache_beam.options import pipeline_options as beam_options
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners import runner as beam_runner
 from apache_beam.runners.portability import portable_runner
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
-from pipelines.engines import failures
+from pipelines.engines import dask_cluster, failures
 from tff_algos.core import errors
 
 _LOCAL = 'DirectRunner'
+_OUR_ROOMS = ('binaries', 'pipelines', 'tff_algos')
 # Beam accepts this one by its full name only.
 _LONG_NAMES = {'DaskRunner': 'apache_beam.runners.dask.dask_runner.DaskRunner'}
 # By default Beam makes one partition for 128 blocks, which leaves most workers
@@ -34,6 +40,33 @@ _DEADLY = {
   )
   for code in (128 + number, -number)
 }
+
+
+def split_flags(text: str) -> list[str]:
+  """Returns Beam's pipeline options of one string, as a shell splits it.
+
+  Raises:
+    ConfigError: If a quotation mark is not closed.
+  """
+  try:
+    return shlex.split(text)
+  except ValueError as error:
+    raise errors.ConfigError(
+      f"Beam's options cannot be split into words: {error}, got {text!r}"
+    ) from None
+
+
+def check_flags(flags: Sequence[str]) -> None:
+  """Checks Beam's pipeline options, without connecting to an engine.
+
+  Args:
+    flags: Beam's pipeline options, such as `['--direct_num_workers=2']`.
+
+  Raises:
+    ConfigError: If Beam does not accept an option or its value.
+  """
+  # It makes a folder for temporary files, which only a run would remove.
+  shutil.rmtree(_create_pipeline(flags).local_tempdir)
 
 
 @contextlib.contextmanager
@@ -56,6 +89,8 @@ def run_pipeline(flags: Sequence[str]) -> Generator[beam.Pipeline]:
   try:
     with _watch_workers() as ends:
       try:
+        if type(pipeline.runner).__name__ == 'DaskRunner':
+          dask_cluster.share_project(pipeline.options)
         with _interrupts_kept(), pipeline:
           yield pipeline
       except (Exception, KeyboardInterrupt) as error:
@@ -78,16 +113,36 @@ def _find_reason(
       'often for want of memory). Run this again, with fewer workers or more '
       'dataset.num_shards if memory is short.'
     )
-  is_engines_own = type(reason).__module__.split('.')[0] in (
-    *('distributed', 'grpc'),
-  )
-  if is_engines_own or isinstance(reason, (ConnectionError, TimeoutError)):
-    words = str(reason).splitlines()[0] if str(reason) else type(reason)
+  if reason is error and _is_of_engine(error, flags):
+    logging.debug('The engine failed.', exc_info=error)
+    words = f'{type(error).__name__}: {error}'.splitlines()[0].rstrip(' .:')
     return errors.InfrastructureError(
-      f'the engine of {" ".join(flags)!r} failed: {words}. Check that it is '
-      'up and that its workers have memory enough, and run this again.'
+      f'the engine of {" ".join(flags)!r} failed: {words}. Check that it is up '
+      'and that its workers have memory enough, and run this again.'
     )
   return reason
+
+
+def _is_of_engine(error: BaseException, flags: Sequence[str]) -> bool:
+  """Returns whether an error is the engine's, and not a bug in a step."""
+  if isinstance(error, (ConnectionError, TimeoutError)):
+    return True
+  if type(error).__module__.split('.')[0] in ('distributed', 'grpc'):
+    return True
+  if _runner_name(_parse(flags)) == _LOCAL:
+    return False
+  return not _is_in_our_code(error)
+
+
+def _is_in_our_code(error: BaseException) -> bool:
+  """Returns whether an error, or one in its text, passed through our code."""
+  if 'Traceback (most recent call last)' in str(error):
+    return True  # Of a step, in the words of a worker.
+  return any(
+    name.partition('.')[0] in _OUR_ROOMS and not name.startswith(__package__)
+    for frame, _ in traceback.walk_tb(error.__traceback__)
+    for name in [frame.f_globals.get('__name__', '')]
+  )
 
 
 @contextlib.contextmanager
@@ -149,11 +204,12 @@ def _watch_workers() -> Generator[list[str]]:
 def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
   try:
     options = _parse(flags)
-    name = str(options.view_as(beam_options.StandardOptions).runner or _LOCAL)
+    name = _runner_name(options)
     # Loading a runner also registers its options.
     runner = None
     if name != _LOCAL:
       runner = beam_runner.create_runner(_LONG_NAMES.get(name, name))
+    _check_environment(options.view_as(beam_options.PortableOptions))
     known = options.get_all_options()
     given = options.get_all_options(retain_unknown_options=True)
   except SystemExit:  # Beam parses flags with argparse.
@@ -175,11 +231,25 @@ def _create_pipeline(flags: Sequence[str]) -> beam.Pipeline:
     ) from None
 
 
+def _check_environment(options: beam_options.PortableOptions) -> None:
+  """Raises ValueError if the environment of processes is no JSON."""
+  if options.environment_type == 'PROCESS' and options.environment_config:
+    try:
+      json.loads(options.environment_config)
+    except ValueError:
+      raise ValueError(
+        f'environment_config is no JSON object: {options.environment_config}'
+      ) from None
+
+
+def _runner_name(options: beam_options.PipelineOptions) -> str:
+  return str(options.view_as(beam_options.StandardOptions).runner or _LOCAL)
+
+
 def _parse(flags: Sequence[str]) -> beam_options.PipelineOptions:
   options = beam_options.PipelineOptions(list(flags))
-  name = options.view_as(beam_options.StandardOptions).runner or ''
   is_chosen = any('partition' in flag for flag in flags)
-  if name.endswith('DaskRunner') and not is_chosen:
+  if _runner_name(options).endswith('DaskRunner') and not is_chosen:
     return beam_options.PipelineOptions([*flags, _DASK_PARTITIONS])
   return options
 

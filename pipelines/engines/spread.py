@@ -1,13 +1,13 @@
 """Beam transform that distributes the elements of a list over workers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import apache_beam as beam
 from apache_beam import pvalue
 
 
-class Spread(beam.PTransform[pvalue.PBegin, pvalue.PValue]):
+class Spread(beam.PTransform[pvalue.PBegin, pvalue.PCollection[Any]]):
   """PCollection of the elements of a list, reshuffled over the workers."""
 
   def __init__(self, elements: Sequence[Any]) -> None:
@@ -15,10 +15,11 @@ class Spread(beam.PTransform[pvalue.PBegin, pvalue.PValue]):
     super().__init__()
     self._elements = elements
 
-  def expand(self, input_or_inputs: pvalue.PBegin) -> pvalue.PValue:
+  def expand(self, input_or_inputs: pvalue.PBegin) -> pvalue.PCollection[Any]:
     """Creates and reshuffles the elements."""
-    return (
+    spread = (
       input_or_inputs
       | 'Number' >> beam.Create(list(self._elements))
       | 'Spread' >> beam.Reshuffle()
     )
+    return cast(pvalue.PCollection[Any], spread)

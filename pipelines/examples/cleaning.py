@@ -1,7 +1,8 @@
 """Validation of raw examples: valid examples and dead letters."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ class CleanBlock(NamedTuple):
     is_test: Whether it is in the source's official test split, bool `[n]`.
     native_source: Native source distribution, -1 if none, int32 `[n]`.
     client: Natural client, '' if none, str `[n]`.
+    group: `hashing.text_key` of the group that no split may divide, uint8
+      `[n, KEY_BYTES]`; `[n, 0]` unless it is needed.
+    time: Time, NaN if none, float64 `[n]`; `[0]` unless it is needed.
   """
 
   x: Array
@@ -39,6 +43,8 @@ class CleanBlock(NamedTuple):
   is_test: Array
   native_source: Array
   client: Array
+  group: Array
+  time: Array
 
 
 class DeadLetter(NamedTuple):
@@ -46,104 +52,196 @@ class DeadLetter(NamedTuple):
 
   Attributes:
     part: Part of the source, see `sources.base.Block`.
-    position: Position in the part.
-    reason: Description of the error.
+    position: Position in the part, from 0.
+    reason: See `sources.base.Problem`.
+    column: See `sources.base.Problem`.
+    value: See `sources.base.Problem`.
+    client_id: Natural client, if it is known.
+    file: See `sources.base.Location`.
+    line: See `sources.base.Location`.
+    row: See `sources.base.Location`.
   """
 
   part: str
   position: int
   reason: str
+  column: str | None = None
+  value: str | None = None
+  client_id: str | None = None
+  file: str | None = None
+  line: int | None = None
+  row: Mapping[str, Any] | Sequence[Any] | None = None
+
+  @property
+  def place(self) -> str:
+    """Returns file and line, or else part and position."""
+    if self.file is None or self.line is None:
+      return f'number {self.position} of {self.part!r}'
+    return f'line {self.line} of {self.file}'
+
+
+class Needs(NamedTuple):
+  """What the partition and the splits need of every example.
+
+  Attributes:
+    client: Whether they need its natural client.
+    group: Whether they need its group.
+    time: Whether they need its time.
+  """
+
+  client: bool = False
+  group: bool = False
+  time: bool = False
 
 
 def find_problem(
-  example: base.RawExample, features: base.Features
-) -> str | None:
+  example: base.RawExample,
+  features: base.Features,
+  needs: Needs = Needs(),
+) -> base.Problem | None:
   """Returns the error of an example, or None if it is valid."""
-  if example.problem is not None:
-    return example.problem
-  if example.x is None:
-    return 'the features are missing'
-  if example.y is None:
-    return 'the label is missing'
-  x = np.asarray(example.x)
+  return (
+    example.problem
+    or _find_problem_of_features(example.x, features)
+    or _find_problem_of_labels(example.y, features)
+    or _find_client_problem(example.client)
+    or _find_lack(example, needs)
+  )
+
+
+def _find_problem_of_features(
+  features_of_example: Any, features: base.Features
+) -> base.Problem | None:
+  if features_of_example is None:
+    return base.Problem('the features are missing')
+  x = np.asarray(features_of_example)
   if x.shape != features.x_shape:
-    return f'the shape is {x.shape}, not {features.x_shape}'
+    return base.Problem(f'the shape is {x.shape}, not {features.x_shape}')
   if x.dtype.kind not in 'uifb':
-    return f'the features are {x.dtype}, not numbers'
+    return base.Problem(f'the features are {x.dtype}, not numbers')
   if x.dtype.kind == 'f' and not np.isfinite(x).all():
-    return 'a feature is not finite'
+    return base.Problem('a feature is not finite')
   if x.dtype != features.x_dtype:
     with np.errstate(over='ignore', invalid='ignore'):
       stored = x.astype(features.x_dtype)
     if features.x_dtype in _INTEGERS and not np.array_equal(x, stored):
-      return _INTEGERS[features.x_dtype]
+      return base.Problem(_INTEGERS[features.x_dtype])
     if not np.all(np.isfinite(stored)):
-      return f'a feature is too large for {features.x_dtype}'
-  return _find_problem_of_labels(example.y, features) or _find_client_problem(
-    example.client
-  )
+      return base.Problem(f'a feature is too large for {features.x_dtype}')
+  return None
 
 
-def _find_problem_of_labels(label: Any, features: base.Features) -> str | None:
+def _find_problem_of_labels(
+  label: Any, features: base.Features
+) -> base.Problem | None:
+  if label is None:
+    return base.Problem('the label is missing')
   if not features.y_shape:
     return _find_label_problem(label, features)
   shape = np.shape(label)
   if shape != features.y_shape:
-    return f'the labels have shape {shape}, not {features.y_shape}'
+    return base.Problem(
+      f'the labels have shape {shape}, not {features.y_shape}'
+    )
   problems = (_find_label_problem(one, features) for one in label)
   return next(filter(None, problems), None)
 
 
-def _find_label_problem(label: Any, features: base.Features) -> str | None:
+def _find_label_problem(
+  label: Any, features: base.Features
+) -> base.Problem | None:
   if (
     not isinstance(label, (int, float, np.number))
     or not abs(label) <= _LARGEST_FLOAT32
   ):
-    return f'the label {label!r} is not a finite float32 number'
+    return base.Problem(
+      'the label is not a finite float32 number', value=repr(label)
+    )
   if features.task == 'classification' and (
     label != int(label) or not 0 <= label < features.num_classes
   ):
-    return f'the label {label!r} is not from 0 to {features.num_classes - 1}'
+    return base.Problem(
+      f'the label is not from 0 to {features.num_classes - 1}',
+      value=repr(label),
+    )
   return None
 
 
-def _find_client_problem(client: Any) -> str | None:
+def _find_client_problem(client: Any) -> base.Problem | None:
   """Returns the error of a client id; slashes and quotes are valid."""
   if client is None:
     return None
+  reason = None
   if not isinstance(client, str):
-    return f'the client id {client!r} is not text'
-  if len(client) > MAX_CLIENT_ID_CHARACTERS:
-    return (
-      f'the client id {client[:20]!r}... has {len(client)} characters, allowed '
-      f'are {MAX_CLIENT_ID_CHARACTERS}'
+    reason = 'the client id is not text'
+  elif len(client) > MAX_CLIENT_ID_CHARACTERS:
+    reason = (
+      f'the client id has {len(client)} characters, allowed are '
+      f'{MAX_CLIENT_ID_CHARACTERS}'
     )
+  elif not _is_unicode(client):
+    reason = 'the client id is not Unicode text'
+  elif '\0' in client:  # NumPy drops trailing ones, which merges two clients.
+    reason = 'the client id has a zero byte'
+  return None if reason is None else base.Problem(reason, value=repr(client))
+
+
+def _is_unicode(text: str) -> bool:
   try:
-    client.encode()
+    text.encode()
   except UnicodeEncodeError:
-    return f'the client id {client!r} is not Unicode text'
-  # NumPy drops trailing zeros, which would merge two clients.
-  return f'the client id {client!r} has a zero byte' if '\0' in client else None
+    return False
+  return True
+
+
+def _find_lack(example: base.RawExample, needs: Needs) -> base.Problem | None:
+  """Returns the error of an example that lacks what is needed of it."""
+  if needs.client and not example.client:
+    return base.Problem(
+      "the client id is missing, which partition.law 'natural' needs"
+    )
+  if needs.group and not example.group:
+    return base.Problem("the group is missing, which split_by='group' needs")
+  if needs.time and (example.time is None or not math.isfinite(example.time)):
+    return base.Problem('the time is missing, which splits by time need')
+  return None
 
 
 def clean(
   block: base.Block,
   examples: Iterable[base.RawExample],
   features: base.Features,
+  needs: Needs = Needs(),
 ) -> tuple[CleanBlock, list[DeadLetter]]:
   """Splits the examples of a block into valid examples and dead letters."""
   sound, dead = [], []
   for offset, example in enumerate(examples):
-    problem = find_problem(example, features)
+    problem = find_problem(example, features, needs)
     if problem is None:
       sound.append(example)
     else:
-      dead.append(DeadLetter(block.part, block.start + offset, problem))
-  return _stack(sound, features), dead
+      client_id = example.client if isinstance(example.client, str) else None
+      dead.append(
+        DeadLetter(
+          block.part, block.start + offset, *problem, client_id=client_id
+        )
+      )
+  return _stack(sound, features, needs), dead
+
+
+def locate(letter: DeadLetter, source: base.Source) -> DeadLetter:
+  """Returns a dead letter with its file, line and row, if they are known."""
+  place = source.locate(letter.part, letter.position)
+  return letter._replace(**place._asdict())
+
+
+def redact(letter: DeadLetter) -> DeadLetter:
+  """Returns a dead letter without content of the raw data."""
+  return letter._replace(value=None, client_id=None, row=None)
 
 
 def _stack(
-  examples: list[base.RawExample], features: base.Features
+  examples: list[base.RawExample], features: base.Features, needs: Needs
 ) -> CleanBlock:
   n = len(examples)
   label_dtype = np.int32 if features.task == 'classification' else np.float32
@@ -163,7 +261,19 @@ def _stack(
     is_test=np.array([example.is_test for example in examples], bool),
     native_source=np.array(native, np.int32),
     client=np.array([example.client or '' for example in examples], str),
+    group=_stack_groups(examples)
+    if needs.group
+    else np.empty((n, 0), np.uint8),
+    time=np.array(
+      [example.time for example in examples] if needs.time else [], np.float64
+    ),
   )
+
+
+def _stack_groups(examples: list[base.RawExample]) -> Array:
+  """Returns the hash of each example's group, uint8 `[n, KEY_BYTES]`."""
+  keys = b''.join(hashing.text_key(example.group or '') for example in examples)
+  return np.frombuffer(keys, np.uint8).reshape(-1, hashing.KEY_BYTES)
 
 
 def check_dead_letters(
@@ -182,12 +292,14 @@ def check_dead_letters(
     )
   if len(letters) <= allowed_fraction * num_raw and len(letters) < num_raw:
     return
-  reasons = Counter(letter.reason for letter in letters).most_common(3)
+  reasons = Counter(
+    str(base.Problem(letter.reason, letter.column)) for letter in letters
+  ).most_common(3)
   raise errors.DataError(
     f'{len(letters)} of {num_raw} raw examples are malformed, allowed is a '
     f'fraction of {allowed_fraction:g}. Most frequent: '
     + '; '.join(f'{reason} ({count})' for reason, count in reasons)
-    + f'. The first is number {letters[0].position} of {letters[0].part!r}. '
+    + f'. The first is {letters[0].place}. '
     'Mend the raw data, or raise max_dead_letter_fraction (below 1) to leave '
     'them out.'
   )

@@ -62,7 +62,7 @@ def divide(options: Options, request: division.Request) -> division.Division:
     smallest = max(smallest, int(sizes.min()))
   raise errors.PartitionError(
     f'in {_MAX_DRAWS} draws with concentration {options.concentration:g} '
-    f'somebody of {num_clients} clients always had fewer than '
+    f'at least one of {num_clients} clients had fewer than '
     f'{options.min_examples} training examples, {smallest} at best. Raise '
     'partition.options.concentration, or lower min_examples or the number of '
     'clients.'

@@ -74,7 +74,7 @@ def make_plan(
     groups=clients.repeat_groups(groups),
     mixtures=mixtures,
     roles=splits.split_clients(
-      owners, survey.key, roles, config.splits, config.seed
+      owners, survey, roles, config.splits, config.seed
     ),
     owners=shown,
     planted=planning.Planted(divided.clusters, label_mixtures, divided.facts),
@@ -84,7 +84,7 @@ def make_plan(
 
 def _count_classes(y: Array, roles: Array, num_classes: int) -> Array:
   """Returns the examples of each role and class, int64 `[4, num_classes]`."""
-  used = roles != splits.UNUSED
+  used = roles >= 0
   num_roles = splits.HELD_OUT + 1
   cell = roles[used].astype(np.int64) * num_classes + y[used]
   counts = np.bincount(cell, minlength=num_roles * num_classes)
@@ -109,7 +109,7 @@ def _deal(
   """
   _, num_clients, num_pools = quotas.shape
   pool = pool_of_class[survey.y]
-  is_dealt = (roles != splits.UNUSED) & (pool != planning.NOBODY)
+  is_dealt = (roles >= 0) & (pool != planning.NOBODY)
   return apportion.deal(
     np.where(is_dealt, roles.astype(np.int64) * num_pools + pool, -1),
     hashing.draw(survey.key, config.seed, 'partition/draw/0'),

@@ -71,7 +71,7 @@ def make_plan(
     groups=clients.repeat_groups(groups),
     mixtures=mixture,
     roles=splits.split_clients(
-      owners.max(axis=0), survey.key, roles, config.splits, config.seed
+      owners.max(axis=0), survey, roles, config.splits, config.seed
     ),
     owners=owners,
   )

@@ -55,17 +55,6 @@ class Clients(NamedTuple):
   sizes: Array
 
 
-def check_named(client: Array) -> None:
-  """Raises DataError if an example has no client."""
-  num_unnamed = int(np.sum(client == ''))
-  if num_unnamed:
-    raise errors.DataError(
-      "partition.law 'natural' needs the client of every example, and "
-      f"{num_unnamed} examples have none; set the source's column of clients "
-      'or use another law.'
-    )
-
-
 def draw_lots(names: Array, seed: int, purpose: str) -> Array:
   """Returns a hash of each client's name, uint64 `[num_clients]`."""
   keys = np.array(

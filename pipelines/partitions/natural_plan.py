@@ -26,15 +26,13 @@ def make_plan(
     num_sources: Number of source distributions.
 
   Raises:
-    DataError: If an example has no client.
     PartitionError: If too few clients pass the filters.
   """
-  natural.check_named(survey.client)
   names, index = np.unique(survey.client, return_inverse=True)
   is_dealt = _is_dealt(roles, config.splits)
   roles = splits.split_clients(
     np.where(is_dealt, index, planning.NOBODY),
-    survey.key,
+    survey,
     roles,
     config.splits,
     config.seed,

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pipelines import options
 from pipelines.examples import splits
 from pipelines.partitions import (
@@ -88,14 +90,9 @@ def make_plan(
   Raises:
     PartitionError: If the partition needs more examples than there are.
     ConfigError: If the partition is incompatible with the examples.
-    DataError: If an example of a natural partition has no client.
   """
   roles = splits.assign_roles(
-    survey.key,
-    survey.is_test,
-    config.splits,
-    has_test_split=has_test_split,
-    seed=config.seed,
+    survey, config.splits, has_test_split=has_test_split, seed=config.seed
   )
   num_sources = len(source_names)
   if config.partition.law == registry.NATURAL:
@@ -113,4 +110,6 @@ def make_plan(
       f'num_shards is {config.num_shards} and there are only '
       f'{len(plan.client_ids)} clients; lower num_shards'
     )
-  return plan
+  # Those in the gap between splits by time were dealt with the others.
+  owners = np.where(plan.roles < 0, planning.NOBODY, plan.owners)
+  return plan._replace(owners=owners)

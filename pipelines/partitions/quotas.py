@@ -18,7 +18,7 @@ def split_sizes(sizes: Array, config: options.SplitsConfig) -> Array:
       `[num_clients]`.
     config: The ratios; results are rounded to nearest, halves up.
   """
-  if config.split_by == options.CLIENT:
+  if config.is_by_client:
     ratios = np.array([1.0, 0.0, 0.0])
   else:
     ratios = np.array([1.0, config.validation_ratio, config.test_ratio])

@@ -21,20 +21,25 @@ from tff_algos.data import schema as schema_lib
 # Hashed into every version's name. To be raised when the output for the same
 # recipe and raw data changes.
 CODE_VERSION = 1
+# The same for the dead letters alone.
+DEAD_LETTER_VERSION = 2
 
 
 def describe_recipe(
   config: options.DatasetConfig, source: base.Source
 ) -> dict[str, Any]:
   """Returns the inputs that determine a version's content, without paths."""
-  recipe = config_lib.to_dict(config)
+  recipe = config_lib.to_recipe(config)
   recipe['source']['options'] = dict(source.recipe())
-  return {
+  described = {
     'recipe': recipe,
     'sources': dict(source.checksums()),
     'schema_version': schema_lib.SCHEMA_VERSION,
     'code_version': CODE_VERSION,
   }
+  if config.max_dead_letter_fraction:  # Else no version has any.
+    described['dead_letter_version'] = DEAD_LETTER_VERSION
+  return described
 
 
 def name_version(described: Mapping[str, Any]) -> str:

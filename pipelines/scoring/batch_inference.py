@@ -77,6 +77,7 @@ def score(
     InfrastructureError: If the Beam runner lost clients.
     WorkdirBusyError: If another run is writing to the same folder.
   """
+  runner.check_flags(pipeline_options)
   dataset, output_dir = dataset.resolve(), output_dir.resolve()
   assignments = assignments or {}
   if output_dir == dataset:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
 
@@ -38,6 +39,40 @@ class Features(NamedTuple):
   y_shape: tuple[int, ...] = ()
 
 
+class Problem(NamedTuple):
+  """Error of one raw example.
+
+  Attributes:
+    reason: Description without values of the data.
+    column: Column of a table, if the error is one column's.
+    value: The invalid value, as text, if there is one.
+  """
+
+  reason: str
+  column: str | None = None
+  value: str | None = None
+
+  def __str__(self) -> str:
+    """Returns the column, the error and the value in one line."""
+    where = '' if self.column is None else f'column {self.column!r}: '
+    got = '' if self.value is None else f', got {self.value}'
+    return f'{where}{self.reason}{got}'
+
+
+class Location(NamedTuple):
+  """Place of a raw example in the raw files, as far as it is known.
+
+  Attributes:
+    file: Name of the file.
+    line: Line of a text file, or row of another table, from 1.
+    row: Content: column -> cell, or a list of cells; JSON-ready.
+  """
+
+  file: str | None = None
+  line: int | None = None
+  row: Mapping[str, Any] | Sequence[Any] | None = None
+
+
 class RawExample(NamedTuple):
   """One raw example, validated later by `cleaning`.
 
@@ -49,6 +84,8 @@ class RawExample(NamedTuple):
       several; else None.
     client: Name of its natural client, or None.
     problem: Error of reading it, if any.
+    group: Name of the group that no split may divide, or None.
+    time: Time of the example, of any unit and origin, or None.
   """
 
   x: Any
@@ -56,7 +93,9 @@ class RawExample(NamedTuple):
   is_test: bool = False
   native_source: int | None = None
   client: str | None = None
-  problem: str | None = None
+  problem: Problem | None = None
+  group: str | None = None
+  time: float | None = None
 
 
 class Block(NamedTuple):
@@ -108,6 +147,10 @@ class Source(Protocol):
     """Returns further entries of the manifest, JSON-ready."""
     ...
 
+  def locate(self, part: str, position: int) -> Location:
+    """Returns where the example at a position of a part is stored."""
+    ...
+
 
 class FileSource:
   """Base of sources without native distributions and further facts.
@@ -122,6 +165,11 @@ class FileSource:
   def facts(self) -> Mapping[str, Any]:
     """Returns nothing to add to the manifest."""
     return {}
+
+  def locate(self, part: str, position: int) -> Location:
+    """Returns an unknown location."""
+    del part, position
+    return Location()
 
 
 class FolderSource(FileSource):
@@ -140,9 +188,15 @@ class FolderSource(FileSource):
     """Returns the checksums of the files as stored."""
     return {path.name: integrity.file_sha256(path) for path in self._files()}
 
+  def locate(self, part: str, position: int) -> Location:
+    """Returns the file, if there is only one."""
+    del part, position
+    names = [path.name for path in self._files()]
+    return Location(names[0] if len(names) == 1 else None)
+
   def recipe(self) -> Mapping[str, Any]:
     """Returns all options but the folder."""
-    recipe = dataclasses.asdict(self._options)
+    recipe = config_lib.to_recipe(self._options)
     del recipe['folder']
     return recipe
 
@@ -273,6 +327,15 @@ def vector_features(length: int, num_classes: int = 0) -> Features:
   )
 
 
-def malformed(problem: str) -> RawExample:
-  """Returns an example that could not be read, with its error."""
-  return RawExample(x=None, y=None, problem=problem)
+def malformed(
+  reason: str, *, column: str | None = None, value: Any = None
+) -> RawExample:
+  """Returns an example that could not be read, with its error.
+
+  Args:
+    reason: Description without values of the data.
+    column: Column of a table, if the error is one column's.
+    value: The invalid value, if there is one.
+  """
+  spelled = None if value is None else repr(value)
+  return RawExample(x=None, y=None, problem=Problem(reason, column, spelled))

@@ -6,6 +6,7 @@ import functools
 import io
 import pathlib
 from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from pipelines.sources import base, files, table
 from tff_algos.core import errors
@@ -31,30 +32,46 @@ class Options(table.Options):
       )
 
 
+class Rows(NamedTuple):
+  """Rows of a file.
+
+  Attributes:
+    lines: The last line of each row, from 1.
+    rows: Column -> cell; those of a row that is too long have the column None.
+  """
+
+  lines: list[int]
+  rows: list[dict[str, Any]]
+
+
 class Csv(table.Table):
   """Rows of CSV files, in UTF-8."""
 
+  def locate(self, part: str, position: int) -> base.Location:
+    """Returns the file, the line and the cells of a row."""
+    lines, rows = self._read(part)
+    row = rows[position]
+    return base.Location(self._path(part).name, lines[position], _by_name(row))
+
   def _num_rows(self, part: str) -> int:
-    return len(self._all_rows(part))
+    return len(self._read(part).rows)
 
-  def _rows(self, block: base.Block) -> Iterator[Mapping[str, str | None]]:
-    yield from self._all_rows(block.part)[block.start : block.stop]
+  def _rows(self, block: base.Block) -> Iterator[Mapping[str, Any]]:
+    yield from self._read(block.part).rows[block.start : block.stop]
 
-  def _all_rows(self, part: str) -> list[dict[str, str | None]]:
-    path = files.find(self._options.folder, self._file_name(part))
+  def _read(self, part: str) -> Rows:
+    path = self._path(part)
     return _read_rows(path, self._options, path.stat().st_mtime_ns)
 
+  def _path(self, part: str) -> pathlib.Path:
+    return files.find(self._options.folder, self._file_name(part))
+
   def _files(self) -> list[pathlib.Path]:
-    return [
-      files.find(self._options.folder, self._file_name(part))
-      for part in self._parts()
-    ]
+    return [self._path(part) for part in self._parts()]
 
 
 @functools.lru_cache(maxsize=2)
-def _read_rows(
-  path: pathlib.Path, options: Options, mtime_ns: int
-) -> list[dict[str, str | None]]:
+def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
   """Returns the rows of a file, cached by `mtime_ns`."""
   del mtime_ns
   reader = csv.DictReader(
@@ -71,8 +88,17 @@ def _read_rows(
           f'{path} has no column {column!r}; its columns are: '
           f'{", ".join(columns) or "none"}'
         )
-    return list(reader)
+    lines, rows = [], []
+    for row in reader:
+      lines.append(reader.line_num)
+      rows.append(row)
+    return Rows(lines, rows)
   except csv.Error as error:
     raise errors.DataError(
       f'line {reader.line_num} of {path} is no CSV: {error}'
     ) from None
+
+
+def _by_name(row: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the cells of a row; those without a column have the column ''."""
+  return {name or '': cell for name, cell in row.items()}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from pipelines.sources import base, table
+from pipelines.sources import base, cells, table
 from tff_algos.core import errors
 
 
@@ -49,6 +49,20 @@ class RowGroup(NamedTuple):
 
 class Parquet(table.Table):
   """Rows of Parquet files."""
+
+  def locate(self, part: str, position: int) -> base.Location:
+    """Returns the file, the number of the row in it and its cells."""
+    groups = self._groups(part)
+    block = base.Block(part, position, position + 1)
+    (run,) = base.runs([group.num_rows for group in groups], block)
+    path = groups[run.index].path
+    before = sum(g.num_rows for g in groups[: run.index] if g.path == path)
+    (row,) = self._rows(block)
+    return base.Location(
+      path.name,
+      before + run.start + 1,
+      {name: cells.to_json(cell) for name, cell in row.items()},
+    )
 
   def _num_rows(self, part: str) -> int:
     return sum(group.num_rows for group in self._groups(part))

@@ -77,7 +77,7 @@ class Sentiment140(base.FolderSource):
       if len(row) != _NUM_COLUMNS:
         yield base.malformed(f'the row has {len(row)} columns, not 6')
       elif row[0] not in _CLASSES:
-        yield base.malformed(f'the mood {row[0]!r} is neither 0 nor 4')
+        yield base.malformed('the mood is neither 0 nor 4', value=row[0])
       else:
         ids = vocabulary.encode(text.split_words(row[5]))
         yield base.RawExample(
@@ -90,6 +90,11 @@ class Sentiment140(base.FolderSource):
   def has_test_split(self) -> bool:
     """Returns whether a test file is named."""
     return bool(self._options.test_file)
+
+  def locate(self, part: str, position: int) -> base.Location:
+    """Returns the file and the row of a tweet."""
+    path = self._path(getattr(self._options, f'{part}_file'))
+    return base.Location(path.name, row=self._rows(part)[position])
 
   def facts(self) -> Mapping[str, Any]:
     """Returns the vocabulary."""

@@ -129,7 +129,7 @@ class Shakespeare(base.FolderSource):
     if ids[start : stop + 1].min() < 0:
       strange = set(text[start : stop + 1]) - set(self._options.alphabet)
       return base.malformed(
-        f'{"".join(sorted(strange))!r} is not in the alphabet'
+        'a character is not in the alphabet', value=''.join(sorted(strange))
       )
     return base.RawExample(x=ids[start:stop], y=int(ids[stop]))
 

@@ -1,13 +1,15 @@
 """Base of tabular sources: a label column and feature columns."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pipelines.sources import base
+from pipelines.sources import base, cells
 from tff_algos.core import checks, errors
+from tff_algos.core import config as config_lib
 
 TRAIN = 'train'
 TEST = 'test'
@@ -26,6 +28,12 @@ class Options:
     classes: Spellings of the labels, class 0 first; None for regression.
     client_column: Column with the client of a row (for partition law
       `'natural'`); '' if there is none.
+    group_column: Column with the group of a row, such as a recording (for
+      `splits.split_by='group'`); '' if there is none.
+    time_column: Column with the time of a row (for splits by time), a number
+      or of ISO 8601; '' if there is none.
+    schema: Types, ranges and allowed values of columns, which need not be read
+      for anything else.
   """
 
   folder: str
@@ -35,6 +43,9 @@ class Options:
   test_file: str = ''
   classes: tuple[str, ...] | None = None
   client_column: str = ''
+  group_column: str = config_lib.added_option('')
+  time_column: str = config_lib.added_option('')
+  schema: tuple[cells.Column, ...] = config_lib.added_option(())
 
   def __post_init__(self) -> None:
     if not self.train_file:
@@ -43,10 +54,19 @@ class Options:
       raise errors.ConfigError('feature_columns must name at least one column')
     if self.classes is not None:
       checks.check_int('the number of classes', len(self.classes), minimum=2)
+    names = [column.name for column in self.schema]
+    if len(set(names)) < len(names):
+      raise errors.ConfigError(
+        f'schema must name a column once, got {", ".join(names)}'
+      )
 
   def columns(self) -> tuple[str, ...]:
     """Returns the names of all columns that are read."""
-    named = (self.label_column, *self.feature_columns, self.client_column)
+    named = (
+      *(self.label_column, *self.feature_columns, self.client_column),
+      *(self.group_column, self.time_column),
+      *(column.name for column in self.schema),
+    )
     return tuple(dict.fromkeys(name for name in named if name))
 
 
@@ -83,6 +103,10 @@ class Table(base.FolderSource):
     """Returns whether a test file is named."""
     return bool(self._options.test_file)
 
+  def locate(self, part: str, position: int) -> base.Location:
+    """Returns the file, the line (or number) and the cells of a row."""
+    raise NotImplementedError
+
   def _num_rows(self, part: str) -> int:
     raise NotImplementedError
 
@@ -97,34 +121,55 @@ class Table(base.FolderSource):
     return (TRAIN, TEST) if self.has_test_split() else (TRAIN,)
 
   def _parse(self, row: Mapping[str, Any]) -> base.RawExample:
-    values = []
-    for column in self._options.feature_columns:
-      value = _number(row[column])
-      if value is None:
-        return base.malformed(f'{column!r} is {row[column]!r}, not a number')
-      values.append(value)
-    label = row[self._options.label_column]
-    label = '' if label is None else str(label).strip()
-    client = self._options.client_column and row[self._options.client_column]
-    example = base.RawExample(
-      x=np.array(values),
-      y=None,
-      client=None if client in ('', None) else str(client),
+    options = self._options
+    x = [cells.parse_number(row[column]) for column in options.feature_columns]
+    y = self._parse_label(row[options.label_column])
+    column = options.time_column
+    time = cells.parse_time(row[column]) if column else None
+    client, group = (
+      str(row[column]) if column and not cells.is_empty(row[column]) else None
+      for column in (options.client_column, options.group_column)
     )
+    return base.RawExample(
+      x=np.array(x),
+      y=y,
+      client=client,
+      problem=self._find_problem(row, x, y, time),
+      group=group,
+      time=time,
+    )
+
+  def _parse_label(self, cell: Any) -> float | None:
+    """Returns the number or class of a label, None if it has none."""
     classes = self._options.classes
     if classes is None:
-      value = _number(label)
-      if value is None:
-        return base.malformed(f'the label {label!r} is not a number')
-      return example._replace(y=value)
-    if label not in classes:
-      return base.malformed(f'the label {label!r} is none of the classes')
-    return example._replace(y=classes.index(label))
+      return cells.parse_number(cell)
+    label = '' if cell is None else str(cell).strip()
+    return classes.index(label) if label in classes else None
 
-
-def _number(value: Any) -> float | None:
-  """Returns a cell as a number, None if it is not numeric."""
-  try:
-    return float(value)
-  except (TypeError, ValueError, OverflowError):
+  def _find_problem(
+    self,
+    row: Mapping[str, Any],
+    x: Sequence[float | None],
+    y: float | None,
+    time: float | None,
+  ) -> base.Problem | None:
+    """Returns the first error of a row, or None; see `_parse`."""
+    options = self._options
+    for column in options.schema:
+      problem = column.find_problem(row[column.name])
+      if problem is not None:
+        return problem
+    for column, value in zip(options.feature_columns, x, strict=True):
+      if value is None or not math.isfinite(value):
+        return _problem('not a finite number', column, row)
+    if y is None:
+      reason = 'none of the classes' if options.classes else 'not a number'
+      return _problem(f'the label is {reason}', options.label_column, row)
+    if time is None and options.time_column:
+      return _problem('not a number, date or time', options.time_column, row)
     return None
+
+
+def _problem(reason: str, column: str, row: Mapping[str, Any]) -> base.Problem:
+  return base.Problem(reason, column, repr(row[column]))

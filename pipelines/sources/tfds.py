@@ -145,7 +145,7 @@ class Tfds(base.FileSource):
     label = int(example[options.label])
     if options.classes is not None:
       if label not in options.classes:
-        return base.malformed(f'the label {label} is none of the classes')
+        return base.malformed('the label is none of the classes', value=label)
       label = options.classes.index(label)
     try:
       client = _decode(example[options.client]) if options.client else None
@@ -252,7 +252,7 @@ def _builder(options: Options) -> Any:
     builder = tfds.builder(options.name, data_dir=options.data_dir or None)
   except tfds.core.DatasetNotFoundError as error:
     raise errors.DataError(
-      f'TensorFlow Datasets knows no set {options.name!r}: '
+      f'TensorFlow Datasets has no data set {options.name!r}: '
       f'{str(error).splitlines()[0]}'
     ) from None
   except Exception as error:

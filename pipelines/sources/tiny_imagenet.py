@@ -56,12 +56,16 @@ class TinyImagenet(base.FileSource):
     classes = self._classes()
     for name, class_name in self._list(block.part)[block.start : block.stop]:
       if class_name not in classes:
-        yield base.malformed(f'{name} has the unknown class {class_name!r}')
+        yield base.malformed('the class is unknown', value=class_name)
         continue
       example = _decode(self._folder / name)
       yield example._replace(
         y=classes[class_name], is_test=block.part == VALIDATION
       )
+
+  def locate(self, part: str, position: int) -> base.Location:
+    """Returns the file of an image."""
+    return base.Location(self._list(part)[position][0])
 
   def checksums(self) -> Mapping[str, str]:
     """Returns checksums: of the lists, and of the images of each part."""
@@ -156,5 +160,5 @@ def _decode(path: pathlib.Path) -> base.RawExample:
   try:
     image = tf.io.decode_jpeg(files.read_bytes(path), channels=3).numpy()
   except tf.errors.InvalidArgumentError:
-    return base.malformed(f'{path.name} is no whole JPEG image')
+    return base.malformed('the file is no whole JPEG image')
   return base.RawExample(x=image, y=None)

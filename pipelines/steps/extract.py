@@ -9,6 +9,7 @@ import numpy as np
 from pipelines import options
 from pipelines.engines import failures
 from pipelines.examples import cleaning, distributions, splits
+from pipelines.partitions import registry as laws
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base, registry
 from pipelines.steps import handover, pieces, planning, write
@@ -22,6 +23,15 @@ KeyedPiece = tuple[pieces.Key, pieces.Piece]
 def create_source(config: options.DatasetConfig) -> base.Source:
   """Returns the source of raw examples."""
   return registry.create(config.source.name, config.source.options, config.seed)
+
+
+def what_is_needed(config: options.DatasetConfig) -> cleaning.Needs:
+  """Returns what the partition and the splits need of every example."""
+  return cleaning.Needs(
+    client=config.partition.law == laws.NATURAL,
+    group=config.splits.split_by == options.GROUP,
+    time=config.splits.is_by_time,
+  )
 
 
 class _BlockFn(beam.DoFn):
@@ -41,7 +51,10 @@ class _BlockFn(beam.DoFn):
     self, block: base.Block
   ) -> tuple[cleaning.CleanBlock, list[cleaning.DeadLetter]]:
     return cleaning.clean(
-      block, self._source.read(block), self._source.features()
+      block,
+      self._source.read(block),
+      self._source.features(),
+      what_is_needed(self._config),
     )
 
 
@@ -52,7 +65,11 @@ class SurveyBlock(_BlockFn):
     """Surveys one block."""
     number, block = numbered
     with failures.carried():
-      handover.write_survey(self._staging, number, *self._clean(block))
+      sound, dead = self._clean(block)
+      letters = [cleaning.locate(letter, self._source) for letter in dead]
+      if self._config.redact_dead_letters:
+        letters = [cleaning.redact(letter) for letter in letters]
+      handover.write_survey(self._staging, number, sound, letters)
     yield number
 
 

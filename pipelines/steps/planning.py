@@ -20,6 +20,8 @@ class Survey(NamedTuple):
     native_source: Native source distribution, -1 if none, int32 `[n]`.
     client: Natural client, '' if none, str `[n]`.
     y: Labels, int32 or float32 `[n, *y_shape]`.
+    group: See `cleaning.CleanBlock`.
+    time: See `cleaning.CleanBlock`.
   """
 
   key: Array
@@ -27,6 +29,8 @@ class Survey(NamedTuple):
   native_source: Array
   client: Array
   y: Array
+  group: Array
+  time: Array
 
 
 class Planted(NamedTuple):

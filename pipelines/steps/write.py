@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apache_beam as beam
 import numpy as np
@@ -115,7 +115,9 @@ class WriteShard(beam.DoFn):
     yield f'{kind}-{index}'
 
 
-class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
+class WriteShards(
+  beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]
+):
   """PTransform: runs keyed by (kind, index) -> names of written shards."""
 
   def __init__(self, writer: ShardWriter, num_blocks: int) -> None:
@@ -123,13 +125,16 @@ class WriteShards(beam.PTransform[pvalue.PCollection[Any], pvalue.PValue]):
     self._writer = writer
     self._num_blocks = num_blocks
 
-  def expand(self, input_or_inputs: pvalue.PCollection[Any]) -> pvalue.PValue:
+  def expand(
+    self, input_or_inputs: pvalue.PCollection[Any]
+  ) -> pvalue.PCollection[Any]:
     """Groups the runs by shard and writes the shards."""
-    return (
+    names = (
       input_or_inputs
       | 'GroupByShard' >> beam.GroupByKey()
       | 'WriteShard' >> beam.ParDo(WriteShard(self._writer, self._num_blocks))
     )
+    return cast(pvalue.PCollection[Any], names)
 
 
 @contextlib.contextmanager

@@ -176,3 +176,19 @@ def test_second_run_is_told_to_come_later(launcher, tmp_path):
   assert failure['reason'] == 'infrastructure'
   assert failure['error'] == 'WorkdirBusyError'
   assert failure['exit_code'] == 75
+
+
+def test_engine_that_cannot_be_reached_is_tried_later(launcher, tmp_path):
+  program = launcher.run(
+    'binaries.preprocess',
+    _DIGITS,
+    f'--workdir={tmp_path}',
+    '--beam_options=--runner=PortableRunner --job_endpoint=127.0.0.1:1 '
+    '--job_server_timeout=1 --environment_type=EXTERNAL '
+    '--environment_config=127.0.0.1:1',
+  )
+  assert program.returncode == 75, program.stderr
+  failure = _parse(program.stdout.strip())
+  assert (failure['reason'], failure['exit_code']) == ('infrastructure', 75)
+  assert 'Traceback' not in program.stderr
+  assert not [path for path in tmp_path.rglob('*') if path.is_file()]

@@ -1,12 +1,15 @@
 """The commands and flags in the document are real ones."""
 
+import json
+import os
 import re
 import shlex
+import subprocess
 
 import pytest
 
 from pipelines.engines import runner
-from tests.testing import programs
+from tests.testing import ports, programs
 
 _TEXT = (programs.ROOT / 'docs' / 'data_engineering.md').read_text()
 _COMMANDS = [
@@ -18,14 +21,12 @@ _COMMANDS = [
 _ENGINES = re.findall(r'^\| `(--(?:runner|direct)[^`]*)` \|', _TEXT, re.M)
 
 
-def test_flags_of_commands_are_flags_of_the_program(launcher):
+def test_flags_in_the_text_are_flags_of_the_program(launcher):
+  """Those of whole commands: `commands_test.py`."""
   known = launcher.run('binaries.preprocess', '--help').stdout
-  used = set(re.findall(r' --(\w+)', ' '.join(_COMMANDS)))
-  used |= set(re.findall(r'`--(as_of|force|keep_versions|\w+_versions)', _TEXT))
-  assert {'config', 'workdir', 'as_of', 'keep_versions', 'force'} <= used
-  used -= {'direct_running_mode'}  # Beam's, within --beam_options.
-  for flag in used:
-    assert re.search(rf'--(\[no\])?{flag}:', known), flag
+  for flag in ('as_of', 'force', 'keep_versions', 'nocard'):
+    assert f'`--{flag}' in _TEXT
+    assert re.search(rf'--(\[no\])?{flag.removeprefix("no")}:', known), flag
 
 
 def test_line_for_cron_runs(launcher, tmp_path):
@@ -40,13 +41,72 @@ def test_line_for_cron_runs(launcher, tmp_path):
   assert (tmp_path / 'dataset' / 'as_of' / '2026-11-20').exists()
 
 
+@pytest.fixture(name='shell')
+def _shell(tmp_path):
+  """Starts printed lines in the checkout; ends what still runs."""
+  environment = {**os.environ, 'TMPDIR': str(tmp_path)}
+  environment.pop('PYTHONPATH', None)
+  started = []
+
+  def start(line):
+    line = re.sub(r'runs/\w+', str(tmp_path / 'run'), line.rstrip(' &'))
+    with open(tmp_path / f'stderr_{len(started)}', 'w') as stderr:
+      process = subprocess.Popen(
+        shlex.split(line),
+        cwd=programs.ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+      )
+    started.append(process)
+    return process
+
+  yield start
+  for process in reversed(started):
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+def _fenced(start):
+  """Returns the lines of the block that starts so."""
+  (block,) = re.findall(
+    rf'^```\n({re.escape(start)}.*?)^```', _TEXT, re.M | re.S
+  )
+  return block.replace('\\\n', ' ').splitlines()
+
+
+@pytest.mark.verify
+def test_dask_cluster_builds_as_printed(shell, tmp_path):
+  lines = _fenced('.venv/bin/dask scheduler')
+  assert len(lines) == 3
+  (address,) = ports.free_addresses(1)
+  host, port = address.split(':')
+  for line in lines:
+    line = line.replace('10.0.0.5:8786', address)
+    line = line.replace(
+      '--host=10.0.0.5 --port=8786', f'--host={host} --port={port}'
+    )
+    last = shell(line)
+  out, _ = last.communicate(timeout=300)
+  said = '\n'.join(path.read_text() for path in tmp_path.glob('stderr_*'))
+  assert last.returncode == 0, said
+  assert json.loads(out)['status'] == 'built'
+  assert 'No module named' not in said
+
+
+@pytest.mark.verify
+def test_first_command_builds_as_printed(shell):
+  (line,) = _fenced('.venv/bin/python -m binaries.preprocess')
+  program = shell(line)
+  out, _ = program.communicate(timeout=300)
+  assert program.returncode == 0
+  assert json.loads(out)['status'] == 'built'
+
+
 @pytest.mark.parametrize('flags', _ENGINES)
 def test_flags_of_engines_are_taken_by_beam(flags):
-  words = [
-    word if word.startswith('--environment_config=') else word.replace('"', '')
-    for word in flags.split()
-  ]
-  pipeline = runner._create_pipeline(words)
+  pipeline = runner._create_pipeline(runner.split_flags(flags))
   expected = flags.partition('Runner')[0].rpartition('=')[2] or 'FnApi'
   if flags.startswith('--direct'):
     expected = 'FnApi'

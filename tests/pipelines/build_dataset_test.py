@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import numpy as np
@@ -12,6 +13,8 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
+
+_PERSONS = tuple(f'person_{i}' for i in range(4))
 
 
 @pytest.fixture(name='built', scope='module')
@@ -191,18 +194,104 @@ def test_dead_letters(tmp_path):
   raw_data.write_csv(tmp_path, 60, bad)
   with pytest.raises(
     errors.DataError,
-    match=r'4 of 64 raw examples are malformed, allowed .* 0\. .*'
-    r"The first is number 60 of 'train'",
-  ):
+    match=r'4 of 64 raw examples are malformed, allowed .* 0\. Most frequent: '
+    r"column 'a': not a finite number \(2\).* The first is line 62 of "
+    r'table\.csv\..*The dead letters are in .*quarantine/',
+  ) as caught:
     build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
-  assert not list((tmp_path / 'dataset').iterdir())
+  (refused,) = (tmp_path / 'dataset').rglob('*.jsonl')
+  assert str(refused) in str(caught.value)
   config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.1)
   result = build_dataset.build(config, tmp_path / 'dataset')
   assert result.manifest['counters']['dead_letters'] == 4
-  (letters,) = result.path.glob('versions/*/dead_letters-*.jsonl')
-  text = letters.read_text()
-  assert len(text.splitlines()) == 4
-  assert 'a feature is not finite' in text
+  (published,) = result.path.glob('versions/*/dead_letters-*.jsonl')
+  assert published.read_text() == refused.read_text()
+  letters = [json.loads(line) for line in refused.read_text().splitlines()]
+  assert [(one['line'], one['column'], one['value']) for one in letters] == [
+    (62, 'a', "'?'"),
+    (63, 'y', "'maybe'"),
+    (64, 'a', "'nan'"),
+    (65, 'b', 'None'),
+  ]
+  assert letters[1]['row'] == {'a': '1', 'b': '2', 'y': 'maybe', 'who': 'ann'}
+
+
+def test_blank_client_id_is_a_dead_letter(tmp_path):
+  raw_data.write_csv(tmp_path, 60, ('1,2,no, ', '1,2,no'))
+  natural = {'partition': {'law': 'natural'}, 'max_dead_letter_fraction': 0.05}
+  config = raw_data.csv_config(tmp_path, **natural)
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  (published,) = result.path.glob('versions/*/dead_letters-*.jsonl')
+  letters = [json.loads(line) for line in published.read_text().splitlines()]
+  assert [one['line'] for one in letters] == [62, 63]
+  assert 'client id is missing' in letters[0]['reason']
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.client_ids == tuple(f'person_{i}' for i in range(4))
+  # Nobody asks for clients where the partition makes its own.
+  iid = raw_data.csv_config(tmp_path)
+  build_dataset.build(iid, tmp_path / 'dataset')
+
+
+def test_dead_letters_are_kept_when_the_partition_is_refused(tmp_path):
+  raw_data.write_csv(tmp_path, 60, ('?,2,no,ann',))
+  config = raw_data.csv_config(
+    tmp_path,
+    partition={'law': 'natural', 'num_clients': 9},
+    max_dead_letter_fraction=0.5,
+  )
+  with pytest.raises(errors.PartitionError, match='dead letters are in'):
+    build_dataset.build(config, tmp_path / 'dataset')
+  (kept,) = (tmp_path / 'dataset').rglob('*.jsonl')
+  assert json.loads(kept.read_text())['line'] == 62
+
+
+def test_values_out_of_range_are_dead_letters(tmp_path):
+  raw_data.write_csv(tmp_path, 60, ('1e30,2,no,ann', '1,2,no,eve'))
+  config = raw_data.csv_config(tmp_path, max_dead_letter_fraction=0.1)
+  options = {
+    **config.source.options,
+    'schema': (
+      {'name': 'a', 'type': 'integer', 'minimum': 0.0, 'maximum': 99.0},
+      {'name': 'who', 'type': 'text', 'allowed': ('ann', *_PERSONS)},
+    ),
+  }
+  checked = raw_data.csv_config(
+    tmp_path,
+    source={'name': 'csv', 'options': options},
+    max_dead_letter_fraction=0.1,
+  )
+  plain, result = (
+    build_dataset.build(one, tmp_path / 'dataset') for one in (config, checked)
+  )
+  assert plain.manifest['counters']['dead_letters'] == 0
+  assert result.manifest['counters']['dead_letters'] == 2
+  assert plain.version != result.version
+
+
+def test_overlapping_windows_do_not_leak_between_splits_by_time(tmp_path):
+  """Windows of three rows: features of adjacent rows share two."""
+  rows = [f'{i},{i + 2},{("no", "yes")[i % 2]},p_{i % 2}' for i in range(40)]
+  (tmp_path / 'table.csv').write_text('\n'.join(['a,b,y,who', *rows]))
+  config = raw_data.csv_config(tmp_path)
+  options = {**config.source.options, 'time_column': 'a'}
+  splits = {'test_ratio': 0.5, 'held_out_fraction': 0.25, 'split_by': 'time'}
+  config = raw_data.csv_config(
+    tmp_path,
+    source={'name': 'csv', 'options': options},
+    partition={'law': 'natural'},
+    splits={**splits, 'time_gap': 2.5},
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  assert result.manifest['counters']['left_out_by_time_gap'] == 6
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    train, test = (
+      np.concatenate([dataset.examples(c, split).x for c in dataset.client_ids])
+      for split in ('train', 'test')
+    )
+    held_out = dataset.held_out(0).x
+  assert sorted(train[:, 0]) == list(range(20))
+  assert sorted(test[:, 0]) == list(range(23, 30))
+  assert sorted(held_out[:, 0]) == list(range(33, 40))
 
 
 def test_only_dead_letters(tmp_path):
@@ -236,6 +325,12 @@ def test_same_recipe_is_not_built_twice(built, copy):
   assert again.manifest == first.manifest
   with dataset_lib.FederatedDataset.open(copy) as dataset:
     assert dataset.version == first.version
+
+
+def test_options_of_beam_are_checked_if_nothing_is_to_be_built(built):
+  flags = ['--no_such_option=3']
+  with pytest.raises(errors.ConfigError, match='no_such_option'):
+    build_dataset.build(raw_data.digits_config(), built.path, flags)
 
 
 def test_damaged_version_is_built_again(built, copy):
@@ -274,7 +369,8 @@ def test_crash_in_the_middle_leaves_the_old_version(copy, monkeypatch):
 
 def test_configs_of_the_manifest_build_the_same_version(built):
   recipe = built.manifest['recipe']
-  assert recipe == config_lib.to_dict(raw_data.digits_config())
+  again = config_lib.from_dict(type(raw_data.digits_config()), recipe)
+  assert again == raw_data.digits_config()
 
 
 def test_force_builds_again_and_changes_nothing(built, copy):

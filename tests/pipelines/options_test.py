@@ -110,7 +110,9 @@ def test_round_trip():
       'needs log_deviation',
     ),
     ({'splits': {'test_ratio': -0.1}}, 'test_ratio'),
-    ({'splits': {'split_by': 'user'}}, "one of 'content', 'client'"),
+    ({'splits': {'split_by': 'user'}}, "one of 'content', 'group'"),
+    ({'splits': {'time_gap': 1.0}}, "'content' takes no time_gap, got 1.0"),
+    ({'splits': {'split_by': 'time', 'time_gap': -1.0}}, 'time_gap'),
     ({'splits': {'client_test': 'some'}}, "one of 'ratio', 'dealt'"),
     (
       {'splits': {'client_test': 'dealt', 'test_ratio': 0.1}},

@@ -1,6 +1,6 @@
 """Surveys of made-up examples and the plans that partitions make of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,14 @@ LAWS = {
 MIXING = ('10:90', 'random', 'linear', 'iid')
 
 
+def keys(names: Iterable[Any]) -> np.ndarray:
+  """Returns a hash of each name, uint8 `[n, KEY_BYTES]`."""
+  return np.array(
+    [np.frombuffer(hashing.text_key(str(name)), np.uint8) for name in names],
+    np.uint8,
+  ).reshape(-1, hashing.KEY_BYTES)
+
+
 def survey(
   n: int,
   *,
@@ -57,15 +65,18 @@ def survey(
   client: Any = '',
   is_test: np.ndarray | None = None,
   y: np.ndarray | None = None,
+  group: Any = None,
+  time: np.ndarray | None = None,
 ) -> planning.Survey:
   """Returns a survey of `n` different examples, ten classes in turn."""
-  keys = [np.frombuffer(hashing.text_key(str(i)), np.uint8) for i in range(n)]
   return planning.Survey(
-    key=np.stack(keys),
+    key=keys(range(n)),
     is_test=np.zeros(n, bool) if is_test is None else is_test,
     native_source=np.full(n, -1) if native is None else native,
     client=np.broadcast_to(np.array(client), (n,)),
     y=np.arange(n, dtype=np.int32) % 10 if y is None else y,
+    group=np.empty((n, 0), np.uint8) if group is None else keys(group),
+    time=np.empty(0) if time is None else time,
   )
 
 

@@ -25,6 +25,8 @@ class Dataclass(Protocol):
 
 Config = TypeVar('Config', bound=Dataclass)
 
+_ADDED = 'added'
+
 
 class Named(NamedTuple):
   """A parsed config section of a registered algorithm, model or the like.
@@ -140,6 +142,32 @@ def to_dict(config: Any) -> Any:
   if isinstance(config, (list, tuple)):
     return [to_dict(value) for value in config]
   return config
+
+
+def added_option(default: Any) -> Any:
+  """Returns a dataclass field that `to_recipe` leaves out at its default.
+
+  For options added after datasets were published: without them, a recipe keeps
+  its hash.
+
+  Args:
+    default: Default of the option; immutable.
+  """
+  return dataclasses.field(default=default, metadata={_ADDED: True})
+
+
+def to_recipe(config: Any) -> Any:
+  """Returns `to_dict` without the added options that have their default."""
+  if not dataclasses.is_dataclass(config):
+    return to_dict(config)
+  return {
+    field.name: to_recipe(getattr(config, field.name))
+    for field in dataclasses.fields(config)
+    if not (
+      field.metadata.get(_ADDED)
+      and getattr(config, field.name) == field.default
+    )
+  }
 
 
 def config_hash(config: Any) -> str:

@@ -5,6 +5,7 @@ import pathlib
 CURRENT = 'CURRENT'
 VERSIONS = 'versions'
 AS_OF = 'as_of'
+QUARANTINE = 'quarantine'
 MANIFEST = 'manifest.json'
 CLIENTS = 'clients.parquet'
 HELD_OUT = 'held_out'

@@ -2,11 +2,11 @@
 
 import os
 import pathlib
-import shlex
 
 from absl import logging
 
 from pipelines import build_dataset, options, statistics
+from pipelines.engines import runner
 from pipelines.publishing import staging as staging_lib
 from pipelines.publishing import versions
 from tff_algos.data import integrity, layout
@@ -36,7 +36,7 @@ def build(
   result = build_dataset.build(
     config,
     pathlib.Path(folder) / 'dataset',
-    shlex.split(beam_options),
+    runner.split_flags(beam_options),
     publication,
   )
   logging.info('%s', build_dataset.summarize(result))
@@ -69,7 +69,7 @@ def write_card(
   )
   with staging_lib.open_staging(dataset) as staging:
     found = statistics.measure(
-      staging, place, shlex.split(beam_options), force=force
+      staging, place, runner.split_flags(beam_options), force=force
     )
     path = place / layout.CARD
     if force or not (found.reused and _fits(path)):

@@ -2,6 +2,7 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from pipelines.engines import failures, runner
+from pipelines.sources import base
 from tff_algos.core import errors
 
 _ONE_PROCESS = (
@@ -186,7 +188,7 @@ def test_engine_that_is_lost_is_infrastructure(error):
     (
       '--runner=FlinkRunner --flink_master=10.0.0.5:8081 --parallelism=8 '
       '--environment_type=PROCESS '
-      '--environment_config={"command":"/opt/beam/boot"}',
+      r'--environment_config="{\"command\":\"/opt/beam/boot\"}"',
       'FlinkRunner',
     ),
     (
@@ -243,3 +245,71 @@ def test_flags_that_an_engine_refuses(flags, text):
 def test_dask_gets_partitions_enough_for_its_workers(flags, npartitions):
   pipeline = runner._create_pipeline(['--runner=DaskRunner', *flags])
   assert pipeline._options.get_all_options()['npartitions'] == npartitions
+
+
+@pytest.mark.filterwarnings(
+  # Beam closes channels that gRPC still watches.
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+@pytest.mark.parametrize(
+  'flags',
+  [
+    # A job server that nobody started.
+    '--runner=PortableRunner --job_endpoint=127.0.0.1:1 --job_server_timeout=1 '
+    '--environment_type=EXTERNAL --environment_config=127.0.0.1:1',
+    # One that ends at once.
+    '--runner=FlinkRunner --flink_master=127.0.0.1:1 '
+    '--environment_type=EXTERNAL --environment_config=127.0.0.1:1 '
+    f'--flink_job_server_jar={__file__} --job_server_java_launcher=/bin/false',
+    '--runner=DaskRunner --dask_client_address=127.0.0.1:1 '
+    '--dask_connection_timeout=1',
+  ],
+  ids=['portable', 'flink', 'dask'],
+)
+def test_engine_that_cannot_be_reached_is_infrastructure(
+  flags, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+  with pytest.raises(errors.InfrastructureError, match='engine of .* failed'):
+    with runner.run_pipeline(shlex.split(flags)) as pipeline:
+      _ = pipeline | beam.Create([1])
+
+
+@pytest.mark.parametrize(
+  ('error', 'is_of_engine'),
+  [
+    (RuntimeError('job failed in state FAILED: Connection refused'), True),
+    (
+      RuntimeError('Traceback (most recent call last): ... KeyError: 3'),
+      False,
+    ),
+  ],
+)
+def test_a_bug_in_the_words_of_an_engine_stays_one(error, is_of_engine):
+  flags = ['--runner=PortableRunner']
+  found = runner._find_reason(error, flags, [])
+  assert isinstance(found, errors.InfrastructureError) == is_of_engine
+
+
+def test_a_bug_of_ours_on_another_engine_stays_one():
+  try:
+    base.array_sha256(None)
+  except AttributeError as error:
+    bug = error
+  assert runner._find_reason(bug, ['--runner=DaskRunner'], []) is bug
+
+
+@pytest.mark.parametrize('text', ['--runner="Flink', "--name='a"])
+def test_quotation_that_is_not_closed(text):
+  with pytest.raises(errors.ConfigError, match='No closing quotation'):
+    runner.split_flags(text)
+
+
+def test_environment_without_its_quotation_marks():
+  """What a shell leaves of JSON that is quoted once."""
+  flags = runner.split_flags(
+    '--runner=FlinkRunner --environment_type=PROCESS '
+    '--environment_config={"command":"/opt/beam/boot"}'
+  )
+  with pytest.raises(errors.ConfigError, match='is no JSON object'):
+    runner.check_flags(flags)

@@ -3,21 +3,23 @@ import numpy as np
 from hypothesis import strategies
 
 from pipelines import options
-from pipelines.examples import hashing, splits
+from pipelines.examples import splits
+from tests.testing import surveys
+
+_keys = surveys.keys
 
 
-def _keys(names):
-  return np.stack(
-    [np.frombuffer(hashing.text_key(str(name)), np.uint8) for name in names]
-  )
+def _survey(keys, is_test=None, **more):
+  survey = surveys.survey(len(keys), is_test=is_test, **more)
+  return survey._replace(key=keys)
 
 
-def _roles(keys, config, is_test=None, seed=0):
-  has_test_split = is_test is not None
-  if is_test is None:
-    is_test = np.zeros(len(keys), bool)
+def _roles(keys, config, is_test=None, seed=0, **more):
   return splits.assign_roles(
-    keys, is_test, config, has_test_split=has_test_split, seed=seed
+    _survey(keys, is_test, **more),
+    config,
+    has_test_split=is_test is not None,
+    seed=seed,
   )
 
 
@@ -81,7 +83,9 @@ def test_pooled_test_split_is_split_like_the_rest():
 def _split(owner, keys, seed=0, **ratios):
   config = options.SplitsConfig(**ratios, split_by='client')
   roles = np.zeros(len(keys), np.int8)
-  return splits.split_clients(np.asarray(owner), keys, roles, config, seed)
+  return splits.split_clients(
+    np.asarray(owner), _survey(keys), roles, config, seed
+  )
 
 
 @hypothesis.given(
@@ -92,7 +96,7 @@ def _split(owner, keys, seed=0, **ratios):
 )
 def test_each_client_is_split_in_exact_shares(owner, validation, test, seed):
   owner = np.array(owner, int)
-  keys = _keys(range(len(owner))) if len(owner) else np.zeros((0, 16), np.uint8)
+  keys = _keys(range(len(owner)))
   ratios = {'validation_ratio': validation, 'test_ratio': test}
   roles = _split(owner, keys, seed, **ratios)
   assert np.all(roles[owner < 0] == 0)
@@ -118,7 +122,90 @@ def test_what_is_held_out_is_not_split():
   config = options.SplitsConfig(test_ratio=1.0, split_by='client')
   roles = np.array([0, 3, -1, 0], np.int8)
   split = splits.split_clients(
-    np.zeros(4, int), _keys(range(4)), roles, config, 0
+    np.zeros(4, int), surveys.survey(4), roles, config, 0
   )
   np.testing.assert_array_equal(split[1:3], [3, -1])
   assert sorted(split[[0, 3]]) == [0, 2]
+
+
+def test_no_split_divides_a_group():
+  """Groups of 4,000 within 5 deviations of their shares: false alarms < 1e-5."""
+  groups = np.arange(8000) // 2
+  config = options.SplitsConfig(
+    0.5, 0.5, held_out_fraction=0.25, split_by='group'
+  )
+  roles = _roles(_keys(range(8000)), config, group=groups)
+  np.testing.assert_array_equal(roles[::2], roles[1::2])
+  shares = np.bincount(roles, minlength=4) / 8000
+  expected = [0.375, 0.1875, 0.1875, 0.25]
+  np.testing.assert_allclose(shares, expected, atol=5 * 0.5 / 4000**0.5)
+  # The groups of one key: what the hash of the content would divide.
+  content = _roles(_keys(range(8000)), options.SplitsConfig(0.5, 0.5))
+  assert np.any(content[::2] != content[1::2])
+
+
+def test_group_of_the_official_test_split_is_left_out_of_training():
+  roles = _roles(
+    _keys(range(4)),
+    options.SplitsConfig(split_by='group'),
+    np.array([False, False, False, True]),
+    group=['a', 'b', 'a', 'b'],
+  )
+  np.testing.assert_array_equal(roles, [0, splits.UNUSED, 0, splits.HELD_OUT])
+
+
+def _by_time(time, split_by='time', is_test=None, **ratios):
+  config = options.SplitsConfig(split_by=split_by, **ratios)
+  time = np.array(time, float)
+  return _roles(_keys(range(len(time))), config, is_test, time=time)
+
+
+def test_later_examples_are_in_later_splits():
+  time = np.random.default_rng(0).permutation(20)
+  ratios = {'validation_ratio': 0.5, 'test_ratio': 0.5}
+  roles = _by_time(time, held_out_fraction=0.2, **ratios)
+  expected = [0] * 8 + [1] * 4 + [2] * 4 + [splits.HELD_OUT] * 4
+  np.testing.assert_array_equal(roles[np.argsort(time)], expected)
+
+
+def test_equal_times_stay_together_in_the_later_split():
+  roles = _by_time([0, 1, 1, 1], test_ratio=1.0, held_out_fraction=0.0)
+  np.testing.assert_array_equal(roles, [0, 2, 2, 2])
+
+
+def test_windows_across_a_border_are_left_out():
+  """Windows of three time steps: none of a later split overlaps training."""
+  time = np.arange(20)
+  roles = _by_time(time, test_ratio=1.0, held_out_fraction=0.5, time_gap=2.5)
+  expected = [0] * 5 + [splits.IN_GAP] * 3 + [2] * 2
+  expected += [splits.IN_GAP] * 3 + [splits.HELD_OUT] * 7
+  np.testing.assert_array_equal(roles, expected)
+  seen = set(time[roles == 0]) | set(time[roles == 0] + 2)
+  for later in (2, splits.HELD_OUT):
+    assert not seen & set(time[roles == later])
+
+
+def test_official_test_split_needs_no_time_of_its_own():
+  is_test = np.array([False, True, False, True])
+  roles = _by_time([3, 0, 1, 0], is_test=is_test, test_ratio=1.0)
+  np.testing.assert_array_equal(roles, [2, splits.HELD_OUT, 0, splits.HELD_OUT])
+
+
+def test_each_client_is_split_in_its_own_order_of_time():
+  owner = np.array([0, 1, 0, 1, 0, 1, 0, 1, -1])
+  time = np.array([3.0, 10, 2, 40, 1, 20, 0, 30, 5])
+  config = options.SplitsConfig(
+    test_ratio=1.0, held_out_fraction=0.0, split_by='client_time', time_gap=5.0
+  )
+  survey = surveys.survey(9, time=time)
+  roles = splits.assign_roles(survey, config, has_test_split=False, seed=0)
+  np.testing.assert_array_equal(roles, np.zeros(9))
+  split = splits.split_clients(owner, survey, roles, config, 0)
+  gap = splits.IN_GAP
+  np.testing.assert_array_equal(split, [gap, 0, gap, 2, 0, 0, 0, gap, 0])
+
+
+def test_the_latest_of_all_clients_are_held_out():
+  roles = _by_time([4, 0, 3, 2, 1], 'client_time', held_out_fraction=0.4)
+  held_out = splits.HELD_OUT
+  np.testing.assert_array_equal(roles, [held_out, 0, held_out, 0, 0])

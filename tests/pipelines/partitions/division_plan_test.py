@@ -38,6 +38,8 @@ def test_shards_use_every_image_once():
     np.full(n, -1),
     np.full(n, ''),
     np.arange(n, dtype=np.int32) % 200,
+    group=np.empty((n, 0), np.uint8),
+    time=np.empty(0),
   )
   plan = surveys.make_plan(
     survey,

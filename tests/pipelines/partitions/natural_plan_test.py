@@ -58,12 +58,6 @@ def test_natural_partition_of_native_distributions():
   np.testing.assert_array_equal(nothing.mixtures, np.full((2, 2), 0.5))
 
 
-def test_natural_partition_needs_a_client_for_each():
-  client = np.where(np.arange(90) == 5, '', 'ann')
-  with pytest.raises(errors.DataError, match='1 examples have none'):
-    _natural(surveys.survey(90, client=client))
-
-
 def test_natural_partition_keeps_a_client_to_train():
   with pytest.raises(errors.PartitionError, match='at least one'):
     _natural(surveys.survey(90, client='ann'), num_unseen_clients=1)

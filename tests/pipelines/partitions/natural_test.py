@@ -72,12 +72,6 @@ def test_too_few_clients(num_clients, num_unseen, options):
     _choose(_clients([5, 6, 5]), num_clients, num_unseen, **options)
 
 
-def test_every_example_needs_a_client():
-  natural.check_named(np.array(['a', 'b']))
-  with pytest.raises(errors.DataError, match='2 examples have none'):
-    natural.check_named(np.array(['', 'b', '']))
-
-
 def test_sizes_and_new_numbers():
   index, roles = np.array([0, 2, 2, 0, 1, 2]), np.array([0, 0, 2, 2, 3, -1])
   np.testing.assert_array_equal(

@@ -20,15 +20,20 @@ def _clients(n):
 @hypothesis.given(
   order_seed=strategies.integers(0, 1000),
   seed=strategies.integers(0, 1000),
-  split_by=strategies.sampled_from(['content', 'client']),
+  split_by=strategies.sampled_from(options.PER_CLIENT + options.FOR_ALL),
 )
 @pytest.mark.parametrize('law', sorted(surveys.LAWS))
 def test_plan_follows_examples_not_their_order(law, order_seed, seed, split_by):
-  survey = surveys.survey(900, client=_clients(900))
+  survey = surveys.survey(
+    900,
+    client=_clients(900),
+    group=np.arange(900) // 3,
+    time=np.arange(900.0) % 450,
+  )
   order = np.random.default_rng(order_seed).permutation(900)
   shuffled = planning.Survey(*(column[order] for column in survey))
   splitting = {'test_ratio': 0.25}
-  if law not in surveys.MIXING:
+  if law not in surveys.MIXING or split_by in options.FOR_ALL:
     splitting['split_by'] = split_by
   plan, other = (
     surveys.make_law_plan(law, one, seed=seed, splits=splitting)
@@ -141,3 +146,14 @@ def test_partition_that_never_can_be_met(text, overrides):
       None,
       **{'names': ('all',), 'sizes': {}, 'distributions': {}} | overrides,
     )
+
+
+def test_examples_in_the_gap_are_nobodys():
+  """Splits per client are made after its examples are dealt."""
+  survey = surveys.survey(100, client=_clients(100), time=np.arange(100.0))
+  splitting = {'test_ratio': 1.0, 'split_by': 'client_time', 'time_gap': 20.0}
+  plan = surveys.make_law_plan('natural', survey, splits=splitting)
+  in_gap = plan.roles == splits.IN_GAP
+  assert in_gap.sum() > 10
+  assert np.all(plan.owners[:, in_gap] == planning.NOBODY)
+  assert np.any(plan.owners[:, plan.roles == 2] != planning.NOBODY)

@@ -169,7 +169,7 @@ def test_record_that_is_no_example_is_a_problem(tmp_path):
     "UPDATE examples SET serialized_example_proto = 'text' WHERE rowid = 3",
   )
   (block, _) = source.blocks()
-  problems = [e.problem for e in source.read(block)]
+  problems = [e.problem and e.problem.reason for e in source.read(block)]
   assert problems.count('the record is no tf.train.Example') == 3
 
 

@@ -54,11 +54,14 @@ def test_regression_without_header_and_with_a_test_file(tmp_path):
 @pytest.mark.parametrize(
   ('row', 'problem'),
   [
-    ('?,2,no,ann', "'a' is '?', not a number"),
-    (',2,no,ann', "'a' is '', not a number"),
-    ('1', "'b' is None, not a number"),
-    ('1,2,maybe,ann', "label 'maybe' is none of the classes"),
-    ('1,2', "label '' is none of the classes"),
+    ('?,2,no,ann', "column 'a': not a finite number, got '?'"),
+    (',2,no,ann', "column 'a': not a finite number, got ''"),
+    ('1', "column 'b': not a finite number, got None"),
+    (
+      '1,2,maybe,ann',
+      "column 'y': the label is none of the classes, got 'maybe'",
+    ),
+    ('1,2', "column 'y': the label is none of the classes, got None"),
   ],
 )
 def test_odd_row_is_a_problem_not_a_crash(tmp_path, row, problem):
@@ -66,13 +69,13 @@ def test_odd_row_is_a_problem_not_a_crash(tmp_path, row, problem):
   source = _source(tmp_path, classes=('no', 'yes'))
   good, bad = _read(source)
   assert good.problem is None
-  assert problem in bad.problem
+  assert str(bad.problem) == problem
 
 
 def test_odd_regression_label(tmp_path):
   raw_data.write_csv(tmp_path, 1)
   (example,) = _read(_source(tmp_path))
-  assert example.problem == "the label 'no' is not a number"
+  assert example.problem == ('the label is not a number', 'y', "'no'")
 
 
 def test_missing_column_is_named(tmp_path):

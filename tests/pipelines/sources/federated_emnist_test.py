@@ -33,7 +33,9 @@ def test_record_without_an_image_is_a_problem(tmp_path):
   )
   source = registry.create('federated_emnist', {'folder': str(tmp_path)}, 0)
   (example,) = source.read(source.blocks()[0])
-  assert example.problem == 'there are 0 pixels and 0 labels, not 784 and 1'
+  assert (
+    str(example.problem) == 'there are 0 pixels and 0 labels, not 784 and 1'
+  )
 
 
 def test_bad_options():

@@ -52,7 +52,7 @@ def test_missing_values_are_problems(tmp_path):
   (block,) = source.blocks()
   good, bad = source.read(block)
   assert good.problem is None
-  assert bad.problem == "'a' is None, not a number"
+  assert bad.problem == ('not a finite number', 'a', 'None')
 
 
 def test_missing_column_is_named(tmp_path):

@@ -50,8 +50,8 @@ def test_neutral_tweets_and_odd_rows_are_problems(tmp_path):
     '"2","1","d","q","ann","so so"\n"4","1"\n"4","1","d","q","bob","fine"\n'
   )
   neutral, short, good = _read(source)[6:]
-  assert neutral.problem == "the mood '2' is neither 0 nor 4"
-  assert short.problem == 'the row has 2 columns, not 6'
+  assert str(neutral.problem) == "the mood is neither 0 nor 4, got '2'"
+  assert str(short.problem) == 'the row has 2 columns, not 6'
   assert (good.y, good.is_test, good.client) == (1, True, 'bob')
 
 

@@ -80,7 +80,7 @@ def test_odd_posts_are_problems(tmp_path):
   source = _with_posts(
     tmp_path, raw_sources.post_record(b'\xff'), tf.train.Example()
   )
-  assert [e.problem for e in _read(source)] == [
+  assert [e.problem and e.problem.reason for e in _read(source)] == [
     'the post is not UTF-8 text',
     'the record has 0 texts, not 1',
   ]

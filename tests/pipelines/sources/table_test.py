@@ -50,10 +50,10 @@ def test_cells_of_any_type():
   np.testing.assert_array_equal(second.x, [3, 1])
   assert (second.y, second.client) == (1, None)
   assert [e.problem for e in bad] == [
-    "'a' is None, not a number",
-    "'a' is [1], not a number",
-    "the label '' is none of the classes",
-    "the label 'maybe' is none of the classes",
+    ('not a finite number', 'a', 'None'),
+    ('not a finite number', 'a', '[1]'),
+    ('the label is none of the classes', 'y', 'None'),
+    ('the label is none of the classes', 'y', "'maybe'"),
   ]
 
 
@@ -61,7 +61,7 @@ def test_regression():
   source = _Rows(_options(), 0)
   examples = list(source.read(base.Block('test', 0, 6)))
   assert (examples[0].y, examples[0].is_test) == (1.0, True)
-  assert examples[5].problem == "the label 'maybe' is not a number"
+  assert examples[5].problem == ('the label is not a number', 'y', "'maybe'")
   assert source.features().task == 'regression'
 
 

@@ -160,7 +160,7 @@ def _texts(data_dir, **more):
 
 def test_texts_by_account(data_dir):
   source = _texts(data_dir)
-  examples = {e.client or e.problem: e for e in _read(source)}
+  examples = {e.client or str(e.problem): e for e in _read(source)}
   # day, sad and so come twice; of three equal ones the last has no place.
   assert source.facts()['vocabulary'] == ['day', 'sad']
   assert examples['ann'].x == [3, 1, 0]
@@ -170,7 +170,7 @@ def test_texts_by_account(data_dir):
   assert {*examples} == {
     'ann',
     'bob',
-    'the label 2 is none of the classes',
+    'the label is none of the classes, got 2',
     'the text is not UTF-8',
   }
   features = source.features()

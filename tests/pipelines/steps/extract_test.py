@@ -35,9 +35,43 @@ def test_survey_notes_sound_and_dead(tmp_path, staging):
   assert survey.key.shape == (3, 16)
   assert survey.client.tolist() == ['person_0', 'person_1', 'person_2']
   assert survey.y.tolist() == [0, 1, 0]
-  assert letters == [
-    cleaning.DeadLetter('train', 3, "'a' is '?', not a number")
-  ]
+  letter = cleaning.DeadLetter(
+    'train',
+    3,
+    reason='not a finite number',
+    column='a',
+    value="'?'",
+    client_id='ann',
+    file='table.csv',
+    line=5,
+    row={'a': '?', 'b': '1', 'y': 'no', 'who': 'ann'},
+  )
+  assert letters == [letter]
+
+
+def test_redacted_dead_letter_has_no_content(tmp_path, staging):
+  raw_data.write_csv(tmp_path, 3, ('secret,1,no,ann',))
+  config = raw_data.csv_config(tmp_path, redact_dead_letters=True)
+  (block,) = extract.create_source(config).blocks()
+  list(extract.SurveyBlock(config, staging).process((0, block)))
+  _, (letter,) = handover.read_surveys(staging, 1)
+  assert (letter.file, letter.line, letter.column) == ('table.csv', 5, 'a')
+  assert 'secret' not in str(letter) and 'ann' not in str(letter)
+
+
+@pytest.mark.parametrize(
+  ('overrides', 'expected'),
+  [
+    ({}, (False, False, False)),
+    ({'partition': {'law': 'natural'}}, (True, False, False)),
+    ({'splits': {'split_by': 'group'}}, (False, True, False)),
+    ({'splits': {'split_by': 'time'}}, (False, False, True)),
+    ({'splits': {'split_by': 'client_time'}}, (False, False, True)),
+  ],
+)
+def test_partition_and_splits_need_columns(tmp_path, overrides, expected):
+  config = raw_data.csv_config(tmp_path, **overrides)
+  assert extract.what_is_needed(config) == expected
 
 
 def test_pieces_show_the_plan(staging):

@@ -242,3 +242,20 @@ def test_any_unknown_key_is_refused_by_its_name(key):
   with pytest.raises(errors.ConfigError) as refusal:
     config.from_dict(Outer, {'count': 1, key: 1})
   assert f'config has no key {key!r}' in str(refusal.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grown:
+  inner: Inner
+  added: int = config.added_option(3)
+  added_list: tuple[int, ...] = config.added_option(())
+
+
+def test_added_options_are_in_a_recipe_only_if_they_are_set():
+  old = {'inner': {'rate': 0.5, 'sizes': [1, 2]}}
+  assert config.to_recipe(Grown(Inner())) == old
+  assert config.to_recipe(Grown(Inner(), added=3)) == old
+  grown = Grown(Inner(), added=4, added_list=(1,))
+  assert config.to_recipe(grown) == old | {'added': 4, 'added_list': [1]}
+  assert config.to_dict(Grown(Inner())) == old | {'added': 3, 'added_list': []}
+  assert config.from_dict(Grown, old) == Grown(Inner())

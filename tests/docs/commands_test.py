@@ -1,0 +1,88 @@
+"""The commands of all pages name programs, flags, configs and options that exist.
+
+`data_engineering_test.py` runs those of its page. The others are not run here.
+"""
+
+import re
+import shlex
+import sys
+
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from pipelines.engines import runner
+from tests.testing import programs
+from tff_algos.experiments import experiment
+
+_PAGES = [
+  *(programs.ROOT / 'docs').glob('*.md'),
+  *(programs.ROOT / name for name in ('README.md', 'CONTRIBUTING.md')),
+  programs.ROOT / 'benchmarks' / 'README.md',
+]
+# A line, and those that a backslash joins to it.
+_COMMAND = re.compile(r'-m binaries\.(\w+)((?: (?:[^\n`\\]|\\.|\\\n)*)?)')
+_MAKE = re.compile(r'^ *make ([a-z-]+)((?: [A-Z_]+=\S+)*)', re.M)
+
+
+def _commands():
+  """Returns (page, program, its arguments) of all commands, each once."""
+  found = {}
+  for page in sorted(_PAGES):
+    for program, text in _COMMAND.findall(page.read_text()):
+      words = []
+      for word in shlex.split(text.replace('\\\n', ' ')):
+        if word.startswith(('>', '2>', '&', '|')):
+          break
+        words.append(word)
+      found[f'{page.name}:{program} {" ".join(words)}'] = (program, words)
+  return found
+
+
+_COMMANDS = _commands()
+
+
+def test_there_are_commands():
+  assert len(_COMMANDS) >= 30
+  assert {'preprocess', 'train', 'sweep', 'serve', 'score'} <= {
+    program for program, _ in _COMMANDS.values()
+  }
+
+
+@pytest.mark.parametrize('program', sorted({p for p, _ in _COMMANDS.values()}))
+def test_flags_are_those_of_the_program(launcher, program):
+  help_text = launcher.run(f'binaries.{program}', '--help').stdout
+  for command, (name, words) in _COMMANDS.items():
+    for word in words:
+      flag = re.match(r'--(?:no)?([a-z_]+)', word)
+      if name == program and flag:
+        known = rf'--(\[no\])?(no)?{flag[1]}:'
+        assert re.search(known, help_text), f'{command}: {word}'
+
+
+@pytest.mark.parametrize(
+  'command', [c for c, (_, words) in _COMMANDS.items() if '--config=' in c]
+)
+def test_configs_and_their_options_exist(command, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  _, words = _COMMANDS[command]
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file('config', flag_values=values)
+  argv = ['program', *(w for w in words if re.match(r'--config[.=]', w))]
+  monkeypatch.setattr(sys, 'argv', argv)  # There ml_collections looks for keys.
+  values(argv)
+  experiment.parse(values.config)
+  for word in words:
+    if word.startswith('--beam_options='):
+      runner.check_flags(runner.split_flags(word.partition('=')[2]))
+
+
+def test_targets_and_settings_of_make_exist():
+  makefile = (programs.ROOT / 'Makefile').read_text()
+  found = [one for page in _PAGES for one in _MAKE.findall(page.read_text())]
+  assert len(found) >= 20
+  for target, settings in found:
+    assert re.search(rf'^{target}:', makefile, re.M), target
+    for name in re.findall(r'([A-Z_]+)=', settings):
+      # pip reads its settings from the environment.
+      assert f'$({name})' in makefile or name.startswith('PIP_'), name
