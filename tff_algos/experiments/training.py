@@ -19,8 +19,10 @@ _SHOWN = {
   'train/loss': 'loss',
   'joint/loss': 'loss',
   'shared/loss': 'loss',
-  'participating/validation/personalized/accuracy': 'accuracy',
-  'participating/validation/personalized/mse': 'mse',
+  'participating/validation/personalized/accuracy': (
+    'personalized validation accuracy'
+  ),
+  'participating/validation/personalized/mse': 'personalized validation mse',
 }
 
 

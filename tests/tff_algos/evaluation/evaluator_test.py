@@ -225,6 +225,9 @@ def test_majority_class(case):
       np.concatenate([y == label for y, label in zip(test, own, strict=True)])
     ),
   }
+  for index, name in enumerate(case.dataset.source_names):
+    _, counts = np.unique(case.dataset.held_out(index).y, return_counts=True)
+    expected[f'held_out/{name}'] = counts.max() / counts.sum()
   assert case.evaluator.majority_class() == pytest.approx(expected)
 
 

@@ -58,7 +58,7 @@ def draw(
     mark: Position of a cross, such as the minimum; None for none.
   """
   figure = style.new_figure_with_legend(
-    8.5, 5.6, title, [path.label for path in paths]
+    5.6, title, [path.label for path in paths]
   )
   axes = figure.subplots()
   axes.grid(False)

@@ -70,7 +70,9 @@ def _render(
     rates=[
       sweep_table.ABSENT if rate is None else sweep_table.rate_text(rate)
       for rate in (cell.rate for cell in sweep.cells)
-    ],
+    ]
+    if sweep.has_rates
+    else [],
     tables=list(_tables(sweep)),
     attacked=worst_attack.table(sweep),
     matched=list(_matched(sweep)),

@@ -98,7 +98,7 @@ def test_numbers(render):
     '2 source distributions',
     'classification into 5 classes; features 4 x 4 x 1',
     '40 to 40, median 40, mean 40.0',
-    '480 read, 0 malformed',
+    '480 read, of which 0 malformed',
   ):
     assert part in text
 
@@ -119,8 +119,8 @@ def test_planted_truth_is_told_and_cut():
 
 
 def test_entropy_of_labels():
-  assert card._entropy([4, 4, 0, 4, 4]) == '4 classes, entropy 2.00 bit'
-  assert card._entropy([9, 0]) == '1 classes, entropy 0.00 bit'
+  assert card._entropy([4, 4, 0, 4, 4]) == '4 classes, entropy 2.00 bits'
+  assert card._entropy([9, 0]) == '1 class, entropy 0.00 bits'
 
 
 def test_the_page_escapes_what_it_is_told(render):

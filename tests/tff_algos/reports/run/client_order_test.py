@@ -43,7 +43,7 @@ def test_groups_are_parted_and_named(tmp_path, planted):
   order = client_order.by_planted_source(
     run_lib.read(tmp_path), np.array([0, 1] * 3)
   )
-  axes = style.new_figure(4, 3, 'title').subplots()
+  axes = style.new_figure(3, 'title').subplots()
   rows = order.thinned(5)
   np.testing.assert_array_equal(rows, [0, 1, 2, 3, 5])
   order.part_groups(axes, rows)

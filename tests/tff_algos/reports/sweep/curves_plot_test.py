@@ -86,7 +86,7 @@ def test_communication_is_summed_and_in_a_fitting_unit(tmp_path):
   np.testing.assert_allclose(
     panel.lines[0].get_xdata(), np.arange(21) * 100 / 1000
   )
-  assert panel.get_xlabel() == 'sent so far (thousand floats)'
+  assert panel.get_xlabel() == 'cumulative communication (thousand floats)'
 
 
 def test_the_target_is_a_line_across(tmp_path):

@@ -12,18 +12,18 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a heat map, cluster by source; in a column, darker is better.
 
   Returns:
-    None if no cluster was scored on a source distribution.
+    None if no cluster was scored on a source distribution, or there is one
+    score only.
   """
   scores = run.held_out_scores
-  if not np.isfinite(scores).any():
+  if not np.isfinite(scores).any() or scores.size == 1:
     return None
-  num_clusters, num_sources = scores.shape
+  num_clusters = len(scores)
   last = run.series(
     next(name for name in run.rounds.columns if name.startswith('held_out/'))
   )
   word = 'Accuracy (%)' if run.higher_is_better else 'Mean squared error'
   figure = style.new_figure(
-    max(5.6, 2.2 + 1.15 * num_sources),
     1.9 + 0.55 * num_clusters,
     f'{word} on held-out examples, round {int(last.rounds[-1])}',  # pyright: ignore[reportOptionalMemberAccess]
   )
@@ -66,12 +66,21 @@ def _goodness(scores: np.ndarray, higher_is_better: bool) -> np.ndarray:
   return 1 - (high - signed) / np.where(span > 0, span, 1.0)
 
 
-PICTURE = picture.Picture(
-  name='centers.png',
-  caption=(
-    'Every cluster model on every source distribution at the last '
-    'evaluation, shaded column by column. One dark cell in each column, '
-    'each in another row: the clusters have specialised.'
-  ),
-  draw=draw,
-)
+def _caption(run: run_lib.Run) -> str:
+  if run.num_clusters == 1:
+    return (
+      'The global model on every source distribution at the last evaluation.'
+    )
+  text = (
+    'Every cluster model on every source distribution at the last evaluation, '
+    'shaded column by column.'
+  )
+  if len(run.source_names) > 1:
+    text += (
+      ' If the best cells of the columns lie in different rows, the clusters '
+      'have specialised in different sources.'
+    )
+  return text
+
+
+PICTURE = picture.Picture(name='centers.png', caption=_caption, draw=draw)

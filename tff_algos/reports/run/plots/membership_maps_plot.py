@@ -28,7 +28,6 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   shown = client_order.thin(len(history.rounds), _MAX_MAPS)
   maps = history.at(shown)[:, order.clients[rows]][..., run.cluster_order]
   figure = style.new_figure(
-    10.5,
     1.7 + np.clip(0.09 * len(rows), 1.8, 5.0),
     'Memberships during training',
   )
@@ -84,10 +83,15 @@ def add_scale(
 
 PICTURE = picture.Picture(
   name='membership_maps.png',
-  caption=(
-    'One row per client, one column per cluster, in the order of the '
-    'matched sources. A cluster whose column is dark for the clients of '
-    'one source only has recovered that source.'
+  caption=lambda run: (
+    'Each row is a client, each column a cluster.'
+    + (
+      ' Clusters are in the order of the sources that they are matched to. A '
+      'cluster whose column is dark for the clients of one source only has '
+      'recovered that source.'
+      if run.planted_names
+      else ''
+    )
   ),
   draw=draw,
 )

@@ -59,9 +59,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   num_columns = 2 if len(groups) <= 4 else 3
   num_rows = math.ceil(len(groups) / num_columns)
   figure = style.new_figure(
-    9.6 if num_columns == 2 else 12,
     0.7 + 2.8 * num_rows,
-    'Mean membership, round by round (dashed: true share)',
+    'Mean membership by round (dashed: true share)',
   )
   panels = figure.subplots(
     num_rows, num_columns, sharey=True, squeeze=False
@@ -130,7 +129,8 @@ def _draw_panel(
       rounds,
       values,
       color=colors[cluster],
-      linewidth=2.4 if stands_out else 1.5,
+      linewidth=3.0 if stands_out else 1.5,
+      zorder=2 if stands_out else 3,
       marker='o' if len(rounds) == 1 else None,
     )
     if stands_out or run.num_clusters <= _MAX_LABELS:
@@ -148,9 +148,10 @@ def _draw_panel(
 PICTURE = picture.Picture(
   name='membership_rounds.png',
   caption=(
-    'The mean membership of clients with the same planted mixture, in '
-    'the colours of the clusters; dashed: the true shares. With many '
-    'mixtures, clients of one main source are averaged together.'
+    'Mean membership of the clients with the same ground-truth mixture, one '
+    'line for each cluster; dashed: the true shares of the sources. With more '
+    'than four mixtures, the mean is over all clients with the same main '
+    'source.'
   ),
   draw=draw,
 )
