@@ -90,14 +90,16 @@ def heading(facts: facts_lib.Facts) -> str:
   task = 'regression'
   if schema.num_classes:
     task = f'classification into {schema.num_classes} classes'
-  shape = ' x '.join(str(size) for size in schema.x_shape)
+  features = f'features {" x ".join(map(str, schema.x_shape))}'
+  if len(schema.x_shape) == 1:
+    features = f'{schema.x_shape[0]} features'
   count = schema.num_sources
   return (
     f'{sum(sum(s.values()) for s in facts.manifest["num_examples"].values()):,}'
     f' examples of {sum(clients.values()):,} clients '
     f'({clients[schema_lib.PARTICIPATING]:,} participating, '
     f'{clients[schema_lib.UNSEEN]:,} unseen), from {count} source '
-    f'distribution{"s" if count > 1 else ""}, for {task}; features {shape}.'
+    f'distribution{"s" if count > 1 else ""}, for {task}; {features}.'
   )
 
 

@@ -12,7 +12,7 @@ from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics
 
 # Options that tell datasets of one kind of source apart.
-_IDENTIFIES = ('train_file', 'name', 'file', 'split')
+_IDENTIFIES = ('train_file', 'dataset', 'name', 'file', 'split')
 # Records are shuffled, so the first ones are a random sample.
 _MAX_SAMPLES = 500
 

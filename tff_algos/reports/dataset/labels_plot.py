@@ -106,10 +106,14 @@ def _draw_targets(
 
 PICTURE = picture.Picture(
   name='labels.png',
-  caption=(
-    'Labels of the training examples of each client. With more than '
-    f'{client_rows.MAX_ROWS} clients, a row is the mean of several similar '
-    'clients.'
+  caption=lambda facts: (
+    'Labels of the training examples of each client.'
+    + (
+      ' Each row is the mean of several similar clients.'
+      if facts.schema.num_classes
+      and len(facts.client_ids) > client_rows.MAX_ROWS
+      else ''
+    )
   ),
   draw=draw,
 )

@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import client_axis, picture, style
 
 _MAX_NAMED_CLUSTERS = 8
 
@@ -41,8 +41,12 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   axes.grid(False)
   axes.set_ylim(0, 1)
   axes.set_xlim(-0.6, len(shares) - 0.4)
-  axes.set_xticks([])
-  if facts.clusters is not None:
+  if facts.clusters is None:
+    client_axis.name(
+      axes.xaxis, [facts.client_ids[row[0]] for row in rows.members]
+    )
+  else:
+    axes.set_xticks([])
     _mark_clusters(axes, facts.clusters, rows)
   axes.set_xlabel(f'{rows.title}, sorted by similarity')
   axes.set_ylabel('share of the training examples (%)')

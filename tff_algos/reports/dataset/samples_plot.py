@@ -185,11 +185,11 @@ def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
 
 PICTURE = picture.Picture(
   name='samples.png',
-  caption=(
-    'Of images: held-out examples of each source distribution with their '
-    'labels (examples of one client if none are held out), after the mean of '
-    "all clients' images. Of other features: mean, and standard deviation or "
-    'covariance with the label.'
+  caption=lambda facts: (
+    "Mean of all clients' images of each source distribution, and held-out "
+    'examples with their labels (examples of one client if none are held out).'
+    if is_image(facts.schema.x_shape)
+    else "Moments of the features of all clients' examples."
   ),
   draw=draw,
 )

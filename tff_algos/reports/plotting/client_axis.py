@@ -1,5 +1,6 @@
 """Client ids as tick labels of an axis."""
 
+import os
 from collections.abc import Sequence
 
 from matplotlib import axis as axis_lib
@@ -26,7 +27,8 @@ def name(
   shown = range(len(client_ids))
   if len(client_ids) > MAX_NAMES:
     shown = positions or ()
-  axis.set_ticks(list(shown), [shortened(client_ids[one]) for one in shown])
+  names = shortened([client_ids[one] for one in shown])
+  axis.set_ticks(list(shown), names)
   axis.set_tick_params(
     length=0,
     labelsize=_FONT_SIZE,
@@ -34,9 +36,27 @@ def name(
   )
 
 
-def shortened(client_id: str) -> str:
-  """Returns an id as one line of at most 16 printable characters."""
-  text = ''.join(
-    c if c.isprintable() else '\N{REPLACEMENT CHARACTER}' for c in client_id
-  )
-  return text if len(text) <= _LONGEST_ID else f'{text[: _LONGEST_ID - 1]}…'
+def shortened(client_ids: Sequence[str]) -> list[str]:
+  """Returns ids as lines of at most 16 printable characters.
+
+  If one is longer, `…` replaces what all of them begin or end with.
+  """
+  texts = [
+    ''.join(c if c.isprintable() else '\N{REPLACEMENT CHARACTER}' for c in text)
+    for text in client_ids
+  ]
+  if max(map(len, texts), default=0) <= _LONGEST_ID:
+    return texts
+  if len(texts) > 1:
+    texts = _without_common_start(texts)
+    texts = [text[::-1] for text in texts]
+    texts = [text[::-1] for text in _without_common_start(texts)]
+  return [
+    text if len(text) <= _LONGEST_ID else f'{text[: _LONGEST_ID - 1]}…'
+    for text in texts
+  ]
+
+
+def _without_common_start(texts: Sequence[str]) -> list[str]:
+  start = len(os.path.commonprefix(texts))
+  return [f'…{text[start:]}' for text in texts] if start > 1 else [*texts]

@@ -140,7 +140,7 @@ def line_look(index: int) -> dict[str, Any]:
 
 def line_width(index: int, count: int) -> float:
   """Returns the width of a line: later lines are thinner, so none is hidden."""
-  return 1.4 + 1.8 * (1 - (index + 1) / count)
+  return 1.3 + 2.5 * (1 - (index + 1) / count)
 
 
 def draw_line(

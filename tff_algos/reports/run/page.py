@@ -93,12 +93,14 @@ def write_report(
 
 
 def _render(run: run_lib.Run, pictures: list[picture.Drawn]) -> str:
+  rows = summary.rows(run)
   return html.render(
     'run/page.html.jinja',
     run=run,
     heading=summary.heading(run),
     measure=style.score_label(run).partition(' (')[0],
-    rows=summary.rows(run),
+    rows=rows,
+    names_clusters=any(row.label.startswith('best cluster') for row in rows),
     warnings=warning_texts.sentences(run),
     pictures=pictures,
     places=[

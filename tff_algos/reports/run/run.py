@@ -165,6 +165,19 @@ class Run:
     return membership[known], mixture[known]
 
   @functools.cached_property
+  def participating_ids(self) -> list[str]:
+    """Returns the ids of all participating clients, by client index."""
+    ids = self.clients.texts('client_id')
+    if 'group' not in self.clients:
+      return list(ids)
+    groups = self.clients.texts('group')
+    return [
+      client_id
+      for client_id, group in zip(ids, groups, strict=True)
+      if group == 'participating'
+    ]
+
+  @functools.cached_property
   def member_ids(self) -> list[str]:
     """Returns the client id of each row of `memberships`."""
     return np.array(self.clients.texts('client_id'))[

@@ -26,7 +26,7 @@ _OF_CLIENTS = (
 _MODELS = (
   ('personalized', 'personalized models'),
   ('local', 'local models'),
-  ('cluster', '{own_cluster} of each client'),
+  ('cluster', '{own_cluster}'),
 )
 _RECOVERY = (
   ('participating/membership/ari', 'cluster recovery, ARI'),
@@ -83,9 +83,10 @@ def rows(run: run_lib.Run) -> list[Row]:
   table += _distance_rows(run)
   table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}
+  # The same in all rounds.
+  majorities = [majority if point else {} for point in points]
   table += [
-    _row(label, [majority, majority], name, score_text)
-    for name, label in _MAJORITY
+    _row(label, majorities, name, score_text) for name, label in _MAJORITY
   ]
   return [row for row in table if (row.last, row.best) != (_ABSENT, _ABSENT)]
 

@@ -51,9 +51,10 @@ def _attackers(run: run_lib.Run) -> Iterator[str]:
     f' and {len(names) - len(shown)} more' if len(names) > len(shown) else ''
   )
   yield (
-    f'{len(names)} clients attack ({attack.get("name")}, in the space of the '
-    f'{attack.get("space")}): {", ".join(shown)}{more}. Their own scores are '
-    'in all means but those of honest clients.'
+    f'{len(names)} Byzantine {"client" if len(names) == 1 else "clients"} '
+    f'(attack {attack.get("name")!r} on the {attack.get("space")}): '
+    f'{", ".join(shown)}{more}. All means but those of honest clients include '
+    'their scores.'
   )
 
 

@@ -19,7 +19,7 @@ _MAX_CELLS = 12
 _MAX_COLUMNS = 4
 _MAX_CLIENTS = 400
 # Characters per line of the title above a map.
-_MAX_TITLE = 20
+_MAX_TITLE = 24
 
 
 def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:

@@ -90,9 +90,7 @@ def _draw(
     style.fit_scores(sweep.example, axes, np.concatenate(fitted))
     _draw_panel(axes, sweep, measure, lines, divisor if by_cost else None)
     axes.set_title(style.wrapped(measure.title))
-    axes.set_xlabel(
-      f'cumulative communication ({unit})' if by_cost else 'round'
-    )
+    axes.set_xlabel(f'communication ({unit})' if by_cost else 'round')
     axes.set_ylabel(measure.label(sweep.example))
     if measure is _LOSS:
       _mark_lowest(axes, lines)

@@ -122,7 +122,8 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
   for cell in sweep.cells:
     sources = cell.runs[0].source_names
     tables = [measures.matched_scores(run) for run in cell.runs]
-    if len(sources) > _MAX_SOURCES or any(one is None for one in tables):
+    has_table = all(one is not None for one in tables)
+    if not (has_table and 1 < len(sources) <= _MAX_SOURCES):
       continue
     score = measures.Measure('', '')
     rows = []

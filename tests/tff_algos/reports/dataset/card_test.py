@@ -68,9 +68,16 @@ def test_every_picture_is_whole_and_nothing_is_cut_off(
   assert len(page.pictures) == num_pictures
   for pixels in page.pictures:
     pixels = pixels[..., :3]
+    assert pixels.shape[1] == 1500
     assert 0.005 < np.mean(pixels.min(axis=-1) < 0.9) < 0.9
     for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
       assert (edge == 1).all()
+
+
+def test_the_title_says_which_file_it_is(render):
+  text = _Page(render(source_options={'train_file': 'loans.csv'})).text
+  assert text.split()[:2] == ['invented:', 'loans.csv']
+  assert 'Files read: 1' in text
 
 
 def test_the_page_needs_no_other_file(render):

@@ -132,9 +132,15 @@ def test_lines_that_agree_are_all_seen():
   for index in range(6):
     style.draw_line(axes, (index, 6), x, x, (x - 1, x + 1))
   widths = [line.get_linewidth() for line in axes.lines]
+  assert widths == [style.line_width(index, 6) for index in range(6)]
   assert widths == sorted(widths, reverse=True)
   assert len(set(widths)) == 6
   assert len(axes.collections) == 6
+
+
+def test_titles_of_panels_are_wrapped():
+  title = style.wrapped('rounds until participating/test/accuracy = 0.5')
+  assert max(map(len, title.split('\n'))) <= 30
 
 
 def test_local_models_have_a_line_where_there_are_some(tmp_path):

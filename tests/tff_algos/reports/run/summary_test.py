@@ -150,11 +150,11 @@ def test_scores_on_training_data_are_labelled(tmp_path):
   assert [row[:2] for row in summary.rows(run_lib.read(tmp_path))] == [
     ('personalized models', '81.0 %'),
     ('local models', '81.5 %'),
-    ('own cluster of each client', '82.0 %'),
+    ('own cluster', '82.0 %'),
     ('  mean over clients', '83.0 %'),
     ('personalized models, TRAINING data', '91.0 %'),
     ('  mean over clients', '92.0 %'),
-    ('own cluster of each client, TRAINING data', '94.0 %'),
+    ('own cluster, TRAINING data', '94.0 %'),
     ('best cluster on held-out upright', '(0) 95.0 %'),
     ('  distinct clusters among the best', '1 of 2'),
   ]

@@ -179,9 +179,9 @@ def test_who_attacks_is_said(workdir):
   config.write_text(json.dumps(content))
   (text,) = _sentences(workdir)
   assert text.startswith(
-    '3 clients attack (alie, in the space of the update): c00, c01, c03. '
+    "3 Byzantine clients (attack 'alie' on the update): c00, c01, c03. "
   )
   path.write_text('\n'.join([head, *rows]) + '\n')
   (text,) = _sentences(workdir)
-  assert text.startswith('29 clients attack')
+  assert text.startswith('29 Byzantine clients ')
   assert 'c20 and 9 more.' in text

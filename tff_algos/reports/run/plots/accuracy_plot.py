@@ -120,24 +120,23 @@ def _majority_share(run: run_lib.Run, source: str | None) -> float | None:
 
 
 def _caption(run: run_lib.Run) -> str:
-  has_clusters = run.num_clusters > 1
-  text = (
-    f'{"Every cluster" if has_clusters else "The global"} model on held-out '
-    'examples of each source distribution'
-  )
-  if has_clusters:
-    text += (
-      ', in the colour of the source that it is matched to; thick: the best '
-      'after the last round'
+  texts, labels = [], []
+  if any(_cluster_lines(run, source) for source in run.source_names):
+    models = 'The global model'
+    if run.num_clusters > 1:
+      models = 'Every cluster model (thick: the best after the last round)'
+    texts.append(f'{models} on held-out examples of each source distribution.')
+    labels.append('the held-out examples')
+  if style.client_lines(run):
+    last = 'Last panel: the' if texts else 'The'
+    texts.append(f'{last} models of clients on their test examples.')
+    labels.append("each client's training examples")
+  if any(_majority_share(run, one) for one in (None, *run.source_names)):
+    texts.append(
+      'Dotted: accuracy of always predicting the most frequent label of '
+      f'{", in the last panel of ".join(labels)}.'
     )
-  text += ". Last panel: the models of clients on the clients' test examples."
-  if _majority_share(run, None) is not None:
-    text += (
-      ' Dotted: accuracy of always predicting the most frequent label, of the '
-      "source's held-out examples or, in the last panel, of each client's "
-      'training examples.'
-    )
-  return text
+  return ' '.join(texts)
 
 
 PICTURE = picture.Picture(name='accuracy.png', caption=_caption, draw=draw)

@@ -119,9 +119,7 @@ def _draw_shares(
   run: run_lib.Run, axes: axes_lib.Axes, lines, examples
 ) -> None:
   """Draws the share of clients at or below each score."""
-  texts = []
-  for name, values, color, linestyle in lines:
-    axes.ecdf(values, color=color, linewidth=2, linestyle=linestyle)
+  for index, (name, values, color, linestyle) in enumerate(lines):
     worst = summaries.summarize(
       values, examples, higher_is_better=run.higher_is_better
     ).worst_decile
@@ -130,21 +128,18 @@ def _draw_shares(
       [0 if run.higher_is_better else 1],
       marker='^' if run.higher_is_better else 'v',
       color=color,
-      markersize=9,
+      markersize=11 - 4 * index,
       clip_on=False,
       zorder=4,
     )
-    texts.append(f'{name}: worst decile {style.score_text(run, worst)}')
-  for row, (text, line) in enumerate(zip(texts, lines, strict=True)):
-    axes.text(
-      0.03 if run.higher_is_better else 0.97,
-      (0.93 if run.higher_is_better else 0.22) - 0.08 * row,
-      text,
-      transform=axes.transAxes,
-      ha='left' if run.higher_is_better else 'right',
-      color=line[2],
-      fontweight='bold',
+    axes.ecdf(
+      values,
+      color=color,
+      linewidth=2,
+      linestyle=linestyle,
+      label=f'{name}: worst decile {style.score_text(run, worst)}',
     )
+  axes.legend(loc='upper center', bbox_to_anchor=(0.5, -0.2))
   axes.set_title('cumulative distribution over clients')
   axes.set_ylabel('clients at or below the score (%)')
   axes.set_xlabel('test ' + style.score_label(run))

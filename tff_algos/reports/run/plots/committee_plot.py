@@ -56,8 +56,9 @@ def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
     _draw_parts(axes, scores, history.is_false[is_apart], bins, 'uploads')
     axes.set_xscale('log')
     # Powers would be written as formulas, which the style does not parse.
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
-    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
   axes.set_xlabel('1 / mean distance to the committee')
   axes.set_ylabel('uploads of training clients')
 
@@ -78,8 +79,8 @@ def _draw_parts(axes, values, is_false, bins, what: str) -> None:
     label=labels,
   )
   if len(parts) > 1:
-    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # Room for the legend.
-    axes.legend(loc='upper left', ncols=2)
+    axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # Room for the legend.
+    axes.legend(loc='upper left')
 
 
 def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
@@ -89,13 +90,15 @@ def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
     axes.plot(
       rounds,
       counts,
-      label=f'{role}: {counts.mean():.2g} a round',
+      label=f'{role}: {counts.mean():.2g} per round',
+      linewidth=style.line_width(index, len(committee_history.ROLES)),
       **style.line_look(index),
     )
   axes.set_title('attackers by role')
   axes.set_xlabel('round')
   axes.set_ylabel('attackers')
-  axes.set_ylim(0, max(1, 1.35 * history.attackers.max()))
+  top = max(1, 1.4 * history.attackers.max())
+  axes.set_ylim(-0.04 * top, top)  # The axis hides no line at 0.
   for axis in (axes.xaxis, axes.yaxis):
     axis.set_major_locator(ticker.MaxNLocator(5, integer=True))
   axes.legend(loc='upper right')

@@ -62,8 +62,8 @@ PICTURE = picture.Picture(
   caption=(
     'Each row is the main source of a client (the largest share of its '
     'ground-truth mixture), each column a cluster. Left: number of clients '
-    'by cluster of largest membership. Right: their mean membership in each '
-    'cluster.'
+    'by cluster of largest membership, without clients of equal membership in '
+    'all clusters. Right: mean membership in each cluster.'
   ),
   draw=draw,
 )

@@ -45,10 +45,17 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   return figure
 
 
+def _has_unsampled(run: run_lib.Run) -> bool:
+  history = run.membership_history
+  return history is not None and history.has_unsampled
+
+
 def draw_map(
   axes: axes_lib.Axes, run: run_lib.Run, values: np.ndarray, highest: float
 ) -> None:
   """Draws memberships as a heat map, one row per client.
+
+  Clients without a membership (0 in all clusters) are grey.
 
   Args:
     axes: Axes to draw in.
@@ -57,8 +64,8 @@ def draw_map(
     highest: Membership with the darkest shade.
   """
   axes.imshow(
-    values,
-    cmap=heat_map.SHADES,
+    np.where(values.any(axis=1, keepdims=True), values, np.nan),
+    cmap=heat_map.SHADES.with_extremes(bad=style.FAINT),
     vmin=0,
     vmax=highest,
     aspect='auto',
@@ -92,6 +99,7 @@ PICTURE = picture.Picture(
       if run.planted_names
       else ''
     )
+    + (' Grey: client not sampled yet.' if _has_unsampled(run) else '')
   ),
   draw=draw,
 )

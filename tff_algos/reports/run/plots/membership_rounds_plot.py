@@ -91,15 +91,15 @@ def group_by_mixture(
   mixtures, group_of = np.unique(
     np.round(mixture, 6), axis=0, return_inverse=True
   )
-  by_mixture = len(mixtures) <= _MAX_MIXTURES
-  if not by_mixture:
+  if len(mixtures) > _MAX_MIXTURES:
     _, group_of = np.unique(np.argmax(mixture, axis=1), return_inverse=True)
   groups = []
   for index in range(1 + group_of.max()):
     members = np.flatnonzero(group_of == index)
     shares = mixture[members].mean(axis=0)
     main = int(np.argmax(shares))
-    share = f'{100 * shares[main]:.3g} %' if by_mixture else 'mostly'
+    is_mixed = np.ptp(mixture[members, main]) > 1e-6
+    share = 'mostly' if is_mixed else f'{100 * shares[main]:.3g} %'
     noun = 'client' if len(members) == 1 else 'clients'
     title = f'{share} {names[main]} ({len(members):,} {noun})'
     groups.append(Group(title, members, shares))
@@ -119,7 +119,11 @@ def _draw_panel(
   for source, share in enumerate(group.shares):
     if source == main or len(group.shares) <= _MAX_LABELS:
       axes.axhline(
-        share, color=planted_colors[source], linewidth=1.1, linestyle='--'
+        share,
+        color=planted_colors[source],
+        linewidth=1.1,
+        linestyle='--',
+        zorder=4,
       )
   largest = int(np.argmax(means[-1]))
   labels = []
@@ -147,11 +151,16 @@ def _draw_panel(
 
 PICTURE = picture.Picture(
   name='membership_rounds.png',
-  caption=(
+  caption=lambda run: (
     'Mean membership of the clients with the same ground-truth mixture, one '
     'line for each cluster; dashed: the true shares of the sources. With more '
     'than four mixtures, the mean is over all clients with the same main '
     'source.'
+    + (
+      ' Clients that are not sampled yet count as 0.'
+      if run.membership_history.has_unsampled
+      else ''
+    )
   ),
   draw=draw,
 )

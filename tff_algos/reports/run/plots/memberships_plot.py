@@ -52,10 +52,12 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   left, right = figure.subplots(1, 2, width_ratios=(2.1, 1))
   positions = np.arange(len(true))
   size = np.clip(1500 / len(true), 8, 34)
+  known = membership[order].any(axis=1)
+  place, shown = positions[known], estimated[known]
   left.vlines(
-    positions, true, estimated, colors=colors, linewidth=1.2, alpha=0.6
+    place, true[known], shown, colors=colors[known], linewidth=1.2, alpha=0.6
   )
-  left.scatter(positions, estimated, c=colors, s=size, zorder=3, linewidth=0)
+  left.scatter(place, shown, c=colors[known], s=size, zorder=3, linewidth=0)
   left.scatter(
     positions, true, edgecolors=colors, facecolors='white', s=size, zorder=2
   )
@@ -63,7 +65,7 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   client_axis.name(left.xaxis, [run.member_ids[index] for index in order])
   left.set_xlabel(f'{len(true):,} clients, by true share of {name}')
   left.set_ylabel('share of the training examples (%)')
-  _draw_scatter(right, true, estimated, colors)
+  _draw_scatter(right, true[known], shown, colors[known])
   right.set_title(f'mean error {100 * error:.1f} points')
   right.set_xlabel(f'true share of {name} (%)')
   right.set_ylabel(f'membership of {cluster} (%)')
@@ -149,6 +151,9 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
 def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
   """Draws one stacked bar per client."""
   positions = np.arange(len(shares))
+  empty = np.flatnonzero(~shares.any(axis=1))
+  if len(empty):
+    axes.bar(empty, 1.0, width=1.0, color=style.FAINT, label='not sampled yet')
   bottoms = np.cumsum(shares, axis=1) - shares
   for column, name in enumerate(names):
     axes.bar(
@@ -185,6 +190,11 @@ PICTURE = picture.Picture(
       'best.'
       if run.planted_names
       else '.'
+    )
+    + (
+      ' Clients that were never sampled have no membership.'
+      if not run.memberships[0].any(axis=1).all()
+      else ''
     )
   ),
   draw=draw,

@@ -59,7 +59,7 @@ def _draw_agreement(axes, lines) -> None:
     )
     text = f'{name}: {series.values[-1]:.2f}'
     labels.append(style.EndLabel(text, series.values[-1], color, True))
-  axes.set_title('cluster of largest membership against main source')
+  axes.set_title('main cluster vs. main source')
   axes.set_ylabel('agreement')
   style.label_ends(axes, labels)
 

@@ -87,3 +87,16 @@ def test_only_the_initial_state(tmp_path):
   path = tmp_path / 'evaluation' / 'summary.json'
   path.write_text('{"source_names": ["upright", "rotated_90"]}')
   assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None
+
+
+def test_the_caption_tells_only_of_panels_that_are_there(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  path = tmp_path / 'metrics.csv'
+  whole = path.read_text()
+  path.write_text(whole.replace('held_out/', 'gone/'))
+  caption = accuracy_plot.PICTURE.caption(run_lib.read(tmp_path))
+  assert caption.startswith('The models of clients on their test examples.')
+  assert 'held-out' not in caption
+  path.write_text(whole.replace('test/', 'gone/'))
+  caption = accuracy_plot.PICTURE.caption(run_lib.read(tmp_path))
+  assert 'held-out' in caption and 'Last panel' not in caption
