@@ -134,7 +134,7 @@ def _caption(run: run_lib.Run) -> str:
   if any(_majority_share(run, one) for one in (None, *run.source_names)):
     texts.append(
       'Dotted: accuracy of always predicting the most frequent label of '
-      f'{", in the last panel of ".join(labels)}.'
+      f'{"; in the last panel, of ".join(labels)}.'
     )
   return ' '.join(texts)
 

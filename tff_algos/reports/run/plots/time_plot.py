@@ -40,7 +40,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     _draw_rate(axes, times)
     axes.set_title(run_clock.rate_text(rate))
   panels[0].set_ylabel('seconds')
-  panels[-1].legend(loc='upper left', bbox_to_anchor=(1, 1))
+  handles, labels = panels[0].get_legend_handles_labels()
+  figure.legend(handles, labels, loc='outside lower left', ncols=2)
   return figure
 
 
@@ -70,6 +71,7 @@ def _draw_rate(axes, systems: Times) -> None:
     axes.annotate(
       f'{total:.3g}', (place, total), ha='center', va='bottom', fontsize=8.5
     )
+  axes.tick_params(axis='x', labelsize=8)
   axes.set_ylim(0, 1.12 * below.max())
 
 
