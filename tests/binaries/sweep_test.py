@@ -48,7 +48,7 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   )
   program = launcher.run('binaries.sweep', *arguments)
   assert program.returncode == 0, program.stderr
-  assert program.stdout.count('(1 seed; clusters found: ') == 2
+  assert program.stdout.count('(1 seed; clusters found (95 % interval): ') == 2
   with open(tmp_path / 'sweep.csv', newline='') as file:
     rows = list(csv.DictReader(file))
   assert [(row['algorithm.proximal_weight'], row['seed']) for row in rows] == [

@@ -18,6 +18,7 @@ def make(
   natural: bool = False,
   clusters: bool = False,
   size: int = 40,
+  source_options: dict | None = None,
 ) -> facts_lib.Facts:
   """Clients of two kinds in turn: most examples of one source and few labels."""
   rng = np.random.default_rng(5)
@@ -40,7 +41,7 @@ def make(
   none = np.zeros(num_clients, np.int64)
   return facts_lib.Facts(
     folder=pathlib.Path('/nowhere'),
-    manifest=_manifest(schema, num_clients, size),
+    manifest=_manifest(schema, num_clients, size, source_options),
     schema=schema,
     totals=_totals(schema, sources, labels, rng),
     statistics_sha256='f' * 64,
@@ -76,7 +77,7 @@ def _samples(schema, source, rng):
   )
 
 
-def _manifest(schema, num_clients, size):
+def _manifest(schema, num_clients, size, source_options):
   counts = {'participating': num_clients * size, 'unseen': 0}
   none = dict.fromkeys(counts, 0)
   return {
@@ -85,7 +86,10 @@ def _manifest(schema, num_clients, size):
     'num_clients': {'participating': num_clients, 'unseen': 0},
     'num_examples': {'train': counts, 'validation': none, 'test': none},
     'counters': {'raw_examples': num_clients * size, 'dead_letters': 0},
-    'recipe': {'source': {'name': 'invented'}, 'seed': 3},
+    'recipe': {
+      'source': {'name': 'invented', 'options': source_options or {}},
+      'seed': 3,
+    },
     'sources': {'invented': 'a' * 64},
     'files': {'a.parquet': {'size_bytes': 12345, 'sha256': 'b' * 64}},
   }

@@ -156,16 +156,21 @@ class Evaluator:
 
   @functools.cached_property
   def planted(self) -> Planted | None:
-    """Returns the planted truth; None if the partition planted none."""
+    """Returns the planted truth; None if there is none to recover.
+
+    A single source distribution, or a single planted cluster, is none.
+    """
     data = self._dataset
     mixture, unseen = data.true_mixture(), data.true_unseen_mixture()
-    if mixture is not None and unseen is not None:
+    if mixture is not None and unseen is not None and mixture.shape[1] > 1:
       return Planted(data.source_names, mixture, unseen)
     known, unseen = data.true_clusters(), data.true_unseen_clusters()
     if known is None or unseen is None:
       return None
     clusters = known, unseen
     count = 1 + np.concatenate(clusters).max()
+    if count == 1:
+      return None
     # A client belongs to one planted cluster with a share of 1.
     one_hot = np.eye(count)
     return Planted(
@@ -174,10 +179,12 @@ class Evaluator:
     )
 
   def majority_class(self) -> dict[str, float]:
-    """Returns test accuracies of predicting the majority class.
+    """Returns the accuracy of always predicting the majority class.
 
-    `per_client` predicts the majority class of the client's training split,
-    `global` that of all clients' training splits. Empty for regression, and if
+    On the clients' test examples, `per_client` predicts the majority class of
+    each client's training examples, and `global` that of all clients'. On the
+    held-out examples of a source, `held_out/<source>` predicts their own
+    majority class; NaN without such examples. Empty for regression, and where
     an example has labels at several places.
     """
     if self._model.task != model_lib.CLASSIFICATION or self._model.label_shape:
@@ -191,7 +198,7 @@ class Evaluator:
     )
     scores = summaries.majority_class_scores(train, test)
     sizes = self._splits[schema.TEST].population.num_examples
-    return {
+    found = {
       name: summaries.summarize(
         values, sizes, higher_is_better=True
       ).weighted_mean
@@ -200,6 +207,10 @@ class Evaluator:
         ('global', scores.overall),
       )
     }
+    for index, source in enumerate(self._dataset.source_names):
+      labels = self._dataset.held_out(index).y
+      found[f'held_out/{source}'] = summaries.majority_share(labels)
+    return found
 
   def _evaluate_participating(self, server_state):
     name = self._model.score_name
@@ -377,12 +388,17 @@ def _add_memberships(clients, membership, mixture):
 
 
 def _recovery(membership, mixture):
-  """Returns how well the memberships recover the planted mixtures."""
-  found = recovery.recovery(
-    recovery.hard_labels(membership), recovery.hard_labels(mixture)
-  )
+  """Returns how well the memberships recover the planted mixtures.
+
+  Without measures of hard clusters if all clients have the same main source.
+  """
+  planted = recovery.hard_labels(mixture)
+  agreement = {}
+  if len(np.unique(planted)) > 1:
+    found = recovery.recovery(recovery.hard_labels(membership), planted)
+    agreement = found._asdict()
   values = {
-    **found._asdict(),
+    **agreement,
     'error': recovery.membership_error(membership, mixture),
     'num_undecided': int(
       (association.main_clusters(membership) == association.UNDECIDED).sum()

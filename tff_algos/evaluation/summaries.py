@@ -115,6 +115,17 @@ def label_histograms(
   return histograms
 
 
+def majority_share(labels: np.ndarray) -> float:
+  """Returns the share of the most frequent label; NaN without labels.
+
+  Args:
+    labels: Integers >= 0, `[num_examples]`.
+  """
+  return (
+    float(np.bincount(labels).max() / len(labels)) if len(labels) else np.nan
+  )
+
+
 def majority_class_scores(
   train_histograms: np.ndarray, test_histograms: np.ndarray
 ) -> MajorityScores:

@@ -38,7 +38,8 @@ class MetricsLog:
     Args:
       workdir: Folder of `metrics.csv`, `memberships/` and `tensorboard/`.
       num_rounds: Length of the progress bar.
-      shown_metrics: Metric name -> its label in the progress bar.
+      shown_metrics: Metric name -> its label in the progress bar, which shows
+        the latest value that is not NaN.
       shows_progress: Whether to draw a progress bar on stderr.
     """
     self._folder = pathlib.Path(workdir)
@@ -125,7 +126,8 @@ class MetricsLog:
 
   def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
     for name, label in self._shown_metrics.items():
-      if name in metrics:
+      # Without validation examples their score is NaN.
+      if name in metrics and not math.isnan(metrics[name]):
         self._shown[label] = f'{metrics[name]:.3f}'
     self._bar.set_postfix(self._shown, refresh=False)
     self._bar.update(round_num - self._bar.n)

@@ -225,6 +225,9 @@ def test_majority_class(case):
       np.concatenate([y == label for y, label in zip(test, own, strict=True)])
     ),
   }
+  for index, name in enumerate(case.dataset.source_names):
+    _, counts = np.unique(case.dataset.held_out(index).y, return_counts=True)
+    expected[f'held_out/{name}'] = counts.max() / counts.sum()
   assert case.evaluator.majority_class() == pytest.approx(expected)
 
 
@@ -239,3 +242,31 @@ def test_empty_split_gives_nan_and_no_failure(tmp_path):
   assert np.isnan(metrics['participating/validation/personalized/accuracy'])
   assert metrics['participating/test/personalized/accuracy_num_nan'] == 0
   assert not [name for name in metrics if name.startswith('unseen')]
+
+
+def _recovery_metrics(folder, **options):
+  config = raw_data.digits_config(
+    partition={'law': 'iid', 'num_clients': 3}, **options
+  )
+  made = evaluated.Case(folder, config, 'logistic_regression')
+  with made.dataset:
+    metrics = made.evaluator.evaluate(made.server_state).metrics
+    return made.evaluator.planted, {
+      name.removeprefix('participating/membership/')
+      for name in metrics
+      if name.startswith('participating/membership/')
+    }
+
+
+def test_clients_with_equal_mixtures_have_no_clusters_to_recover(tmp_path):
+  planted, names = _recovery_metrics(tmp_path)
+  assert len(planted.names) == 2
+  assert names == {'error', 'num_undecided'}
+
+
+def test_a_single_source_is_no_ground_truth(tmp_path):
+  distributions = {}
+  assert _recovery_metrics(tmp_path, distributions=distributions) == (
+    None,
+    set(),
+  )

@@ -102,3 +102,8 @@ def test_own_majority_beats_the_majority_of_all():
 def test_classes_tie_for_all_clients():
   found = summaries.majority_class_scores([[1, 0], [0, 1]], [[2, 0], [2, 0]])
   np.testing.assert_allclose(found.overall, [1.0, 1.0])
+
+
+def test_share_of_the_most_frequent_label():
+  assert summaries.majority_share(np.array([3, 1, 3, 0, 3])) == 0.6
+  assert np.isnan(summaries.majority_share(np.array([], np.int32)))

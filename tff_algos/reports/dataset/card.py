@@ -23,7 +23,7 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import html, picture
 
 # To be raised when the page for the same statistics changes.
-CARD_VERSION = 1
+CARD_VERSION = 2
 # Longer values of the ground truth are truncated; the manifest has them whole.
 _MAX_CHARS = 1000
 
@@ -63,7 +63,7 @@ def render(folder: pathlib.Path) -> str:
   return html.render(
     'dataset/card.html.jinja',
     signature=signature(facts.statistics_sha256),
-    name=recipe['source']['name'],
+    name=facts.title,
     version=facts.manifest['version'],
     heading=heading(facts),
     summary=summary(facts),
@@ -79,6 +79,7 @@ def render(folder: pathlib.Path) -> str:
     ),
     manifest_checksum=facts.manifest['checksum'],
     statistics_name=layout.STATISTICS,
+    client_statistics_name=layout.CLIENT_STATISTICS,
   )
 
 
@@ -89,14 +90,16 @@ def heading(facts: facts_lib.Facts) -> str:
   task = 'regression'
   if schema.num_classes:
     task = f'classification into {schema.num_classes} classes'
-  shape = ' x '.join(str(size) for size in schema.x_shape)
+  features = f'features {" x ".join(map(str, schema.x_shape))}'
+  if len(schema.x_shape) == 1:
+    features = f'{schema.x_shape[0]} features'
   count = schema.num_sources
   return (
     f'{sum(sum(s.values()) for s in facts.manifest["num_examples"].values()):,}'
     f' examples of {sum(clients.values()):,} clients '
     f'({clients[schema_lib.PARTICIPATING]:,} participating, '
     f'{clients[schema_lib.UNSEEN]:,} unseen), from {count} source '
-    f'distribution{"s" if count > 1 else ""}, for {task}; features {shape}.'
+    f'distribution{"s" if count > 1 else ""}, for {task}; {features}.'
   )
 
 
@@ -122,8 +125,8 @@ def summary(facts: facts_lib.Facts) -> list[tuple[str, str]]:
   rows.append(
     (
       'raw examples',
-      f'{counters["raw_examples"]:,} read, {counters["dead_letters"]:,} '
-      'malformed and left out',
+      f'{counters["raw_examples"]:,} read, of which '
+      f'{counters["dead_letters"]:,} malformed (dead letters)',
     )
   )
   return rows
@@ -147,7 +150,8 @@ def _label_rows(facts: facts_lib.Facts) -> list[tuple[str, str]]:
     ),
     (
       'total variation between label distributions of two clients',
-      f'{found.mean():.3f} on average (by chance alone {chance.mean():.3f})',
+      f'mean {found.mean():.3f}; IID clients of the same sizes '
+      f'{chance.mean():.3f}',
     ),
   ]
 
@@ -202,4 +206,5 @@ def _entropy(counts: list[int]) -> str:
   """Returns the number of classes with examples and their entropy."""
   shares = [count / sum(counts) for count in counts if count]
   bits = -sum(share * math.log2(share) for share in shares)
-  return f'{len(shares)} classes, entropy {abs(bits):.2f} bit'
+  noun = 'class' if len(shares) == 1 else 'classes'
+  return f'{len(shares)} {noun}, entropy {abs(bits):.2f} bits'

@@ -63,7 +63,7 @@ def cut(clients: np.ndarray, max_rows: int = MAX_ROWS) -> Rows:
   rows = tuple(np.array_split(clients, max_rows))
   sizes = sorted({len(row) for row in rows})
   each = ' or '.join(f'{size:,}' for size in sizes)
-  return Rows(rows, f'{len(clients):,} clients, {each} to a row')
+  return Rows(rows, f'{len(clients):,} clients, rows are means of {each}')
 
 
 def thin_out(clients: np.ndarray, count: int) -> np.ndarray:

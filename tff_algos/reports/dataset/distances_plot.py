@@ -23,15 +23,13 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
     None if fewer than two clients have examples, or there is only one class or
     source distribution.
   """
-  counts, what = facts.labels, 'labels'
+  counts, what = facts.labels, 'label distributions'
   if not facts.schema.num_classes:
-    counts, what = facts.sources, 'source distributions'
+    counts, what = facts.sources, 'source mixtures'
   clients = client_rows.similar_side_by_side(facts)
   if len(clients) < 2 or counts.shape[1] < 2:
     return None
-  figure = style.new_figure(
-    11, 4.6, f'Total variation between the {what} of two clients'
-  )
+  figure = style.new_figure(4.6, f'Total variation between {what} of clients')
   left, right = figure.subplots(1, 2, width_ratios=(1.05, 1))
   _draw_matrix(figure, left, counts, clients)
   _draw_histogram(right, counts, clients)
@@ -54,7 +52,7 @@ def _draw_matrix(figure, axes, counts: np.ndarray, clients: np.ndarray) -> None:
   axes.set_xticks([])
   axes.set_yticks([])
   some = '' if len(shown) == len(clients) else f' of {len(clients):,}'
-  axes.set_title(f'{len(shown)}{some} clients, similar ones side by side')
+  axes.set_title(f'{len(shown)}{some} clients, sorted by similarity')
   axes.set_xlabel('0: equal distributions; 1: disjoint support')
 
 
@@ -65,7 +63,7 @@ def _draw_histogram(axes, counts: np.ndarray, clients: np.ndarray) -> None:
   bins = np.linspace(0, 1, 41)
   axes.set_axisbelow(True)
   for values, color, name in (
-    (chance, _CHANCE_COLOR, 'by chance alone'),
+    (chance, _CHANCE_COLOR, 'IID clients'),
     (found, '#0b4f86', 'these clients'),
   ):
     weights = np.full(len(values), 1 / len(values))
@@ -126,9 +124,9 @@ def redraw(counts: np.ndarray) -> np.ndarray:
 PICTURE = picture.Picture(
   name='distances.png',
   caption=(
-    'Distances between the training examples of two clients. Grey: '
-    'IID clients of the same sizes, drawn from the pooled distribution; '
-    'small clients differ by chance.'
+    'Pairwise distances between the training examples of clients. Grey: '
+    'clients of the same sizes whose examples are drawn from the pooled '
+    'distribution (IID); small clients differ by chance.'
   ),
   draw=draw,
 )

@@ -11,6 +11,8 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics
 
+# Options that tell datasets of one kind of source apart.
+_IDENTIFIES = ('train_file', 'dataset', 'name', 'file', 'split')
 # Records are shuffled, so the first ones are a random sample.
 _MAX_SAMPLES = 500
 
@@ -51,6 +53,30 @@ class Facts(NamedTuple):
   mixture: np.ndarray | None
   clusters: np.ndarray | None
   samples: tuple[schema_lib.Examples, ...]
+
+  @property
+  def title(self) -> str:
+    """Returns the kind of the source, and which of its kind it is."""
+    source = self.manifest['recipe']['source']
+    which = [self._option(name) for name in _IDENTIFIES if self._option(name)]
+    return ': '.join([source['name'], *map(str, which[:1])])
+
+  @property
+  def class_names(self) -> tuple[str, ...]:
+    """Returns the names of the classes, their numbers where unnamed."""
+    names = self._option('classes')
+    names = names or self.manifest.get('source_facts', {}).get('class_names')
+    return tuple(map(str, names or range(self.schema.num_classes)))
+
+  @property
+  def feature_names(self) -> tuple[str, ...]:
+    """Returns the names of the features, their numbers where unnamed."""
+    names = self._option('feature_columns')
+    return tuple(map(str, names or range(int(np.prod(self.schema.x_shape)))))
+
+  def _option(self, name: str) -> Any:
+    """Returns an option of the source, None if it has no such option."""
+    return self.manifest['recipe']['source'].get('options', {}).get(name)
 
 
 def read(folder: pathlib.Path) -> Facts:

@@ -7,11 +7,9 @@ from matplotlib import ticker
 
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import client_axis, heat_map, picture, style
 
 _MAX_NAMED_CLASSES = 30
-_MAX_NAMED_CLIENTS = 30
-_LONGEST_ID = 16
 # Least upper end of the colour scale, as a multiple of the uniform share.
 _TIMES_EVEN = 3.0
 
@@ -30,9 +28,8 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   rows = client_rows.cut(clients)
   shares = rows.mean(client_rows.shares_of(facts.labels))
   figure = style.new_figure(
-    8.6,
     2.2 + 0.105 * max(len(shares), 12),
-    'Training labels of the clients: share of each class',
+    'Label distribution of the clients',
   )
   axes = figure.subplots()
   cmap = colors_lib.LinearSegmentedColormap.from_list(
@@ -50,7 +47,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   axes.tick_params(length=0)
   axes.set_xlabel('class')
   if shares.shape[1] <= _MAX_NAMED_CLASSES:
-    axes.set_xticks(range(shares.shape[1]))
+    heat_map.name_columns(axes, facts.class_names)
   else:
     axes.xaxis.set_major_locator(ticker.MaxNLocator(15, integer=True))
   name_rows(facts, axes, rows)
@@ -59,25 +56,15 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
 
 def name_rows(facts: facts_lib.Facts, axes, rows: client_rows.Rows) -> None:
   """Labels the y axis of a picture whose rows are clients."""
-  axes.set_ylabel(f'{rows.title}, similar ones side by side')
-  if len(rows.members) <= _MAX_NAMED_CLIENTS:
-    names = [_short(facts.client_ids[row[0]]) for row in rows.members]
-    axes.set_yticks(range(len(names)), names)
-    axes.tick_params(axis='y', labelsize=7)
-  else:
-    axes.set_yticks([])
+  axes.set_ylabel(f'{rows.title}, sorted by similarity')
+  client_axis.name(
+    axes.yaxis, [facts.client_ids[row[0]] for row in rows.members]
+  )
 
 
 def _darkest(shares: np.ndarray) -> float:
   """Returns the upper end of the colour scale; similar clients look pale."""
   return min(1.0, max(np.max(shares), _TIMES_EVEN / shares.shape[1]))
-
-
-def _short(text: str) -> str:
-  text = ''.join(
-    c if c.isprintable() else '\N{REPLACEMENT CHARACTER}' for c in text
-  )
-  return text if len(text) <= _LONGEST_ID else f'{text[: _LONGEST_ID - 1]}…'
 
 
 def _draw_targets(
@@ -88,7 +75,9 @@ def _draw_targets(
     np.array(facts.clients[name], np.float64)[clients]
     for name in ('y_mean', 'y_std')
   )
-  figure = style.new_figure(8, 4, 'Labels of the clients: mean and deviation')
+  figure = style.new_figure(
+    4, 'Labels of the clients: mean and standard deviation'
+  )
   axes = figure.subplots()
   axes.grid(True, axis='both')
   main = np.argmax(facts.sources[clients], axis=1)
@@ -117,9 +106,14 @@ def _draw_targets(
 
 PICTURE = picture.Picture(
   name='labels.png',
-  caption=(
-    'Training labels of the clients. With many clients, a row is the '
-    'mean of several similar ones.'
+  caption=lambda facts: (
+    'Labels of the training examples of each client.'
+    + (
+      ' Each row is the mean of several similar clients.'
+      if facts.schema.num_classes
+      and len(facts.client_ids) > client_rows.MAX_ROWS
+      else ''
+    )
   ),
   draw=draw,
 )

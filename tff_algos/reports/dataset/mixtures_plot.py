@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import client_axis, picture, style
 
 _MAX_NAMED_CLUSTERS = 8
 
@@ -23,9 +23,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
     return None
   rows = client_rows.cut(clients)
   shares = rows.mean(client_rows.shares_of(facts.sources))
-  figure = style.new_figure(
-    8.6, 3.9, 'Shares of source distributions in the clients'
-  )
+  figure = style.new_figure(3.9, 'Source distributions of the clients')
   axes = figure.subplots()
   positions = np.arange(len(shares))
   _draw_bars(axes, facts.schema.source_names, shares)
@@ -39,15 +37,19 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
         color=style.INK,
         linewidth=2,
       )
-    axes.set_title('bars: as dealt; black lines: as planned')
+    axes.set_title('bars: examples; black lines: planned mixture')
   axes.grid(False)
   axes.set_ylim(0, 1)
   axes.set_xlim(-0.6, len(shares) - 0.4)
-  axes.set_xticks([])
-  if facts.clusters is not None:
+  if facts.clusters is None:
+    client_axis.name(
+      axes.xaxis, [facts.client_ids[row[0]] for row in rows.members]
+    )
+  else:
+    axes.set_xticks([])
     _mark_clusters(axes, facts.clusters, rows)
-  axes.set_xlabel(f'{rows.title}, similar ones side by side')
-  axes.set_ylabel('share of the examples (%)')
+  axes.set_xlabel(f'{rows.title}, sorted by similarity')
+  axes.set_ylabel('share of the training examples (%)')
   style.format_percent(axes.yaxis)
   handles, labels = axes.get_legend_handles_labels()
   # In the stacking order of the bars.
@@ -92,7 +94,7 @@ def _mark_clusters(axes, clusters: np.ndarray, rows: client_rows.Rows) -> None:
 PICTURE = picture.Picture(
   name='mixtures.png',
   caption=(
-    'The source distributions of the training examples of the clients: '
+    'Share of each source distribution in the training examples of a client: '
     'the ground truth for clustering.'
   ),
   draw=draw,

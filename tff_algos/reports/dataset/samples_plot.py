@@ -10,6 +10,10 @@ from tff_algos.reports.plotting import picture, style
 _MAX_SAMPLES = 12
 _MAX_SOURCES = 12
 _IMAGE_CHANNELS = (1, 3)
+# Of the names of sources, in inches.
+_NAME_WIDTH = 1.4
+_MAX_NAMED_FEATURES = 40
+_LONGEST_CLASS = 9
 
 
 def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
@@ -56,9 +60,8 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
   num_samples = _MAX_SAMPLES
   if 0 < facts.schema.num_classes <= _MAX_SAMPLES:
     num_samples -= _MAX_SAMPLES % facts.schema.num_classes
-  cell = 0.88
+  cell = (style.WIDTH - _NAME_WIDTH) / (num_samples + 1)
   figure = style.new_figure(
-    1.6 + cell * (num_samples + 1),
     0.75 + (0.24 + cell * height / width) * len(shown),
     'Examples of each source distribution',
   )
@@ -87,9 +90,22 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
     for axes, i in zip(row[1:], rows, strict=False):
       _show(axes, examples.x[i], low, high)
       axes.set_title(
-        f'{examples.y[i]:g}', loc='center', fontsize=8, fontweight='normal'
+        _label(facts, examples.y[i]),
+        loc='center',
+        fontsize=8,
+        fontweight='normal',
       )
   return figure
+
+
+def _label(facts: facts_lib.Facts, y: float) -> str:
+  """Returns the name of a class, or the value of a regression's label."""
+  if not facts.schema.num_classes:
+    return f'{y:.3g}'
+  name = facts.class_names[int(y)]
+  return (
+    name if len(name) <= _LONGEST_CLASS else f'{name[: _LONGEST_CLASS - 1]}…'
+  )
 
 
 def _brightness(facts: facts_lib.Facts) -> tuple[float, float]:
@@ -120,7 +136,7 @@ def _draw_profiles(
       'covariance_with_y',
       'covariance of each feature with the label',
     )
-  figure = style.new_figure(11, 3.7, 'Features of each source distribution')
+  figure = style.new_figure(3.9, 'Features of each source distribution')
   colors = style.colors(facts.schema.num_sources)
   num_features = int(np.prod(facts.schema.x_shape))
   positions = np.arange(num_features)
@@ -130,7 +146,7 @@ def _draw_profiles(
     for i, s in enumerate(shown):
       name = facts.schema.source_names[s]
       values = facts.totals['source'][name]['features'][key]
-      if num_features <= 40:
+      if num_features <= _MAX_NAMED_FEATURES:
         shift = (i - (len(shown) - 1) / 2) * width
         axes.bar(positions + shift, values, width, color=colors[s], label=name)
       else:
@@ -140,10 +156,24 @@ def _draw_profiles(
     axes.set_axisbelow(True)
     axes.set_title(title)
     axes.set_xlabel('feature')
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(12, integer=True))
+    if num_features <= _MAX_NAMED_FEATURES:
+      _name_features(axes, facts)
+    else:
+      axes.xaxis.set_major_locator(ticker.MaxNLocator(12, integer=True))
   if len(shown) > 1:
     left_and_right[-1].legend(loc='center left', bbox_to_anchor=(1, 0.5))
   return figure
+
+
+def _name_features(axes, facts: facts_lib.Facts) -> None:
+  names = facts.feature_names
+  is_long = max(map(len, names)) > 3
+  axes.set_xticks(
+    range(len(names)),
+    names,
+    fontsize=7.5,
+    rotation=90 if is_long else 0,
+  )
 
 
 def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
@@ -156,10 +186,11 @@ def _show_in_proportion(axes, facts: facts_lib.Facts, shown: list[int]) -> None:
 
 PICTURE = picture.Picture(
   name='samples.png',
-  caption=(
-    'Held-out examples of each source distribution, or examples of one '
-    "client if none are held out; first, the mean of all clients' "
-    'examples. For features other than images: their moments.'
+  caption=lambda facts: (
+    "Mean of all clients' images of each source distribution, and held-out "
+    'examples with their labels (examples of one client if none are held out).'
+    if is_image(facts.schema.x_shape)
+    else "Moments of the features of all clients' examples."
   ),
   draw=draw,
 )

@@ -7,7 +7,7 @@ from matplotlib import ticker
 from tff_algos.data import schema as schema_lib
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import client_axis, picture, style
 
 _SPLIT_COLORS = ('#0b4f86', '#c98a00', '#9aa0a6')
 # Ratio of largest to smallest size from which the axis is logarithmic.
@@ -23,7 +23,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   if not facts.client_ids:
     return None
   totals = np.sum([*facts.sizes.values()], axis=0)
-  figure = style.new_figure(8.6, 3.6, 'Training examples of the clients')
+  figure = style.new_figure(3.6, 'Examples of the clients')
   axes = figure.subplots()
   axes.set_axisbelow(True)
   if len(totals) <= client_rows.MAX_ROWS:
@@ -34,16 +34,16 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
 
 
 def _draw_bars(axes, facts: facts_lib.Facts, order: np.ndarray) -> None:
-  below, positions = np.zeros(len(order)), 1 + np.arange(len(order))
+  below, positions = np.zeros(len(order)), np.arange(len(order))
   for split, color in zip(schema_lib.SPLITS, _SPLIT_COLORS, strict=True):
     heights = facts.sizes[split][order]
     if heights.any():
       axes.bar(positions, heights, 0.82, below, color=color, label=split)
     below += heights
-  axes.set_xlim(0.4, len(order) + 0.6)
-  axes.set_xlabel('client, from largest to smallest')
+  axes.set_xlim(-0.6, len(order) - 0.4)
+  client_axis.name(axes.xaxis, [facts.client_ids[index] for index in order])
+  axes.set_xlabel(f'{len(order)} clients, in descending order of size')
   axes.set_ylabel('examples')
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(10, integer=True))
   axes.yaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
   axes.legend(loc='center left', bbox_to_anchor=(1, 0.5))
 
@@ -74,6 +74,6 @@ def _draw_histogram(axes, sizes: np.ndarray) -> None:
 
 PICTURE = picture.Picture(
   name='sizes.png',
-  caption='Quantity skew: the number of training examples per client.',
+  caption='Quantity skew: the number of examples of each client.',
   draw=draw,
 )

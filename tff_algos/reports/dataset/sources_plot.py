@@ -28,7 +28,9 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
   if not 2 <= len(names) <= _MAX_SOURCES:
     return None
   totals = [facts.totals['source'][name] for name in names]
-  panels = [('features: shift of the means (deviations)', _shifts(totals))]
+  panels = [
+    ('features: shift of the means (standard deviations)', _shifts(totals))
+  ]
   if facts.schema.num_classes:
     counts = np.array([total['label_counts'] for total in totals])
     shares = client_rows.shares_of(counts)
@@ -40,9 +42,7 @@ def draw(facts: facts_lib.Facts) -> figure_lib.Figure | None:
     )
   size = 1.6 + 0.62 * len(names)
   figure = style.new_figure(
-    max(9.6, 2 * size + 1),
-    size + 0.5,
-    'Distances between the source distributions',
+    size + 0.5, 'Distances between the source distributions'
   )
   for axes, (title, values) in zip(figure.subplots(1, 2), panels, strict=True):
     _draw_matrix(axes, title, names, values)
@@ -103,9 +103,9 @@ def _draw_matrix(
 PICTURE = picture.Picture(
   name='sources.png',
   caption=(
-    "Over all clients' examples. Where both matrices are near 0, the "
-    'distributions may still differ in how labels depend on features, '
-    'as permuted labels do.'
+    "Distances between source distributions, over all clients' examples. Where "
+    'both are near 0, the distributions may still differ in how labels depend '
+    'on features, as with permuted labels.'
   ),
   draw=draw,
 )

@@ -63,11 +63,14 @@ def frame(axes: axes_lib.Axes, row: int, column: int) -> None:
 
 
 def name_columns(
-  axes: axes_lib.Axes, names: Sequence[str], colors: Sequence[str]
+  axes: axes_lib.Axes,
+  names: Sequence[str],
+  colors: Sequence[str] | None = None,
 ) -> None:
-  """Names the columns below the map."""
+  """Names the columns below the map, in bold colours if there are any."""
   axes.set_xticks(range(len(names)), names)
-  _paint(axes.get_xticklabels(), colors)
+  if colors is not None:
+    _paint(axes.get_xticklabels(), colors)
   # Long names do not fit a narrow column.
   if len(names) > 4 and max(map(len, names)) > _MAX_UPRIGHT_NAME:
     for label in axes.get_xticklabels():

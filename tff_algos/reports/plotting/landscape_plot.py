@@ -55,18 +55,21 @@ def draw(
     paths: At least one.
     title: Heading, one line.
     labels: Labels of the x and the y axis.
-    mark: Position of a cross, such as the minimum; None for none.
+    mark: Position of the minimum, marked by a cross; None for none.
   """
   figure = style.new_figure_with_legend(
-    8.5, 5.6, title, [path.label for path in paths]
+    5.6, title, [path.label for path in paths]
   )
   axes = figure.subplots()
   axes.grid(False)
   _draw_contours(axes, surface, paths)
   for index, path in enumerate(paths):
     _draw_path(axes, index, path)
+  explained = 'ring: first model; disc: last model'
   if mark is not None:
+    explained += '; cross: minimum'
     axes.plot(*mark, marker='x', markersize=9, color=style.INK, zorder=4)
+  axes.set_title(explained)
   axes.set(xlabel=labels[0], ylabel=labels[1])
   axes.set_xlim(surface.x[0], surface.x[-1])
   axes.set_ylim(surface.y[0], surface.y[-1])
@@ -96,7 +99,7 @@ def _draw_contours(axes: axes_lib.Axes, surface, paths) -> None:
   lines = axes.contour(
     *grid, chosen, colors=style.MUTED, linewidths=0.6, alpha=0.8
   )
-  axes.clabel(lines, chosen[::2], fmt='%.3g', fontsize=7.5)
+  axes.clabel(lines, chosen[::2], fmt='%.3g', fontsize=7.5, colors=style.INK)
 
 
 def _draw_path(axes: axes_lib.Axes, index: int, path: Path) -> None:

@@ -18,13 +18,14 @@ class Picture(NamedTuple):
 
   Attributes:
     name: File name.
-    caption: Caption, which explains the picture.
+    caption: Caption, which explains the picture; a function of the subject if
+      it depends on what the picture shows.
     draw: Function of the subject of the report (a run, a sweep, the facts of a
       dataset); returns None if the picture does not apply to it.
   """
 
   name: str
-  caption: str
+  caption: str | Callable[[Any], str]
   draw: Callable[[Any], figure_lib.Figure | None]
 
 
@@ -49,7 +50,10 @@ def draw_all(pictures: Iterable[Picture], subject: Any) -> list[Drawn]:
     for picture in pictures:
       figure = picture.draw(subject)
       if figure is not None:
-        drawn.append(Drawn(picture.name, picture.caption, style.to_png(figure)))
+        caption = picture.caption
+        if callable(caption):
+          caption = caption(subject)
+        drawn.append(Drawn(picture.name, caption, style.to_png(figure)))
   return drawn
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -40,10 +41,15 @@ _PALETTE = (
   '#6a5acd',
 )
 
+# Inches. All pictures are equally wide, so that a page shows their texts in one
+# size.
+WIDTH = 10.0
+
 _FONT_SIZE = 9.5
 _MAX_MARKERS = 25
-# Height of a heading.
-_LEAST_WIDTH = 8.5
+# Characters.
+_LONGEST_LEGEND_LINE = 100
+_LONGEST_PANEL_TITLE = 30
 _DOTS_PER_INCH = 150
 _STYLE = {
   'axes.edgecolor': MUTED,
@@ -97,15 +103,14 @@ def applied():
     yield
 
 
-def new_figure(width: float, height: float, title: str) -> figure_lib.Figure:
-  """Returns an empty figure with a heading.
+def new_figure(height: float, title: str) -> figure_lib.Figure:
+  """Returns an empty figure of the common width, with a heading.
 
   Args:
-    width: Width in inches.
     height: Height in inches.
     title: Heading, one line.
   """
-  figure = figure_lib.Figure(figsize=(width, height))
+  figure = figure_lib.Figure(figsize=(WIDTH, height))
   figure.suptitle(
     title, x=0.012, ha='left', fontsize=_FONT_SIZE + 3, fontweight='bold'
   )
@@ -133,6 +138,11 @@ def line_look(index: int) -> dict[str, Any]:
   }
 
 
+def line_width(index: int, count: int) -> float:
+  """Returns the width of a line: later lines are thinner, so none is hidden."""
+  return 1.3 + 2.5 * (1 - (index + 1) / count)
+
+
 def draw_line(
   axes: axes_lib.Axes,
   position: tuple[int, int],
@@ -143,8 +153,7 @@ def draw_line(
 ) -> None:
   """Draws one of several lines, with a band around it.
 
-  Later lines are thinner, so that lines below remain visible where all agree;
-  with many lines the bands are fainter.
+  With many lines the bands are fainter.
 
   Args:
     axes: Axes to draw in.
@@ -156,31 +165,31 @@ def draw_line(
   """
   index, count = position
   look = line_look(index)
-  width = 1.4 + 1.8 * (1 - (index + 1) / count)
+  width = line_width(index, count)
   axes.plot(x, middle, linewidth=width, marker=marker, markersize=4, **look)
   alpha = min(0.15, 0.5 / count)
   axes.fill_between(x, *ends, color=look['color'], alpha=alpha, linewidth=0)
 
 
 def new_figure_with_legend(
-  width: float, height: float, title: str, labels: Sequence[str]
+  height: float, title: str, labels: Sequence[str]
 ) -> figure_lib.Figure:
   """Returns an empty figure with a legend below.
 
   Args:
-    width: Width in inches; increased for long labels.
     height: Height in inches, without the legend.
     title: Heading, one line.
     labels: Labels of the lines 0, 1, ... of `line_look`; a single line gets no
-      legend.
+      legend. Long labels are wrapped.
   """
-  entry_inches = 0.6 + 0.085 * max(map(len, labels))
-  width = max(width, _LEAST_WIDTH, entry_inches + 0.3)
   if len(labels) == 1:
-    return new_figure(width, height, title)
-  num_columns = min(len(labels), int(width / entry_inches))
-  num_rows = math.ceil(len(labels) / num_columns)
-  figure = new_figure(width, height + 0.1 + 0.2 * num_rows, title)
+    return new_figure(height, title)
+  labels = [textwrap.fill(label, _LONGEST_LEGEND_LINE) for label in labels]
+  texts = [label.split('\n') for label in labels]
+  entry_inches = 0.6 + 0.085 * max(len(line) for text in texts for line in text)
+  num_columns = min(len(labels), max(1, int(WIDTH / entry_inches)))
+  num_lines = math.ceil(len(labels) / num_columns) * max(map(len, texts))
+  figure = new_figure(height + 0.1 + 0.2 * num_lines, title)
   handles = [
     lines.Line2D([], [], linewidth=1.8, label=label, **line_look(index))
     for index, label in enumerate(labels)
@@ -192,6 +201,11 @@ def new_figure_with_legend(
     fontsize=_FONT_SIZE - 0.5,
   )
   return figure
+
+
+def wrapped(title: str) -> str:
+  """Returns the title of one of several panels side by side, in lines."""
+  return textwrap.fill(title, _LONGEST_PANEL_TITLE)
 
 
 def new_panels(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import axes as axes_lib
 
-from tff_algos.reports.plotting import style
+from tff_algos.reports.plotting import client_axis, style
 from tff_algos.reports.run import run as run_lib
 
 # More groups than this are separated by lines, but not named.
@@ -18,6 +18,7 @@ class ClientOrder(NamedTuple):
 
   Attributes:
     clients: Client indices, int64 `[num_clients]`.
+    ids: Client ids, in this order.
     groups: Group of each client, int64 `[num_clients]`, ascending.
     names: Name of each group, or none.
     colors: Colour of each group.
@@ -25,6 +26,7 @@ class ClientOrder(NamedTuple):
   """
 
   clients: np.ndarray
+  ids: tuple[str, ...]
   groups: np.ndarray
   names: tuple[str, ...]
   colors: tuple[str, ...]
@@ -46,7 +48,10 @@ class ClientOrder(NamedTuple):
     axes.set_yticks([])
 
   def name_groups(self, axes: axes_lib.Axes, rows: np.ndarray) -> None:
-    """Names the groups on the y axis; the arguments of `part_groups`."""
+    """Names the groups on the y axis, or the clients if groups have no names.
+
+    The arguments are those of `part_groups`.
+    """
     groups = self.groups[rows]
     spans = self._spans(rows)
     if self.names and len(spans) <= _MAX_NAMES:
@@ -57,6 +62,8 @@ class ClientOrder(NamedTuple):
         label.set_color(self.colors[group])
         label.set_fontweight('bold')
       axes.tick_params(axis='y', length=0)
+    elif not self.names:
+      client_axis.name(axes.yaxis, [self.ids[row] for row in rows])
     shown = f'{len(rows):,} of ' if len(rows) < len(self.clients) else ''
     axes.set_ylabel(f'{shown}{len(self.clients):,} clients, {self.what}')
 
@@ -78,13 +85,14 @@ def by_planted_source(
   mixture = run.planted_mixture(len(main_clusters))
   if mixture is None:
     groups = main_clusters
-    names, colors, what = (), (), 'by cluster at the end'
+    names, colors, what = (), (), 'by cluster in the last round'
   else:
     groups = np.argmax(mixture, axis=1)
     names, colors = run.planted_names, style.planted_colors(run)
     what = 'by main source'
   clients = np.argsort(groups, kind='stable')
-  return ClientOrder(clients, groups[clients], names, colors, what)
+  ids = tuple(run.participating_ids[index] for index in clients)
+  return ClientOrder(clients, ids, groups[clients], names, colors, what)
 
 
 def thin(size: int, count: int) -> np.ndarray:

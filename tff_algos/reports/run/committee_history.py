@@ -43,14 +43,7 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
   ]
   if not entries:
     return None
-  ids = run.clients.texts('client_id')
-  if 'group' in run.clients:
-    groups = run.clients.texts('group')
-    ids = [
-      one
-      for one, group in zip(ids, groups, strict=True)
-      if group == 'participating'
-    ]
+  ids = run.participating_ids
   malicious = _attackers(run)
   position = {one: k for k, one in enumerate(ids)}
   counts, scored, attackers = np.zeros(len(ids), np.int64), [], []

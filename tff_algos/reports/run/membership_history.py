@@ -87,6 +87,14 @@ class MembershipHistory:
     return self.map(association.main_clusters)
 
   @functools.cached_property
+  def has_unsampled(self) -> bool:
+    """Returns whether a client had no membership at an evaluation.
+
+    Memberships are 0 in all clusters until an algorithm first estimates them.
+    """
+    return bool(self.map(lambda memberships: ~memberships.any(axis=1)).any())
+
+  @functools.cached_property
   def last_change(self) -> int | None:
     """Returns the position in `rounds` of the last change of a main cluster.
 

@@ -9,13 +9,13 @@ from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run import summary, warning_texts
 from tff_algos.reports.run.plots import (
   accuracy_plot,
-  association_plot,
   atoms_plot,
   centers_plot,
   clients_plot,
   cluster_map_plot,
   committee_bins_plot,
   committee_plot,
+  confusion_plot,
   cost_plot,
   membership_maps_plot,
   membership_rounds_plot,
@@ -34,7 +34,7 @@ PICTURES = (
   cluster_map_plot.PICTURE,
   regrouping_plot.PICTURE,
   membership_maps_plot.PICTURE,
-  association_plot.PICTURE,
+  confusion_plot.PICTURE,
   centers_plot.PICTURE,
   clients_plot.PICTURE,
   cost_plot.PICTURE,
@@ -57,9 +57,9 @@ _PLACES = (
   ('evaluation/summary.json', 'scores of last and best round, majority class'),
   ('evaluation/clients.csv', 'one row per client'),
   ('evaluation/centers.csv', 'scores of every cluster model on every source'),
-  ('evaluation/association.csv', 'clients by source and cluster'),
+  ('evaluation/association.csv', 'confusion matrix of sources and clusters'),
   ('evaluation/factors.csv', 'update variance of a round, latent clients'),
-  ('evaluation/atoms.csv', 'filter atoms and the norms of their coefficients'),
+  ('evaluation/atoms.csv', 'filter atoms and norms of their coefficients'),
   ('evaluation/own_atoms.csv', "distances of clients' own from global atoms"),
   ('checkpoints', 'server and client states'),
   ('export/cluster_models', 'SavedModels of the clusters, for new clients'),
@@ -93,12 +93,14 @@ def write_report(
 
 
 def _render(run: run_lib.Run, pictures: list[picture.Drawn]) -> str:
+  rows = summary.rows(run)
   return html.render(
     'run/page.html.jinja',
     run=run,
     heading=summary.heading(run),
     measure=style.score_label(run).partition(' (')[0],
-    rows=summary.rows(run),
+    rows=rows,
+    names_clusters=any(row.label.startswith('best cluster') for row in rows),
     warnings=warning_texts.sentences(run),
     pictures=pictures,
     places=[

@@ -156,18 +156,44 @@ class Run:
       float64 `[n, num_clusters]` and `[n, num_sources]` (None if there is no
       ground truth) of the clients with a membership; None if none has one.
     """
-    membership = self.clients.matrix('membership_')
-    if membership is None:
-      return None
-    known = np.isfinite(membership).all(axis=1)
-    if 'group' in self.clients:
-      known &= np.array(self.clients.texts('group')) == 'participating'
-    if not known.any():
+    membership, known = self.clients.matrix('membership_'), self._has_membership
+    if membership is None or not known.any():
       return None
     mixture = self.clients.matrix('true_mixture_')
     if mixture is None or not np.isfinite(mixture[known]).all():
       return membership[known], None
     return membership[known], mixture[known]
+
+  @functools.cached_property
+  def participating_ids(self) -> list[str]:
+    """Returns the ids of all participating clients, by client index."""
+    ids = self.clients.texts('client_id')
+    if 'group' not in self.clients:
+      return list(ids)
+    groups = self.clients.texts('group')
+    return [
+      client_id
+      for client_id, group in zip(ids, groups, strict=True)
+      if group == 'participating'
+    ]
+
+  @functools.cached_property
+  def member_ids(self) -> list[str]:
+    """Returns the client id of each row of `memberships`."""
+    return np.array(self.clients.texts('client_id'))[
+      self._has_membership
+    ].tolist()
+
+  @functools.cached_property
+  def _has_membership(self) -> np.ndarray:
+    """Returns which rows of `clients` are in `memberships`, bool `[n]`."""
+    membership = self.clients.matrix('membership_')
+    if membership is None:
+      return np.array([False])
+    known = np.isfinite(membership).all(axis=1)
+    if 'group' in self.clients:
+      known &= np.array(self.clients.texts('group')) == 'participating'
+    return known
 
   @functools.cached_property
   def matched_sources(self) -> np.ndarray:

@@ -76,7 +76,7 @@ def retimed(run: run_lib.Run, rate: float) -> dict[str, np.ndarray]:
 
 def rate_text(rate: float) -> str:
   """Returns the speed of a connection as text."""
-  return f'{rate / 1e6:,g} million floats a second'
+  return f'{rate / 1e6:,g} million floats/s'
 
 
 def _times(run, rate) -> dict[str, np.ndarray]:

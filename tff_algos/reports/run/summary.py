@@ -26,17 +26,17 @@ _OF_CLIENTS = (
 _MODELS = (
   ('personalized', 'personalized models'),
   ('local', 'local models'),
-  ('cluster', '{own_cluster} of each client'),
+  ('cluster', '{own_cluster}'),
 )
 _RECOVERY = (
-  ('participating/membership/ari', 'recovery of planted clusters, ARI'),
-  ('participating/membership/nmi', 'recovery of planted clusters, NMI'),
-  ('participating/membership/purity', 'recovery of planted clusters, purity'),
-  ('participating/membership/error', 'membership, mean error'),
+  ('participating/membership/ari', 'cluster recovery, ARI'),
+  ('participating/membership/nmi', 'cluster recovery, NMI'),
+  ('participating/membership/purity', 'cluster recovery, purity'),
+  ('participating/membership/error', 'membership, mean absolute error'),
 )
 _MAJORITY = (
-  ('per_client', "majority class of each client's own labels"),
-  ('global', 'majority class of all labels'),
+  ('per_client', "majority class of each client's training labels"),
+  ('global', "majority class of all clients' training labels"),
 )
 
 
@@ -70,7 +70,7 @@ def rows(run: run_lib.Run) -> list[Row]:
   if len(sources) > 1 and any(row.last != _ABSENT for row in sources):
     table.append(
       _row(
-        '  different clusters among the best',
+        '  distinct clusters among the best',
         points,
         'held_out/num_distinct_best_clusters',
         lambda value: f'{value:.0f} of {run.num_clusters}',
@@ -83,9 +83,10 @@ def rows(run: run_lib.Run) -> list[Row]:
   table += _distance_rows(run)
   table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}
+  # The same in all rounds.
+  majorities = [majority if point else {} for point in points]
   table += [
-    _row(label, [majority, majority], name, score_text)
-    for name, label in _MAJORITY
+    _row(label, majorities, name, score_text) for name, label in _MAJORITY
   ]
   return [row for row in table if (row.last, row.best) != (_ABSENT, _ABSENT)]
 
@@ -145,8 +146,8 @@ def _settled_row(run: run_lib.Run) -> Row:
   if history is None or len(history.rounds) < 2:
     return Row('', _ABSENT, _ABSENT)
   settled = history.settled_round
-  text = 'not yet' if settled is None else f'round {settled}'
-  return Row('clusters of the clients settled', text, _ABSENT)
+  text = 'still changing' if settled is None else f'round {settled}'
+  return Row('main clusters unchanged since', text, _ABSENT)
 
 
 def heading(run: run_lib.Run) -> str:

@@ -51,9 +51,10 @@ def _attackers(run: run_lib.Run) -> Iterator[str]:
     f' and {len(names) - len(shown)} more' if len(names) > len(shown) else ''
   )
   yield (
-    f'{len(names)} clients attack ({attack.get("name")}, in the space of the '
-    f'{attack.get("space")}): {", ".join(shown)}{more}. Their own scores are '
-    'in all means but those of honest clients.'
+    f'{len(names)} Byzantine {"client" if len(names) == 1 else "clients"} '
+    f'(attack {attack.get("name")!r} on the {attack.get("space")}): '
+    f'{", ".join(shown)}{more}. All means but those of honest clients include '
+    'their scores.'
   )
 
 
@@ -61,27 +62,29 @@ def _invalid_results(run: run_lib.Run) -> Iterator[str]:
   if 'clients/invalid' in run.rounds:
     count = int(np.nansum(run.rounds.numbers('clients/invalid')))
     if count:
-      yield f'{count} client results were not finite and got weight zero.'
+      noun = 'result was' if count == 1 else 'results were'
+      yield f'{count} client {noun} not finite and got weight zero.'
 
 
 def _rounds_in_vain(run: run_lib.Run) -> Iterator[str]:
-  """Warns of rounds without agreement of the committee."""
+  """Warns of rounds whose proposal the committee did not accept."""
   series = run.series('adopt/is_accepted')
   if series is None or series.values.all():
     return
   agreed = series.rounds[series.values > 0].max(initial=0)
   count = int((series.values == 0).sum())
-  said = (
-    f'In {count} of {len(series.values)} rounds the committee did not agree'
+  text = (
+    f'In {count} of {len(series.values)} rounds the committee accepted no '
+    'proposal'
   )
   if agreed < series.rounds[-1]:
-    since = f'since round {int(agreed)}' if agreed else 'ever'
-    said += (
-      f', and none has {since}: the model and the committee stay unchanged. '
-      'They stay so for ever if fewer members are honest than votes are needed'
+    since = f'round {int(agreed)}' if agreed else 'the start'
+    text += (
+      f'. The model and the committee are unchanged since {since}, and remain '
+      'so if there are fewer honest members than required votes'
     )
   yield (
-    f'{said}. A smaller config.algorithm.consensus.malicious_fraction, a '
+    f'{text}. A smaller config.algorithm.consensus.malicious_fraction, a '
     'larger committee or more max_views may help.'
   )
 
@@ -156,7 +159,7 @@ def _no_best_round(run: run_lib.Run) -> Iterator[str]:
   ):
     yield (
       'There is no best round by validation, as no client has validation '
-      'examples; config.dataset.splits.validation_ratio gives them some.'
+      'examples; config.dataset.splits.validation_ratio sets their share.'
     )
 
 

@@ -16,10 +16,10 @@ from tff_algos.reports.run.plots import membership_maps_plot
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_CELLS = 12
-_MAX_COLUMNS = 6
+_MAX_COLUMNS = 4
 _MAX_CLIENTS = 400
 # Characters per line of the title above a map.
-_MAX_TITLE = 20
+_MAX_TITLE = 24
 
 
 def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
@@ -35,7 +35,6 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
     return None
   num_rows, num_columns = style.panel_shape(len(cells), _MAX_COLUMNS)
   figure = style.new_figure(
-    2.5 + 2.0 * num_columns,
     0.9 + 3.2 * num_rows,
     'Memberships after the last round, one seed of each cell',
   )
@@ -64,10 +63,14 @@ def _has_memberships(run: run_lib.Run) -> bool:
 
 PICTURE = picture.Picture(
   name='memberships.png',
-  caption=(
-    'One row per client, one column per cluster, in the first seed of '
-    'each cell after its last round. Two sources with the same dark '
-    'column share a cluster.'
+  caption=lambda sweep: (
+    'First seed of each cell after the last round: each row is a client, each '
+    'column a cluster.'
+    + (
+      ' Sources whose clients have the same dark column share a cluster.'
+      if sweep.example.planted_names
+      else ''
+    )
   ),
   draw=draw,
 )

@@ -1,5 +1,7 @@
 """Picture: comparison of the cells of a sweep, one panel per measure."""
 
+import textwrap
+
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
@@ -10,6 +12,11 @@ from tff_algos.reports.sweep import measures
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _MAX_COLUMNS = 4
+# Inches.
+_PANEL_WIDTH = 2.3
+_CHARACTER_WIDTH = 0.075
+# Longer labels of cells are wrapped.
+_MAX_LABEL = 40
 
 
 def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
@@ -24,24 +31,27 @@ def draw(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   if not panels:
     return None
   rates = [cell.rate for cell in sweep.cells]
-  num_panels = len(panels) + any(rates)
-  num_rows, num_columns = style.panel_shape(num_panels, _MAX_COLUMNS)
-  longest = max(len(cell.label) for cell in sweep.cells)
+  num_panels = len(panels) + sweep.has_rates
+  labels = [
+    textwrap.fill(cell.label or 'all runs', _MAX_LABEL) for cell in sweep.cells
+  ]
+  longest = max(len(line) for label in labels for line in label.split('\n'))
+  room = style.WIDTH - _CHARACTER_WIDTH * longest
+  max_columns = min(_MAX_COLUMNS, int(room / _PANEL_WIDTH))
+  num_rows, _ = style.panel_shape(num_panels, max_columns)
+  num_lines = sum(1 + 0.6 * label.count('\n') for label in labels)
   figure = style.new_figure(
-    max(7.5, 0.4 + 0.065 * longest + 2.6 * num_columns),
-    0.7 + num_rows * (0.95 + 0.27 * len(sweep.cells)),
-    'Every cell: mean and deviation over seeds',
+    0.7 + num_rows * (0.95 + 0.27 * num_lines),
+    'Cells: mean and standard deviation over seeds',
   )
-  places = style.new_panels(figure, num_panels, _MAX_COLUMNS, sharey=True)
+  places = style.new_panels(figure, num_panels, max_columns, sharey=True)
+  measures.share_scores(places, panels, 'x')
   for axes, measure in zip(places, panels, strict=False):
     _draw_measure(axes, sweep, measure)
-  if any(rates):
+  if sweep.has_rates:
     _draw_rates(places[-1], rates)
   first = places[0]
-  first.set_yticks(
-    range(len(sweep.cells)),
-    [cell.label or 'all runs' for cell in sweep.cells],
-  )
+  first.set_yticks(range(len(sweep.cells)), labels)
   first.set_ylim(len(sweep.cells) - 0.5, -0.5)
   return figure
 
@@ -64,7 +74,7 @@ def _draw_measure(
 
 
 def _draw_rates(axes: axes_lib.Axes, rates) -> None:
-  _prepare(axes, 'clusters found', '% of the seeds, with 95 % interval')
+  _prepare(axes, 'clusters found', 'seeds (%), 95 % interval')
   for row, rate in enumerate(rates):
     if rate is None:
       continue
@@ -78,7 +88,7 @@ def _draw_rates(axes: axes_lib.Axes, rates) -> None:
 
 
 def _prepare(axes: axes_lib.Axes, title: str, label: str) -> None:
-  axes.set_title(title)
+  axes.set_title(style.wrapped(title))
   axes.set_xlabel(label)
   axes.grid(axis='x')
   axes.grid(visible=False, axis='y')
@@ -100,10 +110,9 @@ def _draw_dot(axes: axes_lib.Axes, row: int, value, deviation, color) -> None:
 
 PICTURE = picture.Picture(
   name='cells.png',
-  caption=(
-    'Dot and bar: mean and standard deviation over seeds; small ticks: '
-    'the seeds. Last panel: the share of seeds that recovered the '
-    "clusters, with Wilson's 95 % interval."
+  caption=lambda sweep: (
+    'Dot and bar: mean and standard deviation over seeds; small ticks: single '
+    f'seeds.{measures.RATES if sweep.has_rates else ""}'
   ),
   draw=draw,
 )

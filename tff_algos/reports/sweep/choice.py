@@ -103,10 +103,7 @@ def _tell(sweep, position, cells, name, criterion) -> str:
   label = lambda cell: plan.label([axis], [cell.values[position]])
   known = [cell for cell in cells if sweep_lib.spread(cell.last, name).num]
   if not known:
-    return (
-      f'there is nothing to choose {axis.key} by: no dataset has '
-      f'{criterion.needs}.'
-    )
+    return f'{axis.key} cannot be selected: no dataset has {criterion.needs}.'
   mean = lambda cell: sweep_lib.spread(cell.last, name).mean
   ahead = 1 if sweep.example.higher_is_better else -1
   best = max(known, key=lambda cell: ahead * mean(cell))
@@ -124,7 +121,7 @@ def _tell(sweep, position, cells, name, criterion) -> str:
     f'{label(best)} is the best by {criterion.title} after the last round: '
     f'{text(spread)}{unit} ({seeds}).'
   )
-  return f'{told} Behind it, over the same seeds: {behind}.' if behind else told
+  return f'{told} Worse on the same seeds: {behind}.' if behind else told
 
 
 def _gap(

@@ -16,7 +16,7 @@ _MAX_COLUMNS = 3
 _LOSS = measures.Measure('train/loss', 'training loss', '')
 _VARIANCES = (
   measures.Measure('factors/variance', 'variance of the kernels', ''),
-  measures.Measure('factors/relative_variance', 'over their squared norm', ''),
+  measures.Measure('factors/relative_variance', 'variance / squared norm', ''),
 )
 # Its name if the phase has another name (PPFL).
 _OTHER_LOSSES = ('joint/loss', 'shared/loss')
@@ -28,7 +28,7 @@ def draw_rounds(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   Returns:
     None without scores and losses.
   """
-  title = f'{_word(sweep)} round by round'
+  title = f'{_word(sweep)} by round'
   return _draw(sweep, title, (*_scores(sweep), _LOSS), by_cost=False)
 
 
@@ -66,14 +66,14 @@ def _draw(
   ]
   if not panels:
     return None
-  num_rows, num_columns = style.panel_shape(len(panels), _MAX_COLUMNS)
+  num_rows, _ = style.panel_shape(len(panels), _MAX_COLUMNS)
   figure = style.new_figure_with_legend(
-    0.6 + 3.7 * num_columns,
     0.9 + 2.9 * num_rows,
-    f'{title}: mean and deviation over seeds',
+    f'{title}: mean and standard deviation over seeds',
     [cell.label for cell in sweep.cells],
   )
   places = style.new_panels(figure, len(panels), _MAX_COLUMNS)
+  measures.share_scores(places, [measure for measure, _ in panels], 'y')
   divisor, unit = style.floats_unit(
     max(
       (curve.sent[-1] for _, lines in panels for _, curve in lines)
@@ -82,9 +82,15 @@ def _draw(
     )
   )
   for axes, (measure, lines) in zip(places, panels, strict=True):
+    fitted = [
+      _values(sweep, other, curves)
+      for other, curves in panels
+      if other is measure or {other.unit, measure.unit} == {'score'}
+    ]
+    style.fit_scores(sweep.example, axes, np.concatenate(fitted))
     _draw_panel(axes, sweep, measure, lines, divisor if by_cost else None)
-    axes.set_title(measure.title)
-    axes.set_xlabel(f'sent so far ({unit})' if by_cost else 'round')
+    axes.set_title(style.wrapped(measure.title))
+    axes.set_xlabel(f'communication ({unit})' if by_cost else 'round')
     axes.set_ylabel(measure.label(sweep.example))
     if measure is _LOSS:
       _mark_lowest(axes, lines)
@@ -111,21 +117,29 @@ def _lines(sweep: sweep_lib.Sweep, measure: measures.Measure, by_cost: bool):
   return lines
 
 
-def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
-  """Draws the curves over rounds, or over communication / `divisor`."""
-  shown = [
+def _values(sweep, measure: measures.Measure, lines) -> np.ndarray:
+  """Returns all values of a panel: ends of its bands, and its target."""
+  ends = [
     value
     for _, curve in lines
     for value in (curve.mean - curve.std, curve.mean + curve.std)
   ]
+  return np.concatenate([*ends, _target(sweep, measure)])
+
+
+def _target(sweep, measure: measures.Measure) -> list[float]:
+  """Returns the target value of a panel, if it has one for all runs."""
   target = sweep.cells[0].target
   # A share of the final value is another value in every run.
-  if (
-    target is not None and not target.is_share and target.metric == measure.name
-  ):
-    shown.append([target.value])
-    axes.axhline(target.value, color=style.MUTED, linestyle=':', linewidth=1.1)
-  style.fit_scores(sweep.example, axes, np.concatenate(shown))
+  if target is None or target.is_share or target.metric != measure.name:
+    return []
+  return [target.value]
+
+
+def _draw_panel(axes: axes_lib.Axes, sweep, measure, lines, divisor) -> None:
+  """Draws the curves over rounds, or over communication / `divisor`."""
+  for value in _target(sweep, measure):
+    axes.axhline(value, color=style.MUTED, linestyle=':', linewidth=1.1)
   for index, curve in lines:
     style.draw_line(
       axes,
@@ -186,27 +200,25 @@ def _lowest_since(lines) -> tuple[int, int] | None:
 COMMUNICATION = picture.Picture(
   name='communication.png',
   caption=(
-    'The scores over the communication: numbers sent from the server to '
-    'clients and back, summed over rounds. Both are means over seeds; '
-    "the band is the score's standard deviation. Dotted: the target, if "
-    'there is one.'
+    'Scores against cumulative communication (numbers sent from the server to '
+    'all clients of the rounds and back); both are means over seeds. Band: '
+    'standard deviation of the score. Dotted: the target, if there is one.'
   ),
   draw=draw_communication,
 )
 ROUNDS = picture.Picture(
   name='rounds.png',
   caption=(
-    'The same scores round by round, and the mean loss of local '
-    'training. Dotted: the round from which on one cell has the lowest '
-    'loss.'
+    'The same scores by round, and the mean loss of local training. Dotted: '
+    'the round from which one cell has the lowest loss.'
   ),
   draw=draw_rounds,
 )
 VARIANCE = picture.Picture(
   name='variance.png',
   caption=(
-    'Written by binaries.factors: the variance of the kernels after the '
-    'next round, over cohorts and orders of examples; right, as a share '
+    'Measured by binaries.factors: variance of the convolution kernels after '
+    'the next round, over cohorts and orders of examples; right, as a share '
     'of the squared norm of their mean.'
   ),
   draw=draw_variance,

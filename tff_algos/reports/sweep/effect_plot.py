@@ -12,7 +12,7 @@ from tff_algos.reports.plotting import picture, style
 from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import sweep as sweep_lib
 
-_MAX_COLUMNS = 4
+_MAX_COLUMNS = 3
 # Values with a larger ratio are drawn on a logarithmic axis.
 _MAX_LINEAR_RATIO = 20
 
@@ -25,8 +25,8 @@ def pictures(sweep: sweep_lib.Sweep) -> list[picture.Picture]:
       caption=(
         f'Each measure against {axis.key}: mean over seeds, a band of one '
         'standard deviation, and a dash for each seed. A line joins cells with '
-        'equal values on all other axes. Last panel: the share of seeds that '
-        "recovered the clusters, with Wilson's 95 % interval."
+        'equal values on all other axes.'
+        + (measures.RATES if sweep.has_rates else '')
       ),
       draw=functools.partial(draw, position=position),
     )
@@ -52,19 +52,18 @@ def draw(sweep: sweep_lib.Sweep, position: int) -> figure_lib.Figure | None:
   if len(values) < 2 or not panels:
     return None
   axis = sweep.plan.axes[position]
-  has_rates = any(cell.rate for cell in sweep.cells)
-  num_panels = len(panels) + has_rates
-  num_rows, num_columns = style.panel_shape(num_panels, _MAX_COLUMNS)
+  num_panels = len(panels) + sweep.has_rates
+  num_rows, _ = style.panel_shape(num_panels, _MAX_COLUMNS)
   figure = style.new_figure_with_legend(
-    0.6 + 3.0 * num_columns,
     0.9 + 2.5 * num_rows,
-    f'Effect of {axis.name}: mean and deviation over seeds',
+    f'Effect of {axis.name}: mean and standard deviation over seeds',
     list(lines),
   )
   places = style.new_panels(figure, num_panels, _MAX_COLUMNS)
+  measures.share_scores(places, panels, 'y')
   for axes, measure in zip(places, panels, strict=False):
     _draw_measure(axes, sweep, position, measure, lines.values())
-  if has_rates:
+  if sweep.has_rates:
     _draw_rates(places[-1], position, lines.values())
   for axes in places:
     _scale(axes, values)
@@ -99,7 +98,7 @@ def _draw_measure(
       axes.plot(
         [value] * len(seeds), seeds, '_', color=color, markersize=6, alpha=0.5
       )
-  axes.set_title(measure.title)
+  axes.set_title(style.wrapped(measure.title))
   axes.set_ylabel(measure.label(sweep.example))
   measure.format_axis(sweep.example, axes.yaxis)
 
@@ -122,7 +121,7 @@ def _draw_rates(axes: axes_lib.Axes, position, lines) -> None:
     )
     style.draw_line(axes, (index, len(lines)), x, middle, ends, 'o')
   axes.set_title('clusters found')
-  axes.set_ylabel('% of the seeds, 95 % interval')
+  axes.set_ylabel('seeds (%), 95 % interval')
   axes.set_ylim(-0.03, 1.03)
   style.format_percent(axes.yaxis)
 

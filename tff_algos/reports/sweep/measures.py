@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib import axes as axes_lib
 from matplotlib import axis as axis_lib
 from matplotlib import ticker
 from scipy import optimize
@@ -20,6 +21,11 @@ from tff_algos.reports.run import run as run_lib
 
 SENT = 'cost/total_floats'
 ARI = 'participating/membership/ari'
+# Caption of the panel of success rates.
+RATES = (
+  ' Last panel: share of the seeds that recovered the ground-truth clusters, '
+  "with Wilson's 95 % confidence interval."
+)
 _OF_ONE_CLUSTER = re.compile(r'/cluster_\d+/')
 _FLOATS = ('cost/downlink_floats', 'cost/uplink_floats')
 
@@ -91,7 +97,7 @@ def shown(score_name: str) -> tuple[Measure, ...]:
     Measure(
       f'held_out/mean/other_clusters/{score_name}', 'other clusters, held out'
     ),
-    Measure(ARI, 'recovery of planted clusters (ARI)', ''),
+    Measure(ARI, 'cluster recovery (ARI)', ''),
     Measure('participating/membership/error', 'membership error', 'share'),
     Measure(
       f'participating/test/personalized/{score_name}', 'personalized, test'
@@ -104,6 +110,25 @@ def shown(score_name: str) -> tuple[Measure, ...]:
     ),
     Measure(SENT, 'communication', 'floats'),
   )
+
+
+def share_scores(
+  places: Sequence[axes_lib.Axes], panels: Sequence[Measure], axis: str
+) -> None:
+  """Gives all panels of scores one scale.
+
+  Args:
+    places: Axes of the panels; spare ones may follow.
+    panels: Measure of each panel.
+    axis: `'x'` or `'y'`: the axis of the measure.
+  """
+  scores = [
+    axes
+    for axes, measure in zip(places, panels, strict=False)
+    if measure.unit == 'score'
+  ]
+  for axes in scores[1:]:
+    getattr(axes, f'share{axis}')(scores[0])
 
 
 def may_be_averaged(name: str) -> bool:
@@ -183,23 +208,21 @@ def best(run: run_lib.Run) -> dict[str, float]:
 def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:
   """Returns whether a run recovered the clusters.
 
-  With ground truth, the adjusted Rand index of the clients' main clusters must
-  be at least `least_ari`, with at least as many non-empty clusters as planted
-  ones (or all, if there are fewer). Without ground truth, all clusters must be
-  non-empty.
+  The adjusted Rand index of the clients' main clusters must be at least
+  `least_ari`, with at least as many non-empty clusters as there are in the
+  ground truth (or all, if there are fewer).
 
   Returns:
-    None if there is only one cluster, or no client has a main cluster.
+    None if there is only one cluster, no client has a main cluster, or there
+    is no ground truth to recover.
   """
-  if run.num_clusters == 1 or 'cluster_id' not in run.clients:
+  ari = (run.summary.get('last') or {}).get(ARI)
+  if run.num_clusters == 1 or 'cluster_id' not in run.clients or ari is None:
     return None
   ids = run.clients.numbers('cluster_id')
   if 'group' in run.clients:
     ids = ids[np.array(run.clients.texts('group')) == 'participating']
   num_used = len(np.unique(ids[np.isfinite(ids)]))
-  ari = (run.summary.get('last') or {}).get(ARI)
-  if ari is None:
-    return num_used == run.num_clusters
   needed = run.num_clusters
   if run.memberships is not None and run.memberships[1] is not None:
     planted = recovery.hard_labels(run.memberships[1])

@@ -154,6 +154,11 @@ class Sweep:
     return self.cells[0].least_ari
 
   @property
+  def has_rates(self) -> bool:
+    """Returns whether any cell has a success rate of cluster recovery."""
+    return any(cell.rate is not None for cell in self.cells)
+
+  @property
   def example(self) -> run_lib.Run:
     """Returns a run, for the name and the direction of scores."""
     return self.cells[0].runs[0]

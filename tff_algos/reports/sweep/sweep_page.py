@@ -70,7 +70,9 @@ def _render(
     rates=[
       sweep_table.ABSENT if rate is None else sweep_table.rate_text(rate)
       for rate in (cell.rate for cell in sweep.cells)
-    ],
+    ]
+    if sweep.has_rates
+    else [],
     tables=list(_tables(sweep)),
     attacked=worst_attack.table(sweep),
     matched=list(_matched(sweep)),
@@ -124,7 +126,8 @@ def _matched(sweep: sweep_lib.Sweep) -> Iterator[tuple]:
       for run in cell.runs
       if (table := measures.matched_scores(run)) is not None
     ]
-    if len(sources) > _MAX_SOURCES or len(tables) < len(cell.runs):
+    is_whole = len(tables) == len(cell.runs)
+    if not (is_whole and 1 < len(sources) <= _MAX_SOURCES):
       continue
     score = measures.Measure('', '')
     rows = []

@@ -75,7 +75,7 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
     rate = cell.rate
     heading = _seeds(len(cell.runs))
     if rate is not None:
-      heading += f'; clusters found: {rate_text(rate)}'
+      heading += f'; clusters found (95 % interval): {rate_text(rate)}'
     lines.append(f'{cell.label or sweep.plan.name}  ({heading})')
     lines.append(f'{"mean":>12} {"std":>11}  metric')
     for name in _printed(sweep, cell, prefixes):
@@ -89,9 +89,9 @@ def console(sweep: sweep_lib.Sweep, prefixes: Sequence[str]) -> str:
 
 
 def rate_text(rate: sweep_lib.Rate) -> str:
-  """Returns a success rate with its interval as text."""
+  """Returns a success rate as text, with its interval in brackets."""
   return (
-    f'{rate.successes} of {rate.num} (95 % interval {100 * rate.low:.0f} to '
+    f'{rate.successes} of {rate.num} ({100 * rate.low:.0f} to '
     f'{100 * rate.high:.0f} %)'
   )
 

@@ -28,7 +28,7 @@ def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
   levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
   fake_sweep.write(tmp_path, levels, _AXES)
   text = comparison.compare(tmp_path)
-  assert 'weight=0.1  (2 seeds; clusters found: 2 of 2' in text
+  assert 'weight=0.1  (2 seeds; clusters found (95 % interval): 2 of 2' in text
   runs = _read(tmp_path / 'sweep.csv')
   assert [float(row[_TEST]) for row in runs] == pytest.approx([0.2, 0.4, 0.3])
   cells = _read(tmp_path / 'sweep_summary.csv')
@@ -44,11 +44,11 @@ def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
   question = choice.Question('algorithm.weight')
   text = comparison.compare(tmp_path, comparison.Options(question=question))
   page = (tmp_path / 'report' / 'index.html').read_text()
-  told = 'there is nothing to choose algorithm.weight by'
+  told = 'algorithm.weight cannot be selected'
   assert text.splitlines()[-1].startswith(told)
   assert f'<p>{told}' in page
   comparison.compare(tmp_path)
-  assert 'Chosen' not in (tmp_path / 'report' / 'index.html').read_text()
+  assert 'Selected' not in (tmp_path / 'report' / 'index.html').read_text()
 
 
 def test_the_clock_of_the_picture_of_time_can_be_set(tmp_path, monkeypatch):

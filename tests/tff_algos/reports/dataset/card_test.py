@@ -68,9 +68,16 @@ def test_every_picture_is_whole_and_nothing_is_cut_off(
   assert len(page.pictures) == num_pictures
   for pixels in page.pictures:
     pixels = pixels[..., :3]
+    assert pixels.shape[1] == 1500
     assert 0.005 < np.mean(pixels.min(axis=-1) < 0.9) < 0.9
     for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
       assert (edge == 1).all()
+
+
+def test_the_title_says_which_file_it_is(render):
+  text = _Page(render(source_options={'train_file': 'loans.csv'})).text
+  assert text.split()[:2] == ['invented:', 'loans.csv']
+  assert 'Files read: 1' in text
 
 
 def test_the_page_needs_no_other_file(render):
@@ -98,7 +105,7 @@ def test_numbers(render):
     '2 source distributions',
     'classification into 5 classes; features 4 x 4 x 1',
     '40 to 40, median 40, mean 40.0',
-    '480 read, 0 malformed',
+    '480 read, of which 0 malformed',
   ):
     assert part in text
 
@@ -119,8 +126,8 @@ def test_planted_truth_is_told_and_cut():
 
 
 def test_entropy_of_labels():
-  assert card._entropy([4, 4, 0, 4, 4]) == '4 classes, entropy 2.00 bit'
-  assert card._entropy([9, 0]) == '1 classes, entropy 0.00 bit'
+  assert card._entropy([4, 4, 0, 4, 4]) == '4 classes, entropy 2.00 bits'
+  assert card._entropy([9, 0]) == '1 class, entropy 0.00 bits'
 
 
 def test_the_page_escapes_what_it_is_told(render):

@@ -39,7 +39,7 @@ def test_many_clients_share_rows_and_it_says_so():
   rows = client_rows.cut(clients)
   assert len(rows.members) == 60
   np.testing.assert_array_equal(np.concatenate(rows.members), clients)
-  assert rows.title == '100,000 clients, 1,666 or 1,667 to a row'
+  assert rows.title == '100,000 clients, rows are means of 1,666 or 1,667'
 
 
 def test_a_row_is_the_mean_of_its_clients():

@@ -51,7 +51,7 @@ def test_redrawn_clients_keep_their_sizes():
 def test_a_regression_compares_sources():
   facts = fake_facts.make(num_classes=0, x_shape=(3,))
   figure = distances_plot.draw(facts)
-  assert 'source distributions' in figure._suptitle.get_text()
+  assert 'source mixtures' in figure._suptitle.get_text()
 
 
 @pytest.mark.parametrize(

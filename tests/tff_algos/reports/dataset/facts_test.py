@@ -3,7 +3,7 @@ import pytest
 
 from pipelines import build_dataset, statistics
 from pipelines.publishing import staging
-from tests.testing import raw_data
+from tests.testing import fake_facts, raw_data
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity
@@ -73,3 +73,20 @@ def test_a_dataset_that_was_not_measured(tmp_path):
   build_dataset.build(raw_data.digits_config(), tmp_path)
   with pytest.raises(errors.DataError, match='not measured yet'):
     facts_lib.read(integrity.find_current(tmp_path))
+
+
+def test_classes_and_features_have_the_names_of_the_source():
+  options = {
+    'train_file': 'loans.csv',
+    'feature_columns': ['income', 'age'],
+    'classes': ['paid', 'late'],
+  }
+  facts = fake_facts.make(num_classes=2, x_shape=(2,), source_options=options)
+  assert facts.title == 'invented: loans.csv'
+  assert facts.class_names == ('paid', 'late')
+  assert facts.feature_names == ('income', 'age')
+  facts = fake_facts.make(num_classes=2, x_shape=(2,))
+  assert facts.title == 'invented'
+  assert facts.class_names == facts.feature_names == ('0', '1')
+  facts.manifest['source_facts'] = {'class_names': ['n01443537', 'n01629819']}
+  assert facts.class_names == ('n01443537', 'n01629819')

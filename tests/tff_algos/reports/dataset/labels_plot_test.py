@@ -60,3 +60,10 @@ def test_nothing_to_draw():
   facts = fake_facts.make()
   facts.sources[:] = 0
   assert labels_plot.draw(facts) is None
+
+
+def test_classes_are_named():
+  options = {'classes': ['v', 'w', 'x', 'y', 'z']}
+  axes, _ = labels_plot.draw(fake_facts.make(source_options=options)).axes
+  names = [tick.get_text() for tick in axes.get_xticklabels()]
+  assert names == [*'vwxyz']

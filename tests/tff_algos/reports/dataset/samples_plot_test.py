@@ -79,3 +79,14 @@ def test_ids_of_tokens_are_not_drawn():
 )
 def test_what_is_an_image(shape, expected):
   assert samples_plot.is_image(shape) == expected
+
+
+def test_classes_and_features_are_named():
+  options = {'classes': [*'abcd', 'a long name'], 'feature_columns': [*'wxyz']}
+  facts = fake_facts.make(x_shape=(2, 2, 1), source_options=options)
+  titles = [a.get_title('center') for a in samples_plot.draw(facts).axes[:11]]
+  assert titles == ['mean', *'aabbccdd', 'a long n…', 'a long n…']
+  facts = fake_facts.make(x_shape=(4,), source_options=options)
+  for axes in samples_plot.draw(facts).axes:
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == [*'wxyz']

@@ -23,6 +23,8 @@ def test_few_clients_are_stacked_bars_from_large_to_small():
   assert tops == [9, 5, 0, 11, 7, 2]
   names = [text.get_text() for text in axes.get_legend().get_texts()]
   assert names == ['train', 'test']
+  clients = [label.get_text() for label in axes.get_xticklabels()]
+  assert clients == ['client_00001', 'client_00000', 'client_00002']
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tff_algos.reports.run import run as run_lib
 
 @pytest.fixture
 def axes():
-  return style.new_figure(4, 3, 'title').subplots()
+  return style.new_figure(3, 'title').subplots()
 
 
 def test_texts_are_read_on_dark_and_on_light(axes):

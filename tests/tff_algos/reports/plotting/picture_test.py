@@ -15,7 +15,11 @@ def _draw(title):
 
 _PICTURES = (
   picture.Picture('a.png', 'first', lambda title: _draw(title)),
-  picture.Picture('b.png', 'second', lambda title: _draw(title == 'both')),
+  picture.Picture(
+    'b.png',
+    lambda title: f'second of {title}',
+    lambda title: _draw(title == 'both'),
+  ),
 )
 
 
@@ -26,7 +30,7 @@ _PICTURES = (
 def test_only_pictures_with_something_to_draw_are_drawn(subject, names):
   drawn = picture.draw_all(_PICTURES, subject)
   assert [one.name for one in drawn] == names
-  captions = {one.name: one.caption for one in _PICTURES}
+  captions = {'a.png': 'first', 'b.png': f'second of {subject}'}
   for one in drawn:
     assert one.caption == captions[one.name]
     assert image.imread(io.BytesIO(one.png)).size

@@ -74,7 +74,7 @@ def test_the_callers_settings_come_back():
 def test_all_scores_fit(tmp_path, higher, values, scale):
   score = 'accuracy' if higher else 'mse'
   fake_workdir.write(tmp_path, num_rounds=2, score=score)
-  axes = style.new_figure(3, 2, 'title').subplots()
+  axes = style.new_figure(2, 'title').subplots()
   style.fit_scores(run_lib.read(tmp_path), axes, np.array(values))
   low, high = axes.get_ylim()
   assert axes.get_yscale() == scale
@@ -94,7 +94,7 @@ def test_lines_look_different():
 )
 def test_panels_fill_rows_of_about_the_same_length(count, max_columns, shape):
   assert style.panel_shape(count, max_columns) == shape
-  figure = style.new_figure(5, 5, 'x')
+  figure = style.new_figure(5, 'x')
   assert len(style.new_panels(figure, count, max_columns)) == count
   assert sum(axes.axison for axes in figure.axes) == count
 
@@ -113,27 +113,34 @@ def test_floats_have_a_fitting_unit(largest, unit):
 
 
 def test_a_legend_for_more_than_one_line():
-  one = style.new_figure_with_legend(5, 3, 'x', ['a'])
+  one = style.new_figure_with_legend(3, 'x', ['a'])
   long_names = [
-    'a rather long name, much longer than a figure is wide' * 3,
+    ' '.join(['a rather long name, much longer than a figure is wide'] * 3),
     'b',
   ]
-  two = style.new_figure_with_legend(5, 3, 'x', long_names)
+  two = style.new_figure_with_legend(3, 'x', long_names)
   assert not one.legends
   (legend,) = two.legends
-  assert [text.get_text() for text in legend.get_texts()] == long_names
+  texts = [text.get_text() for text in legend.get_texts()]
+  assert [text.replace('\n', ' ') for text in texts] == long_names
   assert legend.get_window_extent().x1 < two.bbox.x1
 
 
 def test_lines_that_agree_are_all_seen():
-  axes = style.new_figure(5, 5, 'x').subplots()
+  axes = style.new_figure(5, 'x').subplots()
   x = np.arange(3.0)
   for index in range(6):
     style.draw_line(axes, (index, 6), x, x, (x - 1, x + 1))
   widths = [line.get_linewidth() for line in axes.lines]
+  assert widths == [style.line_width(index, 6) for index in range(6)]
   assert widths == sorted(widths, reverse=True)
   assert len(set(widths)) == 6
   assert len(axes.collections) == 6
+
+
+def test_titles_of_panels_are_wrapped():
+  title = style.wrapped('rounds until participating/test/accuracy = 0.5')
+  assert max(map(len, title.split('\n'))) <= 30
 
 
 def test_local_models_have_a_line_where_there_are_some(tmp_path):

@@ -43,7 +43,7 @@ def test_groups_are_parted_and_named(tmp_path, planted):
   order = client_order.by_planted_source(
     run_lib.read(tmp_path), np.array([0, 1] * 3)
   )
-  axes = style.new_figure(4, 3, 'title').subplots()
+  axes = style.new_figure(3, 'title').subplots()
   rows = order.thinned(5)
   np.testing.assert_array_equal(rows, [0, 1, 2, 3, 5])
   order.part_groups(axes, rows)
@@ -51,8 +51,11 @@ def test_groups_are_parted_and_named(tmp_path, planted):
   (line,) = axes.lines
   np.testing.assert_array_equal(line.get_ydata(), [2.5, 2.5])
   names = [label.get_text() for label in axes.get_yticklabels()]
-  assert names == (['upright', 'rotated_90'] if planted else [])
-  np.testing.assert_array_equal(axes.get_yticks(), [1, 3.5] if planted else [])
+  # Without names of groups, the clients have theirs.
+  ids = [f'client_{index:04d}' for index in (0, 2, 4, 1, 5)]
+  assert names == (['upright', 'rotated_90'] if planted else ids)
+  places = [1, 3.5] if planted else range(5)
+  np.testing.assert_array_equal(axes.get_yticks(), places)
   assert axes.get_ylabel().startswith('5 of 6 clients, by ')
 
 

@@ -13,7 +13,9 @@ from matplotlib import image
 
 from tests.testing import fake_workdir
 from tff_algos.core import errors
+from tff_algos.reports.plotting import style
 from tff_algos.reports.run import page
+from tff_algos.reports.run import run as run_lib
 
 
 class _References(html.parser.HTMLParser):
@@ -54,7 +56,9 @@ def test_every_picture_is_a_whole_image_with_something_on_it(reported):
   for picture in page.PICTURES:
     pixels = image.imread(index.with_name(picture.name))
     height, width, _ = pixels.shape
-    assert min(height, width) > 300
+    assert height > 300
+    # A page scales pictures to its own width: titles keep one size.
+    assert width == 1500
     assert 0.005 < np.mean(pixels[..., :3].min(axis=-1) < 0.9) < 0.9
 
 
@@ -174,3 +178,44 @@ def test_reports_need_no_tensorflow():
     'sys.modules)'
   )
   assert subprocess.run([sys.executable, '-c', code]).returncode == 0
+
+
+def _captions(workdir):
+  run = run_lib.read(workdir)
+  with style.applied():
+    return {
+      one.name: one.caption(run) if callable(one.caption) else one.caption
+      for one in page.PICTURES
+      if one.draw(run) is not None
+    }
+
+
+def test_captions_tell_only_of_what_is_there(tmp_path):
+  """Without ground truth, and with one model, some words have no meaning."""
+  truth = ('ground', 'true', 'matched', 'recovered', 'specialised')
+  fake_workdir.write(tmp_path / 'planted', num_rounds=2)
+  planted = ' '.join(_captions(tmp_path / 'planted').values())
+  assert all(word in planted for word in truth)
+  fake_workdir.write(tmp_path / 'natural', num_rounds=2, source_names=('all',))
+  clients = tmp_path / 'natural' / 'evaluation' / 'clients.csv'
+  clients.write_text(clients.read_text().replace('true_mixture', 'unknown'))
+  metrics = tmp_path / 'natural' / 'metrics.csv'
+  metrics.write_text(metrics.read_text().replace('membership/', 'gone/'))
+  natural = _captions(tmp_path / 'natural')
+  assert 'memberships.png' in natural and 'confusion.png' not in natural
+  assert not [word for word in truth if word in ' '.join(natural.values())]
+  fake_workdir.write(tmp_path / 'one', num_clusters=1, num_rounds=2)
+  metrics = tmp_path / 'one' / 'metrics.csv'
+  metrics.write_text(metrics.read_text().replace('membership/', 'gone/'))
+  one = _captions(tmp_path / 'one')
+  assert 'global model' in one['accuracy.png']
+  assert 'cluster' not in ' '.join(one.values())
+
+
+def test_the_cluster_id_is_explained_where_it_is_shown(reported, tmp_path):
+  note = 'number in brackets is the cluster id'
+  assert note in reported[1].read_text()
+  fake_workdir.write(tmp_path, num_rounds=2)
+  path = tmp_path / 'evaluation' / 'summary.json'
+  path.write_text('{"num_clusters": 2}')
+  assert note not in page.write_report(tmp_path).read_text()

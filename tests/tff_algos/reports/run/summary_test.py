@@ -35,8 +35,8 @@ def test_rows_show_both_rounds(tmp_path):
     ('round', '4', '2'),
     ('personalized models', '95.1 %', '93.7 %'),
     ('best cluster on held-out upright', '–', '(1) 75.0 %'),
-    ("majority class of each client's own labels", '14.6 %', '14.6 %'),
-    ('majority class of all labels', '10.4 %', '10.4 %'),
+    ("majority class of each client's training labels", '14.6 %', '14.6 %'),
+    ("majority class of all clients' training labels", '10.4 %', '10.4 %'),
   ]
 
 
@@ -150,19 +150,19 @@ def test_scores_on_training_data_are_labelled(tmp_path):
   assert [row[:2] for row in summary.rows(run_lib.read(tmp_path))] == [
     ('personalized models', '81.0 %'),
     ('local models', '81.5 %'),
-    ('own cluster of each client', '82.0 %'),
+    ('own cluster', '82.0 %'),
     ('  mean over clients', '83.0 %'),
     ('personalized models, TRAINING data', '91.0 %'),
     ('  mean over clients', '92.0 %'),
-    ('own cluster of each client, TRAINING data', '94.0 %'),
+    ('own cluster, TRAINING data', '94.0 %'),
     ('best cluster on held-out upright', '(0) 95.0 %'),
-    ('  different clusters among the best', '1 of 2'),
+    ('  distinct clusters among the best', '1 of 2'),
   ]
 
 
 @pytest.mark.parametrize(
   ('clusters', 'text'),
-  [((0, 1, 1), 'round 1'), ((1, 1, 0), 'not yet'), ((1,), None)],
+  [((0, 1, 1), 'round 1'), ((1, 1, 0), 'still changing'), ((1,), None)],
 )
 def test_settled_round(tmp_path, clusters, text):
   fake_workdir.write(tmp_path, num_rounds=2)
@@ -170,7 +170,7 @@ def test_settled_round(tmp_path, clusters, text):
     tmp_path, {r: np.eye(2)[[c] * 24] for r, c in enumerate(clusters)}
   )
   rows = summary.rows(run_lib.read(tmp_path))
-  found = [row.last for row in rows if row.label.endswith('settled')]
+  found = [row.last for row in rows if row.label.endswith('unchanged since')]
   assert found == ([] if text is None else [text])
 
 

@@ -50,16 +50,19 @@ def test_rounds_without_agreement(workdir):
   _write_memberships(workdir, '1,0,0', '0,1,0', '0,0,1')
   _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n2,0\n3,1\n')
   (text,) = _sentences(workdir)
-  assert text.startswith('In 1 of 3 rounds the committee did not agree. ')
+  assert text.startswith(
+    'In 1 of 3 rounds the committee accepted no proposal. '
+  )
   _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n2,0\n3,0\n')
   (text,) = _sentences(workdir)
   assert text.startswith(
-    'In 2 of 3 rounds the committee did not agree, and none has since round 1'
+    'In 2 of 3 rounds the committee accepted no proposal. The model and the '
+    'committee are unchanged since round 1, '
   )
   assert 'malicious_fraction' in text
   _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,0\n')
   (text,) = _sentences(workdir)
-  assert 'and none has ever' in text
+  assert 'unchanged since the start' in text
   _set_rounds(workdir, 'round,adopt/is_accepted\n0,\n1,1\n')
   assert _sentences(workdir) == []
 
@@ -179,9 +182,9 @@ def test_who_attacks_is_said(workdir):
   config.write_text(json.dumps(content))
   (text,) = _sentences(workdir)
   assert text.startswith(
-    '3 clients attack (alie, in the space of the update): c00, c01, c03. '
+    "3 Byzantine clients (attack 'alie' on the update): c00, c01, c03. "
   )
   path.write_text('\n'.join([head, *rows]) + '\n')
   (text,) = _sentences(workdir)
-  assert text.startswith('29 clients attack')
+  assert text.startswith('29 Byzantine clients ')
   assert 'c20 and 9 more.' in text

@@ -61,5 +61,24 @@ def test_an_error_is_no_share(tmp_path):
 def test_what_nobody_has_gets_no_panel(tmp_path, planted):
   figure = _draw(tmp_path, ari=0.9 if planted else None, planted=planted)
   titles = {one.get_title('left') for one in figure.axes}
-  assert ('recovery of planted clusters (ARI)' in titles) == planted
+  assert ('cluster recovery (ARI)' in titles) == planted
+  assert ('clusters found' in titles) == planted
   assert 'membership error' not in titles
+
+
+def test_panels_of_scores_have_one_scale(tmp_path):
+  levels = {('10:90',): (0.2, 0.4), ('linear',): (0.3, 0.3)}
+  fake_sweep.write(tmp_path, levels, _AXES)
+  sweep = sweep_lib.read(tmp_path)
+  name = 'held_out/mean/best_cluster/accuracy'
+  for cell in sweep.cells:
+    for run in cell.runs:
+      run.summary['last'][name] = 0.9
+  with style.applied():
+    figure = cells_plot.draw(sweep)
+  best, personalized = (
+    _panel(figure, title).get_xlim()
+    for title in ('best cluster, held out', 'personalized, test')
+  )
+  assert best == personalized
+  assert best[0] < 0.2 < 0.9 < best[1]

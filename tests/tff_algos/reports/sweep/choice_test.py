@@ -43,7 +43,7 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   )
   assert choice.sentences(sweep, choice.Question(_KEY)) == [
     'num_clusters=1 is the best by the personalized models on validation '
-    'examples after the last round: 70.0 ± 14.1 % (2 seeds). Behind it, over '
+    'examples after the last round: 70.0 ± 14.1 % (2 seeds). Worse on '
     'the same seeds: num_clusters=2 by 10.0 ± 14.1, num_clusters=3 by 10.0 ± '
     '0.0.'
   ]
@@ -56,7 +56,7 @@ def test_seeds_that_one_of_two_cells_lacks_do_not_count_for_the_distance(
   unfinished = sweep.cells[1].runs[0].workdir
   (unfinished / 'evaluation' / 'summary.json').unlink()
   (told,) = choice.sentences(sweep_lib.read(tmp_path), choice.Question(_KEY))
-  assert told.endswith('over the same seeds: num_clusters=2 by 30.0.')
+  assert told.endswith('Worse on the same seeds: num_clusters=2 by 30.0.')
 
 
 def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
@@ -75,7 +75,7 @@ def test_unseen_clients_may_choose(tmp_path):
   assert told.startswith('num_clusters=2 is the best by the cluster models')
   (told,) = choice.sentences(sweep, choice.Question(_KEY))
   assert told == (
-    f'there is nothing to choose {_KEY} by: no dataset has a validation part '
+    f'{_KEY} cannot be selected: no dataset has a validation part '
     '(config.dataset.splits.validation_ratio).'
   )
 
@@ -93,9 +93,7 @@ def test_each_choice_on_the_other_axes_has_its_own(tmp_path):
     'law=x: num_clusters=1',
     'law=y: num_clusters=2',
   ]
-  assert found[0].endswith(
-    'Behind it, over the same seeds: num_clusters=2 by 80.0.'
-  )
+  assert found[0].endswith('Worse on the same seeds: num_clusters=2 by 80.0.')
 
 
 def test_only_an_axis_can_be_chosen(tmp_path):

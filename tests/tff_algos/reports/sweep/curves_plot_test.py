@@ -86,7 +86,7 @@ def test_communication_is_summed_and_in_a_fitting_unit(tmp_path):
   np.testing.assert_allclose(
     panel.lines[0].get_xdata(), np.arange(21) * 100 / 1000
   )
-  assert panel.get_xlabel() == 'sent so far (thousand floats)'
+  assert panel.get_xlabel() == 'communication (thousand floats)'
 
 
 def test_the_target_is_a_line_across(tmp_path):
@@ -140,3 +140,16 @@ def test_nothing_to_draw(tmp_path):
           del run.rounds.columns[name]
   assert _draw(curves_plot.draw_communication, sweep) is None
   assert _draw(curves_plot.draw_rounds, sweep) is not None
+
+
+def test_panels_of_scores_have_one_scale(tmp_path):
+  sweep = _read(tmp_path)
+  name = 'held_out/mean/best_cluster/accuracy'
+  for cell in sweep.cells:
+    for run in cell.runs:
+      scores = map(float, run.rounds.columns[_TEST])
+      run.rounds.columns[name] = tuple(str(one / 10) for one in scores)
+      run.summary['last'][name] = 0.01
+  low, high = _draw(curves_plot.draw_rounds, sweep).axes
+  assert low.get_ylim() == high.get_ylim()
+  assert high.get_ylim()[1] > 0.5

@@ -69,7 +69,7 @@ def test_tables_hold_the_numbers(written):
   assert '<td>26.5 ± 7.8</td>' in text
   assert '<td>a</td> <td>46.5 ± 7.8</td> <td>16.5 ± 7.8</td>' in text
   assert '<td>b</td> <td>21.5 ± 7.8</td> <td>56.5 ± 7.8</td>' in text
-  assert '2 of 2 (95 % interval 34 to 100 %)' in text
+  assert '2 of 2 (34 to 100 %)' in text
 
 
 def test_without_validation_there_is_no_table_of_best_rounds(tmp_path):
@@ -125,3 +125,25 @@ def test_a_failure_leaves_the_old_page(written, monkeypatch):
     sweep_page.write_report(sweep)
   assert index.read_bytes() == before
   assert not list(sweep.workdir.glob('.report*'))
+
+
+def test_without_ground_truth_no_clusters_are_found(tmp_path):
+  levels = {(value,): (0.2, 0.3) for value in (0.1, 1.0)}
+  fake_sweep.write(tmp_path, levels, _AXES[:1], ari=None, planted=False)
+  sweep = sweep_lib.read(tmp_path)
+  assert all(cell.rate is None for cell in sweep.cells)
+  text = sweep_page.write_report(sweep).read_text()
+  for word in ('clusters found', 'Wilson', 'recovered', 'share a cluster'):
+    assert word not in text
+
+
+def test_a_single_source_has_no_table_of_matched_clusters(tmp_path):
+  fake_sweep.write(tmp_path, {(): (0.2,)}, ())
+  heading = 'Cluster models by source'
+  assert (
+    heading in sweep_page.write_report(sweep_lib.read(tmp_path)).read_text()
+  )
+  sweep = sweep_lib.read(tmp_path)
+  run = sweep.example
+  run.__dict__.update(source_names=('a',), held_out_scores=np.ones((2, 1)))
+  assert heading not in sweep_page.write_report(sweep).read_text()

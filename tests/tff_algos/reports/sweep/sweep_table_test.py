@@ -68,7 +68,7 @@ def test_console_has_a_block_for_each_cell(sweep):
   first, second = text.strip().split('\n\n')
   head, columns, line = first.splitlines()
   assert head == (
-    'weight=0.1  (2 seeds; clusters found: 2 of 2 (95 % interval 34 to 100 %))'
+    'weight=0.1  (2 seeds; clusters found (95 % interval): 2 of 2 (34 to 100 %))'
   )
   assert columns.split() == ['mean', 'std', 'metric']
   assert line.split() == ['0.300', '0.141', _TEST]

@@ -40,7 +40,7 @@ def test_cells_hold_their_seeds(tmp_path):
   )
   assert [measure.title for measure in sweep.measures] == [
     *(
-      'recovery of planted clusters (ARI)',
+      'cluster recovery (ARI)',
       'personalized, test',
       'communication',
     )

@@ -34,14 +34,15 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   num_rows = math.ceil(len(panels) / num_columns)
   word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
   figure = style.new_figure(
-    9.6 if num_columns == 2 else 12,
-    0.7 + 2.8 * num_rows,
-    f'{word} of every model, round by round',
+    0.7 + 2.8 * num_rows, f'{word} of every model by round'
   )
   grid = figure.add_gridspec(num_rows, num_columns)
-  majority = _majority(run)
   scores = [series.values for _, lines in panels for _, series, _ in lines]
-  scores += [] if majority is None else [np.array([majority])]
+  scores += [
+    np.array([share])
+    for source, _ in panels
+    if (share := _majority_share(run, source)) is not None
+  ]
   first = None
   for index, (source, lines) in enumerate(panels):
     row, column = divmod(index, num_columns)
@@ -76,17 +77,18 @@ def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
       series.rounds,
       series.values,
       color=color,
-      linewidth=2.8 if best else 1.3,
-      zorder=3 if best else 2,
+      linewidth=3.2 if best else 1.3,
+      # Thin lines above the thick one: none hides another.
+      zorder=2 if best else 3,
       marker='o' if len(series.rounds) == 1 else None,
     )
     if best or len(lines) <= _MAX_LABELS:
       text = f'{name}: {style.score_text(run, series.values[-1])}'
       labels.append(style.EndLabel(text, series.values[-1], color, best))
-  if (majority := _majority(run)) is not None:
-    axes.axhline(majority, color=style.MUTED, linewidth=1.1, linestyle=':')
-    text = f'majority class: {style.score_text(run, majority)}'
-    labels.append(style.EndLabel(text, majority, style.MUTED))
+  if (share := _majority_share(run, source)) is not None:
+    axes.axhline(share, color=style.MUTED, linewidth=1.1, linestyle=':')
+    text = f'majority class: {style.score_text(run, share)}'
+    labels.append(style.EndLabel(text, share, style.MUTED))
   axes.set_xlim(0, max(run.last_round, 1))
   axes.set_xlabel('round')
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
@@ -103,22 +105,38 @@ def _cluster_lines(run: run_lib.Run, source: str):
   ]
 
 
-def _majority(run: run_lib.Run) -> float | None:
-  """Returns the accuracy of each client's own majority class, if known."""
-  value = (run.summary.get('majority_class') or {}).get('per_client')
+def _majority_share(run: run_lib.Run, source: str | None) -> float | None:
+  """Returns the majority-class accuracy on the data of one panel, if known.
+
+  Args:
+    run: The run.
+    source: Source of the held-out examples; None for the clients' own data.
+  """
+  name = 'per_client' if source is None else f'held_out/{source}'
+  value = (run.summary.get('majority_class') or {}).get(name)
   if value is None or not math.isfinite(value) or not run.higher_is_better:
     return None
   return value
 
 
-PICTURE = picture.Picture(
-  name='accuracy.png',
-  caption=(
-    'Every cluster model on held-out examples of each source '
-    'distribution, in the colour of the source that it is matched to; '
-    "thick: the best at the end. Last panel: the clients' own test "
-    'examples. Dotted: the accuracy of the most frequent label of the '
-    "client's training part."
-  ),
-  draw=draw,
-)
+def _caption(run: run_lib.Run) -> str:
+  texts, labels = [], []
+  if any(_cluster_lines(run, source) for source in run.source_names):
+    models = 'The global model'
+    if run.num_clusters > 1:
+      models = 'Every cluster model (thick: the best after the last round)'
+    texts.append(f'{models} on held-out examples of each source distribution.')
+    labels.append('the held-out examples')
+  if style.client_lines(run):
+    last = 'Last panel: the' if texts else 'The'
+    texts.append(f'{last} models of clients on their test examples.')
+    labels.append("each client's training examples")
+  if any(_majority_share(run, one) for one in (None, *run.source_names)):
+    texts.append(
+      'Dotted: accuracy of always predicting the most frequent label of '
+      f'{"; in the last panel, of ".join(labels)}.'
+    )
+  return ' '.join(texts)
+
+
+PICTURE = picture.Picture(name='accuracy.png', caption=_caption, draw=draw)

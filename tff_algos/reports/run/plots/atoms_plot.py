@@ -14,7 +14,6 @@ from tff_algos.reports.run import run as run_lib
 _MAX_ATOMS = 16
 # Width of a panel of distances, in atoms.
 _PANEL_WIDTH = 4
-_CELL_INCHES = 0.75
 
 
 class _Layer(NamedTuple):
@@ -45,7 +44,6 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   num_atoms = max(len(layer.norms) for layer in layers)
   num_columns = num_atoms + _PANEL_WIDTH * bool(distances)
   figure = style.new_figure(
-    max(8.5, 1.6 + _CELL_INCHES * num_columns),
     0.9 + (1.3 if distances else 1.1) * len(layers),
     'Filter atoms of each layer, and the norms of their coefficients',
   )
@@ -94,28 +92,29 @@ def _distances(run: run_lib.Run, layers: list[_Layer]) -> list[np.ndarray]:
 
 
 def _draw_distances(axes, distances: np.ndarray) -> None:
-  """Draws a bar for each client, by descending distance."""
-  count = len(distances)
-  places = np.arange(1, count + 1)
+  """Draws a bar for each client with own atoms, by descending distance."""
+  trained = np.sort(distances[distances > 0])[::-1]
   (color,) = style.colors(1)
   axes.set_axisbelow(True)
-  axes.bar(places, np.sort(distances)[::-1], width=0.85, color=color)
-  num_trained = int((distances > 0).sum())
-  axes.set_title(f'own atoms, {num_trained} of {count} clients', fontsize=8)
-  axes.set_xlim(0.3, count + 0.7)
+  axes.bar(np.arange(len(trained)), trained, width=0.85, color=color)
+  axes.set_title(
+    f'own atoms: {len(trained)} of {len(distances)} clients',
+    fontsize=8,
+  )
+  axes.set_xticks([])
   axes.set_ylabel('distance')
   axes.yaxis.set_major_locator(ticker.MaxNLocator(3))
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
 
 
 PICTURE = picture.Picture(
   name='atoms.png',
   caption=(
-    'Written by binaries.factors for the latest checkpoint. Atoms of a '
-    'layer share their colours: red is positive, blue negative; the '
-    "number is the norm of the atom's coefficients, the largest first. "
-    "Right: distance of the clients' own atoms from the global ones, "
-    'the farthest first; 0 for clients that never trained any.'
+    'Filter atoms at the latest checkpoint, measured by binaries.factors. '
+    'Red is positive, blue negative, on one scale for each layer. The number '
+    'above an atom is the norm of its coefficients; atoms are in the order of '
+    "this norm. Right: Euclidean distance of the clients' own atoms from the "
+    'global ones, in descending order; clients that never trained own atoms '
+    'use the global ones and have no bar.'
   ),
   draw=draw,
 )

@@ -12,19 +12,18 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a heat map, cluster by source; in a column, darker is better.
 
   Returns:
-    None if no cluster was scored on a source distribution.
+    None if no cluster was scored on a source distribution, or there is a
+    single cluster.
   """
   scores = run.held_out_scores
-  if not np.isfinite(scores).any():
+  if not np.isfinite(scores).any() or run.num_clusters == 1:
     return None
-  num_clusters, num_sources = scores.shape
   last = run.series(
     next(name for name in run.rounds.columns if name.startswith('held_out/'))
   )
   word = 'Accuracy (%)' if run.higher_is_better else 'Mean squared error'
   figure = style.new_figure(
-    max(5.6, 2.2 + 1.15 * num_sources),
-    1.9 + 0.55 * num_clusters,
+    1.9 + 0.55 * len(scores),
     f'{word} on held-out examples, round {int(last.rounds[-1])}',  # pyright: ignore[reportOptionalMemberAccess]
   )
   axes = figure.subplots()
@@ -35,15 +34,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   )
   heat_map.name_columns(axes, run.source_names, style.source_colors(run))
   heat_map.name_rows(axes, style.cluster_names(run), style.cluster_colors(run))
-  note = 'source distribution (darker is better'
-  if num_clusters > 1:
-    note += '; framed: the best cluster'
-    best = association.best_clusters(
-      scores, higher_is_better=run.higher_is_better
-    )
-    for source in np.flatnonzero(best != recovery.UNMATCHED):
-      heat_map.frame(axes, best[source], source)
-  axes.set_xlabel(f'{note})')
+  best = association.best_clusters(
+    scores, higher_is_better=run.higher_is_better
+  )
+  for source in np.flatnonzero(best != recovery.UNMATCHED):
+    heat_map.frame(axes, best[source], source)
+  axes.set_xlabel(
+    'source distribution (darker is better; framed: the best cluster)'
+  )
   return figure
 
 
@@ -66,12 +64,17 @@ def _goodness(scores: np.ndarray, higher_is_better: bool) -> np.ndarray:
   return 1 - (high - signed) / np.where(span > 0, span, 1.0)
 
 
-PICTURE = picture.Picture(
-  name='centers.png',
-  caption=(
-    'Every cluster model on every source distribution at the last '
-    'evaluation, shaded column by column. One dark cell in each column, '
-    'each in another row: the clusters have specialised.'
-  ),
-  draw=draw,
-)
+def _caption(run: run_lib.Run) -> str:
+  text = (
+    'Every cluster model on every source distribution at the last evaluation, '
+    'shaded column by column.'
+  )
+  if len(run.source_names) > 1:
+    text += (
+      ' If the best cells of the columns lie in different rows, the clusters '
+      'have specialised in different sources.'
+    )
+  return text
+
+
+PICTURE = picture.Picture(name='centers.png', caption=_caption, draw=draw)

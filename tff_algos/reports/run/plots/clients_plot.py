@@ -1,17 +1,33 @@
 """Picture: distribution of test scores over clients, and the worst decile."""
 
+from typing import NamedTuple
+
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
 
 from tff_algos.evaluation import summaries
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import client_axis, picture, style
 from tff_algos.reports.run import run as run_lib
 
 # With more clients than this single dots cannot be read.
 _MAX_DOTS = 60
-_CLUSTER_COLOR = '#8a6d1f'
+
+
+class _Scores(NamedTuple):
+  """Scores of n clients on their test examples.
+
+  Attributes:
+    client_ids: `[n]`.
+    personalized: Score of the personalized model, float64 `[n]`.
+    cluster: Score of the cluster model, float64 `[n]`.
+    num_examples: Test examples, `[n]`; ones if unknown.
+  """
+
+  client_ids: np.ndarray
+  personalized: np.ndarray
+  cluster: np.ndarray
+  num_examples: np.ndarray
 
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
@@ -20,29 +36,30 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   Returns:
     None if the clients have no scores.
   """
-  scores = _scores(run)
+  scores = _read_scores(run)
   if scores is None:
     return None
-  personalized, cluster, examples = scores
   word = 'accuracy' if run.higher_is_better else 'mean squared error'
-  title = f'Test {word} of each client, by two models'
-  if len(personalized) > _MAX_DOTS:
-    figure = style.new_figure(8, 4.2, title)
+  title = f'Test {word} of clients: personalized and cluster models'
+  if run.num_clusters == 1:
+    title = f'Test {word} of clients: personalized models and global model'
+  if len(scores.client_ids) > _MAX_DOTS:
+    figure = style.new_figure(4.2, title)
     panels = [figure.subplots()]
   else:
-    figure = style.new_figure(11.4, 4.2, title)
+    figure = style.new_figure(4.6, title)
     panels = list(figure.subplots(1, 2, width_ratios=(1.5, 1)))
-    _draw_dots(run, panels[0], personalized, cluster)
+    _draw_dots(run, panels[0], scores)
   lines = (
-    ('personalized', personalized, style.INK, '-'),
-    ('own cluster', cluster, _CLUSTER_COLOR, '--'),
+    ('personalized', scores.personalized, style.PERSONALIZED, '-'),
+    (style.own_cluster_name(run), scores.cluster, style.OWN_CLUSTER, '--'),
   )
-  _draw_shares(run, panels[-1], lines, examples)
+  _draw_shares(run, panels[-1], lines, scores.num_examples)
   return figure
 
 
-def _scores(run: run_lib.Run):
-  """Returns (personalized, cluster, test examples) where both are known."""
+def _read_scores(run: run_lib.Run) -> _Scores | None:
+  """Returns the clients whose two scores are known; None without any."""
   names = [
     f'test_{kind}_{run.score_name}' for kind in ('personalized', 'cluster')
   ]
@@ -56,27 +73,27 @@ def _scores(run: run_lib.Run):
     known &= examples > 0
   if not known.any():
     return None
-  return personalized[known], cluster[known], examples[known]
+  ids = np.array(run.clients.texts('client_id'))
+  return _Scores(
+    ids[known], personalized[known], cluster[known], examples[known]
+  )
 
 
-def _draw_dots(
-  run: run_lib.Run, axes: axes_lib.Axes, personalized, cluster
-) -> None:
+def _draw_dots(run: run_lib.Run, axes: axes_lib.Axes, scores: _Scores) -> None:
   """Draws two dots per client, by ascending personalized score."""
   sign = 1 if run.higher_is_better else -1
-  order = np.lexsort((sign * cluster, sign * personalized))
-  personalized, cluster = personalized[order], cluster[order]
+  order = np.lexsort((sign * scores.cluster, sign * scores.personalized))
+  personalized, cluster = scores.personalized[order], scores.cluster[order]
+  num_worst = max(1, len(order) // 10)
   positions = np.arange(len(order))
-  axes.axvspan(
-    -0.6, max(1, len(order) // 10) - 0.5, color='#f3e3d3', zorder=0, linewidth=0
-  )
+  axes.axvspan(-0.6, num_worst - 0.5, color='#f3e3d3', zorder=0, linewidth=0)
   axes.vlines(
     positions, cluster, personalized, color=style.FAINT, linewidth=1.4, zorder=1
   )
   axes.scatter(
     positions,
     cluster,
-    edgecolors=_CLUSTER_COLOR,
+    edgecolors=style.OWN_CLUSTER,
     facecolors='white',
     s=58,
     zorder=2,
@@ -84,12 +101,17 @@ def _draw_dots(
   )
   axes.scatter(positions, personalized, color=style.INK, s=30, zorder=3)
   axes.set_title(
-    'filled: personalized; open: own cluster; shaded: worst decile'
+    f'filled: personalized; open: {style.own_cluster_name(run)}; shaded: worst '
+    'decile'
   )
   axes.set_xlim(-0.6, len(order) - 0.4)
-  axes.set_xlabel('client, from worst to best personalized model')
+  client_axis.name(
+    axes.xaxis, scores.client_ids[order].tolist(), range(num_worst)
+  )
+  axes.set_xlabel(
+    f'{len(order)} clients, from worst to best personalized model'
+  )
   axes.set_ylabel('test ' + style.score_label(run))
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(8, integer=True))
   style.format_scores(run, axes.yaxis)
 
 
@@ -97,9 +119,7 @@ def _draw_shares(
   run: run_lib.Run, axes: axes_lib.Axes, lines, examples
 ) -> None:
   """Draws the share of clients at or below each score."""
-  texts = []
-  for name, values, color, linestyle in lines:
-    axes.ecdf(values, color=color, linewidth=2, linestyle=linestyle)
+  for index, (name, values, color, linestyle) in enumerate(lines):
     worst = summaries.summarize(
       values, examples, higher_is_better=run.higher_is_better
     ).worst_decile
@@ -108,23 +128,20 @@ def _draw_shares(
       [0 if run.higher_is_better else 1],
       marker='^' if run.higher_is_better else 'v',
       color=color,
-      markersize=9,
+      markersize=11 - 4 * index,
       clip_on=False,
       zorder=4,
     )
-    texts.append(f'{name}: worst decile {style.score_text(run, worst)}')
-  for row, (text, line) in enumerate(zip(texts, lines, strict=True)):
-    axes.text(
-      0.03 if run.higher_is_better else 0.97,
-      (0.93 if run.higher_is_better else 0.22) - 0.08 * row,
-      text,
-      transform=axes.transAxes,
-      ha='left' if run.higher_is_better else 'right',
-      color=line[2],
-      fontweight='bold',
+    axes.ecdf(
+      values,
+      color=color,
+      linewidth=2,
+      linestyle=linestyle,
+      label=f'{name}: worst decile {style.score_text(run, worst)}',
     )
-  axes.set_title('share of clients at or below a score')
-  axes.set_ylabel('clients (%)')
+  axes.legend(loc='upper center', bbox_to_anchor=(0.5, -0.2))
+  axes.set_title('cumulative distribution over clients')
+  axes.set_ylabel('clients at or below the score (%)')
   axes.set_xlabel('test ' + style.score_label(run))
   axes.set_ylim(0, 1)
   style.format_percent(axes.yaxis)
@@ -133,10 +150,12 @@ def _draw_shares(
 
 PICTURE = picture.Picture(
   name='clients.png',
-  caption=(
-    "Each client's personalized model beside its cluster's model, on "
-    "the client's own test examples. The worst decile is the mean of "
-    'the worst 10 % of the clients; triangles mark it.'
+  caption=lambda run: (
+    'The personalized model of each client and '
+    f'{"the global model" if run.num_clusters == 1 else "its cluster model"}, '
+    "on the client's test examples. Triangles: mean of the worst 10 % of the "
+    'clients (worst decile). Scores of all clients are in '
+    'evaluation/clients.csv.'
   ),
   draw=draw,
 )

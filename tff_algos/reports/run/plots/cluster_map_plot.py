@@ -30,9 +30,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   rows = order.thinned(_MAX_CLIENTS)
   columns = client_order.thin(len(clusters), _MAX_ROUNDS)
   figure = style.new_figure(
-    9.6,
     1.6 + np.clip(0.11 * len(rows), 1.8, 5.5),
-    'Main cluster of every client, round by round',
+    'Cluster of every client by round',
   )
   axes = figure.subplots()
   colors = style.cluster_colors(run)
@@ -79,22 +78,23 @@ def _mark_settled_round(axes: axes_lib.Axes, history) -> None:
   settled = history.settled_round
   if settled is not None:
     axes.axvline(settled, color=style.INK, linewidth=1.6, linestyle='--')
-    axes.set_title(f'settled in round {settled}: no client changes after it')
+    axes.set_title(f'no client changes its cluster after round {settled}')
   elif history.last_change is not None:
     position = history.last_change
     before, after = history.main_clusters[position - 1 : position + 1]
     axes.set_title(
-      f'not settled: {np.sum(before != after):,} of {len(after):,} clients '
-      f'changed in round {history.rounds[position]}'
+      f'{np.sum(before != after):,} of {len(after):,} clients changed their '
+      f'cluster as late as round {history.rounds[position]}'
     )
 
 
 PICTURE = picture.Picture(
   name='cluster_map.png',
   caption=(
-    'The cluster of largest membership, one row per client and one column '
-    'per evaluation. Dashed: the round after which no client changes. '
-    'Undecided: equal memberships in all clusters.'
+    'Cluster of largest membership: each row is a client, each column an '
+    'evaluation. Dashed: the round after which no client changes its cluster. '
+    'Undecided: equal membership in all clusters, as of clients that have not '
+    'been sampled yet.'
   ),
   draw=draw,
 )

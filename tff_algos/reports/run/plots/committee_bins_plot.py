@@ -38,7 +38,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   # Bins include their lower end; the last one includes both ends.
   bins = np.minimum((accuracy * _NUM_BINS + 1e-9).astype(int), _NUM_BINS - 1)
   figure = style.new_figure(
-    9, 3.9, 'Clients by test accuracy, and how often they were averaged'
+    3.9, 'Clients by test accuracy, and how often they were averaged'
   )
   clients, averages = figure.subplots(1, 2)
   _draw_clients(clients, bins, counts)
@@ -73,7 +73,7 @@ def _draw_averages(axes: axes_lib.Axes, bins, counts) -> None:
   _draw_bars(axes, means, color=_AVERAGED)
   axes.axhline(counts.mean(), color=style.MUTED, linestyle=':', linewidth=1.1)
   axes.set_title(f'mean of all clients: {counts.mean():.3g}')
-  axes.set_ylabel('times that a client was averaged, mean')
+  axes.set_ylabel('mean number of rounds averaged')
 
 
 def _count(bins, weights=None) -> np.ndarray:
@@ -95,11 +95,11 @@ def _draw_bars(
 PICTURE = picture.Picture(
   name='committee_bins.png',
   caption=(
-    'Participating clients by the accuracy of the last model on their '
-    'own test examples (bins of 10 points), and how often the clients '
-    'of a bin were averaged, on average; dotted: all clients. If '
-    'committees excluded the clients with low accuracy, the '
-    'bars of low accuracy are the lowest in the right panel.'
+    'Participating clients by accuracy of the last model on their test '
+    'examples, in bins of 10 percentage points. Right: mean number of rounds '
+    'in which uploads of these clients were averaged; dotted: mean of all '
+    'clients. If the committees excluded clients of low accuracy, the bars on '
+    'the left of this panel are the lowest.'
   ),
   draw=draw,
 )

@@ -22,9 +22,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if history is None:
     return None
   has_attackers = bool(history.is_attacker.any())
-  figure = style.new_figure(
-    12 if has_attackers else 9, 3.9, 'Committee decisions'
-  )
+  figure = style.new_figure(3.9, 'Committee decisions')
   panels = figure.subplots(1, 3 if has_attackers else 2)
   _draw_counts(panels[0], history)
   _draw_scores(panels[1], history)
@@ -40,7 +38,7 @@ def _draw_counts(axes, history: committee_history.CommitteeHistory) -> None:
   _draw_parts(axes, counts, history.is_attacker, bins, 'clients')
   never = int((counts == 0).sum())
   axes.set_title(f'never averaged: {never:,} of {len(counts):,}')
-  axes.set_xlabel('how often a client was averaged')
+  axes.set_xlabel('rounds in which a client was averaged')
   axes.set_ylabel('clients')
   for axis in (axes.xaxis, axes.yaxis):
     axis.set_major_locator(ticker.MaxNLocator(6, integer=True))
@@ -49,17 +47,18 @@ def _draw_counts(axes, history: committee_history.CommitteeHistory) -> None:
 def _draw_scores(axes, history: committee_history.CommitteeHistory) -> None:
   is_apart = history.distances > 0
   scores = 1 / history.distances[is_apart]
-  title = 'score of an upload in a round'
+  title = 'committee scores'
   equal = int((~is_apart).sum())
-  axes.set_title(f'{title} ({equal:,} equal)' if equal else title)
+  axes.set_title(f'{title} ({equal:,} at distance 0)' if equal else title)
   if len(scores):
     low, high = scores.min() / 1.01, scores.max() * 1.01
     bins = np.geomspace(low, high, _MAX_BINS + 1)
     _draw_parts(axes, scores, history.is_false[is_apart], bins, 'uploads')
     axes.set_xscale('log')
     # Powers would be written as formulas, which the style does not parse.
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(ticker.StrMethodFormatter('{x:g}'))
-    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
   axes.set_xlabel('1 / mean distance to the committee')
   axes.set_ylabel('uploads of training clients')
 
@@ -80,8 +79,8 @@ def _draw_parts(axes, values, is_false, bins, what: str) -> None:
     label=labels,
   )
   if len(parts) > 1:
-    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # Room for the legend.
-    axes.legend(loc='upper left', ncols=2)
+    axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # Room for the legend.
+    axes.legend(loc='upper left')
 
 
 def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
@@ -91,13 +90,15 @@ def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
     axes.plot(
       rounds,
       counts,
-      label=f'{role}: {counts.mean():.2g} a round',
+      label=f'{role}: {counts.mean():.2g} per round',
+      linewidth=style.line_width(index, len(committee_history.ROLES)),
       **style.line_look(index),
     )
   axes.set_title('attackers by role')
   axes.set_xlabel('round')
   axes.set_ylabel('attackers')
-  axes.set_ylim(0, max(1, 1.35 * history.attackers.max()))
+  top = max(1, 1.4 * history.attackers.max())
+  axes.set_ylim(-0.04 * top, top)  # The axis hides no line at 0.
   for axis in (axes.xaxis, axes.yaxis):
     axis.set_major_locator(ticker.MaxNLocator(5, integer=True))
   axes.legend(loc='upper right')
@@ -106,11 +107,10 @@ def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
 PICTURE = picture.Picture(
   name='committee.png',
   caption=(
-    'From the audit log. Left: how often clients were averaged in '
-    'rounds with an agreement. Middle: the committee scores of all '
-    'uploads; those averaged have the highest (strategy I) or '
-    'the lowest (II) of a round. Right, under attack: the number of '
-    'attackers in each role.'
+    'From the audit log. Number of rounds in which each client was averaged, '
+    'of the rounds whose proposal was accepted; committee scores of all '
+    'uploads, of which a round averages the highest (strategy I) or the '
+    'lowest (strategy II); under attack, the number of attackers in each role.'
   ),
   draw=draw,
 )

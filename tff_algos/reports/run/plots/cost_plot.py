@@ -24,7 +24,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   divisor, unit = style.floats_unit(total[-1])
   word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
   figure = style.new_figure(
-    8, 3.9, f"{word} on the clients' test examples against communication"
+    3.9, f"{word} on the clients' test examples against communication"
   )
   axes = figure.subplots()
   style.fit_scores(
@@ -40,17 +40,17 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
       color=color,
       marker=style.marker(series),
       markersize=3.5,
-      linewidth=2.4 if index == 0 else 1.3,
-      zorder=3 - index,
+      # Later lines are thinner, so that equal ones remain visible.
+      linewidth=3.0 if index == 0 else 1.3,
     )
     text = f'{name}: {style.score_text(run, series.values[-1])}'
     labels.append(style.EndLabel(text, series.values[-1], color, index == 0))
   axes.set_title(
-    f'down {down.sum() / divisor:.3g} + up {up.sum() / divisor:.3g} = '
+    f'downlink {down.sum() / divisor:.3g} + uplink {up.sum() / divisor:.3g} = '
     f'{total[-1] / divisor:.3g} {unit} in {run.last_round} rounds'
   )
   axes.set_xlim(0, total[-1] / divisor)
-  axes.set_xlabel(f'model weights sent down and up so far ({unit})')
+  axes.set_xlabel(f'cumulative communication ({unit})')
   axes.set_ylabel(style.score_label(run))
   style.format_scores(run, axes.yaxis)
   style.label_ends(axes, labels)
@@ -60,8 +60,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
 PICTURE = picture.Picture(
   name='cost.png',
   caption=(
-    'The score over the communication: numbers sent from the server to '
-    'clients and back, summed over rounds.'
+    'Score against cumulative communication: numbers sent from the server to '
+    'all clients of the rounds (downlink) and back (uplink).'
   ),
   draw=draw,
 )

@@ -28,7 +28,6 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   shown = client_order.thin(len(history.rounds), _MAX_MAPS)
   maps = history.at(shown)[:, order.clients[rows]][..., run.cluster_order]
   figure = style.new_figure(
-    10.5,
     1.7 + np.clip(0.09 * len(rows), 1.8, 5.0),
     'Memberships during training',
   )
@@ -46,10 +45,17 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   return figure
 
 
+def _has_unsampled(run: run_lib.Run) -> bool:
+  history = run.membership_history
+  return history is not None and history.has_unsampled
+
+
 def draw_map(
   axes: axes_lib.Axes, run: run_lib.Run, values: np.ndarray, highest: float
 ) -> None:
   """Draws memberships as a heat map, one row per client.
+
+  Clients without a membership (0 in all clusters) are grey.
 
   Args:
     axes: Axes to draw in.
@@ -58,8 +64,8 @@ def draw_map(
     highest: Membership with the darkest shade.
   """
   axes.imshow(
-    values,
-    cmap=heat_map.SHADES,
+    np.where(values.any(axis=1, keepdims=True), values, np.nan),
+    cmap=heat_map.SHADES.with_extremes(bad=style.FAINT),
     vmin=0,
     vmax=highest,
     aspect='auto',
@@ -84,10 +90,16 @@ def add_scale(
 
 PICTURE = picture.Picture(
   name='membership_maps.png',
-  caption=(
-    'One row per client, one column per cluster, in the order of the '
-    'matched sources. A cluster whose column is dark for the clients of '
-    'one source only has recovered that source.'
+  caption=lambda run: (
+    'Each row is a client, each column a cluster.'
+    + (
+      ' Clusters are in the order of the sources that they are matched to. A '
+      'cluster whose column is dark for the clients of one source only has '
+      'recovered that source.'
+      if run.planted_names
+      else ''
+    )
+    + (' Grey: client not sampled yet.' if _has_unsampled(run) else '')
   ),
   draw=draw,
 )

@@ -59,9 +59,8 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   num_columns = 2 if len(groups) <= 4 else 3
   num_rows = math.ceil(len(groups) / num_columns)
   figure = style.new_figure(
-    9.6 if num_columns == 2 else 12,
     0.7 + 2.8 * num_rows,
-    'Mean membership, round by round (dashed: true share)',
+    'Mean membership by round (dashed: true share)',
   )
   panels = figure.subplots(
     num_rows, num_columns, sharey=True, squeeze=False
@@ -92,15 +91,15 @@ def group_by_mixture(
   mixtures, group_of = np.unique(
     np.round(mixture, 6), axis=0, return_inverse=True
   )
-  by_mixture = len(mixtures) <= _MAX_MIXTURES
-  if not by_mixture:
+  if len(mixtures) > _MAX_MIXTURES:
     _, group_of = np.unique(np.argmax(mixture, axis=1), return_inverse=True)
   groups = []
   for index in range(1 + group_of.max()):
     members = np.flatnonzero(group_of == index)
     shares = mixture[members].mean(axis=0)
     main = int(np.argmax(shares))
-    share = f'{100 * shares[main]:.3g} %' if by_mixture else 'mostly'
+    is_mixed = np.ptp(mixture[members, main]) > 1e-6
+    share = 'mostly' if is_mixed else f'{100 * shares[main]:.3g} %'
     noun = 'client' if len(members) == 1 else 'clients'
     title = f'{share} {names[main]} ({len(members):,} {noun})'
     groups.append(Group(title, members, shares))
@@ -123,7 +122,11 @@ def _draw_panel(
   for source, share in enumerate(group.shares):
     if source == main or len(group.shares) <= _MAX_LABELS:
       axes.axhline(
-        share, color=planted_colors[source], linewidth=1.1, linestyle='--'
+        share,
+        color=planted_colors[source],
+        linewidth=1.1,
+        linestyle='--',
+        zorder=4,
       )
   largest = int(np.argmax(means[-1]))
   labels = []
@@ -133,7 +136,8 @@ def _draw_panel(
       rounds,
       values,
       color=colors[cluster],
-      linewidth=2.4 if stands_out else 1.5,
+      linewidth=3.0 if stands_out else 1.5,
+      zorder=2 if stands_out else 3,
       marker='o' if len(rounds) == 1 else None,
     )
     if stands_out or run.num_clusters <= _MAX_LABELS:
@@ -150,10 +154,16 @@ def _draw_panel(
 
 PICTURE = picture.Picture(
   name='membership_rounds.png',
-  caption=(
-    'The mean membership of clients with the same planted mixture, in '
-    'the colours of the clusters; dashed: the true shares. With many '
-    'mixtures, clients of one main source are averaged together.'
+  caption=lambda run: (
+    'Mean membership of the clients with the same ground-truth mixture, one '
+    'line for each cluster; dashed: the true shares of the sources. With more '
+    'than four mixtures, the mean is over all clients with the same main '
+    'source.'
+    + (
+      ' Clients that are not sampled yet count as 0.'
+      if run.membership_history.has_unsampled
+      else ''
+    )
   ),
   draw=draw,
 )

@@ -7,10 +7,9 @@ source distributions by the Hungarian method before anything is drawn.
 import numpy as np
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
-from matplotlib import ticker
 
 from tff_algos.evaluation import recovery
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import client_axis, picture, style
 from tff_algos.reports.run import run as run_lib
 
 # Horizontal spread of clients with equal true shares in the scatter plot.
@@ -48,23 +47,25 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   cluster = style.cluster_names(run)[np.flatnonzero(matched == 0)[0]]
   error = recovery.membership_error(membership, mixture)
   figure = style.new_figure(
-    11.4, 3.9, 'Membership of every client against its true mixture'
+    4.2, 'Membership of every client against its true mixture'
   )
   left, right = figure.subplots(1, 2, width_ratios=(2.1, 1))
   positions = np.arange(len(true))
   size = np.clip(1500 / len(true), 8, 34)
+  known = membership[order].any(axis=1)
+  place, shown = positions[known], estimated[known]
   left.vlines(
-    positions, true, estimated, colors=colors, linewidth=1.2, alpha=0.6
+    place, true[known], shown, colors=colors[known], linewidth=1.2, alpha=0.6
   )
-  left.scatter(positions, estimated, c=colors, s=size, zorder=3, linewidth=0)
+  left.scatter(place, shown, c=colors[known], s=size, zorder=3, linewidth=0)
   left.scatter(
     positions, true, edgecolors=colors, facecolors='white', s=size, zorder=2
   )
   left.set_title(f'filled: membership of {cluster}; open: true share of {name}')
-  left.set_xlabel(f'client, by its true share of {name}, then by its index')
+  client_axis.name(left.xaxis, [run.member_ids[index] for index in order])
+  left.set_xlabel(f'{len(true):,} clients, by true share of {name}')
   left.set_ylabel('share of the training examples (%)')
-  left.xaxis.set_major_locator(ticker.MaxNLocator(8, integer=True))
-  _draw_scatter(right, true, estimated, colors)
+  _draw_scatter(right, true[known], shown, colors[known])
   right.set_title(f'mean error {100 * error:.1f} points')
   right.set_xlabel(f'true share of {name} (%)')
   right.set_ylabel(f'membership of {cluster} (%)')
@@ -130,7 +131,7 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
   if mixture is not None:
     title += ' against its true mixture'
   num_rows = 1 if mixture is None else 2
-  figure = style.new_figure(10, 0.9 + 2.5 * num_rows, title)
+  figure = style.new_figure(1.2 + 2.5 * num_rows, title)
   grid = figure.subplots(num_rows, 1, squeeze=False, sharex=True)[:, 0]
   if mixture is not None:
     _draw_stack(
@@ -141,14 +142,18 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
     grid[-1], membership[order][:, columns], cluster_colors, cluster_names
   )
   grid[-1].set_title('membership of each cluster')
-  what = 'its largest cluster' if mixture is None else 'its main source'
-  grid[-1].set_xlabel(f'client, sorted by {what}')
+  client_axis.name(grid[-1].xaxis, [run.member_ids[index] for index in order])
+  what = 'largest membership' if mixture is None else 'main source'
+  grid[-1].set_xlabel(f'{len(order):,} clients, sorted by {what}')
   return figure
 
 
 def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
   """Draws one stacked bar per client."""
   positions = np.arange(len(shares))
+  empty = np.flatnonzero(~shares.any(axis=1))
+  if len(empty):
+    axes.bar(empty, 1.0, width=1.0, color=style.FAINT, label='not sampled yet')
   bottoms = np.cumsum(shares, axis=1) - shares
   for column, name in enumerate(names):
     axes.bar(
@@ -167,7 +172,6 @@ def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
   axes.set_ylabel('share (%)')
   axes.grid(False)
   style.format_percent(axes.yaxis)
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(10, integer=True))
   axes.legend(
     *(items[::-1] for items in axes.get_legend_handles_labels()),
     loc='center left',
@@ -178,11 +182,20 @@ def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
 
 PICTURE = picture.Picture(
   name='memberships.png',
-  caption=(
-    'The membership of each participating client in each cluster, '
-    'beside the mixture that its data was drawn from. Clusters have no '
-    'order of their own; they are matched to sources so that the '
-    'agreement over all clients is largest.'
+  caption=lambda run: (
+    'Membership of each participating client in each cluster'
+    + (
+      ', and the ground-truth mixture of its data. Cluster ids are arbitrary: '
+      'clusters are matched to sources so that memberships and mixtures agree '
+      'best.'
+      if run.planted_names
+      else '.'
+    )
+    + (
+      ' Clients that were never sampled have no membership.'
+      if not run.memberships[0].any(axis=1).all()
+      else ''
+    )
   ),
   draw=draw,
 )

@@ -26,9 +26,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if not ends:
     return None
   figure = style.new_figure(
-    1.0 + 4.6 * len(ends),
-    3.6,
-    'Distance of memberships from the true mixtures',
+    3.6, 'Total variation between memberships and true mixtures'
   )
   panels = figure.subplots(1, len(ends), squeeze=False, sharey=True)[0]
   for axes, end, color in zip(panels, ends, _COLORS[-len(ends) :], strict=True):
@@ -57,10 +55,10 @@ def _draw_histogram(axes, end, color: str) -> None:
 PICTURE = picture.Picture(
   name='planted_distances.png',
   caption=(
-    'Half the sum of absolute differences of membership and true '
-    'shares, client by client, at the first and the last evaluation; '
-    'clusters are matched to sources at the end. 0: the same shares; '
-    '100: nothing in common.'
+    'Histogram over clients of the total variation (half the sum of absolute '
+    "differences) between a client's memberships and its true shares, at the "
+    'first and the last evaluation. Clusters are matched to sources at the '
+    'last evaluation. 0: equal shares; 100: disjoint support.'
   ),
   draw=draw,
 )

@@ -29,9 +29,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   panels = [lines for lines in (agreement, error) if lines]
   if not panels:
     return None
-  figure = style.new_figure(
-    1.0 + 4.6 * len(panels), 3.6, 'How well the planted clusters are found'
-  )
+  figure = style.new_figure(3.6, 'Recovery of the ground-truth clusters')
   grid = list(figure.subplots(1, len(panels), squeeze=False)[0])
   if agreement:
     _draw_agreement(grid.pop(0), agreement)
@@ -61,7 +59,7 @@ def _draw_agreement(axes, lines) -> None:
     )
     text = f'{name}: {series.values[-1]:.2f}'
     labels.append(style.EndLabel(text, series.values[-1], color, True))
-  axes.set_title('each client by its main cluster (1: as planted)')
+  axes.set_title('main cluster vs. main source')
   axes.set_ylabel('agreement')
   style.label_ends(axes, labels)
 
@@ -76,7 +74,7 @@ def _draw_error(axes, series: run_lib.Series) -> None:
     marker=style.marker(series),
     markersize=3.5,
   )
-  axes.set_title('membership against true share')
+  axes.set_title('memberships against true shares')
   axes.set_ylabel('mean error (percentage points)')
   style.format_percent(axes.yaxis)
   value = series.values[-1]
@@ -87,10 +85,10 @@ def _draw_error(axes, series: run_lib.Series) -> None:
 PICTURE = picture.Picture(
   name='recovery.png',
   caption=(
-    "Left: each client's main cluster against its main source; ARI "
-    '(adjusted Rand index) is about 0 by chance, NMI (normalized mutual '
-    'information) and purity lie between 0 and 1. Right: the mean '
-    'absolute difference of memberships and true shares.'
+    'Agreement of the cluster of largest membership with the main source of '
+    'each client: ARI (adjusted Rand index; about 0 for a random partition), '
+    'NMI (normalized mutual information) and purity; 1 for equal partitions. '
+    'Error: mean absolute difference between memberships and true shares.'
   ),
   draw=draw,
 )

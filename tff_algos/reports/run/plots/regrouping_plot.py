@@ -32,11 +32,11 @@ class _Panel(NamedTuple):
 
 
 _SHARES = _Panel(
-  'stickiness and changes of the partition',
+  'weight of the received model, cluster changes',
   'share (%)',
   {
-    'upload_memory': 'received model in the upload',
-    'moved_clients': 'clients that changed cluster',
+    'upload_memory': 'received model',
+    'moved_clients': 'changed clients',
   },
 )
 _PANELS = (
@@ -45,21 +45,21 @@ _PANELS = (
     'mean Euclidean distance',
     {
       'cluster_model_distance': 'cluster models',
-      'local_model_distance_between': 'uploads of two clusters',
-      'local_model_distance': 'uploads',
-      'local_model_distance_within': 'uploads of one cluster',
+      'local_model_distance_between': 'between clusters',
+      'local_model_distance': 'all uploads',
+      'local_model_distance_within': 'within clusters',
     },
   ),
   _SHARES,
   _Panel(
-    'transition matrix - identity (Frobenius norm)',
+    'distance of the transition matrix from identity',
     'Frobenius norm',
     {'transition_distance': ''},
   ),
-  _Panel('work of k-means', 'iterations', {'k_means_iterations': ''}),
+  _Panel('iterations of k-means', 'iterations', {'k_means_iterations': ''}),
   _Panel(
-    'within-cluster sum of squares of k-means',
-    'squared distances to the means',
+    'inertia of k-means',
+    'within-cluster sum of squares',
     {'k_means_inertia': ''},
   ),
 )
@@ -76,11 +76,9 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   panels = [
     (panel, lines) for panel in _PANELS if (lines := _lines(run, panel))
   ]
-  num_rows, num_columns = style.panel_shape(len(panels), _MAX_COLUMNS)
+  num_rows, _ = style.panel_shape(len(panels), _MAX_COLUMNS)
   figure = style.new_figure(
-    6.4 * num_columns,
-    0.7 + 2.7 * num_rows,
-    'Uploads and their clusters, round by round',
+    0.7 + 2.7 * num_rows, 'k-means clustering of the uploads by round'
   )
   places = style.new_panels(figure, len(panels), _MAX_COLUMNS)
   for axes, (panel, lines) in zip(places, panels, strict=True):
@@ -104,14 +102,13 @@ def _lines(run: run_lib.Run, panel: _Panel):
 def _draw_lines(axes: axes_lib.Axes, lines, *, is_share: bool) -> None:
   _fit(axes, np.concatenate([series.values for _, series in lines]), is_share)
   labels = []
-  for color, (name, series) in zip(
-    style.colors(len(lines)), lines, strict=True
-  ):
+  for index, (name, series) in enumerate(lines):
+    color = style.line_look(index)['color']
     axes.plot(
       series.rounds,
       series.values,
       color=color,
-      linewidth=2.0,
+      linewidth=style.line_width(index, len(lines)),
       marker=style.marker(series),
       markersize=3.5,
     )
@@ -141,10 +138,13 @@ def _fit(axes: axes_lib.Axes, values: np.ndarray, is_share: bool) -> None:
 PICTURE = picture.Picture(
   name='regrouping.png',
   caption=(
-    'The uploads of clients, and their clustering by k-means. Where an '
-    'upload is almost determined by the received model, clients cannot '
-    'change cluster, so a stable assignment is no evidence for the '
-    'clusters. Iterations are those of the best restart.'
+    'Clustering of the uploaded models by k-means: distances between uploads '
+    'of the same and of different clusters and between cluster models; weight '
+    'of the received model in an upload, and share of the clients that '
+    'changed cluster; change of the partition; iterations and inertia of the '
+    'best k-means restart. Where an upload is almost determined by the '
+    'received model, clients cannot change cluster, so a stable partition is '
+    'no evidence for the clusters.'
   ),
   draw=draw,
 )

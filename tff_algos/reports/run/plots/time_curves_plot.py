@@ -87,7 +87,7 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   ]
   # Cells have the same colours as in the other pictures.
   lines.sort(key=lambda line: _RETIMED in line.label)
-  return _draw(run, lines, f'{_word(run)}: mean and deviation over seeds')
+  return _draw(run, lines, f'{_word(run)} (mean and deviation over seeds)')
 
 
 def _curves(sweep: sweep_lib.Sweep, name: str) -> list[sweep_lib.Curve] | None:
@@ -135,9 +135,8 @@ def _word(run: run_lib.Run) -> str:
 def _draw(run: run_lib.Run, lines: list[_Line], title: str):
   rates = run.clock.rates
   figure = style.new_figure_with_legend(
-    0.6 + 3.7 * len(rates),
     3.8,
-    f'{title}, over the virtual clock',
+    f'{title} over simulated time',
     [line.label for line in lines],
   )
   panels = style.new_panels(figure, len(rates), len(rates), sharey=True)
@@ -170,22 +169,21 @@ def _draw_panel(axes: axes_lib.Axes, lines: list[_Line], place: int) -> None:
 PICTURE = picture.Picture(
   name='time_curves.png',
   caption=(
-    'The score over the seconds of the virtual clock. '
-    'Re-timed: the scores of this run after the same rounds, but rounds '
-    "as long as another system's by formula, as in the figures of "
-    "CMFL's authors; that system was not run."
+    'Score over simulated time (the cost model of CMFL, TPDS 2022, section '
+    '6.5), for several connection speeds. Re-timed: the scores of this run '
+    'after the same rounds, with the round duration of another system by that '
+    'model; that system was not run.'
   ),
   draw=draw,
 )
 SWEEP_PICTURE = picture.Picture(
   name='time_curves.png',
   caption=(
-    'The score over the seconds of a virtual clock: the cost model of '
-    'CMFL (TPDS 2022, section 6.5), one transfer after the other, '
-    "seconds of computation as in its authors' code. Re-timed: the "
-    'scores of one cell after the same rounds, but rounds as long as '
-    "another system's by formula, as in those authors' figures; that "
-    'system was not run.'
+    'Score over simulated time: the cost model of CMFL (TPDS 2022, section '
+    '6.5), with sequential transfers and the computation times of its '
+    "authors' code. Re-timed: the scores of one cell after the same rounds, "
+    'with the round duration of another system by that model; that system was '
+    'not run.'
   ),
   draw=draw_sweep,
 )

@@ -33,14 +33,15 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if not all(one.sum() for one in systems[0].values()):
     return None
   figure = style.new_figure(
-    11, 3.9, f'Virtual clock of {run.last_round:,} rounds'
+    3.9, f'Simulated duration of {run.last_round:,} rounds'
   )
   panels = style.new_panels(figure, len(rates), len(rates))
   for axes, rate, times in zip(panels, rates, systems, strict=True):
     _draw_rate(axes, times)
     axes.set_title(run_clock.rate_text(rate))
   panels[0].set_ylabel('seconds')
-  panels[-1].legend(loc='upper left', bbox_to_anchor=(1, 1))
+  handles, labels = panels[0].get_legend_handles_labels()
+  figure.legend(handles, labels, loc='outside lower left', ncols=2)
   return figure
 
 
@@ -70,16 +71,17 @@ def _draw_rate(axes, systems: Times) -> None:
     axes.annotate(
       f'{total:.3g}', (place, total), ha='center', va='bottom', fontsize=8.5
     )
+  axes.tick_params(axis='x', labelsize=8)
   axes.set_ylim(0, 1.12 * below.max())
 
 
 PICTURE = picture.Picture(
   name='time.png',
   caption=(
-    'The time of the rounds by the cost model of CMFL (TPDS 2022, '
-    'section 6.5): one transfer after the other, seconds of computation '
-    "as in its authors' code. Re-timed systems have the same clients "
-    'and model, and formulas in place of rounds; they were not run.'
+    'Simulated duration of the rounds by the cost model of CMFL (TPDS 2022, '
+    'section 6.5), with sequential transfers and the computation times of its '
+    "authors' code; each panel has its own scale. Re-timed systems have the "
+    'same clients and model; their durations are computed, they were not run.'
   ),
   draw=draw,
 )

@@ -23,8 +23,26 @@ def test_a_panel_for_each_source_and_one_for_the_clients(tmp_path):
     "on the clients' own test examples",
   ]
   labels = ' '.join(_texts(figure.axes[0]))
-  for name in ('cluster 0: ', 'cluster 1: ', 'majority class: 14.6 %'):
+  for name in ('cluster 0: ', 'cluster 1: '):
     assert name in labels
+
+
+def test_each_panel_has_the_majority_class_of_its_own_data(tmp_path):
+  fake_workdir.write(tmp_path)
+  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  for axes, share in zip(figure.axes, (0.11, 0.12, 0.1462), strict=True):
+    (dotted,) = [line for line in axes.lines if line.get_linestyle() == ':']
+    assert set(dotted.get_ydata()) == {share}
+    assert f'majority class: {100 * share:.1f} %' in _texts(axes)
+
+
+def test_equal_lines_are_both_seen(tmp_path):
+  """The thick line of the best cluster lies below the thin ones."""
+  fake_workdir.write(tmp_path)
+  for axes in accuracy_plot.draw(run_lib.read(tmp_path)).axes:
+    lines = [line for line in axes.lines if line.get_linestyle() == '-']
+    lines.sort(key=lambda line: line.get_linewidth())
+    assert lines[-1].get_zorder() < lines[0].get_zorder()
 
 
 def test_the_best_cluster_stands_out(tmp_path):
@@ -69,3 +87,16 @@ def test_only_the_initial_state(tmp_path):
   path = tmp_path / 'evaluation' / 'summary.json'
   path.write_text('{"source_names": ["upright", "rotated_90"]}')
   assert accuracy_plot.draw(run_lib.read(tmp_path)) is not None
+
+
+def test_the_caption_tells_only_of_panels_that_are_there(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  path = tmp_path / 'metrics.csv'
+  whole = path.read_text()
+  path.write_text(whole.replace('held_out/', 'gone/'))
+  caption = accuracy_plot.PICTURE.caption(run_lib.read(tmp_path))
+  assert caption.startswith('The models of clients on their test examples.')
+  assert 'held-out' not in caption
+  path.write_text(whole.replace('test/', 'gone/'))
+  caption = accuracy_plot.PICTURE.caption(run_lib.read(tmp_path))
+  assert 'held-out' in caption and 'Last panel' not in caption

@@ -45,12 +45,6 @@ def test_a_hard_source_is_not_pale_as_a_whole(tmp_path):
   np.testing.assert_allclose(goodness, [[1, 0], [0, 1]])
 
 
-def test_one_model_gets_no_frame(tmp_path):
-  fake_workdir.write(tmp_path, num_clusters=1)
-  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
-  assert not axes.patches
-
-
 def test_a_cluster_that_was_never_scored_gets_a_dash(tmp_path):
   fake_workdir.write(tmp_path)
   path = tmp_path / 'metrics.csv'
@@ -65,3 +59,6 @@ def test_nothing_to_draw(tmp_path):
   fake_workdir.write(tmp_path)
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   assert centers_plot.draw(run_lib.read(tmp_path)) is None
+  # The scores of a single model are in the table.
+  fake_workdir.write(tmp_path / 'one', num_clusters=1)
+  assert centers_plot.draw(run_lib.read(tmp_path / 'one')) is None

@@ -23,7 +23,7 @@ def test_worst_client_stands_first_and_the_worst_decile_is_named(
   decile = summaries.summarize(
     personalized, [1] * 24, higher_is_better=run.higher_is_better
   ).worst_decile
-  texts = ' '.join(text.get_text() for text in shares.texts)
+  texts = ' '.join(text.get_text() for text in shares.get_legend().get_texts())
   assert f'personalized: worst decile {style.score_text(run, decile)}' in texts
 
 
@@ -37,3 +37,25 @@ def test_nothing_to_draw(tmp_path):
   path = tmp_path / 'evaluation' / 'clients.csv'
   path.write_text(path.read_text().replace('test_cluster', 'gone'))
   assert clients_plot.draw(run_lib.read(tmp_path)) is None
+
+
+def test_clients_are_named_on_the_axis(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  run = run_lib.read(tmp_path)
+  dots, _ = clients_plot.draw(run).axes
+  names = [label.get_text() for label in dots.get_xticklabels()]
+  scores = dict(
+    zip(
+      run.clients.texts('client_id'),
+      run.clients.numbers('test_personalized_accuracy'),
+      strict=True,
+    )
+  )
+  drawn = dots.collections[-1].get_offsets()[:, 1]
+  assert [scores[name] for name in names] == pytest.approx(drawn.tolist())
+
+
+def test_of_many_clients_the_worst_are_named(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2, num_clients=50)
+  dots, _ = clients_plot.draw(run_lib.read(tmp_path)).axes
+  assert len(dots.get_xticklabels()) == 5

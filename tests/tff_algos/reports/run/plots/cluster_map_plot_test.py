@@ -45,8 +45,8 @@ def test_cells_have_the_colour_of_the_matched_source(tmp_path):
     [style.FAINT, rotated, rotated],
   ]
   np.testing.assert_array_equal(_colors(axes), expected)
-  assert 'not settled: 1 of 4 clients changed in round 4' in axes.get_title(
-    'left'
+  assert axes.get_title('left') == (
+    '1 of 4 clients changed their cluster as late as round 4'
   )
   names = [text.get_text() for text in axes.get_legend().get_texts()]
   assert names == ['cluster 1', 'cluster 0', 'undecided']
@@ -59,7 +59,7 @@ def test_settled_round_is_marked(tmp_path):
     {r: np.eye(2)[[int(r >= 4), 0]] for r in (0, 2, 4, 5, 6)},
   )
   _, axes = _draw(tmp_path)
-  assert axes.get_title('left').startswith('settled in round 4:')
+  assert axes.get_title('left').endswith('its cluster after round 4')
   np.testing.assert_array_equal(axes.lines[-1].get_xdata(), [4, 4])
   # Columns meet halfway between evaluations.
   edges = axes.collections[0].get_coordinates()[0, :, 0]

@@ -39,6 +39,10 @@ def test_attackers_are_told_apart(tmp_path):
   assert len(scores.containers) == 2
   for index, line in enumerate(roles.lines):
     np.testing.assert_array_equal(line.get_ydata(), history.attackers[:, index])
+  # Neither the axis nor an equal line hides a line at 0.
+  assert roles.get_ylim()[0] < 0
+  widths = [line.get_linewidth() for line in roles.lines]
+  assert widths == sorted(set(widths), reverse=True)
 
 
 def test_nothing_to_draw(tmp_path):

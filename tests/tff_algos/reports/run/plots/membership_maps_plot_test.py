@@ -1,6 +1,7 @@
 """Heat maps of memberships while training goes on."""
 
 import numpy as np
+import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.reports.run import run as run_lib
@@ -30,3 +31,19 @@ def test_at_most_six_rounds_with_both_ends(tmp_path):
 def test_nothing_to_draw(tmp_path):
   fake_workdir.write(tmp_path, num_clusters=1, num_rounds=2)
   assert membership_maps_plot.draw(run_lib.read(tmp_path)) is None
+
+
+def test_clients_that_are_not_sampled_yet_are_grey_and_have_a_word(tmp_path):
+  fake_workdir.write(tmp_path, num_clients=4, num_rounds=4)
+  half = np.full([4, 2], 0.5)
+  start = half.copy()
+  start[2] = 0
+  fake_workdir.write_memberships(tmp_path, {0: start, 4: half})
+  run = run_lib.read(tmp_path)
+  first, last, _ = membership_maps_plot.draw(run).axes
+  # Client 2 is the second one of its source.
+  grey = np.ma.getmaskarray(first.images[0].get_array())
+  assert grey.all(axis=1).tolist() == [False, True, False, False]
+  assert not np.ma.getmaskarray(last.images[0].get_array()).any()
+  assert first.images[0].cmap.get_bad()[0] == pytest.approx(0xC8 / 255)
+  assert 'Grey: client not sampled' in membership_maps_plot.PICTURE.caption(run)

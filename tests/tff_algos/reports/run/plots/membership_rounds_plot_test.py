@@ -68,3 +68,15 @@ def test_too_many_sources_are_left_out(tmp_path):
   names = tuple(f'source_{i}' for i in range(13))
   fake_workdir.write(tmp_path, num_rounds=2, source_names=names)
   assert membership_rounds_plot.draw(run_lib.read(tmp_path)) is None
+
+
+def test_true_shares_lie_above_the_lines(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  first, *_ = membership_rounds_plot.draw(run_lib.read(tmp_path)).axes
+  dashed = {line.get_zorder() for line in first.lines[:2]}
+  assert min(dashed) > max(line.get_zorder() for line in first.lines[2:])
+
+
+def test_clients_of_one_main_source_may_have_one_share():
+  groups = membership_rounds_plot.group_by_mixture(np.eye(6), tuple('abcdef'))
+  assert groups[5].title == '100 % f (1 client)'

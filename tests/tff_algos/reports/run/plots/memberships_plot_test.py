@@ -1,5 +1,7 @@
 """The picture of memberships against the true mixture."""
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,44 @@ def test_nothing_to_draw(tmp_path):
   path = tmp_path / 'evaluation' / 'clients.csv'
   path.write_text('client_id\nc0\n')
   assert memberships_plot.draw(run_lib.read(tmp_path)) is None
+
+
+def _forget_membership(workdir, *clients):
+  """Clears the memberships of clients, as if they were never sampled."""
+  path = workdir / 'evaluation' / 'clients.csv'
+  with path.open() as file:
+    rows = list(csv.DictReader(file))
+  for row in rows:
+    if row['client_id'] in clients:
+      row.update({name: 0.0 for name in row if name.startswith('membership')})
+  with path.open('w') as file:
+    writer = csv.DictWriter(file, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def test_clients_that_were_never_sampled_have_no_dot_but_a_word(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  whole = run_lib.read(tmp_path)
+  assert 'never sampled' not in memberships_plot.PICTURE.caption(whole)
+  _forget_membership(tmp_path, 'client_0003')
+  run = run_lib.read(tmp_path)
+  left, right = memberships_plot.draw(run).axes
+  filled, true = (dots.get_offsets() for dots in left.collections[-2:])
+  assert (len(filled), len(true)) == (23, 24)
+  assert len(right.collections[0].get_offsets()) == 23
+  names = [label.get_text() for label in left.get_xticklabels()]
+  assert names.index('client_0003') not in filled[:, 0]
+  assert 'never sampled have no membership' in memberships_plot.PICTURE.caption(
+    run
+  )
+
+
+def test_a_stack_of_a_client_that_was_never_sampled_is_grey(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=2, num_clusters=3)
+  _forget_membership(tmp_path, 'client_0003')
+  _, estimate = memberships_plot.draw(run_lib.read(tmp_path)).axes
+  (grey,) = estimate.containers[0]
+  assert estimate.containers[0].get_label() == 'not sampled yet'
+  place = round(grey.get_x() + grey.get_width() / 2)
+  assert estimate.get_xticklabels()[place].get_text() == 'client_0003'

@@ -24,13 +24,13 @@ def test_a_panel_for_each_kind_of_metric(tmp_path):
   apart = 3 * (1 - np.exp(-20 / 5))
   assert _texts(distances) == {
     f'cluster models: {apart:.3g}',
-    f'uploads: {apart + 0.2:.3g}',
-    'uploads of one cluster: 0.3',
-    f'uploads of two clusters: {apart + 0.4:.3g}',
+    f'all uploads: {apart + 0.2:.3g}',
+    'within clusters: 0.3',
+    f'between clusters: {apart + 0.4:.3g}',
   }
   assert _texts(shares) == {
-    'received model in the upload: 61.4 %',
-    'clients that changed cluster: 0 %',
+    'received model: 61.4 %',
+    'changed clients: 0 %',
   }
   assert shares.yaxis.get_major_formatter()(0.5) == '50'
   (line,) = transition.lines

@@ -46,7 +46,7 @@ def test_a_run_with_a_server_is_retimed_and_labelled_so(tmp_path):
   clock = round_time.Clock(rates=(5e5,))
   figure = _draw(time_curves_plot.draw, run_lib.read(tmp_path, clock))
   (axes,) = figure.axes
-  assert axes.get_title('left') == '0.5 million floats a second'
+  assert axes.get_title('left') == '0.5 million floats/s'
   transfer = 50_890 / 5e5
   for line, models in zip(axes.lines, (2, 18, 17), strict=True):
     end = 2 * (models * transfer + 0.09)

@@ -18,7 +18,7 @@ def test_bars_are_the_seconds_of_all_rounds(tmp_path):
   expected = [4 * n * transfer for n in (7 + 1, 2, 11, 10)]
   assert communication == pytest.approx(expected)
   assert computation == pytest.approx([0.404, 0.36, 0.36, 0.36])
-  assert first.get_title() == '1 million floats a second'
+  assert first.get_title() == '1 million floats/s'
   names = [label.get_text() for label in first.get_xticklabels()]
   assert [name.replace('\n', ' ') for name in names] == [
     'CMFL, this run',

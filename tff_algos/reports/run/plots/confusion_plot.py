@@ -1,4 +1,4 @@
-"""Picture: confusion matrix of planted sources and clusters."""
+"""Picture: confusion matrix of ground-truth sources and clusters."""
 
 import numpy as np
 from matplotlib import figure as figure_lib
@@ -25,11 +25,9 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     return None
   found = association.associate(membership, mixture)
   order = run.cluster_order
-  num_sources, num_clusters = found.num_by_cluster.shape
   figure = style.new_figure(
-    max(8.4, 3.2 + 0.8 * num_clusters),
-    1.7 + 0.5 * num_sources,
-    'Clusters of the clients of each source',
+    1.7 + 0.5 * len(found.num_by_cluster),
+    'Confusion matrix of sources and clusters',
   )
   left, right = figure.subplots(1, 2, sharey=True)
   counts = found.num_by_cluster[:, order]
@@ -38,7 +36,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     counts / np.maximum(found.num_clients, 1)[:, None],
     [[f'{count:,}' for count in row] for row in counts],
   )
-  left.set_title('clients by main cluster')
+  left.set_title('number of clients')
   means = found.mean_membership[:, order]
   heat_map.draw(
     right,
@@ -51,18 +49,21 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   right.set_title('mean membership (%)')
   for axes in (left, right):
     heat_map.number_clusters(run, axes)
-    axes.set_xlabel('cluster')
+    axes.set_xlabel(
+      'cluster of largest membership' if axes is left else 'cluster'
+    )
   heat_map.name_rows(left, run.planted_names, style.planted_colors(run))
   left.set_ylabel('main source of the client')
   return figure
 
 
 PICTURE = picture.Picture(
-  name='association.png',
+  name='confusion.png',
   caption=(
-    'Clients by the source of most of their data. Left: how many have '
-    'their largest membership in each cluster (the confusion matrix). '
-    'Right: their mean membership of each cluster.'
+    'Each row is the main source of a client (the largest share of its '
+    'ground-truth mixture), each column a cluster. Left: number of clients '
+    'by cluster of largest membership, without clients of equal membership in '
+    'all clusters. Right: mean membership in each cluster.'
   ),
   draw=draw,
 )

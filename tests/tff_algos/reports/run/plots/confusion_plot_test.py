@@ -5,7 +5,7 @@ import pytest
 
 from tests.testing import fake_workdir
 from tff_algos.reports.run import run as run_lib
-from tff_algos.reports.run.plots import association_plot
+from tff_algos.reports.run.plots import confusion_plot
 
 
 def _texts(axes, num_columns):
@@ -22,7 +22,7 @@ def test_confusion_and_mean_membership(tmp_path):
     'participating,0.4,0.6,0.1,0.9\n'
     'unseen,1,0,0.9,0.1\n'
   )
-  left, right = association_plot.draw(run_lib.read(tmp_path)).axes
+  left, right = confusion_plot.draw(run_lib.read(tmp_path)).axes
   # Cluster 1 stands for upright and comes first.
   assert _texts(left, 2) == [['1', '0'], ['1', '1']]
   assert _texts(right, 2) == [['90', '10'], ['40', '60']]
@@ -31,7 +31,7 @@ def test_confusion_and_mean_membership(tmp_path):
 
 def test_source_without_clients_has_no_mean(tmp_path):
   fake_workdir.write(tmp_path, num_clients=1, num_rounds=2)
-  _, right = association_plot.draw(run_lib.read(tmp_path)).axes
+  _, right = confusion_plot.draw(run_lib.read(tmp_path)).axes
   assert _texts(right, 2)[1] == ['–', '–']
 
 
@@ -44,4 +44,4 @@ def test_source_without_clients_has_no_mean(tmp_path):
 )
 def test_nothing_to_draw(tmp_path, options):
   fake_workdir.write(tmp_path, num_rounds=2, **options)
-  assert association_plot.draw(run_lib.read(tmp_path)) is None
+  assert confusion_plot.draw(run_lib.read(tmp_path)) is None
