@@ -27,8 +27,7 @@ def experiment(
   """Returns an experiment with all options of what it names, locked.
 
   None stands for an option without a default until it is set, and for every
-  option of a source that keeps its default: a dataset's version hashes the options
-  that are set, so a source may get new ones without new versions.
+  option of a source that keeps its default.
 
   Args:
     algorithm: Name in `algorithms.registry`.
