@@ -27,8 +27,7 @@ def experiment(
   """Returns a locked config with all options of an algorithm, model and dataset.
 
   None stands for an option without a default until it is set, and for every
-  option of a source that keeps its default: a dataset's version hashes only the
-  options that are set, so new options of a source do not change versions.
+  option of a source that keeps its default.
 
   Args:
     algorithm: Name in `algorithms.registry`.

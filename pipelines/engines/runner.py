@@ -106,16 +106,19 @@ def _find_reason(
   error: BaseException, flags: Sequence[str], ends: Sequence[str]
 ) -> BaseException:
   """Returns the error of a step, or of the runner."""
-  reason = failures.find(error) or error
+  found = failures.find(error)
+  reason = found or error
   if ends and (reason is error or isinstance(reason, KeyboardInterrupt)):
     return errors.InfrastructureError(
       f'a worker process of Beam was lost ({ends[0]}; 137 or -9 is a kill, '
       'often for want of memory). Run this again, with fewer workers or more '
       'dataset.num_shards if memory is short.'
     )
-  if reason is error and _is_of_engine(error, flags):
+  if isinstance(reason, (ConnectionError, TimeoutError)) or (
+    found is None and _is_of_engine(error, flags)
+  ):
     logging.debug('The engine failed.', exc_info=error)
-    words = f'{type(error).__name__}: {error}'.splitlines()[0].rstrip(' .:')
+    words = f'{type(reason).__name__}: {reason}'.splitlines()[0].rstrip(' .:')
     return errors.InfrastructureError(
       f'the engine of {" ".join(flags)!r} failed: {words}. Check that it is up '
       'and that its workers have memory enough, and run this again.'
@@ -125,8 +128,6 @@ def _find_reason(
 
 def _is_of_engine(error: BaseException, flags: Sequence[str]) -> bool:
   """Returns whether an error is the engine's, and not a bug in a step."""
-  if isinstance(error, (ConnectionError, TimeoutError)):
-    return True
   if type(error).__module__.split('.')[0] in ('distributed', 'grpc'):
     return True
   if _runner_name(_parse(flags)) == _LOCAL:

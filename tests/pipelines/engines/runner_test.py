@@ -291,6 +291,12 @@ def test_a_bug_in_the_words_of_an_engine_stays_one(error, is_of_engine):
   assert isinstance(found, errors.InfrastructureError) == is_of_engine
 
 
+@pytest.mark.parametrize('kind', [KeyboardInterrupt, errors.DataError])
+def test_other_errors_on_another_engine_stay_what_they_are(kind):
+  error = kind('text')
+  assert runner._find_reason(error, ['--runner=PortableRunner'], []) is error
+
+
 def test_a_bug_of_ours_on_another_engine_stays_one():
   try:
     base.array_sha256(None)

@@ -117,3 +117,43 @@ def test_field_that_never_ends(tmp_path):
   raw_data.write_csv(tmp_path, 3, ('"' + 'a' * 200_000,))
   with pytest.raises(errors.DataError, match='line 4 of .* no CSV.*limit'):
     _source(tmp_path).blocks()
+
+
+def test_rows_are_located_by_their_last_line(tmp_path):
+  (tmp_path / 'table.csv').write_text(
+    'a,b,y,who\n1,2,no,"ann\nlee"\n\n3,4,no,bob,more\n'
+  )
+  source = _source(tmp_path)
+  first, second = (source.locate('train', i) for i in range(2))
+  assert (first.file, first.line) == ('table.csv', 3)
+  assert first.row == {'a': '1', 'b': '2', 'y': 'no', 'who': 'ann\nlee'}
+  assert second.line == 5
+  assert second.row == {
+    'a': '3',
+    'b': '4',
+    'y': 'no',
+    'who': 'bob',
+    '': ['more'],
+  }
+
+
+def test_groups_and_times(tmp_path):
+  (tmp_path / 'table.csv').write_text(
+    'a,b,y,walk,when\n1,2,3,w1,1970-01-02\n1,2,3, ,7.5\n1,2,3,w1,soon\n'
+  )
+  source = _source(tmp_path, group_column='walk', time_column='when')
+  first, second, third = _read(source)
+  assert (first.group, first.time) == ('w1', 86400.0)
+  assert (second.group, second.time, second.problem) == (None, 7.5, None)
+  assert third.problem == ('not a number, date or time', 'when', "'soon'")
+  assert [e.time for e in _read(_source(tmp_path))] == [None] * 3
+
+
+def test_schema_comes_before_other_problems(tmp_path):
+  raw_data.write_csv(tmp_path, 2, ('1e30,2,0,ann',))
+  schema = ({'name': 'a', 'maximum': 9.0}, {'name': 'who', 'type': 'text'})
+  *_, bad = _read(_source(tmp_path, schema=schema))
+  assert bad.problem == ('above 9', 'a', "'1e30'")
+  twice = ({'name': 'a'}, {'name': 'a'})
+  with pytest.raises(errors.ConfigError, match='a column once, got a, a'):
+    _source(tmp_path, schema=twice)

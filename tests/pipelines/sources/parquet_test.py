@@ -85,3 +85,13 @@ def test_text_that_is_not_utf8(tmp_path):
 def test_file_outside_of_the_folder(tmp_path):
   with pytest.raises(errors.ConfigError, match="in the folder, got '/a'"):
     _source(tmp_path, test_file='/a')
+
+
+def test_rows_are_located_in_their_file(tmp_path):
+  source = _source(tmp_path)
+  found = [source.locate('train', i) for i in range(8)]
+  assert [one.file for one in found] == ['part-0.parquet'] * 4 + [
+    'part-1.parquet'
+  ] * 4
+  assert [one.line for one in found] == [1, 2, 3, 4] * 2
+  assert found[5].row == {'a': 5, 'b': 5 / 8, 'y': 1, 'who': 'bob'}

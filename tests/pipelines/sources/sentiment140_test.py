@@ -52,6 +52,8 @@ def test_neutral_tweets_and_odd_rows_are_problems(tmp_path):
   neutral, short, good = _read(source)[6:]
   assert str(neutral.problem) == "the mood is neither 0 nor 4, got '2'"
   assert str(short.problem) == 'the row has 2 columns, not 6'
+  place = source.locate('train', 0)
+  assert place.file and len(place.row) == 6
   assert (good.y, good.is_test, good.client) == (1, True, 'bob')
 
 
