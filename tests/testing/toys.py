@@ -139,7 +139,24 @@ def graph_runtime(
   )
 
 
-initial_states = simulation.initial_states
+def initial_states(algorithm, population, seed: int = 0):
+  """Returns the server state and the list of client states of round 0.
+
+  Other draws than a training's, by which the numbers in tests were chosen.
+  """
+  run_seed = seeds.derive_seed(seed, 'init')
+  server_state = cohort_lib.to_numpy(
+    algorithm.init_server_state(run_seed, population.num_clients)
+  )
+  states = [
+    cohort_lib.to_numpy(
+      algorithm.init_client_state(
+        run_seed, seeds.derive_seed(seed, 'init', 0, client_id)
+      )
+    )
+    for client_id in population.client_ids
+  ]
+  return server_state, states
 
 
 def run_call(runtime, phase, server_state, states, call, cohort_args):
@@ -185,10 +202,9 @@ def run_rounds(
     start: (server state, client states) to go on from; None starts afresh.
     first_round: Number of the first round that is run.
   """
-  run = simulation.Simulation(algorithm, source, runtime, seed)
+  start = start or initial_states(algorithm, source.population, seed)
+  run = simulation.Simulation(algorithm, source, runtime, seed, start)
   run.round_num = first_round - 1
-  if start:
-    run.server_state, run.client_states = start
   outputs = []
   for _ in range(num_rounds):
     outputs += [one.output for one in run.run_round()]

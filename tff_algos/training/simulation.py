@@ -128,14 +128,23 @@ class Simulation:
     source: cohort_lib.ClientSource,
     runtime: cohort_lib.Runtime,
     seed: int = 0,
+    start: tuple[Structure, Sequence[Structure]] | None = None,
   ):
-    """Takes the arguments of the attributes; makes the initial states."""
+    """Takes a population before its first round.
+
+    Args:
+      algorithm: The algorithm.
+      source: The clients' examples.
+      runtime: A runtime whose context is already entered.
+      seed: Seed of all draws, >= 0.
+      start: Server state and client states, NumPy; None for `initial_states`.
+    """
     self.algorithm = algorithm
     self.source = source
     self.runtime = runtime
     self.seed = seed
     self.round_num = 0
-    self.server_state, self.client_states = initial_states(
+    self.server_state, self.client_states = start or initial_states(
       algorithm, source.population, seed
     )
 
