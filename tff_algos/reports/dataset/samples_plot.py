@@ -90,7 +90,7 @@ def _draw_images(facts: facts_lib.Facts, shown: list[int]) -> figure_lib.Figure:
     for axes, i in zip(row[1:], rows, strict=False):
       _show(axes, examples.x[i], low, high)
       axes.set_title(
-        _label(facts, examples.y[i]),
+        _label(facts, float(examples.y[i])),
         loc='center',
         fontsize=8,
         fontweight='normal',

@@ -32,7 +32,7 @@ def name(
   axis.set_tick_params(
     length=0,
     labelsize=_FONT_SIZE,
-    rotation=90 if axis.axis_name == 'x' else 0,
+    rotation=90 if isinstance(axis, axis_lib.XAxis) else 0,
   )
 
 

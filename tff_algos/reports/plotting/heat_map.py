@@ -11,8 +11,10 @@ from tff_algos.reports.plotting import style
 from tff_algos.reports.run import run as run_lib
 
 _DARK_ENOUGH_FOR_WHITE = 0.55
-# Names of wider tables are rotated.
+# Characters of a name, of all names; longer ones of narrow columns are rotated.
 _MAX_UPRIGHT_NAME = 12
+_MAX_UPRIGHT_NAMES = 100
+_MAX_SLANTED_NAMES = 20
 SHADES = colors_lib.LinearSegmentedColormap.from_list(
   'shades', ('#eef3f8', '#0b4f86')
 )
@@ -72,9 +74,17 @@ def name_columns(
   if colors is not None:
     _paint(axes.get_xticklabels(), colors)
   # Long names do not fit a narrow column.
-  if len(names) > 4 and max(map(len, names)) > _MAX_UPRIGHT_NAME:
+  longest = max(map(len, names))
+  if (len(names) > 4 and longest > _MAX_UPRIGHT_NAME) or (
+    len(names) * (longest + 1) > _MAX_UPRIGHT_NAMES
+  ):
     for label in axes.get_xticklabels():
-      label.set(rotation=30, ha='right', rotation_mode='anchor')
+      label.set(
+        rotation=30 if len(names) <= _MAX_SLANTED_NAMES else 90,
+        ha='right',
+        va='center',
+        rotation_mode='anchor',
+      )
 
 
 def number_clusters(run: run_lib.Run, axes: axes_lib.Axes) -> None:

@@ -36,6 +36,8 @@ def test_frame_makes_its_own_text_bold(axes):
     (['short'] * 8, False),
     (['a_name_of_some_length'] * 4, False),
     (['a_name_of_some_length'] * 8, True),
+    (['source_12'] * 10, False),
+    (['source_12'] * 11, True),
   ],
 )
 def test_long_names_of_narrow_columns_are_turned(axes, names, turned):

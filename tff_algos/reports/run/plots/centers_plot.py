@@ -7,6 +7,9 @@ from tff_algos.evaluation import association, recovery
 from tff_algos.reports.plotting import heat_map, picture, style
 from tff_algos.reports.run import run as run_lib
 
+# Scores of more sources do not fit their cells.
+_MAX_PRINTED = 20
+
 
 def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   """Draws a heat map, cluster by source; in a column, darker is better.
@@ -27,10 +30,14 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     f'{word} on held-out examples, round {int(last.rounds[-1])}',  # pyright: ignore[reportOptionalMemberAccess]
   )
   axes = figure.subplots()
+  is_printed = scores.shape[1] <= _MAX_PRINTED
   heat_map.draw(
     axes,
     _goodness(scores, run.higher_is_better),
-    [[_cell_text(run, value) for value in row] for row in scores],
+    [
+      [_cell_text(run, value) if is_printed else '' for value in row]
+      for row in scores
+    ],
   )
   heat_map.name_columns(axes, run.source_names, style.source_colors(run))
   heat_map.name_rows(axes, style.cluster_names(run), style.cluster_colors(run))

@@ -170,9 +170,9 @@ PICTURE = picture.Picture(
   name='time_curves.png',
   caption=(
     'Score over simulated time (the cost model of CMFL, TPDS 2022, section '
-    '6.5), for several connection speeds. Re-timed: the scores of this run '
-    'after the same rounds, with the round duration of another system by that '
-    'model; that system was not run.'
+    '6.5), for several connection speeds with a time axis each. Re-timed: the '
+    'scores of this run after the same rounds, with the round duration of '
+    'another system by that model; that system was not run.'
   ),
   draw=draw,
 )

@@ -55,6 +55,13 @@ def test_a_cluster_that_was_never_scored_gets_a_dash(tmp_path):
   assert len(axes.patches) == 1
 
 
+def test_scores_of_many_sources_are_not_printed(tmp_path):
+  names = tuple(f'source_{index}' for index in range(21))
+  fake_workdir.write(tmp_path, num_rounds=2, source_names=names)
+  (axes,) = centers_plot.draw(run_lib.read(tmp_path)).axes
+  assert {text.get_text() for text in axes.texts} == {''}
+
+
 def test_nothing_to_draw(tmp_path):
   fake_workdir.write(tmp_path)
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')

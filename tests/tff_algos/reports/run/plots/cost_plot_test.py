@@ -15,6 +15,11 @@ def test_floats_are_summed_over_rounds_without_evaluation_too(tmp_path):
   drawn = axes.lines[0].get_xdata()
   assert drawn == pytest.approx([0, 2 * per_round, 4 * per_round])
   assert '(million floats)' in axes.get_xlabel()
+  # Of equal lines, the thick one lies below.
+  first, *others = axes.lines
+  for line in others:
+    assert line.get_zorder() >= first.get_zorder()
+    assert line.get_linewidth() < first.get_linewidth()
 
 
 def test_nothing_to_draw(tmp_path):
