@@ -1,7 +1,5 @@
 """Arithmetic on nested structures of tensors, leaf by leaf."""
 
-import math
-
 import tensorflow as tf
 
 from tff_algos.core.structures import Structure
@@ -149,8 +147,8 @@ def mix(weights: tf.Tensor, stacked: Structure) -> Structure:
 
   def mix_leaf(leaf: tf.Tensor) -> tf.Tensor:
     # `tf.tensordot` would ask for every size, in some thirty operations a leaf.
-    shape = tuple(leaf.shape[1:])
-    rows = tf.reshape(leaf, [-1, math.prod(shape)])
+    shape = tf.TensorShape(leaf.shape[1:])
+    rows = tf.reshape(leaf, [-1, shape.num_elements()])
     sums = tf.matmul(factors, rows)
     return tf.reshape(sums, shape if is_one else [-1, *shape])
 
