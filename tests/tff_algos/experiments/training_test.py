@@ -43,7 +43,7 @@ def test_more_rounds_go_on_and_fewer_are_refused(
   progress = capfd.readouterr().err
   assert 'personalized validation mse=' in progress
   assert 'training loss=' in progress
-  with caplog.at_level('INFO'):
+  with caplog.at_level('INFO', logger='absl'):
     assert training.train(_config(num_rounds=1), tmp_path) == 1
   assert f'{tmp_path} is at round 1, the last: nothing' in caplog.text
   assert _num_rows(tmp_path) == 1 + 2

@@ -66,7 +66,7 @@ def test_more_clients_leave_less_variance_and_all_leave_none():
   for cohort_size in (1, 3, 4):
     host = factored.host(cohort_size=cohort_size, local_training=training)
     state, opened = _session(factored.build(host))
-    found = factors.variance(opened, 1, state, factors.Sizes(num_repeats=8))
+    found = factors.variance(opened, 1, state, factors.Sizes(8, 1, 1))
     variances.append(found['variance'])
   assert variances[0] > variances[1] > 1e-6
   assert variances[2] < 1e-12
