@@ -38,8 +38,7 @@ class MetricsLog:
     Args:
       workdir: Folder of `metrics.csv`, `memberships/` and `tensorboard/`.
       num_rounds: Length of the progress bar.
-      shown_metrics: Metric name -> its label in the progress bar, which shows
-        the latest value that is not NaN.
+      shown_metrics: Metric name -> its label in the progress bar.
       shows_progress: Whether to draw a progress bar on stderr.
     """
     self._folder = pathlib.Path(workdir)
@@ -126,8 +125,7 @@ class MetricsLog:
 
   def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
     for name, label in self._shown_metrics.items():
-      # Without validation examples their score is NaN.
-      if name in metrics and not math.isnan(metrics[name]):
+      if name in metrics:
         self._shown[label] = f'{metrics[name]:.3f}'
     self._bar.set_postfix(self._shown, refresh=False)
     self._bar.update(round_num - self._bar.n)

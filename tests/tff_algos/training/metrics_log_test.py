@@ -147,17 +147,6 @@ def test_tensorboard_gets_the_same_numbers_without_nan(tmp_path):
   assert found == {'a': [(0, 0.5), (1, 0.25)], 'b': [(1, 4.0)]}
 
 
-def test_progress_bar_shows_no_score_that_is_not_known(tmp_path, capsys):
-  """Without validation examples the accuracy is NaN."""
-  with metrics_log.MetricsLog(tmp_path, 2, {_METRIC: 'accuracy'}) as log:
-    log.resume(0)
-    log.record(1, {_METRIC: math.nan})
-    assert 'nan' not in capsys.readouterr().err
-    log.record(2, {_METRIC: 0.5})
-  shown = capsys.readouterr().err
-  assert 'accuracy=0.500' in shown and 'nan' not in shown
-
-
 def test_progress_bar_shows_round_accuracy_and_time_left(tmp_path, capsys):
   log = metrics_log.MetricsLog(tmp_path, 4, {_METRIC: 'accuracy', 'x': 'loss'})
   with log:
