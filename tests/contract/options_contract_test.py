@@ -25,8 +25,6 @@ _CASES = [
 ]
 # In `make test`; it takes seconds to trace a case by TFF.
 _FIRST_TIER = {('filter_decomposition', 'persist')}
-# Not in `make test`: models of factors take long to build.
-_COSTLY = {('filter_decomposition', ''), *_CASES}
 # Options of parts that algorithms share -> where their cases are.
 _SHARED = {
   'aggregation': 'robustness_contract_test',
@@ -139,7 +137,7 @@ def _regime(path, value):
 @pytest.mark.parametrize(
   ('name', 'variant'),
   [
-    pytest.param(*case, marks=pytest.mark.verify if case in _COSTLY else [])
+    pytest.param(*case, marks=pytest.mark.verify if case[1] else [])
     for case in [*((name, '') for name in registry.ALGORITHMS), *_CASES]
   ],
 )

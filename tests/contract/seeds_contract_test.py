@@ -154,7 +154,9 @@ def _record_run(algorithm, folder):
       {
         stream: kept
         for stream, places in of_round.items()
-        if (kept := [p for p in places if 'build_store.initial' not in p])
+        if (
+          kept := [p for p in places if 'loop.py:initial_client_state' not in p]
+        )
       }
     )
   return of_server, of_client, *rounds
