@@ -74,12 +74,14 @@ def test_every_picture_is_whole_and_nothing_is_cut_off(
       assert (edge == 1).all()
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_the_title_says_which_file_it_is(render):
   text = _Page(render(source_options={'train_file': 'loans.csv'})).text
   assert text.split()[:2] == ['invented:', 'loans.csv']
   assert 'Files read: 1' in text
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_the_page_needs_no_other_file(render):
   text = render()
   assert not _Page(text).references
@@ -91,6 +93,7 @@ def test_the_same_facts_give_the_same_page(render):
   assert render() == render()
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_the_page_says_what_it_was_made_from(render):
   text = render()
   assert card.signature('f' * 64) in text
@@ -98,6 +101,7 @@ def test_the_page_says_what_it_was_made_from(render):
     assert checksum * 64 in _Page(text).text
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_numbers(render):
   text = _Page(render()).text
   for part in (

@@ -148,6 +148,7 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   assert set(_contents(index.parent)) == {'index.html'}
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_a_failure_leaves_the_old_report_and_nothing_else(
   reported, monkeypatch
 ):
@@ -212,6 +213,7 @@ def test_captions_tell_only_of_what_is_there(tmp_path):
   assert 'cluster' not in ' '.join(one.values())
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_the_cluster_id_is_explained_where_it_is_shown(reported, tmp_path):
   note = 'number in brackets is the cluster id'
   assert note in reported[1].read_text()

@@ -72,6 +72,7 @@ def test_tables_hold_the_numbers(written):
   assert '2 of 2 (34 to 100 %)' in text
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_without_validation_there_is_no_table_of_best_rounds(tmp_path):
   fake_sweep.write(tmp_path, {(): (0.2,)}, ())
   heading = 'In the best round by validation'
@@ -104,6 +105,7 @@ def test_refused_runs_are_told_and_what_is_told_is_escaped(tmp_path):
   assert '1 of 2 runs are finished' in text
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_pictures_of_an_earlier_page_go(tmp_path):
   fake_sweep.write(tmp_path, {(): (0.2,)}, ())
   (tmp_path / 'report').mkdir()
@@ -112,6 +114,7 @@ def test_pictures_of_an_earlier_page_go(tmp_path):
   assert not index.with_name('effect_old.png').exists()
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_a_failure_leaves_the_old_page(written, monkeypatch):
   sweep, index = written
   before = index.read_bytes()
@@ -127,6 +130,7 @@ def test_a_failure_leaves_the_old_page(written, monkeypatch):
   assert not list(sweep.workdir.glob('.report*'))
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_without_ground_truth_no_clusters_are_found(tmp_path):
   levels = {(value,): (0.2, 0.3) for value in (0.1, 1.0)}
   fake_sweep.write(tmp_path, levels, _AXES[:1], ari=None, planted=False)
@@ -137,6 +141,7 @@ def test_without_ground_truth_no_clusters_are_found(tmp_path):
     assert word not in text
 
 
+@pytest.mark.usefixtures('no_pixels')
 def test_a_single_source_has_no_table_of_matched_clusters(tmp_path):
   fake_sweep.write(tmp_path, {(): (0.2,)}, ())
   heading = 'Cluster models by source'
