@@ -259,7 +259,7 @@ def test_unknown_split(data_dir):
 
 
 def test_unknown_set(data_dir):
-  with pytest.raises(errors.DataError, match="no set 'no_such_set'"):
+  with pytest.raises(errors.DataError, match="no data set 'no_such_set'"):
     _source(data_dir, name='no_such_set').blocks()
 
 
