@@ -1,11 +1,8 @@
 """`binaries.serve` as a process."""
 
 import json
-import pathlib
 import signal
 import socket
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -13,8 +10,8 @@ import pytest
 
 from tests.testing import exportable
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
-START_SECONDS = 120
+START_SECONDS = 120.0
+END_SECONDS = 30.0
 
 
 @pytest.fixture(name='workdir', scope='module')
@@ -24,60 +21,39 @@ def make_workdir(tmp_path_factory):
   return workdir
 
 
-def run_binary(name, *arguments, **options):
-  return subprocess.run(
-    [sys.executable, '-m', f'binaries.{name}', *arguments],
-    cwd=REPOSITORY,
-    capture_output=True,
-    text=True,
-    timeout=START_SECONDS,
-    **options,
-  )
+@pytest.fixture(name='start')
+def make_start(launcher, workdir, tmp_path):
+  """Starts a server; returns the program and the address of its REST API."""
 
-
-class Server:
-  """A serving process and its REST port; killed at the end, if need be."""
-
-  def __init__(self, workdir, port_file):
-    self._port_file = port_file
-    self.process = subprocess.Popen(
-      [
-        *(sys.executable, '-m', 'binaries.serve', f'--workdir={workdir}'),
-        *('--rest_api_port=0', '--port=0', f'--port_file={port_file}'),
-      ],
-      cwd=REPOSITORY,
-      stderr=subprocess.PIPE,
-      text=True,
+  def start():
+    port_file = tmp_path / 'ports.json'
+    program = launcher.start(
+      'binaries.serve',
+      *(f'--workdir={workdir}', '--rest_api_port=0', '--port=0'),
+      f'--port_file={port_file}',
     )
-
-  def __enter__(self):
     deadline = time.monotonic() + START_SECONDS
-    while not self._port_file.exists():
-      assert self.process.poll() is None, self.process.stderr.read()
+    while not port_file.exists():
+      assert program.poll() is None, program.stderr
       assert time.monotonic() < deadline
       time.sleep(0.05)
-    ports = json.loads(self._port_file.read_text())
-    self.url = f'http://127.0.0.1:{ports["rest_api_port"]}'
-    return self
+    port = json.loads(port_file.read_text())['rest_api_port']
+    return program, f'http://127.0.0.1:{port}'
 
-  def __exit__(self, *_):
-    self.process.kill()
-    self.process.communicate()
+  return start
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_the_server_cleanly(workdir, tmp_path, number):
-  port_file = tmp_path / 'ports.json'
-  with Server(workdir, port_file) as server:
-    asked = run_binary(
-      'predict',
-      f'--url={server.url}',
-      '--model=personalized_models',
-      '--instances=[{"client_id": "anna", "x": [1, 2, 3, 4]}]',
-    )
-    server.process.send_signal(number)
-    _, log = server.process.communicate(timeout=30)
+def test_signal_ends_the_server_cleanly(start, launcher, tmp_path, number):
+  server, url = start()
+  asked = launcher.run(
+    'binaries.predict',
+    *(f'--url={url}', '--model=personalized_models'),
+    '--instances=[{"client_id": "anna", "x": [1, 2, 3, 4]}]',
+  )
+  server.send_signal(number)
+  server.wait(END_SECONDS)
   assert asked.returncode == 0, asked.stderr
   (row,) = json.loads(asked.stdout)['predictions']
   _, states = exportable.states(exportable.linear_model())
@@ -85,24 +61,25 @@ def test_signal_ends_the_server_cleanly(workdir, tmp_path, number):
     states.personalized_weights, 0, np.float32([1, 2, 3, 4])
   )
   np.testing.assert_allclose(row['logits'], logits, rtol=1e-5)
-  assert server.process.returncode == 0
-  assert f'. REST API at {server.url}/v1/models, gRPC at 127.0.0.1:' in log
+  assert server.returncode == 0
+  log = server.stderr
+  assert f'. REST API at {url}/v1/models, gRPC at 127.0.0.1:' in log
   assert 'Traceback' not in log
   assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_signal_with_an_open_connection(workdir, tmp_path):
-  with Server(workdir, tmp_path / 'ports.json') as server:
-    port = int(server.url.rsplit(':', 1)[1])
-    with socket.create_connection(('127.0.0.1', port)) as idle:
-      # A client that never ends its request does not keep the server alive.
-      idle.sendall(b'POST /v1/models/anna:predict HTTP/1.1\r\n')
-      idle.sendall(b'Host: x\r\nContent-Length: 100\r\n\r\n{')
-      time.sleep(0.2)
-      server.process.terminate()
-      server.process.communicate(timeout=30)
-  assert server.process.returncode == 0
+def test_signal_with_an_open_connection(start):
+  server, url = start()
+  port = int(url.rsplit(':', 1)[1])
+  with socket.create_connection(('127.0.0.1', port)) as idle:
+    # A client that never ends its request does not keep the server alive.
+    idle.sendall(b'POST /v1/models/anna:predict HTTP/1.1\r\n')
+    idle.sendall(b'Host: x\r\nContent-Length: 100\r\n\r\n{')
+    time.sleep(0.2)
+    server.send_signal(signal.SIGTERM)
+    server.wait(END_SECONDS)
+  assert server.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -113,35 +90,36 @@ def test_signal_with_an_open_connection(workdir, tmp_path):
     (['--workdir=/missing'], 'model folder /missing/export cannot be read'),
   ],
 )
-def test_mistakes_are_one_line(arguments, text):
-  done = run_binary('serve', *arguments)
+def test_mistakes_are_one_line(launcher, arguments, text):
+  done = launcher.run('binaries.serve', *arguments)
   assert done.returncode == 1
-  assert text in done.stderr.splitlines()[-1]
+  assert text in done.said[-1]
   assert 'Traceback' not in done.stderr
 
 
-def test_port_in_use_is_one_line(workdir):
+def test_port_in_use_is_one_line(launcher, workdir):
   with socket.create_server(('127.0.0.1', 0)) as other:
     port = other.getsockname()[1]
-    done = run_binary(
-      'serve', f'--workdir={workdir}', f'--rest_api_port={port}', '--port=0'
+    done = launcher.run(
+      'binaries.serve',
+      *(f'--workdir={workdir}', f'--rest_api_port={port}', '--port=0'),
     )
   assert done.returncode == 1
-  last = done.stderr.splitlines()[-1]
+  last = done.said[-1]
   assert f'port {port} on 127.0.0.1 is in use. Choose another with' in last
 
 
-def test_port_file_that_cannot_be_written(workdir):
-  done = run_binary(
-    'serve',
+def test_port_file_that_cannot_be_written(launcher, workdir):
+  done = launcher.run(
+    'binaries.serve',
     *(f'--workdir={workdir}', '--rest_api_port=0', '--port=0'),
     '--port_file=/missing/ports.json',
   )
   assert done.returncode == 1
-  assert 'cannot be written: No such file' in done.stderr.splitlines()[-1]
+  assert 'cannot be written: No such file' in done.said[-1]
 
 
-def test_help():
-  done = run_binary('serve', '--help')
+def test_help(launcher):
+  done = launcher.run('binaries.serve', '--help')
   assert 'python -m binaries.serve' in done.stdout
   assert '--rest_api_port' in done.stdout

@@ -88,8 +88,9 @@ def test_runtimes_agree_on_odd_shapes(case, shape):
     pytest.skip(f'{case.algorithm.name} has no cohort of this shape')
   expected = case.run_shape(odd, case.vectorized)
   contract.assert_finite(expected[:2])
-  for runtime in (case.debug, case.tff):
-    contract.assert_close(case.run_shape(odd, runtime), expected)
+  contract.assert_close(case.run_shape(odd, case.tff), expected)
+  if case.algorithm.cluster_model.vectorizes:  # Eager convolutions take long.
+    contract.assert_close(case.run_shape(odd, case.debug), expected)
 
 
 def test_if_nobody_is_valid_no_model_changes(case):

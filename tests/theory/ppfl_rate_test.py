@@ -12,7 +12,7 @@ import pytest
 from tests.testing import ppfl_bounds as bounds
 from tests.testing import ppfl_oracle
 
-_HORIZONS = 2 ** np.arange(8, 15, 2)
+_HORIZONS = 2 ** np.arange(8, 13, 2)
 _NUM_CLIENTS, _NUM_MODELS, _NUM_WEIGHTS = 2, 2, 2
 
 

@@ -195,11 +195,17 @@ def test_every_round_draws_with_the_seed_of_the_best_restart(tmp_path):
   assert drawn[-2:] == [(3, best), (4, best)]
 
 
+@pytest.fixture(name='whole', scope='module')
+def _whole(tmp_path_factory):
+  """A run of three rounds, and its result."""
+  run = _restarted_run(tmp_path_factory.mktemp('whole'))
+  return run, run.train(3, **_RESTARTS)
+
+
 @pytest.mark.parametrize('stop', [0, 1, 3])
-def test_chosen_restart_survives_ctrl_c(tmp_path, stop):
+def test_chosen_restart_survives_ctrl_c(whole, tmp_path, stop):
   """In the recording of a round: before the first checkpoint all is tried anew."""
-  whole = _restarted_run(tmp_path / 'whole')
-  expected = whole.train(3, **_RESTARTS)
+  whole, expected = whole
   first = _restarted_run(tmp_path / 'stopped')
   first.recorder = recorder.InterruptedRecorder(stop, True)
   with pytest.raises(KeyboardInterrupt):

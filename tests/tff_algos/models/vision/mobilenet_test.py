@@ -38,6 +38,7 @@ def test_parameter_counts():
   assert count + 2 * (1280 * 10 + 10) == 2_262_302
 
 
+@pytest.mark.verify
 def test_network_agrees_with_keras():
   keras = _keras()
   networks.check_agrees_with_keras(_build(), keras, keras.layers)
