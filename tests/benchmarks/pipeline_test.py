@@ -38,7 +38,7 @@ def test_datasets_are_built_and_read_and_nothing_is_left(tmp_path):
     ('read', None),
   ]
   for row in rows:
-    assert row['peak_memory_mib'] > 50
+    assert row['peak_memory_mib'] > 20  # More than a bare interpreter.
     if row['what'] == 'build':
       # A thousand test examples are read besides.
       assert row['num_examples'] == 2 * row['num_clients']
