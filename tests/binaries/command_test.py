@@ -1,6 +1,7 @@
 """Every binary's way to end, as a person sees it."""
 
 import ast
+import logging
 import re
 import shutil
 import signal
@@ -329,3 +330,24 @@ def test_data_that_cannot_be_trained_on_are_one_line(
   assert words in line
   assert not (tmp_path / '.lock').exists()
   assert not list(tmp_path.rglob('*writing*'))
+
+
+@pytest.mark.parametrize(
+  ('path', 'is_shown'),
+  [
+    ('binaries/preprocess.py', True),
+    ('pipelines/publishing/versions.py', True),
+    ('tff_algos/experiments/training.py', True),
+    ('.venv/lib/python3.11/site-packages/absl/app.py', False),
+  ],
+)
+def test_information_of_this_project_alone_is_logged(
+  monkeypatch, path, is_shown
+):
+  """Also if the program is the script of an installed wheel."""
+  main = sys.modules['__main__']
+  monkeypatch.setattr(main, '__file__', '/usr/bin/tff-algos', raising=False)
+  record = logging.LogRecord(
+    'absl', logging.INFO, str(programs.ROOT / path), 1, 'text', None, None
+  )
+  assert command._is_for_the_user(record) == is_shown
