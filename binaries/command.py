@@ -69,8 +69,9 @@ def run(function: Callable[[], object]) -> None:
 
   A user error is reported in one line on stderr with exit status 1; a full or
   read-only disk and other infrastructure errors of `exit_code_of` in one line
-  with 75, a check that did not pass with 3. Ctrl-C ends with 130 and SIGTERM with 143, after cleanup. Any other
-  exception is a bug and keeps its stack trace.
+  with 75, a check that did not pass with 3. Ctrl-C ends with 130 and SIGTERM
+  with 143, after cleanup. Any other exception is a bug and keeps its stack
+  trace.
   """
 
   def main(_):

@@ -60,7 +60,7 @@ def test_a_version_opens_by_its_folder(built, copy):
 
 def test_a_link_to_a_version_opens_that_version(copy, tmp_path):
   folder = _version_file(copy, 'manifest.json').parent
-  link = tmp_path / 'dataset'
+  link = tmp_path / 'link'
   link.symlink_to(folder)
   (copy / 'CURRENT').write_text('another\n')
   with dataset_lib.FederatedDataset.open(link) as dataset:
