@@ -64,7 +64,9 @@ def algorithm(
     personalized_model=model,
     personalized_weights=personalized_weights or own_weights,
     membership=lambda state, client_state, i: state.membership[i],
-    carry=carrying.Carry(ServerState(carrying.KEEP, carrying.CLIENTS)),
+    carry=carrying.Carry(
+      {'cluster_weights': carrying.KEEP, 'membership': carrying.CLIENTS}
+    ),
   )
 
 

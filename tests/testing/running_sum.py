@@ -132,7 +132,11 @@ def algorithm(
     ),
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
     carry=carrying.Carry(
-      ServerState(carrying.KEEP, carrying.KEEP, carrying.CLIENTS)
+      {
+        carrying.KEEP,
+        carrying.KEEP,
+        carrying.CLIENTS,
+      }
     ),
   )
 

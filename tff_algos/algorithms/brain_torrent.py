@@ -158,11 +158,11 @@ def build_brain_torrent(
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
     carry=carrying.Carry(
-      ServerState(
-        sent=carrying.CLIENTS,
-        num_examples=carrying.CLIENTS,
-        versions=carrying.PAIRS,
-      )
+      {
+        'sent': carrying.CLIENTS,
+        'num_examples': carrying.CLIENTS,
+        'versions': carrying.PAIRS,
+      }
     ),
     global_weights=mean_model,
     personalized_weights=lambda server_state, client_state, client_index: (

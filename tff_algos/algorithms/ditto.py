@@ -187,10 +187,10 @@ def build_ditto(
     },
     plan_round=_build_plan(model, config),
     carry=carrying.Carry(
-      ServerState(
-        model_weights=carrying.KEEP,
-        optimizer_slots=carrying.OPTIMIZER,
-      )
+      {
+        'model_weights': carrying.KEEP,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
     ),
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.serve(server_state.model_weights)

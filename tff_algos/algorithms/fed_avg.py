@@ -166,9 +166,9 @@ def build_fed_avg(
     },
     plan_round=plan_round,
     carry=carrying.Carry(
-      ServerState(
-        model_weights=carrying.KEEP,
-        optimizer_slots=carrying.OPTIMIZER,
-      )
+      {
+        'model_weights': carrying.KEEP,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
     ),
   )

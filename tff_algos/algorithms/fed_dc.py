@@ -141,7 +141,10 @@ def build_fed_dc(
       config.cohort_size, downlink_floats=floats, uplink_floats=floats
     ),
     carry=carrying.Carry(
-      ServerState(model_weights=carrying.KEEP, mean_change=carrying.KEEP)
+      {
+        'model_weights': carrying.KEEP,
+        'mean_change': carrying.KEEP,
+      }
     ),
   )
 

@@ -146,11 +146,11 @@ def build_fed_dyn(
       uplink_floats=num_parameters,
     ),
     carry=carrying.Carry(
-      ServerState(
-        model_weights=carrying.KEEP,
-        mean_gradient=carrying.CLIENT_MEAN,
-        num_clients=carrying.INITIAL,
-      )
+      {
+        'model_weights': carrying.KEEP,
+        'mean_gradient': carrying.CLIENT_MEAN,
+        'num_clients': carrying.INITIAL,
+      }
     ),
   )
 

@@ -148,7 +148,10 @@ def build_fed_em(
       client_state.membership
     ),
     carry=carrying.Carry(
-      ServerState(cluster_models=carrying.KEEP, seed_losses=carrying.CLIENTS)
+      {
+        'cluster_models': carrying.KEEP,
+        'seed_losses': carrying.CLIENTS,
+      }
     ),
     newcomers=_build_newcomers(model, config),
   )

@@ -161,7 +161,10 @@ def build_ifca(
       client_state.membership
     ),
     carry=carrying.Carry(
-      ServerState(cluster_models=carrying.KEEP, seed_losses=carrying.CLIENTS)
+      {
+        'cluster_models': carrying.KEEP,
+        'seed_losses': carrying.CLIENTS,
+      }
     ),
   )
   return initialization_lib.precede(

@@ -180,11 +180,11 @@ def build_l2gd(
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
     carry=carrying.Carry(
-      ServerState(
-        model_weights=carrying.KEEP,
-        num_rounds=carrying.KEEP,
-        seed=carrying.KEEP,
-      ),
+      {
+        'model_weights': carrying.KEEP,
+        'num_rounds': carrying.KEEP,
+        'seed': carrying.KEEP,
+      },
       newcomer_state=lambda server_state, initial: ClientState(
         server_state.model_weights
       ),

@@ -195,11 +195,11 @@ def build_partial_fed_avg(
     phases=phases,
     plan_round=_build_plan(groups, config),
     carry=carrying.Carry(
-      ServerState(
-        shared_weights=carrying.KEEP,
-        initial_private_weights=carrying.KEEP,
-        optimizer_slots=carrying.OPTIMIZER,
-      )
+      {
+        'shared_weights': carrying.KEEP,
+        'initial_private_weights': carrying.KEEP,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
     ),
     global_weights=lambda server_state: groups.join(
       server_state.shared_weights, server_state.initial_private_weights

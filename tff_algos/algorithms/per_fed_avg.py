@@ -169,7 +169,9 @@ def build_per_fed_avg(
     },
     plan_round=_build_plan(model, config),
     carry=carrying.Carry(
-      ServerState(model_weights=carrying.KEEP),
+      {
+        'model_weights': carrying.KEEP,
+      },
       newcomer_state=lambda server_state, initial: ClientState(
         server_state.model_weights
       ),

@@ -130,7 +130,11 @@ def build_pfedme(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model, config),
-    carry=carrying.Carry(ServerState(model_weights=carrying.KEEP)),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+      }
+    ),
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.serve(server_state.model_weights)
     ),

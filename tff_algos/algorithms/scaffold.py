@@ -146,11 +146,11 @@ def build_scaffold(
       config.cohort_size, downlink_floats=floats, uplink_floats=floats
     ),
     carry=carrying.Carry(
-      ServerState(
-        model_weights=carrying.KEEP,
-        control=carrying.CLIENT_MEAN,
-        num_clients=carrying.INITIAL,
-      )
+      {
+        'model_weights': carrying.KEEP,
+        'control': carrying.CLIENT_MEAN,
+        'num_clients': carrying.INITIAL,
+      }
     ),
   )
 

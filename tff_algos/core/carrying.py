@@ -8,7 +8,7 @@ its `FederatedAlgorithm.carry`.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tff_algos.core.structures import Structure
@@ -49,12 +49,15 @@ def _as_initialized(old: Structure, initial: Structure) -> Structure:
   return initial
 
 
+Rules = Mapping[str, 'Rule | Rules']
+
+
 class Carry(NamedTuple):
   """An algorithm's declaration of how its states move.
 
   Attributes:
-    rules: Structure like the server state, with one `Rule` in place of each
-      field or nested structure.
+    rules: Field of the server state -> its rule, or such a mapping for a field
+      that is a NamedTuple.
     newcomer_rows: (server state of the parent run, initial server state of the
       new population), NumPy -> the initial server state whose rows newcomers
       get; by default the initial one.
@@ -62,6 +65,6 @@ class Carry(NamedTuple):
       NumPy -> client state of a newcomer; None for the initial one.
   """
 
-  rules: Structure
+  rules: 'Rules'
   newcomer_rows: Callable[[Structure, Structure], Structure] = _as_initialized
   newcomer_state: Callable[[Structure, Structure], Structure] | None = None

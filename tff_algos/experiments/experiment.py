@@ -23,6 +23,7 @@ from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.distributed import process_group
+from tff_algos.training import continuation as continuation_lib
 from tff_algos.training import loop
 
 # Renamed keys: old -> new.
@@ -48,6 +49,7 @@ class ExperimentConfig:
     runtime: Runtime and its options; affects speed, never results.
     attack: Byzantine clients and their attack.
     lr_schedule: Schedule of the algorithm's learning rates.
+    continuation: The earlier run that training goes on from.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -60,6 +62,9 @@ class ExperimentConfig:
   attack: attacks.AttackConfig = attacks.AttackConfig()
   lr_schedule: lr_schedule_lib.LrScheduleConfig = (
     lr_schedule_lib.LrScheduleConfig()
+  )
+  continuation: continuation_lib.ContinuationConfig = (
+    continuation_lib.ContinuationConfig()
   )
   seed: int = 0
 

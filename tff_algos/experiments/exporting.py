@@ -30,7 +30,9 @@ def export(
       written or does not read back.
   """
   with session.open_session(config, folder) as opened:
-    chosen, server_state = opened.restore(round_num)
+    chosen, server_state = opened.restore(
+      'last' if round_num is None else round_num
+    )
     provenance = manifest.Provenance(
       config_lib.config_hash(config), chosen, opened.dataset.version
     )

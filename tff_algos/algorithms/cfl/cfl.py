@@ -144,12 +144,12 @@ def build_cfl(
       cluster_of(server_state, client_index), num_clusters
     ),
     carry=carrying.Carry(
-      ServerState(
-        cluster_models=carrying.KEEP,
-        cluster_assignment=carrying.CLUSTER,
-        num_active=carrying.KEEP,
-        num_rounds=carrying.KEEP,
-      )
+      {
+        'cluster_models': carrying.KEEP,
+        'cluster_assignment': carrying.CLUSTER,
+        'num_active': carrying.KEEP,
+        'num_rounds': carrying.KEEP,
+      }
     ),
   )
 

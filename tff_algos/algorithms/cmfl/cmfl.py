@@ -122,11 +122,11 @@ class Proposal(NamedTuple):
   is_selected: tf.Tensor
 
 
-_PROPOSAL = Proposal(
-  model_weights=carrying.KEEP,
-  is_member=carrying.CLIENTS,
-  is_selected=carrying.CLIENTS,
-)
+_PROPOSAL = {
+  'model_weights': carrying.KEEP,
+  'is_member': carrying.CLIENTS,
+  'is_selected': carrying.CLIENTS,
+}
 
 
 class ServerState(NamedTuple):
@@ -225,13 +225,13 @@ def build_cmfl(
     },
     plan_round=_build_plan(model, config, run_seed),
     carry=carrying.Carry(
-      ServerState(
-        agreed=_PROPOSAL,
-        proposed=_PROPOSAL,
-        num_selections=carrying.CLIENTS,
-        num_in_vain=carrying.KEEP,
-        selection_seed=carrying.KEEP,
-      )
+      {
+        'agreed': _PROPOSAL,
+        'proposed': _PROPOSAL,
+        'num_selections': carrying.CLIENTS,
+        'num_in_vain': carrying.KEEP,
+        'selection_seed': carrying.KEEP,
+      }
     ),
     global_weights=lambda server_state: server_state.agreed.model_weights,
   )

@@ -174,11 +174,11 @@ def build_fed_pac(
     phases={'train': _build_training(model, parted, config)},
     plan_round=_build_plan(model, parted, config),
     carry=carrying.Carry(
-      ServerState(
-        shared_weights=carrying.KEEP,
-        centroids=carrying.KEEP,
-        heads=carrying.CLIENTS,
-      ),
+      {
+        'shared_weights': carrying.KEEP,
+        'centroids': carrying.KEEP,
+        'heads': carrying.CLIENTS,
+      },
       newcomer_rows=_mean_heads,
     ),
     global_weights=serve_new_users,

@@ -239,12 +239,12 @@ def build_fed_soft(
       server_state.importance_weights, client_index
     ),
     carry=carrying.Carry(
-      ServerState(
-        cluster_models=carrying.KEEP,
-        importance_weights=carrying.INITIAL
+      {
+        'cluster_models': carrying.KEEP,
+        'importance_weights': carrying.INITIAL
         if config.fixed_importance
         else carrying.CLIENTS,
-      )
+      }
     ),
   )
 

@@ -194,7 +194,10 @@ def build_gossip(
     phases={'train': _build_training(model, config, sizes)},
     plan_round=_build_plan(config, sizes),
     carry=carrying.Carry(
-      ServerState(model_weights=carrying.KEEP, inbox=carrying.CLIENTS),
+      {
+        'model_weights': carrying.KEEP,
+        'inbox': carrying.CLIENTS,
+      },
       newcomer_rows=_pull_mean,
     ),
     personalized_weights=merged,

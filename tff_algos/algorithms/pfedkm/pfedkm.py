@@ -181,11 +181,11 @@ def build_pfedkm(
       cluster_of(server_state, client_index), num_clusters
     ),
     carry=carrying.Carry(
-      ServerState(
-        cluster_models=carrying.KEEP,
-        cluster_assignment=carrying.CLUSTER,
-        k_means_seed=carrying.KEEP,
-      )
+      {
+        'cluster_models': carrying.KEEP,
+        'cluster_assignment': carrying.CLUSTER,
+        'k_means_seed': carrying.KEEP,
+      }
     ),
     local_weights=moreau_envelope.build_local_weights(
       config.local_training, received_by

@@ -227,13 +227,13 @@ def build_ppfl(
     ),
     membership=membership_of,
     carry=carrying.Carry(
-      ServerState(
-        model_weights=carrying.KEEP,
-        membership=carrying.CLIENTS,
-        affinity_features=carrying.CLIENTS,
-        is_counted=carrying.CLIENTS,
-        optimizer_slots=carrying.OPTIMIZER,
-      )
+      {
+        'model_weights': carrying.KEEP,
+        'membership': carrying.CLIENTS,
+        'affinity_features': carrying.CLIENTS,
+        'is_counted': carrying.CLIENTS,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
     ),
     newcomers=membership_descent.newcomers(
       mixture, config.membership, config.loss_scale
