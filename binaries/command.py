@@ -64,6 +64,20 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
   return config, workdir
 
 
+def define_round_flag(verb: str) -> flags.FlagHolder:
+  """Defines `--round`, a choice of `CheckpointManager.find`; returns its holder.
+
+  Args:
+    verb: What the program does with the round.
+  """
+  return flags.DEFINE_string(
+    'round',
+    'last',
+    f'Checkpoint to {verb}: last, best (by config.training.selection), or the '
+    'number of a round.',
+  )
+
+
 def run(function: Callable[[], object]) -> None:
   """Parses the flags and runs a program.
 
