@@ -18,6 +18,7 @@ from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.evaluation import drift as drift_lib
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
@@ -48,6 +49,7 @@ class ExperimentConfig:
     runtime: Runtime and its options; affects speed, never results.
     attack: Byzantine clients and their attack.
     lr_schedule: Schedule of the algorithm's learning rates.
+    drift: Thresholds of the drift of the data from those of the parent run.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -61,6 +63,7 @@ class ExperimentConfig:
   lr_schedule: lr_schedule_lib.LrScheduleConfig = (
     lr_schedule_lib.LrScheduleConfig()
   )
+  drift: drift_lib.DriftConfig = drift_lib.DriftConfig()
   seed: int = 0
 
   def __post_init__(self):
