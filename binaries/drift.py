@@ -25,6 +25,7 @@ def _main() -> None:
   )
 
   def main() -> None:
+    from tff_algos.evaluation import drift
     from tff_algos.experiments import drifting, experiment
 
     report = drifting.measure(
@@ -32,7 +33,7 @@ def _main() -> None:
     )
     if report:
       print(drifting.summarize(report))
-      logging.info('Report: %s/%s', workdir.value, drifting.REPORT)
+      logging.info('Report: %s/%s', workdir.value, drift.REPORT)
     else:
       logging.info('No parent: wrote the reference of the next run.')
 

@@ -19,6 +19,8 @@ from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics as statistics_lib
 from tff_algos.evaluation import distances
 
+# Files of a run.
+REPORT, CLIENTS = 'drift.json', 'drift_clients.csv'
 STAYED, NEW, DEPARTED = 'stayed', 'new', 'departed'
 
 _SHIFTS = ('label_shift', 'feature_shift')

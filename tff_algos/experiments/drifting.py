@@ -26,8 +26,6 @@ from tff_algos.experiments import (
 )
 from tff_algos.runtimes import client_sources
 
-REPORT = 'drift.json'
-CLIENTS = 'drift_clients.csv'
 _REFERENCE = 'drift_reference'
 _REFERENCE_FILES = (
   layout.MANIFEST,
@@ -94,8 +92,8 @@ def measure(
     {'client_id': client_id, **row, **of_clusters.clients.get(client_id, {})}
     for client_id, row in of_data.clients.items()
   ]
-  output.write_table(folder / CLIENTS, rows)
-  output.write_json(folder / REPORT, report)
+  output.write_table(folder / drift.CLIENTS, rows)
+  output.write_json(folder / drift.REPORT, report)
   check(report, folder)
   return report
 
@@ -106,7 +104,7 @@ def check(report: dict[str, Any], folder: str | os.PathLike[str]) -> None:
     raise errors.NotApprovedError(
       f'the data drifted from those of {report["parent"]}: '
       f'{"; ".join(report["exceeded"])}. Look at '
-      f'{pathlib.Path(folder, REPORT)}; then mend the data, or raise the '
+      f'{pathlib.Path(folder, drift.REPORT)}; then mend the data, or raise the '
       'threshold to train on them'
     )
 

@@ -96,7 +96,7 @@ def _files(folder):
 
 def test_without_a_parent_only_the_reference_is_written(parent):
   folder, _ = parent
-  assert not (folder / drifting.REPORT).exists()
+  assert not (folder / drift.REPORT).exists()
   (place,) = (folder / 'drift_reference').iterdir()
   (version,) = (folder / 'dataset' / 'versions').iterdir()
   assert place.name == version.name
@@ -139,7 +139,7 @@ def test_clients_that_change_their_cluster_and_new_ones_far_from_all(
     )
   datasets.build(config.dataset, tmp_path)
   report = drifting.measure(config, tmp_path, folder)
-  with (tmp_path / drifting.CLIENTS).open() as file:
+  with (tmp_path / drift.CLIENTS).open() as file:
     rows = {row['client_id']: row for row in csv.DictReader(file)}
   changed = {
     client_id
@@ -186,7 +186,7 @@ def test_a_planted_shift_fails_the_run_after_its_report(parent, tmp_path):
     r'config\.drift\.max_feature_shift=0\.5\. Look at .*drift\.json; then mend',
   ):
     drifting.measure(config, tmp_path, folder)
-  report = json.loads((tmp_path / drifting.REPORT).read_text())
+  report = json.loads((tmp_path / drift.REPORT).read_text())
   assert report['most_shifted_features'][0]['feature'] == 0
   assert report['measures']['label_shift'] < 0.1
   assert report['measures']['loss_increase'] > 1
@@ -264,7 +264,7 @@ def test_regressions(tmp_path):
   assert report['measures']['label_shift'] > 0
   assert report['measures']['changed_clusters'] == 0  # There is one model.
   assert report['measures']['loss_increase'] > 1
-  with (day / drifting.CLIENTS).open() as file:
+  with (day / drift.CLIENTS).open() as file:
     shifted = [
       row['client_id']
       for row in csv.DictReader(file)
