@@ -116,7 +116,7 @@ def _all(clients, part):
 
 
 def test_measures_are_those_of_the_raw_examples():
-  now, before = _examples(1, 7), _examples(0, 6)
+  now, before = _examples(1, 8), _examples(0, 6)
   del now['client_0']
   found = drift.of_data(_snapshot(now), _snapshot(before))
   assert not found.missing
@@ -143,7 +143,7 @@ def test_measures_are_those_of_the_raw_examples():
     'feature_shift': _standardized(_all(now, 0), _all(before, 0)),
     'source_feature_shift': of_sources[:, 1].max(),
     'client_feature_shift': np.mean(features),
-    'new_clients': 1 / 6,
+    'new_clients': 2 / 7,
     'departed_clients': 1 / 6,
   }
   assert found.measures == pytest.approx(expected)
@@ -156,7 +156,7 @@ def test_measures_are_those_of_the_raw_examples():
   assert found.clients['client_0'] == {'status': 'departed'}
   assert found.clients['client_3'] == {'status': 'stayed'}
   assert found.clients['client_6'] == {'status': 'new'}
-  assert found.details['num_clients'] == {'stayed': 5, 'new': 1, 'departed': 1}
+  assert found.details['num_clients'] == {'stayed': 5, 'new': 2, 'departed': 1}
   for s, name in enumerate(_SOURCES):
     shifts = found.details['sources'][name]
     assert [*shifts.values()] == pytest.approx(of_sources[s].tolist())
