@@ -1,4 +1,4 @@
-"""Builds a federated dataset every day, with Apache Airflow 2.4 or newer.
+"""Every night with Apache Airflow 2.4 or newer: from raw data to the release.
 
 Copy this file into Airflow's folder of DAGs and set the four paths. All that
 Airflow's worker needs is the project with its environment (`make env`), which
@@ -10,45 +10,78 @@ import json
 import subprocess
 
 from airflow.decorators import dag, task
-from airflow.exceptions import AirflowException, AirflowFailException
+from airflow.exceptions import (
+  AirflowException,
+  AirflowFailException,
+  AirflowSkipException,
+)
 
 PROJECT = '/opt/tff_algos'
 PYTHON = f'{PROJECT}/.venv/bin/python'
 CONFIG = 'configs/fed_soft/digits.py'
 WORKDIR = '/data/digits'
 
-# Exit codes of binaries.preprocess: see docs/data_engineering.md.
-SUCCESS, INFRASTRUCTURE = 0, 75
+# Each task continues the night up to the end of its step.
+STEPS = ('dataset', 'drift', 'train', 'gate', 'release')
+# Exit codes of binaries.nightly: see docs/production.md.
+SUCCESS, NOT_APPROVED, INFRASTRUCTURE = 0, 3, 75
+NO_NEW_DATA = 'no_new_data'
 
 
-def preprocess(ds=None):
-  """Builds the dataset of a logical date; a rerun of it finds what is there.
+def run_until(step, ds=None):
+  """Continues the night of a logical date; what is done is not done again.
 
   Args:
+    step: The last step to do, one of `STEPS`.
     ds: The logical date, such as '2026-11-20'; Airflow passes it by its name.
 
   Returns:
-    What the program says, for later tasks: version, path, numbers of clients
-    and examples, and so on.
+    The JSON object that the program prints, for later tasks.
   """
-  program = subprocess.run(
-    [
-      *(PYTHON, '-m', 'binaries.preprocess'),
-      f'--config={CONFIG}',
-      f'--workdir={WORKDIR}',
-      f'--as_of={ds}',
-      '--keep_versions=30',
-    ],
+  command = [
+    *(PYTHON, '-m', 'binaries.nightly'),
+    f'--config={CONFIG}',
+    f'--workdir={WORKDIR}',
+    f'--as_of={ds}',
+    f'--until={step}',
+  ]
+  code, stdout, last_line = _run(command)
+  if code == SUCCESS:
+    result = json.loads(stdout)
+    if result.get('status') == NO_NEW_DATA:
+      raise AirflowSkipException(f'{ds} has no new data')
+    return result
+  reason = stdout.strip() or last_line
+  if code == INFRASTRUCTURE:
+    raise AirflowException(reason)  # Airflow tries again.
+  if code == NOT_APPROVED:
+    raise AirflowFailException(f'NOT APPROVED, a person decides: {reason}')
+  raise AirflowFailException(f'exit code {code}: {reason}')
+
+
+def _run(command):
+  """Runs a program with its log in the task's; ends it if the task is ended.
+
+  Returns:
+    Its exit code, its standard output and the last line of its log.
+  """
+  program = subprocess.Popen(
+    command,
     cwd=PROJECT,
     stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
     text=True,
   )
-  if program.returncode == SUCCESS:
-    return json.loads(program.stdout)
-  reason = program.stdout.strip() or f'exit code {program.returncode}'
-  if program.returncode == INFRASTRUCTURE:
-    raise AirflowException(reason)  # Airflow tries again.
-  raise AirflowFailException(reason)  # It would fail again.
+  with program:
+    try:
+      line = ''
+      for line in program.stderr:
+        print(line, end='')
+      stdout = program.stdout.read()
+    except BaseException:
+      program.terminate()
+      raise
+  return program.returncode, stdout, line.strip()
 
 
 @dag(
@@ -61,9 +94,14 @@ def preprocess(ds=None):
     'retry_delay': datetime.timedelta(minutes=10),
   },
 )
-def federated_dataset():
-  """One task; training on what it returns would be the next."""
-  task(preprocess)()
+def every_night():
+  """A chain of tasks, one a step."""
+  previous = None
+  for step in STEPS:
+    current = task(task_id=step)(run_until)(step)
+    if previous is not None:
+      previous >> current
+    previous = current
 
 
-federated_dataset()
+every_night()

@@ -16,6 +16,9 @@ from tff_algos.core import errors
 class Options(table.Options):
   """Options of CSV tables; files are plain, .gz or .xz.
 
+  A file's name may be a pattern such as `'2026-*.csv'` for several files, which
+  are read in the order of their names.
+
   Attributes:
     column_names: Names of all columns if the files have no header line.
     delimiter: Delimiter of the columns.
@@ -30,6 +33,12 @@ class Options(table.Options):
       raise errors.ConfigError(
         f'delimiter must be one character, got {self.delimiter!r}'
       )
+    for name in ('train_file', 'test_file'):
+      value = getattr(self, name)
+      if _is_pattern(value) and pathlib.PurePath(value).is_absolute():
+        raise errors.ConfigError(
+          f'{name} must be a name or pattern in the folder, got {value!r}'
+        )
 
 
 class Rows(NamedTuple):
@@ -49,28 +58,40 @@ class Csv(table.Table):
 
   def locate(self, part: str, position: int) -> base.Location:
     """Returns the file, the line and the cells of a row."""
-    lines, rows = self._read(part)
-    row = rows[position]
-    return base.Location(self._path(part).name, lines[position], _by_name(row))
+    block = base.Block(part, position, position + 1)
+    ((path, run),) = self._runs(block)
+    lines, rows = self._read(path)
+    row = rows[run.start]
+    return base.Location(path.name, lines[run.start], _by_name(row))
 
   def _num_rows(self, part: str) -> int:
-    return len(self._read(part).rows)
+    return sum(len(self._read(path).rows) for path in self._paths(part))
 
   def _rows(self, block: base.Block) -> Iterator[Mapping[str, Any]]:
-    yield from self._read(block.part).rows[block.start : block.stop]
+    for path, run in self._runs(block):
+      yield from self._read(path).rows[run.start : run.stop]
 
-  def _read(self, part: str) -> Rows:
-    path = self._path(part)
+  def _runs(self, block: base.Block) -> Iterator[tuple[pathlib.Path, base.Run]]:
+    """Yields the files of a block, and its rows in each."""
+    paths = self._paths(block.part)
+    sizes = [len(self._read(path).rows) for path in paths]
+    for run in base.runs(sizes, block):
+      yield paths[run.index], run
+
+  def _read(self, path: pathlib.Path) -> Rows:
     return _read_rows(path, self._options, path.stat().st_mtime_ns)
 
-  def _path(self, part: str) -> pathlib.Path:
-    return files.find(self._options.folder, self._file_name(part))
+  def _paths(self, part: str) -> list[pathlib.Path]:
+    folder, name = self._options.folder, self._file_name(part)
+    if _is_pattern(name):
+      return files.match(folder, name)
+    return [files.find(folder, name)]
 
   def _files(self) -> list[pathlib.Path]:
-    return [self._path(part) for part in self._parts()]
+    return [path for part in self._parts() for path in self._paths(part)]
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=256)
 def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
   """Returns the rows of a file, cached by `mtime_ns`."""
   del mtime_ns
@@ -97,6 +118,10 @@ def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
     raise errors.DataError(
       f'line {reader.line_num} of {path} is no CSV: {error}'
     ) from None
+
+
+def _is_pattern(name: str) -> bool:
+  return any(character in name for character in '*?[')
 
 
 def _by_name(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,21 @@ def find(folder: str, name: str) -> pathlib.Path:
   )
 
 
+def match(folder: str, pattern: str) -> list[pathlib.Path]:
+  """Returns the files in a folder whose names match a pattern, sorted.
+
+  Raises:
+    DataError: If there is none.
+  """
+  paths = sorted(pathlib.Path(folder).glob(pattern))
+  if not paths:
+    raise errors.DataError(
+      f'no raw data: {folder!r} has no file {pattern!r}. Put it there, or mend '
+      "the source's folder."
+    )
+  return paths
+
+
 def read_bytes(path: pathlib.Path) -> bytes:
   """Returns the content of a file, decompressed by its suffix.
 

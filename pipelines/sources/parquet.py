@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from pipelines.sources import base, cells, table
+from pipelines.sources import base, cells, files, table
 from tff_algos.core import errors
 
 
@@ -86,14 +86,7 @@ class Parquet(table.Table):
     ]
 
   def _paths(self, part: str) -> list[pathlib.Path]:
-    name = self._file_name(part)
-    paths = sorted(pathlib.Path(self._options.folder).glob(name))
-    if not paths:
-      raise errors.DataError(
-        f'no raw data: {self._options.folder!r} has no file {name!r}. Put it '
-        "there, or mend the source's folder."
-      )
-    return paths
+    return files.match(self._options.folder, self._file_name(part))
 
   def _files(self) -> list[pathlib.Path]:
     return [path for part in self._parts() for path in self._paths(part)]

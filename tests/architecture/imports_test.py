@@ -55,7 +55,8 @@ _ONLY_MODULES = {
   (rooms.REPORTS, rooms.AUDIT): {'audit_log'},
   (rooms.REPORTS, rooms.CORE): {'errors', 'seeds'},
   (rooms.REPORTS, rooms.EVALUATION): {
-    *('association', 'distances', 'recovery', 'round_time', 'summaries'),
+    *('association', 'distances', 'drift', 'recovery', 'round_time'),
+    'summaries',
   },
   ('pipelines', rooms.EXPORT): {'manifest', 'versions'},
   ('pipelines', rooms.SERVING): {'models'},

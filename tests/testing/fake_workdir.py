@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 
-from tests.testing import fake_atoms, fake_audit
+from tests.testing import fake_atoms, fake_audit, fake_drift
 from tff_algos.core import seeds
 from tff_algos.evaluation import recovery
 
@@ -50,6 +50,7 @@ def write(
       workdir, [f'client_{index:04d}' for index in range(num_clients)]
     )
   fake_atoms.write(workdir, num_clients)
+  fake_drift.write(workdir)
   _write_csv(workdir / 'metrics.csv', rows)
   _write_csv(workdir / 'evaluation' / 'clients.csv', fake.clients())
   summary = {

@@ -154,6 +154,24 @@ class Evaluator:
       memberships = None
     return Evaluation(metrics, clients, memberships)
 
+  def cluster_losses(
+    self, server_state: Structure, source: cohort_lib.ClientSource
+  ) -> np.ndarray:
+    """Returns the loss of every cluster model on every client's examples.
+
+    Args:
+      server_state: Structure of NumPy arrays.
+      source: Clients and examples, also of another dataset with the same
+        schema.
+
+    Returns:
+      float64 `[num_clients, num_clusters]`; inf where a model is not finite on
+      a client, or the client has no examples.
+    """
+    found = self._run(self._clusters, server_state, source)
+    losses = statistics.value_of(found['loss'])
+    return np.where(np.isnan(losses), np.inf, losses)
+
   @functools.cached_property
   def planted(self) -> Planted | None:
     """Returns the planted truth; None if there is none to recover.
@@ -348,9 +366,7 @@ class Evaluator:
     source = self._unseen[schema.TRAIN]
     if self._algorithm.newcomers:
       return self._run(self._fit, server_state, source)['membership']
-    found = self._run(self._clusters, server_state, source)
-    losses = statistics.value_of(found['loss'])
-    losses = np.where(np.isnan(losses), np.inf, losses)
+    losses = self.cluster_losses(server_state, source)
     return np.eye(self._algorithm.num_clusters)[np.argmin(losses, axis=1)]
 
   def _summarize(self, prefix, values, sizes):

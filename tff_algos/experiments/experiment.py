@@ -18,6 +18,7 @@ from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.evaluation import drift as drift_lib
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
@@ -50,6 +51,7 @@ class ExperimentConfig:
     attack: Byzantine clients and their attack.
     lr_schedule: Schedule of the algorithm's learning rates.
     continuation: The earlier run that training goes on from.
+    drift: Thresholds of the drift of the data from those of the parent run.
     seed: Base of all randomness in training, >= 0.
   """
 
@@ -66,6 +68,7 @@ class ExperimentConfig:
   continuation: continuation_lib.ContinuationConfig = (
     continuation_lib.ContinuationConfig()
   )
+  drift: drift_lib.DriftConfig = drift_lib.DriftConfig()
   seed: int = 0
 
   def __post_init__(self):

@@ -157,3 +157,32 @@ def test_schema_comes_before_other_problems(tmp_path):
   twice = ({'name': 'a'}, {'name': 'a'})
   with pytest.raises(errors.ConfigError, match='a column once, got a, a'):
     _source(tmp_path, schema=twice)
+
+
+def test_a_pattern_names_several_files(tmp_path):
+  """In the order of their names, a row in the file where it is."""
+  (tmp_path / 'day_2.csv').write_text('a,b,y\n3,4,1\n5,6,2\n')
+  (tmp_path / 'day_1.csv').write_text('b,a,y\n2,1,0\n')
+  (tmp_path / 'day_3.csv').write_text('a,b,y\n')
+  (tmp_path / 'other.csv').write_text('nothing\n')
+  source = _source(tmp_path, train_file='day_*.csv')
+  examples = _read(source)
+  assert [example.x.tolist() for example in examples] == [
+    *([2, 1], [4, 3], [6, 5])
+  ]
+  assert [example.y for example in examples] == [0, 1, 2]
+  places = [source.locate('train', i) for i in range(3)]
+  assert [(place.file, place.line) for place in places] == [
+    *(('day_1.csv', 2), ('day_2.csv', 2), ('day_2.csv', 3))
+  ]
+  assert places[2].row == {'a': '5', 'b': '6', 'y': '2'}
+  before = source.checksums()
+  (tmp_path / 'day_4.csv').write_text('a,b,y\n7,8,3\n')
+  assert source.checksums() != before
+
+
+def test_a_pattern_without_a_file(tmp_path):
+  with pytest.raises(errors.DataError, match=r"has no file 'day_\*\.csv'"):
+    _source(tmp_path, train_file='day_*.csv').blocks()
+  with pytest.raises(errors.ConfigError, match='a name or pattern in the'):
+    _source(tmp_path, train_file='/data/*.csv')

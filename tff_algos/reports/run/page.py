@@ -5,8 +5,8 @@ import pathlib
 
 from tff_algos.evaluation import round_time
 from tff_algos.reports.plotting import html, picture, style
+from tff_algos.reports.run import drift_report, summary, warning_texts
 from tff_algos.reports.run import run as run_lib
-from tff_algos.reports.run import summary, warning_texts
 from tff_algos.reports.run.plots import (
   accuracy_plot,
   atoms_plot,
@@ -17,6 +17,7 @@ from tff_algos.reports.run.plots import (
   committee_plot,
   confusion_plot,
   cost_plot,
+  drift_plot,
   membership_maps_plot,
   membership_rounds_plot,
   memberships_plot,
@@ -45,6 +46,7 @@ PICTURES = (
   atoms_plot.PICTURE,
   recovery_plot.PICTURE,
   planted_distances_plot.PICTURE,
+  drift_plot.PICTURE,
 )
 
 _PLACES = (
@@ -61,6 +63,8 @@ _PLACES = (
   ('evaluation/factors.csv', 'update variance of a round, latent clients'),
   ('evaluation/atoms.csv', 'filter atoms and norms of their coefficients'),
   ('evaluation/own_atoms.csv', "distances of clients' own from global atoms"),
+  ('drift.json', "drift of the data from the parent run's"),
+  ('drift_clients.csv', 'drift of each client'),
   ('checkpoints', 'server and client states'),
   ('export/cluster_models', 'SavedModels of the clusters, for new clients'),
   ('export/personalized_models', 'SavedModels for known clients'),
@@ -101,6 +105,7 @@ def _render(run: run_lib.Run, pictures: list[picture.Drawn]) -> str:
     measure=style.score_label(run).partition(' (')[0],
     rows=rows,
     names_clusters=any(row.label.startswith('best cluster') for row in rows),
+    drift=run.drift and drift_report.rows(run.drift),
     warnings=warning_texts.sentences(run),
     pictures=pictures,
     places=[

@@ -14,6 +14,7 @@ import numpy as np
 from tff_algos.core import errors
 from tff_algos.evaluation import association, recovery, round_time
 from tff_algos.reports.plotting import table as table_lib
+from tff_algos.reports.run import drift_report
 from tff_algos.reports.run import membership_history as membership_history_lib
 
 _HELD_OUT = re.compile(r'held_out/(?P<source>.+)/cluster_(?P<cluster>\d+)/')
@@ -235,6 +236,11 @@ class Run:
     Covers all participating clients, in the order of `clients`.
     """
     return membership_history_lib.read(self.workdir, self.last_round)
+
+  @functools.cached_property
+  def drift(self) -> drift_report.DriftReport | None:
+    """Returns the drift from the parent run; None if it was not measured."""
+    return drift_report.read(self.workdir)
 
   def planted_mixture(self, num_clients: int) -> np.ndarray | None:
     """Returns the true mixture of all participating clients.

@@ -80,6 +80,7 @@ def test_nothing_else_is_left(reported):
   assert {path.name for path in workdir.iterdir()} == {
     *('config.json', 'metrics.csv', 'memberships', 'evaluation'),
     *('audit', 'checkpoints', 'report'),
+    *('drift.json', 'drift_clients.csv'),
   }
 
 
@@ -140,7 +141,8 @@ def test_missing_columns_drop_pictures_and_old_ones_go(tmp_path):
   (tmp_path / 'report' / 'cost.png').write_bytes(b'of an earlier run')
   for folder in ('memberships', 'audit'):
     shutil.rmtree(tmp_path / folder)
-  (tmp_path / 'evaluation' / 'atoms.csv').unlink()
+  for name in ('evaluation/atoms.csv', 'drift.json'):
+    (tmp_path / name).unlink()
   (tmp_path / 'metrics.csv').write_text('round\n0\n1\n')
   (tmp_path / 'evaluation' / 'clients.csv').write_text('client_id\nc0\n')
   (tmp_path / 'evaluation' / 'summary.json').write_text('{}')

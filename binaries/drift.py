@@ -1,0 +1,44 @@
+r"""Measures how far the data of a run drifted from those of its parent run.
+
+  python -m binaries.drift --config=configs/fed_soft/digits.py \
+    --workdir=runs/2026-11-21 --continue_from=runs/2026-11-20
+
+compares the dataset of --workdir with the one that the parent was trained on
+(clients, labels, features), and both under the parent's latest cluster models.
+Prints the measures and writes into --workdir
+  drift.json         the measures and thresholds; also on the report's page
+  drift_clients.csv  one row a client
+  drift_reference/   statistics of its dataset, for the next run
+Without --continue_from only the latter are written. The exit code is 3 if a
+measure exceeds its threshold of config.drift.
+"""
+
+from absl import flags, logging
+
+from binaries import command
+
+
+def _main() -> None:
+  config, workdir = command.define_experiment_flags()
+  parent = flags.DEFINE_string(
+    'continue_from', None, 'Workdir of the parent run, trained.'
+  )
+
+  def main() -> None:
+    from tff_algos.evaluation import drift
+    from tff_algos.experiments import drifting, experiment
+
+    report = drifting.measure(
+      experiment.parse(config.value), workdir.value, parent.value
+    )
+    if report:
+      print(drifting.summarize(report))
+      logging.info('Report: %s/%s', workdir.value, drift.REPORT)
+    else:
+      logging.info('No parent: wrote the reference of the next run.')
+
+  command.run(main)
+
+
+if __name__ == '__main__':
+  _main()

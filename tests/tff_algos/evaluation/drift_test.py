@@ -1,0 +1,357 @@
+"""Drift against NumPy on the raw examples, and by hand."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.data import statistics
+from tff_algos.evaluation import drift
+
+_SOURCES = ('upright', 'rotated')
+
+
+def _examples(seed, num_clients=6, is_regression=False):
+  """Returns client id -> (x, y, source); one client has no examples."""
+  generator = np.random.default_rng(seed)
+  clients = {}
+  for index in range(num_clients):
+    n = 0 if index == 3 else 5 + index
+    x = generator.normal(index, 1 + index, (n, 4))
+    y = generator.integers(0, 3, n)
+    if is_regression:
+      y = generator.normal(size=n)
+    clients[f'client_{index}'] = x, y, generator.integers(0, 2, n)
+  return clients
+
+
+def _shift(clients, ids, *, x=0.0, y=0):
+  """Returns the clients with the features and labels of some moved."""
+  return clients | {
+    one: (clients[one][0] + x, (clients[one][1] + y) % 3, clients[one][2])
+    for one in ids
+  }
+
+
+def _moments(values, axis=None):
+  return {
+    'mean': np.mean(values, axis).tolist(),
+    'std': np.std(values, axis).tolist(),
+  }
+
+
+def _snapshot(clients, *, unseen=(), order=None, **schema):
+  """Returns what the pipeline writes, computed from the raw examples."""
+  is_regression = schema.get('task') == 'regression'
+  rows, totals = [], {}
+  for client_id in order or clients:
+    x, y, source = clients[client_id]
+    row = {
+      'client_id': client_id,
+      'group': 'unseen' if client_id in unseen else 'participating',
+    }
+    # The splits are a third each, as nearly as it goes.
+    for at, split in enumerate(('train', 'validation', 'test')):
+      labels = [] if is_regression else np.bincount(y[at::3], minlength=3)
+      row[f'{split}_label_counts'] = list(map(int, labels))
+      row[f'{split}_source_counts'] = np.bincount(
+        source[at::3], minlength=2
+      ).tolist()
+    for name, values in (('x', x), *((('y', y),) if is_regression else ())):
+      for what in ('mean', 'std'):
+        found = float(getattr(np, what)(values)) if len(y) else None
+        row[f'{name}_{what}'] = found
+    rows.append(row)
+  xs, ys, of = (
+    np.concatenate(part) for part in zip(*clients.values(), strict=True)
+  )
+  for s, name in enumerate(_SOURCES):
+    x, y = xs[of == s], ys[of == s]
+    totals[name] = {
+      'num_examples': len(y),
+      'label_counts': []
+      if is_regression
+      else np.bincount(y, minlength=3).tolist(),
+      'features': _moments(x, 0) if len(y) else None,
+    }
+    if is_regression:
+      totals[name]['y'] = _moments(y)
+  return drift.Snapshot(
+    {
+      'version': 'some',
+      'source_facts': {},
+      'schema': {
+        'task': 'classification',
+        'num_classes': 0 if is_regression else 3,
+        'x_dtype': 'float32',
+        'x_shape': [4],
+      }
+      | schema,
+    },
+    statistics.Statistics(
+      {statistics.SOURCE: totals}, pyarrow.Table.from_pylist(rows), ''
+    ),
+  )
+
+
+def _total_variation(first, second):
+  p, q = (np.bincount(one, minlength=3) / len(one) for one in (first, second))
+  return np.abs(p - q).sum() / 2
+
+
+def _standardized(first, second):
+  """RMS over the columns, each by the variance of the equal mixture."""
+  first, second = (np.reshape(a, (len(a), -1)) for a in (first, second))
+  shifts = []
+  for a, b in zip(first.T, second.T, strict=True):
+    variance = (a.var() + b.var()) / 2 + (a.mean() - b.mean()) ** 2 / 4
+    shifts.append((a.mean() - b.mean()) ** 2 / variance)
+  return np.mean(shifts) ** 0.5
+
+
+def _all(clients, part):
+  return np.concatenate([client[part] for client in clients.values()])
+
+
+def test_measures_are_those_of_the_raw_examples():
+  now, before = _examples(1, 8), _examples(0, 6)
+  del now['client_0']
+  found = drift.of_data(_snapshot(now), _snapshot(before))
+  assert not found.missing
+  stayed = ['client_1', 'client_2', 'client_4', 'client_5']
+  labels = [_total_variation(now[i][1], before[i][1]) for i in stayed]
+  features = [
+    _standardized(now[i][0].ravel(), before[i][0].ravel()) for i in stayed
+  ]
+  of_sources = np.array(
+    [
+      [
+        distance(
+          *(_all(side, part)[_all(side, 2) == s] for side in (now, before))
+        )
+        for distance, part in ((_total_variation, 1), (_standardized, 0))
+      ]
+      for s in range(2)
+    ]
+  )
+  expected = {
+    'label_shift': _total_variation(_all(now, 1), _all(before, 1)),
+    'source_label_shift': of_sources[:, 0].max(),
+    'client_label_shift': np.mean(labels),
+    'feature_shift': _standardized(_all(now, 0), _all(before, 0)),
+    'source_feature_shift': of_sources[:, 1].max(),
+    'client_feature_shift': np.mean(features),
+    'new_clients': 2 / 7,
+    'departed_clients': 1 / 6,
+  }
+  assert found.measures == pytest.approx(expected)
+  assert [*found.measures] == [*expected]
+  assert found.clients['client_4'] == {
+    'status': 'stayed',
+    'label_shift': pytest.approx(labels[2]),
+    'feature_shift': pytest.approx(features[2]),
+  }
+  assert found.clients['client_0'] == {'status': 'departed'}
+  assert found.clients['client_3'] == {'status': 'stayed'}
+  assert found.clients['client_6'] == {'status': 'new'}
+  assert found.details['num_clients'] == {'stayed': 5, 'new': 2, 'departed': 1}
+  for s, name in enumerate(_SOURCES):
+    shifts = found.details['sources'][name]
+    assert [*shifts.values()] == pytest.approx(of_sources[s].tolist())
+
+
+def test_a_regression_compares_the_means_of_its_labels():
+  now, before = (_examples(seed, is_regression=True) for seed in (1, 0))
+  found = drift.of_data(
+    *(_snapshot(one, task='regression') for one in (now, before))
+  )
+  assert found.measures['label_shift'] == pytest.approx(
+    _standardized(_all(now, 1), _all(before, 1))
+  )
+  assert found.clients['client_2']['label_shift'] == pytest.approx(
+    _standardized(now['client_2'][1], before['client_2'][1])
+  )
+
+
+@pytest.mark.parametrize('task', ['classification', 'regression'])
+def test_equal_data_do_not_drift_in_any_order(task):
+  clients = _examples(0, is_regression=task == 'regression')
+  now = _snapshot(clients, order=sorted(clients, reverse=True), task=task)
+  found = drift.of_data(now, _snapshot(clients, task=task))
+  assert set(found.measures.values()) == {0.0}
+  assert not found.missing
+
+
+def test_order_of_the_clients_changes_no_bit():
+  before = _snapshot(_examples(0))
+  now = _examples(1)
+  found = drift.of_data(_snapshot(now), before)
+  other = drift.of_data(_snapshot(now, order=sorted(now, reverse=True)), before)
+  assert found == other
+
+
+def test_planted_shifts_are_found_where_they_are():
+  before = _examples(0)
+  moved = np.array([0, 0, 50.0, 0])
+  found = drift.of_data(
+    _snapshot(_shift(before, ['client_2'], x=moved, y=1)), _snapshot(before)
+  )
+  shifted = {
+    client_id
+    for client_id, row in found.clients.items()
+    if row.get('label_shift') or row.get('feature_shift')
+  }
+  assert shifted == {'client_2'}
+  first, second, *_ = found.details['most_shifted_features']
+  assert first['feature'] == 2 and first['shift'] > 0.3
+  assert second['shift'] == 0
+  assert 0 < found.measures['label_shift'] < 0.2
+  everywhere = drift.of_data(
+    _snapshot(_shift(before, before, x=1000.0)), _snapshot(before)
+  )
+  assert everywhere.measures['feature_shift'] > 1.9  # At most 2.
+  assert everywhere.measures['label_shift'] == 0
+
+
+def test_unseen_clients_are_no_part_of_the_population():
+  clients = _examples(0)
+  found = drift.of_data(
+    _snapshot(clients, unseen=['client_5']),
+    _snapshot(clients, unseen=['client_0']),
+  )
+  assert found.clients['client_5']['status'] == 'departed'
+  assert found.clients['client_0']['status'] == 'new'
+
+
+def test_what_has_nothing_in_common_is_missing_with_a_reason():
+  before = _examples(0)
+  now = {f'other_{client_id}': one for client_id, one in before.items()}
+  found = drift.of_data(_snapshot(now), _snapshot(before))
+  assert found.measures['client_label_shift'] is None
+  assert found.missing == dict.fromkeys(
+    ('client_label_shift', 'client_feature_shift'),
+    'no client with examples is in both versions',
+  )
+  assert found.measures['new_clients'] == 1
+  assert found.measures['departed_clients'] == 1
+  assert found.measures['label_shift'] == 0
+
+
+def test_ids_of_tokens_have_no_feature_shift():
+  both = [_snapshot(_examples(seed), x_dtype='int32') for seed in (0, 1)]
+  found = drift.of_data(*both)
+  assert found.measures['feature_shift'] is None
+  assert found.measures['client_label_shift'] > 0
+  assert {*found.missing.values()} == {'the features are ids of tokens'}
+  assert found.details['most_shifted_features'] == []
+
+
+@pytest.mark.parametrize(
+  ('name', 'value'), [('x_shape', [5]), ('num_classes', 4), ('y_shape', [2])]
+)
+def test_examples_of_another_shape_are_refused(name, value):
+  with pytest.raises(errors.DataError, match=f'{name} .*Name a parent'):
+    drift.of_data(
+      _snapshot(_examples(0), **{name: value}), _snapshot(_examples(0))
+    )
+
+
+def test_another_vocabulary_is_refused():
+  one = _snapshot(_examples(0))
+  other = one._replace(
+    manifest=one.manifest | {'source_facts': {'vocabulary': ['a']}}
+  )
+  with pytest.raises(errors.DataError, match='different vocabularies'):
+    drift.of_data(one, other)
+
+
+def _losses(**clients):
+  return drift.ClusterLosses([*clients], np.array([*clients.values()], float))
+
+
+def test_clusters_by_hand():
+  before = _losses(a=[1, 2], b=[4, 3], c=[5, 2], d=[np.inf, np.inf], e=[1, 6])
+  now = _losses(a=[3, 2], b=[9, 4], d=[1, 2], f=[3, 7], g=[2.9, 8], e=[1, 6])
+  # Best losses before: 1, 3, 2, 1; their median is 1.5, the quantile 1 is 3.
+  found = drift.of_clusters(now, before, 1.0)
+  assert found.details == {'far_loss': 3.0}
+  assert found.measures == {
+    'changed_clusters': 1 / 3,  # a of a, b, e
+    'far_clients': 0.0,  # f and g are new; d is known, without a loss then.
+    'loss_increase': pytest.approx((2 + 4 + 1) / (1 + 3 + 1) - 1),
+  }
+  assert found.clients['a'] == {
+    'parent_cluster_id': 0,
+    'parent_loss': 1.0,
+    'cluster_id': 1,
+    'loss': 2.0,
+    'is_far': 0,
+  }
+  assert found.clients['c'] == {'parent_cluster_id': 1, 'parent_loss': 2.0}
+  assert found.clients['d'] == {'cluster_id': 0, 'loss': 1.0, 'is_far': 0}
+  assert found.clients['b']['is_far'] == 1
+  assert drift.of_clusters(now, before, 0.98).measures['far_clients'] == 0.5
+  assert drift.of_clusters(now, before, 0.5).measures['far_clients'] == 1
+
+
+def test_equal_losses_do_not_drift():
+  before = _losses(a=[1, 2], b=[4, 3])
+  found = drift.of_clusters(_losses(b=[4, 3], a=[1, 2]), before, 0.5)
+  assert {*found.measures.values()} == {0.0}
+  assert not found.missing
+
+
+def test_clusters_that_cannot_be_compared():
+  nothing = _losses(a=[np.inf, np.inf])
+  found = drift.of_clusters(_losses(b=[1, 2]), nothing, 0.5)
+  assert {*found.measures.values()} == {None}
+  assert found.missing.keys() == found.measures.keys()
+  found = drift.of_clusters(_losses(b=[1, 2]), _losses(a=[1, 2]), 0.5)
+  assert found.measures['far_clients'] == 0
+  assert found.missing.keys() == {'changed_clusters', 'loss_increase'}
+  found = drift.of_clusters(_losses(a=[1, 2]), _losses(a=[0, 2]), 0.5)
+  assert found.measures['changed_clusters'] == 0
+  assert found.missing == {
+    'loss_increase': "the parent's loss on its own data is 0"
+  }
+
+
+def test_a_threshold_names_measure_value_and_option():
+  config = drift.DriftConfig(max_label_shift=0.1, max_far_clients=0.2)
+  measures = {'label_shift': 0.12345, 'far_clients': 0.2, 'new_clients': 1.0}
+  assert drift.exceeded(measures, {}, config) == [
+    'label_shift is 0.1235, above config.drift.max_label_shift=0.1'
+  ]
+  assert not drift.exceeded(measures, {}, drift.DriftConfig())
+
+
+def test_the_threshold_of_an_unknown_measure_does_not_hold():
+  (text,) = drift.exceeded(
+    {'far_clients': None},
+    {'far_clients': 'its data were removed'},
+    drift.DriftConfig(max_far_clients=0.2),
+  )
+  assert text == (
+    'far_clients is unknown (its data were removed), but '
+    'config.drift.max_far_clients=0.2'
+  )
+
+
+def test_every_measure_has_a_threshold():
+  data = drift.of_data(*[_snapshot(_examples(0))] * 2)
+  clusters = drift.no_clusters('')
+  assert [*drift.DriftConfig().thresholds()] == [
+    *data.measures,
+    *clusters.measures,
+  ]
+
+
+@pytest.mark.parametrize(
+  ('option', 'value'),
+  [('max_label_shift', -0.1), ('max_new_clients', np.inf), ('far_quantile', 2)],
+)
+def test_options_out_of_range_are_refused(option, value):
+  with pytest.raises(errors.ConfigError, match=f'{option} must be'):
+    dataclasses.replace(drift.DriftConfig(), **{option: value})

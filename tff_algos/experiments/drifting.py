@@ -1,0 +1,198 @@
+"""Drift report: data and clusters of a run against those of its parent run.
+
+Statistics of a run's dataset are kept in `<run>/drift_reference/<version>`, so
+that the data of a child can be compared with them after retention has removed
+the version. What needs the parent's examples (its clients' losses) is then
+reported as missing.
+"""
+
+import os
+import pathlib
+import shutil
+from typing import Any
+
+from pipelines import statistics
+from pipelines.publishing import staging as staging_lib
+from tff_algos.core import durable, errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity, layout, schema
+from tff_algos.data import statistics as statistics_lib
+from tff_algos.evaluation import drift
+from tff_algos.experiments import (
+  experiment,
+  output,
+  resolved_config,
+  session,
+)
+from tff_algos.runtimes import client_sources
+
+_REFERENCE = 'drift_reference'
+_REFERENCE_FILES = (
+  layout.MANIFEST,
+  layout.STATISTICS,
+  layout.CLIENT_STATISTICS,
+)
+
+
+def measure(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  parent_folder: str | os.PathLike[str] | None,
+  round_num: int | None = None,
+) -> dict[str, Any]:
+  """Measures the drift of a run's dataset from that of its parent run.
+
+  Writes `drift.json`, `drift_clients.csv` (one row a client) and the reference
+  of the next run. The same data and models give the same bytes.
+
+  Args:
+    config: The experiment; `config.drift` has the thresholds.
+    folder: Workdir of the run, with its dataset.
+    parent_folder: Workdir of the parent, trained; None for none: then only the
+      reference is written.
+    round_num: Round of the parent's models; None for the latest checkpoint.
+
+  Returns:
+    The content of `drift.json`; empty without a parent.
+
+  Raises:
+    NotApprovedError: If a threshold is exceeded; the report is written.
+    UserError: If a dataset or the parent's checkpoint cannot be read, or the
+      examples of both differ in shape or meaning.
+  """
+  folder = pathlib.Path(folder)
+  with experiment.open_dataset(folder) as dataset:
+    now = _measure_statistics(dataset)
+    _keep_reference(folder, dataset.path)
+    if parent_folder is None:
+      return {}
+    parent = pathlib.Path(parent_folder)
+    before = _statistics_of_parent(parent)
+    of_data = drift.of_data(now, before)
+    chosen, of_clusters = _compare_clusters(
+      parent, round_num, dataset, config.drift.far_quantile
+    )
+  measures = of_data.measures | of_clusters.measures
+  missing = of_data.missing | of_clusters.missing
+  failures = drift.exceeded(measures, missing, config.drift)
+  report = {
+    'parent': parent.resolve().name,
+    'parent_round': chosen,
+    'dataset_version': now.manifest['version'],
+    'parent_dataset_version': before.manifest['version'],
+    'measures': measures,
+    'missing': missing,
+    'thresholds': config.drift.thresholds(),
+    'exceeded': failures,
+    'far_quantile': config.drift.far_quantile,
+    **of_data.details,
+    **of_clusters.details,
+  }
+  rows = [
+    {'client_id': client_id, **row, **of_clusters.clients.get(client_id, {})}
+    for client_id, row in of_data.clients.items()
+  ]
+  output.write_table(folder / drift.CLIENTS, rows)
+  output.write_json(folder / drift.REPORT, report)
+  check(report, folder)
+  return report
+
+
+def check(report: dict[str, Any], folder: str | os.PathLike[str]) -> None:
+  """Raises NotApprovedError if a report of `measure` exceeds a threshold."""
+  if report['exceeded']:
+    raise errors.NotApprovedError(
+      f'the data drifted from those of {report["parent"]}: '
+      f'{"; ".join(report["exceeded"])}. Look at '
+      f'{pathlib.Path(folder, drift.REPORT)}; then mend the data, or raise the '
+      'threshold to train on them'
+    )
+
+
+def summarize(report: dict[str, Any]) -> str:
+  """Returns a report of `measure` as text, one line a measure."""
+  lines = []
+  for measure, value in report['measures'].items():
+    limit = report['thresholds'][measure]
+    text = report['missing'].get(measure) if value is None else f'{value:.4g}'
+    bound = '' if limit is None else f'  (at most {limit:g})'
+    lines.append(f'{measure:<22}{text}{bound}')
+  counts = report['num_clients']
+  lines.append(
+    'clients: ' + ', '.join(f'{count} {name}' for name, count in counts.items())
+  )
+  return '\n'.join(lines)
+
+
+def _measure_statistics(
+  dataset: dataset_lib.FederatedDataset,
+) -> drift.Snapshot:
+  """Returns the statistics of a version, measured if they are not there."""
+  try:
+    return _read(dataset.path)
+  except errors.DataError:
+    place = dataset.path.resolve()
+    with staging_lib.open_staging(place.parents[1]) as staging:
+      statistics.measure(staging, place)
+    return _read(place)
+
+
+def _read(place: pathlib.Path) -> drift.Snapshot:
+  manifest = integrity.read_manifest(place)
+  return drift.Snapshot(manifest, statistics_lib.read(place, manifest))
+
+
+def _keep_reference(folder: pathlib.Path, version: pathlib.Path) -> None:
+  """Copies the statistics of a version into a run, in place of older ones."""
+  place = folder / _REFERENCE / version.name
+  durable.make_folder(place.parent)
+  made = place.with_name(f'.writing-{version.name}')
+  shutil.rmtree(made, ignore_errors=True)
+  if not place.exists():
+    made.mkdir()
+    try:
+      for name in _REFERENCE_FILES:
+        shutil.copyfile(version / name, made / name)
+      durable.publish(made, place)
+    finally:
+      shutil.rmtree(made, ignore_errors=True)
+  for other in place.parent.iterdir():
+    if other != place:
+      shutil.rmtree(other)
+
+
+def _statistics_of_parent(parent: pathlib.Path) -> drift.Snapshot:
+  """Returns the statistics of the dataset that the parent was trained on."""
+  places = sorted((parent / _REFERENCE).glob('[!.]*'))
+  if places:
+    return _read(places[-1])
+  with experiment.open_dataset(parent) as dataset:
+    return _measure_statistics(dataset)
+
+
+def _compare_clusters(
+  parent: pathlib.Path,
+  round_num: int | None,
+  dataset: dataset_lib.FederatedDataset,
+  far_quantile: float,
+) -> tuple[int | None, drift.Drift]:
+  """Returns the round of the parent's models, and the drift from them."""
+  if not (parent / 'dataset').exists():
+    return None, drift.no_clusters(
+      "the parent's dataset version was removed, and its models are restored "
+      'with it'
+    )
+  config = resolved_config.read(parent)
+  with session.open_session(config, parent) as opened:
+    chosen, server_state = opened.restore(round_num)
+    now, before = (
+      drift.ClusterLosses(
+        source.population.client_ids,
+        opened.evaluator.cluster_losses(server_state, source),
+      )
+      for source in (
+        client_sources.DatasetSource(dataset, schema.TRAIN),
+        opened.source,
+      )
+    )
+  return chosen, drift.of_clusters(now, before, far_quantile)
