@@ -18,6 +18,7 @@ from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import gate_config
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
@@ -49,6 +50,7 @@ class ExperimentConfig:
     attack: Byzantine clients and their attack.
     lr_schedule: Schedule of the algorithm's learning rates.
     seed: Base of all randomness in training, >= 0.
+    gate: Comparison with the exported models before a release.
   """
 
   name: str
@@ -62,6 +64,7 @@ class ExperimentConfig:
     lr_schedule_lib.LrScheduleConfig()
   )
   seed: int = 0
+  gate: gate_config.GateConfig = gate_config.GateConfig()
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)
