@@ -37,6 +37,7 @@ def export(
   round_num: int | None = None,
   client_id: str | None = None,
   export_dir: str | os.PathLike[str] | None = None,
+  keep_versions: int | None = None,
 ) -> list[pathlib.Path]:
   """Exports one checkpoint as the next version, without a gate.
 
@@ -46,6 +47,7 @@ def export(
     round_num: As of `Session.restore`.
     client_id: Exports the model of this client alone, with versions of its own.
     export_dir: Export path; `<folder>/export` by default.
+    keep_versions: Number of versions to keep; None for all.
 
   Returns:
     The folders of the bundles.
@@ -58,14 +60,14 @@ def export(
   with session.open_session(config, folder) as opened:
     chosen, server_state = opened.restore(round_num)
     if client_id is not None:
-      return [
-        _export_client(opened, target, chosen, server_state, client_id)
-      ]
+      return [_export_client(opened, target, chosen, server_state, client_id)]
     facts = lineage.describe(config, folder, opened.dataset, chosen)
     with releases.opened(target) as path, path.unreleased() as hidden:
       bundles = write_bundles(opened, chosen, server_state, hidden)
       entry = lineage.entry(config, folder, target, opened.dataset, chosen)
       published = path.release(bundles, entry, facts)
+      if keep_versions is not None:
+        path.remove_old(keep_versions)
   return list(published.values())
 
 
@@ -125,9 +127,7 @@ def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
   return dataset.examples(client_id, schema.TRAIN).x[:_NUM_SAMPLES]
 
 
-def _provenance(
-  opened: session.Session, round_num: int
-) -> manifest.Provenance:
+def _provenance(opened: session.Session, round_num: int) -> manifest.Provenance:
   return manifest.Provenance(
     config_lib.config_hash(opened.config), round_num, opened.dataset.version
   )

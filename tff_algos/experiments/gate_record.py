@@ -115,7 +115,9 @@ def as_text(record: GateRecord) -> str:
   version = record.champion_version
   lines = [
     f'round {record.round_num} '
-    + ('without a champion' if version is None else f'against version {version}')
+    + (
+      'without a champion' if version is None else f'against version {version}'
+    )
     + f': {"blessed" if record.blessed else "refused"}'
   ]
   lines += [

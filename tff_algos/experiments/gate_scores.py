@@ -168,9 +168,7 @@ def _score(
   model: model_lib.Model,
 ) -> Array:
   choice = model_choice.choose(client_id, SCORING, exported.known, {})
-  request = bundles.Request(
-    client_id, choice, test.x, test.y, train.x, train.y
-  )
+  request = bundles.Request(client_id, choice, test.x, test.y, train.x, train.y)
   answer = exported.loaded.answer(request, SCORING.max_rows)
   return _example_scores(model, answer, test.y)
 

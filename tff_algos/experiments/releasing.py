@@ -56,8 +56,10 @@ def release(
   with releases.opened(target) as path:
     found = _find(path, record)
     if found is None:
-      champion = gating.champion_sha256(target)
-      if champion != record.champion and record.ignored_champion is None:
+      if (
+        record.ignored_champion is None
+        and gating.champion_sha256(target) != record.champion
+      ):
         raise _stale(
           folder,
           f'it was compared with version {record.champion_version}, which is '

@@ -84,7 +84,10 @@ def write_bundle(
   base = pathlib.Path(base_dir)
   try:
     durable.make_folder(base)
-    with versions.exclusive(base), _temporary_folder(base) as (temporary, version):
+    with (
+      versions.exclusive(base),
+      _temporary_folder(base) as (temporary, version),
+    ):
       _save(temporary, bundle, provenance)
       _check_reads_back(temporary, bundle.samples, bundle.tolerance)
       final = base / str(version)

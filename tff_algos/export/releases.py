@@ -294,17 +294,24 @@ class ExportPath:
 
 
 @contextlib.contextmanager
-def opened(export_dir: str | os.PathLike[str]) -> Generator[ExportPath]:
+def opened(
+  export_dir: str | os.PathLike[str], *, must_exist: bool = False
+) -> Generator[ExportPath]:
   """Opens an export path to write, and repairs it after a process was killed.
 
   Args:
-    export_dir: The export path; made if missing.
+    export_dir: The export path.
+    must_exist: Whether a missing one is an error; otherwise it is made.
 
   Raises:
-    ExportError: If its history is damaged, or it is no folder.
+    ExportError: If its history is damaged, it is no folder, or it is missing.
     WorkdirBusyError: If another process writes there.
   """
   folder = pathlib.Path(export_dir)
+  if must_exist and not folder.is_dir():
+    raise errors.ExportError(
+      f'there is no export path {folder}; binaries.export makes one'
+    )
   try:
     durable.make_folder(folder)
   except (FileExistsError, NotADirectoryError) as error:
