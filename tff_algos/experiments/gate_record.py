@@ -113,19 +113,17 @@ def require_blessed(record: GateRecord) -> None:
 def as_text(record: GateRecord) -> str:
   """Returns the record as a table for people."""
   version = record.champion_version
-  lines = [
-    f'round {record.round_num} '
-    + (
-      'without a champion' if version is None else f'against version {version}'
-    )
-    + f': {"blessed" if record.blessed else "refused"}'
-  ]
+  against = 'without a champion'
+  if version is not None:
+    against = f'against version {version}'
+  verdict = 'blessed' if record.blessed else 'refused'
+  lines = [f'round {record.round_num} {against}: {verdict}']
   lines += [
     f'  {name}: {"passed" if passed else "refused"}'
     for name, passed in record.checks.items()
   ]
+  width = max((len(group.name) for group in record.groups), default=0)
   if record.groups:
-    width = max(len(group.name) for group in record.groups)
     lines.append(
       f'  {record.score:{width}}  units  champion  candidate     fall'
       '               bounds  threshold'

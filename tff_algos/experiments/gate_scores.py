@@ -145,19 +145,24 @@ def score_clients(
   return found
 
 
-def score_held_out(
+def best_cluster_scores(
   exported: Exported,
   examples: schema.Examples,
   model: model_lib.Model,
 ) -> Array:
-  """Returns the scores of every cluster model, `[num_clusters, n]`."""
+  """Returns the scores of the best cluster model on some examples, `[n]`."""
   scores = []
   for cluster_id in range(exported.num_clusters):
     choice = model_choice.Choice(model_choice.CLUSTER, cluster_id, 'default')
     request = bundles.Request('', choice, examples.x, examples.y)
     answer = exported.loaded.answer(request, SCORING.max_rows)
     scores.append(_example_scores(model, answer, examples.y))
-  return np.stack(scores)
+  return (max if is_accuracy(model) else min)(scores, key=np.mean)
+
+
+def is_accuracy(model: model_lib.Model) -> bool:
+  """Returns whether a score is an accuracy; otherwise it is an error."""
+  return model.task == model_lib.CLASSIFICATION
 
 
 def _score(
@@ -177,7 +182,7 @@ def _example_scores(
   model: model_lib.Model, answer: bundles.Answer, y: Array
 ) -> Array:
   """Returns the score of each example, float64 `[n]`."""
-  if model.task == model_lib.CLASSIFICATION:
+  if is_accuracy(model):
     outputs = answer.outputs['logits']
   else:
     outputs = answer.outputs['prediction'][:, np.newaxis]

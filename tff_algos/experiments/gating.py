@@ -208,7 +208,10 @@ def _compare(
       *_held_out_groups(config, champion, candidate, dataset, model),
     ]
     groups = _judge(
-      units, opened.config, record.round_num, higher_is_better=_is_higher(model)
+      units,
+      opened.config,
+      record.round_num,
+      higher_is_better=gate_scores.is_accuracy(model),
     )
     reasons += [_reason(record.score, g) for g in groups if g.result == REFUSED]
   return dataclasses.replace(
@@ -330,10 +333,6 @@ def _num_clients(dataset: dataset_lib.FederatedDataset) -> int:
   return len(dataset.client_ids) + len(dataset.unseen_client_ids)
 
 
-def _is_higher(model: model_lib.Model) -> bool:
-  return model.task == model_lib.CLASSIFICATION
-
-
 def _client_groups(
   config: gate_config.GateConfig,
   scores: Sequence[gate_scores.Scores],
@@ -350,7 +349,9 @@ def _client_groups(
   yield _units('newcomers', newcomers, config.max_newcomers_fall)
   yield _units(
     'worst decile', participating, config.max_worst_decile_fall
-  )._replace(statistic=paired_falls.worst_decile(_is_higher(model)))
+  )._replace(
+    statistic=paired_falls.worst_decile(gate_scores.is_accuracy(model))
+  )
   if num_clusters > 1:
     for cluster_id in range(num_clusters):
       members = [one for one in scores if one.cluster_id == cluster_id]
@@ -387,13 +388,11 @@ def _held_out_groups(
     examples = dataset.held_out(source)
     if not examples.num_examples:
       continue
-    best = []
-    for exported in (champion, candidate):
-      scores = gate_scores.score_held_out(exported, examples, model)
-      means = scores.mean(axis=1)
-      index = means.argmax() if _is_higher(model) else means.argmin()
-      best.append(scores[index])
-    yield _Units(f'held out {name}', *best, config.max_held_out_fall)
+    before, after = (
+      gate_scores.best_cluster_scores(exported, examples, model)
+      for exported in (champion, candidate)
+    )
+    yield _Units(f'held out {name}', before, after, config.max_held_out_fall)
 
 
 def _judge(
@@ -440,7 +439,7 @@ def _judge(
 
 def _reason(score: str, group: gate_record.Group) -> str:
   return (
-    f'{group.name}: {score} {group.candidate:.4g} against {group.champion:.4g}, '
-    f'a fall of {group.fall:.4g} and, with confidence, more than '
-    f'{group.low:.4g}, where {group.threshold:g} is tolerated'
+    f'{group.name}: {score} {group.candidate:.4g}, of the champion '
+    f'{group.champion:.4g}: a fall of {group.fall:.4g}, with confidence more '
+    f'than {group.low:.4g}, where {group.threshold:g} is tolerated'
   )

@@ -92,8 +92,7 @@ def write(
     record = gate_record.read(folder)
     if record is None:
       raise errors.DataError(
-        f'{pathlib.Path(folder, gate_record.FILE)} is missing: run binaries.gate '
-        'first'
+        f'{folder} has no {gate_record.FILE}: run binaries.gate first'
       )
     round_num = record.round_num
   path = pathlib.Path(folder, 'dataset')

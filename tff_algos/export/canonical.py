@@ -20,7 +20,7 @@ _COUNTED = re.compile(
   r'|(?<=_)\d+(?=___redundant_placeholder)|(?<=^counter )\d+$'
 )
 _TENSOR = 'tensorflow.TensorProto'
-# Attributes of tables and captured tensors whose value may be the counter alone.
+# Attributes of tables and captured tensors that may be the counter alone.
 _COUNTERS = ('shared_name', '_user_specified_name')
 
 
