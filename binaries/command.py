@@ -65,7 +65,7 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
 
 
 def define_round_flag(verb: str) -> flags.FlagHolder:
-  """Defines `--round`, a choice of `CheckpointManager.find`; returns its holder.
+  """Defines `--round`, for `CheckpointManager.find`; returns its holder.
 
   Args:
     verb: What the program does with the round.

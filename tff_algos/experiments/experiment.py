@@ -19,6 +19,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.evaluation import drift as drift_lib
+from tff_algos.experiments import gate_config
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
@@ -53,6 +54,7 @@ class ExperimentConfig:
     continuation: The earlier run that training goes on from.
     drift: Thresholds of the drift of the data from those of the parent run.
     seed: Base of all randomness in training, >= 0.
+    gate: Comparison with the exported models before a release.
   """
 
   name: str
@@ -70,6 +72,7 @@ class ExperimentConfig:
   )
   drift: drift_lib.DriftConfig = drift_lib.DriftConfig()
   seed: int = 0
+  gate: gate_config.GateConfig = gate_config.GateConfig()
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)

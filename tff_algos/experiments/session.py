@@ -37,6 +37,8 @@ class Session(NamedTuple):
     store: Client states, empty.
     checkpoints: Checkpoints of the workdir.
     evaluator: Evaluator on the runtime and the store.
+    training: The config's options of training, with rounds that count from the
+      first of the runs that continue each other.
     parent: The run that it continues; None for none.
   """
 
@@ -49,6 +51,7 @@ class Session(NamedTuple):
   store: client_state_store.ClientStateStore
   checkpoints: checkpoint.CheckpointManager
   evaluator: evaluator.Evaluator
+  training: loop.TrainingConfig
   parent: continuation.Parent | None = None
 
   def restore(self, choice: int | str = checkpoint.LAST) -> tuple[int, Any]:
@@ -124,8 +127,7 @@ def open_session(
   found = continuation.find_parent(
     folder, parent or config.continuation.parent, config.continuation
   )
-  if found:
-    config = _continued(config, found)
+  effective = _continued(config, found) if found else config
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
@@ -134,18 +136,18 @@ def open_session(
     dataset = stack.enter_context(experiment.open_dataset(folder))
     checkpoints = checkpoint.CheckpointManager(
       folder / checkpoint.FOLDER,
-      experiment.identity(config, dataset),
+      experiment.identity(effective, dataset),
       config.training.num_kept_checkpoints,
       client_ids=dataset.client_ids,
       read_only=not cluster.is_leader,
     )
     # Before TensorFlow's first use; Ctrl-C may end the wait for the others.
     group = stack.enter_context(
-      experiment.open_group(config, dataset, cluster, checkpoints.rounds())
+      experiment.open_group(effective, dataset, cluster, checkpoints.rounds())
     )
     with interrupts.held():
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
-      algorithm, runtime = kept.open(config, dataset, group)
+      algorithm, runtime = kept.open(effective, dataset, group)
       store = loop.build_store(
         algorithm,
         source.population,
@@ -166,6 +168,7 @@ def open_session(
         evaluator=evaluator.Evaluator(
           algorithm, dataset, runtime, store, attackers
         ),
+        training=effective.training,
         parent=found,
       )
     stack.push(kept.close_after_failure)

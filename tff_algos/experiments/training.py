@@ -83,7 +83,7 @@ def train(
       observer = stack.enter_context(
         metrics_log.MetricsLog(
           folder,
-          opened.config.training.num_rounds,
+          opened.training.num_rounds,
           shown_metrics(opened.dataset),
           first_round=_first_round(opened),
         )
@@ -99,10 +99,10 @@ def train(
       opened.checkpoints,
       opened.evaluator,
       observer,
-      opened.config.training,
+      opened.training,
       config.seed,
     )
-    last = opened.config.training.num_rounds
+    last = opened.training.num_rounds
   if done == result.round_num:
     logging.info('%s is at round %d, the last: nothing to train.', folder, done)
   elif result.round_num < last:
@@ -127,7 +127,7 @@ def _check_rounds(opened: session.Session) -> int:
     ConfigError: If there are more of them than the config has.
   """
   done = max(opened.checkpoints.rounds(), default=0)
-  first, last = _first_round(opened), opened.config.training.num_rounds
+  first, last = _first_round(opened), opened.training.num_rounds
   if done > last:
     raise errors.ConfigError(
       f'config.training.num_rounds is {last - first}, but {opened.workdir} is '
