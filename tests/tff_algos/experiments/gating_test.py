@@ -35,7 +35,7 @@ class Gated(NamedTuple):
 
 def _poison(structure):
   return tf.nest.map_structure(
-    lambda leaf: leaf * 0.7 if leaf.dtype == np.float32 else leaf, structure
+    lambda leaf: leaf * -5 if leaf.dtype == np.float32 else leaf, structure
   )
 
 
