@@ -155,6 +155,8 @@ class ExportPath:
         self._stage(model, version, bundles[model], content)
       self._commit(entry)
     except BaseException:
+      # The interrupt may have come after the line was written.
+      self.history = read_history(self.folder)
       self._recover()
       raise
     self._recover()
