@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import json
 import logging as standard_logging
 import os
 import pathlib
@@ -120,6 +121,25 @@ def exit_code_of(error: errors.UserError | OSError) -> int | None:
   if isinstance(error, errors.NotApprovedError):
     return NOT_APPROVED
   return BAD_INPUT
+
+
+def failure_line(error: Exception, exit_code: int) -> str:
+  """Returns an error as one line of JSON, for schedulers.
+
+  Args:
+    error: A `UserError`, or an `OSError` of the file system.
+    exit_code: Exit code of the program.
+  """
+  reasons = {INFRASTRUCTURE: 'infrastructure', NOT_APPROVED: 'not_approved'}
+  return json.dumps(
+    {
+      'status': 'failed',
+      'reason': reasons.get(exit_code, 'bad_input'),
+      'exit_code': exit_code,
+      'error': type(error).__name__,
+      'message': str(error),
+    }
+  )
 
 
 def _report_uncaught(kind, error, trace) -> None:

@@ -66,7 +66,7 @@ def test_line_if_there_is_nothing_to_do():
   ],
 )
 def test_line_of_a_failure(error, reason):
-  assert _parse(preprocess.failure_line(error, 9)) == {
+  assert _parse(command.failure_line(error, 9)) == {
     'status': 'failed',
     'reason': reason,
     'exit_code': 9,
