@@ -130,11 +130,15 @@ def failure_line(error: Exception, exit_code: int) -> str:
     error: A `UserError`, or an `OSError` of the file system.
     exit_code: Exit code of the program.
   """
-  reasons = {INFRASTRUCTURE: 'infrastructure', NOT_APPROVED: 'not_approved'}
+  reason = 'bad_input'
+  if isinstance(error, (errors.InfrastructureError, OSError)):
+    reason = 'infrastructure'
+  elif isinstance(error, errors.NotApprovedError):
+    reason = 'not_approved'
   return json.dumps(
     {
       'status': 'failed',
-      'reason': reasons.get(exit_code, 'bad_input'),
+      'reason': reason,
       'exit_code': exit_code,
       'error': type(error).__name__,
       'message': str(error),

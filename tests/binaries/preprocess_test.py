@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from binaries import preprocess
+from binaries import command, preprocess
 from pipelines import build_dataset
 from pipelines.publishing import staging
 from tests.testing import raw_data
@@ -62,6 +62,7 @@ def test_line_if_there_is_nothing_to_do():
   [
     (errors.PartitionError('two\nlines'), 'bad_input'),
     (errors.WorkdirBusyError('busy'), 'infrastructure'),
+    (errors.NotApprovedError('worse'), 'not_approved'),
     (OSError(28, 'No space left on device', 'file'), 'infrastructure'),
   ],
 )
