@@ -171,7 +171,7 @@ def test_few_known_clients_are_a_warning_and_none_are_refused(parent, caplog):
   assert '1 of 5 clients (20%) have a state' in caplog.text
   assert child.parent[-4:] == (1, 0, 4, 4)
   with pytest.raises(
-    errors.ConfigError, match=r'1 of 5 clients .* min_known is 0.3'
+    errors.ConfigError, match=r'1 of 5 clients .*min_known is 0.3'
   ):
     parent.follow('fewer', known, min_known=0.3)
   assert not parent.folder.with_name('fewer').exists()
