@@ -164,7 +164,7 @@ class Tfds(base.FileSource):
         x = np.swapaxes(x, 0, 1) if options.transpose else x
     except UnicodeDecodeError:
       return base.malformed('the text is not UTF-8')
-    return base.RawExample(x=x, y=label, client=client)
+    return base.RawExample(x=x, y=label, client=client, group=client)
 
   def _num_classes(self) -> int:
     options = self._options
