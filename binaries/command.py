@@ -30,6 +30,7 @@ flags.disclaim_key_flags()
 
 # Exit codes. A bug ends with a stack trace and 1, as in any Python program.
 BAD_INPUT = 1
+NOT_APPROVED = 3
 INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: a retry may help.
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
@@ -68,8 +69,9 @@ def run(function: Callable[[], object]) -> None:
 
   A user error is reported in one line on stderr with exit status 1; a full or
   read-only disk and other infrastructure errors of `exit_code_of` in one line
-  with 75. Ctrl-C ends with 130 and SIGTERM with 143, after cleanup. Any other
-  exception is a bug and keeps its stack trace.
+  with 75, a check that did not pass with 3. Ctrl-C ends with 130 and SIGTERM
+  with 143, after cleanup. Any other exception is a bug and keeps its stack
+  trace.
   """
 
   def main(_):
@@ -101,6 +103,8 @@ def exit_code_of(error: errors.UserError | OSError) -> int | None:
     return INFRASTRUCTURE if error.errno in _DISK_REFUSES else None
   if isinstance(error, errors.InfrastructureError):
     return INFRASTRUCTURE
+  if isinstance(error, errors.NotApprovedError):
+    return NOT_APPROVED
   return BAD_INPUT
 
 

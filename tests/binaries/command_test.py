@@ -28,6 +28,7 @@ def _end(launcher, ending):
   [
     ('user_error', 1, 'no such thing; take another'),
     ('busy', 75, 'another run is at work; wait for it'),
+    ('not_approved', 3, 'accuracy fell by 9 points; look at gate.json'),
     ('full_disk', 75, "No space left on device: 'config.json'"),
   ],
 )

@@ -40,6 +40,10 @@ def _busy() -> None:
   raise errors.WorkdirBusyError('another run is at work; wait for it')
 
 
+def _not_approved() -> None:
+  raise errors.NotApprovedError('accuracy fell by 9 points; look at gate.json')
+
+
 def _bug() -> None:
   raise RuntimeError('a bug of ours')
 
@@ -69,6 +73,7 @@ _ENDINGS = {
   'print_to_nobody': _print_to_nobody,
   'user_error': _user_error,
   'busy': _busy,
+  'not_approved': _not_approved,
   'bug': _bug,
   'full_disk': _full_disk,
   'missing_file': _missing_file,

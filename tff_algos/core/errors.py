@@ -46,6 +46,13 @@ class ExportError(UserError):
   """A SavedModel bundle cannot be written or does not read back."""
 
 
+class NotApprovedError(UserError):
+  """A check of data or models did not pass; a person has to decide.
+
+  Nothing is damaged, and a retry gives the same verdict.
+  """
+
+
 class RequestError(UserError, ValueError):
   """A prediction request is malformed, too large or has an unknown client id.
 

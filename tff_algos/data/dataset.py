@@ -77,7 +77,8 @@ class FederatedDataset:
     """Opens a published version of a dataset, with a lease against removal.
 
     Args:
-      path: The dataset's folder, the one that holds `CURRENT`.
+      path: The dataset's folder, the one that holds `CURRENT`; or the folder
+        of one version, to which the workdir of a nightly run links.
       as_of: Opens the version of the latest date up to this one, see
         `dates.parse`, in place of the current one.
       verify: Whether to compare every file with its SHA-256 first. Without it
@@ -305,11 +306,12 @@ def _hold(
 ) -> pathlib.Path:
   """Returns the folder of a version, with a lease on it in `stack`."""
   while True:
-    folder = (
-      integrity.find_current(dataset)
-      if as_of is None
-      else integrity.find_as_of(dataset, as_of)
-    )
+    if as_of is not None:
+      folder = integrity.find_as_of(dataset, as_of)
+    elif (dataset / layout.MANIFEST).is_file():
+      folder = dataset.resolve()
+    else:
+      folder = integrity.find_current(dataset)
     lease = leases.hold(folder)
     if lease is not None:
       stack.enter_context(lease)

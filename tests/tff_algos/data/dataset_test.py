@@ -58,6 +58,17 @@ def test_a_version_opens_by_its_folder(built, copy):
   dataset_lib.FederatedDataset.open_folder(folder, verify=False).close()
 
 
+def test_a_link_to_a_version_opens_that_version(copy, tmp_path):
+  folder = _version_file(copy, 'manifest.json').parent
+  link = tmp_path / 'link'
+  link.symlink_to(folder)
+  (copy / 'CURRENT').write_text('another\n')
+  with dataset_lib.FederatedDataset.open(link) as dataset:
+    assert (dataset.version, dataset.path) == (folder.name, folder.resolve())
+    with leases.forbid(folder) as is_free:
+      assert not is_free
+
+
 def test_a_version_is_held_until_it_is_closed(built):
   with dataset_lib.FederatedDataset.open(built) as dataset:
     with leases.forbid(dataset.path) as is_free:
