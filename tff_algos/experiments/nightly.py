@@ -246,10 +246,9 @@ class _Night:
     gate_record.require_blessed(record)
 
   def _is_backfill(self) -> bool:
-    """Returns whether models of a later date are released."""
-    return any(
-      pathlib.PurePath(entry.run).name > self._date for entry in self._history
-    )
+    """Returns whether only models of later dates are released."""
+    dates_ = [pathlib.PurePath(entry.run).name for entry in self._history]
+    return self._date not in dates_ and max(dates_, default='') > self._date
 
   def _release(self) -> None:
     """Publishes the candidate."""

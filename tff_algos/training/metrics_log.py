@@ -57,13 +57,11 @@ class MetricsLog:
     self._writer: Any = None
 
   def __enter__(self) -> 'MetricsLog':
-    self._writer = tf.summary.create_file_writer(
-      str(self._folder / 'tensorboard')
-    )
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
-    self._writer.close()
+    if self._writer is not None:
+      self._writer.close()
     if self._bar is not None:
       self._bar.close()
 
@@ -113,6 +111,10 @@ class MetricsLog:
     if new:
       self._add_columns(new)
     self._append(row)
+    if self._writer is None:  # A training that is over adds no file.
+      self._writer = tf.summary.create_file_writer(
+        str(self._folder / 'tensorboard')
+      )
     with self._writer.as_default(step=round_num):
       for name, value in metrics.items():
         if not math.isnan(value):
@@ -190,8 +192,9 @@ def best_round(
     higher_is_better: Whether the largest value is the best.
 
   Returns:
-    `round` and the metrics of that round; the earliest on a tie; empty if no
-    round has the metric (there may be no validation examples).
+    `round` and the metrics of that round without its seconds, so that the same
+    training gives the same answer; the earliest on a tie; empty if no round has
+    the metric (there may be no validation examples).
   """
   with open(pathlib.Path(workdir, 'metrics.csv'), newline='') as file:
     rows = [row for row in csv.DictReader(file) if row.get(metric)]
@@ -199,5 +202,9 @@ def best_round(
     return {}
   sign = -1 if higher_is_better else 1
   best = min(rows, key=lambda row: sign * float(row[metric]))
-  values = {name: float(value) for name, value in best.items() if value}
+  values = {
+    name: float(value)
+    for name, value in best.items()
+    if value and name != 'seconds'
+  }
   return {**values, 'round': int(best['round'])}

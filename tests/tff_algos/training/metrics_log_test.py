@@ -180,7 +180,10 @@ def test_disk_that_refuses_is_one_clear_error(tmp_path):
 
 def test_best_round_is_the_earliest_of_the_best(tmp_path):
   rows = [(0, 0.9), (1, math.nan), (2, 0.95), (3, 0.2), (4, 0.95), (5, 0.2)]
-  _write(tmp_path, [(r, {_METRIC: value, 'x': r / 2}) for r, value in rows])
+  _write(
+    tmp_path,
+    [(r, {_METRIC: value, 'x': r / 2, 'seconds': 0.1}) for r, value in rows],
+  )
   best = metrics_log.best_round(tmp_path, _METRIC, higher_is_better=True)
   assert best == {'round': 2, _METRIC: 0.95, 'x': 1.0}
   best = metrics_log.best_round(tmp_path, _METRIC, higher_is_better=False)

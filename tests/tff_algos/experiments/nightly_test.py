@@ -1,0 +1,264 @@
+"""Nights of a tiny production: what each continues, releases and refuses."""
+
+import json
+import os
+import pathlib
+import shutil
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.testing import nights, raw_data
+from tff_algos.core import errors
+from tff_algos.experiments import gating, lineage, nightly
+from tff_algos.export import releases
+from tff_algos.reports.plotting import style
+from tff_algos.training import checkpoint, continuation, workdir
+
+
+class Production(NamedTuple):
+  """A production with its raw files."""
+
+  raw: pathlib.Path
+  folder: pathlib.Path
+  results: tuple[dict[str, Any], ...] = ()
+
+  def run(self, date, until=nightly.RELEASE, **sections):
+    config = nights.parse(self.raw, **sections)
+    return nightly.run(config, self.folder, date, nightly.Options(until))
+
+  def run_folder(self, date) -> pathlib.Path:
+    return self.folder / 'runs' / date
+
+  @property
+  def history(self):
+    return releases.read_history(self.folder / 'export')
+
+
+@pytest.fixture(autouse=True, scope='module')
+def cheap():
+  """Renders no pictures and loads no bundle in a process of its own."""
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(style, 'to_png', lambda figure: b'')
+    patched.setattr(gating, '_check_plainly', _check_time_alone)
+    yield
+
+
+def _check_time_alone(found, dataset, config):
+  del found, dataset
+  is_in_time = config.max_batch_seconds > 0.5
+  return {'in time': is_in_time}, [] if is_in_time else ['it takes too long']
+
+
+@pytest.fixture(name='made', scope='module')
+def make_two_nights(cheap, tmp_path_factory):
+  """Two nights; not to change."""
+  folder = tmp_path_factory.mktemp('nights')
+  made = Production(folder / 'raw', folder / 'production')
+  nights.write_day(made.raw, nights.FIRST, 'abyz')
+  first = made.run(nights.FIRST)
+  nights.write_day(made.raw, nights.FIRST, 'byz')  # Client a leaves.
+  nights.write_day(made.raw, nights.SECOND, 'bcdyz')
+  return made._replace(results=(first, made.run(nights.SECOND)))
+
+
+@pytest.fixture(name='production')
+def make_production(made, tmp_path):
+  """A copy of the two nights, and raw files of its own for the third."""
+  for path in (made.raw, made.folder):
+    shutil.copytree(path, tmp_path / path.name, symlinks=True)
+  copied = Production(tmp_path / 'raw', tmp_path / 'production')
+  nights.write_day(copied.raw, nights.THIRD, 'abcdyz')
+  return copied
+
+
+def _version_of(folder: pathlib.Path) -> str:
+  return pathlib.Path(os.readlink(folder / 'dataset')).name
+
+
+def _rounds(folder: pathlib.Path) -> list[int]:
+  manager = checkpoint.CheckpointManager(
+    folder / checkpoint.FOLDER, {}, read_only=True
+  )
+  return manager.rounds()
+
+
+def test_the_first_night_trains_anew(made):
+  folder = made.run_folder(nights.FIRST)
+  assert made.results[0] == {
+    'status': 'released',
+    'as_of': nights.FIRST,
+    'run': f'runs/{nights.FIRST}',
+    'parent': None,
+    'dataset_version': _version_of(folder),
+    'released_version': 1,
+  }
+  assert continuation.read_parent(folder) is None
+  assert _rounds(folder)[-1] == nights.NUM_ROUNDS
+  assert not (folder / 'drift.json').exists()
+
+
+def test_the_second_night_continues_the_first(made):
+  first, second = (
+    made.run_folder(date) for date in (nights.FIRST, nights.SECOND)
+  )
+  assert made.results[1] == {
+    'status': 'released',
+    'as_of': nights.SECOND,
+    'run': f'runs/{nights.SECOND}',
+    'parent': f'runs/{nights.FIRST}',
+    'dataset_version': _version_of(second),
+    'released_version': 2,
+  }
+  assert _version_of(second) != _version_of(first)
+  assert continuation.read_parent(second) == continuation.Parent(
+    f'../{nights.FIRST}', 2, _version_of(first), stayed=3, joined=2, left=1
+  )
+  assert _rounds(second)[-1] == 2 * nights.NUM_ROUNDS
+  drifted = json.loads((second / 'drift.json').read_text())
+  assert drifted['parent'] == nights.FIRST
+  gated = json.loads((second / 'gate.json').read_text())
+  assert gated['blessed'] and gated['champion_version'] == 1
+  chain = lineage.chain(made.folder / 'export')
+  assert [os.path.basename(title) for title, _ in chain] == [
+    'version 2',
+    nights.SECOND,
+    nights.FIRST,
+  ]
+  assert [entry.run for entry in made.history] == [
+    f'../runs/{date}' for date in (nights.FIRST, nights.SECOND)
+  ]
+
+
+def test_a_finished_night_changes_no_file(made):
+  before = raw_data.file_bytes(made.folder)
+  assert made.run(nights.SECOND) == made.results[1]
+  # Released before the second night: that is no backfill.
+  assert made.run(nights.FIRST) == made.results[0]
+  assert raw_data.file_bytes(made.folder) == before
+
+
+def test_no_new_data(production):
+  (production.raw / f'{nights.THIRD}.csv').unlink()
+  for _ in range(2):
+    result = production.run(nights.THIRD)
+    assert result == {
+      'status': 'no_new_data',
+      'as_of': nights.THIRD,
+      'run': f'runs/{nights.THIRD}',
+      'parent': f'runs/{nights.SECOND}',
+      'dataset_version': _version_of(production.run_folder(nights.SECOND)),
+      'released_version': None,
+    }
+    assert not production.run_folder(nights.THIRD).exists()
+
+
+def test_a_backfill_is_not_released(production):
+  result = production.run(nights.BETWEEN)
+  assert result['status'] == 'backfilled'
+  assert result['parent'] == f'runs/{nights.FIRST}'
+  assert result['released_version'] is None
+  assert len(production.history) == 2
+  assert _rounds(production.run_folder(nights.BETWEEN))[-1] == 4
+  current = (production.folder / 'dataset' / 'CURRENT').read_text().strip()
+  assert current == _version_of(production.run_folder(nights.SECOND))
+  # It is no parent either.
+  later = production.run(nights.THIRD, nightly.DATASET)
+  assert later['parent'] == f'runs/{nights.SECOND}'
+
+
+def test_step_by_step_late_files_are_part_of_the_next_night(production):
+  folder = production.run_folder(nights.THIRD)
+  result = production.run(nights.THIRD, nightly.DATASET)
+  assert result['status'] == 'until dataset'
+  assert [path.name for path in folder.iterdir()] == ['dataset']
+  nights.write_day(production.raw, nights.BETWEEN, 'abyz')
+  for step, name in (
+    (nightly.DRIFT, 'drift.json'),
+    (nightly.TRAIN, 'evaluation/summary.json'),
+    (nightly.GATE, 'gate.json'),
+  ):
+    assert not (folder / name).exists()
+    result |= {'status': f'until {step}'}
+    assert production.run(nights.THIRD, step) == result
+    assert (folder / name).exists()
+  assert len(production.history) == 2
+  result |= {'status': 'released', 'released_version': 3}
+  assert production.run(nights.THIRD) == result
+  assert continuation.read_parent(folder)[3:] == (5, 1, 0, 0)  # a returns.
+  later = production.run(nights.FOURTH, nightly.DATASET)
+  assert later['dataset_version'] != result['dataset_version']
+  assert later['parent'] == f'runs/{nights.THIRD}'
+
+
+def test_a_refused_candidate_is_continued_by_none(production):
+  current = production.folder / 'export' / 'cluster_models' / '2'
+  graph = (current / 'saved_model.pb').read_bytes()
+  (current / 'saved_model.pb').write_bytes(b'')
+  with pytest.raises(
+    errors.ExportError,
+    match=r'export cannot be compared with: .*binaries\.rollback',
+  ):
+    production.run(nights.THIRD)
+  (current / 'saved_model.pb').write_bytes(graph)
+  for _ in range(2):
+    with pytest.raises(
+      errors.NotApprovedError, match='gate refuses round 6: it takes too long'
+    ):
+      production.run(nights.THIRD, gate={'max_batch_seconds': 0.1})
+  folder = production.run_folder(nights.THIRD)
+  assert not json.loads((folder / 'gate.json').read_text())['blessed']
+  assert len(production.history) == 2
+  nights.write_day(production.raw, nights.FOURTH)
+  later = production.run(nights.FOURTH, nightly.DATASET)
+  assert later['parent'] == f'runs/{nights.SECOND}'
+
+
+def test_after_a_rollback_a_night_continues_what_it_rolled_back_to(production):
+  with releases.opened(production.folder / 'export') as path:
+    path.rollback()
+  result = production.run(nights.THIRD, nightly.DRIFT)
+  assert result['parent'] == f'runs/{nights.FIRST}'
+  report = production.run_folder(nights.THIRD) / 'drift.json'
+  assert json.loads(report.read_text())['parent'] == nights.FIRST
+
+
+def test_too_much_drift_ends_the_night_before_training(production):
+  nights.write_day(
+    production.raw, nights.THIRD, 'abcdyz' * 3, turns_labels=True
+  )
+  with pytest.raises(errors.NotApprovedError, match='feature_shift is'):
+    production.run(nights.THIRD, drift={'max_feature_shift': 1e-6})
+  folder = production.run_folder(nights.THIRD)
+  assert (folder / 'drift.json').exists()
+  assert not (folder / checkpoint.FOLDER).exists()
+
+
+@pytest.mark.parametrize(
+  ('other', 'words'),
+  [
+    ({'algorithm': 'ifca'}, "its algorithm is 'fed_soft', the config says"),
+    ({'model': 'mlp'}, 'its model is .*, the config says'),
+  ],
+)
+def test_a_parent_of_another_kind(production, other, words):
+  with pytest.raises(
+    errors.ConfigError, match=rf'{nights.SECOND} cannot be continued: {words}'
+  ):
+    production.run(nights.THIRD, **other)
+  assert len(production.history) == 2
+
+
+def test_a_date_before_the_first_night(made):
+  with pytest.raises(
+    errors.ConfigError,
+    match=rf'--as_of=2026-10-31 is before {nights.FIRST}, the first night',
+  ):
+    made.run('2026-10-31')
+  assert not made.run_folder('2026-10-31').exists()
+
+
+def test_two_nights_at_once(made):
+  with workdir.lock(made.folder):
+    with pytest.raises(errors.WorkdirBusyError, match='is in use by process'):
+      made.run(nights.SECOND)
