@@ -64,8 +64,11 @@ def make_undisturbed(first, tmp_path_factory):
 
 
 def _assert_same(found, expected, places=()) -> None:
-  assert found.keys() == expected.keys(), places
-  differing = [name for name in found if found[name] != expected[name]]
+  differing = [
+    name
+    for name in sorted({*found, *expected})
+    if found.get(name) != expected.get(name)
+  ]
   assert not differing, places
 
 

@@ -21,7 +21,7 @@ class SumRun:
     )
     self.recorder = recorder.Recorder()
 
-  def train(self, num_rounds, **options):
+  def train(self, num_rounds, evaluator=None, **options):
     num_clients = self.source.population.num_clients
     with debug_runtime.DebugRuntime(self.algorithm, num_clients) as runtime:
       return loop.train(
@@ -30,7 +30,7 @@ class SumRun:
         self.source,
         self.store,
         self.checkpoints,
-        recorder.NoEvaluation(),
+        evaluator or recorder.NoEvaluation(),
         self.recorder,
         loop.TrainingConfig(num_rounds, **options),
         0,

@@ -15,7 +15,7 @@ from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
 from tff_algos.models import registry as models
 from tff_algos.runtimes import client_sources
-from tff_algos.training import checkpoint, loop, restarts
+from tff_algos.training import checkpoint, loop, restarts, selection
 
 _LOCAL_TRAINING = {'num_local_epochs': 1, 'batch_size': 8}
 _ALGORITHMS = {
@@ -277,6 +277,89 @@ def test_intervals(tmp_path):
   evaluated = [r for r, row in run.recorder.rows.items() if 'total' in row]
   assert evaluated == [0, 3, 5]
   assert run.checkpoints.rounds() == [4, 5]
+
+
+class _Scripted:
+  """An evaluator whose metric is known for each round."""
+
+  selection_metric = 'score'
+
+  def __init__(self, *values):
+    self._values = values
+
+  def evaluate(self, server_state):
+    # The total after each round is known.
+    round_num = _TOTALS.index(float(np.asarray(server_state.total)))
+    return evaluator.Evaluation({'score': self._values[round_num]}, [])
+
+
+def _totals(num_rounds):
+  """Returns the total after each round: three times, and 6, by two clients."""
+  totals = [0.0]
+  for _ in range(num_rounds):
+    totals.append(3 * totals[-1] + 6)
+  return totals
+
+
+_TOTALS = _totals(9)
+_PATIENT = {
+  'selection': selection.SelectionConfig(patience=2),
+  'checkpoint_interval': 100,
+}
+
+
+def test_early_stopping_keeps_the_best_and_the_last_round(tmp_path):
+  run = sum_run.SumRun(tmp_path)
+  # Round 3 ties with 2, round 4 is worse: two evaluations without a gain.
+  scripted = _Scripted(0.1, 0.2, 0.5, 0.5, 0.4, 0.9, 0.9)
+  result = run.train(6, evaluator=scripted, **_PATIENT)
+  assert result.round_num == 4
+  assert list(run.recorder.rows) == [0, 1, 2, 3, 4]
+  assert run.checkpoints.rounds() == [2, 4]
+  assert run.checkpoints.find('best') == 2
+  assert run.checkpoints.progress(4) == (2, 0.5, 2)
+  # A stopped run is over.
+  again = sum_run.SumRun(tmp_path)
+  again.recorder = run.recorder
+  assert again.train(6, evaluator=scripted, **_PATIENT).round_num == 4
+  assert list(run.recorder.rows) == [0, 1, 2, 3, 4]
+
+
+def test_patience_counts_evaluations(tmp_path):
+  run = sum_run.SumRun(tmp_path)
+  scripted = _Scripted(0.0, 0.0, 0.5, 0.9, 0.4, 0.9, 0.3, 0.9)
+  result = run.train(7, evaluator=scripted, evaluation_interval=2, **_PATIENT)
+  assert result.round_num == 6
+  assert run.checkpoints.find('best') == 2
+
+
+@pytest.mark.parametrize('stop', [1, 2, 3, 4])
+def test_early_stopping_after_an_interruption(tmp_path, stop):
+  values = (0.1, 0.2, 0.5, 0.3, 0.4, 0.9, 0.9)
+  whole = sum_run.SumRun(tmp_path / 'whole')
+  expected = whole.train(6, evaluator=_Scripted(*values), **_PATIENT)
+  folder = tmp_path / 'interrupted'
+  first = sum_run.SumRun(folder)
+  first.recorder = recorder_lib.InterruptedRecorder(stop, is_after=True)
+  with pytest.raises(KeyboardInterrupt):
+    first.train(6, evaluator=_Scripted(*values), **_PATIENT)
+  second = sum_run.SumRun(folder)
+  second.recorder = first.recorder
+  found = second.train(6, evaluator=_Scripted(*values), **_PATIENT)
+  np.testing.assert_equal(found, expected)
+  everyone = np.arange(2)
+  np.testing.assert_equal(
+    second.store.load(everyone), whole.store.load(everyone)
+  )
+  np.testing.assert_equal(second.recorder.rows, whole.recorder.rows)
+  for name in ('server_state.npz', 'client_index.npz'):
+    one, other = (
+      (path / 'round_000004' / name).read_bytes()
+      for path in (tmp_path / 'whole', folder)
+    )
+    assert one == other
+  assert second.checkpoints.progress(4) == whole.checkpoints.progress(4)
+  assert second.checkpoints.find('best') == 2
 
 
 def test_store_knows_every_initial_state(tmp_path):

@@ -18,6 +18,7 @@ from tff_algos.experiments import (
 )
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.training import checkpoint, continuation
 
 
 def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
@@ -115,7 +116,23 @@ def is_finished(
   )
   # The report page is written last.
   has_page = (folder / 'report' / 'index.html').is_file()
-  return is_same and has_page and last_round == config.training.num_rounds
+  return is_same and has_page and _is_last(config, folder, last_round)
+
+
+def _is_last(
+  config: experiment.ExperimentConfig, folder: pathlib.Path, round_num: int
+) -> bool:
+  """Returns whether a training ends with a round, maybe by early stopping."""
+  parent = continuation.read_parent(folder)
+  first = parent.round_num if parent else 0
+  if round_num == first + config.training.num_rounds:
+    return True
+  manager = checkpoint.CheckpointManager(
+    folder / checkpoint.FOLDER, {}, read_only=True
+  )
+  is_saved = round_num in manager.rounds()
+  selection = config.training.selection
+  return is_saved and manager.progress(round_num).is_over(selection)
 
 
 def _place_dataset(

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from matplotlib import figure as figure_lib
 from tff_algos.reports.plotting import style
 
 _INDEX = 'index.html'
+_TEMPORARY = '.report-'
 
 
 class Picture(NamedTuple):
@@ -63,7 +65,7 @@ def publish(
   """Writes `<workdir>/report`: the pictures, and a page that shows them.
 
   Every file is written to a temporary file and renamed, the page last. Pictures
-  of an earlier report are removed.
+  of an earlier report are removed, and what a killed process left.
 
   Args:
     workdir: Existing folder.
@@ -75,7 +77,9 @@ def publish(
   """
   report = workdir / 'report'
   files = {one.name: one.png for one in pictures}
-  with tempfile.TemporaryDirectory(prefix='.report-', dir=workdir) as temporary:
+  for leftover in workdir.glob(f'{_TEMPORARY}*'):
+    shutil.rmtree(leftover)
+  with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=workdir) as temporary:
     made = pathlib.Path(temporary)
     for name, content in (*files.items(), (_INDEX, page.encode())):
       (made / name).write_bytes(content)

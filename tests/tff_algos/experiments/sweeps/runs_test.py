@@ -6,7 +6,7 @@ import json
 import pytest
 
 from configs.fed_soft import synthetic
-from tests.testing import fake_sweep
+from tests.testing import fake_sweep, saved_run
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import errors
 from tff_algos.experiments import (
@@ -22,6 +22,7 @@ from tff_algos.experiments import (
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.experiments.sweeps import runs as sweep_runs
 from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.training import checkpoint, continuation, selection
 
 _CONFIG = experiment.parse(synthetic.get_config('smoke'))
 _BASE = synthetic.get_config('smoke').to_dict()
@@ -109,6 +110,34 @@ def test_a_run_that_was_ended_is_not_finished(tmp_path, name):
   _write(tmp_path)
   (tmp_path / name).unlink()
   assert not sweep_runs.is_finished(_CONFIG, tmp_path)
+
+
+@pytest.mark.parametrize(('num_since', 'is_finished'), [(1, False), (2, True)])
+def test_a_run_that_stopped_early_is_finished(tmp_path, num_since, is_finished):
+  config = dataclasses.replace(
+    _CONFIG,
+    training=dataclasses.replace(
+      _CONFIG.training,
+      num_rounds=9,
+      selection=selection.SelectionConfig(patience=2),
+    ),
+  )
+  fake_sweep.write_run(tmp_path, num_rounds=4)
+  resolved_config.write(config, tmp_path)
+  assert not sweep_runs.is_finished(config, tmp_path)
+  progress = selection.Progress(1, 0.5, num_since)
+  run = saved_run.Run(tmp_path / checkpoint.FOLDER)
+  run.train(4, progress=progress)
+  assert sweep_runs.is_finished(config, tmp_path) == is_finished
+
+
+def test_a_continued_run_counts_from_its_parent(tmp_path):
+  fake_sweep.write_run(tmp_path, num_rounds=_CONFIG.training.num_rounds + 5)
+  resolved_config.write(_CONFIG, tmp_path)
+  assert not sweep_runs.is_finished(_CONFIG, tmp_path)
+  parent = continuation.Parent('../parent', 5, 'v')
+  (tmp_path / 'parent.json').write_text(json.dumps(parent._asdict()))
+  assert sweep_runs.is_finished(_CONFIG, tmp_path)
 
 
 def test_damaged_json_is_not_finished(tmp_path):

@@ -41,6 +41,8 @@ def test_a_report_is_replaced_and_other_files_stay(tmp_path):
   first = [picture.Drawn(name, '', b'1') for name in ('a.png', 'b.png')]
   assert picture.publish(tmp_path, first, 'a b') == report / 'index.html'
   (report / 'notes.txt').write_text('mine')
+  (tmp_path / '.report-killed').mkdir()
+  (tmp_path / '.report-killed' / 'a.png').write_bytes(b'')
   picture.publish(tmp_path, [picture.Drawn('b.png', '', b'2')], 'ä')
   assert {path.name: path.read_bytes() for path in report.iterdir()} == {
     'b.png': b'2',
