@@ -1,6 +1,7 @@
 """Training as a program: killed, interrupted, resumed, refused."""
 
 import csv
+import dataclasses
 import pathlib
 import shutil
 import signal
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from configs.fed_soft import synthetic
-from tff_algos.experiments import datasets, experiment, session
+from tff_algos.experiments import datasets, experiment, session, training
 
 _SYNTHETIC = '--config=configs/fed_soft/synthetic.py:smoke'
 _PATIENCE_SECONDS = 120.0
@@ -35,8 +36,8 @@ def _config(**training):
   return experiment.parse(config)
 
 
-def _read(folder: pathlib.Path) -> _Trained:
-  with session.open_session(_config(), folder) as opened:
+def _read(folder: pathlib.Path, config=None) -> _Trained:
+  with session.open_session(config or _config(), folder) as opened:
     round_num, server_state = opened.restore()
     client_states = opened.store.load(np.arange(12))
   with open(folder / 'metrics.csv', newline='') as file:
@@ -232,3 +233,52 @@ def test_no_tff_worker_is_left(start_training, signum, returncode):
     time.sleep(0.05)
   if signum != signal.SIGKILL:
     _assert_nothing_is_left(program, training.folder)
+
+
+@pytest.mark.slow
+def test_a_run_continues_another(launcher, trained_regressions, tmp_path):
+  """Two rounds, and a third in a run of its own: as three rounds of one run."""
+  config, parent = trained_regressions
+  shutil.copytree(parent, tmp_path / 'whole')
+  training_config = dataclasses.replace(config.training, num_rounds=3)
+  training.train(
+    dataclasses.replace(config, training=training_config), tmp_path / 'whole'
+  )
+  child = tmp_path / 'child'
+  shutil.copytree(parent / 'dataset', child / 'dataset')
+
+  def train(*flags):
+    return launcher.run(
+      'binaries.train',
+      _SYNTHETIC,
+      f'--workdir={child}',
+      '--config.training.num_rounds=1',
+      '--config.algorithm.local_training.num_local_epochs=2',
+      '--config.runtime.name=debug',
+      *flags,
+    )
+
+  program = train(f'--continue_from={parent}')
+  assert program.returncode == 0, program.stderr
+  assert not program.complaints
+  words = 'after round 2: 12 clients stay, 0 return, 0 join, 0 left.'
+  assert any(line.endswith(words) for line in program.said)
+  found, expected = (
+    _read(path, config) for path in (child, tmp_path / 'whole')
+  )
+  assert [row['round'] for row in found.rows] == ['2', '3']
+  np.testing.assert_equal(found[:3], expected[:3])
+  assert found.rows[1] == expected.rows[3]
+
+  before = (child / 'metrics.csv').read_bytes()
+  program = train()  # Its parent is known.
+  assert program.returncode == 0, program.stderr
+  assert 'is at round 3, the last: nothing to train' in program.said[-1]
+  program = train(f'--continue_from={tmp_path}/whole')
+  assert program.returncode == 1
+  (line,) = program.complaints
+  assert 'cannot continue' in line and 'Take another --workdir' in line
+  program = train(f'--continue_from={tmp_path}/nothing')
+  assert program.returncode == 1
+  assert (child / 'metrics.csv').read_bytes() == before
+  _assert_nothing_is_left(program, child)

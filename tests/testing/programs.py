@@ -51,7 +51,8 @@ class Program:
   def said(self) -> list[str]:
     """Returns the lines of stderr; a progress bar redraws its line."""
     lines = self.stderr.replace('\r', '\n').splitlines()
-    return [line for line in lines if line.strip() and 'round/s' not in line]
+    is_bar = re.compile('round/s|s/round').search
+    return [line for line in lines if line.strip() and not is_bar(line)]
 
   @property
   def complaints(self) -> list[str]:
