@@ -71,6 +71,16 @@ def write(
   (workdir / 'evaluation' / 'summary.json').write_text(json.dumps(summary))
 
 
+def keep_rounds_from(workdir: pathlib.Path, round_num: int) -> None:
+  """Removes the rounds before one, as of a run that continues another."""
+  path = workdir / 'metrics.csv'
+  lines = path.read_text().splitlines()
+  path.write_text('\n'.join([lines[0], *lines[1 + round_num :]]) + '\n')
+  for one in (workdir / 'memberships').glob('*.npy'):
+    if int(one.stem.removeprefix('round_')) < round_num:
+      one.unlink()
+
+
 def write_memberships(
   workdir: pathlib.Path, memberships: dict[int, np.ndarray]
 ) -> None:

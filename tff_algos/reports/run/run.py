@@ -48,7 +48,8 @@ class Run:
     name: Name of the experiment.
     config_hash: Hash of the config.
     config: Resolved config.
-    rounds: `metrics.csv`: one row per round; row 0 is the initial state.
+    rounds: `metrics.csv`: one row per round; row 0 is the initial state, or that
+      after the last round of the parent run.
     clients: `evaluation/clients.csv`.
     summary: `evaluation/summary.json`.
     clock: Virtual clock of the pictures of time.
@@ -95,9 +96,24 @@ class Run:
     )
 
   @property
+  def first_round(self) -> int:
+    """Returns the round of the first row: 0 unless the run continues another."""
+    return int(self.rounds.numbers('round')[0])
+
+  @property
   def last_round(self) -> int:
-    """Returns the number of rounds that were run."""
+    """Returns the round of the last row."""
     return int(self.rounds.numbers('round')[-1])
+
+  @property
+  def num_rounds(self) -> int:
+    """Returns the number of rounds that were run."""
+    return self.last_round - self.first_round
+
+  @property
+  def round_limits(self) -> tuple[int, int]:
+    """Returns the ends of an axis of rounds."""
+    return self.first_round, max(self.last_round, self.first_round + 1)
 
   def series(self, name: str) -> Series | None:
     """Returns a column over the rounds with finite values.

@@ -167,8 +167,16 @@ def heading(run: run_lib.Run) -> str:
   trained = f'{algorithm} trained ' if algorithm else 'Training of '
   return (
     f'{trained}{clusters} on {num_clients} clients{sources}, in '
-    f'{run.last_round} rounds and {run_time(run)}.'
+    f'{_num_rounds(run)} and {run_time(run)}.'
   )
+
+
+def _num_rounds(run: run_lib.Run) -> str:
+  """Returns the number of rounds as text; of a continued run also which."""
+  text = f'{run.num_rounds} rounds'
+  if run.first_round:
+    return f'{text} ({run.first_round + 1} to {run.last_round})'
+  return text
 
 
 def run_time(run: run_lib.Run) -> str:
@@ -196,7 +204,7 @@ def console_summary(workdir: str | os.PathLike[str]) -> str:
   lines = [
     _cut(f'{run.name}  (config {run.config_hash})'),
     _cut(
-      f'{run.last_round} rounds in {run_time(run)}; test {measure}, each '
+      f'{_num_rounds(run)} in {run_time(run)}; test {measure}, each '
       'example counts the same'
     ),
     '',

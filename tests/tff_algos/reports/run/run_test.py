@@ -23,6 +23,17 @@ def test_facts_of_a_run(tmp_path):
   assert run.held_out('upright', 7) is None
 
 
+def test_rounds_of_a_continued_run(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=8)
+  assert run_lib.read(tmp_path).round_limits == (0, 8)
+  fake_workdir.keep_rounds_from(tmp_path, 5)
+  run = run_lib.read(tmp_path)
+  assert (run.first_round, run.last_round, run.num_rounds) == (5, 8, 3)
+  assert run.round_limits == (5, 8)
+  fake_workdir.keep_rounds_from(tmp_path, 3)
+  assert run_lib.read(tmp_path).round_limits == (8, 9)
+
+
 def test_tables_that_only_some_programs_write(tmp_path):
   fake_workdir.write(tmp_path, num_rounds=2)
   run = run_lib.read(tmp_path)

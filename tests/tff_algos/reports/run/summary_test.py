@@ -108,6 +108,14 @@ def test_one_sentence_says_what_was_run(tmp_path):
   )
 
 
+def test_rounds_of_a_continued_run(tmp_path):
+  fake_workdir.write(tmp_path, num_rounds=8)
+  fake_workdir.keep_rounds_from(tmp_path, 5)
+  sentence = summary.heading(run_lib.read(tmp_path))
+  assert ', in 3 rounds (6 to 8) and ' in sentence
+  assert '\n3 rounds (6 to 8) in ' in summary.console_summary(tmp_path)
+
+
 @pytest.mark.parametrize(
   ('seconds', 'text'),
   [(0.25, '0.25 s'), (59, '59 s'), (600, '10 min'), (9000, '2 h 30 min')],

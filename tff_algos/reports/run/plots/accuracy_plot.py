@@ -89,7 +89,7 @@ def _draw_panel(run, axes: axes_lib.Axes, source, lines) -> None:
     axes.axhline(share, color=style.MUTED, linewidth=1.1, linestyle=':')
     text = f'majority class: {style.score_text(run, share)}'
     labels.append(style.EndLabel(text, share, style.MUTED))
-  axes.set_xlim(0, max(run.last_round, 1))
+  axes.set_xlim(run.round_limits)
   axes.set_xlabel('round')
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
   style.format_scores(run, axes.yaxis)

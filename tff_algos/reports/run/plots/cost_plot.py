@@ -47,7 +47,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     labels.append(style.EndLabel(text, series.values[-1], color, index == 0))
   axes.set_title(
     f'downlink {down.sum() / divisor:.3g} + uplink {up.sum() / divisor:.3g} = '
-    f'{total[-1] / divisor:.3g} {unit} in {run.last_round} rounds'
+    f'{total[-1] / divisor:.3g} {unit} in {run.num_rounds} rounds'
   )
   axes.set_xlim(0, total[-1] / divisor)
   axes.set_xlabel(f'cumulative communication ({unit})')

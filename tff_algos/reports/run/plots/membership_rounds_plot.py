@@ -146,7 +146,7 @@ def _draw_panel(
         style.EndLabel(text, values[-1], colors[cluster], stands_out)
       )
   axes.set_title(group.title, color=planted_colors[main])
-  axes.set_xlim(0, max(run.last_round, 1))
+  axes.set_xlim(run.round_limits)
   axes.set_xlabel('round')
   axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
   style.label_ends(axes, labels)

@@ -37,7 +37,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     _draw_error(grid.pop(0), error)
   for axes in figure.axes:
     axes.set_xlabel('round')
-    axes.set_xlim(0, max(run.last_round, 1))
+    axes.set_xlim(run.round_limits)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
   return figure
 

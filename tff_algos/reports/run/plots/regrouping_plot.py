@@ -85,7 +85,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     axes.set_title(panel.title)
     axes.set_ylabel(panel.label)
     axes.set_xlabel('round')
-    axes.set_xlim(0, max(run.last_round, 1))
+    axes.set_xlim(run.round_limits)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
     _draw_lines(axes, lines, is_share=panel is _SHARES)
   return figure

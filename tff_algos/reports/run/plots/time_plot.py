@@ -33,7 +33,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if not all(one.sum() for one in systems[0].values()):
     return None
   figure = style.new_figure(
-    3.9, f'Simulated duration of {run.last_round:,} rounds'
+    3.9, f'Simulated duration of {run.num_rounds:,} rounds'
   )
   panels = style.new_panels(figure, len(rates), len(rates))
   for axes, rate, times in zip(panels, rates, systems, strict=True):

@@ -27,6 +27,15 @@ def test_a_panel_for_each_source_and_one_for_the_clients(tmp_path):
     assert name in labels
 
 
+def test_a_continued_run_starts_at_the_last_round_of_its_parent(tmp_path):
+  fake_workdir.write(tmp_path)
+  fake_workdir.keep_rounds_from(tmp_path, 20)
+  figure = accuracy_plot.draw(run_lib.read(tmp_path))
+  for axes in figure.axes:
+    assert axes.get_xlim() == (20, 30)
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+
+
 def test_each_panel_has_the_majority_class_of_its_own_data(tmp_path):
   fake_workdir.write(tmp_path)
   figure = accuracy_plot.draw(run_lib.read(tmp_path))
