@@ -207,12 +207,14 @@ def _states(run, date):
   return {row['task_id']: row['state'] for row in rows}
 
 
+@pytest.mark.slow
 def test_airflow_imports_the_example(real):
   run, _ = real
   assert 'No data found' in run('dags', 'list-import-errors').stdout
   assert 'every_night' in run('dags', 'list').stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('date', 'codes', 'states', 'num_calls'),
   [
