@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import json
 import logging as standard_logging
 import os
 import pathlib
@@ -64,6 +65,20 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
   return config, workdir
 
 
+def define_round_flag(verb: str) -> flags.FlagHolder:
+  """Defines `--round`, for `CheckpointManager.find`; returns its holder.
+
+  Args:
+    verb: What the program does with the round.
+  """
+  return flags.DEFINE_string(
+    'round',
+    'last',
+    f'Checkpoint to {verb}: last, best (by config.training.selection), or the '
+    'number of a round.',
+  )
+
+
 def run(function: Callable[[], object]) -> None:
   """Parses the flags and runs a program.
 
@@ -106,6 +121,29 @@ def exit_code_of(error: errors.UserError | OSError) -> int | None:
   if isinstance(error, errors.NotApprovedError):
     return NOT_APPROVED
   return BAD_INPUT
+
+
+def failure_line(error: Exception, exit_code: int) -> str:
+  """Returns an error as one line of JSON, for schedulers.
+
+  Args:
+    error: A `UserError`, or an `OSError` of the file system.
+    exit_code: Exit code of the program.
+  """
+  reason = 'bad_input'
+  if isinstance(error, (errors.InfrastructureError, OSError)):
+    reason = 'infrastructure'
+  elif isinstance(error, errors.NotApprovedError):
+    reason = 'not_approved'
+  return json.dumps(
+    {
+      'status': 'failed',
+      'reason': reason,
+      'exit_code': exit_code,
+      'error': type(error).__name__,
+      'message': str(error),
+    }
+  )
 
 
 def _report_uncaught(kind, error, trace) -> None:

@@ -12,27 +12,26 @@ writes report/index.html and, in evaluation/,
   association.csv  clients by planted source and cluster, if sources are planted
 """
 
-from absl import flags, logging
+from absl import logging
 
 from binaries import command, comparison_flags
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  round_num = flags.DEFINE_integer(
-    'round', None, 'Round to evaluate; default: the latest checkpoint.'
-  )
+  round_choice = command.define_round_flag('evaluate')
   clock = comparison_flags.define_clock_flag()
 
   def main() -> None:
     from tff_algos.evaluation import round_time
     from tff_algos.experiments import evaluating, experiment
     from tff_algos.reports.run import summary
+    from tff_algos.training import checkpoint
 
     index = evaluating.evaluate(
       experiment.parse(config.value),
       workdir.value,
-      round_num.value,
+      checkpoint.parse_choice(round_choice.value),
       clock=round_time.read_clock(clock.value),
     )
     print(summary.console_summary(workdir.value))

@@ -1,11 +1,15 @@
-r"""Exports the trained models as SavedModels.
+r"""Releases the models that the gate blessed, as SavedModels.
 
+  python -m binaries.gate --config=configs/fed_soft/digits.py \
+    --workdir=runs/digits
   python -m binaries.export --config=configs/fed_soft/digits.py \
     --workdir=runs/digits
 
-writes the next version of export/cluster_models and export/personalized_models
-from the latest checkpoint (or that of --round), in the layout of TensorFlow
-Serving. --client_id exports the model of one client only.
+publishes the gated candidate as the next version of export/cluster_models and
+export/personalized_models, in the layout of TensorFlow Serving. What was
+released before is not released again. --export_dir names an export path that
+many runs share. --gate=false exports the latest checkpoint (or that of --round)
+without a gate; --client_id does so with the model of one client only.
 """
 
 from absl import flags, logging
@@ -15,21 +19,51 @@ from binaries import command
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
-  round_num = flags.DEFINE_integer(
-    'round', None, 'Round to export; default: the latest checkpoint.'
+  round_text = flags.DEFINE_string(
+    'round',
+    '',
+    'Checkpoint to export: last, best (by config.training.selection), or the '
+    'number of a round. Default: the gated one; with --nogate the last.',
   )
   client_id = flags.DEFINE_string(
-    'client_id', None, 'Export the model of this client only.'
+    'client_id', None, 'Export the model of this client only, without a gate.'
+  )
+  export_dir = flags.DEFINE_string(
+    'export_dir', None, 'Export path; default: <workdir>/export.'
+  )
+  is_gated = flags.DEFINE_boolean(
+    'gate', True, 'Whether to demand the blessing of binaries.gate.'
+  )
+  keep_versions = flags.DEFINE_integer(
+    'keep_versions',
+    None,
+    'Number of versions to keep, at least 2: the current one and the one '
+    'before always stay. Default: all.',
   )
 
   def main() -> None:
-    from tff_algos.experiments import experiment, exporting
+    from tff_algos.experiments import experiment, exporting, releasing
+    from tff_algos.training import checkpoint
 
+    parsed = experiment.parse(config.value)
+    choice = round_text.value and checkpoint.parse_choice(round_text.value)
+    if is_gated.value and client_id.value is None:
+      release = releasing.release(
+        parsed,
+        workdir.value,
+        export_dir.value,
+        choice or None,
+        keep_versions.value,
+      )
+      logging.info('Released version %d: %s', release.version, release.bundles)
+      return
     for path in exporting.export(
-      experiment.parse(config.value),
+      parsed,
       workdir.value,
-      round_num.value,
+      choice or checkpoint.LAST,
       client_id.value,
+      export_dir.value,
+      keep_versions.value,
     ):
       logging.info('Exported %s', path)
 

@@ -59,25 +59,6 @@ def result_line(
   )
 
 
-def failure_line(error: Exception, exit_code: int) -> str:
-  """Returns the error of a failed build as one line of JSON.
-
-  Args:
-    error: A `UserError`, or an `OSError` of the file system.
-    exit_code: Exit code of the program.
-  """
-  is_infrastructure = isinstance(error, (errors.InfrastructureError, OSError))
-  return json.dumps(
-    {
-      'status': 'failed',
-      'reason': 'infrastructure' if is_infrastructure else 'bad_input',
-      'exit_code': exit_code,
-      'error': type(error).__name__,
-      'message': str(error),
-    }
-  )
-
-
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
   beam_options = flags.DEFINE_string(
@@ -129,7 +110,7 @@ def _main() -> None:
     except (errors.UserError, OSError) as error:
       code = command.exit_code_of(error)
       if code is not None:
-        print(failure_line(error, code), flush=True)
+        print(command.failure_line(error, code), flush=True)
       raise
     seconds = time.monotonic() - start
     print(result_line(result, publication.as_of, seconds))

@@ -7,7 +7,8 @@ needs <workdir>/dataset (binaries.preprocess makes it) and writes metrics.csv,
 memberships, TensorBoard logs and checkpoints there. After an interruption the
 same command resumes from the latest checkpoint and ends in the same state. A
 larger --config.training.num_rounds trains a finished run on; fewer rounds than
-it has are an error.
+it has are an error. --continue_from=RUN goes on from another run, on another
+dataset: its states move by client id, and rounds go on counting.
 
 The progress bar shows the training loss of the round's clients and, if clients
 have validation examples, their personalized models' score on these.
@@ -16,11 +17,18 @@ For distributed training start it once for each process listed in TF_CONFIG
 (docs/architecture.md); process 0 writes.
 """
 
+from absl import flags
+
 from binaries import command
 
 
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
+  continue_from = flags.DEFINE_string(
+    'continue_from',
+    '',
+    'Workdir of a run to continue on this dataset (config.continuation).',
+  )
 
   def main() -> None:
     from tff_algos.experiments import experiment, training
@@ -30,6 +38,7 @@ def _main() -> None:
       experiment.parse(config.value),
       workdir.value,
       process_cluster.from_environment(),
+      parent=continue_from.value,
     )
 
   command.run(main)

@@ -8,17 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from apache_beam.ml.inference import base
 from apache_beam.utils import shared
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from pipelines.scoring import model_choice
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity
 from tff_algos.data import schema as schema_lib
 from tff_algos.export import manifest as manifest_lib
 from tff_algos.export import versions
 from tff_algos.serving import models
+
+# Signature -> 'inputs' or 'outputs' -> tensor -> dtype and shape.
+Signatures = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 # Model of a choice -> its folder, as binaries.export writes it.
 _FOLDERS = {
@@ -112,8 +116,8 @@ def _find_newest(export: pathlib.Path, model: str) -> Bundle:
     )
   version, folder = max(folders.items())
   manifest = manifest_lib.read_manifest(folder)
-  path = folder / manifest_lib.EXTRA_FOLDER / manifest_lib.MANIFEST_FILE
-  return Bundle(model, version, folder, manifest, integrity.file_sha256(path))
+  sha256 = manifest_lib.bundle_sha256(folder)
+  return Bundle(model, version, folder, manifest, sha256)
 
 
 def _check_fits(bundle: Bundle, schema: schema_lib.Schema) -> None:
@@ -204,7 +208,7 @@ class LoadedBundles:
       if request.choice.model == model_choice.PERSONALIZED:
         cluster_id = -1
       elif cluster_id == model_choice.TO_BE_PICKED:
-        cluster_id = self._pick(request)
+        cluster_id = self._pick(request.pick_x, request.pick_y)
       parts = [
         self._predict(request, cluster_id, request.x[start : start + max_rows])
         for start in range(0, len(request.x), max_rows)
@@ -213,6 +217,30 @@ class LoadedBundles:
       name: np.concatenate([part[name] for part in parts]) for name in parts[0]
     }
     return Answer(cluster_id, outputs)
+
+  def pick(self, x: Array, y: Array) -> int:
+    """Returns the cluster of the lowest mean loss on labelled examples.
+
+    Args:
+      x: `[n, *x_shape]`, n >= 1.
+      y: Labels, `[n, *label_shape]`.
+    """
+    with self._lock:
+      return self._pick(x, y)
+
+  def signatures(self) -> dict[str, Signatures]:
+    """Returns the tensors of each model's signatures, by model."""
+    return {
+      model: {
+        name: {
+          'inputs': _describe_tensors(signature.inputs),
+          'outputs': _describe_tensors(signature.outputs),
+        }
+        for name, signature in served.signature_defs.items()
+        if not name.startswith('__')
+      }
+      for model, served in self._loaded.items()
+    }
 
   def _predict(
     self, request: Request, cluster_id: int, x: Array
@@ -224,15 +252,44 @@ class LoadedBundles:
     served = self._loaded[request.choice.model]
     return served.predict(models.DEFAULT_SIGNATURE, {'x': x, **inputs})
 
-  def _pick(self, request: Request) -> int:
+  def _pick(self, x: Array | None, y: Array | None) -> int:
     outputs = self._loaded[model_choice.CLUSTER].predict(
       'pick_cluster',
       {
-        'x': checks.check_given('pick_x', request.pick_x),
-        'label': checks.check_given('pick_y', request.pick_y),
+        'x': checks.check_given('pick_x', x),
+        'label': checks.check_given('pick_y', y),
       },
     )
     return int(outputs['cluster_id'][0])
+
+
+def _describe_tensors(
+  tensors: Mapping[str, meta_graph_pb2.TensorInfo],
+) -> dict[str, tuple[str, Sequence[int]]]:
+  """Returns tensor name -> dtype and shape; -1 is a dimension of any size."""
+  return {
+    name: (
+      tf.dtypes.as_dtype(info.dtype).name,
+      tuple(dim.size for dim in info.tensor_shape.dim),
+    )
+    for name, info in sorted(tensors.items())
+  }
+
+
+def load(found: Sequence[Bundle]) -> LoadedBundles:
+  """Loads bundles.
+
+  Raises:
+    Exception: Of any kind, as TensorFlow raises for damaged files.
+  """
+  return LoadedBundles(
+    {
+      bundle.model: models.ServedModel(
+        _FOLDERS[bundle.model], bundle.version, bundle.folder
+      )
+      for bundle in found
+    }
+  )
 
 
 class _Nothing:
@@ -265,14 +322,7 @@ class BundleHandler(
 
   def load_model(self) -> LoadedBundles:
     """Loads all bundles; called by RunInference once per process."""
-    return LoadedBundles(
-      {
-        bundle.model: models.ServedModel(
-          _FOLDERS[bundle.model], bundle.version, bundle.folder
-        )
-        for bundle in self._found
-      }
-    )
+    return load(self._found)
 
   def run_inference(
     self,

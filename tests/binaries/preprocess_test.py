@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from binaries import preprocess
+from binaries import command, preprocess
 from pipelines import build_dataset
 from pipelines.publishing import staging
 from tests.testing import raw_data
@@ -62,11 +62,12 @@ def test_line_if_there_is_nothing_to_do():
   [
     (errors.PartitionError('two\nlines'), 'bad_input'),
     (errors.WorkdirBusyError('busy'), 'infrastructure'),
+    (errors.NotApprovedError('worse'), 'not_approved'),
     (OSError(28, 'No space left on device', 'file'), 'infrastructure'),
   ],
 )
 def test_line_of_a_failure(error, reason):
-  assert _parse(preprocess.failure_line(error, 9)) == {
+  assert _parse(command.failure_line(error, 9)) == {
     'status': 'failed',
     'reason': reason,
     'exit_code': 9,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, toys
+from tests.testing import continued, contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import tff_compat
+from tff_algos.core import carrying, tff_compat
 from tff_algos.rounds import evaluation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 
@@ -345,3 +345,107 @@ def test_what_is_served_has_the_documented_shapes(case):
     membership = algorithm.membership(server_state, state, client_index)
     assert membership.shape == (algorithm.num_clusters,)
     assert membership.dtype == tf.float32
+
+
+def _rows(rules, state):
+  """Yields rule and array of each leaf of a server state."""
+  for name, value in state._asdict().items():
+    if isinstance(rules[name], carrying.Rule):
+      yield from ((rules[name], leaf) for leaf in tf.nest.flatten(value))
+    else:
+      yield from _rows(rules[name], value)
+
+
+_BY_CLIENT = (carrying.CLIENTS, carrying.CLUSTER)
+
+
+@pytest.fixture(scope='module')
+def parent(case, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('continued') / 'parent'
+  return continued.Run(case, folder, contract.build_source()).train(2)
+
+
+def test_every_field_of_the_server_state_has_a_rule(parent):
+  rules = parent.case.algorithm.carry.rules
+  assert [*rules] == [*parent.server_state._fields]
+
+
+def test_a_run_continued_on_the_same_data_is_the_run_itself(parent):
+  child = parent.follow('same', parent.source)
+  assert child.parent[-4:] == (5, 0, 0, 0)
+  np.testing.assert_equal(child.server_state, parent.server_state)
+  alone = continued.Run(
+    parent.case, parent.folder.with_name('alone'), parent.source
+  ).train(3)
+  child.train(1)
+  np.testing.assert_equal(child.server_state, alone.server_state)
+  everyone = np.arange(5)
+  np.testing.assert_equal(
+    cohort_lib.to_numpy(child.store.load(everyone)),
+    cohort_lib.to_numpy(alone.store.load(everyone)),
+  )
+
+
+def test_a_permuted_population_changes_the_order_alone(parent):
+  order = np.array([3, 0, 4, 2, 1])
+  ids = np.array(parent.source.population.client_ids)[order]
+  child = parent.follow('permuted', continued.population(parent.source, ids))
+  rules = parent.case.algorithm.carry.rules
+  for (rule, moved), (_, old) in zip(
+    _rows(rules, child.server_state),
+    _rows(rules, parent.server_state),
+    strict=True,
+  ):
+    if rule in _BY_CLIENT:
+      old = old[order]
+    elif rule is carrying.PAIRS:
+      old = old[order][:, order]
+    np.testing.assert_array_equal(moved, old)
+  for client_id in ids:
+    np.testing.assert_equal(
+      child.state_of(client_id), parent.state_of(client_id)
+    )
+
+
+def test_clients_come_go_and_return(parent):
+  """`c003` leaves, two clients come; then it returns, and `c000` leaves."""
+  ids = parent.source.population.client_ids
+  staying = [one for one in ids if one != 'c003']
+  source = continued.population(parent.source, staying, n1='c004', n2='c002')
+  child = parent.follow('without', source)
+  assert child.parent[-4:] == (4, 0, 2, 1)
+  rules = parent.case.algorithm.carry.rules
+  initial = continued.Run(parent.case, parent.folder.with_name('no'), source)
+  for (rule, moved), (_, old), (_, new) in zip(
+    _rows(rules, child.server_state),
+    _rows(rules, parent.server_state),
+    _rows(rules, initial.server_state),
+    strict=True,
+  ):
+    assert moved.shape == new.shape
+    if rule in _BY_CLIENT:
+      np.testing.assert_array_equal(moved[:4], old[[0, 1, 2, 4]])
+    elif rule is carrying.CLIENT_MEAN:
+      np.testing.assert_allclose(moved, old * 4 / 6, rtol=1e-6)
+    elif rule is carrying.KEEP:
+      np.testing.assert_array_equal(moved, old)
+  for client_id in staying:
+    np.testing.assert_equal(
+      child.state_of(client_id), parent.state_of(client_id)
+    )
+  if parent.case.algorithm.carry.newcomer_state is None:
+    np.testing.assert_equal(child.state_of('n1'), initial.state_of('n1'))
+  back = child.follow(
+    'back', continued.population(parent.source, ids[1:], n1='c004')
+  )
+  assert back.parent[-4:] == (4, 1, 0, 2)
+  np.testing.assert_equal(back.state_of('c003'), parent.state_of('c003'))
+  for (rule, moved), (_, old) in zip(
+    _rows(rules, back.server_state),
+    _rows(rules, parent.server_state),
+    strict=True,
+  ):
+    if rule in _BY_CLIENT:
+      np.testing.assert_array_equal(moved[2], old[3])
+  back.train(1)
+  contract.assert_finite(back.server_state)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import carrying
 from tff_algos.core import model as model_lib
 from tff_algos.export import cluster_models, manifest, personalized_models
 
@@ -63,6 +64,9 @@ def algorithm(
     personalized_model=model,
     personalized_weights=personalized_weights or own_weights,
     membership=lambda state, client_state, i: state.membership[i],
+    carry=carrying.Carry(
+      {'cluster_weights': carrying.KEEP, 'membership': carrying.CLIENTS}
+    ),
   )
 
 

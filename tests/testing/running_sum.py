@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import carrying
 from tff_algos.data import schema
 from tff_algos.numerics import statistics
 from tff_algos.rounds import aggregation
@@ -130,6 +131,13 @@ def algorithm(
       OrderedDict(kernel=tf.reshape(client_state.last[0], [1, 1]))
     ),
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
+    carry=carrying.Carry(
+      {
+        carrying.KEEP,
+        carrying.KEEP,
+        carrying.CLIENTS,
+      }
+    ),
   )
 
 

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.verify
 
 
 class _NoEvaluation:
+  selection_metric = 'none'
+
   def evaluate(self, server_state):
     return evaluator.Evaluation({}, [])
 

@@ -46,7 +46,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Leaf
 from tff_algos.numerics import trees
@@ -157,6 +157,13 @@ def build_brain_torrent(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
+    carry=carrying.Carry(
+      {
+        'sent': carrying.CLIENTS,
+        'num_examples': carrying.CLIENTS,
+        'versions': carrying.PAIRS,
+      }
+    ),
     global_weights=mean_model,
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
@@ -186,6 +186,12 @@ def build_ditto(
       ),
     },
     plan_round=_build_plan(model, config),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
+    ),
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.serve(server_state.model_weights)
     ),

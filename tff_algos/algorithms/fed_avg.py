@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
@@ -165,4 +165,10 @@ def build_fed_avg(
       )
     },
     plan_round=plan_round,
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
+    ),
   )

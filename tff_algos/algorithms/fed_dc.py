@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
@@ -139,6 +139,12 @@ def build_fed_dc(
     },
     plan_round=global_model.build_uniform_plan(
       config.cohort_size, downlink_floats=floats, uplink_floats=floats
+    ),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'mean_change': carrying.KEEP,
+      }
     ),
   )
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
@@ -144,6 +144,13 @@ def build_fed_dyn(
       config.cohort_size,
       downlink_floats=num_parameters,
       uplink_floats=num_parameters,
+    ),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'mean_gradient': carrying.CLIENT_MEAN,
+        'num_clients': carrying.INITIAL,
+      }
     ),
   )
 

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
@@ -159,6 +159,12 @@ def build_ifca(
     ),
     membership=lambda server_state, client_state, client_index: (
       client_state.membership
+    ),
+    carry=carrying.Carry(
+      {
+        'cluster_models': carrying.KEEP,
+        'seed_losses': carrying.CLIENTS,
+      }
     ),
   )
   return initialization_lib.precede(

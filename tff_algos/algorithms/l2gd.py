@@ -51,7 +51,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import index_random, trees
 from tff_algos.rounds import aggregation
@@ -179,6 +179,16 @@ def build_l2gd(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'num_rounds': carrying.KEEP,
+        'seed': carrying.KEEP,
+      },
+      newcomer_state=lambda server_state, initial: ClientState(
+        server_state.model_weights
+      ),
+    ),
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights
     ),

@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
@@ -194,6 +194,13 @@ def build_partial_fed_avg(
     init_client_state=init_client_state,
     phases=phases,
     plan_round=_build_plan(groups, config),
+    carry=carrying.Carry(
+      {
+        'shared_weights': carrying.KEEP,
+        'initial_private_weights': carrying.KEEP,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
+    ),
     global_weights=lambda server_state: groups.join(
       server_state.shared_weights, server_state.initial_private_weights
     ),

@@ -46,7 +46,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import aggregation
@@ -168,6 +168,14 @@ def build_per_fed_avg(
       'personalize': _build_personalization(model, config),
     },
     plan_round=_build_plan(model, config),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+      },
+      newcomer_state=lambda server_state, initial: ClientState(
+        server_state.model_weights
+      ),
+    ),
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.personalized_weights
     ),

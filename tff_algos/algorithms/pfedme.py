@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
@@ -118,7 +118,7 @@ def build_pfedme(
   model: model_lib.Model, config: PFedMeConfig
 ) -> algorithm.FederatedAlgorithm:
   """Builds pFedMe for a model."""
-  return global_model.build_algorithm(
+  built = global_model.build_algorithm(
     'pfedme',
     model,
     init_server_state=robust.checked(
@@ -130,9 +130,17 @@ def build_pfedme(
     ),
     phases={'train': _build_training(model, config)},
     plan_round=_build_plan(model, config),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+      }
+    ),
     personalized_weights=lambda server_state, client_state, client_index: (
       client_state.serve(server_state.model_weights)
     ),
+  )
+  return dataclasses.replace(
+    built,
     local_weights=moreau_envelope.build_local_weights(
       config.local_training,
       lambda server_state, client_index: server_state.model_weights,

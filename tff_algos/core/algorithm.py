@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import errors
+from tff_algos.core import carrying, errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Leaf, Structure
 
@@ -285,6 +285,8 @@ class FederatedAlgorithm:
     membership: (ServerState, ClientState, client index int32 `[]`) ->
       `[num_clusters]` float32, degree of membership in each cluster. Need not
       sum to 1; the largest entry determines the client's cluster.
+    carry: How its states move to another population, for runs that continue
+      an earlier one.
     local_weights: As `personalized_weights`, but of `cluster_model`: the
       locally trained and uploaded model, where it differs from the personalized
       one. For evaluation alone, never served; None for none.
@@ -303,5 +305,6 @@ class FederatedAlgorithm:
   personalized_model: model_lib.Model
   personalized_weights: WeightsOfClient
   membership: Callable[[Structure, Structure, tf.Tensor], tf.Tensor]
+  carry: carrying.Carry
   local_weights: WeightsOfClient | None = None
   newcomers: Newcomers | None = None

@@ -21,6 +21,12 @@ def sync(path: pathlib.Path) -> None:
     os.close(descriptor)
 
 
+def sync_all(folder: pathlib.Path) -> None:
+  """Makes a folder and everything in it permanent, but not its own name."""
+  for path in (*folder.rglob('*'), folder):
+    sync(path)
+
+
 def make_folder(folder: pathlib.Path) -> None:
   """Makes a folder and its missing parents, permanently."""
   if folder.is_dir():
@@ -38,8 +44,7 @@ def publish(made: pathlib.Path, place: pathlib.Path) -> None:
     made: The folder, on the same file system.
     place: Does not exist; its parent does.
   """
-  for path in (*made.rglob('*'), made):
-    sync(path)
+  sync_all(made)
   os.rename(made, place)
   sync(place.parent)
 

@@ -46,6 +46,10 @@ class ExportError(UserError):
   """A SavedModel bundle cannot be written or does not read back."""
 
 
+class NonFiniteError(ExportError):
+  """Weights or predictions to export are NaN or infinite."""
+
+
 class NotApprovedError(UserError):
   """A check of data or models did not pass; a person has to decide.
 

@@ -25,6 +25,7 @@ from tff_algos.experiments import (
   session,
 )
 from tff_algos.runtimes import client_sources
+from tff_algos.training import checkpoint
 
 _REFERENCE = 'drift_reference'
 _REFERENCE_FILES = (
@@ -38,7 +39,7 @@ def measure(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
   parent_folder: str | os.PathLike[str] | None,
-  round_num: int | None = None,
+  round_choice: int | str = checkpoint.LAST,
 ) -> dict[str, Any]:
   """Measures the drift of a run's dataset from that of its parent run.
 
@@ -50,7 +51,8 @@ def measure(
     folder: Workdir of the run, with its dataset.
     parent_folder: Workdir of the parent, trained; None for none: then only the
       reference is written.
-    round_num: Round of the parent's models; None for the latest checkpoint.
+    round_choice: Checkpoint of the parent's models, as of
+      `CheckpointManager.find`.
 
   Returns:
     The content of `drift.json`; empty without a parent.
@@ -70,7 +72,7 @@ def measure(
     before = _statistics_of_parent(parent)
     of_data = drift.of_data(now, before)
     chosen, of_clusters = _compare_clusters(
-      parent, round_num, dataset, config.drift.far_quantile
+      parent, round_choice, dataset, config.drift.far_quantile
     )
   measures = of_data.measures | of_clusters.measures
   missing = of_data.missing | of_clusters.missing
@@ -172,7 +174,7 @@ def _statistics_of_parent(parent: pathlib.Path) -> drift.Snapshot:
 
 def _compare_clusters(
   parent: pathlib.Path,
-  round_num: int | None,
+  round_choice: int | str,
   dataset: dataset_lib.FederatedDataset,
   far_quantile: float,
 ) -> tuple[int | None, drift.Drift]:
@@ -184,7 +186,7 @@ def _compare_clusters(
     )
   config = resolved_config.read(parent)
   with session.open_session(config, parent) as opened:
-    chosen, server_state = opened.restore(round_num)
+    chosen, server_state = opened.restore(round_choice)
     now, before = (
       drift.ClusterLosses(
         source.population.client_ids,

@@ -7,13 +7,13 @@ from typing import Any
 from tff_algos.evaluation import evaluation_tables, evaluator, round_time
 from tff_algos.experiments import experiment, output, runtime_cache, session
 from tff_algos.reports.run import membership_history, page
-from tff_algos.training import metrics_log
+from tff_algos.training import checkpoint, metrics_log
 
 
 def evaluate(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
-  round_num: int | None = None,
+  round_choice: int | str = checkpoint.LAST,
   kept: runtime_cache.KeptRuntime | None = None,
   clock: round_time.Clock = round_time.Clock(),
 ) -> pathlib.Path:
@@ -22,7 +22,7 @@ def evaluate(
   Args:
     config: The experiment.
     folder: Its workdir.
-    round_num: Of the checkpoint; None for the latest.
+    round_choice: As of `CheckpointManager.find`.
     kept: As of `session.open_session`.
     clock: Of the report's pictures of time.
 
@@ -30,7 +30,7 @@ def evaluate(
     UserError: If there is no such checkpoint, or it is of another config.
   """
   with session.open_session(config, folder, kept=kept) as opened:
-    chosen, server_state = opened.restore(round_num)
+    chosen, server_state = opened.restore(round_choice)
     found = opened.evaluator.evaluate(server_state)
     tables = {
       'clients.csv': found.clients,

@@ -19,11 +19,13 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.evaluation import drift as drift_lib
+from tff_algos.experiments import gate_config
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.distributed import process_group
+from tff_algos.training import continuation as continuation_lib
 from tff_algos.training import loop
 
 # Renamed keys: old -> new.
@@ -49,8 +51,10 @@ class ExperimentConfig:
     runtime: Runtime and its options; affects speed, never results.
     attack: Byzantine clients and their attack.
     lr_schedule: Schedule of the algorithm's learning rates.
+    continuation: The earlier run that training goes on from.
     drift: Thresholds of the drift of the data from those of the parent run.
     seed: Base of all randomness in training, >= 0.
+    gate: Comparison with the exported models before a release.
   """
 
   name: str
@@ -63,8 +67,12 @@ class ExperimentConfig:
   lr_schedule: lr_schedule_lib.LrScheduleConfig = (
     lr_schedule_lib.LrScheduleConfig()
   )
+  continuation: continuation_lib.ContinuationConfig = (
+    continuation_lib.ContinuationConfig()
+  )
   drift: drift_lib.DriftConfig = drift_lib.DriftConfig()
   seed: int = 0
+  gate: gate_config.GateConfig = gate_config.GateConfig()
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import urllib.parse
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,57 +12,107 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, session
-from tff_algos.export import cluster_models, manifest, personalized_models
+from tff_algos.experiments import experiment, lineage, session
+from tff_algos.export import (
+  cluster_models,
+  manifest,
+  personalized_models,
+  releases,
+)
+from tff_algos.training import checkpoint
 
 _NUM_SAMPLES = 8
+
+
+def export_path(
+  folder: str | os.PathLike[str],
+  export_dir: str | os.PathLike[str] | None = None,
+) -> pathlib.Path:
+  """Returns the export path of a workdir: its own, unless one is named."""
+  return pathlib.Path(export_dir or pathlib.Path(folder, 'export'))
 
 
 def export(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
-  round_num: int | None = None,
+  round_choice: int | str = checkpoint.LAST,
   client_id: str | None = None,
+  export_dir: str | os.PathLike[str] | None = None,
+  keep_versions: int | None = None,
 ) -> list[pathlib.Path]:
-  """Exports one checkpoint; returns the folders of the bundles.
+  """Exports one checkpoint as the next version, without a gate.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    round_choice: As of `CheckpointManager.find`.
+    client_id: Exports the model of this client alone, with versions of its own.
+    export_dir: Export path; `<folder>/export` by default.
+    keep_versions: Number of versions to keep; None for all.
+
+  Returns:
+    The folders of the bundles.
 
   Raises:
     UserError: If there is no such checkpoint or client, or a bundle cannot be
       written or does not read back.
   """
+  target = export_path(folder, export_dir)
   with session.open_session(config, folder) as opened:
-    chosen, server_state = opened.restore(round_num)
-    provenance = manifest.Provenance(
-      config_lib.config_hash(config), chosen, opened.dataset.version
-    )
-    ids = opened.source.population.client_ids
-    samples = choose_samples(opened.dataset)
-    output = pathlib.Path(folder, 'export')
+    chosen, server_state = opened.restore(round_choice)
     if client_id is not None:
-      return [
-        _export_client(
-          opened, output, server_state, client_id, samples, provenance
-        )
-      ]
-    states = opened.store.load(np.arange(len(ids)))
-    return [
-      cluster_models.export_cluster_models(
-        output / 'cluster_models',
-        opened.algorithm,
-        server_state,
-        samples,
-        provenance,
-      ),
-      personalized_models.export_personalized_models(
-        output / 'personalized_models',
-        opened.algorithm,
-        server_state,
-        ids,
-        states,
-        samples,
-        provenance,
-      ),
-    ]
+      return [_export_client(opened, target, chosen, server_state, client_id)]
+    facts = lineage.describe(config, folder, opened.dataset, chosen)
+    with releases.opened(target) as path, path.unreleased() as hidden:
+      bundles = write_bundles(opened, chosen, server_state, hidden)
+      entry = lineage.entry(config, folder, target, opened.dataset, chosen)
+      published = path.release(bundles, entry, facts)
+      if keep_versions is not None:
+        path.remove_old(keep_versions)
+  return list(published.values())
+
+
+def write_bundles(
+  opened: session.Session,
+  round_num: int,
+  server_state: Any,
+  output: pathlib.Path,
+) -> dict[str, pathlib.Path]:
+  """Writes the bundles of a restored checkpoint under a folder.
+
+  The same checkpoint gives the same bytes.
+
+  Args:
+    opened: Session, whose store holds the client states.
+    round_num: Round of the checkpoint.
+    server_state: Its server state.
+    output: Folder of the models; each gets its next version there.
+
+  Returns:
+    Model -> folder of its bundle, for all `releases.MODELS`.
+
+  Raises:
+    NonFiniteError: If weights or predictions are NaN or infinite.
+    ExportError: If a bundle cannot be written or does not read back.
+  """
+  ids = opened.source.population.client_ids
+  samples = choose_samples(opened.dataset)
+  provenance = _provenance(opened, round_num)
+  clusters, personalized = (output / model for model in releases.MODELS)
+  return {
+    clusters.name: cluster_models.export_cluster_models(
+      clusters, opened.algorithm, server_state, samples, provenance
+    ),
+    personalized.name: personalized_models.export_personalized_models(
+      personalized,
+      opened.algorithm,
+      server_state,
+      ids,
+      opened.store.load(np.arange(len(ids))),
+      samples,
+      provenance,
+    ),
+  }
 
 
 def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
@@ -77,9 +128,13 @@ def choose_samples(dataset: dataset_lib.FederatedDataset) -> np.ndarray:
   return dataset.examples(client_id, schema.TRAIN).x[:_NUM_SAMPLES]
 
 
-def _export_client(
-  opened, output, server_state, client_id, samples, provenance
-):
+def _provenance(opened: session.Session, round_num: int) -> manifest.Provenance:
+  return manifest.Provenance(
+    config_lib.config_hash(opened.config), round_num, opened.dataset.version
+  )
+
+
+def _export_client(opened, target, round_num, server_state, client_id):
   ids = opened.source.population.client_ids
   if client_id not in ids:
     raise errors.ExportError(
@@ -88,7 +143,7 @@ def _export_client(
     )
   index = ids.index(client_id)
   return personalized_models.export_client_model(
-    output / f'client_{urllib.parse.quote(client_id, safe="")}',
+    target / f'client_{urllib.parse.quote(client_id, safe="")}',
     opened.algorithm,
     server_state,
     client_id=client_id,
@@ -96,6 +151,6 @@ def _export_client(
     client_state=tf.nest.map_structure(
       lambda leaf: leaf[0], opened.store.load([index])
     ),
-    sample_inputs=samples,
-    provenance=provenance,
+    sample_inputs=choose_samples(opened.dataset),
+    provenance=_provenance(opened, round_num),
   )

@@ -1,13 +1,13 @@
 """Sessions: the open dataset, runtime, stores and checkpoints of a workdir."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import evaluator
@@ -16,7 +16,12 @@ from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.vectorized import devices
-from tff_algos.training import checkpoint, client_state_store, loop
+from tff_algos.training import (
+  checkpoint,
+  client_state_store,
+  continuation,
+  loop,
+)
 
 
 class Session(NamedTuple):
@@ -32,6 +37,9 @@ class Session(NamedTuple):
     store: Client states, empty.
     checkpoints: Checkpoints of the workdir.
     evaluator: Evaluator on the runtime and the store.
+    training: The config's options of training, with rounds that count from the
+      first of the runs that continue each other.
+    parent: The run that it continues; None for none.
   """
 
   config: experiment.ExperimentConfig
@@ -43,30 +51,22 @@ class Session(NamedTuple):
   store: client_state_store.ClientStateStore
   checkpoints: checkpoint.CheckpointManager
   evaluator: evaluator.Evaluator
+  training: loop.TrainingConfig
+  parent: continuation.Parent | None = None
 
-  def restore(self, round_num: int | None = None) -> tuple[int, Any]:
+  def restore(self, choice: int | str = checkpoint.LAST) -> tuple[int, Any]:
     """Restores a checkpoint into the store.
 
     Args:
-      round_num: Round of the checkpoint; None for the latest.
+      choice: As of `CheckpointManager.find`.
 
     Returns:
       The round and the server state.
 
     Raises:
-      CheckpointError: If there is none, or none of that round.
+      CheckpointError: If there is no such checkpoint.
     """
-    saved = self.checkpoints.rounds()
-    if not saved:
-      raise errors.CheckpointError(
-        f'{self.workdir} holds no checkpoint; run binaries.train first'
-      )
-    if round_num is not None and round_num not in saved:
-      raise errors.CheckpointError(
-        f'{self.workdir} holds no checkpoint of round {round_num}; it has '
-        f'those of the rounds {", ".join(map(str, saved))}'
-      )
-    chosen = saved[-1] if round_num is None else round_num
+    chosen = self.checkpoints.find(choice)
     template = self.initial_state()
     return chosen, self.checkpoints.restore(chosen, template, self.store)
 
@@ -98,11 +98,9 @@ class Session(NamedTuple):
     Raises:
       CheckpointError: If there is no checkpoint.
     """
-    saved = self.checkpoints.rounds()
-    if not saved:
-      self.restore()  # Raises the CheckpointError.
+    self.checkpoints.find()  # Raises the CheckpointError.
     yield 0, self.initial_state()
-    for round_num in saved:
+    for round_num in self.checkpoints.rounds():
       yield self.restore(round_num)
 
 
@@ -112,6 +110,7 @@ def open_session(
   workdir: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
   kept: runtime_cache.KeptRuntime | None = None,
+  parent: str | os.PathLike[str] = '',
 ) -> Generator[Session]:
   """Opens a session of an experiment in a workdir with its dataset.
 
@@ -121,8 +120,14 @@ def open_session(
     cluster: Processes of a distributed run; only process 0 may save.
     kept: Runtime cache, emptied if the session fails; not for several
       processes. None for no cache.
+    parent: Workdir of the run that it continues; empty for that of the config
+      and of a run that was started.
   """
   folder = pathlib.Path(workdir)
+  found = continuation.find_parent(
+    folder, parent or config.continuation.parent, config.continuation
+  )
+  effective = _continued(config, found) if found else config
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
@@ -130,18 +135,19 @@ def open_session(
       kept = stack.enter_context(runtime_cache.KeptRuntime())
     dataset = stack.enter_context(experiment.open_dataset(folder))
     checkpoints = checkpoint.CheckpointManager(
-      folder / 'checkpoints',
-      experiment.identity(config, dataset),
+      folder / checkpoint.FOLDER,
+      experiment.identity(effective, dataset),
       config.training.num_kept_checkpoints,
+      client_ids=dataset.client_ids,
       read_only=not cluster.is_leader,
     )
     # Before TensorFlow's first use; Ctrl-C may end the wait for the others.
     group = stack.enter_context(
-      experiment.open_group(config, dataset, cluster, checkpoints.rounds())
+      experiment.open_group(effective, dataset, cluster, checkpoints.rounds())
     )
     with interrupts.held():
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
-      algorithm, runtime = kept.open(config, dataset, group)
+      algorithm, runtime = kept.open(effective, dataset, group)
       store = loop.build_store(
         algorithm,
         source.population,
@@ -162,6 +168,28 @@ def open_session(
         evaluator=evaluator.Evaluator(
           algorithm, dataset, runtime, store, attackers
         ),
+        training=effective.training,
+        parent=found,
       )
     stack.push(kept.close_after_failure)
     yield opened
+
+
+def _continued(
+  config: experiment.ExperimentConfig, parent: continuation.Parent
+) -> experiment.ExperimentConfig:
+  """Returns the config with rounds that count from the first run."""
+  first = parent.round_num
+  training, schedule = config.training, config.lr_schedule
+  if config.continuation.schedule == continuation.ANEW:
+    schedule = dataclasses.replace(
+      schedule,
+      after_rounds=tuple(first + number for number in schedule.after_rounds),
+    )
+  return dataclasses.replace(
+    config,
+    training=dataclasses.replace(
+      training, num_rounds=first + training.num_rounds
+    ),
+    lr_schedule=schedule,
+  )

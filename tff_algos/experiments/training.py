@@ -5,7 +5,7 @@ import os
 
 from absl import logging
 
-from tff_algos.core import errors
+from tff_algos.core import checks, errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import (
@@ -16,7 +16,7 @@ from tff_algos.experiments import (
   session,
 )
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
-from tff_algos.training import loop, metrics_log, workdir
+from tff_algos.training import continuation, loop, metrics_log, workdir
 
 # Metric -> label in the progress bar.
 _TRAINING = {
@@ -48,31 +48,44 @@ def train(
   folder: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
   kept: runtime_cache.KeptRuntime | None = None,
+  parent: str | os.PathLike[str] = '',
 ) -> int:
-  """Trains to the last round; returns its number.
+  """Trains to the last round, or until early stopping; returns the round.
 
   Args:
     config: The experiment.
     folder: Its workdir.
     cluster: Processes of a distributed run.
     kept: As in `session.open_session`.
+    parent: Workdir of a run to continue, `ContinuationConfig.parent`; empty for
+      that of the config.
 
   Raises:
     UserError: If the config, the dataset or the workdir does not allow it, such
       as a workdir trained for more rounds, or another process is lost.
   """
+  if cluster.addresses and (parent or config.continuation.parent):
+    raise errors.ConfigError(
+      'a run cannot continue another one with several processes; leave '
+      'TF_CONFIG out'
+    )
   with contextlib.ExitStack() as stack:
     if cluster.is_leader:
       stack.enter_context(workdir.lock(folder))
     opened = stack.enter_context(
-      session.open_session(config, folder, cluster, kept)
+      session.open_session(config, folder, cluster, kept, parent)
     )
     done = _check_rounds(opened)
+    if opened.parent and not done:
+      _move_states(opened)
     observer, runtime = _Silent(), opened.runtime
     if cluster.is_leader:
       observer = stack.enter_context(
         metrics_log.MetricsLog(
-          folder, config.training.num_rounds, shown_metrics(opened.dataset)
+          folder,
+          opened.training.num_rounds,
+          shown_metrics(opened.dataset),
+          first_round=_first_round(opened),
         )
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
@@ -86,11 +99,22 @@ def train(
       opened.checkpoints,
       opened.evaluator,
       observer,
-      config.training,
+      opened.training,
       config.seed,
     )
+    last = opened.training.num_rounds
   if done == result.round_num:
     logging.info('%s is at round %d, the last: nothing to train.', folder, done)
+  elif result.round_num < last:
+    logging.info(
+      'Stopped early after round %d of %d in %s: '
+      'no better %s in %d evaluations.',
+      result.round_num,
+      last,
+      folder,
+      config.training.selection.metric or 'validation score',
+      config.training.selection.patience,
+    )
   else:
     logging.info('Trained %d rounds in %s.', result.round_num, folder)
   return result.round_num
@@ -103,14 +127,45 @@ def _check_rounds(opened: session.Session) -> int:
     ConfigError: If there are more of them than the config has.
   """
   done = max(opened.checkpoints.rounds(), default=0)
-  num_rounds = opened.config.training.num_rounds
-  if done > num_rounds:
+  first, last = _first_round(opened), opened.training.num_rounds
+  if done > last:
     raise errors.ConfigError(
-      f'config.training.num_rounds is {num_rounds}, but {opened.workdir} is '
-      f'trained for {done} rounds, and training never goes back. Set '
-      f'--config.training.num_rounds={done} or more, or take another --workdir'
+      f'config.training.num_rounds is {last - first}, but {opened.workdir} is '
+      f'trained for {done - first} rounds, and training never goes back. Set '
+      f'--config.training.num_rounds={done - first} or more, or take another '
+      '--workdir'
     )
   return done
+
+
+def _first_round(opened: session.Session) -> int:
+  return opened.parent.round_num if opened.parent else 0
+
+
+def _move_states(opened: session.Session) -> None:
+  """Moves the states of the parent run; logs the numbers of clients."""
+  config = opened.config
+  parent = continuation.start(
+    checks.check_given('parent', opened.parent),
+    opened.workdir,
+    experiment.identity(config, opened.dataset),
+    opened.algorithm,
+    opened.runtime,
+    opened.source,
+    opened.store,
+    opened.checkpoints,
+    config.continuation,
+  )
+  logging.info(
+    'Continues %s after round %d: '
+    '%d clients stay, %d return, %d join, %d left.',
+    parent.workdir,
+    parent.round_num,
+    parent.stayed,
+    parent.returned,
+    parent.joined,
+    parent.left,
+  )
 
 
 def shown_metrics(dataset: dataset_lib.FederatedDataset) -> dict[str, str]:

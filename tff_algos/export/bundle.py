@@ -6,7 +6,6 @@ moment.
 """
 
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -21,7 +20,7 @@ import tensorflow as tf
 from tff_algos.core import durable, errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Leaf
-from tff_algos.export import manifest, prediction, versions
+from tff_algos.export import canonical, manifest, prediction, versions
 
 _TEMPORARY_PREFIX = '.writing-'
 
@@ -77,14 +76,18 @@ def write_bundle(
     The folder `<base_dir>/<version>`; the version is one above the highest.
 
   Raises:
-    ExportError: If the folder cannot be written (full disk, permissions,
-      another export in progress), or the predictions of the loaded bundle
-      differ from the model in memory. No files are left behind.
+    ExportError: If the folder cannot be written (full disk, permissions),
+      or the predictions of the loaded bundle differ from the model in memory.
+      No files are left behind.
+    WorkdirBusyError: If another process writes a bundle there.
   """
   base = pathlib.Path(base_dir)
   try:
     durable.make_folder(base)
-    with _exclusive(base), _temporary_folder(base) as (temporary, version):
+    with (
+      versions.exclusive(base),
+      _temporary_folder(base) as (temporary, version),
+    ):
       _save(temporary, bundle, provenance)
       _check_reads_back(temporary, bundle.samples, bundle.tolerance)
       final = base / str(version)
@@ -147,22 +150,6 @@ def _to_arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def _exclusive(base: pathlib.Path) -> Generator[None]:
-  """Locks a base folder against other exports; removes the lock file."""
-  descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
-  try:
-    try:
-      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise errors.ExportError(
-        f'another process is writing a bundle under {base}. Wait for it.'
-      ) from None
-    yield
-  finally:
-    os.close(descriptor)
-
-
-@contextlib.contextmanager
 def _temporary_folder(
   base: pathlib.Path,
 ) -> Generator[tuple[pathlib.Path, int]]:
@@ -184,6 +171,7 @@ def _save(
   tf.saved_model.save(
     bundle.module, os.fspath(folder), signatures=dict(bundle.signatures)
   )
+  canonical.canonicalize(folder)
   extra = folder / manifest.EXTRA_FOLDER
   extra.mkdir()
   if bundle.client_ids:
@@ -212,7 +200,7 @@ def _check_close(
   if not np.issubdtype(expected.dtype, np.floating):
     return  # A class id follows from the logits, and may differ where they tie.
   if not np.all(np.isfinite(expected)):
-    raise errors.ExportError(
+    raise errors.NonFiniteError(
       f'{what} of the model in memory is NaN or infinite on the sample '
       f'inputs. Such a model is not exported; export an earlier round.'
     )

@@ -123,6 +123,22 @@ def verify_files(bundle: pathlib.Path) -> None:
       )
 
 
+def bundle_sha256(bundle: pathlib.Path) -> str:
+  """Returns the SHA-256 of `bundle.json`, which has those of all other files.
+
+  Raises:
+    ExportError: If there is none.
+  """
+  path = bundle / EXTRA_FOLDER / MANIFEST_FILE
+  try:
+    return _sha256(path)
+  except OSError as error:
+    raise errors.ExportError(
+      f'{path} cannot be read: {error.strerror}. Is {bundle} a bundle of this '
+      'library?'
+    ) from None
+
+
 def _sha256(path: pathlib.Path) -> str:
   with path.open('rb') as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()

@@ -27,11 +27,11 @@ def check_sample_inputs(
 
 
 def check_finite(name: str, values: np.ndarray) -> None:
-  """Raises ExportError if floating-point values are NaN or infinite."""
+  """Raises NonFiniteError if floating-point values are NaN or infinite."""
   if np.issubdtype(values.dtype, np.floating):
     num_bad = values.size - np.count_nonzero(np.isfinite(values))
     if num_bad:
-      raise errors.ExportError(
+      raise errors.NonFiniteError(
         f'{name} must be finite, but {num_bad} of {values.size} values are '
         f'NaN or infinite. Export an earlier round.'
       )

@@ -1,8 +1,9 @@
 """Atomic checkpoints: server state and client states after a round.
 
+    <folder>/clients.json                    ids of all clients, in their order
     <folder>/round_000010/server_state.npz
                           client_index.npz   segment and row of each client
-                          checkpoint.json    round, identity, seed,
+                          checkpoint.json    round, identity, seed, best round,
                                              SHA-256 of files
     <folder>/client_states/round_000010.npy  rows that changed since the last
 
@@ -17,23 +18,56 @@ import os
 import pathlib
 import shutil
 import zipfile
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.core import checks, durable, errors
 from tff_algos.core import config as config_lib
-from tff_algos.core import durable, errors
 from tff_algos.core.structures import Structure
 from tff_algos.training import client_state_store
+from tff_algos.training import selection as selection_lib
 
+# In the workdir.
+FOLDER = 'checkpoints'
+LAST = 'last'
+BEST = 'best'
 _SCHEMA_VERSION = 1
 _MANIFEST = 'checkpoint.json'
 _SERVER_STATE = 'server_state.npz'
 _CLIENT_INDEX = 'client_index.npz'
+_CLIENTS = 'clients.json'
 _STATES_FOLDER = 'client_states'
 _TEMPORARY = '.writing'
+
+
+def parse_choice(text: str) -> int | str:
+  """Returns a choice for `CheckpointManager.find`.
+
+  Raises:
+    ConfigError: If it is neither a round nor `'last'` or `'best'`.
+  """
+  if text.isdecimal():
+    return int(text)
+  return checks.check_one_of('round', text, (LAST, BEST))
+
+
+class Saved(NamedTuple):
+  """Content of a checkpoint.
+
+  Attributes:
+    manifest: Content of `checkpoint.json`.
+    client_ids: All clients, in the order of the index.
+    index: Positions of their states.
+    server_leaves: Leaves of the server state.
+  """
+
+  manifest: Mapping[str, Any]
+  client_ids: tuple[str, ...]
+  index: client_state_store.StoreIndex
+  server_leaves: list[np.ndarray]
 
 
 class CheckpointManager:
@@ -45,6 +79,7 @@ class CheckpointManager:
     identity: Mapping[str, Any],
     num_kept: int = 2,
     *,
+    client_ids: Sequence[str] = (),
     read_only: bool = False,
   ):
     """Prepares a manager; writes nothing.
@@ -54,12 +89,15 @@ class CheckpointManager:
       identity: Config entries that affect training state, JSON-ready: a
         checkpoint of another identity is refused.
       num_kept: Number of latest checkpoints that are kept, >= 1.
+      client_ids: All clients; a run that continues this one finds their states
+        by these.
       read_only: Whether another process writes the checkpoints; `save` and
         `remove_unfinished` then do nothing.
     """
     self._folder = pathlib.Path(folder)
     self._identity = json.loads(json.dumps(identity))
     self._num_kept = num_kept
+    self._client_ids = tuple(client_ids)
     self._read_only = read_only
 
   @property
@@ -74,20 +112,66 @@ class CheckpointManager:
       for path in self._folder.glob(f'round_*/{_MANIFEST}')
     )
 
+  def find(self, choice: int | str = LAST) -> int:
+    """Returns the round of a checkpoint.
+
+    Args:
+      choice: A round, `'last'`, or `'best'` by the run's selection metric.
+
+    Raises:
+      CheckpointError: If there is no such checkpoint.
+    """
+    saved = self.rounds()
+    if not saved:
+      raise errors.CheckpointError(
+        f'{self._folder.parent} holds no checkpoint; run binaries.train first'
+      )
+    if choice == LAST:
+      return saved[-1]
+    if choice == BEST:
+      choice = self.progress(saved[-1]).best_round
+      if choice < 0:
+        raise errors.CheckpointError(
+          f'{self._folder.parent} has no best round: no evaluated round has '
+          'the metric of config.training.selection, say for want of validation '
+          "examples. Name a metric that it has, or take the round 'last'"
+        )
+    if choice not in saved:
+      raise errors.CheckpointError(
+        f'{self._folder.parent} holds no checkpoint of round {choice}; it has '
+        f'those of the rounds {", ".join(map(str, saved))}'
+      )
+    return int(choice)
+
+  def progress(self, round_num: int) -> selection_lib.Progress:
+    """Returns the best round until a checkpoint."""
+    manifest = self._read_manifest(self._round_folder(round_num))
+    return selection_lib.Progress(**manifest.get('progress', {}))
+
+  def starts_run(self, round_num: int) -> bool:
+    """Returns whether a continued run has this checkpoint from its parent."""
+    manifest = self._read_manifest(self._round_folder(round_num))
+    return manifest.get('starts_run', False)
+
   def save(
     self,
     round_num: int,
     server_state: Structure,
     store: client_state_store.ClientStateStore,
-    pinned_rounds: Collection[int] = (),
+    progress: selection_lib.Progress = selection_lib.Progress(),
+    *,
+    starts_run: bool = False,
   ) -> None:
     """Writes the checkpoint of a finished round and removes old ones.
+
+    That of the best round is kept at any age.
 
     Args:
       round_num: The round, >= 1.
       server_state: The server state after the round, NumPy.
       store: The committed client states after the round.
-      pinned_rounds: Rounds whose checkpoints are kept at any age.
+      progress: The best round so far.
+      starts_run: Whether it has the states that a continued run starts from.
 
     Raises:
       CheckpointError: If writing fails; earlier checkpoints are untouched.
@@ -99,14 +183,18 @@ class CheckpointManager:
     try:
       durable.make_folder(self._folder)
       temporary.mkdir()
+      self._write_client_ids()
       index = store.write_segment(round_num)
-      _save_arrays(temporary / _SERVER_STATE, tf.nest.flatten(server_state))
-      _save_arrays(temporary / _CLIENT_INDEX, index)
+      save_arrays(temporary / _SERVER_STATE, tf.nest.flatten(server_state))
+      save_arrays(temporary / _CLIENT_INDEX, index)
       manifest = {
         'schema_version': _SCHEMA_VERSION,
         'round_num': round_num,
         'identity': self._identity,
         'seed': store.seed,
+        'client_state': store.row_type(),
+        'progress': progress._asdict() if progress.best_round >= 0 else {},
+        'starts_run': starts_run,
         'files': self._hash_files(temporary, index, store),
       }
       (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=2))
@@ -123,7 +211,7 @@ class CheckpointManager:
         'run the same command again to resume from there'
       ) from error
     store.mark_saved(index)
-    self._remove_old({*self.rounds()[-self._num_kept :], *pinned_rounds})
+    self._remove_old({*self.rounds()[-self._num_kept :], progress.best_round})
 
   def restore(
     self,
@@ -145,8 +233,24 @@ class CheckpointManager:
       CheckpointError: If it is damaged, or of another run's identity.
     """
     folder = self._round_folder(round_num)
+    self._check_identity(folder, self._read_manifest(folder)['identity'])
+    saved = self.read(round_num)
+    store.restore(saved.index)
+    # Older checkpoints have no seed.
+    store.seed = saved.manifest.get('seed', store.seed)
+    return tf.nest.pack_sequence_as(server_state, saved.server_leaves)
+
+  def read(self, round_num: int) -> Saved:
+    """Reads a checkpoint of any identity.
+
+    Args:
+      round_num: One of `rounds()`.
+
+    Raises:
+      CheckpointError: If it is damaged.
+    """
+    folder = self._round_folder(round_num)
     manifest = self._read_manifest(folder)
-    self._check_identity(folder, manifest['identity'])
     for name, expected in manifest['files'].items():
       path = self._folder / name
       if not path.exists() or _sha256(path) != expected:
@@ -156,14 +260,13 @@ class CheckpointManager:
           'an earlier checkpoint'
         )
     with np.load(folder / _CLIENT_INDEX) as arrays:
-      store.restore(
-        client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
-      )
-    # Older checkpoints have no seed.
-    store.seed = manifest.get('seed', store.seed)
+      index = client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
     with np.load(folder / _SERVER_STATE) as arrays:
       leaves = [arrays[key] for key in sorted(arrays.files)]
-    return tf.nest.pack_sequence_as(server_state, leaves)
+    # Older checkpoints have no ids.
+    ids = self._folder / _CLIENTS
+    client_ids = json.loads(ids.read_text()) if ids.exists() else ()
+    return Saved(manifest, tuple(client_ids), index, leaves)
 
   def remove_unfinished(self) -> None:
     """Removes incomplete checkpoints of a killed process."""
@@ -175,6 +278,12 @@ class CheckpointManager:
     for path in unfinished - {*map(self._round_folder, self.rounds())}:
       shutil.rmtree(path)
     self._remove_old(set(self.rounds()))
+
+  def _write_client_ids(self) -> None:
+    path = self._folder / _CLIENTS
+    if self._client_ids and not path.exists():
+      with durable.replacing(path) as file:
+        json.dump(self._client_ids, file)
 
   def _round_folder(self, round_num: int) -> pathlib.Path:
     return self._folder / f'round_{round_num:06d}'
@@ -220,6 +329,9 @@ class CheckpointManager:
       for name in (_SERVER_STATE, _CLIENT_INDEX)
     }
     known = self._known_hashes()
+    if self._client_ids:
+      path = self._folder / _CLIENTS
+      hashes[_CLIENTS] = known.get(_CLIENTS) or _sha256(path)
     for round_num in np.unique(index.segment[index.segment > 0]):
       path = store.segment_path(int(round_num))
       name = f'{_STATES_FOLDER}/{path.name}'
@@ -254,8 +366,11 @@ class CheckpointManager:
     return f'The checkpoint of round {rounds[-1]} is whole.'
 
 
-def _save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
-  """Works as `np.savez`, but leaves no file open if the disk is full."""
+def save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
+  """Works as `np.savez`, but leaves no file open if the disk is full.
+
+  The arrays are named `0000`, `0001` and so on.
+  """
   with open(path, 'wb') as file:
     with zipfile.ZipFile(file, 'w') as archive:
       for i, array in enumerate(arrays):

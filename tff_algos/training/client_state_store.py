@@ -12,7 +12,7 @@ gets the same arrays back, without a copy of its models.
 
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,6 +160,57 @@ class ClientStateStore:
       index.position[changed] = np.arange(len(changed))
     return index
 
+  def import_rows(
+    self,
+    round_num: int,
+    clients: Sequence[int],
+    blocks: Iterable[np.ndarray],
+  ) -> None:
+    """Takes states of an earlier run, as its rows, into an empty store.
+
+    Args:
+      round_num: The last finished round of that run, >= 1; names the segment.
+      clients: Clients of this store, distinct.
+      blocks: Their rows, uint8 `[n, state bytes]`, in the same order.
+
+    Raises:
+      OSError: If the segment cannot be written.
+    """
+    if not clients or not self._row_bytes():
+      return
+    durable.make_folder(self._folder)
+    path = self.segment_path(round_num)
+    rows = np.lib.format.open_memmap(
+      path, 'w+', np.uint8, (len(clients), self._row_bytes())
+    )
+    start = 0
+    for block in blocks:
+      rows[start : start + len(block)] = block
+      start += len(block)
+    rows.flush()
+    durable.sync(path)
+    durable.sync(self._folder)
+    self._index.segment[clients] = round_num
+    self._index.position[clients] = np.arange(len(clients))
+
+  def row_type(self) -> list[str]:
+    """Returns dtype and shape of each leaf of a client's state."""
+    return [
+      f'{leaf.dtype}{list(leaf.shape)}'
+      for leaf in tf.nest.flatten(self._template)
+    ]
+
+  def encode(self, state: Structure) -> np.ndarray:
+    """Returns the row of a state, uint8 `[state bytes]`."""
+    values = tf.nest.flatten(state)
+    return np.frombuffer(
+      b''.join(np.asarray(value).tobytes() for value in values), np.uint8
+    )
+
+  def initial_state(self, client_index: int) -> Structure:
+    """Returns the state of a client that never took part, NumPy."""
+    return self._initial_state(client_index, self.seed)
+
   def mark_saved(self, index: StoreIndex) -> None:
     """Marks a written index as the saved state of the store."""
     self._index = index
@@ -179,7 +230,7 @@ class ClientStateStore:
 
   def segment_path(self, round_num: int) -> pathlib.Path:
     """Returns the file of the segment that `save(round_num)` writes."""
-    return self._folder / f'round_{round_num:06d}.npy'
+    return segment_path(self._folder, round_num)
 
   def _place(self, client: int) -> _Place | None:
     return self._staged.get(client) or self._committed.get(client)
@@ -210,7 +261,7 @@ class ClientStateStore:
       return self._stacks.row(place)
     segment = int(self._index.segment[client])
     if segment == 0:
-      return tf.nest.flatten(self._initial_state(client, self.seed))
+      return tf.nest.flatten(self.initial_state(client))
     if segment not in self._segments:
       self._segments[segment] = self._open_segment(segment)
     position = self._index.position[client]
@@ -231,10 +282,7 @@ class ClientStateStore:
     """Returns committed states as bytes, uint8 `[clients, state bytes]`."""
     encoded = np.empty((len(clients), self._row_bytes()), np.uint8)
     for row, client in zip(encoded, clients, strict=True):
-      values = self._stacks.row(self._committed[client])
-      row[:] = np.frombuffer(
-        b''.join(np.asarray(value).tobytes() for value in values), np.uint8
-      )
+      row[:] = self.encode(self._stacks.row(self._committed[client]))
     return encoded
 
   def _open_segment(self, round_num: int) -> list[np.ndarray]:
@@ -248,6 +296,11 @@ class ClientStateStore:
       )
       start = stop
     return leaves
+
+
+def segment_path(folder: pathlib.Path, round_num: int) -> pathlib.Path:
+  """Returns the file of a round's segment, rows uint8 `[n, state bytes]`."""
+  return folder / f'round_{round_num:06d}.npy'
 
 
 class _Stacks:

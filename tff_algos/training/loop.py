@@ -20,6 +20,7 @@ from tff_algos.runtimes import interrupts
 from tff_algos.training import checkpoint as checkpoint_lib
 from tff_algos.training import client_state_store, dropouts
 from tff_algos.training import restarts as restarts_lib
+from tff_algos.training import selection as selection_lib
 
 Metrics = dict[str, float]
 
@@ -39,6 +40,7 @@ class TrainingConfig:
     num_kept_checkpoints: Number of latest checkpoints that are kept, >= 1.
     client_states: `'memory'`, or `'disk'` for states that do not fit.
     restarts: Best of several initial states, tried before round 1.
+    selection: The best round, and early stopping.
     dropout_rate: Probability of each sampled client to drop out of a phase, in
       [0, 1); see `dropouts`. No client drops out of evaluations.
   """
@@ -49,6 +51,7 @@ class TrainingConfig:
   num_kept_checkpoints: int = 2
   client_states: str = client_state_store.MEMORY
   restarts: restarts_lib.RestartsConfig = restarts_lib.RestartsConfig()
+  selection: selection_lib.SelectionConfig = selection_lib.SelectionConfig()
   dropout_rate: float = 0.0
 
   def __post_init__(self):
@@ -308,6 +311,8 @@ def train(
 ) -> Result:
   """Trains from the latest checkpoint, or from the start, to the last round.
 
+  Early stopping (`config.selection`) may end it before the last round.
+
   After any interruption (an error, Ctrl-C, a full disk, `kill -9`), a later
   call with the same arguments resumes from the latest checkpoint and ends in
   the same state, bit for bit.
@@ -325,7 +330,7 @@ def train(
       the chosen restart.
   """
   round_num = max(checkpoints.rounds(), default=0)
-  costs = {}
+  costs, progress = {}, selection_lib.Progress()
   if round_num == 0:
     try_seed = functools.partial(_try_seed, algorithm, runtime, source, config)
     store.seed, costs = restarts_lib.choose(config.restarts, seed, try_seed)
@@ -334,14 +339,26 @@ def train(
   )
   if round_num:
     server_state = checkpoints.restore(round_num, server_state, store)
+    progress = checkpoints.progress(round_num)
   seed = store.seed
-  observer.resume(round_num)
-  if round_num == 0:
+  select = functools.partial(
+    selection_lib.update,
+    config=config.selection,
+    default_metric=evaluator.selection_metric,
+  )
+  if round_num == 0 or checkpoints.starts_run(round_num):
+    observer.resume(0)
     seen = evaluator.evaluate(server_state)
-    observer.record(0, seen.metrics | costs, seen.memberships)
+    observer.record(round_num, seen.metrics | costs, seen.memberships)
+    first = select(progress, round_num=round_num, metrics=seen.metrics)
+    if round_num:  # The initial state of round 0 has no checkpoint.
+      progress = first
+  else:
+    observer.resume(round_num)
   run = functools.partial(run_round, algorithm, runtime, source, store)
+  is_over = progress.is_over(config.selection)
   try:
-    while round_num < config.num_rounds:
+    while round_num < config.num_rounds and not is_over:
       start = time.monotonic()
       next_state, metrics = run(
         server_state, round_num + 1, seed, config.dropout_rate
@@ -354,14 +371,19 @@ def train(
         observer.record(round_num + 1, metrics | seen.metrics, seen.memberships)
         store.commit(round_num + 1)
         server_state, round_num = next_state, round_num + 1
-      if is_last or round_num % config.checkpoint_interval == 0:
-        _save(observer, checkpoints, round_num, server_state, store)
+        if is_due:
+          progress = select(progress, round_num=round_num, metrics=seen.metrics)
+      is_over = progress.is_over(config.selection)
+      is_best = config.selection.keep_best and progress.best_round == round_num
+      is_periodic = round_num % config.checkpoint_interval == 0
+      if is_last or is_over or is_best or is_periodic:
+        _save(observer, checkpoints, round_num, server_state, store, progress)
   except BaseException as error:
     store.discard()
     # Saves a complete, recorded round only; a second Ctrl-C may interrupt this.
     is_whole = round_num and store.committed_round == round_num
     if isinstance(error, KeyboardInterrupt) and is_whole:
-      _save(observer, checkpoints, round_num, server_state, store)
+      _save(observer, checkpoints, round_num, server_state, store, progress)
     raise
   return Result(server_state, round_num)
 
@@ -372,10 +394,11 @@ def _save(
   round_num: int,
   server_state: Structure,
   store: client_state_store.ClientStateStore,
+  progress: selection_lib.Progress,
 ) -> None:
   """Saves a checkpoint after making the metrics rows before it durable."""
   observer.persist()
-  checkpoints.save(round_num, server_state, store)
+  checkpoints.save(round_num, server_state, store, progress)
 
 
 def _try_seed(

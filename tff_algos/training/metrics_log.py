@@ -31,6 +31,7 @@ class MetricsLog:
     num_rounds: int,
     shown_metrics: Mapping[str, str],
     *,
+    first_round: int = 0,
     shows_progress: bool = True,
   ):
     """Opens no file yet.
@@ -39,6 +40,8 @@ class MetricsLog:
       workdir: Folder of `metrics.csv`, `memberships/` and `tensorboard/`.
       num_rounds: Length of the progress bar.
       shown_metrics: Metric name -> its label in the progress bar.
+      first_round: Round of the first row: 0, or the last one of the run that
+        this run continues.
       shows_progress: Whether to draw a progress bar on stderr.
     """
     self._folder = pathlib.Path(workdir)
@@ -46,6 +49,7 @@ class MetricsLog:
     self._memberships = membership_log.MembershipLog(workdir)
     self._num_rounds = num_rounds
     self._shown_metrics = shown_metrics
+    self._first_round = first_round
     self._shows_progress = shows_progress
     self._shown: dict[str, str] = {}
     self._columns: list[str] = []
@@ -64,19 +68,23 @@ class MetricsLog:
       self._bar.close()
 
   def resume(self, round_num: int) -> None:
-    """Removes the rows after a round and starts the progress bar there."""
+    """Removes the rows after a round and starts the progress bar there.
+
+    Args:
+      round_num: The round; 0 removes all rows.
+    """
     kept = []
     if round_num and self._csv_path.exists():
       with open(self._csv_path, newline='') as file:
         reader = csv.DictReader(file)
         self._columns = list(reader.fieldnames or ())
         # By count: a killed process may have left an incomplete last row.
-        kept = list(itertools.islice(reader, round_num + 1))
+        kept = list(itertools.islice(reader, round_num - self._first_round + 1))
     self._memberships.resume(round_num)
     self._rewrite(kept)
     self._bar = tqdm.tqdm(
       total=self._num_rounds,
-      initial=round_num,
+      initial=max(round_num, self._first_round),
       unit='round',
       disable=not self._shows_progress,
       dynamic_ncols=True,

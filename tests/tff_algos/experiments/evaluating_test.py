@@ -131,5 +131,5 @@ def test_tables_by_source(evaluated):
 
 def test_round_that_was_not_saved_is_refused(finished_run, folder):
   with pytest.raises(errors.CheckpointError, match='rounds 3'):
-    evaluating.evaluate(finished_run.config, folder, round_num=1)
+    evaluating.evaluate(finished_run.config, folder, 1)
   assert not (folder / 'evaluation').exists()

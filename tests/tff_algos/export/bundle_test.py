@@ -84,7 +84,9 @@ def test_second_writer_is_refused(tmp_path):
   descriptor = os.open(tmp_path, os.O_RDONLY)
   try:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with pytest.raises(errors.ExportError, match='another process is writing'):
+    with pytest.raises(
+      errors.WorkdirBusyError, match='another process is writing'
+    ):
       export(tmp_path)
   finally:
     os.close(descriptor)

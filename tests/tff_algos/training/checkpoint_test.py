@@ -11,6 +11,7 @@ import pytest
 
 from tests.testing import forks, power_loss, saved_run
 from tff_algos.core import errors
+from tff_algos.training import selection
 
 
 def test_save_and_restore(tmp_path):
@@ -42,8 +43,9 @@ def test_old_checkpoints_and_segments_that_nobody_needs_are_removed(
   assert saved_run.Run(tmp_path).restore(8).round_num == 8
 
 
-def test_pinned_rounds_are_kept(tmp_path):
-  run = saved_run.Run(tmp_path, num_kept=1).train(4, pinned_rounds=(2,))
+def test_the_best_round_is_kept(tmp_path):
+  best = selection.Progress(2, 0.9)
+  run = saved_run.Run(tmp_path, num_kept=1).train(4, progress=best)
   assert run.checkpoints.rounds() == [2, 4]
   fresh = saved_run.Run(tmp_path)
   fresh.restore(2)

@@ -175,7 +175,7 @@ def test_ctrl_c_while_a_round_is_recorded(
 def test_ctrl_c_saves_the_last_whole_round(experiment, tmp_path):
   with pytest.raises(KeyboardInterrupt):
     experiment.train(tmp_path, recorder_lib.InterruptedRecorder(3, False))
-  assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [2]
+  assert checkpoint.CheckpointManager(tmp_path, {}).rounds()[-1] == 2
 
 
 def test_signal_that_waits_for_the_record_saves_that_round(
@@ -186,7 +186,7 @@ def test_signal_that_waits_for_the_record_saves_that_round(
   )
   with pytest.raises(KeyboardInterrupt):
     experiment.train(tmp_path, recorder)
-  assert checkpoint.CheckpointManager(tmp_path, {}).rounds() == [3]
+  assert checkpoint.CheckpointManager(tmp_path, {}).rounds()[-1] == 3
 
 
 def test_finished_run_is_not_run_again(experiment, tmp_path):

@@ -37,7 +37,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.cfl import splitting as splitting_lib
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import gram as gram_lib
 from tff_algos.numerics import partitions, trees
@@ -142,6 +142,14 @@ def build_cfl(
     ),
     membership=lambda server_state, client_state, client_index: tf.one_hot(
       cluster_of(server_state, client_index), num_clusters
+    ),
+    carry=carrying.Carry(
+      {
+        'cluster_models': carrying.KEEP,
+        'cluster_assignment': carrying.CLUSTER,
+        'num_active': carrying.KEEP,
+        'num_rounds': carrying.KEEP,
+      }
     ),
   )
 

@@ -43,7 +43,7 @@ from tff_algos.algorithms.cmfl import committee as committee_lib
 from tff_algos.algorithms.cmfl import committee_roles, last_gradient
 from tff_algos.algorithms.cmfl.audit import audit_log
 from tff_algos.algorithms.cmfl.consensus import round_votes
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import index_random, trees
 from tff_algos.rounds import aggregation
@@ -120,6 +120,13 @@ class Proposal(NamedTuple):
   model_weights: model_lib.Weights
   is_member: tf.Tensor
   is_selected: tf.Tensor
+
+
+_PROPOSAL = {
+  'model_weights': carrying.KEEP,
+  'is_member': carrying.CLIENTS,
+  'is_selected': carrying.CLIENTS,
+}
 
 
 class ServerState(NamedTuple):
@@ -217,6 +224,15 @@ def build_cmfl(
       'adopt': _build_adoption(),
     },
     plan_round=_build_plan(model, config, run_seed),
+    carry=carrying.Carry(
+      {
+        'agreed': _PROPOSAL,
+        'proposed': _PROPOSAL,
+        'num_selections': carrying.CLIENTS,
+        'num_in_vain': carrying.KEEP,
+        'selection_seed': carrying.KEEP,
+      }
+    ),
     global_weights=lambda server_state: server_state.agreed.model_weights,
   )
 

@@ -92,7 +92,10 @@ def assign(
     )
   num_available = int(np.count_nonzero(population.num_examples))
   sizes = committee.sizes(max(num_available, _FEWEST_CLIENTS), config)
-  members = np.flatnonzero(np.asarray(is_member))
+  # A member whose examples are gone, in a continued run, has no vote.
+  members = np.intersect1d(
+    np.flatnonzero(np.asarray(is_member)), population.clients_with_examples
+  )
   if not members.size:
     generator = seeds.numpy_generator(seed, 'committee', drawn_in)
     members = _draw(population, (), sizes.committee, generator)

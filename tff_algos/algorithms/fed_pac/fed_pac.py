@@ -36,7 +36,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.fed_pac import features, head_combination
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers, trees
 from tff_algos.rounds import aggregation
@@ -173,6 +173,14 @@ def build_fed_pac(
     init_server_state=init_server_state,
     phases={'train': _build_training(model, parted, config)},
     plan_round=_build_plan(model, parted, config),
+    carry=carrying.Carry(
+      {
+        'shared_weights': carrying.KEEP,
+        'centroids': carrying.KEEP,
+        'heads': carrying.CLIENTS,
+      },
+      newcomer_rows=_mean_heads,
+    ),
     global_weights=serve_new_users,
     personalized_weights=lambda server_state, client_state, client_index: (
       groups.join(
@@ -181,6 +189,16 @@ def build_fed_pac(
       )
     ),
   )
+
+
+def _mean_heads(server_state, initial):
+  """Returns the initial state with the mean of all heads for newcomers."""
+  means = tf.nest.map_structure(
+    lambda old, new: np.broadcast_to(old.mean(axis=0), new.shape),
+    server_state.heads,
+    initial.heads,
+  )
+  return initial._replace(heads=means)
 
 
 def _build_training(model, parted, config):

@@ -40,7 +40,7 @@ import tensorflow as tf
 from tff_algos.algorithms.fed_soft import center_download as download_lib
 from tff_algos.algorithms.fed_soft import client_selection
 from tff_algos.algorithms.fed_soft import importance as importance_lib
-from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core import algorithm, carrying, checks, errors, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
 from tff_algos.rounds import aggregation
@@ -237,6 +237,14 @@ def build_fed_soft(
     personalized_weights=_personalized_weights,
     membership=lambda server_state, client_state, client_index: tf.gather(
       server_state.importance_weights, client_index
+    ),
+    carry=carrying.Carry(
+      {
+        'cluster_models': carrying.KEEP,
+        'importance_weights': carrying.INITIAL
+        if config.fixed_importance
+        else carrying.CLIENTS,
+      }
     ),
   )
 

@@ -50,7 +50,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.gossip import segments
-from tff_algos.core import algorithm, checks, errors, seeds
+from tff_algos.core import algorithm, carrying, checks, errors, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Leaf
 from tff_algos.numerics import trees
@@ -183,7 +183,7 @@ def build_gossip(
     inbox = trees.take(server_state.inbox, client_index)
     return _merge(client_state.local_weights, inbox, sizes)
 
-  return global_model.build_algorithm(
+  built = global_model.build_algorithm(
     'gossip',
     model,
     init_server_state=init_server_state,
@@ -193,10 +193,31 @@ def build_gossip(
     ),
     phases={'train': _build_training(model, config, sizes)},
     plan_round=_build_plan(config, sizes),
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'inbox': carrying.CLIENTS,
+      },
+      newcomer_rows=_pull_mean,
+    ),
     personalized_weights=merged,
+  )
+  return dataclasses.replace(
+    built,
     local_weights=lambda server_state, client_state, client_index: (
       client_state.local_weights
     ),
+  )
+
+
+def _pull_mean(server_state, initial):
+  """Returns the initial state; newcomers have pulled the mean of all models."""
+  mean = np.concatenate(
+    [np.ravel(leaf) for leaf in tf.nest.flatten(server_state.model_weights)]
+  )
+  pulled = np.broadcast_to(mean, initial.inbox.pulled.shape)
+  return initial._replace(
+    inbox=Inbox(pulled, np.ones_like(initial.inbox.share))
   )
 
 

@@ -37,7 +37,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.algorithms.pfedkm import regrouping
-from tff_algos.core import algorithm, checks, errors
+from tff_algos.core import algorithm, carrying, checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import partitions, trees
 from tff_algos.rounds import aggregation
@@ -179,6 +179,13 @@ def build_pfedkm(
     ),
     membership=lambda server_state, client_state, client_index: tf.one_hot(
       cluster_of(server_state, client_index), num_clusters
+    ),
+    carry=carrying.Carry(
+      {
+        'cluster_models': carrying.KEEP,
+        'cluster_assignment': carrying.CLUSTER,
+        'k_means_seed': carrying.KEEP,
+      }
     ),
     local_weights=moreau_envelope.build_local_weights(
       config.local_training, received_by

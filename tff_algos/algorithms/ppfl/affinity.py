@@ -3,8 +3,8 @@
 The penalty is laplacian_weight / 2 * sum_ij w_ij |c_i - c_j|^2 (Di et al.,
 arXiv:2310.14337, Eq. 4), w_ij the cosine of the clients' label counts, which
 leave out unscored labels (padding, unknown words). The server computes it from
-label counts that clients upload once, before the first round, in a phase of its
-own, which is counted in the cost.
+label counts that clients upload once, before their first round, in a phase of
+its own, which is counted in the cost.
 
 The affinity is kept as vectors, w_ij = <a_i, a_j>. So the matrix W is positive
 semidefinite, is never built, and its product with n points costs n times the
@@ -16,12 +16,13 @@ import dataclasses
 from collections import OrderedDict
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
-from tff_algos.core.structures import Structure
+from tff_algos.core.structures import Array, Structure
 from tff_algos.rounds import aggregation
 
 COSINE = 'cosine'
@@ -88,13 +89,32 @@ def initial_features(
   return tf.zeros([num_clients, model.num_outputs + is_shifted])
 
 
+def uncounted(
+  is_counted: Structure, population: algorithm_lib.Population
+) -> Array:
+  """Returns the clients that have examples and uploaded no counts yet.
+
+  All in round 1; later those that dropped out then, and those that joined in a
+  continued run.
+
+  Args:
+    is_counted: bool `[num_clients]`; `()` if no counts are needed.
+    population: All clients.
+  """
+  available = population.clients_with_examples
+  if isinstance(is_counted, tuple):
+    return available[:0]
+  return available[~np.asarray(is_counted)[available]]
+
+
 def build_counting(
   model: model_lib.Model, config: LaplacianConfig
 ) -> algorithm_lib.Phase:
   """Returns the phase `count_labels`, in which clients upload label counts.
 
-  The server state is a NamedTuple with the field `affinity_features`, of
-  `initial_features`. A client that takes no part has no edges.
+  The server state is a NamedTuple with the fields `affinity_features`, of
+  `initial_features`, and `is_counted`, bool `[num_clients]`. A client that
+  takes no part has no edges.
 
   Raises:
     ConfigError: If the labels are not classes.
@@ -117,13 +137,21 @@ def build_counting(
     )
 
   def compare(server_state, aggregates):
-    features = server_state.affinity_features
     counted = aggregates['label_counts']
-    counts = aggregation.write_rows(
-      tf.zeros([features.shape[0], model.num_outputs]), counted
+    features = cosine_features(
+      counted.values, config.affinity == SHIFTED_COSINE
     )
-    features = cosine_features(counts, config.affinity == SHIFTED_COSINE)
-    return server_state._replace(affinity_features=features), OrderedDict()
+    new = {
+      'affinity_features': features,
+      'is_counted': tf.ones_like(counted.is_valid),
+    }
+    rows = {
+      name: aggregation.write_rows(
+        getattr(server_state, name), counted._replace(values=values)
+      )
+      for name, values in new.items()
+    }
+    return server_state._replace(**rows), OrderedDict()
 
   return algorithm_lib.Phase(
     name='count_labels',

@@ -85,7 +85,7 @@ class MembershipExchange:
     shared_prob: float,
     stationarity_interval: int,
   ) -> list[str]:
-    """Returns the names of a round's phases, in order.
+    """Returns the names of a round's phases after `count_labels`, in order.
 
     Args:
       round_num: From 1.
@@ -94,8 +94,6 @@ class MembershipExchange:
       stationarity_interval: Rounds between measurements; 0 for none.
     """
     names = []
-    if round_num == 1 and self.laplacian.needs_counts:
-      names.append('count_labels')
     if stationarity_interval and (round_num - 1) % stationarity_interval == 0:
       names.append('stationarity')
     blocks = PHASES[self.schedule]
@@ -155,7 +153,6 @@ class MembershipExchange:
     available = population.clients_with_examples
     measured = everyone if pulls_all else available
     return {
-      'count_labels': available,
       'stationarity': measured,
       'shared': drawn,
     }.get(phase, drawn if self.is_partial else measured)

@@ -48,7 +48,7 @@ from tff_algos.algorithms.ppfl import (
   mixing,
   stationarity,
 )
-from tff_algos.core import algorithm, checks
+from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import aggregation
@@ -134,12 +134,15 @@ class ServerState(NamedTuple):
     membership: C, `[num_clients, num_clusters]` float32; `()` if memberships
       stay at the clients.
     affinity_features: Affinity vectors of `affinity`; `()` without a penalty.
+    is_counted: Whether a client has uploaded its label counts, bool
+      `[num_clients]`; `()` if no counts are needed.
     optimizer_slots: Slots of the server optimizer.
   """
 
   model_weights: Any
   membership: Any
   affinity_features: Any
+  is_counted: Any = ()
   optimizer_slots: Any = ()
 
 
@@ -193,6 +196,7 @@ def build_ppfl(
       weights,
       tf.stack([mixture.equal_shares()] * num_clients) if keeps_table else (),
       affinity.initial_features(config.laplacian, model, num_clients),
+      tf.zeros([num_clients], tf.bool) if config.laplacian.needs_counts else (),
       server_optimizer_lib.initial_slots(weights, config.server_optimizer),
     )
 
@@ -222,6 +226,15 @@ def build_ppfl(
       )
     ),
     membership=membership_of,
+    carry=carrying.Carry(
+      {
+        'model_weights': carrying.KEEP,
+        'membership': carrying.CLIENTS,
+        'affinity_features': carrying.CLIENTS,
+        'is_counted': carrying.CLIENTS,
+        'optimizer_slots': carrying.OPTIMIZER,
+      }
+    ),
     newcomers=membership_descent.newcomers(
       mixture, config.membership, config.loss_scale
     ),
@@ -327,6 +340,11 @@ def _build_plan(exchange, config):
       population, config.cohort_size, seed, round_num
     )
     weights = client_sampling.population_shares(population, config.weighting)
+    uncounted = affinity.uncounted(server_state.is_counted, population)
+    if len(uncounted):
+      server_state = yield exchange.call(
+        'count_labels', server_state, uncounted, weights, round_num
+      )
     for phase in exchange.phases(
       round_num, seed, config.shared_prob, config.stationarity_interval
     ):

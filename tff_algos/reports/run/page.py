@@ -5,7 +5,12 @@ import pathlib
 
 from tff_algos.evaluation import round_time
 from tff_algos.reports.plotting import html, picture, style
-from tff_algos.reports.run import drift_report, summary, warning_texts
+from tff_algos.reports.run import (
+  drift_report,
+  lineage_table,
+  summary,
+  warning_texts,
+)
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.run.plots import (
   accuracy_plot,
@@ -65,6 +70,8 @@ _PLACES = (
   ('evaluation/own_atoms.csv', "distances of clients' own from global atoms"),
   ('drift.json', "drift of the data from the parent run's"),
   ('drift_clients.csv', 'drift of each client'),
+  ('gate.json', 'comparison with the exported models before a release'),
+  ('lineage.json', 'raw files, dataset, parent run, gate and releases'),
   ('checkpoints', 'server and client states'),
   ('export/cluster_models', 'SavedModels of the clusters, for new clients'),
   ('export/personalized_models', 'SavedModels for known clients'),
@@ -111,5 +118,6 @@ def _render(run: run_lib.Run, pictures: list[picture.Drawn]) -> str:
     places=[
       (name, what) for name, what in _PLACES if (run.workdir / name).exists()
     ],
+    lineage=lineage_table.rows(run.workdir),
     settings=html.flatten(run.config),
   )

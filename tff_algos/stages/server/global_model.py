@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import algorithm
+from tff_algos.core import algorithm, carrying
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
@@ -30,10 +30,10 @@ def build_algorithm(
   init_server_state: Callable[[tf.Tensor, int], Structure],
   phases: Mapping[str, algorithm.Phase],
   plan_round: Callable[..., algorithm.RoundPlan],
+  carry: carrying.Carry,
   init_client_state: Callable[[tf.Tensor, tf.Tensor], Structure] = _no_state,
   global_weights: Callable[[Structure], model_lib.Weights] = _model_weights,
   personalized_weights: algorithm.WeightsOfClient | None = None,
-  local_weights: algorithm.WeightsOfClient | None = None,
 ) -> algorithm.FederatedAlgorithm:
   """Returns an algorithm with a single cluster of all clients.
 
@@ -43,12 +43,12 @@ def build_algorithm(
     init_server_state: As in `FederatedAlgorithm`.
     phases: name -> Phase.
     plan_round: As in `FederatedAlgorithm`.
+    carry: As in `FederatedAlgorithm`.
     init_client_state: As in `FederatedAlgorithm`; by default `()`.
     global_weights: ServerState -> the global model; by default its
       `model_weights`.
     personalized_weights: As in `FederatedAlgorithm`; by default the global
       model is served to every client.
-    local_weights: As in `FederatedAlgorithm`.
   """
   return algorithm.FederatedAlgorithm(
     name=name,
@@ -69,7 +69,7 @@ def build_algorithm(
       )
     ),
     membership=lambda server_state, client_state, client_index: tf.ones([1]),
-    local_weights=local_weights,
+    carry=carry,
   )
 
 

@@ -30,6 +30,7 @@ _HISTOGRAMS = np.array(
 
 class _State(NamedTuple):
   affinity_features: Any
+  is_counted: Any
 
 
 def _count(
@@ -38,7 +39,10 @@ def _count(
   """Returns the features after `count_labels`, and what came before."""
   model = model or toys.mlp()
   phase = affinity.build_counting(model, config)
-  state = _State(affinity.initial_features(config, model, _NUM_CLIENTS).numpy())
+  state = _State(
+    affinity.initial_features(config, model, _NUM_CLIENTS).numpy(),
+    np.zeros(_NUM_CLIENTS, bool),
+  )
   call = algorithm.PhaseCall(
     'count_labels',
     np.array(client_indices, np.int32),

@@ -55,7 +55,7 @@ def test_phases_of_a_round():
   assert freezing == [['joint'], ['membership']]
   counting = _build('shared_first', 0.1)
   assert _phases(counting, 1, interval=2) == [
-    *('count_labels', 'stationarity', 'shared', 'membership')
+    *('stationarity', 'shared', 'membership')
   ]
   assert _phases(counting, 2, interval=2) == ['shared', 'membership']
   drawing = _build('random_block')
@@ -106,7 +106,6 @@ def test_clients_without_examples_move_if_the_penalty_reaches_them(
   drawn = _DRAWN if is_partial else np.array([0, 2, 3], np.int32)
   moved = drawn if kind == 'cosine' else moved
   for phase, expected in (
-    ('count_labels', [0, 2, 3]),
     ('shared', drawn),
     ('membership', moved),
     ('joint', moved),

@@ -45,6 +45,8 @@ def _calls(algorithm, num_rounds):
   for round_num in range(1, num_rounds + 1):
     plan = algorithm.plan_round(state, _POPULATION, round_num, 0)
     rounds.append([*plans.Calls(plan, state)])
+    if not isinstance(state.is_counted, tuple):
+      state = state._replace(is_counted=np.ones(len(contract.SIZES), bool))
   return rounds
 
 
@@ -99,11 +101,25 @@ def test_absent_clients_keep_their_memberships_at_both_ends():
 
 
 def test_labels_are_counted_once_by_all_that_have_examples():
-  rounds = _calls(_build(laplacian=_LAPLACIAN, cohort_size=2), 2)
-  assert [call.phase for call in rounds[0]] == ['count_labels', 'joint']
-  assert rounds[0][0].client_indices.tolist() == [0, 2, 3, 4]
-  assert rounds[0][0].cost == (0, 4 * 3, 0)
-  assert [call.phase for call in rounds[1]] == ['joint']
+  algorithm = _build(laplacian=_LAPLACIAN, cohort_size=2)
+  first, joint = _calls(algorithm, 1)[0]
+  assert [first.phase, joint.phase] == ['count_labels', 'joint']
+  assert first.client_indices.tolist() == [0, 2, 3, 4]
+  assert first.cost == (0, 4 * 3, 0)
+  state, _, _ = _run(algorithm, 1)
+  assert state.is_counted.tolist() == [True, False, True, True, True]
+  source = contract.build_source()
+  plan = algorithm.plan_round(state, source.population, 2, 0)
+  assert next(plan).phase == 'joint'
+
+
+def test_clients_that_were_not_counted_are_asked_alone():
+  algorithm = _build(laplacian=_LAPLACIAN, cohort_size=2)
+  state, _, _ = _run(algorithm, 1)
+  state = state._replace(is_counted=np.array([1, 0, 1, 0, 1], bool))
+  population = contract.build_source().population
+  call = next(algorithm.plan_round(state, population, 7, 0))
+  assert (call.phase, call.client_indices.tolist()) == ('count_labels', [3])
   state, _, _ = _run(_build(laplacian=_LAPLACIAN))
   norms = np.linalg.norm(state.affinity_features, axis=1)
   np.testing.assert_allclose(norms, [1, 0, 1, 1, 1], rtol=1e-6)

@@ -1,0 +1,31 @@
+"""Prints the lineage of a served version, back to raw files.
+
+  python -m binaries.lineage --export_dir=production/export --version=7
+
+prints the version, the one it rolled back to if it is a rollback, the gate's
+verdict, the run and its dataset with the checksums of the raw files, and all
+runs that the training went on from.
+"""
+
+from absl import flags
+
+from binaries import command
+
+_EXPORT_DIR = flags.DEFINE_string(
+  'export_dir', None, 'Export path.', required=True
+)
+_VERSION = flags.DEFINE_integer(
+  'version', None, 'Version; default: the current one.'
+)
+
+
+def show() -> None:
+  """Prints the lineage of the version of the flags."""
+  from tff_algos.experiments import lineage
+
+  steps = lineage.chain(_EXPORT_DIR.value, _VERSION.value)
+  print(lineage.chain_text(steps), flush=True)
+
+
+if __name__ == '__main__':
+  command.run(show)

@@ -1,0 +1,36 @@
+"""Makes an older version of the exported models current again.
+
+  python -m binaries.rollback --export_dir=production/export
+
+publishes the files of the version that was released before the current one (or
+of --version) once more, under the next version number, which TensorFlow Serving
+and binaries.serve follow. releases.jsonl records it.
+"""
+
+from absl import flags, logging
+
+from binaries import command
+
+_EXPORT_DIR = flags.DEFINE_string(
+  'export_dir', None, 'Export path.', required=True
+)
+_VERSION = flags.DEFINE_integer(
+  'version', None, 'Version; default: the one released before the current.'
+)
+
+
+def rollback() -> None:
+  """Rolls the export path of the flags back."""
+  from tff_algos.export import releases
+
+  with releases.opened(_EXPORT_DIR.value, must_exist=True) as path:
+    release = path.rollback(_VERSION.value)
+  logging.info(
+    'Version %d is current, with the models of version %d.',
+    release.version,
+    release.origin,
+  )
+
+
+if __name__ == '__main__':
+  command.run(rollback)

@@ -1,0 +1,30 @@
+"""Rollback as a program, on the export path of a run."""
+
+import shutil
+
+from tff_algos.export import releases
+
+
+def test_older_version_becomes_current(launcher, finished_run, tmp_path):
+  target = tmp_path / 'export'
+  shutil.copytree(finished_run.folder / 'export', target)
+  bundles = {model: target / model / '1' for model in releases.MODELS}
+  with releases.opened(target) as path:
+    path.release(bundles, path.history[0], {})
+    expected = path.history[-1].version + 1
+  program = launcher.run(
+    'binaries.rollback', f'--export_dir={target}', '--version=1'
+  )
+  assert program.returncode == 0, program.stderr
+  words = f'Version {expected} is current, with the models of version 1.'
+  assert program.said[-1].endswith(words)
+  assert not program.complaints
+
+
+def test_missing_path(launcher, tmp_path):
+  program = launcher.run(
+    'binaries.rollback', f'--export_dir={tmp_path}/nothing'
+  )
+  assert program.returncode == 1
+  assert 'there is no export path' in program.said[-1]
+  assert not (tmp_path / 'nothing').exists()

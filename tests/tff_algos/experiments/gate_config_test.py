@@ -1,0 +1,33 @@
+import dataclasses
+
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.experiments import gate_config
+
+
+@pytest.mark.parametrize(
+  ('option', 'value', 'words'),
+  [
+    ('max_fall', -0.01, 'gate.max_fall must be a finite number >= 0'),
+    ('max_cluster_fall', float('nan'), 'gate.max_cluster_fall'),
+    ('confidence', 1.0, 'gate.confidence must be a number >= 0 and < 1'),
+    ('confidence', 0.0, 'gate.confidence must be a finite number > 0'),
+    ('min_units', 1, 'gate.min_units must be an integer >= 2'),
+    ('num_resamples', 99, 'gate.num_resamples must be an integer >= 100'),
+    ('batch_size', 0, 'gate.batch_size'),
+    ('max_batch_seconds', 0, 'gate.max_batch_seconds'),
+  ],
+)
+def test_values_out_of_range(option, value, words):
+  with pytest.raises(errors.ConfigError, match=words):
+    gate_config.GateConfig(**{option: value})
+
+
+def test_every_threshold_is_checked():
+  names = [field.name for field in dataclasses.fields(gate_config.GateConfig)]
+  thresholds = [name for name in names if name.endswith('fall')]
+  assert len(thresholds) == 7
+  for name in thresholds:
+    with pytest.raises(errors.ConfigError, match=f'gate.{name} '):
+      gate_config.GateConfig(**{name: -1.0})

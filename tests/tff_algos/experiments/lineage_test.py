@@ -1,0 +1,143 @@
+"""Chains from served versions to raw files, through parents and rollbacks."""
+
+import json
+import types
+
+import pytest
+
+from tests.testing import exportable
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import lineage
+from tff_algos.export import manifest, releases
+
+
+def _run(folder, date, parent=None, blessed_against=None):
+  folder.mkdir(parents=True)
+  content = {
+    'round_num': 30,
+    'dataset': {
+      'version': f'v-{date}',
+      'as_of': date,
+      'raw_files': {f'{date}.csv': f'sha of {date}'},
+    },
+    'parent': parent and {'run': parent, 'round_num': 30},
+    'config_hash': 'c1',
+    'code_version': 'k1',
+    'gate': {'champion_version': blessed_against},
+  }
+  (folder / 'lineage.json').write_text(json.dumps(content))
+  return content
+
+
+@pytest.fixture(name='production')
+def make_production(tmp_path):
+  """Two nights and a rollback to the first."""
+  runs, export = tmp_path / 'runs', tmp_path / 'export'
+  contents = [
+    _run(runs / '2026-11-19', '2026-11-19'),
+    _run(runs / '2026-11-20', '2026-11-20', '../2026-11-19', 1),
+  ]
+  for i, content in enumerate(contents):
+    bundles = {}
+    for model in releases.MODELS:
+      bundle = bundles[model] = tmp_path / f'candidate_{i}' / model
+      (bundle / manifest.EXTRA_FOLDER).mkdir(parents=True)
+      manifest.write_manifest(bundle, exportable.PROVENANCE, {'i': i})
+    with releases.opened(export) as path:
+      entry = releases.Release(
+        0, {}, f'../runs/2026-11-{19 + i}', 30 + i, 'c1', 'd', True
+      )
+      path.release(bundles, entry, content)
+  with releases.opened(export) as path:
+    path.rollback()
+  return tmp_path
+
+
+def test_chain_through_parents(production):
+  steps = lineage.chain(production / 'export', 2)
+  titles = [title for title, _ in steps]
+  assert titles == [
+    'version 2',
+    f'run {production}/runs/2026-11-20',
+    f'run {production}/runs/2026-11-19',
+  ]
+  version, newer, older = (facts for _, facts in steps)
+  assert version['gate'] == 'blessed against version 1'
+  assert newer['round'] == 31
+  assert newer['dataset'] == 'v-2026-11-20 as of 2026-11-20'
+  assert newer['raw file 2026-11-20.csv'] == 'sha of 2026-11-20'
+  assert newer['continues'] == '../2026-11-19'
+  assert older['raw file 2026-11-19.csv'] == 'sha of 2026-11-19'
+  assert older['continues'] == 'no run'
+
+
+def test_chain_through_a_rollback_of_the_current_version(production):
+  steps = lineage.chain(production / 'export')
+  assert [title for title, _ in steps] == [
+    'version 3',
+    'version 1',
+    f'run {production}/runs/2026-11-19',
+  ]
+  assert steps[0][1] == {'rollback to version': 1}
+  assert steps[1][1]['gate'] == 'blessed, without a champion'
+  text = lineage.chain_text(steps)
+  assert text.startswith('version 3\n  rollback to version: 1\nversion 1\n')
+  assert '\n  raw file 2026-11-19.csv: sha of 2026-11-19' in text
+
+
+def test_chain_survives_what_was_removed(production):
+  """The bundle's own copy tells of its run, and the end says what is missing."""
+  for night in ('2026-11-19', '2026-11-20'):
+    (production / 'runs' / night / 'lineage.json').unlink()
+  _, newer, older = lineage.chain(production / 'export', 2)
+  assert newer[1]['raw file 2026-11-20.csv'] == 'sha of 2026-11-20'
+  assert older[1]['lineage'] == 'lineage.json is not there any more'
+
+
+@pytest.mark.parametrize('version', [None, 7])
+def test_unknown_version(tmp_path, production, version):
+  folder = tmp_path / 'nothing' if version is None else production / 'export'
+  with pytest.raises(errors.ExportError, match=f'with version {version}; its'):
+    lineage.chain(folder, version)
+
+
+def test_run_is_described(trained_regressions, tmp_path):
+  config, folder = trained_regressions
+  with dataset_lib.FederatedDataset.open(folder / 'dataset') as dataset:
+    found = lineage.describe(config, folder, dataset, 2)
+    assert found['dataset'] == {
+      'version': dataset.version,
+      'as_of': None,
+      'raw_files': dataset.manifest['sources'],
+    }
+  assert found['round_num'] == 2 and found['gate'] is None
+  assert found['parent'] is None
+  assert found['config']['seed'] == config.seed
+  with pytest.raises(errors.DataError, match='no gate.json: run binaries.gate'):
+    lineage.write(config, folder, tmp_path)
+
+
+def test_parent_is_relative_to_the_run(tmp_path):
+  config = types.SimpleNamespace(
+    continuation=types.SimpleNamespace(parent=str(tmp_path / 'a'), round_num=3)
+  )
+  assert lineage._parent(config, tmp_path / 'b') == {
+    'run': '../a',
+    'round_num': 3,
+  }
+  config.continuation.parent = None
+  assert lineage._parent(config, tmp_path / 'b') is None
+
+
+def test_date_is_the_first_of_the_version(tmp_path):
+  for date, version in (
+    ('2026-11-18', 'older'),
+    ('2026-11-19', 'v'),
+    ('2026-11-20', 'v'),
+  ):
+    path = tmp_path / 'as_of' / date
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'{version}\n')
+  dataset = types.SimpleNamespace(path=tmp_path / 'versions' / 'v', version='v')
+  assert lineage._first_date(dataset) == '2026-11-19'

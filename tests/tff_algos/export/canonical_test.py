@@ -1,0 +1,68 @@
+"""Equal models are equal files, whatever the process did before."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import exportable
+from tff_algos.export import canonical, manifest
+
+_MODELS = ('cluster_models', 'personalized_models', 'anna')
+
+
+@pytest.fixture(name='exports', scope='module')
+def make_exports(tmp_path_factory):
+  """Two exports, between which the counter of the process gains a digit."""
+  first, second = (tmp_path_factory.mktemp(name) for name in ('a', 'b'))
+  exportable.write_all(first)
+  for _ in range(12):
+    exportable.write_all(second)
+  return first, second
+
+
+@pytest.mark.parametrize('model', _MODELS)
+def test_equal_models_are_equal_files(exports, model):
+  first, second = exports
+  manifests = {manifest.bundle_sha256(first / model / '1')} | {
+    manifest.bundle_sha256(second / model / str(version))
+    for version in range(1, 13)
+  }
+  assert len(manifests) == 1
+  files = manifest.read_manifest(first / model / '1')['files']
+  assert 'saved_model.pb' in files and 'fingerprint.pb' not in files
+
+
+def test_names_are_counted_from_0(exports, tmp_path):
+  """And a second time nothing changes."""
+  folder = shutil.copytree(
+    exports[0] / 'personalized_models' / '1', tmp_path / '1'
+  )
+  before = (folder / 'saved_model.pb').read_bytes()
+  assert b'key_value_init0' in before
+  canonical.canonicalize(folder)
+  assert (folder / 'saved_model.pb').read_bytes() == before
+
+
+def test_tables_of_two_bundles_are_not_shared(exports, tmp_path):
+  """Both name it alike; each must find its own clients, in any order."""
+  first = exports[0] / 'personalized_models' / '1'
+  loaded = tf.saved_model.load(str(first)).signatures['serving_default']
+  model = exportable.linear_model()
+  server_state, states = exportable.states(model)
+  exportable.personalized_models.export_personalized_models(
+    tmp_path,
+    exportable.algorithm(model),
+    server_state,
+    exportable.CLIENT_IDS[::-1],
+    states,
+    exportable.sample_inputs(),
+    exportable.PROVENANCE,
+  )
+  other = tf.saved_model.load(str(tmp_path / '1')).signatures['serving_default']
+  x = exportable.sample_inputs()
+  for predict, index in ((loaded, 1), (other, 2), (loaded, 1)):
+    answer = predict(client_id=tf.fill([len(x)], 'b/2'), x=tf.constant(x))
+    expected = exportable.oracle_logits(states.personalized_weights, index, x)
+    np.testing.assert_allclose(answer['logits'], expected, rtol=1e-5)

@@ -1,0 +1,76 @@
+"""Bundles in a process with TensorFlow alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.testing import exportable
+from tff_algos.export import plain_prediction
+
+
+@pytest.fixture(name='export', scope='module')
+def make_export(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('export')
+  exportable.write_all(folder)
+  return folder
+
+
+def _ask(*arguments):
+  return subprocess.run(
+    [
+      *(sys.executable, '-I', plain_prediction.__file__),
+      *(str(argument) for argument in arguments),
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+@pytest.mark.slow
+def test_answers_of_each_bundle_in_order(export, tmp_path):
+  x = exportable.sample_inputs()
+  np.savez(tmp_path / 'sound', x=x, client_id=np.array(['çelik'] * len(x)))
+  np.savez(tmp_path / 'nan', x=np.nan * x, cluster_id=np.zeros(5, np.int32))
+  asked = _ask(
+    *(export / 'personalized_models' / '1', tmp_path / 'sound.npz'),
+    *(export / 'cluster_models' / '1', tmp_path / 'nan.npz'),
+  )
+  assert asked.returncode == 0, asked.stderr
+  sound, nan = json.loads(asked.stdout)
+  assert 0 < sound.pop('seconds') < 60
+  assert sound == {'finite_weights': True, 'finite_outputs': True}
+  assert nan['finite_weights'] and not nan['finite_outputs']
+
+
+def test_weights_that_are_not_finite(export, tmp_path, monkeypatch):
+  """In this process, with a reader that finds them."""
+  load = plain_prediction.tf.train.load_checkpoint
+
+  class Reader:
+    def __init__(self, path):
+      self._reader = load(path)
+      self.get_variable_to_dtype_map = self._reader.get_variable_to_dtype_map
+
+    def get_tensor(self, name):
+      return self._reader.get_tensor(name) + np.float32(np.inf)
+
+  monkeypatch.setattr(plain_prediction.tf.train, 'load_checkpoint', Reader)
+  np.savez(
+    tmp_path / 'inputs',
+    x=exportable.sample_inputs(),
+    cluster_id=np.zeros(5, np.int32),
+  )
+  answer = plain_prediction._check(
+    str(export / 'cluster_models' / '1'), str(tmp_path / 'inputs.npz')
+  )
+  assert not answer['finite_weights'] and answer['finite_outputs']
+
+
+@pytest.mark.slow
+def test_bundle_that_does_not_load(tmp_path):
+  asked = _ask(tmp_path, tmp_path / 'inputs.npz')
+  assert asked.returncode == 1 and not asked.stdout

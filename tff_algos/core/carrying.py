@@ -1,0 +1,70 @@
+"""Rules by which an algorithm's states move to another client population.
+
+A run that continues an earlier one (`training.continuation`) has a population
+of its own: some clients stay, some come, some leave and some return. The state
+of a client moves with it, unchanged, and a newcomer has its initial state. The
+server state moves by one rule for each field, which the algorithm declares as
+its `FederatedAlgorithm.carry`.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tff_algos.core.structures import Structure
+
+
+class Rule(enum.Enum):
+  """Treatment of one field of the server state, an array or nested arrays.
+
+  Attributes:
+    KEEP: Unchanged.
+    OPTIMIZER: Unchanged, or initial if the optimizer starts anew.
+    INITIAL: The initial value of the new population, such as its size.
+    CLIENTS: A row for each client on axis 0, which moves with the client;
+      newcomers have the initial row.
+    CLUSTER: As `CLIENTS`, of cluster ids; a newcomer has the cluster whose
+      model has the lowest loss on its training examples.
+    PAIRS: A value for each pair of clients on axes 0 and 1. It moves with both;
+      pairs with a newcomer or a returned client have the initial value.
+    CLIENT_MEAN: The mean over all clients of a quantity that is zero for
+      newcomers. It is scaled by the share of clients that bring their state, as
+      if those that leave were like those that stay.
+  """
+
+  KEEP = enum.auto()
+  OPTIMIZER = enum.auto()
+  INITIAL = enum.auto()
+  CLIENTS = enum.auto()
+  CLUSTER = enum.auto()
+  PAIRS = enum.auto()
+  CLIENT_MEAN = enum.auto()
+
+
+KEEP, OPTIMIZER, INITIAL, CLIENTS, CLUSTER, PAIRS, CLIENT_MEAN = Rule
+
+
+def _as_initialized(old: Structure, initial: Structure) -> Structure:
+  del old
+  return initial
+
+
+Rules = Mapping[str, 'Rule | Rules']
+
+
+class Carry(NamedTuple):
+  """An algorithm's declaration of how its states move.
+
+  Attributes:
+    rules: Field of the server state -> its rule, or such a mapping for a field
+      that is a NamedTuple.
+    newcomer_rows: (server state of the parent run, initial server state of the
+      new population), NumPy -> the initial server state whose rows newcomers
+      get; by default the initial one.
+    newcomer_state: (server state of the parent run, initial client state),
+      NumPy -> client state of a newcomer; None for the initial one.
+  """
+
+  rules: 'Rules'
+  newcomer_rows: Callable[[Structure, Structure], Structure] = _as_initialized
+  newcomer_state: Callable[[Structure, Structure], Structure] | None = None

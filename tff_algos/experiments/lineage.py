@@ -1,0 +1,242 @@
+"""Lineage of a run and of served versions, back to raw files.
+
+`lineage.json` in a workdir names the raw files and their checksums, the version
+and date of the dataset, the parent run, config, code, gate record and released
+versions. Each released bundle has a copy in `assets.extra/lineage.json`. Paths
+are relative, so that a production folder may be moved.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import dates
+from tff_algos.experiments import experiment, gate_record, output
+from tff_algos.export import manifest, releases
+from tff_algos.training import continuation
+
+FILE = 'lineage.json'
+
+
+def describe(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  dataset: dataset_lib.FederatedDataset,
+  round_num: int,
+) -> dict[str, Any]:
+  """Returns the lineage of a round of a run, without its releases."""
+  record = gate_record.read(folder)
+  is_gated = record is not None and record.round_num == round_num
+  return {
+    'round_num': round_num,
+    'dataset': {
+      'version': dataset.version,
+      'as_of': _first_date(dataset),
+      'raw_files': dict(dataset.manifest['sources']),
+    },
+    'parent': _parent(folder),
+    'config_hash': config_lib.config_hash(config),
+    'code_version': manifest.code_version(),
+    'gate': config_lib.to_dict(record) if is_gated else None,
+    'config': config_lib.to_dict(config),
+  }
+
+
+def entry(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  export_dir: str | os.PathLike[str],
+  dataset: dataset_lib.FederatedDataset,
+  round_num: int,
+) -> releases.Release:
+  """Returns the line of the history for an export without a gate.
+
+  The version and the bundles are set by `ExportPath.release`.
+  """
+  return releases.Release(
+    version=0,
+    bundles={},
+    run=_relative(folder, export_dir),
+    round_num=round_num,
+    config_hash=config_lib.config_hash(config),
+    dataset_version=dataset.version,
+    gated=False,
+  )
+
+
+def write(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  export_dir: str | os.PathLike[str],
+  round_num: int | None = None,
+) -> dict[str, Any]:
+  """Writes `lineage.json` of a run; returns its content.
+
+  A function of the files of the run and the history alone.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    export_dir: Export path, where released versions are looked up.
+    round_num: Round; None for that of the gate's record.
+
+  Raises:
+    DataError: If the dataset is missing, or a round is neither given nor in
+      a gate record.
+  """
+  if round_num is None:
+    record = gate_record.read(folder)
+    if record is None:
+      raise errors.DataError(
+        f'{folder} has no {gate_record.FILE}: run binaries.gate first'
+      )
+    round_num = record.round_num
+  path = pathlib.Path(folder, 'dataset')
+  with dataset_lib.FederatedDataset.open(path, verify=False) as dataset:
+    content = describe(config, folder, dataset, round_num)
+  run = _relative(folder, export_dir)
+  content['releases'] = [
+    {'export_dir': _relative(export_dir, folder), 'version': release.version}
+    for release in releases.read_history(export_dir)
+    if release.rollback_of is None
+    and (release.run, release.round_num) == (run, round_num)
+    and release.config_hash == content['config_hash']
+  ]
+  output.write_json(pathlib.Path(folder, FILE), content)
+  return content
+
+
+def chain(
+  export_dir: str | os.PathLike[str], version: int | None = None
+) -> list[tuple[str, Mapping[str, Any]]]:
+  """Returns the way from a served version back to the first run.
+
+  Args:
+    export_dir: Export path.
+    version: Version; None for the current one.
+
+  Returns:
+    (title, facts) of the version, of the version that it rolled back to if it
+    is a rollback, of its run, and of that run's parents.
+
+  Raises:
+    ExportError: If there is no such version in the history.
+  """
+  folder = pathlib.Path(export_dir)
+  history = {one.version: one for one in releases.read_history(folder)}
+  if version is None and history:
+    version = max(history)
+  if version not in history:
+    known = ', '.join(map(str, history)) or 'none'
+    raise errors.ExportError(
+      f'{folder} has no release with version {version}; its releases are '
+      f'{known}'
+    )
+  release = history[version]
+  steps: list[tuple[str, Mapping[str, Any]]] = []
+  if release.rollback_of is not None:
+    steps.append(
+      (f'version {version}', {'rollback to version': release.rollback_of})
+    )
+    release = history[release.rollback_of]
+  run = folder / release.run
+  found = next(
+    (
+      content
+      for each in (release.version, version)
+      if (content := releases.read_lineage(folder, each))
+    ),
+    _read(run),
+  )
+  gate = found.get('gate') or {}
+  steps.append(
+    (
+      f'version {release.version}',
+      {
+        'gate': 'not asked'
+        if not release.gated
+        else _gate_text(gate.get('champion_version')),
+        **{f'{model}': sha256 for model, sha256 in release.bundles.items()},
+      },
+    )
+  )
+  round_num: int | None = release.round_num
+  while True:
+    steps.append((f'run {os.path.normpath(run)}', _facts(found, round_num)))
+    parent = found.get('parent')
+    if not parent:
+      return steps
+    run = run / parent['run']
+    round_num = parent.get('round_num')
+    found = _read(run)
+
+
+def chain_text(steps: list[tuple[str, Mapping[str, Any]]]) -> str:
+  """Returns a chain as indented text."""
+  lines = []
+  for title, facts in steps:
+    lines.append(title)
+    lines += [f'  {name}: {value}' for name, value in facts.items()]
+  return '\n'.join(lines)
+
+
+def _facts(found: Mapping[str, Any], round_num: int | None) -> dict[str, Any]:
+  """Returns what is printed of a run."""
+  facts: dict[str, Any] = {}
+  if round_num is not None:
+    facts['round'] = round_num
+  if not found:
+    return {**facts, 'lineage': f'{FILE} is not there any more'}
+  dataset = found['dataset']
+  date = f' as of {dataset["as_of"]}' if dataset['as_of'] else ''
+  parent = found['parent']
+  return {
+    **facts,
+    'config': found['config_hash'],
+    'code': found['code_version'],
+    'dataset': f'{dataset["version"]}{date}',
+    **{f'raw file {name}': sum_ for name, sum_ in dataset['raw_files'].items()},
+    'continues': parent['run'] if parent else 'no run',
+  }
+
+
+def _gate_text(champion_version: int | None) -> str:
+  if champion_version is None:
+    return 'blessed, without a champion'
+  return f'blessed against version {champion_version}'
+
+
+def _read(run: pathlib.Path) -> dict[str, Any]:
+  """Returns the lineage of a run; empty if it is not there any more."""
+  path = run / FILE
+  return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _first_date(dataset: dataset_lib.FederatedDataset) -> str | None:
+  """Returns the first date that the version was published for."""
+  root = dataset.path.parent.parent
+  for date in dates.recorded(root):
+    if dates.find_version(root, date) == dataset.version:
+      return date
+  return None
+
+
+def _parent(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+  """Returns run and round that a training goes on from; None if it does not."""
+  parent = continuation.read_parent(folder)
+  if parent is None:
+    return None
+  return {'run': parent.workdir, 'round_num': parent.round_num}
+
+
+def _relative(
+  path: str | os.PathLike[str], start: str | os.PathLike[str]
+) -> str:
+  return os.path.relpath(
+    pathlib.Path(path).resolve(), pathlib.Path(start).resolve()
+  )

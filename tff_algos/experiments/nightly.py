@@ -1,0 +1,263 @@
+"""One night of production: from the day's raw data to the released models.
+
+    <folder>/dataset/          all dataset versions; one per date with new data
+    <folder>/runs/<date>/      the run of a date, an ordinary workdir; its
+                               `dataset` is a link to the version of that date
+    <folder>/export/           the export path of all runs
+
+A night continues the run whose models are current: the last one released, or
+the one that was rolled back to. A run that was refused is continued by none.
+Every step finds what is done already, so that a night that was interrupted at
+any point may be started again, and then ends in the same files.
+"""
+
+import os
+import pathlib
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from pipelines.publishing import versions
+from tff_algos.core import durable, errors
+from tff_algos.data import dates, layout
+from tff_algos.experiments import (
+  datasets,
+  drifting,
+  evaluating,
+  experiment,
+  gate_record,
+  gating,
+  lineage,
+  releasing,
+  runtime_cache,
+  training,
+)
+from tff_algos.export import releases
+from tff_algos.reports.run import page
+from tff_algos.training import checkpoint, continuation, workdir
+
+DATASET, DRIFT, TRAIN, GATE, RELEASE = STEPS = (
+  'dataset',
+  'drift',
+  'train',
+  'gate',
+  'release',
+)
+RUNS = 'runs'
+EXPORT = 'export'
+
+
+class Options(NamedTuple):
+  """How a night is run.
+
+  Attributes:
+    until: The last of `STEPS` to do.
+    round_choice: Checkpoint that is evaluated, gated and released, as of
+      `CheckpointManager.find`.
+    beam_options: Options of Apache Beam, as on a command line.
+    keep_versions: Number of dataset versions, and of exported ones, to keep;
+      None for all.
+  """
+
+  until: str = RELEASE
+  round_choice: int | str = checkpoint.LAST
+  beam_options: str = ''
+  keep_versions: int | None = None
+
+
+def run(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  as_of: str,
+  options: Options = Options(),
+) -> dict[str, Any]:
+  """Runs the night of a date, or what is left of it.
+
+  Args:
+    config: The experiment; `training.num_rounds` are the rounds of one night.
+    folder: Production folder, made if missing.
+    as_of: The date, see `dates.parse`.
+    options: See `Options`.
+
+  Returns:
+    What was done, JSON-ready: `status`, `as_of`, `run`, `parent`,
+    `dataset_version` and `released_version`. The status is `'released'`;
+    `'no_new_data'` if the dataset is that of the parent; `'backfilled'` if
+    models of a later date are released, so that these stay; or, with
+    `options.until`, `'until <step>'`.
+
+  Raises:
+    NotApprovedError: If the drift exceeds a threshold, or the gate refuses the
+      candidate; the served models stay.
+    WorkdirBusyError: If another night is running in the folder.
+    UserError: If a step is refused for another reason.
+  """
+  date = dates.parse(as_of)
+  folder = pathlib.Path(folder)
+  durable.make_folder(folder)
+  with workdir.lock(folder):
+    return _Night(config, folder, date, options).run()
+
+
+class _Night:
+  """The night of one date.
+
+  Attributes:
+    result: As of `run`.
+  """
+
+  def __init__(
+    self,
+    config: experiment.ExperimentConfig,
+    folder: pathlib.Path,
+    date: str,
+    options: Options,
+  ):
+    self._config = config
+    self._folder = folder
+    self._date = date
+    self._options = options
+    self._export = folder / EXPORT
+    self._run = folder / RUNS / date
+    releases.repair(self._export)
+    self._history = releases.read_history(self._export)
+    self._parent = self._find_parent()
+    self.result: dict[str, Any] = {
+      'status': '',
+      'as_of': date,
+      'run': f'{RUNS}/{date}',
+      'parent': self._parent and f'{RUNS}/{self._parent.name}',
+      'dataset_version': None,
+      'released_version': None,
+    }
+
+  def run(self) -> dict[str, Any]:
+    """Runs the steps; returns the result."""
+    steps = {
+      DATASET: self._build_dataset,
+      DRIFT: self._measure_drift,
+      TRAIN: self._train,
+      GATE: self._gate,
+      RELEASE: self._release,
+    }
+    for step, do in steps.items():
+      logging.info('%s: %s', self._date, step)
+      do()
+      if self.result['status']:
+        return self.result
+      if step == self._options.until and step != RELEASE:
+        break
+    self.result['status'] = f'until {self._options.until}'
+    return self.result
+
+  def _find_parent(self) -> pathlib.Path | None:
+    """Returns the run that the night continues; None in the first night.
+
+    Raises:
+      ConfigError: If all released runs are of later dates.
+    """
+    known = continuation.read_parent(self._run)
+    if known is not None:
+      return continuation.parent_folder(self._run, known)
+    if (self._run / checkpoint.FOLDER).exists() or not self._history:
+      return None
+    origins = {entry.version: entry for entry in self._history}
+    runs = [
+      pathlib.PurePath(origins[entry.origin].run).name
+      for entry in self._history
+    ]
+    earlier = [name for name in runs if name < self._date]
+    if not earlier:
+      raise errors.ConfigError(
+        f'--as_of={self._date} is before {min(runs)}, the first night of '
+        f'{self._folder}: there is no earlier run to continue. Take a later '
+        'date, or another --workdir'
+      )
+    return self._folder / RUNS / earlier[-1]
+
+  def _build_dataset(self) -> None:
+    """Builds the date's dataset and links the run to it, unless it is linked.
+
+    A linked run keeps its version: raw files that arrive later are part of the
+    next night.
+    """
+    link = self._run / 'dataset'
+    if not link.is_symlink():
+      publication = versions.Publication(
+        self._date, keep_versions=self._options.keep_versions
+      )
+      result = datasets.build(
+        self._config.dataset,
+        self._folder,
+        self._options.beam_options,
+        publication,
+      )
+      datasets.write_card(
+        self._folder, self._options.beam_options, version=result.version
+      )
+      if self._is_known(result.version):
+        self.result |= {
+          'status': 'no_new_data',
+          'dataset_version': result.version,
+        }
+        return
+      durable.make_folder(self._run)
+      target = layout.version_folder(self._folder / 'dataset', result.version)
+      link.symlink_to(os.path.relpath(target, self._run))
+      durable.sync(self._run)
+    self.result['dataset_version'] = pathlib.Path(os.readlink(link)).name
+
+  def _is_known(self, version: str) -> bool:
+    """Returns whether the parent was trained on a dataset version."""
+    if self._parent is None:
+      return False
+    link = self._parent / 'dataset'
+    return pathlib.Path(os.readlink(link)).name == version
+
+  def _measure_drift(self) -> None:
+    """Compares data and clusters with the parent's, before training."""
+    if not (self._run / checkpoint.FOLDER).exists():
+      drifting.measure(self._config, self._run, self._parent)
+
+  def _train(self) -> None:
+    """Trains and evaluates."""
+    with runtime_cache.KeptRuntime() as kept:
+      training.train(
+        self._config, self._run, kept=kept, parent=self._parent or ''
+      )
+      evaluating.evaluate(
+        self._config, self._run, self._options.round_choice, kept=kept
+      )
+
+  def _gate(self) -> None:
+    """Compares the candidate with the current models, unless it is late.
+
+    Raises:
+      NotApprovedError: If the candidate is refused.
+    """
+    if self._is_backfill():
+      self.result['status'] = 'backfilled'
+      return
+    record = gating.gate(
+      self._config, self._run, self._export, self._options.round_choice
+    )
+    lineage.write(self._config, self._run, self._export)
+    page.write_report(self._run)
+    gate_record.require_blessed(record)
+
+  def _is_backfill(self) -> bool:
+    """Returns whether models of a later date are released."""
+    return any(
+      pathlib.PurePath(entry.run).name > self._date for entry in self._history
+    )
+
+  def _release(self) -> None:
+    """Publishes the candidate."""
+    found = releasing.release(
+      self._config,
+      self._run,
+      self._export,
+      keep_versions=self._options.keep_versions,
+    )
+    page.write_report(self._run)
+    self.result |= {'status': 'released', 'released_version': found.version}

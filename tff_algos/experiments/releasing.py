@@ -1,0 +1,133 @@
+"""Release of a gated candidate as the next version of an export path."""
+
+import dataclasses
+import os
+import pathlib
+
+from absl import logging
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+from tff_algos.experiments import (
+  experiment,
+  exporting,
+  gate_record,
+  gating,
+  lineage,
+)
+from tff_algos.export import releases
+from tff_algos.training import checkpoint
+
+
+def release(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  export_dir: str | os.PathLike[str] | None = None,
+  round_choice: int | str | None = None,
+  keep_versions: int | None = None,
+) -> releases.Release:
+  """Publishes the files of the candidate that the gate has blessed.
+
+  Nothing is published if they were released before.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir, with `gate.json` and `candidate/`.
+    export_dir: Export path; `<folder>/export` by default.
+    round_choice: Round that the gate must have blessed, as of
+      `CheckpointManager.find`; None for any.
+    keep_versions: Number of versions to keep; None for all.
+
+  Returns:
+    The release, which is not the current one if others came later.
+
+  Raises:
+    ExportError: If the gate was not asked, or its record is stale: of another
+      round, config or champion, or of other files.
+    NotApprovedError: If the gate refused the candidate.
+  """
+  target = exporting.export_path(folder, export_dir)
+  if isinstance(round_choice, str):
+    manager = checkpoint.CheckpointManager(
+      pathlib.Path(folder, checkpoint.FOLDER), {}, read_only=True
+    )
+    round_choice = manager.find(round_choice)
+  record = _read_record(config, folder, round_choice)
+  gate_record.require_blessed(record)
+  if gating.candidate_sha256(folder) != record.candidate:
+    raise _stale(folder, 'the candidate was exported again since')
+  with experiment.open_dataset(folder) as dataset:
+    if dataset.version != record.dataset_version:
+      raise _stale(folder, f'the dataset is now {dataset.version}')
+    facts = lineage.describe(config, folder, dataset, record.round_num)
+    entry = lineage.entry(config, folder, target, dataset, record.round_num)
+  with releases.opened(target) as path:
+    found = _find(path, record)
+    if found is None:
+      if (
+        record.ignored_champion is None
+        and gating.champion_sha256(target) != record.champion
+      ):
+        raise _stale(
+          folder,
+          f'it was compared with version {record.champion_version}, which is '
+          'not the current one'
+          if record.champion
+          else 'it was compared with no champion, and now there is one',
+        )
+      candidate = gating.candidate_folder(folder)
+      path.release(
+        {model: candidate / model / '1' for model in releases.MODELS},
+        dataclasses.replace(entry, gated=True),
+        facts,
+      )
+      found = path.history[-1]
+    elif found.version != path.history[-1].version:
+      logging.info(
+        'The candidate was released as version %d; version %d is current. '
+        'binaries.rollback makes an older one current again.',
+        found.version,
+        path.history[-1].version,
+      )
+    if keep_versions is not None:
+      path.remove_old(keep_versions)
+  lineage.write(config, folder, target)
+  return found
+
+
+def _find(
+  path: releases.ExportPath, record: gate_record.GateRecord
+) -> releases.Release | None:
+  """Returns the release of a candidate, if it was released."""
+  for release_ in path.history:
+    if release_.rollback_of is None and release_.bundles == record.candidate:
+      return release_
+  return None
+
+
+def _read_record(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  round_num: int | None,
+) -> gate_record.GateRecord:
+  record = gate_record.read(folder)
+  if record is None:
+    raise errors.ExportError(
+      f'{folder} has no {gate_record.FILE}: run binaries.gate first, or export '
+      'without it: --nogate'
+    )
+  if round_num is not None and record.round_num != round_num:
+    raise _stale(folder, f'it is of round {record.round_num}, not {round_num}')
+  config_hash = config_lib.config_hash(config)
+  if record.config_hash != config_hash:
+    raise _stale(
+      folder, f'it is of config {record.config_hash}, not {config_hash}'
+    )
+  return record
+
+
+def _stale(folder: str | os.PathLike[str], why: str) -> errors.ExportError:
+  return errors.ExportError(
+    f'{os.path.join(folder, gate_record.FILE)} is stale: {why}. Run '
+    'binaries.gate again.'
+  )

@@ -1,0 +1,67 @@
+"""Script that loads bundles with TensorFlow alone, and predicts with them.
+
+  python -I plain_prediction.py BUNDLE INPUTS.npz [BUNDLE INPUTS.npz ...]
+
+calls `serving_default` of each bundle a few times and prints a JSON array with
+one object a bundle: `finite_weights` and `finite_outputs` (whether all stored
+variables, and all outputs, are finite) and `seconds` (time of the fastest
+call). It is run by its path, in a process that does not import this library.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_REPEATS = 5
+
+
+def _is_finite(values: np.ndarray) -> bool:
+  is_float = np.issubdtype(values.dtype, np.floating)
+  return bool(not is_float or np.isfinite(values).all())
+
+
+def _check(bundle: str, inputs_file: str) -> dict[str, Any]:
+  reader = tf.train.load_checkpoint(
+    os.path.join(bundle, 'variables', 'variables')
+  )
+  predict = tf.saved_model.load(bundle).signatures['serving_default']
+  # Texts are stored in Unicode, which needs no pickle.
+  inputs = {
+    name: tf.constant(value.tolist() if value.dtype.kind == 'U' else value)
+    for name, value in np.load(inputs_file).items()
+  }
+  outputs = predict(**inputs)
+  seconds = []
+  for _ in range(_REPEATS):
+    start = time.perf_counter()
+    for value in predict(**inputs).values():
+      value.numpy()
+    seconds.append(time.perf_counter() - start)
+  return {
+    'finite_weights': all(
+      _is_finite(reader.get_tensor(name))
+      for name, dtype in reader.get_variable_to_dtype_map().items()
+      if dtype.is_floating
+    ),
+    'finite_outputs': all(
+      _is_finite(value.numpy()) for value in outputs.values()
+    ),
+    'seconds': min(seconds),
+  }
+
+
+def _main(*arguments: str) -> None:
+  pairs = zip(arguments[::2], arguments[1::2], strict=True)
+  answers = [_check(bundle, inputs_file) for bundle, inputs_file in pairs]
+  if any(name.partition('.')[0] == 'tff_algos' for name in sys.modules):
+    raise ImportError('this script must not import tff_algos')
+  sys.stdout.write(json.dumps(answers) + '\n')
+
+
+if __name__ == '__main__':
+  _main(*sys.argv[1:])

@@ -1,0 +1,391 @@
+"""Continuation of an earlier run on another client population.
+
+A run starts from a checkpoint of its parent run: rounds and seed go on, and all
+states move by client id, as the algorithm declares it (`core.carrying`). The
+moved states are the run's first checkpoint, so that all that follows is an
+ordinary training. On the same data it equals the parent trained on, bit for
+bit.
+
+    <workdir>/parent.json                       the parent, and numbers of moves
+    <workdir>/checkpoints/departed/clients.json runs since each client left
+                                   states.npz   their states
+
+States of clients that left are kept for a number of runs; a client that returns
+gets them back.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import carrying, checks, durable, errors
+from tff_algos.core.structures import Structure
+from tff_algos.numerics import statistics
+from tff_algos.rounds import evaluation
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes import interrupts
+from tff_algos.training import checkpoint as checkpoint_lib
+from tff_algos.training import client_state_store, loop, moved_states
+
+GO_ON, ANEW = 'go_on', 'anew'
+_PARENT_FILE = 'parent.json'
+# Rows that are copied at once.
+_BLOCK_SIZE = 1024
+# Below this share of known clients a warning names the numbers.
+_FEW_KNOWN = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuationConfig:
+  """Options of a run that continues an earlier one.
+
+  Attributes:
+    parent: Workdir of the run to continue; empty for none. Rounds go on from
+      its last one: `training.num_rounds` counts the rounds of this run alone.
+    round: Checkpoint of the parent: `'last'`, `'best'` or a round.
+    optimizer: Slots of the server optimizer: `'go_on'` or `'anew'`.
+    schedule: Rounds of `lr_schedule.after_rounds` count from the first run
+      (`'go_on'`) or from this one (`'anew'`). What an algorithm itself derives
+      from the round, such as its periods, always goes on.
+    min_known: Smallest share of clients with a state in the parent run, in
+      [0, 1]; below it the run is refused.
+    keep_departed: Number of runs for which the states of clients that left are
+      kept, >= 0.
+  """
+
+  parent: str = ''
+  round: str = checkpoint_lib.LAST
+  optimizer: str = GO_ON
+  schedule: str = GO_ON
+  min_known: float = 0.1
+  keep_departed: int = 30
+
+  def __post_init__(self):
+    checks.check_one_of('optimizer', self.optimizer, (GO_ON, ANEW))
+    checks.check_one_of('schedule', self.schedule, (GO_ON, ANEW))
+    checks.check_at_least('min_known', self.min_known, 0)
+    checks.check_fraction('min_known', self.min_known)
+    checks.check_int('keep_departed', self.keep_departed, minimum=0)
+
+
+class Parent(NamedTuple):
+  """The run that another run continues, as in its `parent.json`.
+
+  Attributes:
+    workdir: Its folder, relative to that of the other run.
+    round_num: The round that the other run starts from.
+    dataset_version: The version that it was trained on.
+    stayed: Number of clients in both populations.
+    returned: Number of clients that had left before the parent run.
+    joined: Number of clients without a state.
+    left: Number of clients of the parent run alone.
+  """
+
+  workdir: str
+  round_num: int
+  dataset_version: str
+  stayed: int = 0
+  returned: int = 0
+  joined: int = 0
+  left: int = 0
+
+
+def read_parent(workdir: str | os.PathLike[str]) -> Parent | None:
+  """Returns the parent of a run; None if it continues none."""
+  path = pathlib.Path(workdir, _PARENT_FILE)
+  if not path.exists():
+    return None
+  return Parent(**json.loads(path.read_text()))
+
+
+def find_parent(
+  workdir: str | os.PathLike[str],
+  parent: str | os.PathLike[str],
+  config: ContinuationConfig,
+) -> Parent | None:
+  """Returns the run that a run continues, or is about to continue.
+
+  Args:
+    workdir: Folder of the run.
+    parent: Folder of its parent; empty to go on with a run that was started.
+    config: The checkpoint to start from.
+
+  Raises:
+    ConfigError: If the run was started without a parent, or with another.
+    CheckpointError: If the parent has no such checkpoint.
+  """
+  known = read_parent(workdir)
+  own = checkpoint_lib.CheckpointManager(
+    pathlib.Path(workdir, checkpoint_lib.FOLDER), {}
+  )
+  has_started = bool(own.rounds())
+  if not parent:
+    return known if has_started else None
+  relative = os.path.relpath(parent, workdir)
+  if has_started:
+    if known is None or known.workdir != relative:
+      before = f'continues {known.workdir}' if known else 'continues no run'
+      raise errors.ConfigError(
+        f'{workdir} cannot continue {parent}: it is trained already, and '
+        f'{before}. Take another --workdir, or leave --continue_from out to '
+        'train it on'
+      )
+    return known
+  manager = _manager(parent)
+  round_num = manager.find(checkpoint_lib.parse_choice(config.round))
+  identity = manager.read(round_num).manifest['identity']
+  return Parent(relative, round_num, identity['dataset_version'])
+
+
+def parent_folder(
+  workdir: str | os.PathLike[str], parent: Parent
+) -> pathlib.Path:
+  """Returns the workdir of the parent of a run."""
+  # Normal, as the folder of the run need not exist yet.
+  return pathlib.Path(os.path.normpath(pathlib.Path(workdir, parent.workdir)))
+
+
+def start(
+  parent: Parent,
+  workdir: str | os.PathLike[str],
+  identity: dict[str, Any],
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  store: client_state_store.ClientStateStore,
+  checkpoints: checkpoint_lib.CheckpointManager,
+  config: ContinuationConfig,
+) -> Parent:
+  """Moves the parent's states to a run, as its first checkpoint.
+
+  Nothing of the parent is changed. A call that was interrupted may be repeated.
+
+  Args:
+    parent: From `find_parent`.
+    workdir: Folder of the run.
+    identity: Config entries of the run that affect training state.
+    algorithm: The algorithm.
+    runtime: A runtime whose context is already entered.
+    source: The training examples of the new population.
+    store: Its client states, empty.
+    checkpoints: Checkpoint manager of the run.
+    config: Options.
+
+  Returns:
+    The parent with the numbers of clients.
+
+  Raises:
+    ConfigError: If the parent has another model, algorithm or seed, or too few
+      clients in common with the population.
+    CheckpointError: If its checkpoint is damaged or has no client ids.
+  """
+  folder = parent_folder(workdir, parent)
+  manager = _manager(folder)
+  saved = manager.read(parent.round_num)
+  _check_same(folder, saved, identity, store)
+  departed = moved_states.read_departed(folder)
+  clients = source.population.client_ids
+  known = (*saved.client_ids, *departed.client_ids)
+  moves = _match(clients, known, len(saved.client_ids))
+  counted = _count(parent, moves)
+  _check_overlap(folder, counted, config)
+  store.seed = saved.manifest['seed']
+  old, initial = (
+    loop.initial_server_state(algorithm, size, store.seed)
+    for size in (len(saved.client_ids), len(clients))
+  )
+  old = _fill(folder, old, saved.server_leaves)
+  carrier = moved_states.Carrier(
+    algorithm.carry, moves, departed, config.optimizer == ANEW
+  )
+  server_state = carrier.move(old, initial)
+  server_state = _choose_clusters(
+    algorithm, runtime, source, server_state, moves
+  )
+  rows = moved_states.StoredRows(manager.states_folder, saved.index, departed)
+  _import_states(algorithm, old, rows, store, moves, parent.round_num)
+  path = pathlib.Path(workdir)
+  moved_states.write_departed(
+    path, known, departed, moves, rows, carrier, config.keep_departed
+  )
+  durable.make_folder(path)
+  with durable.replacing(path / _PARENT_FILE) as file:
+    file.write(json.dumps(counted._asdict(), indent=2) + '\n')
+  checkpoints.save(parent.round_num, server_state, store, starts_run=True)
+  return counted
+
+
+def _manager(
+  workdir: str | os.PathLike[str],
+) -> checkpoint_lib.CheckpointManager:
+  return checkpoint_lib.CheckpointManager(
+    pathlib.Path(workdir, checkpoint_lib.FOLDER), {}, read_only=True
+  )
+
+
+def _check_same(
+  folder: pathlib.Path,
+  saved: checkpoint_lib.Saved,
+  identity: dict[str, Any],
+  store: client_state_store.ClientStateStore,
+) -> None:
+  """Raises unless the states of a run fit another run."""
+  if not saved.client_ids:
+    raise errors.CheckpointError(
+      f'{folder} cannot be continued: its checkpoints were written by an older '
+      'version, without client ids. Train it on for a round with this version'
+    )
+  old = saved.manifest['identity']
+  for name, key in (
+    ('model', 'model'),
+    ('algorithm', 'algorithm'),
+    ('seed', 'seed'),
+  ):
+    before, now = old[key], json.loads(json.dumps(identity[key]))
+    if key == 'algorithm':  # Its options may change.
+      before, now = before['name'], now['name']
+    if before != now:
+      raise errors.ConfigError(
+        f'{folder} cannot be continued: its {name} is {before!r}, the config '
+        f'says {now!r}. Take the config of that run, or start without '
+        '--continue_from'
+      )
+  before, now = saved.manifest['client_state'], store.row_type()
+  if before != now:
+    raise errors.ConfigError(
+      f'{folder} cannot be continued: a client state there is {before}, with '
+      f'this config it is {now}. Take the options of that run that decide what '
+      'clients keep, or start without --continue_from'
+    )
+
+
+def _fill(
+  folder: pathlib.Path, state: Structure, leaves: list[np.ndarray]
+) -> Structure:
+  """Returns the saved server state in the structure of an initial one."""
+  expected = [leaf.shape for leaf in tf.nest.flatten(state)]
+  found = [leaf.shape for leaf in leaves]
+  if expected != found:
+    raise errors.ConfigError(
+      f'{folder} cannot be continued: its server state has arrays of the '
+      f'shapes {found}, with this config and data {expected}. Take its '
+      'options (number of clusters, optimizer of the server, ...) and data of '
+      'the same features and classes, or start without --continue_from'
+    )
+  return tf.nest.pack_sequence_as(state, leaves)
+
+
+def _match(
+  clients: Sequence[str], known: Sequence[str], num_old: int
+) -> moved_states.Moves:
+  position = {client_id: index for index, client_id in enumerate(known)}
+  origin = [position.get(client_id, -1) for client_id in clients]
+  return moved_states.Moves(np.array(origin, np.int32), num_old)
+
+
+def _count(parent: Parent, moves: moved_states.Moves) -> Parent:
+  stayed = int(np.sum((moves.origin >= 0) & (moves.origin < moves.num_old)))
+  joined = len(moves.newcomers)
+  return parent._replace(
+    stayed=stayed,
+    returned=len(moves.origin) - stayed - joined,
+    joined=joined,
+    left=moves.num_old - stayed,
+  )
+
+
+def _check_overlap(
+  folder: pathlib.Path, counted: Parent, config: ContinuationConfig
+) -> None:
+  """Warns of few known clients, and raises ConfigError below the limit."""
+  num_clients = counted.stayed + counted.returned + counted.joined
+  share = 1 - counted.joined / num_clients
+  words = (
+    f'{num_clients - counted.joined} of {num_clients} clients '
+    f'({share:.0%}) have a state in {folder}, where '
+    f'{counted.left} others left'
+  )
+  if share < config.min_known:
+    raise errors.ConfigError(
+      f'{words}; config.continuation.min_known is {config.min_known:g}. Do the '
+      'client ids of both datasets mean the same? Lower min_known, or start '
+      'without --continue_from'
+    )
+  if share < _FEW_KNOWN:
+    logging.warning('%s; the others start as newcomers.', words)
+  else:
+    logging.info('%s.', words)
+
+
+def _choose_clusters(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  runtime: cohort_lib.Runtime,
+  source: cohort_lib.ClientSource,
+  server_state: Structure,
+  moves: moved_states.Moves,
+) -> Structure:
+  """Returns the state with newcomers in the cluster of their lowest loss."""
+  fields = [
+    name
+    for name, rule in algorithm.carry.rules.items()
+    if rule is carrying.CLUSTER
+  ]
+  asked = np.intersect1d(
+    moves.newcomers, source.population.clients_with_examples
+  ).astype(np.int32)
+  if not fields or not len(asked):
+    return server_state
+  phase = evaluation.build_cluster_evaluation(algorithm)
+  call = algorithm_lib.PhaseCall(phase.name, asked, (), algorithm_lib.Cost())
+  cohort = cohort_lib.Cohort(call, 0, 0, source, load_states=lambda _: ())
+  with interrupts.held():
+    found = runtime.run(phase, server_state, cohort).server_metrics['loss']
+  losses = statistics.value_of(found)
+  chosen = np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=1)
+  for name in fields:
+    clusters = np.array(getattr(server_state, name))
+    clusters[asked] = chosen
+    server_state = server_state._replace(**{name: clusters})
+  return server_state
+
+
+def _import_states(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  old: Structure,
+  rows: moved_states.StoredRows,
+  store: client_state_store.ClientStateStore,
+  moves: moved_states.Moves,
+  round_num: int,
+) -> None:
+  """Gives the store the states of known clients, and of some newcomers."""
+  newcomer_state = algorithm.carry.newcomer_state
+  is_stored = rows.has_state()
+  clients = [
+    index
+    for index, origin in enumerate(moves.origin)
+    if (is_stored[origin] if origin >= 0 else newcomer_state)
+  ]
+
+  def row(client: int) -> np.ndarray:
+    origin = moves.origin[client]
+    if origin >= 0:
+      return rows.row(origin)
+    initial = store.initial_state(client)
+    state = newcomer_state(old, initial) if newcomer_state else initial
+    return store.encode(state)
+
+  store.import_rows(round_num, clients, _blocks(row, clients))
+
+
+def _blocks(row: Any, keys: Sequence[int]) -> Iterator[np.ndarray]:
+  """Yields the rows of some clients, stacked in blocks."""
+  for first in range(0, len(keys), _BLOCK_SIZE):
+    yield np.stack([row(key) for key in keys[first : first + _BLOCK_SIZE]])

@@ -1,0 +1,99 @@
+"""Selection of the best round by a metric, and early stopping."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tff_algos.core import checks, errors
+
+MODES = ('auto', 'max', 'min')
+# Last parts of metric names of which the smallest value is the best.
+_SMALLEST = ('loss', 'mse', 'error')
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectionConfig:
+  """Options of the best round and of early stopping.
+
+  Attributes:
+    metric: A metric of evaluated rounds in metrics.csv; empty for the
+      personalized models' score on the validation examples.
+    mode: Whether the largest (`'max'`) or the smallest (`'min'`) value is the
+      best; `'auto'`: the smallest of a loss, mse or error, else the largest.
+    keep_best: Whether the checkpoint of the best round so far is kept. It is
+      written in every evaluated round that improves on those before.
+    patience: Evaluations without improvement after which training stops; 0 for
+      never.
+    min_improvement: Smallest difference that counts as an improvement, >= 0.
+  """
+
+  metric: str = ''
+  mode: str = 'auto'
+  keep_best: bool = True
+  patience: int = 0
+  min_improvement: float = 0.0
+
+  def __post_init__(self):
+    checks.check_one_of('mode', self.mode, MODES)
+    checks.check_int('patience', self.patience, minimum=0)
+    checks.check_at_least('min_improvement', self.min_improvement, 0)
+
+
+class Progress(NamedTuple):
+  """The best round so far.
+
+  Attributes:
+    best_round: The round; -1 if no round has the metric.
+    best_value: The metric of that round; NaN without one.
+    num_since: Evaluations since then.
+  """
+
+  best_round: int = -1
+  best_value: float = math.nan
+  num_since: int = 0
+
+  def is_over(self, config: SelectionConfig) -> bool:
+    """Returns whether the patience is exhausted."""
+    return 0 < config.patience <= self.num_since
+
+
+def update(
+  progress: Progress,
+  config: SelectionConfig,
+  round_num: int,
+  metrics: Mapping[str, float],
+  default_metric: str,
+) -> Progress:
+  """Returns the progress after an evaluated round.
+
+  A round whose metric is NaN is no improvement; without any value so far it
+  does not count.
+
+  Args:
+    progress: Before the round.
+    config: Metric, direction and patience.
+    round_num: The round.
+    metrics: Of the evaluation.
+    default_metric: The metric if the config names none.
+
+  Raises:
+    ConfigError: If the evaluation has no such metric.
+  """
+  name = config.metric or default_metric
+  if config.metric and name not in metrics:
+    raise errors.ConfigError(
+      f'config.training.selection.metric is {name!r}, which the evaluation of '
+      f'round {round_num} does not have; it has {", ".join(sorted(metrics))}'
+    )
+  value = float(metrics.get(name, math.nan))
+  if math.isnan(value):
+    has_best = progress.best_round >= 0
+    return progress._replace(num_since=progress.num_since + has_best)
+  is_smallest = config.mode == 'min' or (
+    config.mode == 'auto' and name.rpartition('/')[2] in _SMALLEST
+  )
+  gain = (value - progress.best_value) * (-1 if is_smallest else 1)
+  if progress.best_round < 0 or gain > config.min_improvement:
+    return Progress(round_num, value)
+  return progress._replace(num_since=progress.num_since + 1)
