@@ -87,8 +87,10 @@ def build(
   dists = distributions.build_distributions(
     config.distributions, source, config.seed
   )
+  features = source.features()._asdict()
+  del features['x_range']  # Checked here; the stored schema does not have it.
   schema = schema_lib.Schema(
-    **source.features()._asdict(),
+    **features,
     source_names=tuple(distribution.name for distribution in dists),
   )
   partition_plan.check_config(

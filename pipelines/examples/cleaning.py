@@ -128,6 +128,14 @@ def _find_problem_of_features(
       return base.Problem(_INTEGERS[features.x_dtype])
     if not np.all(np.isfinite(stored)):
       return base.Problem(f'a feature is too large for {features.x_dtype}')
+  if features.x_range is not None:
+    least, greatest = features.x_range
+    outside = x[(x < least) | (x > greatest)]
+    if outside.size:
+      return base.Problem(
+        f'a feature is not from {least:g} to {greatest:g}',
+        value=repr(float(outside[0])),
+      )
   return None
 
 

@@ -22,7 +22,7 @@ from tff_algos.data import schema as schema_lib
 # recipe and raw data changes.
 CODE_VERSION = 1
 # The same for the dead letters alone.
-DEAD_LETTER_VERSION = 2
+DEAD_LETTER_VERSION = 3
 
 
 def describe_recipe(

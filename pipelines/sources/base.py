@@ -18,7 +18,7 @@ BLOCK_SIZE = 2048
 
 
 class Features(NamedTuple):
-  """The part of the schema that a source defines.
+  """The part of the schema that a source defines, and the range to check.
 
   Attributes:
     x_dtype: `'uint8'`, `'float32'`, or `'int32'` for the ids of tokens.
@@ -28,6 +28,8 @@ class Features(NamedTuple):
     task: `'classification'` or `'regression'`.
     num_classes: Labels are 0 to num_classes - 1; 0 for regression.
     y_shape: Shape of one example's label, `()` or `(places,)` of classes.
+    x_range: Least and greatest value of features as stored, inclusive; None
+      for any of the dtype.
   """
 
   x_dtype: str
@@ -37,6 +39,7 @@ class Features(NamedTuple):
   task: str
   num_classes: int
   y_shape: tuple[int, ...] = ()
+  x_range: tuple[float, float] | None = None
 
 
 class Problem(NamedTuple):
@@ -312,6 +315,19 @@ def token_features(length: int, num_classes: int) -> Features:
     x_offset=0.0,
     task='classification',
     num_classes=num_classes,
+  )
+
+
+def float_image_features(shape: tuple[int, ...], num_classes: int) -> Features:
+  """Returns the features of float32 images of values from 0 to 1."""
+  return Features(
+    x_dtype='float32',
+    x_shape=shape,
+    x_scale=1.0,
+    x_offset=0.0,
+    task='classification',
+    num_classes=num_classes,
+    x_range=(0.0, 1.0),
   )
 
 

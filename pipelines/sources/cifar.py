@@ -8,7 +8,8 @@ and 3,072 pixels: red, green and blue planes, each of 32 rows. Krizhevsky,
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,14 @@ _TRAIN_FILES = {
   CIFAR100: ('train.bin',),
 }
 _TEST_FILES = {CIFAR10: ('test_batch.bin',), CIFAR100: ('test.bin',)}
+# One name a line. They change no example, so they are no part of a recipe.
+_NAME_FILES = {
+  CIFAR10: {'fine': 'batches.meta.txt'},
+  CIFAR100: {
+    'coarse': 'coarse_label_names.txt',
+    'fine': 'fine_label_names.txt',
+  },
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +101,20 @@ class Cifar(base.FolderSource):
   def has_test_split(self) -> bool:
     """Returns whether test files are named."""
     return bool(self._test_files())
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the names of the classes, if their file is there."""
+    name = _NAME_FILES[self._options.dataset][self._options.labels]
+    path = files.find_optional(self._options.folder, name)
+    if path is None:
+      return {}
+    names, (_, num_classes) = files.read_text(path).split(), self._labelling()
+    if len(names) != num_classes:
+      raise errors.DataError(
+        f'{path} should name {num_classes} classes, one a line, and names '
+        f'{len(names)}. Fetch it again, or remove it to have numbers instead.'
+      )
+    return {'class_names': names}
 
   def _labelling(self) -> tuple[int, int]:
     return _LABELS[self._options.dataset][self._options.labels]

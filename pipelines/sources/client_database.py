@@ -58,6 +58,7 @@ class Options:
 class ClientDatabase(base.FolderSource):
   """Source whose blocks are runs of records; subclasses parse a record.
 
+  The group of an example is its client, unless the subclass names another.
   A record may hold several examples; the position of a dead letter counts them
   from the first record of its block.
   """
@@ -83,7 +84,11 @@ class ClientDatabase(base.FolderSource):
         client = clients[run.index]
         for record in _records(database, client, block.part, run):
           for example in self._parse(record):
-            yield example._replace(is_test=block.part == TEST, client=client)
+            yield example._replace(
+              is_test=block.part == TEST,
+              client=client,
+              group=example.group or client,
+            )
 
   def has_test_split(self) -> bool:
     """Returns whether the split `test` is used."""

@@ -35,8 +35,7 @@ class FederatedEmnist(client_database.ClientDatabase):
 
   def features(self) -> base.Features:
     """Returns float32 images with one channel, as they are stored."""
-    features = base.vector_features(28 * 28, self._options.num_classes)
-    return features._replace(x_shape=(28, 28, 1))
+    return base.float_image_features((28, 28, 1), self._options.num_classes)
 
   def _examples(self, features: Mapping[str, Any]) -> Iterator[base.RawExample]:
     pixels = features['pixels'].float_list.value

@@ -65,8 +65,7 @@ class Femnist(base.FolderSource):
 
   def features(self) -> base.Features:
     """Returns float32 images with one channel, as they are stored."""
-    features = base.vector_features(28 * 28, self._options.num_classes)
-    return features._replace(x_shape=(28, 28, 1))
+    return base.float_image_features((28, 28, 1), self._options.num_classes)
 
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of each file, such as `'train/all_data_0.json'`.
@@ -104,6 +103,7 @@ class Femnist(base.FolderSource):
           y=writer.labels[i],
           is_test=block.part.startswith(f'{self._options.test}/'),
           client=writer.client_id,
+          group=writer.client_id,
         )
 
   def has_test_split(self) -> bool:

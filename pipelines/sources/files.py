@@ -4,7 +4,6 @@ import gzip
 import lzma
 import pathlib
 import zlib
-from collections.abc import Sequence
 
 from tff_algos.core import errors
 
@@ -17,15 +16,19 @@ def find(folder: str, name: str) -> pathlib.Path:
   Raises:
     DataError: If none of the three exists.
   """
-  candidates: Sequence[str] = [name, *(name + end for end in _OPENERS)]
-  for candidate in candidates:
-    path = pathlib.Path(folder) / candidate
-    if path.is_file():
-      return path
-  raise errors.DataError(
-    f'no raw data: none of {", ".join(candidates)} is in {folder!r}. '
-    "Download it there, or mend the source's folder."
-  )
+  path = find_optional(folder, name)
+  if path is None:
+    raise errors.DataError(
+      f'no raw data: none of {", ".join(_spellings(name))} is in {folder!r}. '
+      "Download it there, or mend the source's folder."
+    )
+  return path
+
+
+def find_optional(folder: str, name: str) -> pathlib.Path | None:
+  """Returns the path of a file as `find` does, None if there is none."""
+  paths = (pathlib.Path(folder) / one for one in _spellings(name))
+  return next((path for path in paths if path.is_file()), None)
 
 
 def match(folder: str, pattern: str) -> list[pathlib.Path]:
@@ -71,3 +74,7 @@ def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
       f'{path} is not {encoding.upper()} text: {error}. Convert it, or name '
       'the right file.'
     ) from None
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+  return (name, *(name + end for end in _OPENERS))

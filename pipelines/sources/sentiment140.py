@@ -8,9 +8,11 @@ account, as in CMFL's second experiment (Che et al., TPDS).
 
 import csv
 import dataclasses
+import datetime
 import functools
 import io
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +21,9 @@ from tff_algos.core import checks, errors
 
 _CLASSES = {'0': 0, '4': 1}
 _NUM_COLUMNS = 6
+_DATE = re.compile(r'(\w+ \w+ \d+ [\d:]+) (\w+) (\d+)')
+# Hours ahead of UTC; the original files have PDT and UTC.
+_TIME_ZONES = {'PDT': -7, 'PST': -8, 'UTC': 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +90,8 @@ class Sentiment140(base.FolderSource):
           y=_CLASSES[row[0]],
           is_test=block.part == 'test',
           client=row[4],
+          group=row[4],
+          time=_parse_date(row[2]),
         )
 
   def has_test_split(self) -> bool:
@@ -127,6 +134,24 @@ class Sentiment140(base.FolderSource):
     options = self._options
     names = (options.train_file, options.test_file, options.vocabulary_file)
     return [self._path(name) for name in names if name]
+
+
+def _parse_date(date: str) -> float | None:
+  """Returns the seconds since 1970 of such as 'Mon Apr 06 22:19:45 PDT 2009'.
+
+  None if it is of another form or time zone.
+  """
+  match = _DATE.fullmatch(date)
+  if match is None or match[2] not in _TIME_ZONES:
+    return None
+  try:
+    time = datetime.datetime.strptime(
+      f'{match[1]} {match[3]}', '%a %b %d %H:%M:%S %Y'
+    )
+  except ValueError:
+    return None
+  ahead = datetime.timedelta(hours=_TIME_ZONES[match[2]])
+  return time.replace(tzinfo=datetime.timezone(ahead)).timestamp()
 
 
 @functools.lru_cache(maxsize=2)

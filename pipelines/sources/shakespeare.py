@@ -83,7 +83,11 @@ class Options:
 
 
 class Shakespeare(base.FolderSource):
-  """Source of windows of characters, in parts `'train'` and `'test'`."""
+  """Source of windows of characters, in parts `'train'` and `'test'`.
+
+  The group of an example is its role, and its time the position of its first
+  character in the role's text.
+  """
 
   def __init__(self, options: Options, seed: int) -> None:
     del seed
@@ -108,12 +112,17 @@ class Shakespeare(base.FolderSource):
     roles = self._roles()
     names = list(roles)
     for run in base.runs(self._num_windows(block.part), block):
-      text = self._cut(roles[names[run.index]], block.part)
+      whole = roles[names[run.index]]
+      text = self._cut(whole, block.part)
+      before = len(whole) - len(text) if block.part == 'test' else 0
       ids = self._encode(text)
       for i in range(run.start, run.stop):
         start = i * self._options.stride
         yield self._window(text, ids, start)._replace(
-          is_test=block.part == 'test', client=names[run.index]
+          is_test=block.part == 'test',
+          client=names[run.index],
+          group=names[run.index],
+          time=float(before + start),
         )
 
   def has_test_split(self) -> bool:

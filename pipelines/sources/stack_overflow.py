@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines.sources import base, client_database, files, text
+from pipelines.sources import base, cells, client_database, files, text
 from tff_algos.core import checks
 
 POSTS = 'posts'
@@ -52,6 +52,7 @@ class Options(client_database.Options):
 class StackOverflow(client_database.ClientDatabase):
   """Source of word ids, labelled by the next word or words.
 
+  The group of an example is its post, and its time that of the post.
   Metrics of words only ignore the labels `special_ids` in the facts.
   """
 
@@ -84,18 +85,23 @@ class StackOverflow(client_database.ClientDatabase):
     except ValueError:
       yield base.malformed(f'the record has {len(tokens)} texts, not 1')
       return
+    date = b''.join(features['creation_date'].bytes_list.value)
+    time = cells.parse_time(date.decode(errors='replace').removesuffix(' UTC'))
     vocabulary, length = self._vocabulary(), self._options.length
     words = post.split(' ')[:length] if post else []
     ids = [vocabulary.begin, *vocabulary.encode(words)]
     if len(words) < length:
       ids.append(vocabulary.end)
     if self._options.examples_are == POSTS:
-      yield base.RawExample(
-        x=text.pad_right(ids[:-1], length), y=text.pad_right(ids[1:], length)
-      )
-      return
-    for i in range(1, len(ids)):
-      yield base.RawExample(x=text.pad_left(ids[:i], length), y=ids[i])
+      examples = [
+        (text.pad_right(ids[:-1], length), text.pad_right(ids[1:], length))
+      ]
+    else:
+      examples = [
+        (text.pad_left(ids[:i], length), ids[i]) for i in range(1, len(ids))
+      ]
+    for x, y in examples:
+      yield base.RawExample(x=x, y=y, group=f'post {post}', time=time)
 
   def _vocabulary(self) -> text.Vocabulary:
     path, size = self._vocabulary_path(), self._options.vocabulary_size

@@ -137,8 +137,14 @@ class Tfds(base.FileSource):
     return bool(self._options.test_split)
 
   def facts(self) -> Mapping[str, Any]:
-    """Returns the vocabulary of texts."""
-    return _vocabulary(self._options).facts() if self._options.text else {}
+    """Returns the vocabulary of texts, and the names of the classes if any."""
+    options = self._options
+    facts = _vocabulary(options).facts() if options.text else {}
+    names = getattr(_feature(options, options.label), 'names', None) or []
+    if names == [str(i) for i in range(len(names))]:  # TFDS has no others.
+      return facts
+    classes = options.classes or range(len(names))
+    return facts | {'class_names': [names[label] for label in classes]}
 
   def _parse(self, example: Mapping[str, Any]) -> base.RawExample:
     options = self._options
@@ -158,7 +164,7 @@ class Tfds(base.FileSource):
         x = np.swapaxes(x, 0, 1) if options.transpose else x
     except UnicodeDecodeError:
       return base.malformed('the text is not UTF-8')
-    return base.RawExample(x=x, y=label, client=client)
+    return base.RawExample(x=x, y=label, client=client, group=client)
 
   def _num_classes(self) -> int:
     options = self._options

@@ -1,6 +1,7 @@
 """The commands of all pages name programs, flags, configs and options that exist.
 
-`data_engineering_test.py` runs those of its page. The others are not run here.
+`printed_commands_test.py` runs those in code blocks, `data_engineering_test.py` those
+of its page.
 """
 
 import re
@@ -16,20 +17,30 @@ from tests.testing import programs
 from tff_algos.experiments import experiment
 
 _PAGES = [
-  *(programs.ROOT / 'docs').glob('*.md'),
+  *(programs.ROOT / 'docs').glob('**/*.md'),
   *(programs.ROOT / name for name in ('README.md', 'CONTRIBUTING.md')),
   programs.ROOT / 'benchmarks' / 'README.md',
 ]
 # A line, and those that a backslash joins to it.
 _COMMAND = re.compile(r'-m binaries\.(\w+)((?: (?:[^\n`\\]|\\.|\\\n)*)?)')
+# Of a line of its own, or the first value of a loop.
+_VARIABLE = re.compile(r'^(?:for )?(\w+)(?:=| in )([\w.:/]+)(?:$| )', re.M)
 _MAKE = re.compile(r'^ *make ([a-z-]+)((?: [A-Z_]+=\S+)*)', re.M)
+
+
+def _with_values(page):
+  """Replaces the shell variables that the page itself sets."""
+  values = dict(_VARIABLE.findall(page))
+  return re.sub(
+    r'\$\{?(\w+)\}?', lambda name: values.get(name[1], name[0]), page
+  )
 
 
 def _commands():
   """Returns (page, program, its arguments) of all commands, each once."""
   found = {}
   for page in sorted(_PAGES):
-    for program, text in _COMMAND.findall(page.read_text()):
+    for program, text in _COMMAND.findall(_with_values(page.read_text())):
       words = []
       for word in shlex.split(text.replace('\\\n', ' ')):
         if word.startswith(('>', '2>', '&', '|')):

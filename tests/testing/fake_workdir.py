@@ -129,7 +129,8 @@ class _Fake:
       clusters[:, cluster] = self._mixture[:, source]
     noise = self._random.normal(0, 0.05, clusters.shape)
     flat = 1 / self._num_clusters
-    return np.clip(share * clusters + (1 - share) * flat + noise, 0.01, 1)
+    found = np.clip(share * clusters + (1 - share) * flat + noise, 0.01, 1)
+    return found / found.sum(axis=1, keepdims=True)
 
   def row(self, round_num):
     floats = 0 if round_num == 0 else 18 * 50_890 * self._num_clusters

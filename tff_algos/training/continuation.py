@@ -307,9 +307,10 @@ def _check_overlap(
 ) -> None:
   """Warns of few known clients, and raises ConfigError below the limit."""
   num_clients = counted.stayed + counted.returned + counted.joined
-  share = 1 - counted.joined / num_clients
+  num_known = num_clients - counted.joined
+  share = num_known / num_clients
   words = (
-    f'{num_clients - counted.joined} of {num_clients} clients '
+    f'{num_known} of {num_clients} clients '
     f'({share:.0%}) have a state in {folder}, where '
     f'{counted.left} others left'
   )

@@ -68,7 +68,9 @@ class Simulation:
   *   Cohorts: `run_round` samples from the given clients alone; with a cohort
       size of 0 they are the cohort. The runs that it returns name the cohorts.
   *   Batches: `draw_batches` returns the rows that the steps of local training
-      read, from `client_seed`.
+      read, from `client_seed`. The graph draws them anew in every epoch. Those
+      of one epoch are set by the order of a client's rows in `source`, which
+      may be replaced between rounds: `x[positions[masks > 0]] = wanted_x`.
 
   >>> import dataclasses
   >>> import numpy as np
@@ -114,7 +116,8 @@ class Simulation:
 
   Attributes:
     algorithm: The algorithm.
-    source: The clients' examples.
+    source: The clients' examples; may be replaced by others of the same
+      population.
     runtime: The runtime, entered.
     seed: Seed of all draws, >= 0.
     round_num: The last round that was run; 0 before the first.
@@ -181,12 +184,25 @@ class Simulation:
       self.server_state = runs[-1].server_state
     return runs
 
-  def client_seed(self, call: algorithm_lib.PhaseCall, client_id: str) -> Array:
-    """Returns the seed of a client's work in a call of the last round.
+  def client_seed(
+    self,
+    call: algorithm_lib.PhaseCall | str,
+    client_id: str,
+    round_num: int | None = None,
+  ) -> Array:
+    """Returns the seed of a client's work in a phase call, int32 `[2]`.
 
     An algorithm may derive others from it, for a second training of a client.
+
+    Args:
+      call: The phase call, or its purpose, such as `'train'`.
+      client_id: The client.
+      round_num: The round, also a future one; None for the last one.
     """
-    return seeds.derive_seed(self.seed, call.purpose, self.round_num, client_id)
+    purpose = call if isinstance(call, str) else call.purpose
+    if round_num is None:
+      round_num = self.round_num
+    return seeds.derive_seed(self.seed, purpose, round_num, client_id)
 
   def _population(
     self, available: Iterable[str] | None

@@ -56,6 +56,18 @@ def test_malformed_vector(x, y, problem):
   assert problem in str(found)
 
 
+@pytest.mark.parametrize('value', [-1e-6, 1.000001, 255.0, 1e30])
+def test_feature_outside_the_range_of_the_source(value):
+  features = base.float_image_features((2,), 3)
+  edges = base.RawExample(np.array([0.0, 1.0]), 1)
+  assert cleaning.find_problem(edges, features) is None
+  outside = base.RawExample(np.array([0.5, value]), 1)
+  assert cleaning.find_problem(outside, features) == base.Problem(
+    'a feature is not from 0 to 1', value=repr(value)
+  )
+  assert cleaning.find_problem(outside._replace(y=1.0), _VECTORS) is None
+
+
 _POSTS = base.token_features(2, 9)._replace(y_shape=(2,))
 
 

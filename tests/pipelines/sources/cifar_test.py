@@ -58,6 +58,27 @@ def test_labels_of_cifar100(tmp_path, labels, byte, num_classes):
   assert [e.is_test for e in examples] == [False] * 3 + [True] * 3
 
 
+@pytest.mark.parametrize(('labels', 'count'), [('coarse', 20), ('fine', 100)])
+def test_classes_have_the_names_of_the_file_beside(tmp_path, labels, count):
+  options = raw_sources.write_cifar(tmp_path) | {'labels': labels}
+  source = registry.create('cifar', options, 0)
+  checksums = source.checksums()
+  assert source.facts() == {}
+  names = [f'{labels}_{i}' for i in range(count)]
+  path = tmp_path / f'{labels}_label_names.txt'
+  path.write_text('\n'.join(names) + '\n\n')
+  assert source.facts() == {'class_names': names}
+  assert source.checksums() == checksums  # Names are no part of the version.
+  path.write_text('\n'.join(names[1:]))
+  with pytest.raises(errors.DataError, match=f'{count} classes.* {count - 1}'):
+    source.facts()
+
+
+def test_names_of_cifar10(tmp_path):
+  (tmp_path / 'batches.meta.txt').write_text('\n'.join('abcdefghij') + '\n\n')
+  assert _source(tmp_path).facts() == {'class_names': [*'abcdefghij']}
+
+
 def test_cut_off_file(tmp_path):
   options = raw_sources.write_cifar(tmp_path)
   path = tmp_path / 'train.bin'

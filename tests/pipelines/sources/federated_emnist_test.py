@@ -19,6 +19,8 @@ def test_images_by_writer(tmp_path):
   assert [(e.client, e.y) for e in examples if e.is_test] == [
     *(('f0', 0), ('f1', 1), ('f2', 2))
   ]
+  assert [e.group for e in examples] == [e.client for e in examples]
+  assert source.features().x_range == (0, 1)
   image = examples[1].x
   assert image.shape == source.features().x_shape == (28, 28, 1)
   assert image[0, 0, 0] == np.float32(1 / 8)

@@ -30,6 +30,7 @@ def test_images_by_writer(tmp_path):
     ('f0003_07', 36),
     ('f0003_07', 9),
   ]
+  assert [e.group for e in examples] == [e.client for e in examples]
   image = examples[0].x
   assert image.shape == source.features().x_shape == (28, 28, 1)
   assert image[0, 0, 0] == np.float32(3 / 64)
@@ -58,12 +59,13 @@ def test_odd_images_and_labels_are_dead_letters(tmp_path):
   image = [0.5] * 784
   images = [image, image[1:], image, [*image[1:], None], [*image[1:], 'x']]
   images += [7, [image, image[1:]], [*image[1:], 10**400], image]
-  labels = [1, 1, 62, 1, 1, 1, 1, 1, 'a']
+  images += [[*image[1:], 1.5]]
+  labels = [1, 1, 62, 1, 1, 1, 1, 1, 'a', 1]
   source = _write(tmp_path, ['ann'], {'ann': {'x': images, 'y': labels}})
   (block,) = source.blocks()
   sound, dead = cleaning.clean(block, source.read(block), source.features())
   assert len(sound.y) == 1
-  assert [letter.position for letter in dead] == [*range(1, 9)]
+  assert [letter.position for letter in dead] == [*range(1, 10)]
 
 
 def test_writer_twice_in_a_file(tmp_path):

@@ -20,6 +20,7 @@ def test_file_is_found_and_unpacked(tmp_path, ending, pack):
 def test_missing_file_names_all_that_would_do(tmp_path):
   with pytest.raises(errors.DataError, match='data, data.gz, data.xz'):
     files.find(str(tmp_path), 'data')
+  assert files.find_optional(str(tmp_path), 'data') is None
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,25 @@ def test_tweets_by_account(tmp_path):
   assert (features.num_classes, features.x_shape) == (2, (4,))
 
 
+@pytest.mark.parametrize(
+  ('date', 'time'),
+  [
+    # 22:19:45 seven hours behind UTC is 05:19:45 of the next day.
+    ('Mon Apr 06 22:19:45 PDT 2009', 1239081585.0),
+    ('Tue Apr 07 05:19:45 UTC 2009', 1239081585.0),
+    ('Mon Apr 06 22:19:45 LMT 2009', None),
+    ('Mon Apr 06', None),
+    ('Mon Apr 66 22:19:45 PDT 2009', None),
+    ('', None),
+  ],
+)
+def test_tweets_have_the_time_of_their_date(tmp_path, date, time):
+  source = _source(tmp_path)
+  (tmp_path / 'tweets.csv').write_text(f'4,1,{date},NO_QUERY,ann,good day\n')
+  (tweet,) = _read(source)
+  assert (tweet.time, tweet.group, tweet.problem) == (time, 'ann', None)
+
+
 def test_vocabulary_of_a_file(tmp_path):
   (tmp_path / 'words').write_text('sad\ncafé\n')
   source = _source(tmp_path, vocabulary_file='words', vocabulary_size=2)

@@ -4,9 +4,13 @@ import pathlib
 import numpy as np
 import pytest
 
+from pipelines import build_dataset, options
 from pipelines.sources import base, registry, shakespeare
 from tests.testing import raw_sources
+from tff_algos.core import config as config_lib
 from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import integrity
 
 _DATA = pathlib.Path(os.environ.get('SHAKESPEARE_DIR', '../shared/data'))
 
@@ -88,6 +92,54 @@ def test_end_of_each_role_as_test_split(tmp_path):
     assert len(shown) == len(halves[is_test]) - 8
     assert all(window in halves[is_test] for window in shown)
   assert source.has_test_split()
+
+
+def test_windows_have_their_position_as_time(tmp_path):
+  examples = _read(_source(tmp_path, test_fraction=0.5, stride=3))
+  role = [e for e in examples if e.client == 'mac/Macbeth']
+  times = {is_test: [] for is_test in (False, True)}
+  for example in role:
+    times[example.is_test].append(example.time)
+  assert times[False] == [*range(0, 20, 3)]
+  assert times[True] == [*range(28, 28 + 21, 3)]
+  assert {e.group for e in role} == {'mac/Macbeth'}
+
+
+@pytest.mark.parametrize(('gap', 'overlap'), [(8.0, False), (7.0, True)])
+def test_gap_of_a_window_between_splits_by_time(tmp_path, gap, overlap):
+  """No character of a test example, or its label, is in a training example."""
+  raw = tmp_path / 'raw'
+  raw.mkdir()
+  config = config_lib.from_dict(
+    options.DatasetConfig,
+    {
+      'source': {
+        'name': 'shakespeare',
+        'options': raw_sources.write_shakespeare(raw),
+      },
+      'partition': {'law': 'natural'},
+      'splits': {
+        **{'split_by': 'client_time', 'time_gap': gap},
+        **{'test_ratio': 1.0, 'held_out_fraction': 0.0},
+      },
+    },
+    'dataset',
+  )
+  build_dataset.build(config, tmp_path / 'dataset')
+  text = 'Is this a dagger\nwhich I see?\nI have thee not-and yet...'
+  ids = np.array([shakespeare.ALPHABET.index(char) for char in text])
+  windows = np.lib.stride_tricks.sliding_window_view(ids, 9)
+  seen = {}
+  with dataset_lib.FederatedDataset.open_folder(
+    integrity.find_current(tmp_path / 'dataset')
+  ) as dataset:
+    for split in ('train', 'test'):
+      examples = dataset.examples('mac/Macbeth', split)
+      rows = np.concatenate([examples.x, examples.y[:, None]], axis=1)
+      places = (rows[:, None] == windows).all(axis=2).argmax(axis=1)
+      seen[split] = {*(places[:, None] + np.arange(9)).ravel().tolist()}
+  assert len(seen['train']) > 9 and len(seen['test']) > 9
+  assert bool(seen['train'] & seen['test']) == overlap
 
 
 def test_script(tmp_path):

@@ -40,6 +40,18 @@ def test_next_words(tmp_path):
   }
 
 
+def test_words_of_a_post_have_its_group_and_time(tmp_path):
+  """So no split by group or by time divides a post."""
+  record = raw_sources.post_record('a b')
+  created = record.features.feature['creation_date'].bytes_list.value
+  created.append(b'2008-08-06 11:34:22.8 UTC')
+  source = _with_posts(tmp_path, record, raw_sources.post_record('b'))
+  times = [1218022462.8] * 3 + [None] * 2
+  examples = _read(source)
+  assert [e.time for e in examples] == times
+  assert [e.group for e in examples] == ['post a b'] * 3 + ['post b'] * 2
+
+
 def test_long_post_is_cut_and_has_no_end(tmp_path):
   train = [e for e in _read(_source(tmp_path)) if e.client == '0002']
   assert [e.y for e in train] == [1] * 5

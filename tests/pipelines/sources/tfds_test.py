@@ -24,6 +24,7 @@ class TinyImages(tfds.core.GeneratorBasedBuilder):
         {
           'image': tfds.features.Image(shape=(4, 4, 1)),
           'label': tfds.features.ClassLabel(num_classes=3),
+          'animal': tfds.features.ClassLabel(names=['cat', 'dog', 'eel']),
           'photo': tfds.features.Image(shape=(None, None, 3)),
         }
       ),
@@ -39,6 +40,7 @@ class TinyImages(tfds.core.GeneratorBasedBuilder):
         {
           'image': np.full((4, 4, 1), i, np.uint8),
           'label': i % 3,
+          'animal': i % 3,
           'photo': np.zeros((2, 2, 3), np.uint8),
         },
       )
@@ -198,6 +200,15 @@ def test_classes_that_are_chosen(data_dir):
   labels = {int(e.x[0, 0, 0]): e.y for e in _read(source) if e.problem is None}
   assert labels == {i: (i % 3 == 0) * 1 for i in range(12) if i % 3 != 1}
   assert source.features().num_classes == 2
+
+
+def test_classes_have_the_names_of_the_set(data_dir):
+  assert _source(data_dir).facts() == {}
+  named = _source(data_dir, label='animal')
+  assert named.facts() == {'class_names': ['cat', 'dog', 'eel']}
+  chosen = _source(data_dir, label='animal', classes=(2, 0))
+  assert chosen.facts() == {'class_names': ['eel', 'cat']}
+  assert [*_texts(data_dir).facts()] == ['vocabulary', 'special_ids']
 
 
 def test_images_without_a_declared_shape(data_dir):

@@ -8,6 +8,7 @@ import pytest
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors, seeds
+from tff_algos.data import schema
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
 from tff_algos.training import client_state_store, loop, simulation
@@ -105,6 +106,42 @@ def test_initial_weights_and_batches_reproduce_a_round():
     expected = expected - 0.1 * 2 * slope
   np.testing.assert_allclose(
     state.model_weights['kernel'][:, 0], expected, rtol=1e-5
+  )
+
+
+def test_placed_rows_are_the_batches_of_an_epoch():
+  """Two rounds in which a client's batches are set, as the class describes."""
+  source = toys.linear_clients(np.ones((1, 2)), np.ones((1, 1)), [5])
+  examples = source.examples(0)
+  wanted = [np.array([4, 3, 0, 1, 2]), np.array([1, 0, 4, 2, 3])]
+  options = {'batch_size': 2, 'optimizer': {'learning_rate': 0.1}}
+  section = registry.parse_config(
+    {'name': 'fed_avg', 'cohort_size': 1, 'local_training': options}
+  )
+  algorithm = registry.build_algorithm(section, toys.linear(2))
+  run = simulation.Simulation(
+    algorithm, source, debug_runtime.DebugRuntime(algorithm, 1)
+  )
+  expected = run.server_state.model_weights['kernel'][:, 0].astype(np.float64)
+  client_id = source.population.client_ids[0]
+  for round_num, order in enumerate(wanted, start=1):
+    drawn = local_training.draw_batches(
+      run.client_seed('train', client_id, round_num),
+      np.ones(5, np.float32),
+      section.options.local_training,
+    )
+    read = drawn.positions.numpy()[drawn.masks.numpy() > 0]
+    rows = np.empty(5, int)
+    rows[read] = order
+    run.source = toys.ToySource(
+      [schema.Examples(*(column[rows] for column in examples))]
+    )
+    run.run_round()
+    for batch in np.split(order, [2, 4]):
+      x, y = examples.x[batch], examples.y[batch]
+      expected = expected - 0.2 * x.T @ (x @ expected - y) / len(batch)
+  np.testing.assert_allclose(
+    run.server_state.model_weights['kernel'][:, 0], expected, rtol=1e-5
   )
 
 

@@ -23,7 +23,7 @@ from tff_algos.reports.dataset import facts as facts_lib
 from tff_algos.reports.plotting import html, picture
 
 # To be raised when the page for the same statistics changes.
-CARD_VERSION = 2
+CARD_VERSION = 3
 # Longer values of the ground truth are truncated; the manifest has them whole.
 _MAX_CHARS = 1000
 

@@ -12,7 +12,10 @@ from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics
 
 # Options that tell datasets of one kind of source apart.
-_IDENTIFIES = ('train_file', 'dataset', 'name', 'file', 'split')
+_IDENTIFIES = (
+  *('train_file', 'train_images', 'dataset', 'name', 'file', 'split'),
+  'train',
+)
 # Records are shuffled, so the first ones are a random sample.
 _MAX_SAMPLES = 500
 
@@ -64,8 +67,8 @@ class Facts(NamedTuple):
   @property
   def class_names(self) -> tuple[str, ...]:
     """Returns the names of the classes, their numbers where unnamed."""
-    names = self._option('classes')
-    names = names or self.manifest.get('source_facts', {}).get('class_names')
+    names = self.manifest.get('source_facts', {}).get('class_names')
+    names = names or self._option('classes')
     return tuple(map(str, names or range(self.schema.num_classes)))
 
   @property

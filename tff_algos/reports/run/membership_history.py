@@ -88,11 +88,8 @@ class MembershipHistory:
 
   @functools.cached_property
   def has_unsampled(self) -> bool:
-    """Returns whether a client had no membership at an evaluation.
-
-    Memberships are 0 in all clusters until an algorithm first estimates them.
-    """
-    return bool(self.map(lambda memberships: ~memberships.any(axis=1)).any())
+    """Returns whether a client had no membership at an evaluation."""
+    return not self.map(has_membership).all()
 
   @functools.cached_property
   def last_change(self) -> int | None:
@@ -120,6 +117,21 @@ class MembershipHistory:
     )
     is_new = is_hard[1:] | (checksums[1:] != checksums[:-1])
     return int(self.rounds[first]) if is_new[first:].any() else None
+
+
+def has_membership(memberships: np.ndarray) -> np.ndarray:
+  """Returns which clients have a membership.
+
+  An estimate sums to 1 or more over the clusters. Before the first one, all
+  entries are 0, or FedSoft's `importance_smoother`.
+
+  Args:
+    memberships: `[num_clients, num_clusters]`.
+
+  Returns:
+    bool `[num_clients]`.
+  """
+  return memberships.sum(axis=1) >= 0.5
 
 
 def read(workdir: pathlib.Path, last_round: int) -> MembershipHistory | None:

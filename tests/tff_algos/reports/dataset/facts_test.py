@@ -90,3 +90,16 @@ def test_classes_and_features_have_the_names_of_the_source():
   assert facts.class_names == facts.feature_names == ('0', '1')
   facts.manifest['source_facts'] = {'class_names': ['n01443537', 'n01629819']}
   assert facts.class_names == ('n01443537', 'n01629819')
+
+
+def test_names_of_the_data_come_before_the_labels_chosen():
+  facts = fake_facts.make(num_classes=2, source_options={'classes': [4, 0]})
+  assert facts.class_names == ('4', '0')
+  facts.manifest['source_facts'] = {'class_names': ['eel', 'cat']}
+  assert facts.class_names == ('eel', 'cat')
+
+
+def test_idx_is_titled_by_its_file():
+  options = {'num_classes': 10, 'train_images': 'train-images-idx3-ubyte'}
+  facts = fake_facts.make(source_options=options)
+  assert facts.title == 'invented: train-images-idx3-ubyte'

@@ -33,6 +33,13 @@ def test_rounds_and_values(tmp_path):
   np.testing.assert_array_equal(sums, [[2, 2, 2], [1, 1, 0], [0, 1, 1]])
 
 
+def test_a_membership_sums_to_one_or_more():
+  """Before an estimate all are 0, or FedSoft's smoother."""
+  memberships = np.array([[0, 0], [1e-4, 1e-4], [0.3, 0.7], [1, 1]])
+  found = membership_history.has_membership(memberships)
+  assert found.tolist() == [False, False, True, True]
+
+
 @pytest.mark.parametrize(
   ('clusters', 'settled'),
   [

@@ -7,7 +7,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 
 from tff_algos.reports.plotting import heat_map, picture, style
-from tff_algos.reports.run import client_order
+from tff_algos.reports.run import client_order, membership_history
 from tff_algos.reports.run import run as run_lib
 
 _MAX_MAPS = 6
@@ -55,7 +55,7 @@ def draw_map(
 ) -> None:
   """Draws memberships as a heat map, one row per client.
 
-  Clients without a membership (0 in all clusters) are grey.
+  Clients without a membership are grey.
 
   Args:
     axes: Axes to draw in.
@@ -64,7 +64,9 @@ def draw_map(
     highest: Membership with the darkest shade.
   """
   axes.imshow(
-    np.where(values.any(axis=1, keepdims=True), values, np.nan),
+    np.where(
+      membership_history.has_membership(values)[:, None], values, np.nan
+    ),
     cmap=heat_map.SHADES.with_extremes(bad=style.FAINT),
     vmin=0,
     vmax=highest,
@@ -99,7 +101,7 @@ PICTURE = picture.Picture(
       if run.planted_names
       else ''
     )
-    + (' Grey: client not sampled yet.' if _has_unsampled(run) else '')
+    + (' Grey: client without a membership yet.' if _has_unsampled(run) else '')
   ),
   draw=draw,
 )

@@ -10,6 +10,7 @@ from matplotlib import figure as figure_lib
 
 from tff_algos.evaluation import recovery
 from tff_algos.reports.plotting import client_axis, picture, style
+from tff_algos.reports.run import membership_history
 from tff_algos.reports.run import run as run_lib
 
 # Horizontal spread of clients with equal true shares in the scatter plot.
@@ -52,7 +53,7 @@ def _draw_two_sources(run, membership, mixture) -> figure_lib.Figure:
   left, right = figure.subplots(1, 2, width_ratios=(2.1, 1))
   positions = np.arange(len(true))
   size = np.clip(1500 / len(true), 8, 34)
-  known = membership[order].any(axis=1)
+  known = membership_history.has_membership(membership[order])
   place, shown = positions[known], estimated[known]
   left.vlines(
     place, true[known], shown, colors=colors[known], linewidth=1.2, alpha=0.6
@@ -151,7 +152,7 @@ def _draw_stacks(run, membership, mixture) -> figure_lib.Figure:
 def _draw_stack(axes: axes_lib.Axes, shares, colors, names) -> None:
   """Draws one stacked bar per client."""
   positions = np.arange(len(shares))
-  empty = np.flatnonzero(~shares.any(axis=1))
+  empty = np.flatnonzero(~membership_history.has_membership(shares))
   if len(empty):
     axes.bar(empty, 1.0, width=1.0, color=style.FAINT, label='not sampled yet')
   bottoms = np.cumsum(shares, axis=1) - shares
@@ -193,7 +194,7 @@ PICTURE = picture.Picture(
     )
     + (
       ' Clients that were never sampled have no membership.'
-      if not run.memberships[0].any(axis=1).all()
+      if not membership_history.has_membership(run.memberships[0]).all()
       else ''
     )
   ),

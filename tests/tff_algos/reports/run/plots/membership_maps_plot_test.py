@@ -33,11 +33,12 @@ def test_nothing_to_draw(tmp_path):
   assert membership_maps_plot.draw(run_lib.read(tmp_path)) is None
 
 
-def test_clients_that_are_not_sampled_yet_are_grey_and_have_a_word(tmp_path):
+@pytest.mark.parametrize('none', [0.0, 1e-4])
+def test_clients_without_a_membership_are_grey_and_have_a_word(tmp_path, none):
   fake_workdir.write(tmp_path, num_clients=4, num_rounds=4)
   half = np.full([4, 2], 0.5)
   start = half.copy()
-  start[2] = 0
+  start[2] = none
   fake_workdir.write_memberships(tmp_path, {0: start, 4: half})
   run = run_lib.read(tmp_path)
   first, last, _ = membership_maps_plot.draw(run).axes
@@ -46,4 +47,4 @@ def test_clients_that_are_not_sampled_yet_are_grey_and_have_a_word(tmp_path):
   assert grey.all(axis=1).tolist() == [False, True, False, False]
   assert not np.ma.getmaskarray(last.images[0].get_array()).any()
   assert first.images[0].cmap.get_bad()[0] == pytest.approx(0xC8 / 255)
-  assert 'Grey: client not sampled' in membership_maps_plot.PICTURE.caption(run)
+  assert 'Grey: client without' in membership_maps_plot.PICTURE.caption(run)

@@ -1,0 +1,197 @@
+"""The commands in the code blocks of the pages work, exactly as printed.
+
+A page is one shell script, in a folder that looks like the checkout and has
+runs of its own. README's commands come first, and the other pages go on with
+its runs. Commands in a sentence are read by `commands_test.py` alone.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.testing import programs
+
+_README = 'README.md'
+_PAGES = [
+  _README,
+  *('CONTRIBUTING.md', 'benchmarks/README.md'),
+  *sorted(
+    path.relative_to(programs.ROOT).as_posix()
+    for path in (programs.ROOT / 'docs').glob('**/*.md')
+  ),
+]
+_REPRODUCTION = (
+  'an hour or more, or downloaded images; commands_test.py reads it'
+)
+_SWEEP = 'trains many models; commands_test.py reads it'
+# (page, part of a command, why no test here runs it); '' is any command.
+_NOT_RUN = (
+  (_README, 'make test', 'is this suite'),
+  (_README, 'pip install', 'needs the network; the wheel: tests/package'),
+  (_README, 'overrides.txt', 'is for pip'),
+  (_README, 'jupyter lab', 'opens a browser'),
+  ('CONTRIBUTING.md', 'make env', 'needs the network'),
+  ('CONTRIBUTING.md', 'make test', 'is this suite'),
+  ('benchmarks/README.md', 'make bench-', 'needs the network, or half an hour'),
+  ('benchmarks/README.md', 'make bench  ', 'half an hour'),
+  ('benchmarks/README.md', 'OUT=file.json', 'several minutes'),
+  ('benchmarks/README.md', 'ROUNDS=', 'several minutes'),
+  ('benchmarks/README.md', 'CONTENDERS=', 'several minutes'),
+  ('docs/bazel.md', '', 'needs Bazel, and rebuilds everything'),
+  ('docs/data_engineering.md', 'make bench-data', 'several minutes'),
+  *(
+    ('docs/data_engineering.md', part, 'data_engineering_test.py runs it')
+    for part in (
+      *('multi_processing', 'dask scheduler', 'dask worker', 'DaskRunner'),
+      '15 2 * * *',
+    )
+  ),
+  *(
+    (f'docs/reproduction/{page}.md', 'binaries.sweep', _REPRODUCTION)
+    for page in ('cmfl', 'fed_soft', 'filter_decomposition', 'pfedkm', 'ppfl')
+  ),
+  ('docs/reproduction/cmfl.md', 'folder=DIR', _REPRODUCTION),
+  *(
+    ('docs/reproduction/filter_decomposition.md', part, 'needs the sweeps')
+    for part in ('of=', 'binaries.factors', 'binaries.compare', '.landscape')
+  ),
+  ('docs/initialization.md', 'binaries.sweep', _SWEEP),
+  ('docs/robustness.md', 'binaries.sweep', _SWEEP),
+  ('docs/serving.md', 'docker run', 'needs Docker and the network'),
+  ('docs/sweeps.md', 'binaries.sweep', _SWEEP),
+)
+_COMMAND = re.compile(
+  r'(?:[A-Z]+=\$\(|of=|for |15 2 \* \* \* )?'
+  r'(?:\.venv/bin/\w+|python|pip|uv|printf|make|bazel|curl|docker) '
+)
+_FENCED = re.compile(r'^```(\w*)\n(.*?)^```', re.M | re.S)
+_INDENTED = re.compile(rf'^    ({_COMMAND.pattern}.*)$', re.M)
+_PATIENCE_SECONDS = 1200
+_PRELUDE = """
+set -e -o pipefail
+# An answer that is an error is one of the command.
+curl() { command curl --silent --show-error --fail-with-body "$@"; }
+trap 'echo "failed: $BASH_COMMAND" >&2' ERR
+end() {
+  test -z "$server" || kill "$server"
+  while kill -0 "$server"; do sleep 0.1; done
+}
+trap 'end 2> /dev/null || true' EXIT
+"""
+_UNTIL_IT_SERVES = """
+server=$!
+disown  # So `wait` does not wait for it.
+until command curl --silent --output /dev/null http://127.0.0.1:8501/v1/models
+do kill -0 $server; sleep 0.2; done
+"""
+
+
+def _commands(page: str) -> list[str]:
+  """Returns the commands of a page, each with the lines that belong to it."""
+  text = (programs.ROOT / page).read_text()
+  blocks = [
+    block
+    for language, block in _FENCED.findall(text)
+    if not language and _COMMAND.search(block)
+  ]
+  lines = ''.join(blocks).splitlines()
+  commands, open_lines = [], []
+  for line in lines:
+    open_lines.append(line)
+    command = '\n'.join(open_lines)
+    if not line.endswith('\\') and _is_whole(command):
+      commands.append(command)
+      open_lines = []
+  assert not open_lines, f'{page}: {open_lines}'
+  return commands + _INDENTED.findall(_FENCED.sub('', text))
+
+
+def _is_whole(command: str) -> bool:
+  checked = subprocess.run(['bash', '-n', '-c', command], capture_output=True)
+  return not checked.returncode and b'unexpected' not in checked.stderr
+
+
+_COMMANDS = {page: commands for page in _PAGES if (commands := _commands(page))}
+
+
+def _reasons(page: str, command: str) -> list[str]:
+  return [
+    reason for one, part, reason in _NOT_RUN if one == page and part in command
+  ]
+
+
+_RUN = {
+  page: found
+  for page, commands in _COMMANDS.items()
+  if (found := [one for one in commands if not _reasons(page, one)])
+}
+
+
+def test_every_exception_is_a_command():
+  for page, part, _ in _NOT_RUN:
+    assert any(part in one for one in _COMMANDS[page]), (page, part)
+
+
+def test_every_program_in_a_block_is_a_command():
+  for page in _PAGES:
+    text = (programs.ROOT / page).read_text()
+    for program in re.findall(r'^[^`\n]*-m binaries\.\w+ --.*', text, re.M):
+      assert any(program.strip() in c for c in _COMMANDS[page]), (page, program)
+
+
+@pytest.fixture(name='checkout', scope='module')
+def _checkout(tmp_path_factory):
+  """A folder with links to the checkout, after README's commands."""
+  folder = tmp_path_factory.mktemp('checkout')
+  for path in programs.ROOT.iterdir():
+    if path.name not in ('runs', '.git'):
+      (folder / path.name).symlink_to(path)
+  _run(folder, _README)
+  return folder
+
+
+def _run(folder: pathlib.Path, page: str) -> None:
+  script = [_PRELUDE]
+  for command in _RUN[page]:
+    if 'binaries.serve' in command:
+      script += [command.removesuffix(' &') + ' &', _UNTIL_IT_SERVES]
+    else:
+      script.append(command)
+  path = (
+    f'{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
+  )
+  environment = {**os.environ, 'PATH': path}
+  environment.pop('PYTHONPATH', None)
+  log = folder / f'{page.replace("/", "_")}.log'
+  with open(log, 'w') as out:
+    process = subprocess.Popen(
+      ['bash', '-c', '\n'.join(script)],
+      cwd=folder,
+      env=environment,
+      stdin=subprocess.DEVNULL,
+      stdout=out,
+      stderr=subprocess.STDOUT,
+      start_new_session=True,
+    )
+    try:
+      code = process.wait(_PATIENCE_SECONDS)
+    except BaseException:
+      os.killpg(process.pid, signal.SIGTERM)
+      raise
+  said = log.read_text()
+  assert code == 0, said[-3000:]
+  # A job in the background fails without a code.
+  assert not re.search(r'^(E\d{4} |Traceback)', said, re.M), said
+
+
+@pytest.mark.verify
+@pytest.mark.xdist_group('printed commands')
+@pytest.mark.parametrize('page', _RUN)
+def test_commands_work_as_printed(page, checkout):
+  if page != _README:  # Its commands made the checkout.
+    _run(checkout, page)
