@@ -1,6 +1,7 @@
 """Chains from served versions to raw files, through parents and rollbacks."""
 
 import json
+import types
 
 import pytest
 
