@@ -36,7 +36,8 @@ def _main() -> None:
   keep_versions = flags.DEFINE_integer(
     'keep_versions',
     None,
-    'Number of dataset versions, and of exported ones, to keep. Default: all.',
+    'Number of dataset versions, and of exported ones, to keep, at least 2. '
+    'Default: all.',
   )
 
   def main() -> None:

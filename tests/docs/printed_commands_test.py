@@ -42,6 +42,7 @@ _NOT_RUN = (
   ('benchmarks/README.md', 'OUT=file.json', 'several minutes'),
   ('benchmarks/README.md', 'ROUNDS=', 'several minutes'),
   ('benchmarks/README.md', 'CONTENDERS=', 'several minutes'),
+  ('docs/airflow.md', '', 'needs Airflow and the network'),
   ('docs/bazel.md', '', 'needs Bazel, and rebuilds everything'),
   ('docs/data_engineering.md', 'make bench-data', 'several minutes'),
   *(
@@ -51,6 +52,9 @@ _NOT_RUN = (
       '15 2 * * *',
     )
   ),
+  ('docs/drift.md', 'binaries.drift', 'needs two runs: drift_test.py'),
+  ('docs/production.md', '15 2 * * *', 'is a line of cron'),
+  ('docs/production.md', 'rollback', 'needs two releases: rollback_test.py'),
   *(
     (f'docs/reproduction/{page}.md', 'binaries.sweep', _REPRODUCTION)
     for page in ('cmfl', 'fed_soft', 'filter_decomposition', 'pfedkm', 'ppfl')

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from pipelines.publishing import versions
-from tff_algos.core import durable, errors
+from tff_algos.core import checks, durable, errors
 from tff_algos.data import dates, layout
 from tff_algos.experiments import (
   datasets,
@@ -55,8 +55,8 @@ class Options(NamedTuple):
     round_choice: Checkpoint that is evaluated, gated and released, as of
       `CheckpointManager.find`.
     beam_options: Options of Apache Beam, as on a command line.
-    keep_versions: Number of dataset versions, and of exported ones, to keep;
-      None for all.
+    keep_versions: Number of dataset versions, and of exported ones, to keep,
+      >= 2; None for all.
   """
 
   until: str = RELEASE
@@ -87,12 +87,20 @@ def run(
     `options.until`, `'until <step>'`.
 
   Raises:
+    ConfigError: If `as_of` or an option is invalid, or the date is before the
+      first night.
     NotApprovedError: If the drift exceeds a threshold, or the gate refuses the
       candidate; the served models stay.
     WorkdirBusyError: If another night is running in the folder.
     UserError: If a step is refused for another reason.
   """
   date = dates.parse(as_of)
+  if options.keep_versions is not None:
+    checks.check_int(
+      'keep_versions',
+      options.keep_versions,
+      minimum=releases.MIN_KEPT_VERSIONS,
+    )
   folder = pathlib.Path(folder)
   durable.make_folder(folder)
   with workdir.lock(folder):
@@ -180,8 +188,17 @@ class _Night:
 
     A linked run keeps its version: raw files that arrive later are part of the
     next night.
+
+    Raises:
+      DataError: If the version was removed since.
     """
     link = self._run / 'dataset'
+    if link.is_symlink() and not link.exists():
+      raise errors.DataError(
+        f'{self._run} cannot be gone on with: retention has removed its '
+        f'dataset version {link.readlink().name}. Remove the folder to do the '
+        'night anew on the raw files of today'
+      )
     if not link.is_symlink():
       publication = versions.Publication(
         self._date, keep_versions=self._options.keep_versions
@@ -205,7 +222,7 @@ class _Night:
       target = layout.version_folder(self._folder / 'dataset', result.version)
       link.symlink_to(os.path.relpath(target, self._run))
       durable.sync(self._run)
-    self.result['dataset_version'] = pathlib.Path(os.readlink(link)).name
+    self.result['dataset_version'] = link.readlink().name
 
   def _is_known(self, version: str) -> bool:
     """Returns whether the parent was trained on a dataset version."""

@@ -258,6 +258,33 @@ def test_a_date_before_the_first_night(made):
   assert not made.run_folder('2026-10-31').exists()
 
 
+def test_an_invalid_retention_is_refused_before_all_work(tmp_path):
+  with pytest.raises(
+    errors.ConfigError, match='keep_versions must be an integer >= 2, got 1'
+  ):
+    nightly.run(
+      nights.parse(tmp_path),
+      tmp_path / 'production',
+      nights.FIRST,
+      nightly.Options(keep_versions=1),
+    )
+  assert not (tmp_path / 'production').exists()
+
+
+def test_a_dataset_version_that_retention_removed(production):
+  production.run(nights.THIRD, nightly.DATASET)
+  folder = production.run_folder(nights.THIRD)
+  shutil.rmtree((folder / 'dataset').resolve())
+  with pytest.raises(
+    errors.DataError, match=rf'{nights.THIRD} cannot.*Remove the folder'
+  ):
+    production.run(nights.THIRD)
+  shutil.rmtree(folder)
+  assert production.run(nights.THIRD, nightly.DATASET)['status'] == (
+    'until dataset'
+  )
+
+
 def test_two_nights_at_once(made):
   with workdir.lock(made.folder):
     with pytest.raises(errors.WorkdirBusyError, match='is in use by process'):

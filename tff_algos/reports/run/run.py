@@ -48,8 +48,8 @@ class Run:
     name: Name of the experiment.
     config_hash: Hash of the config.
     config: Resolved config.
-    rounds: `metrics.csv`: one row per round; row 0 is the initial state, or that
-      after the last round of the parent run.
+    rounds: `metrics.csv`: one row per round, before them one of the initial
+      state, or of the state that a continued run starts from.
     clients: `evaluation/clients.csv`.
     summary: `evaluation/summary.json`.
     clock: Virtual clock of the pictures of time.
@@ -97,7 +97,7 @@ class Run:
 
   @property
   def first_round(self) -> int:
-    """Returns the round of the first row: 0 unless the run continues another."""
+    """Returns the round of the first row, 0 unless another run is continued."""
     return int(self.rounds.numbers('round')[0])
 
   @property
