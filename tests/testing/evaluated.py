@@ -47,7 +47,9 @@ def regression_config():
 class Case:
   """A dataset, a model with random weights, and its evaluator."""
 
-  def __init__(self, folder, config, model_name):
+  def __init__(
+    self, folder, config, model_name, build_runtime=toys.graph_runtime
+  ):
     build_dataset.build(config, folder)
     self.dataset = dataset_lib.FederatedDataset.open(folder)
     described = self.dataset.schema
@@ -69,7 +71,7 @@ class Case:
     self.store = loop.build_store(
       self.algorithm, source.population, 0, folder / 'states', 'memory'
     )
-    runtime = toys.graph_runtime(self.algorithm, self.num_clients)
+    runtime = build_runtime(self.algorithm, self.num_clients)
     self.evaluator = evaluator.Evaluator(
       self.algorithm, self.dataset, runtime, self.store
     )

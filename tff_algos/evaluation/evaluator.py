@@ -276,7 +276,12 @@ class Evaluator:
     return metrics, clients, membership  # pyright: ignore[reportPossiblyUnboundVariable]
 
   def _evaluate_held_out(self, server_state):
-    scores = self._run(self._clusters, server_state, self._held_out)
+    nothing = np.zeros([0, self._algorithm.num_clusters])
+    scores = dict.fromkeys(
+      ('score', 'loss'), statistics.MeanStat(nothing, nothing)
+    )
+    if self._held_out.population.num_clients:
+      scores = self._run(self._clusters, server_state, self._held_out)
     metrics, table = {}, []
     for source, source_name in enumerate(self._dataset.source_names):
       pieces = self._held_out.source_index == source

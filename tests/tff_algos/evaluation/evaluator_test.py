@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.testing import evaluated, raw_data
+from tests.testing import evaluated, raw_data, toys
 from tff_algos.data import schema
 from tff_algos.evaluation import recovery
+from tff_algos.runtimes import debug_runtime
 
 
 @pytest.fixture(scope='module', params=['classification', 'regression'])
@@ -231,15 +232,24 @@ def test_majority_class(case):
   assert case.evaluator.majority_class() == pytest.approx(expected)
 
 
-def test_empty_split_gives_nan_and_no_failure(tmp_path):
+@pytest.mark.parametrize(
+  'build_runtime', [toys.graph_runtime, debug_runtime.DebugRuntime]
+)
+def test_empty_split_gives_nan_and_no_failure(tmp_path, build_runtime):
   config = raw_data.digits_config(
-    splits={'validation_ratio': 0.0, 'test_ratio': 0.3},
+    splits={
+      'validation_ratio': 0.0,
+      'test_ratio': 0.3,
+      'held_out_fraction': 0.0,
+    },
     partition={'law': 'iid', 'num_clients': 3},
   )
-  empty = evaluated.Case(tmp_path, config, 'logistic_regression')
+  empty = evaluated.Case(tmp_path, config, 'logistic_regression', build_runtime)
   with empty.dataset:
     metrics = empty.evaluator.evaluate(empty.server_state).metrics
   assert np.isnan(metrics['participating/validation/personalized/accuracy'])
+  assert np.isnan(metrics['held_out/upright/cluster_0/accuracy'])
+  assert np.isnan(metrics['held_out/mean/best_cluster/accuracy'])
   assert metrics['participating/test/personalized/accuracy_num_nan'] == 0
   assert not [name for name in metrics if name.startswith('unseen')]
 

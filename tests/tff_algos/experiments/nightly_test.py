@@ -130,6 +130,7 @@ def test_the_second_night_continues_the_first(made):
   ]
 
 
+@pytest.mark.slow
 def test_a_finished_night_changes_no_file(made):
   before = raw_data.file_bytes(made.folder)
   assert made.run(nights.SECOND) == made.results[1]
@@ -167,6 +168,7 @@ def test_a_backfill_is_not_released(production):
   assert later['parent'] == f'runs/{nights.SECOND}'
 
 
+@pytest.mark.slow
 def test_step_by_step_late_files_are_part_of_the_next_night(production):
   folder = production.run_folder(nights.THIRD)
   result = production.run(nights.THIRD, nightly.DATASET)
@@ -191,6 +193,7 @@ def test_step_by_step_late_files_are_part_of_the_next_night(production):
   assert later['parent'] == f'runs/{nights.THIRD}'
 
 
+@pytest.mark.slow
 def test_a_refused_candidate_is_continued_by_none(production):
   current = production.folder / 'export' / 'cluster_models' / '2'
   graph = (current / 'saved_model.pb').read_bytes()
