@@ -37,15 +37,13 @@ from docs.examples import fortnight
 from pipelines.scoring import bundles, model_choice
 from tff_algos.core import durable, errors
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import (
-  experiment,
+from tff_algos.experiments import experiment, output, training
+from tff_algos.experiments.production import (
   gate_record,
   gate_scores,
   gating,
   nightly,
-  output,
   releasing,
-  training,
 )
 from tff_algos.reports.plotting import style
 
