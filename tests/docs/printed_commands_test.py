@@ -51,6 +51,11 @@ _NOT_RUN = (
       '15 2 * * *',
     )
   ),
+  (
+    'docs/fortnight.md',
+    'fortnight_nights',
+    'half an hour; fortnight_nights_test.py runs most of it',
+  ),
   *(
     (f'docs/reproduction/{page}.md', 'binaries.sweep', _REPRODUCTION)
     for page in ('cmfl', 'fed_soft', 'filter_decomposition', 'pfedkm', 'ppfl')
