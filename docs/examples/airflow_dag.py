@@ -46,12 +46,12 @@ def run_until(step, ds=None):
     f'--until={step}',
   ]
   code, stdout, last_line = _run(command)
+  result = json.loads(stdout or '{}')
   if code == SUCCESS:
-    result = json.loads(stdout)
     if result.get('status') == NO_NEW_DATA:
       raise AirflowSkipException(f'{ds} has no new data')
     return result
-  reason = stdout.strip() or last_line
+  reason = result.get('message', last_line)
   if code == INFRASTRUCTURE:
     raise AirflowException(reason)  # Airflow tries again.
   if code == NOT_APPROVED:

@@ -46,7 +46,7 @@ _CLIENTS_AT_FIRST = 10
 _ARRIVALS = (3, 5, 8)
 _LEAVES, _RETURNS, _LEAVES_FOR_GOOD = 4, 10, 7
 _MIN_ROWS, _MAX_ROWS = 10, 16
-_RADIUS, _NOISE = 2.0, 0.5
+_RADIUS, _NOISE = 2.0, 0.8
 _DEGREES_A_DAY, _DEGREES_OF_SPLIT = 4.0, 60.0
 
 
@@ -116,7 +116,8 @@ def write(folder: pathlib.Path, day: int, seed: int = 0) -> None:
   for one in files_on(day):
     path = folder / f'{date_of(one)}.csv'
     names.add(path.name)
-    rows, columns = rows_of(one, seed), list(COLUMNS)
+    rows = rows_of(one, seed)
+    columns: list[str] = list(COLUMNS)
     if day == POISONED_DAY and one < day:
       for row in rows:
         place = CLASSES.index(row['label'])
@@ -142,7 +143,9 @@ def _is_there(number: int, day: int) -> bool:
 
 
 def _main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+  parser = argparse.ArgumentParser(
+    description='Raw data of a simulated fortnight.'
+  )
   parser.add_argument('--folder', type=pathlib.Path, required=True)
   parser.add_argument(
     '--day', type=int, required=True, choices=range(1, NUM_DAYS + 1)

@@ -84,8 +84,8 @@ def test_rows_lie_around_the_points_of_their_cluster():
     expected.append([2 * np.cos(angle), 2 * np.sin(angle), 0, 0])
   noise = np.array(found) - expected
   assert 33 * 10 <= len(rows) <= 33 * 16
-  np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.1)
-  np.testing.assert_allclose(noise.std(axis=0), 0.5, atol=0.06)
+  np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.16)
+  np.testing.assert_allclose(noise.std(axis=0), 0.8, atol=0.09)
   assert all(row['time'].startswith('2026-11-06T') for row in rows)
   for client_id in clusters:
     times = [row['time'] for row in rows if row['client'] == client_id]

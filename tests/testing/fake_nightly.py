@@ -46,6 +46,8 @@ def _main() -> int:
   code = planned[before] if before < len(planned) else 0
   if code in _REASONS:
     print(f'E1123 nightly: {_REASONS[code]}', file=sys.stderr)
+    if code != 1:  # As after flags that cannot be parsed.
+      print(json.dumps({'status': 'failed', 'message': _REASONS[code]}))
     return code
   print(f'I1123 nightly: {call}', file=sys.stderr)
   print(json.dumps({'status': code or 'done', 'as_of': flags['as_of']}))

@@ -313,7 +313,8 @@ class CheckpointManager:
     differences = config_lib.differences(self._identity, identity, 'now')
     raise errors.CheckpointError(
       f'{folder} belongs to another experiment ({"; ".join(differences)}). '
-      'Give this one a --workdir of its own, or take the old config'
+      'Give this one a --workdir of its own, with --continue_from to go on '
+      'with other data, or take the old config'
     )
 
   def _hash_files(

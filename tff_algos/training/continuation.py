@@ -210,15 +210,16 @@ def start(
   server_state = _choose_clusters(
     algorithm, runtime, source, server_state, moves
   )
+  path = pathlib.Path(workdir)
+  durable.make_folder(path)
+  # First, so that a start that is interrupted is known as one of this parent.
+  with durable.replacing(path / _PARENT_FILE) as file:
+    file.write(json.dumps(counted._asdict(), indent=2) + '\n')
   rows = moved_states.StoredRows(manager.states_folder, saved.index, departed)
   _import_states(algorithm, old, rows, store, moves, parent.round_num)
-  path = pathlib.Path(workdir)
   moved_states.write_departed(
     path, known, departed, moves, rows, carrier, config.keep_departed
   )
-  durable.make_folder(path)
-  with durable.replacing(path / _PARENT_FILE) as file:
-    file.write(json.dumps(counted._asdict(), indent=2) + '\n')
   checkpoints.save(parent.round_num, server_state, store, starts_run=True)
   return counted
 

@@ -183,3 +183,27 @@ def test_unknown_clusters(export):
     _find(export, otherwise='cluster_2')
   with pytest.raises(errors.ExportError, match="'eve' names cluster 9"):
     _find(export, {'anna': 1, 'eve': 9})
+
+
+def test_picked_cluster_and_signatures(loaded):
+  server_state, _ = exportable.states(exportable.linear_model())
+  x = exportable.sample_inputs(40)
+  y = exportable.oracle_logits(server_state.cluster_weights, 1, x)
+  assert loaded.pick(x, y.argmax(axis=1).astype(np.int32)) == 1
+  found = loaded.signatures()
+  assert found['personalized'] == {
+    'serving_default': {
+      'inputs': {'client_id': ('string', (-1,)), 'x': ('float32', (-1, 4))},
+      'outputs': {
+        'class_id': ('int32', (-1,)),
+        'logits': ('float32', (-1, 3)),
+        'probabilities': ('float32', (-1, 3)),
+      },
+    }
+  }
+  assert found['cluster'].keys() == {
+    'serving_default',
+    'predict_cluster',
+    'predict_mixture',
+    'pick_cluster',
+  }

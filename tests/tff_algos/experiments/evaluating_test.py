@@ -130,6 +130,6 @@ def test_tables_by_source(evaluated):
 
 
 def test_round_that_was_not_saved_is_refused(finished_run, folder):
-  with pytest.raises(errors.CheckpointError, match='rounds 3'):
+  with pytest.raises(errors.CheckpointError, match='rounds 2, 3'):
     evaluating.evaluate(finished_run.config, folder, 1)
   assert not (folder / 'evaluation').exists()

@@ -35,7 +35,7 @@ class Gated(NamedTuple):
 
 def _poison(structure):
   return tf.nest.map_structure(
-    lambda leaf: leaf * -5 if leaf.dtype == np.float32 else leaf, structure
+    lambda leaf: leaf * -20 if leaf.dtype == np.float32 else leaf, structure
   )
 
 
@@ -144,6 +144,7 @@ def _break_champion(gated, tmp_path):
 def test_champion_that_does_not_load_is_one_error(gated, tmp_path):
   target = _break_champion(gated, tmp_path)
   folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  (folder / 'gate.json').unlink()
   with pytest.raises(
     errors.ExportError,
     match=r'cannot be compared with.*has changed.*ignore_broken_champion=true',

@@ -10,6 +10,7 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import lineage
 from tff_algos.export import manifest, releases
+from tff_algos.training import continuation
 
 
 def _run(folder, date, parent=None, blessed_against=None):
@@ -119,15 +120,10 @@ def test_run_is_described(trained_regressions, tmp_path):
 
 
 def test_parent_is_relative_to_the_run(tmp_path):
-  config = types.SimpleNamespace(
-    continuation=types.SimpleNamespace(parent=str(tmp_path / 'a'), round_num=3)
-  )
-  assert lineage._parent(config, tmp_path / 'b') == {
-    'run': '../a',
-    'round_num': 3,
-  }
-  config.continuation.parent = None
-  assert lineage._parent(config, tmp_path / 'b') is None
+  assert lineage._parent(tmp_path) is None
+  parent = continuation.Parent('../a', 3, 'v')
+  (tmp_path / 'parent.json').write_text(json.dumps(parent._asdict()))
+  assert lineage._parent(tmp_path) == {'run': '../a', 'round_num': 3}
 
 
 def test_date_is_the_first_of_the_version(tmp_path):

@@ -119,7 +119,7 @@ def test_refused_candidate_is_not_released(run):
 def test_stale_record_is_refused(run, changes, words):
   _change_record(run, **changes)
   with pytest.raises(errors.ExportError, match=f'gate.json is stale.*{words}'):
-    releasing.release(*run, round_num=2)
+    releasing.release(*run, round_choice=2)
   assert not releases.current_bundles(run.target)
 
 

@@ -17,19 +17,18 @@ def make_exports(tmp_path_factory):
   """Two exports, between which the counter of the process gains a digit."""
   first, second = (tmp_path_factory.mktemp(name) for name in ('a', 'b'))
   exportable.write_all(first)
-  for _ in range(12):
-    exportable.write_all(second)
+  for _ in range(20_000):
+    tf.Graph()  # It takes a number.
+  exportable.write_all(second)
   return first, second
 
 
 @pytest.mark.parametrize('model', _MODELS)
 def test_equal_models_are_equal_files(exports, model):
   first, second = exports
-  manifests = {manifest.bundle_sha256(first / model / '1')} | {
-    manifest.bundle_sha256(second / model / str(version))
-    for version in range(1, 13)
-  }
-  assert len(manifests) == 1
+  assert manifest.bundle_sha256(first / model / '1') == (
+    manifest.bundle_sha256(second / model / '1')
+  )
   files = manifest.read_manifest(first / model / '1')['files']
   assert 'saved_model.pb' in files and 'fingerprint.pb' not in files
 

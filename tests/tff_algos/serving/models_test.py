@@ -96,7 +96,6 @@ def test_removed_version_gives_way_to_the_one_before(export, tmp_path):
       folder / 'variables',
       dirs_exist_ok=True,
     ),
-    lambda folder: (folder / 'fingerprint.pb').write_bytes(b''),
   ],
 )
 def test_broken_version_is_not_served(export, tmp_path, damage):

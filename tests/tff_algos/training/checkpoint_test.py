@@ -11,7 +11,7 @@ import pytest
 
 from tests.testing import forks, power_loss, saved_run
 from tff_algos.core import errors
-from tff_algos.training import selection
+from tff_algos.training import checkpoint, selection
 
 
 def test_save_and_restore(tmp_path):
@@ -50,6 +50,38 @@ def test_the_best_round_is_kept(tmp_path):
   fresh = saved_run.Run(tmp_path)
   fresh.restore(2)
   assert fresh.states() == saved_run.expected_states(2)
+
+
+def test_the_last_the_best_and_a_named_round_are_found(tmp_path):
+  best = selection.Progress(2, 0.9)
+  checkpoints = saved_run.Run(tmp_path).train(4, progress=best).checkpoints
+  found = [checkpoints.find(choice) for choice in ('last', 'best', 3)]
+  assert found == [4, 2, 3]
+  assert checkpoints.progress(4) == best
+  with pytest.raises(errors.CheckpointError, match='of round 1; .* 2, 3, 4'):
+    checkpoints.find(1)
+
+
+def test_without_a_metric_there_is_no_best_round(tmp_path):
+  run = saved_run.Run(tmp_path)
+  with pytest.raises(errors.CheckpointError, match='holds no checkpoint'):
+    run.checkpoints.find()
+  run.train(1)
+  with pytest.raises(errors.CheckpointError, match='has no best round'):
+    run.checkpoints.find('best')
+
+
+@pytest.mark.parametrize(
+  ('text', 'choice'), [('last', 'last'), ('best', 'best'), ('12', 12)]
+)
+def test_choices_of_a_round(text, choice):
+  assert checkpoint.parse_choice(text) == choice
+
+
+@pytest.mark.parametrize('text', ['-1', 'first', ''])
+def test_bad_choices_of_a_round(text):
+  with pytest.raises(errors.ConfigError, match="'last', 'best'"):
+    checkpoint.parse_choice(text)
 
 
 def test_saving_a_saved_round_again_changes_nothing(tmp_path):
