@@ -255,23 +255,27 @@ def read(folder: pathlib.Path) -> list[Night]:
 
 
 def table(nights: Sequence[Night]) -> str:
-  """Returns accuracy in percent by day and policy, as a Markdown table."""
-  algorithms = _names(nights)
-  columns = [(one, policy) for one in algorithms for policy in POLICIES]
+  """Returns accuracy in percent by day and policy, as a Markdown table.
+
+  Beside the days stand all statuses of the continued runs.
+  """
+  columns = [(one, policy) for one in _names(nights) for policy in POLICIES]
   lines = [
-    ['day', *(f'{one} {policy}' for one, policy in columns)],
-    ['---'] * (1 + len(columns)),
+    ['day', 'status', *(f'{one} {policy}' for one, policy in columns)],
+    ['---'] * (2 + len(columns)),
   ]
   for day in range(1, fortnight.NUM_DAYS + 1):
-    cells = []
-    for algorithm, policy in columns:
-      found = _select(nights, algorithm, policy, day)
-      mean = statistics.fmean(night.accuracy for night in found)
-      marks = sorted(
-        {night.status for night in found} - {RELEASED, KEPT, 'no_new_data'}
-      )
-      cells.append(' '.join([f'{100 * mean:.1f}', *marks]))
-    lines.append([str(day), *cells])
+    statuses = {
+      night.status
+      for night in nights
+      if (night.day, night.policy) == (day, CONTINUED)
+    }
+    means = [
+      statistics.fmean(one.accuracy for one in _select(nights, *column, day))
+      for column in columns
+    ]
+    cells = [f'{100 * mean:.1f}' for mean in means]
+    lines.append([str(day), ', '.join(sorted(statuses)), *cells])
   return _markdown(lines)
 
 
@@ -316,6 +320,7 @@ def draw(nights: Sequence[Night]) -> figure_lib.Figure:
     figure, len(algorithms), 1, sharex=True, sharey=True
   )
   days = np.arange(1, fortnight.NUM_DAYS + 1)
+  lowest = min(night.accuracy for night in nights)
   for axes, algorithm in zip(panels, algorithms, strict=True):
     for index, policy in enumerate(POLICIES):
       by_day = [
@@ -343,7 +348,7 @@ def draw(nights: Sequence[Night]) -> figure_lib.Figure:
       )
     axes.set_title(algorithm)
     axes.set_ylabel('accuracy (%)')
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(max(0, lowest - 0.12), 1.02)
     axes.set_xticks(days)
     style.format_percent(axes.yaxis)
   panels[-1].set_xlabel('night')
