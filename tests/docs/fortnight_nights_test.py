@@ -8,7 +8,8 @@ import pytest
 
 from configs import fortnight as fortnight_config
 from docs.examples import fortnight, fortnight_nights
-from tff_algos.experiments import gate_record, session
+from tff_algos.experiments import session
+from tff_algos.experiments.production import gate_record
 from tff_algos.export import releases
 from tff_algos.reports.plotting import style
 from tff_algos.training import continuation
