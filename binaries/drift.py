@@ -26,7 +26,8 @@ def _main() -> None:
 
   def main() -> None:
     from tff_algos.evaluation import drift
-    from tff_algos.experiments import drifting, experiment
+    from tff_algos.experiments import experiment
+    from tff_algos.experiments.production import drifting
 
     report = drifting.measure(
       experiment.parse(config.value), workdir.value, parent.value

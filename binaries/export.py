@@ -23,7 +23,7 @@ def _main() -> None:
     'round',
     '',
     'Checkpoint to export: last, best (by config.training.selection), or the '
-    'number of a round. Default: the gated one; with --nogate the last.',
+    'number of a round. Default: the gated one; without a gate the last.',
   )
   client_id = flags.DEFINE_string(
     'client_id', None, 'Export the model of this client only, without a gate.'
@@ -42,7 +42,8 @@ def _main() -> None:
   )
 
   def main() -> None:
-    from tff_algos.experiments import experiment, exporting, releasing
+    from tff_algos.experiments import experiment, exporting
+    from tff_algos.experiments.production import releasing
     from tff_algos.training import checkpoint
 
     parsed = experiment.parse(config.value)

@@ -22,7 +22,8 @@ def _main() -> None:
   )
 
   def main() -> None:
-    from tff_algos.experiments import experiment, gate_record, gating
+    from tff_algos.experiments import experiment
+    from tff_algos.experiments.production import gate_record, gating
     from tff_algos.training import checkpoint
 
     record = gating.gate(

@@ -21,7 +21,7 @@ _VERSION = flags.DEFINE_integer(
 
 def show() -> None:
   """Prints the lineage of the version of the flags."""
-  from tff_algos.experiments import lineage
+  from tff_algos.experiments.production import lineage
 
   steps = lineage.chain(_EXPORT_DIR.value, _VERSION.value)
   print(lineage.chain_text(steps), flush=True)

@@ -41,7 +41,8 @@ def _main() -> None:
   )
 
   def main() -> None:
-    from tff_algos.experiments import experiment, nightly
+    from tff_algos.experiments import experiment
+    from tff_algos.experiments.production import nightly
     from tff_algos.training import checkpoint
 
     try:

@@ -130,6 +130,10 @@ def test_help_is_the_docstring_and_the_flags_of_the_program(launcher, name):
     re.DOTALL,
   ).groups()
   listed = re.findall(r'^  --(?:\[no\])?(\w+):', shown, re.MULTILINE)
+  listed += [
+    f'no{name}'
+    for name in re.findall(r'^  --\[no\](\w+):', shown, re.MULTILINE)
+  ]
   assert not {'help', 'helpfull', 'alsologtostderr', 'pdb'} & {*listed}
   source = (programs.ROOT / 'binaries' / f'{name}.py').read_text()
   assert ast.get_docstring(ast.parse(source)) in docstring

@@ -55,6 +55,11 @@ _NOT_RUN = (
   ('docs/drift.md', 'binaries.drift', 'needs two runs: drift_test.py'),
   ('docs/production.md', '15 2 * * *', 'is a line of cron'),
   ('docs/production.md', 'rollback', 'needs two releases: rollback_test.py'),
+  (
+    'docs/fortnight.md',
+    'fortnight_nights',
+    'half an hour; fortnight_nights_test.py runs most of it',
+  ),
   *(
     (f'docs/reproduction/{page}.md', 'binaries.sweep', _REPRODUCTION)
     for page in ('cmfl', 'fed_soft', 'filter_decomposition', 'pfedkm', 'ppfl')

@@ -38,7 +38,8 @@ _ALGORITHMS = {
   ),
 }
 _NO_EVALUATION = types.SimpleNamespace(
-  evaluate=lambda server_state: evaluator.Evaluation({}, [])
+  selection_metric='none',
+  evaluate=lambda server_state: evaluator.Evaluation({}, []),
 )
 
 

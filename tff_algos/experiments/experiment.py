@@ -19,7 +19,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.evaluation import drift as drift_lib
-from tff_algos.experiments import gate_config
+from tff_algos.experiments.production import gate_config
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes

@@ -12,7 +12,8 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, lineage, session
+from tff_algos.experiments import experiment, session
+from tff_algos.experiments.production import lineage
 from tff_algos.export import (
   cluster_models,
   manifest,

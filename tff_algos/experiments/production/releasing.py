@@ -8,13 +8,8 @@ from absl import logging
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.experiments import (
-  experiment,
-  exporting,
-  gate_record,
-  gating,
-  lineage,
-)
+from tff_algos.experiments import experiment, exporting
+from tff_algos.experiments.production import gate_record, gating, lineage
 from tff_algos.export import releases
 from tff_algos.training import checkpoint
 

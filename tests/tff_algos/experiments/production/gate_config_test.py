@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.experiments import gate_config
+from tff_algos.experiments.production import gate_config
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import dates
-from tff_algos.experiments import experiment, gate_record, output
+from tff_algos.experiments import experiment, output
+from tff_algos.experiments.production import gate_record
 from tff_algos.export import manifest, releases
 from tff_algos.training import continuation
 

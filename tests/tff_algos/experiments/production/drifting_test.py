@@ -15,13 +15,8 @@ from pipelines import build_dataset
 from pipelines.publishing import versions
 from tff_algos.core import errors
 from tff_algos.evaluation import drift
-from tff_algos.experiments import (
-  datasets,
-  drifting,
-  experiment,
-  session,
-  training,
-)
+from tff_algos.experiments import datasets, experiment, session, training
+from tff_algos.experiments.production import drifting
 
 # The sign of a feature is a client's label, or its opposite.
 _SIGNS = {'a': 1, 'b': 1, 'c': 1, 'd': -1, 'e': -1, 'f': -1}

@@ -10,9 +10,8 @@ import pytest
 
 from tests.testing import saved_run
 from tff_algos.core import errors
-from tff_algos.experiments import (
-  experiment,
-  exporting,
+from tff_algos.experiments import experiment, exporting
+from tff_algos.experiments.production import (
   gate_record,
   gating,
   lineage,

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.experiments import (
-  experiment,
-  exporting,
+from tff_algos.experiments import experiment, exporting
+from tff_algos.experiments.production import (
   gate_config,
   gate_record,
   gate_scores,

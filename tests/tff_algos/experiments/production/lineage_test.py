@@ -8,7 +8,7 @@ import pytest
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import lineage
+from tff_algos.experiments.production import lineage
 from tff_algos.export import manifest, releases
 from tff_algos.training import continuation
 

@@ -7,7 +7,7 @@ from pipelines.scoring import bundles
 from tests.testing import exportable, scoring
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import gate_scores
+from tff_algos.experiments.production import gate_scores
 from tff_algos.export import cluster_models, personalized_models
 
 # The champion knows fewer clients than the candidate.

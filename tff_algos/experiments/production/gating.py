@@ -32,13 +32,11 @@ from tff_algos.core.structures import Array
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.evaluation import paired_falls
-from tff_algos.experiments import (
-  experiment,
-  exporting,
+from tff_algos.experiments import experiment, exporting, session
+from tff_algos.experiments.production import (
   gate_config,
   gate_record,
   gate_scores,
-  session,
 )
 from tff_algos.export import manifest, plain_prediction, releases
 from tff_algos.training import checkpoint

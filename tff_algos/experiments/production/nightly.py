@@ -22,15 +22,17 @@ from tff_algos.core import checks, durable, errors
 from tff_algos.data import dates, layout
 from tff_algos.experiments import (
   datasets,
-  drifting,
   evaluating,
   experiment,
+  runtime_cache,
+  training,
+)
+from tff_algos.experiments.production import (
+  drifting,
   gate_record,
   gating,
   lineage,
   releasing,
-  runtime_cache,
-  training,
 )
 from tff_algos.export import releases
 from tff_algos.reports.run import page

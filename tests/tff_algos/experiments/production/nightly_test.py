@@ -10,7 +10,7 @@ import pytest
 
 from tests.testing import nights, raw_data
 from tff_algos.core import errors
-from tff_algos.experiments import gating, lineage, nightly
+from tff_algos.experiments.production import gating, lineage, nightly
 from tff_algos.export import releases
 from tff_algos.reports.plotting import style
 from tff_algos.training import checkpoint, continuation, workdir

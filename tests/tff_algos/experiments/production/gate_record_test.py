@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.experiments import gate_record
+from tff_algos.experiments.production import gate_record
 
 _GROUP = gate_record.Group(
   'overall', 24, 0.9, 0.7, 0.2, 0.15, 0.25, 0.01, 'refused'

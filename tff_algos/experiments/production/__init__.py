@@ -1,0 +1,1 @@
+"""Production: nights, drift, gate, releases and lineage."""
