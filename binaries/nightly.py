@@ -19,7 +19,7 @@ from absl import flags
 from binaries import command
 from tff_algos.core import errors
 
-# As of experiments.nightly, whose imports take seconds.
+# As of experiments.production.nightly, whose imports take seconds.
 _STEPS = ('dataset', 'drift', 'train', 'gate', 'release')
 
 

@@ -35,6 +35,7 @@ class _Production:
       *nights.flags(self._raw, self.folder, date),
       '--keep_versions=2',
       FOLDER=str(self.folder),
+      QUICK='1',
       **environment,
     )
 
