@@ -276,7 +276,7 @@ class Evaluator:
     return metrics, clients, membership  # pyright: ignore[reportPossiblyUnboundVariable]
 
   def _evaluate_held_out(self, server_state):
-    nothing = np.zeros([0, self._algorithm.num_clusters])
+    nothing: Any = np.zeros([0, self._algorithm.num_clusters])
     scores = dict.fromkeys(
       ('score', 'loss'), statistics.MeanStat(nothing, nothing)
     )
