@@ -1,6 +1,6 @@
 """Prints the lineage of a served version, back to raw files.
 
-  python -m binaries.lineage --export_dir=production/export --version=7
+  python -m binaries.lineage --export_dir=runs/production/export --version=7
 
 prints the version, the one it rolled back to if it is a rollback, the gate's
 verdict, the run and its dataset with the checksums of the raw files, and all

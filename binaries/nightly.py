@@ -1,11 +1,12 @@
 r"""Runs one night of production: dataset, drift, training, gate, release.
 
   python -m binaries.nightly --config=configs/fed_soft/digits.py \
-    --workdir=production --as_of=2026-11-20
+    --workdir=runs/production --as_of=2026-11-20
 
 builds the date's dataset, measures its drift from that of the run whose models
 are current, continues that run, evaluates, gates and releases the result under
-production/export (docs/production.md). What is done already is not done again.
+runs/production/export (docs/production.md). What is done already is not done
+again.
 
 stdout is one line of JSON. Exits with 0 (released, no new data, or a backfill),
 1 (bad input), 3 (not approved: drift or gate; the served models stay) or 75

@@ -1,6 +1,6 @@
 """Makes an older version of the exported models current again.
 
-  python -m binaries.rollback --export_dir=production/export
+  python -m binaries.rollback --export_dir=runs/production/export
 
 publishes the files of the version that was released before the current one (or
 of --version) once more, under the next version number, which TensorFlow Serving
