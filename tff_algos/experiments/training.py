@@ -76,6 +76,7 @@ def train(
       session.open_session(config, folder, cluster, kept, parent)
     )
     done = _check_rounds(opened)
+    opened.checkpoints.remove_unfinished()
     if opened.parent and not done:
       _move_states(opened)
     observer, runtime = _Silent(), opened.runtime
@@ -90,7 +91,6 @@ def train(
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
       resolved_config.write(config, folder)
-    opened.checkpoints.remove_unfinished()
     result = loop.train(
       opened.algorithm,
       runtime,
