@@ -403,7 +403,9 @@ def _markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+  parser = argparse.ArgumentParser(
+    description='Nights of the simulated fortnight: three policies.'
+  )
   parser.add_argument('--folder', type=pathlib.Path, required=True)
   parser.add_argument(
     '--algorithms', nargs='+', choices=ALGORITHMS, default=ALGORITHMS

@@ -143,7 +143,7 @@ def test_gate_refuses_what_was_trained_on_permuted_labels(lived):
   assert not record.blessed
   overall = {group.name: group for group in record.groups}['overall']
   assert overall.result == 'refused'
-  assert overall.candidate < 0.2 < 0.8 < overall.champion
+  assert overall.candidate < 0.2 < 0.7 < overall.champion
   # Nothing continues the refused run.
   assert continuation.read_parent(_run(lived, 10)).workdir == '../2026-11-08'
 
