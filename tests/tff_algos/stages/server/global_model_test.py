@@ -7,10 +7,12 @@ import tensorflow as tf
 
 from tests.testing import toys
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import carrying
 from tff_algos.rounds import aggregation
 from tff_algos.stages.server import global_model
 
 _POPULATION = algorithm_lib.Population(('a', 'b', 'c'), np.array([3, 0, 2]))
+_CARRY = carrying.Carry({})
 
 
 class _Holder(NamedTuple):
@@ -28,6 +30,7 @@ def test_the_global_model_serves_everybody():
     ),
     phases={},
     plan_round=None,
+    carry=_CARRY,
   )
   state = algorithm.init_server_state(tf.constant([1, 2]), 3)
   assert state.more == 3
@@ -46,6 +49,7 @@ def test_clients_may_have_models_of_their_own_beside_the_global_one():
     init_server_state=None,
     phases={},
     plan_round=None,
+    carry=_CARRY,
     global_weights=lambda server_state: server_state['global'],
     personalized_weights=lambda server_state, client_state, client_index: (
       server_state['global']['w'] + client_state
