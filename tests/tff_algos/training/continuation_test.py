@@ -35,12 +35,14 @@ def _clients(parent, *client_ids, **others):
 
 
 def test_newcomers_get_the_cluster_of_their_lowest_loss(parent):
-  source = _clients(parent, 'c000', n0='c003', n1='c004', n2='c001')
+  copied = ('c000', 'c002', 'c003', 'c004', 'c001')
+  new = {f'n{number}': client_id for number, client_id in enumerate(copied)}
+  source = _clients(parent, 'c000', **new)
   child = parent.follow('newcomers', source)
   models = child.case.algorithm.cluster_weights(child.server_state)
   model = child.case.algorithm.cluster_model
   chosen = []
-  for client in (1, 2):
+  for client in (1, 2, 3, 4):
     examples = source.examples(client)
     losses = [
       np.mean(
@@ -54,6 +56,7 @@ def test_newcomers_get_the_cluster_of_their_lowest_loss(parent):
       for k in range(2)
     ]
     chosen.append(int(np.argmin(losses)))
+  assert set(chosen) == {0, 1}
   assert child.server_state.num_active == 2
   # c001 has no example: it stays in cluster 0.
   assert child.server_state.cluster_assignment.tolist()[1:] == [*chosen, 0]
