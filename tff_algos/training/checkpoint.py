@@ -143,6 +143,10 @@ class CheckpointManager:
       )
     return int(choice)
 
+  def identity(self, round_num: int) -> Mapping[str, Any]:
+    """Returns the identity of the run that wrote a checkpoint."""
+    return self._read_manifest(self._round_folder(round_num))['identity']
+
   def progress(self, round_num: int) -> selection_lib.Progress:
     """Returns the best round until a checkpoint."""
     manifest = self._read_manifest(self._round_folder(round_num))

@@ -141,7 +141,7 @@ def find_parent(
     return known
   manager = _manager(parent)
   round_num = manager.find(checkpoint_lib.parse_choice(config.round))
-  identity = manager.read(round_num).manifest['identity']
+  identity = manager.identity(round_num)
   return Parent(relative, round_num, identity['dataset_version'])
 
 

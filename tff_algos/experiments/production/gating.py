@@ -7,7 +7,7 @@ hypothesis that its fall is at most its threshold is rejected: if the one-sided
 lower confidence bound of the fall, by a paired bootstrap over clients, is above
 the threshold. The level is divided by the number of groups that can refuse
 (Bonferroni), so that all of them together refuse a candidate without such a
-fall with a probability of at most 1 - confidence.
+fall with a probability of about 1 - confidence.
 """
 
 import dataclasses
