@@ -3,6 +3,7 @@
 CORE = 'tff_algos.core'
 NUMERICS = 'tff_algos.numerics'
 MODELS = 'tff_algos.models'
+FEATURES = 'tff_algos.features'
 DATA = 'tff_algos.data'
 ROUNDS = 'tff_algos.rounds'
 STAGES = 'tff_algos.stages'
@@ -24,7 +25,8 @@ MAY_IMPORT = {
   CORE: set(),
   NUMERICS: {CORE},
   MODELS: {CORE, NUMERICS},
-  DATA: {CORE},
+  FEATURES: {CORE},
+  DATA: {CORE, FEATURES},
   ROUNDS: {CORE, NUMERICS},
   STAGES: {CORE, NUMERICS, ROUNDS},
   ADVERSARIES: {CORE, NUMERICS, ROUNDS},
@@ -34,12 +36,12 @@ MAY_IMPORT = {
   RUNTIMES: {CORE, NUMERICS, ROUNDS, DATA},
   EVALUATION: {CORE, NUMERICS, ROUNDS, DATA, RUNTIMES},
   TRAINING: {CORE, NUMERICS, ROUNDS, DATA, RUNTIMES, EVALUATION},
-  EXPORT: {CORE, MODELS},
-  SERVING: {CORE, EXPORT},
+  EXPORT: {CORE, MODELS, FEATURES},
+  SERVING: {CORE, EXPORT, FEATURES},
   REPORTS: {CORE, DATA, EVALUATION, AUDIT},
   DIAGNOSTICS: {CORE, RUNTIMES},
   'tff_algos': set(),
-  'pipelines': {CORE, DATA, EXPORT, SERVING},
+  'pipelines': {CORE, DATA, EXPORT, FEATURES, SERVING},
   # `configs/base.py` alone, for the options of an experiment.
   'configs': {CORE, MODELS, ALGORITHMS, EXPERIMENTS, 'pipelines'},
 }

@@ -13,8 +13,9 @@ from pyarrow import parquet
 
 from tff_algos.core import checks, errors
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity, layout, leases
+from tff_algos.data import integrity, layout, leases, raw_features
 from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
 
 # One record at a time by its number: no reading ahead, no thread pool.
 _RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
@@ -112,6 +113,11 @@ class FederatedDataset:
     integrity.check_files(folder, manifest, verify)
     clients = parquet.read_table(folder / layout.CLIENTS)
     return cls(folder, manifest, clients)
+
+  @property
+  def feature_spec(self) -> spec_lib.FeatureSpec:
+    """Returns the raw columns and their encoding as examples."""
+    return raw_features.of_manifest(self.manifest)
 
   @property
   def source_names(self) -> tuple[str, ...]:

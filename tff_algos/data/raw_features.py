@@ -1,0 +1,62 @@
+"""Feature spec of a dataset: its raw columns and their encoding."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
+
+# Manifest entry of a fitted spec.
+FEATURES = 'features'
+
+_CHANNELS = (1, 3)
+
+
+def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
+  """Returns the feature spec of a dataset.
+
+  A dataset of raw columns has it in its manifest. One of arrays has one column,
+  by what its schema and the facts of its source say: `image` (8-bit images),
+  `tokens` (words by a vocabulary), or `x` (other arrays, as stored).
+
+  Raises:
+    DataError: If the manifest is damaged, or written by other code.
+  """
+  if FEATURES in manifest:
+    return spec_lib.FeatureSpec.from_dict(manifest[FEATURES])
+  schema = schema_lib.Schema.from_dict(manifest['schema'])
+  options = manifest['recipe']['source']['options']
+  facts = manifest['source_facts']
+  classes = facts.get('class_names') or options.get('classes') or ()
+  words = facts.get('vocabulary') or options.get('alphabet') or ()
+  described = {
+    'classes': tuple(map(str, classes)),
+    'label': options.get('label_column', ''),
+    'scale': schema.x_scale,
+    'offset': schema.x_offset,
+  }
+  if schema.x_dtype == 'int32' and words:
+    return _tokens(schema, words, facts.get('special_ids', {}), described)
+  shape = schema.x_shape
+  is_image = len(shape) == 3 and shape[2] in _CHANNELS
+  if schema.x_dtype == 'uint8' and is_image:
+    feature = spec_lib.Feature('image', spec_lib.IMAGE, shape=shape)
+  else:
+    feature = spec_lib.Feature('x', spec_lib.TENSOR, shape=shape)
+  return spec_lib.FeatureSpec((feature,), dtype=schema.x_dtype, **described)
+
+
+def _tokens(
+  schema: schema_lib.Schema,
+  words: Sequence[str],
+  special_ids: Mapping[str, int],
+  described: Mapping[str, Any],
+) -> spec_lib.FeatureSpec:
+  (length,) = schema.x_shape
+  return spec_lib.FeatureSpec(
+    (spec_lib.Feature('tokens', spec_lib.TOKENS, length=length),),
+    fitted={'tokens': {'vocabulary': list(words)}},
+    special_ids=dict(special_ids),
+    dtype=schema.x_dtype,
+    **described,
+  )

@@ -1,0 +1,1 @@
+"""Feature specs: from raw columns to the input of a model."""

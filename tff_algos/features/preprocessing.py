@@ -1,0 +1,282 @@
+"""Encoding of raw columns as a model's input, in a TensorFlow graph.
+
+One function makes the training examples, in Beam, and the inputs of a served
+model, in its SavedModel: both have the same bits. It is built from the
+preprocessing layers of Keras 2.14.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.features import spec as spec_lib
+
+# Statistics of each row's client, for columns encoded `by_client`.
+CLIENT_MEAN = 'client_mean'
+CLIENT_DEVIATION = 'client_deviation'
+
+_NOT_WORDS = r"[^\pL\pN\pM']+"
+
+Columns = Mapping[str, tf.Tensor]
+_Encoder = Callable[[tf.Tensor], tf.Tensor]
+_Layers = list[tf.keras.layers.Layer]
+
+
+class Preprocessing(tf.Module):
+  """Encoding of raw columns by a fitted spec.
+
+  Attributes:
+    spec: The spec.
+  """
+
+  def __init__(self, spec: spec_lib.FeatureSpec):
+    """Builds the layers of a fitted spec."""
+    super().__init__()
+    self.spec = spec
+    # A SavedModel holds the tables of layers that are attributes.
+    self._layers: _Layers = []
+    self._encoders = [
+      _ENCODERS[feature.type](feature, spec, self._layers)
+      for feature in spec.features
+    ]
+
+  def column_specs(self) -> dict[str, tf.TensorSpec]:
+    """Returns the type of each raw column: `[batch, *raw_shape]`."""
+    specs = {
+      feature.name: tf.TensorSpec(
+        [None, *feature.raw_shape], _raw_dtype(feature, self.spec)
+      )
+      for feature in self.spec.features
+    }
+    if self.spec.by_client:
+      statistics = tf.TensorSpec([None, len(self.spec.by_client)], tf.float32)
+      specs |= {CLIENT_MEAN: statistics, CLIENT_DEVIATION: statistics}
+    return specs
+
+  def encode(self, columns: Columns) -> tf.Tensor:
+    """Returns the encoded examples, as a dataset stores them.
+
+    Args:
+      columns: Tensors of `column_specs`. Missing numbers are NaN.
+
+    Returns:
+      `[batch, *spec.output().shape]` of its dtype.
+    """
+    inputs = dict(columns)
+    for i, name in enumerate(self.spec.by_client):
+      inputs[name] = _by_client(
+        columns[name],
+        columns[CLIENT_MEAN][:, i],
+        columns[CLIENT_DEVIATION][:, i],
+      )
+    parts = [
+      encoder(inputs[feature.name])
+      for feature, encoder in zip(
+        self.spec.features, self._encoders, strict=True
+      )
+    ]
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
+
+  def model_input(self, columns: Columns) -> tf.Tensor:
+    """Returns what a model takes: `encode`, scaled and shifted.
+
+    float32, or int32 ids of words.
+    """
+    encoded = self.encode(columns)
+    if encoded.dtype == tf.int32:
+      return encoded
+    # As `data.schema.Schema.decode_x` does.
+    scale, offset = np.float32(self.spec.scale), np.float32(self.spec.offset)
+    return tf.cast(encoded, tf.float32) * scale + offset
+
+
+def split_text(feature: spec_lib.Feature, texts: tf.Tensor) -> tf.RaggedTensor:
+  """Returns the words or characters of texts, in lower case.
+
+  Words are runs of letters, digits, marks and apostrophes.
+
+  Args:
+    feature: The column.
+    texts: UTF-8 strings `[batch]`; other bytes are replaced.
+  """
+  return _splitter(feature)(_normalize_text(texts))
+
+
+def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
+  """Returns the pixels of an encoded image, uint8 `[*feature.shape]`.
+
+  Args:
+    feature: The column; an image of another size is resized bilinearly.
+    content: Content of a PNG, JPEG or BMP file, string `[]`.
+  """
+  height, width, channels = feature.shape or ()
+  image = tf.io.decode_image(content, channels, expand_animations=False)
+  image.set_shape([None, None, channels])
+  resize = tf.keras.layers.Resizing(height, width)
+  rounded = tf.round(resize(tf.cast(image, tf.float32)))
+  return tf.cast(tf.clip_by_value(rounded, 0.0, 255.0), tf.uint8)
+
+
+def _number(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns numbers `[batch]` or `[batch, length]` -> `[..., width]`."""
+  fitted = spec.fitted.get(feature.name, {})
+  if feature.encoding == spec_lib.BUCKETIZE:
+    return tf.keras.layers.Discretization(
+      fitted['boundaries'], output_mode='one_hot'
+    )
+  scale = _scaler(feature.encoding, fitted)
+
+  def encode(values: tf.Tensor) -> tf.Tensor:
+    scaled = scale(values)
+    is_missing = tf.math.is_nan(values)
+    if feature.missing != spec_lib.REFUSE:
+      # The mean of standardized values.
+      scaled = tf.where(is_missing, tf.zeros_like(scaled), scaled)
+    if feature.missing == spec_lib.INDICATOR:
+      return tf.stack([scaled, tf.cast(is_missing, tf.float32)], axis=-1)
+    return scaled[..., tf.newaxis]
+
+  return encode
+
+
+def _scaler(encoding: str, fitted: Mapping[str, Any]) -> _Encoder:
+  """Returns the scaling of a number."""
+  if encoding in (spec_lib.STANDARDIZE, spec_lib.LOG):
+    layer = tf.keras.layers.Normalization(
+      axis=None, mean=fitted['mean'], variance=fitted['variance']
+    )
+    if encoding == spec_lib.LOG:
+      return lambda values: layer(tf.math.log1p(values))
+    return layer
+  if encoding == spec_lib.MIN_MAX:
+    width = fitted['maximum'] - fitted['minimum']
+    return tf.keras.layers.Normalization(
+      axis=None, mean=fitted['minimum'], variance=width**2
+    )
+  return tf.identity  # Plain, or standardized by the client before.
+
+
+def _category(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns strings `[batch]` -> one-hot `[batch, width]`."""
+  if feature.encoding == spec_lib.HASH:
+    layer = tf.keras.layers.Hashing(feature.size, output_mode='one_hot')
+  else:
+    layer = tf.keras.layers.StringLookup(
+      vocabulary=spec.fitted[feature.name]['vocabulary'], output_mode='one_hot'
+    )
+  layers.append(layer)
+  # Hashing makes no vectors of vectors.
+  return lambda values: layer(values[:, tf.newaxis])
+
+
+def _text(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns strings `[batch]` -> `[batch, width]`, or ids."""
+  fitted = spec.fitted[feature.name]
+  is_ids = feature.encoding == spec_lib.IDS
+  layer = tf.keras.layers.TextVectorization(
+    standardize=_normalize_text,
+    split=_splitter(feature),
+    output_mode='int' if is_ids else feature.encoding,
+    output_sequence_length=feature.length if is_ids else None,
+    vocabulary=fitted['vocabulary'],
+    idf_weights=fitted.get('idf'),
+  )
+  layers.append(layer)
+  return lambda texts: tf.cast(layer(texts), tf.int32 if is_ids else tf.float32)
+
+
+def _image(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns file contents `[batch]` -> uint8 `[batch, *shape]`."""
+  del spec, layers
+  return lambda contents: tf.map_fn(
+    lambda content: decode_image(feature, content),
+    contents,
+    fn_output_signature=tf.TensorSpec(feature.shape, tf.uint8),
+  )
+
+
+def _tokens(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns words `[batch, length]` -> their ids; padding is ''."""
+  special = spec.special_ids
+  words = iter(spec.fitted[feature.name]['vocabulary'])
+  names = {
+    number: '' if name == 'padding' else f'<{name}>'
+    for name, number in special.items()
+  }
+  num_ids = len(special) + len(spec.fitted[feature.name]['vocabulary'])
+  layer = tf.keras.layers.StringLookup(
+    vocabulary=[
+      names[number] if number in names else next(words)
+      for number in range(num_ids)
+    ]
+  )
+  layers.append(layer)
+
+  def encode(tokens: tf.Tensor) -> tf.Tensor:
+    # Keras gives 0 to words that it does not know.
+    ids = tf.cast(layer(tokens), tf.int32) - 1
+    return tf.where(ids < 0, special['unknown'], ids)
+
+  return encode
+
+
+def _tensor(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns the identity."""
+  del feature, spec, layers
+  return tf.identity
+
+
+_ENCODERS: Mapping[
+  str, Callable[[spec_lib.Feature, spec_lib.FeatureSpec, _Layers], _Encoder]
+] = {
+  spec_lib.NUMBER: _number,
+  spec_lib.CATEGORY: _category,
+  spec_lib.TEXT: _text,
+  spec_lib.IMAGE: _image,
+  spec_lib.TOKENS: _tokens,
+  spec_lib.TENSOR: _tensor,
+}
+
+
+def _raw_dtype(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec
+) -> tf.DType:
+  if feature.type == spec_lib.TENSOR:
+    return tf.as_dtype(spec.dtype)
+  return tf.string if feature.is_text else tf.float32
+
+
+def _normalize_text(texts: tf.Tensor) -> tf.Tensor:
+  sound = tf.strings.unicode_transcode(texts, 'UTF-8', 'UTF-8')
+  return tf.strings.lower(sound, encoding='utf-8')
+
+
+def _splitter(
+  feature: spec_lib.Feature,
+) -> Callable[[tf.Tensor], tf.RaggedTensor]:
+  """Returns normalized texts `[batch]` -> their parts, ragged."""
+  if feature.split == spec_lib.CHARACTERS:
+    return lambda texts: tf.strings.unicode_split(texts, 'UTF-8')
+  return lambda texts: tf.strings.split(
+    tf.strings.regex_replace(texts, _NOT_WORDS, ' ')
+  )
+
+
+def _by_client(values: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor):
+  """Returns values `[batch, ...]` standardized by `[batch]` statistics."""
+  shape = [-1] + [1] * (values.shape.rank - 1)
+  return (values - tf.reshape(mean, shape)) / tf.reshape(deviation, shape)
