@@ -14,6 +14,9 @@ from tff_algos.core import model as model_lib
 # gather with an invalid index would otherwise fail first, with its own text.
 Check = tf.Operation | tf.Tensor
 
+# Longer texts are truncated in error texts.
+_MAX_SHOWN_BYTES = 100
+
 
 def require_rows(
   ok: tf.Tensor, message: Callable[[tf.Tensor], tf.Tensor]
@@ -32,16 +35,18 @@ def require_rows(
   return tf.cond(tf.reduce_all(ok), tf.no_op, fail)
 
 
-def require_same_rows(name: str, values: tf.Tensor, x: tf.Tensor) -> Check:
+def require_same_rows(
+  name: str, values: tf.Tensor, x: tf.Tensor, x_name: str = 'x'
+) -> Check:
   """Fails with InvalidArgument unless `values` has one row for each of `x`."""
   num_rows, num_examples = tf.shape(values)[0], tf.shape(x)[0]
   return require_rows(
     tf.equal(num_rows, num_examples)[tf.newaxis],
     lambda _: tf.strings.join(
       [
-        f'{name} must have one row for each row of x: it has ',
+        f'{name} must have one row for each row of {x_name}: it has ',
         tf.strings.as_string(num_rows),
-        ' and x has ',
+        f' and {x_name} has ',
         tf.strings.as_string(num_examples),
       ]
     ),
@@ -57,21 +62,40 @@ def require_index(name: str, values: tf.Tensor, size: int) -> Check:
     size: Exclusive upper bound.
   """
   is_index = (values >= 0) & (values < size)
-  if values.shape.rank == 2:  # The first invalid value of each row.
-    place = tf.argmin(tf.cast(is_index, tf.int32), axis=1)
-    values = tf.gather(values, place, batch_dims=1)
-    is_index = tf.reduce_all(is_index, axis=1)
-  return require_rows(
-    is_index,
-    lambda row: tf.strings.join(
-      [
-        f'{name} must be from 0 to {size - 1}, got ',
-        tf.strings.as_string(values[row]),
-        ' in row ',
-        tf.strings.as_string(row),
-      ]
-    ),
+  return require_values(
+    is_index, values, f'{name} must be from 0 to {size - 1}'
   )
+
+
+def require_values(is_ok: tf.Tensor, values: tf.Tensor, rule: str) -> Check:
+  """Fails with InvalidArgument at the first value that is not ok.
+
+  Args:
+    is_ok: `[batch, ...]` bool.
+    values: Numbers or strings of the same shape, for the error text.
+    rule: Begin of the error text, such as `'x must be finite'`.
+  """
+
+  def message(row: tf.Tensor) -> tf.Tensor:
+    place = tf.argmin(tf.cast(tf.reshape(is_ok[row], [-1]), tf.int32))
+    value = tf.reshape(values[row], [-1])[place]
+    parts = [f'{rule}, got ', _spell(value), ' in row ']
+    return tf.strings.join([*parts, tf.strings.as_string(row)])
+
+  places = list(range(1, is_ok.shape.rank))
+  return require_rows(tf.reduce_all(is_ok, places), message)
+
+
+def printable(text: tf.Tensor) -> tf.Tensor:
+  """Returns the begin of a text as UTF-8, for an error text."""
+  start = tf.strings.substr(text, 0, _MAX_SHOWN_BYTES)
+  return tf.strings.unicode_transcode(start, 'UTF-8', 'UTF-8')
+
+
+def _spell(value: tf.Tensor) -> tf.Tensor:
+  if value.dtype == tf.string:
+    return tf.strings.join(["'", printable(value), "'"])
+  return tf.strings.as_string(value, shortest=value.dtype.is_floating)
 
 
 def apply_by_group(

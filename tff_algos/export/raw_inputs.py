@@ -1,0 +1,219 @@
+"""Raw columns as inputs of a signature: names, checks, and encoding.
+
+Everything but the names is traced into a SavedModel.
+"""
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.export import prediction
+from tff_algos.features import preprocessing
+from tff_algos.features import spec as spec_lib
+
+_NO_LETTER_OR_DIGIT = re.compile(r'[^A-Za-z0-9_]')
+# Other inputs of signatures, and a name that TensorFlow takes itself.
+_TAKEN = ('client_id', 'cluster_id', 'mixture', 'label', 'self')
+
+Columns = Mapping[str, tf.Tensor]
+
+
+class RawInputs(tf.Module):
+  """Raw columns of a fitted spec as inputs of a signature.
+
+  Attributes:
+    spec: The spec.
+    column_specs: Type of each column, `[batch, ...]`.
+    arguments: Column -> name of the signature's input.
+  """
+
+  def __init__(self, spec: spec_lib.FeatureSpec):
+    super().__init__()
+    self.spec = spec
+    self._preprocessing = preprocessing.Preprocessing(spec)
+    self.column_specs = self._preprocessing.column_specs()
+    self.arguments = argument_names(self.column_specs)
+
+  def model_input(self, columns: Columns) -> tf.Tensor:
+    """Returns what the model takes.
+
+    Args:
+      columns: Column -> raw values, of `column_specs`.
+
+    Raises:
+      InvalidArgumentError: (When the graph runs) if a value is invalid; the
+        text names its column and row.
+    """
+    checks = [
+      check
+      for feature in self.spec.features
+      for check in _checks(feature, columns[feature.name])
+    ]
+    if self.spec.by_client:
+      checks += _check_statistics(columns)
+    with tf.control_dependencies(checks):
+      checked = {name: tf.identity(value) for name, value in columns.items()}
+    x = self._preprocessing.model_input(checked)
+    first = self.spec.features[0]
+    if first.type != spec_lib.TOKENS or 'unknown' in self.spec.special_ids:
+      return x
+    is_known = tf.not_equal(x, preprocessing.NO_ID)
+    rule = f'column {first.name!r} must hold words of the vocabulary'
+    check = prediction.require_values(is_known, columns[first.name], rule)
+    with tf.control_dependencies([check]):
+      return tf.identity(x)
+
+
+def argument_names(columns: Iterable[str]) -> dict[str, str]:
+  """Returns column -> name of the signature's input, distinct.
+
+  A name in ASCII letters, digits and underscores stays; other characters become
+  underscores, and a number is appended where two would be the same.
+  """
+  columns = list(columns)
+  names = {name: name for name in columns if _is_valid(name)}
+  taken = {*names.values(), *_TAKEN}
+  for column in columns:
+    if column in names:
+      continue
+    stem = _NO_LETTER_OR_DIGIT.sub('_', column)
+    if not stem[:1].isalpha():
+      stem = f'column_{stem}'
+    name, number = stem, 2
+    while name in taken or not _is_valid(name):
+      name, number = f'{stem}_{number}', number + 1
+    names[column] = name
+    taken.add(name)
+  return names
+
+
+def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:
+  """Returns one made-up row of valid raw values, `[1, ...]`, by column."""
+  columns = {
+    feature.name: _example(feature, spec)[np.newaxis]
+    for feature in spec.features
+  }
+  if spec.by_client:
+    fitted = [spec.fitted[name] for name in spec.by_client]
+    mean = [[one['mean'] for one in fitted]]
+    deviation = [[np.sqrt(one['variance']) or 1.0 for one in fitted]]
+    columns[preprocessing.CLIENT_MEAN] = np.float32(mean)
+    columns[preprocessing.CLIENT_DEVIATION] = np.float32(deviation)
+  return columns
+
+
+def _is_valid(name: str) -> bool:
+  return (
+    not _NO_LETTER_OR_DIGIT.search(name)
+    and name[:1].isalpha()
+    and not keyword.iskeyword(name)
+    and name not in _TAKEN
+  )
+
+
+def _checks(
+  feature: spec_lib.Feature, values: tf.Tensor
+) -> list[prediction.Check]:
+  """Returns the checks of one column."""
+  what = f'column {feature.name!r}'
+  if feature.type == spec_lib.IMAGE:
+    return [
+      prediction.require_rows(
+        _can_be_decoded(feature, values),
+        lambda row: tf.strings.join(
+          [
+            f'{what} must hold PNG, JPEG or BMP files: the image in row ',
+            tf.strings.as_string(row),
+            ' cannot be decoded',
+          ]
+        ),
+      )
+    ]
+  if not values.dtype.is_floating:
+    return []
+  is_allowed, rule = tf.math.is_finite(values), 'finite'
+  if feature.missing != spec_lib.REFUSE:
+    is_allowed |= tf.math.is_nan(values)
+    rule = 'finite, or missing (NaN)'
+  checks = [
+    prediction.require_values(is_allowed, values, f'{what} must be {rule}')
+  ]
+  if feature.encoding == spec_lib.LOG:
+    # TensorFlow rewrites "not <" as ">=", which is not the same of NaN.
+    is_allowed = (values >= 0) | tf.math.is_nan(values)
+    rule = f'{what} must be >= 0, because its logarithm is taken'
+    checks.append(prediction.require_values(is_allowed, values, rule))
+  return checks
+
+
+def _check_statistics(columns: Columns) -> list[prediction.Check]:
+  """Returns the checks of the statistics of the rows' clients."""
+  mean = columns[preprocessing.CLIENT_MEAN]
+  deviation = columns[preprocessing.CLIENT_DEVIATION]
+  return [
+    prediction.require_values(
+      tf.math.is_finite(mean),
+      mean,
+      f'{preprocessing.CLIENT_MEAN} must be finite',
+    ),
+    prediction.require_values(
+      (deviation > 0) & tf.math.is_finite(deviation),
+      deviation,
+      f'{preprocessing.CLIENT_DEVIATION} must be > 0 and finite',
+    ),
+  ]
+
+
+def _can_be_decoded(
+  feature: spec_lib.Feature, contents: tf.Tensor
+) -> tf.Tensor:
+  """Returns whether each content is an image, bool `[batch]`.
+
+  A decoder's own error would not say which row it is.
+  """
+
+  def decode(row: tf.Tensor, content: tf.Tensor) -> tf.Tensor:
+    image = preprocessing.decode_image(feature, content)
+    with tf.control_dependencies([image]):
+      return tf.identity(row)
+
+  num_rows = tf.shape(contents)[0]
+  decoded = (
+    tf.data.Dataset.from_tensor_slices((tf.range(num_rows), contents))
+    .map(decode)
+    .ignore_errors()
+  )
+  return decoded.reduce(
+    tf.zeros(tf.expand_dims(num_rows, 0), tf.bool),
+    lambda found, row: tf.tensor_scatter_nd_update(
+      found, [[row]], tf.constant([True])
+    ),
+  )
+
+
+def _example(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec
+) -> np.ndarray:
+  """Returns a made-up raw value, `[*feature.raw_shape]`."""
+  fitted = spec.fitted.get(feature.name, {})
+  words = fitted.get('vocabulary', ())
+  if feature.type == spec_lib.IMAGE:
+    height, width, channels = feature.shape or ()
+    pixels = np.arange(height * width * channels) % 256
+    image = tf.constant(pixels.reshape(feature.shape), tf.uint8)
+    return np.array(tf.io.encode_png(image).numpy(), object)
+  if feature.type == spec_lib.TENSOR:
+    return np.zeros(feature.raw_shape, spec.dtype)
+  if feature.type == spec_lib.TOKENS:
+    return np.resize(np.array(words, object), feature.raw_shape)
+  if feature.type == spec_lib.TEXT:
+    return np.array(' '.join(words[:3]), object)
+  if feature.type == spec_lib.CATEGORY:
+    return np.array(words[0] if words else '', object)
+  value = fitted.get('mean', fitted.get('minimum', 0.0))
+  if feature.encoding == spec_lib.LOG:
+    value = np.expm1(value)
+  return np.full(feature.raw_shape, value, np.float32)
