@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.examples import cleaning
+from pipelines.examples import cleaning, encoding
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import planning
 from tff_algos.core.structures import Array
+from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
 
 
 class BlockPlan(NamedTuple):
@@ -25,12 +27,15 @@ class BlockPlan(NamedTuple):
     owners: See `planning.Plan`, `[num_sources, n]`.
     start: Number of valid examples in earlier blocks, int64 `[]`.
     num_clients: Number of clients of the plan, int64 `[]`.
+    num_participating: Number of participating ones, which come first, int64
+      `[]`.
   """
 
   roles: Array
   owners: Array
   start: Array
   num_clients: Array
+  num_participating: Array
 
 
 def write_survey(
@@ -79,6 +84,9 @@ def write_plan(
       owners=plan.owners[:, start : start + size],
       start=np.array(start, np.int64),
       num_clients=np.array(len(plan.client_ids), np.int64),
+      num_participating=np.array(
+        plan.groups.count(schema_lib.PARTICIPATING), np.int64
+      ),
     )
     _save(staging, _path(staging, 'plan', number), block_plan)
     start += size
@@ -88,6 +96,30 @@ def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
   """Returns the plan for the valid examples of a block."""
   with np.load(_path(staging, 'plan', number)) as arrays:
     return BlockPlan(**arrays)
+
+
+def write_fitted(staging: staging_lib.Staging, fitted: encoding.Fitted) -> None:
+  """Writes a fitted feature spec."""
+  _save(
+    staging,
+    staging.work / 'client_statistics',
+    _ClientStatistics(fitted.client_mean, fitted.client_deviation),
+  )
+  with staging.atomic_path(staging.work / 'features.json') as path:
+    path.write_text(json.dumps(fitted.spec.to_dict()))
+
+
+def read_encoder(staging: staging_lib.Staging) -> encoding.Encoder:
+  """Returns the encoder of raw columns."""
+  values = json.loads((staging.work / 'features.json').read_text())
+  spec = spec_lib.FeatureSpec.from_dict(values)
+  with np.load(staging.work / 'client_statistics') as arrays:
+    return encoding.Encoder(encoding.Fitted(spec, **arrays))
+
+
+class _ClientStatistics(NamedTuple):
+  client_mean: Array
+  client_deviation: Array
 
 
 def _path(staging: staging_lib.Staging, kind: str, number: int) -> pathlib.Path:
