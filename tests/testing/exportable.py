@@ -25,7 +25,7 @@ CLIENT_IDS = ('anna', 'b/2', 'çelik', 'd d')
 # As of a CSV file with four plain numbers.
 FEATURES = raw_signatures.Features(
   spec_lib.FeatureSpec(
-    (spec_lib.Feature('x', 'tensor', shape=(NUM_FEATURES,)),),
+    tuple(spec_lib.Feature(name, encoding='plain') for name in 'abcd'),
     classes=('c0', 'c1', 'c2'),
     label='y',
   )

@@ -130,6 +130,18 @@ def signature_function(
   return tf.function(function, input_signature=specs, autograph=False)
 
 
+def concrete_function(
+  function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]
+) -> Any:
+  """Returns a traced function with inputs of these names."""
+  return tf.function(function, autograph=False).get_concrete_function(
+    **{
+      name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
+      for name, spec in specs.items()
+    }
+  )
+
+
 def expected_outputs(
   model: model_lib.Model, weights: model_lib.Weights, x: np.ndarray
 ) -> dict[str, np.ndarray]:

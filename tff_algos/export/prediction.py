@@ -94,7 +94,7 @@ def printable(text: tf.Tensor) -> tf.Tensor:
 
 def _spell(value: tf.Tensor) -> tf.Tensor:
   if value.dtype == tf.string:
-    return tf.strings.join(["'", printable(value), "'"])
+    return printable(value)
   return tf.strings.as_string(value, shortest=value.dtype.is_floating)
 
 

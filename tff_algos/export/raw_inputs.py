@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import prediction
 from tff_algos.features import preprocessing
 from tff_algos.features import spec as spec_lib
@@ -36,6 +37,13 @@ class RawInputs(tf.Module):
     self._preprocessing = preprocessing.Preprocessing(spec)
     self.column_specs = self._preprocessing.column_specs()
     self.arguments = argument_names(self.column_specs)
+    # Traced once for all signatures that call it.
+    self._encode = bundle_lib.concrete_function(
+      lambda **inputs: self._checked_input(
+        {column: inputs[name] for column, name in self.arguments.items()}
+      ),
+      {name: self.column_specs[key] for key, name in self.arguments.items()},
+    )
 
   def model_input(self, columns: Columns) -> tf.Tensor:
     """Returns what the model takes.
@@ -47,22 +55,31 @@ class RawInputs(tf.Module):
       InvalidArgumentError: (When the graph runs) if a value is invalid; the
         text names its column and row.
     """
+    return self._encode(
+      **{self.arguments[name]: value for name, value in columns.items()}
+    )
+
+  def _checked_input(self, columns: Columns) -> tf.Tensor:
+    first, *rest = self.column_specs
     checks = [
-      check
-      for feature in self.spec.features
-      for check in _checks(feature, columns[feature.name])
+      prediction.require_same_rows(
+        f'column {name}', columns[name], columns[first], f'column {first}'
+      )
+      for name in rest
     ]
+    for feature in self.spec.features:
+      checks += _checks(feature, columns[feature.name])
     if self.spec.by_client:
       checks += _check_statistics(columns)
     with tf.control_dependencies(checks):
       checked = {name: tf.identity(value) for name, value in columns.items()}
     x = self._preprocessing.model_input(checked)
-    first = self.spec.features[0]
-    if first.type != spec_lib.TOKENS or 'unknown' in self.spec.special_ids:
+    feature = self.spec.features[0]
+    if feature.type != spec_lib.TOKENS or 'unknown' in self.spec.special_ids:
       return x
     is_known = tf.not_equal(x, preprocessing.NO_ID)
-    rule = f'column {first.name!r} must hold words of the vocabulary'
-    check = prediction.require_values(is_known, columns[first.name], rule)
+    rule = f'column {feature.name} must hold words of the vocabulary'
+    check = prediction.require_values(is_known, columns[feature.name], rule)
     with tf.control_dependencies([check]):
       return tf.identity(x)
 
@@ -118,7 +135,7 @@ def _checks(
   feature: spec_lib.Feature, values: tf.Tensor
 ) -> list[prediction.Check]:
   """Returns the checks of one column."""
-  what = f'column {feature.name!r}'
+  what = f'column {feature.name}'
   if feature.type == spec_lib.IMAGE:
     return [
       prediction.require_rows(
@@ -175,10 +192,12 @@ def _can_be_decoded(
   A decoder's own error would not say which row it is.
   """
 
-  def decode(row: tf.Tensor, content: tf.Tensor) -> tf.Tensor:
+  def decode(
+    row: tf.Tensor, content: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    # TensorFlow would not decode an image whose pixels are not used.
     image = preprocessing.decode_image(feature, content)
-    with tf.control_dependencies([image]):
-      return tf.identity(row)
+    return row, tf.reduce_max(image) >= 0
 
   num_rows = tf.shape(contents)[0]
   decoded = (
@@ -188,8 +207,8 @@ def _can_be_decoded(
   )
   return decoded.reduce(
     tf.zeros(tf.expand_dims(num_rows, 0), tf.bool),
-    lambda found, row: tf.tensor_scatter_nd_update(
-      found, [[row]], tf.constant([True])
+    lambda found, one: tf.tensor_scatter_nd_update(
+      found, [[one[0]]], one[1][tf.newaxis]
     ),
   )
 

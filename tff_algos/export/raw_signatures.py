@@ -165,7 +165,7 @@ class RawSignatures(tf.Module):
       tensors = {name: tf.constant(value) for name, value in others.items()}
       columns |= self._statistics.columns(tensors, tf.constant(1))
     encoded = self._inputs.model_input(
-      {name: tf.constant(value) for name, value in columns.items()}
+      tf.nest.map_structure(tf.convert_to_tensor, columns)
     )
     return (
       bundle_lib.Sample(
@@ -189,16 +189,15 @@ class RawSignatures(tf.Module):
 
     def predict(**inputs: tf.Tensor) -> _Outputs:
       columns = {name: inputs.pop(arg) for name, arg in arguments.items()}
-      first, *rest = columns
+      first = next(iter(columns))
       checks = [
-        prediction.require_same_rows(name, value, columns[first], first)
-        for name, value in [
-          *((f'column {name!r}', columns[name]) for name in rest),
-          *inputs.items(),
-        ]
+        prediction.require_same_rows(
+          name, value, columns[first], f'column {first}'
+        )
+        for name, value in inputs.items()
       ]
       with tf.control_dependencies(checks):
-        columns = {name: tf.identity(value) for name, value in columns.items()}
+        columns[first] = tf.identity(columns[first])
       if self._statistics is not None:
         num_rows = tf.shape(columns[first])[0]
         columns |= self._statistics.columns(inputs, num_rows)
@@ -214,7 +213,7 @@ class RawSignatures(tf.Module):
     specs |= {_name(spec): spec for spec in signature.others}
     if _LABEL in specs and self._classes is not None:
       specs[_LABEL] = tf.TensorSpec(specs[_LABEL].shape, tf.string)
-    return _trace(predict, specs)
+    return bundle_lib.concrete_function(predict, specs)
 
   def _named(self, outputs: _Outputs) -> _Outputs:
     """Returns the outputs with the name of the class."""
@@ -270,7 +269,7 @@ class RawSignatures(tf.Module):
         'scores': scores,
       }
 
-    self.functions[name] = _trace(
+    self.functions[name] = bundle_lib.concrete_function(
       predict, {'inputs': tf.TensorSpec([None], tf.string)}
     )
     self.methods[name] = f'tensorflow/serving/{name}'
@@ -280,7 +279,7 @@ def _check_fits(spec: spec_lib.FeatureSpec, model: model_lib.Model) -> None:
   """Raises ExportError unless a model takes what a spec encodes."""
   output = spec.output()
   if output is None or tuple(output.shape) != tuple(model.input_shape):
-    found = 'nothing, as it is not fitted' if output is None else output.shape
+    found = list(output.shape) if output else 'nothing, as it is not fitted'
     raise errors.ExportError(
       f'the feature spec encodes {found}, the model takes '
       f'{list(model.input_shape)}. Export from a run on the same dataset.'
@@ -330,19 +329,6 @@ def _parse_examples(
         value = tf.cast(value, spec.dtype)
     values[name] = value
   return values
-
-
-def _trace(
-  function: Callable[..., _Outputs], specs: Mapping[str, tf.TensorSpec]
-) -> Any:
-  """Returns a concrete function with inputs of these names."""
-  # Autograph would leave generated files behind if the export were killed.
-  return tf.function(function, autograph=False).get_concrete_function(
-    **{
-      name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
-      for name, spec in specs.items()
-    }
-  )
 
 
 def _name(spec: tf.TensorSpec) -> str:

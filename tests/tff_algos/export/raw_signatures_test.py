@@ -1,20 +1,23 @@
 """Signatures of raw columns, against those of the encoded input."""
 
 import dataclasses
-import json
 from collections import OrderedDict
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
+from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import (
   cluster_models,
   manifest,
   personalized_models,
+  prediction,
+  raw_inputs,
   raw_signatures,
 )
 from tff_algos.features import preprocessing
@@ -290,7 +293,7 @@ def test_cluster_is_picked_by_the_names_of_classes(tables):
       {'x': encode(TABLE, ROWS), 'label': np.int32([2, 0, 1])},
     ),
   )
-  text = "label must be one of the classes no, yes, çok, got 'maybe' in row 1"
+  text = 'label must be one of the classes no, yes, çok, got maybe in row 1'
   labels[1] = 'maybe'
   with pytest.raises(tf.errors.InvalidArgumentError, match=text):
     call(signatures['pick_cluster_raw'], rows | {'label': labels})
@@ -308,19 +311,18 @@ def test_the_manifest_has_the_spec(tables):
 @pytest.mark.parametrize(
   ('column', 'row', 'value', 'text'),
   [
-    ('height', 1, np.nan, "column 'height' must be finite, got nan in row 1"),
+    ('height', 1, np.nan, 'column height must be finite, got nan in row 1'),
     (
       'age (years)',
       2,
       -np.inf,
-      r"'age \(years\)' must be finite, or missing \(NaN\), got -inf in row 2",
+      r'age \(years\) must be finite, or missing \(NaN\), got -inf in row 2',
     ),
     (
       'income',
       1,
       -0.25,
-      "'income' must be >= 0, because its logarithm is taken, got -0.25 in "
-      'row 1',
+      'income must be >= 0, because its logarithm is taken, got -0.25 in row 1',
     ),
   ],
 )
@@ -339,8 +341,8 @@ def test_columns_of_different_lengths_are_refused(tables):
   folder, signatures = tables['personalized']
   rows = {arguments_of(folder)[k]: v for k, v in ROWS.items()}
   text = (
-    r"'job' must have one row for each row of column 'age \(years\)': it has "
-    r"2 and column 'age \(years\)' has 3"
+    r'column job must have one row for each row of column age \(years\): it '
+    r'has 2 and column age \(years\) has 3'
   )
   ids = np.array(['anna'] * 3, object)
   with pytest.raises(tf.errors.InvalidArgumentError, match=text):
@@ -348,8 +350,18 @@ def test_columns_of_different_lengths_are_refused(tables):
       signatures['serving_raw'],
       {**rows, 'client_id': ids, 'job': rows['job'][:2]},
     )
-  with pytest.raises(tf.errors.InvalidArgumentError, match='client_id must hav'):
+  with pytest.raises(
+    tf.errors.InvalidArgumentError, match='client_id must hav'
+  ):
     call(signatures['serving_raw'], {**rows, 'client_id': ids[:1]})
+
+
+def test_equal_models_are_equal_files(tables, tmp_path):
+  """Keras has a counter for the names of its layers."""
+  again = export(tmp_path, 'client', TABLE)
+  assert manifest.bundle_sha256(again) == manifest.bundle_sha256(
+    tables['client'][0]
+  )
 
 
 def test_no_rows_give_no_predictions(tables):
@@ -359,26 +371,124 @@ def test_no_rows_give_no_predictions(tables):
   assert outputs['logits'].shape == (0, 3)
 
 
-@pytest.mark.parametrize('case', [name for name in CASES if name != 'table'])
-def test_each_kind_of_column(case):
-  """In memory, and from an example, too."""
-  spec, rows = CASES[case]
-  model = flat_model(spec)
+def in_memory(spec, task=model_lib.CLASSIFICATION):
+  """Returns the function of `x`, and the raw ones made of it."""
+  model = flat_model(spec, task)
   weights = tf.nest.map_structure(
     lambda leaf: tf.constant(leaf[0]), states(model)[0].cluster_weights
   )
-  function = tf.function(
-    lambda x: {'logits': model.apply(weights, x)},
-    input_signature=[
-      tf.TensorSpec([None, *model.input_shape], model.input_dtype, name='x')
-    ],
+  function = bundle_lib.signature_function(
+    lambda x: prediction.name_outputs(model, model.apply(weights, x)),
+    prediction.features_spec(model),
   )
   raw = raw_signatures.RawSignatures(
     model,
     raw_signatures.Features(spec),
     {'serving_default': raw_signatures.Signature(function)},
-  ) if False else None
-  del raw, function
+  )
+  return function, raw.functions
+
+
+def serialize(columns):
+  """Returns a `tf.train.Example` a row; NaN is a missing feature."""
+  examples = []
+  for row in zip(*columns.values(), strict=True):
+    example = tf.train.Example()
+    for name, value in zip(columns, row, strict=True):
+      values = np.ravel(value)
+      feature = example.features.feature[name]
+      if values.dtype.kind == 'f' and np.isnan(values).all():
+        del example.features.feature[name]
+      elif values.dtype.kind == 'f':
+        feature.float_list.value.extend(values)
+      elif values.dtype.kind in 'iu':
+        feature.int64_list.value.extend(values.tolist())
+      else:
+        texts = [v.encode() if isinstance(v, str) else v for v in values]
+        feature.bytes_list.value.extend(texts)
+    examples.append(example.SerializeToString())
+  return np.array(examples, object)
+
+
+@pytest.mark.parametrize(
+  'case', ['image', 'tokens', 'tensor', 'windows', 'text ids']
+)
+def test_each_kind_of_column_and_examples_of_it(case):
+  spec, rows = CASES[case]
+  if spec.by_client:
+    rows = rows | {k: v[:3] for k, v in _STATISTICS.items()}
+  function, raw = in_memory(spec)
+  expected = call(function, {'x': encode(spec, rows)})
+  check_same(call(raw['serving_raw'], rows), expected, classes=())
+  answer = call(raw['classify'], {'inputs': serialize(rows)})
+  np.testing.assert_array_equal(answer['scores'], expected['probabilities'])
+  assert answer['classes'].tolist() == [[b'0', b'1', b'2']] * 3
+
+
+def test_examples_of_a_table(tables):
+  folder, signatures = tables['personalized']
+  ids = np.array(['çelik', 'anna', 'd d'], object)
+  expected = call(
+    signatures['serving_default'],
+    {'x': encode(TABLE, ROWS), 'client_id': ids},
+  )
+  inputs = serialize(ROWS | {'client_id': ids})
+  answer = call(signatures['classify'], {'inputs': inputs})
+  assert answer.keys() == {'classes', 'scores'}
+  np.testing.assert_array_equal(answer['scores'], expected['probabilities'])
+  names = [[name.encode() for name in _CLASSES]] * 3
+  assert answer['classes'].tolist() == names
+  content = saved_model_pb2.SavedModel()
+  content.ParseFromString((folder / 'saved_model.pb').read_bytes())
+  methods = {
+    name: definition.method_name
+    for name, definition in content.meta_graphs[0].signature_def.items()
+  }
+  assert methods['classify'] == 'tensorflow/serving/classify'
+  assert methods['serving_raw'] == 'tensorflow/serving/predict'
+  without = serialize(
+    {k: v for k, v in (ROWS | {'client_id': ids}).items() if k != 'job'}
+  )
+  with pytest.raises(tf.errors.InvalidArgumentError, match='job.*is required'):
+    call(signatures['classify'], {'inputs': without})
+
+
+def test_clusters_and_ranges_of_whole_numbers_in_examples(tables):
+  _, signatures = tables['cluster']
+  inputs = serialize(ROWS | {'cluster_id': np.int64([0, 2**40, 1])})
+  text = 'cluster_id must be from -2147483648 to 2147483647, got 1099511627776'
+  with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+    call(signatures['classify'], {'inputs': inputs})
+
+
+def test_regression():
+  function, raw = in_memory(TABLE, model_lib.REGRESSION)
+  expected = call(function, {'x': encode(TABLE, ROWS)})['prediction']
+  arguments = raw_inputs.argument_names(ROWS)
+  rows = {arguments[name]: value for name, value in ROWS.items()}
+  outputs = call(raw['serving_raw'], rows)
+  assert outputs.keys() == {'prediction'}
+  np.testing.assert_array_equal(outputs['prediction'], expected)
+  answer = call(raw['regress'], {'inputs': serialize(ROWS)})
+  assert answer.keys() == {'outputs'} and 'classify' not in raw
+  np.testing.assert_array_equal(answer['outputs'], expected)
+
+
+@pytest.mark.parametrize(
+  ('spec', 'text'),
+  [
+    (CASES['windows'][0], r'encodes \[3, 2\], the model takes \[19\]'),
+    (TABLE.unfitted(), 'encodes nothing, as it is not fitted'),
+    (
+      dataclasses.replace(TABLE, classes=('a', 'b')),
+      'names 2 classes, the mod',
+    ),
+  ],
+)
+def test_a_spec_of_another_model_is_refused(spec, text):
+  model = flat_model(TABLE)
+  with pytest.raises(errors.ExportError, match=text):
+    raw_signatures.RawSignatures(model, raw_signatures.Features(spec), {})
 
 
 def test_statistics_of_clients_are_in_the_bundle(tmp_path):
@@ -435,7 +545,7 @@ def test_images_in_a_session_as_tensorflow_serving_runs_it(tmp_path):
   check_same(call(signatures['serving_raw'], rows), expected, classes=())
   damaged = rows['image'].copy()
   damaged[1] = damaged[1][:-20]
-  text = "'image' must hold PNG, JPEG or BMP files: the image in row 1 cannot"
+  text = 'image must hold PNG, JPEG or BMP files: the image in row 1 cannot'
   with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     graph = tf.compat.v1.saved_model.load(
       session, [tf.saved_model.SERVING], str(folder)
