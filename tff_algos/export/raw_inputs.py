@@ -192,9 +192,7 @@ def _can_be_decoded(
   A decoder's own error would not say which row it is.
   """
 
-  def decode(
-    row: tf.Tensor, content: tf.Tensor
-  ) -> tuple[tf.Tensor, tf.Tensor]:
+  def decode(row: tf.Tensor, content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     # TensorFlow would not decode an image whose pixels are not used.
     image = preprocessing.decode_image(feature, content)
     return row, tf.reduce_max(image) >= 0
