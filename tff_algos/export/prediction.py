@@ -4,7 +4,7 @@ Everything here is traced into a SavedModel, so it must work with TensorFlow
 alone: no Python at prediction time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -35,18 +35,16 @@ def require_rows(
   return tf.cond(tf.reduce_all(ok), tf.no_op, fail)
 
 
-def require_same_rows(
-  name: str, values: tf.Tensor, x: tf.Tensor, x_name: str = 'x'
-) -> Check:
+def require_same_rows(name: str, values: tf.Tensor, x: tf.Tensor) -> Check:
   """Fails with InvalidArgument unless `values` has one row for each of `x`."""
   num_rows, num_examples = tf.shape(values)[0], tf.shape(x)[0]
   return require_rows(
     tf.equal(num_rows, num_examples)[tf.newaxis],
     lambda _: tf.strings.join(
       [
-        f'{name} must have one row for each row of {x_name}: it has ',
+        f'{name} must have one row for each example: it has ',
         tf.strings.as_string(num_rows),
-        f' and {x_name} has ',
+        ', and the number of examples is ',
         tf.strings.as_string(num_examples),
       ]
     ),
@@ -67,20 +65,27 @@ def require_index(name: str, values: tf.Tensor, size: int) -> Check:
   )
 
 
-def require_values(is_ok: tf.Tensor, values: tf.Tensor, rule: str) -> Check:
+def require_values(
+  is_ok: tf.Tensor, values: tf.Tensor, rule: str | Sequence[str]
+) -> Check:
   """Fails with InvalidArgument at the first value that is not ok.
 
   Args:
     is_ok: `[batch, ...]` bool.
     values: Numbers or strings of the same shape, for the error text.
-    rule: Begin of the error text, such as `'x must be finite'`.
+    rule: Begin of the error text, such as `'x must be finite'`; or that of
+      each index of the last axis.
   """
 
   def message(row: tf.Tensor) -> tf.Tensor:
     place = tf.argmin(tf.cast(tf.reshape(is_ok[row], [-1]), tf.int32))
     value = tf.reshape(values[row], [-1])[place]
-    parts = [f'{rule}, got ', _spell(value), ' in row ']
-    return tf.strings.join([*parts, tf.strings.as_string(row)])
+    what = rule
+    if not isinstance(rule, str):
+      what = tf.constant(rule)[place % len(rule)]
+    return tf.strings.join(
+      [what, ', got ', _spell(value), ' in row ', tf.strings.as_string(row)]
+    )
 
   places = list(range(1, is_ok.shape.rank))
   return require_rows(tf.reduce_all(is_ok, places), message)

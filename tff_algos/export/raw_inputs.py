@@ -5,7 +5,7 @@ Everything but the names is traced into a SavedModel.
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -60,15 +60,20 @@ class RawInputs(tf.Module):
     )
 
   def _checked_input(self, columns: Columns) -> tf.Tensor:
-    first, *rest = self.column_specs
+    with tf.control_dependencies([_check_rows(columns)]):
+      columns = {name: tf.identity(value) for name, value in columns.items()}
     checks = [
-      prediction.require_same_rows(
-        f'column {name}', columns[name], columns[first], f'column {first}'
-      )
-      for name in rest
+      _check_images(feature, columns[feature.name])
+      for feature in self.spec.features
+      if feature.type == spec_lib.IMAGE
     ]
-    for feature in self.spec.features:
-      checks += _checks(feature, columns[feature.name])
+    numbers = [
+      feature
+      for feature in self.spec.features
+      if columns[feature.name].dtype.is_floating
+    ]
+    if numbers:
+      checks.append(_check_numbers(numbers, columns))
     if self.spec.by_client:
       checks += _check_statistics(columns)
     with tf.control_dependencies(checks):
@@ -131,39 +136,64 @@ def _is_valid(name: str) -> bool:
   )
 
 
-def _checks(
-  feature: spec_lib.Feature, values: tf.Tensor
-) -> list[prediction.Check]:
-  """Returns the checks of one column."""
-  what = f'column {feature.name}'
-  if feature.type == spec_lib.IMAGE:
-    return [
-      prediction.require_rows(
-        _can_be_decoded(feature, values),
-        lambda row: tf.strings.join(
-          [
-            f'{what} must hold PNG, JPEG or BMP files: the image in row ',
-            tf.strings.as_string(row),
-            ' cannot be decoded',
-          ]
-        ),
-      )
-    ]
-  if not values.dtype.is_floating:
-    return []
-  is_allowed, rule = tf.math.is_finite(values), 'finite'
-  if feature.missing != spec_lib.REFUSE:
-    is_allowed |= tf.math.is_nan(values)
-    rule = 'finite, or missing (NaN)'
-  checks = [
-    prediction.require_values(is_allowed, values, f'{what} must be {rule}')
-  ]
-  if feature.encoding == spec_lib.LOG:
+def _check_rows(columns: Columns) -> prediction.Check:
+  """Returns the check that all columns have the same number of rows."""
+  names = list(columns)
+  counts = tf.stack([tf.shape(columns[name])[0] for name in names])
+
+  def message(i: tf.Tensor) -> tf.Tensor:
+    return tf.strings.join(
+      [
+        'column ',
+        tf.constant(names)[i],
+        f' must have one row for each row of column {names[0]}: it has ',
+        tf.strings.as_string(counts[i]),
+        f' and column {names[0]} has ',
+        tf.strings.as_string(counts[0]),
+      ]
+    )
+
+  return prediction.require_rows(tf.equal(counts, counts[0]), message)
+
+
+def _check_images(
+  feature: spec_lib.Feature, contents: tf.Tensor
+) -> prediction.Check:
+  return prediction.require_rows(
+    _can_be_decoded(feature, contents),
+    lambda row: tf.strings.join(
+      [
+        f'column {feature.name} must hold PNG, JPEG or BMP files: the image '
+        'in row ',
+        tf.strings.as_string(row),
+        ' cannot be decoded',
+      ]
+    ),
+  )
+
+
+def _check_numbers(
+  features: Sequence[spec_lib.Feature], columns: Columns
+) -> prediction.Check:
+  """Returns one check of all numbers, which is faster than one for each."""
+  is_allowed, rules = [], []
+  for feature in features:
+    values = columns[feature.name]
     # TensorFlow rewrites "not <" as ">=", which is not the same of NaN.
-    is_allowed = (values >= 0) | tf.math.is_nan(values)
-    rule = f'{what} must be >= 0, because its logarithm is taken'
-    checks.append(prediction.require_values(is_allowed, values, rule))
-  return checks
+    is_ok, rule = tf.math.is_finite(values), 'finite'
+    if feature.encoding == spec_lib.LOG:
+      is_ok &= values >= 0
+      rule += ' and >= 0, because its logarithm is taken'
+    if feature.missing != spec_lib.REFUSE:
+      is_ok |= tf.math.is_nan(values)
+      rule += ', or missing (NaN)'
+    is_allowed.append(is_ok)
+    rules.append(f'column {feature.name} must be {rule}')
+  return prediction.require_values(
+    tf.stack(is_allowed, axis=-1),
+    tf.stack([columns[feature.name] for feature in features], axis=-1),
+    rules,
+  )
 
 
 def _check_statistics(columns: Columns) -> list[prediction.Check]:

@@ -189,17 +189,8 @@ class RawSignatures(tf.Module):
 
     def predict(**inputs: tf.Tensor) -> _Outputs:
       columns = {name: inputs.pop(arg) for name, arg in arguments.items()}
-      first = next(iter(columns))
-      checks = [
-        prediction.require_same_rows(
-          name, value, columns[first], f'column {first}'
-        )
-        for name, value in inputs.items()
-      ]
-      with tf.control_dependencies(checks):
-        columns[first] = tf.identity(columns[first])
       if self._statistics is not None:
-        num_rows = tf.shape(columns[first])[0]
+        num_rows = tf.shape(next(iter(columns.values())))[0]
         columns |= self._statistics.columns(inputs, num_rows)
       if _LABEL in inputs and self._classes is not None:
         inputs[_LABEL] = self._class_ids(inputs[_LABEL])

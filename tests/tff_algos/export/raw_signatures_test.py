@@ -322,7 +322,8 @@ def test_the_manifest_has_the_spec(tables):
       'income',
       1,
       -0.25,
-      'income must be >= 0, because its logarithm is taken, got -0.25 in row 1',
+      'income must be finite and >= 0, because its logarithm is taken, or '
+      r'missing \(NaN\), got -0.25 in row 1',
     ),
   ],
 )
