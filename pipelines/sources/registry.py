@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipelines.sources import (
+  arrays,
   base,
   cifar,
   csv,
@@ -29,6 +30,7 @@ from tff_algos.core import config as config_lib
 
 # name -> (options, class)
 SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
+  'arrays': (arrays.Options, arrays.Arrays),
   'cifar': (cifar.Options, cifar.Cifar),
   'csv': (csv.Options, csv.Csv),
   'digits': (digits.Options, digits.Digits),

@@ -16,6 +16,19 @@ from tests.testing import raw_data
 VOCABULARY = ('the', 'a', 'how', 'to', 'do', 'i')
 
 
+def write_arrays(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes six vectors of two clients, of three classes by name."""
+  arrays = {
+    'x': np.arange(12, dtype=np.float32).reshape(6, 2),
+    'y': np.array(['walk', 'sit', 'sit', 'run', 'walk', 'run']),
+    'client': np.array(['ann', 'bob', 'ann', 'bob', 'ann', 'bob']),
+    'is_test': np.arange(6) == 4,
+  }
+  for name, array in arrays.items():
+    np.save(folder / f'{name}.npy', array)
+  return {'folder': str(folder)}
+
+
 def write_cifar(folder: pathlib.Path, per_file: int = 3) -> dict[str, Any]:
   """Writes CIFAR-100's two files of random images."""
   generator = np.random.default_rng(0)
@@ -245,6 +258,7 @@ def write_shakespeare(folder: pathlib.Path) -> dict[str, Any]:
 
 # Source -> writes a sample into an empty folder and returns the options.
 WRITERS: Mapping[str, Callable[[pathlib.Path], dict[str, Any]]] = {
+  'arrays': write_arrays,
   'cifar': write_cifar,
   'csv': write_csv,
   'emnist': write_emnist,
