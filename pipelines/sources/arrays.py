@@ -196,7 +196,7 @@ def _find_classes(
     names = tuple(map(str, range(num_classes or greatest + 1)))
   if len(names) < 2:
     raise errors.DataError(
-      f'{path} has one class alone, {", ".join(names) or "none"}; a model needs '
-      'two or more to tell apart'
+      f'{path} has one class alone, {", ".join(names) or "none"}; a model '
+      'needs two or more to tell apart'
     )
   return names

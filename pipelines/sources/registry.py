@@ -13,6 +13,7 @@ from pipelines.sources import (
   federated_emnist,
   femnist,
   idx,
+  images,
   linear_regression,
   logistic_mixture,
   parquet,
@@ -41,6 +42,7 @@ SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
   ),
   'femnist': (femnist.Options, femnist.Femnist),
   'idx': (idx.Options, idx.Idx),
+  'images': (images.Options, images.Images),
   'linear_regression': (
     linear_regression.Options,
     linear_regression.LinearRegression,

@@ -74,6 +74,17 @@ def write_idx(folder: pathlib.Path) -> dict[str, Any]:
   return {'folder': str(folder)}
 
 
+def write_images(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes three images of each of two clients, of two classes."""
+  for client, labels in (('ann', 'ccd'), ('bob', 'cdd')):
+    for number, label in enumerate(labels):
+      path = folder / client / f'{label}at' / f'{number}.png'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      image = np.full((8, 6, 3), 40 * number + ord(client[0]), np.uint8)
+      path.write_bytes(tf.io.encode_png(image).numpy())
+  return {'folder': str(folder), 'shape': (4, 4, 3)}
+
+
 def write_parquet(folder: pathlib.Path) -> dict[str, Any]:
   """Writes two files with two row groups each."""
   for number in range(2):
@@ -265,6 +276,7 @@ WRITERS: Mapping[str, Callable[[pathlib.Path], dict[str, Any]]] = {
   'federated_emnist': write_federated_emnist,
   'femnist': write_femnist,
   'idx': write_idx,
+  'images': write_images,
   'parquet': write_parquet,
   'sentiment140': write_sentiment140,
   'shakespeare': write_shakespeare,

@@ -69,7 +69,10 @@ def test_official_test_split_is_optional(tmp_path):
 @pytest.mark.parametrize(
   ('arrays', 'words'),
   [
-    ({'client': np.arange(6)}, 'client.npy must be an array of text, got int64'),
+    (
+      {'client': np.arange(6)},
+      'client.npy must be an array of text, got int64',
+    ),
     ({'x': np.zeros((5, 2))}, 'must have the same length, got 5 of x, 6 of y'),
     ({'y': np.zeros(6, int)}, 'one class alone, 0; a model needs two or more'),
     ({'y': np.full(6, 'a')}, 'one class alone, a; a model needs two or more'),
