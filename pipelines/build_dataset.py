@@ -2,6 +2,7 @@
 
   blocks --survey--> keys of all valid examples         (Beam, no shuffle)
   keys, config --plan--> client of each example         (here, in memory)
+  blocks, plan --fit--> encoding of raw columns         (Beam, no shuffle)
   blocks, plan --extract, group by shard--> files       (Beam, one shuffle)
   files --manifest, rename, CURRENT--> published
 
@@ -26,10 +27,11 @@ from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import quarantine, versions
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
-from pipelines.steps import extract, handover, planning, write
-from tff_algos.core import errors
-from tff_algos.data import integrity, layout
+from pipelines.steps import extract, fit, handover, planning, write
+from tff_algos.core import checks, errors
+from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
 
 
 class BuildResult(NamedTuple):
@@ -89,10 +91,12 @@ def build(
   )
   features = source.features()._asdict()
   del features['x_range']  # Checked here; the stored schema does not have it.
+  # Of raw columns, what is stored is known after they are fitted.
   schema = schema_lib.Schema(
     **features,
     source_names=tuple(distribution.name for distribution in dists),
   )
+  given = fit.read_given(config.fitted_from, source.feature_spec())
   partition_plan.check_config(
     config,
     num_sources=schema.num_sources,
@@ -100,7 +104,7 @@ def build(
     has_test_split=source.has_test_split(),
     y_shape=schema.y_shape,
   )
-  described = manifest_lib.describe_recipe(config, source)
+  described = manifest_lib.describe_recipe(config, source, given)
   version = manifest_lib.name_version(described)
   with staging_lib.open_staging(dataset) as staging:
     published = _read_published(dataset, version)
@@ -115,6 +119,7 @@ def build(
           source,
           schema,
           described=described,
+          given=given,
           pipeline_options=pipeline_options,
         )
       if published is None:
@@ -137,6 +142,7 @@ def _stage_version(
   schema: schema_lib.Schema,
   *,
   described: Mapping[str, Any],
+  given: spec_lib.FeatureSpec | None,
   pipeline_options: Sequence[str],
 ) -> dict[str, Any]:
   """Writes all files of a version; returns its manifest."""
@@ -156,6 +162,10 @@ def _stage_version(
     has_test_split=source.has_test_split(),
   )
   handover.write_plan(staging, plan, [len(s.key) for s in surveys])
+  fitted = None
+  if source.feature_spec() is not None:
+    fitted = _fit(config, staging, source, plan, given, pipeline_options)
+    schema = fitted.stored_as(schema)
   writer = write.ShardWriter(
     staging, schema, len(plan.client_ids), config.num_shards, config.seed
   )
@@ -163,7 +173,7 @@ def _stage_version(
   facts = manifest_lib.gather_facts(staging.work, plan)
   _check_shards(facts, config.num_shards, schema.num_sources)
   manifest_lib.write_clients(
-    staging.version / layout.CLIENTS, plan, facts[write.CLIENTS]
+    staging.version / layout.CLIENTS, plan, facts[write.CLIENTS], fitted
   )
   manifest = manifest_lib.build_manifest(
     described,
@@ -173,6 +183,7 @@ def _stage_version(
     folder=staging.version,
     counters=counters | _count_roles(plan, config.splits),
     source_facts=dict(source.facts()),
+    **({raw_features.FEATURES: fitted.spec.to_dict()} if fitted else {}),
   )
   manifest_lib.write_manifest(staging.version / layout.MANIFEST, manifest)
   return manifest
@@ -237,6 +248,28 @@ def _survey(
       | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
       | 'Survey' >> beam.ParDo(extract.SurveyBlock(config, staging))
     )
+
+
+def _fit(
+  config: options.DatasetConfig,
+  staging: staging_lib.Staging,
+  source: base.Source,
+  plan: planning.Plan,
+  given: spec_lib.FeatureSpec | None,
+  pipeline_options: Sequence[str],
+) -> handover.Fitted:
+  """Fits the raw columns, unless all is given, and hands the result on."""
+  spec = checks.check_given('feature spec', source.feature_spec())
+  blocks = source.blocks()
+  with runner.run_pipeline(pipeline_options) as pipeline:
+    _ = (
+      pipeline
+      | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
+      | 'Fit' >> beam.ParDo(fit.FitBlock(config, staging))
+    )
+  fitted = fit.merge(staging, spec, len(blocks), len(plan.client_ids), given)
+  handover.write_fitted(staging, fitted)
+  return fitted
 
 
 def _extract_and_write(

@@ -302,6 +302,9 @@ class DatasetConfig:
       raw examples is malformed.
     redact_dead_letters: Whether dead letters leave out the content of the raw
       data: client id, value and row. File, line, column and reason remain.
+    fitted_from: Folder of an earlier dataset of the same features, whose fitted
+      values (means, vocabularies) are taken over, so that a model that was
+      trained on it can be trained on and compared; '' to fit them anew.
   """
 
   source: SourceConfig
@@ -315,6 +318,7 @@ class DatasetConfig:
   num_shards: int = 1
   max_dead_letter_fraction: float = 0.0
   redact_dead_letters: bool = config_lib.added_option(False)
+  fitted_from: str = config_lib.added_option('')
 
   def __post_init__(self) -> None:
     checks.check_int('seed', self.seed, minimum=0)

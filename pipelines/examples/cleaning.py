@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.examples import hashing
+from pipelines.examples import hashing, raw_columns
 from pipelines.sources import base
 from tff_algos.core import errors
 from tff_algos.core.structures import Array
+from tff_algos.features import spec as spec_lib
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 # The plan keeps the client id of every example in memory, padded to the longest
@@ -22,11 +23,15 @@ _INTEGERS = {
 }
 
 
+# Features, `[n, *x_shape]` of the stored dtype, or raw columns.
+Inputs = Array | raw_columns.Columns
+
+
 class CleanBlock(NamedTuple):
   """Valid examples of a block, in their order.
 
   Attributes:
-    x: Features, `[n, *x_shape]` of the stored dtype.
+    x: Features or raw columns.
     y: Labels, int32 or float32 `[n, *y_shape]`.
     key: `hashing.content_key` of the features, uint8 `[n, KEY_BYTES]`.
     is_test: Whether it is in the source's official test split, bool `[n]`.
@@ -37,7 +42,7 @@ class CleanBlock(NamedTuple):
     time: Time, NaN if none, float64 `[n]`; `[0]` unless it is needed.
   """
 
-  x: Array
+  x: Inputs
   y: Array
   key: Array
   is_test: Array
@@ -98,11 +103,16 @@ def find_problem(
   example: base.RawExample,
   features: base.Features,
   needs: Needs = Needs(),
+  spec: spec_lib.FeatureSpec | None = None,
 ) -> base.Problem | None:
   """Returns the error of an example, or None if it is valid."""
   return (
     example.problem
-    or _find_problem_of_features(example.x, features)
+    or (
+      raw_columns.find_problem(example.x, spec)
+      if spec
+      else _find_problem_of_features(example.x, features)
+    )
     or _find_problem_of_labels(example.y, features)
     or _find_client_problem(example.client)
     or _find_lack(example, needs)
@@ -220,11 +230,12 @@ def clean(
   examples: Iterable[base.RawExample],
   features: base.Features,
   needs: Needs = Needs(),
+  spec: spec_lib.FeatureSpec | None = None,
 ) -> tuple[CleanBlock, list[DeadLetter]]:
   """Splits the examples of a block into valid examples and dead letters."""
   sound, dead = [], []
   for offset, example in enumerate(examples):
-    problem = find_problem(example, features, needs)
+    problem = find_problem(example, features, needs, spec)
     if problem is None:
       sound.append(example)
     else:
@@ -234,7 +245,7 @@ def clean(
           block.part, block.start + offset, *problem, client_id=client_id
         )
       )
-  return _stack(sound, features, needs), dead
+  return _stack(sound, features, needs, spec), dead
 
 
 def locate(letter: DeadLetter, source: base.Source) -> DeadLetter:
@@ -249,13 +260,21 @@ def redact(letter: DeadLetter) -> DeadLetter:
 
 
 def _stack(
-  examples: list[base.RawExample], features: base.Features, needs: Needs
+  examples: list[base.RawExample],
+  features: base.Features,
+  needs: Needs,
+  spec: spec_lib.FeatureSpec | None,
 ) -> CleanBlock:
   n = len(examples)
   label_dtype = np.int32 if features.task == 'classification' else np.float32
-  x = np.array([example.x for example in examples], features.x_dtype)
-  x = x.reshape((n, *features.x_shape))
-  keys = b''.join(hashing.content_key(row) for row in x)
+  inputs = [example.x for example in examples]
+  if spec:
+    x = raw_columns.stack(inputs, spec)
+    key = raw_columns.keys(x, n)
+  else:
+    x = np.array(inputs, features.x_dtype).reshape((n, *features.x_shape))
+    keys = b''.join(hashing.content_key(row) for row in x)
+    key = np.frombuffer(keys, np.uint8).reshape(n, hashing.KEY_BYTES)
   native = [
     -1 if example.native_source is None else example.native_source
     for example in examples
@@ -265,7 +284,7 @@ def _stack(
     y=np.array([example.y for example in examples], label_dtype).reshape(
       (n, *features.y_shape)
     ),
-    key=np.frombuffer(keys, np.uint8).reshape(n, hashing.KEY_BYTES),
+    key=key,
     is_test=np.array([example.is_test for example in examples], bool),
     native_source=np.array(native, np.int32),
     client=np.array([example.client or '' for example in examples], str),

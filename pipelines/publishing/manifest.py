@@ -12,11 +12,12 @@ from pyarrow import parquet
 
 from pipelines import options
 from pipelines.sources import base
-from pipelines.steps import planning, write
+from pipelines.steps import handover, planning, write
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
-from tff_algos.data import integrity, layout
+from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
 
 # Hashed into every version's name. To be raised when the output for the same
 # recipe and raw data changes.
@@ -26,11 +27,21 @@ DEAD_LETTER_VERSION = 3
 
 
 def describe_recipe(
-  config: options.DatasetConfig, source: base.Source
+  config: options.DatasetConfig,
+  source: base.Source,
+  given: spec_lib.FeatureSpec | None = None,
 ) -> dict[str, Any]:
-  """Returns the inputs that determine a version's content, without paths."""
+  """Returns the inputs that determine a version's content, without paths.
+
+  Args:
+    config: Config of the dataset.
+    source: Its source.
+    given: The fitted spec that `config.fitted_from` names.
+  """
   recipe = config_lib.to_recipe(config)
   recipe['source']['options'] = dict(source.recipe())
+  if given is not None:
+    recipe['fitted_from'] = given.digest()
   described = {
     'recipe': recipe,
     'sources': dict(source.checksums()),
@@ -97,6 +108,7 @@ def write_clients(
   path: pathlib.Path,
   plan: planning.Plan,
   shards: Sequence[Mapping[str, Any]],
+  fitted: handover.Fitted | None = None,
 ) -> None:
   """Writes the client table: one row per client, in the plan's order."""
   num_clients, num_shards = len(plan.client_ids), len(shards)
@@ -120,6 +132,13 @@ def write_clients(
     'mixture': pyarrow.array(mixtures, pyarrow.list_(pyarrow.float64())),
   }
   columns |= _planted_columns(plan.planted)
+  if fitted is not None and fitted.spec.by_client:
+    kind = pyarrow.list_(pyarrow.float32())
+    for name, values in (
+      (raw_features.CLIENT_MEAN, fitted.client_mean),
+      (raw_features.CLIENT_DEVIATION, fitted.client_deviation),
+    ):
+      columns[name] = pyarrow.array(values.tolist(), kind)
   for split in schema_lib.SPLITS:
     columns[f'num_{split}_examples'] = pyarrow.array(
       _joined(shards, 'counts', split), pyarrow.int64()

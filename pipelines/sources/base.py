@@ -12,6 +12,7 @@ import numpy as np
 from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
+from tff_algos.features import spec as spec_lib
 
 # Examples per block, read by one worker. The dataset does not depend on it.
 BLOCK_SIZE = 2048
@@ -80,7 +81,9 @@ class RawExample(NamedTuple):
   """One raw example, validated later by `cleaning`.
 
   Attributes:
-    x: Features, or None if they are missing.
+    x: Features, or None if they are missing. Of a source with a feature spec
+      column -> raw value: a number (NaN if it is missing), a list of numbers of
+      a window, a text, or the bytes of an image file.
     y: Label, one number or a list of them, or None if it is missing.
     is_test: Whether it belongs to the source's official test split.
     native_source: Index of its native source distribution, for sources with
@@ -119,7 +122,14 @@ class Source(Protocol):
   """Block-wise reader of raw examples, small enough to be sent to workers."""
 
   def features(self) -> Features:
-    """Returns shape and meaning of an example."""
+    """Returns shape and meaning of an example.
+
+    With a feature spec, shape and dtype of x are those of the spec.
+    """
+    ...
+
+  def feature_spec(self) -> spec_lib.FeatureSpec | None:
+    """Returns the raw columns, not fitted; None if examples are arrays."""
     ...
 
   def blocks(self) -> Sequence[Block]:
@@ -156,10 +166,14 @@ class Source(Protocol):
 
 
 class FileSource:
-  """Base of sources without native distributions and further facts.
+  """Base of sources of arrays, without distributions and further facts.
 
   Subclasses add the rest of `Source`.
   """
+
+  def feature_spec(self) -> spec_lib.FeatureSpec | None:
+    """Returns None: the examples are arrays."""
+    return None
 
   def native_source_names(self) -> tuple[str, ...] | None:
     """Returns None: the examples come from one distribution."""
@@ -292,6 +306,15 @@ def array_sha256(*arrays: Array) -> str:
     digest.update(f'{array.dtype.str}{array.shape}'.encode())
     digest.update(np.ascontiguousarray(array).tobytes())
   return digest.hexdigest()
+
+
+def column_features(num_classes: int = 0) -> Features:
+  """Returns the features of raw columns, whose spec says all about x.
+
+  Args:
+    num_classes: 0 for regression.
+  """
+  return vector_features(0, num_classes)
 
 
 def image_features(shape: tuple[int, ...], num_classes: int) -> Features:

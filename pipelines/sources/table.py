@@ -10,6 +10,7 @@ import numpy as np
 from pipelines.sources import base, cells
 from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
+from tff_algos.features import spec as spec_lib
 
 TRAIN = 'train'
 TEST = 'test'
@@ -23,7 +24,8 @@ class Options:
     folder: Folder of the files.
     train_file: File name.
     label_column: Name of the column of labels.
-    feature_columns: Names of the feature columns, all numeric.
+    feature_columns: Names of the feature columns, all numbers that are used as
+      they are. Else see `features`.
     test_file: File of the official test split; '' if there is none.
     classes: Spellings of the labels, class 0 first; None for regression.
     client_column: Column with the client of a row (for partition law
@@ -34,24 +36,38 @@ class Options:
       or of ISO 8601; '' if there is none.
     schema: Types, ranges and allowed values of columns, which need not be read
       for anything else.
+    features: Columns of any type in place of `feature_columns`, and how each
+      becomes a part of the model's input.
+    label_unit: Unit of a regression's label, for served answers.
+    na_values: Spellings of a missing number, besides the empty cell.
   """
 
   folder: str
   train_file: str
   label_column: str
-  feature_columns: tuple[str, ...]
+  feature_columns: tuple[str, ...] = ()
   test_file: str = ''
   classes: tuple[str, ...] | None = None
   client_column: str = ''
   group_column: str = config_lib.added_option('')
   time_column: str = config_lib.added_option('')
   schema: tuple[cells.Column, ...] = config_lib.added_option(())
+  features: tuple[spec_lib.Feature, ...] = config_lib.added_option(())
+  label_unit: str = config_lib.added_option('')
+  na_values: tuple[str, ...] = config_lib.added_option(
+    ('NA', 'N/A', 'NaN', 'nan', 'null', '?')
+  )
 
   def __post_init__(self) -> None:
     if not self.train_file:
       raise errors.ConfigError('train_file must name a file')
-    if not self.feature_columns:
-      raise errors.ConfigError('feature_columns must name at least one column')
+    if bool(self.feature_columns) == bool(self.features):
+      raise errors.ConfigError(
+        'a table needs either feature_columns (numbers as they are) or '
+        'features (columns of any type), got '
+        f'{len(self.feature_columns)} feature_columns and '
+        f'{len(self.features)} features'
+      )
     if self.classes is not None:
       checks.check_int('the number of classes', len(self.classes), minimum=2)
     names = [column.name for column in self.schema]
@@ -66,12 +82,13 @@ class Options:
       *(self.label_column, *self.feature_columns, self.client_column),
       *(self.group_column, self.time_column),
       *(column.name for column in self.schema),
+      *(feature.name for feature in self.features),
     )
     return tuple(dict.fromkeys(name for name in named if name))
 
 
 class Table(base.FolderSource):
-  """Source of numeric rows; a row with an invalid value is malformed.
+  """Source of rows; a row with an invalid value is malformed.
 
   Subclasses read the files.
   """
@@ -81,9 +98,22 @@ class Table(base.FolderSource):
     self._options = options
 
   def features(self) -> base.Features:
-    """Returns float32 vectors, not normalised."""
-    return base.vector_features(
-      len(self._options.feature_columns), len(self._options.classes or ())
+    """Returns float32 vectors, not normalised, or raw columns."""
+    num_classes = len(self._options.classes or ())
+    if self._options.features:
+      return base.column_features(num_classes)
+    return base.vector_features(len(self._options.feature_columns), num_classes)
+
+  def feature_spec(self) -> spec_lib.FeatureSpec | None:
+    """Returns the columns `features`; None for plain numbers."""
+    options = self._options
+    if not options.features:
+      return None
+    return spec_lib.FeatureSpec(
+      options.features,
+      classes=options.classes or (),
+      label=options.label_column,
+      unit=options.label_unit,
     )
 
   def blocks(self) -> Sequence[base.Block]:
@@ -123,6 +153,7 @@ class Table(base.FolderSource):
   def _parse(self, row: Mapping[str, Any]) -> base.RawExample:
     options = self._options
     x = [cells.parse_number(row[column]) for column in options.feature_columns]
+    raw = {one.name: self._raw_value(one, row) for one in options.features}
     y = self._parse_label(row[options.label_column])
     column = options.time_column
     time = cells.parse_time(row[column]) if column else None
@@ -131,13 +162,24 @@ class Table(base.FolderSource):
       for column in (options.client_column, options.group_column)
     )
     return base.RawExample(
-      x=np.array(x),
+      x=raw or np.array(x),
       y=y,
       client=client,
       problem=self._find_problem(row, x, y, time),
       group=group,
       time=time,
     )
+
+  def _raw_value(
+    self, feature: spec_lib.Feature, row: Mapping[str, Any]
+  ) -> float | str | None:
+    """Returns the value of a cell; None if it is not one of the type."""
+    cell = row[feature.name]
+    if feature.type != spec_lib.NUMBER:
+      return '' if cell is None else str(cell).strip()
+    if cells.is_empty(cell) or str(cell).strip() in self._options.na_values:
+      return math.nan
+    return cells.parse_number(cell)
 
   def _parse_label(self, cell: Any) -> float | None:
     """Returns the number or class of a label, None if it has none."""
@@ -163,6 +205,9 @@ class Table(base.FolderSource):
     for column, value in zip(options.feature_columns, x, strict=True):
       if value is None or not math.isfinite(value):
         return _problem('not a finite number', column, row)
+    for feature in options.features:
+      if self._raw_value(feature, row) is None:
+        return _problem('not a number', feature.name, row)
     if y is None:
       reason = 'none of the classes' if options.classes else 'not a number'
       return _problem(f'the label is {reason}', options.label_column, row)

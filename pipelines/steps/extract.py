@@ -1,20 +1,28 @@
 """Beam steps on raw blocks: survey, and extraction of pieces."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import apache_beam as beam
 import numpy as np
 
 from pipelines import options
 from pipelines.engines import failures
-from pipelines.examples import cleaning, distributions, splits
+from pipelines.examples import (
+  cleaning,
+  distributions,
+  raw_columns,
+  splits,
+)
 from pipelines.partitions import registry as laws
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base, registry
 from pipelines.steps import handover, pieces, planning, write
+from tff_algos.core import checks
+from tff_algos.core.structures import Array
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
 
 NumberedBlock = tuple[int, base.Block]
 KeyedPiece = tuple[pieces.Key, pieces.Piece]
@@ -34,7 +42,7 @@ def what_is_needed(config: options.DatasetConfig) -> cleaning.Needs:
   )
 
 
-class _BlockFn(beam.DoFn):
+class BlockFn(beam.DoFn):
   """Base of DoFns on numbered blocks."""
 
   def __init__(
@@ -47,6 +55,10 @@ class _BlockFn(beam.DoFn):
   def _source(self) -> base.Source:
     return create_source(self._config)
 
+  @functools.cached_property
+  def _spec(self) -> spec_lib.FeatureSpec:
+    return checks.check_given('feature spec', self._source.feature_spec())
+
   def _clean(
     self, block: base.Block
   ) -> tuple[cleaning.CleanBlock, list[cleaning.DeadLetter]]:
@@ -55,10 +67,11 @@ class _BlockFn(beam.DoFn):
       self._source.read(block),
       self._source.features(),
       what_is_needed(self._config),
+      self._source.feature_spec(),
     )
 
 
-class SurveyBlock(_BlockFn):
+class SurveyBlock(BlockFn):
   """DoFn: block -> its number; writes the survey of its examples."""
 
   def process(self, numbered: NumberedBlock) -> Iterator[int]:
@@ -73,7 +86,7 @@ class SurveyBlock(_BlockFn):
     yield number
 
 
-class ExtractPieces(_BlockFn):
+class ExtractPieces(BlockFn):
   """DoFn: block -> runs of its stored pieces, keyed by output file."""
 
   def process(
@@ -93,7 +106,8 @@ class ExtractPieces(_BlockFn):
     # Held-out examples of a client are its test examples.
     split = np.where(held_out, splits.TEST, plan.roles).astype(np.int8)
     for s, distribution in enumerate(self._distributions):
-      x, y = distribution.transform(sound.x, sound.y)
+      stored = self._encoded(sound.x, plan.owners[s])
+      x, y = distribution.transform(stored, sound.y)
       everything = pieces.Piece(
         schema_lib.StoredExamples(
           x, y, np.full(len(y), s, np.int32), sound.key
@@ -112,6 +126,21 @@ class ExtractPieces(_BlockFn):
         rows = (plan.owners[s] != planning.NOBODY) & (shards == shard)
         # Emitted even if empty: every file expects a run of every block.
         yield (write.CLIENTS, shard), pieces.select(everything, rows)
+
+  def _encoded(self, x: cleaning.Inputs, owners: Array) -> Array:
+    """Returns the stored form of examples."""
+    if not isinstance(x, Mapping):
+      return x
+    fitted, encoder = self._fitted
+    statistics = None
+    if fitted.spec.by_client:
+      statistics = fitted.client_statistics(owners)
+    return encoder.encode(x, statistics)
+
+  @functools.cached_property
+  def _fitted(self) -> tuple[handover.Fitted, raw_columns.Encoder]:
+    fitted = handover.read_fitted(self._staging)
+    return fitted, raw_columns.Encoder(fitted.spec)
 
   @functools.cached_property
   def _distributions(self) -> tuple[distributions.Distribution, ...]:

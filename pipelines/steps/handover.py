@@ -4,6 +4,7 @@ One file per block, written to a temporary file and renamed: a step that a
 runner executes twice leaves the same files. The folder is removed at the end.
 """
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
@@ -14,7 +15,10 @@ import numpy as np
 from pipelines.examples import cleaning
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import planning
+from tff_algos.core import checks
 from tff_algos.core.structures import Array
+from tff_algos.data import schema as schema_lib
+from tff_algos.features import spec as spec_lib
 
 
 class BlockPlan(NamedTuple):
@@ -25,12 +29,56 @@ class BlockPlan(NamedTuple):
     owners: See `planning.Plan`, `[num_sources, n]`.
     start: Number of valid examples in earlier blocks, int64 `[]`.
     num_clients: Number of clients of the plan, int64 `[]`.
+    num_participating: Number of participating ones, which come first, int64
+      `[]`.
   """
 
   roles: Array
   owners: Array
   start: Array
   num_clients: Array
+  num_participating: Array
+
+
+class Fitted(NamedTuple):
+  """A fitted feature spec.
+
+  Attributes:
+    spec: The spec.
+    client_mean: Of the columns `spec.by_client` at each client, float32
+      `[num_clients, columns]`; the fitted mean where a client has no value.
+    client_deviation: Standard deviations; 1 for constant columns.
+  """
+
+  spec: spec_lib.FeatureSpec
+  client_mean: Array
+  client_deviation: Array
+
+  def stored_as(self, schema: schema_lib.Schema) -> schema_lib.Schema:
+    """Returns a schema with the shape and dtype of encoded examples."""
+    output = checks.check_given('encoded form', self.spec.output())
+    return dataclasses.replace(
+      schema,
+      x_dtype=output.dtype,
+      x_shape=output.shape,
+      x_scale=output.scale,
+      x_offset=output.offset,
+    )
+
+  def client_statistics(self, clients: Array) -> tuple[Array, Array]:
+    """Returns mean and deviation at some clients, `[n, columns]`.
+
+    Those of `NOBODY` are the fitted ones of all.
+    """
+    of_all = [self.spec.fitted[name] for name in self.spec.by_client]
+    found = []
+    for statistics, rest in (
+      (self.client_mean, [one['mean'] for one in of_all]),
+      (self.client_deviation, np.sqrt([one['variance'] for one in of_all])),
+    ):
+      rows = np.vstack([statistics, np.array(rest, np.float32)])
+      found.append(rows[np.where(clients < 0, len(statistics), clients)])
+    return found[0], found[1]
 
 
 def write_survey(
@@ -79,6 +127,9 @@ def write_plan(
       owners=plan.owners[:, start : start + size],
       start=np.array(start, np.int64),
       num_clients=np.array(len(plan.client_ids), np.int64),
+      num_participating=np.array(
+        plan.groups.count(schema_lib.PARTICIPATING), np.int64
+      ),
     )
     _save(staging, _path(staging, 'plan', number), block_plan)
     start += size
@@ -88,6 +139,29 @@ def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
   """Returns the plan for the valid examples of a block."""
   with np.load(_path(staging, 'plan', number)) as arrays:
     return BlockPlan(**arrays)
+
+
+def write_fitted(staging: staging_lib.Staging, fitted: Fitted) -> None:
+  """Writes a fitted feature spec."""
+  _save(
+    staging,
+    staging.work / 'client_statistics',
+    _ClientStatistics(fitted.client_mean, fitted.client_deviation),
+  )
+  with staging.atomic_path(staging.work / 'features.json') as path:
+    path.write_text(json.dumps(fitted.spec.to_dict()))
+
+
+def read_fitted(staging: staging_lib.Staging) -> Fitted:
+  """Returns the fitted feature spec."""
+  values = json.loads((staging.work / 'features.json').read_text())
+  with np.load(staging.work / 'client_statistics') as arrays:
+    return Fitted(spec_lib.FeatureSpec.from_dict(values), **arrays)
+
+
+class _ClientStatistics(NamedTuple):
+  client_mean: Array
+  client_deviation: Array
 
 
 def _path(staging: staging_lib.Staging, kind: str, number: int) -> pathlib.Path:

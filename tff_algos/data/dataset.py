@@ -56,6 +56,8 @@ class FederatedDataset:
     }
     self._mixture = _matrix(clients, 'mixture')
     self._label_mixture = _matrix(clients, 'label_mixture')
+    self._feature_mean = _matrix(clients, raw_features.CLIENT_MEAN)
+    self._feature_deviation = _matrix(clients, raw_features.CLIENT_DEVIATION)
     self._cluster = (
       clients['cluster_id'].to_numpy()
       if 'cluster_id' in clients.column_names
@@ -239,6 +241,24 @@ class FederatedDataset:
     _check_split(split)
     rows = [self._row[client_id] for client_id in ids]
     return self._counts[split][rows].astype(np.int64)
+
+  def client_statistics(
+    self, client_ids: tuple[str, ...]
+  ) -> tuple[Array, Array] | None:
+    """Returns the statistics that raw columns are standardized by.
+
+    Args:
+      client_ids: Some clients, participating or unseen.
+
+    Returns:
+      Mean and standard deviation of the columns `feature_spec.by_client`,
+      float32 `[len(client_ids), columns]`; None without such columns.
+    """
+    mean = self._rows(self._feature_mean, client_ids)
+    deviation = self._rows(self._feature_deviation, client_ids)
+    if mean is None or deviation is None:
+      return None
+    return mean, deviation
 
   def _rows(self, column: Array | None, ids: tuple[str, ...]) -> Array | None:
     if column is None:

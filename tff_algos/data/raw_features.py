@@ -8,6 +8,9 @@ from tff_algos.features import spec as spec_lib
 
 # Manifest entry of a fitted spec.
 FEATURES = 'features'
+# Columns of the client table: statistics of the features `by_client`.
+CLIENT_MEAN = 'feature_mean'
+CLIENT_DEVIATION = 'feature_deviation'
 
 _CHANNELS = (1, 3)
 
@@ -15,9 +18,10 @@ _CHANNELS = (1, 3)
 def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
   """Returns the feature spec of a dataset.
 
-  A dataset of raw columns has it in its manifest. One of arrays has one column,
-  by what its schema and the facts of its source say: `image` (8-bit images),
-  `tokens` (words by a vocabulary), or `x` (other arrays, as stored).
+  A dataset of raw columns has it in its manifest. A table of plain numbers has
+  its columns. One of arrays has one column, by what its schema and the facts of
+  its source say: `image` (8-bit images), `tokens` (words by a vocabulary), or
+  `x` (other arrays, as stored).
 
   Raises:
     DataError: If the manifest is damaged, or written by other code.
@@ -37,6 +41,12 @@ def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
   }
   if schema.x_dtype == 'int32' and words:
     return _tokens(schema, words, facts.get('special_ids', {}), described)
+  if options.get('feature_columns'):
+    columns = tuple(
+      spec_lib.Feature(name, encoding=spec_lib.PLAIN)
+      for name in options['feature_columns']
+    )
+    return spec_lib.FeatureSpec(columns, **described)
   shape = schema.x_shape
   is_image = len(shape) == 3 and shape[2] in _CHANNELS
   if schema.x_dtype == 'uint8' and is_image:

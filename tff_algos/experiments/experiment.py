@@ -160,7 +160,7 @@ def build_model(
   Raises:
     ConfigError: If no model accepts them, or the config does not fit them.
   """
-  schema, facts = dataset.schema, dataset.manifest['source_facts']
+  schema, spec = dataset.schema, dataset.feature_spec
   return models.build_model(
     config.model,
     task=schema.task,
@@ -168,8 +168,8 @@ def build_model(
     num_outputs=schema.num_classes or 1,
     input_dtype=tf.int32 if schema.x_dtype == 'int32' else tf.float32,
     label_shape=schema.y_shape,
-    special_ids=facts.get('special_ids', {}),
-    vocabulary=facts.get('vocabulary', ()),
+    special_ids=spec.special_ids,
+    vocabulary=spec.words(),
   )
 
 

@@ -269,12 +269,32 @@ class FeatureSpec:
       for name in FITTED.get(feature.encoding, ())
     )
 
+  def fit(self, fitted: Mapping[str, Mapping[str, Any]]) -> 'FeatureSpec':
+    """Returns the spec with fitted values."""
+    is_ids = self.features[0].encoding == IDS
+    special = {'padding': PADDING_ID, 'unknown': UNKNOWN_ID} if is_ids else {}
+    return dataclasses.replace(self, fitted=fitted, special_ids=special)
+
+  def unfitted(self) -> 'FeatureSpec':
+    """Returns the spec without fitted values."""
+    return dataclasses.replace(self, fitted={}, special_ids={})
+
   @property
   def by_client(self) -> tuple[str, ...]:
     """Returns the columns that are encoded by each client's statistics."""
     return tuple(
       feature.name for feature in self.features if feature.encoding == BY_CLIENT
     )
+
+  def words(self) -> tuple[str, ...]:
+    """Returns the words of an input of ids, in the order of their ids.
+
+    They are all ids but `special_ids`; () for other inputs.
+    """
+    first = self.features[0]
+    if first.encoding != IDS:
+      return ()
+    return tuple(self.fitted[first.name]['vocabulary'])
 
   def output(self) -> Output | None:
     """Returns the encoded form; None if it is not known before the fit."""

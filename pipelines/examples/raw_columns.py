@@ -1,0 +1,173 @@
+"""Raw columns of examples: errors, stacks, content keys, encoding.
+
+TensorFlow is imported only where there are columns that need it.
+"""
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipelines.examples import hashing
+from pipelines.sources import base
+from tff_algos.core.structures import Array
+from tff_algos.features import spec as spec_lib
+
+if TYPE_CHECKING:
+  from tff_algos.features import preprocessing
+
+# Column -> raw value of each example, `[n, *raw_shape]`: float32, or objects
+# (str or bytes).
+Columns = Mapping[str, Array]
+
+
+def find_problem(
+  values: Mapping[str, Any], spec: spec_lib.FeatureSpec
+) -> base.Problem | None:
+  """Returns the first error of an example's raw values, or None."""
+  for feature in spec.features:
+    value = values[feature.name]
+    reason = _FINDERS[feature.type](feature, value)
+    if reason is not None:
+      shown = None if feature.type == spec_lib.IMAGE else repr(value)
+      return base.Problem(reason, feature.name, shown)
+  return None
+
+
+def stack(
+  values: Sequence[Mapping[str, Any]], spec: spec_lib.FeatureSpec
+) -> dict[str, Array]:
+  """Returns the columns of valid examples."""
+  return {
+    feature.name: _stack_column([one[feature.name] for one in values], feature)
+    for feature in spec.features
+  }
+
+
+def select(columns: Columns, rows: Array) -> dict[str, Array]:
+  """Returns some examples, by mask or index."""
+  return {name: values[rows] for name, values in columns.items()}
+
+
+def keys(columns: Columns, num_examples: int) -> Array:
+  """Returns the content key of each example, uint8 `[n, KEY_BYTES]`."""
+  found = bytearray()
+  for row in range(num_examples):
+    digest = hashlib.blake2b(digest_size=hashing.KEY_BYTES)
+    for values in columns.values():
+      spelled = _spell(values[row])
+      digest.update(len(spelled).to_bytes(8, 'little') + spelled)
+    found += digest.digest()
+  return np.frombuffer(bytes(found), np.uint8).reshape(-1, hashing.KEY_BYTES)
+
+
+class Encoder:
+  """Encoder of columns by a fitted spec."""
+
+  def __init__(self, spec: spec_lib.FeatureSpec) -> None:
+    self._spec = spec
+
+  def encode(
+    self, columns: Columns, client_statistics: tuple[Array, Array] | None = None
+  ) -> Array:
+    """Returns examples as they are stored, `[n, *x_shape]`.
+
+    Args:
+      columns: Raw values.
+      client_statistics: Mean and deviation of each example's client, float32
+        `[n, len(spec.by_client)]`; None without such columns.
+    """
+    import tensorflow as tf  # noqa: PLC0415
+
+    from tff_algos.features import preprocessing  # noqa: PLC0415
+
+    inputs: dict[str, Any] = dict(columns)
+    if client_statistics is not None:
+      inputs |= zip(
+        (preprocessing.CLIENT_MEAN, preprocessing.CLIENT_DEVIATION),
+        client_statistics,
+        strict=True,
+      )
+    tensors = {
+      name: tf.constant(inputs[name], spec.dtype)
+      for name, spec in self._preprocessing.column_specs().items()
+    }
+    return self._graph(tensors).numpy()
+
+  @functools.cached_property
+  def _preprocessing(self) -> 'preprocessing.Preprocessing':
+    from tff_algos.features import preprocessing  # noqa: PLC0415
+
+    return preprocessing.Preprocessing(self._spec)
+
+  @functools.cached_property
+  def _graph(self) -> Any:
+    import tensorflow as tf  # noqa: PLC0415
+
+    return tf.function(
+      self._preprocessing.encode,
+      input_signature=[self._preprocessing.column_specs()],
+      autograph=False,
+    )
+
+
+def _find_problem_of_number(
+  feature: spec_lib.Feature, value: Any
+) -> str | None:
+  numbers = np.asarray(value, np.float64)
+  if numbers.shape != feature.raw_shape:
+    return f'the shape is {numbers.shape}, not {feature.raw_shape}'
+  with np.errstate(over='ignore'):
+    numbers = numbers.astype(np.float32)
+  if np.isinf(numbers).any():
+    return 'not a finite float32 number'
+  if feature.missing == spec_lib.REFUSE and np.isnan(numbers).any():
+    return "missing; allow it by missing='mean' or 'indicator'"
+  if feature.encoding == spec_lib.LOG and (numbers < 0).any():
+    return 'negative, which has no logarithm'
+  return None
+
+
+def _find_problem_of_text(feature: spec_lib.Feature, value: Any) -> str | None:
+  del feature
+  try:
+    value.encode()
+  except UnicodeEncodeError:
+    return 'not Unicode text'
+  return None
+
+
+def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:
+  import tensorflow as tf  # noqa: PLC0415
+
+  from tff_algos.features import preprocessing  # noqa: PLC0415
+
+  try:
+    preprocessing.decode_image(feature, tf.constant(value))
+  except tf.errors.InvalidArgumentError:
+    return 'not a PNG, JPEG or BMP image'
+  return None
+
+
+_FINDERS = {
+  spec_lib.NUMBER: _find_problem_of_number,
+  spec_lib.CATEGORY: _find_problem_of_text,
+  spec_lib.TEXT: _find_problem_of_text,
+  spec_lib.IMAGE: _find_problem_of_image,
+}
+
+
+def _stack_column(values: list[Any], feature: spec_lib.Feature) -> Array:
+  if not feature.is_text:
+    return np.array(values, np.float32).reshape(-1, *feature.raw_shape)
+  column = np.empty(len(values), object)
+  column[:] = values
+  return column
+
+
+def _spell(value: Any) -> bytes:
+  if isinstance(value, str):
+    return value.encode()
+  return value if isinstance(value, bytes) else np.asarray(value).tobytes()
