@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.sources import registry
+from pipelines.examples import cleaning
+from pipelines.sources import base, registry
 from tests.testing import raw_sources
 from tff_algos.core import errors
 from tff_algos.features import preprocessing
@@ -18,10 +19,15 @@ def _read(source):
 
 def _problems(source):
   """Returns the place and the error of each malformed image."""
+  features, spec = source.features(), source.feature_spec()
+  (block,) = source.blocks()
+  _, letters = cleaning.clean(block, source.read(block), features, spec=spec)
   return [
-    (source.locate('all', position), str(example.problem))
-    for position, example in enumerate(_read(source))
-    if example.problem
+    (
+      source.locate('all', letter.position),
+      str(base.Problem(letter.reason, letter.column, letter.value)),
+    )
+    for letter in letters
   ]
 
 
@@ -71,14 +77,14 @@ def test_odd_files_are_dead_letters_with_their_paths(tmp_path):
   (tmp_path / 'ann/cat/notes.txt').write_text('no image')
   (tmp_path / 'ann/stray.png').write_bytes(whole)
   (tmp_path / 'ann/.hidden').write_text('ignored')
-  broken = 'the file is no whole PNG, JPEG or BMP image, got '
+  broken = "column 'image': not a PNG, JPEG or BMP image"
   assert [(place.file, problem) for place, problem in _problems(source)] == [
-    ('ann/cat/notes.txt', f"{broken}'ann/cat/notes.txt'"),
+    ('ann/cat/notes.txt', broken),
     (
       'ann/stray.png',
       "the file does not lie at client/class/file, got 'ann/stray.png'",
     ),
-    ('bob/cat/0.png', f"{broken}'bob/cat/0.png'"),
+    ('bob/cat/0.png', broken),
   ]
 
 
@@ -87,13 +93,13 @@ def test_rows_of_a_table_that_name_no_image_are_dead_letters(tmp_path):
   source = _write_table(
     tmp_path, 'ann/cat/0.png,a,x', 'no.png,b,x', ',a,x', 'ann/cat/1.png,,x'
   )
-  (missing, first), (nameless, second) = _problems(source)
+  (missing, first), (nameless, second), (_, third) = _problems(source)
   assert first == "the file cannot be read, got 'no.png'"
   assert (missing.file, missing.line) == ('files.csv', 3)
   assert missing.row == {'path': 'no.png', 'label': 'b', 'client': 'x'}
   assert second == "column 'path': the path is missing, got None"
   assert nameless.line == 4
-  assert _read(source)[3].y is None
+  assert third == 'the label is missing'
 
 
 def test_class_that_is_not_listed(tmp_path):
