@@ -106,6 +106,10 @@ class Arrays(base.FolderSource):
     classes = self._open().classes
     return {'class_names': list(classes)} if classes else {}
 
+  def count_clients(self) -> int:
+    """Returns the number of different clients."""
+    return len(np.unique(self._open().arrays['client']))
+
   def _files(self) -> list[pathlib.Path]:
     folder = self._options.folder
     needed = [

@@ -95,12 +95,12 @@ class Images(base.FileSource):
 
   def blocks(self) -> Sequence[base.Block]:
     """Returns the blocks of the one part, `'all'`."""
-    return base.cut_blocks(_ALL, len(self._images))
+    return base.cut_blocks(_ALL, len(self._listed))
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
     """Yields the contents of the files of a block."""
     numbers = {name: number for number, name in enumerate(self._classes)}
-    for image in self._images[block.start : block.stop]:
+    for image in self._listed[block.start : block.stop]:
       content, problem = None, image.problem
       if problem is None:
         content, problem = self._read(image.path)
@@ -116,7 +116,7 @@ class Images(base.FileSource):
   def checksums(self) -> Mapping[str, str]:
     """Returns one checksum of all files: their paths, labels and contents."""
     digest = hashlib.sha256()
-    for image in self._images:
+    for image in self._listed:
       path = self._folder / image.path
       content = integrity.file_sha256(path) if path.is_file() else None
       digest.update(f'{image[:3]} {content}\n'.encode())
@@ -139,10 +139,14 @@ class Images(base.FileSource):
   def locate(self, part: str, position: int) -> base.Location:
     """Returns the file of an image, or its line in the table."""
     del part
-    return self._images[position].location
+    return self._listed[position].location
+
+  def list(self) -> tuple[Listed, ...]:
+    """Returns all files, in the order of their paths or of the table."""
+    return self._listed
 
   @functools.cached_property
-  def _images(self) -> tuple[Listed, ...]:
+  def _listed(self) -> tuple[Listed, ...]:
     """Returns all files, in the order of their paths or of the table."""
     if not self._folder.is_dir():
       raise errors.DataError(
@@ -158,7 +162,7 @@ class Images(base.FileSource):
     """Returns the names of the classes, class 0 first."""
     if self._options.classes is not None:
       return self._options.classes
-    found = sorted({image.label for image in self._images if image.label})
+    found = sorted({image.label for image in self._listed if image.label})
     if len(found) < 2:
       raise errors.DataError(
         f'the images of {str(self._folder)!r} have one class alone, '
