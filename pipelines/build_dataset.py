@@ -28,7 +28,7 @@ from pipelines.publishing import quarantine, versions
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
 from pipelines.steps import extract, fit, handover, planning, write
-from tff_algos.core import checks, errors
+from tff_algos.core import errors
 from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
@@ -163,8 +163,11 @@ def _stage_version(
   )
   handover.write_plan(staging, plan, [len(s.key) for s in surveys])
   fitted = None
-  if source.feature_spec() is not None:
-    fitted = _fit(config, staging, source, plan, given, pipeline_options)
+  spec = source.feature_spec()
+  if spec is not None:
+    _measure(config, staging, blocks, spec, pipeline_options)
+    fitted = fit.merge(staging, spec, len(blocks), len(plan.client_ids), given)
+    handover.write_fitted(staging, fitted)
     schema = fitted.stored_as(schema)
   writer = write.ShardWriter(
     staging, schema, len(plan.client_ids), config.num_shards, config.seed
@@ -250,26 +253,19 @@ def _survey(
     )
 
 
-def _fit(
+def _measure(
   config: options.DatasetConfig,
   staging: staging_lib.Staging,
-  source: base.Source,
-  plan: planning.Plan,
-  given: spec_lib.FeatureSpec | None,
+  blocks: Sequence[base.Block],
+  spec: spec_lib.FeatureSpec,
   pipeline_options: Sequence[str],
-) -> handover.Fitted:
-  """Fits the raw columns, unless all is given, and hands the result on."""
-  spec = checks.check_given('feature spec', source.feature_spec())
-  blocks = source.blocks()
+) -> None:
   with runner.run_pipeline(pipeline_options) as pipeline:
     _ = (
       pipeline
       | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
-      | 'Fit' >> beam.ParDo(fit.FitBlock(config, staging))
+      | 'Measure' >> beam.ParDo(fit.MeasureBlock(config, staging, spec))
     )
-  fitted = fit.merge(staging, spec, len(blocks), len(plan.client_ids), given)
-  handover.write_fitted(staging, fitted)
-  return fitted
 
 
 def _extract_and_write(

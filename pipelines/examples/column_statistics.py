@@ -5,6 +5,8 @@ Apache DataSketches for quantiles and frequent words. Merged in the order of the
 blocks, they do not depend on the runner.
 """
 
+# DataSketches has no types.
+# pyright: reportAttributeAccessIssue=false
 import abc
 import base64
 import math
@@ -161,7 +163,7 @@ class Frequencies(Statistic):
     self._sketch = datasketches.frequent_strings_sketch(_LOG_MAX_WORDS)
     self._count = 0
 
-  def add(self, values: Iterable[Iterable[str]]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+  def add(self, values: Iterable[Iterable[str]]) -> None:
     """Adds the words of each of some examples."""
     for words in values:
       self._count += 1
@@ -260,9 +262,12 @@ def _to_measure(feature: spec_lib.Feature, values: Array) -> Any:
     return values[~np.isnan(values)]
   if feature.type == spec_lib.CATEGORY:
     return [[value] for value in values]
+  # Tables without texts are measured without TensorFlow.
+  import tensorflow as tf  # noqa: PLC0415
+
   from tff_algos.features import preprocessing  # noqa: PLC0415
 
-  texts = preprocessing.split_text(feature, values.astype(str))
+  texts = preprocessing.split_text(feature, tf.constant(values, tf.string))
   return [[word.decode() for word in words] for words in texts.numpy().tolist()]
 
 

@@ -1,12 +1,8 @@
-"""Raw columns of examples: errors, stacks, content keys, encoding.
+"""Raw columns of examples: errors, stacks and content keys."""
 
-TensorFlow is imported only where there are columns that need it.
-"""
-
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +10,6 @@ from pipelines.examples import hashing
 from pipelines.sources import base
 from tff_algos.core.structures import Array
 from tff_algos.features import spec as spec_lib
-
-if TYPE_CHECKING:
-  from tff_algos.features import preprocessing
 
 # Column -> raw value of each example, `[n, *raw_shape]`: float32, or objects
 # (str or bytes).
@@ -63,56 +56,6 @@ def keys(columns: Columns, num_examples: int) -> Array:
   return np.frombuffer(bytes(found), np.uint8).reshape(-1, hashing.KEY_BYTES)
 
 
-class Encoder:
-  """Encoder of columns by a fitted spec."""
-
-  def __init__(self, spec: spec_lib.FeatureSpec) -> None:
-    self._spec = spec
-
-  def encode(
-    self, columns: Columns, client_statistics: tuple[Array, Array] | None = None
-  ) -> Array:
-    """Returns examples as they are stored, `[n, *x_shape]`.
-
-    Args:
-      columns: Raw values.
-      client_statistics: Mean and deviation of each example's client, float32
-        `[n, len(spec.by_client)]`; None without such columns.
-    """
-    import tensorflow as tf  # noqa: PLC0415
-
-    from tff_algos.features import preprocessing  # noqa: PLC0415
-
-    inputs: dict[str, Any] = dict(columns)
-    if client_statistics is not None:
-      inputs |= zip(
-        (preprocessing.CLIENT_MEAN, preprocessing.CLIENT_DEVIATION),
-        client_statistics,
-        strict=True,
-      )
-    tensors = {
-      name: tf.constant(inputs[name], spec.dtype)
-      for name, spec in self._preprocessing.column_specs().items()
-    }
-    return self._graph(tensors).numpy()
-
-  @functools.cached_property
-  def _preprocessing(self) -> 'preprocessing.Preprocessing':
-    from tff_algos.features import preprocessing  # noqa: PLC0415
-
-    return preprocessing.Preprocessing(self._spec)
-
-  @functools.cached_property
-  def _graph(self) -> Any:
-    import tensorflow as tf  # noqa: PLC0415
-
-    return tf.function(
-      self._preprocessing.encode,
-      input_signature=[self._preprocessing.column_specs()],
-      autograph=False,
-    )
-
-
 def _find_problem_of_number(
   feature: spec_lib.Feature, value: Any
 ) -> str | None:
@@ -140,6 +83,7 @@ def _find_problem_of_text(feature: spec_lib.Feature, value: Any) -> str | None:
 
 
 def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:
+  # Examples without images are checked without TensorFlow.
   import tensorflow as tf  # noqa: PLC0415
 
   from tff_algos.features import preprocessing  # noqa: PLC0415

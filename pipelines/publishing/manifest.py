@@ -11,8 +11,9 @@ import pyarrow
 from pyarrow import parquet
 
 from pipelines import options
+from pipelines.examples import encoding
 from pipelines.sources import base
-from pipelines.steps import handover, planning, write
+from pipelines.steps import planning, write
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import integrity, layout, raw_features
@@ -108,7 +109,7 @@ def write_clients(
   path: pathlib.Path,
   plan: planning.Plan,
   shards: Sequence[Mapping[str, Any]],
-  fitted: handover.Fitted | None = None,
+  fitted: encoding.Fitted | None = None,
 ) -> None:
   """Writes the client table: one row per client, in the plan's order."""
   num_clients, num_shards = len(plan.client_ids), len(shards)

@@ -11,18 +11,16 @@ from pipelines.engines import failures
 from pipelines.examples import (
   cleaning,
   distributions,
-  raw_columns,
+  encoding,
   splits,
 )
 from pipelines.partitions import registry as laws
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base, registry
 from pipelines.steps import handover, pieces, planning, write
-from tff_algos.core import checks
 from tff_algos.core.structures import Array
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
-from tff_algos.features import spec as spec_lib
 
 NumberedBlock = tuple[int, base.Block]
 KeyedPiece = tuple[pieces.Key, pieces.Piece]
@@ -55,10 +53,6 @@ class BlockFn(beam.DoFn):
   def _source(self) -> base.Source:
     return create_source(self._config)
 
-  @functools.cached_property
-  def _spec(self) -> spec_lib.FeatureSpec:
-    return checks.check_given('feature spec', self._source.feature_spec())
-
   def _clean(
     self, block: base.Block
   ) -> tuple[cleaning.CleanBlock, list[cleaning.DeadLetter]]:
@@ -88,6 +82,9 @@ class SurveyBlock(BlockFn):
 
 class ExtractPieces(BlockFn):
   """DoFn: block -> runs of its stored pieces, keyed by output file."""
+
+  # Not a property: Beam looks at the properties of a DoFn before it runs.
+  _encoder: encoding.Encoder | None = None
 
   def process(
     self, numbered: NumberedBlock
@@ -131,16 +128,9 @@ class ExtractPieces(BlockFn):
     """Returns the stored form of examples."""
     if not isinstance(x, Mapping):
       return x
-    fitted, encoder = self._fitted
-    statistics = None
-    if fitted.spec.by_client:
-      statistics = fitted.client_statistics(owners)
-    return encoder.encode(x, statistics)
-
-  @functools.cached_property
-  def _fitted(self) -> tuple[handover.Fitted, raw_columns.Encoder]:
-    fitted = handover.read_fitted(self._staging)
-    return fitted, raw_columns.Encoder(fitted.spec)
+    if self._encoder is None:
+      self._encoder = handover.read_encoder(self._staging)
+    return self._encoder.encode(x, owners)
 
   @functools.cached_property
   def _distributions(self) -> tuple[distributions.Distribution, ...]:

@@ -8,12 +8,13 @@ clients, each on its own training examples.
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from pipelines import options
 from pipelines.engines import failures
-from pipelines.examples import column_statistics, raw_columns
+from pipelines.examples import column_statistics, encoding, raw_columns
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import extract, handover, planning
 from tff_algos.core import errors
@@ -25,8 +26,17 @@ from tff_algos.features import spec as spec_lib
 _TRAIN = schema_lib.SPLITS.index(schema_lib.TRAIN)
 
 
-class FitBlock(extract.BlockFn):
+class MeasureBlock(extract.BlockFn):
   """DoFn: block -> its number; writes the statistics of its columns."""
+
+  def __init__(
+    self,
+    config: options.DatasetConfig,
+    staging: staging_lib.Staging,
+    spec: spec_lib.FeatureSpec,
+  ) -> None:
+    super().__init__(config, staging)
+    self._spec = spec
 
   def process(self, numbered: extract.NumberedBlock) -> Iterator[int]:
     """Measures one block."""
@@ -37,13 +47,14 @@ class FitBlock(extract.BlockFn):
       is_train = plan.roles == _TRAIN
       owned = is_train & (plan.owners != planning.NOBODY)
       participates = (owned & (plan.owners < plan.num_participating)).any(0)
+      columns = cast(raw_columns.Columns, sound.x)
       statistics = column_statistics.create(self._spec)
       column_statistics.add(
-        statistics, self._spec, raw_columns.select(sound.x, participates)
+        statistics, self._spec, raw_columns.select(columns, participates)
       )
       states = {
         'all': {name: one.state() for name, one in statistics.items()},
-        'clients': self._measure_clients(sound.x, plan.owners, owned),
+        'clients': self._measure_clients(columns, plan.owners, owned),
       }
       with self._staging.atomic_path(_path(self._staging, number)) as path:
         path.write_text(json.dumps(states))
@@ -71,7 +82,7 @@ def merge(
   num_blocks: int,
   num_clients: int,
   given: spec_lib.FeatureSpec | None = None,
-) -> handover.Fitted:
+) -> encoding.Fitted:
   """Returns the fitted spec from the statistics of all blocks.
 
   Args:
@@ -106,7 +117,7 @@ def merge(
       values = moments[column].fitted_or(of_all)
       mean[client, column] = values['mean']
       deviation[client, column] = np.sqrt(values['variance'])
-  return handover.Fitted(given, mean, deviation)
+  return encoding.Fitted(given, mean, deviation)
 
 
 def read_given(

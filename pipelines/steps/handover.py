@@ -4,7 +4,6 @@ One file per block, written to a temporary file and renamed: a step that a
 runner executes twice leaves the same files. The folder is removed at the end.
 """
 
-import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
@@ -12,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.examples import cleaning
+from pipelines.examples import cleaning, encoding
 from pipelines.publishing import staging as staging_lib
 from pipelines.steps import planning
-from tff_algos.core import checks
 from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
@@ -38,47 +36,6 @@ class BlockPlan(NamedTuple):
   start: Array
   num_clients: Array
   num_participating: Array
-
-
-class Fitted(NamedTuple):
-  """A fitted feature spec.
-
-  Attributes:
-    spec: The spec.
-    client_mean: Of the columns `spec.by_client` at each client, float32
-      `[num_clients, columns]`; the fitted mean where a client has no value.
-    client_deviation: Standard deviations; 1 for constant columns.
-  """
-
-  spec: spec_lib.FeatureSpec
-  client_mean: Array
-  client_deviation: Array
-
-  def stored_as(self, schema: schema_lib.Schema) -> schema_lib.Schema:
-    """Returns a schema with the shape and dtype of encoded examples."""
-    output = checks.check_given('encoded form', self.spec.output())
-    return dataclasses.replace(
-      schema,
-      x_dtype=output.dtype,
-      x_shape=output.shape,
-      x_scale=output.scale,
-      x_offset=output.offset,
-    )
-
-  def client_statistics(self, clients: Array) -> tuple[Array, Array]:
-    """Returns mean and deviation at some clients, `[n, columns]`.
-
-    Those of `NOBODY` are the fitted ones of all.
-    """
-    of_all = [self.spec.fitted[name] for name in self.spec.by_client]
-    found = []
-    for statistics, rest in (
-      (self.client_mean, [one['mean'] for one in of_all]),
-      (self.client_deviation, np.sqrt([one['variance'] for one in of_all])),
-    ):
-      rows = np.vstack([statistics, np.array(rest, np.float32)])
-      found.append(rows[np.where(clients < 0, len(statistics), clients)])
-    return found[0], found[1]
 
 
 def write_survey(
@@ -141,7 +98,7 @@ def read_plan(staging: staging_lib.Staging, number: int) -> BlockPlan:
     return BlockPlan(**arrays)
 
 
-def write_fitted(staging: staging_lib.Staging, fitted: Fitted) -> None:
+def write_fitted(staging: staging_lib.Staging, fitted: encoding.Fitted) -> None:
   """Writes a fitted feature spec."""
   _save(
     staging,
@@ -152,11 +109,12 @@ def write_fitted(staging: staging_lib.Staging, fitted: Fitted) -> None:
     path.write_text(json.dumps(fitted.spec.to_dict()))
 
 
-def read_fitted(staging: staging_lib.Staging) -> Fitted:
-  """Returns the fitted feature spec."""
+def read_encoder(staging: staging_lib.Staging) -> encoding.Encoder:
+  """Returns the encoder of raw columns."""
   values = json.loads((staging.work / 'features.json').read_text())
+  spec = spec_lib.FeatureSpec.from_dict(values)
   with np.load(staging.work / 'client_statistics') as arrays:
-    return Fitted(spec_lib.FeatureSpec.from_dict(values), **arrays)
+    return encoding.Encoder(encoding.Fitted(spec, **arrays))
 
 
 class _ClientStatistics(NamedTuple):

@@ -33,7 +33,7 @@ def of_manifest(manifest: Mapping[str, Any]) -> spec_lib.FeatureSpec:
   facts = manifest['source_facts']
   classes = facts.get('class_names') or options.get('classes') or ()
   words = facts.get('vocabulary') or options.get('alphabet') or ()
-  described = {
+  described: dict[str, Any] = {
     'classes': tuple(map(str, classes)),
     'label': options.get('label_column', ''),
     'scale': schema.x_scale,

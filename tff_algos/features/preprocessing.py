@@ -111,7 +111,7 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
     feature: The column; an image of another size is resized bilinearly.
     content: Content of a PNG, JPEG or BMP file, string `[]`.
   """
-  height, width, channels = feature.shape or ()
+  height, width, channels = feature.shape or (1, 1, 1)
   image = tf.io.decode_image(content, channels, expand_animations=False)
   image.set_shape([None, None, channels])
   resize = tf.keras.layers.Resizing(height, width)
@@ -138,7 +138,7 @@ def _number(
       scaled = tf.where(is_missing, tf.zeros_like(scaled), scaled)
     if feature.missing == spec_lib.INDICATOR:
       return tf.stack([scaled, tf.cast(is_missing, tf.float32)], axis=-1)
-    return scaled[..., tf.newaxis]
+    return tf.expand_dims(scaled, -1)
 
   return encode
 
@@ -201,7 +201,7 @@ def _image(
   return lambda contents: tf.map_fn(
     lambda content: decode_image(feature, content),
     contents,
-    fn_output_signature=tf.TensorSpec(feature.shape, tf.uint8),
+    fn_output_signature=tf.TensorSpec(feature.shape or (), tf.uint8),
   )
 
 

@@ -99,7 +99,7 @@ def test_file_that_is_no_text(tmp_path):
 @pytest.mark.parametrize(
   ('more', 'text'),
   [
-    ({'feature_columns': ()}, 'at least one column'),
+    ({'feature_columns': ()}, 'either feature_columns'),
     ({'classes': ('one',)}, 'number of classes'),
     ({'delimiter': ';;'}, 'one character'),
   ],

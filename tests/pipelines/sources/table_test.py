@@ -69,7 +69,7 @@ def test_regression():
   ('more', 'text'),
   [
     ({'train_file': ''}, 'must name a file'),
-    ({'feature_columns': ()}, 'at least one column'),
+    ({'feature_columns': ()}, 'either feature_columns'),
     ({'classes': ('a',)}, '2'),
   ],
 )
