@@ -340,7 +340,11 @@ def _build(
   dataset: Mapping[str, Any] | None,
 ) -> dataset_lib.FederatedDataset:
   """Writes the config file of raw data, and builds its dataset."""
-  options = {**proposal.dataset, **(dataset or {})}
+  options = dict(proposal.dataset)
+  for key, value in (dataset or {}).items():
+    if isinstance(value, Mapping):
+      value = {**options.get(key, {}), **value}
+    options[key] = value
   proposal = proposal._replace(dataset=options)
   path = pathlib.Path(folder) / CONFIG
   path.write_text(config_text.render(proposal, f'tff_algos.{maker}'))

@@ -287,7 +287,9 @@ def _find_roles(
   chosen: dict[str, str] = {}
   for role in ('time', 'client'):
     named = given.get(role)
-    names = [c.name for c in candidates[role] if c.name not in chosen.values()]
+    taken = {*chosen.values(), *given.values()}
+    candidates[role] = [c for c in candidates[role] if c.name not in taken]
+    names = [c.name for c in candidates[role]]
     chosen[role] = named or (names[0] if names else '')
   if not chosen['client']:
     raise errors.DataError(
@@ -323,10 +325,16 @@ def _find_roles(
 def _by_name(
   columns: Iterable[columns_lib.Column], role: str
 ) -> list[columns_lib.Column]:
-  """Returns columns that are named like a role first; only those of times."""
+  """Returns columns that are named like a role first; only those of times.
+
+  Then come those of most values, for clients, or in the given order.
+  """
   columns = [*columns]
   named = [c for c in columns if _WORDS[role] & _words(c.name)]
-  return named + [c for c in columns if c not in named and role != 'time']
+  others = [c for c in columns if c not in named and role != 'time']
+  if role == 'client':
+    others.sort(key=lambda column: -len(column.values))
+  return named + others
 
 
 def _words(name: str) -> set[str]:
