@@ -105,7 +105,12 @@ def test_missing_files_are_one_clear_error(name, tmp_path):
   full, empty = tmp_path / 'full', tmp_path / 'empty'
   full.mkdir()
   empty.mkdir()
-  options = raw_sources.WRITERS[name](full) | {'folder': str(empty)}
+  options = {
+    key: value.replace(str(full), str(empty))
+    if isinstance(value, str)
+    else value
+    for key, value in raw_sources.WRITERS[name](full).items()
+  }
   with pytest.raises(errors.DataError, match='no raw data'):
     registry.create(name, options, 0).blocks()
 

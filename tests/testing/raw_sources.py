@@ -44,8 +44,7 @@ def write_csv(folder: pathlib.Path) -> dict[str, Any]:
   """Writes a table of numbers with classes and owners."""
   raw_data.write_csv(folder, 5)
   return {
-    'folder': str(folder),
-    'train_file': 'table.csv',
+    'path': str(folder / 'table.csv'),
     'label_column': 'y',
     'feature_columns': ('a', 'b'),
     'classes': ('no', 'yes'),
@@ -99,12 +98,26 @@ def write_parquet(folder: pathlib.Path) -> dict[str, Any]:
     path = folder / f'part-{number}.parquet'
     parquet.write_table(table, path, row_group_size=3)
   return {
-    'folder': str(folder),
-    'train_file': 'part-*.parquet',
+    'path': str(folder / 'part-*.parquet'),
     'label_column': 'y',
     'feature_columns': ('a', 'b'),
     'classes': ('0', '1'),
     'client_column': 'who',
+  }
+
+
+def write_windows(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes a table of two clients by turns, read in windows of two rows."""
+  rows = [f'{i},{i / 7},{i % 2},{"ab"[i % 2]}' for i in range(8)]
+  (folder / 'table.csv').write_text('\n'.join(('time,v,y,who', *rows)))
+  return {
+    'path': str(folder / 'table.csv'),
+    'label_column': 'y',
+    'classes': ('0', '1'),
+    'client_column': 'who',
+    'time_column': 'time',
+    'features': ({'name': 'v'},),
+    'window_length': 2,
   }
 
 
@@ -281,6 +294,7 @@ WRITERS: Mapping[str, Callable[[pathlib.Path], dict[str, Any]]] = {
   'sentiment140': write_sentiment140,
   'shakespeare': write_shakespeare,
   'stack_overflow': write_stack_overflow,
+  'table': write_windows,
   'tiny_imagenet': write_tiny_imagenet,
 }
 

@@ -5,12 +5,11 @@ from tff_algos.experiments.own_data import config_text, proposal
 
 _PROPOSAL = proposal.Proposal(
   title='data/t.csv',
-  source='csv',
+  source='table',
   model='mlp',
   num_clients=6,
   options=(
-    proposal.Option('folder', 'data', ('it is\nthere',)),
-    proposal.Option('train_file', 't.csv'),
+    proposal.Option('path', 'data/t.csv', ('it is\nthere',)),
     proposal.Option('label_column', 'y "now"'),
     proposal.Option(
       'feature_columns',
@@ -33,7 +32,7 @@ def test_file_is_the_config_that_was_proposed(tmp_path):
   assert config.algorithm.cohort_size == 3
   options = config.dataset.source.options
   assert options.label_column == 'y "now"'
-  assert options.feature_columns == _PROPOSAL.options[3].value
+  assert options.feature_columns == _PROPOSAL.options[2].value
   assert config.dataset.seed == 7
   # What is not proposed is as in `configs/own_data.py`.
   assert config.dataset.splits.split_by == 'client_time'
@@ -45,6 +44,6 @@ def test_file_is_for_a_person_to_read():
   assert ast.get_docstring(ast.parse(text)).startswith(
     'Config of data/t.csv, written by\n\n  a --command\n\nA note with'
   )
-  assert '    # it is there\n    folder=' in text
+  assert '    # it is there\n    path=' in text
   assert "      # evidence 3\n      'a rather long name 3',\n" in text
   assert max(map(len, text.splitlines())) <= 88

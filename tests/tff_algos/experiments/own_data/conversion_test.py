@@ -48,7 +48,7 @@ def test_arrays_of_each_client(tmp_path):
 
 
 def test_official_test_split_and_options(tmp_path):
-  test = _clients(num_examples=4)
+  test = {c: (x[:4] + 100, y[:4]) for c, (x, y) in _clients().items()}
   options = {
     'splits': {'validation_ratio': 0.0},
     'seed': 5,
@@ -114,7 +114,7 @@ def test_client_data(tmp_path, keys):
     data, tmp_path, **named, test=data
   ) as dataset:
     np.testing.assert_array_equal(
-      dataset.examples('c1', 'test').x, _clients()['c1'][0]
+      _rows(dataset, 'c1', 'test'), _clients()['c1'][0]
     )
 
 
