@@ -125,8 +125,10 @@ def _number(
   """Returns numbers `[batch]` or `[batch, length]` -> `[..., width]`."""
   fitted = spec.fitted.get(feature.name, {})
   if feature.encoding == spec_lib.BUCKETIZE:
-    return tf.keras.layers.Discretization(
-      fitted['boundaries'], output_mode='one_hot'
+    return _one_hot(
+      tf.keras.layers.Discretization(
+        fitted['boundaries'], output_mode='one_hot'
+      )
     )
   scale = _scaler(feature.encoding, fitted)
 
@@ -141,6 +143,11 @@ def _number(
     return tf.expand_dims(scaled, -1)
 
   return encode
+
+
+def _one_hot(layer: tf.keras.layers.Layer) -> _Encoder:
+  """Returns a layer on `[batch]`; Keras would read `[1]` as one example."""
+  return lambda values: layer(tf.expand_dims(values, -1))
 
 
 def _scaler(encoding: str, fitted: Mapping[str, Any]) -> _Encoder:
@@ -171,8 +178,7 @@ def _category(
       vocabulary=spec.fitted[feature.name]['vocabulary'], output_mode='one_hot'
     )
   layers.append(layer)
-  # Hashing makes no vectors of vectors.
-  return lambda values: layer(values[:, tf.newaxis])
+  return _one_hot(layer)
 
 
 def _text(
