@@ -55,6 +55,11 @@ _PUBLIC = {
   'write_report': 'reports.run.page:write_report',
   # Federated datasets.
   'FederatedDataset': 'data.dataset:FederatedDataset',
+  # Datasets of own data in memory.
+  'from_arrays': 'experiments.own_data.conversion:from_arrays',
+  'from_client_data': 'experiments.own_data.conversion:from_client_data',
+  'from_huggingface': 'experiments.own_data.conversion:from_huggingface',
+  'from_pandas': 'experiments.own_data.conversion:from_pandas',
   # Exported models.
   'ModelStore': 'serving.models:ModelStore',
   'ServerConfig': 'serving.server_config:ServerConfig',

@@ -9,6 +9,12 @@ from tff_algos.experiments.evaluating import evaluate
 from tff_algos.experiments.experiment import ExperimentConfig
 from tff_algos.experiments.experiment import parse as parse_experiment
 from tff_algos.experiments.exporting import export as export_models
+from tff_algos.experiments.own_data.conversion import (
+  from_arrays,
+  from_client_data,
+  from_huggingface,
+  from_pandas,
+)
 from tff_algos.experiments.session import open_session
 from tff_algos.experiments.training import train
 from tff_algos.models.registry import MODELS, build_model
@@ -48,6 +54,10 @@ __all__ = [
   'export_models',
   'write_report',
   'FederatedDataset',
+  'from_arrays',
+  'from_client_data',
+  'from_huggingface',
+  'from_pandas',
   'ModelStore',
   'ServerConfig',
   'serve',

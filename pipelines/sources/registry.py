@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipelines.sources import (
+  arrays,
   base,
   cifar,
   csv,
@@ -12,6 +13,7 @@ from pipelines.sources import (
   federated_emnist,
   femnist,
   idx,
+  images,
   linear_regression,
   logistic_mixture,
   parquet,
@@ -20,6 +22,7 @@ from pipelines.sources import (
   shakespeare,
   softmax_groups,
   stack_overflow,
+  table_file,
   tfds,
   tiny_imagenet,
   two_gaussians,
@@ -29,6 +32,7 @@ from tff_algos.core import config as config_lib
 
 # name -> (options, class)
 SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
+  'arrays': (arrays.Options, arrays.Arrays),
   'cifar': (cifar.Options, cifar.Cifar),
   'csv': (csv.Options, csv.Csv),
   'digits': (digits.Options, digits.Digits),
@@ -39,6 +43,7 @@ SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
   ),
   'femnist': (femnist.Options, femnist.Femnist),
   'idx': (idx.Options, idx.Idx),
+  'images': (images.Options, images.Images),
   'linear_regression': (
     linear_regression.Options,
     linear_regression.LinearRegression,
@@ -53,6 +58,7 @@ SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
   'shakespeare': (shakespeare.Options, shakespeare.Shakespeare),
   'softmax_groups': (softmax_groups.Options, softmax_groups.SoftmaxGroups),
   'stack_overflow': (stack_overflow.Options, stack_overflow.StackOverflow),
+  'table': (table_file.Options, table_file.open_table),
   'tfds': (tfds.Options, tfds.Tfds),
   'tiny_imagenet': (tiny_imagenet.Options, tiny_imagenet.TinyImagenet),
   'two_gaussians': (two_gaussians.Options, two_gaussians.TwoGaussians),
