@@ -27,8 +27,8 @@ import importlib
 
 __version__ = '0.1.0'
 
-# Name -> where it is defined, with a dot in this package; `__init__.pyi` says the
-# same to type checkers.
+# Name -> where it is defined, with a dot in this package; `__init__.pyi` says
+# the same to type checkers.
 _PUBLIC = {
   # What an algorithm and a model are, and all of them by name.
   'FederatedAlgorithm': '.core.algorithm:FederatedAlgorithm',

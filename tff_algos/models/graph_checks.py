@@ -59,11 +59,8 @@ def checked(model: model_lib.Model) -> model_lib.Model:
       f'batch of {_BATCH} it returns {outputs}'
     )
   _check_pure(model.name, traced.graph)
-  types = operation_types(traced.graph)
   return dataclasses.replace(
-    model,
-    label_shape=label_shape,
-    vectorizes=not any(word in kind for kind in types for word in _LOOPED),
+    model, label_shape=label_shape, vectorizes=_vectorizes(traced.graph)
   )
 
 
@@ -87,6 +84,20 @@ def _check_pure(name: str, graph: tf.Graph) -> None:
       f'model {name!r} ends with a softmax, but must return logits: its loss '
       'applies the softmax itself. Remove the activation of its last layer'
     )
+
+
+def _vectorizes(graph: tf.Graph) -> bool:
+  """Returns whether stacked weights become batched matrix products."""
+  has_loop = any(
+    word in kind for kind in operation_types(graph) for word in _LOOPED
+  )
+  # Stacked over clients and clusters, it would have more than the five axes
+  # that TensorFlow's softmax takes on a CPU.
+  has_wide_softmax = any(
+    op.type == 'Softmax' and (op.outputs[0].shape.rank or 0) > 3
+    for op in graph.get_operations()
+  )
+  return not (has_loop or has_wide_softmax)
 
 
 def _is_stateful(kind: str) -> bool:

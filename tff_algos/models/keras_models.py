@@ -247,12 +247,17 @@ class _StepDraws:
     """Returns the units with dropout; axes of noise size 1 share a draw."""
     if not isinstance(self._layer, tf.keras.layers.Dropout):
       raise self._refusal()
+    if rate >= 1:
+      raise keras_weights.refusal(
+        f'Keras layer {self._layer.name!r} drops all units; its rate must be '
+        f'below 1, got {rate}'
+      )
     is_shared = [False] * inputs.shape.rank
     if noise_shape is not None:
       sizes = tf.unstack(noise_shape)
       is_shared = [tf.get_static_value(size) == 1 for size in sizes]
     if is_shared[0]:
-      raise errors.ConfigError(
+      raise keras_weights.refusal(
         f'Keras layer {self._layer.name!r} has noise_shape '
         f'{self._layer.noise_shape}, the same draw for all examples of a '
         'batch; its first entry must be None'
@@ -266,7 +271,7 @@ class _StepDraws:
     raise self._refusal()
 
   def _refusal(self) -> errors.ConfigError:
-    return errors.ConfigError(
+    return keras_weights.refusal(
       f'Keras layer {self._layer.name!r} ({type(self._layer).__name__}) draws '
       "random numbers that the run's seed does not determine; leave it out. "
       'tf.keras.layers.Dropout and SpatialDropout are drawn by the seed'

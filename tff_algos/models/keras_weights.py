@@ -20,10 +20,22 @@ from tff_algos.core import errors
 from tff_algos.core.structures import Array
 from tff_algos.models import graph_checks
 
+# Attribute of the initializers of Keras that draw.
+_GENERATOR = '_random_generator'
 # Name -> tensor, within `bound`.
 _BOUND: contextvars.ContextVar[Mapping[str, tf.Tensor] | None] = (
   contextvars.ContextVar('bound_weights', default=None)
 )
+
+
+def refusal(message: str) -> errors.ConfigError:
+  """Returns an error to raise while a Keras layer is called.
+
+  Keras passes it on as it is, without the arguments of the layer.
+  """
+  error = errors.ConfigError(message)
+  error._keras_call_info_injected = True  # pyright: ignore[reportAttributeAccessIssue]
+  return error
 
 
 class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore[reportAttributeAccessIssue]
@@ -85,7 +97,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
     if bound is None:
       return self._variable.value()
     if self.key not in bound:
-      raise errors.ConfigError(
+      raise refusal(
         f'Keras weight {self.name!r} is read by a layer, but the model does '
         'not list it among its weights; make it an attribute of the layer'
       )
@@ -115,7 +127,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
 
   def _update(self, method: str, *args: Any, **kwargs: Any) -> Any:
     if _BOUND.get() is not None:
-      raise errors.ConfigError(
+      raise refusal(
         f'Keras variable {self.name!r} is updated when the model is called: '
         'state across batches must not be averaged over clients or clusters '
         'like weights. Leave out its layer; in place of batch normalization '
@@ -239,7 +251,7 @@ def initial_draw(weight: KerasWeight) -> Callable[[tf.Tensor], tf.Tensor]:
     ConfigError: If the draws cannot be made by a seed.
   """
   initializer = weight.initializer_fn
-  if not weight.is_given and hasattr(initializer, '_random_generator'):
+  if not weight.is_given and hasattr(initializer, _GENERATOR):
 
     def draw(seed: tf.Tensor) -> tf.Tensor:
       # Of its own, since Keras warns where one is called twice.
@@ -271,7 +283,9 @@ def constant_value(weight: KerasWeight) -> Array:
 
 def _is_random(weight: KerasWeight) -> bool:
   """Returns whether the initial value may differ from process to process."""
-  if weight.initializer_fn is None:
+  if weight.initializer_fn is None or hasattr(
+    weight.initializer_fn, _GENERATOR
+  ):
     return True
   graph = (
     tf.function(
