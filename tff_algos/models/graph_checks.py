@@ -67,7 +67,7 @@ def checked(model: model_lib.Model) -> model_lib.Model:
 def _check_pure(name: str, graph: tf.Graph) -> None:
   """Raises ConfigError if calls have state, or return probabilities."""
   stateful = sorted(filter(_is_stateful, operation_types(graph)))
-  if any(tensor.dtype == tf.resource for tensor, _ in graph.captures):  # pyright: ignore[reportAttributeAccessIssue]
+  if any(tensor.dtype == tf.resource for tensor, _ in graph.captures):
     stateful.append('a variable or table of its own')
   if stateful:
     raise errors.ConfigError(
@@ -76,7 +76,7 @@ def _check_pure(name: str, graph: tf.Graph) -> None:
       'Leave these layers out; tf.keras.layers.Dropout is drawn by the seed of '
       'the run'
     )
-  last = graph.outputs[0].op  # pyright: ignore[reportAttributeAccessIssue]
+  last = graph.outputs[0].op
   while last.type in ('Identity', 'Cast', 'Reshape'):
     last = last.inputs[0].op
   if last.type == 'Softmax':

@@ -107,10 +107,14 @@ def from_keras(
   def apply(weights, x):
     fixed = {key: tf.constant(value) for key, value in constants.items()}
     # The reshape makes gradients dense, as in `layers.embed`.
-    trained = {key: tf.reshape(w, w.shape) for key, w in weights.items()}
-    with keras_weights.bound({**fixed, **trained}):
+    given = {
+      key: tf.reshape(weight, weight.shape) for key, weight in weights.items()
+    }
+    with keras_weights.bound({**fixed, **given}):
       outputs = keras_model(read(x), training=unit_dropout.is_in_step())
-    return tf.nest.map_structure(lambda t: tf.cast(t, tf.float32), outputs)
+    return tf.nest.map_structure(
+      lambda tensor: tf.cast(tensor, tf.float32), outputs
+    )
 
   is_ids = all(one.dtype.is_integer for one in keras_model.inputs)
   model = graph_checks.checked(

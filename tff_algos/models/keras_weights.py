@@ -38,7 +38,7 @@ def refusal(message: str) -> errors.ConfigError:
   return error
 
 
-class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore[reportAttributeAccessIssue]
+class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore[reportUntypedBaseClass]
   """A variable that reads the tensor bound to it, if there is one.
 
   Like Keras's own variables of mixed precision it delegates all else to the
@@ -117,13 +117,13 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
     """Sets the variable; refused within `bound`."""
     return self._update('assign', value, *args, **kwargs)
 
-  def assign_add(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
+  def assign_add(self, value: Any, *args: Any, **kwargs: Any) -> Any:
     """Adds to the variable; refused within `bound`."""
-    return self._update('assign_add', delta, *args, **kwargs)
+    return self._update('assign_add', value, *args, **kwargs)
 
-  def assign_sub(self, delta: Any, *args: Any, **kwargs: Any) -> Any:
+  def assign_sub(self, value: Any, *args: Any, **kwargs: Any) -> Any:
     """Subtracts from the variable; refused within `bound`."""
-    return self._update('assign_sub', delta, *args, **kwargs)
+    return self._update('assign_sub', value, *args, **kwargs)
 
   def _update(self, method: str, *args: Any, **kwargs: Any) -> Any:
     if _BOUND.get() is not None:

@@ -115,7 +115,7 @@ def drop(
   if not num_dropped:
     return hidden
   sizes = [
-    1 if shared else int(size)
+    1 if shared else int(size or 0)
     for size, shared in itertools.zip_longest(hidden.shape[1:], is_shared)
   ]
   draws = step.draws
