@@ -184,7 +184,7 @@ def _stage_version(
     plan,
     facts,
     folder=staging.version,
-    counters=counters | _count_roles(plan, config.splits),
+    counters=counters | _count_roles(plan, config),
     source_facts=dict(source.facts()),
     **({raw_features.FEATURES: fitted.spec.to_dict()} if fitted else {}),
   )
@@ -200,13 +200,15 @@ def summarize(result: BuildResult) -> str:
     f'{sum(examples[split].values())} {split}' for split in schema_lib.SPLITS
   )
   counters = manifest['counters']
+  unlabelled = clients.get(schema_lib.UNLABELLED)
   return '\n'.join(
     (
       f'federated dataset {result.version} at {result.path}'
       + (' (was there already)' if result.reused else '')
       + ('' if result.is_current else ' (not current: see --as_of)'),
       f'  clients: {clients[schema_lib.PARTICIPATING]} participating, '
-      f'{clients[schema_lib.UNSEEN]} unseen',
+      f'{clients[schema_lib.UNSEEN]} unseen'
+      + (f', {unlabelled} without labels' if unlabelled else ''),
       f'  examples of clients: {counts}',
       '  held-out examples of each source distribution: '
       + ', '.join(
@@ -307,7 +309,7 @@ def _count_raw(
 
 
 def _count_roles(
-  plan: planning.Plan, config: options.SplitsConfig
+  plan: planning.Plan, config: options.DatasetConfig
 ) -> dict[str, int]:
   counts = {
     'held_out_raw_examples': int(np.sum(plan.roles == splits.HELD_OUT)),
@@ -316,6 +318,10 @@ def _count_roles(
     ),
     'used_by_clients': int(np.sum(plan.owners != planning.NOBODY)),
   }
-  if config.is_by_time:
+  if config.splits.is_by_time:
     counts['left_out_by_time_gap'] = int(np.sum(plan.roles == splits.IN_GAP))
+  if config.keep_unlabelled:
+    counts['left_out_without_label'] = int(
+      np.sum(plan.roles == splits.NO_LABEL)
+    )
   return counts

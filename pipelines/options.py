@@ -305,6 +305,9 @@ class DatasetConfig:
     fitted_from: Folder of an earlier dataset of the same features, whose fitted
       values (means, vocabularies) are taken over, so that a model that was
       trained on it can be trained on and compared; '' to fit them anew.
+    keep_unlabelled: Whether clients of whom no example has a label are kept, to
+      be scored; needs partition law `'natural'`. Examples without a label of
+      other clients are left out then. Else both are malformed.
   """
 
   source: SourceConfig
@@ -319,6 +322,7 @@ class DatasetConfig:
   max_dead_letter_fraction: float = 0.0
   redact_dead_letters: bool = config_lib.added_option(False)
   fitted_from: str = config_lib.added_option('')
+  keep_unlabelled: bool = config_lib.added_option(False)
 
   def __post_init__(self) -> None:
     checks.check_int('seed', self.seed, minimum=0)
@@ -332,6 +336,10 @@ class DatasetConfig:
   def _check_law(self) -> None:
     """Raises ConfigError if sizes or splits are incompatible with the law."""
     law, splits = self.partition.law, self.splits
+    if self.keep_unlabelled and law != laws.NATURAL:
+      raise errors.ConfigError(
+        f'keep_unlabelled needs partition.law {laws.NATURAL!r}, got {law!r}'
+      )
     takes_parts = self.partition.divides_classes or law == laws.NATURAL
     if takes_parts and self.sizes.law != EQUAL:
       raise errors.ConfigError(

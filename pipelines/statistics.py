@@ -172,6 +172,8 @@ class MeasureShard(beam.DoFn):
     num_rows = 0
     for i, client in enumerate(clients):
       examples = dataset.examples(client.client_id, split)
+      if client.group == schema_lib.UNLABELLED:
+        examples = _select(examples, slice(0))
       n = examples.num_examples
       unseen = np.full(n, client.group == schema_lib.UNSEEN)
       parts.append(_Piece(examples, np.full(n, i), unseen))
@@ -294,6 +296,7 @@ def _check_complete(
     (group, split): count
     for split, by_group in manifest['num_examples'].items()
     for group, count in by_group.items()
+    if group != schema_lib.UNLABELLED
   }
   names = manifest['schema']['source_names']
   for name, count in zip(names, manifest['num_held_out'], strict=True):

@@ -11,6 +11,7 @@ from pipelines.examples import hashing, raw_columns
 from pipelines.sources import base
 from tff_algos.core import errors
 from tff_algos.core.structures import Array
+from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
@@ -86,14 +87,16 @@ class DeadLetter(NamedTuple):
 
 
 class Needs(NamedTuple):
-  """What the partition and the splits need of every example.
+  """What a dataset needs of every example.
 
   Attributes:
+    label: Whether it needs a label.
     client: Whether they need its natural client.
     group: Whether they need its group.
     time: Whether they need its time.
   """
 
+  label: bool = True
   client: bool = False
   group: bool = False
   time: bool = False
@@ -113,7 +116,7 @@ def find_problem(
       if spec
       else _find_problem_of_features(example.x, features)
     )
-    or _find_problem_of_labels(example.y, features)
+    or _find_problem_of_labels(example.y, features, needs)
     or _find_client_problem(example.client)
     or _find_lack(example, needs)
   )
@@ -150,10 +153,10 @@ def _find_problem_of_features(
 
 
 def _find_problem_of_labels(
-  label: Any, features: base.Features
+  label: Any, features: base.Features, needs: Needs
 ) -> base.Problem | None:
   if label is None:
-    return base.Problem('the label is missing')
+    return base.Problem('the label is missing') if needs.label else None
   if not features.y_shape:
     return _find_label_problem(label, features)
   shape = np.shape(label)
@@ -266,7 +269,6 @@ def _stack(
   spec: spec_lib.FeatureSpec | None,
 ) -> CleanBlock:
   n = len(examples)
-  label_dtype = np.int32 if features.task == 'classification' else np.float32
   inputs = [example.x for example in examples]
   if spec:
     x = raw_columns.stack(inputs, spec)
@@ -281,9 +283,7 @@ def _stack(
   ]
   return CleanBlock(
     x=x,
-    y=np.array([example.y for example in examples], label_dtype).reshape(
-      (n, *features.y_shape)
-    ),
+    y=_stack_labels(examples, features),
     key=key,
     is_test=np.array([example.is_test for example in examples], bool),
     native_source=np.array(native, np.int32),
@@ -295,6 +295,17 @@ def _stack(
       [example.time for example in examples] if needs.time else [], np.float64
     ),
   )
+
+
+def _stack_labels(
+  examples: list[base.RawExample], features: base.Features
+) -> Array:
+  """Returns labels; missing ones as `schema.missing_label`, `[n, *y_shape]`."""
+  is_classes = features.task == 'classification'
+  missing = np.full(features.y_shape, schema_lib.missing_label(is_classes))
+  labels = [missing if one.y is None else one.y for one in examples]
+  dtype = np.int32 if is_classes else np.float32
+  return np.array(labels, dtype).reshape((-1, *features.y_shape))
 
 
 def _stack_groups(examples: list[base.RawExample]) -> Array:

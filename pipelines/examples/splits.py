@@ -21,6 +21,9 @@ HELD_OUT = len(schema.SPLITS)
 UNUSED = -1
 # Between splits by time, see `options.SplitsConfig.time_gap`.
 IN_GAP = -2
+# Without a label, of a client that has labels, see
+# `options.DatasetConfig.keep_unlabelled`.
+NO_LABEL = -3
 # Split of a client's share of held-out examples.
 TEST = schema.SPLITS.index(schema.TEST)
 

@@ -48,11 +48,13 @@ class Clients(NamedTuple):
     names: Sorted, `[num_clients]`.
     lot: Hash of each name, uint64 `[num_clients]`: the order of selection.
     sizes: Number of examples by split, int64 `[3, num_clients]`.
+    is_labelled: Whether a client has a label at all, bool `[num_clients]`.
   """
 
   names: Array
   lot: Array
   sizes: Array
+  is_labelled: Array
 
 
 def draw_lots(names: Array, seed: int, purpose: str) -> Array:
@@ -85,7 +87,9 @@ def choose(
     & (train >= options.min_train_examples)
     & (test >= options.min_test_examples)
   )
-  kept = kept[passes[kept]]
+  kept = kept[(passes & clients.is_labelled)[kept]]
+  if not clients.is_labelled.any() and num_clients is None and not num_unseen:
+    return kept  # A dataset of unlabelled clients, to be scored.
   wanted = (1 if num_clients is None else num_clients) + num_unseen
   if wanted > len(kept):
     raise errors.PartitionError(

@@ -29,6 +29,9 @@ def make_plan(
     PartitionError: If too few clients pass the filters.
   """
   names, index = np.unique(survey.client, return_inverse=True)
+  has_label = schema.has_label(survey.y)
+  labels = np.bincount(index, has_label, len(names))
+  roles = np.where(has_label, roles, splits.NO_LABEL).astype(np.int8)
   is_dealt = _is_dealt(roles, config.splits)
   roles = splits.split_clients(
     np.where(is_dealt, index, planning.NOBODY),
@@ -45,16 +48,26 @@ def make_plan(
       names,
       natural.draw_lots(names, config.seed, 'partition/clients'),
       natural.count_sizes(index, split, len(names)),
+      labels > 0,
     ),
     config.partition.num_clients,
     num_unseen,
   )
-  order = _order(names, kept, num_unseen, config.seed)
+  # Examples of clients without any label are test examples, not held out.
+  to_score = labels[index] == 0
+  roles[to_score], is_dealt[to_score] = splits.TEST, True
+  order = np.concatenate(
+    [
+      _order(names, kept, num_unseen, config.seed),
+      np.flatnonzero(labels == 0),
+    ]
+  )
   owners = natural.renumber(order, len(names))[index]
   owners = np.where(is_dealt, owners, planning.NOBODY).astype(np.int32)
   groups = {
-    schema.PARTICIPATING: len(order) - num_unseen,
+    schema.PARTICIPATING: len(kept) - num_unseen,
     schema.UNSEEN: num_unseen,
+    schema.UNLABELLED: len(order) - len(kept),
   }
   mixtures, shown = feature_shift.show(
     owners, survey, groups, num_sources, config
@@ -66,7 +79,7 @@ def make_plan(
     roles=roles,
     owners=shown,
     planted=planning.Planted(
-      facts=_count_left_out(len(names) - len(kept), is_dealt, owners)
+      facts=_count_left_out(len(names) - len(order), is_dealt, owners)
     ),
   )
 

@@ -24,7 +24,7 @@ from tff_algos.features import spec as spec_lib
 # recipe and raw data changes.
 CODE_VERSION = 1
 # The same for the dead letters alone.
-DEAD_LETTER_VERSION = 3
+DEAD_LETTER_VERSION = 4
 
 
 def describe_recipe(
@@ -190,9 +190,7 @@ def build_manifest(
     'version': name_version(described),
     'schema': schema.to_dict(),
     'num_shards': len(shards),
-    'num_clients': {
-      group: plan.groups.count(group) for group in schema_lib.GROUPS
-    },
+    'num_clients': {group: plan.groups.count(group) for group in _groups(plan)},
     'num_examples': {
       split: _count_by_group(plan, _joined(shards, 'counts', split))
       for split in schema_lib.SPLITS
@@ -235,10 +233,17 @@ def _list_files(
   }
 
 
+def _groups(plan: planning.Plan) -> tuple[str, ...]:
+  """Returns the groups of clients; unlabelled ones only if there are any."""
+  if schema_lib.UNLABELLED in plan.groups:
+    return (*schema_lib.GROUPS, schema_lib.UNLABELLED)
+  return schema_lib.GROUPS
+
+
 def _count_by_group(
   plan: planning.Plan, counts: Sequence[int]
 ) -> dict[str, int]:
-  totals: dict[str, int] = dict.fromkeys(schema_lib.GROUPS, 0)
+  totals: dict[str, int] = dict.fromkeys(_groups(plan), 0)
   for group, count in zip(plan.groups, counts, strict=True):
     totals[group] += count
   return totals

@@ -187,6 +187,10 @@ def _check_choices(
       dataset.unseen_client_ids,
       dataset.num_unseen_examples,
     ),
+    schema_lib.UNLABELLED: (
+      dataset.unlabelled_client_ids,
+      dataset.num_unlabelled_examples,
+    ),
   }
   for group, (client_ids, num_examples) in sizes.items():
     if config.group not in (group, model_choice.ALL_CLIENTS):

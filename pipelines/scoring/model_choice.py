@@ -48,7 +48,7 @@ class ScoringConfig:
 
   Attributes:
     split: Split: `'train'`, `'validation'` or `'test'`.
-    group: Clients: `'participating'`, `'unseen'` or `'all'`.
+    group: Clients: `'participating'`, `'unseen'`, `'unlabelled'` or `'all'`.
     personalized: Whether to use personalized models.
     otherwise: `'pick'` takes the cluster of the lowest mean loss on the
       client's examples of `pick_split`; `'cluster_<id>'` one cluster for all;
@@ -66,7 +66,9 @@ class ScoringConfig:
 
   def __post_init__(self) -> None:
     checks.check_one_of('split', self.split, schema.SPLITS)
-    checks.check_one_of('group', self.group, (*schema.GROUPS, ALL_CLIENTS))
+    checks.check_one_of(
+      'group', self.group, (*schema.GROUPS, schema.UNLABELLED, ALL_CLIENTS)
+    )
     checks.check_one_of('pick_split', self.pick_split, schema.SPLITS)
     checks.check_int('max_rows', self.max_rows, minimum=1)
     if self.otherwise not in (PICK, REFUSE) and self.default_cluster is None:

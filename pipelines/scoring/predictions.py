@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow
+import pyarrow.compute
 from absl import logging
 from pyarrow import parquet
 
@@ -20,6 +21,7 @@ from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
+from tff_algos.data import schema as schema_lib
 
 # Readers of a folder of Parquet files ignore names that begin with _.
 MANIFEST = '_predictions.json'
@@ -94,6 +96,7 @@ def to_table(
   number = pyarrow.int32() if num_classes else pyarrow.float32()
   label = _joined([client.label for client in clients])
   prediction = _joined([client.prediction for client in clients])
+  no_label = ~schema_lib.has_label(label)
   texts = {
     name: pyarrow.array(
       np.repeat(
@@ -113,14 +116,16 @@ def to_table(
       _joined([np.arange(size) for size in sizes]), pyarrow.int32()
     ),
     'prediction': pyarrow.array(prediction, number),
-    'label': pyarrow.array(label, number),
+    'label': pyarrow.array(label, number, mask=no_label),
   }
   if num_classes:
     probability = _joined(
       [checks.check_given('probability', c.probability) for c in clients]
     )
     columns['probability'] = pyarrow.array(probability, pyarrow.float32())
-    columns['correct'] = pyarrow.array(prediction == label, pyarrow.bool_())
+    columns['correct'] = pyarrow.array(
+      prediction == label, pyarrow.bool_(), mask=no_label
+    )
   columns |= {
     'model': texts['model'],
     'cluster_id': pyarrow.array(
@@ -142,6 +147,9 @@ def _count_all(
   for client in clients:
     name = f'clients_by_{client.chosen_by}'
     counts[name] = counts.get(name, 0) + 1
+  table = table.filter(pyarrow.compute.is_valid(table['label']))
+  if len(table) < counts['examples']:
+    counts['unlabelled_examples'] = counts['examples'] - len(table)
   facts: dict[str, Any] = {'counts': counts}
   if 'correct' in table.column_names:
     facts['correct'] = int(np.sum(table['correct'].to_numpy()))
@@ -202,7 +210,7 @@ def write_manifest(
       name: entry for fact in facts for name, entry in fact['files'].items()
     },
   }
-  n = counts['examples']
+  n = counts['examples'] - counts.get('unlabelled_examples', 0)
   if n and 'correct' in facts[0]:
     manifest['accuracy'] = sum(fact['correct'] for fact in facts) / n
   elif n:

@@ -23,7 +23,8 @@ class Options:
   Attributes:
     folder: Folder of the files.
     train_file: File name.
-    label_column: Name of the column of labels.
+    label_column: Name of the column of labels; '' if there are none, for
+      clients that are scored (`dataset.keep_unlabelled`).
     feature_columns: Names of the feature columns, all numbers that are used as
       they are. Else see `features`.
     test_file: File of the official test split; '' if there is none.
@@ -154,7 +155,7 @@ class Table(base.FolderSource):
     options = self._options
     x = [cells.parse_number(row[column]) for column in options.feature_columns]
     raw = {one.name: self._raw_value(one, row) for one in options.features}
-    y = self._parse_label(row[options.label_column])
+    y = self._parse_label(row)
     column = options.time_column
     time = cells.parse_time(row[column]) if column else None
     client, group = (
@@ -181,8 +182,11 @@ class Table(base.FolderSource):
       return math.nan
     return cells.parse_number(cell)
 
-  def _parse_label(self, cell: Any) -> float | None:
-    """Returns the number or class of a label, None if it has none."""
+  def _parse_label(self, row: Mapping[str, Any]) -> float | None:
+    """Returns the number or class of a row, None if it has none."""
+    cell = row.get(self._options.label_column)
+    if cells.is_empty(cell):
+      return None
     classes = self._options.classes
     if classes is None:
       return cells.parse_number(cell)
@@ -208,7 +212,7 @@ class Table(base.FolderSource):
     for feature in options.features:
       if self._raw_value(feature, row) is None:
         return _problem('not a number', feature.name, row)
-    if y is None:
+    if y is None and not cells.is_empty(row.get(options.label_column)):
       reason = 'none of the classes' if options.classes else 'not a number'
       return _problem(f'the label is {reason}', options.label_column, row)
     if time is None and options.time_column:

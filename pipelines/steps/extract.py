@@ -32,8 +32,9 @@ def create_source(config: options.DatasetConfig) -> base.Source:
 
 
 def what_is_needed(config: options.DatasetConfig) -> cleaning.Needs:
-  """Returns what the partition and the splits need of every example."""
+  """Returns what a dataset needs of every example."""
   return cleaning.Needs(
+    label=not config.keep_unlabelled,
     client=config.partition.law == laws.NATURAL,
     group=config.splits.split_by == options.GROUP,
     time=config.splits.is_by_time,

@@ -148,7 +148,7 @@ def read_given(
       f'dataset.fitted_from={folder!r} has other features: {difference}. Leave '
       'it out, or take the same features'
     )
-  return given
+  return spec.fit(given.fitted)
 
 
 def _path(staging: staging_lib.Staging, number: int) -> Any:

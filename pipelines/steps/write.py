@@ -89,7 +89,10 @@ class ShardWriter(NamedTuple):
       facts['files'][name] = integrity.describe_file(path)
     facts['counts'][split] = [len(stored.y) for stored in records]
     facts['label_histogram'][split] = [
-      np.bincount(stored.y.ravel(), minlength=self.schema.num_classes).tolist()
+      np.bincount(
+        stored.y[schema_lib.has_label(stored.y)].ravel(),
+        minlength=self.schema.num_classes,
+      ).tolist()
       if self.schema.num_classes
       else []
       for stored in records

@@ -32,6 +32,8 @@ class FederatedDataset:
     client_ids: Participating clients, sorted; training may use only these.
     unseen_client_ids: Clients of the same scheme that are held out from all
       training, sorted.
+    unlabelled_client_ids: Clients without labels, to be scored, sorted; all
+      their examples are test examples.
   """
 
   def __init__(
@@ -66,6 +68,7 @@ class FederatedDataset:
     self._shared_tests: dict[str, schema_lib.StoredExamples] = {}
     self.client_ids = _members(ids, groups, schema_lib.PARTICIPATING)
     self.unseen_client_ids = _members(ids, groups, schema_lib.UNSEEN)
+    self.unlabelled_client_ids = _members(ids, groups, schema_lib.UNLABELLED)
     self._readers: dict[str, array_record_module.ArrayRecordReader] = {}
     self._lease = contextlib.ExitStack()
 
@@ -143,8 +146,9 @@ class FederatedDataset:
       raise errors.DataError(
         f'unknown client id {client_id!r}; the dataset has '
         f'{len(self.client_ids)} participating clients '
-        f'({_from_to(self.client_ids)}) and {len(self.unseen_client_ids)} '
-        f'unseen ones ({_from_to(self.unseen_client_ids)}).'
+        f'({_from_to(self.client_ids)}), {len(self.unseen_client_ids)} unseen '
+        f'ones ({_from_to(self.unseen_client_ids)}) and '
+        f'{len(self.unlabelled_client_ids)} without labels.'
       )
     row = self._row[client_id]
     if split == schema_lib.TEST and 'shared_test' in self.manifest:
@@ -182,6 +186,10 @@ class FederatedDataset:
   def num_unseen_examples(self, split: str) -> Array:
     """Returns the sizes of the unseen clients, int64 `[num_unseen]`."""
     return self._num_examples(self.unseen_client_ids, split)
+
+  def num_unlabelled_examples(self, split: str) -> Array:
+    """Returns the sizes of the unlabelled clients, int64 `[n]`."""
+    return self._num_examples(self.unlabelled_client_ids, split)
 
   def true_mixture(self) -> Array | None:
     """Returns the planned share of each source distribution at each client.

@@ -26,6 +26,8 @@ SPLITS = (TRAIN, VALIDATION, TEST)
 PARTICIPATING = 'participating'
 UNSEEN = 'unseen'
 GROUPS = (PARTICIPATING, UNSEEN)
+# Further clients without labels; all their examples are test examples.
+UNLABELLED = 'unlabelled'
 
 # Manifest entry `shared_test`: a client's test examples are the held-out
 # examples of the classes that it trains on.
@@ -33,6 +35,21 @@ SHARED_BY_CLASS = 'held_out_by_class'
 
 EXAMPLE_ID_BYTES = 16
 X_DTYPES = ('uint8', 'float32', 'int32')
+
+
+def missing_label(is_classes: bool) -> float:
+  """Returns the stored label of an example without one: -1, or NaN."""
+  return -1 if is_classes else np.nan
+
+
+def has_label(y: Array) -> Array:
+  """Returns whether each example has a label, bool `[n]`.
+
+  Args:
+    y: Labels `[n, *y_shape]`, int32 or float32.
+  """
+  is_label = y >= 0 if y.dtype.kind == 'i' else ~np.isnan(y)
+  return is_label.all(axis=tuple(range(1, y.ndim)))
 
 
 class Examples(NamedTuple):

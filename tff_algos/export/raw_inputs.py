@@ -109,7 +109,7 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
       name, number = f'{stem}_{number}', number + 1
     names[column] = name
     taken.add(name)
-  return names
+  return {column: names[column] for column in columns}
 
 
 def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:

@@ -136,8 +136,7 @@ def _number(
       fitted['boundaries'], output_mode='one_hot'
     )
     layers.append(layer)
-    # Otherwise a batch of one row would lose its first axis.
-    return lambda values: layer(values[:, tf.newaxis])
+    return _one_hot(layer)
   scale = _scaler(feature.encoding, fitted, layers)
 
   def encode(values: tf.Tensor) -> tf.Tensor:
@@ -151,6 +150,11 @@ def _number(
     return tf.expand_dims(scaled, -1)
 
   return encode
+
+
+def _one_hot(layer: tf.keras.layers.Layer) -> _Encoder:
+  """Returns a layer on `[batch]`; Keras would read `[1]` as one example."""
+  return lambda values: layer(tf.expand_dims(values, -1))
 
 
 def _scaler(
@@ -182,8 +186,7 @@ def _category(
       vocabulary=spec.fitted[feature.name]['vocabulary'], output_mode='one_hot'
     )
   layers.append(layer)
-  # Hashing makes no vectors of vectors.
-  return lambda values: layer(values[:, tf.newaxis])
+  return _one_hot(layer)
 
 
 def _text(

@@ -349,6 +349,7 @@ class FeatureSpec:
   def difference(self, other: 'FeatureSpec') -> str | None:
     """Returns the first difference from another spec, or None.
 
+    The name of the label's column is left out: unlabelled data has none.
     The text calls this spec's values `here`, and the other's `there`.
     """
     found = config_lib.differences(
@@ -360,7 +361,7 @@ class FeatureSpec:
 def _by_column(values: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the values of a spec with its features by name."""
   features = {one['name']: one for one in values['features']}
-  return {**values, 'features': features, 'order': list(features)}
+  return {**values, 'features': features, 'order': list(features), 'label': ''}
 
 
 def _shorten(text: str, limit: int = 300) -> str:

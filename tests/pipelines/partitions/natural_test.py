@@ -12,7 +12,12 @@ def _clients(train, test=None, seed=0):
   sizes = np.zeros((3, len(train)), np.int64)
   sizes[0] = train
   sizes[2] = 0 if test is None else test
-  return natural.Clients(names, natural.draw_lots(names, seed, 'test'), sizes)
+  return natural.Clients(
+    names,
+    natural.draw_lots(names, seed, 'test'),
+    sizes,
+    np.ones(len(names), bool),
+  )
 
 
 def _choose(clients, num_clients=None, num_unseen=0, **options):

@@ -61,7 +61,6 @@ def test_regression_without_header_and_with_a_test_file(tmp_path):
       '1,2,maybe,ann',
       "column 'y': the label is none of the classes, got 'maybe'",
     ),
-    ('1,2', "column 'y': the label is none of the classes, got None"),
   ],
 )
 def test_odd_row_is_a_problem_not_a_crash(tmp_path, row, problem):

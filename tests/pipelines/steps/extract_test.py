@@ -62,11 +62,11 @@ def test_redacted_dead_letter_has_no_content(tmp_path, staging):
 @pytest.mark.parametrize(
   ('overrides', 'expected'),
   [
-    ({}, (False, False, False)),
-    ({'partition': {'law': 'natural'}}, (True, False, False)),
-    ({'splits': {'split_by': 'group'}}, (False, True, False)),
-    ({'splits': {'split_by': 'time'}}, (False, False, True)),
-    ({'splits': {'split_by': 'client_time'}}, (False, False, True)),
+    ({}, (True, False, False, False)),
+    ({'partition': {'law': 'natural'}}, (True, True, False, False)),
+    ({'splits': {'split_by': 'group'}}, (True, False, True, False)),
+    ({'splits': {'split_by': 'time'}}, (True, False, False, True)),
+    ({'splits': {'split_by': 'client_time'}}, (True, False, False, True)),
   ],
 )
 def test_partition_and_splits_need_columns(tmp_path, overrides, expected):

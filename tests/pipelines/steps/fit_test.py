@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines import build_dataset
+from pipelines.sources import base
+from tests.testing import raw_data, raw_tables
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.features import preprocessing
+
+
+def _build(folder, table=None, output='dataset', pipeline_options=(), **more):
+  raw_tables.write(folder, table or raw_tables.rows())
+  config = raw_tables.config(folder, **more)
+  return build_dataset.build(config, folder / output, pipeline_options)
+
+
+@pytest.fixture(scope='module')
+def built(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('raw')
+  result = _build(folder)
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    yield folder, result, dataset
+
+
+def _train_incomes(dataset, client_id):
+  """Returns a client's incomes, from what the dataset stores."""
+  mean, deviation = dataset.client_statistics((client_id,))
+  x = dataset.examples(client_id, 'train').x
+  return x[:, 2] * deviation[0] + mean[0]
+
+
+def test_fitted_on_the_training_part_of_participating_clients(built):
+  """Age, income and words of all others are left out of the statistics."""
+  _, _, dataset = built
+  spec = dataset.feature_spec
+  incomes = np.concatenate(
+    [_train_incomes(dataset, client_id) for client_id in dataset.client_ids]
+  )
+  fitted = spec.fitted['income']
+  np.testing.assert_allclose(fitted['mean'], incomes.mean(), rtol=1e-5)
+  np.testing.assert_allclose(fitted['variance'], incomes.var(), rtol=1e-4)
+  by_income = {float(row['income']): row for row in raw_tables.rows()}
+  rows = [by_income[round(float(income))] for income in incomes]
+  ages = [float(row['age']) for row in rows if row['age']]
+  assert len(ages) < len(rows) < len(by_income)
+  np.testing.assert_allclose(spec.fitted['age']['mean'], np.mean(ages))
+  np.testing.assert_allclose(spec.fitted['age']['variance'], np.var(ages))
+  colors = [row['color'] for row in rows]
+  ranked = sorted(set(colors), key=lambda color: (-colors.count(color), color))
+  assert spec.fitted['color'] == {'vocabulary': ranked[:2]}
+
+
+def test_each_client_by_its_own_training_examples(built):
+  _, _, dataset = built
+  for client_id in (*dataset.client_ids, *dataset.unseen_client_ids):
+    incomes = dataset.examples(client_id, 'train').x[:, 2]
+    np.testing.assert_allclose(incomes.mean(), 0, atol=1e-4)
+    np.testing.assert_allclose(incomes.std(), 1, rtol=1e-4)
+    mean, _ = dataset.client_statistics((client_id,))
+    number = int(client_id.removeprefix('person_'))
+    assert 1000 * (1 + number) < mean[0, 0] < 1000 * (1 + number) + 60
+
+
+def test_examples_are_the_encoded_rows(built):
+  """Every stored example is what the spec's encoder makes of its row."""
+  _, _, dataset = built
+  encoder = preprocessing.Preprocessing(dataset.feature_spec)
+  for client_id in dataset.client_ids:
+    mean, deviation = dataset.client_statistics((client_id,))
+    rows = [one for one in raw_tables.rows() if one['who'] == client_id]
+    columns = {
+      'age': [float(one['age'] or 'nan') for one in rows],
+      'income': [float(one['income']) for one in rows],
+      **{name: [one[name] for one in rows] for name in ('color', 'note')},
+      'client_mean': np.repeat(mean, len(rows), 0),
+      'client_deviation': np.repeat(deviation, len(rows), 0),
+    }
+    encoded = encoder.model_input(
+      {name: tf.constant(values) for name, values in columns.items()}
+    ).numpy()
+    known = {row.tobytes() for row in encoded}
+    for split in ('train', 'test'):
+      found = dataset.examples(client_id, split).x
+      assert {row.tobytes() for row in found} <= known
+
+
+def test_blocks_and_engines_change_no_byte(built, monkeypatch):
+  folder, result, _ = built
+  monkeypatch.setattr(base, 'BLOCK_SIZE', 7)
+  again = _build(
+    folder, output='again', pipeline_options=['--direct_num_workers=2']
+  )
+  files = {**again.manifest['files']}
+  assert files == result.manifest['files']
+  assert again.manifest['features']['fitted'].keys() == {
+    *('age', 'income', 'color', 'note')
+  }
+
+
+def test_fitted_values_of_an_earlier_dataset(built, tmp_path):
+  folder, result, dataset = built
+  other = [{**row, 'age': '99'} for row in raw_tables.rows()]
+  given = _build(tmp_path, other, fitted_from=str(folder / 'dataset'))
+  assert given.manifest['features'] == result.manifest['features']
+  digest = dataset.feature_spec.digest()
+  assert given.manifest['recipe']['fitted_from'] == digest
+  anew = _build(tmp_path, other, output='anew')
+  assert anew.manifest['features'] != result.manifest['features']
+  assert anew.version != given.version
+
+
+def test_fitted_values_of_other_features_are_refused(built, tmp_path):
+  folder, *_ = built
+  raw_data.write_csv(tmp_path)
+  config = raw_data.csv_config(tmp_path, fitted_from=str(folder / 'dataset'))
+  with pytest.raises(errors.ConfigError, match='no features to be fitted'):
+    build_dataset.build(config, tmp_path / 'dataset')
+  options = raw_tables.config(tmp_path).source.options
+  source = {
+    'name': 'csv',
+    'options': {**options, 'features': raw_tables.FEATURES[1:]},
+  }
+  with pytest.raises(errors.ConfigError, match='other features'):
+    _build(tmp_path, source=source, fitted_from=str(folder / 'dataset'))
+
+
+def test_rows_that_cannot_be_encoded_are_dead_letters(tmp_path):
+  table = raw_tables.rows()
+  table[3] = {**table[3], 'age': 'old'}
+  table[8] = {**table[8], 'income': '?'}
+  result = _build(tmp_path, table, max_dead_letter_fraction=0.1)
+  assert result.manifest['counters']['dead_letters'] == 2
+  (path,) = (tmp_path / 'dataset').glob('versions/*/dead_letters-*')
+  letters = path.read_text()
+  assert "'old'" in letters and 'not a number' in letters
+  assert 'missing; allow it' in letters
+
+
+def test_unlabelled_clients_are_kept_to_be_scored(tmp_path):
+  table = raw_tables.rows()
+  for i, row in enumerate(table):
+    if row['who'] in ('person_0', 'person_3') or i == 11:
+      row['y'] = ''
+  result = _build(tmp_path, table, keep_unlabelled=True)
+  assert result.manifest['counters']['left_out_without_label'] == 1
+  assert 'unlabelled' in result.manifest['num_clients']
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.unlabelled_client_ids == ('person_0', 'person_3')
+    assert len(dataset.client_ids) == 2
+    assert dataset.num_unlabelled_examples('test').tolist() == [12, 12]
+    assert dataset.num_unlabelled_examples('train').tolist() == [0, 0]
+    assert set(dataset.examples('person_0', 'test').y.tolist()) == {-1}
+  assert '2 without labels' in build_dataset.summarize(result)
+
+
+def test_a_dataset_without_any_label(built, tmp_path):
+  folder, *_ = built
+  options = raw_tables.config(tmp_path).source.options
+  result = _build(
+    tmp_path,
+    source={'name': 'csv', 'options': {**options, 'label_column': ''}},
+    partition={'law': 'natural'},
+    fitted_from=str(folder / 'dataset'),
+    keep_unlabelled=True,
+  )
+  assert result.manifest['num_clients']['unlabelled'] == 5
+  assert result.manifest['num_clients']['participating'] == 0
