@@ -42,8 +42,7 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
     config.dataset.partition.num_clients = 12
   else:
     config.dataset.source.options.update(
-      folder='data/fortnight',
-      train_file='*.csv',
+      path='data/fortnight/*.csv',
       label_column='label',
       feature_columns=('f0', 'f1', 'f2', 'f3'),
       classes=('low', 'middle', 'high'),

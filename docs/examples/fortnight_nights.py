@@ -119,7 +119,7 @@ class Fortnight:
     """
     module = importlib.import_module(f'configs.{algorithm}.fortnight')
     values = module.get_config()
-    values.dataset.source.options.folder = os.fspath(folder / 'raw')
+    values.dataset.source.options.path = os.fspath(folder / 'raw' / '*.csv')
     values.seed = seed
     self.config = experiment.parse(values)
     self.production = folder / 'production'

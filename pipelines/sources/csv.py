@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import io
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipelines.sources import base, files, table
@@ -15,9 +15,6 @@ from tff_algos.core import errors
 @dataclasses.dataclass(frozen=True)
 class Options(table.Options):
   """Options of CSV tables; files are plain, .gz or .xz.
-
-  A file's name may be a pattern such as `'2026-*.csv'` for several files, which
-  are read in the order of their names.
 
   Attributes:
     column_names: Names of all columns if the files have no header line.
@@ -33,12 +30,6 @@ class Options(table.Options):
       raise errors.ConfigError(
         f'delimiter must be one character, got {self.delimiter!r}'
       )
-    for name in ('train_file', 'test_file'):
-      value = getattr(self, name)
-      if _is_pattern(value) and pathlib.PurePath(value).is_absolute():
-        raise errors.ConfigError(
-          f'{name} must be a name or pattern in the folder, got {value!r}'
-        )
 
 
 class Rows(NamedTuple):
@@ -56,13 +47,11 @@ class Rows(NamedTuple):
 class Csv(table.Table):
   """Rows of CSV files, in UTF-8."""
 
-  def locate(self, part: str, position: int) -> base.Location:
-    """Returns the file, the line and the cells of a row."""
-    block = base.Block(part, position, position + 1)
+  def _locate_row(self, part: str, row: int) -> base.Location:
+    block = base.Block(part, row, row + 1)
     ((path, run),) = self._runs(block)
     lines, rows = self._read(path)
-    row = rows[run.start]
-    return base.Location(path.name, lines[run.start], _by_name(row))
+    return base.Location(path.name, lines[run.start], _by_name(rows[run.start]))
 
   def _num_rows(self, part: str) -> int:
     return sum(len(self._read(path).rows) for path in self._paths(part))
@@ -81,14 +70,11 @@ class Csv(table.Table):
   def _read(self, path: pathlib.Path) -> Rows:
     return _read_rows(path, self._options, path.stat().st_mtime_ns)
 
-  def _paths(self, part: str) -> list[pathlib.Path]:
-    folder, name = self._options.folder, self._file_name(part)
-    if _is_pattern(name):
-      return files.match(folder, name)
-    return [files.find(folder, name)]
-
-  def _files(self) -> list[pathlib.Path]:
-    return [path for part in self._parts() for path in self._paths(part)]
+  def _paths(self, part: str) -> Sequence[pathlib.Path]:
+    path = self._path(part)
+    if any(character in path.name for character in '*?['):
+      return super()._paths(part)
+    return [files.find(str(path.parent), path.name)]
 
 
 @functools.lru_cache(maxsize=256)
@@ -118,10 +104,6 @@ def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
     raise errors.DataError(
       f'line {reader.line_num} of {path} is no CSV: {error}'
     ) from None
-
-
-def _is_pattern(name: str) -> bool:
-  return any(character in name for character in '*?[')
 
 
 def _by_name(row: Mapping[str, Any]) -> dict[str, Any]:

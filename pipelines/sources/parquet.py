@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow
 from pyarrow import parquet
 
-from pipelines.sources import base, cells, files, table
+from pipelines.sources import base, cells, table
 from tff_algos.core import errors
 
 
@@ -18,19 +18,9 @@ from tff_algos.core import errors
 class Options(table.Options):
   """Options of Parquet tables.
 
-  A file's name may be a pattern such as `'part-*.parquet'` for several files,
-  which are read in the order of their names. Labels and clients are spelled as
-  Python's `str` does: class 3 of an integer column is `'3'`.
+  Labels and clients are spelled as Python's `str` does: class 3 of an integer
+  column is `'3'`.
   """
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    for name in ('train_file', 'test_file'):
-      value = getattr(self, name)
-      if pathlib.PurePath(value).is_absolute():
-        raise errors.ConfigError(
-          f'{name} must be a name or pattern in the folder, got {value!r}'
-        )
 
 
 class RowGroup(NamedTuple):
@@ -50,18 +40,17 @@ class RowGroup(NamedTuple):
 class Parquet(table.Table):
   """Rows of Parquet files."""
 
-  def locate(self, part: str, position: int) -> base.Location:
-    """Returns the file, the number of the row in it and its cells."""
+  def _locate_row(self, part: str, row: int) -> base.Location:
     groups = self._groups(part)
-    block = base.Block(part, position, position + 1)
+    block = base.Block(part, row, row + 1)
     (run,) = base.runs([group.num_rows for group in groups], block)
     path = groups[run.index].path
     before = sum(g.num_rows for g in groups[: run.index] if g.path == path)
-    (row,) = self._rows(block)
+    (found,) = self._rows(block)
     return base.Location(
       path.name,
       before + run.start + 1,
-      {name: cells.to_json(cell) for name, cell in row.items()},
+      {name: cells.to_json(cell) for name, cell in found.items()},
     )
 
   def _num_rows(self, part: str) -> int:
@@ -84,12 +73,6 @@ class Parquet(table.Table):
       for path in self._paths(part)
       for group in _list_groups(path, columns, path.stat().st_mtime_ns)
     ]
-
-  def _paths(self, part: str) -> list[pathlib.Path]:
-    return files.match(self._options.folder, self._file_name(part))
-
-  def _files(self) -> list[pathlib.Path]:
-    return [path for part in self._parts() for path in self._paths(part)]
 
 
 @contextlib.contextmanager

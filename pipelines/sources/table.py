@@ -1,19 +1,27 @@
 """Base of tabular sources: a label column and feature columns."""
 
 import dataclasses
+import functools
 import math
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pipelines.sources import base, cells
+from pipelines.sources import base, cells, files, windows
 from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
+from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
 
 TRAIN = 'train'
 TEST = 'test'
+# Part -> the option with its path.
+_OPTIONS = {TRAIN: 'path', TEST: 'test_path'}
+# Rows between those of windows that are read with them, in place of another
+# reading.
+_ROWS_BETWEEN = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +29,13 @@ class Options:
   """Options of tables.
 
   Attributes:
-    folder: Folder of the files.
-    train_file: File name.
+    path: Path of the file, or of several by a pattern such as
+      `'data/2026-*.csv'`, which are read in the order of their names.
     label_column: Name of the column of labels; '' if there are none, for
       clients that are scored (`dataset.keep_unlabelled`).
     feature_columns: Names of the feature columns, all numbers that are used as
       they are. Else see `features`.
-    test_file: File of the official test split; '' if there is none.
+    test_path: The same of the official test split; '' if there is none.
     classes: Spellings of the labels, class 0 first; None for regression.
     client_column: Column with the client of a row (for partition law
       `'natural'`); '' if there is none.
@@ -41,13 +49,18 @@ class Options:
       becomes a part of the model's input.
     label_unit: Unit of a regression's label, for served answers.
     na_values: Spellings of a missing number, besides the empty cell.
+    window_length: Makes examples of as many consecutive rows of a client, in
+      the order of time: each feature, a number, is a window, and the label is
+      that of the last row. None for an example a row.
+    window_stride: Rows from the start of a window to that of the next.
+    max_gap: Greatest difference of the times of two rows that follow each other
+      in a window, in the unit of the times (seconds for dates); None for any.
   """
 
-  folder: str
-  train_file: str
+  path: str
   label_column: str
   feature_columns: tuple[str, ...] = ()
-  test_file: str = ''
+  test_path: str = ''
   classes: tuple[str, ...] | None = None
   client_column: str = ''
   group_column: str = config_lib.added_option('')
@@ -58,10 +71,13 @@ class Options:
   na_values: tuple[str, ...] = config_lib.added_option(
     ('NA', 'N/A', 'NaN', 'nan', 'null', '?')
   )
+  window_length: int | None = config_lib.added_option(None)
+  window_stride: int = config_lib.added_option(1)
+  max_gap: float | None = config_lib.added_option(None)
 
   def __post_init__(self) -> None:
-    if not self.train_file:
-      raise errors.ConfigError('train_file must name a file')
+    if not pathlib.PurePath(self.path).name:
+      raise errors.ConfigError(f'path must name a file, got {self.path!r}')
     if bool(self.feature_columns) == bool(self.features):
       raise errors.ConfigError(
         'a table needs either feature_columns (numbers as they are) or '
@@ -77,6 +93,47 @@ class Options:
         f'schema must name a column once, got {", ".join(names)}'
       )
 
+    self._check_windows()
+
+  def _check_windows(self) -> None:
+    """Raises ConfigError if the options of windows do not fit the others."""
+    if self.window_length is None:
+      if self.window_stride != 1 or self.max_gap is not None:
+        raise errors.ConfigError(
+          'window_stride and max_gap need a window_length, got '
+          f'{self.window_stride!r} and {self.max_gap!r}'
+        )
+      return
+    checks.check_int('window_length', self.window_length, minimum=1)
+    checks.check_int('window_stride', self.window_stride, minimum=1)
+    if self.max_gap is not None:
+      checks.check_at_least('max_gap', self.max_gap, 0)
+    for name in ('client_column', 'time_column', 'features'):
+      if not getattr(self, name):
+        raise errors.ConfigError(
+          f'windows are rows of a client in the order of time: window_length='
+          f'{self.window_length} needs {name}'
+        )
+    for feature in self.features:
+      if feature.type != spec_lib.NUMBER or (
+        feature.length not in (None, self.window_length)
+      ):
+        raise errors.ConfigError(
+          f'each feature must be a number in windows of {self.window_length} '
+          f'rows, got {feature.name!r} of type {feature.type!r} and length '
+          f'{feature.length!r}'
+        )
+
+  @property
+  def raw_features(self) -> tuple[spec_lib.Feature, ...]:
+    """Returns the features, with the length of the windows."""
+    if self.window_length is None:
+      return self.features
+    return tuple(
+      dataclasses.replace(feature, length=self.window_length)
+      for feature in self.features
+    )
+
   def columns(self) -> tuple[str, ...]:
     """Returns the names of all columns that are read."""
     named = (
@@ -88,7 +145,7 @@ class Options:
     return tuple(dict.fromkeys(name for name in named if name))
 
 
-class Table(base.FolderSource):
+class Table(base.FileSource):
   """Source of rows; a row with an invalid value is malformed.
 
   Subclasses read the files.
@@ -110,11 +167,13 @@ class Table(base.FolderSource):
     options = self._options
     if not options.features:
       return None
+    is_image = options.features[0].type == spec_lib.IMAGE
     return spec_lib.FeatureSpec(
-      options.features,
+      options.raw_features,
       classes=options.classes or (),
       label=options.label_column,
       unit=options.label_unit,
+      scale=1 / 255 if is_image else 1.0,
     )
 
   def blocks(self) -> Sequence[base.Block]:
@@ -122,19 +181,57 @@ class Table(base.FolderSource):
     return [
       block
       for part in self._parts()
-      for block in base.cut_blocks(part, self._num_rows(part))
+      for block in base.cut_blocks(part, self._num_examples(part))
     ]
 
   def read(self, block: base.Block) -> Iterator[base.RawExample]:
-    """Yields the rows of a block."""
-    for row in self._rows(block):
-      yield self._parse(row)._replace(is_test=block.part == TEST)
+    """Yields the rows of a block, or the windows."""
+    examples = map(self._parse, self._rows(block))
+    if self._options.window_length is not None:
+      examples = self._read_windows(block)
+    for example in examples:
+      yield example._replace(is_test=block.part == TEST)
 
   def has_test_split(self) -> bool:
     """Returns whether a test file is named."""
-    return bool(self._options.test_file)
+    return bool(self._options.test_path)
+
+  def checksums(self) -> Mapping[str, str]:
+    """Returns the checksums of the files as stored."""
+    return {path.name: integrity.file_sha256(path) for path in self._files()}
+
+  def recipe(self) -> Mapping[str, Any]:
+    """Returns all options, with the names of the files without their folder."""
+    recipe = config_lib.to_recipe(self._options)
+    for part in (TRAIN, TEST):
+      path = recipe.pop(_OPTIONS[part])
+      recipe[f'{part}_file'] = pathlib.PurePath(path).name
+    return recipe
+
+  def facts(self) -> Mapping[str, Any]:
+    """Returns the numbers of windows and of rows in none, by part."""
+    if self._options.window_length is None:
+      return {}
+    return {
+      'num_windows': {part: len(self._windows[part]) for part in self._parts()},
+      'num_rows_in_no_window': {
+        part: self._windows[part].num_unused for part in self._parts()
+      },
+    }
 
   def locate(self, part: str, position: int) -> base.Location:
+    """Returns the file, the line (or number) and the cells of a row.
+
+    Of a window it is the first malformed row, or else the last one.
+    """
+    if self._options.window_length is None:
+      return self._locate_row(part, position)
+    numbers = self._rows_of(part, position)
+    rows = self._gather(part, numbers)
+    malformed = (n for n in numbers if self._parse(rows[n]).problem)
+    return self._locate_row(part, next(malformed, numbers[-1]))
+
+  def _locate_row(self, part: str, row: int) -> base.Location:
     """Returns the file, the line (or number) and the cells of a row."""
     raise NotImplementedError
 
@@ -145,16 +242,99 @@ class Table(base.FolderSource):
     """Yields column -> value of the rows of a block."""
     raise NotImplementedError
 
-  def _file_name(self, part: str) -> str:
-    return getattr(self._options, f'{part}_file')
+  def _files(self) -> Sequence[pathlib.Path]:
+    """Returns all files; their names are distinct."""
+    return [path for part in self._parts() for path in self._paths(part)]
+
+  def _paths(self, part: str) -> Sequence[pathlib.Path]:
+    """Returns the files of a part."""
+    path = self._path(part)
+    return files.match(str(path.parent), path.name)
+
+  def _path(self, part: str) -> pathlib.PurePath:
+    return pathlib.PurePath(getattr(self._options, _OPTIONS[part]))
 
   def _parts(self) -> tuple[str, ...]:
     return (TRAIN, TEST) if self.has_test_split() else (TRAIN,)
 
+  def _num_examples(self, part: str) -> int:
+    if self._options.window_length is None:
+      return self._num_rows(part)
+    found = self._windows[part]
+    return len(found) + len(found.lost)
+
+  @functools.cached_property
+  def _windows(self) -> Mapping[str, windows.Windows]:
+    """Returns the windows of each part."""
+    return {part: self._find_windows(part) for part in self._parts()}
+
+  def _find_windows(self, part: str) -> windows.Windows:
+    options = self._options
+    clients, times = [], []
+    for row in self._rows(base.Block(part, 0, self._num_rows(part))):
+      client = row[options.client_column]
+      clients.append('' if cells.is_empty(client) else str(client))
+      time = cells.parse_time(row[options.time_column])
+      times.append(math.nan if time is None else time)
+    return windows.find(
+      np.array(clients, str),
+      np.array(times, np.float64),
+      options.window_length,
+      options.window_stride,
+      options.max_gap,
+    )
+
+  def _rows_of(self, part: str, position: int) -> list[int]:
+    """Returns the rows of an example: a window, or a row in no window."""
+    found = self._windows[part]
+    if position < len(found):
+      return found.rows(position).tolist()
+    return [int(found.lost[position - len(found)])]
+
+  def _read_windows(self, block: base.Block) -> Iterator[base.RawExample]:
+    """Yields windows, then rows that have no client or time."""
+    numbers = [
+      self._rows_of(block.part, position)
+      for position in range(block.start, block.stop)
+    ]
+    rows = self._gather(block.part, [n for window in numbers for n in window])
+    parsed = {number: self._parse(row) for number, row in rows.items()}
+    for window in numbers:
+      yield self._join([parsed[number] for number in window])
+
+  def _gather(self, part: str, numbers: Sequence[int]) -> dict[int, Any]:
+    """Returns rows by their numbers; reads those in between if they are few."""
+    found = {}
+    wanted = np.unique(np.asarray(numbers, np.int64))
+    cuts = np.flatnonzero(np.diff(wanted) > _ROWS_BETWEEN) + 1
+    for run in np.split(wanted, cuts):
+      start, stop = int(run[0]), int(run[-1]) + 1
+      rows = self._rows(base.Block(part, start, stop))
+      found |= zip(range(start, stop), rows, strict=True)
+    return {number: found[number] for number in wanted.tolist()}
+
+  def _join(self, examples: Sequence[base.RawExample]) -> base.RawExample:
+    """Returns the window of some rows; a malformed row is its error."""
+    last = examples[-1]
+    problems = (example.problem for example in examples)
+    problem = next(filter(None, problems), None)
+    if len(examples) < (self._options.window_length or 0) and problem is None:
+      problem = base.Problem(
+        'the client or the time is missing, which windows need'
+      )
+    values = {
+      feature.name: [example.x[feature.name] for example in examples]
+      for feature in self._options.features
+    }
+    return last._replace(x=values, problem=problem)
+
   def _parse(self, row: Mapping[str, Any]) -> base.RawExample:
     options = self._options
     x = [cells.parse_number(row[column]) for column in options.feature_columns]
-    raw = {one.name: self._raw_value(one, row) for one in options.features}
+    raw = {
+      feature.name: self._raw_value(feature, row[feature.name])
+      for feature in options.features
+    }
     y = self._parse_label(row)
     column = options.time_column
     time = cells.parse_time(row[column]) if column else None
@@ -166,18 +346,26 @@ class Table(base.FolderSource):
       x=raw or np.array(x),
       y=y,
       client=client,
-      problem=self._find_problem(row, x, y, time),
+      problem=self._find_problem(row, x, raw, y, time),
       group=group,
       time=time,
     )
 
-  def _raw_value(
-    self, feature: spec_lib.Feature, row: Mapping[str, Any]
-  ) -> float | str | None:
+  def _raw_value(self, feature: spec_lib.Feature, cell: Any) -> Any:
     """Returns the value of a cell; None if it is not one of the type."""
-    cell = row[feature.name]
+    if feature.type == spec_lib.IMAGE:
+      return cell if isinstance(cell, bytes) else None
     if feature.type != spec_lib.NUMBER:
       return '' if cell is None else str(cell).strip()
+    if feature.is_window:
+      if not isinstance(cell, list):
+        return None
+      values = [self._number(number) for number in cell]
+      return None if None in values else values
+    return self._number(cell)
+
+  def _number(self, cell: Any) -> float | None:
+    """Returns a number, NaN if it is missing; None if it is something else."""
     if cells.is_empty(cell) or str(cell).strip() in self._options.na_values:
       return math.nan
     return cells.parse_number(cell)
@@ -197,6 +385,7 @@ class Table(base.FolderSource):
     self,
     row: Mapping[str, Any],
     x: Sequence[float | None],
+    raw: Mapping[str, Any],
     y: float | None,
     time: float | None,
   ) -> base.Problem | None:
@@ -210,14 +399,21 @@ class Table(base.FolderSource):
       if value is None or not math.isfinite(value):
         return _problem('not a finite number', column, row)
     for feature in options.features:
-      if self._raw_value(feature, row) is None:
-        return _problem('not a number', feature.name, row)
+      if raw[feature.name] is None:
+        return _problem(_wanted(feature), feature.name, row)
     if y is None and not cells.is_empty(row.get(options.label_column)):
       reason = 'none of the classes' if options.classes else 'not a number'
       return _problem(f'the label is {reason}', options.label_column, row)
     if time is None and options.time_column:
       return _problem('not a number, date or time', options.time_column, row)
     return None
+
+
+def _wanted(feature: spec_lib.Feature) -> str:
+  """Returns the error of a cell that is not of the type of its column."""
+  if feature.type == spec_lib.IMAGE:
+    return 'not the bytes of an image file'
+  return 'not a list of numbers' if feature.is_window else 'not a number'
 
 
 def _problem(reason: str, column: str, row: Mapping[str, Any]) -> base.Problem:

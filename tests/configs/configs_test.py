@@ -1,10 +1,12 @@
 """Every config builds, has a smoke variant, and says how to run it."""
 
 import ast
+import functools
 import importlib.util
 import inspect
 import pathlib
 import re
+import shlex
 
 import ml_collections
 import pytest
@@ -15,7 +17,9 @@ from tff_algos.core import errors
 from tff_algos.experiments import experiment
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_FILES = sorted((_ROOT / 'configs').glob('*/*.py'))
+# Those of own data have no data, and a variant for each algorithm.
+_OWN = sorted((_ROOT / 'configs' / 'own').glob('*.py'))
+_FILES = sorted({*(_ROOT / 'configs').glob('*/*.py')} - {*_OWN})
 # What ships with the dependencies, or is made up from a seed.
 _SOURCES_WITHOUT_DATA = {
   'digits',
@@ -91,6 +95,50 @@ def test_docstring_holds_the_command_that_runs_it(path):
     assert not variant or variant in _variants(_load(path))
   assert '--workdir=' in docstring
   assert '`smoke`' in docstring
+
+
+_OWN_OPTIONS = {
+  'arrays': {'folder': 'data'},
+  'images': {'folder': 'data'},
+  'table': {
+    'path': 'data/t.parquet',
+    'client_column': 'user_id',
+    'label_column': 'y',
+    'features': ({'name': 'a'},),
+  },
+  'text': {'path': 't.csv', 'client_column': 'who', 'label_column': 'y'},
+}
+
+
+@pytest.mark.parametrize('path', _OWN, ids=_case_id)
+def test_own_data_need_their_place_alone(path):
+  for variant in _variants(_load(path)):
+    config = _load(path).get_config(variant)
+    with pytest.raises(errors.ConfigError, match='(folder|path) is missing'):
+      experiment.parse(config)
+    config.dataset.source.options.update(_OWN_OPTIONS[path.stem])
+    assert experiment.parse(config).algorithm.name == variant
+  assert _load(path).get_config().algorithm.name == 'fed_avg'
+
+
+@pytest.mark.parametrize('path', _OWN, ids=_case_id)
+def test_command_in_the_docstring_of_own_data_is_whole(path):
+  text = ast.get_docstring(ast.parse(path.read_text()))
+  command = text[text.index('python -m') :].partition('\n\n')[0]
+  argv = shlex.split(command.replace('\\\n', ' '))
+  config = _load(path).get_config()
+  for argument in argv[3:]:
+    key, _, value = argument.removeprefix('--config.').partition('=')
+    if argument.startswith('--config.'):
+      *sections, last = key.split('.')
+      section = functools.reduce(getattr, sections, config)
+      section[last] = _literal(value)
+  experiment.parse(config)
+  assert f'--config={path.relative_to(_ROOT)}' in argv
+
+
+def _literal(text):
+  return ast.literal_eval(text) if text.startswith('(') else text
 
 
 def test_every_algorithm_has_a_config():

@@ -33,8 +33,7 @@ def _config(folder):
       'source': {
         'name': 'csv',
         'options': {
-          'folder': str(folder),
-          'train_file': '2026-*.csv',
+          'path': str(folder / '2026-*.csv'),
           'label_column': 'label',
           'feature_columns': fortnight.FEATURES,
           'classes': fortnight.CLASSES,

@@ -1,7 +1,7 @@
 """A tiny production: CSV files of a few clients, a night in seconds.
 
 It is a config file as well: `--config=tests/testing/nights.py`, with
-`--config.dataset.source.options.folder` for the raw files.
+`--config.dataset.source.options.path` for the raw files.
 """
 
 import csv
@@ -29,8 +29,7 @@ def get_config(
   config = base.experiment(algorithm, model=model, source='csv', law='natural')
   config.name = 'Every night'
   config.dataset.source.options.update(
-    folder='raw',
-    train_file='*.csv',
+    path='raw/*.csv',
     label_column='y',
     feature_columns=('x', 'z'),
     client_column='client',
@@ -65,7 +64,7 @@ def parse(
     **sections: Section -> options that differ.
   """
   config = get_config(algorithm, model)
-  config.dataset.source.options.folder = str(raw)
+  config.dataset.source.options.path = str(raw / '*.csv')
   for name, options in sections.items():
     config[name].update(options)
   return experiment.parse(config)
@@ -102,7 +101,7 @@ def flags(raw: pathlib.Path, workdir: pathlib.Path, date: str) -> list[str]:
   """Returns the flags of `binaries.nightly`."""
   return [
     f'--config={PATH}',
-    f'--config.dataset.source.options.folder={raw}',
+    f'--config.dataset.source.options.path={raw}/*.csv',
     f'--workdir={workdir}',
     f'--as_of={date}',
   ]

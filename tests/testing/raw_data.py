@@ -35,8 +35,7 @@ def csv_config(folder: pathlib.Path, **overrides: Any) -> options.DatasetConfig:
       'source': {
         'name': 'csv',
         'options': {
-          'folder': str(folder),
-          'train_file': 'table.csv',
+          'path': str(folder / 'table.csv'),
           'label_column': 'y',
           'feature_columns': ('a', 'b'),
           'classes': ('no', 'yes'),

@@ -16,6 +16,19 @@ from tests.testing import raw_data
 VOCABULARY = ('the', 'a', 'how', 'to', 'do', 'i')
 
 
+def write_arrays(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes six vectors of two clients, of three classes by name."""
+  arrays = {
+    'x': np.arange(12, dtype=np.float32).reshape(6, 2),
+    'y': np.array(['walk', 'sit', 'sit', 'run', 'walk', 'run']),
+    'client': np.array(['ann', 'bob', 'ann', 'bob', 'ann', 'bob']),
+    'is_test': np.arange(6) == 4,
+  }
+  for name, array in arrays.items():
+    np.save(folder / f'{name}.npy', array)
+  return {'folder': str(folder)}
+
+
 def write_cifar(folder: pathlib.Path, per_file: int = 3) -> dict[str, Any]:
   """Writes CIFAR-100's two files of random images."""
   generator = np.random.default_rng(0)
@@ -31,8 +44,7 @@ def write_csv(folder: pathlib.Path) -> dict[str, Any]:
   """Writes a table of numbers with classes and owners."""
   raw_data.write_csv(folder, 5)
   return {
-    'folder': str(folder),
-    'train_file': 'table.csv',
+    'path': str(folder / 'table.csv'),
     'label_column': 'y',
     'feature_columns': ('a', 'b'),
     'classes': ('no', 'yes'),
@@ -61,6 +73,17 @@ def write_idx(folder: pathlib.Path) -> dict[str, Any]:
   return {'folder': str(folder)}
 
 
+def write_images(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes three images of each of two clients, of two classes."""
+  for client, labels in (('ann', 'ccd'), ('bob', 'cdd')):
+    for number, label in enumerate(labels):
+      path = folder / client / f'{label}at' / f'{number}.png'
+      path.parent.mkdir(parents=True, exist_ok=True)
+      image = np.full((8, 6, 3), 40 * number + ord(client[0]), np.uint8)
+      path.write_bytes(tf.io.encode_png(image).numpy())
+  return {'folder': str(folder), 'shape': (4, 4, 3)}
+
+
 def write_parquet(folder: pathlib.Path) -> dict[str, Any]:
   """Writes two files with two row groups each."""
   for number in range(2):
@@ -75,12 +98,26 @@ def write_parquet(folder: pathlib.Path) -> dict[str, Any]:
     path = folder / f'part-{number}.parquet'
     parquet.write_table(table, path, row_group_size=3)
   return {
-    'folder': str(folder),
-    'train_file': 'part-*.parquet',
+    'path': str(folder / 'part-*.parquet'),
     'label_column': 'y',
     'feature_columns': ('a', 'b'),
     'classes': ('0', '1'),
     'client_column': 'who',
+  }
+
+
+def write_windows(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes a table of two clients by turns, read in windows of two rows."""
+  rows = [f'{i},{i / 7},{i % 2},{"ab"[i % 2]}' for i in range(8)]
+  (folder / 'table.csv').write_text('\n'.join(('time,v,y,who', *rows)))
+  return {
+    'path': str(folder / 'table.csv'),
+    'label_column': 'y',
+    'classes': ('0', '1'),
+    'client_column': 'who',
+    'time_column': 'time',
+    'features': ({'name': 'v'},),
+    'window_length': 2,
   }
 
 
@@ -245,16 +282,19 @@ def write_shakespeare(folder: pathlib.Path) -> dict[str, Any]:
 
 # Source -> writes a sample into an empty folder and returns the options.
 WRITERS: Mapping[str, Callable[[pathlib.Path], dict[str, Any]]] = {
+  'arrays': write_arrays,
   'cifar': write_cifar,
   'csv': write_csv,
   'emnist': write_emnist,
   'federated_emnist': write_federated_emnist,
   'femnist': write_femnist,
   'idx': write_idx,
+  'images': write_images,
   'parquet': write_parquet,
   'sentiment140': write_sentiment140,
   'shakespeare': write_shakespeare,
   'stack_overflow': write_stack_overflow,
+  'table': write_windows,
   'tiny_imagenet': write_tiny_imagenet,
 }
 

@@ -48,8 +48,7 @@ def config(folder: pathlib.Path, **overrides: Any) -> options.DatasetConfig:
       'source': {
         'name': 'csv',
         'options': {
-          'folder': str(folder),
-          'train_file': 'table.csv',
+          'path': str(folder / 'table.csv'),
           'label_column': 'y',
           'client_column': 'who',
           'classes': ('no', 'yes'),

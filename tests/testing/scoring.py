@@ -31,8 +31,7 @@ def build_dataset_of_known_clients(folder: pathlib.Path) -> pathlib.Path:
       'source': {
         'name': 'csv',
         'options': {
-          'folder': str(folder),
-          'train_file': 'table.csv',
+          'path': str(folder / 'table.csv'),
           'label_column': 'y',
           'feature_columns': _COLUMNS,
           'classes': ('c0', 'c1', 'c2'),

@@ -93,8 +93,7 @@ def test_rotations_need_square_images(tmp_path):
   table = registry.create(
     'csv',
     {
-      'folder': str(tmp_path),
-      'train_file': 'x.csv',
+      'path': str(tmp_path / 'x.csv'),
       'label_column': 'y',
       'feature_columns': ['a', 'b'],
     },

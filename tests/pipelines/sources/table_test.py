@@ -3,6 +3,7 @@ import pytest
 
 from pipelines.sources import base, registry, table
 from tff_algos.core import errors
+from tff_algos.features import spec
 
 
 class _Rows(table.Table):
@@ -27,8 +28,7 @@ class _Rows(table.Table):
 def _options(**more):
   return table.Options(
     **{
-      'folder': 'x',
-      'train_file': 'y',
+      'path': 'x/y',
       'label_column': 'y',
       'feature_columns': ('b', 'a'),
       'client_column': 'who',
@@ -68,7 +68,7 @@ def test_regression():
 @pytest.mark.parametrize(
   ('more', 'text'),
   [
-    ({'train_file': ''}, 'must name a file'),
+    ({'path': ''}, 'must name a file'),
     ({'feature_columns': ()}, 'either feature_columns'),
     ({'classes': ('a',)}, '2'),
   ],
@@ -76,6 +76,134 @@ def test_regression():
 def test_bad_options(more, text):
   with pytest.raises(errors.ConfigError, match=text):
     _options(**more)
+
+
+def _windows(rows, **more):
+  """Returns the source of given rows in windows of two."""
+  options = {
+    'feature_columns': (),
+    'features': (spec.Feature('v', missing='mean'),),
+    'time_column': 't',
+    'window_length': 2,
+    **more,
+  }
+
+  class Given(_Rows):
+    ROWS = tuple(
+      dict(zip(('who', 't', 'v', 'y'), row, strict=True)) for row in rows
+    )
+
+    def _locate_row(self, part, row):
+      return base.Location('file', row)
+
+  return Given(_options(**options), 0)
+
+
+def test_windows_of_each_client_in_the_order_of_time():
+  rows = [
+    ('b', 2, 20, 0),
+    ('a', 5, 15, 1),
+    ('b', 1, '', 2),
+    ('a', 4, 14, 3),
+    ('b', 9, 29, 4),
+  ]
+  source = _windows(rows, max_gap=5.0)
+  (block,) = source.blocks()
+  first, second = source.read(block)
+  assert (first.client, first.x, first.y, first.time) == (
+    *('a', {'v': [14, 15]}, 1, 5),
+  )
+  # The last row follows after more than max_gap.
+  np.testing.assert_array_equal(second.x['v'], [np.nan, 20])
+  assert (second.client, second.y, second.problem) == ('b', 0, None)
+  assert source.facts() == {
+    'num_windows': {'train': 2},
+    'num_rows_in_no_window': {'train': 1},
+  }
+  (feature,) = source.feature_spec().features
+  assert feature.length == 2
+  assert source.locate('train', 1) == ('file', 0, None)
+
+
+def test_malformed_rows_of_windows_are_named():
+  rows = [
+    ('a', 0, 1, 0),
+    ('a', 1, 'x', 0),
+    ('a', 2, 3, 0),
+    ('a', 'soon', 4, 0),
+    ('', 4, 5, 0),
+  ]
+  source = _windows(rows)
+  (block,) = source.blocks()
+  assert [
+    (e.problem, source.locate('train', i).line)
+    for i, e in enumerate(source.read(block))
+  ] == [
+    (('not a number', 'v', "'x'"), 1),
+    (('not a number', 'v', "'x'"), 1),
+    (('not a number, date or time', 't', "'soon'"), 3),
+    (('the client or the time is missing, which windows need', None, None), 4),
+  ]
+
+
+def test_windows_do_not_depend_on_the_blocks(monkeypatch):
+  """Of three clients by turns; rows far apart are read apart."""
+  rows = [('abc'[i % 3], i, i * 1.5, i) for i in range(60)]
+  source = _windows(rows, window_length=3, window_stride=2)
+  (block,) = source.blocks()
+  whole = [*source.read(block)]
+  assert len(whole) == 27
+  assert whole[0].x == {'v': [0, 4.5, 9]}
+  monkeypatch.setattr(table, '_ROWS_BETWEEN', 1)
+  parts = [
+    example
+    for start in range(0, 27, 4)
+    for example in source.read(base.Block('train', start, min(start + 4, 27)))
+  ]
+  assert parts == whole
+
+
+@pytest.mark.parametrize(
+  ('more', 'text'),
+  [
+    ({'window_length': None, 'max_gap': 1.0}, 'need a window_length'),
+    ({'window_length': 0}, 'window_length must be'),
+    ({'window_stride': 0}, 'window_stride must be'),
+    ({'max_gap': -1.0}, 'max_gap must be'),
+    ({'time_column': ''}, 'window_length=2 needs time_column'),
+    ({'client_column': ''}, 'window_length=2 needs client_column'),
+    ({'features': (spec.Feature('v', 'text'),)}, "'v' of type 'text'"),
+    ({'features': (spec.Feature('v', length=3),)}, 'length 3'),
+  ],
+)
+def test_bad_options_of_windows(more, text):
+  with pytest.raises(errors.ConfigError, match=text):
+    _windows([], **more)
+
+
+def test_cells_of_lists_and_bytes():
+  class Given(_Rows):
+    ROWS = (
+      {'w': [1, None, 3], 'y': 1},
+      {'w': '1 2 3', 'y': 1},
+      {'w': [1, 'x', 3], 'y': 1},
+    )
+
+  source = Given(
+    _options(
+      feature_columns=(),
+      client_column='',
+      features=(spec.Feature('w', length=3, missing='mean'),),
+    ),
+    0,
+  )
+  first, *others = source.read(source.blocks()[0])
+  np.testing.assert_array_equal(first.x['w'], [1, np.nan, 3])
+  assert [e.problem[0] for e in others] == ['not a list of numbers'] * 2
+  image = spec.Feature('w', 'image', shape=(4, 4, 1))
+  options = _options(feature_columns=(), features=(image,))
+  assert Given(options, 0)._raw_value(image, b'png') == b'png'
+  assert Given(options, 0)._raw_value(image, 'png') is None
 
 
 def test_tables_are_registered():

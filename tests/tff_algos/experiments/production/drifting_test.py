@@ -27,8 +27,7 @@ def _config(raw: pathlib.Path, algorithm='ifca', classes=('no', 'yes')):
   config = base.experiment(algorithm, model=model, source='csv', law='natural')
   config.name = 'drift'
   config.dataset.source.options.update(
-    folder=str(raw),
-    train_file='table.csv',
+    path=str(raw / 'table.csv'),
     label_column='y',
     feature_columns=('x', 'z'),
     client_column='client',

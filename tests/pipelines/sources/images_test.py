@@ -1,0 +1,158 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.examples import cleaning
+from pipelines.sources import base, registry
+from tests.testing import raw_sources
+from tff_algos.core import errors
+from tff_algos.features import preprocessing
+
+
+def _source(folder, **more):
+  return registry.create('images', {'folder': str(folder), **more}, 0)
+
+
+def _read(source):
+  return [e for block in source.blocks() for e in source.read(block)]
+
+
+def _problems(source):
+  """Returns the place and the error of each malformed image."""
+  features, spec = source.features(), source.feature_spec()
+  (block,) = source.blocks()
+  _, letters = cleaning.clean(block, source.read(block), features, spec=spec)
+  return [
+    (
+      source.locate('all', letter.position),
+      str(base.Problem(letter.reason, letter.column, letter.value)),
+    )
+    for letter in letters
+  ]
+
+
+def _write_table(folder, *rows):
+  (folder / 'files.csv').write_text('\n'.join(('path,label,client', *rows)))
+  return _source(folder, table='files.csv', shape=(4, 4, 3))
+
+
+def test_clients_and_classes_are_folders(tmp_path):
+  source = registry.create('images', raw_sources.write_images(tmp_path), 0)
+  examples = _read(source)
+  assert [(e.client, e.y) for e in examples] == [
+    *(('ann', 0), ('ann', 0), ('ann', 1), ('bob', 0), ('bob', 1), ('bob', 1))
+  ]
+  assert source.facts() == {'class_names': ['cat', 'dat']}
+  features = source.features()
+  assert (features.x_shape, features.num_classes) == ((4, 4, 3), 2)
+  assert examples[1].x == {
+    'image': (tmp_path / 'ann' / 'cat' / '1.png').read_bytes()
+  }
+
+
+def test_spec_resizes_the_images(tmp_path):
+  source = registry.create('images', raw_sources.write_images(tmp_path), 0)
+  spec = source.feature_spec()
+  contents = tf.constant([e.x['image'] for e in _read(source)])
+  encoded = preprocessing.Preprocessing(spec).encode({'image': contents})
+  assert spec.output().shape == encoded.shape[1:] == (4, 4, 3)
+  np.testing.assert_array_equal(
+    encoded[:, 0, 0, 0], [97, 137, 177, 98, 138, 178]
+  )
+
+
+def test_table_names_file_class_and_client(tmp_path):
+  raw_sources.write_images(tmp_path)
+  source = _write_table(
+    tmp_path, 'bob/cat/0.png,wolf,eve', 'ann/dat/2.png,fox,eve'
+  )
+  assert [(e.client, e.y) for e in _read(source)] == [('eve', 1), ('eve', 0)]
+  assert source.facts() == {'class_names': ['fox', 'wolf']}
+
+
+def test_odd_files_are_dead_letters_with_their_paths(tmp_path):
+  source = registry.create('images', raw_sources.write_images(tmp_path), 0)
+  whole = (tmp_path / 'bob/cat/0.png').read_bytes()
+  (tmp_path / 'bob/cat/0.png').write_bytes(whole[:40])
+  (tmp_path / 'ann/cat/notes.txt').write_text('no image')
+  (tmp_path / 'ann/stray.png').write_bytes(whole)
+  (tmp_path / 'ann/.hidden').write_text('ignored')
+  broken = "column 'image': not a PNG, JPEG or BMP image"
+  assert [(place.file, problem) for place, problem in _problems(source)] == [
+    ('ann/cat/notes.txt', broken),
+    (
+      'ann/stray.png',
+      "the file does not lie at client/class/file, got 'ann/stray.png'",
+    ),
+    ('bob/cat/0.png', broken),
+  ]
+
+
+def test_rows_of_a_table_that_name_no_image_are_dead_letters(tmp_path):
+  raw_sources.write_images(tmp_path)
+  source = _write_table(
+    tmp_path, 'ann/cat/0.png,a,x', 'no.png,b,x', ',a,x', 'ann/cat/1.png,,x'
+  )
+  (missing, first), (nameless, second), (_, third) = _problems(source)
+  assert first == "the file cannot be read, got 'no.png'"
+  assert (missing.file, missing.line) == ('files.csv', 3)
+  assert missing.row == {'path': 'no.png', 'label': 'b', 'client': 'x'}
+  assert second == "column 'path': the path is missing, got None"
+  assert nameless.line == 4
+  assert third == 'the label is missing'
+
+
+def test_class_that_is_not_listed(tmp_path):
+  raw_sources.write_images(tmp_path)
+  source = _source(tmp_path, classes=('cat', 'dog'))
+  assert {problem for _, problem in _problems(source)} == {
+    "the class is unknown, got 'dat'"
+  }
+
+
+def _no_folder(folder):
+  return _source(folder / 'none')
+
+
+def _no_files(folder):
+  return _source(folder)
+
+
+def _no_client_level(folder):
+  (folder / 'cat').mkdir()
+  raw_sources.write_jpeg(folder / 'cat' / '0.jpg', 9)
+  return _source(folder)
+
+
+def _one_class(folder):
+  (folder / 'ann' / 'cat').mkdir(parents=True)
+  raw_sources.write_jpeg(folder / 'ann' / 'cat' / '0.jpg', 9)
+  return _source(folder)
+
+
+def _no_column(folder):
+  (folder / 'files.csv').write_text('path,client\n')
+  return _source(folder, table='files.csv')
+
+
+@pytest.mark.parametrize(
+  ('make', 'words'),
+  [
+    (_no_folder, "no raw data: there is no folder '.*none'"),
+    (_no_files, 'no raw data: .* has no files'),
+    (_no_client_level, "no folders client/class: .* like 'cat/0.jpg'"),
+    (_one_class, 'have one class alone, cat'),
+    (_no_column, "no column 'label'; its columns are: path, client"),
+  ],
+)
+def test_unsuitable_folder_is_one_clear_error(tmp_path, make, words):
+  source = make(tmp_path)
+  with pytest.raises(errors.DataError, match=words):
+    source.blocks()
+    source.features()
+
+
+@pytest.mark.parametrize('shape', [(4, 4), (4, 4, 2), (0, 4, 3)])
+def test_shape_that_no_image_has(tmp_path, shape):
+  with pytest.raises(errors.ConfigError, match='shape'):
+    _source(tmp_path, shape=shape)

@@ -1,0 +1,228 @@
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import config_file, experiment
+from tff_algos.experiments.own_data import conversion
+
+
+def _clients(num_clients=3, num_examples=10):
+  """Returns examples whose features say who and which they are."""
+  return {
+    f'c{i}': (
+      np.stack([np.full(num_examples, i), np.arange(num_examples)], 1) / 1.0,
+      np.arange(num_examples) % 2,
+    )
+    for i in range(num_clients)
+  }
+
+
+def _rows(dataset, client_id, *splits):
+  """Returns the features of a client's examples of some splits, sorted."""
+  parts = [dataset.examples(client_id, split).x for split in splits]
+  rows = np.concatenate(parts)
+  return rows[np.argsort(rows[:, -1])]
+
+
+def test_arrays_of_each_client(tmp_path):
+  with conversion.from_arrays(_clients(), tmp_path) as dataset:
+    assert dataset.client_ids == ('c0', 'c1', 'c2')
+    for i, client_id in enumerate(dataset.client_ids):
+      np.testing.assert_array_equal(
+        _rows(dataset, client_id, 'train', 'validation', 'test'),
+        _clients()[f'c{i}'][0],
+      )
+    np.testing.assert_array_equal(dataset.num_examples('test'), [3, 3, 3])
+    version = dataset.version
+  # The same that a workdir opens, and the same config gives it again.
+  with dataset_lib.FederatedDataset.open(tmp_path / 'dataset') as again:
+    assert again.version == version
+  config = experiment.parse(config_file.load(f'{tmp_path}/config.py:fed_soft'))
+  assert config.algorithm.name == 'fed_soft'
+  assert config.dataset.source.options['folder'] == str(tmp_path / 'raw')
+
+
+def test_official_test_split_and_options(tmp_path):
+  test = {c: (x[:4] + 100, y[:4]) for c, (x, y) in _clients().items()}
+  options = {
+    'splits': {'validation_ratio': 0.0},
+    'seed': 5,
+  }
+  with conversion.from_arrays(
+    _clients(), tmp_path, test=test, dataset=options
+  ) as dataset:
+    np.testing.assert_array_equal(dataset.num_examples('train'), [10] * 3)
+    np.testing.assert_array_equal(dataset.num_examples('test'), [4] * 3)
+    assert dataset.manifest['recipe']['seed'] == 5
+
+
+def test_classes_by_name_of_arrays_of_objects(tmp_path):
+  x = np.zeros((10, 2), np.float32)
+  labels = np.array(['walk', 'sit'] * 5, object)
+  with conversion.from_arrays({'a': (x, labels)}, tmp_path) as dataset:
+    assert dataset.feature_spec.classes == ('sit', 'walk')
+
+
+@pytest.mark.parametrize(
+  ('examples', 'words'),
+  [
+    ({}, 'there are no clients'),
+    (
+      {'a': (np.zeros((3, 2)), np.zeros(2))},
+      "client 'a' has features of shape",
+    ),
+    ({'a': np.zeros((3, 2))}, "examples of client 'a' must be a pair"),
+    (
+      {'a': (np.zeros((3, 2)), [0, 1, 0]), 'b': (np.zeros((3, 4)), [0, 1, 0])},
+      r'one shape and one kind of dtype, got float64 \(2,\) and float64 \(4,\)',
+    ),
+    (
+      {'a': (np.zeros((3, 2)), [0, 1, 0]), 'b': (np.zeros((3, 2)), ['x'] * 3)},
+      'the labels of all clients must have',
+    ),
+  ],
+)
+def test_arrays_that_do_not_fit_are_one_clear_error(tmp_path, examples, words):
+  with pytest.raises(errors.DataError, match=words):
+    conversion.from_arrays(examples, tmp_path)
+
+
+class _ClientData:
+  """Stands for a `tff.simulation.datasets.ClientData`."""
+
+  def __init__(self, clients, keys):
+    self._clients, self._keys = clients, keys
+    self.client_ids = list(clients)
+
+  def create_tf_dataset_for_client(self, client_id):
+    elements = self._clients[client_id]
+    if self._keys:
+      elements = dict(zip(self._keys, elements, strict=True))
+    return tf.data.Dataset.from_tensor_slices(elements)
+
+
+@pytest.mark.parametrize('keys', [(), ('pixels', 'label')])
+def test_client_data(tmp_path, keys):
+  data = _ClientData(_clients(), keys)
+  named = dict(zip('xy', keys, strict=False))
+  with conversion.from_client_data(
+    data, tmp_path, **named, test=data
+  ) as dataset:
+    np.testing.assert_array_equal(
+      _rows(dataset, 'c1', 'test'), _clients()['c1'][0]
+    )
+
+
+def test_client_data_without_such_a_key(tmp_path):
+  data = _ClientData(_clients(), ('pixels', 'label'))
+  with pytest.raises(
+    errors.DataError, match="no key ''; set x and y to two of"
+  ):
+    conversion.from_client_data(data, tmp_path)
+
+
+class _Column(list):
+  """Stands for a column of a frame."""
+
+  def to_numpy(self):
+    return np.array(self, object if isinstance(self[0], str) else None)
+
+
+class _Frame(dict):
+  """Stands for a data frame of pandas."""
+
+  @property
+  def columns(self):
+    return [*self]
+
+
+def _frame(num_rows=40):
+  return _Frame(
+    who=_Column(f'p{i % 2}' for i in range(num_rows)),
+    age=_Column(i if i % 7 else float('nan') for i in range(num_rows)),
+    city=_Column(('Rome', 'Oslo')[i % 2] for i in range(num_rows)),
+    ill=_Column(('no', 'yes')[i // 2 % 2] for i in range(num_rows)),
+  )
+
+
+def test_frame(tmp_path):
+  with conversion.from_pandas(
+    _frame(), tmp_path, client='who', label='ill', test=_frame(10)
+  ) as dataset:
+    spec = dataset.feature_spec
+    assert [f.name for f in spec.features] == ['age', 'city']
+    assert spec.fitted['city']['vocabulary'] == ['Oslo', 'Rome']
+    assert spec.classes == ('no', 'yes')
+    np.testing.assert_array_equal(dataset.num_examples('test'), [5, 5])
+    # Standardized age, Oslo.
+    np.testing.assert_array_equal(
+      dataset.examples('p1', 'test').x[:, -2:], [[1, 0]] * 5
+    )
+
+
+def test_frame_without_such_a_column(tmp_path):
+  with pytest.raises(errors.DataError, match="no column 'user' for the client"):
+    conversion.from_pandas(_frame(), tmp_path, client='user', label='ill')
+
+
+def test_column_of_several_types(tmp_path):
+  frame = _frame(4)
+  frame['odd'] = _Column(['a', 1, 2.5, b'x'])
+  with pytest.raises(errors.DataError, match="column 'odd' cannot be written"):
+    conversion.from_pandas(frame, tmp_path, client='who', label='ill')
+
+
+class _ClassLabel:
+  names = ['cat', 'dog', 'eel']
+
+
+class _Dataset:
+  """Stands for a `datasets.Dataset` of images."""
+
+  column_names = ('image', 'label', 'writer')
+  features = {'label': _ClassLabel()}
+
+  def __init__(self, num_rows):
+    self._num_rows = num_rows
+
+  def __getitem__(self, name):
+    rows = range(self._num_rows)
+    return {
+      'image': [Image.new('L', (4, 4), color=i) for i in rows],
+      'label': [i % 2 for i in rows],
+      'writer': [f'w{i % 2}' for i in rows],
+    }[name]
+
+
+def test_dataset_of_images_and_class_labels(tmp_path):
+  features = [{'name': 'image', 'type': 'image', 'shape': (4, 4, 1)}]
+  with conversion.from_huggingface(
+    {'train': _Dataset(20), 'test': _Dataset(4)},
+    tmp_path,
+    client='writer',
+    label='label',
+    features=features,
+  ) as dataset:
+    assert dataset.feature_spec.classes == ('cat', 'dog', 'eel')
+    found = dataset.examples('w1', 'test')
+    np.testing.assert_allclose(sorted(found.x[:, 0, 0, 0] * 255), [1, 3])
+    np.testing.assert_array_equal(found.y, [1, 1])
+
+
+def test_bytes_of_images_are_taken_as_they_are():
+  content = io.BytesIO()
+  Image.new('L', (4, 4)).save(content, format='PNG')
+  value = {'bytes': content.getvalue(), 'path': None}
+  assert conversion._image_bytes(value) == content.getvalue()
+
+
+def test_splits_without_train(tmp_path):
+  with pytest.raises(errors.DataError, match="must have 'train', got test"):
+    conversion.from_huggingface(
+      {'test': _Dataset(4)}, tmp_path, client='writer', label='label'
+    )

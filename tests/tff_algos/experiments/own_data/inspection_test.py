@@ -1,0 +1,35 @@
+import pytest
+
+from tests.testing import raw_data, raw_sources
+from tff_algos.core import errors
+from tff_algos.experiments.own_data import inspection
+
+
+def test_table(tmp_path):
+  raw_data.write_csv(tmp_path)
+  text = inspection.propose_file(
+    tmp_path / 'table.csv', 'inspect --it', {'label': 'y', 'time': None}
+  )
+  assert '\n  inspect --it\n' in text
+  assert "client_column='who'" in text
+  assert "classes=('no', 'yes')" in text
+
+
+@pytest.mark.parametrize(
+  ('write', 'source'),
+  [
+    (raw_sources.write_images, 'images'),
+    (raw_sources.write_arrays, 'arrays'),
+  ],
+)
+def test_folder(tmp_path, write, source):
+  write(tmp_path)
+  text = inspection.propose_file(tmp_path, 'inspect')
+  assert f'source={source!r}' in text
+  assert f'folder={str(tmp_path)!r}' in text
+
+
+def test_folder_has_no_columns(tmp_path):
+  raw_sources.write_images(tmp_path)
+  with pytest.raises(errors.ConfigError, match='is no table, so it has no'):
+    inspection.propose_file(tmp_path, 'inspect', {'client': 'who'})

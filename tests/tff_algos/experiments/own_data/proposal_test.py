@@ -1,0 +1,187 @@
+import numpy as np
+import pytest
+
+from tests.testing import raw_sources
+from tff_algos.core import errors
+from tff_algos.experiments.own_data import columns, proposal
+
+
+def _table(folder, names, rows):
+  """Returns the path of a CSV file, and a look at it."""
+  path = folder / 't.csv'
+  lines = [','.join(map(str, row)) for row in (names, *rows)]
+  path.write_text('\n'.join(lines))
+  return str(path), columns.read(path)
+
+
+def _visits(folder):
+  """Returns a table with every kind of column; 30 rows of 3 persons."""
+  names = ('visit', 'person', 'time', 'age', 'city', 'note', 'ill')
+  rows = [
+    (
+      *(f'v{i}', f'p{i % 3}', f'2026-11-{i % 28 + 1:02}', i if i % 9 else ''),
+      *('Rome' if i % 2 else 'Oslo', f'this was visit {i}'),
+      'yes' if i % 5 else 'no',
+    )
+    for i in range(30)
+  ]
+  return _table(folder, names, rows)
+
+
+def _options(found):
+  return {option.key: option.value for option in found.options}
+
+
+def test_roles_and_types_are_guessed(tmp_path):
+  path, table = _visits(tmp_path)
+  found = proposal.of_table(path, table, {'label': 'ill'})
+  assert _options(found) == {
+    'path': path,
+    'client_column': 'person',
+    'label_column': 'ill',
+    'classes': ('no', 'yes'),
+    'time_column': 'time',
+    'features': (
+      {'name': 'age', 'missing': 'mean'},
+      {'name': 'city', 'type': 'category'},
+      {'name': 'note', 'type': 'text'},
+    ),
+  }
+  assert found.num_clients == 3
+  assert found.dataset == {'splits': {'split_by': 'client_time'}}
+  assert found.notes[:2] == (
+    '30 rows.',
+    'visit is left out: 30 different values, an id or a name.',
+  )
+
+
+def test_evidence_stands_beside_the_options(tmp_path):
+  found = proposal.of_table(*_visits(tmp_path), {})
+  evidence = {option.key: option.evidence for option in found.options}
+  assert evidence['client_column'] == (
+    "person: 3 texts, such as 'p0', 'p1', 'p2'; 3 clients with 10 rows each",
+    "Others that it could be: 'city', 'ill'",
+  )
+  # The last column, for want of a name; the classes are those of its texts.
+  assert evidence['label_column'][1] == (
+    'No column is named like a label: is it this one?'
+  )
+  assert evidence['features'][0] == (
+    'age: whole numbers from 1 to 29; 4 missing'
+  )
+
+
+def test_given_columns_come_before_guesses(tmp_path):
+  path, table = _visits(tmp_path)
+  given = {'client': 'city', 'label': 'age', 'time': ''}
+  found = proposal.of_table(
+    path, table, given, features=[{'name': 'note', 'type': 'text'}]
+  )
+  options = _options(found)
+  assert (options['client_column'], options['label_column']) == ('city', 'age')
+  assert 'classes' not in options  # A regression: more than 20 values.
+  assert options['features'] == ({'name': 'note', 'type': 'text'},)
+  assert 'Regression. Targets from 1 to 29' in found.notes[1]
+  # Four rows have no label: twice as many may be left out, in percents.
+  assert found.dataset['max_dead_letter_fraction'] == 0.27
+
+
+def test_whole_numbers_are_classes_in_their_order(tmp_path):
+  rows = [(i % 2, i / 7, i % 11) for i in range(44)]
+  path, table = _table(tmp_path, ('user_id', 'a', 'stars'), rows)
+  options = _options(proposal.of_table(path, table, {}))
+  assert options['classes'] == tuple(map(str, range(11)))
+  assert options['client_column'] == 'user_id'
+
+
+def test_unusual_form_of_a_csv_file(tmp_path):
+  path = tmp_path / 't.csv'
+  path.write_text('\n'.join(f'u{i % 2};{i / 7};{i % 2}' for i in range(1, 12)))
+  options = _options(proposal.of_table(str(path), columns.read(path), {}))
+  assert options['delimiter'] == ';'
+  assert options['column_names'] == ('column_0', 'column_1', 'column_2')
+
+
+def _no_client(folder):
+  rows = [(i / 7, i / 9, i % 2 / 3) for i in range(20)]
+  return proposal.of_table(*_table(folder, ('a', 'b', 'c'), rows), {})
+
+
+def _no_label(folder):
+  rows = [(f'p{i % 2}', 7) for i in range(20)]
+  return proposal.of_table(*_table(folder, ('a', 'b'), rows), {})
+
+
+def _no_feature(folder):
+  rows = [(f'p{i % 2}', i % 3) for i in range(20)]
+  return proposal.of_table(*_table(folder, ('who', 'b'), rows), {})
+
+
+def _no_column(folder):
+  return proposal.of_table(*_visits(folder), {'client': 'user'})
+
+
+def _twice(folder):
+  given = {'client': 'city', 'label': 'city'}
+  return proposal.of_table(*_visits(folder), given)
+
+
+@pytest.mark.parametrize(
+  ('propose', 'words'),
+  [
+    (_no_client, 'no column that can be a client'),
+    (_no_label, 'no column that can be a label'),
+    (_no_feature, 'no column that can be a feature'),
+    (_no_column, "no column 'user' for the client; its columns are: visit, "),
+    (_twice, 'must be different columns'),
+  ],
+)
+def test_unsuitable_table_is_one_clear_error(tmp_path, propose, words):
+  with pytest.raises(errors.DataError, match=words):
+    propose(tmp_path)
+
+
+def test_images(tmp_path):
+  raw_sources.write_images(tmp_path)
+  found = proposal.of_images(str(tmp_path))
+  # 8 x 6 pixels are less than the models take.
+  assert _options(found)['shape'] == (16, 16, 3)
+  assert _options(found)['classes'] == ('cat', 'dat')
+  assert found.num_clients == 2
+  assert found.options[1].evidence == (
+    '1 different shapes in 6 images; the median is 8 x 6',
+  )
+
+
+def test_large_grey_images_keep_their_ratio(tmp_path):
+  for label in 'ab':
+    (tmp_path / 'ann' / label).mkdir(parents=True)
+    raw_sources.write_jpeg(tmp_path / 'ann' / label / '0.jpg', 9, (100, 160, 1))
+  (tmp_path / 'ann' / 'b' / '1.jpg').write_text('no image')
+  found = proposal.of_images(str(tmp_path))
+  assert _options(found)['shape'] == (40, 64, 1)
+
+
+def test_folder_without_images(tmp_path):
+  for label in 'ab':
+    (tmp_path / 'ann' / label).mkdir(parents=True)
+    (tmp_path / 'ann' / label / '0.txt').write_text('no image')
+  with pytest.raises(errors.DataError, match='none of 2 files is a PNG'):
+    proposal.of_images(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  ('x', 'model'),
+  [
+    (np.zeros((6, 16, 16, 1), np.uint8), 'small_cnn'),
+    (np.zeros((6, 8, 8, 1), np.uint8), 'mlp'),
+    (np.zeros((6, 5), np.int64), 'word_lstm'),
+    (np.zeros((6, 5)), 'mlp'),
+  ],
+)
+def test_model_of_arrays(tmp_path, x, model):
+  raw_sources.write_arrays(tmp_path)
+  np.save(tmp_path / 'x.npy', x)
+  found = proposal.of_arrays(str(tmp_path))
+  assert (found.model, found.num_clients) == (model, 2)
+  assert found.dataset == {'splits': proposal.OFFICIAL_TEST}

@@ -1,0 +1,1 @@
+"""Own data: a look at raw files, the config that they suggest, conversions."""

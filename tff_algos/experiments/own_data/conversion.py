@@ -1,0 +1,354 @@
+"""Federated datasets of arrays, frames and datasets that are in memory.
+
+Each function writes the raw data to `<folder>/raw`, a config file that reads
+them to `<folder>/config.py`, and the dataset of that config to
+`<folder>/dataset`. So the folder is the workdir of an experiment:
+`python -m binaries.train --config=<folder>/config.py --workdir=<folder>`.
+"""
+
+import io
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow
+from pyarrow import parquet
+
+from tff_algos.core import errors
+from tff_algos.core.structures import Array
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import config_file, datasets, experiment
+from tff_algos.experiments.own_data import columns, config_text
+from tff_algos.experiments.own_data import proposal as proposal_lib
+
+CONFIG = 'config.py'
+_RAW = 'raw'
+_TRAIN = 'train.parquet'
+_TEST = 'test.parquet'
+
+Examples = Mapping[str, tuple[Any, Any]]
+
+
+def from_arrays(
+  examples: Examples,
+  folder: str | os.PathLike[str],
+  *,
+  test: Examples | None = None,
+  dataset: Mapping[str, Any] | None = None,
+) -> dataset_lib.FederatedDataset:
+  """Returns the dataset of clients whose examples are arrays.
+
+  Args:
+    examples: Client id -> features `[n, ...]` and labels `[n]`. The dtypes of
+      all clients say what they mean: uint8 features are pixels, read as 0 to 1;
+      other integers ids of tokens; floats numbers. Integer labels from 0 and
+      texts are classes; floats are targets of a regression.
+    folder: Folder to write to, made if it is missing.
+    test: The same, of an official test split; a client's are its test examples.
+    dataset: Options of `config.dataset` to set, such as
+      `{'splits': {'test_ratio': 0.5}, 'seed': 1}`; see `configs/own_data.py`
+      for the others.
+
+  Raises:
+    DataError: If the arrays do not fit each other.
+    UserError: If the dataset cannot be built.
+  """
+  parts = [(examples, False), (test or {}, True)]
+  listed = [
+    (str(client), *_pair(str(client), pair), is_test)
+    for part, is_test in parts
+    for client, pair in part.items()
+  ]
+  if not listed:
+    raise errors.DataError('there are no clients; give at least one')
+  arrays = {
+    'x': _join('features', [x for _, x, _, _ in listed]),
+    'y': _join('labels', [y for _, _, y, _ in listed]),
+    'client': np.repeat(
+      [client for client, *_ in listed], [len(y) for _, _, y, _ in listed]
+    ),
+  }
+  if test is not None:
+    arrays['is_test'] = np.repeat(
+      [is_test for *_, is_test in listed], [len(y) for _, _, y, _ in listed]
+    )
+  raw = _make_raw(folder)
+  (raw / 'is_test.npy').unlink(missing_ok=True)
+  for name, array in arrays.items():
+    np.save(raw / f'{name}.npy', array)
+  proposal = proposal_lib.of_arrays(str(raw))
+  return _build(proposal, 'from_arrays', folder, dataset)
+
+
+def from_client_data(
+  client_data: Any,
+  folder: str | os.PathLike[str],
+  *,
+  x: str = '',
+  y: str = '',
+  test: Any = None,
+  dataset: Mapping[str, Any] | None = None,
+) -> dataset_lib.FederatedDataset:
+  """Returns the dataset of a `tff.simulation.datasets.ClientData`.
+
+  All examples are in memory meanwhile.
+
+  Args:
+    client_data: It has `client_ids` and `create_tf_dataset_for_client`.
+    folder: See `from_arrays`.
+    x: Key of the features; '' if the elements are pairs (x, y).
+    y: Key of the labels.
+    test: Another one, of the official test split.
+    dataset: See `from_arrays`.
+
+  Raises:
+    DataError: If an element has no such key.
+    UserError: See `from_arrays`.
+  """
+
+  def read(one: Any) -> dict[str, tuple[Any, Any]]:
+    return {
+      client: _elements(one.create_tf_dataset_for_client(client), x, y)
+      for client in one.client_ids
+    }
+
+  return from_arrays(
+    read(client_data),
+    folder,
+    test=None if test is None else read(test),
+    dataset=dataset,
+  )
+
+
+def from_pandas(
+  frame: Any,
+  folder: str | os.PathLike[str],
+  *,
+  client: str,
+  label: str,
+  time: str = '',
+  features: Sequence[Mapping[str, Any]] | None = None,
+  classes: Sequence[str] | None = None,
+  test: Any = None,
+  dataset: Mapping[str, Any] | None = None,
+) -> dataset_lib.FederatedDataset:
+  """Returns the dataset of a data frame, a row an example.
+
+  Args:
+    frame: A frame of pandas, or another one with `columns` and columns with
+      `to_numpy()`.
+    folder: See `from_arrays`.
+    client: Column with the client of a row.
+    label: Column of the labels.
+    time: Column with the time of a row, by which each client's examples are
+      split; '' to draw them.
+    features: Features, such as `{'name': 'note', 'type': 'text'}`, with the
+      fields of `features.spec.Feature`; None to guess them.
+    classes: Spellings of the labels, class 0 first; None for the different
+      texts or, of numbers with few integer values, for those; `()` for a
+      regression.
+    test: A frame of the official test split.
+    dataset: See `from_arrays`.
+
+  Raises:
+    DataError: If a column is missing or of an unknown type.
+    UserError: See `from_arrays`.
+  """
+  frames = {_TRAIN: frame} | ({} if test is None else {_TEST: test})
+  tables = {
+    name: {str(key): one[key].to_numpy() for key in one.columns}
+    for name, one in frames.items()
+  }
+  given = {'client': client, 'label': label, 'time': time}
+  return _build_table(
+    tables, 'from_pandas', folder, given, features, classes, dataset
+  )
+
+
+def from_huggingface(
+  data: Any,
+  folder: str | os.PathLike[str],
+  *,
+  client: str,
+  label: str,
+  time: str = '',
+  features: Sequence[Mapping[str, Any]] | None = None,
+  dataset: Mapping[str, Any] | None = None,
+) -> dataset_lib.FederatedDataset:
+  """Returns the dataset of a `Dataset` of Hugging Face.
+
+  Args:
+    data: A `datasets.Dataset`, or a mapping of its splits with `'train'` and,
+      as the official test split, `'test'`.
+    folder: See `from_arrays`.
+    client: Column with the client of an example.
+    label: Column of the labels; a `ClassLabel` is spelled by its names.
+    time: See `from_pandas`.
+    features: See `from_pandas`.
+    dataset: See `from_arrays`.
+
+  Raises:
+    DataError: If a column is missing or of an unknown type.
+    UserError: See `from_arrays`.
+  """
+  parts = {_TRAIN: data}
+  if isinstance(data, Mapping):
+    if 'train' not in data:
+      raise errors.DataError(
+        f"the splits must have 'train', got {', '.join(map(str, data))}"
+      )
+    parts = {_TRAIN: data['train']}
+    parts |= {_TEST: data['test']} if 'test' in data else {}
+  names = getattr(parts[_TRAIN].features.get(label), 'names', None)
+  tables = {
+    name: {
+      key: _spelled(part[key], names if key == label else None)
+      for key in part.column_names
+    }
+    for name, part in parts.items()
+  }
+  given = {'client': client, 'label': label, 'time': time}
+  return _build_table(
+    tables, 'from_huggingface', folder, given, features, names, dataset
+  )
+
+
+def _pair(client: str, pair: Any) -> tuple[Array, Array]:
+  """Returns the arrays of a client."""
+  try:
+    x, y = (np.asarray(one) for one in pair)
+  except (TypeError, ValueError) as error:
+    raise errors.DataError(
+      f'the examples of client {client!r} must be a pair of arrays, features '
+      f'and labels: {error}'
+    ) from None
+  if x.shape[:1] != y.shape[:1] or not x.ndim:
+    raise errors.DataError(
+      f'client {client!r} has features of shape {x.shape} and labels of shape '
+      f'{y.shape}; the first sizes must be equal, a row an example'
+    )
+  return x, y
+
+
+def _join(what: str, arrays: Sequence[Array]) -> Array:
+  """Returns the arrays of all clients as one, of one kind of dtype."""
+  arrays = [one for one in arrays if len(one)] or [*arrays[:1]]
+  kinds = {(one.dtype.kind, one.shape[1:]) for one in arrays}
+  if len(kinds) > 1:
+    raise errors.DataError(
+      f'the {what} of all clients must have one shape and one kind of dtype, '
+      'got '
+      + ' and '.join(sorted({f'{o.dtype} {o.shape[1:]}' for o in arrays}))
+    )
+  joined = np.concatenate(arrays)
+  return joined.astype(str) if joined.dtype.kind == 'O' else joined
+
+
+def _elements(elements: Any, x: str, y: str) -> tuple[Array, Array]:
+  """Returns the examples of a `tf.data.Dataset`."""
+  rows = [*elements.as_numpy_iterator()]
+  if rows and isinstance(rows[0], Mapping):
+    for key in (x, y):
+      if key not in rows[0]:
+        raise errors.DataError(
+          f'the elements have no key {key!r}; set x and y to two of: '
+          f'{", ".join(rows[0])}'
+        )
+    rows = [(row[x], row[y]) for row in rows]
+  return (
+    np.array([row[0] for row in rows]),
+    np.array([row[1] for row in rows]),
+  )
+
+
+def _spelled(values: Iterable[Any], names: Sequence[str] | None) -> list[Any]:
+  """Returns values as a Parquet file has them.
+
+  Args:
+    values: Numbers, texts, lists, images (with `save`, or their `bytes`).
+    names: Names of the classes, if the values are their numbers.
+  """
+  if names is not None:
+    return [
+      None if one is None or one < 0 else names[int(one)] for one in values
+    ]
+  return [_image_bytes(one) for one in values]
+
+
+def _image_bytes(value: Any) -> Any:
+  """Returns the content of an image's file; other values as they are."""
+  if isinstance(value, Mapping) and value.get('bytes'):
+    return value['bytes']
+  if not hasattr(value, 'save'):
+    return value
+  content = io.BytesIO()
+  value.save(content, format='PNG')
+  return content.getvalue()
+
+
+def _build_table(
+  tables: Mapping[str, Mapping[str, Any]],
+  maker: str,
+  folder: str | os.PathLike[str],
+  given: Mapping[str, str],
+  features: Sequence[Mapping[str, Any]] | None,
+  classes: Sequence[str] | None,
+  dataset: Mapping[str, Any] | None,
+) -> dataset_lib.FederatedDataset:
+  """Writes the tables as Parquet files, and builds their dataset."""
+  raw = _make_raw(folder)
+  (raw / _TEST).unlink(missing_ok=True)
+  for name, table in tables.items():
+    parquet.write_table(
+      pyarrow.table({key: _arrow(key, table[key]) for key in table}), raw / name
+    )
+  path = raw / _TRAIN
+  proposal = proposal_lib.of_table(
+    str(path), columns.read(path), given, features, classes
+  )
+  if _TEST in tables:
+    test_path = proposal_lib.Option('test_path', str(raw / _TEST))
+    proposal = proposal._replace(
+      options=(*proposal.options, test_path),
+      dataset={**proposal.dataset, 'splits': proposal_lib.OFFICIAL_TEST},
+    )
+  return _build(proposal, maker, folder, dataset)
+
+
+def _arrow(name: str, values: Any) -> pyarrow.Array:
+  try:
+    return pyarrow.array(values, from_pandas=True)
+  except pyarrow.ArrowException as error:
+    raise errors.DataError(
+      f'column {name!r} cannot be written to Parquet: {error}. Make its values '
+      'of one type, or leave it out.'
+    ) from None
+
+
+def _make_raw(folder: str | os.PathLike[str]) -> pathlib.Path:
+  raw = pathlib.Path(folder) / _RAW
+  raw.mkdir(parents=True, exist_ok=True)
+  return raw
+
+
+def _build(
+  proposal: proposal_lib.Proposal,
+  maker: str,
+  folder: str | os.PathLike[str],
+  dataset: Mapping[str, Any] | None,
+) -> dataset_lib.FederatedDataset:
+  """Writes the config file of raw data, and builds its dataset."""
+  options = dict(proposal.dataset)
+  for key, value in (dataset or {}).items():
+    if isinstance(value, Mapping):
+      value = {**options.get(key, {}), **value}
+    options[key] = value
+  proposal = proposal._replace(dataset=options)
+  path = pathlib.Path(folder) / CONFIG
+  path.write_text(config_text.render(proposal, f'tff_algos.{maker}'))
+  config = experiment.parse(config_file.load(str(path)))
+  return dataset_lib.FederatedDataset.open(
+    datasets.build(config.dataset, folder).path
+  )

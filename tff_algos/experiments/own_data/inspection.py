@@ -1,0 +1,40 @@
+"""Look at raw data, and the config file that they suggest."""
+
+import os
+import pathlib
+from collections.abc import Mapping
+
+from tff_algos.core import errors
+from tff_algos.experiments.own_data import columns, config_text
+from tff_algos.experiments.own_data import proposal as proposal_lib
+
+
+def propose_file(
+  path: str | os.PathLike[str],
+  command: str,
+  given: Mapping[str, str | None] | None = None,
+) -> str:
+  """Returns a config file for raw data.
+
+  Args:
+    path: A CSV or Parquet file; a folder of images, `client/class/file`; or a
+      folder of arrays, see `pipelines.sources.arrays`.
+    command: Command line to name in the file.
+    given: Role (`'client'`, `'label'`, `'time'`) -> column of a table.
+
+  Raises:
+    DataError: If there are no such data, or no config suits them.
+  """
+  given = {role: name for role, name in (given or {}).items() if name}
+  place = pathlib.Path(path)
+  if not place.is_dir():
+    found = proposal_lib.of_table(str(path), columns.read(place), given)
+  else:
+    is_arrays = (place / 'x.npy').exists()
+    propose = proposal_lib.of_arrays if is_arrays else proposal_lib.of_images
+    found = propose(str(path))
+    if given:
+      raise errors.ConfigError(
+        f'{path} is no table, so it has no columns {given}: leave them out'
+      )
+  return config_text.render(found, command)
