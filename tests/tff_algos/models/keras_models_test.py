@@ -261,6 +261,31 @@ def test_frozen_weights_are_constants():
   np.testing.assert_allclose(outputs[0], expected, rtol=1e-5)
 
 
+def test_frozen_batch_normalization_is_a_constant():
+  def build(input_shape, num_outputs):
+    norm = L.BatchNormalization(trainable=False)
+    model = tf.keras.Sequential([L.Input(input_shape), norm, L.Dense(3)])
+    norm.moving_mean.assign(np.arange(6.0))
+    return model
+
+  model = keras_models.from_keras(build, (6,), 3)
+  weights = model.initialize(_SEED)
+  assert list(weights) == ['dense/kernel', 'dense/bias']
+  x = _inputs(model)
+  expected = (x - np.arange(6, dtype=np.float32)) / np.sqrt(1.001)
+  np.testing.assert_allclose(
+    _step(model, weights, x), expected @ weights['dense/kernel'], rtol=1e-4
+  )
+
+
+def test_an_unrolled_recurrence_is_stacked():
+  def build(input_shape, num_outputs):
+    gru = L.GRU(3, unroll=True)
+    return tf.keras.Sequential([L.Input(input_shape), gru, L.Dense(3)])
+
+  assert keras_models.from_keras(build, (2, 2), 3).vectorizes
+
+
 def test_a_layer_in_bfloat16_has_float32_weights_and_outputs():
   def build(input_shape, num_outputs):
     dense = L.Dense(num_outputs, dtype='mixed_bfloat16')
