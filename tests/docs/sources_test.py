@@ -66,7 +66,7 @@ def _npz(monkeypatch):
   module = types.ModuleType('pipelines.sources.npz')
   monkeypatch.setitem(sys.modules, module.__name__, module)
   exec(compile(code, 'docs/sources.md', 'exec'), module.__dict__)
-  entry = (module.Options, module.Npz)
+  entry = registry.Entry(module.Options, module.Npz)
   monkeypatch.setitem(registry.SOURCES, 'npz', entry)
 
 
