@@ -45,7 +45,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
   variable that Keras asked for.
 
   Attributes:
-    key: Name of the weight, unique in the model; set by `recorded`.
+    key: Name of the weight, unique in the model; set by `name_weights`.
     initializer_fn: (shape, dtype) -> initial value; None where the variable was
       created with a value.
   """
