@@ -487,6 +487,8 @@ def _describe(column: columns_lib.Column) -> str:
       text = f'{count} texts, such as {", ".join(map(repr, values))}'
     case columns_lib.WINDOW:
       text = f'windows of {column.length} numbers'
+    case columns_lib.TIME:
+      text = f'times, such as {min(column.values)}'
     case _:
       text = f'{column.kind}s'
   if column.num_missing:
