@@ -17,7 +17,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from binaries import quiet_import
-from tff_algos.core import errors
+from tff_algos.core import errors, plugins
 from tff_algos.experiments import config_file, config_values
 
 quiet_import.install()
@@ -49,7 +49,11 @@ _OUR_CODE = [
 
 
 def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
-  """Defines `--config` and `--workdir`, both required; returns the holders."""
+  """Defines `--config` and `--workdir`, both required; returns the holders.
+
+  Also defines `--plugins`.
+  """
+  define_plugins_flag()
   config = config_flags.DEFINE_config_file(
     'config',
     None,
@@ -63,6 +67,16 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
   )
   flags.mark_flags_as_required(['config', 'workdir'])
   return config, workdir
+
+
+def define_plugins_flag() -> None:
+  """Defines `--plugins`; `run` loads them before it reads a config."""
+  flags.DEFINE_list(
+    'plugins',
+    [],
+    'Modules that register algorithms, models and sources, such as '
+    'my_package.my_module; see docs/own_models.md.',
+  )
 
 
 def define_round_flag(verb: str) -> flags.FlagHolder:
@@ -195,15 +209,20 @@ class _HelpFlag(flags.BooleanFlag):
 def _parse_flags(argv: list[str]) -> list[str]:
   """Parses flags; reports an invalid flag, config or override in one line.
 
-  The config file imports TensorFlow, which takes seconds, and so do the
-  functions of programs: all other flags are checked before.
+  The config file and plug-ins import TensorFlow, which takes seconds, and so do
+  the functions of programs: all other flags are checked before.
   """
   flags.FLAGS['help'] = _HelpFlag()
   try:
     argv = _with_found_config(flags.FLAGS.read_flags_from_files(argv))
     if 'config' in flags.FLAGS:
-      check_overrides(_parse_all_but_config(argv), argv)
-    return _parse(flags.FLAGS, argv)
+      others = _parse_all_but_config(argv)
+      plugins.load(others.plugins)
+      check_overrides(others.config, argv)
+    rest = _parse(flags.FLAGS, argv)
+    if 'plugins' in flags.FLAGS:
+      plugins.load(flags.FLAGS.plugins)
+    return rest
   except (errors.ConfigError, flags.Error) as error:
     _end_with(' '.join(str(error).split()))
 
@@ -216,8 +235,8 @@ def _parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
   return rest
 
 
-def _parse_all_but_config(argv: list[str]) -> str:
-  """Parses all flags but overrides; returns the path and variant of the config.
+def _parse_all_but_config(argv: list[str]) -> flags.FlagValues:
+  """Parses all flags but overrides; `config` is then the path and variant.
 
   Raises:
     flags.Error: If a flag is unknown or missing, or its value is invalid.
@@ -233,7 +252,7 @@ def _parse_all_but_config(argv: list[str]) -> str:
     if not (is_value or _OVERRIDE.match(argument)):
       others.append(argument)
   _parse(values, others)
-  return values.config
+  return values
 
 
 def check_overrides(config_path: str, argv: list[str]) -> None:

@@ -9,7 +9,8 @@ every experiment has.
   python -m binaries.describe --source=csv --partition=natural
 
 print all options of what they name: key, meaning, type and default value. Every
-key is a flag of the programs with --config.
+key is a flag of the programs with --config. --plugins adds the names of
+plug-ins; those of installed packages are always listed.
 """
 
 from absl import flags
@@ -20,6 +21,7 @@ _KINDS = ('algorithm', 'model', 'source', 'partition', 'section')
 
 
 def _main() -> None:
+  command.define_plugins_flag()
   chosen = {
     kind: flags.DEFINE_string(kind, None, f'Name of the {kind} to describe.')
     for kind in _KINDS

@@ -32,6 +32,7 @@ from tff_algos.experiments.analyses import trajectory_plane
 
 
 def _main() -> None:
+  command.define_plugins_flag()
   runs = flags.DEFINE_list('runs', None, 'Folders of trained runs.')
   workdir = flags.DEFINE_string('workdir', None, 'Output folder.')
   plane = flags.DEFINE_enum(

@@ -39,7 +39,7 @@ def experiment(
   config.algorithm = algorithm_options(algorithm)
   config.model = _named(models.MODELS, model)
   config.dataset.source.name = source
-  config.dataset.source.options = _unset(sources.SOURCES[source][0])
+  config.dataset.source.options = _unset(sources.SOURCES[source].config_class)
   config.dataset.partition.law = law
   config.dataset.partition.options = _options(laws.options_class(law))
   return config.lock()

@@ -27,45 +27,56 @@ import importlib
 
 __version__ = '0.1.0'
 
-# Name -> where it is defined; `__init__.pyi` says the same to type checkers.
+# Name -> where it is defined, with a dot in this package; `__init__.pyi` says
+# the same to type checkers.
 _PUBLIC = {
   # What an algorithm and a model are, and all of them by name.
-  'FederatedAlgorithm': 'core.algorithm:FederatedAlgorithm',
-  'Model': 'core.model:Model',
-  'ALGORITHMS': 'algorithms.registry:ALGORITHMS',
-  'MODELS': 'models.registry:MODELS',
-  'parse_algorithm': 'algorithms.registry:parse_config',
-  'build_algorithm': 'algorithms.registry:build_algorithm',
-  'parse_model': 'models.registry:parse_config',
-  'build_model': 'models.registry:build_model',
-  'RuntimeConfig': 'runtimes.registry:RuntimeConfig',
-  'build_runtime': 'runtimes.registry:build_runtime',
+  'FederatedAlgorithm': '.core.algorithm:FederatedAlgorithm',
+  'Model': '.core.model:Model',
+  'ALGORITHMS': '.algorithms.registry:ALGORITHMS',
+  'MODELS': '.models.registry:MODELS',
+  'parse_algorithm': '.algorithms.registry:parse_config',
+  'build_algorithm': '.algorithms.registry:build_algorithm',
+  'ModelConfig': '.models.model_options:ModelConfig',
+  'parse_model': '.models.registry:parse_config',
+  'build_model': '.models.registry:build_model',
+  'RuntimeConfig': '.runtimes.registry:RuntimeConfig',
+  'build_runtime': '.runtimes.registry:build_runtime',
+  # Models and plug-ins of one's own; docs/own_models.md.
+  'from_keras': '.models.keras_models:from_keras',
+  'KerasConfig': '.models.keras_models:KerasConfig',
+  'replace_batch_norm': '.models.keras_models:replace_batch_norm',
+  'from_functional': '.models.functional_models:from_functional',
+  'register_algorithm': '.algorithms.registry:register_algorithm',
+  'register_model': '.models.registry:register_model',
+  'register_source': 'pipelines.sources.registry:register_source',
+  'load_plugins': '.core.plugins:load',
   # A round loop of one's own, in memory; an example is in its docstring.
-  'Simulation': 'training.simulation:Simulation',
-  'ArraySource': 'runtimes.client_sources:ArraySource',
-  'draw_batches': 'stages.client.local_training:draw_batches',
+  'Simulation': '.training.simulation:Simulation',
+  'ArraySource': '.runtimes.client_sources:ArraySource',
+  'draw_batches': '.stages.client.local_training:draw_batches',
   # Experiments: a config, and the run in its folder.
-  'ExperimentConfig': 'experiments.experiment:ExperimentConfig',
-  'load_config': 'experiments.config_file:load',
-  'parse_experiment': 'experiments.experiment:parse',
-  'open_session': 'experiments.session:open_session',
-  'train': 'experiments.training:train',
-  'evaluate': 'experiments.evaluating:evaluate',
-  'export_models': 'experiments.exporting:export',
-  'write_report': 'reports.run.page:write_report',
+  'ExperimentConfig': '.experiments.experiment:ExperimentConfig',
+  'load_config': '.experiments.config_file:load',
+  'parse_experiment': '.experiments.experiment:parse',
+  'open_session': '.experiments.session:open_session',
+  'train': '.experiments.training:train',
+  'evaluate': '.experiments.evaluating:evaluate',
+  'export_models': '.experiments.exporting:export',
+  'write_report': '.reports.run.page:write_report',
   # Federated datasets.
-  'FederatedDataset': 'data.dataset:FederatedDataset',
+  'FederatedDataset': '.data.dataset:FederatedDataset',
   # Datasets of own data in memory.
-  'from_arrays': 'experiments.own_data.conversion:from_arrays',
-  'from_client_data': 'experiments.own_data.conversion:from_client_data',
-  'from_huggingface': 'experiments.own_data.conversion:from_huggingface',
-  'from_pandas': 'experiments.own_data.conversion:from_pandas',
+  'from_arrays': '.experiments.own_data.conversion:from_arrays',
+  'from_client_data': '.experiments.own_data.conversion:from_client_data',
+  'from_huggingface': '.experiments.own_data.conversion:from_huggingface',
+  'from_pandas': '.experiments.own_data.conversion:from_pandas',
   # Exported models.
-  'ModelStore': 'serving.models:ModelStore',
-  'ServerConfig': 'serving.server_config:ServerConfig',
-  'serve': 'serving.server:serve_until_signal',
+  'ModelStore': '.serving.models:ModelStore',
+  'ServerConfig': '.serving.server_config:ServerConfig',
+  'serve': '.serving.server:serve_until_signal',
   # What a person can mend is a UserError; anything else is a bug of ours.
-  'UserError': 'core.errors:UserError',
+  'UserError': '.core.errors:UserError',
 }
 
 __all__ = ['__version__', *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -76,7 +87,7 @@ def __getattr__(name: str) -> object:
   if name not in _PUBLIC:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   module, _, attribute = _PUBLIC[name].partition(':')
-  found = getattr(importlib.import_module(f'{__name__}.{module}'), attribute)
+  found = getattr(importlib.import_module(module, __name__), attribute)
   globals()[name] = found
   return found
 

@@ -1,8 +1,14 @@
-from tff_algos.algorithms.registry import ALGORITHMS, build_algorithm
+from pipelines.sources.registry import register_source
+from tff_algos.algorithms.registry import (
+  ALGORITHMS,
+  build_algorithm,
+  register_algorithm,
+)
 from tff_algos.algorithms.registry import parse_config as parse_algorithm
 from tff_algos.core.algorithm import FederatedAlgorithm
 from tff_algos.core.errors import UserError
 from tff_algos.core.model import Model
+from tff_algos.core.plugins import load as load_plugins
 from tff_algos.data.dataset import FederatedDataset
 from tff_algos.experiments.config_file import load as load_config
 from tff_algos.experiments.evaluating import evaluate
@@ -17,7 +23,14 @@ from tff_algos.experiments.own_data.conversion import (
 )
 from tff_algos.experiments.session import open_session
 from tff_algos.experiments.training import train
-from tff_algos.models.registry import MODELS, build_model
+from tff_algos.models.functional_models import from_functional
+from tff_algos.models.keras_models import (
+  KerasConfig,
+  from_keras,
+  replace_batch_norm,
+)
+from tff_algos.models.model_options import ModelConfig
+from tff_algos.models.registry import MODELS, build_model, register_model
 from tff_algos.models.registry import parse_config as parse_model
 from tff_algos.reports.run.page import write_report
 from tff_algos.runtimes.client_sources import ArraySource
@@ -38,10 +51,19 @@ __all__ = [
   'MODELS',
   'parse_algorithm',
   'build_algorithm',
+  'ModelConfig',
   'parse_model',
   'build_model',
   'RuntimeConfig',
   'build_runtime',
+  'from_keras',
+  'KerasConfig',
+  'replace_batch_norm',
+  'from_functional',
+  'register_algorithm',
+  'register_model',
+  'register_source',
+  'load_plugins',
   'Simulation',
   'ArraySource',
   'draw_batches',

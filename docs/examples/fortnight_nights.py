@@ -190,7 +190,11 @@ class Fortnight:
     ) as dataset:
       return gate_scores.load(
         bundles.find(
-          root / nightly.EXPORT, gate_scores.SCORING, {}, dataset.schema
+          root / nightly.EXPORT,
+          gate_scores.SCORING,
+          {},
+          dataset.schema,
+          dataset.feature_spec,
         )
       )
 

@@ -87,7 +87,7 @@ def score(
     )
   with dataset_lib.FederatedDataset.open(dataset) as opened:
     found = bundles_lib.find(
-      export.resolve(), config, assignments, opened.schema
+      export.resolve(), config, assignments, opened.schema, opened.feature_spec
     )
     num_clients = _check_choices(
       opened, config, _known_clients(found), assignments

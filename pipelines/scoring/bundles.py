@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging as absl_logging
 from apache_beam.ml.inference import base
 from apache_beam.utils import shared
 from tensorflow.core.protobuf import meta_graph_pb2
@@ -19,6 +20,7 @@ from tff_algos.core.structures import Array
 from tff_algos.data import schema as schema_lib
 from tff_algos.export import manifest as manifest_lib
 from tff_algos.export import versions
+from tff_algos.features import spec as spec_lib
 from tff_algos.serving import models
 
 # Signature -> 'inputs' or 'outputs' -> tensor -> dtype and shape.
@@ -70,6 +72,7 @@ def find(
   config: model_choice.ScoringConfig,
   assignments: Mapping[str, int],
   schema: schema_lib.Schema,
+  features: spec_lib.FeatureSpec,
 ) -> list[Bundle]:
   """Returns the newest bundles of the models that scoring needs.
 
@@ -78,10 +81,11 @@ def find(
     config: Model selection.
     assignments: Clusters assigned to some clients.
     schema: Schema of the examples to score.
+    features: Their feature spec.
 
   Raises:
-    ExportError: If a bundle is missing or damaged, does not fit the examples,
-      or lacks a requested cluster.
+    ExportError: If a bundle is missing or damaged, does not fit the examples
+      or was made for others, or lacks a requested cluster.
   """
   needed = []
   if config.personalized:
@@ -97,6 +101,7 @@ def find(
   for bundle in bundles:
     manifest_lib.verify_files(bundle.folder)
     _check_fits(bundle, schema)
+    _check_features(bundle, features)
     if bundle.model == model_choice.CLUSTER:
       _check_clusters(bundle, config, assignments)
   return bundles
@@ -136,6 +141,30 @@ def _check_fits(bundle: Bundle, schema: schema_lib.Schema) -> None:
         f'{bundle.manifest.get(name)!r}, the dataset needs {value!r}. Was it '
         'exported from a run on another dataset?'
       )
+
+
+def _check_features(bundle: Bundle, spec: spec_lib.FeatureSpec) -> None:
+  """Raises ExportError unless a bundle was made for such raw data.
+
+  Examples of another scale or vocabulary have the same shape, and would be
+  scored wrong.
+  """
+  if 'features' not in bundle.manifest:
+    absl_logging.warning(
+      '%s was exported by an older version: whether its inputs were encoded as '
+      'those of the dataset is not known. Export it again to have it checked.',
+      bundle.folder,
+    )
+    return
+  found = spec_lib.FeatureSpec.from_dict(bundle.manifest['features'])
+  difference = found.difference(spec)
+  if difference is not None:
+    raise errors.ExportError(
+      f'{bundle.folder} does not go with the dataset: its raw columns or their '
+      f'encoding (here) differ from those of the dataset (there) in '
+      f'{difference}. Build the dataset with the fitted values of the one that '
+      'the model was trained on (dataset.fitted_from), or train on this one.'
+    )
 
 
 def _check_clusters(

@@ -1,7 +1,10 @@
-"""Registry of sources by the name in a config."""
+"""Registry of sources by the name in a config.
+
+Plug-ins add theirs by `register_source`.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipelines.sources import (
   arrays,
@@ -27,42 +30,75 @@ from pipelines.sources import (
   tiny_imagenet,
   two_gaussians,
 )
-from tff_algos.core import checks
 from tff_algos.core import config as config_lib
+from tff_algos.core import errors, plugins
 
-# name -> (options, class)
-SOURCES: Mapping[str, tuple[type[Any], Callable[[Any, int], base.Source]]] = {
-  'arrays': (arrays.Options, arrays.Arrays),
-  'cifar': (cifar.Options, cifar.Cifar),
-  'csv': (csv.Options, csv.Csv),
-  'digits': (digits.Options, digits.Digits),
-  'emnist': (emnist.Options, emnist.Emnist),
-  'federated_emnist': (
+
+class Entry(NamedTuple):
+  """One registered source.
+
+  Attributes:
+    config_class: Dataclass of its options.
+    build: (options, seed of the dataset) -> Source.
+  """
+
+  config_class: type[Any]
+  build: Callable[[Any, int], base.Source]
+
+
+SOURCES: dict[str, Entry] = {
+  'arrays': Entry(arrays.Options, arrays.Arrays),
+  'cifar': Entry(cifar.Options, cifar.Cifar),
+  'csv': Entry(csv.Options, csv.Csv),
+  'digits': Entry(digits.Options, digits.Digits),
+  'emnist': Entry(emnist.Options, emnist.Emnist),
+  'federated_emnist': Entry(
     federated_emnist.Options,
     federated_emnist.FederatedEmnist,
   ),
-  'femnist': (femnist.Options, femnist.Femnist),
-  'idx': (idx.Options, idx.Idx),
-  'images': (images.Options, images.Images),
-  'linear_regression': (
+  'femnist': Entry(femnist.Options, femnist.Femnist),
+  'idx': Entry(idx.Options, idx.Idx),
+  'images': Entry(images.Options, images.Images),
+  'linear_regression': Entry(
     linear_regression.Options,
     linear_regression.LinearRegression,
   ),
-  'logistic_mixture': (
+  'logistic_mixture': Entry(
     logistic_mixture.Options,
     logistic_mixture.LogisticMixture,
   ),
-  'parquet': (parquet.Options, parquet.Parquet),
-  'quadratics': (quadratics.Options, quadratics.Quadratics),
-  'sentiment140': (sentiment140.Options, sentiment140.Sentiment140),
-  'shakespeare': (shakespeare.Options, shakespeare.Shakespeare),
-  'softmax_groups': (softmax_groups.Options, softmax_groups.SoftmaxGroups),
-  'stack_overflow': (stack_overflow.Options, stack_overflow.StackOverflow),
-  'table': (table_file.Options, table_file.open_table),
-  'tfds': (tfds.Options, tfds.Tfds),
-  'tiny_imagenet': (tiny_imagenet.Options, tiny_imagenet.TinyImagenet),
-  'two_gaussians': (two_gaussians.Options, two_gaussians.TwoGaussians),
+  'parquet': Entry(parquet.Options, parquet.Parquet),
+  'quadratics': Entry(quadratics.Options, quadratics.Quadratics),
+  'sentiment140': Entry(sentiment140.Options, sentiment140.Sentiment140),
+  'shakespeare': Entry(shakespeare.Options, shakespeare.Shakespeare),
+  'softmax_groups': Entry(softmax_groups.Options, softmax_groups.SoftmaxGroups),
+  'stack_overflow': Entry(stack_overflow.Options, stack_overflow.StackOverflow),
+  'table': Entry(table_file.Options, table_file.open_table),
+  'tfds': Entry(tfds.Options, tfds.Tfds),
+  'tiny_imagenet': Entry(tiny_imagenet.Options, tiny_imagenet.TinyImagenet),
+  'two_gaussians': Entry(two_gaussians.Options, two_gaussians.TwoGaussians),
 }
+
+
+def register_source(
+  name: str,
+  config_class: type[Any],
+  build: Callable[[Any, int], base.Source],
+) -> None:
+  """Registers a source of raw data under a name for configs, as a plug-in does.
+
+  Args:
+    name: Name in `config.dataset.source`: lower-case letters, digits and
+      underscores.
+    config_class: Dataclass of its options.
+    build: (options, seed of the dataset) -> Source, most often its class. It is
+      sent to workers by pickle, so they must be able to import its module.
+
+  Raises:
+    ConfigError: If the name is taken or malformed, or the options are no
+      dataclass.
+  """
+  plugins.register(SOURCES, 'source', name, Entry(config_class, build))
 
 
 def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
@@ -76,11 +112,15 @@ def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
   Raises:
     ConfigError: If the name or an option is unknown, or a value is invalid.
   """
-  checks.check_one_of('source.name', name, tuple(SOURCES))
-  options_class, source_class = SOURCES[name]
-  return source_class(
+  if name not in SOURCES:
+    raise errors.ConfigError(
+      f'source.name must be one of {", ".join(map(repr, SOURCES))}, got '
+      f'{name!r}. Names of a plug-in need its module in --plugins'
+    )
+  entry = SOURCES[name]
+  return entry.build(
     config_lib.from_dict(
-      options_class,
+      entry.config_class,
       options,
       'source.options',
       'To change the name by a flag, give its options besides: '

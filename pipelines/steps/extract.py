@@ -49,10 +49,9 @@ class BlockFn(beam.DoFn):
   ) -> None:
     self._config = config
     self._staging = staging
-
-  @functools.cached_property
-  def _source(self) -> base.Source:
-    return create_source(self._config)
+    # Not looked up by name in the workers: they import the module of its class,
+    # which may be a plug-in's, as they unpickle it.
+    self._source = create_source(config)
 
   def _clean(
     self, block: base.Block

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tests.testing import contract, tiny_convolution, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors
+from tff_algos.models import keras_models
 from tff_algos.numerics import unit_dropout
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
@@ -65,7 +66,36 @@ def _run(algorithm, runtime):
   ],
 )
 def test_runtimes_agree(name, build_model):
-  algorithm, plain = (_build(name, build_model(), rate) for rate in (0.5, 0.0))
+  _assert_runtimes_agree(
+    _build(name, build_model(), 0.5), _build(name, build_model(), 0.0)
+  )
+
+
+@pytest.mark.parametrize(
+  'name', ['fed_avg', pytest.param('fed_em', marks=pytest.mark.verify)]
+)
+def test_runtimes_agree_on_dropout_layers_of_keras(name):
+  def build(rate):
+    def network(input_shape, num_outputs):
+      layers = tf.keras.layers
+      return tf.keras.Sequential(
+        [
+          layers.Input(input_shape),
+          layers.Dense(8, activation='relu'),
+          layers.Dropout(rate),
+          layers.Dense(num_outputs),
+        ]
+      )
+
+    return keras_models.from_keras(network, _SHAPE, toys.mlp().num_outputs)
+
+  _assert_runtimes_agree(
+    _build(name, build(0.5), 0.0), _build(name, build(0.0), 0.0)
+  )
+
+
+def _assert_runtimes_agree(algorithm, plain):
+  """Compares runtimes, and the algorithm with one that drops no units."""
   blocks_of_two = vectorized_runtime.VectorizedRuntime(
     algorithm, _NUM_CLIENTS, vectorized_runtime.VectorizedConfig(2)
   )

@@ -10,12 +10,26 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying
 from tff_algos.core import model as model_lib
-from tff_algos.export import cluster_models, manifest, personalized_models
+from tff_algos.export import (
+  cluster_models,
+  manifest,
+  personalized_models,
+  raw_signatures,
+)
+from tff_algos.features import spec as spec_lib
 
 NUM_FEATURES = 4
 NUM_CLASSES = 3
 NUM_CLUSTERS = 2
 CLIENT_IDS = ('anna', 'b/2', 'çelik', 'd d')
+# As of a CSV file with four plain numbers.
+FEATURES = raw_signatures.Features(
+  spec_lib.FeatureSpec(
+    tuple(spec_lib.Feature(name, encoding='plain') for name in 'abcd'),
+    classes=('c0', 'c1', 'c2'),
+    label='y',
+  )
+)
 PROVENANCE = manifest.Provenance('0123456789abcdef', 7, 'v3')
 
 
@@ -130,6 +144,7 @@ def write_all(folder: pathlib.Path) -> None:
     server_state,
     sample_inputs(),
     PROVENANCE,
+    FEATURES,
   )
   personalized_models.export_personalized_models(
     folder / 'personalized_models',
@@ -139,6 +154,7 @@ def write_all(folder: pathlib.Path) -> None:
     client_states,
     sample_inputs(),
     PROVENANCE,
+    FEATURES,
   )
   personalized_models.export_client_model(
     folder / 'anna',
@@ -149,6 +165,7 @@ def write_all(folder: pathlib.Path) -> None:
     tf.nest.map_structure(lambda leaf: leaf[0], client_states),
     sample_inputs(),
     PROVENANCE,
+    FEATURES,
   )
 
 

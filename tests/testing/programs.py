@@ -172,6 +172,9 @@ def _become(request: dict) -> None:
     os.dup2(opened, descriptor)
     os.close(opened)
   os.environ.update(request['environment'])
+  # As Python reads it at its start.
+  folders = request['environment'].get('PYTHONPATH', '')
+  sys.path[1:1] = filter(None, folders.split(os.pathsep))
   sys.argv = [request['module'], *request['arguments']]
 
 

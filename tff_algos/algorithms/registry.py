@@ -1,4 +1,7 @@
-"""Registry of algorithms by name; a new algorithm is one line here."""
+"""Registry of algorithms by name.
+
+A new algorithm is one line here; one of a plug-in calls `register_algorithm`.
+"""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -29,6 +32,7 @@ from tff_algos.algorithms.ppfl import ppfl
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
+from tff_algos.core import plugins
 from tff_algos.rounds import lr_schedule, periods
 
 
@@ -60,7 +64,7 @@ def _build_filter_decomposition(model, config):
   )
 
 
-ALGORITHMS: Mapping[str, Entry] = {
+ALGORITHMS: dict[str, Entry] = {
   'brain_torrent': Entry(
     brain_torrent.BrainTorrentConfig, brain_torrent.build_brain_torrent
   ),
@@ -91,6 +95,26 @@ ALGORITHMS: Mapping[str, Entry] = {
   'ppfl': Entry(ppfl.PpflConfig, ppfl.build_ppfl),
   'scaffold': Entry(scaffold.ScaffoldConfig, scaffold.build_scaffold),
 }
+
+
+def register_algorithm(
+  name: str,
+  config_class: type,
+  build: Callable[..., algorithm_lib.FederatedAlgorithm],
+) -> None:
+  """Registers an algorithm under a name for configs, as a plug-in does.
+
+  Args:
+    name: Name in `config.algorithm`: lower-case letters, digits and
+      underscores.
+    config_class: Dataclass of its options.
+    build: (model, options) -> FederatedAlgorithm.
+
+  Raises:
+    ConfigError: If the name is taken or malformed, or the options are no
+      dataclass.
+  """
+  plugins.register(ALGORITHMS, 'algorithm', name, Entry(config_class, build))
 
 
 def parse_config(values: Mapping[str, Any]) -> config_lib.Named:

@@ -118,7 +118,8 @@ def parse_named(
     hint = f'; did you mean {nearest[0]!r}?' if nearest else '.'
     raise errors.ConfigError(
       f'{path}.name {name!r} is unknown{hint} Known: '
-      f'{", ".join(sorted(registry))}'
+      f'{", ".join(sorted(registry))}. Names of a plug-in need its module in '
+      '--plugins'
     )
   section = f"{{'name': {name!r}, ...}}"
   advice = (

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_algos.core import checks, errors
+from tff_algos.data import raw_features
 from tff_algos.data import schema as schema_lib
 from tff_algos.data import statistics as statistics_lib
 from tff_algos.evaluation import distances
@@ -267,14 +268,14 @@ def check_comparable(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         f'{before["version"]} of the parent {theirs!r}: their drift is not '
         'defined. Name a parent with examples of the same shape, or none.'
       )
-  ours, theirs = (
-    one['source_facts'].get('vocabulary') for one in (now, before)
-  )
-  if ours != theirs:
+  ours, theirs = (raw_features.of_manifest(one) for one in (now, before))
+  difference = ours.difference(theirs)
+  if difference is not None:
     raise errors.DataError(
-      f'dataset versions {now["version"]} and {before["version"]} have '
-      'different vocabularies, so an id is another token: set vocabulary_file '
-      'of the source, or name no parent.'
+      f'dataset versions {now["version"]} (here) and {before["version"]} '
+      f'(there) encode raw data differently: {difference}. Set '
+      'dataset.fitted_from, or vocabulary_file of the source, or name no '
+      'parent.'
     )
 
 

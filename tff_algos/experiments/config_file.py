@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_collections
 
-from tff_algos.core import errors
+from tff_algos.core import errors, plugins
 from tff_algos.experiments import config_values
 
 # The folder that holds `tff_algos` and `configs`: a checkout, or site-packages.
@@ -33,7 +33,7 @@ def find(spelled: str) -> str:
 
 
 def load(spelled: str) -> ml_collections.ConfigDict:
-  """Returns the config of a file.
+  """Returns the config of a file; loads the plug-ins of installed packages.
 
   Args:
     spelled: Path, with an optional variant, such as
@@ -42,6 +42,7 @@ def load(spelled: str) -> ml_collections.ConfigDict:
   Raises:
     ConfigError: If there is no such file or variant.
   """
+  plugins.load()
   path, _, variant = find(spelled).partition(':')
   if not pathlib.Path(path).is_file():
     raise errors.ConfigError(f'{spelled}: there is no file {path!r}')

@@ -74,8 +74,8 @@ def sections() -> dict[str, dict[str, Section]]:
       for name, entry in models.MODELS.items()
     },
     'source': {
-      name: _section('dataset.source.options', options_class)
-      for name, (options_class, _) in sources.SOURCES.items()
+      name: _section('dataset.source.options', entry.config_class)
+      for name, entry in sources.SOURCES.items()
     },
     'partition': {
       **{

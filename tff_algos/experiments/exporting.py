@@ -18,6 +18,7 @@ from tff_algos.export import (
   cluster_models,
   manifest,
   personalized_models,
+  raw_signatures,
   releases,
 )
 from tff_algos.training import checkpoint
@@ -102,7 +103,12 @@ def write_bundles(
   clusters, personalized = (output / model for model in releases.MODELS)
   return {
     clusters.name: cluster_models.export_cluster_models(
-      clusters, opened.algorithm, server_state, samples, provenance
+      clusters,
+      opened.algorithm,
+      server_state,
+      samples,
+      provenance,
+      _features(opened, ()),
     ),
     personalized.name: personalized_models.export_personalized_models(
       personalized,
@@ -112,6 +118,7 @@ def write_bundles(
       opened.store.load(np.arange(len(ids))),
       samples,
       provenance,
+      _features(opened, ids),
     ),
   }
 
@@ -135,6 +142,14 @@ def _provenance(opened: session.Session, round_num: int) -> manifest.Provenance:
   )
 
 
+def _features(
+  opened: session.Session, client_ids: tuple[str, ...]
+) -> raw_signatures.Features:
+  """Returns the raw data of a bundle that serves these clients by id."""
+  statistics = opened.dataset.client_statistics(client_ids) or (None, None)
+  return raw_signatures.Features(opened.dataset.feature_spec, *statistics)
+
+
 def _export_client(opened, target, round_num, server_state, client_id):
   ids = opened.source.population.client_ids
   if client_id not in ids:
@@ -154,4 +169,5 @@ def _export_client(opened, target, round_num, server_state, client_id):
     ),
     sample_inputs=choose_samples(opened.dataset),
     provenance=_provenance(opened, round_num),
+    features=_features(opened, (client_id,)),
   )

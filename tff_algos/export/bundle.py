@@ -50,6 +50,7 @@ class Bundle(NamedTuple):
     tolerance: Largest difference allowed, `Model.output_tolerance`: a loaded
       graph may sum in another order.
     client_ids: Clients served by id, if any.
+    methods: Signature -> TensorFlow Serving's method, if it is not Predict.
   """
 
   module: tf.Module
@@ -58,6 +59,7 @@ class Bundle(NamedTuple):
   samples: tuple[Sample, ...]
   tolerance: float
   client_ids: tuple[str, ...] = ()
+  methods: Mapping[str, str] = {}
 
 
 def write_bundle(
@@ -128,6 +130,18 @@ def signature_function(
   return tf.function(function, input_signature=specs, autograph=False)
 
 
+def concrete_function(
+  function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]
+) -> Any:
+  """Returns a traced function with inputs of these names."""
+  return tf.function(function, autograph=False).get_concrete_function(
+    **{
+      name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
+      for name, spec in specs.items()
+    }
+  )
+
+
 def expected_outputs(
   model: model_lib.Model, weights: model_lib.Weights, x: np.ndarray
 ) -> dict[str, np.ndarray]:
@@ -171,7 +185,7 @@ def _save(
   tf.saved_model.save(
     bundle.module, os.fspath(folder), signatures=dict(bundle.signatures)
   )
-  canonical.canonicalize(folder)
+  canonical.canonicalize(folder, bundle.methods)
   extra = folder / manifest.EXTRA_FOLDER
   extra.mkdir()
   if bundle.client_ids:

@@ -6,7 +6,7 @@ that the bytes of an export would depend on all that the process did before.
 
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensorflow.core.protobuf import saved_model_pb2
@@ -24,7 +24,7 @@ _TENSOR = 'tensorflow.TensorProto'
 _COUNTERS = ('shared_name', '_user_specified_name')
 
 
-def canonicalize(folder: pathlib.Path) -> None:
+def canonicalize(folder: pathlib.Path, methods: Mapping[str, str] = {}) -> None:
   """Renumbers the functions and tables of a SavedModel from 0, in their order.
 
   The counter of a process only rises, so the order of the numbers is the order
@@ -33,6 +33,8 @@ def canonicalize(folder: pathlib.Path) -> None:
   Args:
     folder: The SavedModel's folder, not published yet. `fingerprint.pb`, which
       is optional, is removed.
+    methods: Signature -> TensorFlow Serving's method to be written; TensorFlow
+      itself writes Predict for all.
   """
   path = folder / _SAVED_MODEL
   content = saved_model_pb2.SavedModel()
@@ -59,6 +61,9 @@ def canonicalize(folder: pathlib.Path) -> None:
     return _COUNTED.sub(lambda match: ranks[match[0]], text)
 
   _rename(content, rank)
+  for graph in content.meta_graphs:
+    for name, method in methods.items():
+      graph.signature_def[name].method_name = method
   for library in libraries:
     library.function.sort(key=lambda function: function.signature.name)
   path.write_bytes(content.SerializeToString(deterministic=True))

@@ -13,6 +13,8 @@ tokens):
 - `pick_cluster`: `x`, `label` `[batch, *label_shape]`, a few labelled examples
   of one client -> `cluster_id` int32 `[1]` and `mean_loss` float32 `[1,
   num_clusters]`. TensorFlow Serving's row format requires the leading 1.
+
+`raw_signatures` adds those that take raw columns in place of `x`.
 """
 
 import functools
@@ -31,6 +33,7 @@ from tff_algos.export import (
   manifest,
   newcomer_models,
   prediction,
+  raw_signatures,
   validation,
 )
 
@@ -46,6 +49,7 @@ def export_cluster_models(
   server_state: algorithm_lib.Structure,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
+  features: raw_signatures.Features | None = None,
 ) -> pathlib.Path:
   """Writes the cluster models as the next version under `base_dir`.
 
@@ -56,6 +60,8 @@ def export_cluster_models(
     sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
       bundle's predictions with those of the model in memory.
     provenance: Config, round and dataset version of the state.
+    features: The raw data, for signatures that take them; new clients send
+      their own statistics, where columns are encoded by them.
 
   Returns:
     The folder `<base_dir>/<version>`.
@@ -80,17 +86,25 @@ def export_cluster_models(
     zip(tf.nest.flatten(weights), tf.nest.flatten(variables), strict=True)
   )
   mixture = newcomer_models.store(algorithm, server_state, stored)
+  signatures = _signatures(model, variables, algorithm.num_clusters, mixture)
+  raw = raw_signatures.RawSignatures(model, features, signatures)
   module: Any = tf.Module()
+  module.raw = raw
   # Named, so that the weights can be extracted from a loaded bundle.
   module.cluster_weights = dict(variables)
   module.weights = [*tf.nest.flatten(variables), *mixture.variables]
   bundle = bundle_lib.Bundle(
     module=module,
-    signatures=_signatures(model, variables, algorithm.num_clusters, mixture),
+    signatures={
+      **{name: one.function for name, one in signatures.items()},
+      **raw.functions,
+    },
+    methods=raw.methods,
     facts={
       'kind': 'cluster_models',
       'num_clusters': algorithm.num_clusters,
       **bundle_lib.model_facts(algorithm.name, model),
+      **raw.facts,
     },
     samples=(
       *(
@@ -98,6 +112,10 @@ def export_cluster_models(
         for cluster_id in range(algorithm.num_clusters)
       ),
       *newcomer_models.samples(algorithm, server_state, x),
+      *raw.sample(
+        {'cluster_id': np.zeros([1], np.int32)},
+        tf.nest.map_structure(lambda value: value[0], weights),
+      ),
     ),
     tolerance=model.output_tolerance,
   )
@@ -125,30 +143,34 @@ def _signatures(
   variables: Any,
   num_clusters: int,
   mixture: newcomer_models.Stored,
-) -> Mapping[str, Callable[..., _Outputs]]:
-  """Returns signature name -> function of the stacked weights' variables."""
+) -> Mapping[str, raw_signatures.Signature]:
+  """Returns the signatures of the stacked weights' variables by name."""
   predict_mixture = mixture.predict or functools.partial(
     _mix_predictions, model, variables
   )
   x = prediction.features_spec(model)
-  predict_cluster = bundle_lib.signature_function(
+
+  def signature(
+    function: Callable[[tf.Tensor, tf.Tensor], _Outputs], other: tf.TensorSpec
+  ) -> raw_signatures.Signature:
+    traced = bundle_lib.signature_function(function, x, other)
+    return raw_signatures.Signature(traced, (other,))
+
+  predict_cluster = signature(
     lambda x, cluster_id: _predict_cluster(
       model, variables, num_clusters, x, cluster_id
     ),
-    x,
     tf.TensorSpec([None], tf.int32, name='cluster_id'),
   )
   return {
     'serving_default': predict_cluster,
     'predict_cluster': predict_cluster,
-    'predict_mixture': bundle_lib.signature_function(
+    'predict_mixture': signature(
       lambda x, mixture: _predict_mixture(predict_mixture, x, mixture),
-      x,
       tf.TensorSpec([None, num_clusters], tf.float32, name='mixture'),
     ),
-    'pick_cluster': bundle_lib.signature_function(
+    'pick_cluster': signature(
       lambda x, label: _pick_cluster(model, variables, num_clusters, x, label),
-      x,
       tf.TensorSpec(
         [None, *model.label_shape], model.label_dtype, name='label'
       ),

@@ -4,7 +4,8 @@ Signature `serving_default` of the bundle of all clients: `client_id` `[batch]`
 string, `x` `[batch, *input_shape]` float32 -> the outputs of
 `prediction.name_outputs`. A client that is not in the bundle causes an
 InvalidArgument error with the text "unknown client id". The bundle of one
-client has the same signature without `client_id`.
+client has the same signature without `client_id`. `raw_signatures` adds those
+that take raw columns in place of `x`.
 """
 
 import os
@@ -18,12 +19,16 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
-from tff_algos.export import dependencies, manifest, prediction, validation
+from tff_algos.export import (
+  dependencies,
+  manifest,
+  prediction,
+  raw_signatures,
+  validation,
+)
 
 # Number of clients whose models in memory a bundle is compared with.
 _MAX_CHECKED_CLIENTS = 16
-# Longer ids are truncated in error texts.
-_MAX_SHOWN_ID_BYTES = 100
 
 _WeightsOf = Callable[[tf.Tensor], model_lib.Weights]
 
@@ -36,6 +41,7 @@ def export_personalized_models(
   client_states: algorithm_lib.Structure,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
+  features: raw_signatures.Features | None = None,
 ) -> pathlib.Path:
   """Writes the models of all participating clients as the next version.
 
@@ -52,6 +58,7 @@ def export_personalized_models(
     sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
       bundle's predictions with those of the models in memory.
     provenance: Config, round and dataset version of the states.
+    features: The raw data, for signatures that take them.
 
   Returns:
     The folder `<base_dir>/<version>`.
@@ -80,22 +87,45 @@ def export_personalized_models(
     ),
     default_value=-1,
   )
+  id_spec = tf.TensorSpec([None], tf.string, name='client_id')
   serve = bundle_lib.signature_function(
     lambda client_id, x: _predict(
       model, weights_of, module.client_index, client_id, x
     ),
-    tf.TensorSpec([None], tf.string, name='client_id'),
+    id_spec,
     prediction.features_spec(model),
+  )
+  module.raw = raw_signatures.RawSignatures(
+    model,
+    features,
+    {'serving_default': raw_signatures.Signature(serve, (id_spec,))},
+    # An unknown client is refused by the signature that is called then.
+    lambda others, _: tf.maximum(
+      module.client_index.lookup(others['client_id']), 0
+    ),
+  )
+  first = _weights_in_memory(
+    algorithm,
+    server_state,
+    tf.nest.map_structure(lambda leaf: leaf[0], client_states),
+    0,
   )
   bundle = bundle_lib.Bundle(
     module=module,
-    signatures={'serving_default': serve},
+    signatures={'serving_default': serve, **module.raw.functions},
+    methods=module.raw.methods,
     facts={
       'kind': 'personalized_models',
       'num_clients': len(client_ids),
       **bundle_lib.model_facts(algorithm.name, model),
+      **module.raw.facts,
     },
-    samples=_samples(algorithm, server_state, client_ids, client_states, x),
+    samples=(
+      *_samples(algorithm, server_state, client_ids, client_states, x),
+      *module.raw.sample(
+        {'client_id': np.array(client_ids[:1], object)}, first
+      ),
+    ),
     tolerance=model.output_tolerance,
     client_ids=tuple(client_ids),
   )
@@ -111,6 +141,7 @@ def export_client_model(
   client_state: algorithm_lib.Structure,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
+  features: raw_signatures.Features | None = None,
 ) -> pathlib.Path:
   """Writes one client's model only, without data of other clients.
 
@@ -123,6 +154,8 @@ def export_client_model(
     client_state: This client's state, without a leading axis.
     sample_inputs: `[n, *input_shape]` float32, n >= 1.
     provenance: Config, round and dataset version of the states.
+    features: The raw data, for signatures that take them, with the statistics
+      of this client alone.
 
   Returns:
     The folder `<base_dir>/<version>`.
@@ -147,17 +180,24 @@ def export_client_model(
     stored = tf.nest.map_structure(tf.convert_to_tensor, variables)
     return prediction.name_outputs(model, model.apply(stored, x))
 
+  serve = bundle_lib.signature_function(
+    predict, prediction.features_spec(model)
+  )
+  module.raw = raw_signatures.RawSignatures(
+    model,
+    features,
+    {'serving_default': raw_signatures.Signature(serve)},
+    lambda _, num_rows: tf.zeros(tf.expand_dims(num_rows, 0), tf.int32),
+  )
   bundle = bundle_lib.Bundle(
     module=module,
-    signatures={
-      'serving_default': bundle_lib.signature_function(
-        predict, prediction.features_spec(model)
-      )
-    },
+    signatures={'serving_default': serve, **module.raw.functions},
+    methods=module.raw.methods,
     facts={
       'kind': 'client_model',
       'num_clients': 1,
       **bundle_lib.model_facts(algorithm.name, model),
+      **module.raw.facts,
     },
     samples=(
       bundle_lib.Sample(
@@ -165,6 +205,7 @@ def export_client_model(
         {'x': x},
         bundle_lib.expected_outputs(model, weights, x),
       ),
+      *module.raw.sample({}, weights),
     ),
     tolerance=model.output_tolerance,
     client_ids=(client_id,),
@@ -231,7 +272,7 @@ def _predict(
       lambda row: tf.strings.join(
         [
           f'{manifest.UNKNOWN_CLIENT_TEXT} ',
-          _printable(client_id[row]),
+          prediction.printable(client_id[row]),
           '; this model serves the ',
           tf.strings.as_string(client_index.size()),
           ' clients that took part in training. The model cluster_models '
@@ -244,12 +285,6 @@ def _predict(
     indices = tf.identity(indices)
   outputs = prediction.apply_by_group(model, weights_of, indices, x)
   return prediction.name_outputs(model, outputs)
-
-
-def _printable(text: tf.Tensor) -> tf.Tensor:
-  # An error text must be UTF-8 and short.
-  start = tf.strings.substr(text, 0, _MAX_SHOWN_ID_BYTES)
-  return tf.strings.unicode_transcode(start, 'UTF-8', 'UTF-8')
 
 
 def _weights_in_memory(

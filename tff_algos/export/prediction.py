@@ -4,7 +4,7 @@ Everything here is traced into a SavedModel, so it must work with TensorFlow
 alone: no Python at prediction time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -13,6 +13,9 @@ from tff_algos.core import model as model_lib
 # Assertions, to be control dependencies of all operations that rely on them: a
 # gather with an invalid index would otherwise fail first, with its own text.
 Check = tf.Operation | tf.Tensor
+
+# Longer texts are truncated in error texts.
+_MAX_SHOWN_BYTES = 100
 
 
 def require_rows(
@@ -39,9 +42,9 @@ def require_same_rows(name: str, values: tf.Tensor, x: tf.Tensor) -> Check:
     tf.equal(num_rows, num_examples)[tf.newaxis],
     lambda _: tf.strings.join(
       [
-        f'{name} must have one row for each row of x: it has ',
+        f'{name} must have one row for each example: it has ',
         tf.strings.as_string(num_rows),
-        ' and x has ',
+        ', and the number of examples is ',
         tf.strings.as_string(num_examples),
       ]
     ),
@@ -57,21 +60,47 @@ def require_index(name: str, values: tf.Tensor, size: int) -> Check:
     size: Exclusive upper bound.
   """
   is_index = (values >= 0) & (values < size)
-  if values.shape.rank == 2:  # The first invalid value of each row.
-    place = tf.argmin(tf.cast(is_index, tf.int32), axis=1)
-    values = tf.gather(values, place, batch_dims=1)
-    is_index = tf.reduce_all(is_index, axis=1)
-  return require_rows(
-    is_index,
-    lambda row: tf.strings.join(
-      [
-        f'{name} must be from 0 to {size - 1}, got ',
-        tf.strings.as_string(values[row]),
-        ' in row ',
-        tf.strings.as_string(row),
-      ]
-    ),
+  return require_values(
+    is_index, values, f'{name} must be from 0 to {size - 1}'
   )
+
+
+def require_values(
+  is_ok: tf.Tensor, values: tf.Tensor, rule: str | Sequence[str]
+) -> Check:
+  """Fails with InvalidArgument at the first value that is not ok.
+
+  Args:
+    is_ok: `[batch, ...]` bool.
+    values: Numbers or strings of the same shape, for the error text.
+    rule: Begin of the error text, such as `'x must be finite'`; or that of
+      each index of the last axis.
+  """
+
+  def message(row: tf.Tensor) -> tf.Tensor:
+    place = tf.argmin(tf.cast(tf.reshape(is_ok[row], [-1]), tf.int32))
+    value = tf.reshape(values[row], [-1])[place]
+    what = rule
+    if not isinstance(rule, str):
+      what = tf.constant(rule)[place % len(rule)]
+    return tf.strings.join(
+      [what, ', got ', _spell(value), ' in row ', tf.strings.as_string(row)]
+    )
+
+  places = list(range(1, is_ok.shape.rank))
+  return require_rows(tf.reduce_all(is_ok, places), message)
+
+
+def printable(text: tf.Tensor) -> tf.Tensor:
+  """Returns the begin of a text as UTF-8, for an error text."""
+  start = tf.strings.substr(text, 0, _MAX_SHOWN_BYTES)
+  return tf.strings.unicode_transcode(start, 'UTF-8', 'UTF-8')
+
+
+def _spell(value: tf.Tensor) -> tf.Tensor:
+  if value.dtype == tf.string:
+    return printable(value)
+  return tf.strings.as_string(value, shortest=value.dtype.is_floating)
 
 
 def apply_by_group(

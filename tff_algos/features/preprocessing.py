@@ -17,6 +17,9 @@ from tff_algos.features import spec as spec_lib
 CLIENT_MEAN = 'client_mean'
 CLIENT_DEVIATION = 'client_deviation'
 
+# Id of a token that is not in a vocabulary without an id for such tokens.
+NO_ID = -1
+
 _NOT_WORDS = r"[^\pL\pN\pM']+"
 
 Columns = Mapping[str, tf.Tensor]
@@ -41,6 +44,10 @@ class Preprocessing(tf.Module):
       _ENCODERS[feature.type](feature, spec, self._layers)
       for feature in spec.features
     ]
+    # Keras numbers layers by a counter of the process, and equal models are
+    # equal files. A layer may make others, which take no name.
+    for i, layer in enumerate(self.submodules):
+      layer._name = f'layer_{i}'  # pyright: ignore[reportAttributeAccessIssue]
 
   def column_specs(self) -> dict[str, tf.TensorSpec]:
     """Returns the type of each raw column: `[batch, *raw_shape]`."""
@@ -114,7 +121,7 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
   height, width, channels = feature.shape or (1, 1, 1)
   image = tf.io.decode_image(content, channels, expand_animations=False)
   image.set_shape([None, None, channels])
-  resize = tf.keras.layers.Resizing(height, width)
+  resize = tf.keras.layers.Resizing(height, width, name='resize')
   rounded = tf.round(resize(tf.cast(image, tf.float32)))
   return tf.cast(tf.clip_by_value(rounded, 0.0, 255.0), tf.uint8)
 
@@ -125,12 +132,12 @@ def _number(
   """Returns numbers `[batch]` or `[batch, length]` -> `[..., width]`."""
   fitted = spec.fitted.get(feature.name, {})
   if feature.encoding == spec_lib.BUCKETIZE:
-    return _one_hot(
-      tf.keras.layers.Discretization(
-        fitted['boundaries'], output_mode='one_hot'
-      )
+    layer = tf.keras.layers.Discretization(
+      fitted['boundaries'], output_mode='one_hot'
     )
-  scale = _scaler(feature.encoding, fitted)
+    layers.append(layer)
+    return _one_hot(layer)
+  scale = _scaler(feature.encoding, fitted, layers)
 
   def encode(values: tf.Tensor) -> tf.Tensor:
     scaled = scale(values)
@@ -150,21 +157,22 @@ def _one_hot(layer: tf.keras.layers.Layer) -> _Encoder:
   return lambda values: layer(tf.expand_dims(values, -1))
 
 
-def _scaler(encoding: str, fitted: Mapping[str, Any]) -> _Encoder:
+def _scaler(
+  encoding: str, fitted: Mapping[str, Any], layers: _Layers
+) -> _Encoder:
   """Returns the scaling of a number."""
   if encoding in (spec_lib.STANDARDIZE, spec_lib.LOG):
-    layer = tf.keras.layers.Normalization(
-      axis=None, mean=fitted['mean'], variance=fitted['variance']
-    )
-    if encoding == spec_lib.LOG:
-      return lambda values: layer(tf.math.log1p(values))
-    return layer
-  if encoding == spec_lib.MIN_MAX:
-    width = fitted['maximum'] - fitted['minimum']
-    return tf.keras.layers.Normalization(
-      axis=None, mean=fitted['minimum'], variance=width**2
-    )
-  return tf.identity  # Plain, or standardized by the client before.
+    mean, variance = fitted['mean'], fitted['variance']
+  elif encoding == spec_lib.MIN_MAX:
+    mean = fitted['minimum']
+    variance = (fitted['maximum'] - fitted['minimum']) ** 2
+  else:
+    return tf.identity  # Plain, or standardized by the client before.
+  layer = tf.keras.layers.Normalization(axis=None, mean=mean, variance=variance)
+  layers.append(layer)
+  if encoding == spec_lib.LOG:
+    return lambda values: layer(tf.math.log1p(values))
+  return layer
 
 
 def _category(
@@ -233,7 +241,7 @@ def _tokens(
   def encode(tokens: tf.Tensor) -> tf.Tensor:
     # Keras gives 0 to words that it does not know.
     ids = tf.cast(layer(tokens), tf.int32) - 1
-    return tf.where(ids < 0, special['unknown'], ids)
+    return tf.where(ids < 0, special.get('unknown', NO_ID), ids)
 
   return encode
 

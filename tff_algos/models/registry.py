@@ -1,4 +1,4 @@
-"""Registry of models by name."""
+"""Registry of models by name; plug-ins add theirs by `register_model`."""
 
 import dataclasses
 import types
@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, plugins
 from tff_algos.core import model as model_lib
-from tff_algos.models import linear, mlp, precision, pretrained
+from tff_algos.models import (
+  linear,
+  mlp,
+  model_options,
+  precision,
+  pretrained,
+)
 from tff_algos.models.factors import decomposition, low_rank
 from tff_algos.models.text import embeddings, lstm, transformer
 from tff_algos.models.vision import (
@@ -41,7 +47,7 @@ class Entry(NamedTuple):
   takes_words: bool = False
 
 
-MODELS: Mapping[str, Entry] = {
+MODELS: dict[str, Entry] = {
   'linear_regression': Entry(
     linear.LinearConfig, linear.build_linear_regression
   ),
@@ -73,6 +79,28 @@ MODELS: Mapping[str, Entry] = {
 
 
 _INPUTS = {tf.float32: 'numbers', tf.int32: 'the ids of tokens'}
+
+
+def register_model(
+  name: str,
+  config_class: type[model_options.ModelConfig],
+  build: Callable[..., model_lib.Model],
+) -> None:
+  """Registers a model under a name for configs, as a plug-in does.
+
+  Args:
+    name: Name in `config.model`: lower-case letters, digits and underscores.
+    config_class: Its options: a `ModelConfig`, for Keras models a
+      `KerasConfig`, or a dataclass derived from it.
+    build: (options, input shape, number of outputs) -> Model; the number is 1
+      for regression.
+
+  Raises:
+    ConfigError: If the name is taken or malformed, or the options are of
+      another class.
+  """
+  entry = Entry(config_class, build)
+  plugins.register(MODELS, 'model', name, entry, model_options.ModelConfig)
 
 
 def parse_config(values: Mapping[str, Any]) -> config_lib.Named:
@@ -132,6 +160,8 @@ def build_model(
   if entry.takes_words:
     words = (embeddings.word_ids(vocabulary, special_ids),)
   model = entry.build(options, input_shape, num_outputs, *words)
+  if model.name != name:
+    model = dataclasses.replace(model, name=name)
   if model.task != task:
     raise errors.ConfigError(
       f'config.model.name {name!r} is for {model.task}, but the data set is '

@@ -5,6 +5,7 @@
 import contextlib
 import math
 from collections.abc import Generator
+from typing import Any
 
 import grpc
 import numpy as np
@@ -12,16 +13,18 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import error_codes_pb2, meta_graph_pb2
 from tensorflow_serving.apis import (
+  classification_pb2,
   get_model_metadata_pb2,
   get_model_status_pb2,
   model_pb2,
   model_service_pb2_grpc,
   predict_pb2,
   prediction_service_pb2_grpc,
+  regression_pb2,
 )
 
 from tff_algos.core import errors
-from tff_algos.serving import models, tensors
+from tff_algos.serving import examples, models, tensors
 
 _CODES = {
   400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -32,7 +35,7 @@ _SIGNATURE_DEF = 'signature_def'
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-  """PredictionService with Predict and GetModelMetadata."""
+  """PredictionService with Predict, Classify, Regress, GetModelMetadata."""
 
   def __init__(self, store: models.ModelStore, max_request_bytes: int):
     self._store = store
@@ -44,7 +47,8 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
       model = _find(self._store, request.model_spec)
       name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
       signature = model.signature(name)
-      inputs = self._inputs(request, signature)
+      is_raw = name in model.raw_signatures
+      inputs = self._inputs(request, signature, is_raw=is_raw)
       outputs = model.predict(name, inputs)
       wanted = list(request.output_filter) or list(outputs)
       unknown = sorted(set(wanted) - set(outputs))
@@ -57,6 +61,26 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         model_spec=_model_spec(model, name),
         outputs={k: tf.make_tensor_proto(outputs[k]) for k in wanted},
       )
+
+  def Classify(self, request, context):  # noqa: N802
+    """Answers a ClassificationRequest with a ClassificationResponse."""
+    with _refusals(context):
+      spec, outputs = self._ask(request, examples.CLASSIFY)
+      response = classification_pb2.ClassificationResponse(model_spec=spec)
+      for row in examples.classifications(outputs):
+        answer = response.result.classifications.add()
+        for label, score in row:
+          answer.classes.add(label=label, score=score)
+      return response
+
+  def Regress(self, request, context):  # noqa: N802
+    """Answers a RegressionRequest with a RegressionResponse."""
+    with _refusals(context):
+      spec, outputs = self._ask(request, examples.REGRESS)
+      response = regression_pb2.RegressionResponse(model_spec=spec)
+      for value in examples.regressions(outputs):
+        response.result.regressions.add(value=value)
+      return response
 
   def GetModelMetadata(self, request, context):  # noqa: N802
     """Answers a GetModelMetadataRequest for the field `signature_def`."""
@@ -77,16 +101,30 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
       )
       return response
 
+  def _ask(
+    self, request: Any, method: str
+  ) -> tuple[model_pb2.ModelSpec, dict[str, np.ndarray]]:
+    """Returns the model that answers examples, and its outputs."""
+    model = _find(self._store, request.model_spec)
+    name = request.model_spec.signature_name or method
+    rows = examples.from_input(request.input)
+    return (
+      _model_spec(model, name),
+      examples.predict(model, method, name, rows),
+    )
+
   def _inputs(
     self,
     request: predict_pb2.PredictRequest,
     signature: meta_graph_pb2.SignatureDef,
+    *,
+    is_raw: bool,
   ) -> dict[str, np.ndarray]:
     tensors.check_names(request.inputs, signature)
     inputs = {}
     for name, info in signature.inputs.items():
       inputs[name] = self._array(name, request.inputs[name], info)
-      tensors.check_input(name, inputs[name], info)
+      tensors.check_input(name, inputs[name], info, is_raw=is_raw)
     return inputs
 
   def _array(

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,12 +20,15 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from tff_algos.core import errors
 from tff_algos.export import manifest, versions
+from tff_algos.features import spec as spec_lib
 
 DEFAULT_SIGNATURE = 'serving_default'
 
 # Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
+# The text of an operation stands before the name of its node.
+_OPERATION = re.compile(r'^(.*)\n\s*\[\[\{\{node', re.MULTILINE)
 _FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
 _MAX_TEXT_CHARS = 500
 
@@ -50,14 +53,21 @@ class ServedModel:
     version: Its version.
     signature_defs: name -> SignatureDef, as they stand in the SavedModel.
     identity: `folder_identity` of the loaded folder.
+    raw_signatures: Signatures of raw columns, which check the values that they
+      get; NaN is a missing number.
+    numbers: Raw columns of float32.
   """
 
   def __init__(self, name: str, version: int, folder: pathlib.Path):
     self.name = name
     self.version = version
     self.identity = folder_identity(folder)
+    facts: dict[str, Any] = {}
     if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
       manifest.verify_files(folder)
+      facts = manifest.read_manifest(folder)
+    self.raw_signatures = frozenset(facts.get('raw_signatures', ()))
+    self.numbers = _number_columns(facts)
     self.signature_defs = _read_signature_defs(folder)
     self._loaded = tf.saved_model.load(os.fspath(folder))
 
@@ -258,6 +268,19 @@ def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
   return status.st_ino, status.st_mtime_ns
 
 
+def _number_columns(facts: Mapping[str, Any]) -> frozenset[str]:
+  """Returns the raw columns of float32, by a bundle's manifest."""
+  if 'features' not in facts:
+    return frozenset()
+  spec = spec_lib.FeatureSpec.from_dict(facts['features'])
+  others = {
+    one.name
+    for one in spec.features
+    if one.is_text or (one.type == spec_lib.TENSOR and spec.dtype != 'float32')
+  }
+  return frozenset(facts['raw_columns'].values()) - others
+
+
 def _read_signature_defs(
   folder: pathlib.Path,
 ) -> dict[str, meta_graph_pb2.SignatureDef]:
@@ -270,12 +293,15 @@ def _read_signature_defs(
 
 
 def _refusal_text(message: str) -> str:
-  """Returns the message of an assertion in a model's graph."""
+  """Returns the message of the operation that failed in a model's graph."""
   assertion = _ASSERTION.search(message)
   if assertion:
     # TensorFlow escapes quotes in the values of an assertion.
     text = assertion.group(1).replace('\\"', '"').replace("\\'", "'")
     return _shorten(text)
+  operation = _OPERATION.search(message)
+  if operation:
+    message = operation.group(1)
   return _shorten(_FUNCTION_NODE.sub('', message).strip().splitlines()[0])
 
 

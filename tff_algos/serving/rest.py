@@ -9,6 +9,7 @@ https://www.tensorflow.org/tfx/serving/api_rest; and a list of the models at
 import json
 from typing import Any
 
+import numpy as np
 from google.protobuf import json_format
 from starlette import (
   applications,
@@ -21,7 +22,7 @@ from starlette import (
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import models, tensors
+from tff_algos.serving import examples, models, tensors
 
 # This much of an oversized body is still read and discarded, so that the client
 # receives the error response instead of a connection reset.
@@ -48,6 +49,14 @@ def create_app(
     body = await _read_body(request, max_request_bytes)
     return await _in_thread(_predict, store, request.path_params, body)
 
+  async def classify(request: requests.Request) -> responses.Response:
+    body = await _read_body(request, max_request_bytes)
+    return await _in_thread(_classify, store, request.path_params, body)
+
+  async def regress(request: requests.Request) -> responses.Response:
+    body = await _read_body(request, max_request_bytes)
+    return await _in_thread(_regress, store, request.path_params, body)
+
   routes = [routing.Route(_MODELS, names, methods=['GET'])]
   for model in (
     f'{_MODELS}/{{name}}',
@@ -56,6 +65,8 @@ def create_app(
     # Most specific route first: a name may contain anything but a slash.
     routes += [
       routing.Route(f'{model}:predict', predict, methods=['POST']),
+      routing.Route(f'{model}:classify', classify, methods=['POST']),
+      routing.Route(f'{model}:regress', regress, methods=['POST']),
       routing.Route(f'{model}/metadata', metadata, methods=['GET']),
       routing.Route(model, status, methods=['GET']),
     ]
@@ -94,7 +105,7 @@ async def _on_http_error(
   text = (
     f'malformed request: {request.method} {request.url.path[:200]}; '
     f'GET {_MODELS} lists the models, and {_MODELS}/<model> takes GET, '
-    'GET .../metadata and POST ...:predict'
+    'GET .../metadata and POST ...:predict, ...:classify and ...:regress'
   )
   return _json({'error': text}, error.status_code)
 
@@ -182,21 +193,62 @@ def _predict(
 ) -> dict[str, Any]:
   model = store.get(path_params['name'], _version(path_params))
   request = _parse(body)
-  signature_name = request.get('signature_name', models.DEFAULT_SIGNATURE)
-  if not isinstance(signature_name, str):
-    raise errors.RequestError("'signature_name' must be a string")
+  signature_name = _signature_name(request) or models.DEFAULT_SIGNATURE
   signature = model.signature(signature_name)
   if ('instances' in request) == ('inputs' in request):
     raise errors.RequestError(
       "a request must have either 'instances' (rows) or 'inputs' (columns)"
     )
+  is_raw = signature_name in model.raw_signatures
   if 'instances' in request:
-    inputs = tensors.inputs_from_rows(request['instances'], signature)
+    inputs = tensors.inputs_from_rows(
+      request['instances'], signature, is_raw=is_raw
+    )
     outputs = model.predict(signature_name, inputs)
     return {'predictions': tensors.rows_from_outputs(outputs)}
-  inputs = tensors.inputs_from_columns(request['inputs'], signature)
+  inputs = tensors.inputs_from_columns(
+    request['inputs'], signature, is_raw=is_raw
+  )
   outputs = model.predict(signature_name, inputs)
   return {'outputs': tensors.columns_from_outputs(outputs)}
+
+
+def _classify(
+  store: models.ModelStore, path_params: dict[str, str], body: bytes
+) -> dict[str, Any]:
+  outputs = _answer_examples(store, path_params, body, examples.CLASSIFY)
+  return {'result': examples.classifications(outputs)}
+
+
+def _regress(
+  store: models.ModelStore, path_params: dict[str, str], body: bytes
+) -> dict[str, Any]:
+  outputs = _answer_examples(store, path_params, body, examples.REGRESS)
+  return {'result': examples.regressions(outputs)}
+
+
+def _answer_examples(
+  store: models.ModelStore,
+  path_params: dict[str, str],
+  body: bytes,
+  method: str,
+) -> dict[str, np.ndarray]:
+  model = store.get(path_params['name'], _version(path_params))
+  request = _parse(body)
+  return examples.predict(
+    model,
+    method,
+    _signature_name(request),
+    examples.from_json(request, model.numbers),
+  )
+
+
+def _signature_name(request: dict[str, Any]) -> str:
+  """Returns the signature that a request names; '' for none."""
+  name = request.get('signature_name', '')
+  if not isinstance(name, str):
+    raise errors.RequestError("'signature_name' must be a string")
+  return name
 
 
 def _parse(body: bytes) -> dict[str, Any]:

@@ -29,9 +29,18 @@ _KINDS = {
 
 
 def inputs_from_rows(
-  instances: Any, signature: meta_graph_pb2.SignatureDef
+  instances: Any,
+  signature: meta_graph_pb2.SignatureDef,
+  *,
+  is_raw: bool = False,
 ) -> dict[str, np.ndarray]:
   """Returns a signature's inputs from the value of `instances`.
+
+  Args:
+    instances: The value.
+    signature: The signature.
+    is_raw: Whether it takes raw columns, see `check_input`; null is a missing
+      number then.
 
   Raises:
     RequestError: If the value does not fit the signature.
@@ -44,13 +53,21 @@ def inputs_from_rows(
     names = row if _is_named(row) else ()
     _check_names(f"element {i} of 'instances'", names, signature)
   columns = {name: [row[name] for row in instances] for name in instances[0]}
-  return _arrays(columns, signature)
+  return _arrays(columns, signature, is_raw=is_raw)
 
 
 def inputs_from_columns(
-  inputs: Any, signature: meta_graph_pb2.SignatureDef
+  inputs: Any,
+  signature: meta_graph_pb2.SignatureDef,
+  *,
+  is_raw: bool = False,
 ) -> dict[str, np.ndarray]:
   """Returns a signature's inputs from the value of `inputs`.
+
+  Args:
+    inputs: The value.
+    signature: The signature.
+    is_raw: As of `inputs_from_rows`.
 
   Raises:
     RequestError: If the value does not fit the signature.
@@ -58,7 +75,7 @@ def inputs_from_columns(
   if not _is_named(inputs):
     inputs = {_only_input(signature): inputs}
   _check_names("'inputs'", inputs, signature)
-  return _arrays(inputs, signature)
+  return _arrays(inputs, signature, is_raw=is_raw)
 
 
 def rows_from_outputs(outputs: Mapping[str, np.ndarray]) -> list[Any]:
@@ -89,9 +106,17 @@ def columns_from_outputs(outputs: Mapping[str, np.ndarray]) -> Any:
 
 
 def check_input(
-  name: str, value: np.ndarray, info: meta_graph_pb2.TensorInfo
+  name: str,
+  value: np.ndarray,
+  info: meta_graph_pb2.TensorInfo,
+  *,
+  is_raw: bool = False,
 ) -> None:
-  """Raises RequestError unless an array is finite and fits a signature."""
+  """Raises RequestError unless an array is finite and fits a signature.
+
+  A signature of raw columns itself refuses numbers that are not finite, and
+  names the row; missing ones are NaN.
+  """
   shape = tf.TensorShape(info.tensor_shape)  # pyright: ignore[reportArgumentType]
   if not shape.is_compatible_with(value.shape):
     wanted = ['batch' if size is None else size for size in shape]
@@ -99,6 +124,8 @@ def check_input(
       f'input {name!r} must have shape {_spell(wanted)}, got '
       f'{_spell(value.shape)}'
     )
+  if is_raw:
+    return
   if value.dtype.kind == 'f' and not np.all(np.isfinite(value)):
     raise errors.RequestError(
       f'input {name!r} must be finite: it has NaN, infinite or too large values'
@@ -136,22 +163,27 @@ def _is_named(value: Any) -> bool:
 
 
 def _arrays(
-  columns: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef
+  columns: Mapping[str, Any],
+  signature: meta_graph_pb2.SignatureDef,
+  *,
+  is_raw: bool,
 ) -> dict[str, np.ndarray]:
   arrays = {}
   for name, value in columns.items():
     info = signature.inputs[name]
-    arrays[name] = _array(name, value, info)
-    check_input(name, arrays[name], info)
+    arrays[name] = _array(name, value, info, may_miss=is_raw)
+    check_input(name, arrays[name], info, is_raw=is_raw)
   return arrays
 
 
 def _array(
-  name: str, value: Any, info: meta_graph_pb2.TensorInfo
+  name: str, value: Any, info: meta_graph_pb2.TensorInfo, *, may_miss: bool
 ) -> np.ndarray:
   """Returns an array of the input's dtype; nothing is converted silently."""
   dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype)
   leaves = np.asarray(value, object)
+  if may_miss and dtype.kind == 'f':
+    leaves = np.where(np.equal(leaves, None), np.nan, leaves)
   what, allowed = _KINDS[dtype.kind]
   for kind in set(map(type, leaves.flat)):
     if kind is list:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import shutil
 import threading
 from concurrent import futures
@@ -41,9 +42,15 @@ def make_loaded(export):
   return bundles.BundleHandler(found, max_rows=4).load_model()
 
 
-def _find(export, assignments=None, schema=_SCHEMA, **options):
+def _find(
+  export,
+  assignments=None,
+  schema=_SCHEMA,
+  features=exportable.FEATURES.spec,
+  **options,
+):
   config = model_choice.ScoringConfig(**options)
-  return bundles.find(export, config, assignments or {}, schema)
+  return bundles.find(export, config, assignments or {}, schema, features)
 
 
 def test_personalized_model(loaded):
@@ -178,6 +185,31 @@ def test_bundle_for_other_examples(export, change, words):
     _find(export, schema=schema)
 
 
+def test_bundle_for_features_of_another_scale(export):
+  """Their shape is the same."""
+  first, *others = exportable.FEATURES.spec.features
+  spec = dataclasses.replace(
+    exportable.FEATURES.spec,
+    features=(dataclasses.replace(first, encoding='standardize'), *others),
+    fitted={'a': {'mean': 1.5, 'variance': 4.0}},
+  )
+  words = (
+    r'personalized_models/1 does not go.*\(here\) differ.*\(there\) in '
+    'features.a.encoding: standardize there, plain here. Build'
+  )
+  with pytest.raises(errors.ExportError, match=words):
+    _find(export, features=spec)
+
+
+def test_bundle_of_an_older_version_is_scored_with_a_warning(copy, caplog):
+  path = copy / 'cluster_models' / '1' / 'assets.extra' / 'bundle.json'
+  content = json.loads(path.read_text())
+  del content['features']
+  path.write_text(json.dumps(content))
+  assert _find(copy, personalized=False)
+  assert 'cluster_models/1 was exported by an older version' in caplog.text
+
+
 def test_unknown_clusters(export):
   with pytest.raises(errors.ExportError, match="'cluster_2'.*has 2 clusters"):
     _find(export, otherwise='cluster_2')
@@ -191,19 +223,38 @@ def test_picked_cluster_and_signatures(loaded):
   y = exportable.oracle_logits(server_state.cluster_weights, 1, x)
   assert loaded.pick(x, y.argmax(axis=1).astype(np.int32)) == 1
   found = loaded.signatures()
+  outputs = {
+    'class_id': ('int32', (-1,)),
+    'logits': ('float32', (-1, 3)),
+    'probabilities': ('float32', (-1, 3)),
+  }
   assert found['personalized'] == {
     'serving_default': {
       'inputs': {'client_id': ('string', (-1,)), 'x': ('float32', (-1, 4))},
-      'outputs': {
-        'class_id': ('int32', (-1,)),
-        'logits': ('float32', (-1, 3)),
-        'probabilities': ('float32', (-1, 3)),
+      'outputs': outputs,
+    },
+    'serving_raw': {
+      'inputs': {
+        'client_id': ('string', (-1,)),
+        **{name: ('float32', (-1,)) for name in 'abcd'},
       },
-    }
+      'outputs': {**outputs, 'class_name': ('string', (-1,))},
+    },
+    'classify': {
+      'inputs': {'inputs': ('string', (-1,))},
+      'outputs': {
+        'classes': ('string', (-1, 3)),
+        'scores': ('float32', (-1, 3)),
+      },
+    },
   }
   assert found['cluster'].keys() == {
     'serving_default',
     'predict_cluster',
     'predict_mixture',
     'pick_cluster',
+    'serving_raw',
+    'predict_mixture_raw',
+    'pick_cluster_raw',
+    'classify',
   }

@@ -1,11 +1,13 @@
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.internal import pickler
 from apache_beam.testing import util
 
 from pipelines.engines import failures, runner, spread
 from pipelines.examples import cleaning, splits
 from pipelines.publishing import staging as staging_lib
+from pipelines.sources import registry
 from pipelines.steps import extract, handover, pieces, planning
 from tests.testing import raw_data
 from tff_algos.core import errors
@@ -47,6 +49,16 @@ def test_survey_notes_sound_and_dead(tmp_path, staging):
     row={'a': '?', 'b': '1', 'y': 'no', 'who': 'ann'},
   )
   assert letters == [letter]
+
+
+def test_workers_need_no_registry(tmp_path, staging, monkeypatch):
+  """They have not loaded the plug-in that registered a source."""
+  raw_data.write_csv(tmp_path, 3)
+  config = raw_data.csv_config(tmp_path)
+  (block,) = extract.create_source(config).blocks()
+  sent = pickler.dumps(extract.SurveyBlock(config, staging))
+  monkeypatch.delitem(registry.SOURCES, 'csv')
+  assert list(pickler.loads(sent).process((0, block))) == [0]
 
 
 def test_redacted_dead_letter_has_no_content(tmp_path, staging):

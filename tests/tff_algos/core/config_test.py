@@ -165,7 +165,10 @@ def test_a_named_section_is_spelled_as_it_is_read():
 def test_parse_named_names_the_nearest_entry(name, hint):
   with pytest.raises(errors.ConfigError) as refusal:
     config.parse_named('x', {'name': name}, _REGISTRY)
-  expected = f'x.name {name!r} is unknown{hint} Known: inner, outer'
+  expected = (
+    f'x.name {name!r} is unknown{hint} Known: inner, outer. Names of a plug-in '
+    'need its module in --plugins'
+  )
   assert str(refusal.value) == expected
 
 

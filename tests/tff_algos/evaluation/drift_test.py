@@ -81,12 +81,16 @@ def _snapshot(clients, *, unseen=(), order=None, **schema):
   return drift.Snapshot(
     {
       'version': 'some',
+      'recipe': {'source': {'options': {}}},
       'source_facts': {},
       'schema': {
         'task': 'classification',
         'num_classes': 0 if is_regression else 3,
         'x_dtype': 'float32',
         'x_shape': [4],
+        'x_scale': 1.0,
+        'x_offset': 0.0,
+        'source_names': [*_SOURCES],
       }
       | schema,
     },
@@ -258,13 +262,16 @@ def test_examples_of_another_shape_are_refused(name, value):
     )
 
 
-def test_another_vocabulary_is_refused():
+def test_another_encoding_is_refused():
   one = _snapshot(_examples(0))
-  other = one._replace(
-    manifest=one.manifest | {'source_facts': {'vocabulary': ['a']}}
+  spec = {'features': [{'name': 'a'}], 'fitted': {'a': {'mean': 1.0}}}
+  moved = {**spec, 'fitted': {'a': {'mean': 2.0}}}
+  now, before = (
+    one._replace(manifest=one.manifest | {'features': features})
+    for features in (spec, moved)
   )
-  with pytest.raises(errors.DataError, match='different vocabularies'):
-    drift.of_data(one, other)
+  with pytest.raises(errors.DataError, match='fitted.a.mean: 2.0 there, 1.0'):
+    drift.of_data(now, before)
 
 
 def _losses(**clients):

@@ -166,7 +166,7 @@ def test_nan_loss_counts_as_infinite(classifier):
     (
       'predict_cluster',
       {'cluster_id': np.int32([0])},
-      'cluster_id must have one row for each row of x: it has 1 and x has 6',
+      'cluster_id must have one row for each example: it has 1, and the number of examples is 6',
     ),
     (
       'predict_mixture',

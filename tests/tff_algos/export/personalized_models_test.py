@@ -142,7 +142,7 @@ def test_unknown_client_is_refused(fed_soft, client_id, shown):
 
 
 def test_ids_must_match_the_rows(fed_soft):
-  text = 'client_id must have one row for each row of x: it has 1 and x has 6'
+  text = 'client_id must have one row for each example: it has 1, and the number of examples is 6'
   with pytest.raises(tf.errors.InvalidArgumentError, match=text):
     fed_soft(client_id=['anna'], x=X)
 

@@ -29,7 +29,9 @@ def _drop(hidden, rate=0.25, **draws):
 def test_outside_of_a_step_every_unit_stays():
   hidden = tf.random.stateless_normal([2, 3], (0, 1))
   assert unit_dropout.drop(hidden, 0) is hidden
-  with unit_dropout.in_step(0.0, None):
+  assert not unit_dropout.is_in_step()
+  with unit_dropout.in_step(0.0, _draws()):
+    assert unit_dropout.is_in_step()
     assert unit_dropout.drop(hidden, 0) is hidden
   _drop(np.ones([2, 3]))
   assert unit_dropout.drop(hidden, 0) is hidden
@@ -62,6 +64,31 @@ def test_the_batch_a_row_is_in_changes_nothing():
   for other in ({'epoch': 1}, {'rows': (0, 1, 3, 4)}, {'seed': (5, 6)}):
     draws = {'rows': (5, 1, 8, 2), **other}
     assert (_drop(hidden, **draws) != together).any(), other
+
+
+def test_a_layer_may_have_a_rate_of_its_own():
+  hidden = tf.ones([2, 50])
+  with unit_dropout.in_step(0.0, _draws()):
+    own = unit_dropout.drop(hidden, 0, 0.25).numpy()
+  np.testing.assert_array_equal(own, _drop(np.ones([2, 50]), 0.25))
+
+
+def test_units_on_further_axes_have_draws_of_their_own_or_share_them():
+  ones = np.ones([2, 3, 4, 5])
+  with unit_dropout.in_step(0.0, _draws()):
+    each = unit_dropout.drop(tf.constant(ones), 0, 0.5).numpy()
+    shared = unit_dropout.drop(
+      tf.constant(ones), 0, 0.5, [True, False, True]
+    ).numpy()
+  # The same as those of one long axis.
+  flat = _drop(ones.reshape(2, 60), 0.5)
+  np.testing.assert_array_equal(each.reshape(2, 60), flat)
+  np.testing.assert_array_equal(
+    shared,
+    np.broadcast_to(
+      _drop(np.ones([2, 4]), 0.5)[:, None, :, None], shared.shape
+    ),
+  )
 
 
 @pytest.mark.parametrize('rate', [0.1, 0.6])

@@ -8,11 +8,13 @@ import tensorflow as tf
 from hypothesis import strategies as st
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import (
+  classification_pb2,
   get_model_metadata_pb2,
   get_model_status_pb2,
   model_service_pb2_grpc,
   predict_pb2,
   prediction_service_pb2_grpc,
+  regression_pb2,
 )
 
 from tests.testing import exportable
@@ -57,6 +59,61 @@ def test_predict(stub):
   assert reply.model_spec.version.value == 1
   assert reply.model_spec.signature_name == 'serving_default'
   assert set(reply.outputs) == {'logits', 'probabilities', 'class_id'}
+
+
+def test_raw_rows(stub):
+  ids = ['anna', 'd d', 'çelik']
+  columns = dict(zip('abcd', X.T.copy(), strict=True))
+  reply = stub.Predict(
+    request('personalized_models', 'serving_raw', client_id=ids, **columns),
+    timeout=30,
+  )
+  encoded = stub.Predict(
+    request('personalized_models', client_id=ids, x=X), timeout=30
+  )
+  assert reply.outputs['logits'] == encoded.outputs['logits']
+  classes = tf.make_ndarray(reply.outputs['class_id'])
+  assert tf.make_ndarray(reply.outputs['class_name']).tolist() == [
+    f'c{i}'.encode() for i in classes
+  ]
+  columns['d'][2] = np.nan
+  check_refused(
+    stub.Predict,
+    request('personalized_models', 'serving_raw', client_id=ids, **columns),
+    grpc.StatusCode.INVALID_ARGUMENT,
+    'column d must be finite, got nan in row 2',
+  )
+
+
+def test_classify(stub):
+  message = classification_pb2.ClassificationRequest()
+  message.model_spec.name = 'anna'
+  listed = message.input.example_list_with_context
+  for name, value in zip('abcd', X[0].tolist(), strict=True):
+    example = listed.context if name < 'c' else listed.examples.add()
+    if name == 'd':  # Another example, which replaces the number of c.
+      listed.examples[0].features.feature['d'].float_list.value.append(value)
+      example.features.feature['d'].float_list.value.append(0.5)
+      example.features.feature['c'].float_list.value.append(0.25)
+    else:
+      example.features.feature[name].float_list.value.append(value)
+  reply = stub.Classify(message, timeout=30)
+  x = np.stack([X[0], [*X[0, :2], 0.25, 0.5]]).astype(np.float32)
+  predicted = stub.Predict(request(x=x), timeout=30)
+  scores = tf.make_ndarray(predicted.outputs['probabilities'])
+  for row, expected in zip(
+    reply.result.classifications, scores.tolist(), strict=True
+  ):
+    assert [(one.label, one.score) for one in row.classes] == [
+      (f'c{i}', score) for i, score in enumerate(expected)
+    ]
+  assert reply.model_spec.signature_name == 'classify'
+  check_refused(
+    stub.Regress,
+    regression_pb2.RegressionRequest(model_spec=message.model_spec),
+    grpc.StatusCode.INVALID_ARGUMENT,
+    'at least one example',
+  )
 
 
 def test_signature_version_and_output_filter(stub):

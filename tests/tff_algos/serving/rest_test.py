@@ -124,6 +124,90 @@ def test_columns(served):
   assert set(outputs) == {'probabilities', 'class_id'}
 
 
+RAW = [
+  dict(zip('abcd', row, strict=True), client_id=client_id)
+  for row, client_id in zip(X.tolist(), ('d d', 'anna', 'b/2'), strict=True)
+]
+
+
+def post_examples(served, path, content):
+  body = json.dumps(content).encode()
+  return served.http.post(f'/v1/models/{path}', content=body)
+
+
+def test_raw_rows(served):
+  """They have the numbers of encoded rows, and the names of classes."""
+  reply = post(
+    served,
+    'personalized_models',
+    {'signature_name': 'serving_raw', 'instances': RAW},
+  )
+  encoded = post(
+    served,
+    'personalized_models',
+    {
+      'instances': [
+        {'x': x, 'client_id': row['client_id']}
+        for x, row in zip(X.tolist(), RAW, strict=True)
+      ]
+    },
+  )
+  assert reply.json()['predictions'] == [
+    {**row, 'class_name': f'c{row["class_id"]}'}
+    for row in encoded.json()['predictions']
+  ]
+
+
+def test_null_is_a_missing_number_of_raw_rows_alone(served):
+  content = {'signature_name': 'serving_raw', 'instances': [RAW[0]] * 2}
+  content['instances'][1] = {**RAW[0], 'b': None}
+  reply = post(served, 'personalized_models', content)
+  check_refused(reply, 400, 'column b must be finite, got nan in row 1')
+  content = {'instances': [{**ANNA, 'x': [1, 2, 3, None]}]}
+  reply = post(served, 'personalized_models', content)
+  check_refused(reply, 400, 'must hold numbers, got null')
+
+
+def test_classify(served):
+  """Whole numbers are numbers; a feature of all rows is in the context."""
+  row = {**RAW[0], 'a': 2}
+  predicted = post(
+    served,
+    'personalized_models',
+    {'signature_name': 'serving_raw', 'instances': [row, {**row, 'b': 0.5}]},
+  ).json()['predictions']
+  shared = {name: row.pop(name) for name in ('a', 'client_id')}
+  reply = post_examples(
+    served,
+    'personalized_models:classify',
+    {'context': shared, 'examples': [row, {**row, 'b': [0.5]}]},
+  )
+  assert reply.status_code == 200, reply.text
+  assert reply.json()['result'] == [
+    [[f'c{i}', score] for i, score in enumerate(one['probabilities'])]
+    for one in predicted
+  ]
+
+
+@pytest.mark.parametrize(
+  ('path', 'content', 'status', 'text'),
+  [
+    ('anna:classify', {}, 400, "'examples' must be a list that is not empty"),
+    ('anna:classify', {'examples': [{}]}, 400, 'Feature: a (data type: float)'),
+    ('anna:regress', {'examples': [{}]}, 404, "no signature 'regress'"),
+    (
+      'anna:classify',
+      {'examples': [{}], 'signature_name': 'serving_raw'},
+      400,
+      "signature 'serving_raw' of model 'anna' is for tensorflow/serving/pred",
+    ),
+    ('nobody:classify', {'examples': [{}]}, 404, "unknown model 'nobody'"),
+  ],
+)
+def test_bad_examples_are_refused(served, path, content, status, text):
+  check_refused(post_examples(served, path, content), status, text)
+
+
 def test_pick_cluster_answers_one_row(served):
   reply = post(
     served,
@@ -229,7 +313,7 @@ def test_other_methods_are_refused(served):
     (
       'cluster_models',
       {'inputs': {'x': [[1] * 4], 'cluster_id': [0, 1]}},
-      'it has 2 and x has 1',
+      'it has 2, and the number of examples is 1',
     ),
     (
       'personalized_models',
@@ -274,7 +358,7 @@ def test_unknown_client_and_signature_are_not_found(served):
   )
   check_refused(reply, 404, words)
   reply = post(served, 'anna', {'signature_name': 'tell', 'inputs': [[1] * 4]})
-  check_refused(reply, 404, "no signature 'tell'; it has serving_default")
+  check_refused(reply, 404, "no signature 'tell'; it has classify, servi")
   # An operation of the SavedModel's own, which metadata lists.
   name = '__saved_model_init_op'
   reply = post(served, 'anna', {'signature_name': name, 'inputs': {}})

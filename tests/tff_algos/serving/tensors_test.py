@@ -97,6 +97,16 @@ def test_arrays_that_are_not_finite_are_refused(bad):
     tensors.check_input('v', np.float32([1, bad]), info)
 
 
+def test_null_is_a_missing_number_of_a_raw_column():
+  values = tensors.inputs_from_columns({'v': [1, None]}, FLOATS, is_raw=True)
+  np.testing.assert_array_equal(values['v'], np.float32([1, np.nan]))
+  rows = [{'v': None}, {'v': 2.5}]
+  values = tensors.inputs_from_rows(rows, FLOATS, is_raw=True)
+  np.testing.assert_array_equal(values['v'], np.float32([np.nan, 2.5]))
+  with pytest.raises(errors.RequestError, match='whole numbers, got null'):
+    tensors.inputs_from_columns({'v': [None]}, INTS, is_raw=True)
+
+
 def test_rows_and_columns_agree():
   definition = signature(
     v=(types_pb2.DT_FLOAT, [-1, 2]), n=(types_pb2.DT_INT32, [-1])

@@ -236,7 +236,9 @@ def _compare(
 def _find(
   folder: pathlib.Path, dataset: dataset_lib.FederatedDataset
 ) -> list[bundles.Bundle]:
-  return bundles.find(folder, gate_scores.SCORING, {}, dataset.schema)
+  return bundles.find(
+    folder, gate_scores.SCORING, {}, dataset.schema, dataset.feature_spec
+  )
 
 
 def _load_champion(
@@ -323,9 +325,13 @@ def _inputs(
 def _signature_differences(
   candidate: gate_scores.Exported, champion: gate_scores.Exported
 ) -> list[str]:
-  return config_lib.differences(
-    candidate.loaded.signatures(), champion.loaded.signatures(), 'now'
-  )
+  """Returns how signatures of the champion differ; it may have fewer."""
+  before = champion.loaded.signatures()
+  now = {
+    model: {name: one for name, one in found.items() if name in before[model]}
+    for model, found in candidate.loaded.signatures().items()
+  }
+  return config_lib.differences(now, before, 'now')
 
 
 def _num_clients(dataset: dataset_lib.FederatedDataset) -> int:

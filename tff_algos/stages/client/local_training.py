@@ -153,10 +153,10 @@ def draw_batches(
 
 def next_batch(
   data: algorithm.ClientData, seed: tf.Tensor, config: LocalTrainingConfig
-) -> tuple[algorithm.ClientData, unit_dropout.Draws | None]:
+) -> tuple[algorithm.ClientData, unit_dropout.Draws]:
   """Returns the batch of the step that would follow the last one of `train`.
 
-  Also returns the random draws of its dropout; None without dropout.
+  Also returns the random draws of its dropout.
 
   Args:
     data: The client's examples, `[capacity, ...]`, capacity >= 1.
@@ -180,8 +180,6 @@ def _read(data, drawn, step, seed, config):
   augment = augmentation.AUGMENTATIONS[config.augmentation]
   if augment:
     batch = batch.with_x(augment(batch.x, seed, epoch, positions))
-  if not config.unit_dropout_rate:
-    return batch, None
   return batch, unit_dropout.Draws(seed, epoch, positions)
 
 

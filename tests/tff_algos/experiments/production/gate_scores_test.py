@@ -47,7 +47,13 @@ def make_exports(tmp_path_factory):
   with dataset_lib.FederatedDataset.open(folder / 'dataset') as dataset:
     champion, candidate = (
       gate_scores.load(
-        bundles.find(folder / name, gate_scores.SCORING, {}, dataset.schema)
+        bundles.find(
+          folder / name,
+          gate_scores.SCORING,
+          {},
+          dataset.schema,
+          dataset.feature_spec,
+        )
       )
       for name in ('champion', 'candidate')
     )
@@ -139,6 +145,7 @@ def test_scores_of_a_regression_are_squared_errors(tmp_path):
       gate_scores.model_choice.ScoringConfig(personalized=False),
       {},
       dataset.schema,
+      dataset.feature_spec,
     )
     exported = gate_scores.load([bundle])
     examples = dataset.held_out(1)

@@ -176,19 +176,20 @@ def test_model_that_is_not_finite_is_refused(gated, tmp_path, monkeypatch):
 
 
 def test_other_signatures_are_refused(gated, monkeypatch):
-  before = gate_scores.bundles.LoadedBundles.signatures
-  names = iter(['before', 'after'])
-
-  def signatures(self):
-    return {**before(self), 'extra': next(names)}
-
+  """Not those that the champion does not have yet."""
+  of_calls = iter(
+    [{'classify': 'then', 'old': 1}, {'classify': 'changed', 'new': 2}]
+  )
   monkeypatch.setattr(
-    gate_scores.bundles.LoadedBundles, 'signatures', signatures
+    gate_scores.bundles.LoadedBundles,
+    'signatures',
+    lambda self: {'cluster': next(of_calls)},
   )
   with experiment.open_dataset(gated.folder) as dataset:
     exported = gate_scores.load(gating._find(gated.target, dataset))
   assert gating._signature_differences(exported, exported) == [
-    'extra: after there, before now'
+    'cluster.classify: then there, changed now',
+    'cluster.old: 1 there, absent now',
   ]
 
 

@@ -1,0 +1,132 @@
+"""Plug-ins: imported once, each refused by its name."""
+
+import dataclasses
+import importlib
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from tff_algos.core import errors, plugins
+
+
+class _Entry(NamedTuple):
+  config_class: Any
+  build: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+  size: int = 1
+
+
+def _build(options):
+  return options
+
+
+@pytest.fixture(name='write')
+def _write(tmp_path, monkeypatch):
+  """Writes a module where it can be imported, for this test alone."""
+  monkeypatch.syspath_prepend(tmp_path)
+  before = set(sys.modules)
+
+  def write(name, code):
+    (tmp_path / f'{name}.py').write_text(code)
+
+  yield write
+  for name in set(sys.modules) - before:
+    del sys.modules[name]
+
+
+def test_a_plug_in_is_imported_once(write):
+  write('own_plugin', 'import sys\nsys.plugin_imports += 1\n')
+  sys.plugin_imports = 0
+  plugins.load(['own_plugin'])
+  plugins.load(['own_plugin'])
+  assert sys.plugin_imports == 1
+  del sys.plugin_imports
+
+
+def test_installed_packages_name_theirs_in_a_group(write, tmp_path):
+  write('installed_plugin', 'NAME = 1\n')
+  folder = tmp_path / 'installed-1.0.dist-info'
+  folder.mkdir()
+  (folder / 'METADATA').write_text('Name: installed\nVersion: 1.0\n')
+  (folder / 'entry_points.txt').write_text(
+    '[tff_algos.plugins]\nany = installed_plugin\n'
+  )
+  importlib.invalidate_caches()
+  plugins.load()
+  assert 'installed_plugin' in sys.modules
+
+
+@pytest.mark.parametrize(
+  ('code', 'text'),
+  [
+    ('import nowhere\n', "No module named 'nowhere' .*own_plugin.py, line 1"),
+    (
+      '\n1 / 0\n',
+      'ZeroDivisionError: division by zero .*own_plugin.py, line 2',
+    ),
+    ('x = (\n', "SyntaxError: '.' was never closed"),
+    (
+      'from tff_algos.core import errors\nraise errors.ConfigError("taken")\n',
+      "^plug-in 'own_plugin': taken$",
+    ),
+  ],
+)
+def test_an_error_names_the_plug_in_and_the_place(write, code, text):
+  write('own_plugin', code)
+  with pytest.raises(errors.ConfigError, match=text) as raised:
+    plugins.load(['own_plugin'])
+  assert "plug-in 'own_plugin'" in str(raised.value)
+
+
+@pytest.mark.parametrize('name', ['absent', 'absent.part', 'json.absent'])
+def test_a_missing_module_is_named(name):
+  with pytest.raises(errors.ConfigError, match=f"'{name}': .* PYTHONPATH"):
+    plugins.load([name])
+
+
+def test_an_entry_is_registered_once():
+  registry = {}
+  plugins.register(registry, 'model', 'net_2', _Entry(_Options, _build))
+  assert registry['net_2'].build is _build
+  with pytest.raises(
+    errors.ConfigError,
+    match=f"model 'net_2' is registered already, by {__name__}; choose another",
+  ):
+    plugins.register(registry, 'model', 'net_2', _Entry(_Options, print))
+  assert registry['net_2'].build is _build
+
+
+def test_a_cell_of_a_notebook_registers_again():
+  def first(options):
+    return options
+
+  def second(options):
+    return options
+
+  first.__module__ = second.__module__ = '__main__'
+  registry = {}
+  for build in (first, second):
+    plugins.register(registry, 'model', 'net', _Entry(_Options, build))
+  assert registry['net'].build is second
+
+
+@pytest.mark.parametrize(
+  ('name', 'config_class', 'text'),
+  [
+    ('Net', _Options, "name of a model must be lower-case letters, .* 'Net'"),
+    ('my-net', _Options, "got 'my-net'"),
+    ('net', int, 'must be a dataclass derived from _Options, got .*int'),
+    ('net', _Options(), 'must be a dataclass derived from _Options, got'),
+  ],
+)
+def test_a_malformed_entry_is_refused(name, config_class, text):
+  registry = {}
+  with pytest.raises(errors.ConfigError, match=text):
+    plugins.register(
+      registry, 'model', name, _Entry(config_class, _build), _Options
+    )
+  assert not registry

@@ -1,0 +1,266 @@
+"""Raw columns as inputs of a signature: names, checks, and encoding.
+
+Everything but the names is traced into a SavedModel.
+"""
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.export import bundle as bundle_lib
+from tff_algos.export import prediction
+from tff_algos.features import preprocessing
+from tff_algos.features import spec as spec_lib
+
+_NO_LETTER_OR_DIGIT = re.compile(r'[^A-Za-z0-9_]')
+# Other inputs of signatures, and a name that TensorFlow takes itself.
+_TAKEN = ('client_id', 'cluster_id', 'mixture', 'label', 'self')
+
+Columns = Mapping[str, tf.Tensor]
+
+
+class RawInputs(tf.Module):
+  """Raw columns of a fitted spec as inputs of a signature.
+
+  Attributes:
+    spec: The spec.
+    column_specs: Type of each column, `[batch, ...]`.
+    arguments: Column -> name of the signature's input.
+  """
+
+  def __init__(self, spec: spec_lib.FeatureSpec):
+    super().__init__()
+    self.spec = spec
+    self._preprocessing = preprocessing.Preprocessing(spec)
+    self.column_specs = self._preprocessing.column_specs()
+    self.arguments = argument_names(self.column_specs)
+    # Traced once for all signatures that call it.
+    self._encode = bundle_lib.concrete_function(
+      lambda **inputs: self._checked_input(
+        {column: inputs[name] for column, name in self.arguments.items()}
+      ),
+      {name: self.column_specs[key] for key, name in self.arguments.items()},
+    )
+
+  def model_input(self, columns: Columns) -> tf.Tensor:
+    """Returns what the model takes.
+
+    Args:
+      columns: Column -> raw values, of `column_specs`.
+
+    Raises:
+      InvalidArgumentError: (When the graph runs) if a value is invalid; the
+        text names its column and row.
+    """
+    return self._encode(
+      **{self.arguments[name]: value for name, value in columns.items()}
+    )
+
+  def _checked_input(self, columns: Columns) -> tf.Tensor:
+    with tf.control_dependencies([_check_rows(columns)]):
+      columns = {name: tf.identity(value) for name, value in columns.items()}
+    checks = [
+      _check_images(feature, columns[feature.name])
+      for feature in self.spec.features
+      if feature.type == spec_lib.IMAGE
+    ]
+    numbers = [
+      feature
+      for feature in self.spec.features
+      if columns[feature.name].dtype.is_floating
+    ]
+    if numbers:
+      checks.append(_check_numbers(numbers, columns))
+    if self.spec.by_client:
+      checks += _check_statistics(columns)
+    with tf.control_dependencies(checks):
+      checked = {name: tf.identity(value) for name, value in columns.items()}
+    x = self._preprocessing.model_input(checked)
+    feature = self.spec.features[0]
+    if feature.type != spec_lib.TOKENS or 'unknown' in self.spec.special_ids:
+      return x
+    is_known = tf.not_equal(x, preprocessing.NO_ID)
+    rule = f'column {feature.name} must hold words of the vocabulary'
+    check = prediction.require_values(is_known, columns[feature.name], rule)
+    with tf.control_dependencies([check]):
+      return tf.identity(x)
+
+
+def argument_names(columns: Iterable[str]) -> dict[str, str]:
+  """Returns column -> name of the signature's input, distinct.
+
+  A name in ASCII letters, digits and underscores stays; other characters become
+  underscores, and a number is appended where two would be the same.
+  """
+  columns = list(columns)
+  names = {name: name for name in columns if _is_valid(name)}
+  taken = {*names.values(), *_TAKEN}
+  for column in columns:
+    if column in names:
+      continue
+    stem = _NO_LETTER_OR_DIGIT.sub('_', column)
+    if not stem[:1].isalpha():
+      stem = f'column_{stem}'
+    name, number = stem, 2
+    while name in taken or not _is_valid(name):
+      name, number = f'{stem}_{number}', number + 1
+    names[column] = name
+    taken.add(name)
+  return names
+
+
+def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:
+  """Returns one made-up row of valid raw values, `[1, ...]`, by column."""
+  columns = {
+    feature.name: _example(feature, spec)[np.newaxis]
+    for feature in spec.features
+  }
+  if spec.by_client:
+    fitted = [spec.fitted[name] for name in spec.by_client]
+    mean = [[one['mean'] for one in fitted]]
+    deviation = [[np.sqrt(one['variance']) or 1.0 for one in fitted]]
+    columns[preprocessing.CLIENT_MEAN] = np.float32(mean)
+    columns[preprocessing.CLIENT_DEVIATION] = np.float32(deviation)
+  return columns
+
+
+def _is_valid(name: str) -> bool:
+  return (
+    not _NO_LETTER_OR_DIGIT.search(name)
+    and name[:1].isalpha()
+    and not keyword.iskeyword(name)
+    and name not in _TAKEN
+  )
+
+
+def _check_rows(columns: Columns) -> prediction.Check:
+  """Returns the check that all columns have the same number of rows."""
+  names = list(columns)
+  counts = tf.stack([tf.shape(columns[name])[0] for name in names])
+
+  def message(i: tf.Tensor) -> tf.Tensor:
+    return tf.strings.join(
+      [
+        'column ',
+        tf.constant(names)[i],
+        f' must have one row for each row of column {names[0]}: it has ',
+        tf.strings.as_string(counts[i]),
+        f' and column {names[0]} has ',
+        tf.strings.as_string(counts[0]),
+      ]
+    )
+
+  return prediction.require_rows(tf.equal(counts, counts[0]), message)
+
+
+def _check_images(
+  feature: spec_lib.Feature, contents: tf.Tensor
+) -> prediction.Check:
+  return prediction.require_rows(
+    _can_be_decoded(feature, contents),
+    lambda row: tf.strings.join(
+      [
+        f'column {feature.name} must hold PNG, JPEG or BMP files: the image '
+        'in row ',
+        tf.strings.as_string(row),
+        ' cannot be decoded',
+      ]
+    ),
+  )
+
+
+def _check_numbers(
+  features: Sequence[spec_lib.Feature], columns: Columns
+) -> prediction.Check:
+  """Returns one check of all numbers, which is faster than one for each."""
+  is_allowed, rules = [], []
+  for feature in features:
+    values = columns[feature.name]
+    # TensorFlow rewrites "not <" as ">=", which is not the same of NaN.
+    is_ok, rule = tf.math.is_finite(values), 'finite'
+    if feature.encoding == spec_lib.LOG:
+      is_ok &= values >= 0
+      rule += ' and >= 0, because its logarithm is taken'
+    if feature.missing != spec_lib.REFUSE:
+      is_ok |= tf.math.is_nan(values)
+      rule += ', or missing (NaN)'
+    is_allowed.append(is_ok)
+    rules.append(f'column {feature.name} must be {rule}')
+  return prediction.require_values(
+    tf.stack(is_allowed, axis=-1),
+    tf.stack([columns[feature.name] for feature in features], axis=-1),
+    rules,
+  )
+
+
+def _check_statistics(columns: Columns) -> list[prediction.Check]:
+  """Returns the checks of the statistics of the rows' clients."""
+  mean = columns[preprocessing.CLIENT_MEAN]
+  deviation = columns[preprocessing.CLIENT_DEVIATION]
+  return [
+    prediction.require_values(
+      tf.math.is_finite(mean),
+      mean,
+      f'{preprocessing.CLIENT_MEAN} must be finite',
+    ),
+    prediction.require_values(
+      (deviation > 0) & tf.math.is_finite(deviation),
+      deviation,
+      f'{preprocessing.CLIENT_DEVIATION} must be > 0 and finite',
+    ),
+  ]
+
+
+def _can_be_decoded(
+  feature: spec_lib.Feature, contents: tf.Tensor
+) -> tf.Tensor:
+  """Returns whether each content is an image, bool `[batch]`.
+
+  A decoder's own error would not say which row it is.
+  """
+
+  def decode(row: tf.Tensor, content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    # TensorFlow would not decode an image whose pixels are not used.
+    image = preprocessing.decode_image(feature, content)
+    return row, tf.reduce_max(image) >= 0
+
+  num_rows = tf.shape(contents)[0]
+  decoded = (
+    tf.data.Dataset.from_tensor_slices((tf.range(num_rows), contents))
+    .map(decode)
+    .ignore_errors()
+  )
+  return decoded.reduce(
+    tf.zeros(tf.expand_dims(num_rows, 0), tf.bool),
+    lambda found, one: tf.tensor_scatter_nd_update(
+      found, [[one[0]]], one[1][tf.newaxis]
+    ),
+  )
+
+
+def _example(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec
+) -> np.ndarray:
+  """Returns a made-up raw value, `[*feature.raw_shape]`."""
+  fitted = spec.fitted.get(feature.name, {})
+  words = fitted.get('vocabulary', ())
+  if feature.type == spec_lib.IMAGE:
+    height, width, channels = feature.shape or ()
+    pixels = np.arange(height * width * channels) % 256
+    image = tf.constant(pixels.reshape(feature.shape), tf.uint8)
+    return np.array(tf.io.encode_png(image).numpy(), object)
+  if feature.type == spec_lib.TENSOR:
+    return np.zeros(feature.raw_shape, spec.dtype)
+  if feature.type == spec_lib.TOKENS:
+    return np.resize(np.array(words, object), feature.raw_shape)
+  if feature.type == spec_lib.TEXT:
+    return np.array(' '.join(words[:3]), object)
+  if feature.type == spec_lib.CATEGORY:
+    return np.array(words[0] if words else '', object)
+  value = fitted.get('mean', fitted.get('minimum', 0.0))
+  if feature.encoding == spec_lib.LOG:
+    value = np.expm1(value)
+  return np.full(feature.raw_shape, value, np.float32)

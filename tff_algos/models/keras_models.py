@@ -1,0 +1,304 @@
+"""Keras 2.14 models as functional models: weights are arguments.
+
+    def build_net(input_shape, num_outputs):
+      return tf.keras.Sequential([
+        tf.keras.Input(input_shape),
+        tf.keras.layers.Dense(num_outputs),
+      ])
+
+    model = from_keras(build_net, input_shape=(64,), num_outputs=10)
+
+The Keras model is built once and called in every trace, with its variables
+bound to the weights (`keras_weights`). So gradients, stacking over clients and
+clusters, XLA, TFF and SavedModels see plain operations.
+
+* **Weights** are the trainable variables, under Keras's names
+  (`dense/kernel`). Variables that are not trained, of frozen layers as well,
+  are constants of `apply`: they are neither sent nor averaged.
+* **Initial weights** are values that build_fn sets, such as by `load_weights`;
+  else draws of the layer's Keras initializer, seeded by the run and the
+  position of the weight in place of the initializer's own seed.
+* **Dropout layers** drop units in training steps alone, with the layer's own
+  rate and the draws of `numerics.unit_dropout`.
+* **Refused**: state across batches (batch normalization that is trained,
+  stateful recurrence, variables updated by a call), other random layers, losses
+  of layers (regularizers) and constraints, which Keras applies in its own
+  training loop.
+"""
+
+import dataclasses
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tff_algos.core import errors
+from tff_algos.core import model as model_lib
+from tff_algos.models import graph_checks, keras_weights, model_options
+from tff_algos.numerics import index_random, unit_dropout
+
+BuildFn = Callable[[tuple[int, ...], int], tf.keras.Model]
+
+
+@dataclasses.dataclass(frozen=True)
+class KerasConfig(model_options.ModelConfig):
+  """Options of every Keras model, which may add its own."""
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.compute_dtype != 'float32':
+      raise errors.ConfigError(
+        f'compute_dtype is {self.compute_dtype!r}, but the layers of a Keras '
+        "model have dtypes of their own: leave 'float32', and build the layers "
+        f"with dtype='mixed_{self.compute_dtype}'"
+      )
+
+
+def from_keras(
+  build_fn: BuildFn, input_shape: tuple[int, ...], num_outputs: int
+) -> model_lib.Model:
+  """Returns the functional model of a Keras model.
+
+  Args:
+    build_fn: (input shape, number of outputs) -> functional or sequential Keras
+      model, all layers of which it creates. Its outputs are logits
+      `[batch, num_outputs]`, or `[batch, *label_shape, num_outputs]` for labels
+      at several places; or the predictions `[batch, 1]` of a regression. With
+      several inputs, an example is the vector of all inputs, flattened and in
+      the order of the Keras model's `inputs`.
+    input_shape: Shape of one example.
+    num_outputs: Classes, or 1 for regression.
+
+  Raises:
+    ConfigError: If the model does not fit, or is not a function of weights and
+      examples; the text names the layer and the alternative.
+  """
+  # Else the names of layers would count on from earlier models.
+  tf.keras.backend.reset_uids()
+  with keras_weights.recorded():
+    keras_model = build_fn(input_shape, num_outputs)
+    _check_network(keras_model, input_shape)
+  name = keras_model.name
+  _replace_random_draws(keras_model)
+  _choose_plain_kernels(keras_model)
+  weights = keras_weights.name_weights(keras_model.weights)
+  trained = {id(variable) for variable in keras_model.trainable_weights}
+  pairs = list(zip(keras_model.weights, weights, strict=True))
+  constants = {
+    weight.key: keras_weights.constant_value(weight)
+    for variable, weight in pairs
+    if id(variable) not in trained
+  }
+  draws = OrderedDict(
+    (weight.key, keras_weights.initial_draw(weight))
+    for variable, weight in pairs
+    if id(variable) in trained
+  )
+  read = _input_reader(name, keras_model.inputs, input_shape)
+
+  def initialize(seed):
+    return OrderedDict(
+      (key, draw(index_random.fold_in(seed, i)))
+      for i, (key, draw) in enumerate(draws.items())
+    )
+
+  def apply(weights, x):
+    fixed = {key: tf.constant(value) for key, value in constants.items()}
+    # The reshape makes gradients dense, as in `layers.embed`.
+    given = {
+      key: tf.reshape(weight, weight.shape) for key, weight in weights.items()
+    }
+    with keras_weights.bound({**fixed, **given}):
+      outputs = keras_model(read(x), training=unit_dropout.is_in_step())
+    return tf.nest.map_structure(
+      lambda tensor: tf.cast(tensor, tf.float32), outputs
+    )
+
+  is_ids = all(one.dtype.is_integer for one in keras_model.inputs)
+  model = graph_checks.checked(
+    model_lib.Model(
+      name,
+      model_lib.REGRESSION if num_outputs == 1 else model_lib.CLASSIFICATION,
+      input_shape,
+      num_outputs,
+      initialize,
+      apply,
+      vectorizes=False,
+      input_dtype=tf.int32 if is_ids else tf.float32,
+    )
+  )
+  _check_losses(keras_model)
+  return model
+
+
+def replace_batch_norm(
+  keras_model: tf.keras.Model, max_groups: int = 8
+) -> tf.keras.Model:
+  """Returns a new Keras model with group in place of batch normalization.
+
+  For published architectures such as `tf.keras.applications.EfficientNetB0`;
+  weights are new. Call it in `build_fn`.
+
+  Args:
+    keras_model: Functional or sequential; normalizes the last axis.
+    max_groups: Most groups; the largest divisor of the channels up to it is
+      taken.
+  """
+
+  def clone(layer: tf.keras.layers.Layer) -> tf.keras.layers.Layer:
+    if not isinstance(layer, tf.keras.layers.BatchNormalization):
+      return layer.__class__.from_config(layer.get_config())
+    channels = int(layer.input_shape[-1])
+    return tf.keras.layers.GroupNormalization(
+      max(g for g in range(1, max_groups + 1) if channels % g == 0),
+      epsilon=layer.epsilon,
+      center=layer.center,
+      scale=layer.scale,
+      name=layer.name,
+    )
+
+  return tf.keras.models.clone_model(keras_model, clone_function=clone)
+
+
+def _check_network(keras_model: Any, input_shape: tuple[int, ...]) -> None:
+  """Raises ConfigError unless it is a graph of layers without batch norm."""
+  if not isinstance(keras_model, tf.keras.Model):
+    raise errors.ConfigError(
+      f'build_fn must return a tf.keras.Model, got {keras_model!r}'
+    )
+  if isinstance(keras_model, tf.keras.Sequential) and not keras_model.built:
+    keras_model.build((None, *input_shape))
+  if not keras_model.inputs:
+    raise errors.ConfigError(
+      f'Keras model {keras_model.name!r} is a subclass without declared '
+      'inputs; write it as tf.keras.Model(inputs, outputs) or '
+      'tf.keras.Sequential'
+    )
+  for layer in _layers(keras_model):
+    if isinstance(layer, tf.keras.layers.BatchNormalization) and (
+      layer.trainable
+    ):
+      raise errors.ConfigError(
+        f'Keras layer {layer.name!r} is batch normalization: its moving '
+        'statistics must not be averaged over clients or clusters like '
+        'weights. Use tf.keras.layers.GroupNormalization or '
+        'LayerNormalization; tff_algos.replace_batch_norm(model) does so in a '
+        'finished model'
+      )
+
+
+def _layers(keras_model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
+  return [
+    one
+    for one in keras_model.submodules
+    if isinstance(one, tf.keras.layers.Layer)
+  ]
+
+
+def _check_losses(keras_model: tf.keras.Model) -> None:
+  if keras_model.losses:
+    raise errors.ConfigError(
+      f'Keras model {keras_model.name!r} has losses of its layers '
+      '(regularizers, add_loss), which are not trained on; leave them out, and '
+      'set local_training.weight_decay for an L2 penalty'
+    )
+
+
+def _input_reader(
+  name: str, inputs: list[Any], input_shape: tuple[int, ...]
+) -> Callable[[tf.Tensor], Any]:
+  """Returns x `[batch, *input_shape]` -> the inputs of the Keras model.
+
+  Raises:
+    ConfigError: If examples of `input_shape` do not fit.
+  """
+  if len(inputs) == 1:
+    (only,) = inputs
+    if not only.shape[1:].is_compatible_with(input_shape):
+      raise errors.ConfigError(
+        f'Keras model {name!r} takes examples of shape {only.shape[1:]}, but '
+        f'those of the data have {input_shape}'
+      )
+    return lambda x: tf.cast(x, only.dtype)
+  sizes = [math.prod(one.shape[1:]) for one in inputs]
+  if input_shape != (sum(sizes),):
+    spelled = ', '.join(f'{one.name} {one.shape[1:]}' for one in inputs)
+    raise errors.ConfigError(
+      f'Keras model {name!r} has the inputs {spelled}: its examples are '
+      f'vectors of {sum(sizes)} features, one input after the other, but those '
+      f'of the data have shape {input_shape}'
+    )
+
+  def read(x):
+    return [
+      tf.cast(tf.reshape(part, [-1, *one.shape[1:]]), one.dtype)
+      for part, one in zip(tf.split(x, sizes, axis=1), inputs, strict=True)
+    ]
+
+  return read
+
+
+class _StepDraws:
+  """Random generator of a Keras layer: the draws of a training step."""
+
+  def __init__(self, layer: tf.keras.layers.Layer, index: int) -> None:
+    self._layer = layer
+    self._index = index
+
+  def dropout(self, inputs, rate, noise_shape=None):
+    """Returns the units with dropout; axes of noise size 1 share a draw."""
+    if not isinstance(self._layer, tf.keras.layers.Dropout):
+      raise self._refusal()
+    if rate >= 1:
+      raise keras_weights.refusal(
+        f'Keras layer {self._layer.name!r} drops all units; its rate must be '
+        f'below 1, got {rate}'
+      )
+    is_shared = [False] * inputs.shape.rank
+    if noise_shape is not None:
+      sizes = tf.unstack(noise_shape)
+      is_shared = [tf.get_static_value(size) == 1 for size in sizes]
+    if is_shared[0]:
+      raise keras_weights.refusal(
+        f'Keras layer {self._layer.name!r} has noise_shape '
+        f'{self._layer.noise_shape}, the same draw for all examples of a '
+        'batch; its first entry must be None'
+      )
+    return unit_dropout.drop(inputs, self._index, rate, is_shared[1:])
+
+  def __getattr__(self, name: str) -> Any:
+    """Raises ConfigError for any other draw."""
+    if name.startswith('_'):
+      raise AttributeError(name)
+    raise self._refusal()
+
+  def _refusal(self) -> errors.ConfigError:
+    return keras_weights.refusal(
+      f'Keras layer {self._layer.name!r} ({type(self._layer).__name__}) draws '
+      "random numbers that the run's seed does not determine; leave it out. "
+      'tf.keras.layers.Dropout and SpatialDropout are drawn by the seed'
+    )
+
+
+def _replace_random_draws(keras_model: tf.keras.Model) -> None:
+  """Makes layers drop units by the draws of the training step."""
+  random = [
+    layer
+    for layer in _layers(keras_model)
+    if hasattr(layer, '_random_generator')
+  ]
+  for index, layer in enumerate(random):
+    layer._random_generator = _StepDraws(layer, index)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _choose_plain_kernels(keras_model: tf.keras.Model) -> None:
+  """Makes GRU and LSTM loops of plain operations on every device.
+
+  Keras would let the graph choose between them and a kernel of cuDNN, which
+  draws random numbers and does not stack.
+  """
+  for layer in _layers(keras_model):
+    if hasattr(layer, '_could_use_gpu_kernel'):
+      layer._could_use_gpu_kernel = False  # pyright: ignore[reportAttributeAccessIssue]
