@@ -67,7 +67,7 @@ def _npz(monkeypatch):
   monkeypatch.setitem(sys.modules, module.__name__, module)
   exec(compile(code, 'docs/sources.md', 'exec'), module.__dict__)
   entry = (module.Options, module.Npz)
-  monkeypatch.setitem(registry.SOURCES, 'npz', entry)
+  monkeypatch.setitem(registry.SOURCES, 'npz', registry.Entry(*entry))
 
 
 def _config(folder, **more):
