@@ -3,7 +3,13 @@
   python -m binaries.predict --model=personalized_models \
     --instances='[{"client_id": "c001", "x": [0.1, 0.2]}]'
 
-prints the response as JSON. Long requests are read from a file: a JSON list of
+prints the response as JSON. Rows of raw data, with a value for each column and
+null for a missing number, go to the signature serving_raw:
+
+  python -m binaries.predict --model=personalized_models \
+    --instances='[{"client_id": "c001", "age": 31, "job": "baker"}]'
+
+Long requests are read from a file: a JSON list of
 instances, or a whole request body with `instances` or `inputs`:
 
   python -m binaries.predict --model=cluster_models \
@@ -30,7 +36,10 @@ _VERSION = flags.DEFINE_integer(
   'version', None, 'Version of the model; default: the newest.'
 )
 _SIGNATURE = flags.DEFINE_string(
-  'signature', 'serving_default', 'Name of the signature.'
+  'signature',
+  None,
+  'Name of the signature. Default: serving_raw for rows or columns without x, '
+  'else serving_default.',
 )
 _INSTANCES = flags.DEFINE_string(
   'instances', None, 'The instances to predict, a JSON list.'
@@ -96,7 +105,17 @@ def request_body() -> dict[str, Any]:
     content = {'instances': content}
   if not isinstance(content, dict):
     raise errors.UserError('the request must be a JSON list or object')
-  return {'signature_name': _SIGNATURE.value, **content}
+  name = _SIGNATURE.value or _default_signature(content)
+  return {'signature_name': name, **content}
+
+
+def _default_signature(content: dict[str, Any]) -> str:
+  """Returns the signature of raw columns, unless the encoded input is given."""
+  rows = content.get('instances', [content.get('inputs')])
+  is_raw = isinstance(rows, list) and any(
+    isinstance(row, dict) and row and 'x' not in row for row in rows
+  )
+  return 'serving_raw' if is_raw else 'serving_default'
 
 
 def _main() -> None:

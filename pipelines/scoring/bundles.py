@@ -1,5 +1,6 @@
 """Exported models in Beam: lookup, checks and a RunInference handler."""
 
+import dataclasses
 import json
 import logging
 import pathlib
@@ -157,6 +158,8 @@ def _check_features(bundle: Bundle, spec: spec_lib.FeatureSpec) -> None:
     )
     return
   found = spec_lib.FeatureSpec.from_dict(bundle.manifest['features'])
+  if not spec.label:  # Data without labels, to be scored.
+    spec = dataclasses.replace(spec, label=found.label, unit=found.unit)
   difference = found.difference(spec)
   if difference is not None:
     raise errors.ExportError(

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from binaries import predict as binary
 from tests.testing import exportable
 from tff_algos.serving import models, server, server_config
 
@@ -50,6 +51,38 @@ def test_instances_from_a_flag_a_file_and_stdin(url, tmp_path):
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)['predictions']
     np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
+
+
+def test_rows_of_raw_columns(url):
+  done = predict(
+    f'--url={url}',
+    '--model=personalized_models',
+    '--instances=[{"client_id": "anna", "a": 1, "b": 2, "c": 3, "d": 4}]',
+  )
+  assert done.returncode == 0, done.stderr
+  (row,) = json.loads(done.stdout)['predictions']
+  _, states = exportable.states(exportable.linear_model())
+  expected = exportable.oracle_logits(
+    states.personalized_weights, 0, np.float32([1, 2, 3, 4])
+  )
+  np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
+  assert row['class_name'] == f'c{row["class_id"]}'
+
+
+@pytest.mark.parametrize(
+  ('content', 'name'),
+  [
+    ({'instances': [[1, 2]]}, 'serving_default'),
+    ({'instances': [{'x': [1, 2], 'client_id': 'c'}]}, 'serving_default'),
+    ({'instances': [{'age': None, 'client_id': 'c'}]}, 'serving_raw'),
+    ({'inputs': {'x': [[1, 2]]}}, 'serving_default'),
+    ({'inputs': {'image': [{'b64': 'YQ=='}]}}, 'serving_raw'),
+    ({'inputs': [[1, 2]]}, 'serving_default'),
+    ({'instances': 3}, 'serving_default'),
+  ],
+)
+def test_signature_by_the_names_of_rows(content, name):
+  assert binary._default_signature(content) == name
 
 
 def test_signature(url):

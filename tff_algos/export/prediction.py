@@ -82,7 +82,7 @@ def require_values(
     value = tf.reshape(values[row], [-1])[place]
     what = rule
     if not isinstance(rule, str):
-      what = tf.constant(rule)[place % len(rule)]
+      what = tf.gather(rule, tf.math.floormod(place, len(rule)))
     return tf.strings.join(
       [what, ', got ', _spell(value), ' in row ', tf.strings.as_string(row)]
     )

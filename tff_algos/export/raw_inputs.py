@@ -109,7 +109,7 @@ def argument_names(columns: Iterable[str]) -> dict[str, str]:
       name, number = f'{stem}_{number}', number + 1
     names[column] = name
     taken.add(name)
-  return names
+  return {column: names[column] for column in columns}
 
 
 def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:
@@ -122,8 +122,8 @@ def example_columns(spec: spec_lib.FeatureSpec) -> dict[str, np.ndarray]:
     fitted = [spec.fitted[name] for name in spec.by_client]
     mean = [[one['mean'] for one in fitted]]
     deviation = [[np.sqrt(one['variance']) or 1.0 for one in fitted]]
-    columns[preprocessing.CLIENT_MEAN] = np.float32(mean)
-    columns[preprocessing.CLIENT_DEVIATION] = np.float32(deviation)
+    columns[preprocessing.CLIENT_MEAN] = np.array(mean, np.float32)
+    columns[preprocessing.CLIENT_DEVIATION] = np.array(deviation, np.float32)
   return columns
 
 
@@ -248,9 +248,9 @@ def _example(
   fitted = spec.fitted.get(feature.name, {})
   words = fitted.get('vocabulary', ())
   if feature.type == spec_lib.IMAGE:
-    height, width, channels = feature.shape or ()
-    pixels = np.arange(height * width * channels) % 256
-    image = tf.constant(pixels.reshape(feature.shape), tf.uint8)
+    shape = feature.shape or ()
+    pixels = np.arange(np.prod(shape)) % 256
+    image = tf.constant(pixels.reshape(shape), tf.uint8)
     return np.array(tf.io.encode_png(image).numpy(), object)
   if feature.type == spec_lib.TENSOR:
     return np.zeros(feature.raw_shape, spec.dtype)

@@ -163,7 +163,8 @@ class RawSignatures(tf.Module):
     arguments = self._arguments()
     if self._statistics is not None:
       tensors = {name: tf.constant(value) for name, value in others.items()}
-      columns |= self._statistics.columns(tensors, tf.constant(1))
+      own = self._statistics.columns(tensors, tf.constant(1))
+      columns |= {name: value.numpy() for name, value in own.items()}
     encoded = self._inputs.model_input(
       tf.nest.map_structure(tf.convert_to_tensor, columns)
     )
@@ -193,7 +194,7 @@ class RawSignatures(tf.Module):
         num_rows = tf.shape(next(iter(columns.values())))[0]
         columns |= self._statistics.columns(inputs, num_rows)
       if _LABEL in inputs and self._classes is not None:
-        inputs[_LABEL] = self._class_ids(inputs[_LABEL])
+        inputs[_LABEL] = self._class_ids(inputs[_LABEL], self._classes)
       x = self._inputs.model_input(columns)
       return self._named(signature.function(x=x, **inputs))
 
@@ -215,9 +216,9 @@ class RawSignatures(tf.Module):
       'class_name': tf.gather(self._classes, outputs['class_id']),
     }
 
-  def _class_ids(self, names: tf.Tensor) -> tf.Tensor:
+  def _class_ids(self, names: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
     """Returns the ids of class names, int32 of their shape."""
-    is_class = tf.equal(names[..., tf.newaxis], self._classes)
+    is_class = tf.equal(tf.expand_dims(names, -1), classes)
     shown = ', '.join(self._inputs.spec.classes)[:200]
     check = prediction.require_values(
       tf.reduce_any(is_class, axis=-1),
@@ -304,14 +305,14 @@ def _parse_examples(
       name: tf.io.FixedLenFeature(
         spec.shape[1:],
         tf.int64 if spec.dtype.is_integer else spec.dtype,
-        np.full(spec.shape[1:], np.nan) if name in may_miss else None,
+        np.full(spec.shape[1:], np.nan) if name in may_miss else None,  # pyright: ignore[reportArgumentType]
       )
       for name, spec in specs.items()
     },
   )
   values = {}
   for name, spec in specs.items():
-    value = parsed[name]
+    value: Any = parsed[name]
     if spec.dtype.is_integer:
       is_in_range = (value >= spec.dtype.min) & (value <= spec.dtype.max)
       rule = f'{name} must be from {spec.dtype.min} to {spec.dtype.max}'

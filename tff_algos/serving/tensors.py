@@ -183,7 +183,8 @@ def _array(
   dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype)
   leaves = np.asarray(value, object)
   if may_miss and dtype.kind == 'f':
-    leaves = np.where(np.equal(leaves, None), np.nan, leaves)
+    is_missing = np.frompyfunc(lambda leaf: leaf is None, 1, 1)(leaves)
+    leaves = np.where(np.asarray(is_missing, bool), np.nan, leaves)
   what, allowed = _KINDS[dtype.kind]
   for kind in set(map(type, leaves.flat)):
     if kind is list:

@@ -201,6 +201,11 @@ def test_bundle_for_features_of_another_scale(export):
     _find(export, features=spec)
 
 
+def test_data_without_a_label_column_is_scored(export):
+  spec = dataclasses.replace(exportable.FEATURES.spec, label='')
+  assert len(_find(export, features=spec)) == 2
+
+
 def test_bundle_of_an_older_version_is_scored_with_a_warning(copy, caplog):
   path = copy / 'cluster_models' / '1' / 'assets.extra' / 'bundle.json'
   content = json.loads(path.read_text())

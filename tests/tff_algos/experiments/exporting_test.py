@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -5,12 +6,12 @@ import pytest
 import tensorflow as tf
 
 from pipelines import build_dataset
-from tests.testing import raw_data
+from tests.testing import nights, raw_data, raw_tables
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.experiments import exporting, session
+from tff_algos.experiments import exporting, session, training
 
 
 @pytest.fixture(scope='module')
@@ -133,3 +134,102 @@ def test_samples_are_there_also_if_nothing_is_held_out(tmp_path, fraction):
     assert samples.shape == (8, 8, 8, 1)
     held_out = dataset.held_out(0).x[:8]
     assert np.array_equal(samples, held_out) == (fraction > 0)
+
+
+@pytest.fixture(name='raw_table', scope='module')
+def make_raw_table(tmp_path_factory):
+  """A session of a run on raw columns, its server state and its bundles."""
+  folder = tmp_path_factory.mktemp('raw')
+  raw_tables.write(folder, raw_tables.rows())
+  config = nights.parse(folder, 'ppfl', training={'num_rounds': 1})
+  config = dataclasses.replace(config, dataset=raw_tables.config(folder))
+  build_dataset.build(config.dataset, folder / 'dataset')
+  training.train(config, folder)
+  with session.open_session(config, folder) as opened:
+    round_num, server_state = opened.restore()
+    bundles = exporting.write_bundles(
+      opened, round_num, server_state, folder / 'export'
+    )
+    yield opened, server_state, bundles
+
+
+def _raw_columns(client_id):
+  """Returns the raw rows of a client as inputs of a bundle."""
+  rows = [row for row in raw_tables.rows() if row['who'] == client_id]
+  numbers = {
+    name: np.float32([row[name] or np.nan for row in rows])
+    for name in ('age', 'income')
+  }
+  texts = {name: [row[name] for row in rows] for name in ('color', 'note')}
+  return {k: tf.constant(v) for k, v in (numbers | texts).items()}
+
+
+def _examples(dataset, client_id):
+  """Returns the examples of a client in all of its splits."""
+  return np.concatenate(
+    [dataset.examples(client_id, split).x for split in schema.SPLITS]
+  )
+
+
+def _check_answers(outputs, expected):
+  """Compares them bit for bit; the examples were shuffled and split.
+
+  Some of the client's rows are held out of its splits.
+  """
+  answers = {tuple(row) for row in outputs['probabilities'].numpy().tolist()}
+  assert {tuple(row) for row in expected.numpy().tolist()} <= answers
+  assert len(expected)
+
+
+def test_raw_rows_get_the_answers_of_evaluation(raw_table):
+  """By cluster, mixture and client, in float32, bit for bit."""
+  opened, server_state, bundles = raw_table
+  clusters, personalized = (
+    tf.saved_model.load(str(bundles[name])).signatures
+    for name in ('cluster_models', 'personalized_models')
+  )
+  algorithm, dataset = opened.algorithm, opened.dataset
+  own, cluster = algorithm.personalized_model, algorithm.cluster_model
+  for index, client_id in enumerate(dataset.client_ids[:2]):
+    columns, x = _raw_columns(client_id), _examples(dataset, client_id)
+    num_rows = len(columns['age'])
+    state = tf.nest.map_structure(
+      lambda leaf: leaf[0], opened.store.load(np.array([index]))
+    )
+    predict = tf.function(
+      lambda model, weights, x: tf.nn.softmax(model.apply(weights, x)),
+      autograph=False,
+    )
+    weights = algorithm.personalized_weights(
+      server_state, state, tf.constant(index)
+    )
+    _check_answers(
+      personalized['serving_raw'](
+        client_id=tf.fill([num_rows], client_id), **columns
+      ),
+      predict(own, weights, x),
+    )
+    mean, deviation = (
+      tf.constant(np.repeat(one, num_rows, axis=0))
+      for one in dataset.client_statistics((client_id,))
+    )
+    columns |= {'client_mean': mean, 'client_deviation': deviation}
+    weights = tf.nest.map_structure(
+      lambda leaf: leaf[1], algorithm.cluster_weights(server_state)
+    )
+    _check_answers(
+      clusters['serving_raw'](
+        cluster_id=tf.fill([num_rows], np.int32(1)), **columns
+      ),
+      predict(cluster, weights, x),
+    )
+    membership = tf.constant([0.25, 0.75])
+    weights = algorithm.newcomers.weights(
+      tf.nest.map_structure(tf.convert_to_tensor, server_state), membership
+    )
+    _check_answers(
+      clusters['predict_mixture_raw'](
+        mixture=tf.tile(membership[tf.newaxis], [num_rows, 1]), **columns
+      ),
+      predict(own, weights, x),
+    )

@@ -25,7 +25,7 @@ def test_names_are_valid_and_distinct():
     'ş',
   ]
   names = raw_inputs.argument_names(columns)
-  assert list(names.values()) != columns and len(set(names.values())) == 11
+  assert list(names) == columns and len(set(names.values())) == 11
   assert names['age'] == 'age' and names['a_b'] == 'a_b'
   assert {names['a b'], names['a(b']} == {'a_b_2', 'a_b_3'}
   assert names['class'] == 'class_2' and names['self'] == 'self_2'

@@ -11,15 +11,18 @@ Every step finds what is done already, so that a night that was interrupted at
 any point may be started again, and then ends in the same files.
 """
 
+import dataclasses
 import os
 import pathlib
 from typing import Any, NamedTuple
 
 from absl import logging
 
+from pipelines import options as dataset_options
 from pipelines.publishing import versions
+from pipelines.steps import extract
 from tff_algos.core import checks, durable, errors
-from tff_algos.data import dates, layout
+from tff_algos.data import dates, integrity, layout, raw_features
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -206,7 +209,7 @@ class _Night:
         self._date, keep_versions=self._options.keep_versions
       )
       result = datasets.build(
-        self._config.dataset,
+        self._dataset_config(),
         self._folder,
         self._options.beam_options,
         publication,
@@ -226,12 +229,29 @@ class _Night:
       durable.sync(self._run)
     self.result['dataset_version'] = link.readlink().name
 
+  def _dataset_config(self) -> dataset_options.DatasetConfig:
+    """Returns the config of the dataset, with the parent's fitted values.
+
+    Fitted anew, the inputs of the same raw data would differ from night to
+    night, and no model could be continued or compared.
+    """
+    config = self._config.dataset
+    if self._parent is None or config.fitted_from:
+      return config
+    if extract.create_source(config).feature_spec() is None:
+      return config
+    parent = self._parent / 'dataset'
+    return dataclasses.replace(config, fitted_from=os.fspath(parent))
+
   def _is_known(self, version: str) -> bool:
-    """Returns whether the parent was trained on a dataset version."""
+    """Returns whether the parent was trained on the data of a version."""
     if self._parent is None:
       return False
-    link = self._parent / 'dataset'
-    return pathlib.Path(os.readlink(link)).name == version
+    known = pathlib.Path(os.readlink(self._parent / 'dataset')).name
+    folder = self._folder / 'dataset'
+    return known == version or _content(folder, known) == _content(
+      folder, version
+    )
 
   def _measure_drift(self) -> None:
     """Compares data and clusters with the parent's, before training."""
@@ -279,3 +299,20 @@ class _Night:
     )
     page.write_report(self._run)
     self.result |= {'status': 'released', 'released_version': found.version}
+
+
+def _content(dataset: pathlib.Path, version: str) -> dict[str, Any] | str:
+  """Returns what determines the examples of a dataset version.
+
+  Fitted values are compared themselves, whether they were fitted on the raw
+  data or taken over. Without them, it is the version.
+  """
+  folder = layout.version_folder(dataset, version)
+  if not folder.exists():  # Removed by retention.
+    return version
+  manifest = integrity.read_manifest(folder)
+  if raw_features.FEATURES not in manifest:
+    return version
+  recipe = {**manifest['recipe'], 'fitted_from': ''}
+  names = ('sources', 'schema_version', 'code_version', raw_features.FEATURES)
+  return {'recipe': recipe, **{name: manifest[name] for name in names}}

@@ -1,5 +1,6 @@
 """Nights of a tiny production: what each continues, releases and refuses."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -292,3 +293,41 @@ def test_two_nights_at_once(made):
   with workdir.lock(made.folder):
     with pytest.raises(errors.WorkdirBusyError, match='is in use by process'):
       made.run(nights.SECOND)
+
+
+def test_fitted_values_are_those_of_the_parent(tmp_path, monkeypatch):
+  """And the same rows are no new data, though their recipe is another."""
+  raw = tmp_path / 'raw'
+  config = nights.parse(raw)
+  source = config.dataset.source
+  features = ({'name': 'x'}, {'name': 'z', 'encoding': 'by_client'})
+  source = dataclasses.replace(
+    source,
+    options={**source.options, 'feature_columns': (), 'features': features},
+  )
+  config = dataclasses.replace(
+    config, dataset=dataclasses.replace(config.dataset, source=source)
+  )
+
+  def build(date):
+    folder = tmp_path / 'production'
+    options = nightly.Options(nightly.DATASET)
+    result = nightly.run(config, folder, date, options)
+    version = folder / 'dataset' / 'versions' / result['dataset_version']
+    return result, json.loads((version / 'manifest.json').read_text())
+
+  nights.write_day(raw, nights.FIRST, 'aby')
+  _, first = build(nights.FIRST)
+  monkeypatch.setattr(
+    nightly._Night,
+    '_find_parent',
+    lambda night: night._folder / 'runs' / nights.FIRST,
+  )
+  result, again = build(nights.SECOND)
+  assert result['status'] == 'no_new_data'
+  nights.write_day(raw, nights.SECOND, 'byz', turns_labels=True)
+  result, second = build(nights.SECOND)
+  assert result['status'] == 'until dataset'
+  assert second['features'] == first['features'] == again['features']
+  assert second['sources'] != first['sources']
+  assert second['recipe']['fitted_from'] == again['recipe']['fitted_from']
