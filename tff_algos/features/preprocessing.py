@@ -171,8 +171,17 @@ def _scaler(encoding: str, fitted: Mapping[str, Any]) -> _Encoder:
     axis=None, mean=mean, variance=variance, name='scale'
   )
   if encoding == spec_lib.LOG:
-    return lambda values: layer(tf.math.log1p(values))
+    return lambda values: layer(_log1p(values))
   return layer
+
+
+def _log1p(values: tf.Tensor) -> tf.Tensor:
+  """Returns log(1 + x), float32.
+
+  Computed in float64: in float32, TensorFlow's vector instructions and its
+  code for the last rows of a batch differ in the last bit.
+  """
+  return tf.cast(tf.math.log1p(tf.cast(values, tf.float64)), tf.float32)
 
 
 def _category(
