@@ -34,6 +34,7 @@ def test_the_best_round(launcher, trained_regressions, tmp_path):
 
   def evaluate(choice):
     return launcher.run(
+      'tests.testing.unrendered',
       'binaries.evaluate',
       '--config=configs/fed_soft/synthetic.py:smoke',
       '--config.algorithm.local_training.num_local_epochs=2',

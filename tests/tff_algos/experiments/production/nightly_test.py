@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.testing import nights, raw_data
+from tests.testing import nights, raw_data, unrendered
 from tff_algos.core import errors
 from tff_algos.experiments.production import gating, lineage, nightly
 from tff_algos.export import releases
-from tff_algos.reports.plotting import style
 from tff_algos.training import checkpoint, continuation, workdir
 
 
@@ -38,8 +37,7 @@ class Production(NamedTuple):
 @pytest.fixture(autouse=True, scope='module')
 def cheap():
   """Renders no pictures and loads no bundle in a process of its own."""
-  with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(style, 'to_png', lambda figure: b'')
+  with unrendered.pictures(), pytest.MonkeyPatch.context() as patched:
     patched.setattr(gating, '_check_plainly', _check_time_alone)
     yield
 
