@@ -8,6 +8,7 @@ import pytest
 
 def test_the_program_prints_the_summary(launcher, finished_run):
   program = launcher.run(
+    'tests.testing.unrendered',
     'binaries.evaluate',
     '--config=configs/fed_soft/digits.py:smoke',
     f'--workdir={finished_run.folder}',

@@ -31,7 +31,13 @@ _CASES = [
     marks=pytest.mark.verify,
   ),
   ('fed_soft', 'convolution', {'rule': 'median'}, 'alie'),
-  ('ifca', 'convolution', {'rule': 'centered_clipping'}, 'min_max'),
+  pytest.param(
+    'ifca',
+    'convolution',
+    {'rule': 'centered_clipping'},
+    'min_max',
+    marks=pytest.mark.verify,
+  ),
   pytest.param(
     'pfedkm',
     'convolution',
