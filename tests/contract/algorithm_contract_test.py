@@ -83,7 +83,15 @@ def test_tff_runtime_agrees_and_repeats_itself(case):
   np.testing.assert_equal(case.run(case.tff), first)
 
 
-@pytest.mark.parametrize('shape', contract.SHAPES)
+@pytest.mark.parametrize(
+  'shape',
+  [
+    pytest.param(
+      shape, marks=[pytest.mark.verify] * (shape == 'sizes far apart')
+    )
+    for shape in contract.SHAPES
+  ],
+)
 def test_runtimes_agree_on_odd_shapes(case, shape):
   odd = contract.SHAPES[shape]
   if case.algorithm.name not in odd.options:
@@ -231,7 +239,12 @@ def _without(call, client_indices):
 
 
 @pytest.mark.parametrize(
-  'value', [np.nan, np.inf, 3e38], ids=['nan', 'infinite', 'overflows']
+  'value',
+  [
+    pytest.param(np.nan, id='nan'),
+    pytest.param(np.inf, id='infinite', marks=pytest.mark.verify),
+    pytest.param(3e38, id='overflows'),
+  ],
 )
 def test_client_that_is_not_finite_is_counted_and_changes_nothing(case, value):
   """Every phase call with the broken client and without it: the same.

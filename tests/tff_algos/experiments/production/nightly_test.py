@@ -191,7 +191,7 @@ def test_step_by_step_late_files_are_part_of_the_next_night(production):
   assert later['parent'] == f'runs/{nights.THIRD}'
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_a_refused_candidate_is_continued_by_none(production):
   current = production.folder / 'export' / 'cluster_models' / '2'
   graph = (current / 'saved_model.pb').read_bytes()
