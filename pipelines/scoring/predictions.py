@@ -147,7 +147,7 @@ def _count_all(
   for client in clients:
     name = f'clients_by_{client.chosen_by}'
     counts[name] = counts.get(name, 0) + 1
-  table = table.filter(pyarrow.compute.is_valid(table['label']))
+  table = table.filter(pyarrow.compute.field('label').is_valid())
   if len(table) < counts['examples']:
     counts['unlabelled_examples'] = counts['examples'] - len(table)
   facts: dict[str, Any] = {'counts': counts}

@@ -281,7 +281,7 @@ def _image_bytes(value: Any) -> Any:
   """Returns the content of an image's file; other values as they are."""
   if isinstance(value, Mapping) and value.get('bytes'):
     return value['bytes']
-  if not hasattr(value, 'save'):
+  if isinstance(value, Mapping) or not hasattr(value, 'save'):
     return value
   content = io.BytesIO()
   value.save(content, format='PNG')

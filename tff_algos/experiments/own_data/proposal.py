@@ -468,7 +468,8 @@ def _feature(
       return None, f'{len(column.values):,} different values, an id or a name'
     case columns_lib.TIME:
       return None, 'a time'
-  return None, 'neither numbers nor texts'
+    case _:
+      return None, 'neither numbers nor texts'
 
 
 def _describe(column: columns_lib.Column) -> str:
