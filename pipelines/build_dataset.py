@@ -221,8 +221,20 @@ def summarize(result: BuildResult) -> str:
       ),
       f'  raw examples: {counters["raw_examples"]} read, '
       f'{counters["dead_letters"]} malformed',
+      *_summarize_left_out(manifest),
     )
   )
+
+
+def _summarize_left_out(manifest: Mapping[str, Any]) -> list[str]:
+  """Returns a line on clients that did not pass the filters, if any."""
+  planted = manifest.get('planted', {})
+  if 'num_clients_left_out' not in planted:
+    return []
+  return [
+    f'  left out by partition.options: {planted["num_clients_left_out"]} '
+    f'clients with {planted["num_examples_left_out"]} examples'
+  ]
 
 
 def _read_published(

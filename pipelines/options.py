@@ -331,7 +331,18 @@ class DatasetConfig:
       'max_dead_letter_fraction', self.max_dead_letter_fraction
     )
     registry.create(self.source.name, self.source.options, self.seed)
+    self._check_clients()
     self._check_law()
+
+  def _check_clients(self) -> None:
+    """Raises ConfigError if a table names no clients for law `'natural'`."""
+    options = registry.parse_options(self.source.name, self.source.options)
+    is_natural = self.partition.law == laws.NATURAL
+    if is_natural and getattr(options, 'client_column', None) == '':
+      raise errors.ConfigError(
+        "partition.law 'natural' needs the client of each row: set "
+        'source.options.client_column to its column'
+      )
 
   def _check_law(self) -> None:
     """Raises ConfigError if sizes or splits are incompatible with the law."""

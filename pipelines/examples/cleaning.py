@@ -80,9 +80,10 @@ class DeadLetter(NamedTuple):
 
   @property
   def place(self) -> str:
-    """Returns file and line, or else part and position."""
+    """Returns file and line, or else part and position, and the file."""
     if self.file is None or self.line is None:
-      return f'number {self.position} of {self.part!r}'
+      file = '' if self.file is None else f', {self.file}'
+      return f'number {self.position} of {self.part!r}{file}'
     return f'line {self.line} of {self.file}'
 
 

@@ -101,6 +101,30 @@ def register_source(
   plugins.register(SOURCES, 'source', name, Entry(config_class, build))
 
 
+def parse_options(name: str, options: Mapping[str, Any]) -> Any:
+  """Returns the options of a source as its `Options`.
+
+  Args:
+    name: Key of `SOURCES`.
+    options: Fields of the source's `Options`.
+
+  Raises:
+    ConfigError: If the name or an option is unknown, or a value is invalid.
+  """
+  if name not in SOURCES:
+    raise errors.ConfigError(
+      f'source.name must be one of {", ".join(map(repr, SOURCES))}, got '
+      f'{name!r}. Names of a plug-in need its module in --plugins'
+    )
+  return config_lib.from_dict(
+    SOURCES[name].config_class,
+    options,
+    'source.options',
+    'To change the name by a flag, give its options besides: '
+    '--config.dataset.source.options="{...}"',
+  )
+
+
 def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
   """Returns a source, without reading data.
 
@@ -112,19 +136,5 @@ def create(name: str, options: Mapping[str, Any], seed: int) -> base.Source:
   Raises:
     ConfigError: If the name or an option is unknown, or a value is invalid.
   """
-  if name not in SOURCES:
-    raise errors.ConfigError(
-      f'source.name must be one of {", ".join(map(repr, SOURCES))}, got '
-      f'{name!r}. Names of a plug-in need its module in --plugins'
-    )
-  entry = SOURCES[name]
-  return entry.build(
-    config_lib.from_dict(
-      entry.config_class,
-      options,
-      'source.options',
-      'To change the name by a flag, give its options besides: '
-      '--config.dataset.source.options="{...}"',
-    ),
-    seed,
-  )
+  parsed = parse_options(name, options)
+  return SOURCES[name].build(parsed, seed)

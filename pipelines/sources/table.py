@@ -402,7 +402,11 @@ class Table(base.FileSource):
       if raw[feature.name] is None:
         return _problem(_wanted(feature), feature.name, row)
     if y is None and not cells.is_empty(row.get(options.label_column)):
-      reason = 'none of the classes' if options.classes else 'not a number'
+      reason = (
+        'none of the classes'
+        if options.classes
+        else 'not a number; set classes for a classification'
+      )
       return _problem(f'the label is {reason}', options.label_column, row)
     if time is None and options.time_column:
       return _problem('not a number, date or time', options.time_column, row)

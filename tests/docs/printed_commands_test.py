@@ -35,6 +35,16 @@ _NOT_RUN = (
   (_README, 'pip install', 'needs the network; the wheel: tests/package'),
   (_README, 'overrides.txt', 'is for pip'),
   (_README, 'jupyter lab', 'opens a browser'),
+  *(
+    (page, part, reason)
+    for page in (_README, 'docs/own_data.md')
+    for part, reason in (
+      ('curl -L', 'needs the network'),
+      ('beijing_air.py', 'needs the download: own_data_test.py'),
+      ('binaries.inspect', 'needs the download: own_data_test.py'),
+      ('data/air.py', 'needs the download: own_data_test.py'),
+    )
+  ),
   ('CONTRIBUTING.md', 'make env', 'needs the network'),
   ('CONTRIBUTING.md', 'make test', 'is this suite'),
   ('benchmarks/README.md', 'make bench-', 'needs the network, or half an hour'),

@@ -347,6 +347,13 @@ def test_summary_names_what_there_is(built):
   text = build_dataset.summarize(built)
   for part in ('6 participating, 2 unseen', 'train', 'rotated_90', '0 malform'):
     assert part in text
+  assert 'left out' not in text
+  planted = {'num_clients_left_out': 3, 'num_examples_left_out': 4}
+  manifest = {**built.manifest, 'planted': planted}
+  text = build_dataset.summarize(built._replace(manifest=manifest))
+  assert text.endswith(
+    'left out by partition.options: 3 clients with 4 examples'
+  )
 
 
 def test_crash_in_the_middle_leaves_the_old_version(copy, monkeypatch):

@@ -48,6 +48,22 @@ def test_round_trip():
     ({'partition': {'law': 'iid'}}, 'num_clients must be an integer >= 1'),
     ({'partition': {'law': 'iid', 'num_clients': 0}}, 'num_clients'),
     ({'partition': {'law': 'natural', 'num_clients': 0}}, 'num_clients'),
+    (
+      {
+        'partition': {'law': 'natural'},
+        'source': {
+          'name': 'csv',
+          'options': {
+            'path': 't.csv',
+            'label_column': 'y',
+            'feature_columns': ('a',),
+          },
+        },
+        'distributions': {},
+        'sizes': {},
+      },
+      'set source.options.client_column to its column',
+    ),
     ({'distributions': {'kind': 'rotations'}}, 'needs quarter_turns'),
     (
       {'distributions': {'kind': 'identity', 'quarter_turns': (0,)}},

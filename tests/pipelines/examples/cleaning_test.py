@@ -196,3 +196,16 @@ def test_token_that_is_none(token):
     'a feature is not finite',
   )
   assert cleaning.find_problem(base.RawExample([1, 2], 1), features) is None
+
+
+@pytest.mark.parametrize(
+  ('file', 'line', 'place'),
+  [
+    ('t.csv', 7, 'line 7 of t.csv'),
+    ('ann/cat/0.png', None, "number 3 of 'all', ann/cat/0.png"),
+    (None, None, "number 3 of 'all'"),
+  ],
+)
+def test_place_of_a_dead_letter(file, line, place):
+  letter = cleaning.DeadLetter('all', 3, 'broken', file=file, line=line)
+  assert letter.place == place

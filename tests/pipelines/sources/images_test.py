@@ -1,11 +1,16 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines import build_dataset
 from pipelines.examples import cleaning
+from pipelines.publishing import quarantine
 from pipelines.sources import base, registry
-from tests.testing import raw_sources
+from tests.testing import raw_data, raw_sources
 from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
 from tff_algos.features import preprocessing
 
 
@@ -150,6 +155,33 @@ def test_unsuitable_folder_is_one_clear_error(tmp_path, make, words):
   with pytest.raises(errors.DataError, match=words):
     source.blocks()
     source.features()
+
+
+def test_dataset_of_images(tmp_path):
+  """Pixels as resized, a broken file as a dead letter with its path."""
+  options = raw_sources.write_images(tmp_path / 'raw')
+  (tmp_path / 'raw/bob/cat/9.png').write_text('no image')
+  config = raw_data.digits_config(
+    source={'name': 'images', 'options': options},
+    distributions={},
+    partition={'law': 'natural'},
+    sizes={},
+    splits={'held_out_fraction': 0.0},
+    num_shards=1,
+    max_dead_letter_fraction=0.2,
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    assert dataset.feature_spec.features[0].shape == (4, 4, 3)
+    stored = dataset.examples('bob', 'train')
+    levels = np.rint(255 * stored.x[:, 0, 0, 0]).astype(int)
+    assert sorted(zip(levels, stored.y, strict=True)) == [
+      *((98, 0), (138, 1), (178, 1))
+    ]
+    (letter,) = (
+      (dataset.path / quarantine.DEAD_LETTERS).read_text().splitlines()
+    )
+  assert json.loads(letter)['file'] == 'bob/cat/9.png'
 
 
 @pytest.mark.parametrize('shape', [(4, 4), (4, 4, 2), (0, 4, 3)])

@@ -61,7 +61,11 @@ def test_regression():
   source = _Rows(_options(), 0)
   examples = list(source.read(base.Block('test', 0, 6)))
   assert (examples[0].y, examples[0].is_test) == (1.0, True)
-  assert examples[5].problem == ('the label is not a number', 'y', "'maybe'")
+  assert examples[5].problem == (
+    'the label is not a number; set classes for a classification',
+    'y',
+    "'maybe'",
+  )
   assert source.features().task == 'regression'
 
 

@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
 
+from pipelines import build_dataset
 from pipelines.sources import windows
+from tests.testing import raw_data, raw_sources
+from tff_algos.data import dataset as dataset_lib
 
 
 def _find(clients, times, length=2, stride=1, max_gap=None):
@@ -50,6 +53,32 @@ def test_clients_with_too_few_rows_have_no_window():
   found, rows = _find(['a', 'b', 'b'], [0, 1, 2], length=3)
   assert rows == []
   assert found.num_unused == 3
+
+
+def test_dataset_of_windows(tmp_path):
+  """Standardized windows `[length, features]`, each of one client."""
+  options = raw_sources.write_windows(tmp_path)
+  config = raw_data.digits_config(
+    source={'name': 'table', 'options': options},
+    distributions={},
+    partition={'law': 'natural'},
+    sizes={},
+    splits={'held_out_fraction': 0.0},
+    num_shards=1,
+  )
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  assert result.manifest['source_facts'] == {
+    'num_windows': {'train': 6},
+    'num_rows_in_no_window': {'train': 0},
+  }
+  with dataset_lib.FederatedDataset.open(result.path) as dataset:
+    fitted = dataset.feature_spec.fitted['v']
+    stored = dataset.examples('b', 'train')
+    assert stored.x.shape == (3, 2, 1)
+    values = stored.x[:, :, 0] * fitted['variance'] ** 0.5 + fitted['mean']
+    np.testing.assert_allclose(
+      np.sort(7 * values, axis=0), [[1, 3], [3, 5], [5, 7]], rtol=1e-5
+    )
 
 
 def test_no_rows():

@@ -223,8 +223,8 @@ def _image_shape(
   sides = [max(round(s * factor), _SMALLEST_SIDE) for s in (height, width)]
   channels = 3 if any(shape[2] > 1 for shape in shapes) else 1
   evidence = (
-    f'{len({*shapes})} different shapes in {len(shapes)} images; the median is '
-    f'{height} x {width}'
+    f'Of {len(shapes)} images that were opened, the median is {height} x '
+    f'{width}; the largest has {max(map(math.prod, shapes)):,} values'
   )
   return (sides[0], sides[1], channels), (evidence,)
 
@@ -487,6 +487,8 @@ def _describe(column: columns_lib.Column) -> str:
       text = f'{count} texts, such as {", ".join(map(repr, values))}'
     case columns_lib.WINDOW:
       text = f'windows of {column.length} numbers'
+    case columns_lib.TIME:
+      text = f'times, such as {min(column.values)}'
     case _:
       text = f'{column.kind}s'
   if column.num_missing:

@@ -61,6 +61,19 @@ def test_official_test_split_and_options(tmp_path):
     assert dataset.manifest['recipe']['seed'] == 5
 
 
+def test_clients_with_few_examples_are_left_out_and_counted(tmp_path):
+  few = {
+    'one': (np.zeros((1, 2)), [0]),
+    'four': (np.ones((4, 2)), [0, 1, 0, 1]),
+  }
+  with conversion.from_arrays({**_clients(), **few}, tmp_path) as dataset:
+    assert dataset.client_ids == ('c0', 'c1', 'c2')
+    assert dataset.manifest['planted'] == {
+      'num_clients_left_out': 2,
+      'num_examples_left_out': 5,
+    }
+
+
 def test_classes_by_name_of_arrays_of_objects(tmp_path):
   x = np.zeros((10, 2), np.float32)
   labels = np.array(['walk', 'sit'] * 5, object)

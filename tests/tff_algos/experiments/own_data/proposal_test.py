@@ -149,7 +149,7 @@ def test_images(tmp_path):
   assert _options(found)['classes'] == ('cat', 'dat')
   assert found.num_clients == 2
   assert found.options[1].evidence == (
-    '1 different shapes in 6 images; the median is 8 x 6',
+    'Of 6 images that were opened, the median is 8 x 6; the largest has 144 values',
   )
 
 
