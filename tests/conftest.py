@@ -5,6 +5,7 @@ Fixtures import what they need, so that tests of one room import no other.
 
 import os
 import pathlib
+import sys
 import tempfile
 from typing import Any, NamedTuple
 
@@ -99,3 +100,22 @@ def digits_dataset(tmp_path_factory):
   config = experiment.parse(digits.get_config('smoke'))
   datasets.build(config.dataset, folder)
   return folder
+
+
+@pytest.fixture
+def kept_registries():
+  """Removes what plug-ins register in the test; their modules are forgotten."""
+  from pipelines.sources import registry as sources
+  from tff_algos.algorithms import registry as algorithms
+  from tff_algos.models import registry as models
+
+  registries = (algorithms.ALGORITHMS, models.MODELS, sources.SOURCES)
+  before = [dict(registry) for registry in registries]
+  imported = set(sys.modules)
+  yield
+  for registry, entries in zip(registries, before, strict=True):
+    for name in set(registry) - set(entries):
+      module = registry.pop(name).build.__module__.partition('.')[0]
+      for one in set(sys.modules) - imported:
+        if one.partition('.')[0] == module:
+          del sys.modules[one]

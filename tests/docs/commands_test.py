@@ -14,6 +14,7 @@ from ml_collections import config_flags
 
 from pipelines.engines import runner
 from tests.testing import programs
+from tff_algos.core import plugins
 from tff_algos.experiments import experiment
 
 _PAGES = [
@@ -80,9 +81,12 @@ def test_flags_are_those_of_the_program(launcher, program):
   'command',
   [c for c in _COMMANDS if '--config=' in c and not _WRITTEN.search(c)],
 )
-def test_configs_and_their_options_exist(command, monkeypatch):
+def test_configs_and_their_options_exist(command, monkeypatch, kept_registries):
   monkeypatch.chdir(programs.ROOT)
   _, words = _COMMANDS[command]
+  for word in words:
+    if word.startswith('--plugins='):
+      plugins.load(word.partition('=')[2].split(','))
   values = flags.FlagValues()
   config_flags.DEFINE_config_file('config', flag_values=values)
   argv = ['program', *(w for w in words if re.match(r'--config[.=]', w))]

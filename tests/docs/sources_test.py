@@ -66,8 +66,8 @@ def _npz(monkeypatch):
   module = types.ModuleType('pipelines.sources.npz')
   monkeypatch.setitem(sys.modules, module.__name__, module)
   exec(compile(code, 'docs/sources.md', 'exec'), module.__dict__)
-  entry = (module.Options, module.Npz)
-  monkeypatch.setitem(registry.SOURCES, 'npz', registry.Entry(*entry))
+  entry = registry.Entry(module.Options, module.Npz)
+  monkeypatch.setitem(registry.SOURCES, 'npz', entry)
 
 
 def _config(folder, **more):

@@ -3,19 +3,16 @@
 import csv
 import pathlib
 import shutil
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.sources import registry as sources
 from tests.testing import contract, toys
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import plugins
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import config_file, experiment
-from tff_algos.models import registry as models
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
@@ -45,18 +42,10 @@ def _finished(launcher, folder):
 
 
 @pytest.fixture(name='loaded')
-def _loaded(folder, monkeypatch):
+def _loaded(folder, monkeypatch, kept_registries):
   """Loads the package in this process, for the length of a test."""
   monkeypatch.syspath_prepend(str(folder))
-  registries = (algorithms.ALGORITHMS, models.MODELS, sources.SOURCES)
-  before = [dict(registry) for registry in registries]
   plugins.load(['own_lab'])
-  yield
-  for registry, kept in zip(registries, before, strict=True):
-    registry.clear()
-    registry.update(kept)
-  for name in [name for name in sys.modules if name.startswith('own_lab')]:
-    del sys.modules[name]
 
 
 def test_it_runs_from_raw_data_to_a_served_prediction(finished):

@@ -89,7 +89,7 @@ def from_functional(
     model_lib.Model(
       'functional',
       model_lib.REGRESSION if num_outputs == 1 else model_lib.CLASSIFICATION,
-      tuple(shape.as_list()),
+      tuple(size or 0 for size in shape),
       num_outputs,
       initialize,
       apply,

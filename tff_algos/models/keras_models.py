@@ -251,11 +251,6 @@ class _StepDraws:
     """Returns the units with dropout; axes of noise size 1 share a draw."""
     if not isinstance(self._layer, tf.keras.layers.Dropout):
       raise self._refusal()
-    if rate >= 1:
-      raise keras_weights.refusal(
-        f'Keras layer {self._layer.name!r} drops all units; its rate must be '
-        f'below 1, got {rate}'
-      )
     is_shared = [False] * inputs.shape.rank
     if noise_shape is not None:
       sizes = tf.unstack(noise_shape)
@@ -266,7 +261,12 @@ class _StepDraws:
         f'{self._layer.noise_shape}, the same draw for all examples of a '
         'batch; its first entry must be None'
       )
-    return unit_dropout.drop(inputs, self._index, rate, is_shared[1:])
+    try:
+      return unit_dropout.drop(inputs, self._index, rate, is_shared[1:])
+    except errors.ConfigError as error:
+      raise keras_weights.refusal(
+        f'Keras layer {self._layer.name!r}: {error}'
+      ) from None
 
   def __getattr__(self, name: str) -> Any:
     """Raises ConfigError for any other draw."""

@@ -45,7 +45,7 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
   variable that Keras asked for.
 
   Attributes:
-    key: Name of the weight, unique in the model; set by `recorded`.
+    key: Name of the weight, unique in the model; set by `name_weights`.
     initializer_fn: (shape, dtype) -> initial value; None where the variable was
       created with a value.
   """
@@ -98,8 +98,9 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
       return self._variable.value()
     if self.key not in bound:
       raise refusal(
-        f'Keras weight {self.name!r} is read by a layer, but the model does '
-        'not list it among its weights; make it an attribute of the layer'
+        f'Keras variable {self.name!r} is read by a layer, but is none of the '
+        'weights of the model: leave out stateful=True, and make variables '
+        'attributes of layers'
       )
     return bound[self.key]
 
@@ -151,6 +152,18 @@ class KerasWeight(tf.Variable, tf.__internal__.types.Tensor):  # pyright: ignore
 
   def _restore_from_tensors(self, restored_tensors):
     return self._variable._restore_from_tensors(restored_tensors)
+
+
+def _of_variable(name: str) -> property:
+  return property(lambda self: getattr(self._variable, name))
+
+
+# The base class has them, so `__getattr__` does not see them.
+for _name in (
+  *('aggregation', 'constraint', 'device', 'graph', 'initial_value'),
+  *('initializer', 'op', 'synchronization', '_shared_name'),
+):
+  setattr(KerasWeight, _name, _of_variable(_name))
 
 
 @contextlib.contextmanager
@@ -248,8 +261,14 @@ def initial_draw(weight: KerasWeight) -> Callable[[tf.Tensor], tf.Tensor]:
   generator.
 
   Raises:
-    ConfigError: If the draws cannot be made by a seed.
+    ConfigError: If the draws cannot be made by a seed, or are no float32.
   """
+  if weight.dtype != tf.float32:
+    raise errors.ConfigError(
+      f'Keras weight {weight.name!r} must be float32, got '
+      f"{weight.dtype.name}; a layer with dtype='mixed_bfloat16' computes in "
+      'another dtype with float32 weights'
+    )
   initializer = weight.initializer_fn
   if not weight.is_given and hasattr(initializer, _GENERATOR):
 

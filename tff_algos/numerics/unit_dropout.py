@@ -104,7 +104,7 @@ def drop(
       together; by default none are.
 
   Raises:
-    ConfigError: If the rate drops all units.
+    ConfigError: If the rate drops all units, or the batch has another size.
   """
   step = _STEP.get()
   if step is None:
@@ -119,6 +119,12 @@ def drop(
     for size, shared in itertools.zip_longest(hidden.shape[1:], is_shared)
   ]
   draws = step.draws
+  if not hidden.shape[:1].is_compatible_with(draws.rows.shape):
+    raise errors.ConfigError(
+      f'dropout needs one row of units for each of the {draws.rows.shape[0]} '
+      f'examples of the batch, got {hidden.shape[0]} rows; drop units before '
+      'or after layers that merge the batch with another axis'
+    )
   drawn = index_random.random_below(
     _CHANCES,
     draws.seed,

@@ -261,6 +261,50 @@ def test_frozen_weights_are_constants():
   np.testing.assert_allclose(outputs[0], expected, rtol=1e-5)
 
 
+def test_frozen_batch_normalization_is_a_constant():
+  def build(input_shape, num_outputs):
+    norm = L.BatchNormalization(trainable=False)
+    model = tf.keras.Sequential([L.Input(input_shape), norm, L.Dense(3)])
+    norm.moving_mean.assign(np.arange(6.0))
+    return model
+
+  model = keras_models.from_keras(build, (6,), 3)
+  weights = model.initialize(_SEED)
+  assert list(weights) == ['dense/kernel', 'dense/bias']
+  x = _inputs(model)
+  expected = (x - np.arange(6, dtype=np.float32)) / np.sqrt(1.001)
+  np.testing.assert_allclose(
+    _step(model, weights, x), expected @ weights['dense/kernel'], rtol=1e-4
+  )
+
+
+def test_a_layer_adapted_in_build_fn_is_a_constant():
+  data = np.random.default_rng(0).normal(3, 2, (50, 6)).astype(np.float32)
+
+  def build(input_shape, num_outputs):
+    normalize = L.Normalization()
+    normalize.adapt(data)
+    return tf.keras.Sequential(
+      [L.Input(input_shape), normalize, L.Dense(num_outputs)]
+    )
+
+  model = keras_models.from_keras(build, (6,), 3)
+  weights = model.initialize(_SEED)
+  assert list(weights) == ['dense/kernel', 'dense/bias']
+  scaled = (data - data.mean(0)) / data.std(0)
+  np.testing.assert_allclose(
+    model.apply(weights, data), scaled @ weights['dense/kernel'], atol=1e-4
+  )
+
+
+def test_an_unrolled_recurrence_is_stacked():
+  def build(input_shape, num_outputs):
+    gru = L.GRU(3, unroll=True)
+    return tf.keras.Sequential([L.Input(input_shape), gru, L.Dense(3)])
+
+  assert keras_models.from_keras(build, (2, 2), 3).vectorizes
+
+
 def test_a_layer_in_bfloat16_has_float32_weights_and_outputs():
   def build(input_shape, num_outputs):
     dense = L.Dense(num_outputs, dtype='mixed_bfloat16')
@@ -396,7 +440,20 @@ _OUTSIDE.build((None, 6))
       lambda: _net(L.Dropout(0.5, noise_shape=(1, 6)), L.Dense(3)),
       r"'dropout' has noise_shape \(1, 6\), .* must be None",
     ),
-    (lambda: _net(L.Dropout(1.0), L.Dense(3)), "'dropout' drops all units"),
+    (
+      lambda: _net(L.Dropout(1.0), L.Dense(3)),
+      "'dropout': rate must leave units, got 1",
+    ),
+    (
+      lambda: _net(L.Reshape((3, 2)), L.TimeDistributed(L.Dropout(0.5))),
+      "'dropout': dropout needs one row .* 2 examples of the batch, got 6 rows",
+    ),
+    (
+      lambda: tf.keras.Sequential(
+        [L.Input(batch_shape=(2, 3, 2)), L.GRU(3, stateful=True)]
+      ),
+      'is none of the weights of the model: leave out stateful=True',
+    ),
     (lambda: _net(_RandomLayer(), L.Dense(3)), r'\(RandomStandardNormal\)'),
     (
       lambda: _net(_RandomStart(), L.Dense(3)),
@@ -406,6 +463,10 @@ _OUTSIDE.build((None, 6))
     (
       lambda: _net(L.Dense(3, trainable=False)),
       "initial value of Keras weight 'dense/kernel:0' is random",
+    ),
+    (
+      lambda: _net(L.Dense(3, dtype='float64')),
+      "'dense/kernel:0' must be float32, got float64",
     ),
     (lambda: _net(_OUTSIDE), "'kernel:0' was created outside of build_fn"),
     (
@@ -435,8 +496,9 @@ _OUTSIDE.build((None, 6))
   ],
 )
 def test_what_is_no_function_of_weights_and_examples_is_refused(build, text):
+  shape = (3, 2) if 'stateful' in text else (6,)
   with pytest.raises(errors.ConfigError, match=text) as raised:
-    keras_models.from_keras(lambda *_: build(), (6,), 3)
+    keras_models.from_keras(lambda *_: build(), shape, 3)
   assert '\n' not in str(raised.value)
 
 

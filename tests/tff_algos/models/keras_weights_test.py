@@ -71,7 +71,7 @@ def test_weights_that_the_model_does_not_list_are_refused(weight):
   with (
     keras_weights.bound({'other': tf.constant(_VALUE)}),
     pytest.raises(
-      errors.ConfigError, match="'table:0' is read by a layer, but"
+      errors.ConfigError, match="'table:0' is read by a layer, but is none"
     ),
   ):
     weight.value()

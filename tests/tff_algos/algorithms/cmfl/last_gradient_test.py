@@ -128,9 +128,10 @@ def test_the_next_batch_is_augmented_as_its_epoch_says(length, epoch):
   config = _config(*length, augmentation='crop_and_flip')
   seed = tf.constant(_SEED)
   found, draws = local_training.next_batch(data, seed, config)
-  assert draws is None
   begin = 4 * (length[0] % 3)
   rows = index_hash.shuffled(_SEED, epoch, 12)[begin : begin + 4]
+  np.testing.assert_array_equal(draws.rows, rows)
+  assert draws.epoch == epoch
   expected = augmentation.crop_and_flip(
     tf.gather(data.x, rows), seed, tf.constant(epoch), tf.constant(rows)
   )
