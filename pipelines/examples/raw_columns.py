@@ -14,8 +14,6 @@ from tff_algos.features import spec as spec_lib
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-
 # Column -> raw value of each example, `[n, *raw_shape]`: float32, or objects
 # (str or bytes).
 Columns = Mapping[str, Array]
@@ -64,11 +62,12 @@ def keys(columns: Columns, num_examples: int) -> Array:
 def _find_problem_of_number(
   feature: spec_lib.Feature, value: Any
 ) -> str | None:
-  shape = () if isinstance(value, float) else np.shape(value)
+  # Most are single numbers, for which NumPy takes several times as long.
+  is_number = isinstance(value, float)
+  shape = () if is_number else np.shape(value)
   if shape != feature.raw_shape:
     return f'the shape is {shape}, not {feature.raw_shape}'
-  # Most are single numbers, for which NumPy takes several times as long.
-  for number in value if shape else (value,):
+  for number in (value,) if is_number or not shape else value:
     if math.isnan(number):
       if feature.missing == spec_lib.REFUSE:
         return "missing; allow it by missing='mean' or 'indicator'"

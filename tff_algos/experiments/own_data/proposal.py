@@ -130,6 +130,11 @@ def of_table(
   label = by_name[roles.label]
   if classes is None:
     classes = _classes(label)
+  if len(classes) == 1:
+    raise errors.DataError(
+      f'{path} has one class alone in the label column {label.name!r}, '
+      f'{classes[0]!r}; a model needs two or more to tell apart'
+    )
   left_out: list[str] = []
   if features is None:
     features_option = _guess_features(table, roles, left_out)
@@ -468,7 +473,8 @@ def _feature(
       return None, f'{len(column.values):,} different values, an id or a name'
     case columns_lib.TIME:
       return None, 'a time'
-  return None, 'neither numbers nor texts'
+    case _:
+      return None, 'neither numbers nor texts'
 
 
 def _describe(column: columns_lib.Column) -> str:
