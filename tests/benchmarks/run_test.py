@@ -83,11 +83,8 @@ def test_peer_reaches_the_same_weights(tmp_path, peer):
     assert 0 < row['seconds_per_round']
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'signum',
-  [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.verify)],
-)
+@pytest.mark.verify
+@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_it_is_stopped(tmp_path, signum):
   program = _start(tmp_path, '--cases=tiny', '--contenders=tff', '--rounds=999')
   seen = []

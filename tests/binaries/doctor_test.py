@@ -22,7 +22,7 @@ def _doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_healthy_machine(tmp_path):
   done = _doctor('--json', f'--workdir={tmp_path}')
   results = {one['name']: one for one in json.loads(done.stdout)}

@@ -8,6 +8,7 @@ import pytest
 
 def test_the_program_prints_the_summary(launcher, finished_run):
   program = launcher.run(
+    'tests.testing.unrendered',
     'binaries.evaluate',
     '--config=configs/fed_soft/digits.py:smoke',
     f'--workdir={finished_run.folder}',
@@ -34,6 +35,7 @@ def test_the_best_round(launcher, trained_regressions, tmp_path):
 
   def evaluate(choice):
     return launcher.run(
+      'tests.testing.unrendered',
       'binaries.evaluate',
       '--config=configs/fed_soft/synthetic.py:smoke',
       '--config.algorithm.local_training.num_local_epochs=2',

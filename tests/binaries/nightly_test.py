@@ -17,7 +17,7 @@ def make_run(launcher, tmp_path_factory):
   folder = tmp_path_factory.mktemp('nightly')
   raw, production = folder / 'raw', folder / 'production'
 
-  def run(date, *flags, clients=''):
+  def run(date, *flags, clients='', **environment):
     if clients:
       nights.write_day(raw, date, clients)
     program = launcher.run(
@@ -25,6 +25,7 @@ def make_run(launcher, tmp_path_factory):
       *nights.flags(raw, production, date),
       *flags,
       FOLDER=str(production),
+      **environment,
     )
     assert not program.temporary_files() and not program.processes()
     (line,) = program.stdout.splitlines()
@@ -36,7 +37,7 @@ def make_run(launcher, tmp_path_factory):
 
 @pytest.mark.slow
 def test_nights(run):
-  program, line = run(nights.FIRST, clients='abyz')
+  program, line = run(nights.FIRST, clients='abyz', QUICK='1')
   assert program.returncode == 0, program.stderr
   assert line.pop('dataset_version') == (
     (run.production / 'dataset' / 'CURRENT').read_text().strip()

@@ -143,7 +143,11 @@ def test_scheduled_runs(launcher, tmp_path):
 
   def run(*arguments):
     program = launcher.run(
-      'binaries.preprocess', _DIGITS, f'--workdir={tmp_path}', *arguments
+      'tests.testing.unrendered',
+      'binaries.preprocess',
+      _DIGITS,
+      f'--workdir={tmp_path}',
+      *arguments,
     )
     assert program.returncode == 0, program.stderr
     result = json.loads(program.stdout)

@@ -36,6 +36,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 @pytest.mark.slow
 def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   arguments = (
+    'binaries.sweep',
     f'--config={_SYNTHETIC}:smoke',
     f'--workdir={tmp_path}',
     '--num_seeds=1',
@@ -46,7 +47,7 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
     '--config.algorithm.local_training.num_local_epochs=1',
     '--config.runtime.name=debug',  # It traces no graphs.
   )
-  program = launcher.run('binaries.sweep', *arguments)
+  program = launcher.run('tests.testing.unrendered', *arguments)
   assert program.returncode == 0, program.stderr
   assert program.stdout.count('(1 seed; clusters found (95 % interval): ') == 2
   with open(tmp_path / 'sweep.csv', newline='') as file:
@@ -70,7 +71,7 @@ def test_a_sweep_from_the_shell_is_made_once(launcher, tmp_path):
   before = {
     path: path.stat().st_mtime_ns for path in tmp_path.rglob('summary.json')
   }
-  again = launcher.run('binaries.sweep', *arguments)
+  again = launcher.run('tests.testing.unrendered', *arguments)
   assert again.stderr.count('It was finished before.') == 2
   assert again.stdout == program.stdout
   assert before == {path: path.stat().st_mtime_ns for path in before}

@@ -15,7 +15,8 @@ from tff_algos.reports.sweep import choice
 def _commands(name: str) -> list[list[str]]:
   text = (programs.ROOT / name).read_text()
   found = re.findall(r'python -m binaries\.sweep (.*)', text)
-  return [shlex.split(one) for one in found]
+  # The config of own data is made by the commands before.
+  return [shlex.split(one) for one in found if 'data/air.py' not in one]
 
 
 _COMMANDS = [*_commands('docs/sweeps.md'), *_commands('README.md')]

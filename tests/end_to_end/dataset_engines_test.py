@@ -95,7 +95,9 @@ def _build_on(cluster, folder, *flags):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('num_workers', [4, 2])
+@pytest.mark.parametrize(
+  'num_workers', [pytest.param(4, marks=pytest.mark.verify), 2]
+)
 def test_bytes_do_not_depend_on_the_engine(
   tmp_path, monkeypatch, cluster, expected, num_workers
 ):
@@ -108,17 +110,8 @@ def test_bytes_do_not_depend_on_the_engine(
   _wait_until(lambda: set(cluster.scheduler.clients) == clients)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'stage',
-  [
-    'pieces',
-    *(
-      pytest.param(stage, marks=pytest.mark.verify)
-      for stage in ('survey', 'clients')
-    ),
-  ],
-)
+@pytest.mark.verify
+@pytest.mark.parametrize('stage', ['pieces', 'survey', 'clients'])
 def test_worker_that_is_killed_in_the_middle_changes_nothing(
   tmp_path, monkeypatch, cluster, expected, stage
 ):

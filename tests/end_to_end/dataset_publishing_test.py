@@ -87,7 +87,7 @@ def _may_mount():
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.skipif(
   not _may_mount(), reason='no small disk: this user may not mount one'
 )

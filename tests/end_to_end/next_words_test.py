@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from configs.fed_avg import digits
-from tests.testing import contract, raw_sources
+from tests.testing import contract, raw_sources, unrendered
 from tff_algos.data import schema
 from tff_algos.experiments import (
   datasets,
@@ -153,7 +153,8 @@ def test_all_runtimes_train_to_the_same_weights(trained):
 @pytest.mark.slow
 def test_evaluates_and_exports(trained):
   config, workdir = trained
-  assert evaluating.evaluate(config, workdir).exists()
+  with unrendered.pictures():
+    assert evaluating.evaluate(config, workdir).exists()
   cluster_models, personalized = (
     tf.saved_model.load(str(folder)).signatures
     for folder in exporting.export(config, workdir)

@@ -35,8 +35,15 @@ def _build(folder, images=_MNIST, **values):
 
 @pytest.mark.parametrize(
   ('images', 'expected'),
-  [(_MNIST, (470, 4122, 47_573)), (_FASHION_MNIST, (439, 4148, 49_566))],
-  ids=['MNIST', 'Fashion-MNIST'],
+  [
+    pytest.param(_MNIST, (470, 4122, 47_573), id='MNIST'),
+    pytest.param(
+      _FASHION_MNIST,
+      (439, 4148, 49_566),
+      id='Fashion-MNIST',
+      marks=pytest.mark.verify,
+    ),
+  ],
 )
 def test_cgpfl(tmp_path, images, expected):
   """40 clients with 3 classes each, 75 % of each train."""

@@ -30,7 +30,7 @@ def _measure(workdir, beam_options=()):
   return raw_data.file_bytes(workdir / 'dataset')
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_bytes_do_not_depend_on_the_engine(tmp_path, monkeypatch):
   distributed = pytest.importorskip('distributed')
   # Dask leaves a folder where temporary files go.

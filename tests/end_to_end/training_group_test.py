@@ -17,12 +17,22 @@ from tff_algos.experiments import datasets, experiment, session
 _TOLERANCE = 1e-5
 _PATIENCE_SECONDS = 120.0
 _SECONDS_TO_THE_END = 10.0
+_SYNTHETIC = 'configs/fed_soft/synthetic.py:smoke'
+# Half of the time is tracing, less with blocks of one client.
+_QUICK = '--config.runtime.vectorized.clients_per_block=1'
 _CONFIGS = {
   'fed_soft': (
-    'configs/fed_soft/synthetic.py:smoke',
+    _SYNTHETIC,
     synthetic.get_config('smoke'),
     '--config.training.num_rounds=8',
     '--config.training.checkpoint_interval=2',
+    _QUICK,
+  ),
+  'fed_soft, two rounds': (
+    _SYNTHETIC,
+    synthetic.get_config('smoke'),
+    '--config.training.num_rounds=2',
+    _QUICK,
   ),
   'fed_avg': (
     'configs/fed_avg/digits.py:smoke',
@@ -100,11 +110,6 @@ def start_training(launcher, tmp_path_factory):
   )
 
 
-@pytest.fixture(scope='module')
-def two_trained(start_training):
-  return start_training('fed_soft').finish(2)
-
-
 def _assert_close(found, expected):
   tf.nest.map_structure(
     lambda one, other: np.testing.assert_allclose(
@@ -116,20 +121,21 @@ def _assert_close(found, expected):
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one_does(start_training, two_trained):
-  _assert_close(two_trained, start_training('fed_soft').finish(1))
+@pytest.mark.parametrize(
+  ('name', 'size'),
+  [
+    ('fed_soft, two rounds', 2),
+    pytest.param('fed_avg', 4, marks=pytest.mark.verify),
+  ],
+)
+def test_several_processes_train_as_one_does(start_training, name, size):
+  several = start_training(name).finish(size)
+  _assert_close(several, start_training(name).finish(1))
 
 
 @pytest.mark.verify
-def test_four_processes_train_as_one_does(start_training):
-  four = start_training('fed_avg').finish(4)
-  _assert_close(four, start_training('fed_avg').finish(1))
-
-
-@pytest.mark.verify
-def test_killed_and_started_again_they_end_in_the_same_state(
-  start_training, two_trained
-):
+def test_killed_and_started_again_they_end_in_the_same_state(start_training):
+  undisturbed = start_training('fed_soft').finish(2)
   training = start_training('fed_soft')
   for lost in (1, 0):
     group = training.start(2)
@@ -140,4 +146,4 @@ def test_killed_and_started_again_they_end_in_the_same_state(
     assert survivor.returncode == 1
     (line,) = [one for one in survivor.complaints if 'round' not in one]
     assert f'{group.name_of(lost)} died or cannot be reached any more' in line
-  np.testing.assert_equal(training.finish(2), two_trained)
+  np.testing.assert_equal(training.finish(2), undisturbed)

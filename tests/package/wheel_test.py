@@ -86,6 +86,7 @@ def test_it_is_imported_from_elsewhere(installed, tmp_path):
   ]
 
 
+@pytest.mark.verify
 def test_programs_run_from_elsewhere_with_its_configs(installed, tmp_path):
   """The dataset's card is drawn from a template of the wheel."""
   done = _run(

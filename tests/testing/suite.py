@@ -194,9 +194,11 @@ def pytest_collection_modifyitems(config, items):
   parametrized fixture together.
   """
   if tier_of(config) != 'verify':
-    other = [item for item in items if item.get_closest_marker('verify')]
-    config.hook.pytest_deselected(items=other)
-    items[:] = [item for item in items if item not in set(other)]
+    tiers = {True: [], False: []}
+    for item in items:
+      tiers[item.get_closest_marker('verify') is not None].append(item)
+    config.hook.pytest_deselected(items=tiers[True])
+    items[:] = tiers[False]
   seed = config.getoption('shuffle')
   if seed is not None:
     _shuffle(items, seed)

@@ -198,7 +198,7 @@ def _any_options(draw):
 
 
 @hypothesis.settings(
-  database=None, deadline=None, max_examples=12, derandomize=True
+  database=None, deadline=None, max_examples=8, derandomize=True
 )
 @hypothesis.given(_any_options())
 def test_debug_runtime_follows_the_oracle_for_any_options(options):

@@ -105,10 +105,13 @@ def _least_squares(group):
 
 
 @pytest.mark.parametrize(
-  ('averaging', 'options'),
-  [('models', {}), ('gradients', {'server_learning_rate': 1.0})],
+  ('averaging', 'options', 'seed'),
+  [
+    ('models', {}, 0),
+    pytest.param('models', {}, 1, marks=pytest.mark.verify),
+    ('gradients', {'server_learning_rate': 1.0}, 1),
+  ],
 )
-@pytest.mark.parametrize('seed', [0, 1])
 def test_planted_regressions_are_found(averaging, options, seed):
   """One full-batch step: gradient descent on the pooled examples of a group,
   so the models are the groups' least-squares solutions.

@@ -67,7 +67,9 @@ def test_measured_objective_and_stationarity_are_the_formulas(alternating):
   )
 
 
-@pytest.mark.parametrize('name', ['alternating', 'blocks'])
+@pytest.mark.parametrize(
+  'name', ['alternating', pytest.param('blocks', marks=pytest.mark.verify)]
+)
 def test_objective_never_rises(name, request):
   """Full gradients and theory steps: Lemmas 1 and 2."""
   objective = request.getfixturevalue(name).series('objective')
@@ -87,6 +89,7 @@ def test_objective_never_rises_over_a_thousand_rounds_of_five_local_steps():
   assert values[-1] < 0.5 * values[0]
 
 
+@pytest.mark.verify
 def test_blocks_are_drawn_by_their_chance_and_leave_each_other_alone(blocks):
   """Of 200 fair draws, 60 to 140 fall on one block but once in 10^8."""
   moved = np.array([names == ('loss',) for names in blocks.blocks])
@@ -117,6 +120,7 @@ def test_theorem_2_corrected_holds_and_the_printed_bound_does_not(
   assert mean > 4 * gap / (curvature * num_rounds)
 
 
+@pytest.mark.verify
 def test_theorem_1_holds(blocks):
   """Over the iterates at the start of the rounds, by their chances."""
   steps = np.full(200, blocks.step)
@@ -134,6 +138,7 @@ def test_theorem_1_holds(blocks):
   assert found <= bound
 
 
+@pytest.mark.verify
 def test_the_output_of_the_random_rule_is_a_shorter_training(blocks):
   """The iterate after t' rounds, reproduced by a training of t' rounds."""
   weights = bounds.output_weights(
@@ -151,7 +156,9 @@ def test_the_output_of_the_random_rule_is_a_shorter_training(blocks):
   np.testing.assert_array_equal(state.membership, blocks.memberships[stop - 1])
 
 
-@pytest.mark.parametrize('num_local_steps', [1, 5])
+@pytest.mark.parametrize(
+  'num_local_steps', [pytest.param(1, marks=pytest.mark.verify), 5]
+)
 def test_local_steps_descend_by_lemma_1_and_drift_by_lemma_3(num_local_steps):
   """With the measured diversity, and memberships as the library left them."""
   run = problem.Run('alternating', 12, num_local_steps, share=4.0)

@@ -60,8 +60,7 @@ class RawInputs(tf.Module):
     )
 
   def _checked_input(self, columns: Columns) -> tf.Tensor:
-    with tf.control_dependencies([_check_rows(columns)]):
-      columns = {name: tf.identity(value) for name, value in columns.items()}
+    columns = _after([_check_rows(columns)], columns)
     checks = [
       _check_images(feature, columns[feature.name])
       for feature in self.spec.features
@@ -76,9 +75,8 @@ class RawInputs(tf.Module):
       checks.append(_check_numbers(numbers, columns))
     if self.spec.by_client:
       checks += _check_statistics(columns)
-    with tf.control_dependencies(checks):
-      checked = {name: tf.identity(value) for name, value in columns.items()}
-    x = self._preprocessing.model_input(checked)
+    columns = _after(checks, columns)
+    x = self._preprocessing.model_input(columns)
     feature = self.spec.features[0]
     if feature.type != spec_lib.TOKENS or 'unknown' in self.spec.special_ids:
       return x
@@ -136,10 +134,22 @@ def _is_valid(name: str) -> bool:
   )
 
 
+def _after(
+  checks: Sequence[prediction.Check], columns: Columns
+) -> dict[str, tf.Tensor]:
+  """Returns the columns, to be used when the checks have passed."""
+  with tf.control_dependencies(checks):
+    return dict(zip(columns, tf.identity_n([*columns.values()]), strict=True))
+
+
 def _check_rows(columns: Columns) -> prediction.Check:
   """Returns the check that all columns have the same number of rows."""
   names = list(columns)
-  counts = tf.stack([tf.shape(columns[name])[0] for name in names])
+  # One slice for all columns: a table may have hundreds.
+  shapes = [tf.shape(value) for value in columns.values()]
+  ranks = [value.shape.rank or 0 for value in columns.values()]
+  starts = np.cumsum([0, *ranks[:-1]])
+  counts = tf.gather(tf.concat(shapes, 0), starts)
 
   def message(i: tf.Tensor) -> tf.Tensor:
     return tf.strings.join(
@@ -175,25 +185,21 @@ def _check_images(
 def _check_numbers(
   features: Sequence[spec_lib.Feature], columns: Columns
 ) -> prediction.Check:
-  """Returns one check of all numbers, which is faster than one for each."""
-  is_allowed, rules = [], []
-  for feature in features:
-    values = columns[feature.name]
-    # TensorFlow rewrites "not <" as ">=", which is not the same of NaN.
-    is_ok, rule = tf.math.is_finite(values), 'finite'
-    if feature.encoding == spec_lib.LOG:
-      is_ok &= values >= 0
-      rule += ' and >= 0, because its logarithm is taken'
-    if feature.missing != spec_lib.REFUSE:
-      is_ok |= tf.math.is_nan(values)
-      rule += ', or missing (NaN)'
-    is_allowed.append(is_ok)
-    rules.append(f'column {feature.name} must be {rule}')
-  return prediction.require_values(
-    tf.stack(is_allowed, axis=-1),
-    tf.stack([columns[feature.name] for feature in features], axis=-1),
-    rules,
-  )
+  """Returns one check of all numbers: a table may have hundreds."""
+  values = tf.stack([columns[feature.name] for feature in features], axis=-1)
+  may_miss = [feature.missing != spec_lib.REFUSE for feature in features]
+  is_log = [feature.encoding == spec_lib.LOG for feature in features]
+  # TensorFlow rewrites "not <" as ">=", which is not the same of NaN.
+  is_allowed = (
+    tf.math.is_finite(values) & (tf.logical_not(is_log) | (values >= 0))
+  ) | (tf.math.is_nan(values) & may_miss)
+  rules = [
+    f'column {feature.name} must be finite'
+    + ' and >= 0, because its logarithm is taken' * log
+    + ', or missing (NaN)' * missing
+    for feature, log, missing in zip(features, is_log, may_miss, strict=True)
+  ]
+  return prediction.require_values(is_allowed, values, rules)
 
 
 def _check_statistics(columns: Columns) -> list[prediction.Check]:

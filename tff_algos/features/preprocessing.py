@@ -132,19 +132,20 @@ def _number(
   """Returns numbers `[batch]` or `[batch, length]` -> `[..., width]`."""
   fitted = spec.fitted.get(feature.name, {})
   if feature.encoding == spec_lib.BUCKETIZE:
-    layer = tf.keras.layers.Discretization(
-      fitted['boundaries'], output_mode='one_hot'
+    return _one_hot(
+      tf.keras.layers.Discretization(
+        fitted['boundaries'], output_mode='one_hot', name='buckets'
+      )
     )
-    layers.append(layer)
-    return _one_hot(layer)
-  scale = _scaler(feature.encoding, fitted, layers)
+  scale = _scaler(feature.encoding, fitted)
 
   def encode(values: tf.Tensor) -> tf.Tensor:
     scaled = scale(values)
+    if feature.missing == spec_lib.REFUSE:
+      return tf.expand_dims(scaled, -1)
     is_missing = tf.math.is_nan(values)
-    if feature.missing != spec_lib.REFUSE:
-      # The mean of standardized values.
-      scaled = tf.where(is_missing, tf.zeros_like(scaled), scaled)
+    # The mean of standardized values.
+    scaled = tf.where(is_missing, tf.zeros_like(scaled), scaled)
     if feature.missing == spec_lib.INDICATOR:
       return tf.stack([scaled, tf.cast(is_missing, tf.float32)], axis=-1)
     return tf.expand_dims(scaled, -1)
@@ -157,9 +158,7 @@ def _one_hot(layer: tf.keras.layers.Layer) -> _Encoder:
   return lambda values: layer(tf.expand_dims(values, -1))
 
 
-def _scaler(
-  encoding: str, fitted: Mapping[str, Any], layers: _Layers
-) -> _Encoder:
+def _scaler(encoding: str, fitted: Mapping[str, Any]) -> _Encoder:
   """Returns the scaling of a number."""
   if encoding in (spec_lib.STANDARDIZE, spec_lib.LOG):
     mean, variance = fitted['mean'], fitted['variance']
@@ -168,8 +167,9 @@ def _scaler(
     variance = (fitted['maximum'] - fitted['minimum']) ** 2
   else:
     return tf.identity  # Plain, or standardized by the client before.
-  layer = tf.keras.layers.Normalization(axis=None, mean=mean, variance=variance)
-  layers.append(layer)
+  layer = tf.keras.layers.Normalization(
+    axis=None, mean=mean, variance=variance, name='scale'
+  )
   if encoding == spec_lib.LOG:
     return lambda values: layer(_log1p(values))
   return layer

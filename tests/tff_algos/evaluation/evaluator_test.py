@@ -258,7 +258,9 @@ def _recovery_metrics(folder, **options):
   config = raw_data.digits_config(
     partition={'law': 'iid', 'num_clients': 3}, **options
   )
-  made = evaluated.Case(folder, config, 'logistic_regression')
+  made = evaluated.Case(
+    folder, config, 'logistic_regression', debug_runtime.DebugRuntime
+  )
   with made.dataset:
     metrics = made.evaluator.evaluate(made.server_state).metrics
     return made.evaluator.planted, {

@@ -5,11 +5,17 @@ import json
 import pytest
 
 from configs.fed_soft import digits
-from tests.testing import raw_data
+from tests.testing import raw_data, unrendered
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
 from tff_algos.experiments import datasets, experiment
+
+
+@pytest.fixture(autouse=True, scope='module')
+def cheap():
+  with unrendered.pictures():
+    yield
 
 
 def _config(**overrides):
@@ -57,7 +63,7 @@ def test_manifest_names_version_and_checksum(digits_dataset):
 
 
 @pytest.fixture(name='workdir', scope='module')
-def make_workdir(tmp_path_factory):
+def make_workdir(cheap, tmp_path_factory):
   folder = tmp_path_factory.mktemp('run')
   datasets.build(raw_data.digits_config(), folder)
   datasets.write_card(folder)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from configs.fed_soft import digits
+from tests.testing import unrendered
 from tff_algos.core import errors
 from tff_algos.experiments import (
   evaluating,
@@ -23,6 +24,7 @@ def _config(runtime):
   values.training.num_rounds = 1
   values.algorithm.local_training.num_local_epochs = 1
   values.runtime.name = runtime
+  values.runtime.vectorized.clients_per_block = 1  # It is traced faster.
   return experiment.parse(values)
 
 
@@ -98,6 +100,13 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
   assert left == [first, second]
 
 
+@pytest.fixture
+def no_pixels():
+  with unrendered.pictures():
+    yield
+
+
+@pytest.mark.usefixtures('no_pixels')
 def test_runs_that_share_graphs_are_what_they_are_alone(
   digits_dataset, tmp_path
 ):

@@ -102,7 +102,7 @@ def test_base_that_is_a_file_is_an_export_error(tmp_path):
     export(path / 'below')
 
 
-@pytest.mark.parametrize('limit', [0, 100, 300, 1_000, 30_000])
+@pytest.mark.parametrize('limit', [0, 300, 30_000])
 def test_file_that_cannot_grow_is_an_export_error(tmp_path, limit):
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
@@ -137,7 +137,7 @@ print('failures', failures)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_full_disk_is_an_export_error(tmp_path):
   """Fills real, tiny file systems in a mount namespace of its own."""
   if (

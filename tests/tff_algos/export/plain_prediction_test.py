@@ -71,6 +71,7 @@ def test_weights_that_are_not_finite(export, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.verify
 def test_bundle_that_does_not_load(tmp_path):
   asked = _ask(tmp_path, tmp_path / 'inputs.npz')
   assert asked.returncode == 1 and not asked.stdout

@@ -53,7 +53,10 @@ def _calls(algorithm, num_rounds):
 _LAPLACIAN = affinity.LaplacianConfig(0.1)
 
 
-@pytest.mark.parametrize('schedule', ['random_block', 'shared_first'])
+@pytest.mark.parametrize(
+  'schedule',
+  ['random_block', pytest.param('shared_first', marks=pytest.mark.verify)],
+)
 def test_other_schedules_agree_on_all_runtimes(schedule):
   """`alternating` is in the contract tests."""
   algorithm = _build(
@@ -286,6 +289,7 @@ def test_words_are_modelled(canonical):
   assert np.abs(state.membership - 0.5).max() > 1e-7
 
 
+@pytest.mark.verify
 def test_words_are_modelled_in_one_graph():
   source = toys.token_clients([5, 2])
   algorithm = _build_for_words('head')

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.testing import nights, raw_data
+from tests.testing import nights, raw_data, unrendered
 from tff_algos.core import errors
 from tff_algos.experiments.production import gating, lineage, nightly
 from tff_algos.export import releases
-from tff_algos.reports.plotting import style
 from tff_algos.training import checkpoint, continuation, workdir
 
 
@@ -39,8 +38,7 @@ class Production(NamedTuple):
 @pytest.fixture(autouse=True, scope='module')
 def cheap():
   """Renders no pictures and loads no bundle in a process of its own."""
-  with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(style, 'to_png', lambda figure: b'')
+  with unrendered.pictures(), pytest.MonkeyPatch.context() as patched:
     patched.setattr(gating, '_check_plainly', _check_time_alone)
     yield
 
@@ -194,7 +192,7 @@ def test_step_by_step_late_files_are_part_of_the_next_night(production):
   assert later['parent'] == f'runs/{nights.THIRD}'
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_a_refused_candidate_is_continued_by_none(production):
   current = production.folder / 'export' / 'cluster_models' / '2'
   graph = (current / 'saved_model.pb').read_bytes()

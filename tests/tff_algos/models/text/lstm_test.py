@@ -178,8 +178,8 @@ def _trained(model, x, y):
   return weights
 
 
-@_WORDS_FIRST
-@pytest.mark.slow
+@pytest.mark.verify
+@_EACH
 def test_clients_train_alike_vectorized_or_not(name):
   fused = _small(name)
   unrolled = _small(name, recurrence='unrolled')

@@ -89,6 +89,7 @@ def test_the_page_needs_no_other_file(render):
     assert word not in text
 
 
+@pytest.mark.usefixtures('no_pixels')  # Of pictures `page_test` shows it.
 def test_the_same_facts_give_the_same_page(render):
   assert render() == render()
 

@@ -98,6 +98,7 @@ def test_the_page_refers_only_to_files_that_are_there(reported):
   assert 'script' not in found.tags
 
 
+@pytest.mark.verify
 def test_the_same_files_give_the_same_bytes(reported):
   workdir, index = reported
   before = _contents(index.parent)
@@ -105,6 +106,17 @@ def test_the_same_files_give_the_same_bytes(reported):
   assert _contents(index.parent) == before
 
 
+def test_the_same_run_gives_the_same_pictures(reported):
+  """Every fourth picture: rendering all takes seconds."""
+  workdir, index = reported
+  run = run_lib.read(workdir)
+  with style.applied():
+    for picture in page.PICTURES[::4]:
+      content = style.to_png(picture.draw(run))
+      assert content == index.with_name(picture.name).read_bytes()
+
+
+@pytest.mark.usefixtures('no_pixels')
 def test_the_page_escapes_what_it_is_told(tmp_path):
   attack = '<script>alert("x")</script>'
   fake_workdir.write(
@@ -121,16 +133,32 @@ def test_the_page_escapes_what_it_is_told(tmp_path):
   assert _References(text).text.count(attack) >= 4
 
 
+_OTHER_RUNS = [
+  {'num_clusters': 1},
+  {'num_clusters': 3, 'source_names': ('a', 'b', 'c', '$b_{$')},
+  {'num_rounds': 0},
+  {'num_clients': 100, 'score': 'mse'},
+]
+
+
+@pytest.mark.usefixtures('no_pixels')
+@pytest.mark.parametrize('options', _OTHER_RUNS)
+def test_other_runs_have_a_report_too(tmp_path, options):
+  fake_workdir.write(tmp_path, **{'num_rounds': 4, **options})
+  index = page.write_report(tmp_path)
+  for reference in _References(index.read_text()).references:
+    assert (index.parent / reference).exists(), reference
+
+
 @pytest.mark.parametrize(
   'options',
   [
-    {'num_clusters': 1},
-    {'num_clusters': 3, 'source_names': ('a', 'b', 'c', 'd')},
-    {'num_rounds': 0},
-    {'num_clients': 100, 'score': 'mse'},
+    *(pytest.param(one, marks=pytest.mark.verify) for one in _OTHER_RUNS),
+    # Many of everything at once.
+    {**_OTHER_RUNS[1], **_OTHER_RUNS[3]},
   ],
 )
-def test_other_runs_have_a_report_too(tmp_path, options):
+def test_nothing_is_cut_off_in_other_runs(tmp_path, options):
   fake_workdir.write(tmp_path, **{'num_rounds': 4, **options})
   _assert_nothing_is_cut_off(page.write_report(tmp_path).parent)
 

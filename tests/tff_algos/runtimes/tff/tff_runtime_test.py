@@ -148,7 +148,7 @@ def test_no_worker_is_left_after_an_error_or_ctrl_c():
   assert not _workers()
   with pytest.raises(KeyboardInterrupt):
     with tff_runtime.TffRuntime(algorithm, len(_CLIENTS)) as runtime:
-      threading.Timer(2.0, os.kill, [os.getpid(), signal.SIGINT]).start()
+      threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
       _run(runtime, algorithm)
   assert not _workers()
 

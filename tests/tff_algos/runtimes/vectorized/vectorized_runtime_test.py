@@ -76,8 +76,17 @@ class _ThreadGroup:
     return said
 
 
-@pytest.mark.parametrize('vectorizes', [True, False])
-@pytest.mark.parametrize('clients', [[3, 0], [4, 1, 3, 0, 2]])
+@pytest.mark.parametrize(
+  ('clients', 'vectorizes'),
+  [
+    ([3, 0], False),
+    ([4, 1, 3, 0, 2], True),
+    *(
+      pytest.param(*case, marks=pytest.mark.verify)
+      for case in (([3, 0], True), ([4, 1, 3, 0, 2], False))
+    ),
+  ],
+)
 def test_a_group_shares_the_cohort_and_all_get_what_one_gets(
   clients, vectorizes
 ):
