@@ -63,11 +63,11 @@ def _find_problem_of_number(
   feature: spec_lib.Feature, value: Any
 ) -> str | None:
   # Most are single numbers, for which NumPy takes several times as long.
-  numbers = (value,) if isinstance(value, float) else value
-  shape = () if isinstance(value, float) else np.shape(value)
+  is_number = isinstance(value, float)
+  shape = () if is_number else np.shape(value)
   if shape != feature.raw_shape:
     return f'the shape is {shape}, not {feature.raw_shape}'
-  for number in numbers:
+  for number in (value,) if is_number or not shape else value:
     if math.isnan(number):
       if feature.missing == spec_lib.REFUSE:
         return "missing; allow it by missing='mean' or 'indicator'"

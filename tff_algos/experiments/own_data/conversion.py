@@ -281,10 +281,11 @@ def _image_bytes(value: Any) -> Any:
   """Returns the content of an image's file; other values as they are."""
   if isinstance(value, Mapping) and value.get('bytes'):
     return value['bytes']
-  if isinstance(value, Mapping) or not hasattr(value, 'save'):
+  save = getattr(value, 'save', None)
+  if save is None:
     return value
   content = io.BytesIO()
-  value.save(content, format='PNG')
+  save(content, format='PNG')
   return content.getvalue()
 
 

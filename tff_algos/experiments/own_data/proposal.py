@@ -130,6 +130,11 @@ def of_table(
   label = by_name[roles.label]
   if classes is None:
     classes = _classes(label)
+  if len(classes) == 1:
+    raise errors.DataError(
+      f'{path} has one class alone in the label column {label.name!r}, '
+      f'{classes[0]!r}; a model needs two or more to tell apart'
+    )
   left_out: list[str] = []
   if features is None:
     features_option = _guess_features(table, roles, left_out)

@@ -126,9 +126,16 @@ def _twice(folder):
   return proposal.of_table(*_visits(folder), given)
 
 
+def _one_class(folder):
+  rows = [(f'p{i % 2}', i / 3, 'yes') for i in range(20)]
+  table = _table(folder, ('who', 'a', 'ill'), rows)
+  return proposal.of_table(*table, {'label': 'ill'})
+
+
 @pytest.mark.parametrize(
   ('propose', 'words'),
   [
+    (_one_class, "has one class alone in the label column 'ill', 'yes'"),
     (_no_client, 'no column that can be a client'),
     (_no_label, 'no column that can be a label'),
     (_no_feature, 'no column that can be a feature'),
