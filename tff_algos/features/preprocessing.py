@@ -5,8 +5,9 @@ model, in its SavedModel: both have the same bits. It is built from the
 preprocessing layers of Keras 2.14.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +24,7 @@ NO_ID = -1
 _NOT_WORDS = r"[^\pL\pN\pM']+"
 
 Columns = Mapping[str, tf.Tensor]
-_Encoder = Callable[[tf.Tensor], tf.Tensor]
+_Encoder = Callable[..., tf.Tensor]
 _Layers = list[tf.keras.layers.Layer]
 
 
@@ -40,10 +41,14 @@ class Preprocessing(tf.Module):
     self.spec = spec
     # A SavedModel holds the tables of layers that are attributes.
     self._layers: _Layers = []
-    self._encoders = [
-      _ENCODERS[feature.type](feature, spec, self._layers)
-      for feature in spec.features
-    ]
+    self._encoders: list[tuple[tuple[spec_lib.Feature, ...], _Encoder]] = []
+    for _, run in itertools.groupby(spec.features, _scaling):
+      features = tuple(run)
+      if _scaling(features[0]).alone:
+        encoder = _ENCODERS[features[0].type](features[0], spec, self._layers)
+      else:
+        encoder = _numbers(features, spec)
+      self._encoders.append((features, encoder))
     # Keras numbers layers by a counter of the process, and equal models are
     # equal files. A layer may make others, which take no name.
     for i, layer in enumerate(self.submodules):
@@ -79,10 +84,8 @@ class Preprocessing(tf.Module):
         columns[CLIENT_DEVIATION][:, i],
       )
     parts = [
-      encoder(inputs[feature.name])
-      for feature, encoder in zip(
-        self.spec.features, self._encoders, strict=True
-      )
+      encoder(*(inputs[feature.name] for feature in features))
+      for features, encoder in self._encoders
     ]
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
 
@@ -126,31 +129,67 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
   return tf.cast(tf.clip_by_value(rounded, 0.0, 255.0), tf.uint8)
 
 
-def _number(
-  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
-) -> _Encoder:
-  """Returns numbers `[batch]` or `[batch, length]` -> `[..., width]`."""
-  fitted = spec.fitted.get(feature.name, {})
-  if feature.encoding == spec_lib.BUCKETIZE:
-    return _one_hot(
-      tf.keras.layers.Discretization(
-        fitted['boundaries'], output_mode='one_hot', name='buckets'
-      )
-    )
-  scale = _scaler(feature.encoding, fitted)
+class _Scaling(NamedTuple):
+  """What one layer does to neighbouring columns of numbers.
 
-  def encode(values: tf.Tensor) -> tf.Tensor:
+  Attributes:
+    encoding: Encoding of the columns.
+    missing: What they do with missing values.
+    alone: Name of a column that has a layer by itself.
+  """
+
+  encoding: str
+  missing: str
+  alone: str
+
+
+def _scaling(feature: spec_lib.Feature) -> _Scaling:
+  """Returns a key: a table of many numbers is scaled by a few layers."""
+  is_alone = (
+    feature.type != spec_lib.NUMBER or feature.encoding == spec_lib.BUCKETIZE
+  )
+  name = feature.name if is_alone else ''
+  return _Scaling(feature.encoding, feature.missing, name)
+
+
+def _numbers(
+  features: Sequence[spec_lib.Feature], spec: spec_lib.FeatureSpec
+) -> _Encoder:
+  """Returns columns `[batch]` or `[batch, length]` -> `[..., width]`."""
+  first = features[0]
+  scale = _scaler(
+    first.encoding, [spec.fitted.get(one.name, {}) for one in features]
+  )
+
+  def encode(*columns: tf.Tensor) -> tf.Tensor:
+    values = tf.stack(columns, axis=-1)
     scaled = scale(values)
-    if feature.missing == spec_lib.REFUSE:
-      return tf.expand_dims(scaled, -1)
+    if first.missing == spec_lib.REFUSE:
+      return scaled
     is_missing = tf.math.is_nan(values)
     # The mean of standardized values.
     scaled = tf.where(is_missing, tf.zeros_like(scaled), scaled)
-    if feature.missing == spec_lib.INDICATOR:
-      return tf.stack([scaled, tf.cast(is_missing, tf.float32)], axis=-1)
-    return tf.expand_dims(scaled, -1)
+    if first.missing == spec_lib.MEAN:
+      return scaled
+    pairs = tf.stack([scaled, tf.cast(is_missing, tf.float32)], axis=-1)
+    shape = tf.shape(values)[:-1]
+    return tf.reshape(pairs, tf.concat([shape, [2 * len(features)]], axis=0))
 
   return encode
+
+
+def _buckets(
+  feature: spec_lib.Feature, spec: spec_lib.FeatureSpec, layers: _Layers
+) -> _Encoder:
+  """Returns numbers `[batch]` -> one-hot `[batch, width]`."""
+  del layers
+  return _one_hot(
+    tf.keras.layers.Discretization(
+      spec.fitted[feature.name]['boundaries'],
+      output_mode='one_hot',
+      name='buckets',
+    )
+  )
 
 
 def _one_hot(layer: tf.keras.layers.Layer) -> _Encoder:
@@ -158,17 +197,20 @@ def _one_hot(layer: tf.keras.layers.Layer) -> _Encoder:
   return lambda values: layer(tf.expand_dims(values, -1))
 
 
-def _scaler(encoding: str, fitted: Mapping[str, Any]) -> _Encoder:
-  """Returns the scaling of a number."""
+def _scaler(
+  encoding: str, fitted: Sequence[Mapping[str, Any]]
+) -> Callable[[tf.Tensor], tf.Tensor]:
+  """Returns the scaling of columns that are stacked on the last axis."""
   if encoding in (spec_lib.STANDARDIZE, spec_lib.LOG):
-    mean, variance = fitted['mean'], fitted['variance']
+    mean = [one['mean'] for one in fitted]
+    variance = [one['variance'] for one in fitted]
   elif encoding == spec_lib.MIN_MAX:
-    mean = fitted['minimum']
-    variance = (fitted['maximum'] - fitted['minimum']) ** 2
+    mean = [one['minimum'] for one in fitted]
+    variance = [(one['maximum'] - one['minimum']) ** 2 for one in fitted]
   else:
     return tf.identity  # Plain, or standardized by the client before.
   layer = tf.keras.layers.Normalization(
-    axis=None, mean=mean, variance=variance, name='scale'
+    mean=mean, variance=variance, name='scale'
   )
   if encoding == spec_lib.LOG:
     return lambda values: layer(_log1p(values))
@@ -266,7 +308,7 @@ def _tensor(
 _ENCODERS: Mapping[
   str, Callable[[spec_lib.Feature, spec_lib.FeatureSpec, _Layers], _Encoder]
 ] = {
-  spec_lib.NUMBER: _number,
+  spec_lib.NUMBER: _buckets,
   spec_lib.CATEGORY: _category,
   spec_lib.TEXT: _text,
   spec_lib.IMAGE: _image,
