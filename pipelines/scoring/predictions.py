@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow
-import pyarrow.compute
 from absl import logging
 from pyarrow import parquet
 
@@ -147,7 +146,7 @@ def _count_all(
   for client in clients:
     name = f'clients_by_{client.chosen_by}'
     counts[name] = counts.get(name, 0) + 1
-  table = table.filter(pyarrow.compute.is_valid(table['label']))
+  table = table.filter(table['label'].is_valid())
   if len(table) < counts['examples']:
     counts['unlabelled_examples'] = counts['examples'] - len(table)
   facts: dict[str, Any] = {'counts': counts}

@@ -160,6 +160,22 @@ def test_champion_that_does_not_load_is_one_error(gated, tmp_path):
   assert not (folder / 'gate.json').exists()
 
 
+def test_champion_of_another_scale_is_not_compared(gated, tmp_path):
+  target = shutil.copytree(gated.target, tmp_path / 'export')
+  for path in target.glob('*/1/assets.extra/bundle.json'):
+    content = json.loads(path.read_text())
+    content['features']['scale'] = 0.5
+    path.write_text(json.dumps(content))
+  with (
+    experiment.open_dataset(gated.folder) as dataset,
+    pytest.raises(
+      errors.ExportError,
+      match=r'cannot be compared with.* in scale: 1.0 there, 0.5 here',
+    ),
+  ):
+    gating._load_champion(target, gated.config.gate, dataset)
+
+
 def test_champion_that_does_not_load_is_ignored_if_told(
   gated, tmp_path, monkeypatch
 ):

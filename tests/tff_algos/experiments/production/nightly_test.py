@@ -293,6 +293,7 @@ def test_two_nights_at_once(made):
       made.run(nights.SECOND)
 
 
+@pytest.mark.slow
 def test_fitted_values_are_those_of_the_parent(tmp_path, monkeypatch):
   """And the same rows are no new data, though their recipe is another."""
   raw = tmp_path / 'raw'
