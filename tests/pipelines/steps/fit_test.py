@@ -1,12 +1,16 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import build_dataset
+from pipelines import build_dataset, statistics
+from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
 from tests.testing import raw_data, raw_tables
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import layout
 from tff_algos.features import preprocessing
 
 
@@ -153,6 +157,14 @@ def test_unlabelled_clients_are_kept_to_be_scored(tmp_path):
     assert dataset.num_unlabelled_examples('train').tolist() == [0, 0]
     assert set(dataset.examples('person_0', 'test').y.tolist()) == {-1}
   assert '2 without labels' in build_dataset.summarize(result)
+  with staging_lib.open_staging(result.path) as staging:
+    folder = layout.version_folder(result.path, result.version)
+    statistics.measure(staging, folder)
+  totals = json.loads((folder / 'statistics.json').read_text())['totals']
+  (counted,) = totals['source'].values()
+  # The labelled rows that are not held out.
+  assert counted['num_examples'] == 60 - 24 - 1 - 4
+  assert result.manifest['num_held_out'] == [4]
 
 
 def test_a_dataset_without_any_label(built, tmp_path):
