@@ -22,7 +22,11 @@ from tff_algos.core import seeds
 from tff_algos.numerics import index_random
 
 # What of `tf.random` is recorded.
-STATELESS = ('stateless_normal', 'stateless_uniform')
+STATELESS = (
+  'stateless_normal',
+  'stateless_truncated_normal',
+  'stateless_uniform',
+)
 
 _ROOT = f'{pathlib.Path(__file__).parents[2]}/'
 _OURS = ('tff_algos/', 'pipelines/', 'binaries/')

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
@@ -182,9 +183,10 @@ def _temporary_folder(
 def _save(
   folder: pathlib.Path, bundle: Bundle, provenance: manifest.Provenance
 ) -> None:
-  tf.saved_model.save(
-    bundle.module, os.fspath(folder), signatures=dict(bundle.signatures)
-  )
+  with _no_bytecode():
+    tf.saved_model.save(
+      bundle.module, os.fspath(folder), signatures=dict(bundle.signatures)
+    )
   canonical.canonicalize(folder, bundle.methods)
   extra = folder / manifest.EXTRA_FOLDER
   extra.mkdir()
@@ -193,6 +195,21 @@ def _save(
     path.write_text(json.dumps(bundle.client_ids, indent=1) + '\n')
   facts = {'tensorflow_version': tf.__version__, **bundle.facts}
   manifest.write_manifest(folder, provenance, facts)
+
+
+@contextlib.contextmanager
+def _no_bytecode() -> Generator[None]:
+  """Keeps Python from caching bytecode in the block.
+
+  TensorFlow's saver runs generated code from the folder of temporary files, in
+  which its bytecode would stay behind.
+  """
+  before = sys.dont_write_bytecode
+  sys.dont_write_bytecode = True
+  try:
+    yield
+  finally:
+    sys.dont_write_bytecode = before
 
 
 def _check_reads_back(
