@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import importlib.util
 import json
 import logging as standard_logging
 import os
@@ -108,6 +109,7 @@ def run(function: Callable[[], object]) -> None:
     logging.get_absl_handler().addFilter(_is_for_the_user)  # pyright: ignore[reportOptionalMemberAccess]
     standard_logging.getLogger('tensorflow').setLevel(standard_logging.WARNING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    _forbid_hidden_workers()
     try:
       function()
     except BrokenPipeError:
@@ -158,6 +160,17 @@ def failure_line(error: Exception, exit_code: int) -> str:
       'message': str(error),
     }
   )
+
+
+def _forbid_hidden_workers() -> None:
+  """Refuses TFF computations outside the runtime `tff`, if it is chosen."""
+  config = flags.FLAGS['config'].value if 'config' in flags.FLAGS else None
+  chosen = config and config.get('runtime', {}).get('name') == 'tff'
+  # Without TFF, the registry of runtimes refuses the config.
+  if chosen and importlib.util.find_spec('tensorflow_federated'):
+    from tff_algos.core import tff_compat
+
+    tff_compat.refuse_default_context()
 
 
 def _report_uncaught(kind, error, trace) -> None:

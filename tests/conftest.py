@@ -41,6 +41,16 @@ def temporary_files(tmp_path_factory):
     os.environ['TMPDIR'] = before[1]
 
 
+@pytest.fixture(scope='session', autouse=True)
+def tff_context():
+  """Drops TFF's own context, which complains when the interpreter exits."""
+  yield
+  if 'tff_algos.core.tff_compat' in sys.modules:
+    from tff_algos.core import tff_compat
+
+    tff_compat.refuse_default_context()
+
+
 DIGITS = 'configs/fed_soft/digits.py:smoke'
 
 

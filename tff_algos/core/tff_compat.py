@@ -119,11 +119,13 @@ def in_context(context: Context) -> contextlib.AbstractContextManager[Any]:
   return tff.framework.get_context_stack().install(context)
 
 
-def _refuse_other_contexts() -> None:
-  """Replaces TFF's default context by one that refuses computations.
+def refuse_default_context() -> None:
+  """Replaces this thread's default TFF context by one that refuses to compute.
 
-  TFF's own context would start a worker process at the first computation
-  outside `in_context`, which would never be terminated.
+  For programs: TFF's own context would start a worker process of its own at
+  the first computation outside `in_context`, and writes an ignored exception to
+  stderr when the interpreter exits. The library does not call this, so that TFF
+  code of a user runs as before.
   """
 
   def refuse(cardinalities: Any) -> NoReturn:
@@ -138,6 +140,3 @@ def _refuse_other_contexts() -> None:
       executor_fn=_executor_stacks.ResourceManagingExecutorFactory(refuse)
     )
   )
-
-
-_refuse_other_contexts()

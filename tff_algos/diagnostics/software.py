@@ -27,6 +27,7 @@ say('importing TFF')
 import tensorflow as tf
 from tff_algos.core import tff_compat
 from tff_algos.runtimes.tff import local_worker
+tff_compat.refuse_default_context()
 say('building a computation')
 number = tff_compat.to_type(tf.TensorSpec([], tf.int32))
 @tff_compat.federated_computation(tff_compat.at_clients(number))

@@ -1,11 +1,17 @@
 """Tests of the names of TFF that we use; the TFF runtime's tests run them."""
 
+import importlib.util
 from collections import OrderedDict
 
 import pytest
 import tensorflow as tf
+from absl import flags
+from ml_collections import config_dict, config_flags
 
+from binaries import command
+from tests.testing import running_sum
 from tff_algos.core import tff_compat
+from tff_algos.rounds import federated, phase_types
 
 _SPECS = OrderedDict(
   kernel=tf.TensorSpec([2, 3], tf.float32),
@@ -25,7 +31,44 @@ def test_placements():
   assert str(tff_compat.at_clients(type_)) == '{bool}@CLIENTS'
 
 
-def test_a_computation_outside_a_runtime_is_refused_without_a_process():
+@pytest.fixture(name='default_context')
+def _default_context():
+  """Returns a function that returns the default context; restores it."""
+  stack = tff_compat.tff.framework.get_context_stack()
+  before = stack.current
+  yield lambda: stack.current
+  tff_compat.tff.framework.set_default_context(before)
+
+
+def test_importing_us_and_building_a_phase_leave_the_default_context(
+  default_context,
+):
+  before = default_context()
+  spec = importlib.util.find_spec(tff_compat.__name__)
+  spec.loader.exec_module(importlib.util.module_from_spec(spec))
+  algorithm = running_sum.algorithm()
+  federated.build_federated_phase(
+    algorithm.phases[running_sum.PHASE],
+    phase_types.check_algorithm(algorithm)[running_sum.PHASE],
+  )
+  assert default_context() is before
+
+
+def test_a_program_refuses_to_compute_outside_a_runtime_without_a_process(
+  default_context, monkeypatch
+):
+  before = default_context()
+  values = flags.FlagValues()
+  monkeypatch.setattr(flags, 'FLAGS', values)
+  flags.DEFINE_string('workdir', None, 'None.', flag_values=values)
+  command._forbid_hidden_workers()
+  config = config_dict.ConfigDict({'runtime': {'name': 'debug'}})
+  config_flags.DEFINE_config_dict('config', config, flag_values=values)
+  values(['program'])
+  command._forbid_hidden_workers()
+  assert default_context() is before
+  values['config'].value.runtime.name = 'tff'
+  command._forbid_hidden_workers()
   add_one = tff_compat.tensorflow_computation(
     lambda x: x + 1, tff_compat.to_type(tf.TensorSpec([], tf.int32))
   )
