@@ -77,9 +77,7 @@ def build_learning_process(
     return tff_compat.federated_eval_at_server(initial_state)
 
   @tff_compat.tensorflow_computation(tff_compat.to_type(number), data_type)
-  def to_client(
-    round_num: tf.Tensor, dataset: tf.data.Dataset
-  ) -> composer.Clients:
+  def to_client(round_num: tf.Tensor, dataset: Any) -> composer.Clients:
     return composer.Clients(
       client_index=tf.constant(0),
       client_input=(),
@@ -188,11 +186,11 @@ def _refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
 
 
 def _read(
-  dataset: tf.data.Dataset, examples: algorithm_lib.ClientData
+  dataset: Any, examples: algorithm_lib.ClientData
 ) -> algorithm_lib.ClientData:
   """Returns the examples of a dataset of batches, with one row at least."""
 
-  def no_rows(spec: tf.TensorSpec) -> tf.Tensor:
+  def no_rows(spec: tf.Tensor) -> tf.Tensor:
     return tf.zeros([0, *spec.shape[1:]], spec.dtype)
 
   x, y = (
