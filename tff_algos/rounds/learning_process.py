@@ -28,7 +28,7 @@ class State(NamedTuple):
   """
 
   server_state: Structure
-  round_num: tf.Tensor
+  round_num: Any
 
 
 def build_learning_process(
@@ -83,7 +83,7 @@ def build_learning_process(
       client_input=(),
       client_state=(),
       data=_read(dataset, examples),
-      seed=tf.random.experimental.stateless_fold_in(
+      seed=tf.random.experimental.stateless_fold_in(  # pyright: ignore[reportAttributeAccessIssue]
         tf.constant(round_seed), round_num
       ),
     )
