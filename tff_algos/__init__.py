@@ -51,6 +51,9 @@ _PUBLIC = {
   'register_model': '.models.registry:register_model',
   'register_source': 'pipelines.sources.registry:register_source',
   'load_plugins': '.core.plugins:load',
+  # TFF's own computations and processes; docs/tff.md.
+  'federated': '.rounds.federated:build_federated_phases',
+  'learning_process': '.rounds.learning_process:build_learning_process',
   # A round loop of one's own, in memory; an example is in its docstring.
   'Simulation': '.training.simulation:Simulation',
   'ArraySource': '.runtimes.client_sources:ArraySource',

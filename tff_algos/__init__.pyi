@@ -33,6 +33,10 @@ from tff_algos.models.model_options import ModelConfig
 from tff_algos.models.registry import MODELS, build_model, register_model
 from tff_algos.models.registry import parse_config as parse_model
 from tff_algos.reports.run.page import write_report
+from tff_algos.rounds.federated import build_federated_phases as federated
+from tff_algos.rounds.learning_process import (
+  build_learning_process as learning_process,
+)
 from tff_algos.runtimes.client_sources import ArraySource
 from tff_algos.runtimes.registry import RuntimeConfig, build_runtime
 from tff_algos.serving.models import ModelStore
@@ -64,6 +68,8 @@ __all__ = [
   'register_model',
   'register_source',
   'load_plugins',
+  'federated',
+  'learning_process',
   'Simulation',
   'ArraySource',
   'draw_batches',

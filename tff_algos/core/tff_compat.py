@@ -5,6 +5,7 @@ Written for TFF 0.87. Later versions move these names into the package
 """
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
@@ -33,10 +34,16 @@ Context: TypeAlias = Any
 federated_aggregate = tff.federated_aggregate
 federated_broadcast = tff.federated_broadcast
 federated_computation = tff.federated_computation
+federated_eval_at_server = functools.partial(
+  tff.federated_eval, placement=tff.SERVER
+)
 federated_map = tff.federated_map
 federated_sum = tff.federated_sum
 federated_zip = tff.federated_zip
 tensorflow_computation: Any = tff.tensorflow.computation
+LearningProcess: Any = tff.learning.templates.LearningProcess
+LearningProcessOutput: Any = tff.learning.templates.LearningProcessOutput
+ModelWeights: Any = tff.learning.models.ModelWeights
 
 _MESSAGE_LIMIT_BYTES = 2_000_000_000
 
@@ -54,6 +61,11 @@ def to_specs(type_: Type) -> Structure:
 def tuple_type(types: Sequence[Type]) -> Type:
   """Returns the type of a tuple."""
   return tff.StructWithPythonType(list(types), tuple)
+
+
+def sequence_type(element: Type) -> Type:
+  """Returns the type of a `tf.data.Dataset` of elements of a type."""
+  return tff.SequenceType(element)
 
 
 def has_field(value: Value | Type, name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import tff_compat
+from tff_algos.core import checks, tff_compat
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
 from tff_algos.rounds import composer, phase_types
@@ -34,6 +34,30 @@ class FederatedPhase(NamedTuple):
   whole: tff_compat.Computation
   client_half: tff_compat.Computation
   server_half: tff_compat.Computation
+
+
+def build_federated_phases(
+  algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int
+) -> dict[str, FederatedPhase]:
+  """Returns phase name -> the phase as TFF computations.
+
+  `type_signature` of a computation has its TFF type. Which phases run in a
+  round, and on which clients, is decided by `algorithm.plan_round`.
+
+  Args:
+    algorithm: The algorithm.
+    num_clients: Size of the population, >= 1.
+
+  Raises:
+    ConfigError: If `num_clients` is not positive.
+    StageTypeError: If two stages of a phase do not fit.
+  """
+  checks.check_int('num_clients', num_clients, minimum=1)
+  types = phase_types.check_algorithm(algorithm, num_clients)
+  return {
+    name: build_federated_phase(phase, types[name])
+    for name, phase in algorithm.phases.items()
+  }
 
 
 def build_federated_phase(

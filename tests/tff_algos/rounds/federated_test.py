@@ -5,6 +5,7 @@ import pytest
 from tests.testing import toys
 from tff_algos.algorithms import fed_avg
 from tff_algos.algorithms.fed_soft import fed_soft
+from tff_algos.core import errors
 from tff_algos.rounds import federated, phase_types
 
 _CLIENTS = (
@@ -71,3 +72,13 @@ def test_a_collecting_phase_keeps_the_type_of_the_server_state(types_of):
     )
   )
   assert parameter['clients'] == _CLIENTS % ('<>', '<>')
+
+
+def test_every_phase_of_an_algorithm_is_built():
+  built = fed_soft.build_fed_soft(toys.linear(3), fed_soft.FedSoftConfig())
+  phases = federated.build_federated_phases(built, num_clients=4)
+  assert set(phases) == set(built.phases)
+  state = phases['train'].whole.type_signature.parameter['server_state']
+  assert 'importance_weights=float32[4,2]' in str(state)
+  with pytest.raises(errors.ConfigError, match='num_clients'):
+    federated.build_federated_phases(built, num_clients=0)
