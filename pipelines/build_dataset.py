@@ -154,8 +154,12 @@ def _stage_version(
   cleaning.check_dead_letters(
     letters, counters['raw_examples'], config.max_dead_letter_fraction
   )
+  survey = planning.join_surveys(surveys)
+  spec = source.feature_spec()
+  if spec is not None and schema.num_classes and not config.keep_unlabelled:
+    _check_classes(survey, spec)
   plan = partition_plan.make_plan(
-    planning.join_surveys(surveys),
+    survey,
     config,
     schema.source_names,
     num_classes=schema.num_classes,
@@ -163,7 +167,6 @@ def _stage_version(
   )
   handover.write_plan(staging, plan, [len(s.key) for s in surveys])
   fitted = None
-  spec = source.feature_spec()
   if spec is not None:
     _measure(config, staging, blocks, spec, pipeline_options)
     fitted = fit.merge(staging, spec, len(blocks), len(plan.client_ids), given)
@@ -294,6 +297,18 @@ def _extract_and_write(
       | 'Blocks' >> spread.Spread(list(enumerate(blocks)))
       | 'Extract' >> beam.ParDo(extract.ExtractPieces(config, writer.staging))
       | 'WriteShards' >> write.WriteShards(writer, len(blocks))
+    )
+
+
+def _check_classes(survey: planning.Survey, spec: spec_lib.FeatureSpec) -> None:
+  """Raises DataError if all examples are of one class."""
+  found = np.unique(survey.y)
+  if len(found) == 1:
+    name = spec.classes[found[0]] if spec.classes else found[0]
+    raise errors.DataError(
+      f'all {len(survey.y)} examples are of one class, {name!r}: there is '
+      'nothing to tell apart. Is it the right label column, and does the data '
+      'have all classes?'
     )
 
 

@@ -8,14 +8,24 @@ import tempfile
 import hypothesis
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import strategies as st
 
 from pipelines import build_dataset
-from pipelines.examples import cleaning, raw_columns
+from pipelines.examples import (
+  cleaning,
+  column_statistics,
+  encoding,
+  raw_columns,
+)
 from pipelines.sources import base, registry
 from tests.testing import raw_data, raw_sources
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import raw_features
+from tff_algos.data import schema as schema_lib
+from tff_algos.features import preprocessing
+from tff_algos.features import spec as spec_lib
 
 # TFDS needs a prepared set: tests/pipelines/sources/tfds_test.py.
 _SOURCES = sorted({*registry.SOURCES} - {'tfds'})
@@ -65,6 +75,83 @@ def test_samples_are_sound_and_always_the_same(name, tmp_path):
   is_test = np.concatenate([sound.is_test for sound, _ in first.values()])
   assert is_test.any() == source.has_test_split()
   assert not is_test.all()
+
+
+def _raw_columns(spec, x):
+  """Returns examples of arrays as raw columns, `[n, ...]`."""
+  first = spec.features[0]
+  if first.type == spec_lib.TENSOR:
+    return {first.name: x}
+  if first.type == spec_lib.IMAGE:
+    return {first.name: [tf.io.encode_png(image).numpy() for image in x]}
+  if first.type == spec_lib.NUMBER:
+    return {one.name: x[:, i] for i, one in enumerate(spec.features)}
+  special = {number: f'<{name}>' for name, number in spec.special_ids.items()}
+  if 'padding' in spec.special_ids:
+    special[spec.special_ids['padding']] = ''
+  words = iter(spec.words())
+  num_ids = len(special) + len(spec.words())
+  names = [
+    special[number] if number in special else next(words)
+    for number in range(num_ids)
+  ]
+  return {first.name: np.array(names, object)[x]}
+
+
+def _spec_and_examples(source):
+  """Returns a fitted spec, raw columns of some examples, what is stored."""
+  sound, _ = next(iter(_read(source).values()))
+  spec = source.feature_spec()
+  if spec is not None:
+    statistics = column_statistics.create(spec)
+    column_statistics.add(statistics, spec, sound.x)
+    spec = spec.fit(column_statistics.finish(statistics, spec))
+    nobody = np.zeros((0, len(spec.by_client)), np.float32)
+    columns = raw_columns.select(sound.x, slice(3))
+    encoder = encoding.Encoder(encoding.Fitted(spec, nobody, nobody))
+    stored = encoder.encode(sound.x, np.full(len(sound.y), -1))[:3]
+    return spec, columns, stored, spec.output()
+  features = source.features()._asdict()
+  del features['x_range']
+  schema = schema_lib.Schema(**features, source_names=('all',))
+  spec = raw_features.of_manifest(
+    {
+      'schema': schema.to_dict(),
+      'recipe': {'source': {'options': dict(source.recipe())}},
+      'source_facts': source.facts(),
+    }
+  )
+  stored = sound.x[:3]
+  return spec, _raw_columns(spec, stored), stored, schema
+
+
+@pytest.mark.parametrize('name', _SOURCES)
+def test_raw_rows_are_encoded_as_they_are_stored(name, tmp_path):
+  """The serving graph, a row at a time, has the bits of the dataset."""
+  spec, columns, stored, schema = _spec_and_examples(_sample(name, tmp_path))
+  module = preprocessing.Preprocessing(spec)
+  specs = module.column_specs()
+  encode = tf.function(
+    module.model_input, input_signature=[specs], autograph=False
+  )
+  for row, expected in enumerate(stored):
+    found = encode(
+      {
+        column: tf.constant(columns[column][row : row + 1], one.dtype)
+        for column, one in specs.items()
+      }
+    )
+    np.testing.assert_array_equal(found[0], _decoded(schema, expected))
+
+
+def _decoded(schema, stored):
+  """Returns the input of a model for a stored example."""
+  if isinstance(schema, schema_lib.Schema):
+    return schema.decode_x(stored)
+  if schema.dtype == 'int32':
+    return stored
+  scaled = stored.astype(np.float32) * np.float32(schema.scale)
+  return scaled + np.float32(schema.offset)
 
 
 @pytest.mark.parametrize('name', _SOURCES)

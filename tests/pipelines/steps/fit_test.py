@@ -167,6 +167,14 @@ def test_unlabelled_clients_are_kept_to_be_scored(tmp_path):
   assert result.manifest['num_held_out'] == [4]
 
 
+def test_one_class_alone_is_refused(tmp_path):
+  table = [{**row, 'y': 'no'} for row in raw_tables.rows()]
+  with pytest.raises(
+    errors.DataError, match="60 examples are of one class, 'no'"
+  ):
+    _build(tmp_path, table)
+
+
 def test_a_dataset_without_any_label(built, tmp_path):
   folder, *_ = built
   options = raw_tables.config(tmp_path).source.options
