@@ -237,6 +237,11 @@ def _import_all() -> None:
     'tff_algos.runtimes.tff.tff_runtime',
   ):
     importlib.import_module(name)
+  # A program imports TFF only for its runtime, and then does this, too. TFF's
+  # own context complains at the end of every fork.
+  from tff_algos.core import tff_compat
+
+  tff_compat.refuse_default_context()
 
 
 if __name__ == '__main__':
