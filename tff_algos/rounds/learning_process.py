@@ -13,6 +13,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds, tff_compat
 from tff_algos.core.structures import Structure
+from tff_algos.numerics import index_random
 from tff_algos.rounds import aggregation, composer, federated, phase_types
 
 # A client's batches are joined by so many examples at a time.
@@ -83,9 +84,7 @@ def build_learning_process(
       client_input=(),
       client_state=(),
       data=_read(dataset, examples),
-      seed=tf.random.experimental.stateless_fold_in(  # pyright: ignore[reportAttributeAccessIssue]
-        tf.constant(round_seed), round_num
-      ),
+      seed=index_random.fold_in(tf.constant(round_seed), round_num),
     )
 
   @tff_compat.tensorflow_computation(tff_compat.to_type(number))
