@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import running_sum, toys
-from tff_algos.algorithms import fed_avg, ifca
+from tests.testing import contract, running_sum, toys
+from tff_algos.algorithms import fed_avg, ifca, registry
 from tff_algos.core import errors
 from tff_algos.core.tff_compat import tff
-from tff_algos.rounds import aggregation_processes
+from tff_algos.rounds import aggregation, aggregation_processes
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_config, tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
@@ -19,6 +19,8 @@ from tff_algos.training import checkpoint, loop, simulation
 
 _TRAINING = local_training.LocalTrainingConfig(batch_size=100)
 _MEAN = tff.aggregators.MeanFactory()
+# Their models have more than one layer.
+_NEED_LAYERS = ('fed_pac', 'filter_decomposition', 'partial_fed_avg')
 
 
 def _fed_avg():
@@ -135,6 +137,39 @@ def test_secure_sums_are_the_sums_up_to_their_quantization():
   )
 
 
+def _secure(replaced):
+  """Returns a factory of secure sums of values below 100 for an aggregator."""
+  values = tff.aggregators.SecureSumFactory(100.0, -100.0)
+  if isinstance(replaced, aggregation.Sum):
+    return values
+  weights = tff.aggregators.SecureSumFactory(100.0, 0.0)
+  return tff.aggregators.MeanFactory(values, weights)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize('name', sorted(registry.ALGORITHMS))
+def test_phases_that_collect_nothing_run_under_secure_sums(name):
+  """`docs/tff.md` says which; what others collect stays as it is."""
+  model = 'convolution' if name in _NEED_LAYERS else 'logistic'
+  with contract.Case(name, model) as case:
+    factories = {
+      purpose: {
+        field: _secure(one)
+        for field, one in phase.aggregation.items()
+        if not isinstance(one, aggregation.Collect)
+      }
+      for purpose, phase in case.algorithm.phases.items()
+    }
+    secure = aggregation_processes.with_aggregators(case.algorithm, factories)
+    with tff_runtime.TffRuntime(secure, len(contract.SIZES)) as runtime:
+      state, clients, _ = toys.run_rounds(
+        secure, runtime, contract.build_source(), contract.NUM_ROUNDS
+      )
+    expected, expected_clients, _ = case.expected
+  _assert_close(state.server_state, expected, rtol=1e-4, atol=1e-5)
+  _assert_close(clients, expected_clients, rtol=1e-4, atol=1e-5)
+
+
 def test_states_of_processes_are_in_checkpoints(tmp_path):
   """Four rounds are two rounds, a checkpoint, and two more."""
   algorithm = aggregation_processes.with_aggregators(
@@ -182,6 +217,27 @@ def test_a_sum_by_a_factory_and_a_mean_by_an_unweighted_one():
   total, mean, _ = run.server_state.server_state
   assert total == 10
   np.testing.assert_allclose(mean, 10 / 3)
+
+
+def test_a_mean_of_weight_zero_is_zeros():
+  """The mean of TFF is NaN then."""
+  algorithm = aggregation_processes.with_aggregators(
+    running_sum.algorithm(), {running_sum.PHASE: {'mean': _MEAN}}
+  )
+  state, _ = aggregation_processes.server_update(
+    algorithm.phases[running_sum.PHASE],
+    algorithm.init_server_state(tf.constant([0, 1]), 1),
+    {
+      'value': tf.constant(3.0),
+      'mean': tf.constant(0.0),
+      'said': aggregation.Collected(
+        tf.constant([3.0]), tf.constant([0]), tf.constant([True])
+      ),
+    },
+    {'mean': ({'state': (), 'result': tf.constant(np.nan)},)},
+  )
+  assert state.server_state.mean == 0
+  assert state.extra[running_sum.PHASE]['mean'].is_started
 
 
 @pytest.mark.parametrize(
