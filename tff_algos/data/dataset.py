@@ -248,7 +248,6 @@ class FederatedDataset(rich_repr.Described):
         if self.schema.num_classes
         else 'numbers'
       ),
-      'folder': self.path,
     }
 
   def close(self) -> None:
