@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import carrying, errors
+from tff_algos.core import carrying, errors, rich_repr
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Leaf, Structure
 
@@ -273,8 +273,8 @@ class Account(Protocol):
     ...
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class FederatedAlgorithm:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class FederatedAlgorithm(rich_repr.Described):
   """A federated algorithm: states, phases, round plan, served models.
 
   Attributes:
@@ -322,3 +322,11 @@ class FederatedAlgorithm:
   local_weights: WeightsOfClient | None = None
   newcomers: Newcomers | None = None
   account: Account | None = None
+
+  def description(self) -> tuple[str, Mapping[str, object]]:
+    """Returns the name, the number of clusters and the phases."""
+    return f'Algorithm {self.name!r}', {
+      'clusters': self.num_clusters,
+      'phases': ', '.join(self.phases),
+      'model': f'{self.cluster_model.name}, {self.cluster_model.task}',
+    }
