@@ -15,6 +15,7 @@ from tff_algos.experiments.evaluating import evaluate
 from tff_algos.experiments.experiment import ExperimentConfig
 from tff_algos.experiments.experiment import parse as parse_experiment
 from tff_algos.experiments.exporting import export as export_models
+from tff_algos.experiments.interactive import Experiment
 from tff_algos.experiments.own_data.conversion import (
   from_arrays,
   from_client_data,
@@ -52,6 +53,7 @@ __version__: str
 
 __all__ = [
   '__version__',
+  'Experiment',
   'FederatedAlgorithm',
   'Model',
   'ALGORITHMS',

@@ -46,6 +46,21 @@ def build_federated_phases(
 ) -> dict[str, FederatedPhase]:
   """Returns phase name -> the phase as TFF computations.
 
+  >>> import tff_algos
+  >>> model = tff_algos.build_model(
+  ...   tff_algos.parse_model({'name': 'linear_regression', 'use_bias': False}),
+  ...   task='regression',
+  ...   input_shape=(4,),
+  ...   num_outputs=1,
+  ... )
+  >>> section = tff_algos.parse_algorithm({'name': 'fed_avg'})
+  >>> algorithm = tff_algos.build_algorithm(section, model)
+  >>> phases = tff_algos.federated(algorithm, num_clients=2)
+  >>> list(phases)
+  ['train']
+  >>> print(phases['train'].server_half.type_signature.result)
+  <<model_weights=<kernel=float32[4,1]>,optimizer_slots=<>>,<>>
+
   `type_signature` of a computation has its TFF type. Which phases run in a
   round, and on which clients, is decided by `algorithm.plan_round`.
 
