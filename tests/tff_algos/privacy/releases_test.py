@@ -1,5 +1,7 @@
 """Whatever clients of registered algorithms upload has a declared treatment."""
 
+import pathlib
+
 import pytest
 
 from tests.testing import contract, toys
@@ -77,3 +79,25 @@ def test_an_algorithm_without_sums_is_refused():
     releases.summed_fields(
       algorithm_lib.FederatedAlgorithm(**{**vars(algorithm), 'phases': {}})
     )
+
+
+def _rows():
+  for name, fields in releases.RELEASES.items():
+    for field, treatment in fields.items():
+      match treatment:
+        case releases.Summed(how=how):
+          yield f'| {name} | `{field}` | clipped, summed, noised: {how} |'
+        case releases.Own(how=how):
+          yield f'| {name} | `{field}` | for the same client alone: {how} |'
+        case releases.Disclosed(why=why, instead=instead):
+          remedy = f'; {instead}' if instead else ''
+          yield f'| {name} | `{field}` | **refused**: {why}{remedy} |'
+
+
+def test_the_page_has_the_declarations():
+  """Prints the table that belongs there if it does not."""
+  table = '\n'.join(
+    ['| algorithm | uploaded field | treatment |', '|---|---|---|', *_rows()]
+  )
+  page = pathlib.Path(__file__).parents[3] / 'docs' / 'privacy.md'
+  assert table in page.read_text(), table
