@@ -261,6 +261,18 @@ class Newcomers(NamedTuple):
   weights: Callable[[Structure, tf.Tensor], Structure]
 
 
+class Account(Protocol):
+  """Account of a budget that training spends, such as that of privacy."""
+
+  def metrics(self, server_state: Structure, /) -> Mapping[str, float]:
+    """Returns what is spent after a round, as metrics of that round."""
+    ...
+
+  def is_spent(self, server_state: Structure, /) -> bool:
+    """Returns whether training must end: another round could exceed it."""
+    ...
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class FederatedAlgorithm(rich_repr.Described):
   """A federated algorithm: states, phases, round plan, served models.
@@ -292,6 +304,7 @@ class FederatedAlgorithm(rich_repr.Described):
       one. For evaluation alone, never served; None for none.
     newcomers: Personalization of unseen clients; None if only cluster models
       serve them.
+    account: Account of a budget, kept in the server state; None for none.
   """
 
   name: str
@@ -308,6 +321,7 @@ class FederatedAlgorithm(rich_repr.Described):
   carry: carrying.Carry
   local_weights: WeightsOfClient | None = None
   newcomers: Newcomers | None = None
+  account: Account | None = None
 
   def description(self) -> tuple[str, Mapping[str, object]]:
     """Returns the name, the number of clusters and the phases."""
