@@ -107,6 +107,10 @@ class ChildProcess:
         f'said:\n{self.tail() or "(nothing)"}'
       )
 
+  def wait(self) -> None:
+    """Waits until the process has ended, for a few seconds at most."""
+    self._thread.join(_GRACE_SECONDS)
+
   def tail(self) -> str:
     """Returns the last 8 KiB of its stdout and stderr, whole characters."""
     return self._tail.decode(errors='replace').strip()
