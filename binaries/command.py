@@ -49,10 +49,15 @@ _OUR_CODE = [
 ]
 
 
-def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
-  """Defines `--config` and `--workdir`, both required; returns the holders.
+def define_experiment_flags(
+  *, required: bool = True
+) -> tuple[flags.FlagHolder, flags.FlagHolder]:
+  """Defines `--config` and `--workdir`; returns the holders.
 
   Also defines `--plugins`.
+
+  Args:
+    required: Whether both must be given.
   """
   define_plugins_flag()
   config = config_flags.DEFINE_config_file(
@@ -66,7 +71,8 @@ def define_experiment_flags() -> tuple[flags.FlagHolder, flags.FlagHolder]:
   workdir = flags.DEFINE_string(
     'workdir', None, 'Folder of the run; everything is read and written there.'
   )
-  flags.mark_flags_as_required(['config', 'workdir'])
+  if required:
+    flags.mark_flags_as_required(['config', 'workdir'])
   return config, workdir
 
 
@@ -231,7 +237,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
     if 'config' in flags.FLAGS:
       others = _parse_all_but_config(argv)
       plugins.load(others.plugins)
-      check_overrides(others.config, argv)
+      if others.config is not None:
+        check_overrides(others.config, argv)
     rest = _parse(flags.FLAGS, argv)
     if 'plugins' in flags.FLAGS:
       plugins.load(flags.FLAGS.plugins)
@@ -255,10 +262,12 @@ def _parse_all_but_config(argv: list[str]) -> flags.FlagValues:
     flags.Error: If a flag is unknown or missing, or its value is invalid.
   """
   values = copy.deepcopy(flags.FLAGS)
+  is_required = bool(values['config'].validators)
   flags.DEFINE_string(
     'config', None, 'Path.', flag_values=values, allow_override=True
   )
-  flags.mark_flag_as_required('config', flag_values=values)
+  if is_required or any(map(_OVERRIDE.match, argv)):
+    flags.mark_flag_as_required('config', flag_values=values)
   others = []
   for previous, argument in zip(['', *argv], argv, strict=False):
     is_value = _OVERRIDE.fullmatch(previous) and not argument.startswith('--')

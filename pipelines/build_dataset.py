@@ -21,7 +21,7 @@ from absl import logging
 
 from pipelines import options
 from pipelines.engines import runner, spread
-from pipelines.examples import cleaning, distributions, splits
+from pipelines.examples import cleaning, distributions, encoding, splits
 from pipelines.partitions import plan as partition_plan
 from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import quarantine, versions
@@ -86,16 +86,7 @@ def build(
   runner.check_flags(pipeline_options)
   dataset = pathlib.Path(output_dir).resolve()
   source = extract.create_source(config)
-  dists = distributions.build_distributions(
-    config.distributions, source, config.seed
-  )
-  features = source.features()._asdict()
-  del features['x_range']  # Checked here; the stored schema does not have it.
-  # Of raw columns, what is stored is known after they are fitted.
-  schema = schema_lib.Schema(
-    **features,
-    source_names=tuple(distribution.name for distribution in dists),
-  )
+  schema = _schema_before_fit(config, source)
   given = fit.read_given(config.fitted_from, source.feature_spec())
   partition_plan.check_config(
     config,
@@ -133,6 +124,51 @@ def build(
         staging, dataset, version, publication.keep_versions
       )
   return BuildResult(dataset, version, manifest, reused, is_current, removed)
+
+
+def preview(
+  config: options.DatasetConfig,
+) -> tuple[schema_lib.Schema, spec_lib.FeatureSpec]:
+  """Returns schema and feature spec of a dataset that is not built.
+
+  Raises:
+    DataError: If the source needs raw data to know them, or they are learned
+      from examples (vocabularies, quantiles).
+  """
+  source = extract.create_source(config)
+  schema = _schema_before_fit(config, source)
+  spec = source.feature_spec()
+  if spec is None:
+    recipe = {'source': {'options': source.recipe()}}
+    manifest = {
+      'schema': schema.to_dict(),
+      'recipe': recipe,
+      'source_facts': source.facts(),
+    }
+    return schema, raw_features.of_manifest(manifest)
+  if spec.output() is None or spec.features[0].encoding == spec_lib.IDS:
+    raise errors.DataError(
+      f'source {config.source.name!r}: how many inputs its features '
+      f'{", ".join(one.name for one in spec.features)} become is learned from '
+      'the examples; build the dataset with binaries.preprocess'
+    )
+  nothing = np.zeros((0, 0), np.float32)
+  return encoding.Fitted(spec, nothing, nothing).stored_as(schema), spec
+
+
+def _schema_before_fit(
+  config: options.DatasetConfig, source: base.Source
+) -> schema_lib.Schema:
+  """Returns the schema; that of raw columns has no shape before the fit."""
+  dists = distributions.build_distributions(
+    config.distributions, source, config.seed
+  )
+  features = source.features()._asdict()
+  del features['x_range']  # Checked here; the stored schema does not have it.
+  return schema_lib.Schema(
+    **features,
+    source_names=tuple(distribution.name for distribution in dists),
+  )
 
 
 def _stage_version(

@@ -51,6 +51,23 @@ def tff_context():
     tff_compat.refuse_default_context()
 
 
+@pytest.fixture
+def native_context():
+  """TFF's own context for local computation; its worker ends with the test."""
+  import psutil
+
+  from tff_algos.core import tff_compat
+
+  native = tff_compat.tff.backends.native
+  before = set(psutil.Process().children())
+  with tff_compat.in_context(native.create_sync_local_cpp_execution_context()):
+    yield
+  for child in set(psutil.Process().children()) - before:
+    if child.name().startswith('worker_binary'):
+      child.kill()
+      child.wait()
+
+
 DIGITS = 'configs/fed_soft/digits.py:smoke'
 
 

@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipelines import build_dataset
+from pipelines import build_dataset, options
 from pipelines.publishing import versions
 from pipelines.sources import digits
 from pipelines.steps import write
@@ -58,6 +58,39 @@ def _held_out_ids(dataset):
     stored = schema_lib.decode_record(reader.read([0])[0], dataset.schema)
     ids |= {row.tobytes() for row in stored.example_id}
   return ids
+
+
+def test_preview_is_the_schema_that_is_built(built):
+  schema, spec = build_dataset.preview(raw_data.digits_config())
+  with dataset_lib.FederatedDataset.open(built.path) as dataset:
+    assert schema == dataset.schema
+    assert spec == dataset.feature_spec
+
+
+@pytest.mark.parametrize(
+  ('feature', 'x_shape'),
+  [
+    ({'name': 'a', 'missing': 'indicator'}, (2,)),
+    ({'name': 'a', 'type': 'category'}, None),
+    ({'name': 'a', 'type': 'text', 'encoding': 'ids', 'length': 3}, None),
+  ],
+)
+def test_preview_of_raw_columns(tmp_path, feature, x_shape):
+  source = raw_data.csv_config(tmp_path).source
+  values = {**source.options, 'features': [feature], 'feature_columns': ()}
+  config = config_lib.from_dict(
+    options.DatasetConfig,
+    {
+      'source': {'name': 'csv', 'options': values},
+      'partition': {'law': 'iid', 'num_clients': 2},
+    },
+  )
+  if x_shape:
+    schema, _ = build_dataset.preview(config)
+    assert schema.x_shape == x_shape
+  else:
+    with pytest.raises(errors.DataError, match='learned from the examples'):
+      build_dataset.preview(config)
 
 
 def test_round_trip_gives_back_the_raw_examples(tmp_path):

@@ -18,8 +18,10 @@ from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import schema as schema_lib
 from tff_algos.evaluation import drift as drift_lib
 from tff_algos.experiments.production import gate_config
+from tff_algos.features import spec as spec_lib
 from tff_algos.models import registry as models
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
@@ -153,14 +155,15 @@ def open_dataset(
 
 
 def build_model(
-  config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
+  config: ExperimentConfig,
+  schema: schema_lib.Schema,
+  spec: spec_lib.FeatureSpec,
 ) -> model_lib.Model:
-  """Builds the model for the examples of a dataset.
+  """Builds the model for examples of a schema and a feature spec.
 
   Raises:
     ConfigError: If no model accepts them, or the config does not fit them.
   """
-  schema, spec = dataset.schema, dataset.feature_spec
   return models.build_model(
     config.model,
     task=schema.task,
@@ -179,7 +182,7 @@ def build_algorithm(
   """Builds the algorithm, under attack if so configured, for a dataset."""
   built = algorithms.build_algorithm(
     config.algorithm,
-    build_model(config, dataset),
+    build_model(config, dataset.schema, dataset.feature_spec),
     run_seed=config.seed,
     schedule=config.lr_schedule,
   )

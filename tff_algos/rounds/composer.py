@@ -245,24 +245,19 @@ def collected(
   )
 
 
-def server_update(
+def finish(
   phase: algorithm_lib.Phase,
-  server_state: Structure,
   sums: Mapping[str, Structure],
   collection: Structure,
-) -> tuple[Structure, Structure]:
-  """Finishes the aggregates and runs the phase's server update.
+) -> OrderedDict[str, Structure]:
+  """Returns field -> aggregate of a cohort.
 
   Args:
     phase: The phase.
-    server_state: The old server state.
     sums: `partial_sums`, added over the cohort.
     collection: `collected`, concatenated over the cohort in any order.
-
-  Returns:
-    The new server state and the server metrics.
   """
-  aggregates = {}
+  aggregates: OrderedDict[str, Structure] = OrderedDict()
   if collection:
     order = tf.argsort(collection['client_index'], stable=True)
     collection = tf.nest.map_structure(
@@ -277,4 +272,24 @@ def server_update(
       )
     else:
       aggregates[field] = aggregator.finish(sums['fields'][field])
-  return phase.server_update(server_state, aggregates)
+  return aggregates
+
+
+def server_update(
+  phase: algorithm_lib.Phase,
+  server_state: Structure,
+  sums: Mapping[str, Structure],
+  collection: Structure,
+) -> tuple[Structure, Structure]:
+  """Finishes the aggregates and runs the phase's server update.
+
+  Args:
+    phase: The phase.
+    server_state: The old server state.
+    sums: As of `finish`.
+    collection: As of `finish`.
+
+  Returns:
+    The new server state and the server metrics.
+  """
+  return phase.server_update(server_state, finish(phase, sums, collection))

@@ -147,21 +147,7 @@ def build_learning_process(
   )
 
 
-def _check(
-  algorithm: algorithm_lib.FederatedAlgorithm,
-) -> dict[str, algorithm_lib.Phase]:
-  """Returns the phases; raises ConfigError unless they are a simple one."""
-  reason = _refusal(algorithm)
-  if reason:
-    raise errors.ConfigError(
-      f'algorithm {algorithm.name!r} {reason}, which a tff.learning process '
-      'cannot express; tff_algos.federated(algorithm, num_clients) has '
-      'its phases as TFF computations (docs/tff.md)'
-    )
-  return dict(algorithm.phases)
-
-
-def _refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
+def refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
   """Returns why an algorithm is no learning process; empty if it is one."""
   if len(algorithm.phases) > 1:
     return f'has {len(algorithm.phases)} phases ({", ".join(algorithm.phases)})'
@@ -182,6 +168,20 @@ def _refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
   if getattr(server_state, 'model_weights', None) != weights:
     return 'has no single global model at the server'
   return ''
+
+
+def _check(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+) -> dict[str, algorithm_lib.Phase]:
+  """Returns the phases; raises ConfigError unless they are a simple one."""
+  reason = refusal(algorithm)
+  if reason:
+    raise errors.ConfigError(
+      f'algorithm {algorithm.name!r} {reason}, which a tff.learning process '
+      'cannot express; tff_algos.federated(algorithm, num_clients) has '
+      'its phases as TFF computations (docs/tff.md)'
+    )
+  return dict(algorithm.phases)
 
 
 def _read(

@@ -31,12 +31,17 @@ class PhaseTypes(NamedTuple):
     clients: One client's arguments, `composer.Clients`.
     message: The broadcast message.
     output: One client's `ClientOutput`, its result as field -> value.
+    aggregates: Field of the result -> its aggregate; of collected fields, that
+      of a cohort of one client.
+    server_metrics: Metrics of the server update.
   """
 
   server_state: Structure
   clients: composer.Clients
   message: Structure
   output: algorithm_lib.ClientOutput
+  aggregates: Mapping[str, Structure]
+  server_metrics: Structure
 
 
 def state_specs(
@@ -180,8 +185,37 @@ def check_phase(
     output.client_state,
     OrderedDict(output.metrics),
   )
-  _check_server_update(phase, server_state, output)
-  return PhaseTypes(server_state, clients, message, output)
+  aggregates, metrics = _check_server_update(phase, server_state, output)
+  return PhaseTypes(server_state, clients, message, output, aggregates, metrics)
+
+
+def spell(
+  structure: Structure,
+  abbreviate: Callable[[Structure], str] = lambda structure: '',
+) -> str:
+  """Returns a type in TFF's compact notation, such as `<w=float32[3]>`.
+
+  Args:
+    structure: Structure of `tf.TensorSpec`.
+    abbreviate: Part of the structure -> its name, empty for none.
+  """
+  name = abbreviate(structure)
+  if name:
+    return name
+  if isinstance(structure, tf.TensorSpec):
+    if structure.shape.rank is None:
+      return f'{structure.dtype.name}[...]'
+    sizes = ['?' if size is None else str(size) for size in structure.shape]
+    return structure.dtype.name + (f'[{",".join(sizes)}]' if sizes else '')
+  if hasattr(structure, '_asdict'):
+    structure = structure._asdict()
+  if isinstance(structure, Mapping):
+    fields = [f'{k}={spell(v, abbreviate)}' for k, v in structure.items()]
+  elif isinstance(structure, (tuple, list)):
+    fields = [spell(item, abbreviate) for item in structure]
+  else:
+    return repr(structure)
+  return f'<{",".join(fields)}>'
 
 
 def _trace(
@@ -201,7 +235,7 @@ def _trace(
   except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
     raise errors.StageTypeError(
       f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '
-      f'gives it, of type {_spell(specs)}: {type(error).__name__}: {error}'
+      f'gives it, of type {spell(specs)}: {type(error).__name__}: {error}'
     ) from error
   return tf.nest.map_structure(
     lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
@@ -213,33 +247,38 @@ def _check_server_update(
   phase: algorithm_lib.Phase,
   server_state: Structure,
   output: algorithm_lib.ClientOutput,
-) -> None:
-  """Checks server_update: it accepts the aggregates and keeps its type."""
+) -> tuple[Mapping[str, Structure], Structure]:
+  """Checks server_update: it accepts the aggregates and keeps its type.
+
+  Returns:
+    The types of the aggregates and of the metrics.
+  """
 
   def finish(
     server_state: Structure, output: algorithm_lib.ClientOutput
-  ) -> tuple[Structure, Structure]:
+  ) -> tuple[Mapping[str, Structure], Structure]:
     outputs = composer.guard_one(output, output.client_state)
-    return composer.server_update(
+    aggregates = composer.finish(
       phase,
-      server_state,
       composer.partial_sums(phase, outputs),
       composer.collected(phase, tf.zeros([1], tf.int32), outputs),
     )
+    return aggregates, phase.server_update(server_state, aggregates)
 
-  updated = _trace(
+  aggregates, updated = _trace(
     phase.name, 'server_update', 'aggregation', finish, server_state, output
   )
   if type(updated) is not tuple or len(updated) != 2:
     raise errors.StageTypeError(
       f"phase {phase.name!r}: stage 'server_update' must return the pair "
-      f'(server state, metrics), got {_spell(updated)}'
+      f'(server state, metrics), got {spell(updated)}'
     )
   _check_same(
     phase.name,
     ('server state before server_update', server_state),
     ('server state after server_update', updated[0]),
   )
+  return aggregates, updated[1]
 
 
 def _check_output(phase_name: str, output: Structure) -> None:
@@ -250,7 +289,7 @@ def _check_output(phase_name: str, output: Structure) -> None:
     raise errors.StageTypeError(
       f"phase {phase_name!r}: stage 'client_work' must return a ClientOutput "
       'whose result is a NamedTuple or a mapping of fields, got '
-      f'{type(output).__name__} {_spell(output)}'
+      f'{type(output).__name__} {spell(output)}'
     )
 
 
@@ -264,7 +303,7 @@ def _check_fields(
       raise errors.StageTypeError(
         f'phase {phase.name!r}: aggregation of {field!r} by '
         f'{type(aggregator).__name__} needs the field {missing[0]!r}, but '
-        f'client_work returns {_spell(result)}'
+        f'client_work returns {spell(result)}'
       )
 
 
@@ -284,28 +323,6 @@ def _check_same(
     same = False
   if not same:
     raise errors.StageTypeError(
-      f'phase {phase_name!r}: {after[0]} has type {_spell(after[1])}, but '
-      f'{before[0]} has type {_spell(before[1])}; they must be the same'
+      f'phase {phase_name!r}: {after[0]} has type {spell(after[1])}, but '
+      f'{before[0]} has type {spell(before[1])}; they must be the same'
     )
-
-
-def _spell(structure: Structure) -> str:
-  """Returns a type in TFF's short notation, such as `<w=float32[3]>`."""
-  if isinstance(structure, tf.TensorSpec):
-    shape = (
-      '?'
-      if structure.shape.rank is None
-      else ','.join(
-        '?' if size is None else str(size) for size in structure.shape
-      )
-    )
-    return f'{structure.dtype.name}[{shape}]'
-  if hasattr(structure, '_asdict'):
-    structure = structure._asdict()
-  if isinstance(structure, Mapping):
-    return (
-      '<' + ','.join(f'{k}={_spell(v)}' for k, v in structure.items()) + '>'
-    )
-  if isinstance(structure, (tuple, list)):
-    return '<' + ','.join(_spell(item) for item in structure) + '>'
-  return repr(structure)

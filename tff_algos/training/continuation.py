@@ -335,15 +335,11 @@ def _choose_clusters(
   moves: moved_states.Moves,
 ) -> Structure:
   """Returns the state with newcomers in the cluster of their lowest loss."""
-  fields = [
-    name
-    for name, rule in algorithm.carry.rules.items()
-    if rule is carrying.CLUSTER
-  ]
+  rules = algorithm.carry.rules
   asked = np.intersect1d(
     moves.newcomers, source.population.clients_with_examples
   ).astype(np.int32)
-  if not fields or not len(asked):
+  if not _has_clusters(rules) or not len(asked):
     return server_state
   phase = evaluation.build_cluster_evaluation(algorithm)
   call = algorithm_lib.PhaseCall(phase.name, asked, (), algorithm_lib.Cost())
@@ -352,11 +348,34 @@ def _choose_clusters(
     found = runtime.run(phase, server_state, cohort).server_metrics['loss']
   losses = statistics.value_of(found)
   chosen = np.argmin(np.where(np.isnan(losses), np.inf, losses), axis=1)
-  for name in fields:
-    clusters = np.array(getattr(server_state, name))
-    clusters[asked] = chosen
-    server_state = server_state._replace(**{name: clusters})
-  return server_state
+  return _set_clusters(rules, server_state, asked, chosen)
+
+
+def _has_clusters(rule: carrying.Rule | carrying.Rules) -> bool:
+  """Returns whether a field, however deep, holds cluster ids of clients."""
+  if isinstance(rule, carrying.Rule):
+    return rule is carrying.CLUSTER
+  return any(_has_clusters(one) for one in rule.values())
+
+
+def _set_clusters(
+  rule: carrying.Rule | carrying.Rules,
+  state: Structure,
+  clients: np.ndarray,
+  chosen: np.ndarray,
+) -> Structure:
+  """Returns the state with the chosen clusters of some clients."""
+  if isinstance(rule, carrying.Rule):
+    if rule is carrying.CLUSTER:
+      state = np.array(state)
+      state[clients] = chosen
+    return state
+  return state._replace(
+    **{
+      name: _set_clusters(one, getattr(state, name), clients, chosen)
+      for name, one in rule.items()
+    }
+  )
 
 
 def _import_states(

@@ -42,8 +42,10 @@ def test_an_algorithm_is_built_for_the_seed_of_the_run(monkeypatch):
     'build_algorithm',
     lambda *_, run_seed, **__: seen.append(run_seed),
   )
-  population = types.SimpleNamespace(client_ids=('a', 'b'))
-  experiment.build_algorithm(_parse(seed=5), population)
+  dataset = types.SimpleNamespace(
+    client_ids=('a', 'b'), schema=None, feature_spec=None
+  )
+  experiment.build_algorithm(_parse(seed=5), dataset)
   assert seen == [5]
 
 
@@ -156,7 +158,7 @@ def test_spelling_out_a_default_is_the_same_experiment(dataset):
 
 
 def test_model_and_algorithm_are_built_for_the_dataset(dataset):
-  model = experiment.build_model(_parse(), dataset)
+  model = experiment.build_model(_parse(), dataset.schema, dataset.feature_spec)
   assert model.task == 'classification'
   assert model.input_shape == (8, 8, 1)
   assert model.num_outputs == 10
@@ -252,4 +254,4 @@ def test_a_model_of_numbers_takes_no_tokens(dataset, monkeypatch):
   tokens = dataclasses.replace(dataset.schema, x_dtype='int32')
   monkeypatch.setattr(dataset, 'schema', tokens)
   with pytest.raises(errors.ConfigError, match="'mlp' takes numbers, but"):
-    experiment.build_model(_parse(), dataset)
+    experiment.build_model(_parse(), dataset.schema, dataset.feature_spec)

@@ -53,21 +53,21 @@ _MISMATCHES = {
   'server state lacks a field': (
     {'make_message': lambda state: OrderedDict(total=state.sum)},
     r"stage 'make_message' does not accept what server_state gives it, of type "
-    r'<<total=float32\[2\],num_calls=int32\[\]>>: AttributeError',
+    r'<<total=float32\[2\],num_calls=int32>>: AttributeError',
   ),
   'client input of another type': (
     {'client_input': OrderedDict(weight=tf.TensorSpec([], tf.float32))},
-    r"stage 'client_work' .* client_input gives it.*<weight=float32\[\]>",
+    r"stage 'client_work' .* client_input gives it.*<weight=float32>",
   ),
   'aggregated field is not there': (
     {'aggregation': {'update': aggregation.Sum()}},
     r"aggregation of 'update' by Sum needs the field 'update', but client_work "
-    r'returns <moved=float32\[2\],weight=float32\[\],twice=float32\[\],tag=',
+    r'returns <moved=float32\[2\],weight=float32,twice=float32,tag=',
   ),
   'weight field is not there': (
     {'aggregation': {'moved': aggregation.WeightedMean('wait')}},
     r"aggregation of 'moved' by WeightedMean needs the field 'wait', but "
-    r'client_work returns <moved=float32\[2\],weight=float32\[\]',
+    r'client_work returns <moved=float32\[2\],weight=float32',
   ),
   'aggregate that nobody made': (
     {'aggregation': {'moved': aggregation.WeightedMean('weight')}},
@@ -79,8 +79,8 @@ _MISMATCHES = {
   ),
   'client state changes its dtype': (
     {'client_work': toy_phase.reply(client_state=lambda _: tf.constant(1))},
-    r'client state after client_work has type int32\[\], but client state '
-    r'before client_work has type float32\[\]; they must be the same',
+    r'client state after client_work has type int32, but client state '
+    r'before client_work has type float32; they must be the same',
   ),
   'client state changes its structure': (
     {
@@ -88,23 +88,23 @@ _MISMATCHES = {
         client_state=lambda out: (out.client_state,)
       )
     },
-    r'client state after client_work has type <float32\[\]>, but client state '
-    r'before client_work has type float32\[\]',
+    r'client state after client_work has type <float32>, but client state '
+    r'before client_work has type float32',
   ),
   'server state changes its shape': (
     {'server_update': lambda state, _: (state._replace(total=tf.ones(3)), ())},
     r'server state after server_update has type <total=float32\[3\],num_calls='
-    r'int32\[\]>, but server state before server_update has type <total=float32'
-    r'\[2\],num_calls=int32\[\]>; they must be the same',
+    r'int32>, but server state before server_update has type <total=float32'
+    r'\[2\],num_calls=int32>; they must be the same',
   ),
   'server state becomes another class': (
     {'server_update': lambda state, _: (tuple(state), ())},
-    r'server state after server_update has type <float32\[2\],int32\[\]>',
+    r'server state after server_update has type <float32\[2\],int32>',
   ),
   'server update returns the state alone': (
     {'server_update': lambda state, _: state},
     r"'server_update' must return the pair \(server state, metrics\), got "
-    r'<total=float32\[2\],num_calls=int32\[\]>',
+    r'<total=float32\[2\],num_calls=int32>',
   ),
   'client work returns a plain tuple': (
     {'client_work': lambda *arguments: tuple(toy_phase.work(*arguments))},

@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 import resource
 import shutil
 import signal
@@ -12,6 +13,11 @@ import pytest
 from tests.testing import forks, power_loss, saved_run
 from tff_algos.core import errors
 from tff_algos.training import checkpoint, selection
+
+
+def _train(folder, num_rounds):
+  forks.ready()
+  saved_run.Run(pathlib.Path(folder)).resume().train(int(num_rounds))
 
 
 def test_save_and_restore(tmp_path):
@@ -185,15 +191,12 @@ def test_other_identity_is_refused_with_the_keys_that_differ(tmp_path):
 
 
 @pytest.mark.verify
-def test_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
+def test_killed_at_any_moment_leaves_a_whole_checkpoint(launcher, tmp_path):
   """`kill -9` before every single step of a save on the file system."""
   saved_run.Run(tmp_path).train(4)
 
-  def save_round_5():
-    saved_run.Run(tmp_path).resume().train(5)
-
   num_kills = 0
-  while forks.run_killed_at(save_round_5, num_kills + 1):
+  while forks.run_killed_at(launcher, num_kills + 1, _train, tmp_path, 5):
     num_kills += 1
     round_num = saved_run.check_latest(tmp_path)
     assert round_num in (4, 5)
@@ -234,18 +237,12 @@ def test_power_loss_leaves_the_round_before_or_after(tmp_path, before):
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_ends_in_the_same_files(tmp_path):
+def test_killed_at_random_moments_ends_in_the_same_files(launcher, tmp_path):
   num_rounds = 300
   generator = np.random.default_rng(0)
-
-  def train(ready):
-    ready()
-    saved_run.Run(tmp_path / 'killed').resume().train(num_rounds)
-    time.sleep(600)
-
   num_kills = 0
   for _ in range(12):
-    with forks.child(train):
+    with forks.child(launcher, _train, tmp_path / 'killed', num_rounds):
       time.sleep(generator.uniform(0.005, 0.15))
     num_kills += 1
     if saved_run.Run(tmp_path / 'killed').checkpoints.rounds():

@@ -1,4 +1,5 @@
 import os
+import pathlib
 import time
 
 import pytest
@@ -9,14 +10,28 @@ from tff_algos.training import workdir
 
 
 def _hold(folder):
-  """Returns what a child does that holds the workdir until it is killed."""
+  """Holds the workdir until the process is killed."""
+  with workdir.lock(pathlib.Path(folder)):
+    forks.ready()
+    time.sleep(600)
 
-  def hold(ready):
-    with workdir.lock(folder):
-      ready()
-      time.sleep(600)
 
-  return hold
+def _compete(folder):
+  """Each holder takes and removes a file that must not be there already."""
+  sentinel = pathlib.Path(folder) / 'held'
+  end = time.monotonic() + 2.0
+  while time.monotonic() < end:
+    try:
+      with workdir.lock(pathlib.Path(folder)):
+        os.close(os.open(sentinel, os.O_CREAT | os.O_EXCL))
+        sentinel.unlink()
+    except errors.WorkdirBusyError:
+      pass
+
+
+def _use(folder):
+  with workdir.lock(pathlib.Path(folder)):
+    (pathlib.Path(folder) / 'metrics.csv').touch()
 
 
 def test_lock_leaves_no_file(tmp_path):
@@ -33,8 +48,8 @@ def test_lock_is_given_back_after_an_error(tmp_path):
     pass
 
 
-def test_second_process_is_refused_and_told_who_holds_it(tmp_path):
-  with forks.child(_hold(tmp_path)) as pid:
+def test_second_process_is_refused_and_told_who_holds_it(launcher, tmp_path):
+  with forks.child(launcher, _hold, tmp_path) as pid:
     with pytest.raises(
       errors.WorkdirBusyError, match=rf'in use by process {pid};.*--workdir'
     ):
@@ -47,8 +62,8 @@ def test_second_process_is_refused_and_told_who_holds_it(tmp_path):
         pass
 
 
-def test_kill_9_frees_the_lock(tmp_path):
-  with forks.child(_hold(tmp_path)):
+def test_kill_9_frees_the_lock(launcher, tmp_path):
+  with forks.child(launcher, _hold, tmp_path):
     pass
   assert (tmp_path / '.lock').exists()  # Nobody could remove it.
   with workdir.lock(tmp_path):
@@ -59,37 +74,18 @@ def test_kill_9_frees_the_lock(tmp_path):
   assert not (tmp_path / '.lock').exists()
 
 
-def test_other_workdirs_are_free(tmp_path):
+def test_other_workdirs_are_free(launcher, tmp_path):
   (tmp_path / 'other').mkdir()
-  with forks.child(_hold(tmp_path)), workdir.lock(tmp_path / 'other'):
+  with forks.child(launcher, _hold, tmp_path), workdir.lock(tmp_path / 'other'):
     pass
 
 
 @pytest.mark.slow
-def test_many_processes_never_hold_it_together(tmp_path):
-  """Each holder takes and removes a file that must not be there already."""
-  sentinel = tmp_path / 'held'
-
-  def compete():
-    end = time.monotonic() + 2.0
-    while time.monotonic() < end:
-      try:
-        with workdir.lock(tmp_path):
-          os.close(os.open(sentinel, os.O_CREAT | os.O_EXCL))
-          sentinel.unlink()
-      except errors.WorkdirBusyError:
-        pass
-    os._exit(0)
-
-  pids = []
-  for _ in range(6):
-    pids.append(os.fork())
-    if pids[-1] == 0:
-      try:
-        compete()
-      finally:
-        os._exit(1)
-  assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 6
+def test_many_processes_never_hold_it_together(launcher, tmp_path):
+  children = [forks.start(launcher, _compete, tmp_path) for _ in range(6)]
+  assert [(one.wait().returncode, one.stderr) for one in children] == [
+    (0, '')
+  ] * 6
 
 
 def test_unusable_folder_is_one_clear_error(tmp_path):
@@ -102,13 +98,9 @@ def test_unusable_folder_is_one_clear_error(tmp_path):
         pass
 
 
-def test_killed_at_any_moment_the_next_process_can_lock(tmp_path):
-  def use():
-    with workdir.lock(tmp_path):
-      (tmp_path / 'metrics.csv').touch()
-
+def test_killed_at_any_moment_the_next_process_can_lock(launcher, tmp_path):
   num_kills = 0
-  while forks.run_killed_at(use, num_kills + 1):
+  while forks.run_killed_at(launcher, num_kills + 1, _use, tmp_path):
     num_kills += 1
     with workdir.lock(tmp_path):
       pass

@@ -109,7 +109,8 @@ def _build_loss(opened, num_examples):
   config = dataclasses.replace(
     opened.config, model=opened.config.model._replace(options=options)
   )
-  model = experiment.build_model(config, opened.dataset)
+  dataset = opened.dataset
+  model = experiment.build_model(config, dataset.schema, dataset.feature_spec)
   spec = model.weights_spec()
   x, y = map(tf.constant, _sample(opened, num_examples))
 

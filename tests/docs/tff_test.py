@@ -1,0 +1,63 @@
+"""The tables of `docs/tff.md` are those of the code.
+
+`python -m tests.docs.tff_test` writes them anew.
+"""
+
+import re
+
+from tests.testing import programs, tiny_convolution, toys
+from tff_algos.algorithms import registry
+from tff_algos.rounds import aggregation, learning_process
+
+_PAGE = programs.ROOT / 'docs' / 'tff.md'
+_TABLE = re.compile(r'\| algorithm \|.*\n(?:\|.*\n)+')
+# Of algorithms that a logistic regression is too simple for.
+_MODELS = {
+  'fed_pac': toys.mlp,
+  'filter_decomposition': tiny_convolution.build,
+  'partial_fed_avg': toys.mlp,
+}
+
+
+def _algorithms():
+  """Yields each algorithm with its default options, in alphabetical order."""
+  for name in sorted(registry.ALGORITHMS):
+    section = registry.parse_config({'name': name})
+    model = _MODELS.get(name, toys.logistic)()
+    yield registry.build_algorithm(section, model)
+
+
+def _collected(algorithm):
+  """Returns the fields that the server receives client by client, as text."""
+  fields = {
+    phase.name: [
+      f'`{field}`'
+      for field, aggregator in phase.aggregation.items()
+      if isinstance(aggregator, aggregation.Collect)
+    ]
+    for phase in algorithm.phases.values()
+  }
+  phases = [
+    f'{name}: {", ".join(collected)}'
+    for name, collected in fields.items()
+    if collected
+  ]
+  return '; '.join(phases) or 'none'
+
+
+def _table():
+  rows = [
+    f'| `{one.name}` | {learning_process.refusal(one) or "accepted"} '
+    f'| {_collected(one)} |\n'
+    for one in _algorithms()
+  ]
+  head = '| algorithm | as a learning process | results that are collected |\n'
+  return ''.join([head, '|---|---|---|\n', *rows])
+
+
+def test_the_page_has_the_table():
+  assert _TABLE.findall(_PAGE.read_text()) == [_table()]
+
+
+if __name__ == '__main__':
+  _PAGE.write_text(_TABLE.sub(_table(), _PAGE.read_text()))
