@@ -4,7 +4,6 @@ The graph is traced once for all sizes; XLA's program is lowered for each, which
 takes a tenth of a second.
 """
 
-import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ class Lowered(NamedTuple):
   """A program of one block, as it crosses to the worker.
 
   Attributes:
-    name: Hash of the program.
+    name: Phase and sizes.
     hlo: Serialized HLO, uint8 `[bytes]`.
     arguments: Dtype and shape of each argument, in the order of `(message,
       rows, block)`.
@@ -77,13 +76,13 @@ class PhaseLowering:
     span = rows_lib.Span(*(tf.TensorSpec([], tf.int32) for _ in range(2)))
     clients = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype),
-      types.clients._replace(data=span),  # pyright: ignore[reportArgumentType]
+      types.clients._replace(data=span),
     )
     block = Block(clients, tf.TensorSpec([None], tf.bool))
     self._signature = (types.message, rows, block)
-    # Traced outside of XLA's context: in it, TensorFlow makes a function of each
-    # vectorized map, and the gradient of one needs shapes of its inside, for
-    # which XLA would fix the values of all of its arguments.
+    # Traced outside of XLA's context: in it, TensorFlow makes a function of
+    # each vectorized map, and the gradient of one needs shapes of its inside,
+    # for which XLA would fix the values of all of its arguments.
     traced = tf.function(
       self._work,
       autograph=False,
@@ -125,7 +124,7 @@ class PhaseLowering:
         f'said: {str(error).strip().splitlines()[0]}'
       ) from error
     return Lowered(
-      hashlib.sha256(words).hexdigest(),
+      f'{self._phase.name}, {num_rows} rows, {block_size} x {capacity}',
       np.frombuffer(words, np.uint8),
       [_describe(leaf) for leaf in zeros],
       [_describe(leaf) for leaf in self._outputs(block_size)],
@@ -147,12 +146,15 @@ class PhaseLowering:
   def _work(self, capacity: tf.Tensor, *leaves: tf.Tensor) -> Structure:
     message, rows, block = tf.nest.pack_sequence_as(self._signature, leaves)
 
+    # Outside of a loop over clients, in which XLA knows no constants.
+    places = tf.range(capacity)
+
     def work_on_one(client: composer.Clients) -> algorithm_lib.ClientOutput:
-      data = rows_lib.SpanData(rows, client.data, capacity)  # pyright: ignore[reportArgumentType]
+      data = rows_lib.SpanData(rows, client.data, places)  # pyright: ignore[reportArgumentType]
       return composer.client_work(
         self._phase,
         message,
-        client._replace(data=data),  # pyright: ignore[reportArgumentType]
+        client._replace(data=data),
       )
 
     if self._vectorizes:
@@ -172,9 +174,9 @@ class PhaseLowering:
     )
 
 
-def _with_size(leaf: tf.TensorSpec, size: int) -> tf.TensorSpec:
+def _with_size(leaf: tf.Tensor | tf.TensorSpec, size: int) -> tf.TensorSpec:
   return tf.TensorSpec([size, *leaf.shape[1:]], leaf.dtype)
 
 
 def _describe(leaf: tf.Tensor | tf.TensorSpec) -> tuple[str, list[int]]:
-  return leaf.dtype.name, leaf.shape.as_list()
+  return leaf.dtype.name, [size or 0 for size in leaf.shape]

@@ -24,7 +24,7 @@ class Connection:
   """
 
   def __init__(self, config: pjrt_config.PjrtConfig):
-    """Prepares a worker."""
+    """Takes the options; `with` starts the worker."""
     self._config = config
     self._stack = contextlib.ExitStack()
     self._programs: dict[str, lowering.Lowered] = {}
@@ -72,6 +72,11 @@ class Connection:
         'Compiled %d programs in %.1f s.', len(self._programs), self._seconds
       )
     self._stack.close()
+
+  @property
+  def pid(self) -> int | None:
+    """Returns the worker's process id."""
+    return self._process.pid
 
   def compile(self, program: lowering.Lowered) -> None:
     """Compiles a program, unless this worker already has."""

@@ -110,7 +110,7 @@ class PjrtRuntime:
     )
     split, spans, num_rows = self._keep_split(cohort.source)
     totals, collections, states = None, [], []
-    for group in _deal(cohort.num_examples, self._choose_size(program, cohort)):
+    for group in deal(cohort.num_examples, self._choose_size(program, cohort)):
       clients = cohort.describe(
         group.positions.ravel(), phase.uses_client_state
       )
@@ -164,7 +164,7 @@ class PjrtRuntime:
   def _keep_split(
     self, source: cohort_lib.ClientSource
   ) -> tuple[str, rows_lib.Span, int]:
-    """Sends a split to the device, once; returns name, spans, number of rows."""
+    """Sends a split to the device, once; returns name, spans and rows."""
     for number, (known, spans, num_rows) in enumerate(self._sources):
       if known is source:
         return f'split {number}', spans, num_rows
@@ -195,7 +195,7 @@ class PjrtRuntime:
     return sizes.clients_per_block
 
 
-class _Group(NamedTuple):
+class Group(NamedTuple):
   """Blocks of a cohort that are padded to the same number of examples.
 
   Attributes:
@@ -209,7 +209,7 @@ class _Group(NamedTuple):
   capacity: int
 
 
-def _deal(num_examples: np.ndarray, block_size: int) -> list[_Group]:
+def deal(num_examples: np.ndarray, block_size: int) -> list[Group]:
   """Divides a cohort into blocks of nearly equal clients, largest first.
 
   Few sizes of blocks and clients, powers of two, because each is compiled.
@@ -233,7 +233,7 @@ def _deal(num_examples: np.ndarray, block_size: int) -> list[_Group]:
     range(num_blocks), key=capacities.__getitem__
   ):
     numbers = list(some)
-    groups.append(_Group(positions[numbers], is_real[numbers], capacity))
+    groups.append(Group(positions[numbers], is_real[numbers], capacity))
   return groups
 
 

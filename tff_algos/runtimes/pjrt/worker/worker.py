@@ -15,6 +15,7 @@ Sums are added in the order of the blocks, so that timing changes no bit.
 """
 
 import dataclasses
+import re
 import socket
 import sys
 import time
@@ -23,13 +24,18 @@ from typing import Any
 
 import frames
 import jax
-import jax.export
+import jax.export  # pyright: ignore[reportMissingImports]
 import jax.numpy as jnp
 import numpy as np
 
 # Not public: the one translation of HLO, in which TensorFlow lowers, to
 # StableHLO. The version of jax is pinned in the worker's lock.
-from jax._src.lib import _jax
+from jax._src.lib import (
+  _jax,  # pyright: ignore[reportAttributeAccessIssue]
+)
+
+# Its entry, with its arguments, in a program's text.
+_MAIN = re.compile(r'func\.func (?:public )?@main\((.*)')
 
 
 class Worker:
@@ -78,6 +84,13 @@ class Worker:
       jax.export.export(jax.jit(stand_in, keep_unused=True))(*types),
       mlir_module_serialized=_jax.mlir.hlo_to_stablehlo(arrays[0].tobytes()),
     )
+    (main,) = _MAIN.findall(program.mlir_module())
+    if main.count('%arg') != len(types):
+      raise ValueError(
+        f'the program takes fewer arguments, {main.count("%arg")}, than the '
+        f'client work, {len(types)}: a shape in it depends on the value of an '
+        'argument, which XLA fixed'
+      )
     self._programs[name] = (
       jax.jit(program.call, keep_unused=True).lower(*types).compile()
     )
