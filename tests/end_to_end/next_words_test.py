@@ -153,7 +153,7 @@ def test_all_runtimes_train_to_the_same_weights(trained):
 @pytest.mark.slow
 def test_evaluates_and_exports(trained):
   config, workdir = trained
-  with unrendered.pictures():
+  with unrendered.blank_pictures():
     assert evaluating.evaluate(config, workdir).exists()
   cluster_models, personalized = (
     tf.saved_model.load(str(folder)).signatures

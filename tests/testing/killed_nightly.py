@@ -8,7 +8,7 @@ Environment:
   COUNT    File that receives the number of changes at the end.
   QUICK    If set, the gate loads no bundle in a process with TensorFlow alone.
 
-Pictures are not rendered.
+Pictures are blank.
 """
 
 import os
@@ -17,6 +17,8 @@ import runpy
 import signal
 import sys
 import threading
+
+from tests.testing import unrendered
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 # Events of shutil.rmtree are relative to a folder that is open.
@@ -72,10 +74,8 @@ def _kill() -> None:
 
 def _main() -> None:
   from tff_algos.experiments.production import gating
-  from tff_algos.reports.plotting import style
 
   environment = os.environ
-  style.to_png = lambda figure: b''
   if 'QUICK' in environment:
     gating._check_plainly = lambda *_: ({}, [])
   killer = _Killer(
@@ -85,7 +85,8 @@ def _main() -> None:
   )
   sys.addaudithook(killer)
   try:
-    runpy.run_module('binaries.nightly', run_name='__main__', alter_sys=True)
+    with unrendered.blank_pictures():
+      runpy.run_module('binaries.nightly', run_name='__main__', alter_sys=True)
   finally:
     if 'COUNT' in environment:
       pathlib.Path(environment['COUNT']).write_text(str(killer.count))

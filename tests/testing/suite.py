@@ -24,6 +24,11 @@ import time
 
 import pytest
 
+# The suite runs one process a core. More threads of NumPy and scikit-learn would
+# wait for each other; set before they are imported.
+for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
+  os.environ.setdefault(_name, '1')
+
 # cause -> (module, attribute) that it passes through.
 _CAUSES = {
   'tracing': (

@@ -1,4 +1,6 @@
-"""Pictures that are drawn and not rendered, which takes most of a page's time.
+"""Pages whose pictures are not rendered, or not even drawn.
+
+Drawing and rendering take most of a page's time.
 
 As a program it runs another one without rendering:
 
@@ -25,6 +27,22 @@ def pictures():
 
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(style, 'to_png', lambda figure: _ONE_PIXEL)
+    yield
+
+
+@contextlib.contextmanager
+def blank_pictures():
+  """Leaves out the drawing, too: every picture is one pixel, without caption.
+
+  Of pictures that would not apply, too.
+  """
+  from tff_algos.reports.plotting import picture
+
+  def draw_none(pictures, unused_subject):
+    return [picture.Drawn(one.name, '', _ONE_PIXEL) for one in pictures]
+
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(picture, 'draw_all', draw_none)
     yield
 
 

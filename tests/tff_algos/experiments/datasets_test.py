@@ -14,7 +14,7 @@ from tff_algos.experiments import datasets, experiment
 
 @pytest.fixture(autouse=True, scope='module')
 def cheap():
-  with unrendered.pictures():
+  with unrendered.blank_pictures():
     yield
 
 

@@ -26,7 +26,7 @@ def _copy(run, folder):
 
 @pytest.fixture(autouse=True, scope='module')
 def cheap():
-  with unrendered.pictures():
+  with unrendered.blank_pictures():
     yield
 
 

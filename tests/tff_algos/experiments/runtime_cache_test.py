@@ -102,7 +102,7 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
 
 @pytest.fixture
 def no_pixels():
-  with unrendered.pictures():
+  with unrendered.blank_pictures():
     yield
 
 

@@ -37,8 +37,8 @@ class Production(NamedTuple):
 
 @pytest.fixture(autouse=True, scope='module')
 def cheap():
-  """Renders no pictures and loads no bundle in a process of its own."""
-  with unrendered.pictures(), pytest.MonkeyPatch.context() as patched:
+  """Draws no pictures and loads no bundle in a process of its own."""
+  with unrendered.blank_pictures(), pytest.MonkeyPatch.context() as patched:
     patched.setattr(gating, '_check_plainly', _check_time_alone)
     yield
 
