@@ -31,8 +31,8 @@ def describe(
   """Returns the round of an experiment as text, see `description.describe`.
 
   Args:
-    config: The experiment; honest clients and the first learning rates are
-      described.
+    config: The experiment; described without attack, privacy and learning-rate
+      schedule.
     workdir: Folder with its dataset; None to take shapes and number of clients
       from the config, each client with examples.
 
