@@ -3,7 +3,7 @@ r"""FedAvg with differential privacy for clients.
   python -m binaries.run --config=configs/fed_avg/private.py \
     --workdir=runs/private_fed_avg --config.dataset.source.options.folder=DIR
 
-The clients and variants of configs/private.py. Every client counts the same.
+The clients and variants of configs/private.py; `smoke` needs no data. Every client counts the same.
 """
 
 import ml_collections

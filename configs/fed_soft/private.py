@@ -3,7 +3,7 @@ r"""FedSoft with differential privacy for clients.
   python -m binaries.run --config=configs/fed_soft/private.py \
     --workdir=runs/private_fed_soft --config.dataset.source.options.folder=DIR
 
-The clients and variants of configs/private.py. All clients keep importance weights, and
+The clients and variants of configs/private.py; `smoke` needs no data. All clients keep importance weights, and
 contribute to both clusters by them.
 """
 

@@ -3,7 +3,7 @@ r"""IFCA with differential privacy for clients.
   python -m binaries.run --config=configs/ifca/private.py \
     --workdir=runs/private_ifca --config.dataset.source.options.folder=DIR
 
-The clients and variants of configs/private.py. Cluster models start at random.
+The clients and variants of configs/private.py; `smoke` needs no data. Cluster models start at random.
 """
 
 import ml_collections

@@ -3,7 +3,7 @@ r"""PPFL with differential privacy for clients.
   python -m binaries.run --config=configs/ppfl/private.py \
     --workdir=runs/private_ppfl --config.dataset.source.options.folder=DIR
 
-The clients and variants of configs/private.py. Memberships stay at the clients: there is no penalty.
+The clients and variants of configs/private.py; `smoke` needs no data. Memberships stay at the clients: there is no penalty.
 """
 
 import ml_collections

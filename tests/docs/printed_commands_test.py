@@ -62,6 +62,7 @@ _NOT_RUN = (
       '15 2 * * *',
     )
   ),
+  ('docs/privacy.md', 'binaries.sweep', _SWEEP),
   ('docs/drift.md', 'binaries.drift', 'needs two runs: drift_test.py'),
   ('docs/production.md', '15 2 * * *', 'is a line of cron'),
   ('docs/production.md', 'rollback', 'needs two releases: rollback_test.py'),

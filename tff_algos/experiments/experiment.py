@@ -225,6 +225,8 @@ def build_algorithm(
   attacked = attacks.attack(
     built, config.attack, find_attackers(config, dataset)
   )
+  if not config.privacy.is_on:
+    return attacked
   facts = private_algorithm.Facts(
     int(np.count_nonzero(dataset.num_examples(schema_lib.TRAIN))),
     config.training.num_rounds,

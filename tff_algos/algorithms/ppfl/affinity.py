@@ -23,6 +23,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Structure
+from tff_algos.numerics import index_random
 from tff_algos.rounds import aggregation
 
 COSINE = 'cosine'
@@ -46,9 +47,8 @@ class LaplacianConfig:
     count_noise: Scale b of the noise that a client adds to each of its counts
       before the upload, >= 0, in labels; 0 for none. The noise is an integer k
       with a probability proportional to exp(-|k| / b) (`discrete_laplace`);
-      negative results are raised to 0. The upload is (epsilon, delta)-
-      differentially private for one label more or less: epsilon = 1 / b, and
-      delta < 1e-12 for b from 0.5 to 10, as draws have 52 bits. An example of m
+      negative results are raised to 0. The upload is epsilon-differentially
+      private for one label more or less, epsilon = 1 / b. An example of m
       labels, such as a sentence, has m times that epsilon. Draws follow from
       the run's seed: nothing is hidden from those who know it.
   """
@@ -131,7 +131,9 @@ def build_counting(
     counts = model.label_counts(data.y, data.mask)
     if config.count_noise:
       noise = discrete_laplace(seed, model.num_outputs, config.count_noise)
-      counts = tf.maximum(counts + noise, 0.0)
+      # In float64, where the sum of integers is exact, too.
+      noisy = tf.cast(counts, tf.float64) + noise
+      counts = tf.cast(tf.maximum(noisy, 0.0), tf.float32)
     return algorithm_lib.ClientOutput(
       OrderedDict(label_counts=counts), client_state, OrderedDict()
     )
@@ -168,20 +170,40 @@ def discrete_laplace(seed: tf.Tensor, size: int, scale: float) -> tf.Tensor:
 
   The geometric mechanism of Ghosh, Roughgarden and Sundararajan (STOC 2009).
   Unlike Laplace noise in floating point, whose last bits reveal the count that
-  it was added to (Mironov, CCS 2012), sums of integers are exact. Only the
-  tails are cut, at 36 scales: a uniform draw is a multiple of 2^-52.
+  it was added to (Mironov, CCS 2012), sums of integers are exact. A geometric
+  draw counts the successes of a coin before its first failure, so its tail has
+  no end, and neighbouring integers have one ratio of probabilities: that of
+  the coin, which is rounded up to a multiple of 2^-52.
 
   Args:
     seed: int32 `[2]`.
     size: Number of draws.
-    scale: > 0.
+    scale: > 0. The expected number of coins grows with it.
 
   Returns:
-    float32 `[size]`, the difference of two geometric draws each.
+    float64 `[size]`, the difference of two geometric draws each.
   """
-  uniform = tf.random.stateless_uniform([2, size], seed, dtype=tf.float64)
-  geometric = tf.floor(-scale * tf.math.log(1.0 - uniform))
-  return tf.cast(geometric[0] - geometric[1], tf.float32)
+  success = tf.exp(tf.constant(-1.0 / scale, tf.float64))
+
+  def toss(
+    number: tf.Tensor, is_going: tf.Tensor, count: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    uniform = tf.random.stateless_uniform(
+      [2, size], index_random.fold_in(seed, number), dtype=tf.float64
+    )
+    is_going &= uniform < success
+    return number + 1, is_going, count + tf.cast(is_going, tf.float64)
+
+  _, _, geometric = tf.while_loop(
+    lambda number, is_going, count: tf.reduce_any(is_going),
+    toss,
+    (
+      tf.constant(0),
+      tf.ones([2, size], tf.bool),
+      tf.zeros([2, size], tf.float64),
+    ),
+  )
+  return geometric[0] - geometric[1]
 
 
 def penalty_gradients(

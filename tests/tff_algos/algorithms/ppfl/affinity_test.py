@@ -1,7 +1,7 @@
 """Tests of the label counts that clients upload, of affinity and its penalty."""
 
 import decimal
-import itertools
+import fractions
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -124,50 +124,33 @@ def test_noise_is_discrete_laplace_and_differs_between_clients():
   assert noisy.min() >= 0
 
 
-def _geometric_masses(scale):
-  """Returns k -> number of the 2^52 uniform draws that give k, exactly."""
-  with decimal.localcontext(prec=60):
-    ratio = (-1 / decimal.Decimal(scale)).exp()
-    above = [2**52]
-    while above[-1]:
-      above.append(int(2**52 * ratio ** len(above)))
-  return [more - less for more, less in itertools.pairwise(above)]
-
-
 @pytest.mark.parametrize('scale', ['0.5', '1', '3', '10'])
-def test_noise_hides_a_label_with_the_documented_epsilon_and_delta(scale):
-  """delta(epsilon) = sum_j max(0, P(j) - e^epsilon P(j - 1)), in integers."""
-  masses = np.array(_geometric_masses(scale), object)
-  differences = [0, *np.convolve(masses, masses[::-1]), 0]
-  factor = decimal.Decimal(1) / decimal.Decimal(scale)
+def test_noise_hides_a_label_with_the_documented_epsilon(scale):
+  """By the coin, whose bias is the ratio of neighbouring probabilities."""
+  bias = float(tf.exp(tf.constant(-1.0 / float(scale), tf.float64)))
+  # Number of the 2^52 uniform draws below it.
+  below = -(-fractions.Fraction(bias) * 2**52 // 1)
   with decimal.localcontext(prec=60):
-    excess = sum(
-      max(0, one - factor.exp() * other)
-      for one, other in itertools.pairwise(map(decimal.Decimal, differences))
-    )
-    delta = excess / 2**104
-  assert 1e-18 < delta < 1e-12
+    epsilon = -(decimal.Decimal(int(below)) / 2**52).ln()
+    assert abs(epsilon * decimal.Decimal(scale) - 1) < 1e-14
 
 
-@pytest.mark.parametrize('scale', ['0.5', '3'])
-def test_draws_are_those_of_exact_arithmetic(monkeypatch, scale):
-  """At both sides of each step of the inverted distribution function.
+@pytest.mark.parametrize('num_tosses', [0, 3, 200])
+def test_a_draw_counts_the_tosses_before_a_failure(monkeypatch, num_tosses):
+  """Also 200 of scale 1, which a single uniform draw of 52 bits never gives."""
+  bias = np.exp(-1.0)
+  seeds = []
 
-  float64 rounds the logarithm: up to four of the 2^52 draws are misplaced.
-  """
-  masses = np.array(_geometric_masses(scale))
-  first = np.cumsum(masses[masses > 8])[:-1]
-  uniforms = np.stack([first - 4, first + 4]) / 2**52
-  monkeypatch.setattr(
-    tf.random,
-    'stateless_uniform',
-    lambda shape, seed, dtype: (
-      tf.constant([0, 1], dtype)[:, tf.newaxis] * tf.constant(uniforms.ravel())
-    ),
-  )
-  found = -affinity.discrete_laplace(None, uniforms.size, float(scale))
-  expected = np.arange(len(first)) + np.array([[0], [1]])
-  np.testing.assert_array_equal(found, expected.ravel())
+  def toss(shape, seed, dtype):
+    seeds.append(tuple(seed.numpy()))
+    # The second of the two draws fails at once.
+    first = bias - 1e-12 if len(seeds) <= num_tosses else bias + 1e-12
+    return tf.constant([[first], [bias + 1e-12]], dtype)
+
+  monkeypatch.setattr(tf.random, 'stateless_uniform', toss)
+  found = affinity.discrete_laplace(tf.constant([1, 2]), 1, 1.0)
+  assert found.numpy().tolist() == [num_tosses]
+  assert len({*seeds}) == num_tosses + 1
 
 
 def test_penalty_gradients_are_the_laplacians_and_the_degrees():
