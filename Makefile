@@ -14,6 +14,9 @@ PYTHONS := $(PYTHON) python3.11 python3
 MADE_FROM := .venv/made-from
 LOCK := $(notdir $(firstword $(wildcard $(MADE_FROM)/*.lock) requirements.lock))
 
+# What the worker of the runtime pjrt is made from, one lock a kind of device.
+ACCELERATOR := tff_algos/runtimes/pjrt/worker/locks
+
 # Settings of the caller's shell must not affect the commands here.
 unexport PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
@@ -32,8 +35,8 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda demo test verify bench bench-data bench-peers lint api \
-  notebooks wheel lock doctor clean
+.PHONY: help env env-cuda env-accelerator demo test verify bench bench-data \
+  bench-peers lint api notebooks wheel lock doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -61,6 +64,26 @@ env: ## create .venv from the lock, unless it is up to date
 env-cuda: ## the same, with CUDA 11.8 for GPUs
 	@$(MAKE) --no-print-directory env LOCK=requirements-cuda.lock
 
+# The folder gets its name when it is whole.
+env-accelerator: ## jax for runtime pjrt; DEVICE=cpu, cuda12, cuda13 or tpu
+	@set -e; $(FIND_PYTHON); folder=.venv-accelerator; \
+	lock=$(ACCELERATOR)/$(or $(DEVICE),cpu).lock; \
+	if test ! -f "$$lock"; then \
+	  echo 'make env-accelerator: DEVICE is cpu, cuda12, cuda13 or tpu, got' \
+	    '$(DEVICE).' >&2; exit 1; fi; \
+	if cmp -s "$$lock" "$$folder/made-from" || \
+	  { test -z '$(DEVICE)' && test -f "$$folder/made-from"; }; then exit; fi; \
+	echo "Making $$folder from $$lock."; \
+	rm -rf "$$folder" "$$folder.new"; \
+	"$$python" -m venv "$$folder.new"; \
+	"$$folder.new/bin/python" -m pip install --quiet --no-input --no-deps \
+	  --disable-pip-version-check --require-hashes --requirement "$$lock" || { \
+	  rm -rf "$$folder.new"; \
+	  echo 'make env-accelerator: the installation failed, see above.' >&2; \
+	  exit 1; }; \
+	cp "$$lock" "$$folder.new/made-from"; \
+	mv "$$folder.new" "$$folder"
+
 demo: env ## run an experiment, raw data to served prediction; WORKDIR=DIR
 	.venv/bin/python -m binaries.run --config=configs/fed_soft/digits.py \
 	  --workdir='$(WORKDIR)'
@@ -71,10 +94,10 @@ PYTEST := .venv/bin/python -m pytest -n logical --maxprocesses=8 \
 
 PYTEST += $(if $(RECORD),--record-costs) $(if $(SHUFFLE),--shuffle=$(SHUFFLE))
 
-test: env ## run the tests of the first tier; SHUFFLE=SEED, RECORD=1
+test: env env-accelerator ## run the tests of the first tier; SHUFFLE=SEED, RECORD=1
 	$(PYTEST)
 
-verify: env ## run the second tier: theory, sweeps, kills, mutation tests
+verify: env env-accelerator ## run the second tier: theory, sweeps, kills, mutation tests
 	$(PYTEST) -m verify
 	.venv/bin/python -m tests.mutations \
 	  $(if $(RECORD),--out tests/mutations/scores.json)
@@ -138,7 +161,13 @@ lock: ## resolve pyproject.toml into both locks; UPGRADE=1 upgrades versions
 	  $(if $(UPGRADE),--upgrade) "$$@"; }; \
 	compile --extra all --extra dev --output-file requirements.lock; \
 	compile --extra all --extra dev --extra cuda \
-	  --output-file requirements-cuda.lock
+	  --output-file requirements-cuda.lock; \
+	for device in cpu cuda12 cuda13 tpu; do \
+	  "$$resolver/bin/uv" pip compile --quiet --no-config --python-version 3.11 \
+	    --generate-hashes --no-header $(if $(UPGRADE),--upgrade) \
+	    $(ACCELERATOR)/$$device.in \
+	    --output-file $(ACCELERATOR)/$$device.lock; \
+	done
 
 doctor: env ## check hardware, network and software, and suggest fixes
 	@.venv/bin/python -m binaries.doctor

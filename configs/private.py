@@ -2,7 +2,7 @@
 
 `configs/*/private.py` extend it. 1,000 clients of 40 to 60 images that mix upright
 digits and digits rotated by 90 degrees 10:90 or 90:10; logistic regression, 7,850
-parameters; 60 rounds, in each of which a client takes part with probability 0.1. The
+parameters; 40 rounds, in each of which a client takes part with probability 0.1. The
 noise is solved for `config.privacy.target_epsilon`, which is 4 with a delta of 1e-5,
 below 1 / clients; the clipping norm follows the median. Accuracies by epsilon:
 docs/privacy.md.
@@ -46,9 +46,9 @@ def get_config(algorithm: str, variant: str) -> ml_collections.ConfigDict:
       num_local_epochs=2, batch_size=20, optimizer={'learning_rate': 0.1}
     )
   config.training.update(
-    num_rounds=3 if is_smoke else 60,
-    evaluation_interval=3 if is_smoke else 20,
-    checkpoint_interval=60,
+    num_rounds=3 if is_smoke else 40,
+    evaluation_interval=3 if is_smoke else 40,
+    checkpoint_interval=40,
   )
   if variant != 'open':
     config.privacy.update(

@@ -55,6 +55,7 @@ _PUBLIC = {
   # TFF's own computations and processes; docs/tff.md.
   'federated': '.rounds.federated:build_federated_phases',
   'learning_process': '.rounds.learning_process:build_learning_process',
+  'with_aggregators': '.rounds.aggregation_processes:with_aggregators',
   # A round loop of one's own, in memory; an example is in its docstring.
   'Simulation': '.training.simulation:Simulation',
   'ArraySource': '.runtimes.client_sources:ArraySource',

@@ -34,6 +34,9 @@ from tff_algos.models.model_options import ModelConfig
 from tff_algos.models.registry import MODELS, build_model, register_model
 from tff_algos.models.registry import parse_config as parse_model
 from tff_algos.reports.run.page import write_report
+from tff_algos.rounds.aggregation_processes import (
+  with_aggregators as with_aggregators,
+)
 from tff_algos.rounds.federated import build_federated_phases as federated
 from tff_algos.rounds.learning_process import (
   build_learning_process as learning_process,
@@ -72,6 +75,7 @@ __all__ = [
   'load_plugins',
   'federated',
   'learning_process',
+  'with_aggregators',
   'Simulation',
   'ArraySource',
   'draw_batches',

@@ -68,7 +68,7 @@ class DatasetContender(passes.PassContender):
     )
 
     def read_one(rows, span, seed, seen):
-      data = rows_lib.SpanData(rows, span, span.size)
+      data = rows_lib.SpanData(rows, span, tf.range(span.size))
       positions, masks, _ = local_training.draw_batches(seed, data.mask, config)
 
       def step(i, seen):

@@ -83,6 +83,13 @@ def test_tff_runtime_agrees_and_repeats_itself(case):
   np.testing.assert_equal(case.run(case.tff), first)
 
 
+@pytest.mark.verify
+def test_pjrt_runtime_agrees_and_repeats_itself(case):
+  first = case.run(case.pjrt)
+  contract.assert_close(first, case.expected)
+  np.testing.assert_equal(case.run(case.pjrt), first)
+
+
 @pytest.mark.parametrize(
   'shape',
   [

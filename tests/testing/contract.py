@@ -16,6 +16,7 @@ from tff_algos.algorithms import registry
 from tff_algos.data import schema
 from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
@@ -294,6 +295,13 @@ class Case:
   def tff(self):
     return self._runtimes.enter_context(
       tff_runtime.TffRuntime(self.algorithm, len(SIZES))
+    )
+
+  @functools.cached_property
+  def pjrt(self):
+    config = pjrt_config.PjrtConfig(clients_per_block=2)
+    return self._runtimes.enter_context(
+      pjrt_runtime.PjrtRuntime(self.algorithm, len(SIZES), config)
     )
 
   @functools.cached_property

@@ -143,6 +143,15 @@ def train(
     last = opened.training.num_rounds
   if done == result.round_num:
     logging.info('%s is at round %d, the last: nothing to train.', folder, done)
+  elif result.round_num < last and _is_spent(opened, result):
+    logging.info(
+      'Ended after round %d of %d in %s: another round would exceed '
+      'config.privacy.target_epsilon, %g.',
+      result.round_num,
+      last,
+      folder,
+      config.privacy.target_epsilon,
+    )
   elif result.round_num < last:
     logging.info(
       'Stopped early after round %d of %d in %s: '
@@ -156,6 +165,11 @@ def train(
   else:
     logging.info('Trained %d rounds in %s.', result.round_num, folder)
   return result.round_num
+
+
+def _is_spent(opened: session.Session, result: loop.Result) -> bool:
+  account = opened.algorithm.account
+  return account is not None and account.is_spent(result.server_state)
 
 
 def _check_rounds(opened: session.Session) -> int:

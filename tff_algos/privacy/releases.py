@@ -76,7 +76,7 @@ class Disclosed(NamedTuple):
 
 Treatment = Summed | Own | Disclosed
 
-_MEAN = Summed('each client has weight 1')
+_MEAN = Summed('every client has weight 1')
 _START = Disclosed(
   'starts of cluster models are chosen by losses, and means of few clients',
   "set algorithm.initialization.mode to 'random'",

@@ -133,6 +133,7 @@ def aggregate(
   client_index: tf.Tensor,
   outputs: algorithm_lib.ClientOutput,
   old_states: Structure,
+  is_real: tf.Tensor | None = None,
 ) -> tuple[OrderedDict[str, Structure], Structure, Structure]:
   """Guards a stack of outputs and reduces it to the results of the block.
 
@@ -141,6 +142,9 @@ def aggregate(
     client_index: Positions in the population, int32 `[clients]`.
     outputs: Outputs of `client_work`, stacked on axis 0.
     old_states: The old client states, stacked.
+    is_real: False for a row that only fills the stack, bool `[clients]`: it is
+      in no sum, and the caller drops its collected fields and its state. None
+      if all are real.
 
   Returns:
     `partial_sums`, `collected` and the new client states of the guarded stack.
@@ -155,6 +159,17 @@ def aggregate(
       guarded.client_state,
     )
 
+  if is_real is not None:
+    guarded = guard(outputs, old_states)
+    summed = (guarded.result, guarded.metrics)
+    result, metrics = trees.select_rows(
+      is_real, summed, trees.zeros_like(summed)
+    )
+    return reduce(
+      GuardedOutput(
+        result, guarded.client_state, metrics, guarded.is_valid | ~is_real
+      )
+    )
   everyone = tf.ones_like(client_index, tf.bool)
   reduced = reduce(GuardedOutput(*outputs, everyone))
   sums, collection, states = reduced

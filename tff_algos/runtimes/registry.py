@@ -9,6 +9,7 @@ from tff_algos.core import checks, errors
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 from tff_algos.runtimes.tff import tff_config
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
@@ -45,6 +46,7 @@ RUNTIMES = {
   'vectorized': Entry(
     vectorized_runtime.VectorizedRuntime, places_clients=True
   ),
+  'pjrt': Entry(pjrt_runtime.PjrtRuntime),
   'debug': Entry(debug_runtime.DebugRuntime),
 }
 
@@ -54,7 +56,7 @@ class RuntimeConfig:
   """Name of the runtime, and the options of each runtime.
 
   Attributes:
-    name: `'vectorized'`, `'tff'` or `'debug'`.
+    name: `'vectorized'`, `'tff'`, `'pjrt'` or `'debug'`.
     devices: Devices for client work, such as `('GPU:0', 'GPU:1')`; none uses
       all GPUs, or the CPU if there is no GPU. For `'vectorized'`.
     gpu_memory_limit_mib: Memory limit of each GPU, in MiB; 0 grows on demand.
@@ -62,6 +64,7 @@ class RuntimeConfig:
       start, > 0.
     vectorized: Options of the vectorized runtime.
     tff: Options of the TFF runtime.
+    pjrt: Options of the runtime `pjrt`.
     debug: Options of the debug runtime.
   """
 
@@ -73,6 +76,7 @@ class RuntimeConfig:
     vectorized_runtime.VectorizedConfig()
   )
   tff: tff_config.TffConfig = tff_config.TffConfig()
+  pjrt: pjrt_config.PjrtConfig = pjrt_config.PjrtConfig()
   debug: debug_runtime.DebugConfig = debug_runtime.DebugConfig()
 
   def __post_init__(self):

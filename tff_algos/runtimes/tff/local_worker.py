@@ -13,23 +13,19 @@ The worker listens on every network interface without authentication (TFF offers
 no other way): on a shared network, protect its port by a firewall.
 """
 
-import atexit
 import contextlib
 import importlib.util
 import os
 import pathlib
-import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
-from typing import Any
 
 import grpc
 from absl import logging
 
 from tff_algos.core import checks, errors
+from tff_algos.runtimes import child_process
 
 # Channel of the readiness probe: short retry intervals, and no proxies from the
 # environment, which cannot reach the loopback interface.
@@ -37,22 +33,7 @@ _PROBE_OPTIONS = (
   ('grpc.enable_http_proxy', 0),
   ('grpc.initial_reconnect_backoff_ms', 50),
 )
-_TAIL_BYTES = 8192
 _POLL_SECONDS = 0.1
-_GRACE_SECONDS = 5.0
-
-# Becomes the worker (`exec`), after asking the kernel to be killed when the
-# thread that started it ends. A `preexec_fn` could do the same, but it may
-# deadlock in a process with threads, which every TensorFlow process is.
-_LAUNCHER = """
-import ctypes, os, signal, sys
-PR_SET_PDEATHSIG = 1
-if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-  sys.exit('prctl(PR_SET_PDEATHSIG) failed')
-if os.getppid() != int(sys.argv[1]):
-  sys.exit('the parent process is already gone')
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 def find_worker_binary() -> pathlib.Path:
@@ -106,9 +87,7 @@ class LocalWorker:
       max_concurrent_computation_calls,
       minimum=-1,
     )
-    self._process: subprocess.Popen[bytes] | None = None
-    self._owner: _OwnerThread | None = None
-    self._owner_pid = 0
+    self._process: child_process.ChildProcess | None = None
     self._cleanup = contextlib.ExitStack()
     self._port = 0
 
@@ -147,20 +126,20 @@ class LocalWorker:
     # receive half of the calls.
     reservation, self._port = _reserve_port()
     self._cleanup.enter_context(reservation)
-    self._owner_pid = os.getpid()
-    owner = self._owner = _OwnerThread(
+    self._process = child_process.ChildProcess(
+      'TFF worker',
       [
         str(binary),
         f'--port={self._port}',
         f'--max_concurrent_computation_calls={self._max_concurrent_calls}',
-      ]
+      ],
+      # Its output is kept for error texts, at any log level of this process.
+      env={'TF_CPP_MIN_LOG_LEVEL': '0'},
     )
-    self._cleanup.callback(owner.end_process)
-    atexit.register(self.close)
+    self._cleanup.callback(self._process.end)
     try:
-      owner.start()
-      self._process = owner.wait_for_process()
-      self._wait_until_it_answers(owner.binary)
+      self._process.start()
+      self._wait_until_it_answers(self._process, binary)
     except BaseException:
       self.close()
       raise
@@ -168,34 +147,30 @@ class LocalWorker:
 
   def is_alive(self) -> bool:
     """Returns whether the process is running."""
-    return self._process is not None and self._process.poll() is None
+    return self._process is not None and self._process.is_running
 
   def check_alive(self) -> None:
     """Raises RuntimeFailureError, with the last output, if it has ended."""
-    if self._owner is None or self._process is None:
+    if self._process is None:
       raise errors.RuntimeFailureError('the TFF worker was not started.')
-    returncode = self._process.poll()
-    if returncode is not None:
-      raise errors.RuntimeFailureError(_obituary(self._owner, returncode))
+    self._process.check_running()
 
   def stderr_tail(self) -> str:
     """Returns the last 8 KiB of the worker's stdout and stderr."""
-    return '' if self._owner is None else self._owner.tail()
+    return '' if self._process is None else self._process.tail()
 
   def close(self) -> None:
     """Ends the worker, if it is running and was started by this process."""
-    # A forked child inherits this object, but must not end the worker.
-    if self._owner_pid != os.getpid():
-      return
-    atexit.unregister(self.close)
     self._cleanup.close()
 
-  def _wait_until_it_answers(self, binary: str) -> None:
+  def _wait_until_it_answers(
+    self, process: child_process.ChildProcess, binary: pathlib.Path
+  ) -> None:
     deadline = time.monotonic() + self._start_timeout_seconds
     with grpc.insecure_channel(self.address, _PROBE_OPTIONS) as channel:
       ready = grpc.channel_ready_future(channel)
       while True:
-        self.check_alive()
+        process.check_running()
         try:
           ready.result(timeout=_POLL_SECONDS)
           return
@@ -207,84 +182,8 @@ class LocalWorker:
           f'the TFF worker {binary} did not answer at '
           f'{self.address} within {self._start_timeout_seconds:g} s. Is the '
           'machine overloaded, or loopback traffic blocked? Run `python -m '
-          f'binaries.doctor`. The worker said:\n{self.stderr_tail()}'
+          f'binaries.doctor`. The worker said:\n{process.tail()}'
         )
-
-
-class _OwnerThread(threading.Thread):
-  """Starts the process, keeps the tail of its output, and reaps it.
-
-  The kernel's "parent death" refers to the thread that forked, so that thread
-  must live as long as the process.
-  """
-
-  def __init__(self, command: list[str]):
-    # A daemon thread: the interpreter must reach `atexit`, which ends the
-    # process.
-    super().__init__(name='tff-worker-owner', daemon=True)
-    self.binary = command[0]
-    self._command = [
-      *(sys.executable, '-I', '-S', '-c', _LAUNCHER, str(os.getpid())),
-      *command,
-    ]
-    self._process: Any = None
-    self._start_error: OSError | None = None
-    self._spawned = threading.Event()
-    self._tail = b''
-
-  def run(self) -> None:
-    """Runs until the process has ended."""
-    try:
-      self._process = subprocess.Popen(
-        self._command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        # Its output is kept for error texts, at any log level of this process.
-        env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '0'},
-        # Ctrl-C in a terminal must reach this process, not the worker.
-        start_new_session=True,
-      )
-    except OSError as error:
-      self._start_error = error
-      return
-    finally:
-      self._spawned.set()
-    with self._process.stdout as output:
-      while chunk := output.read1():
-        self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-    self._process.wait()
-
-  def wait_for_process(self) -> subprocess.Popen[bytes]:
-    """Returns the process as soon as it is forked."""
-    self._spawned.wait()
-    if self._process is None:
-      raise errors.RuntimeFailureError(
-        f'the TFF worker cannot be started: {self._start_error}. Is the '
-        'machine out of memory or processes?'
-      )
-    return self._process
-
-  def end_process(self) -> None:
-    """Ends the process and its children by SIGTERM, then SIGKILL."""
-    if not self.is_alive():
-      return
-    self._spawned.wait()
-    try:
-      self._signal(signal.SIGTERM)
-      self.join(_GRACE_SECONDS)
-    finally:
-      # Also when Ctrl-C interrupts the grace period.
-      self._signal(signal.SIGKILL)
-      self.join(_GRACE_SECONDS)
-
-  def _signal(self, signum: int) -> None:
-    if self._process is not None and self._process.poll() is None:
-      os.killpg(self._process.pid, signum)
-
-  def tail(self) -> str:
-    """Returns the last output, whole characters only."""
-    return self._tail.decode(errors='replace').strip()
 
 
 def _check_binary(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -317,26 +216,3 @@ def _reserve_port() -> tuple[socket.socket, int]:
     raise errors.RuntimeFailureError(
       f'no free port for the TFF worker: {error}.'
     ) from error
-
-
-def _obituary(owner: _OwnerThread, returncode: int) -> str:
-  owner.join(_GRACE_SECONDS)
-  words = owner.tail() or '(nothing)'
-  return (
-    f'the TFF worker {owner.binary} ended with '
-    f'{_describe_exit(returncode)} The worker said:\n{words}'
-  )
-
-
-def _describe_exit(returncode: int) -> str:
-  if returncode >= 0:
-    return f'exit code {returncode}.'
-  signum = -returncode
-  names = {member.value: member.name for member in signal.Signals}
-  hints: dict[int, str] = {
-    signal.SIGILL: ' This CPU lacks instructions that the worker needs (AVX).',
-    signal.SIGKILL: ' Somebody killed it: the kernel, if memory ran out.',
-  }
-  name = names.get(signum, str(signum))
-  hint = hints.get(signum, '')
-  return f'signal {name} ({signal.strsignal(signum)}).{hint}'

@@ -174,13 +174,13 @@ def _build_block(
 ) -> Callable[..., Structure]:
   """Returns (message, rows, clients) -> `composer.aggregate` of a block."""
 
-  def work_on_one(message, rows, capacity, client):
-    data = rows_lib.SpanData(rows, client.data, capacity)
+  def work_on_one(message, rows, places, client):
+    data = rows_lib.SpanData(rows, client.data, places)
     return composer.client_work(phase, message, client._replace(data=data))
 
   def work_on_block(message, rows, block):
-    capacity = tf.maximum(tf.reduce_max(block.data.size), 1)
-    one = functools.partial(work_on_one, message, rows, capacity)
+    places = tf.range(tf.maximum(tf.reduce_max(block.data.size), 1))
+    one = functools.partial(work_on_one, message, rows, places)
     if form == VECTORIZED:
       outputs = vectorization.map_clients(phase.name, one, block, output_type)
     else:

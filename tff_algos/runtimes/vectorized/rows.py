@@ -65,19 +65,19 @@ class SpanData:
     mask: 1 for a real example and 0 for padding, `[capacity]`, float32.
   """
 
-  def __init__(self, rows: Rows, span: Span, capacity: tf.Tensor):
+  def __init__(self, rows: Rows, span: Span, places: tf.Tensor):
     """Reads no rows yet.
 
     Args:
       rows: Rows of all clients.
       span: Span of this client.
-      capacity: Rows after padding, int32 `[]`; padding repeats a row.
+      places: 0 ... capacity - 1, int32, where capacity is the number of rows
+        after padding; padding repeats a row.
     """
     self._rows = rows
-    positions = tf.range(capacity)
-    self.mask = tf.cast(positions < span.size, tf.float32)
+    self.mask = tf.cast(places < span.size, tf.float32)
     last = tf.maximum(span.size, 1) - 1
-    self._positions = span.start + tf.minimum(positions, last)
+    self._positions = span.start + tf.minimum(places, last)
 
   @property
   def x(self) -> tf.Tensor:
@@ -113,7 +113,7 @@ def pad(rows: Rows, spans: Span) -> algorithm_lib.ClientData:
   largest = tf.reduce_max(spans.size)
   capacity = tf.reduce_min(tf.boolean_mask(_CAPACITIES, _CAPACITIES >= largest))
   column = Span(*(leaf[:, tf.newaxis] for leaf in spans))
-  data = SpanData(rows, column, capacity)
+  data = SpanData(rows, column, tf.range(capacity))
   return algorithm_lib.ClientData(data.x, data.y, data.mask)
 
 

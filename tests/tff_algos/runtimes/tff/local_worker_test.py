@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tff_algos.core import errors
+from tff_algos.runtimes import child_process
 from tff_algos.runtimes.tff import local_worker
 
 _ROOT = pathlib.Path(__file__).parents[4]
@@ -180,7 +181,7 @@ def test_worker_that_ignores_the_request_to_end_is_killed(
   fake_worker, monkeypatch
 ):
   before = _children()
-  monkeypatch.setattr(local_worker, '_GRACE_SECONDS', 0.5)
+  monkeypatch.setattr(child_process, '_GRACE_SECONDS', 0.5)
   binary = fake_worker('trap "" TERM\necho "me: $$"\nsleep 600\nsleep 600\n')
   with pytest.raises(errors.RuntimeFailureError, match='me:') as caught:
     local_worker.LocalWorker(binary, start_timeout_seconds=0.5).start()

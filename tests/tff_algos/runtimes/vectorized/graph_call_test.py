@@ -17,7 +17,7 @@ _CONFIG = local_training.LocalTrainingConfig(13, _BATCH_SIZE)
 
 def _sum_of_client(rows, span, seed, total):
   """Adds up something of every batch of a client."""
-  data = rows_lib.SpanData(rows, span, span.size)
+  data = rows_lib.SpanData(rows, span, tf.range(span.size))
   positions, masks, _ = local_training.draw_batches(seed, data.mask, _CONFIG)
 
   def step(i, total):

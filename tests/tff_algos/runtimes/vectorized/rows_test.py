@@ -36,7 +36,9 @@ def test_rows_lie_one_after_the_other(source):
 def test_clients_without_any_examples_have_a_row_to_point_at(source):
   rows, spans = rows_lib.concatenate([source.examples(1)])
   assert rows.x.shape[0] == 1
-  data = rows_lib.SpanData(rows, rows_lib.Span(*(s[0] for s in spans)), 2)
+  data = rows_lib.SpanData(
+    rows, rows_lib.Span(*(s[0] for s in spans)), tf.range(2)
+  )
   np.testing.assert_array_equal(data.mask, [0, 0])
   assert data.x.shape == (2, 1)
 
@@ -47,7 +49,7 @@ def test_a_span_is_the_padded_client(source, capacity):
   rows, spans = rows_lib.concatenate(examples)
   for i, one in enumerate(examples):
     span = rows_lib.Span(spans.start[i], spans.size[i])
-    data = rows_lib.SpanData(rows, span, tf.constant(capacity))
+    data = rows_lib.SpanData(rows, span, tf.range(capacity))
     expected = batching.pad(one, capacity)
     np.testing.assert_array_equal(data.mask, expected.mask)
     size = _SIZES[i]

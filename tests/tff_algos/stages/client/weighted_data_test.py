@@ -24,7 +24,7 @@ def _span():
     tf.constant(np.concatenate([_Y[:1] - 9, _Y[:3], _Y[:1] * 0])),
   )
   span = rows.Span(tf.constant(1), tf.constant(3))
-  return rows.SpanData(common, span, tf.constant(4))
+  return rows.SpanData(common, span, tf.range(4))
 
 
 @pytest.mark.parametrize('build', [_dense, _span])

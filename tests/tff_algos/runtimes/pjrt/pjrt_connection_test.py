@@ -1,0 +1,63 @@
+import os
+import signal
+
+import numpy as np
+import psutil
+import pytest
+
+from tests.testing import accelerator
+from tff_algos.core import errors
+from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection
+
+
+def _connection(tmp_path, **options):
+  return pjrt_connection.Connection(
+    pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'), **options)
+  )
+
+
+def _script(tmp_path, text):
+  path = tmp_path / 'python'
+  path.write_text(f'#!/bin/sh\n{text}\n')
+  path.chmod(0o755)
+  return str(path)
+
+
+def test_without_the_environment_the_error_says_how_to_make_it(tmp_path):
+  with (
+    pytest.raises(errors.ConfigError, match='make env-accelerator'),
+    _connection(tmp_path, python=str(tmp_path / 'nothing')),
+  ):
+    pass
+
+
+def test_a_worker_that_cannot_start_is_quoted(tmp_path):
+  python = _script(tmp_path, 'echo no jax here; exit 4')
+  with (
+    pytest.raises(
+      errors.RuntimeFailureError, match='(?s)exit code 4.*no jax here'
+    ),
+    _connection(tmp_path, python=python),
+  ):
+    pass
+
+
+def test_a_silent_worker_is_given_up_and_ended(tmp_path):
+  python = _script(tmp_path, f'echo $$ > {tmp_path}/pid; exec sleep 60')
+  with (
+    pytest.raises(errors.RuntimeFailureError, match='within 0.5 s'),
+    _connection(tmp_path, python=python, start_timeout_seconds=0.5),
+  ):
+    pass
+  assert not psutil.pid_exists(int((tmp_path / 'pid').read_text()))
+
+
+@accelerator.needed
+def test_a_killed_worker_is_an_error_and_nothing_is_left(tmp_path):
+  with _connection(tmp_path) as connection:
+    pid = connection.pid
+    assert connection.platform == 'cpu'
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(errors.RuntimeFailureError, match='SIGKILL'):
+      connection.keep('row', [np.zeros(3)])
+  assert not psutil.pid_exists(pid)

@@ -1,0 +1,1 @@
+"""Runtime `pjrt`: phases lowered to HLO, run by a worker process with jax."""

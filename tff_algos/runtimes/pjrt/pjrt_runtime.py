@@ -1,0 +1,246 @@
+"""Runtime `pjrt`: client work on any accelerator that today's jax knows.
+
+TensorFlow 2.14, to which TFF 0.87 ties this environment, knows the GPUs of
+CUDA 11.8. A phase's client work is lowered to HLO here, and compiled and run by
+a worker process with another environment. Examples stay on its device; only
+sums, collected fields and client states come back. The message is made and the
+server is updated here, as in the vectorized runtime.
+"""
+
+import contextlib
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core.structures import Structure
+from tff_algos.rounds import composer, phase_types
+from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes.pjrt import lowering, pjrt_config, pjrt_connection
+from tff_algos.runtimes.vectorized import blocks, graph_call
+from tff_algos.runtimes.vectorized import rows as rows_lib
+
+
+class _PhaseProgram:
+  """A phase: its graphs on this side, and its lowered client work."""
+
+  def __init__(
+    self,
+    phase: algorithm_lib.Phase,
+    types: phase_types.PhaseTypes,
+    vectorizes: bool,
+  ):
+    self.lowering = lowering.PhaseLowering(phase, types, vectorizes)
+    self.make_message = graph_call.GraphCall(
+      phase.make_message, [types.server_state]
+    )
+    sums, collection, _ = tf.nest.map_structure(
+      lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
+      self.lowering.output_types,
+    )
+    self.server_update = graph_call.GraphCall(
+      functools.partial(composer.server_update, phase),
+      [types.server_state, sums, collection],
+    )
+    # Lowering takes a tenth of a second.
+    self.lower = functools.cache(self.lowering.lower)
+
+  def pack(self, leaves: list[np.ndarray]) -> Structure:
+    """Returns sums, collection and client states of the worker's results."""
+    return tf.nest.pack_sequence_as(self.lowering.output_types, leaves)
+
+
+class PjrtRuntime:
+  """Runs the client work of phases in a worker process with jax."""
+
+  def __init__(
+    self,
+    algorithm: algorithm_lib.FederatedAlgorithm,
+    num_clients: int,
+    config: pjrt_config.PjrtConfig | None = None,
+  ):
+    """Prepares the programs of an algorithm.
+
+    Args:
+      algorithm: The algorithm to run.
+      num_clients: Size of the population.
+      config: Options.
+
+    Raises:
+      StageTypeError: If two stages of a phase do not fit.
+    """
+    self._algorithm = algorithm
+    self._num_clients = num_clients
+    phase_types.check_algorithm(algorithm, num_clients)
+    self._config = config or pjrt_config.PjrtConfig()
+    self._connection = pjrt_connection.Connection(self._config)
+    self._phases: dict[str, _PhaseProgram] = {}
+    # Sources whose rows are on the device, with their spans and sizes.
+    self._sources: list[tuple[cohort_lib.ClientSource, rows_lib.Span, int]] = []
+    self._stack = contextlib.ExitStack()
+
+  def __enter__(self) -> 'PjrtRuntime':
+    self._stack.enter_context(self._connection)
+    return self
+
+  def __exit__(self, *exc_info: Any) -> None:
+    self._stack.close()
+    self._sources.clear()
+    self._phases.clear()
+
+  def run(
+    self,
+    phase: algorithm_lib.Phase,
+    server_state: Structure,
+    cohort: cohort_lib.Cohort,
+  ) -> cohort_lib.PhaseOutput:
+    """Runs one phase call, see `cohort.Runtime`.
+
+    Raises:
+      ConfigError: If XLA does not know an operation of the client work.
+      RuntimeFailureError: If the worker died or failed.
+    """
+    program = self._program_of(phase)
+    server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
+    self._connection.keep(
+      'message', _leaves(program.make_message(server_state))
+    )
+    split, spans, num_rows = self._keep_split(cohort.source)
+    totals, collections, states = None, [], []
+    for group in deal(cohort.num_examples, self._choose_size(program, cohort)):
+      clients = cohort.describe(
+        group.positions.ravel(), phase.uses_client_state
+      )
+      data: Any = rows_lib.Span(*(leaf[clients.client_index] for leaf in spans))
+      block = lowering.Block(clients._replace(data=data), group.is_real.ravel())
+      lowered = program.lower(
+        num_rows, group.positions.shape[1], group.capacity
+      )
+      self._connection.compile(lowered)
+      sums, collection, new_states = program.pack(
+        self._connection.run(
+          lowered,
+          ['message', split],
+          program.lowering.num_sums,
+          [
+            leaf.reshape(*group.positions.shape, *leaf.shape[1:])
+            for leaf in _leaves(block)
+          ],
+        )
+      )
+      totals = (
+        sums if totals is None else tf.nest.map_structure(np.add, totals, sums)
+      )
+      real = functools.partial(_real_rows, group.is_real)
+      collections.append(tf.nest.map_structure(real, collection))
+      states.append(
+        (
+          clients.client_index[group.is_real.ravel()],
+          tf.nest.map_structure(real, new_states),
+        )
+      )
+    new_state, server_metrics = program.server_update(
+      server_state, totals, cohort_lib.concatenate(collections)
+    )
+    return cohort_lib.PhaseOutput(
+      server_state=cohort_lib.to_numpy(new_state),
+      client_states=states,
+      server_metrics=cohort_lib.to_numpy(server_metrics),
+      client_metrics=dict(totals['metrics']),  # pyright: ignore[reportOptionalSubscript]
+      num_invalid=int(totals['num_invalid']),  # pyright: ignore[reportOptionalSubscript]
+    )
+
+  def _program_of(self, phase: algorithm_lib.Phase) -> _PhaseProgram:
+    if phase.name not in self._phases:
+      types = phase_types.types_of(self._algorithm, phase, self._num_clients)
+      self._phases[phase.name] = _PhaseProgram(
+        phase, types, self._algorithm.cluster_model.vectorizes
+      )
+    return self._phases[phase.name]
+
+  def _keep_split(
+    self, source: cohort_lib.ClientSource
+  ) -> tuple[str, rows_lib.Span, int]:
+    """Sends a split to the device, once; returns name, spans and rows."""
+    for number, (known, spans, num_rows) in enumerate(self._sources):
+      if known is source:
+        return f'split {number}', spans, num_rows
+    everyone = range(source.population.num_clients)
+    rows, spans = rows_lib.concatenate([source.examples(i) for i in everyone])
+    name = f'split {len(self._sources)}'
+    self._connection.keep(name, _leaves(rows))
+    self._sources.append((source, spans, len(rows.y)))
+    return name, spans, len(rows.y)
+
+  def _choose_size(
+    self, program: _PhaseProgram, cohort: cohort_lib.Cohort
+  ) -> int:
+    """Returns the number of clients of a block."""
+    types = program.lowering.types
+    trained = max(
+      blocks.num_bytes(self._algorithm.cluster_model.weights_spec()),
+      blocks.num_bytes(types.output.result),
+    )
+    sizes = blocks.choose(
+      cohort_size=cohort.size,
+      costs=blocks.Costs(trained, 0, 0),
+      num_parallel=1,
+      clients_per_block=self._config.clients_per_block,
+      fewest_clients=1,
+      budget_bytes=0,
+    )
+    return sizes.clients_per_block
+
+
+class Group(NamedTuple):
+  """Blocks of a cohort that are padded to the same number of examples.
+
+  Attributes:
+    positions: Positions in the cohort, `[num_blocks, block]`.
+    is_real: False for a row that fills the last block, of the same shape.
+    capacity: Rows that a client's examples are padded to.
+  """
+
+  positions: np.ndarray
+  is_real: np.ndarray
+  capacity: int
+
+
+def deal(num_examples: np.ndarray, block_size: int) -> list[Group]:
+  """Divides a cohort into blocks of nearly equal clients, largest first.
+
+  Few sizes of blocks and clients, powers of two, because each is compiled.
+
+  Args:
+    num_examples: Examples of each client, int64 `[cohort]`.
+    block_size: Most clients of a block.
+  """
+  order = np.argsort(-num_examples, kind='stable')
+  size = min(block_size, 1 << (len(order) - 1).bit_length())
+  num_blocks = -(-len(order) // size)
+  padding = num_blocks * size - len(order)
+  positions = np.pad(order, (0, padding), mode='edge').reshape(-1, size)
+  is_real = (np.arange(num_blocks * size) < len(order)).reshape(-1, size)
+  capacities = [
+    1 << (max(int(num_examples[block[0]]), 1) - 1).bit_length()
+    for block in positions
+  ]
+  groups = []
+  for capacity, some in itertools.groupby(
+    range(num_blocks), key=capacities.__getitem__
+  ):
+    numbers = list(some)
+    groups.append(Group(positions[numbers], is_real[numbers], capacity))
+  return groups
+
+
+def _leaves(structure: Structure) -> list[np.ndarray]:
+  return [np.asarray(leaf) for leaf in tf.nest.flatten(structure)]
+
+
+def _real_rows(is_real: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+  """Returns `[num_blocks, block, ...]` as rows, without those that fill."""
+  return leaf.reshape(-1, *leaf.shape[2:])[is_real.ravel()]

@@ -1,0 +1,1 @@
+"""The worker process of the runtime `pjrt`: needs NumPy and jax alone."""
