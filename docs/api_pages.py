@@ -11,6 +11,8 @@ import pdoc.render
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _FOLDER = _ROOT / 'build' / 'api'
+# Runs in an environment of its own, where it is no package.
+WORKER = 'tff_algos.runtimes.pjrt.worker'
 
 
 def module_names() -> list[str]:
@@ -23,6 +25,7 @@ def module_names() -> list[str]:
     'tff_algos',
     *(f'tff_algos.{path.parent.name}' for path in rooms),
     'pipelines',
+    f'!{WORKER}',
   ]
 
 

