@@ -35,8 +35,8 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-cuda env-accelerator demo test verify bench bench-data bench-peers lint wheel lock \
-  doctor clean
+.PHONY: help env env-cuda env-accelerator demo test verify bench bench-data \
+  bench-peers lint api notebooks wheel lock doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -136,6 +136,12 @@ lint: env ## check style, format and types
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
 	.venv/bin/python -m pyright
+
+api: env ## build the API pages from the docstrings, build/api/index.html
+	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m docs.api_pages
+
+notebooks: env ## execute docs/notebooks and write their outputs; NAMES
+	.venv/bin/python -m tests.testing.notebooks $(NAMES)
 
 # From scratch: setuptools would also pack what lies in build/ from before.
 wheel: env ## build dist/*.whl, without network

@@ -4,19 +4,18 @@ An experiment is a config: a dataset, a model, an algorithm, a runtime. A run is
 what lies in its folder.
 
 >>> import tff_algos
->>> from pipelines import build_dataset
->>> values = tff_algos.load_config('configs/fed_soft/digits.py:smoke')
->>> values.runtime.name = 'debug'
->>> values.training.num_rounds = 1
->>> config = tff_algos.parse_experiment(values)
->>> built = build_dataset.build(config.dataset, 'runs/digits/dataset')
->>> tff_algos.train(config, 'runs/digits')
-1
->>> bundles = tff_algos.export_models(config, 'runs/digits')
->>> with tff_algos.FederatedDataset.open('runs/digits/dataset') as dataset:
+>>> experiment = tff_algos.Experiment.from_config(
+...   'fed_soft/digits:smoke', workdir='runs/digits', training={'num_rounds': 2}
+... )
+>>> experiment.config.algorithm.name, experiment.config.training.num_rounds
+('fed_soft', 2)
+>>> with experiment.build_dataset() as dataset:
 ...   x, y, source = dataset.examples('client_00003', 'train')
 >>> x.shape[1:], y.dtype
 ((8, 8, 1), dtype('int32'))
+
+`experiment.fit()` trains it; then `evaluate()`, `plot()`, `export()`. The
+notebooks in docs/notebooks use all of it.
 
 Each name is imported when it is first used, and with it what it needs:
 TensorFlow to train, export and serve; nothing of it to read datasets or to draw
@@ -30,6 +29,8 @@ __version__ = '0.1.0'
 # Name -> where it is defined, with a dot in this package; `__init__.pyi` says
 # the same to type checkers.
 _PUBLIC = {
+  # An experiment from its dataset to its bundles.
+  'Experiment': '.experiments.interactive:Experiment',
   # What an algorithm and a model are, and all of them by name.
   'FederatedAlgorithm': '.core.algorithm:FederatedAlgorithm',
   'Model': '.core.model:Model',
@@ -54,11 +55,13 @@ _PUBLIC = {
   # TFF's own computations and processes; docs/tff.md.
   'federated': '.rounds.federated:build_federated_phases',
   'learning_process': '.rounds.learning_process:build_learning_process',
+  'with_aggregators': '.rounds.aggregation_processes:with_aggregators',
   # A round loop of one's own, in memory; an example is in its docstring.
   'Simulation': '.training.simulation:Simulation',
   'ArraySource': '.runtimes.client_sources:ArraySource',
   'draw_batches': '.stages.client.local_training:draw_batches',
-  # Experiments: a config, and the run in its folder.
+  # The steps of an experiment as functions of a config and a folder, which
+  # programs and `Experiment` call.
   'ExperimentConfig': '.experiments.experiment:ExperimentConfig',
   'load_config': '.experiments.config_file:load',
   'parse_experiment': '.experiments.experiment:parse',

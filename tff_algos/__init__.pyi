@@ -15,6 +15,7 @@ from tff_algos.experiments.evaluating import evaluate
 from tff_algos.experiments.experiment import ExperimentConfig
 from tff_algos.experiments.experiment import parse as parse_experiment
 from tff_algos.experiments.exporting import export as export_models
+from tff_algos.experiments.interactive import Experiment
 from tff_algos.experiments.own_data.conversion import (
   from_arrays,
   from_client_data,
@@ -33,6 +34,9 @@ from tff_algos.models.model_options import ModelConfig
 from tff_algos.models.registry import MODELS, build_model, register_model
 from tff_algos.models.registry import parse_config as parse_model
 from tff_algos.reports.run.page import write_report
+from tff_algos.rounds.aggregation_processes import (
+  with_aggregators as with_aggregators,
+)
 from tff_algos.rounds.federated import build_federated_phases as federated
 from tff_algos.rounds.learning_process import (
   build_learning_process as learning_process,
@@ -49,6 +53,7 @@ __version__: str
 
 __all__ = [
   '__version__',
+  'Experiment',
   'FederatedAlgorithm',
   'Model',
   'ALGORITHMS',
@@ -70,6 +75,7 @@ __all__ = [
   'load_plugins',
   'federated',
   'learning_process',
+  'with_aggregators',
   'Simulation',
   'ArraySource',
   'draw_batches',

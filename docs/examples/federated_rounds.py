@@ -38,7 +38,7 @@ def run(algorithm, source, num_rounds, seed=0):
         lambda leaf: leaf[position], call.client_inputs
       ),
       client_state=client_states[index] if keeps_state else (),
-      data=algorithm_lib.ClientData(x, y, np.ones(len(y), np.float32)),
+      data=algorithm_lib.ClientData(x, y, tf.ones(len(y))),
       seed=seeds.derive_seed(
         seed, call.purpose, round_num, population.client_ids[index]
       ),

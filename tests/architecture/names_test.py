@@ -17,6 +17,9 @@ _EXCEPTIONS = {
   'tff_algos/algorithms/filter_decomposition/kernel_variance.py': {'t'},
   'tff_algos/experiments/analyses/cmfl_bounds.py': {'mu', 't', 'tau', 'w'},
   'tff_algos/experiments/analyses/pfedkm_bounds.py': {'t'},
+  # delta of (epsilon, delta).
+  'tff_algos/privacy/accounting.py': {'delta'},
+  'tff_algos/privacy/mechanism.py': {'delta'},
   # Sample images of a picture.
   'tff_algos/reports/dataset/samples_plot.py': {'num_samples'},
   # Keys of LEAF's files.

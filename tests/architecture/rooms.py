@@ -11,6 +11,7 @@ ADVERSARIES = 'tff_algos.adversaries'
 CONSENSUS = 'tff_algos.algorithms.cmfl.consensus'
 AUDIT = 'tff_algos.algorithms.cmfl.audit'
 ALGORITHMS = 'tff_algos.algorithms'
+PRIVACY = 'tff_algos.privacy'
 RUNTIMES = 'tff_algos.runtimes'
 EVALUATION = 'tff_algos.evaluation'
 TRAINING = 'tff_algos.training'
@@ -33,6 +34,7 @@ MAY_IMPORT = {
   CONSENSUS: {CORE, ADVERSARIES},
   AUDIT: {CORE, CONSENSUS},
   ALGORITHMS: {CORE, NUMERICS, ROUNDS, STAGES, CONSENSUS, AUDIT},
+  PRIVACY: {CORE, NUMERICS, ROUNDS, ALGORITHMS},
   RUNTIMES: {CORE, NUMERICS, ROUNDS, DATA},
   EVALUATION: {CORE, NUMERICS, ROUNDS, DATA, RUNTIMES},
   TRAINING: {CORE, NUMERICS, ROUNDS, DATA, RUNTIMES, EVALUATION},

@@ -25,6 +25,7 @@ from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
 from tff_algos.models import registry as models
 from tff_algos.numerics import unit_dropout
+from tff_algos.privacy import mechanism, private_algorithm
 from tff_algos.runtimes import debug_runtime
 from tff_algos.training import loop
 
@@ -49,6 +50,11 @@ _CASES = {
   'cmfl, last gradient': {'name': 'cmfl', 'upload': 'last_gradient'},
   'fed_em': {'initialization': {'mode': 'k-means++', 'num_candidates': 3}},
   'fed_soft': {'initial_local_models': 'independent'},
+  'fed_soft, private': {
+    'name': 'fed_soft',
+    'selection': 'weighted_full',
+    'private': True,
+  },
   'ifca': {'initialization': {'mode': 'warm_start', 'num_rounds': 1}},
   'pfedkm': {
     'k_means': {
@@ -111,6 +117,7 @@ def _model():
 
 def _build(case):
   options = dict(_CASES[case])
+  is_private = options.pop('private', False)
   section = contract.section(options.pop('name', case))
   if section['name'] in contract.OTHER_TRAINING:
     section['local_training'] = _ENVELOPE_TRAINING
@@ -123,7 +130,10 @@ def _build(case):
       'local_training': _TRAINING,
     }
   name, parsed = registry.parse_config({**section, **options})
-  return registry.ALGORITHMS[name].build(_model(), parsed)
+  built = registry.ALGORITHMS[name].build(_model(), parsed)
+  privacy = mechanism.PrivacyConfig(noise_multiplier=float(is_private))
+  facts = private_algorithm.Facts(num_clients=4, num_rounds=_NUM_ROUNDS)
+  return private_algorithm.make_private(built, privacy, facts)
 
 
 @pytest.fixture

@@ -50,11 +50,10 @@ def test_the_stub_says_the_same():
   assert ast.literal_eval(listed) == tff_algos.__all__
 
 
-@pytest.mark.slow
 def test_the_example_of_the_docstring_runs(monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
   result = doctest.testmod(tff_algos, raise_on_error=True)
-  assert result.attempted >= 10
+  assert result.attempted >= 5
 
 
 @pytest.mark.parametrize(

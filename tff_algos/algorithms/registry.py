@@ -155,6 +155,17 @@ def build_algorithm(
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm of a config's `algorithm` section.
 
+  >>> import tff_algos
+  >>> model = tff_algos.build_model(
+  ...   tff_algos.parse_model({'name': 'logistic_regression'}),
+  ...   task='classification',
+  ...   input_shape=(4,),
+  ...   num_outputs=3,
+  ... )
+  >>> section = tff_algos.parse_algorithm({'name': 'ifca', 'num_clusters': 3})
+  >>> tff_algos.build_algorithm(section, model).num_clusters
+  3
+
   Args:
     section: The algorithm's name and its options.
     model: The model to train.

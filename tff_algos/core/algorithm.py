@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import carrying, errors
+from tff_algos.core import carrying, errors, rich_repr
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Leaf, Structure
 
@@ -261,8 +261,20 @@ class Newcomers(NamedTuple):
   weights: Callable[[Structure, tf.Tensor], Structure]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class FederatedAlgorithm:
+class Account(Protocol):
+  """Account of a budget that training spends, such as that of privacy."""
+
+  def metrics(self, server_state: Structure, /) -> Mapping[str, float]:
+    """Returns what is spent after a round, as metrics of that round."""
+    ...
+
+  def is_spent(self, server_state: Structure, /) -> bool:
+    """Returns whether training must end: another round could exceed it."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class FederatedAlgorithm(rich_repr.Described):
   """A federated algorithm: states, phases, round plan, served models.
 
   Attributes:
@@ -292,6 +304,7 @@ class FederatedAlgorithm:
       one. For evaluation alone, never served; None for none.
     newcomers: Personalization of unseen clients; None if only cluster models
       serve them.
+    account: Account of a budget, kept in the server state; None for none.
   """
 
   name: str
@@ -308,3 +321,12 @@ class FederatedAlgorithm:
   carry: carrying.Carry
   local_weights: WeightsOfClient | None = None
   newcomers: Newcomers | None = None
+  account: Account | None = None
+
+  def description(self) -> tuple[str, Mapping[str, object]]:
+    """Returns the name, the number of clusters and the phases."""
+    return f'Algorithm {self.name!r}', {
+      'clusters': self.num_clusters,
+      'phases': ', '.join(self.phases),
+      'model': f'{self.cluster_model.name}, {self.cluster_model.task}',
+    }

@@ -65,6 +65,6 @@ class Carry(NamedTuple):
       NumPy -> client state of a newcomer; None for the initial one.
   """
 
-  rules: 'Rules'
+  rules: Rules
   newcomer_rows: Callable[[Structure, Structure], Structure] = _as_initialized
   newcomer_state: Callable[[Structure, Structure], Structure] | None = None

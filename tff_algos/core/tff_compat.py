@@ -44,6 +44,8 @@ tensorflow_computation: Any = tff.tensorflow.computation
 LearningProcess: Any = tff.learning.templates.LearningProcess
 LearningProcessOutput: Any = tff.learning.templates.LearningProcessOutput
 ModelWeights: Any = tff.learning.models.ModelWeights
+UnweightedFactory: Any = tff.aggregators.UnweightedAggregationFactory
+WeightedFactory: Any = tff.aggregators.WeightedAggregationFactory
 
 _MESSAGE_LIMIT_BYTES = 2_000_000_000
 
@@ -102,6 +104,8 @@ def remote_context(
 ) -> Context:
   """Returns a synchronous TFF context that runs on the worker behind a channel.
 
+  Secure sums are simulated: the worker adds the quantized values in the clear.
+
   Args:
     channel: Connected to a TFF `worker_binary` that is ready.
     check_alive: Raises if the worker is gone. TFF retries a failed call without
@@ -120,9 +124,16 @@ def remote_context(
     executor_fn=_executor_stacks.ResourceManagingExecutorFactory(
       build_executor
     ),
-    compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+    compiler_fn=_compile,
     transform_args=_tensorflow_environment.transform_args,
     transform_result=_tensorflow_environment.transform_result,
+  )
+
+
+def _compile(computation: Computation) -> Any:
+  """Compiles for a stock worker, which has no secure sums of its own."""
+  return tff.backends.native.desugar_and_transform_to_native(
+    tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
   )
 
 

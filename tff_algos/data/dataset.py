@@ -11,7 +11,7 @@ import pyarrow
 from array_record.python import array_record_module
 from pyarrow import parquet
 
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, rich_repr
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity, layout, leases, raw_features
 from tff_algos.data import schema as schema_lib
@@ -21,7 +21,7 @@ from tff_algos.features import spec as spec_lib
 _RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
 
 
-class FederatedDataset:
+class FederatedDataset(rich_repr.Described):
   """One published version of a federated dataset.
 
   Attributes:
@@ -229,6 +229,26 @@ class FederatedDataset:
   def true_unseen_label_mixture(self) -> Array | None:
     """Returns the same as `true_label_mixture` for the unseen clients."""
     return self._rows(self._label_mixture, self.unseen_client_ids)
+
+  def description(self) -> tuple[str, Mapping[str, object]]:
+    """Returns the version, and numbers of clients and examples."""
+    counts = {
+      split: int(self.num_examples(split).sum()) for split in schema_lib.SPLITS
+    }
+    shape = ' x '.join(map(str, self.schema.x_shape)) or 'one number'
+    return f'Federated dataset {self.version}', {
+      'participating clients': len(self.client_ids),
+      'unseen clients': len(self.unseen_client_ids),
+      'examples of participating clients': ', '.join(
+        f'{count} {split}' for split, count in counts.items()
+      ),
+      'features': f'{shape}, {self.schema.x_dtype}',
+      'labels': (
+        f'{self.schema.num_classes} classes'
+        if self.schema.num_classes
+        else 'numbers'
+      ),
+    }
 
   def close(self) -> None:
     """Closes the open shards and releases the lease on the version."""

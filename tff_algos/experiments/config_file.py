@@ -12,6 +12,8 @@ from tff_algos.experiments import config_values
 
 # The folder that holds `tff_algos` and `configs`: a checkout, or site-packages.
 _INSTALLED = pathlib.Path(__file__).parents[2]
+_CONFIGS = 'configs'
+_SUFFIX = '.py'
 
 
 def find(spelled: str) -> str:
@@ -19,17 +21,39 @@ def find(spelled: str) -> str:
 
   A relative path is looked for in the working directory first and then where
   this library is installed, so that `configs/fed_soft/digits.py` is found
-  there.
+  there, as is its name `fed_soft/digits`.
 
   Args:
     spelled: Path, with an optional variant; returned as it is if neither place
       has the file.
   """
   path, colon, variant = spelled.partition(':')
-  installed = _INSTALLED / path
-  if pathlib.Path(path).is_file() or not installed.is_file():
+  if pathlib.Path(path).is_file():
     return spelled
-  return f'{installed}{colon}{variant}'
+  for installed in (
+    _INSTALLED / path,
+    _INSTALLED / _CONFIGS / f'{path}{_SUFFIX}',
+  ):
+    if installed.is_file():
+      return f'{installed}{colon}{variant}'
+  return spelled
+
+
+def name_of(spelled: str) -> str:
+  """Returns a name for the folder of a run of a config.
+
+  Args:
+    spelled: As `load` takes it; the name of `'fed_soft/digits:smoke'` is
+      `'fed_soft_digits_smoke'`, as that of its path.
+  """
+  path, _, variant = spelled.partition(':')
+  path = pathlib.Path(path).with_suffix('')
+  parts = path.parts
+  if _CONFIGS in parts:
+    parts = parts[parts.index(_CONFIGS) + 1 :]
+  elif path.is_absolute():
+    parts = parts[-1:]
+  return '_'.join([*parts, variant] if variant else parts)
 
 
 def load(spelled: str) -> ml_collections.ConfigDict:
@@ -37,7 +61,7 @@ def load(spelled: str) -> ml_collections.ConfigDict:
 
   Args:
     spelled: Path, with an optional variant, such as
-      `'configs/fed_soft/digits.py:smoke'`; see `find`.
+      `'configs/fed_soft/digits.py:smoke'` or `'fed_soft/digits'`; see `find`.
 
   Raises:
     ConfigError: If there is no such file or variant.
@@ -45,7 +69,10 @@ def load(spelled: str) -> ml_collections.ConfigDict:
   plugins.load()
   path, _, variant = find(spelled).partition(':')
   if not pathlib.Path(path).is_file():
-    raise errors.ConfigError(f'{spelled}: there is no file {path!r}')
+    raise errors.ConfigError(
+      f'{spelled}: there is no file {path!r}, nor a config of that name; the '
+      f'names are the paths in {_CONFIGS}/, such as fed_soft/digits'
+    )
   spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
   module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
   spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]

@@ -11,6 +11,10 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 
 # A comma that is not inside brackets.
+# Keys whose value decides which `options` stand beside them.
+_CHOICES = ('name', 'law')
+# Sections whose own keys their `name` decides.
+_NAMED = ('model', 'algorithm')
 _COMMA = re.compile(r',(?![^\[({]*[\])}])')
 
 
@@ -72,6 +76,49 @@ def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
       f'{", ".join(values[last])}'
     )
   values[last] = value
+
+
+def merged(
+  values: Mapping[str, Any], changes: Mapping[str, Any], path: str = 'config'
+) -> dict[str, Any]:
+  """Returns nested values with some of them changed.
+
+  Where the keys of a section depend on a name (of a model or an algorithm, or
+  beside `options`), another name replaces the section: what is not given of it
+  has its default.
+
+  Args:
+    values: Nested values.
+    changes: Nested values of some of the keys; validated later by the config's
+      class.
+    path: Dotted path of `values`, for error texts.
+
+  Raises:
+    ConfigError: If a key is unknown, or a section is changed to a value.
+  """
+  result = dict(values)
+  chosen = any(
+    key in changes and changes[key] != values.get(key) for key in _CHOICES
+  )
+  for key, change in changes.items():
+    if key not in values:
+      message = config_lib.unknown_key_message(path, key, values)
+      raise errors.ConfigError(message)
+    current = values[key]
+    if isinstance(current, dict) and not isinstance(change, Mapping):
+      raise errors.ConfigError(
+        f'{path}.{key} is a section, got {change!r}; give a mapping of some of '
+        f'its keys: {", ".join(current)}'
+      )
+    if not isinstance(current, dict) or (key == 'options' and chosen):
+      result[key] = change
+    elif (
+      key in _NAMED and change.get('name', current['name']) != (current['name'])
+    ):
+      result[key] = dict(change)
+    else:
+      result[key] = merged(current, change, f'{path}.{key}')
+  return result
 
 
 def _value(text: str, current: Any) -> Any:

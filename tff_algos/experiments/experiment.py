@@ -23,6 +23,7 @@ from tff_algos.evaluation import drift as drift_lib
 from tff_algos.experiments.production import gate_config
 from tff_algos.features import spec as spec_lib
 from tff_algos.models import registry as models
+from tff_algos.privacy import mechanism, private_algorithm
 from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
@@ -52,6 +53,7 @@ class ExperimentConfig:
     training: Number of rounds; intervals of evaluation and checkpoints.
     runtime: Runtime and its options; affects speed, never results.
     attack: Byzantine clients and their attack.
+    privacy: Differential privacy.
     lr_schedule: Schedule of the algorithm's learning rates.
     continuation: The earlier run that training goes on from.
     drift: Thresholds of the drift of the data from those of the parent run.
@@ -66,6 +68,7 @@ class ExperimentConfig:
   training: loop.TrainingConfig
   runtime: runtimes.RuntimeConfig = runtimes.RuntimeConfig()
   attack: attacks.AttackConfig = attacks.AttackConfig()
+  privacy: mechanism.PrivacyConfig = mechanism.PrivacyConfig()
   lr_schedule: lr_schedule_lib.LrScheduleConfig = (
     lr_schedule_lib.LrScheduleConfig()
   )
@@ -79,6 +82,38 @@ class ExperimentConfig:
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)
     algorithms.periods_of(self.algorithm, self.lr_schedule)
+    if self.privacy.is_on:
+      _check_private(self)
+
+
+def _check_private(config: ExperimentConfig) -> None:
+  """Raises ConfigError for choices from clients' data that add no noise."""
+  for option, value, off, why in (
+    (
+      'attack.name',
+      config.attack.name,
+      attacks.NONE,
+      'attackers do not clip, so noise for clipped updates covers nobody',
+    ),
+    (
+      'training.restarts.num_restarts',
+      config.training.restarts.num_restarts,
+      1,
+      "a restart is chosen by the clients' losses",
+    ),
+    (
+      'training.selection.patience',
+      config.training.selection.patience,
+      0,
+      "early stopping is decided by the clients' validation scores",
+    ),
+  ):
+    if value != off:
+      raise errors.ConfigError(
+        f'config.{option} is {value!r}, which a private training does not '
+        f'allow: {why}; set it to {off!r}, or privacy.noise_multiplier and '
+        'privacy.target_epsilon to 0'
+      )
 
 
 def parse(values: Any) -> ExperimentConfig:
@@ -133,6 +168,7 @@ def identity(
     'dataset_version': dataset.version,
     **config.training.restarts.identity(),
     **config.attack.identity(),
+    **config.privacy.identity(config.training.num_rounds),
     **config.lr_schedule.identity(),
   }
 
@@ -179,14 +215,21 @@ def build_model(
 def build_algorithm(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> algorithm_lib.FederatedAlgorithm:
-  """Builds the algorithm, under attack if so configured, for a dataset."""
+  """Builds the algorithm, attacked or private as configured, for a dataset."""
   built = algorithms.build_algorithm(
     config.algorithm,
     build_model(config, dataset.schema, dataset.feature_spec),
     run_seed=config.seed,
     schedule=config.lr_schedule,
   )
-  return attacks.attack(built, config.attack, find_attackers(config, dataset))
+  attacked = attacks.attack(
+    built, config.attack, find_attackers(config, dataset)
+  )
+  facts = private_algorithm.Facts(
+    int(np.count_nonzero(dataset.num_examples(schema_lib.TRAIN))),
+    config.training.num_rounds,
+  )
+  return private_algorithm.make_private(attacked, config.privacy, facts)
 
 
 def find_attackers(

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
@@ -30,6 +32,10 @@ _VALIDATION = {
 }
 
 
+# Receives the round and its metrics, name -> value.
+Callback = Callable[[int, Mapping[str, float]], object]
+
+
 class _Silent:
   """Observer without output, for all processes but process 0."""
 
@@ -43,12 +49,39 @@ class _Silent:
     """Returns."""
 
 
+class _Calling:
+  """Observer that calls functions after the observer that it wraps."""
+
+  def __init__(self, observer: loop.Observer, callbacks: Sequence[Callback]):
+    """Takes the observer and the functions."""
+    self._observer = observer
+    self._callbacks = callbacks
+
+  def resume(self, round_num: int) -> None:
+    """Forwards the call."""
+    self._observer.resume(round_num)
+
+  def record(
+    self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
+  ) -> None:
+    """Forwards the call, then calls the functions."""
+    self._observer.record(round_num, metrics, memberships)
+    for callback in self._callbacks:
+      callback(round_num, metrics)
+
+  def persist(self) -> None:
+    """Forwards the call."""
+    self._observer.persist()
+
+
 def train(
   config: experiment.ExperimentConfig,
   folder: str | os.PathLike[str],
   cluster: cluster_lib.Cluster = cluster_lib.ALONE,
   kept: runtime_cache.KeptRuntime | None = None,
   parent: str | os.PathLike[str] = '',
+  callbacks: Sequence[Callback] = (),
+  shows_progress: bool = True,
 ) -> int:
   """Trains to the last round, or until early stopping; returns the round.
 
@@ -59,6 +92,9 @@ def train(
     kept: As in `session.open_session`.
     parent: Workdir of a run to continue, `ContinuationConfig.parent`; empty for
       that of the config.
+    callbacks: Called after each round; 0 is the initial state. An error in one
+      ends the training before the round is committed: it is run again.
+    shows_progress: Whether to draw a progress bar on stderr.
 
   Raises:
     UserError: If the config, the dataset or the workdir does not allow it, such
@@ -87,9 +123,11 @@ def train(
           opened.training.num_rounds,
           shown_metrics(opened.dataset),
           first_round=_first_round(opened),
+          shows_progress=shows_progress,
         )
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
+      observer = _Calling(observer, callbacks)
       resolved_config.write(config, folder)
     result = loop.train(
       opened.algorithm,
@@ -105,6 +143,15 @@ def train(
     last = opened.training.num_rounds
   if done == result.round_num:
     logging.info('%s is at round %d, the last: nothing to train.', folder, done)
+  elif result.round_num < last and _is_spent(opened, result):
+    logging.info(
+      'Ended after round %d of %d in %s: another round would exceed '
+      'config.privacy.target_epsilon, %g.',
+      result.round_num,
+      last,
+      folder,
+      config.privacy.target_epsilon,
+    )
   elif result.round_num < last:
     logging.info(
       'Stopped early after round %d of %d in %s: '
@@ -118,6 +165,11 @@ def train(
   else:
     logging.info('Trained %d rounds in %s.', result.round_num, folder)
   return result.round_num
+
+
+def _is_spent(opened: session.Session, result: loop.Result) -> bool:
+  account = opened.algorithm.account
+  return account is not None and account.is_spent(result.server_state)
 
 
 def _check_rounds(opened: session.Session) -> int:

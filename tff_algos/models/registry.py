@@ -125,6 +125,17 @@ def build_model(
 ) -> model_lib.Model:
   """Builds the model that a config's `model` section names.
 
+  >>> import tff_algos
+  >>> section = tff_algos.parse_model({'name': 'mlp', 'hidden_sizes': (16,)})
+  >>> model = tff_algos.build_model(
+  ...   section, task='classification', input_shape=(4,), num_outputs=3
+  ... )
+  >>> weights = model.weights_spec()
+  >>> list(weights)
+  ['dense_0/kernel', 'dense_0/bias', 'dense_1/kernel', 'dense_1/bias']
+  >>> weights['dense_0/kernel'].shape
+  TensorShape([4, 16])
+
   >>> model = build_model(
   ...   parse_config({'name': 'logistic_regression'}),
   ...   task='classification',

@@ -13,10 +13,12 @@ zero before aggregation: it is in no sum and in no mean.
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
 from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import trees
 
@@ -156,3 +158,52 @@ class ClusterMean:
 
 class Collect:
   """Keeps the field of every client; aggregate: `Collected`."""
+
+
+class Processed:
+  """Aggregates the field by processes of `tff.aggregators`; TFF alone runs it.
+
+  `rounds.aggregation_processes` builds it. The methods are those of the
+  aggregator that it replaces, for the types.
+
+  Attributes:
+    replaced: The summing aggregator in whose place the processes are.
+    processes: A `tff.templates.AggregationProcess` for each cluster of a
+      `ClusterMean`, else one.
+    is_weighted: Whether the processes take weights.
+  """
+
+  def __init__(
+    self, replaced: Any, processes: tuple[Any, ...], is_weighted: bool
+  ) -> None:
+    self.replaced = replaced
+    self.processes = processes
+    self.is_weighted = is_weighted
+    self.partial_sum = replaced.partial_sum
+    self.finish = replaced.finish
+
+
+def weight_fields(aggregator: Any) -> tuple[str, ...]:
+  """Returns the fields that an aggregator reads beside its own."""
+  if isinstance(aggregator, Processed):
+    aggregator = aggregator.replaced
+  return tuple(vars(aggregator).values())
+
+
+def refuse_processes(
+  phases: Mapping[str, algorithm_lib.Phase], runtime: str
+) -> None:
+  """Raises ConfigError if a phase aggregates by processes of TFF.
+
+  Args:
+    phases: name -> phase.
+    runtime: Name of the runtime that does not run them.
+  """
+  for name, phase in phases.items():
+    for field, aggregator in phase.aggregation.items():
+      if isinstance(aggregator, Processed):
+        raise errors.ConfigError(
+          f'phase {name!r} aggregates {field!r} by a factory of '
+          f'tff.aggregators, which {runtime} cannot run. The runtime tff with '
+          'one worker can; all factories go into one call of with_aggregators'
+        )

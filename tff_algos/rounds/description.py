@@ -140,7 +140,7 @@ def _phase_lines(
     'client_work', f'{{({spell(arguments)} -> {spell(output)})}}@CLIENTS'
   )
   for field, aggregator in phase.aggregation.items():
-    weight = ','.join(vars(aggregator).values())
+    weight = ','.join(aggregation.weight_fields(aggregator))
     aggregate = _of_cohort(aggregator, types.aggregates[field])
     yield from _stage(
       'aggregation',

@@ -1,6 +1,7 @@
 """Lowers a phase to one TFF federated computation, its reference semantics."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -9,10 +10,11 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, tff_compat
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import composer, phase_types
+from tff_algos.rounds import aggregation_processes, composer, phase_types
 
-# Results of the client half for the server half; the second may be absent.
-_SERVER_PARTS = ('sums', 'collection')
+# Results of the client half for the server half; all but the first may be
+# absent.
+_SERVER_PARTS = ('sums', 'collection', 'processed')
 
 
 class FederatedPhase(NamedTuple):
@@ -25,10 +27,13 @@ class FederatedPhase(NamedTuple):
       client_metrics=<metrics, num_invalid>@SERVER>`. TFF promises no order of
       the clients, so each client's index comes back beside its state.
     client_half: `(<server_state@SERVER, {Clients}@CLIENTS>) ->
-      <sums@SERVER, [collection@SERVER], clients@CLIENTS>`: the phase without
-      the server update, for a cohort that is divided among several workers.
-    server_half: `<server_state, sums, [collection]> -> <server_state,
-      metrics>`, on tensors: the server update from the added partial sums.
+      <sums@SERVER, [collection@SERVER], [processed@SERVER], clients@CLIENTS>`:
+      the phase without the server update, for a cohort that is divided among
+      several workers. `processed` are the outputs of aggregation processes
+      (`aggregation_processes`), which cannot be divided.
+    server_half: `<server_state, sums, [collection], [processed]> ->
+      <server_state, metrics>`, on tensors: the server update from the added
+      partial sums.
   """
 
   whole: tff_compat.Computation
@@ -40,6 +45,21 @@ def build_federated_phases(
   algorithm: algorithm_lib.FederatedAlgorithm, num_clients: int
 ) -> dict[str, FederatedPhase]:
   """Returns phase name -> the phase as TFF computations.
+
+  >>> import tff_algos
+  >>> model = tff_algos.build_model(
+  ...   tff_algos.parse_model({'name': 'linear_regression', 'use_bias': False}),
+  ...   task='regression',
+  ...   input_shape=(4,),
+  ...   num_outputs=1,
+  ... )
+  >>> section = tff_algos.parse_algorithm({'name': 'fed_avg'})
+  >>> algorithm = tff_algos.build_algorithm(section, model)
+  >>> phases = tff_algos.federated(algorithm, num_clients=2)
+  >>> list(phases)
+  ['train']
+  >>> print(phases['train'].server_half.type_signature.result)
+  <<model_weights=<kernel=float32[4,1]>,optimizer_slots=<>>,<>>
 
   `type_signature` of a computation has its TFF type. Which phases run in a
   round, and on which clients, is decided by `algorithm.plan_round`.
@@ -81,8 +101,8 @@ def build_federated_phase(
   server_half = _build_server_half(
     phase,
     server_state_type,
-    *(
-      halves[name].member
+    OrderedDict(
+      (name, halves[name].member)
       for name in _SERVER_PARTS
       if tff_compat.has_field(halves, name)
     ),
@@ -140,6 +160,11 @@ def _build_client_half(
     halves = OrderedDict(sums=tff_compat.federated_sum(outputs['sums']))
     if collects:
       halves['collection'] = _federated_collect(outputs['collection'])
+    processed = aggregation_processes.run(
+      phase, server_state, outputs['processed']
+    )
+    if processed:
+      halves['processed'] = tff_compat.federated_zip(processed)
     return OrderedDict(**halves, clients=outputs['client'])
 
   return run_clients
@@ -151,6 +176,7 @@ def _build_client_work(
   clients_type: tff_compat.Type,
 ) -> tff_compat.Computation:
   """Returns the guarded client work, with this client's part of each sum."""
+  summing = aggregation_processes.without_processes(phase)
 
   @tff_compat.tensorflow_computation(message_type, clients_type)
   def work(
@@ -160,10 +186,11 @@ def _build_client_work(
       composer.client_work(phase, message, client), client.client_state
     )
     return OrderedDict(
-      sums=composer.partial_sums(phase, outputs),
+      sums=composer.partial_sums(summing, outputs),
       collection=composer.collected(
         phase, client.client_index[tf.newaxis], outputs
       ),
+      processed=aggregation_processes.arguments(phase, outputs.result),
       client=OrderedDict(
         client_index=client.client_index,
         client_state=trees.take(outputs.client_state, 0),
@@ -174,15 +201,25 @@ def _build_client_work(
 
 
 def _build_server_half(
-  phase: algorithm_lib.Phase, *part_types: tff_compat.Type
+  phase: algorithm_lib.Phase,
+  server_state_type: tff_compat.Type,
+  part_types: Mapping[str, tff_compat.Type],
 ) -> tff_compat.Computation:
   """Returns the server's part: finishes the aggregates, updates the state."""
+  names = list(part_types)
+  summing = aggregation_processes.without_processes(phase)
 
-  @tff_compat.tensorflow_computation(tff_compat.tuple_type(part_types))
+  @tff_compat.tensorflow_computation(
+    tff_compat.tuple_type([server_state_type, *part_types.values()])
+  )
   def finish(parts: Structure) -> tuple[Structure, Structure]:
-    server_state, sums, *collection = parts
-    return composer.server_update(
-      phase, server_state, sums, collection[0] if collection else {}
+    server_state, *others = parts
+    given = dict(zip(names, others, strict=True))
+    aggregates = composer.finish(
+      summing, given['sums'], given.get('collection', {})
+    )
+    return aggregation_processes.server_update(
+      phase, server_state, aggregates, given.get('processed', {})
     )
 
   return finish

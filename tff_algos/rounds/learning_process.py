@@ -48,6 +48,19 @@ def build_learning_process(
   All clients of a round draw from one seed, that of `seed` and the round: a TFF
   dataset has no client id.
 
+  >>> import tff_algos
+  >>> model = tff_algos.build_model(
+  ...   tff_algos.parse_model({'name': 'linear_regression', 'use_bias': False}),
+  ...   task='regression',
+  ...   input_shape=(4,),
+  ...   num_outputs=1,
+  ... )
+  >>> section = tff_algos.parse_algorithm({'name': 'fed_avg'})
+  >>> algorithm = tff_algos.build_algorithm(section, model)
+  >>> process = tff_algos.learning_process(algorithm)
+  >>> print(process.initialize.type_signature)  # doctest: +ELLIPSIS
+  ( -> <server_state=<model_weights=<kernel=float32[4,1]>,...>@SERVER)
+
   Args:
     algorithm: The algorithm; its `plan_round` is not used.
     seed: Seed of initial weights and rounds, >= 0.

@@ -12,7 +12,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
-from tff_algos.rounds import composer
+from tff_algos.rounds import aggregation, composer
 
 # Tracing takes seconds: algorithm -> number of clients -> types by phase.
 _STATES: weakref.WeakKeyDictionary[
@@ -297,7 +297,7 @@ def _check_fields(
   phase: algorithm_lib.Phase, result: Mapping[str, Structure]
 ) -> None:
   for field, aggregator in phase.aggregation.items():
-    needed = [field, *vars(aggregator).values()]
+    needed = [field, *aggregation.weight_fields(aggregator)]
     missing = [name for name in needed if name not in result]
     if missing:
       raise errors.StageTypeError(

@@ -11,7 +11,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import composer
+from tff_algos.rounds import aggregation, composer
 from tff_algos.runtimes import cohort as cohort_lib
 
 
@@ -29,8 +29,13 @@ class DebugRuntime:
     num_clients: int,
     config: DebugConfig | None = None,
   ):
-    """Takes the arguments of all runtimes; only the algorithm is used."""
-    del algorithm, num_clients, config
+    """Takes the arguments of all runtimes; only the algorithm is checked.
+
+    Raises:
+      ConfigError: If the algorithm needs the runtime `tff`.
+    """
+    del num_clients, config
+    aggregation.refuse_processes(algorithm.phases, 'the runtime debug')
 
   def __enter__(self) -> 'DebugRuntime':
     return self

@@ -95,7 +95,21 @@ def build_runtime(
   num_clients: int,
   group: process_group.ProcessGroup = process_group.ALONE,
 ) -> cohort_lib.Runtime:
-  """Builds the configured runtime.
+  """Builds the configured runtime; enter it before the first round.
+
+  >>> import tff_algos
+  >>> model = tff_algos.build_model(
+  ...   tff_algos.parse_model({'name': 'linear_regression'}),
+  ...   task='regression',
+  ...   input_shape=(4,),
+  ...   num_outputs=1,
+  ... )
+  >>> section = tff_algos.parse_algorithm({'name': 'fed_avg'})
+  >>> algorithm = tff_algos.build_algorithm(section, model)
+  >>> config = tff_algos.RuntimeConfig('debug')
+  >>> with tff_algos.build_runtime(config, algorithm, num_clients=8) as runtime:
+  ...   print(type(runtime).__name__)
+  DebugRuntime
 
   Args:
     config: Name and options of the runtime.

@@ -43,6 +43,14 @@ _STATES_FOLDER = 'client_states'
 _TEMPORARY = '.writing'
 
 
+def saved_rounds(folder: pathlib.Path) -> list[int]:
+  """Returns the rounds that have a checkpoint in a folder, ascending."""
+  return sorted(
+    int(path.parent.name.removeprefix('round_'))
+    for path in folder.glob(f'round_*/{_MANIFEST}')
+  )
+
+
 def parse_choice(text: str) -> int | str:
   """Returns a choice for `CheckpointManager.find`.
 
@@ -107,10 +115,7 @@ class CheckpointManager:
 
   def rounds(self) -> list[int]:
     """Returns the rounds that have a checkpoint, ascending."""
-    return sorted(
-      int(path.parent.name.removeprefix('round_'))
-      for path in self._folder.glob(f'round_*/{_MANIFEST}')
-    )
+    return saved_rounds(self._folder)
 
   def find(self, choice: int | str = LAST) -> int:
     """Returns the round of a checkpoint.

@@ -249,8 +249,9 @@ def _check_same(
     ('model', 'model'),
     ('algorithm', 'algorithm'),
     ('seed', 'seed'),
+    ('privacy', 'privacy'),  # The account counts releases of one kind.
   ):
-    before, now = old[key], json.loads(json.dumps(identity[key]))
+    before, now = old.get(key), json.loads(json.dumps(identity.get(key)))
     if key == 'algorithm':  # Its options may change.
       before, now = before['name'], now['name']
     if before != now:

@@ -311,7 +311,8 @@ def train(
 ) -> Result:
   """Trains from the latest checkpoint, or from the start, to the last round.
 
-  Early stopping (`config.selection`) may end it before the last round.
+  Early stopping (`config.selection`) or a spent budget
+  (`FederatedAlgorithm.account`) may end it before the last round.
 
   After any interruption (an error, Ctrl-C, a full disk, `kill -9`), a later
   call with the same arguments resumes from the latest checkpoint and ends in
@@ -356,7 +357,8 @@ def train(
   else:
     observer.resume(round_num)
   run = functools.partial(run_round, algorithm, runtime, source, store)
-  is_over = progress.is_over(config.selection)
+  is_over = _is_spent(algorithm, server_state)
+  is_over = is_over or progress.is_over(config.selection)
   try:
     while round_num < config.num_rounds and not is_over:
       start = time.monotonic()
@@ -364,7 +366,10 @@ def train(
         server_state, round_num + 1, seed, config.dropout_rate
       )
       metrics['seconds'] = time.monotonic() - start
+      if algorithm.account is not None:
+        metrics |= algorithm.account.metrics(next_state)
       is_last = round_num + 1 == config.num_rounds
+      is_last = is_last or _is_spent(algorithm, next_state)
       is_due = is_last or (round_num + 1) % config.evaluation_interval == 0
       seen = evaluator.evaluate(next_state) if is_due else _NOT_EVALUATED
       with interrupts.held():
@@ -373,7 +378,7 @@ def train(
         server_state, round_num = next_state, round_num + 1
         if is_due:
           progress = select(progress, round_num=round_num, metrics=seen.metrics)
-      is_over = progress.is_over(config.selection)
+      is_over = is_last or progress.is_over(config.selection)
       is_best = config.selection.keep_best and progress.best_round == round_num
       is_periodic = round_num % config.checkpoint_interval == 0
       if is_last or is_over or is_best or is_periodic:
@@ -386,6 +391,13 @@ def train(
       _save(observer, checkpoints, round_num, server_state, store, progress)
     raise
   return Result(server_state, round_num)
+
+
+def _is_spent(
+  algorithm: algorithm_lib.FederatedAlgorithm, server_state: Structure
+) -> bool:
+  account = algorithm.account
+  return account is not None and account.is_spent(server_state)
 
 
 def _save(

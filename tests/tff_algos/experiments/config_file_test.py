@@ -49,6 +49,26 @@ def test_installed_config_is_found_from_any_folder(monkeypatch, tmp_path):
   assert config_file.find('configs/ifca/digits.py') == 'configs/ifca/digits.py'
 
 
+def test_a_config_is_found_by_its_name():
+  installed = programs.ROOT / 'configs' / 'ifca' / 'digits.py'
+  assert config_file.find('ifca/digits:smoke') == f'{installed}:smoke'
+  assert config_file.find('ifca/digit') == 'ifca/digit'
+
+
+@pytest.mark.parametrize(
+  ('spelled', 'expected'),
+  [
+    ('fed_soft/digits', 'fed_soft_digits'),
+    ('configs/fed_soft/digits.py:smoke', 'fed_soft_digits_smoke'),
+    ('/home/me/configs/fed_soft/digits.py', 'fed_soft_digits'),
+    ('/home/me/air.py:ifca', 'air_ifca'),
+    ('data/air.py', 'data_air'),
+  ],
+)
+def test_name_of_a_run(spelled, expected):
+  assert config_file.name_of(spelled) == expected
+
+
 def test_what_is_not_there_is_named(path):
   with pytest.raises(errors.ConfigError, match="no file 'no/such.py'"):
     config_file.load('no/such.py:smoke')

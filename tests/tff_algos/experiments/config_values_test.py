@@ -54,3 +54,49 @@ def test_a_value_is_set_where_its_key_leads():
 def test_a_key_that_leads_nowhere_is_refused(key, words):
   with pytest.raises(errors.ConfigError, match=words):
     config_values.assign({'a': {'b': {'c': 1}}}, key, 1, '--grid')
+
+
+_NESTED = {
+  'seed': 0,
+  'model': {'name': 'mlp', 'hidden_sizes': (64,)},
+  'training': {'num_rounds': 30, 'selection': {'patience': 0}},
+  'dataset': {'partition': {'law': '10:90', 'options': {'old': 1}, 'n': 24}},
+}
+
+
+def test_changes_are_merged_into_sections():
+  changes = {'seed': 3, 'training': {'selection': {'patience': 2}}}
+  merged = config_values.merged(_NESTED, changes)
+  assert merged == {
+    **_NESTED,
+    'seed': 3,
+    'training': {'num_rounds': 30, 'selection': {'patience': 2}},
+  }
+  assert _NESTED['training']['selection'] == {'patience': 0}
+
+
+def test_another_name_replaces_what_depends_on_it():
+  merged = config_values.merged(
+    _NESTED,
+    {
+      'model': {'name': 'lenet'},
+      'dataset': {'partition': {'law': 'iid', 'options': {}}},
+    },
+  )
+  assert merged['model'] == {'name': 'lenet'}
+  assert merged['dataset']['partition'] == {
+    'law': 'iid',
+    'options': {},
+    'n': 24,
+  }
+  same = config_values.merged(_NESTED, {'model': {'name': 'mlp'}})
+  assert same['model'] == _NESTED['model']
+
+
+def test_changes_that_do_not_fit_are_refused():
+  with pytest.raises(errors.ConfigError, match="training has no key 'rounds'"):
+    config_values.merged(_NESTED, {'training': {'rounds': 1}})
+  with pytest.raises(
+    errors.ConfigError, match='config.model is a section, got'
+  ):
+    config_values.merged(_NESTED, {'model': 'lenet'})

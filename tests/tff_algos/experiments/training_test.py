@@ -1,5 +1,6 @@
 """Training again in a workdir: resumed, refused, cleaned up."""
 
+import csv
 import pathlib
 import shutil
 import types
@@ -7,9 +8,11 @@ import types
 import numpy as np
 import pytest
 
+from configs.fed_avg import private
 from configs.fed_soft import synthetic
 from tff_algos.core import errors
 from tff_algos.experiments import datasets, experiment, training
+from tff_algos.privacy import accounting
 
 
 def _config(**training):
@@ -91,3 +94,65 @@ def test_half_written_checkpoint_is_removed(dataset, tmp_path):
   (half / 'server_state.npz').write_bytes(b'half')
   training.train(_config(num_rounds=1), tmp_path)
   assert not half.exists()
+
+
+def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
+  def run(folder, num_rounds, parent='', **options):
+    config = private.get_config('smoke')
+    config.runtime.name = 'debug'
+    config.dataset.partition.num_clients = 6
+    config.training.update(num_rounds=num_rounds, evaluation_interval=100)
+    config.privacy.update(noise_multiplier=2.0, **options)
+    parsed = experiment.parse(config)
+    if not (tmp_path / 'dataset').exists():
+      datasets.build(parsed.dataset, tmp_path)
+    if not folder.exists():
+      shutil.copytree(tmp_path / 'dataset', folder / 'dataset', symlinks=True)
+    done = training.train(parsed, folder, parent=parent)
+    with open(folder / 'metrics.csv', newline='') as file:
+      rows = list(csv.DictReader(file))
+    return done, [float(row['privacy/epsilon'] or 0) for row in rows]
+
+  with caplog.at_level('INFO', logger='absl'):
+    done, spent = run(tmp_path / 'budget', 9, target_epsilon=2.5)
+  assert 1 < done < 9
+  assert 'another round would exceed config.privacy.target_epsilon' in (
+    caplog.text
+  )
+  assert spent[0] == 0
+  assert spent[1:] == [
+    accounting.epsilon(2.0, 0.5, n, 1e-5) for n in range(1, done + 1)
+  ]
+  # A run that continues another one counts its releases, too.
+  first, _ = run(tmp_path / 'first', 1, target_epsilon=0.0)
+  _, more = run(
+    tmp_path / 'second', 1, str(tmp_path / 'first'), target_epsilon=0.0
+  )
+  assert first == 1
+  assert more[-1] == spent[2]
+  with pytest.raises(errors.ConfigError, match='its privacy is'):
+    run(
+      tmp_path / 'third',
+      1,
+      str(tmp_path / 'first'),
+      target_epsilon=0.0,
+      sampling_prob=0.25,
+    )
+
+
+@pytest.mark.parametrize(
+  ('changed', 'text'),
+  [
+    ({'attack': {'name': 'zero', 'fraction': 0.5}}, 'attack.name is'),
+    ({'training': {'selection': {'patience': 2}}}, 'selection.patience is 2'),
+    (
+      {'training': {'restarts': {'num_restarts': 2, 'num_rounds': 1}}},
+      'num_restarts is 2',
+    ),
+  ],
+)
+def test_choices_by_clients_data_are_refused_in_private_training(changed, text):
+  config = private.get_config('smoke')
+  config.update(changed)
+  with pytest.raises(errors.ConfigError, match=text):
+    experiment.parse(config)

@@ -40,6 +40,15 @@ def from_arrays(
 ) -> dataset_lib.FederatedDataset:
   """Returns the dataset of clients whose examples are arrays.
 
+  >>> import tempfile
+  >>> import numpy as np
+  >>> import tff_algos
+  >>> x, y = np.random.default_rng(0).random((40, 3)), np.arange(40) % 2
+  >>> examples = {'ann': (x[:20], y[:20]), 'bob': (x[20:], y[20:])}
+  >>> with tff_algos.from_arrays(examples, tempfile.mkdtemp()) as dataset:
+  ...   print(dataset.client_ids, dataset.schema.num_classes)
+  ('ann', 'bob') 2
+
   Args:
     examples: Client id -> features `[n, ...]` and labels `[n]`. The dtypes of
       all clients say what they mean: uint8 features are pixels, read as 0 to 1;

@@ -45,6 +45,13 @@ class Drawn(NamedTuple):
   png: bytes
 
 
+def caption(picture: Picture, subject: Any) -> str:
+  """Returns the caption of a picture for a subject."""
+  if callable(picture.caption):
+    return picture.caption(subject)
+  return picture.caption
+
+
 def draw_all(pictures: Iterable[Picture], subject: Any) -> list[Drawn]:
   """Draws all pictures that apply to a subject, in their order."""
   drawn = []
@@ -52,10 +59,8 @@ def draw_all(pictures: Iterable[Picture], subject: Any) -> list[Drawn]:
     for picture in pictures:
       figure = picture.draw(subject)
       if figure is not None:
-        caption = picture.caption
-        if callable(caption):
-          caption = caption(subject)
-        drawn.append(Drawn(picture.name, caption, style.to_png(figure)))
+        text = caption(picture, subject)
+        drawn.append(Drawn(picture.name, text, style.to_png(figure)))
   return drawn
 
 

@@ -80,6 +80,8 @@ def rows(run: run_lib.Run) -> list[Row]:
     _row(label, points, name, lambda value: f'{value:.3f}')
     for name, label in _RECOVERY
   ]
+  epsilon = ('privacy epsilon, for clients', points, 'privacy/epsilon')
+  table.append(_row(*epsilon, lambda value: f'{value:.2f}'))
   table += _distance_rows(run)
   table.append(_settled_row(run))
   majority = run.summary.get('majority_class') or {}

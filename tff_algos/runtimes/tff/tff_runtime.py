@@ -13,7 +13,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import composer, federated, phase_types
+from tff_algos.rounds import aggregation, composer, federated, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.tff import (
   local_worker,
@@ -42,7 +42,12 @@ class TffRuntime:
       algorithm: The algorithm to run.
       num_clients: Size of the population.
       config: Options.
+
+    Raises:
+      ConfigError: If the algorithm cannot be divided among several workers.
     """
+    if len(config.workers) > 1:
+      aggregation.refuse_processes(algorithm.phases, 'several workers')
     self._algorithm = algorithm
     self._num_clients = num_clients
     workers: Sequence[tff_connection.Worker] = [

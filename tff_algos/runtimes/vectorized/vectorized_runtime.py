@@ -107,11 +107,13 @@ class VectorizedRuntime:
 
     Raises:
       ConfigError: If a device does not exist, or XLA would compile a model that
-        does not vectorize for a CPU.
+        does not vectorize for a CPU; or the algorithm needs the runtime
+        `tff`.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
     self._num_clients = num_clients
+    aggregation.refuse_processes(algorithm.phases, 'the runtime vectorized')
     phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or VectorizedConfig()
     self._group = group

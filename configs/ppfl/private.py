@@ -1,0 +1,19 @@
+r"""PPFL with differential privacy for clients.
+
+  python -m binaries.run --config=configs/ppfl/private.py \
+    --workdir=runs/private_ppfl --config.dataset.source.options.folder=DIR
+
+The clients and variants of configs/private.py. Memberships stay at the clients: there is no penalty.
+"""
+
+import ml_collections
+
+from configs import private
+
+
+def get_config(variant: str = 'mnist') -> ml_collections.ConfigDict:
+  """Returns the config of one of `private.VARIANTS`."""
+  config = private.get_config('ppfl', variant)
+  config.name = 'PPFL with differential privacy'
+  config.algorithm.laplacian.weight = 0.0
+  return config

@@ -1,0 +1,48 @@
+import math
+
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.privacy import accounting
+
+_DELTA = 1e-5
+
+
+def _normal(x):
+  return 0.5 * math.erfc(-x / 2**0.5)
+
+
+def _delta(epsilon, multiplier):
+  """delta of one Gaussian release (Balle and Wang 2018, Theorem 8)."""
+  low, high = 1 / (2 * multiplier), epsilon * multiplier
+  return _normal(low - high) - math.exp(epsilon) * _normal(-low - high)
+
+
+@pytest.mark.parametrize('multiplier', [0.7, 1.0, 4.0])
+@pytest.mark.parametrize('num_releases', [1, 16])
+def test_epsilon_without_sampling_is_the_closed_form(multiplier, num_releases):
+  # n releases of noise z are one of z / sqrt(n).
+  found = accounting.epsilon(multiplier, 1.0, num_releases, _DELTA)
+  one = multiplier / num_releases**0.5
+  assert _delta(found, one) <= _DELTA * (1 + 1e-6)
+  assert _delta(found * 0.99, one) > _DELTA
+
+
+def test_sampling_lowers_epsilon_and_releases_raise_it():
+  found = [accounting.epsilon(1.0, 0.1, n, _DELTA) for n in (0, 1, 10, 100)]
+  assert found[0] == 0
+  assert found == sorted(found)
+  assert found[2] < accounting.epsilon(1.0, 0.2, 10, _DELTA)
+  assert found[2] < accounting.epsilon(1.0, 1.0, 10, _DELTA) / 4
+
+
+@pytest.mark.parametrize(('target', 'prob'), [(0.5, 0.1), (8.0, 1.0)])
+def test_noise_is_the_least_that_keeps_to_the_target(target, prob):
+  found = accounting.solve_noise(target, prob, 40, _DELTA)
+  assert accounting.epsilon(found, prob, 40, _DELTA) <= target
+  assert accounting.epsilon(0.995 * found, prob, 40, _DELTA) > target
+
+
+def test_a_target_out_of_reach_is_refused():
+  with pytest.raises(errors.ConfigError, match='target_epsilon 1e-07'):
+    accounting.solve_noise(1e-7, 1.0, 1, 1e-12)

@@ -1,0 +1,154 @@
+"""Sampling, account and budget of private algorithms."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.testing import contract, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.privacy import accounting, mechanism, private_algorithm
+from tff_algos.runtimes import debug_runtime
+
+_FACTS = private_algorithm.Facts(num_clients=4, num_rounds=10)
+
+
+def _build(name='fed_avg', **options):
+  section = {**contract.section(name, 'logistic'), 'cohort_size': 0, **options}
+  if name == 'ppfl':
+    section.update(laplacian={'weight': 0.0}, stationarity_interval=0)
+  return registry.build_algorithm(
+    registry.parse_config(section), toys.logistic()
+  )
+
+
+def _private(algorithm, facts=_FACTS, **options):
+  config = mechanism.PrivacyConfig(**{'noise_multiplier': 1.0, **options})
+  return private_algorithm.make_private(algorithm, config, facts)
+
+
+def _calls(algorithm, population, num_rounds):
+  state = algorithm.init_server_state(tf.constant([0, 0]), len(population[0]))
+  return [
+    next(algorithm.plan_round(state, population, round_num, 3))
+    for round_num in range(1, num_rounds + 1)
+  ]
+
+
+def test_privacy_that_is_off_changes_nothing():
+  algorithm = _build()
+  assert _private(algorithm, noise_multiplier=0.0) is algorithm
+
+
+# Those whose means come for free: no field but means, all clients called.
+@pytest.mark.parametrize(
+  'name', ['ditto', 'fed_em', 'l2gd', 'per_fed_avg', 'ppfl']
+)
+def test_a_private_round_of_other_algorithms_is_finite(name):
+  algorithm = _private(_build(name) if name != 'l2gd' else _l2gd())
+  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+  state, _, _ = toys.run_rounds(algorithm, runtime, contract.build_source(), 1)
+  assert state.extra.num_releases == 1
+  assert all(np.isfinite(leaf).all() for leaf in tf.nest.flatten(state))
+
+
+def _l2gd():
+  section = contract.section('l2gd', 'logistic')
+  return registry.build_algorithm(
+    registry.parse_config(section), toys.logistic()
+  )
+
+
+def test_clients_are_drawn_independently_with_the_probability():
+  """False alarm: five deviations, below 1e-6, for another seed."""
+  num_clients, prob, num_rounds = 400, 0.2, 25
+  population = algorithm_lib.Population(
+    tuple(f'c{i}' for i in range(num_clients)), np.ones(num_clients, int)
+  )
+  facts = private_algorithm.Facts(num_clients, num_rounds)
+  calls = _calls(
+    _private(_build(), facts, sampling_prob=prob), population, num_rounds
+  )
+  sizes = [len(call.client_indices) for call in calls]
+  trials = num_clients * num_rounds
+  deviation = (trials * prob * (1 - prob)) ** 0.5
+  assert abs(sum(sizes) - trials * prob) < 5 * deviation
+  assert len({*sizes}) > 5  # Not of a fixed size.
+  assert all(call.client_inputs.takes_part.all() for call in calls)
+  whole = _calls(_build(), population, 1)[0].cost
+  assert calls[0].cost.local_solves == sizes[0]
+  assert calls[0].cost.uplink_floats == (
+    whole.uplink_floats * sizes[0] // num_clients
+  )
+
+
+def test_nobody_drawn_is_a_release_of_noise():
+  source = contract.build_source()
+  algorithm = _private(_build(), sampling_prob=1e-9)
+  (call,) = _calls(algorithm, source.population, 1)
+  assert call.client_inputs.takes_part.tolist() == [False]
+  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+  state, _, _ = toys.run_rounds(algorithm, runtime, source, 1)
+  assert state.extra.num_releases == 1
+
+
+@pytest.mark.parametrize(
+  ('options', 'facts', 'text'),
+  [
+    ({'cohort_size': 3}, _FACTS, 'samples 3 of 4 clients by itself'),
+    ({}, private_algorithm.Facts(5, 10), '4 clients are available'),
+  ],
+)
+def test_other_samplers_are_refused(options, facts, text):
+  algorithm = _private(_build(**options), facts)
+  with pytest.raises(errors.ConfigError, match=text):
+    _calls(algorithm, contract.build_source().population, 1)
+
+
+def test_fed_soft_samples_by_importance_unless_all_train():
+  algorithm = _private(_build_fed_soft('without_replacement'))
+  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+  with pytest.raises(errors.ConfigError, match="selection 'weighted_full'"):
+    toys.run_rounds(algorithm, runtime, contract.build_source(), 1)
+
+
+def _build_fed_soft(selection):
+  section = contract.section('fed_soft', 'logistic')
+  return registry.build_algorithm(
+    registry.parse_config({**section, 'selection': selection}), toys.logistic()
+  )
+
+
+def _after(algorithm, num_releases):
+  state = algorithm.init_server_state(tf.constant([0, 0]), 4)
+  return state._replace(extra=state.extra._replace(num_releases=num_releases))
+
+
+def test_epsilon_is_that_of_the_releases_in_the_state():
+  algorithm = _private(_build(), sampling_prob=0.3)
+  found = algorithm.account.metrics(_after(algorithm, 7))
+  assert found == {'privacy/epsilon': accounting.epsilon(1.0, 0.3, 7, 1e-5)}
+  assert not algorithm.account.is_spent(_after(algorithm, 10_000))
+
+
+def test_training_ends_before_the_budget_is_exceeded():
+  algorithm = _private(_build(), noise_multiplier=3.0, target_epsilon=3.0)
+  is_spent = [
+    algorithm.account.is_spent(_after(algorithm, n)) for n in range(9)
+  ]
+  last = is_spent.index(True)
+  assert last > 1
+  assert accounting.epsilon(3.0, 1.0, last, 1e-5) <= 3.0
+  assert accounting.epsilon(3.0, 1.0, last + 1, 1e-5) > 3.0
+
+
+def test_a_solved_noise_lasts_for_the_rounds():
+  algorithm = _private(_build(), noise_multiplier=0.0, target_epsilon=2.0)
+  account = algorithm.account
+  assert not account.is_spent(_after(algorithm, 9))
+  assert account.is_spent(_after(algorithm, 10))
+  longer = dataclasses.replace(account.config, num_rounds=20)
+  assert longer.noise_multiplier == account.config.noise_multiplier

@@ -1,0 +1,103 @@
+"""Whatever clients of registered algorithms upload has a declared treatment."""
+
+import pathlib
+
+import pytest
+
+from tests.testing import contract, toys
+from tff_algos.algorithms import registry
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.privacy import releases
+
+_CASES = [
+  (name, variant)
+  for name in registry.ALGORITHMS
+  for variant in ('', *contract.VARIANTS.get(name, {}))
+]
+
+
+def _build(name, variant='', **options):
+  section = contract.section(name, 'convolution', variant)
+  return registry.build_algorithm(
+    registry.parse_config({**section, **options}),
+    contract.MODELS['convolution'](),
+  )
+
+
+@pytest.mark.parametrize(('name', 'variant'), _CASES)
+def test_every_uploaded_field_is_declared(name, variant):
+  declared = releases.RELEASES[name]
+  for phase in _build(name, variant).phases.values():
+    purpose = algorithm_lib.phase_purpose(phase.name)
+    for field in phase.aggregation:
+      assert f'{purpose}.{field}' in declared
+
+
+def test_only_registered_algorithms_are_declared():
+  assert releases.RELEASES.keys() == registry.ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize(
+  ('name', 'options', 'text'),
+  [
+    ('cfl', {}, 'single uploads'),
+    ('ppfl', {'laplacian': {'weight': 0.1}}, 'laplacian.weight to 0'),
+    ('ppfl', {'laplacian': {}, 'schedule': 'random_block'}, 'algorithm.sched'),
+    ('ifca', {'initialization': {'mode': 'k-means++'}}, "mode to 'random'"),
+    ('fed_soft', {'download': 'mixed_center'}, "to 'all_centers'"),
+    (
+      'fed_avg',
+      {'aggregation': {'rule': 'median'}, 'cohort_size': 0},
+      "aggregation.rule to 'mean'",
+    ),
+  ],
+)
+def test_an_algorithm_that_discloses_a_field_is_refused(name, options, text):
+  if name == 'ppfl':
+    options = {'stationarity_interval': 0, **options}
+  with pytest.raises(errors.ConfigError, match=text):
+    releases.summed_fields(_build(name, **options))
+
+
+def test_an_undeclared_field_is_refused():
+  algorithm = _build('fed_avg')
+  train = algorithm.phases['train']
+  phases = {'train': train._replace(name='other')}
+  with pytest.raises(errors.ConfigError, match=r"'other\.local_weights'"):
+    releases.summed_fields(
+      algorithm_lib.FederatedAlgorithm(**{**vars(algorithm), 'phases': phases})
+    )
+
+
+def test_an_algorithm_without_sums_is_refused():
+  algorithm = registry.build_algorithm(
+    registry.parse_config(contract.section('fed_avg', 'logistic')),
+    toys.logistic(),
+  )
+  with pytest.raises(errors.ConfigError, match='sums no field'):
+    releases.summed_fields(
+      algorithm_lib.FederatedAlgorithm(**{**vars(algorithm), 'phases': {}})
+    )
+
+
+def _rows():
+  for name, fields in releases.RELEASES.items():
+    for field, treatment in fields.items():
+      match treatment:
+        case releases.Summed(how=how):
+          yield f'| {name} | `{field}` | clipped, summed, noised: {how} |'
+        case releases.Own(how=how):
+          yield f'| {name} | `{field}` | for the same client alone: {how} |'
+        case releases.Disclosed(why=why, instead=instead):
+          remedy = f'; {instead}' if instead else ''
+          yield f'| {name} | `{field}` | **refused**: {why}{remedy} |'
+
+
+def test_the_page_has_the_declarations():
+  """Prints the table that belongs there if it does not."""
+  table = '\n'.join(
+    ['| algorithm | uploaded field | treatment |', '|---|---|---|', *_rows()]
+  )
+  page = pathlib.Path(__file__).parents[3] / 'docs' / 'privacy.md'
+  assert table in page.read_text(), table

@@ -1,0 +1,162 @@
+"""Options of differential privacy, and the noise of one release.
+
+A release is the noisy sum of clipped contributions, one a client. What is
+released together shares one Gaussian mechanism: with noise multipliers z_j of
+its parts, the whole has 1 / z^2 = sum_j 1 / z_j^2 (Andrew, Thakkar, McMahan and
+Ramaswamy, "Differentially Private Learning with Adaptive Clipping" (NeurIPS
+2021), arXiv:1905.03871, Theorem 1). Options set the share of 1 / z^2 that goes
+to each part.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tff_algos.core import checks, errors
+from tff_algos.core import config as config_lib
+
+
+def _check_share(share: float) -> None:
+  checks.check_positive('share', share)
+  checks.check_below_one('share', share)
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveClippingConfig:
+  """Options of the clipping norm that follows a quantile (Andrew et al. 2021).
+
+  Attributes:
+    target_quantile: gamma, share of the clients whose contribution is not
+      clipped, in (0, 1]; 0 keeps the clipping norm fixed.
+    learning_rate: eta_C of the geometric update, > 0.
+    share: Share of 1 / z^2 that goes to the count of clients below the norm, in
+      (0, 1).
+  """
+
+  target_quantile: float = 0.0
+  learning_rate: float = 0.2
+  share: float = 0.01
+
+  def __post_init__(self):
+    checks.check_at_least('target_quantile', self.target_quantile, 0)
+    checks.check_fraction('target_quantile', self.target_quantile)
+    checks.check_positive('learning_rate', self.learning_rate)
+    _check_share(self.share)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyConfig:
+  """Options of user-level differential privacy; off by default.
+
+  Attributes:
+    noise_multiplier: z, deviation of the noise in units of the sensitivity, >=
+      0. With `target_epsilon`, exactly one of the two is set, or both: then
+      training stops before the target is exceeded.
+    target_epsilon: Budget, >= 0; 0 for none. Without `noise_multiplier`, the
+      noise is solved such that `num_rounds` rounds spend it.
+    delta: delta of (epsilon, delta), in (0, 1).
+    num_rounds: Rounds for which the noise is solved, >= 0; 0 for the rounds of
+      the run. Set it where further runs continue this one.
+    sampling_prob: q of Poisson sampling: each client with examples takes part
+      in a phase with this probability, independently, in (0, 1].
+    clip_norm: L2 norm at which a client's contribution, all fields and clusters
+      together, is clipped, > 0; the initial one with adaptive clipping.
+    adaptive_clipping: Options of a clipping norm that follows a quantile.
+    count_share: Share of 1 / z^2 that goes to the clusters' counts of clients,
+      in (0, 1); unused where there is one mean, whose divisor is q times the
+      number of clients.
+    min_count: A cluster whose noisy count is lower keeps its model, >= 1.
+  """
+
+  noise_multiplier: float = 0.0
+  target_epsilon: float = 0.0
+  delta: float = 1e-5
+  num_rounds: int = 0
+  sampling_prob: float = 1.0
+  clip_norm: float = 1.0
+  adaptive_clipping: AdaptiveClippingConfig = AdaptiveClippingConfig()
+  count_share: float = 0.1
+  min_count: float = 1.0
+
+  def __post_init__(self):
+    checks.check_at_least('noise_multiplier', self.noise_multiplier, 0)
+    checks.check_at_least('target_epsilon', self.target_epsilon, 0)
+    checks.check_positive('delta', self.delta)
+    checks.check_below_one('delta', self.delta)
+    checks.check_int('num_rounds', self.num_rounds, minimum=0)
+    checks.check_positive('sampling_prob', self.sampling_prob)
+    checks.check_fraction('sampling_prob', self.sampling_prob)
+    checks.check_positive('clip_norm', self.clip_norm)
+    _check_share(self.count_share)
+    checks.check_at_least('min_count', self.min_count, 1)
+    if self.count_share + self.adaptive_clipping.share >= 1:
+      raise errors.ConfigError(
+        f'privacy.count_share is {self.count_share:g} and '
+        f'privacy.adaptive_clipping.share is {self.adaptive_clipping.share:g}; '
+        'their sum must be below 1, because the rest is for the models'
+      )
+
+  @property
+  def is_on(self) -> bool:
+    """Returns whether training is private."""
+    return self.noise_multiplier > 0 or self.target_epsilon > 0
+
+  def for_rounds(self, num_rounds: int) -> 'PrivacyConfig':
+    """Returns the options with `num_rounds`, where the noise depends on it.
+
+    Args:
+      num_rounds: Rounds of the run, which take the place of 0.
+    """
+    if self.noise_multiplier:
+      return dataclasses.replace(self, num_rounds=0)
+    return dataclasses.replace(self, num_rounds=self.num_rounds or num_rounds)
+
+  def identity(self, num_rounds: int) -> Mapping[str, object]:
+    """Returns the config entries that affect training state.
+
+    Args:
+      num_rounds: Rounds of the run.
+    """
+    if not self.is_on:
+      return {}
+    values = config_lib.to_dict(self.for_rounds(num_rounds))
+    if self.noise_multiplier:  # Then a target decides on the end alone.
+      values.pop('target_epsilon')
+    return {'privacy': values}
+
+
+class Noise(NamedTuple):
+  """Standard deviations of the noise of one release, in its parts' units.
+
+  Attributes:
+    contributions: In clipping norms.
+    counts: Of each cluster's sum of memberships, whose sensitivity is 1.
+    below: Of the sum of +-1/2 by clients below the clipping norm, whose
+      sensitivity is 1/2.
+  """
+
+  contributions: float
+  counts: float
+  below: float
+
+
+def split(config: PrivacyConfig, multiplier: float, has_counts: bool) -> Noise:
+  """Returns the deviations whose joint noise multiplier is `multiplier`.
+
+  Args:
+    config: The shares.
+    multiplier: z of the whole release, >= 0.
+    has_counts: Whether counts of clusters are released.
+  """
+  counts = config.count_share if has_counts else 0.0
+  is_adaptive = config.adaptive_clipping.target_quantile > 0
+  below = config.adaptive_clipping.share if is_adaptive else 0.0
+
+  def deviation(share: float, sensitivity: float) -> float:
+    return multiplier * sensitivity / share**0.5 if share else 0.0
+
+  return Noise(
+    contributions=deviation(1 - counts - below, 1.0),
+    counts=deviation(counts, 1.0),
+    below=deviation(below, 0.5),
+  )

@@ -1,0 +1,195 @@
+"""An algorithm with user-level differential privacy, and its account.
+
+McMahan, Ramage, Talwar and Zhang, "Learning Differentially Private Recurrent
+Language Models" (ICLR 2018), arXiv:1710.06963, for any algorithm whose releases
+are sums (`releases`). Clients are drawn by Poisson sampling, which the
+accountant assumes, from a plan that calls all clients; any other sampler is
+refused.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import carrying, errors, seeds
+from tff_algos.core.structures import Structure
+from tff_algos.privacy import accounting, mechanism, private_phase, releases
+from tff_algos.rounds import extended_state, plans
+
+# Budgets are met up to the rounding of a sum of losses.
+_SLACK = 1e-9
+
+
+class Facts(NamedTuple):
+  """What is assumed to be public of the run.
+
+  Attributes:
+    num_clients: Clients with training examples, >= 1.
+    num_rounds: Rounds of the run, >= 1.
+  """
+
+  num_clients: int
+  num_rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+  """Account of the privacy that training spends; see `core.algorithm.Account`.
+
+  Attributes:
+    config: Options; `noise_multiplier` is that of every release.
+    num_phases: Largest number of releases of a round.
+  """
+
+  config: mechanism.PrivacyConfig
+  num_phases: int
+
+  def metrics(self, server_state: Structure) -> dict[str, float]:
+    """Returns `privacy/epsilon` so far."""
+    return {'privacy/epsilon': self._epsilon(server_state, 0)}
+
+  def is_spent(self, server_state: Structure) -> bool:
+    """Returns whether another round might exceed the target."""
+    target = self.config.target_epsilon
+    if not target:
+      return False
+    after = self._epsilon(server_state, self.num_phases)
+    return after > target * (1 + _SLACK)
+
+  def _epsilon(self, server_state: Any, num_further: int) -> float:
+    return accounting.epsilon(
+      self.config.noise_multiplier,
+      self.config.sampling_prob,
+      int(server_state.extra.num_releases) + num_further,
+      self.config.delta,
+    )
+
+
+def _with_noise(
+  config: mechanism.PrivacyConfig, num_phases: int
+) -> mechanism.PrivacyConfig:
+  """Returns the options with the noise that a target epsilon asks for."""
+  if config.noise_multiplier:
+    return config
+  return dataclasses.replace(
+    config,
+    noise_multiplier=accounting.solve_noise(
+      config.target_epsilon,
+      config.sampling_prob,
+      num_phases * config.num_rounds,
+      config.delta,
+    ),
+  )
+
+
+def make_private(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+  config: mechanism.PrivacyConfig,
+  facts: Facts,
+) -> algorithm_lib.FederatedAlgorithm:
+  """Returns the algorithm with differential privacy.
+
+  Args:
+    algorithm: The algorithm; returned unchanged if privacy is off.
+    config: Options.
+    facts: Public facts of the run.
+
+  Raises:
+    ConfigError: If the algorithm cannot be private (`releases`), or no noise
+      keeps to the target epsilon.
+  """
+  if not config.is_on:
+    return algorithm
+  fields = releases.summed_fields(algorithm)
+  num_phases = len({algorithm_lib.phase_purpose(name) for name in fields})
+  config = _with_noise(config.for_rounds(facts.num_rounds), num_phases)
+  phases = {
+    name: private_phase.make_private(
+      algorithm.phases[name],
+      of_phase,
+      private_phase.Release(
+        config,
+        config.noise_multiplier,
+        config.sampling_prob * facts.num_clients,
+      ),
+    )
+    for name, of_phase in fields.items()
+  }
+  for name, phase in algorithm.phases.items():
+    if name not in phases:
+      phases[name] = private_phase.without_metrics(extended_state.lift(phase))
+  extended = extended_state.extend(
+    algorithm,
+    lambda seed, num_clients: private_phase.initial_state(config, seed),
+    carrying.KEEP,
+    phases,
+  )
+
+  def plan_round(server_state, population, round_num, seed):
+    plan = extended.plan_round(server_state, population, round_num, seed)
+
+    def sample(call):
+      if call.phase not in fields:
+        return call
+      _check_calls_all(call, population, facts.num_clients)
+      return _sample(call, config.sampling_prob, seed, round_num)
+
+    yield from plans.map_calls(plan, sample)
+
+  return dataclasses.replace(
+    extended, plan_round=plan_round, account=Account(config, num_phases)
+  )
+
+
+def _sample(
+  call: algorithm_lib.PhaseCall, prob: float, seed: int, round_num: int
+) -> algorithm_lib.PhaseCall:
+  """Returns the call of a Poisson sample of its clients."""
+  count = len(call.client_indices)
+  generator = seeds.numpy_generator(
+    seed, f'privacy_cohort/{call.purpose}', round_num
+  )
+  is_drawn = generator.random(count) < prob
+  # An empty cohort would be a round without noise, which shows that nobody was
+  # drawn: one client stands for it, and contributes zeros.
+  drawn = np.flatnonzero(is_drawn) if is_drawn.any() else np.arange(1)
+  return algorithm_lib.PhaseCall(
+    call.phase,
+    call.client_indices[drawn],
+    private_phase.SampledInput(
+      is_drawn[drawn],
+      tf.nest.map_structure(
+        lambda leaf: np.asarray(leaf)[drawn], call.client_inputs
+      ),
+    ),
+    algorithm_lib.Cost(*(total * len(drawn) // count for total in call.cost)),
+  )
+
+
+def _check_calls_all(
+  call: algorithm_lib.PhaseCall,
+  population: algorithm_lib.Population,
+  num_clients: int,
+) -> None:
+  """Raises ConfigError unless a call is of all clients with examples."""
+  available = population.clients_with_examples
+  if len(available) != num_clients:
+    raise errors.ConfigError(
+      f'privacy: {len(available)} clients are available, but the noise is for '
+      f'a population of {num_clients} clients with examples; do not restrict '
+      'who is available, as no accountant knows how they were chosen'
+    )
+  called = np.sort(call.client_indices)
+  if not any(
+    np.array_equal(called, everyone)
+    for everyone in (available, population.all_clients)
+  ):
+    raise errors.ConfigError(
+      f'privacy: phase {call.purpose!r} samples {len(call.client_indices)} of '
+      f'{num_clients} clients by itself, which the accountant does not know; '
+      'let the algorithm call all clients (algorithm.cohort_size 0; FedSoft: '
+      "algorithm.selection 'weighted_full'), and set privacy.sampling_prob"
+    )

@@ -1,0 +1,260 @@
+"""What leaves the clients of each algorithm, field by field, and its treatment.
+
+The server is trusted, as in DP-FedAvg (McMahan, Ramage, Talwar and Zhang,
+"Learning Differentially Private Recurrent Language Models" (ICLR 2018),
+arXiv:1710.06963): private is what it sends to clients and publishes. A field
+that the server uses for the same client alone stays between the two; a client's
+personalized model is then a function of its own data and of private releases
+(joint differential privacy, by the billboard lemma).
+
+An algorithm whose fields are not all declared here is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_algos.algorithms.fed_soft import center_download
+from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import errors
+from tff_algos.core.structures import Structure
+from tff_algos.rounds import aggregation
+
+
+def _own_weights(client_input: Structure, weights: tf.Tensor) -> tf.Tensor:
+  del client_input
+  return weights
+
+
+def _sends_all_centers(phase: algorithm_lib.Phase) -> str:
+  if isinstance(phase.client_input, center_download.TrainInput):
+    return ''
+  return "set algorithm.download to 'all_centers'"
+
+
+class Summed(NamedTuple):
+  """A field that is averaged: clipped, summed and noised.
+
+  Attributes:
+    how: Its treatment beyond that, for the documentation.
+    input_of: one-hot membership `[num_clusters]` -> client input of a client of
+      that cluster alone; for a cluster mean.
+    needs: Phase -> what to set for the treatment to apply; empty if it does.
+    weights: (client input, the client's weights in the clusters' means,
+      `[num_clusters]`) -> weights that depend on no other client's data. For a
+      cluster mean; every client has weight 1 in any other.
+  """
+
+  how: str = ''
+  input_of: Callable[[tf.Tensor], Structure] = lambda member: ()
+  needs: Callable[[algorithm_lib.Phase], str] = lambda phase: ''
+  weights: Callable[[Structure, tf.Tensor], tf.Tensor] = _own_weights
+
+
+class Own(NamedTuple):
+  """A field that the server reads for the same client alone.
+
+  Attributes:
+    how: What it is read for.
+  """
+
+  how: str
+
+
+class Disclosed(NamedTuple):
+  """A field that reaches others without noise; its algorithm is refused.
+
+  Attributes:
+    why: How it does.
+    instead: What to set instead; empty if nothing helps.
+  """
+
+  why: str
+  instead: str = ''
+
+
+Treatment = Summed | Own | Disclosed
+
+_MEAN = Summed('every client has weight 1')
+_START = Disclosed(
+  'starts of cluster models are chosen by losses, and means of few clients',
+  "set algorithm.initialization.mode to 'random'",
+)
+_PENALTY = Disclosed(
+  'the gradient of the penalty that a client receives is computed from the '
+  'memberships of others',
+  'set algorithm.laplacian.weight to 0',
+)
+_MEASUREMENT = Disclosed(
+  'a measurement over all clients, without noise',
+  'set algorithm.stationarity_interval to 0',
+)
+_PEER = Disclosed('clients receive the models of other clients')
+_K_MEANS = Disclosed(
+  'clusters are computed from single uploads, whose assignment no noise of a '
+  'mean covers'
+)
+_UNEXAMINED = Disclosed('its rounds have not been analysed')
+
+# algorithm -> phase.field -> treatment.
+RELEASES: dict[str, Mapping[str, Treatment]] = {
+  'brain_torrent': {'train.local_weights': _PEER, 'train.num_examples': _PEER},
+  'cfl': {'train.client_update': _K_MEANS, 'train.client_weight': _K_MEANS},
+  'cmfl': {
+    f'{field}': Disclosed('the committee scores and selects single uploads')
+    for field in (
+      'train.upload',
+      'train.num_examples',
+      'train.role',
+      'adopt.outcome',
+    )
+  },
+  'ditto': {'train.local_weights': _MEAN},
+  'fed_avg': {'train.local_weights': _MEAN},
+  'fed_dc': {'train.local_weights': _MEAN, 'train.change': _MEAN},
+  'fed_dyn': {'train.local_weights': _MEAN},
+  'fed_em': {
+    'train.local_models': _MEAN,
+    'seed_centers.local_weights': _START,
+    'seed_losses.loss': _START,
+  },
+  'fed_pac': {
+    'train.shared_weights': _MEAN,
+    **{
+      f'train.{field}': Disclosed(
+        'class centroids, heads and moments of single clients determine the '
+        'heads of others'
+      )
+      for field in (
+        'class_counts',
+        'class_sums',
+        'head',
+        'moments',
+        'num_examples',
+      )
+    },
+  },
+  'fed_soft': {
+    'train.local_weights': Summed(
+      'weights are the importance weights, scaled into the unit ball; counts '
+      'are noised',
+      input_of=lambda member: center_download.TrainInput(member, member),
+      needs=_sends_all_centers,
+      weights=lambda client_input, weights: client_input.importance_weights,
+    ),
+    'estimate_importance.importance_weights': Own(
+      "weights of the client's own contribution and proximal term; all clients "
+      "train (selection 'weighted_full'), so they decide on no one's sampling"
+    ),
+  },
+  'filter_decomposition': {
+    f'{phase}.{field}': _UNEXAMINED
+    for phase in ('train', 'fast')
+    for field in (
+      'control_change',
+      'local_atoms',
+      'local_coefficients',
+      'local_head',
+      'local_kernels',
+      'local_weights',
+      'change',
+    )
+  },
+  'fine_tuning': {'train.local_weights': _MEAN},
+  'gossip': {
+    f'train.{field}': _PEER
+    for field in ('local_weights', 'num_examples', 'peers')
+  },
+  'ifca': {
+    'train.local_result': Summed(
+      "the client's choice is its weight, one-hot; counts are noised"
+    ),
+    'seed_centers.local_weights': _START,
+    'seed_losses.loss': _START,
+  },
+  'l2gd': {'train.local_weights': _MEAN},
+  'partial_fed_avg': {'train.shared_weights': _MEAN},
+  'per_fed_avg': {'train.local_weights': _MEAN},
+  'pfedkm': {
+    f'train.{field}': _K_MEANS
+    for field in ('local_weights', 'personalized_weights', 'client_weight')
+  },
+  'pfedme': {'train.local_weights': _MEAN},
+  'ppfl': {
+    'joint.local_weights': _MEAN,
+    'shared.local_weights': _MEAN,
+    'joint.membership': _PENALTY,
+    'membership.membership': _PENALTY,
+    'membership.membership_gradient': Disclosed(
+      'the server keeps the memberships, and may pull them together',
+      "set algorithm.schedule to 'alternating' or 'shared_first'",
+    ),
+    'count_labels.label_counts': Disclosed(
+      'affinities of clients follow from their label counts; `count_noise` '
+      'protects a label, not a client',
+      'set algorithm.laplacian.weight to 0',
+    ),
+    **{
+      f'stationarity.{field}': _MEASUREMENT
+      for field in ('gradient', 'loss', 'squared_mapping_norm')
+    },
+  },
+  'scaffold': {'train.local_weights': _MEAN, 'train.control_change': _MEAN},
+}
+
+
+def summed_fields(
+  algorithm: algorithm_lib.FederatedAlgorithm,
+) -> dict[str, dict[str, Summed]]:
+  """Returns phase -> summed field -> its treatment, of phases that have any.
+
+  Raises:
+    ConfigError: If a field of the algorithm reaches others without noise, or is
+      not declared.
+  """
+  found: dict[str, dict[str, Summed]] = {}
+  for name, phase in algorithm.phases.items():
+    for field, aggregator in phase.aggregation.items():
+      treatment = _treatment(algorithm.name, phase, field, aggregator)
+      if isinstance(treatment, Summed):
+        found.setdefault(name, {})[field] = treatment
+  if not found:
+    raise errors.ConfigError(
+      f'privacy: algorithm {algorithm.name!r} sums no field over its clients, '
+      'so there is nothing to add noise to; set privacy.noise_multiplier and '
+      'privacy.target_epsilon to 0'
+    )
+  return found
+
+
+def _treatment(
+  name: str, phase: algorithm_lib.Phase, field: str, aggregator: object
+) -> Treatment:
+  key = f'{algorithm_lib.phase_purpose(phase.name)}.{field}'
+  treatment = RELEASES.get(name, {}).get(key)
+  if treatment is None:
+    raise errors.ConfigError(
+      f'privacy: algorithm {name!r} does not declare what becomes of {key!r}, '
+      'which its clients upload; declare it in tff_algos/privacy/releases.py, '
+      'or train without privacy'
+    )
+  if isinstance(treatment, Disclosed):
+    raise errors.ConfigError(
+      f'privacy: algorithm {name!r} with these options cannot be private: '
+      f'{key} is sent by clients, and {treatment.why}; '
+      f'{treatment.instead or "choose another algorithm (docs/privacy.md)"}'
+    )
+  means = aggregation.WeightedMean | aggregation.ClusterMean
+  if isinstance(treatment, Summed) and not isinstance(aggregator, means):
+    raise errors.ConfigError(
+      f'privacy: {key} of algorithm {name!r} is collected client by client, as '
+      'robust aggregation rules need it, and no noise of a sum covers that; '
+      "set algorithm.aggregation.rule to 'mean'"
+    )
+  if isinstance(treatment, Summed) and treatment.needs(phase):
+    raise errors.ConfigError(
+      f'privacy: {key} of algorithm {name!r} with these options has no update '
+      f'that a client can compute; {treatment.needs(phase)}'
+    )
+  return treatment
