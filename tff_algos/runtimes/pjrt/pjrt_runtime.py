@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
-from tff_algos.rounds import composer, phase_types
+from tff_algos.rounds import aggregation, composer, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.pjrt import lowering, pjrt_config, pjrt_connection
 from tff_algos.runtimes.vectorized import blocks, graph_call
@@ -70,8 +70,10 @@ class PjrtRuntime:
       config: Options.
 
     Raises:
+      ConfigError: If the algorithm needs the runtime `tff`.
       StageTypeError: If two stages of a phase do not fit.
     """
+    aggregation.refuse_processes(algorithm.phases, 'the runtime pjrt')
     self._algorithm = algorithm
     self._num_clients = num_clients
     phase_types.check_algorithm(algorithm, num_clients)
