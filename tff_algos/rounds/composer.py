@@ -167,7 +167,10 @@ def aggregate(
     )
     return reduce(
       GuardedOutput(
-        result, guarded.client_state, metrics, guarded.is_valid | ~is_real
+        result,
+        guarded.client_state,
+        metrics,
+        guarded.is_valid | tf.logical_not(is_real),
       )
     )
   everyone = tf.ones_like(client_index, tf.bool)
