@@ -75,7 +75,7 @@ def test_the_bundle_answers_as_the_model_does(finished, folder, loaded):
     str(folder / 'run' / 'export' / 'cluster_models' / '1')
   )
   with dataset_lib.FederatedDataset.open(folder / 'run' / 'dataset') as data:
-    model = experiment.build_model(config, data)
+    model = experiment.build_model(config, data.schema, data.feature_spec)
     x = data.examples(data.client_ids[0], 'train').x
   assert (model.name, len(model.weights_spec())) == ('ring_net', 4)
   weights = {name: leaf[0] for name, leaf in bundle.cluster_weights.items()}

@@ -135,7 +135,7 @@ def test_pictures_are_those_of_the_report(finished):
 def test_bundles_are_those_of_the_program(finished, finished_run):
   """The weights of both; the same checkpoint gives the same bytes."""
   for bundle in finished.export():
-    assert bundle.name == '2'
+    assert int(bundle.name) > 1
     theirs = finished_run.folder / 'export' / bundle.parent.name / '1'
     names = [
       path.relative_to(theirs)

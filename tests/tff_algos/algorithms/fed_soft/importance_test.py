@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import points, running_sum, toys
 from tff_algos.algorithms.fed_soft import importance
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
@@ -40,7 +40,7 @@ def test_estimation_writes_the_shares_of_who_took_part(estimation):
     phase.name, np.array([1, 0, 2], np.int32), (), algorithm_lib.Cost()
   )
   output = toys.run_call(
-    debug_runtime.DebugRuntime(None, 4),
+    debug_runtime.DebugRuntime(running_sum.algorithm(), 4),
     phase,
     before,
     [],

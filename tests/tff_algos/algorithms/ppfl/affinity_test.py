@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import contract, toys
+from tests.testing import contract, running_sum, toys
 from tff_algos.algorithms.ppfl import affinity
 from tff_algos.core import algorithm, errors
 from tff_algos.runtimes import cohort as cohort_lib
@@ -50,9 +50,9 @@ def _count(
     algorithm.Cost(),
   )
   cohort = cohort_lib.Cohort(call, 1, seed, source, lambda indices: ())
-  output = debug_runtime.DebugRuntime(None, _NUM_CLIENTS).run(
-    phase, state, cohort
-  )
+  output = debug_runtime.DebugRuntime(
+    running_sum.algorithm(), _NUM_CLIENTS
+  ).run(phase, state, cohort)
   return output.server_state.affinity_features, state.affinity_features
 
 
