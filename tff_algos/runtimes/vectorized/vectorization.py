@@ -12,6 +12,7 @@ from tensorflow.python.ops.parallel_for.pfor import (
   WhileV2,
   _convert_function_call,
   _pfor_converter_registry,
+  _PforInput,
   _stack,
   wrap,
 )
@@ -23,6 +24,34 @@ from tff_algos.core.structures import Structure
 # TensorFlow's errors for an operation without a converter, and for one whose
 # converter fails (if the size of an output depends on the client, say).
 _OP_TYPE = re.compile(r"(?:vectorization defined for|of op) '?(\w+)")
+
+
+_expand_dynamic = _PforInput.expanddim_inputs_for_broadcast
+
+
+def _expand(pfor_input):
+  """Gives stacked inputs of a broadcast the rank of the largest, by axes of 1.
+
+  TensorFlow's own method builds some ten operations an input, which compute
+  ranks when the graph runs: half of the time of tracing.
+  """
+  inputs = pfor_input.inputs
+  ranks = [one.t.shape.rank for one in inputs]
+  if None in ranks:
+    _expand_dynamic(pfor_input)
+    return
+  row_ranks = [
+    rank - one.is_stacked for rank, one in zip(ranks, inputs, strict=True)
+  ]
+  for i, one in enumerate(inputs):
+    if one.is_stacked:
+      tensor = one.t
+      for _ in range(max(row_ranks) - row_ranks[i]):
+        tensor = tf.expand_dims(tensor, 1)
+      inputs[i] = wrap(tensor, True)
+
+
+_PforInput.expanddim_inputs_for_broadcast = _expand
 
 
 @RegisterPFor('TopKV2')
