@@ -102,6 +102,7 @@ class _CommonLoop:
     """Returns the outputs; else those of TensorFlow's own converter."""
     if any(one.t.dtype == tf.variant for one in self._input.inputs):
       return self._own()  # Arrays; it knows how they are stacked.
+    self._input.stack_inputs(self._trained())
     while True:
       # Traced separately, as it may have to be discarded.
       loop = tf.function(self._loop, autograph=False)
@@ -112,6 +113,21 @@ class _CommonLoop:
       if not self._to_stack:
         return self._wrap(loop(*start))
       self._input.stack_inputs(self._to_stack)
+
+  def _trained(self) -> list[int]:
+    """Returns the variables that will have to be stacked, nearly always.
+
+    They are the floating ones that the body changes, such as weights. A guess
+    that saves a discarded trace.
+    """
+    graph = self._body.graph
+    return [
+      i
+      for i, (old, new) in enumerate(
+        zip(graph.inputs, graph.outputs, strict=True)
+      )
+      if old.dtype.is_floating and _source(new) is not old
+    ]
 
   def _loop(self, *start):
     return tf.while_loop(
@@ -168,6 +184,13 @@ class _CommonLoop:
       wrap(value, one.is_stacked)
       for value, one in zip(values, self._input.inputs, strict=True)
     ]
+
+
+def _source(tensor: tf.Tensor) -> tf.Tensor:
+  """Returns the tensor that identities pass on."""
+  while tensor.op.type == 'Identity':
+    (tensor,) = tensor.op.inputs
+  return tensor
 
 
 for _op_type in ('While', 'StatelessWhile'):
