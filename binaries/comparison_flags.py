@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tff_algos.evaluation import round_time
-from tff_algos.reports.sweep import choice as choice_lib
-from tff_algos.reports.sweep import sweep as sweep_lib
-from tff_algos.reports.sweep import target as target_lib
+from tff_algos.reports.sweep import plan
 
 if TYPE_CHECKING:
   from tff_algos.experiments.sweeps import comparison
@@ -38,7 +36,7 @@ def define() -> 'Callable[[], comparison.Options]':
   )
   least_ari = flags.DEFINE_float(
     'least_ari',
-    sweep_lib.LEAST_ARI,
+    plan.LEAST_ARI,
     'Least adjusted Rand index of a run that recovered the planted clusters.',
     lower_bound=-1.0,
     upper_bound=1.0,
@@ -51,8 +49,8 @@ def define() -> 'Callable[[], comparison.Options]':
   )
   choose_by = flags.DEFINE_enum(
     'choose_by',
-    choice_lib.VALIDATION,
-    list(choice_lib.CRITERIA),
+    plan.VALIDATION,
+    list(plan.CRITERIA),
     'Criterion of --choose: validation examples, or unseen clients.',
   )
   target = flags.DEFINE_string(
@@ -65,10 +63,11 @@ def define() -> 'Callable[[], comparison.Options]':
 
   def read() -> 'comparison.Options':
     from tff_algos.experiments.sweeps import comparison
+    from tff_algos.reports.sweep import target as target_lib
 
     question = None
     if choose.value:
-      question = choice_lib.Question(choose.value, choose_by.value)
+      question = plan.Question(choose.value, choose_by.value)
     return comparison.Options(
       metrics.value,
       least_ari.value,

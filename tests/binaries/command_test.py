@@ -113,11 +113,40 @@ def _documented_flags() -> dict[str, set[str]]:
 
 _DOCUMENTED = _documented_flags()
 _PROGRAMS = [*tff_algos_program.programs()]
+# Two programs may define the same flag.
+_IMPORT_ALL = """
+import importlib, sys
+from absl import flags
+for name in sys.argv[1:]:
+  importlib.import_module(f'binaries.{name}')
+  for flag in list(flags.FLAGS):
+    delattr(flags.FLAGS, flag)
+print(*sys.modules)
+"""
 
 
 def test_commands_of_the_documents_are_found():
   assert {'config', 'workdir', 'num_seeds', 'grid'} <= _DOCUMENTED['sweep']
   assert {'model', 'instances'} <= _DOCUMENTED['predict']
+
+
+def test_programs_import_nothing_large_before_their_flags_are_read():
+  found = subprocess.run(
+    [sys.executable, '-c', _IMPORT_ALL, *_PROGRAMS],
+    cwd=programs.ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  modules = set(found.stdout.split())
+  assert {'absl', 'binaries'} <= modules
+  assert not modules & {
+    'apache_beam',
+    'matplotlib',
+    'scipy',
+    'sklearn',
+    'tensorflow',
+  }
 
 
 @pytest.mark.parametrize('name', _PROGRAMS)

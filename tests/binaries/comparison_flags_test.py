@@ -5,7 +5,7 @@ from absl import flags
 
 from binaries import comparison_flags
 from tff_algos.experiments.sweeps import comparison
-from tff_algos.reports.sweep import choice, target
+from tff_algos.reports.sweep import plan, target
 
 
 @pytest.fixture(name='read')
@@ -51,8 +51,8 @@ def test_every_flag_reaches_its_option(read):
   )
   assert options.prefixes == ['a/', 'b/']
   assert options.least_ari == 0.5
-  assert options.question == choice.Question(
-    'algorithm.num_clusters', choice.UNSEEN
+  assert options.question == plan.Question(
+    'algorithm.num_clusters', plan.UNSEEN
   )
   assert options.target == target.Target('a/accuracy', 0.8)
   assert options.clock.rates == (5e5,)

@@ -9,7 +9,7 @@ import pytest
 from tests.testing import programs
 from tff_algos.experiments import config_file, config_values
 from tff_algos.experiments.sweeps import comparison, grid
-from tff_algos.reports.sweep import choice
+from tff_algos.reports.sweep import plan
 
 
 def _commands(name: str) -> list[list[str]]:
@@ -45,7 +45,7 @@ def test_a_command_makes_twenty_runs(arguments, monkeypatch):
     fixed_dataset=options.fixed_dataset,
   )
   if options.choose:
-    comparison.check(found, choice.Question(options.choose))
+    comparison.check(found, plan.Question(options.choose))
   assert len(found.configs) == 20
   assert options.workdir
 

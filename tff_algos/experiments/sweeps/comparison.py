@@ -35,8 +35,8 @@ class Options(NamedTuple):
   """
 
   prefixes: Sequence[str] = ()
-  least_ari: float = sweep_lib.LEAST_ARI
-  question: choice_lib.Question | None = None
+  least_ari: float = plan_lib.LEAST_ARI
+  question: plan_lib.Question | None = None
   target: target_lib.Target | None = None
   clock: round_time.Clock = round_time.Clock()
 
@@ -74,7 +74,7 @@ def compare(
   return '\n'.join([table, *chosen, *worst_attack.sentences(sweep)])
 
 
-def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
+def check(runs: grid.Grid, question: plan_lib.Question | None) -> None:
   """Checks that a sweep can answer a question, before it runs.
 
   Args:
@@ -91,13 +91,13 @@ def check(runs: grid.Grid, question: choice_lib.Question | None) -> None:
   for run, config in zip(runs.plan.runs, runs.configs, strict=True):
     dataset = config.dataset
     is_answered = {
-      choice_lib.VALIDATION: dataset.splits.validation_ratio > 0,
-      choice_lib.UNSEEN: dataset.partition.num_unseen_clients > 0,
+      plan_lib.VALIDATION: dataset.splits.validation_ratio > 0,
+      plan_lib.UNSEEN: dataset.partition.num_unseen_clients > 0,
     }
     if not is_answered[question.by]:
       raise errors.ConfigError(
         f'--choose_by={question.by} needs datasets with '
-        f'{choice_lib.CRITERIA[question.by].needs}; that of {run.folder} has '
+        f'{plan_lib.CRITERIA[question.by].needs}; that of {run.folder} has '
         'none'
       )
 

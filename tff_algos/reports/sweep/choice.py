@@ -7,7 +7,7 @@ selected value.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,51 +15,8 @@ from tff_algos.core import errors
 from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import sweep as sweep_lib
 
-VALIDATION = 'validation'
-UNSEEN = 'unseen'
 
-
-class Criterion(NamedTuple):
-  """Criterion of model selection.
-
-  Attributes:
-    metric: Metric of the last round, without the name of the score.
-    title: Description.
-    needs: What a dataset must provide for it.
-  """
-
-  metric: str
-  title: str
-  needs: str
-
-
-CRITERIA = {
-  VALIDATION: Criterion(
-    'participating/validation/personalized',
-    'the personalized models on validation examples',
-    'a validation part (config.dataset.splits.validation_ratio)',
-  ),
-  UNSEEN: Criterion(
-    'unseen/test/cluster',
-    'the cluster models that unseen clients select',
-    'unseen clients (config.dataset.partition.num_unseen_clients)',
-  ),
-}
-
-
-class Question(NamedTuple):
-  """Question of model selection.
-
-  Attributes:
-    key: Key of an axis of the sweep.
-    by: Key of `CRITERIA`.
-  """
-
-  key: str
-  by: str = VALIDATION
-
-
-def check(axes: Sequence[plan.Axis], question: Question) -> int:
+def check(axes: Sequence[plan.Axis], question: plan.Question) -> int:
   """Returns the position of the axis of a question.
 
   Raises:
@@ -74,7 +31,7 @@ def check(axes: Sequence[plan.Axis], question: Question) -> int:
   return keys.index(question.key)
 
 
-def sentences(sweep: sweep_lib.Sweep, question: Question) -> list[str]:
+def sentences(sweep: sweep_lib.Sweep, question: plan.Question) -> list[str]:
   """Returns one sentence for each combination of values of the other axes.
 
   The best value has the best mean over seeds; ties go to the earlier one.
@@ -83,7 +40,7 @@ def sentences(sweep: sweep_lib.Sweep, question: Question) -> list[str]:
     DataError: If there is no such axis.
   """
   position = check(sweep.plan.axes, question)
-  criterion = CRITERIA[question.by]
+  criterion = plan.CRITERIA[question.by]
   name = f'{criterion.metric}/{sweep.example.score_name}'
   others = lambda row: row[:position] + row[position + 1 :]
   groups: dict[tuple[Any, ...], list[sweep_lib.Cell]] = {}

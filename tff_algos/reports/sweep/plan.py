@@ -1,4 +1,4 @@
-"""Plan of a sweep (`sweep.json`): its axes and runs.
+"""Plan of a sweep (`sweep.json`): its axes and runs, and questions about them.
 
 A cell is one combination of values of all axes; it has a run for each seed.
 """
@@ -11,6 +11,50 @@ from typing import Any, NamedTuple
 from tff_algos.core import errors
 
 FILE = 'sweep.json'
+# Least adjusted Rand index of a run that recovered the planted clusters.
+LEAST_ARI = 0.9
+VALIDATION = 'validation'
+UNSEEN = 'unseen'
+
+
+class Criterion(NamedTuple):
+  """Criterion of model selection.
+
+  Attributes:
+    metric: Metric of the last round, without the name of the score.
+    title: Description.
+    needs: What a dataset must provide for it.
+  """
+
+  metric: str
+  title: str
+  needs: str
+
+
+CRITERIA = {
+  VALIDATION: Criterion(
+    'participating/validation/personalized',
+    'the personalized models on validation examples',
+    'a validation part (config.dataset.splits.validation_ratio)',
+  ),
+  UNSEEN: Criterion(
+    'unseen/test/cluster',
+    'the cluster models that unseen clients select',
+    'unseen clients (config.dataset.partition.num_unseen_clients)',
+  ),
+}
+
+
+class Question(NamedTuple):
+  """Question of model selection.
+
+  Attributes:
+    key: Key of an axis of the sweep.
+    by: Key of `CRITERIA`.
+  """
+
+  key: str
+  by: str = VALIDATION
 
 
 class Axis(NamedTuple):

@@ -16,7 +16,6 @@ from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import measures, plan
 from tff_algos.reports.sweep import target as target_lib
 
-LEAST_ARI = 0.9
 _CONFIDENCE = 0.95
 
 
@@ -85,7 +84,7 @@ class Cell:
   seeds: tuple[int, ...]
   runs: tuple[run_lib.Run, ...]
   target: target_lib.Target | None = None
-  least_ari: float = LEAST_ARI
+  least_ari: float = plan.LEAST_ARI
 
   @functools.cached_property
   def last(self) -> tuple[dict[str, float], ...]:
@@ -195,7 +194,7 @@ def read(
   workdir: str | os.PathLike[str],
   target: target_lib.Target | None = None,
   clock: round_time.Clock = round_time.Clock(),
-  least_ari: float = LEAST_ARI,
+  least_ari: float = plan.LEAST_ARI,
 ) -> Sweep:
   """Reads the finished runs of a sweep.
 

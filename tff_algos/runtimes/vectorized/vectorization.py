@@ -51,7 +51,7 @@ def _expand(pfor_input):
       inputs[i] = wrap(tensor, True)
 
 
-_PforInput.expanddim_inputs_for_broadcast = _expand
+_PforInput.expanddim_inputs_for_broadcast = _expand  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @RegisterPFor('TopKV2')

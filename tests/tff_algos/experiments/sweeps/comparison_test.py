@@ -11,8 +11,8 @@ from tff_algos.core import errors
 from tff_algos.evaluation import round_time
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.reports.run.plots import time_curves_plot
-from tff_algos.reports.sweep import choice, sweep_page
 from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.reports.sweep import sweep_page
 
 _AXES = (plan_lib.Axis('algorithm.weight', 'weight', (0.1, 1.0)),)
 _KEY = 'algorithm.num_clusters'
@@ -41,7 +41,7 @@ def test_a_sweep_gets_its_tables_and_its_page(tmp_path):
 def test_what_is_chosen_is_printed_and_on_the_page(tmp_path):
   levels = {(0.1,): (0.2, 0.4), (1.0,): (0.3,)}
   fake_sweep.write(tmp_path, levels, _AXES)
-  question = choice.Question('algorithm.weight')
+  question = plan_lib.Question('algorithm.weight')
   text = comparison.compare(tmp_path, comparison.Options(question=question))
   page = (tmp_path / 'report' / 'index.html').read_text()
   told = 'algorithm.weight cannot be selected'
@@ -100,9 +100,9 @@ def _runs(validation_ratio=0.0, num_unseen_clients=0):
 
 def test_what_can_be_answered_passes():
   comparison.check(_runs(), None)
-  comparison.check(_runs(validation_ratio=0.2), choice.Question(_KEY))
+  comparison.check(_runs(validation_ratio=0.2), plan_lib.Question(_KEY))
   comparison.check(
-    _runs(num_unseen_clients=2), choice.Question(_KEY, choice.UNSEEN)
+    _runs(num_unseen_clients=2), plan_lib.Question(_KEY, plan_lib.UNSEEN)
   )
 
 
@@ -111,18 +111,18 @@ def test_what_can_be_answered_passes():
   [
     (
       {'num_unseen_clients': 2},
-      choice.Question(_KEY),
+      plan_lib.Question(_KEY),
       '--choose_by=validation needs datasets with a validation part .*; that '
       'of num_clusters=2/seed_0 has none',
     ),
     (
       {'validation_ratio': 0.2},
-      choice.Question(_KEY, choice.UNSEEN),
+      plan_lib.Question(_KEY, plan_lib.UNSEEN),
       '--choose_by=unseen needs datasets with unseen clients',
     ),
     (
       {'validation_ratio': 0.2},
-      choice.Question('num_clusters'),
+      plan_lib.Question('num_clusters'),
       f'--choose=num_clusters must be what the runs differ by, which is {_KEY}',
     ),
   ],
@@ -139,4 +139,4 @@ def test_every_dataset_of_a_sweep_is_looked_at():
   with pytest.raises(
     errors.ConfigError, match='num_clusters=2,validation_ratio=0/seed_0 has'
   ):
-    comparison.check(runs, choice.Question(_KEY))
+    comparison.check(runs, plan_lib.Question(_KEY))

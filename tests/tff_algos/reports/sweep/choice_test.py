@@ -24,7 +24,7 @@ def _sweep(
   """
   levels = {cell: [0.5] * len(row) for cell, row in validation.items()}
   plan = fake_sweep.write(folder, levels, axes, score=score)
-  name = f'{choice.CRITERIA[metric].metric}/{score}'
+  name = f'{plan_lib.CRITERIA[metric].metric}/{score}'
   test = f'participating/test/personalized/{score}'
   for run in plan.runs:
     value = validation[run.values][run.seed]
@@ -41,7 +41,7 @@ def test_the_best_mean_is_chosen_and_how_far_others_are_behind(tmp_path):
   sweep = _sweep(
     tmp_path, {(2,): (0.4, 0.8), (3,): (0.5, 0.7), (1,): (0.6, 0.8)}
   )
-  assert choice.sentences(sweep, choice.Question(_KEY)) == [
+  assert choice.sentences(sweep, plan_lib.Question(_KEY)) == [
     'num_clusters=1 is the best by the personalized models on validation '
     'examples after the last round: 70.0 ± 14.1 % (2 seeds). Worse on '
     'the same seeds: num_clusters=2 by 10.0 ± 14.1, num_clusters=3 by 10.0 ± '
@@ -55,7 +55,7 @@ def test_seeds_that_one_of_two_cells_lacks_do_not_count_for_the_distance(
   sweep = _sweep(tmp_path, {(1,): (0.6, 0.8), (2,): (0.1, 0.5)})
   unfinished = sweep.cells[1].runs[0].workdir
   (unfinished / 'evaluation' / 'summary.json').unlink()
-  (told,) = choice.sentences(sweep_lib.read(tmp_path), choice.Question(_KEY))
+  (told,) = choice.sentences(sweep_lib.read(tmp_path), plan_lib.Question(_KEY))
   assert told.endswith('Worse on the same seeds: num_clusters=2 by 30.0.')
 
 
@@ -63,7 +63,7 @@ def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
   sweep = _sweep(
     tmp_path, {(3,): (2.0,), (2,): (1.0,), (1,): (1.0,)}, score='mse'
   )
-  (told,) = choice.sentences(sweep, choice.Question(_KEY))
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
   assert told.startswith('num_clusters=2 is the best by')
   assert told.endswith('num_clusters=3 by 1.00, num_clusters=1 by 0.000.')
 
@@ -71,9 +71,9 @@ def test_the_least_error_is_the_best_and_the_earlier_value_on_a_tie(tmp_path):
 def test_unseen_clients_may_choose(tmp_path):
   validation = {(1,): (0.3,), (2,): (0.9,)}
   sweep = _sweep(tmp_path, validation, metric='unseen')
-  (told,) = choice.sentences(sweep, choice.Question(_KEY, 'unseen'))
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY, 'unseen'))
   assert told.startswith('num_clusters=2 is the best by the cluster models')
-  (told,) = choice.sentences(sweep, choice.Question(_KEY))
+  (told,) = choice.sentences(sweep, plan_lib.Question(_KEY))
   assert told == (
     f'{_KEY} cannot be selected: no dataset has a validation part '
     '(config.dataset.splits.validation_ratio).'
@@ -88,7 +88,7 @@ def test_each_choice_on_the_other_axes_has_its_own(tmp_path):
     (2, 'y'): (0.3,),
   }
   sweep = _sweep(tmp_path, values, (_AXIS, _LAW))
-  found = choice.sentences(sweep, choice.Question(_KEY))
+  found = choice.sentences(sweep, plan_lib.Question(_KEY))
   assert [told.partition(' is')[0] for told in found] == [
     'law=x: num_clusters=1',
     'law=y: num_clusters=2',
@@ -99,4 +99,4 @@ def test_each_choice_on_the_other_axes_has_its_own(tmp_path):
 def test_only_an_axis_can_be_chosen(tmp_path):
   sweep = _sweep(tmp_path, {(1,): (0.5,)})
   with pytest.raises(errors.DataError, match=f'--choose=seed .* is {_KEY}'):
-    choice.sentences(sweep, choice.Question('seed'))
+    choice.sentences(sweep, plan_lib.Question('seed'))
