@@ -31,6 +31,8 @@ class PhaseTypes(NamedTuple):
     clients: One client's arguments, `composer.Clients`.
     message: The broadcast message.
     output: One client's `ClientOutput`, its result as field -> value.
+    sums: `composer.partial_sums` of any clients.
+    collection: `composer.collected` of any clients.
     aggregates: Field of the result -> its aggregate; of collected fields, that
       of a cohort of one client.
     server_metrics: Metrics of the server update.
@@ -40,6 +42,8 @@ class PhaseTypes(NamedTuple):
   clients: composer.Clients
   message: Structure
   output: algorithm_lib.ClientOutput
+  sums: Structure
+  collection: Structure
   aggregates: Mapping[str, Structure]
   server_metrics: Structure
 
@@ -185,8 +189,13 @@ def check_phase(
     output.client_state,
     OrderedDict(output.metrics),
   )
-  aggregates, metrics = _check_server_update(phase, server_state, output)
-  return PhaseTypes(server_state, clients, message, output, aggregates, metrics)
+  return PhaseTypes(
+    server_state,
+    clients,
+    message,
+    output,
+    *_check_server_update(phase, server_state, output),
+  )
 
 
 def spell(
@@ -247,25 +256,24 @@ def _check_server_update(
   phase: algorithm_lib.Phase,
   server_state: Structure,
   output: algorithm_lib.ClientOutput,
-) -> tuple[Mapping[str, Structure], Structure]:
+) -> tuple[Structure, Structure, Mapping[str, Structure], Structure]:
   """Checks server_update: it accepts the aggregates and keeps its type.
 
   Returns:
-    The types of the aggregates and of the metrics.
+    The types of the sums, the collection, the aggregates and the metrics.
   """
 
   def finish(
     server_state: Structure, output: algorithm_lib.ClientOutput
-  ) -> tuple[Mapping[str, Structure], Structure]:
+  ) -> tuple[Structure, Structure, Mapping[str, Structure], Structure]:
     outputs = composer.guard_one(output, output.client_state)
-    aggregates = composer.finish(
-      phase,
-      composer.partial_sums(phase, outputs),
-      composer.collected(phase, tf.zeros([1], tf.int32), outputs),
-    )
-    return aggregates, phase.server_update(server_state, aggregates)
+    sums = composer.partial_sums(phase, outputs)
+    collection = composer.collected(phase, tf.zeros([1], tf.int32), outputs)
+    aggregates = composer.finish(phase, sums, collection)
+    updated = phase.server_update(server_state, aggregates)
+    return sums, collection, aggregates, updated
 
-  aggregates, updated = _trace(
+  sums, collection, aggregates, updated = _trace(
     phase.name, 'server_update', 'aggregation', finish, server_state, output
   )
   if type(updated) is not tuple or len(updated) != 2:
@@ -278,7 +286,10 @@ def _check_server_update(
     ('server state before server_update', server_state),
     ('server state after server_update', updated[0]),
   )
-  return aggregates, updated[1]
+  collection = tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), collection
+  )
+  return sums, collection, aggregates, updated[1]
 
 
 def _check_output(phase_name: str, output: Structure) -> None:

@@ -48,13 +48,12 @@ class PhaseGraphs:
       form: `VECTORIZED`, `ONE` or `XLA`.
     """
     self.types = types
-    self._outputs = _aggregate_types(phase, types)
     self.make_message = graph_call.GraphCall(
       phase.make_message, [types.server_state]
     )
     self.server_update = graph_call.GraphCall(
       functools.partial(composer.server_update, phase),
-      [types.server_state, *self._outputs[:2]],
+      [types.server_state, types.sums, types.collection],
     )
     self._build = functools.partial(build_client_graph, phase, types, form)
     self._client_work: dict[int | None, graph_call.GraphCall] = {}
@@ -82,7 +81,11 @@ class PhaseGraphs:
       lambda spec: np.zeros(
         [n or 0 for n in spec.shape], spec.dtype.as_numpy_dtype
       ),
-      self._outputs,
+      (
+        self.types.sums,
+        self.types.collection,
+        _stack(self.types.clients.client_state, None),
+      ),
     )
     return sums, [collection], [(np.zeros([0], np.int32), states)]
 
@@ -150,23 +153,6 @@ def build_client_graph(
     return sums, *tf.nest.map_structure(lambda array: array.concat(), kept)
 
   return graph_call.GraphCall(work, signature)
-
-
-def _aggregate_types(
-  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes
-) -> Structure:
-  """Returns the output types of client graphs, as specs."""
-  traced = tf.function(
-    functools.partial(composer.aggregate, phase), autograph=False
-  ).get_concrete_function(
-    tf.TensorSpec([None], tf.int32),
-    _stack(types.output, None),
-    _stack(types.clients.client_state, None),
-  )
-  return tf.nest.map_structure(
-    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
-    traced.structured_outputs,
-  )
 
 
 def _build_block(
