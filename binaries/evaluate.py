@@ -25,15 +25,16 @@ def _main() -> None:
   def main() -> None:
     from tff_algos.evaluation import round_time
     from tff_algos.experiments import evaluating, experiment
-    from tff_algos.reports.run import summary
+    from tff_algos.reports.run import page, summary
     from tff_algos.training import checkpoint
 
-    index = evaluating.evaluate(
+    read_clock = round_time.read_clock(clock.value)
+    evaluating.evaluate(
       experiment.parse(config.value),
       workdir.value,
       checkpoint.parse_choice(round_choice.value),
-      clock=round_time.read_clock(clock.value),
     )
+    index = page.write_report(workdir.value, read_clock)
     print(summary.console_summary(workdir.value))
     logging.info('Report: %s', index)
 

@@ -18,6 +18,7 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.numerics import trees
+from tff_algos.reports.run import page
 
 _MOODS = {'0': ('sad', 'bad', 'rain'), '4': ('good', 'glad', 'sun')}
 # The file has no vectors of 'rain' and 'sun'.
@@ -115,7 +116,8 @@ def test_moods_are_learned(trained):
 def test_what_is_served_has_the_vectors_of_the_file(trained):
   """Probabilities as NumPy has them from the trained weights and the file."""
   config, workdir = trained
-  assert evaluating.evaluate(config, workdir).exists()
+  evaluating.evaluate(config, workdir)
+  assert page.write_report(workdir).exists()
   _, personalized = (
     tf.saved_model.load(str(folder)).signatures
     for folder in exporting.export(config, workdir)

@@ -38,7 +38,7 @@ def run(
     evaluating.evaluate(config, folder, kept=kept)
   logging.info('4/5 export')
   bundles = exporting.export(config, folder)
-  index = page.write_report(folder)  # Now links the bundles.
+  index = page.write_report(folder)
   logging.info('5/5 a prediction from a server')
   answer = served_prediction.ask(folder)
   places = {

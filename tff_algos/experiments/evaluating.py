@@ -1,12 +1,12 @@
-"""Evaluation of a checkpoint of an experiment, and the report of the run."""
+"""Evaluation of a checkpoint of an experiment."""
 
 import os
 import pathlib
 from typing import Any
 
-from tff_algos.evaluation import evaluation_tables, evaluator, round_time
+from tff_algos.evaluation import evaluation_tables, evaluator
 from tff_algos.experiments import experiment, output, runtime_cache, session
-from tff_algos.reports.run import membership_history, page
+from tff_algos.reports.run import membership_history
 from tff_algos.training import checkpoint, metrics_log
 
 
@@ -15,16 +15,14 @@ def evaluate(
   folder: str | os.PathLike[str],
   round_choice: int | str = checkpoint.LAST,
   kept: runtime_cache.KeptRuntime | None = None,
-  clock: round_time.Clock = round_time.Clock(),
-) -> pathlib.Path:
-  """Evaluates one checkpoint; returns the report's index page.
+) -> None:
+  """Evaluates one checkpoint and writes `<folder>/evaluation`.
 
   Args:
     config: The experiment.
     folder: Its workdir.
     round_choice: As of `CheckpointManager.find`.
     kept: As of `session.open_session`.
-    clock: Of the report's pictures of time.
 
   Raises:
     UserError: If there is no such checkpoint, or it is of another config.
@@ -48,7 +46,6 @@ def evaluate(
   output.write_json(evaluation / 'summary.json', content)
   for name, rows in tables.items():
     output.write_table(evaluation / name, rows)
-  return page.write_report(folder, clock)
 
 
 def _summary(

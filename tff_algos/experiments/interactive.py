@@ -164,7 +164,7 @@ class Experiment(rich_repr.Described):
     return self
 
   def evaluate(self, round_choice: int | str = checkpoint.LAST) -> Any:
-    """Evaluates a checkpoint, and writes tables and report.
+    """Evaluates a checkpoint, and writes the tables of `evaluation/`.
 
     Args:
       round_choice: `'last'`, `'best'` by validation, or a round.

@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.testing import unrendered
 from tff_algos.core import errors
 from tff_algos.experiments import evaluating
 
@@ -24,23 +23,16 @@ def _copy(run, folder):
   return folder
 
 
-@pytest.fixture(autouse=True, scope='module')
-def cheap():
-  with unrendered.blank_pictures():
-    yield
-
-
 @pytest.fixture
 def folder(finished_run, tmp_path):
   return _copy(finished_run.folder, tmp_path)
 
 
 @pytest.fixture(scope='module')
-def evaluated(cheap, finished_run, tmp_path_factory):
+def evaluated(finished_run, tmp_path_factory):
   """The folder of a copy that was evaluated here."""
   folder = _copy(finished_run.folder, tmp_path_factory.mktemp('evaluated'))
-  index = evaluating.evaluate(finished_run.config, folder)
-  assert index == folder / 'report' / 'index.html'
+  evaluating.evaluate(finished_run.config, folder)
   return folder
 
 

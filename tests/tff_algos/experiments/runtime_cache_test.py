@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from configs.fed_soft import digits
-from tests.testing import unrendered
 from tff_algos.core import errors
 from tff_algos.experiments import (
   evaluating,
@@ -100,13 +99,6 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
   assert left == [first, second]
 
 
-@pytest.fixture
-def no_pixels():
-  with unrendered.blank_pictures():
-    yield
-
-
-@pytest.mark.usefixtures('no_pixels')
 def test_runs_that_share_graphs_are_what_they_are_alone(
   digits_dataset, tmp_path
 ):

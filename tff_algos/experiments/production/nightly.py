@@ -276,6 +276,7 @@ class _Night:
     """
     if self._is_backfill():
       self.result['status'] = 'backfilled'
+      page.write_report(self._run)
       return
     record = gating.gate(
       self._config, self._run, self._export, self._options.round_choice

@@ -17,6 +17,7 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.run import page
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation
 
@@ -92,6 +93,7 @@ def make(
   _place_dataset(config.dataset, folder, datasets)
   training.train(config, folder, kept=kept)
   evaluating.evaluate(config, folder, kept=kept)
+  page.write_report(folder)
   return True
 
 
