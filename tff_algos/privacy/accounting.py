@@ -1,14 +1,21 @@
 """Epsilon of a number of releases, and the noise that a budget allows.
 
-By the accountant of privacy loss distributions of `dp_accounting`, for
-neighbouring populations that differ by one client, added or removed. Its
-discretization rounds towards more loss, so epsilon is an upper bound.
+Independent releases of Poisson samples are accounted by privacy loss
+distributions of `dp_accounting`, for neighbouring populations that differ by
+one client, added or removed. Its discretization rounds towards more loss, so
+epsilon is an upper bound.
+
+Releases by tree aggregation are accounted by Renyi divergences, for populations
+that differ by one client whose contribution is replaced by zeros: its place in
+the order stays (Kairouz et al. 2021, arXiv:2103.00039, Definition 1.1 and
+Appendix D). They are bounds, too.
 """
 
 import functools
+from typing import NamedTuple
 
 import dp_accounting
-from dp_accounting import pld
+from dp_accounting import pld, rdp
 
 from tff_algos.core import errors
 
@@ -18,46 +25,86 @@ _DISCRETIZATION = 1e-3
 _LARGEST_MULTIPLIER = 1e4
 
 
-def _accountant() -> pld.PLDAccountant:
-  return pld.PLDAccountant(value_discretization_interval=_DISCRETIZATION)
+class Participation(NamedTuple):
+  """When a client takes part.
+
+  Attributes:
+    sampling_prob: q of Poisson sampling, in (0, 1].
+    epoch_releases: Releases of an epoch of tree aggregation, in which each
+      client takes part once; 0 for Poisson sampling.
+  """
+
+  sampling_prob: float = 1.0
+  epoch_releases: int = 0
 
 
-def _event(
+def _compose_poisson(
   noise_multiplier: float, sampling_prob: float, num_releases: int
-) -> dp_accounting.DpEvent:
+) -> dp_accounting.PrivacyAccountant:
   release = dp_accounting.GaussianDpEvent(noise_multiplier)
   if sampling_prob < 1:
     release = dp_accounting.PoissonSampledDpEvent(sampling_prob, release)
-  return dp_accounting.SelfComposedDpEvent(release, num_releases)
+  accountant = pld.PLDAccountant(value_discretization_interval=_DISCRETIZATION)
+  return accountant.compose(release, num_releases)
+
+
+def _compose_trees(
+  noise_multiplier: float, epoch_releases: int, num_releases: int
+) -> dp_accounting.PrivacyAccountant:
+  accountant = rdp.RdpAccountant(
+    neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+  )
+  num_epochs, rest = divmod(num_releases, epoch_releases)
+  for steps, count in ((epoch_releases, num_epochs), (rest, 1)):
+    if steps and count:
+      accountant.compose(
+        dp_accounting.SingleEpochTreeAggregationDpEvent(
+          noise_multiplier, steps
+        ),
+        count,
+      )
+  return accountant
 
 
 @functools.lru_cache(maxsize=4096)
 def epsilon(
-  noise_multiplier: float, sampling_prob: float, num_releases: int, delta: float
+  noise_multiplier: float,
+  participation: Participation,
+  num_releases: int,
+  delta: float,
 ) -> float:
   """Returns epsilon after some releases; 0 for none.
 
   Args:
-    noise_multiplier: z of each release, > 0.
-    sampling_prob: q of Poisson sampling, in (0, 1].
+    noise_multiplier: z of each release, or of each node of the trees, > 0.
+    participation: When a client takes part.
     num_releases: Number of releases, >= 0.
     delta: In (0, 1).
   """
   if not num_releases:
     return 0.0
-  accountant = _accountant()
-  accountant.compose(_event(noise_multiplier, sampling_prob, num_releases))
+  if participation.epoch_releases:
+    accountant = _compose_trees(
+      noise_multiplier, participation.epoch_releases, num_releases
+    )
+  else:
+    accountant = _compose_poisson(
+      noise_multiplier, participation.sampling_prob, num_releases
+    )
   return float(accountant.get_epsilon(delta))
 
 
 def solve_noise(
-  target_epsilon: float, sampling_prob: float, num_releases: int, delta: float
+  target_epsilon: float,
+  participation: Participation,
+  num_releases: int,
+  delta: float,
 ) -> float:
   """Returns the least noise multiplier that keeps to a budget.
 
   Args:
     target_epsilon: The budget, > 0.
-    sampling_prob: q of Poisson sampling, in (0, 1].
+    participation: When a client takes part.
     num_releases: Number of releases, >= 1.
     delta: In (0, 1).
 
@@ -69,7 +116,7 @@ def solve_noise(
   """
 
   def spent(multiplier: float) -> float:
-    return epsilon(multiplier, sampling_prob, num_releases, delta)
+    return epsilon(multiplier, participation, num_releases, delta)
 
   low, high = 0.0, 1.0
   while spent(high) > target_epsilon:

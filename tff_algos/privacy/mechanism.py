@@ -59,6 +59,9 @@ class PrivacyConfig:
       the run. Set it where further runs continue this one.
     sampling_prob: q of Poisson sampling: each client with examples takes part
       in a phase with this probability, independently, in (0, 1].
+    rounds_per_epoch: Rounds in which each client takes part once, in a fixed
+      order, and whose noise is that of tree aggregation (DP-FTRL), >= 1; 0 for
+      Poisson sampling and independent noise.
     clip_norm: L2 norm at which a client's contribution, all fields and clusters
       together, is clipped, > 0; the initial one with adaptive clipping.
     adaptive_clipping: Options of a clipping norm that follows a quantile.
@@ -73,6 +76,7 @@ class PrivacyConfig:
   delta: float = 1e-5
   num_rounds: int = 0
   sampling_prob: float = 1.0
+  rounds_per_epoch: int = 0
   clip_norm: float = 1.0
   adaptive_clipping: AdaptiveClippingConfig = AdaptiveClippingConfig()
   count_share: float = 0.1
@@ -86,6 +90,9 @@ class PrivacyConfig:
     checks.check_int('num_rounds', self.num_rounds, minimum=0)
     checks.check_positive('sampling_prob', self.sampling_prob)
     checks.check_fraction('sampling_prob', self.sampling_prob)
+    checks.check_int('rounds_per_epoch', self.rounds_per_epoch, minimum=0)
+    if self.rounds_per_epoch:
+      self._check_tree()
     checks.check_positive('clip_norm', self.clip_norm)
     _check_share(self.count_share)
     checks.check_at_least('min_count', self.min_count, 1)
@@ -94,6 +101,24 @@ class PrivacyConfig:
         f'privacy.count_share is {self.count_share:g} and '
         f'privacy.adaptive_clipping.share is {self.adaptive_clipping.share:g}; '
         'their sum must be below 1, because the rest is for the models'
+      )
+
+  def _check_tree(self) -> None:
+    """Checks what tree aggregation excludes."""
+    if self.sampling_prob < 1:
+      raise errors.ConfigError(
+        f'privacy.sampling_prob is {self.sampling_prob:g} and '
+        f'privacy.rounds_per_epoch is {self.rounds_per_epoch}: a client is '
+        'either drawn in each round or takes part once an epoch; leave one of '
+        'them out'
+      )
+    if self.adaptive_clipping.target_quantile:
+      raise errors.ConfigError(
+        'privacy.adaptive_clipping.target_quantile is '
+        f'{self.adaptive_clipping.target_quantile:g} and '
+        f'privacy.rounds_per_epoch is {self.rounds_per_epoch}: nodes of a tree '
+        'add contributions of several rounds, whose clipping norm must be the '
+        'same; leave target_quantile 0 and set privacy.clip_norm'
       )
 
   @property

@@ -2,12 +2,14 @@
 
 McMahan, Ramage, Talwar and Zhang, "Learning Differentially Private Recurrent
 Language Models" (ICLR 2018), arXiv:1710.06963, for any algorithm whose releases
-are sums (`releases`). Clients are drawn by Poisson sampling, which the
-accountant assumes, from a plan that calls all clients; any other sampler is
-refused.
+are sums (`releases`). From a plan that calls all clients, clients are drawn by
+Poisson sampling, or take part once an epoch in a fixed order (`tree_noise`), as
+the accountant assumes; any other sampler is refused.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import carrying, errors, seeds
-from tff_algos.core.structures import Structure
+from tff_algos.core.structures import Array, Structure
 from tff_algos.privacy import accounting, mechanism, private_phase, releases
 from tff_algos.rounds import extended_state, plans
 
@@ -62,10 +64,16 @@ class Account:
   def _epsilon(self, server_state: Any, num_further: int) -> float:
     return accounting.epsilon(
       self.config.noise_multiplier,
-      self.config.sampling_prob,
+      _participation(self.config),
       int(server_state.extra.num_releases) + num_further,
       self.config.delta,
     )
+
+
+def _participation(
+  config: mechanism.PrivacyConfig,
+) -> accounting.Participation:
+  return accounting.Participation(config.sampling_prob, config.rounds_per_epoch)
 
 
 def _with_noise(
@@ -78,7 +86,7 @@ def _with_noise(
     config,
     noise_multiplier=accounting.solve_noise(
       config.target_epsilon,
-      config.sampling_prob,
+      _participation(config),
       num_phases * config.num_rounds,
       config.delta,
     ),
@@ -113,7 +121,9 @@ def make_private(
       private_phase.Release(
         config,
         config.noise_multiplier,
-        config.sampling_prob * facts.num_clients,
+        config.sampling_prob
+        * facts.num_clients
+        / max(config.rounds_per_epoch, 1),
       ),
     )
     for name, of_phase in fields.items()
@@ -130,12 +140,27 @@ def make_private(
 
   def plan_round(server_state, population, round_num, seed):
     plan = extended.plan_round(server_state, population, round_num, seed)
+    releases_so_far = itertools.count(int(server_state.extra.num_releases))
 
     def sample(call):
       if call.phase not in fields:
         return call
       _check_calls_all(call, population, facts.num_clients)
-      return _sample(call, config.sampling_prob, seed, round_num)
+      if config.rounds_per_epoch:
+        takes_part = _is_their_turn(
+          [population.client_ids[i] for i in call.client_indices],
+          server_state.extra.noise_seed,
+          next(releases_so_far) % config.rounds_per_epoch,
+          config.rounds_per_epoch,
+        )
+      else:
+        generator = seeds.numpy_generator(
+          seed, f'privacy_cohort/{call.purpose}', round_num
+        )
+        takes_part = (
+          generator.random(len(call.client_indices)) < config.sampling_prob
+        )
+      return _select(call, takes_part)
 
     yield from plans.map_calls(plan, sample)
 
@@ -144,15 +169,33 @@ def make_private(
   )
 
 
-def _sample(
-  call: algorithm_lib.PhaseCall, prob: float, seed: int, round_num: int
+def _is_their_turn(
+  client_ids: Sequence[str], noise_seed: Any, turn: int, rounds_per_epoch: int
+) -> Array:
+  """Returns which clients take part in a release of an epoch.
+
+  A client's turn follows from its id and the seed in the server state alone: it
+  has one turn an epoch even if others come or go, or another run continues.
+
+  Args:
+    client_ids: The clients.
+    noise_seed: `PrivateState.noise_seed`.
+    turn: Position of the release in its epoch, from 0.
+    rounds_per_epoch: Number of turns.
+
+  Returns:
+    bool `[num_clients]`.
+  """
+  seed = int.from_bytes(np.asarray(noise_seed).tobytes(), 'little')
+  drawn = seeds.derive_seeds(seed, 'privacy_turn', 0, client_ids)
+  return drawn[:, 0].view(np.uint32) % rounds_per_epoch == turn
+
+
+def _select(
+  call: algorithm_lib.PhaseCall, is_drawn: Array
 ) -> algorithm_lib.PhaseCall:
-  """Returns the call of a Poisson sample of its clients."""
+  """Returns the call of some of its clients."""
   count = len(call.client_indices)
-  generator = seeds.numpy_generator(
-    seed, f'privacy_cohort/{call.purpose}', round_num
-  )
-  is_drawn = generator.random(count) < prob
   # An empty cohort would be a round without noise, which shows that nobody was
   # drawn: one client stands for it, and contributes zeros.
   drawn = np.flatnonzero(is_drawn) if is_drawn.any() else np.arange(1)

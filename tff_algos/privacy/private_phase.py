@@ -12,8 +12,9 @@ a client that is not finite is zeros (`rounds.composer`), which is a
 contribution of norm 0.
 """
 
+import functools
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -21,7 +22,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Leaf, Structure
 from tff_algos.numerics import index_random, trees
-from tff_algos.privacy import mechanism, releases
+from tff_algos.privacy import mechanism, releases, tree_noise
 from tff_algos.rounds import aggregation, composer
 
 # Beyond the numbers by which initial weights derive their seeds.
@@ -198,7 +199,7 @@ def make_private(
     noisy = _add_noise(
       OrderedDict((name, aggregates[name]) for name in summing),
       dict(zip(('sums', 'counts', 'below'), deviations, strict=True)),
-      index_random.fold_in(state.extra.noise_seed, num_releases),
+      functools.partial(_draw, state.extra, release.config.rounds_per_epoch),
     )
     message = phase.make_message(own)
     released = dict(aggregates)
@@ -250,16 +251,30 @@ def make_private(
 def _add_noise(
   parts: Mapping[str, Structure],
   deviations: Mapping[str, Any],
-  seed: tf.Tensor,
+  draw: Callable[[int], tf.Tensor],
 ) -> dict[str, Structure]:
-  """Returns the parts with Gaussian noise of each part's deviation."""
-  drawn = trees.unflatten(
-    tf.random.stateless_normal([trees.num_entries(parts)], seed), parts
-  )
+  """Returns the parts with noise of each part's deviation.
+
+  Args:
+    parts: Sums of contributions.
+    deviations: Part -> standard deviation.
+    draw: Number of entries -> noise of deviation 1.
+  """
+  drawn = trees.unflatten(draw(trees.num_entries(parts)), parts)
   return {
     name: trees.add(part, trees.scale(drawn[name], deviations[name]))
     for name, part in parts.items()
   }
+
+
+def _draw(state: PrivateState, rounds_per_epoch: int, size: int) -> tf.Tensor:
+  """Returns the noise of the next release, `[size]`."""
+  if rounds_per_epoch:
+    return tree_noise.draw(
+      state.noise_seed, state.num_releases, rounds_per_epoch, size
+    )
+  seed = index_random.fold_in(state.noise_seed, state.num_releases)
+  return tf.random.stateless_normal([size], seed)
 
 
 def _cluster_means(

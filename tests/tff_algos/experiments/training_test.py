@@ -121,7 +121,8 @@ def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
   )
   assert spent[0] == 0
   assert spent[1:] == [
-    accounting.epsilon(2.0, 0.5, n, 1e-5) for n in range(1, done + 1)
+    accounting.epsilon(2.0, accounting.Participation(0.5), n, 1e-5)
+    for n in range(1, done + 1)
   ]
   # A run that continues another one counts its releases, too.
   first, _ = run(tmp_path / 'first', 1, target_epsilon=0.0)

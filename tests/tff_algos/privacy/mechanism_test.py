@@ -34,6 +34,12 @@ def test_parts_have_the_joint_noise_multiplier(has_counts, adaptive):
     ({'clip_norm': 0.0}, 'clip_norm'),
     ({'min_count': 0.5}, 'min_count'),
     ({'count_share': 1.0}, 'share'),
+    ({'rounds_per_epoch': -1}, 'rounds_per_epoch'),
+    ({'rounds_per_epoch': 4, 'sampling_prob': 0.5}, 'once an epoch'),
+    (
+      {'rounds_per_epoch': 4, 'adaptive_clipping': _ADAPTIVE},
+      'must be the same',
+    ),
     ({'count_share': 0.99, 'adaptive_clipping': _ADAPTIVE}, 'below 1'),
   ],
 )

@@ -13,6 +13,8 @@ from tff_algos.core import errors
 from tff_algos.privacy import accounting, mechanism, private_algorithm
 from tff_algos.runtimes import debug_runtime
 
+_poisson = accounting.Participation
+_TREE = {'rounds_per_epoch': 4}
 _FACTS = private_algorithm.Facts(num_clients=4, num_rounds=10)
 
 
@@ -85,6 +87,42 @@ def test_clients_are_drawn_independently_with_the_probability():
   )
 
 
+def _turns(algorithm, population, seed, releases_so_far):
+  state = _after(algorithm, releases_so_far)
+  call = next(
+    algorithm.plan_round(state, population, releases_so_far + 1, seed)
+  )
+  takes_part = call.client_inputs.takes_part
+  return {population.client_ids[i] for i in call.client_indices[takes_part]}
+
+
+def test_each_client_takes_part_once_an_epoch_in_a_fixed_order():
+  """Also if another run, with another seed, continues with more clients."""
+  population, larger = (
+    algorithm_lib.Population(tuple(f'c{i}' for i in range(n)), np.ones(n, int))
+    for n in (40, 50)
+  )
+  algorithm = _private(_build(), private_algorithm.Facts(40, 8), **_TREE)
+  rounds = [_turns(algorithm, population, 3, n) for n in range(8)]
+  for epoch in (rounds[:4], rounds[4:]):
+    assert sorted(sum(map(list, epoch), [])) == sorted(population.client_ids)
+  assert rounds[:4] == rounds[4:]
+  assert min(map(len, rounds)) > 1
+  algorithm = _private(_build(), private_algorithm.Facts(50, 8), **_TREE)
+  for n in (2, 3):
+    others = _turns(algorithm, larger, 9, n)
+    assert others & {*population.client_ids} == rounds[n]
+
+
+def test_the_account_of_a_fixed_order_is_that_of_trees():
+  algorithm = _private(_build(), **_TREE)
+  found = algorithm.account.metrics(_after(algorithm, 7))
+  participation = accounting.Participation(epoch_releases=4)
+  assert found == {
+    'privacy/epsilon': accounting.epsilon(1.0, participation, 7, 1e-5)
+  }
+
+
 def test_nobody_drawn_is_a_release_of_noise():
   source = contract.build_source()
   algorithm = _private(_build(), sampling_prob=1e-9)
@@ -130,7 +168,9 @@ def _after(algorithm, num_releases):
 def test_epsilon_is_that_of_the_releases_in_the_state():
   algorithm = _private(_build(), sampling_prob=0.3)
   found = algorithm.account.metrics(_after(algorithm, 7))
-  assert found == {'privacy/epsilon': accounting.epsilon(1.0, 0.3, 7, 1e-5)}
+  assert found == {
+    'privacy/epsilon': accounting.epsilon(1.0, _poisson(0.3), 7, 1e-5)
+  }
   assert not algorithm.account.is_spent(_after(algorithm, 10_000))
 
 
@@ -141,8 +181,8 @@ def test_training_ends_before_the_budget_is_exceeded():
   ]
   last = is_spent.index(True)
   assert last > 1
-  assert accounting.epsilon(3.0, 1.0, last, 1e-5) <= 3.0
-  assert accounting.epsilon(3.0, 1.0, last + 1, 1e-5) > 3.0
+  assert accounting.epsilon(3.0, _poisson(), last, 1e-5) <= 3.0
+  assert accounting.epsilon(3.0, _poisson(), last + 1, 1e-5) > 3.0
 
 
 def test_a_solved_noise_lasts_for_the_rounds():

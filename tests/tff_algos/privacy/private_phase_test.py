@@ -18,6 +18,7 @@ from tff_algos.privacy import (
   private_algorithm,
   private_phase,
   releases,
+  tree_noise,
 )
 from tff_algos.rounds import aggregation, composer, extended_state
 from tff_algos.runtimes import debug_runtime
@@ -259,6 +260,20 @@ def test_noise_has_the_deviations_of_the_mechanism():
   )
 
 
+def test_noise_of_a_fixed_order_is_that_of_a_tree():
+  """The sums of an epoch, in units of the deviation; the last of a tree."""
+  phase, state = _private_toy(2.0, rounds_per_epoch=2, clip_norm=3.0)
+  nobody = np.zeros((1, 3), np.float32)
+  totals = []
+  for _ in range(3):
+    state, _ = _one_round(phase, state, nobody, takes_part=[False])
+    totals.append(state.server_state.model * 5.0 / (2.0 * 3.0))
+  seed = state.extra.noise_seed
+  drawn = [tree_noise.draw(seed, tf.constant(n), 2, 3) for n in range(3)]
+  np.testing.assert_allclose(totals, drawn, rtol=1e-5)
+  assert not np.allclose(totals[0], totals[2])
+
+
 @pytest.mark.parametrize('name', ['fed_avg', 'ifca', 'fed_soft', 'scaffold'])
 def test_with_no_noise_to_speak_of_a_round_is_that_of_the_algorithm(name):
   """Of clients with equally many examples, which all have the same weight."""
@@ -272,10 +287,15 @@ def test_with_no_noise_to_speak_of_a_round_is_that_of_the_algorithm(name):
   )
 
 
-def test_runs_differ_by_seed_and_resume_bit_for_bit():
-  config = mechanism.PrivacyConfig(
-    noise_multiplier=0.5, sampling_prob=0.5, adaptive_clipping=_ADAPTIVE
-  )
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'sampling_prob': 0.5, 'adaptive_clipping': _ADAPTIVE},
+    {'rounds_per_epoch': 2},
+  ],
+)
+def test_runs_differ_by_seed_and_resume_bit_for_bit(options):
+  config = mechanism.PrivacyConfig(noise_multiplier=0.5, **options)
   algorithm = _build('fed_soft', config)
   whole = _run(algorithm, 3)
   first = _run(algorithm, 2)
@@ -311,10 +331,15 @@ def _vectorized(algorithm, num_clients):
     pytest.param(tff_runtime.TffRuntime, marks=pytest.mark.verify),
   ],
 )
-def test_runtimes_agree(build):
-  config = mechanism.PrivacyConfig(
-    noise_multiplier=0.2, sampling_prob=0.7, adaptive_clipping=_ADAPTIVE
-  )
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'sampling_prob': 0.7, 'adaptive_clipping': _ADAPTIVE},
+    {'rounds_per_epoch': 2},
+  ],
+)
+def test_runtimes_agree(build, options):
+  config = mechanism.PrivacyConfig(noise_multiplier=0.2, **options)
   algorithm = _build('ifca', config)
   runtime = build(algorithm, len(contract.SIZES))
   with contextlib.ExitStack() as stack:
@@ -359,7 +384,7 @@ def _audit(phase, state, trials, threshold):
 
 def test_a_canary_finds_less_than_the_claimed_epsilon():
   """Fails for a correct mechanism with probability below 2e-4 a seed."""
-  claimed = accounting.epsilon(1.5, 1.0, 1, _DELTA)
+  claimed = accounting.epsilon(1.5, accounting.Participation(), 1, _DELTA)
   found = _audit(*_private_toy(1.5, clip_norm=1.0), 1000, 2.0)
   assert 0 < found < claimed
   # A sixth of that noise is found out.
@@ -369,7 +394,7 @@ def test_a_canary_finds_less_than_the_claimed_epsilon():
 @pytest.mark.verify
 def test_a_canary_of_many_releases_finds_less_than_the_claimed_epsilon():
   """Fails for a correct mechanism with probability below 2e-4 a seed."""
-  claimed = accounting.epsilon(1.0, 1.0, 1, _DELTA)
+  claimed = accounting.epsilon(1.0, accounting.Participation(), 1, _DELTA)
   for threshold in (1.0, 1.5, 2.0, 2.5):
     found = _audit(*_private_toy(1.0, clip_norm=1.0), 20_000, threshold)
     assert 1.0 < found < claimed

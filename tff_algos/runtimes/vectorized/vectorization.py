@@ -76,6 +76,22 @@ def _convert_l2_loss(pfor_input):
   return wrap(tf.reduce_sum(tf.square(rows), axes) / 2, True)
 
 
+def _convert_squeeze(pfor_input):
+  """Converter of a squeeze of all axes, such as that of `tf.norm`.
+
+  TensorFlow's own squeezes the axis of the rows, too, if there is one row.
+  """
+  rows = pfor_input.stacked_input(0)
+  axes = pfor_input.get_attr('squeeze_dims') or [
+    i for i, size in enumerate(pfor_input.op.inputs[0].shape) if size == 1
+  ]
+  axes = [axis + 1 if axis >= 0 else axis for axis in axes]
+  return wrap(tf.squeeze(rows, axes) if axes else rows, True)
+
+
+_pfor_converter_registry['Squeeze'] = _convert_squeeze
+
+
 class _CommonLoop:
   """Converter of a loop that all rows leave in the same step.
 

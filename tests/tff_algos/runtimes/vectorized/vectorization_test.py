@@ -27,6 +27,52 @@ def test_map_stacked_equals_a_loop():
   np.testing.assert_array_equal(last, rows[:, -1])
 
 
+@pytest.mark.parametrize('num_rows', [1, 5])
+def test_rows_are_broadcast_with_what_is_common(num_rows):
+  """Of one row, too, whose axis TensorFlow's own squeeze takes away."""
+  rows = _rows()[:num_rows]
+  table = _rows()[:4]
+
+  def scale(row):
+    return row / tf.norm(row) + tf.reduce_sum(row) * table
+
+  traced = tf.function(
+    lambda rows: vectorization.map_stacked(scale, rows), autograph=False
+  ).get_concrete_function(tf.TensorSpec([None, 7]))
+  norms = np.linalg.norm(rows, axis=1, keepdims=True)
+  sums = rows.sum(axis=1)[:, np.newaxis, np.newaxis]
+  expected = (rows / norms)[:, np.newaxis] + sums * table
+  np.testing.assert_allclose(traced(rows), expected, rtol=1e-5, atol=1e-5)
+  # Ranks are known, so none is computed when the graph runs.
+  types = {operation.type for operation in traced.graph.get_operations()}
+  assert not types & {'Rank', 'Tile'}
+
+
+def test_a_loop_that_trains_is_traced_once(monkeypatch):
+  loops = []
+  step = vectorization._CommonLoop._loop
+
+  def counted(loop, *start):
+    loops.append(loop)
+    return step(loop, *start)
+
+  monkeypatch.setattr(vectorization._CommonLoop, '_loop', counted)
+
+  def train(row):
+    return tf.while_loop(
+      lambda i, weights, rate: i < 3,
+      lambda i, weights, rate: (i + 1, weights - rate * row, rate),
+      (tf.constant(0), tf.zeros([7]), tf.constant(0.5)),
+    )[1]
+
+  rows = _rows()
+  found = tf.function(
+    lambda: vectorization.map_stacked(train, rows), autograph=False
+  )()
+  np.testing.assert_allclose(found, -1.5 * rows, rtol=1e-6)
+  assert len(loops) == 1
+
+
 @pytest.mark.parametrize('k', [1, 3, 7])
 def test_top_k_is_converted(k):
   """Without the converter, TensorFlow raises here."""
