@@ -451,6 +451,8 @@ def _feature(
   match column.kind:
     case columns_lib.NUMBER if len(column.values) < 2:
       return None, 'one value alone'
+    case columns_lib.NUMBER if column.counts_rows:
+      return None, 'it counts the rows'
     case columns_lib.NUMBER:
       missing = {'missing': 'mean'} if column.num_missing else {}
       return {**name, **missing}, ''
@@ -487,7 +489,7 @@ def _describe(column: columns_lib.Column) -> str:
       if column.is_whole and len(column.values) <= 20:
         text += f', {count} values: a category?'
     case columns_lib.TEXT if column.mean_words >= _FEWEST_WORDS:
-      text = f'texts of {column.mean_words:.0f} words'
+      text = f'{count} texts of {column.mean_words:.0f} words'
     case columns_lib.TEXT:
       values = sorted(column.values)[:_STATE_NAMES]
       text = f'{count} texts, such as {", ".join(map(repr, values))}'

@@ -94,6 +94,22 @@ def test_whole_numbers_are_classes_in_their_order(tmp_path):
   assert options['client_column'] == 'user_id'
 
 
+def test_a_number_that_counts_the_rows_is_left_out(tmp_path):
+  rows = [(7 + i, f'p{i % 2}', i % 29, (i % 4) / 2) for i in range(30)]
+  names = ('visit', 'person', 'age', 'dose')
+  found = proposal.of_table(*_table(tmp_path, names, rows), {'label': 'dose'})
+  assert _options(found)['features'] == ({'name': 'age'},)
+  assert found.notes[1] == 'visit is left out: it counts the rows.'
+
+
+def test_number_of_texts_is_evidence_of_a_category(tmp_path):
+  rows = [(f'p{i % 2}', f'came again at {i % 3}', i / 7) for i in range(40)]
+  table = _table(tmp_path, ('person', 'note', 'y'), rows)
+  (*_, features) = proposal.of_table(*table, {}).options
+  assert features.value == ({'name': 'note', 'type': 'category'},)
+  assert features.evidence == ('note: 3 texts of 4 words',)
+
+
 def test_unusual_form_of_a_csv_file(tmp_path):
   path = tmp_path / 't.csv'
   path.write_text('\n'.join(f'u{i % 2};{i / 7};{i % 2}' for i in range(1, 12)))
