@@ -208,3 +208,13 @@ def test_model_of_arrays(tmp_path, x, model):
   found = proposal.of_arrays(str(tmp_path))
   assert (found.model, found.num_clients) == (model, 2)
   assert found.dataset == {'splits': proposal.OFFICIAL_TEST}
+
+
+def test_ids_of_words_without_words(tmp_path):
+  raw_sources.write_arrays(tmp_path)
+  np.save(tmp_path / 'x.npy', np.zeros((6, 5), np.int64))
+  (note,) = proposal.of_arrays(str(tmp_path)).notes
+  assert note.endswith('If they are quantities, write floats.')
+  np.save(tmp_path / 'y.npy', np.arange(30).reshape(6, 5) % 3)
+  found = proposal.of_arrays(str(tmp_path))
+  assert (found.model, found.notes) == ('transformer', ())
