@@ -223,10 +223,10 @@ def test_unlabelled_clients_are_scored(run, tmp_path):
 
 
 def test_data_of_another_scale_are_refused(run, tmp_path):
-  """The same columns in other units have another fit."""
+  """A column in another unit is named, before those of other training rows."""
   rows = [{**row, 'income': row['income'] + '00'} for row in raw_tables.rows()]
   with pytest.raises(
     errors.ExportError,
-    match=r'encoding .* in fitted\.age\.mean: .* there, .* here',
+    match=r'encoding .* in fitted\.income\.mean: .* there, .* here',
   ):
     _score(run, tmp_path, rows, label_unit='')

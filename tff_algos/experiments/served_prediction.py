@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from tff_algos.core import errors
 from tff_algos.data import schema
@@ -35,6 +36,7 @@ def ask(folder: str | os.PathLike[str]) -> str:
     examples = dataset.examples(client_id, schema.TEST)
     if not examples.num_examples:
       examples = dataset.examples(client_id, schema.TRAIN)
+    classes = dataset.feature_spec.classes
   instance = {'client_id': client_id, 'x': examples.x[0].tolist()}
   with _server(folder) as url, tempfile.NamedTemporaryFile('w') as request:
     json.dump([instance], request)
@@ -59,10 +61,24 @@ def ask(folder: str | os.PathLike[str]) -> str:
   prediction = json.loads(asked.stdout)['predictions'][0]
   # A single output has no name in the response, as in TensorFlow Serving.
   said = prediction['class_id'] if isinstance(prediction, dict) else prediction
+  label = examples.y[0].tolist()
   return (
-    f'Asked over HTTP, the model of client {client_id} says {said} for an '
-    f'example whose label is {examples.y[0]:g}.'
+    f'Asked over HTTP, the model of client {client_id} says '
+    f'{spell(said, classes)} for an example whose label is '
+    f'{spell(label, classes)}.'
   )
+
+
+def spell(value: Any, classes: Sequence[str]) -> str:
+  """Returns a label in words.
+
+  Args:
+    value: A number, a class, or a list of the classes at several places.
+    classes: Names of the classes; empty if they have none.
+  """
+  if isinstance(value, list):
+    return ' '.join(spell(one, classes) for one in value)
+  return classes[int(value)] if 0 <= value < len(classes) else f'{value:g}'
 
 
 @contextlib.contextmanager

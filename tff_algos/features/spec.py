@@ -7,6 +7,8 @@ know how raw data was encoded. `preprocessing.py` computes the encoding.
 import dataclasses
 import hashlib
 import json
+import math
+import statistics
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -349,12 +351,25 @@ class FeatureSpec:
   def difference(self, other: 'FeatureSpec') -> str | None:
     """Returns the first difference from another spec, or None.
 
-    The name of the label's column is left out: unlabelled data has none.
-    The text calls this spec's values `here`, and the other's `there`.
+    Fitted values come last, with the column where they are furthest apart: all
+    of them differ a little between any two sets of rows. The name of the
+    label's column is left out: unlabelled data has none. The text calls this
+    spec's values `here`, and the other's `there`.
     """
-    found = config_lib.differences(
-      _by_column(self.to_dict()), _by_column(other.to_dict()), 'here'
-    )
+    ours, theirs = _by_column(self.to_dict()), _by_column(other.to_dict())
+    here, there = ours.pop('fitted'), theirs.pop('fitted')
+    found = config_lib.differences(ours, theirs, 'here')
+    if not found and here != there:
+      columns = sorted({*here, *there})
+      furthest = max(
+        [name for name in columns if here.get(name) != there.get(name)],
+        key=lambda name: _distance(here.get(name, {}), there.get(name, {})),
+      )
+      found = config_lib.differences(
+        {'fitted': {furthest: here.get(furthest, {})}},
+        {'fitted': {furthest: there.get(furthest, {})}},
+        'here',
+      )
     return _shorten(found[0]) if found else None
 
 
@@ -362,6 +377,31 @@ def _by_column(values: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the values of a spec with its features by name."""
   features = {one['name']: one for one in values['features']}
   return {**values, 'features': features, 'order': list(features), 'label': ''}
+
+
+def _distance(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
+  """Returns how far the fitted values of a column are apart, >= 0.
+
+  Of numbers: the squared difference of the means in units of the variances, and
+  the logarithm of their ratio. Of words: the share that one alone has.
+  """
+  if ours.keys() != theirs.keys():
+    return math.inf
+  if 'vocabulary' in ours:
+    words = [{*one['vocabulary']} for one in (ours, theirs)]
+    return len(words[0] ^ words[1]) / len(words[0] | words[1])
+  mean, variance = _moments(ours)
+  mean_there, variance_there = _moments(theirs)
+  shift = (mean - mean_there) ** 2 / (variance + variance_there)
+  return shift + abs(math.log(variance / variance_there))
+
+
+def _moments(fitted: Mapping[str, Any]) -> tuple[float, float]:
+  """Returns a mean and a variance, > 0, of what was fitted of numbers."""
+  if 'variance' in fitted:
+    return fitted['mean'], fitted['variance']
+  points = fitted.get('boundaries') or (fitted['minimum'], fitted['maximum'])
+  return statistics.fmean(points), statistics.pvariance(points) or 1.0
 
 
 def _shorten(text: str, limit: int = 300) -> str:

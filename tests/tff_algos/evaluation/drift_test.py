@@ -264,8 +264,11 @@ def test_examples_of_another_shape_are_refused(name, value):
 
 def test_another_encoding_is_refused():
   one = _snapshot(_examples(0))
-  spec = {'features': [{'name': 'a'}], 'fitted': {'a': {'mean': 1.0}}}
-  moved = {**spec, 'fitted': {'a': {'mean': 2.0}}}
+  spec = {
+    'features': [{'name': 'a'}],
+    'fitted': {'a': {'mean': 1.0, 'variance': 1.0}},
+  }
+  moved = {**spec, 'fitted': {'a': {'mean': 2.0, 'variance': 1.0}}}
   now, before = (
     one._replace(manifest=one.manifest | {'features': features})
     for features in (spec, moved)

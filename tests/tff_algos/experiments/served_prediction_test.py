@@ -39,3 +39,17 @@ def test_server_that_knows_no_such_model(finished_run, tmp_path):
 def test_missing_dataset(tmp_path):
   with pytest.raises(errors.DataError, match='no federated dataset'):
     served_prediction.ask(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('value', 'classes', 'expected'),
+  [
+    (1, ('no', 'yes'), 'yes'),
+    (1, (), '1'),
+    (20.25, (), '20.25'),
+    ([1, 0], ('a', 'b'), 'b a'),
+    ([3, 12], (), '3 12'),
+  ],
+)
+def test_labels_in_words(value, classes, expected):
+  assert served_prediction.spell(value, classes) == expected

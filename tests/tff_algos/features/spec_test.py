@@ -105,7 +105,39 @@ def test_difference_names_the_column():
   other = spec.fit({**spec.fitted, 'age': {'mean': 3.0, 'variance': 2.0}})
   assert spec.difference(other) == ('fitted.age.mean: 3.0 there, 1.5 here')
   assert spec.difference(_fitted(label='y')) is None
+  wider = other.fit({**other.fitted, 'color': {'vocabulary': ['x', 'y']}})
+  assert str(spec.difference(wider)).startswith('fitted.color.vocabulary: ')
+  assert 'fitted.age.mean: absent there' in str(
+    spec.difference(spec.fit({'color': spec.fitted['color']}))
+  )
   turned = spec_lib.FeatureSpec((_COLOR, _AGE), fitted=spec.fitted)
   assert 'classes' in str(spec.difference(turned))
   short = spec.fit({**spec.fitted, 'color': {'vocabulary': ['x'] * 1000}})
   assert len(str(spec.difference(short))) < 310
+
+
+@pytest.mark.parametrize(
+  ('name', 'here', 'there'),
+  [
+    ('range', {'minimum': 0.0, 'maximum': 1.0}, {'minimum': 0, 'maximum': 255}),
+    ('hour', {'boundaries': [6.0, 12.0]}, {'boundaries': [360.0, 720.0]}),
+    ('hour', {'boundaries': [6.0]}, {'boundaries': [360.0]}),
+    (
+      'size',
+      {'mean': 0.001, 'variance': 1.0},
+      {'mean': 0.1, 'variance': 10_000.0},
+    ),
+    ('word', {'vocabulary': ['a']}, {'vocabulary': ['b', 'c']}),
+  ],
+)
+def test_difference_names_the_column_of_another_scale(name, here, there):
+  """The others differ as samples do."""
+  names = ('age', name, 'zip')
+  features = tuple(spec_lib.Feature(one) for one in names)
+  spec = spec_lib.FeatureSpec(features)
+  ours = {'mean': -0.01, 'variance': 2.0}
+  theirs = {'mean': 0.01, 'variance': 2.5}
+  first = spec.fit({'age': ours, 'zip': ours, name: here})
+  second = spec.fit({'age': theirs, 'zip': theirs, name: there})
+  assert str(first.difference(second)).startswith(f'fitted.{name}.')
+  assert str(second.difference(first)).startswith(f'fitted.{name}.')

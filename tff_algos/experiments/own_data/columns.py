@@ -77,6 +77,16 @@ class Column(NamedTuple):
     """Returns whether `values` has every value."""
     return len(self.values) < MAX_VALUES
 
+  @property
+  def counts_rows(self) -> bool:
+    """Returns whether the cells are consecutive whole numbers, each once."""
+    return (
+      self.is_whole
+      and not self.num_odd
+      and self.maximum - self.minimum + 1 == self.num_rows
+      and max(self.values.values()) == 1
+    )
+
 
 class Table(NamedTuple):
   """The first rows of a table.

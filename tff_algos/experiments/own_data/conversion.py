@@ -52,8 +52,8 @@ def from_arrays(
   Args:
     examples: Client id -> features `[n, ...]` and labels `[n]`. The dtypes of
       all clients say what they mean: uint8 features are pixels, read as 0 to 1;
-      other integers ids of tokens; floats numbers. Integer labels from 0 and
-      texts are classes; floats are targets of a regression.
+      other integers ids of tokens, not quantities; floats numbers. Integer
+      labels from 0 and texts are classes; floats are targets of a regression.
     folder: Folder to write to, made if it is missing.
     test: The same, of an official test split; a client's are its test examples.
     dataset: Options of `config.dataset` to set, such as

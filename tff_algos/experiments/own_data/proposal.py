@@ -45,6 +45,12 @@ _LARGEST_SIDE = 64
 _SMALLEST_SIDE = 16
 
 
+_NO_WORDS = (
+  'Whole numbers are ids of words, and arrays have no words, which word_lstm '
+  'needs: take a Keras model with an Embedding (docs/own_models.md). If they '
+  'are quantities, write floats.'
+)
+
 # Splits with an official test split: a client's are its test examples.
 OFFICIAL_TEST = {'client_test': 'dealt', 'test_ratio': 0.0}
 
@@ -244,9 +250,11 @@ def of_arrays(folder: str) -> Proposal:
   features = source.features()
   has_test = source.has_test_split()
   sides = features.x_shape[:2]
-  model = 'mlp'
-  if features.x_dtype == 'int32':
-    model = 'word_lstm'
+  model, notes = 'mlp', ()
+  if features.x_dtype == 'int32' and features.y_shape == features.x_shape:
+    model = 'transformer'
+  elif features.x_dtype == 'int32':
+    model, notes = 'word_lstm', (_NO_WORDS,)
   elif len(features.x_shape) == 3 and min(sides) >= _SMALLEST_SIDE:
     model = 'small_cnn'
   return Proposal(
@@ -260,6 +268,7 @@ def of_arrays(folder: str) -> Proposal:
       ),
     ),
     dataset={'splits': OFFICIAL_TEST} if has_test else {},
+    notes=notes,
   )
 
 
@@ -451,6 +460,8 @@ def _feature(
   match column.kind:
     case columns_lib.NUMBER if len(column.values) < 2:
       return None, 'one value alone'
+    case columns_lib.NUMBER if column.counts_rows:
+      return None, 'it counts the rows'
     case columns_lib.NUMBER:
       missing = {'missing': 'mean'} if column.num_missing else {}
       return {**name, **missing}, ''
@@ -487,7 +498,7 @@ def _describe(column: columns_lib.Column) -> str:
       if column.is_whole and len(column.values) <= 20:
         text += f', {count} values: a category?'
     case columns_lib.TEXT if column.mean_words >= _FEWEST_WORDS:
-      text = f'texts of {column.mean_words:.0f} words'
+      text = f'{count} texts of {column.mean_words:.0f} words'
     case columns_lib.TEXT:
       values = sorted(column.values)[:_STATE_NAMES]
       text = f'{count} texts, such as {", ".join(map(repr, values))}'

@@ -181,7 +181,9 @@ def _word_vectors(config, words):
   if not any(words):
     raise errors.ConfigError(
       "word_lstm needs the data set's vocabulary, but its manifest has none: "
-      'take a source of words, such as sentiment140'
+      'take a source of words, such as sentiment140, or a Keras model with an '
+      'Embedding (docs/own_models.md). If the whole numbers of arrays are '
+      'quantities, write floats.'
     )
   if config.embeddings_file:
     return embeddings.read(config.embeddings_file, words, config.embedding_size)

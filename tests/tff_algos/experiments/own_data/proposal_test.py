@@ -94,6 +94,22 @@ def test_whole_numbers_are_classes_in_their_order(tmp_path):
   assert options['client_column'] == 'user_id'
 
 
+def test_a_number_that_counts_the_rows_is_left_out(tmp_path):
+  rows = [(7 + i, f'p{i % 2}', i % 29, (i % 4) / 2) for i in range(30)]
+  names = ('visit', 'person', 'age', 'dose')
+  found = proposal.of_table(*_table(tmp_path, names, rows), {'label': 'dose'})
+  assert _options(found)['features'] == ({'name': 'age'},)
+  assert found.notes[1] == 'visit is left out: it counts the rows.'
+
+
+def test_number_of_texts_is_evidence_of_a_category(tmp_path):
+  rows = [(f'p{i % 2}', f'came again at {i % 3}', i / 7) for i in range(40)]
+  table = _table(tmp_path, ('person', 'note', 'y'), rows)
+  (*_, features) = proposal.of_table(*table, {}).options
+  assert features.value == ({'name': 'note', 'type': 'category'},)
+  assert features.evidence == ('note: 3 texts of 4 words',)
+
+
 def test_unusual_form_of_a_csv_file(tmp_path):
   path = tmp_path / 't.csv'
   path.write_text('\n'.join(f'u{i % 2};{i / 7};{i % 2}' for i in range(1, 12)))
@@ -192,3 +208,13 @@ def test_model_of_arrays(tmp_path, x, model):
   found = proposal.of_arrays(str(tmp_path))
   assert (found.model, found.num_clients) == (model, 2)
   assert found.dataset == {'splits': proposal.OFFICIAL_TEST}
+
+
+def test_ids_of_words_without_words(tmp_path):
+  raw_sources.write_arrays(tmp_path)
+  np.save(tmp_path / 'x.npy', np.zeros((6, 5), np.int64))
+  (note,) = proposal.of_arrays(str(tmp_path)).notes
+  assert note.endswith('If they are quantities, write floats.')
+  np.save(tmp_path / 'y.npy', np.arange(30).reshape(6, 5) % 3)
+  found = proposal.of_arrays(str(tmp_path))
+  assert (found.model, found.notes) == ('transformer', ())
