@@ -24,7 +24,7 @@ import time
 
 import pytest
 
-# The suite runs one process a core. More threads of NumPy and scikit-learn would
+# All cores have a process. More threads of NumPy and scikit-learn would
 # wait for each other; set before they are imported.
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
   os.environ.setdefault(_name, '1')
@@ -177,6 +177,12 @@ def _wrapped(cause, function):
 
   run.cause_of_cost = cause
   return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_auto_num_workers() -> int:
+  """Returns one process more than cores: some wait for programs and servers."""
+  return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_addoption(parser):
