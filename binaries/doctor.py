@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from absl import app, flags, logging
 
 from tff_algos.diagnostics import hardware, network, programs, result, software
+from tff_algos.runtimes.pjrt import pjrt_config
 
 _JSON = flags.DEFINE_bool('json', False, 'Print JSON instead of text.')
 _WORKDIR = flags.DEFINE_string(
@@ -69,6 +70,12 @@ def _slow_checks() -> Mapping[str, Callable[[], result.CheckResult]]:
     'gpu': lambda: hardware.check_gpu(
       hardware.list_gpus(_QUICK_SECONDS),
       software.tensorflow_gpus(ask_tensorflow()),
+    ),
+    'accelerator': lambda: hardware.check_accelerators(
+      hardware.list_gpus(_QUICK_SECONDS),
+      hardware.ask_accelerators(
+        pjrt_config.PjrtConfig().python_path, _IMPORT_SECONDS
+      ),
     ),
     'tff worker': lambda: network.check_worker(_WORKER_SECONDS),
     'tff': lambda: software.check_tff(software.ask_tff(_IMPORT_SECONDS)),

@@ -36,6 +36,7 @@ def test_healthy_machine(tmp_path):
     'packages',
     'tensorflow',
     'gpu',
+    'accelerator',
     'tff worker',
     'tff',
   } <= set(results)

@@ -1,5 +1,6 @@
-"""Hardware checks: processor, memory, disk space and GPU."""
+"""Hardware checks: processor, memory, disk space, GPU and accelerators."""
 
+import json
 import os
 import pathlib
 import re
@@ -11,6 +12,13 @@ _GIB = 2**30
 _LOW_MEMORY_BYTES = 3 * _GIB
 _LOW_DISK_BYTES = 2 * _GIB
 _NO_DISK_BYTES = _GIB // 4
+
+_ASK_JAX = """
+import collections, jax, json
+kinds = collections.Counter(device.device_kind for device in jax.devices())
+platform = jax.devices()[0].platform
+print(json.dumps([jax.__version__, platform, kinds]))
+"""
 
 
 def check_cpu_flags(cpuinfo: str) -> result.CheckResult:
@@ -165,3 +173,54 @@ def check_gpu(
     'uses it (`--config.runtime.name=vectorized`);\nthe worker of stock TFF '
     '0.87 is a CPU build and cannot.',
   )
+
+
+def ask_accelerators(
+  python: pathlib.Path, timeout_seconds: float
+) -> programs.Outcome:
+  """Asks jax for its devices, in the environment of the runtime `pjrt`.
+
+  Args:
+    python: Python of that environment.
+    timeout_seconds: Time limit.
+  """
+  return programs.run([str(python), '-Es', '-c', _ASK_JAX], timeout_seconds)
+
+
+def check_accelerators(
+  driver: programs.Outcome, answer: programs.Outcome
+) -> result.CheckResult:
+  """Checks which devices the worker of the runtime `pjrt` would see.
+
+  Args:
+    driver: Result of `list_gpus`.
+    answer: Result of `ask_accelerators`.
+  """
+  has_gpu = driver.ending == 'ok' and bool(driver.output)
+  for_gpu = (
+    '`make env-accelerator DEVICE=cuda13`, or cuda12 for an older driver.'
+  )
+  if answer.ending.startswith('cannot be run'):
+    return result.CheckResult(
+      'accelerator',
+      'warn' if has_gpu else 'ok',
+      'no environment for the runtime pjrt',
+      for_gpu if has_gpu else '',
+    )
+  if answer.ending != 'ok':
+    return result.CheckResult(
+      'accelerator',
+      'warn',
+      f'jax: {answer.ending}\n{answer.last_words}'.strip(),
+      'Only the runtime pjrt needs it. Make it again: '
+      '`rm -r .venv-accelerator`, then `make env-accelerator` with DEVICE= '
+      'cpu, cuda12, cuda13 or tpu.',
+    )
+  version, platform, kinds = json.loads(answer.output.splitlines()[-1])
+  devices = ', '.join(f'{count} {kind}' for kind, count in kinds.items())
+  found = f'jax {version} of the runtime pjrt sees {devices}'
+  if has_gpu and platform == 'cpu':
+    return result.CheckResult(
+      'accelerator', 'warn', f'{found}, and no GPU', for_gpu
+    )
+  return result.CheckResult('accelerator', 'ok', found)

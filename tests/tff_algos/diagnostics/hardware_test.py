@@ -1,6 +1,8 @@
 """Tests of the checks of the hardware, on spelled-out machines."""
 
+import json
 import os
+import re
 
 import pytest
 
@@ -112,3 +114,36 @@ def test_driver_that_does_not_answer():
     'warn',
     'nvidia-smi: no end within 10 s',
   )
+
+
+_NO_GPU = programs.Outcome('cannot be run: No such file or directory', '', '')
+
+
+def _jax(platform, **kinds):
+  output = f'some words\n["0.10.2", "{platform}", {json.dumps(kinds)}]'
+  return programs.Outcome('ok', output, '')
+
+
+@pytest.mark.parametrize(
+  ('driver', 'answer', 'status', 'found', 'mend'),
+  [
+    (_NO_GPU, _NO_GPU, 'ok', 'no environment', ''),
+    (_TWO_GPUS, _NO_GPU, 'warn', 'no environment', 'DEVICE=cuda13'),
+    (_NO_GPU, _jax('cpu', cpu=1), 'ok', 'jax 0.10.2 .* sees 1 cpu$', ''),
+    (_TWO_GPUS, _jax('cpu', cpu=1), 'warn', 'no GPU', 'DEVICE=cuda13'),
+    (_TWO_GPUS, _jax('gpu', H200=2), 'ok', 'sees 2 H200$', ''),
+    (
+      _NO_GPU,
+      programs.Outcome('exit code 1', '', 'No module named jax'),
+      'warn',
+      'exit code 1\nNo module named jax',
+      'env-accelerator',
+    ),
+  ],
+)
+def test_what_the_accelerator_worker_sees(driver, answer, status, found, mend):
+  result = hardware.check_accelerators(driver, answer)
+  assert result.status == status
+  assert re.search(found, result.found)
+  assert mend in result.mend
+  assert bool(mend) == bool(result.mend)
