@@ -21,6 +21,7 @@ from tff_algos.experiments import (
 )
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.experiments.sweeps import runs as sweep_runs
+from tff_algos.reports.run import page
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation, selection
 
@@ -56,6 +57,9 @@ def done(monkeypatch):
   monkeypatch.setattr(
     evaluating, 'evaluate', lambda *_, **kept: steps.append('evaluate')
   )
+  monkeypatch.setattr(
+    page, 'write_report', lambda folder: steps.append('report')
+  )
   return steps
 
 
@@ -68,7 +72,7 @@ def test_a_finished_run_is_left_alone(tmp_path, done):
 
 def test_a_new_run_makes_all_steps(tmp_path, done):
   assert _make(_CONFIG, tmp_path / 'run', tmp_path / 'datasets')
-  assert done == ['preprocess', 'train', 'evaluate']
+  assert done == ['preprocess', 'train', 'evaluate', 'report']
 
 
 def test_another_runtime_makes_no_other_run(tmp_path):
