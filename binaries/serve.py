@@ -56,6 +56,37 @@ _MAX_REQUEST_BYTES = flags.DEFINE_integer(
   lower_bound=1,
   upper_bound=2**31 - 1,
 )
+_MAX_ROWS = flags.DEFINE_integer(
+  'max_rows',
+  _DEFAULTS.max_rows,
+  'Maximum number of rows of a request.',
+  lower_bound=1,
+)
+_MAX_WAITING = flags.DEFINE_integer(
+  'max_waiting',
+  _DEFAULTS.max_waiting,
+  'Requests that may wait in each of two lanes, of small and of large ones; '
+  'and gRPC requests at a time. Others are refused (503).',
+  lower_bound=1,
+)
+_MAX_CONNECTIONS = flags.DEFINE_integer(
+  'max_connections',
+  _DEFAULTS.max_connections,
+  'Maximum number of connections to each of the two APIs.',
+  lower_bound=1,
+)
+_RECEIVE_SECONDS = flags.DEFINE_float(
+  'receive_seconds',
+  _DEFAULTS.receive_seconds,
+  'Time limit for the headers of a request, and for its body.',
+  lower_bound=0.1,
+)
+_ANSWER_SECONDS = flags.DEFINE_float(
+  'answer_seconds',
+  _DEFAULTS.answer_seconds,
+  'Time limit from a whole request to its answer.',
+  lower_bound=0.1,
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -76,6 +107,11 @@ def serve() -> None:
     rest_api_port=_REST_API_PORT.value,
     port=_PORT.value,
     max_request_bytes=_MAX_REQUEST_BYTES.value,
+    max_rows=_MAX_ROWS.value,
+    max_waiting=_MAX_WAITING.value,
+    max_connections=_MAX_CONNECTIONS.value,
+    receive_seconds=_RECEIVE_SECONDS.value,
+    answer_seconds=_ANSWER_SECONDS.value,
   )
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 

@@ -99,7 +99,7 @@ def test_refusal_is_one_line(url):
   done = predict(f'--url={url}', '--model=nobody', '--instances=[[1]]')
   assert done.returncode == 1
   last = done.stderr.splitlines()[-1]
-  assert 'answers 404: {"error": "unknown model \'nobody\'' in last
+  assert 'answers 404: {"error":"unknown model \'nobody\'' in last
   assert not done.stdout
 
 

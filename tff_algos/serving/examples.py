@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import input_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import models
+from tff_algos.serving import models, server_config, tensors
 
 CLASSIFY = 'classify'
 REGRESS = 'regress'
@@ -28,6 +28,7 @@ def predict(
   method: str,
   signature_name: str,
   examples: Sequence[tf.train.Example],
+  config: server_config.ServerConfig,
 ) -> dict[str, np.ndarray]:
   """Returns the outputs of a signature for `tf.train.Example`s.
 
@@ -36,6 +37,7 @@ def predict(
     method: `CLASSIFY` or `REGRESS`.
     signature_name: Name of the signature; '' for that of the method's name.
     examples: At least one.
+    config: Limits.
 
   Raises:
     RequestError: If the model has no such signature, or rejects the examples.
@@ -48,27 +50,33 @@ def predict(
       f'tensorflow/serving/{method}'
     )
   serialized = [example.SerializeToString() for example in examples]
-  return model.predict(name, {'inputs': np.array(serialized, object)})
+  inputs = {'inputs': np.array(serialized, object)}
+  tensors.check_size(inputs, model.signature(name), config)
+  return model.predict(name, inputs)
 
 
-def from_input(content: input_pb2.Input) -> list[tf.train.Example]:
+def from_input(
+  content: input_pb2.Input, max_rows: int
+) -> list[tf.train.Example]:
   """Returns the examples of a gRPC request.
 
   Raises:
-    RequestError: If there are none.
+    RequestError: If there are none, or more than `max_rows`.
   """
-  if content.HasField('example_list_with_context'):
-    listed = content.example_list_with_context
-    examples = [_joined(listed.context, one) for one in listed.examples]
-  else:
-    examples = list(content.example_list.examples)
-  if not examples:
+  with_context = content.HasField('example_list_with_context')
+  listed = (
+    content.example_list_with_context if with_context else content.example_list
+  )
+  if not listed.examples:
     raise errors.RequestError('the request must have at least one example')
-  return examples
+  tensors.check_num_rows(len(listed.examples), max_rows)
+  if with_context:
+    return [_joined(listed.context, one) for one in listed.examples]
+  return list(listed.examples)
 
 
 def from_json(
-  request: Mapping[str, Any], numbers: Collection[str]
+  request: Mapping[str, Any], numbers: Collection[str], max_rows: int
 ) -> list[tf.train.Example]:
   """Returns the examples of a REST request.
 
@@ -76,6 +84,7 @@ def from_json(
     request: JSON object with `examples`, a list of objects feature -> value or
       list of values, and optionally `context`, features of all examples.
     numbers: Features of float32, where whole numbers are allowed, too.
+    max_rows: Most examples.
 
   Raises:
     RequestError: If the value is malformed.
@@ -83,6 +92,7 @@ def from_json(
   listed, shared = request.get('examples'), request.get('context', {})
   if not isinstance(listed, list) or not listed:
     raise errors.RequestError("'examples' must be a list that is not empty")
+  tensors.check_num_rows(len(listed), max_rows)
   context = _example("'context'", shared, numbers)
   examples = []
   for i, one in enumerate(listed):

@@ -2,14 +2,20 @@
 
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
-import contextlib
+import functools
+import itertools
 import math
-from collections.abc import Generator
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent import futures
 from typing import Any
 
 import grpc
 import numpy as np
 import tensorflow as tf
+from absl import logging
+from google.protobuf import message as message_lib
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import error_codes_pb2, meta_graph_pb2
 from tensorflow_serving.apis import (
@@ -17,185 +23,306 @@ from tensorflow_serving.apis import (
   get_model_metadata_pb2,
   get_model_status_pb2,
   model_pb2,
-  model_service_pb2_grpc,
   predict_pb2,
-  prediction_service_pb2_grpc,
   regression_pb2,
 )
 
 from tff_algos.core import errors
-from tff_algos.serving import examples, models, tensors
+from tff_algos.serving import examples, models, server_config, tensors
+from tff_algos.serving import lanes as lanes_lib
 
 _CODES = {
   400: grpc.StatusCode.INVALID_ARGUMENT,
   404: grpc.StatusCode.NOT_FOUND,
+  408: grpc.StatusCode.DEADLINE_EXCEEDED,
   413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+  503: grpc.StatusCode.UNAVAILABLE,
 }
 _SIGNATURE_DEF = 'signature_def'
+_LOG_SECONDS = 10
 
 
-class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-  """PredictionService with Predict, Classify, Regress, GetModelMetadata."""
+def answer(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  method: str,
+  message: bytes,
+) -> bytes:
+  """Returns the message that answers a message.
 
-  def __init__(self, store: models.ModelStore, max_request_bytes: int):
-    self._store = store
-    self._max_request_bytes = max_request_bytes
+  Args:
+    store: Models.
+    config: Limits.
+    method: Name of the method, of either service.
+    message: The request as it was sent.
 
-  def Predict(self, request, context):  # noqa: N802
-    """Answers a PredictRequest with a PredictResponse."""
-    with _refusals(context):
-      model = _find(self._store, request.model_spec)
-      name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
-      signature = model.signature(name)
-      is_raw = name in model.raw_signatures
-      inputs = self._inputs(request, signature, is_raw=is_raw)
-      outputs = model.predict(name, inputs)
-      wanted = list(request.output_filter) or list(outputs)
-      unknown = sorted(set(wanted) - set(outputs))
-      if unknown:
-        raise errors.RequestError(
-          f'output_filter names {unknown[0][:200]!r}; the outputs are '
-          f'{", ".join(outputs)}'
-        )
-      return predict_pb2.PredictResponse(
-        model_spec=_model_spec(model, name),
-        outputs={k: tf.make_tensor_proto(outputs[k]) for k in wanted},
-      )
+  Raises:
+    RequestError: If the request is refused.
+  """
+  request_type, respond = _METHODS[method]
+  try:
+    request = request_type.FromString(message)
+  except message_lib.DecodeError:
+    raise errors.RequestError(
+      f'the message is no {request_type.DESCRIPTOR.full_name}'
+    ) from None
+  return respond(store, config, request).SerializeToString()
 
-  def Classify(self, request, context):  # noqa: N802
-    """Answers a ClassificationRequest with a ClassificationResponse."""
-    with _refusals(context):
-      spec, outputs = self._ask(request, examples.CLASSIFY)
-      response = classification_pb2.ClassificationResponse(model_spec=spec)
-      for row in examples.classifications(outputs):
-        answer = response.result.classifications.add()
-        for label, score in row:
-          answer.classes.add(label=label, score=score)
-      return response
 
-  def Regress(self, request, context):  # noqa: N802
-    """Answers a RegressionRequest with a RegressionResponse."""
-    with _refusals(context):
-      spec, outputs = self._ask(request, examples.REGRESS)
-      response = regression_pb2.RegressionResponse(model_spec=spec)
-      for value in examples.regressions(outputs):
-        response.result.regressions.add(value=value)
-      return response
+class Services(grpc.GenericRpcHandler):
+  """PredictionService and ModelService; other methods are UNIMPLEMENTED.
 
-  def GetModelMetadata(self, request, context):  # noqa: N802
-    """Answers a GetModelMetadataRequest for the field `signature_def`."""
-    with _refusals(context):
-      model = _find(self._store, request.model_spec)
-      if list(request.metadata_field) != [_SIGNATURE_DEF]:
-        raise errors.RequestError(
-          f'metadata_field must be [{_SIGNATURE_DEF!r}], got '
-          f'{[field[:50] for field in request.metadata_field[:5]]}'
-        )
-      response = get_model_metadata_pb2.GetModelMetadataResponse(
-        model_spec=_model_spec(model, '')
-      )
-      response.metadata[_SIGNATURE_DEF].Pack(
-        get_model_metadata_pb2.SignatureDefMap(
-          signature_def=model.signature_defs
-        )
-      )
-      return response
+  Messages are parsed by `answer`, as gRPC reports one that cannot be parsed
+  as an error of the server; and received as streams of one message, so that the
+  wait for it has a limit.
+  """
 
-  def _ask(
-    self, request: Any, method: str
-  ) -> tuple[model_pb2.ModelSpec, dict[str, np.ndarray]]:
-    """Returns the model that answers examples, and its outputs."""
-    model = _find(self._store, request.model_spec)
-    name = request.model_spec.signature_name or method
-    rows = examples.from_input(request.input)
-    return (
-      _model_spec(model, name),
-      examples.predict(model, method, name, rows),
+  def __init__(self, lanes: lanes_lib.Lanes):
+    self._lanes = lanes
+    self._receiving: dict[grpc.ServicerContext, float] = {}
+    self._stop = threading.Event()
+    self._watch = threading.Thread(
+      target=self._cancel_slow, name='grpc-watch', daemon=True
+    )
+    self._watch.start()
+
+  def close(self) -> None:
+    """Ends the thread that cancels slow requests."""
+    self._stop.set()
+    self._watch.join()
+
+  def service(
+    self, handler_call_details: grpc.HandlerCallDetails
+  ) -> grpc.RpcMethodHandler | None:
+    """Returns the handler of a method."""
+    method = _PATHS.get(handler_call_details.method)
+    if method is None:
+      return None
+    return grpc.stream_unary_rpc_method_handler(
+      lambda messages, context: self._respond(method, messages, context)
     )
 
-  def _inputs(
+  def _respond(
     self,
-    request: predict_pb2.PredictRequest,
-    signature: meta_graph_pb2.SignatureDef,
-    *,
-    is_raw: bool,
-  ) -> dict[str, np.ndarray]:
-    tensors.check_names(request.inputs, signature)
-    inputs = {}
-    for name, info in signature.inputs.items():
-      inputs[name] = self._array(name, request.inputs[name], info)
-      tensors.check_input(name, inputs[name], info, is_raw=is_raw)
-    return inputs
-
-  def _array(
-    self,
-    name: str,
-    proto: tensor_pb2.TensorProto,
-    info: meta_graph_pb2.TensorInfo,
-  ) -> np.ndarray:
-    dtype = tf.as_dtype(info.dtype)
-    if proto.dtype != info.dtype:
-      raise errors.RequestError(
-        f'input {name!r} must have dtype {dtype.name}, got dtype number '
-        f'{proto.dtype}'
-      )
-    # A small TensorProto may declare a huge shape filled with one number.
-    sizes = [dim.size for dim in proto.tensor_shape.dim]
-    if min(sizes, default=0) < 0 or proto.tensor_shape.unknown_rank:
-      raise errors.RequestError(f'input {name!r} must have a known shape')
-    if math.prod(sizes) * dtype.size > self._max_request_bytes:
-      raise errors.RequestError(
-        f'input {name!r} is larger than {self._max_request_bytes} bytes; send '
-        f'fewer rows at once',
-        status=413,
-      )
+    method: str,
+    messages: Iterator[bytes],
+    context: grpc.ServicerContext,
+  ) -> bytes:
     try:
-      return tf.make_ndarray(proto)
-    except (TypeError, ValueError) as error:
-      raise errors.RequestError(
-        f'input {name!r} is not a valid TensorProto: {str(error)[:200]}'
-      ) from None
+      message = self._receive(messages, context)
+      future = self._lanes.submit(
+        answer,
+        method,
+        message,
+        is_large=len(message) > lanes_lib.SMALL_BYTES,
+        seconds=context.time_remaining(),
+      )
+      context.add_callback(functools.partial(_cancel, future))
+      return future.result()
+    except errors.RequestError as error:
+      # Without the text, which the client chooses.
+      logging.log_every_n_seconds(
+        logging.INFO,
+        'Refused requests of %s: %s.',
+        _LOG_SECONDS,
+        method,
+        _CODES[error.status].name,
+      )
+      context.abort(_CODES[error.status], str(error))
+    except futures.CancelledError:
+      context.abort(grpc.StatusCode.CANCELLED, 'cancelled')
+    except Exception:
+      if context.is_active():
+        raise
+      context.abort(grpc.StatusCode.CANCELLED, 'cancelled')
+
+  def _receive(
+    self, messages: Iterator[bytes], context: grpc.ServicerContext
+  ) -> bytes:
+    self._receiving[context] = time.monotonic()
+    try:
+      received = list(itertools.islice(messages, 2))
+    finally:
+      del self._receiving[context]
+    if len(received) != 1:
+      raise errors.RequestError('a request must be a single message')
+    return received[0]
+
+  def _cancel_slow(self) -> None:
+    seconds = self._lanes.config.receive_seconds
+    while not self._stop.wait(min(1.0, seconds / 4)):
+      before = time.monotonic() - seconds
+      for context, since in list(self._receiving.items()):
+        if since < before:
+          context.cancel()
 
 
-class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-  """GetModelStatus."""
-
-  def __init__(self, store: models.ModelStore):
-    self._store = store
-
-  def GetModelStatus(self, request, context):  # noqa: N802
-    """Answers a GetModelStatusRequest."""
-    with _refusals(context):
-      spec = request.model_spec
-      statuses = self._store.statuses(spec.name, _version(spec))
-      response = get_model_status_pb2.GetModelStatusResponse()
-      for status in statuses:
-        entry = response.model_version_status.add(version=status.version)
-        entry.state = entry.END if status.error else entry.AVAILABLE
-        entry.status.error_message = status.error
-        if status.error:
-          entry.status.error_code = error_codes_pb2.UNKNOWN
-      return response
+def _cancel(future: futures.Future[bytes]) -> None:
+  future.cancel()
 
 
-def add_services(
-  server: grpc.Server, store: models.ModelStore, max_request_bytes: int
-) -> None:
-  """Adds PredictionService and ModelService to a gRPC server."""
-  prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-    PredictionService(store, max_request_bytes), server
+def _predict(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  request: predict_pb2.PredictRequest,
+) -> predict_pb2.PredictResponse:
+  model = _find(store, request.model_spec)
+  name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
+  signature = model.signature(name)
+  is_raw = name in model.raw_signatures
+  tensors.check_names(request.inputs, signature)
+  inputs = {}
+  for key, info in signature.inputs.items():
+    inputs[key] = _array(key, request.inputs[key], info, config)
+    tensors.check_input(key, inputs[key], info, is_raw=is_raw)
+  tensors.check_size(inputs, signature, config)
+  outputs = model.predict(name, inputs)
+  wanted = list(request.output_filter) or list(outputs)
+  unknown = sorted(set(wanted) - set(outputs))
+  if unknown:
+    raise errors.RequestError(
+      f'output_filter names {unknown[0][:200]!r}; the outputs are '
+      f'{", ".join(outputs)}'
+    )
+  return predict_pb2.PredictResponse(
+    model_spec=_model_spec(model, name),
+    outputs={k: tf.make_tensor_proto(outputs[k]) for k in wanted},
   )
-  model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-    ModelService(store), server
+
+
+def _classify(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  request: classification_pb2.ClassificationRequest,
+) -> classification_pb2.ClassificationResponse:
+  spec, outputs = _answer_examples(store, config, request, examples.CLASSIFY)
+  response = classification_pb2.ClassificationResponse(model_spec=spec)
+  for row in examples.classifications(outputs):
+    classified = response.result.classifications.add()
+    for label, score in row:
+      classified.classes.add(label=label, score=score)
+  return response
+
+
+def _regress(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  request: regression_pb2.RegressionRequest,
+) -> regression_pb2.RegressionResponse:
+  spec, outputs = _answer_examples(store, config, request, examples.REGRESS)
+  response = regression_pb2.RegressionResponse(model_spec=spec)
+  for value in examples.regressions(outputs):
+    response.result.regressions.add(value=value)
+  return response
+
+
+def _answer_examples(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  request: Any,
+  method: str,
+) -> tuple[model_pb2.ModelSpec, Mapping[str, np.ndarray]]:
+  """Returns the model that answers examples, and its outputs."""
+  model = _find(store, request.model_spec)
+  name = request.model_spec.signature_name or method
+  rows = examples.from_input(request.input, config.max_rows)
+  outputs = examples.predict(model, method, name, rows, config)
+  return _model_spec(model, name), outputs
+
+
+def _metadata(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  request: get_model_metadata_pb2.GetModelMetadataRequest,
+) -> get_model_metadata_pb2.GetModelMetadataResponse:
+  del config
+  model = _find(store, request.model_spec)
+  if list(request.metadata_field) != [_SIGNATURE_DEF]:
+    raise errors.RequestError(
+      f'metadata_field must be [{_SIGNATURE_DEF!r}], got '
+      f'{[field[:50] for field in request.metadata_field[:5]]}'
+    )
+  response = get_model_metadata_pb2.GetModelMetadataResponse(
+    model_spec=_model_spec(model, '')
   )
+  response.metadata[_SIGNATURE_DEF].Pack(
+    get_model_metadata_pb2.SignatureDefMap(signature_def=model.signature_defs)
+  )
+  return response
 
 
-@contextlib.contextmanager
-def _refusals(context: grpc.ServicerContext) -> Generator[None]:
+def _status(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  request: get_model_status_pb2.GetModelStatusRequest,
+) -> get_model_status_pb2.GetModelStatusResponse:
+  del config
+  spec = request.model_spec
+  response = get_model_status_pb2.GetModelStatusResponse()
+  for status in store.statuses(spec.name, _version(spec)):
+    entry = response.model_version_status.add(version=status.version)
+    entry.state = entry.END if status.error else entry.AVAILABLE
+    entry.status.error_message = status.error
+    if status.error:
+      entry.status.error_code = error_codes_pb2.UNKNOWN
+  return response
+
+
+# Method -> type of its request, and what answers it.
+_METHODS = {
+  'Predict': (predict_pb2.PredictRequest, _predict),
+  'Classify': (classification_pb2.ClassificationRequest, _classify),
+  'Regress': (regression_pb2.RegressionRequest, _regress),
+  'GetModelMetadata': (
+    get_model_metadata_pb2.GetModelMetadataRequest,
+    _metadata,
+  ),
+  'GetModelStatus': (get_model_status_pb2.GetModelStatusRequest, _status),
+}
+# Path -> method.
+_PATHS = {
+  f'/tensorflow.serving.{service}/{method}': method
+  for service, methods in (
+    (
+      'PredictionService',
+      ('Predict', 'Classify', 'Regress', 'GetModelMetadata'),
+    ),
+    ('ModelService', ('GetModelStatus',)),
+  )
+  for method in methods
+}
+
+
+def _array(
+  name: str,
+  proto: tensor_pb2.TensorProto,
+  info: meta_graph_pb2.TensorInfo,
+  config: server_config.ServerConfig,
+) -> np.ndarray:
+  dtype = tf.as_dtype(info.dtype)
+  if proto.dtype != info.dtype:
+    raise errors.RequestError(
+      f'input {name!r} must have dtype {dtype.name}, got dtype number '
+      f'{proto.dtype}'
+    )
+  # A small TensorProto may declare a huge shape filled with one number.
+  sizes = [dim.size for dim in proto.tensor_shape.dim]
+  if min(sizes, default=0) < 0 or proto.tensor_shape.unknown_rank:
+    raise errors.RequestError(f'input {name!r} must have a known shape')
+  if math.prod(sizes) * dtype.size > config.max_request_bytes:
+    raise errors.RequestError(
+      f'input {name!r} is larger than {config.max_request_bytes} bytes; send '
+      f'fewer rows at once',
+      status=413,
+    )
+  if sizes:
+    tensors.check_num_rows(sizes[0], config.max_rows)
   try:
-    yield
-  except errors.RequestError as error:
-    context.abort(_CODES[error.status], str(error))
+    return tf.make_ndarray(proto)
+  except (TypeError, ValueError) as error:
+    raise errors.RequestError(
+      f'input {name!r} is not a valid TensorProto: {str(error)[:200]}'
+    ) from None
 
 
 def _version(spec: model_pb2.ModelSpec) -> int | None:

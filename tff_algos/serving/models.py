@@ -110,10 +110,14 @@ class ServedModel:
 
 
 class ModelStore:
-  """All models under one folder, loaded on first use."""
+  """All models under one folder, loaded on first use.
+
+  Attributes:
+    folder: The folder.
+  """
 
   def __init__(self, folder: str | os.PathLike[str]):
-    self._folder = pathlib.Path(folder)
+    self.folder = pathlib.Path(folder)
     self._lock = threading.Lock()
     self._loaded: dict[str, dict[int, ServedModel]] = {}
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
@@ -132,7 +136,7 @@ class ModelStore:
       names = self._names()
     except OSError as error:
       raise errors.UserError(
-        f'model folder {self._folder} cannot be read: {error.strerror}. Write '
+        f'model folder {self.folder} cannot be read: {error.strerror}. Write '
         f'models there with binaries.export first.'
       ) from error
     for name in names:
@@ -143,7 +147,7 @@ class ModelStore:
     if not newest:
       why = '; '.join(problems) or 'it has no <model>/<version> folders'
       raise errors.UserError(
-        f'nothing can be served from {self._folder}: {why}. Write models there '
+        f'nothing can be served from {self.folder}: {why}. Write models there '
         f'with binaries.export first.'
       )
     return newest
@@ -176,7 +180,7 @@ class ModelStore:
     return [
       name
       for name in self._names()
-      if versions.version_folders(self._folder / name)
+      if versions.version_folders(self.folder / name)
     ]
 
   def statuses(
@@ -194,7 +198,7 @@ class ModelStore:
     ]
 
   def _names(self) -> list[str]:
-    with os.scandir(self._folder) as entries:
+    with os.scandir(self.folder) as entries:
       return sorted(entry.name for entry in entries if entry.is_dir())
 
   def _version_folders(
@@ -204,7 +208,7 @@ class ModelStore:
     names = self._names()
     folders = {}
     if name in names:
-      folders = versions.version_folders(self._folder / name)
+      folders = versions.version_folders(self.folder / name)
     if not folders:
       raise errors.RequestError(
         f'unknown model {_shorten(repr(name))}; the models are '

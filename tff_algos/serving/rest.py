@@ -6,97 +6,267 @@ https://www.tensorflow.org/tfx/serving/api_rest; and a list of the models at
 
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
-import json
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import orjson
 from google.protobuf import json_format
 from starlette import (
   applications,
-  concurrency,
   exceptions,
   requests,
   responses,
   routing,
+  types,
 )
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import examples, models, tensors
+from tff_algos.serving import examples, models, server_config, tensors
+from tff_algos.serving import lanes as lanes_lib
 
-# This much of an oversized body is still read and discarded, so that the client
-# receives the error response instead of a connection reset.
-_MAX_DRAINED_BYTES = 256 * 2**20
 _MODELS = '/v1/models'
+# Requests with a body or an answer above `lanes.SMALL_BYTES` that the server
+# holds at a time; the bodies of others are not read meanwhile.
+_MAX_LARGE = 4
+# Other connections get their turn between the chunks of large bodies.
+_READ_PAUSE_SECONDS = 0.002
+# An oversized body is read and discarded, so that the client receives the error
+# and no connection reset; by pauses, at most some megabytes a second.
+_DRAIN_PAUSE_SECONDS = 0.02
+_CHUNK_BYTES = 64 * 2**10
+_RETRY_AFTER_SECONDS = '1'
 
 
-def create_app(
-  store: models.ModelStore, max_request_bytes: int
-) -> applications.Starlette:
+def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
   """Returns the application that serves the models of a store."""
+  places = asyncio.Semaphore(_MAX_LARGE)
 
-  async def names(request: requests.Request) -> responses.Response:
-    del request
-    return await _in_thread(lambda: {'models': store.names()})
+  def endpoint(what: str):
+    async def respond(request: requests.Request) -> responses.Response:
+      exchange = _Exchange(request, lanes, places)
+      try:
+        return await exchange.response(await exchange.answer(what))
+      except BaseException:
+        exchange.end()
+        raise
 
-  async def status(request: requests.Request) -> responses.Response:
-    return await _in_thread(_status, store, request.path_params)
+    return respond
 
-  async def metadata(request: requests.Request) -> responses.Response:
-    return await _in_thread(_metadata, store, request.path_params)
-
-  async def predict(request: requests.Request) -> responses.Response:
-    body = await _read_body(request, max_request_bytes)
-    return await _in_thread(_predict, store, request.path_params, body)
-
-  async def classify(request: requests.Request) -> responses.Response:
-    body = await _read_body(request, max_request_bytes)
-    return await _in_thread(_classify, store, request.path_params, body)
-
-  async def regress(request: requests.Request) -> responses.Response:
-    body = await _read_body(request, max_request_bytes)
-    return await _in_thread(_regress, store, request.path_params, body)
-
-  routes = [routing.Route(_MODELS, names, methods=['GET'])]
+  routes = [routing.Route(_MODELS, endpoint('names'), methods=['GET'])]
   for model in (
     f'{_MODELS}/{{name}}',
     f'{_MODELS}/{{name}}/versions/{{version}}',
   ):
     # Most specific route first: a name may contain anything but a slash.
     routes += [
-      routing.Route(f'{model}:predict', predict, methods=['POST']),
-      routing.Route(f'{model}:classify', classify, methods=['POST']),
-      routing.Route(f'{model}:regress', regress, methods=['POST']),
-      routing.Route(f'{model}/metadata', metadata, methods=['GET']),
-      routing.Route(model, status, methods=['GET']),
+      *(
+        routing.Route(f'{model}:{what}', endpoint(what), methods=['POST'])
+        for what in ('predict', 'classify', 'regress')
+      ),
+      routing.Route(f'{model}/metadata', endpoint('metadata'), methods=['GET']),
+      routing.Route(model, endpoint('status'), methods=['GET']),
     ]
   return applications.Starlette(
     routes=routes,
     exception_handlers={  # pyright: ignore[reportArgumentType]
       errors.RequestError: _on_request_error,
       exceptions.HTTPException: _on_http_error,
+      requests.ClientDisconnect: _on_disconnect,
       Exception: _on_bug,
     },
   )
 
 
-async def _in_thread(function, *arguments) -> responses.Response:
-  # TensorFlow and the conversion of JSON would block the event loop.
-  return _json(await concurrency.run_in_threadpool(function, *arguments))
+def answer(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  what: str,
+  path_params: dict[str, str],
+  body: bytes,
+) -> bytes:
+  """Returns the JSON that answers a request.
+
+  Args:
+    store: Models.
+    config: Limits.
+    what: Name of the API: `predict`, ...
+    path_params: `name` and `version` of the path, if it has them.
+    body: JSON.
+
+  Raises:
+    RequestError: If the request is refused.
+  """
+  return _dump(_ANSWERS[what](store, config, path_params, body))
 
 
-def _json(content: Any, status_code: int = 200) -> responses.Response:
-  # Unlike Starlette, TensorFlow Serving allows NaN in a response.
-  return responses.Response(
-    json.dumps(content) + '\n', status_code, media_type='application/json'
-  )
+class _Exchange:
+  """One request: its body, its answer, and its place among the large ones."""
+
+  def __init__(
+    self,
+    request: requests.Request,
+    lanes: lanes_lib.Lanes,
+    places: asyncio.Semaphore,
+  ):
+    self._request = request
+    self._lanes = lanes
+    self._places = places
+    self._has_place = False
+
+  async def answer(self, what: str) -> bytes:
+    """Returns the JSON; work is cancelled if the client goes meanwhile."""
+    body = await self._body()
+    future = asyncio.wrap_future(
+      self._lanes.submit(
+        answer,
+        what,
+        self._request.path_params,
+        body,
+        is_large=lanes_lib.is_large_json(body),
+      )
+    )
+    gone = asyncio.ensure_future(self._gone())
+    try:
+      await asyncio.wait({future, gone}, return_when=asyncio.FIRST_COMPLETED)
+      if not future.done():
+        future.cancel()
+        raise requests.ClientDisconnect
+      return future.result()
+    finally:
+      gone.cancel()
+
+  async def response(self, content: bytes) -> responses.Response:
+    """Returns the response; the place is given back once it is sent."""
+    if len(content) <= lanes_lib.SMALL_BYTES:
+      self.end()
+      return _Json(content)
+    if not self._has_place:
+      if self._places.locked():
+        raise errors.RequestError(
+          'too many large answers are being sent; send again later', status=503
+        )
+      await self._take_place()
+    return _LargeJson(content, self.end)
+
+  def end(self) -> None:
+    """Gives the place back."""
+    if self._has_place:
+      self._has_place = False
+      self._places.release()
+
+  async def _take_place(self) -> None:
+    await self._places.acquire()
+    self._has_place = True
+
+  async def _wait_for_place(self) -> None:
+    try:
+      await asyncio.wait_for(
+        self._take_place(), self._lanes.config.answer_seconds
+      )
+    except TimeoutError:
+      raise errors.RequestError(
+        'too many large requests wait; send again later', status=503
+      ) from None
+
+  async def _gone(self) -> None:
+    """Returns when the client has gone."""
+    while (await self._request.receive())['type'] != 'http.disconnect':
+      pass
+
+  async def _body(self) -> bytes:
+    config = self._lanes.config
+    chunks, size = [], 0
+    try:
+      async with asyncio.timeout(config.receive_seconds) as limit:
+        async for chunk in self._request.stream():
+          size += len(chunk)
+          if size > config.max_request_bytes:
+            chunks.clear()
+            await asyncio.sleep(_DRAIN_PAUSE_SECONDS)
+            continue
+          chunks.append(chunk)
+          if size <= lanes_lib.SMALL_BYTES:
+            continue
+          # What the client sends meanwhile is not read.
+          if not self._has_place:
+            limit.reschedule(None)
+            await self._wait_for_place()
+            limit.reschedule(
+              asyncio.get_running_loop().time() + config.receive_seconds
+            )
+          await asyncio.sleep(_READ_PAUSE_SECONDS)
+    except TimeoutError:
+      if size <= config.max_request_bytes:
+        raise errors.RequestError(
+          f'the request was not received within {config.receive_seconds:g} '
+          'seconds',
+          status=408,
+        ) from None
+    if size > config.max_request_bytes:
+      raise errors.RequestError(
+        f'the request is larger than {config.max_request_bytes} bytes; send '
+        'fewer rows at once',
+        status=413,
+      )
+    return b''.join(chunks)
+
+
+class _Json(responses.Response):
+  """JSON that is encoded already."""
+
+  media_type = 'application/json'
+
+
+class _LargeJson(_Json):
+  """JSON that is sent as fast as the client receives it."""
+
+  def __init__(self, content: bytes, on_end: Callable[[], None]):
+    super().__init__(content)
+    self._on_end = on_end
+
+  async def __call__(
+    self, scope: types.Scope, receive: types.Receive, send: types.Send
+  ) -> None:
+    """Sends the response in chunks, each when the client has the one before."""
+    del scope, receive
+    view = memoryview(self.body)
+    try:
+      await send(
+        {
+          'type': 'http.response.start',
+          'status': self.status_code,
+          'headers': self.raw_headers,
+        }
+      )
+      for start in range(0, len(view), _CHUNK_BYTES):
+        await send(
+          {
+            'type': 'http.response.body',
+            'body': bytes(view[start : start + _CHUNK_BYTES]),
+            'more_body': start + _CHUNK_BYTES < len(view),
+          }
+        )
+    finally:
+      self._on_end()
+
+
+def _dump(content: Any) -> bytes:
+  return orjson.dumps(content) + b'\n'
 
 
 async def _on_request_error(
   request: requests.Request, error: errors.RequestError
 ) -> responses.Response:
   del request
-  return _json({'error': str(error)}, error.status)
+  headers = {}
+  if error.status == 503:
+    headers['Retry-After'] = _RETRY_AFTER_SECONDS
+  if error.status in (408, 413, 503):  # Its body may not have been read.
+    headers['Connection'] = 'close'
+  return _Json(_dump({'error': str(error)}), error.status, headers)
 
 
 async def _on_http_error(
@@ -107,32 +277,22 @@ async def _on_http_error(
     f'GET {_MODELS} lists the models, and {_MODELS}/<model> takes GET, '
     'GET .../metadata and POST ...:predict, ...:classify and ...:regress'
   )
-  return _json({'error': text}, error.status_code)
+  return _Json(_dump({'error': text}), error.status_code)
+
+
+async def _on_disconnect(
+  request: requests.Request, error: requests.ClientDisconnect
+) -> responses.Response:
+  del request, error
+  return _Json(b'')  # Received by nobody.
 
 
 async def _on_bug(
   request: requests.Request, error: Exception
 ) -> responses.Response:
   del error  # Logged by the server with its stack trace.
-  return _json({'error': f'internal error at {request.url.path[:200]}'}, 500)
-
-
-async def _read_body(request: requests.Request, max_bytes: int) -> bytes:
-  chunks, size = [], 0
-  async for chunk in request.stream():
-    size += len(chunk)
-    if size <= max_bytes:
-      chunks.append(chunk)
-    else:
-      chunks.clear()
-    if size > max_bytes + _MAX_DRAINED_BYTES:
-      break
-  if size > max_bytes:
-    raise errors.RequestError(
-      f'the request is larger than {max_bytes} bytes; send fewer rows at once',
-      status=413,
-    )
-  return b''.join(chunks)
+  text = f'internal error at {request.url.path[:200]}'
+  return _Json(_dump({'error': text}), 500)
 
 
 def _version(path_params: dict[str, str]) -> int | None:
@@ -146,9 +306,23 @@ def _version(path_params: dict[str, str]) -> int | None:
   return int(version)
 
 
-def _status(
-  store: models.ModelStore, path_params: dict[str, str]
+def _names(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  path_params: dict[str, str],
+  body: bytes,
 ) -> dict[str, Any]:
+  del config, path_params, body
+  return {'models': store.names()}
+
+
+def _status(
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  path_params: dict[str, str],
+  body: bytes,
+) -> dict[str, Any]:
+  del config, body
   statuses = store.statuses(path_params['name'], _version(path_params))
   return {
     'model_version_status': [
@@ -166,8 +340,12 @@ def _status(
 
 
 def _metadata(
-  store: models.ModelStore, path_params: dict[str, str]
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  path_params: dict[str, str],
+  body: bytes,
 ) -> dict[str, Any]:
+  del config, body
   model = store.get(path_params['name'], _version(path_params))
   signature_map = get_model_metadata_pb2.SignatureDefMap(
     signature_def=model.signature_defs
@@ -189,7 +367,10 @@ def _metadata(
 
 
 def _predict(
-  store: models.ModelStore, path_params: dict[str, str], body: bytes
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  path_params: dict[str, str],
+  body: bytes,
 ) -> dict[str, Any]:
   model = store.get(path_params['name'], _version(path_params))
   request = _parse(body)
@@ -202,33 +383,44 @@ def _predict(
   is_raw = signature_name in model.raw_signatures
   if 'instances' in request:
     inputs = tensors.inputs_from_rows(
-      request['instances'], signature, is_raw=is_raw
+      request['instances'], signature, max_rows=config.max_rows, is_raw=is_raw
     )
-    outputs = model.predict(signature_name, inputs)
-    return {'predictions': tensors.rows_from_outputs(outputs)}
-  inputs = tensors.inputs_from_columns(
-    request['inputs'], signature, is_raw=is_raw
-  )
+  else:
+    inputs = tensors.inputs_from_columns(
+      request['inputs'], signature, is_raw=is_raw
+    )
+  tensors.check_size(inputs, signature, config)
   outputs = model.predict(signature_name, inputs)
+  if 'instances' in request:
+    return {'predictions': tensors.rows_from_outputs(outputs)}
   return {'outputs': tensors.columns_from_outputs(outputs)}
 
 
 def _classify(
-  store: models.ModelStore, path_params: dict[str, str], body: bytes
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  path_params: dict[str, str],
+  body: bytes,
 ) -> dict[str, Any]:
-  outputs = _answer_examples(store, path_params, body, examples.CLASSIFY)
+  outputs = _answer_examples(
+    store, config, path_params, body, examples.CLASSIFY
+  )
   return {'result': examples.classifications(outputs)}
 
 
 def _regress(
-  store: models.ModelStore, path_params: dict[str, str], body: bytes
+  store: models.ModelStore,
+  config: server_config.ServerConfig,
+  path_params: dict[str, str],
+  body: bytes,
 ) -> dict[str, Any]:
-  outputs = _answer_examples(store, path_params, body, examples.REGRESS)
+  outputs = _answer_examples(store, config, path_params, body, examples.REGRESS)
   return {'result': examples.regressions(outputs)}
 
 
 def _answer_examples(
   store: models.ModelStore,
+  config: server_config.ServerConfig,
   path_params: dict[str, str],
   body: bytes,
   method: str,
@@ -239,7 +431,8 @@ def _answer_examples(
     model,
     method,
     _signature_name(request),
-    examples.from_json(request, model.numbers),
+    examples.from_json(request, model.numbers, config.max_rows),
+    config,
   )
 
 
@@ -252,15 +445,22 @@ def _signature_name(request: dict[str, Any]) -> str:
 
 
 def _parse(body: bytes) -> dict[str, Any]:
-  def refuse(constant: str):
-    raise ValueError(f'{constant} is not a JSON number')
-
   try:
-    request = json.loads(body, parse_constant=refuse)
-  except (ValueError, RecursionError) as error:
+    request = orjson.loads(body)
+  except ValueError as error:
     raise errors.RequestError(
       f'the request body is not JSON: {str(error)[:200]}'
     ) from None
   if not isinstance(request, dict):
     raise errors.RequestError('the request body must be a JSON object')
   return request
+
+
+_ANSWERS = {
+  'names': _names,
+  'status': _status,
+  'metadata': _metadata,
+  'predict': _predict,
+  'classify': _classify,
+  'regress': _regress,
+}

@@ -2,11 +2,14 @@
 
 import contextlib
 import errno
+import functools
+import gc
 import json
 import os
 import pathlib
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Generator
@@ -18,12 +21,22 @@ import uvicorn
 from absl import logging
 
 from tff_algos.core import durable, errors
-from tff_algos.serving import grpc_service, models, rest, server_config
+from tff_algos.serving import (
+  connections,
+  grpc_service,
+  models,
+  rest,
+  server_config,
+)
+from tff_algos.serving import lanes as lanes_lib
 
-_NUM_GRPC_THREADS = 8
+# Requests at a time of one gRPC connection; others wait at the client.
+_MAX_STREAMS = 16
 # Grace period for running requests when the server stops.
 _GRACE_SECONDS = 5
 _START_SECONDS = 30
+# A request needs the interpreter several times.
+_SWITCH_SECONDS = 0.001
 
 
 class Ports(NamedTuple):
@@ -49,7 +62,11 @@ def running(
   Raises:
     UserError: If a port is in use or the host cannot be listened on.
   """
-  with _rest(store, config) as rest_api_port, _grpc(store, config) as port:
+  with (
+    lanes_lib.opened(store, config) as lanes,
+    _rest(lanes) as rest_api_port,
+    _grpc(lanes) as port,
+  ):
     yield Ports(rest_api_port, port)
 
 
@@ -72,6 +89,11 @@ def serve_until_signal(
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
     newest = store.load_newest()
+    # What is loaded stays: the garbage collector, which holds the interpreter
+    # for tenths of a second, need not look at it again.
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with running(store, config) as ports, _port_file(port_file, ports):
       logging.info(
         'Serving %s. REST API at http://%s:%d/v1/models, gRPC at %s:%d. '
@@ -87,9 +109,8 @@ def serve_until_signal(
 
 
 @contextlib.contextmanager
-def _rest(
-  store: models.ModelStore, config: server_config.ServerConfig
-) -> Generator[int]:
+def _rest(lanes: lanes_lib.Lanes) -> Generator[int]:
+  config = lanes.config
   family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
   try:
     listener = socket.create_server(
@@ -105,9 +126,9 @@ def _rest(
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
       uvicorn.Config(
-        rest.create_app(store, config.max_request_bytes),
+        rest.create_app(lanes),
         loop='asyncio',
-        http='h11',
+        http=functools.partial(connections.Connection, config),  # pyright: ignore[reportArgumentType]
         ws='none',
         lifespan='off',
         log_config=None,
@@ -138,19 +159,38 @@ def _rest(
 
 
 @contextlib.contextmanager
-def _grpc(
-  store: models.ModelStore, config: server_config.ServerConfig
+def _grpc(lanes: lanes_lib.Lanes) -> Generator[int]:
+  config = lanes.config
+  services = grpc_service.Services(lanes)
+  try:
+    with _grpc_server(services, config) as port:
+      yield port
+  finally:
+    services.close()
+
+
+@contextlib.contextmanager
+def _grpc_server(
+  services: grpc_service.Services, config: server_config.ServerConfig
 ) -> Generator[int]:
   server = grpc.server(
-    futures.ThreadPoolExecutor(_NUM_GRPC_THREADS, thread_name_prefix='grpc'),
+    # They wait: the lanes have the threads that work.
+    futures.ThreadPoolExecutor(config.max_waiting, thread_name_prefix='grpc'),
+    handlers=[services],
+    maximum_concurrent_rpcs=config.max_waiting,
     options=[
       # Otherwise a second server could share the port silently.
       ('grpc.so_reuseport', 0),
       ('grpc.max_receive_message_length', config.max_request_bytes),
       ('grpc.max_send_message_length', -1),
+      ('grpc.max_allowed_incoming_connections', config.max_connections),
+      ('grpc.max_concurrent_streams', _MAX_STREAMS),
+      (
+        'grpc.server_handshake_timeout_ms',
+        round(config.receive_seconds * 1000),
+      ),
     ],
   )
-  grpc_service.add_services(server, store, config.max_request_bytes)
   host = f'[{config.host}]' if ':' in config.host else config.host
   try:
     port = server.add_insecure_port(f'{host}:{config.port}')

@@ -10,10 +10,22 @@ class ServerConfig(NamedTuple):
     host: Name or address; the default accepts local connections only.
     rest_api_port: TCP port of the REST API; 0 takes any free one.
     port: TCP port of the gRPC API; 0 takes any free one.
-    max_request_bytes: Larger requests are refused.
+    max_request_bytes: Largest request, and largest arrays of an answer.
+    max_rows: Most rows of one request.
+    max_waiting: Requests that may wait for each lane of `lanes.Lanes`, and most
+      gRPC requests at a time.
+    max_connections: Most connections to each of the two APIs.
+    receive_seconds: Time for a request's headers, and for its body.
+    answer_seconds: Time from a whole request to its answer, and for the client
+      to receive it.
   """
 
   host: str = '127.0.0.1'
   rest_api_port: int = 8501
   port: int = 8500
   max_request_bytes: int = 16 * 2**20
+  max_rows: int = 65_536
+  max_waiting: int = 64
+  max_connections: int = 256
+  receive_seconds: float = 10.0
+  answer_seconds: float = 60.0

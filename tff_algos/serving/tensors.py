@@ -8,6 +8,8 @@ The JSON is that of TensorFlow Serving's predict API: row format
 # pyright: reportAttributeAccessIssue=false
 import base64
 import binascii
+import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +19,10 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from tff_algos.core import errors
+from tff_algos.serving import server_config
 
 _B64_KEY = 'b64'
+_MAX_RANK = 32  # Of NumPy's arrays.
 _KINDS = {
   'f': ('numbers', (int, float)),
   'i': ('whole numbers', (int,)),
@@ -32,6 +36,7 @@ def inputs_from_rows(
   instances: Any,
   signature: meta_graph_pb2.SignatureDef,
   *,
+  max_rows: int,
   is_raw: bool = False,
 ) -> dict[str, np.ndarray]:
   """Returns a signature's inputs from the value of `instances`.
@@ -39,6 +44,7 @@ def inputs_from_rows(
   Args:
     instances: The value.
     signature: The signature.
+    max_rows: Most rows, `check_num_rows`.
     is_raw: Whether it takes raw columns, see `check_input`; null is a missing
       number then.
 
@@ -47,6 +53,7 @@ def inputs_from_rows(
   """
   if not isinstance(instances, list) or not instances:
     raise errors.RequestError("'instances' must be a list that is not empty")
+  check_num_rows(len(instances), max_rows)
   if not any(_is_named(row) for row in instances):
     instances = [{_only_input(signature): row} for row in instances]
   for i, row in enumerate(instances):
@@ -132,6 +139,36 @@ def check_input(
     )
 
 
+def check_size(
+  inputs: Mapping[str, np.ndarray],
+  signature: meta_graph_pb2.SignatureDef,
+  config: server_config.ServerConfig,
+) -> None:
+  """Raises RequestError (413) if a batch has too many rows.
+
+  That is more than `max_rows`, or more than have outputs of
+  `max_request_bytes`, as far as the signature states their shapes.
+  """
+  row_bytes = 0
+  for info in signature.outputs.values():
+    sizes = [max(dim.size, 1) for dim in info.tensor_shape.dim[1:]]
+    row_bytes += math.prod(sizes) * tf.as_dtype(info.dtype).size
+  limit = min(config.max_rows, config.max_request_bytes // max(row_bytes, 1))
+  check_num_rows(
+    max((len(v) for v in inputs.values() if v.ndim), default=0), limit
+  )
+
+
+def check_num_rows(num_rows: int, limit: int) -> None:
+  """Raises RequestError (413) if there are more rows than a limit."""
+  if num_rows > limit:
+    raise errors.RequestError(
+      f'the request has {num_rows} rows, and at most {limit} are answered at '
+      'once; send fewer',
+      status=413,
+    )
+
+
 def check_names(
   names: Mapping[str, Any], signature: meta_graph_pb2.SignatureDef
 ) -> None:
@@ -181,36 +218,50 @@ def _array(
 ) -> np.ndarray:
   """Returns an array of the input's dtype; nothing is converted silently."""
   dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype)
-  leaves = np.asarray(value, object)
+  shape, leaves = _flattened(name, value)
   if may_miss and dtype.kind == 'f':
-    is_missing = np.frompyfunc(lambda leaf: leaf is None, 1, 1)(leaves)
-    leaves = np.where(np.asarray(is_missing, bool), np.nan, leaves)
+    leaves: list[Any] = [np.nan if one is None else one for one in leaves]
   what, allowed = _KINDS[dtype.kind]
-  for kind in set(map(type, leaves.flat)):
-    if kind is list:
-      raise errors.RequestError(
-        f'input {name!r} must be an array: its lists differ in length or depth'
-      )
+  for kind in set(map(type, leaves)):
     if kind not in allowed:
       raise errors.RequestError(
         f'input {name!r} must hold {what}, got {_json_type(kind)}'
       )
   if info.dtype == types_pb2.DT_STRING:
-    flat = [_bytes(name, leaf) for leaf in leaves.flat]
-    array = np.empty(leaves.size, object)
-    array[:] = flat
-    return array.reshape(leaves.shape)
-  return _numbers(name, leaves, dtype)
+    array = np.empty(len(leaves), object)
+    array[:] = [_bytes(name, leaf) for leaf in leaves]
+    return array.reshape(shape)
+  return _numbers(name, leaves, dtype).reshape(shape)
 
 
-def _numbers(name: str, leaves: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _flattened(name: str, value: Any) -> tuple[list[int], list[Any]]:
+  """Returns the shape of nested lists, and their leaves.
+
+  A level at a time: ten times as fast as an array of objects.
+  """
+  shape, leaves = [], [value]
+  while leaves and list in (kinds := set(map(type, leaves))):
+    sizes = set(map(len, leaves)) if kinds == {list} else ()
+    if len(sizes) != 1 or len(shape) == _MAX_RANK:
+      raise errors.RequestError(
+        f'input {name!r} must be an array: its lists differ in length or depth'
+      )
+    shape += sizes
+    leaves = list(itertools.chain.from_iterable(leaves))
+  return shape, leaves
+
+
+def _numbers(name: str, leaves: list[Any], dtype: np.dtype) -> np.ndarray:
   try:
-    if dtype.kind in 'iu' and leaves.size:
+    if dtype.kind in 'iu' and leaves:
       limits = np.iinfo(dtype)
-      if leaves.min() < limits.min or leaves.max() > limits.max:
+      if min(leaves) < limits.min or max(leaves) > limits.max:
         raise OverflowError
     with np.errstate(over='ignore'):
-      return leaves.astype(dtype)
+      # By float64, as NumPy refuses whole numbers that are too large for it.
+      return np.array(
+        leaves, np.float64 if dtype.kind == 'f' else dtype
+      ).astype(dtype)
   except OverflowError:
     raise errors.RequestError(
       f'input {name!r} has a number that does not fit in {dtype}'

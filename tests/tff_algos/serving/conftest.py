@@ -10,6 +10,7 @@ from tests.testing import exportable
 from tff_algos.serving import models, server, server_config
 
 MAX_REQUEST_BYTES = 100_000
+MAX_ROWS = 100
 
 
 class Served(NamedTuple):
@@ -27,7 +28,11 @@ def export_folder(tmp_path_factory):
 @pytest.fixture(scope='module')
 def served(export_folder):
   config = server_config.ServerConfig(
-    rest_api_port=0, port=0, max_request_bytes=MAX_REQUEST_BYTES
+    rest_api_port=0,
+    port=0,
+    max_request_bytes=MAX_REQUEST_BYTES,
+    max_rows=MAX_ROWS,
+    receive_seconds=1,
   )
   with (
     server.running(models.ModelStore(export_folder), config) as ports,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.serving import examples
+from tff_algos.serving import examples, server_config
 
 
 def test_values_by_their_kind():
@@ -24,6 +24,7 @@ def test_values_by_their_kind():
       ]
     },
     numbers={'age'},
+    max_rows=9,
   )
   found = example.features.feature
   assert found['text'].bytes_list.value == ['çay'.encode()]
@@ -57,7 +58,7 @@ def test_values_by_their_kind():
 )
 def test_malformed_requests(request_, text):
   with pytest.raises(errors.RequestError, match=text):
-    examples.from_json(request_, numbers=())
+    examples.from_json(request_, numbers=(), max_rows=9)
 
 
 def test_regressions():
@@ -70,12 +71,16 @@ def test_regressions():
   model = types.SimpleNamespace(
     name='m',
     signature=lambda name: types.SimpleNamespace(
-      method_name=f'tensorflow/serving/{name}'
+      method_name=f'tensorflow/serving/{name}', outputs={}
     ),
     predict=predict,
   )
-  rows = examples.from_json({'examples': [{'a': 0.5}, {}]}, numbers=())
-  outputs = examples.predict(model, examples.REGRESS, '', rows)
+  rows = examples.from_json(
+    {'examples': [{'a': 0.5}, {}]}, numbers=(), max_rows=9
+  )
+  outputs = examples.predict(
+    model, examples.REGRESS, '', rows, server_config.ServerConfig()
+  )
   assert examples.regressions(outputs) == [0.5, 2]
   assert asked == [('regress', [one.SerializeToString() for one in rows])]
   with pytest.raises(errors.RequestError, match='answer with scores and class'):

@@ -1,5 +1,9 @@
 """The gRPC services over a real channel."""
 
+import collections
+import threading
+import time
+
 import grpc
 import hypothesis
 import numpy as np
@@ -207,6 +211,7 @@ def short_content():
     (request(x=X * np.nan), 'INVALID_ARGUMENT', 'must be finite'),
     (short_content(), 'INVALID_ARGUMENT', 'not a valid TensorProto'),
     (bomb(-1), 'INVALID_ARGUMENT', 'must have a known shape'),
+    (bomb(101), 'RESOURCE_EXHAUSTED', '101 rows, and at most 100'),
     (bomb(10**12), 'RESOURCE_EXHAUSTED', 'larger than 100000 bytes'),
     (request(x=np.zeros([9000, 4], 'f')), 'RESOURCE_EXHAUSTED', ''),
     (
@@ -223,6 +228,66 @@ def short_content():
 )
 def test_bad_requests_are_refused(stub, message, code, text):
   check_refused(stub.Predict, message, grpc.StatusCode[code], text)
+
+
+PREDICT = '/tensorflow.serving.PredictionService/Predict'
+
+
+def junk(rng):
+  """Bytes, or a good message with a few of its bytes changed."""
+  if rng.random() < 0.3:
+    return rng.bytes(rng.integers(100))
+  content = bytearray(request(x=X).SerializeToString())
+  for _ in range(rng.integers(1, 4)):
+    content[rng.integers(len(content))] = rng.integers(256)
+  return bytes(content)
+
+
+def test_malformed_messages_are_mistakes_of_the_client(served, capfd):
+  rng = np.random.default_rng(0)
+  call = served.channel.unary_unary(PREDICT)
+  codes = collections.Counter()
+  for _ in range(300):
+    try:
+      call(junk(rng), timeout=30)
+      codes['OK'] += 1
+    except grpc.RpcError as error:
+      codes[error.code().name] += 1
+  assert set(codes) <= {
+    'OK',
+    'INVALID_ARGUMENT',
+    'NOT_FOUND',
+    'RESOURCE_EXHAUSTED',
+  }
+  assert codes['INVALID_ARGUMENT'] > 100
+  assert 'Traceback' not in capfd.readouterr().err
+
+
+def test_other_methods_are_unimplemented(served):
+  for path in ('/tensorflow.serving.PredictionService/Explain', '/a/b'):
+    with pytest.raises(grpc.RpcError) as error:
+      served.channel.unary_unary(path)(b'', timeout=30)
+    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize('number', [0, 2])
+def test_a_request_is_one_message(served, number):
+  call = served.channel.stream_unary(PREDICT)
+  with pytest.raises(grpc.RpcError) as error:
+    call(iter([b''] * number), timeout=30)
+  assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+  assert 'must be a single message' in error.value.details()
+
+
+def test_a_client_that_sends_no_message_is_cut_off(served):
+  never = threading.Event()
+  call = served.channel.stream_unary(PREDICT)
+  start = time.monotonic()
+  with pytest.raises(grpc.RpcError) as error:
+    call(iter(lambda: never.wait(20) or b'', b''), timeout=30)
+  never.set()
+  assert error.value.code() == grpc.StatusCode.CANCELLED
+  assert 0.9 < time.monotonic() - start < 15
 
 
 @hypothesis.given(

@@ -323,7 +323,7 @@ def test_other_methods_are_refused(served):
     (
       'personalized_models',
       {'instances': [{**ANNA, 'client_id': '\ud800'}]},
-      'UnicodeEncodeError',
+      'is not JSON: no low surrogate',
     ),
   ],
 )
@@ -363,6 +363,14 @@ def test_unknown_client_and_signature_are_not_found(served):
   name = '__saved_model_init_op'
   reply = post(served, 'anna', {'signature_name': name, 'inputs': {}})
   check_refused(reply, 404, 'no signature')
+
+
+def test_too_many_rows_are_refused(served):
+  text = 'the request has 101 rows, and at most 100 are answered at once'
+  for content in ({'instances': [[1] * 4] * 101}, {'inputs': [[1] * 4] * 101}):
+    check_refused(post(served, 'anna', content), 413, text)
+  content = {'examples': [{'a': 1}] * 101}
+  check_refused(post_examples(served, 'anna:classify', content), 413, text)
 
 
 @pytest.mark.parametrize('num_bytes', [100_001, 5_000_000])

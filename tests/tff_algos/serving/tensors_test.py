@@ -101,7 +101,7 @@ def test_null_is_a_missing_number_of_a_raw_column():
   values = tensors.inputs_from_columns({'v': [1, None]}, FLOATS, is_raw=True)
   np.testing.assert_array_equal(values['v'], np.float32([1, np.nan]))
   rows = [{'v': None}, {'v': 2.5}]
-  values = tensors.inputs_from_rows(rows, FLOATS, is_raw=True)
+  values = tensors.inputs_from_rows(rows, FLOATS, max_rows=9, is_raw=True)
   np.testing.assert_array_equal(values['v'], np.float32([np.nan, 2.5]))
   with pytest.raises(errors.RequestError, match='whole numbers, got null'):
     tensors.inputs_from_columns({'v': [None]}, INTS, is_raw=True)
@@ -112,7 +112,7 @@ def test_rows_and_columns_agree():
     v=(types_pb2.DT_FLOAT, [-1, 2]), n=(types_pb2.DT_INT32, [-1])
   )
   rows = [{'v': [1, 2], 'n': 5}, {'v': [3, 4], 'n': 6}]
-  by_row = tensors.inputs_from_rows(rows, definition)
+  by_row = tensors.inputs_from_rows(rows, definition, max_rows=9)
   by_column = tensors.inputs_from_columns(
     {'v': [[1, 2], [3, 4]], 'n': [5, 6]}, definition
   )
@@ -122,7 +122,7 @@ def test_rows_and_columns_agree():
 
 def test_single_base64_value_is_no_named_object():
   encoded = {'b64': base64.b64encode(b'a').decode()}
-  rows = tensors.inputs_from_rows([encoded, 'b'], STRINGS)
+  rows = tensors.inputs_from_rows([encoded, 'b'], STRINGS, max_rows=9)
   assert rows['v'].tolist() == [b'a', b'b']
 
 

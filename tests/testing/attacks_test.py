@@ -1,0 +1,32 @@
+"""What honest clients notice while the model server is attacked."""
+
+import pytest
+
+from tests.testing import attacks
+
+# These take all connections or places of the queue, also those of honest clients.
+_FLOODS = ('connections', 'gone')
+
+
+@pytest.fixture(name='models', scope='module')
+def make_models(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('attacked') / 'models'
+  attacks.write_model(folder)
+  return folder
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize('attack', attacks.ATTACKS)
+def test_honest_clients_are_answered(models, attack):
+  with attacks.server(models) as (ports, pid):
+    seen = attacks.measure(ports, pid, attack, seconds=5)
+  assert seen.num_attacks > 0
+  assert seen.num_internal == 0
+  assert min(map(len, seen.milliseconds)) > 100
+  if attack not in _FLOODS:
+    assert seen.num_failures == 0
+    # A busy machine is no defect: without lanes it was seconds.
+    assert seen.percentile(99) < 500
+  assert seen.num_descriptors < 700
+  assert seen.mebibytes < 4096
+  assert 'Traceback' not in (models.parent / 'server.log').read_text()

@@ -1,0 +1,86 @@
+"""The process of large requests: its answers, its death, its end."""
+
+import os
+import signal
+
+import orjson
+import psutil
+import pytest
+
+from tests.testing import exportable
+from tff_algos.core import errors
+from tff_algos.serving import bulk, models, rest, server_config
+
+CONFIG = server_config.ServerConfig()
+X = exportable.sample_inputs(300).tolist()
+
+
+@pytest.fixture(name='process', scope='module')
+def make_process(export_folder):
+  process = bulk.BulkProcess(export_folder, answer_seconds=60)
+  yield process
+  pid = process._process.pid
+  process.close()
+  assert not psutil.pid_exists(pid)
+  with pytest.raises(errors.RequestError, match='the server stops'):
+    process.call(rest.answer)
+
+
+def predict(process, content, name='anna'):
+  body = orjson.dumps(content)
+  return process.call(rest.answer, CONFIG, 'predict', {'name': name}, body)
+
+
+@pytest.mark.slow
+def test_answers_are_those_of_the_server(process, export_folder):
+  store = models.ModelStore(export_folder)
+  body = orjson.dumps({'instances': X})
+  expected = rest.answer(store, CONFIG, 'predict', {'name': 'anna'}, body)
+  assert predict(process, {'instances': X}) == expected
+  assert len(orjson.loads(expected)['predictions']) == 300
+
+
+@pytest.mark.slow
+def test_refusals_keep_their_status(process):
+  with pytest.raises(errors.RequestError, match="unknown model 'bob'") as error:
+    predict(process, {}, name='bob')
+  assert error.value.status == 404
+  with pytest.raises(errors.RequestError, match='must have either') as error:
+    predict(process, {})
+  assert error.value.status == 400
+
+
+@pytest.mark.slow
+def test_low_priority(process):
+  predict(process, {'instances': X})
+  nice = psutil.Process(process._process.pid).nice()
+  assert nice == psutil.Process().nice() + 10
+
+
+@pytest.mark.slow
+def test_killed_process_is_started_again(process):
+  predict(process, {'instances': X})
+  pid = process._process.pid
+  os.kill(pid, signal.SIGKILL)
+  with pytest.raises(errors.RequestError, match='ended, perhaps') as error:
+    predict(process, {'instances': X})
+  assert error.value.status == 503
+  assert not psutil.pid_exists(pid)
+  predict(process, {'instances': X})
+  assert process._process.pid != pid
+
+
+def test_time_limit(export_folder):
+  process = bulk.BulkProcess(export_folder, answer_seconds=0.1)
+  with pytest.raises(errors.RequestError, match='within 0.1 sec') as error:
+    predict(process, {'instances': X})
+  assert error.value.status == 503
+  assert process._process is None
+
+
+def test_ends_with_the_server(export_folder):
+  """Also after SIGKILL of the server, when only the pipe tells."""
+  process = bulk.BulkProcess(export_folder, answer_seconds=60)
+  process._start().close()
+  assert process._process.wait(60) == 0
+  process.close()

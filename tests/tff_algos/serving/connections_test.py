@@ -1,0 +1,99 @@
+"""Slow clients lose their connections; newcomers take the place of the idle."""
+
+import json
+import socket
+import time
+
+import httpx
+import pytest
+
+from tff_algos.serving import connections, models, server, server_config
+
+RECEIVE_SECONDS = 0.5
+START = b'POST /v1/models/anna:predict HTTP/1.1\r\nHost: x\r\n'
+BODY = b'{"instances": [[1, 2, 3, 4]]}'
+
+
+@pytest.fixture(name='port', scope='module')
+def make_port(export_folder):
+  config = server_config.ServerConfig(
+    rest_api_port=0,
+    port=0,
+    max_connections=3,
+    receive_seconds=RECEIVE_SECONDS,
+    answer_seconds=5,
+  )
+  with server.running(models.ModelStore(export_folder), config) as ports:
+    yield ports.rest_api_port
+
+
+def connect(port, content=b''):
+  connection = socket.create_connection(('127.0.0.1', port), timeout=20)
+  connection.sendall(content)
+  return connection
+
+
+def read_all(connection):
+  """Returns all that is received until the connection ends."""
+  received = b''
+  try:
+    while chunk := connection.recv(2**16):
+      received += chunk
+  except ConnectionResetError:
+    pass
+  return received
+
+
+def answer(port):
+  url = f'http://127.0.0.1:{port}/v1/models/anna:predict'
+  return httpx.post(url, content=BODY, timeout=20)
+
+
+@pytest.mark.parametrize('start', [b'', b'POST /v1', START + b'X: 1\r\n'])
+def test_headers_have_a_time_limit(port, start):
+  begun = time.monotonic()
+  with connect(port, start) as connection:
+    assert read_all(connection) == b''
+  assert RECEIVE_SECONDS * 0.9 < time.monotonic() - begun < 10
+
+
+def test_a_body_has_a_time_limit(port):
+  with connect(port, START + b'Content-Length: 9\r\n\r\n{') as connection:
+    head, body = read_all(connection).split(b'\r\n\r\n')
+  assert head.startswith(b'HTTP/1.1 408 ')
+  error = json.loads(body)['error']
+  assert error == 'the request was not received within 0.5 seconds'
+
+
+def test_no_http_is_answered_in_json(port):
+  with connect(port, b'\0\1\r\n\r\n') as connection:
+    head, body = read_all(connection).split(b'\r\n\r\n')
+  assert head.startswith(b'HTTP/1.1 400 ')
+  assert b'application/json' in head
+  assert json.loads(body)['error'].startswith('malformed request: Invalid HTTP')
+
+
+def test_a_newcomer_takes_the_place_of_the_oldest(port, monkeypatch):
+  monkeypatch.setattr(connections, '_PATIENCE_SECONDS', 0.1)
+  oldest, *others = [connect(port) for _ in range(3)]
+  time.sleep(0.2)
+  assert answer(port).status_code == 200
+  oldest.settimeout(0.1)
+  assert read_all(oldest) == b''
+  for one in others:
+    one.sendall(START + b'Content-Length: %d\r\n\r\n' % len(BODY) + BODY)
+    assert one.recv(100).startswith(b'HTTP/1.1 200 ')
+    one.close()
+  oldest.close()
+
+
+def test_a_newcomer_is_refused_where_all_are_new(port, monkeypatch):
+  monkeypatch.setattr(connections, '_PATIENCE_SECONDS', 60)
+  others = [connect(port) for _ in range(3)]
+  with connect(port) as connection:
+    received = read_all(connection)
+  for one in others:
+    one.close()
+  assert received.startswith(b'HTTP/1.1 503 ')
+  assert b'retry-after: 1\r\n' in received.lower()
+  assert b'{"error":"too many connections; send again later"}' in received

@@ -1,0 +1,105 @@
+"""HTTP connections with limits on their number and on time (slow loris)."""
+
+import asyncio
+import time
+from typing import Any
+
+import h11
+import orjson
+from uvicorn.protocols.http import h11_impl
+
+from tff_algos.serving import server_config
+
+_PATIENCE_SECONDS = 1.0
+
+
+class Connection(h11_impl.H11Protocol):
+  """Ends if headers, or the whole exchange, take too long.
+
+  At the limit of connections a new one takes the place of that which has not
+  sent a whole request for the longest time, if that is more than a second.
+  """
+
+  def __init__(self, limits: server_config.ServerConfig, **arguments: Any):
+    super().__init__(**arguments)
+    self._limits = limits
+    self._timer: asyncio.TimerHandle | None = None
+
+  def connection_made(self, transport: Any) -> None:
+    """Starts the timer, and makes room at the limit of connections."""
+    super().connection_made(transport)
+    self._start_timer()
+    if len(self.connections) > self._limits.max_connections:
+      self._make_room()
+
+  def data_received(self, data: bytes) -> None:
+    """Parses what was received."""
+    super().data_received(data)
+    if self._is_idle != (self.conn.their_state is h11.IDLE):
+      self._start_timer()
+
+  def on_response_complete(self) -> None:
+    """Waits for the next request; what is not taken by then is dropped."""
+    super().on_response_complete()
+    self._start_timer()
+
+  def connection_lost(self, exc: Exception | None) -> None:
+    """Stops the timer."""
+    self._stop_timer()
+    super().connection_lost(exc)
+
+  def send_400_response(self, msg: str) -> None:
+    """Refuses what is not HTTP."""
+    self._refuse(400, f'malformed request: {msg}')
+
+  def _start_timer(self) -> None:
+    self._stop_timer()
+    self._since = time.monotonic()
+    self._is_idle = self.conn.their_state is h11.IDLE
+    limits = self._limits
+    # Wait, receive, answer, send.
+    exchange_seconds = 2 * (limits.receive_seconds + limits.answer_seconds)
+    self._timer = self.loop.call_later(
+      limits.receive_seconds if self._is_idle else exchange_seconds,
+      self.transport.abort,
+    )
+
+  def _stop_timer(self) -> None:
+    if self._timer is not None:
+      self._timer.cancel()
+
+  def _make_room(self) -> None:
+    waiting = [
+      one
+      for one in self.connections
+      if isinstance(one, Connection)
+      and one is not self
+      and not one.transport.is_closing()
+      and one.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+      and one._since < time.monotonic() - _PATIENCE_SECONDS
+    ]
+    if waiting:
+      min(waiting, key=lambda one: one._since).transport.abort()
+    else:
+      self._refuse(503, 'too many connections; send again later')
+
+  def _refuse(self, status: int, text: str) -> None:
+    body = orjson.dumps({'error': text}) + b'\n'
+    headers = [
+      ('content-type', 'application/json'),
+      ('content-length', str(len(body))),
+      ('connection', 'close'),
+    ]
+    if status == 503:
+      headers.append(('retry-after', '1'))
+    for event in (
+      h11.Response(
+        status_code=status,
+        headers=headers,
+        reason=h11_impl.STATUS_PHRASES[status],
+      ),
+      h11.Data(data=body),
+      h11.EndOfMessage(),
+    ):
+      self.transport.write(self.conn.send(event))
+    self.transport.close()
