@@ -24,7 +24,7 @@ _MAY_IMPORT_PACKAGES = {
   rooms.AUDIT: {'absl', 'numpy'},
   rooms.ALGORITHMS: {'numpy', 'tensorflow'},
   rooms.EVALUATION: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
-  rooms.EXPORT: {'numpy', 'tensorflow'},
+  rooms.EXPORT: {'numpy', 'tensorflow', 'tensorflow_serving'},
   rooms.DIAGNOSTICS: {'psutil'},
   'tff_algos': set(),
   'configs': {'ml_collections'},

@@ -119,6 +119,7 @@ def measure(ports: Ports, pid: int, attack: str | None, seconds: float) -> Seen:
   ]
   hostile = context.Process(target=_attack, args=(attack, ports, stop, attacks))
   mebibytes, num_descriptors = 0.0, 0
+  _exchange(ports, _post(_rows_body(300)))  # Starts what answers large ones.
   for process in honest:
     process.start()
   for _ in honest:

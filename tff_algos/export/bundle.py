@@ -21,7 +21,13 @@ import tensorflow as tf
 from tff_algos.core import durable, errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Leaf
-from tff_algos.export import canonical, manifest, prediction, versions
+from tff_algos.export import (
+  canonical,
+  manifest,
+  prediction,
+  versions,
+  warm_up,
+)
 
 _TEMPORARY_PREFIX = '.writing-'
 
@@ -193,6 +199,7 @@ def _save(
   if bundle.client_ids:
     path = extra / manifest.CLIENT_IDS_FILE
     path.write_text(json.dumps(bundle.client_ids, indent=1) + '\n')
+  warm_up.write(folder, [sample.inputs for sample in bundle.samples])
   facts = {'tensorflow_version': tf.__version__, **bundle.facts}
   manifest.write_manifest(folder, provenance, facts)
 
@@ -223,6 +230,7 @@ def _check_reads_back(
     for name, expected in sample.outputs.items():
       what = f'{sample.signature}/{name}'
       _check_close(what, outputs[name], expected, tolerance)
+  warm_up.run(folder, signatures)
 
 
 def _check_close(

@@ -6,6 +6,7 @@ from typing import Any
 
 import h11
 import orjson
+from absl import logging
 from uvicorn.protocols.http import h11_impl
 
 from tff_algos.serving import server_config
@@ -50,6 +51,7 @@ class Connection(h11_impl.H11Protocol):
 
   def send_400_response(self, msg: str) -> None:
     """Refuses what is not HTTP."""
+    logging.log_every_n_seconds(logging.INFO, 'Refused: %s', 10, msg)
     self._refuse(400, f'malformed request: {msg}')
 
   def _start_timer(self) -> None:

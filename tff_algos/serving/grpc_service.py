@@ -140,10 +140,15 @@ class Services(grpc.GenericRpcHandler):
     self, messages: Iterator[bytes], context: grpc.ServicerContext
   ) -> bytes:
     self._receiving[context] = time.monotonic()
+    if len(self._receiving) > self._lanes.config.max_waiting // 2:
+      # Those who send nothing give way.
+      oldest = next(iter(self._receiving.copy()))
+      self._receiving.pop(oldest, None)
+      oldest.cancel()
     try:
       received = list(itertools.islice(messages, 2))
     finally:
-      del self._receiving[context]
+      self._receiving.pop(context, None)
     if len(received) != 1:
       raise errors.RequestError('a request must be a single message')
     return received[0]

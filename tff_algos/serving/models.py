@@ -1,16 +1,19 @@
 """Model store: discovery, loading and execution of exported SavedModels.
 
 The folder holds one base for each model, `<folder>/<model>/<version>/`, as
-`binaries.export` writes it. The newest version serves by default; a version
-published while the server runs is loaded on the first request after it.
+`binaries.export` writes it. The newest version serves by default. While a store
+is refreshed, a thread loads and warms up what is published, and the version
+before it answers until it is ready; else the next request loads it.
 """
 
+import contextlib
+import gc
 import os
 import pathlib
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +22,15 @@ from absl import logging
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from tff_algos.core import errors
-from tff_algos.export import manifest, versions
+from tff_algos.export import manifest, versions, warm_up
 from tff_algos.features import spec as spec_lib
 
 DEFAULT_SIGNATURE = 'serving_default'
 
 # Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
+# As often does TensorFlow Serving look for versions.
+_REFRESH_SECONDS = 1.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
 # The text of an operation stands before the name of its node.
 _OPERATION = re.compile(r'^(.*)\n\s*\[\[\{\{node', re.MULTILINE)
@@ -69,7 +74,12 @@ class ServedModel:
     self.raw_signatures = frozenset(facts.get('raw_signatures', ()))
     self.numbers = _number_columns(facts)
     self.signature_defs = _read_signature_defs(folder)
+    self._folder = folder
     self._loaded = tf.saved_model.load(os.fspath(folder))
+
+  def warm_up(self) -> None:
+    """Runs the bundle's warm-up requests, if it has any."""
+    warm_up.run(self._folder, self._loaded.signatures)
 
   def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
     """Returns a signature's definition.
@@ -121,6 +131,40 @@ class ModelStore:
     self._lock = threading.Lock()
     self._loaded: dict[str, dict[int, ServedModel]] = {}
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
+    self._is_refreshed = False
+
+  @contextlib.contextmanager
+  def refreshed(self) -> Generator[None]:
+    """Loads new versions by a thread while the context lasts."""
+    stop = threading.Event()
+    thread = threading.Thread(
+      target=self._refresh, args=(stop,), name='refresh', daemon=True
+    )
+    self._is_refreshed = True
+    thread.start()
+    try:
+      yield
+    finally:
+      stop.set()
+      thread.join()
+      self._is_refreshed = False
+      gc.unfreeze()
+
+  def _refresh(self, stop: threading.Event) -> None:
+    settled = None
+    while True:
+      # A second after a change: requests to the model before have ended.
+      found = {(name, *loaded) for name, loaded in self._loaded.items()}
+      if found != settled:
+        _settle_memory()
+        settled = found
+      if stop.wait(_REFRESH_SECONDS):
+        return
+      # The log has the versions that cannot be loaded.
+      with contextlib.suppress(OSError):
+        for name in self._names():
+          with contextlib.suppress(errors.RequestError):
+            self._load_first(name, self._version_folders(name, None))
 
   def load_newest(self) -> dict[str, int]:
     """Loads the newest version of every model.
@@ -160,6 +204,18 @@ class ModelStore:
         be loaded.
     """
     folders = self._version_folders(name, version)
+    if self._is_refreshed:
+      for candidate in reversed(folders):
+        with contextlib.suppress(errors.ExportError):
+          loaded = self._still_loaded(name, candidate, folders[candidate])
+          if loaded is not None:
+            return loaded
+    return self._load_first(name, folders)
+
+  def _load_first(
+    self, name: str, folders: dict[int, pathlib.Path]
+  ) -> ServedModel:
+    """Returns the newest of these versions that loads."""
     reasons = []
     for candidate in reversed(folders):
       try:
@@ -242,6 +298,7 @@ class ModelStore:
       raise errors.ExportError(reason)
     try:
       model = ServedModel(name, version, folder)
+      model.warm_up()
     except Exception as error:  # Any broken file can raise anything in TF.
       reason = _shorten(f'{folder} cannot be loaded: {error}')
       logging.error('%s', reason)
@@ -255,6 +312,17 @@ class ModelStore:
     is_newest = version > max(loaded, default=0)
     self._loaded[name] = {**({} if is_newest else loaded), version: model}
     return model
+
+
+def _settle_memory() -> None:
+  """Frees unused models, and spares the garbage collector those in use.
+
+  It would look at all their objects again and again, and hold the interpreter
+  for tenths of a second.
+  """
+  gc.unfreeze()
+  gc.collect()
+  gc.freeze()
 
 
 def folder_identity(folder: pathlib.Path) -> tuple[int, int]:

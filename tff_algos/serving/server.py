@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import functools
-import gc
 import json
 import os
 import pathlib
@@ -32,6 +31,8 @@ from tff_algos.serving import lanes as lanes_lib
 
 # Requests at a time of one gRPC connection; others wait at the client.
 _MAX_STREAMS = 16
+# Connections that are accepted at once; the limit on them comes after.
+_BACKLOG = 64
 # Grace period for running requests when the server stops.
 _GRACE_SECONDS = 5
 _START_SECONDS = 30
@@ -63,6 +64,7 @@ def running(
     UserError: If a port is in use or the host cannot be listened on.
   """
   with (
+    store.refreshed(),
     lanes_lib.opened(store, config) as lanes,
     _rest(lanes) as rest_api_port,
     _grpc(lanes) as port,
@@ -89,10 +91,6 @@ def serve_until_signal(
   asked_to_stop = threading.Event()
   with _handled_signals(asked_to_stop):
     newest = store.load_newest()
-    # What is loaded stays: the garbage collector, which holds the interpreter
-    # for tenths of a second, need not look at it again.
-    gc.collect()
-    gc.freeze()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with running(store, config) as ports, _port_file(port_file, ports):
       logging.info(
@@ -132,7 +130,9 @@ def _rest(lanes: lanes_lib.Lanes) -> Generator[int]:
         ws='none',
         lifespan='off',
         log_config=None,
-        log_level='warning',
+        # Not a line for each malformed request.
+        log_level='error',
+        backlog=_BACKLOG,
         access_log=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
       )

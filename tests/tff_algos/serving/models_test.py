@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import types
 import weakref
 from concurrent import futures
@@ -255,3 +256,62 @@ def test_versions_change_under_requests(export, tmp_path):
       thread.join()
   assert set(answers) <= {0, 10, 20}
   assert first_logit(store) == pytest.approx(first + 20, rel=1e-5)
+
+
+def test_version_before_answers_until_the_next_is_warm(
+  export, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
+  is_warm, warming = threading.Event(), threading.Event()
+
+  def warm_up(model):
+    warming.set()
+    assert is_warm.wait(60)
+
+  export()
+  store = models.ModelStore(tmp_path)
+  before = first_logit(store)
+  monkeypatch.setattr(models.ServedModel, 'warm_up', warm_up)
+  with store.refreshed():
+    export(10)
+    assert warming.wait(60)
+    assert first_logit(store) == before
+    is_warm.set()
+    deadline = time.monotonic() + 60
+    while first_logit(store) == before:
+      assert time.monotonic() < deadline
+    assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
+
+
+def test_old_versions_are_freed_while_the_store_is_refreshed(
+  export, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.05)
+  export()
+  store = models.ModelStore(tmp_path)
+  old = weakref.ref(store.get('cluster_models')._loaded)
+  with store.refreshed():
+    time.sleep(0.2)
+    export(10)
+    deadline = time.monotonic() + 60
+    while old() is not None:
+      assert time.monotonic() < deadline
+      time.sleep(0.05)
+    assert store.get('cluster_models').version == 2
+
+
+def test_bundle_whose_warm_up_fails_is_not_served(
+  export, tmp_path, monkeypatch
+):
+  export()
+  store = models.ModelStore(tmp_path)
+  first_logit(store)
+
+  def fail(folder, signatures):
+    raise tf.errors.InvalidArgumentError(None, None, 'no')
+
+  monkeypatch.setattr(models.warm_up, 'run', fail)
+  export(10)
+  assert store.get('cluster_models').version == 1
+  newest, _ = store.statuses('cluster_models')
+  assert 'cannot be loaded' in newest.error

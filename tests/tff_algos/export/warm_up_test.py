@@ -1,0 +1,82 @@
+"""Warm-up requests: their format, their inputs, and who runs them."""
+
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from tests.testing import exportable
+from tff_algos.core import errors
+from tff_algos.export import manifest, warm_up
+
+
+@pytest.fixture(name='export', scope='module')
+def make_export(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('export')
+  exportable.write_all(folder)
+  return folder
+
+
+def requests(folder):
+  """Returns the inputs of each signature, read as TensorFlow Serving does."""
+  path = folder / 'assets.extra' / 'tf_serving_warmup_requests'
+  logs = [
+    prediction_log_pb2.PredictionLog.FromString(record.numpy())
+    for record in tf.data.TFRecordDataset(str(path))
+  ]
+  assert [log.WhichOneof('log_type') for log in logs] == ['predict_log'] * len(
+    logs
+  )
+  asked = [log.predict_log.request for log in logs]
+  return {
+    one.model_spec.signature_name: {
+      name: tf.make_ndarray(value).tolist()
+      for name, value in one.inputs.items()
+    }
+    for one in asked
+  }
+
+
+def test_each_signature_of_encoded_rows_has_one(export):
+  zeros = [[0.0] * exportable.NUM_FEATURES]
+  found = requests(export / 'cluster_models' / '1')
+  assert found['pick_cluster'] == {'x': zeros, 'label': [0]}
+  for name in ('serving_default', 'predict_cluster'):
+    assert found[name] == {'x': zeros, 'cluster_id': [0]}
+  assert found['predict_mixture']['x'] == zeros
+  assert found['predict_mixture']['mixture'] == [[0.5, 0.5]]
+  assert 'predict_mixture_raw' in found
+  assert set(found['serving_raw']) == {*'abcd', 'cluster_id'}
+  found = requests(export / 'personalized_models' / '1')
+  assert found['serving_default'] == {'x': zeros, 'client_id': [b'anna']}
+
+
+def test_no_example_of_a_client_is_written(export):
+  """Bundles were checked with these examples, and must not hold them."""
+  for name in ('cluster_models', 'personalized_models', 'anna'):
+    path = export / name / '1' / 'assets.extra' / warm_up.FILE
+    content = path.read_bytes()
+    for number in exportable.sample_inputs().ravel():
+      assert number.tobytes() not in content
+
+
+def test_the_file_has_a_checksum(export):
+  folder = export / 'anna' / '1'
+  path = folder / 'assets.extra' / warm_up.FILE
+  before = path.read_bytes()
+  path.write_bytes(before[:-1])
+  with pytest.raises(errors.ExportError, match=warm_up.FILE):
+    manifest.verify_files(folder)
+  path.write_bytes(before)
+  manifest.verify_files(folder)
+
+
+def test_run(export, tmp_path):
+  folder = export / 'cluster_models' / '1'
+  asked = []
+  signatures = {
+    name: lambda name=name, **inputs: asked.append((name, set(inputs)))
+    for name in requests(folder)
+  }
+  assert warm_up.run(folder, signatures) == len(asked) == len(signatures)
+  assert ('pick_cluster', {'x', 'label'}) in asked
+  assert warm_up.run(tmp_path, {}) == 0

@@ -1,0 +1,107 @@
+"""Warm-up requests of a bundle, in TensorFlow Serving's format.
+
+A server that runs them before a version answers spares its first clients
+TensorFlow's work at a function's first call.
+https://www.tensorflow.org/tfx/serving/saved_model_warmup
+"""
+
+# Protobuf creates the message classes at import.
+# pyright: reportAttributeAccessIssue=false
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+
+from tff_algos.export import manifest
+
+FILE = 'tf_serving_warmup_requests'
+# Input of examples; a bundle has none of those that it was checked with.
+_X = 'x'
+_LABEL = 'label'
+_MIXTURE = 'mixture'
+
+
+def write(
+  folder: pathlib.Path, samples: Iterable[Mapping[str, np.ndarray]]
+) -> None:
+  """Writes a request of one row for each signature that takes such inputs.
+
+  Args:
+    folder: The SavedModel; `assets.extra/` must exist.
+    samples: Inputs by name, of at least one row. Examples `x` are replaced by
+      zeros; labels are 0, and mixtures equal shares, where there are none.
+  """
+  path = folder / manifest.EXTRA_FOLDER / FILE
+  with tf.io.TFRecordWriter(str(path)) as writer:
+    for name, signature in sorted(_signatures(folder).items()):
+      inputs = _inputs(signature, samples)
+      if inputs:
+        log = prediction_log_pb2.PredictionLog()
+        request = log.predict_log.request
+        request.model_spec.signature_name = name
+        for key, value in inputs.items():
+          request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+        writer.write(log.SerializeToString(deterministic=True))
+
+
+def run(folder: pathlib.Path, signatures: Mapping[str, Any]) -> int:
+  """Runs the requests of a loaded SavedModel; returns their number.
+
+  Records of other methods than Predict are left out.
+  """
+  path = folder / manifest.EXTRA_FOLDER / FILE
+  if not path.exists():
+    return 0
+  number = 0
+  for record in tf.data.TFRecordDataset(str(path)):
+    log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+    if log.HasField('predict_log'):
+      request = log.predict_log.request
+      name = request.model_spec.signature_name or 'serving_default'
+      inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
+      signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
+      number += 1
+  return number
+
+
+def _signatures(folder: pathlib.Path) -> dict[str, meta_graph_pb2.SignatureDef]:
+  content = saved_model_pb2.SavedModel()
+  content.ParseFromString((folder / 'saved_model.pb').read_bytes())
+  (graph,) = content.meta_graphs
+  return {
+    name: signature
+    for name, signature in graph.signature_def.items()
+    if signature.method_name == 'tensorflow/serving/predict'
+  }
+
+
+def _inputs(
+  signature: meta_graph_pb2.SignatureDef,
+  samples: Iterable[Mapping[str, np.ndarray]],
+) -> dict[str, np.ndarray]:
+  """Returns one row of the first sample that fits; none if none does."""
+  for sample in samples:
+    row = {name: np.asarray(value[:1]) for name, value in sample.items()}
+    if _X in row:
+      row[_X] = np.zeros_like(row[_X])
+    row.setdefault(_LABEL, np.zeros([1], np.int32))
+    if _MIXTURE in signature.inputs:
+      count = signature.inputs[_MIXTURE].tensor_shape.dim[1].size
+      row.setdefault(_MIXTURE, np.full([1, count], 1 / count, np.float32))
+    if all(
+      name in row and _fits(row[name], info)
+      for name, info in signature.inputs.items()
+    ):
+      return {name: row[name] for name in signature.inputs}
+  return {}
+
+
+def _fits(value: np.ndarray, info: meta_graph_pb2.TensorInfo) -> bool:
+  shape = tf.TensorShape(info.tensor_shape)  # pyright: ignore[reportArgumentType]
+  return tf.as_dtype(value.dtype) == info.dtype and shape.is_compatible_with(
+    value.shape
+  )
