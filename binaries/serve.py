@@ -87,6 +87,11 @@ _ANSWER_SECONDS = flags.DEFINE_float(
   'Time limit from a whole request to its answer.',
   lower_bound=0.1,
 )
+_ACCESS_LOG = flags.DEFINE_bool(
+  'access_log',
+  _DEFAULTS.access_log,
+  'Whether to write a line of JSON for each request to stdout.',
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -112,6 +117,7 @@ def serve() -> None:
     max_connections=_MAX_CONNECTIONS.value,
     receive_seconds=_RECEIVE_SECONDS.value,
     answer_seconds=_ANSWER_SECONDS.value,
+    access_log=_ACCESS_LOG.value,
   )
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 

@@ -2,6 +2,7 @@
 
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
+import contextlib
 import functools
 import itertools
 import math
@@ -28,7 +29,13 @@ from tensorflow_serving.apis import (
 )
 
 from tff_algos.core import errors
-from tff_algos.serving import examples, models, server_config, tensors
+from tff_algos.serving import (
+  examples,
+  models,
+  monitoring,
+  server_config,
+  tensors,
+)
 from tff_algos.serving import lanes as lanes_lib
 
 _CODES = {
@@ -108,33 +115,62 @@ class Services(grpc.GenericRpcHandler):
     messages: Iterator[bytes],
     context: grpc.ServicerContext,
   ) -> bytes:
+    start = time.perf_counter()
+    metadata = dict(context.invocation_metadata())
+    request_id = monitoring.request_id(metadata.get(monitoring.REQUEST_ID))
+    context.set_trailing_metadata(((monitoring.REQUEST_ID, request_id),))
+    spec, code = model_pb2.ModelSpec(), grpc.StatusCode.INTERNAL
     try:
       message = self._receive(messages, context)
-      future = self._lanes.submit(
-        answer,
-        method,
-        message,
-        is_large=len(message) > lanes_lib.SMALL_BYTES,
-        seconds=context.time_remaining(),
-      )
-      context.add_callback(functools.partial(_cancel, future))
-      return future.result()
+      spec = _spec(message)
+      response = self._answer(method, message, context)
+      code = grpc.StatusCode.OK
+      return response
     except errors.RequestError as error:
+      code = _CODES[error.status]
       # Without the text, which the client chooses.
       logging.log_every_n_seconds(
         logging.INFO,
         'Refused requests of %s: %s.',
         _LOG_SECONDS,
         method,
-        _CODES[error.status].name,
+        code.name,
       )
-      context.abort(_CODES[error.status], str(error))
+      context.abort(code, str(error))
     except futures.CancelledError:
-      context.abort(grpc.StatusCode.CANCELLED, 'cancelled')
+      code = grpc.StatusCode.CANCELLED
+      context.abort(code, 'cancelled')
     except Exception:
       if context.is_active():
         raise
-      context.abort(grpc.StatusCode.CANCELLED, 'cancelled')
+      code = grpc.StatusCode.CANCELLED
+      context.abort(code, 'cancelled')
+    finally:
+      self._lanes.monitor.record(
+        monitoring.Call(
+          request_id,
+          context.peer(),
+          'grpc',
+          method,
+          spec.name,
+          spec.version.value if spec.HasField('version') else None,
+          code.name,
+          time.perf_counter() - start,
+        )
+      )
+
+  def _answer(
+    self, method: str, message: bytes, context: grpc.ServicerContext
+  ) -> bytes:
+    future = self._lanes.submit(
+      answer,
+      method,
+      message,
+      is_large=len(message) > lanes_lib.SMALL_BYTES,
+      seconds=context.time_remaining(),
+    )
+    context.add_callback(functools.partial(_cancel, future))
+    return future.result()
 
   def _receive(
     self, messages: Iterator[bytes], context: grpc.ServicerContext
@@ -160,6 +196,14 @@ class Services(grpc.GenericRpcHandler):
       for context, since in list(self._receiving.items()):
         if since < before:
           context.cancel()
+
+
+def _spec(message: bytes) -> model_pb2.ModelSpec:
+  """Returns the model of any request, its first field; empty without one."""
+  request = get_model_status_pb2.GetModelStatusRequest()
+  with contextlib.suppress(message_lib.DecodeError):
+    request.ParseFromString(message)
+  return request.model_spec
 
 
 def _cancel(future: futures.Future[bytes]) -> None:

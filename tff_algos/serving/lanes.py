@@ -12,8 +12,10 @@ from collections.abc import Callable, Generator
 from concurrent import futures
 from typing import Any
 
+import prometheus_client
+
 from tff_algos.core import errors
-from tff_algos.serving import bulk, models, server_config
+from tff_algos.serving import bulk, models, monitoring, server_config
 
 # What is at most this long is answered within milliseconds: JSON, with at most
 # this many arrays and objects, and messages of gRPC.
@@ -30,6 +32,7 @@ class Lanes:
   Attributes:
     store: The models of the small lane; the large one has its own copies.
     config: Limits.
+    monitor: Metrics.
   """
 
   def __init__(
@@ -38,8 +41,10 @@ class Lanes:
     self.store = store
     self.config = config
     self._bulk = bulk.BulkProcess(store.folder, config.answer_seconds)
-    self._small = _Lane('small', _NUM_THREADS, config.max_waiting)
-    self._large = _Lane('large', 1, config.max_waiting)
+    self.monitor = monitoring.Monitor(store, config.access_log)
+    gauge = self.monitor.lane_requests.labels
+    self._small = _Lane(_NUM_THREADS, config.max_waiting, gauge('small'))
+    self._large = _Lane(1, config.max_waiting, gauge('large'))
 
   def submit(
     self,
@@ -88,8 +93,11 @@ class Lanes:
 class _Lane:
   """Threads with a bounded queue."""
 
-  def __init__(self, name: str, num_threads: int, max_waiting: int):
-    self._threads = futures.ThreadPoolExecutor(num_threads, name)
+  def __init__(
+    self, num_threads: int, max_waiting: int, gauge: prometheus_client.Gauge
+  ):
+    self._gauge = gauge
+    self._threads = futures.ThreadPoolExecutor(num_threads, 'lane')
     self._places = threading.Semaphore(num_threads + max_waiting)
 
   def submit(self, *call: Any) -> futures.Future[bytes]:
@@ -97,9 +105,15 @@ class _Lane:
       raise errors.RequestError(
         'too many requests wait; send again later', status=503
       )
+    self._gauge.inc()
     future = self._threads.submit(*call)
-    future.add_done_callback(lambda _: self._places.release())
+    future.add_done_callback(self._leave)
     return future
+
+  def _leave(self, future: futures.Future[bytes]) -> None:
+    del future
+    self._gauge.dec()
+    self._places.release()
 
   def close(self) -> None:
     self._threads.shutdown(cancel_futures=True)

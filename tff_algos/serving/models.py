@@ -231,6 +231,17 @@ class ModelStore:
       f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
     )
 
+  def newest_loaded(self) -> dict[str, int]:
+    """Returns the newest loaded version of each model that has one."""
+    return {name: max(loaded) for name, loaded in self._loaded.items()}
+
+  def loaded_version(self, name: str, version: int | None) -> tuple[str, str]:
+    """Returns the name and version of a loaded model; two '' if it is none."""
+    loaded = self._loaded.get(name, {})
+    if version is None:
+      version = max(loaded, default=None)
+    return (name, str(version)) if version in loaded else ('', '')
+
   def names(self) -> list[str]:
     """Returns the names of the models on disk."""
     return [

@@ -7,15 +7,19 @@ https://www.tensorflow.org/tfx/serving/api_rest; and a list of the models at
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import orjson
+import prometheus_client
 from google.protobuf import json_format
 from starlette import (
   applications,
+  datastructures,
   exceptions,
+  middleware,
   requests,
   responses,
   routing,
@@ -24,7 +28,13 @@ from starlette import (
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import examples, models, server_config, tensors
+from tff_algos.serving import (
+  examples,
+  models,
+  monitoring,
+  server_config,
+  tensors,
+)
 from tff_algos.serving import lanes as lanes_lib
 
 _MODELS = '/v1/models'
@@ -46,6 +56,7 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
 
   def endpoint(what: str):
     async def respond(request: requests.Request) -> responses.Response:
+      request.state.method = what
       exchange = _Exchange(request, lanes, places)
       try:
         return await exchange.response(await exchange.answer(what))
@@ -55,7 +66,27 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
 
     return respond
 
-  routes = [routing.Route(_MODELS, endpoint('names'), methods=['GET'])]
+  async def healthz(request: requests.Request) -> responses.Response:
+    del request
+    return _Json(_dump({'status': 'ok'}))
+
+  async def readyz(request: requests.Request) -> responses.Response:
+    del request
+    loaded = lanes.store.newest_loaded()
+    return _Json(_dump({'models': loaded}), 200 if loaded else 503)
+
+  async def metrics(request: requests.Request) -> responses.Response:
+    del request
+    return responses.Response(
+      lanes.monitor.text(), media_type=prometheus_client.CONTENT_TYPE_LATEST
+    )
+
+  routes = [
+    routing.Route('/healthz', healthz, methods=['GET']),
+    routing.Route('/readyz', readyz, methods=['GET']),
+    routing.Route('/metrics', metrics, methods=['GET']),
+    routing.Route(_MODELS, endpoint('names'), methods=['GET']),
+  ]
   for model in (
     f'{_MODELS}/{{name}}',
     f'{_MODELS}/{{name}}/versions/{{version}}',
@@ -71,6 +102,7 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
     ]
   return applications.Starlette(
     routes=routes,
+    middleware=[middleware.Middleware(_Observed, monitor=lanes.monitor)],
     exception_handlers={  # pyright: ignore[reportArgumentType]
       errors.RequestError: _on_request_error,
       exceptions.HTTPException: _on_http_error,
@@ -78,6 +110,47 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
       Exception: _on_bug,
     },
   )
+
+
+class _Observed:
+  """Gives requests an id, and records how they end."""
+
+  def __init__(self, app: types.ASGIApp, monitor: monitoring.Monitor):
+    self._app = app
+    self._monitor = monitor
+
+  async def __call__(
+    self, scope: types.Scope, receive: types.Receive, send: types.Send
+  ) -> None:
+    start = time.perf_counter()
+    headers = datastructures.Headers(scope=scope)
+    request_id = monitoring.request_id(headers.get(monitoring.REQUEST_ID))
+    status = 500
+
+    async def send_with_id(message: types.Message) -> None:
+      nonlocal status
+      if message['type'] == 'http.response.start':
+        status = message['status']
+        found = datastructures.MutableHeaders(scope=message)
+        found[monitoring.REQUEST_ID] = request_id
+      await send(message)
+
+    try:
+      await self._app(scope, receive, send_with_id)
+    finally:
+      version = scope.get('path_params', {}).get('version', '')
+      self._monitor.record(
+        monitoring.Call(
+          request_id,
+          (scope.get('client') or ('', 0))[0],
+          'rest',
+          scope['state'].get('method', ''),
+          scope.get('path_params', {}).get('name', ''),
+          int(version) if _is_version(version) else None,
+          str(status),
+          time.perf_counter() - start,
+        )
+      )
 
 
 def answer(
@@ -295,11 +368,15 @@ async def _on_bug(
   return _Json(_dump({'error': text}), 500)
 
 
+def _is_version(text: str) -> bool:
+  return text.isascii() and text.isdigit() and len(text) < 20
+
+
 def _version(path_params: dict[str, str]) -> int | None:
   version = path_params.get('version')
   if version is None:
     return None
-  if not (version.isascii() and version.isdigit() and len(version) < 20):
+  if not _is_version(version):
     raise errors.RequestError(
       f'a version must be a whole number, got {version[:50]!r}'
     )

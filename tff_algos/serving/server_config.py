@@ -18,6 +18,7 @@ class ServerConfig(NamedTuple):
     receive_seconds: Time for a request's headers, and for its body.
     answer_seconds: Time from a whole request to its answer, and for the client
       to receive it.
+    access_log: Whether each request is a line of JSON on stdout.
   """
 
   host: str = '127.0.0.1'
@@ -29,3 +30,4 @@ class ServerConfig(NamedTuple):
   max_connections: int = 256
   receive_seconds: float = 10.0
   answer_seconds: float = 60.0
+  access_log: bool = False

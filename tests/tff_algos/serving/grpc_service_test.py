@@ -312,3 +312,22 @@ def test_any_tensor_is_answered(stub, dtype, sizes, content, values):
       grpc.StatusCode.INVALID_ARGUMENT,
       grpc.StatusCode.RESOURCE_EXHAUSTED,
     )
+
+
+def test_metrics_and_request_ids(served, stub):
+  def count():
+    lines = served.http.get('/metrics').text.splitlines()
+    wanted = 'api="grpc",method="Predict",model="anna",status="OK",version="1"'
+    found = [line.split()[-1] for line in lines if f'{{{wanted}}}' in line]
+    return float(found[0])
+
+  stub.Predict(request(x=X), timeout=30)
+  before = count()
+  _, call = stub.Predict.with_call(
+    request(x=X), timeout=30, metadata=[('x-request-id', 'mine')]
+  )
+  assert dict(call.trailing_metadata())['x-request-id'] == 'mine'
+  # The client may have its answer before the request is counted.
+  deadline = time.monotonic() + 30
+  while count() != before + 1:
+    assert time.monotonic() < deadline

@@ -459,3 +459,55 @@ def test_requests_at_the_same_time_get_their_own_answers(served):
   with futures.ThreadPoolExecutor(8) as pool:
     for actual, expected in pool.map(ask, range(40)):
       np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_health(served):
+  assert served.http.get('/healthz').json() == {'status': 'ok'}
+  assert get(served, 'anna').status_code == 200
+  post(served, 'anna', {'instances': [[1, 2, 3, 4]]})
+  reply = served.http.get('/readyz')
+  assert reply.status_code == 200
+  assert reply.json()['models']['anna'] == 1
+
+
+def metrics(served):
+  """Returns name with labels -> value."""
+  reply = served.http.get('/metrics')
+  assert reply.headers['content-type'].startswith('text/plain')
+  lines = [line for line in reply.text.splitlines() if line[0] != '#']
+  pairs = [line.rsplit(' ', 1) for line in lines]
+  return {key: float(value) for key, value in pairs}
+
+
+def test_metrics_count_requests_by_model_and_status(served):
+  post(served, 'anna', {'instances': [[1, 2, 3, 4]]})
+  labels = 'api="rest",method="predict",model="anna",'
+  good = f'tff_algos_requests_total{{{labels}status="200",version="1"}}'
+  bad = f'tff_algos_requests_total{{{labels}status="400",version="1"}}'
+  timed = f'tff_algos_request_seconds_count{{{labels}version="1"}}'
+  before = metrics(served)
+  for content in ({'instances': [[1, 2, 3, 4]]}, {}, {'inputs': [[1] * 4]}):
+    post(served, 'anna', content)
+  after = metrics(served)
+  assert after[good] == before[good] + 2
+  assert after[bad] == before.get(bad, 0) + 1
+  assert after[timed] == before[timed] + 3
+  assert after['tff_algos_lane_requests{lane="small"}'] == 0
+  assert after['tff_algos_model_version{model="anna"}'] == 1
+
+
+def test_clients_choose_no_labels_of_metrics(served):
+  for i in range(9):
+    get(served, f'made-up-{i}')
+    get(served, f'anna/versions/{70 + i}')
+  assert not [key for key in metrics(served) if 'made-up' in key or '7' in key]
+
+
+def test_request_ids(served):
+  given = served.http.get('/v1/models', headers={'X-Request-Id': 'a-1.b_2'})
+  assert given.headers['x-request-id'] == 'a-1.b_2'
+  made_up = get(served, 'nobody')
+  assert made_up.status_code == 404
+  assert len(made_up.headers['x-request-id']) == 32
+  strange = served.http.get('/v1/models', headers={'X-Request-Id': 'a b'})
+  assert len(strange.headers['x-request-id']) == 32

@@ -1,0 +1,60 @@
+"""The access log, and names that become labels."""
+
+import json
+
+import pytest
+
+from tff_algos.serving import models, monitoring
+
+CALL = monitoring.Call(
+  'id-1', '10.0.0.1', 'rest', 'predict', 'anna', None, '200', 0.0123456789
+)
+
+
+@pytest.fixture(name='store')
+def make_store(export_folder):
+  store = models.ModelStore(export_folder)
+  store.get('anna')
+  return store
+
+
+def test_access_log(store, capfd):
+  monitoring.Monitor(store, has_access_log=True).record(CALL)
+  (line,) = capfd.readouterr().out.splitlines()
+  entry = json.loads(line)
+  assert entry.pop('time').endswith('+00:00')
+  assert entry == {
+    'request_id': 'id-1',
+    'peer': '10.0.0.1',
+    'api': 'rest',
+    'method': 'predict',
+    'model': 'anna',
+    'version': '1',
+    'status': '200',
+    'seconds': 0.012346,
+  }
+
+
+def test_names_in_the_log_stay_within_a_line(store, capfd):
+  monitor = monitoring.Monitor(store, has_access_log=True)
+  monitor.record(CALL._replace(model='a\n"b' + 'c' * 1000))
+  (line,) = capfd.readouterr().out.splitlines()
+  assert json.loads(line)['model'] == 'a\n"b' + 'c' * 196
+
+
+def test_without_access_log(store, capfd):
+  monitor = monitoring.Monitor(store, has_access_log=False)
+  monitor.record(CALL)
+  monitor.record(CALL._replace(model='bob'))
+  monitor.record(CALL._replace(version=2))
+  assert not capfd.readouterr().out
+  text = monitor.text().decode()
+  assert 'model="anna",status="200",version="1"} 1.0' in text
+  assert 'model="",status="200",version=""} 2.0' in text
+  assert 'le="0.025"' in text
+
+
+@pytest.mark.parametrize('given', [None, '', 'a b', 'a' * 65, 'ä', 'a\n'])
+def test_ids_of_clients_are_plain_words(given):
+  assert len(monitoring.request_id(given)) == 32
+  assert monitoring.request_id('a.B_3-') == 'a.B_3-'

@@ -1,0 +1,113 @@
+"""Metrics for Prometheus, request ids and the access log of a server."""
+
+import contextlib
+import datetime
+import json
+import re
+import uuid
+from typing import NamedTuple
+
+import prometheus_client
+
+from tff_algos.serving import models
+
+REQUEST_ID = 'x-request-id'
+
+_ID = re.compile(r'[A-Za-z0-9._-]{1,64}')
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 25)
+
+
+class Call(NamedTuple):
+  """One request that has ended.
+
+  Attributes:
+    request_id: Its id.
+    peer: Address of the client.
+    api: `rest` or `grpc`.
+    method: What was asked: `predict`, `Predict`, ...; '' if that is unknown.
+    model: Name of the model that was asked for, as the client wrote it.
+    version: Its version; None for the newest.
+    status: Status of HTTP, or name of gRPC's code.
+    seconds: Time from its headers to the end of its answer.
+  """
+
+  request_id: str
+  peer: str
+  api: str
+  method: str
+  model: str
+  version: int | None
+  status: str
+  seconds: float
+
+
+class Monitor:
+  """Metrics of one server over a model store.
+
+  Attributes:
+    lane_requests: Gauge by lane: requests that wait or are answered.
+  """
+
+  def __init__(self, store: models.ModelStore, has_access_log: bool):
+    self._store = store
+    self._has_access_log = has_access_log
+    self._registry = prometheus_client.CollectorRegistry()
+    names = ['api', 'method', 'model', 'version']
+    self._requests = prometheus_client.Counter(
+      'tff_algos_requests',
+      'Requests that have ended.',
+      [*names, 'status'],
+      registry=self._registry,
+    )
+    self._seconds = prometheus_client.Histogram(
+      'tff_algos_request_seconds',
+      'Time from the headers of a request to the end of its answer.',
+      names,
+      buckets=_BUCKETS,
+      registry=self._registry,
+    )
+    self.lane_requests = prometheus_client.Gauge(
+      'tff_algos_lane_requests',
+      'Requests that wait in a lane or are answered.',
+      ['lane'],
+      registry=self._registry,
+    )
+    self._versions = prometheus_client.Gauge(
+      'tff_algos_model_version',
+      'The newest version that is loaded.',
+      ['model'],
+      registry=self._registry,
+    )
+
+  def text(self) -> bytes:
+    """Returns the metrics in Prometheus's text format."""
+    for model, version in self._store.newest_loaded().items():
+      self._versions.labels(model).set(version)
+    return prometheus_client.generate_latest(self._registry)
+
+  def record(self, call: Call) -> None:
+    """Counts a request, and writes its line of the access log to stdout."""
+    # Clients choose names: those of models alone are labels.
+    model, version = self._store.loaded_version(call.model, call.version)
+    labels = (call.api, call.method, model, version)
+    self._requests.labels(*labels, call.status).inc()
+    self._seconds.labels(*labels).observe(call.seconds)
+    if self._has_access_log:
+      now = datetime.datetime.now(datetime.UTC)
+      line = {
+        'time': now.isoformat(timespec='milliseconds'),
+        **call._asdict(),
+        'model': call.model[:200],
+        'version': version,
+        'seconds': round(call.seconds, 6),
+      }
+      # A reader that has gone is no reason to refuse requests.
+      with contextlib.suppress(OSError):
+        print(json.dumps(line), flush=True)
+
+
+def request_id(given: str | bytes | None) -> str:
+  """Returns the id that a client gave, if it is a plain word, or a new one."""
+  if isinstance(given, str) and _ID.fullmatch(given):
+    return given
+  return uuid.uuid4().hex
