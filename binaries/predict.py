@@ -47,6 +47,9 @@ _INSTANCES = flags.DEFINE_string(
 _REQUEST_FILE = flags.DEFINE_string(
   'request_file', None, 'Instead of --instances: a JSON file, or - for stdin.'
 )
+_TOKEN_FILE = flags.DEFINE_string(
+  'token_file', None, 'File with the token that the server asks for.'
+)
 _TIMEOUT_SECONDS = flags.DEFINE_float(
   'timeout_seconds',
   30.0,
@@ -55,18 +58,26 @@ _TIMEOUT_SECONDS = flags.DEFINE_float(
 )
 
 
-def predict(url: str, body: dict[str, Any], timeout_seconds: float) -> Any:
+def predict(
+  url: str,
+  body: dict[str, Any],
+  timeout_seconds: float,
+  token: str | None = None,
+) -> Any:
   """Returns the response to a predict request.
 
   Raises:
     RequestError: If the server refuses the request.
     UserError: If no server responds in time.
   """
+  headers = {'Content-Type': 'application/json'}
+  if token is not None:
+    headers['Authorization'] = f'Bearer {token}'
   try:
     request = urllib.request.Request(
       url,
       data=json.dumps(body).encode(),
-      headers={'Content-Type': 'application/json'},
+      headers=headers,
     )
     with urllib.request.urlopen(request, timeout=timeout_seconds) as reply:
       return json.load(reply)
@@ -109,6 +120,16 @@ def request_body() -> dict[str, Any]:
   return {'signature_name': name, **content}
 
 
+def _token() -> str | None:
+  if _TOKEN_FILE.value is None:
+    return None
+  try:
+    with open(_TOKEN_FILE.value, encoding='ascii') as file:
+      return file.read().strip()
+  except (OSError, ValueError) as error:
+    raise errors.UserError(f'the token cannot be read: {error}') from error
+
+
 def _default_signature(content: dict[str, Any]) -> str:
   """Returns the signature of raw columns, unless the encoded input is given."""
   rows = content.get('instances', [content.get('inputs')])
@@ -124,7 +145,7 @@ def _main() -> None:
   if _VERSION.value is not None:
     path += f'/versions/{_VERSION.value}'
   url = f'{_URL.value.rstrip("/")}{path}:predict'
-  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value)
+  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value, _token())
   print(json.dumps(answer, indent=2))
 
 

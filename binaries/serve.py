@@ -32,8 +32,8 @@ _MODEL_BASE_PATH = flags.DEFINE_string(
 _HOST = flags.DEFINE_string(
   'host',
   _DEFAULTS.host,
-  'Name or address to listen on. The server does not authenticate requests: '
-  'use 0.0.0.0 only on a trusted network.',
+  'Name or address to listen on. Other than this machine alone needs '
+  '--token_file, or --is_open.',
 )
 _REST_API_PORT = flags.DEFINE_integer(
   'rest_api_port',
@@ -92,6 +92,18 @@ _ACCESS_LOG = flags.DEFINE_bool(
   _DEFAULTS.access_log,
   'Whether to write a line of JSON for each request to stdout.',
 )
+_TOKEN_FILE = flags.DEFINE_string(
+  'token_file',
+  _DEFAULTS.token_file,
+  'JSON file of the tokens that may ask, name -> {"sha256": ..., "client_id": '
+  '...}; see docs/serving.md. It is read again when it changes.',
+)
+_IS_OPEN = flags.DEFINE_bool(
+  'is_open',
+  _DEFAULTS.is_open,
+  'Whether everybody may ask also from other machines: on a trusted network, '
+  'or behind a proxy that authenticates.',
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -118,6 +130,8 @@ def serve() -> None:
     receive_seconds=_RECEIVE_SECONDS.value,
     answer_seconds=_ANSWER_SECONDS.value,
     access_log=_ACCESS_LOG.value,
+    token_file=_TOKEN_FILE.value,
+    is_open=_IS_OPEN.value,
   )
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 

@@ -1,9 +1,11 @@
 """`binaries.predict` as a process, asking a server in this one."""
 
+import http.server
 import json
 import pathlib
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -51,6 +53,36 @@ def test_instances_from_a_flag_a_file_and_stdin(url, tmp_path):
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)['predictions']
     np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
+
+
+def test_token(tmp_path):
+  """The server of this test sees the header alone."""
+  seen = []
+
+  class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):  # noqa: N802
+      seen.append(self.headers['Authorization'])
+      self.send_response(200)
+      self.end_headers()
+      self.wfile.write(b'{}')
+
+    def log_message(self, *_):
+      pass
+
+  path = tmp_path / 'token'
+  path.write_text('secret\n')
+  with http.server.HTTPServer(('127.0.0.1', 0), Handler) as served:
+    thread = threading.Thread(target=served.handle_request)
+    thread.start()
+    done = predict(
+      f'--url=http://127.0.0.1:{served.server_port}',
+      *('--instances=[[1]]', f'--token_file={path}'),
+    )
+    thread.join()
+  assert done.returncode == 0, done.stderr
+  assert seen == ['Bearer secret']
+  done = predict('--instances=[[1]]', '--token_file=/missing')
+  assert 'the token cannot be read' in done.stderr.splitlines()[-1]
 
 
 def test_rows_of_raw_columns(url):

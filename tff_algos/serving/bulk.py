@@ -43,8 +43,18 @@ class BulkProcess:
     self._pipe: connection.Connection | None = None
     self._is_closed = False
 
-  def call(self, function: Callable[..., bytes], *arguments: Any) -> bytes:
+  def call(
+    self,
+    client_id: str | None,
+    function: Callable[..., bytes],
+    *arguments: Any,
+  ) -> bytes:
     """Returns `function(store, *arguments)` of the process.
+
+    Args:
+      client_id: The client that the store is restricted to, if any.
+      function: Of a module.
+      *arguments: Its further arguments.
 
     Raises:
       RequestError: If the function raised it; 503 if the process died or took
@@ -52,7 +62,7 @@ class BulkProcess:
     """
     pipe = self._start()
     try:
-      pipe.send((function, arguments))
+      pipe.send((client_id, function, arguments))
       if not pipe.poll(self._answer_seconds):
         self._kill()
         raise errors.RequestError(
@@ -118,11 +128,11 @@ def work(pipe: connection.Connection, store: models.ModelStore) -> None:
   """Answers calls until the other end of the pipe is closed."""
   while True:
     try:
-      function, arguments = pipe.recv()
+      client_id, function, arguments = pipe.recv()
     except (OSError, EOFError):
       return
     try:
-      answer = function(store, *arguments)
+      answer = function(store.restricted(client_id), *arguments)
     except errors.RequestError as error:
       answer = (str(error), error.status)
     except Exception:

@@ -30,6 +30,7 @@ from tensorflow_serving.apis import (
 
 from tff_algos.core import errors
 from tff_algos.serving import (
+  access,
   examples,
   models,
   monitoring,
@@ -40,6 +41,8 @@ from tff_algos.serving import lanes as lanes_lib
 
 _CODES = {
   400: grpc.StatusCode.INVALID_ARGUMENT,
+  401: grpc.StatusCode.UNAUTHENTICATED,
+  403: grpc.StatusCode.PERMISSION_DENIED,
   404: grpc.StatusCode.NOT_FOUND,
   408: grpc.StatusCode.DEADLINE_EXCEEDED,
   413: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -120,10 +123,12 @@ class Services(grpc.GenericRpcHandler):
     request_id = monitoring.request_id(metadata.get(monitoring.REQUEST_ID))
     context.set_trailing_metadata(((monitoring.REQUEST_ID, request_id),))
     spec, code = model_pb2.ModelSpec(), grpc.StatusCode.INTERNAL
+    caller = access.Caller()
     try:
+      caller = self._lanes.tokens.caller(_text(metadata.get('authorization')))
       message = self._receive(messages, context)
       spec = _spec(message)
-      response = self._answer(method, message, context)
+      response = self._answer(method, message, caller, context)
       code = grpc.StatusCode.OK
       return response
     except errors.RequestError as error:
@@ -156,17 +161,23 @@ class Services(grpc.GenericRpcHandler):
           spec.version.value if spec.HasField('version') else None,
           code.name,
           time.perf_counter() - start,
+          caller.name,
         )
       )
 
   def _answer(
-    self, method: str, message: bytes, context: grpc.ServicerContext
+    self,
+    method: str,
+    message: bytes,
+    caller: access.Caller,
+    context: grpc.ServicerContext,
   ) -> bytes:
     future = self._lanes.submit(
       answer,
       method,
       message,
       is_large=len(message) > lanes_lib.SMALL_BYTES,
+      caller=caller,
       seconds=context.time_remaining(),
     )
     context.add_callback(functools.partial(_cancel, future))
@@ -196,6 +207,10 @@ class Services(grpc.GenericRpcHandler):
       for context, since in list(self._receiving.items()):
         if since < before:
           context.cancel()
+
+
+def _text(value: str | bytes | None) -> str | None:
+  return value if isinstance(value, str) else None
 
 
 def _spec(message: bytes) -> model_pb2.ModelSpec:

@@ -15,7 +15,7 @@ from typing import Any
 import prometheus_client
 
 from tff_algos.core import errors
-from tff_algos.serving import bulk, models, monitoring, server_config
+from tff_algos.serving import access, bulk, models, monitoring, server_config
 
 # What is at most this long is answered within milliseconds: JSON, with at most
 # this many arrays and objects, and messages of gRPC.
@@ -33,6 +33,7 @@ class Lanes:
     store: The models of the small lane; the large one has its own copies.
     config: Limits.
     monitor: Metrics.
+    tokens: Who may ask.
   """
 
   def __init__(
@@ -41,6 +42,7 @@ class Lanes:
     self.store = store
     self.config = config
     self._bulk = bulk.BulkProcess(store.folder, config.answer_seconds)
+    self.tokens = access.Tokens(config.token_file)
     self.monitor = monitoring.Monitor(store, config.access_log)
     gauge = self.monitor.lane_requests.labels
     self._small = _Lane(_NUM_THREADS, config.max_waiting, gauge('small'))
@@ -51,6 +53,7 @@ class Lanes:
     function: Callable[..., bytes],
     *arguments: Any,
     is_large: bool,
+    caller: access.Caller,
     seconds: float | None = None,
   ) -> futures.Future[bytes]:
     """Queues `function(store, config, *arguments)`.
@@ -59,6 +62,7 @@ class Lanes:
       function: Of a module, as another process may call it.
       *arguments: Its further arguments.
       is_large: Whether it may take long, see `is_large_json`.
+      caller: Who asks; the store is restricted to its client.
       seconds: Time that the client waits, if it says so.
 
     Returns:
@@ -71,9 +75,10 @@ class Lanes:
     if seconds is not None:
       limit = min(limit, seconds)
     deadline = time.monotonic() + limit
+    call = (deadline, caller.client_id, function, *arguments)
     if is_large:
-      return self._large.submit(self._run_large, deadline, function, *arguments)
-    return self._small.submit(self._run_small, deadline, function, *arguments)
+      return self._large.submit(self._run_large, *call)
+    return self._small.submit(self._run_small, *call)
 
   def close(self) -> None:
     """Ends the threads and the process; what waits is cancelled."""
@@ -81,13 +86,14 @@ class Lanes:
     self._small.close()
     self._large.close()
 
-  def _run_small(self, deadline, function, *arguments) -> bytes:
+  def _run_small(self, deadline, client_id, function, *arguments) -> bytes:
     _check_in_time(deadline)
-    return function(self.store, self.config, *arguments)
+    store = self.store.restricted(client_id)
+    return function(store, self.config, *arguments)
 
-  def _run_large(self, deadline, function, *arguments) -> bytes:
+  def _run_large(self, deadline, client_id, function, *arguments) -> bytes:
     _check_in_time(deadline)
-    return self._bulk.call(function, self.config, *arguments)
+    return self._bulk.call(client_id, function, self.config, *arguments)
 
 
 class _Lane:

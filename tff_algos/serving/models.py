@@ -7,7 +7,9 @@ before it answers until it is ready; else the next request loads it.
 """
 
 import contextlib
+import copy
 import gc
+import json
 import os
 import pathlib
 import re
@@ -29,6 +31,9 @@ DEFAULT_SIGNATURE = 'serving_default'
 
 # Delay before a bundle that failed to load, perhaps half copied, is retried.
 _RETRY_SECONDS = 10.0
+# Inputs of signatures that tell whose model is asked for.
+_CLIENT_ID = 'client_id'
+_EXAMPLES = 'inputs'
 # As often does TensorFlow Serving look for versions.
 _REFRESH_SECONDS = 1.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
@@ -61,6 +66,8 @@ class ServedModel:
     raw_signatures: Signatures of raw columns, which check the values that they
       get; NaN is a missing number.
     numbers: Raw columns of float32.
+    client_ids: Clients whose personalized models these are.
+    only_client: The only client that may be asked for; None for all.
   """
 
   def __init__(self, name: str, version: int, folder: pathlib.Path):
@@ -71,6 +78,9 @@ class ServedModel:
     if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
       manifest.verify_files(folder)
       facts = manifest.read_manifest(folder)
+    self.only_client: str | None = None
+    ids = folder / manifest.EXTRA_FOLDER / manifest.CLIENT_IDS_FILE
+    self.client_ids = tuple(json.loads(ids.read_text())) if ids.exists() else ()
     self.raw_signatures = frozenset(facts.get('raw_signatures', ()))
     self.numbers = _number_columns(facts)
     self.signature_defs = _read_signature_defs(folder)
@@ -102,8 +112,10 @@ class ServedModel:
 
     Raises:
       RequestError: If the model rejects the values: 404 for an unknown client,
-        else 400; 413 if they do not fit in memory.
+        else 400; 413 if they do not fit in memory; 403 for a client that may
+        not be asked for.
     """
+    self._check_client(inputs)
     function = self._loaded.signatures[signature_name]
     try:
       outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
@@ -117,6 +129,26 @@ class ServedModel:
         'the batch does not fit in memory; send fewer rows at once', 413
       ) from error
     return {name: outputs[name].numpy() for name in sorted(outputs)}
+
+  def _check_client(self, inputs: Mapping[str, np.ndarray]) -> None:
+    if self.only_client is None or not self.client_ids:
+      return
+    asked = set(self.client_ids)
+    if len(asked) > 1 and _CLIENT_ID in inputs:
+      asked = {_text(value) for value in inputs[_CLIENT_ID].flat}
+    elif len(asked) > 1:
+      asked = {
+        _text(value)
+        for serialized in inputs[_EXAMPLES].flat
+        for value in tf.train.Example.FromString(serialized)
+        .features.feature[_CLIENT_ID]
+        .bytes_list.value
+      }
+    if asked != {self.only_client}:
+      raise errors.RequestError(
+        f'this token is for the model of client {self.only_client!r} alone',
+        status=403,
+      )
 
 
 class ModelStore:
@@ -132,6 +164,19 @@ class ModelStore:
     self._loaded: dict[str, dict[int, ServedModel]] = {}
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
     self._is_refreshed = False
+    self._client_id: str | None = None
+
+  def restricted(self, client_id: str | None) -> 'ModelStore':
+    """Returns this store as a client may use it; None for no restriction.
+
+    Its personalized models answer for that client alone, and it tells no names
+    of models, which may be those of clients.
+    """
+    if client_id is None:
+      return self
+    seen = copy.copy(self)
+    seen._client_id = client_id
+    return seen
 
   @contextlib.contextmanager
   def refreshed(self) -> Generator[None]:
@@ -209,8 +254,14 @@ class ModelStore:
         with contextlib.suppress(errors.ExportError):
           loaded = self._still_loaded(name, candidate, folders[candidate])
           if loaded is not None:
-            return loaded
-    return self._load_first(name, folders)
+            return self._as_seen(loaded)
+    return self._as_seen(self._load_first(name, folders))
+
+  def _as_seen(self, model: ServedModel) -> ServedModel:
+    if self._client_id is not None:
+      model = copy.copy(model)
+      model.only_client = self._client_id
+    return model
 
   def _load_first(
     self, name: str, folders: dict[int, pathlib.Path]
@@ -243,7 +294,15 @@ class ModelStore:
     return (name, str(version)) if version in loaded else ('', '')
 
   def names(self) -> list[str]:
-    """Returns the names of the models on disk."""
+    """Returns the names of the models on disk.
+
+    Raises:
+      RequestError: (403) If the store is restricted to a client.
+    """
+    if self._client_id is not None:
+      raise errors.RequestError(
+        'this token may not list the models', status=403
+      )
     return [
       name
       for name in self._names()
@@ -277,9 +336,10 @@ class ModelStore:
     if name in names:
       folders = versions.version_folders(self.folder / name)
     if not folders:
+      others = f'; the models are {_shorten(", ".join(names)) or "none"}'
       raise errors.RequestError(
-        f'unknown model {_shorten(repr(name))}; the models are '
-        f'{_shorten(", ".join(names)) or "none"}',
+        f'unknown model {_shorten(repr(name))}'
+        f'{others if self._client_id is None else ""}',
         status=404,
       )
     if version is None:
@@ -349,6 +409,10 @@ def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
       f'{folder} cannot be read: {error.strerror}'
     ) from error
   return status.st_ino, status.st_mtime_ns
+
+
+def _text(value: bytes | str) -> str:
+  return value if isinstance(value, str) else value.decode(errors='replace')
 
 
 def _number_columns(facts: Mapping[str, Any]) -> frozenset[str]:

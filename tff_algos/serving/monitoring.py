@@ -29,6 +29,7 @@ class Call(NamedTuple):
     version: Its version; None for the newest.
     status: Status of HTTP, or name of gRPC's code.
     seconds: Time from its headers to the end of its answer.
+    caller: Name of the token; '' without one.
   """
 
   request_id: str
@@ -39,6 +40,7 @@ class Call(NamedTuple):
   version: int | None
   status: str
   seconds: float
+  caller: str
 
 
 class Monitor:

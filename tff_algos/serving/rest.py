@@ -29,6 +29,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tff_algos.core import errors
 from tff_algos.serving import (
+  access,
   examples,
   models,
   monitoring,
@@ -57,6 +58,7 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
   def endpoint(what: str):
     async def respond(request: requests.Request) -> responses.Response:
       request.state.method = what
+      request.state.caller = _caller(request, lanes)
       exchange = _Exchange(request, lanes, places)
       try:
         return await exchange.response(await exchange.answer(what))
@@ -72,11 +74,12 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
 
   async def readyz(request: requests.Request) -> responses.Response:
     del request
-    loaded = lanes.store.newest_loaded()
-    return _Json(_dump({'models': loaded}), 200 if loaded else 503)
+    number = len(lanes.store.newest_loaded())
+    return _Json(_dump({'num_models': number}), 200 if number else 503)
 
   async def metrics(request: requests.Request) -> responses.Response:
-    del request
+    if _caller(request, lanes).client_id is not None:
+      raise errors.RequestError('this token may not see metrics', status=403)
     return responses.Response(
       lanes.monitor.text(), media_type=prometheus_client.CONTENT_TYPE_LATEST
     )
@@ -110,6 +113,10 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
       Exception: _on_bug,
     },
   )
+
+
+def _caller(request: requests.Request, lanes: lanes_lib.Lanes) -> access.Caller:
+  return lanes.tokens.caller(request.headers.get('authorization'))
 
 
 class _Observed:
@@ -149,6 +156,7 @@ class _Observed:
           int(version) if _is_version(version) else None,
           str(status),
           time.perf_counter() - start,
+          scope['state'].get('caller', access.Caller()).name,
         )
       )
 
@@ -199,6 +207,7 @@ class _Exchange:
         self._request.path_params,
         body,
         is_large=lanes_lib.is_large_json(body),
+        caller=self._request.state.caller,
       )
     )
     gone = asyncio.ensure_future(self._gone())
@@ -337,7 +346,9 @@ async def _on_request_error(
   headers = {}
   if error.status == 503:
     headers['Retry-After'] = _RETRY_AFTER_SECONDS
-  if error.status in (408, 413, 503):  # Its body may not have been read.
+  if error.status == 401:
+    headers['WWW-Authenticate'] = 'Bearer'
+  if error.status in (401, 408, 413, 503):  # Its body may not have been read.
     headers['Connection'] = 'close'
   return _Json(_dump({'error': str(error)}), error.status, headers)
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import ipaddress
 import json
 import os
 import pathlib
@@ -61,8 +62,10 @@ def running(
     The ports.
 
   Raises:
-    UserError: If a port is in use or the host cannot be listened on.
+    UserError: If a port is in use, the host cannot be listened on, or other
+      machines could ask without a token.
   """
+  _check_exposure(config)
   with (
     store.refreshed(),
     lanes_lib.opened(store, config) as lanes,
@@ -203,6 +206,19 @@ def _grpc_server(
     yield port
   finally:
     server.stop(_GRACE_SECONDS).wait()
+
+
+def _check_exposure(config: server_config.ServerConfig) -> None:
+  """Raises UserError if everybody could ask, and nobody has said so."""
+  try:
+    is_local = ipaddress.ip_address(config.host).is_loopback
+  except ValueError:
+    is_local = config.host == 'localhost'
+  if not (is_local or config.token_file or config.is_open):
+    raise errors.UserError(
+      f'host {config.host!r} may be reached from other machines, and everybody '
+      'could ask. Give --token_file, or --is_open if that is intended.'
+    )
 
 
 def _why_not_listening(host: str, port: int) -> OSError | None:

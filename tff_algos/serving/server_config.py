@@ -19,6 +19,8 @@ class ServerConfig(NamedTuple):
     answer_seconds: Time from a whole request to its answer, and for the client
       to receive it.
     access_log: Whether each request is a line of JSON on stdout.
+    token_file: Tokens that may ask, see `access.Tokens`; None for everybody.
+    is_open: Whether everybody may ask also from other machines.
   """
 
   host: str = '127.0.0.1'
@@ -31,3 +33,5 @@ class ServerConfig(NamedTuple):
   receive_seconds: float = 10.0
   answer_seconds: float = 60.0
   access_log: bool = False
+  token_file: str | None = None
+  is_open: bool = False

@@ -23,12 +23,14 @@ def make_process(export_folder):
   process.close()
   assert not psutil.pid_exists(pid)
   with pytest.raises(errors.RequestError, match='the server stops'):
-    process.call(rest.answer)
+    process.call(None, rest.answer)
 
 
 def predict(process, content, name='anna'):
   body = orjson.dumps(content)
-  return process.call(rest.answer, CONFIG, 'predict', {'name': name}, body)
+  return process.call(
+    None, rest.answer, CONFIG, 'predict', {'name': name}, body
+  )
 
 
 @pytest.mark.slow
@@ -48,6 +50,15 @@ def test_refusals_keep_their_status(process):
   with pytest.raises(errors.RequestError, match='must have either') as error:
     predict(process, {})
   assert error.value.status == 400
+
+
+@pytest.mark.slow
+def test_restricted_to_a_client(process):
+  body = orjson.dumps({'instances': X})
+  arguments = (rest.answer, CONFIG, 'predict', {'name': 'anna'}, body)
+  with pytest.raises(errors.RequestError, match="of client 'b/2' alone"):
+    process.call('b/2', *arguments)
+  assert process.call('anna', *arguments) == process.call(None, *arguments)
 
 
 @pytest.mark.slow

@@ -6,8 +6,10 @@ import time
 import pytest
 
 from tff_algos.core import errors
+from tff_algos.serving import access, models, server_config
 from tff_algos.serving import lanes as lanes_lib
-from tff_algos.serving import models, server_config
+
+ANYBODY = access.Caller()
 
 
 @pytest.fixture(name='lanes')
@@ -28,7 +30,9 @@ def make_occupy(lanes):
     is_free.wait(20)
     return b'done'
 
-  futures = [lanes.submit(work, is_large=False) for _ in range(2)]
+  futures = [
+    lanes.submit(work, is_large=False, caller=ANYBODY) for _ in range(2)
+  ]
   started.wait(20)
   yield is_free
   is_free.set()
@@ -40,23 +44,27 @@ def echo(store, config, text):
 
 
 def test_answer(lanes):
-  assert lanes.submit(echo, b'a', is_large=False).result(20) == b'a'
+  assert (
+    lanes.submit(echo, b'a', is_large=False, caller=ANYBODY).result(20) == b'a'
+  )
 
 
 def test_full_queue_refuses(lanes, occupy):
-  waiting = [lanes.submit(echo, b'a', is_large=False) for _ in range(3)]
+  waiting = [
+    lanes.submit(echo, b'a', is_large=False, caller=ANYBODY) for _ in range(3)
+  ]
   with pytest.raises(errors.RequestError, match='too many requests') as error:
-    lanes.submit(echo, b'a', is_large=False)
+    lanes.submit(echo, b'a', is_large=False, caller=ANYBODY)
   assert error.value.status == 503
   assert waiting[0].cancel()  # Its client has gone: its place is free.
-  more = lanes.submit(echo, b'b', is_large=False)
+  more = lanes.submit(echo, b'b', is_large=False, caller=ANYBODY)
   occupy.set()
   assert more.result(20) == b'b'
 
 
 def test_deadline(lanes, occupy):
-  late = lanes.submit(echo, b'a', is_large=False, seconds=0.01)
-  in_time = lanes.submit(echo, b'b', is_large=False, seconds=19)
+  late = lanes.submit(echo, b'a', is_large=False, caller=ANYBODY, seconds=0.01)
+  in_time = lanes.submit(echo, b'b', is_large=False, caller=ANYBODY, seconds=19)
   time.sleep(0.05)
   occupy.set()
   assert in_time.result(20) == b'b'
@@ -68,13 +76,17 @@ def test_deadline(lanes, occupy):
 def test_large_requests_do_not_hold_small_ones(lanes, monkeypatch):
   is_free = threading.Event()
 
-  def call(function, *arguments):
+  def call(client_id, function, *arguments):
     assert is_free.wait(20)
     return function(None, *arguments)
 
   monkeypatch.setattr(lanes._bulk, 'call', call)
-  large = [lanes.submit(echo, b'a', is_large=True) for _ in range(4)]
-  assert lanes.submit(echo, b'b', is_large=False).result(20) == b'b'
+  large = [
+    lanes.submit(echo, b'a', is_large=True, caller=ANYBODY) for _ in range(4)
+  ]
+  assert (
+    lanes.submit(echo, b'b', is_large=False, caller=ANYBODY).result(20) == b'b'
+  )
   is_free.set()
   assert [future.result(20) for future in large] == [b'a'] * 4
 

@@ -7,7 +7,15 @@ import pytest
 from tff_algos.serving import models, monitoring
 
 CALL = monitoring.Call(
-  'id-1', '10.0.0.1', 'rest', 'predict', 'anna', None, '200', 0.0123456789
+  'id-1',
+  '10.0.0.1',
+  'rest',
+  'predict',
+  'anna',
+  None,
+  '200',
+  0.0123456789,
+  'ops',
 )
 
 
@@ -32,6 +40,7 @@ def test_access_log(store, capfd):
     'version': '1',
     'status': '200',
     'seconds': 0.012346,
+    'caller': 'ops',
   }
 
 

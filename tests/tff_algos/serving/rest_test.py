@@ -467,7 +467,7 @@ def test_health(served):
   post(served, 'anna', {'instances': [[1, 2, 3, 4]]})
   reply = served.http.get('/readyz')
   assert reply.status_code == 200
-  assert reply.json()['models']['anna'] == 1
+  assert reply.json()['num_models'] >= 1
 
 
 def metrics(served):

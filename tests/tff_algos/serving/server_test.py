@@ -64,7 +64,9 @@ def test_second_server_does_not_share_the_grpc_port(store):
 
 
 def test_host_that_is_not_ours(store):
-  config = server_config.ServerConfig(host='192.0.2.1', rest_api_port=0, port=0)
+  config = server_config.ServerConfig(
+    host='192.0.2.1', rest_api_port=0, port=0, is_open=True
+  )
   with (
     pytest.raises(errors.UserError, match="host '192.0.2.1'.*with --host"),
     server.running(store, config),
@@ -121,3 +123,22 @@ def test_a_server_without_models_does_not_listen(tmp_path, monkeypatch):
       models.ModelStore(tmp_path),
       server_config.ServerConfig(rest_api_port=0, port=0),
     )
+
+
+@pytest.mark.parametrize('host', ['0.0.0.0', '192.0.2.1', '::', 'example.org'])
+def test_other_machines_need_a_token_or_a_word(store, host):
+  config = server_config.ServerConfig(host=host, rest_api_port=0, port=0)
+  text = 'may be reached from other machines.*--token_file, or --is_open'
+  with (
+    pytest.raises(errors.UserError, match=text),
+    server.running(store, config),
+  ):
+    pass
+
+
+def test_open_to_everybody_if_told_so(store):
+  config = server_config.ServerConfig(
+    host='0.0.0.0', rest_api_port=0, port=0, is_open=True
+  )
+  with server.running(store, config) as ports:
+    assert not is_free(ports.rest_api_port)

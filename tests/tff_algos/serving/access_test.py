@@ -1,0 +1,230 @@
+"""Tokens: who may ask, for whose models, and what the log says."""
+
+import hashlib
+import json
+import time
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+  classification_pb2,
+  predict_pb2,
+  prediction_service_pb2_grpc,
+)
+
+from tff_algos.core import errors
+from tff_algos.serving import access, models, server, server_config
+
+
+def entry(token, **others):
+  return {'sha256': hashlib.sha256(token.encode()).hexdigest(), **others}
+
+
+ENTRIES = {
+  'operator': entry('secret'),
+  "anna's phone": entry('hers', client_id='anna'),
+}
+X = [1, 2, 3, 4]
+RAW = dict(zip('abcd', [1.0, 2.0, 3.0, 4.0], strict=True))
+
+
+@pytest.fixture(name='path')
+def make_path(tmp_path):
+  path = tmp_path / 'tokens.json'
+  path.write_text(json.dumps(ENTRIES))
+  return path
+
+
+def test_callers(path):
+  tokens = access.Tokens(path)
+  assert tokens.caller('Bearer secret') == access.Caller('operator', None)
+  assert tokens.caller('bearer  hers ').client_id == 'anna'
+  for given in (None, '', 'secret', 'Basic secret', 'Bearer', 'Bearer secre'):
+    with pytest.raises(errors.RequestError, match='a valid token') as error:
+      tokens.caller(given)
+    assert error.value.status == 401
+
+
+def test_without_a_file_all_may_ask():
+  assert access.Tokens(None).caller(None) == access.Caller()
+
+
+def test_the_file_is_read_again(path):
+  tokens = access.Tokens(path)
+  path.write_text(json.dumps({'new': entry('other')}))
+  assert tokens.caller('Bearer other').name == 'new'
+  with pytest.raises(errors.RequestError):
+    tokens.caller('Bearer secret')
+  path.write_text('{')
+  assert tokens.caller('Bearer other').name == 'new'
+  path.unlink()
+  assert tokens.caller('Bearer other').name == 'new'
+
+
+@pytest.mark.parametrize(
+  ('content', 'text'),
+  [
+    ('{', 'Expecting'),
+    ('[]', 'must be a JSON object'),
+    ('{"a": "b"}', 'must be a JSON object'),
+    ('{"a": {}}', 'sha256'),
+    ('{"a": {"sha256": "00"}}', "of 'a' must have 64 hex digits"),
+    ('{"a": {"sha256": "x"}}', 'hexadecimal'),
+    ('{"a": {"sha256": "%s", "client": "b"}}' % ('0' * 64), 'unknown entries'),
+    ('{"a": {"sha256": "%s", "client_id": 3}}' % ('0' * 64), 'a string'),
+  ],
+)
+def test_damaged_files_are_refused(path, content, text):
+  path.write_text(content)
+  with pytest.raises(errors.UserError, match=text):
+    access.Tokens(path)
+
+
+def test_missing_file(tmp_path):
+  with pytest.raises(errors.UserError, match='No such file'):
+    access.Tokens(tmp_path / 'none')
+
+
+@pytest.fixture(name='ports', scope='module')
+def make_ports(export_folder, tmp_path_factory):
+  path = tmp_path_factory.mktemp('tokens') / 'tokens.json'
+  path.write_text(json.dumps(ENTRIES))
+  config = server_config.ServerConfig(
+    rest_api_port=0, port=0, token_file=str(path), access_log=True
+  )
+  with server.running(models.ModelStore(export_folder), config) as ports:
+    yield ports
+
+
+def ask(ports, path, token, content=None):
+  url = f'http://127.0.0.1:{ports.rest_api_port}{path}'
+  headers = {'Authorization': f'Bearer {token}'} if token else {}
+  method = 'POST' if content else 'GET'
+  return httpx.request(method, url, headers=headers, json=content, timeout=30)
+
+
+def test_health_needs_no_token_and_all_else_does(ports):
+  assert ask(ports, '/healthz', None).status_code == 200
+  assert ask(ports, '/readyz', None).status_code in (200, 503)
+  for path in ('/metrics', '/v1/models', '/v1/models/anna'):
+    reply = ask(ports, path, None)
+    assert reply.status_code == 401
+    assert reply.headers['www-authenticate'] == 'Bearer'
+    assert ask(ports, path, 'secret').status_code == 200
+
+
+@pytest.mark.parametrize(
+  ('path', 'content', 'status'),
+  [
+    ('anna:predict', {'instances': [X]}, 200),
+    ('cluster_models:predict', {'inputs': {'x': [X], 'cluster_id': [1]}}, 200),
+    (
+      'personalized_models:predict',
+      {'instances': [{'x': X, 'client_id': 'anna'}]},
+      200,
+    ),
+    (
+      'personalized_models:predict',
+      {'instances': [{'x': X, 'client_id': 'b/2'}]},
+      403,
+    ),
+    (
+      'personalized_models:predict',
+      {'instances': [{'x': X, 'client_id': c} for c in ('anna', 'd d')]},
+      403,
+    ),
+    (
+      'personalized_models:predict',
+      {'inputs': {'x': [X], 'client_id': [{'b64': 'YS8y'}]}},
+      403,
+    ),
+    (
+      'personalized_models:predict',
+      {
+        'signature_name': 'serving_raw',
+        'instances': [{**RAW, 'client_id': 'd d'}],
+      },
+      403,
+    ),
+    (
+      'personalized_models:classify',
+      {'examples': [{**RAW, 'client_id': 'anna'}]},
+      200,
+    ),
+    (
+      'personalized_models:classify',
+      {'context': {'client_id': 'd d'}, 'examples': [RAW]},
+      403,
+    ),
+    ('personalized_models:classify', {'examples': [RAW]}, 403),
+    ('', None, 403),
+  ],
+)
+def test_a_client_asks_for_its_own_model_alone(ports, path, content, status):
+  url = f'/v1/models/{path}'.rstrip('/')
+  reply = ask(ports, url, 'hers', content)
+  assert reply.status_code == status, reply.text
+  if content:
+    assert ask(ports, url, 'secret', content).status_code in (200, 400, 404)
+
+
+def test_a_client_is_told_no_names(ports):
+  reply = ask(ports, '/v1/models/bob', 'hers')
+  assert reply.json() == {'error': "unknown model 'bob'"}
+  assert 'anna' in ask(ports, '/v1/models/bob', 'secret').text
+  assert ask(ports, '/metrics', 'hers').status_code == 403
+
+
+def test_the_bundle_of_another_client(export_folder):
+  store = models.ModelStore(export_folder)
+  inputs = {'x': np.float32([X])}
+  store.restricted('anna').get('anna').predict('serving_default', inputs)
+  with pytest.raises(errors.RequestError, match="client 'd d' alone") as error:
+    store.restricted('d d').get('anna').predict('serving_default', inputs)
+  assert error.value.status == 403
+  store.get('anna').predict('serving_default', inputs)
+
+
+def test_grpc(ports):
+  request = predict_pb2.PredictRequest()
+  request.model_spec.name = 'personalized_models'
+  request.inputs['x'].CopyFrom(tf.make_tensor_proto([X, X], tf.float32))
+  request.inputs['client_id'].CopyFrom(tf.make_tensor_proto(['anna', 'b/2']))
+  examples = classification_pb2.ClassificationRequest()
+  examples.model_spec.name = 'personalized_models'
+  row = examples.input.example_list.examples.add()
+  row.features.feature['client_id'].bytes_list.value.extend([b'anna', b'b/2'])
+
+  def code(call, message, token):
+    metadata = [('authorization', f'Bearer {token}')] if token else []
+    try:
+      call(message, timeout=30, metadata=metadata)
+    except grpc.RpcError as error:
+      return error.code().name
+    return 'OK'
+
+  with grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel:
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    assert code(stub.Predict, request, None) == 'UNAUTHENTICATED'
+    assert code(stub.Predict, request, 'secret') == 'OK'
+    assert code(stub.Predict, request, 'hers') == 'PERMISSION_DENIED'
+    assert code(stub.Classify, examples, 'hers') == 'PERMISSION_DENIED'
+    request.inputs['client_id'].CopyFrom(tf.make_tensor_proto(['anna', 'anna']))
+    assert code(stub.Predict, request, 'hers') == 'OK'
+
+
+def test_the_access_log_names_the_caller(ports, capfd):
+  ask(ports, '/v1/models/anna', 'hers')
+  ask(ports, '/v1/models/anna', 'wrong')
+  text = ''
+  deadline = time.monotonic() + 30
+  while text.count('\n') < 2:  # A client has its answer before the log.
+    assert time.monotonic() < deadline
+    text += capfd.readouterr().out
+  lines = map(json.loads, text.splitlines())
+  seen = {(line['caller'], line['status']) for line in lines}
+  assert seen == {("anna's phone", '200'), ('', '401')}
+  assert 'hers' not in text
