@@ -186,6 +186,10 @@ class ModelStore:
       target=self._refresh, args=(stop,), name='refresh', daemon=True
     )
     self._is_refreshed = True
+    # The garbage collector would look at what is loaded again and again, and
+    # hold the interpreter for tenths of a second.
+    gc.collect()
+    gc.freeze()
     thread.start()
     try:
       yield
@@ -196,15 +200,7 @@ class ModelStore:
       gc.unfreeze()
 
   def _refresh(self, stop: threading.Event) -> None:
-    settled = None
-    while True:
-      # A second after a change: requests to the model before have ended.
-      found = {(name, *loaded) for name, loaded in self._loaded.items()}
-      if found != settled:
-        _settle_memory()
-        settled = found
-      if stop.wait(_REFRESH_SECONDS):
-        return
+    while not stop.wait(_REFRESH_SECONDS):
       # The log has the versions that cannot be loaded.
       with contextlib.suppress(OSError):
         for name in self._names():
@@ -383,17 +379,6 @@ class ModelStore:
     is_newest = version > max(loaded, default=0)
     self._loaded[name] = {**({} if is_newest else loaded), version: model}
     return model
-
-
-def _settle_memory() -> None:
-  """Frees unused models, and spares the garbage collector those in use.
-
-  It would look at all their objects again and again, and hold the interpreter
-  for tenths of a second.
-  """
-  gc.unfreeze()
-  gc.collect()
-  gc.freeze()
 
 
 def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
