@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
@@ -98,14 +97,11 @@ def export_tflite_models(
   def write(folder: pathlib.Path) -> None:
     extra = folder / manifest.EXTRA_FOLDER
     extra.mkdir(parents=True)
-    for number, (name, model, weights) in enumerate(models, 1):
+    for name, model, weights in models:
       x = validation.check_sample_inputs(model, sample_inputs)
       content = convert(model, weights, folder / 'converting')
       _check_predicts(name, content, model, weights, x)
       (folder / name).write_bytes(content)
-      logging.log_every_n_seconds(
-        logging.INFO, 'Converted %d of %d models.', 10, number, len(models)
-      )
     facts = {
       'kind': 'tflite_models',
       'tensorflow_version': tf.__version__,
