@@ -54,7 +54,7 @@ class ClientGraph:
     client: composer.Clients,
   ) -> list[tf.Tensor]:
     """Returns the distinct leaves of the output."""
-    data = client_rows.SpanData(rows, client.data, places)  # pyright: ignore[reportArgumentType]
+    data: Any = client_rows.SpanData(rows, client.data, places)  # pyright: ignore[reportArgumentType]
     output = phase.client_work(
       message, client.client_input, client.client_state, data, client.seed
     )
