@@ -21,7 +21,7 @@ def laboratory(tmp_path_factory):
 
 def _complaint(outcome, reader):
   """Returns what is wrong with an outcome; '' if nothing is."""
-  if outcome.kind == damaged_runs.UNDISTURBED:
+  if outcome.kind in (damaged_runs.UNDISTURBED, damaged_runs.WITHOUT):
     return ''
   if outcome.kind != damaged_runs.NAMED:
     return f'{reader}: {outcome}'

@@ -52,11 +52,16 @@ _CONTENTS = (TRUNCATED, EMPTIED, FLIPPED, SWAPPED)
 READERS = ('resume', 'evaluate', 'export', 'report')
 # Of folders; the bytes of a folder are its files'.
 _OF_FOLDERS = (SWAPPED, DELETED, REPLACED, UNREADABLE)
+# Without these a run is as if they had not been made yet; errors advise it.
+_OPTIONAL = re.compile(
+  r'checkpoints(/round_\d+)?|(drift|gate|lineage)\.json|evaluation/records.json'
+)
 _IGNORED = ('dataset', 'tensorboard', 'report', 'drift_reference')
 _NUM_STEPS = 5
 
-UNDISTURBED, NAMED, UNNAMED, SILENT, TRACE = (
+UNDISTURBED, WITHOUT, NAMED, UNNAMED, SILENT, TRACE = (
   'undisturbed',
+  'goes on without it',
   'refused, named',
   'refused, not named',
   'accepted in silence',
@@ -180,6 +185,8 @@ class Laboratory:
     except Exception as error:
       return Outcome(TRACE, f'{type(error).__name__}: {error}')
     is_same = self._product(reader, case) == self._expect(reader)
+    if not is_same and damage == DELETED and _OPTIONAL.fullmatch(name):
+      return Outcome(WITHOUT)
     return Outcome(UNDISTURBED if is_same else SILENT)
 
   def _follow(self, case, reader, error, number) -> str:
@@ -367,7 +374,7 @@ def table(laboratory: Laboratory, paths=None, report=print) -> list[str]:
         followed = [complaint for _, complaint in found.advice]
         if found.kind in (NAMED, UNNAMED):
           counts[reader]['advice that fails'] += any(followed)
-        if found.kind not in (UNDISTURBED, NAMED) or any(followed):
+        if found.kind not in (UNDISTURBED, WITHOUT, NAMED) or any(followed):
           failures.append(f'{name} {damage}, {reader}: {found}')
           report(failures[-1])
   for reader, count in counts.items():
