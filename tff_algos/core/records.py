@@ -115,6 +115,11 @@ class Problem(NamedTuple):
     return f'{self.path} {self.fault}'
 
 
+def locate(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the path of a file, without `..`, by which names may begin."""
+  return pathlib.Path(os.path.normpath(folder / name))
+
+
 def first_problem(
   workdir: pathlib.Path, entries: Mapping[str, Entry | str]
 ) -> Problem | None:
@@ -125,9 +130,9 @@ def first_problem(
     entries: Path -> entry, or SHA-256 alone.
   """
   for name, entry in entries.items():
-    found = _problem(
-      workdir / name, {'sha256': entry} if isinstance(entry, str) else entry
-    )
+    path = locate(workdir, name)
+    entry = {'sha256': entry} if isinstance(entry, str) else entry
+    found = _problem(path, entry)
     if found:
       return found
   return None

@@ -495,7 +495,8 @@ class CheckpointManager:
     }
     known = self._known_hashes()
     for name in (name for name, is_there in constant.items() if is_there):
-      hashes[name] = known.get(name) or _sha256(self._folder / name)
+      path = records.locate(self._folder, name)
+      hashes[name] = known.get(name) or _sha256(path)
     return hashes
 
   def _known_hashes(self) -> dict[str, str]:
