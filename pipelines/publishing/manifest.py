@@ -15,7 +15,7 @@ from pipelines.examples import encoding
 from pipelines.sources import base
 from pipelines.steps import planning, write
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
@@ -209,7 +209,7 @@ def build_manifest(
     **_planted_entries(plan),
     **more,
   }
-  return manifest | {'checksum': integrity.manifest_checksum(manifest)}
+  return sealed_json.seal(manifest)
 
 
 def _planted_entries(plan: planning.Plan) -> dict[str, Any]:

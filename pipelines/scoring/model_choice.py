@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, records
 from tff_algos.data import schema
 
 PERSONALIZED = 'personalized'
@@ -18,6 +18,7 @@ REFUSE = 'refuse'
 _CLUSTER_PREFIX = 'cluster_'
 
 ALL_CLIENTS = 'all'
+_EVALUATE_AGAIN = 'Run binaries.evaluate again, which writes it anew.'
 # Placeholder for a cluster to be picked by lowest loss.
 TO_BE_PICKED = -1
 
@@ -132,9 +133,16 @@ def read_assignments(path: pathlib.Path) -> dict[str, int]:
       `evaluation/clients.csv`; other columns are ignored.
 
   Raises:
-    DataError: If it cannot be read, lacks a column, names a client twice, or
-      a cluster is no number >= 0.
+    DataError: If it cannot be read, lacks a column, names a client twice, a
+      cluster is no number >= 0, or an evaluation's table was changed since.
   """
+  folder = path.resolve().parent
+  known = records.read(folder, _EVALUATE_AGAIN) or {'files': {}}
+  name = f'{folder.name}/{path.name}'
+  entries = {name: known['files'][name]} if name in known['files'] else {}
+  found = records.first_problem(folder.parent, entries)
+  if found:
+    raise errors.DataError(f'{found}. {_EVALUATE_AGAIN}')
   assignments: dict[str, int] = {}
   try:
     with path.open(newline='', encoding='utf-8') as file:

@@ -16,7 +16,7 @@ from pipelines.engines import failures
 from pipelines.publishing import manifest as manifest_lib
 from pipelines.publishing import staging as staging_lib
 from pipelines.scoring import bundles, model_choice
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, sealed_json
 from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Array
 from tff_algos.data import integrity
@@ -215,7 +215,7 @@ def write_manifest(
   elif n:
     squared = sum(fact['squared_error'] for fact in facts)
     manifest['mean_squared_error'] = squared / n
-  manifest['checksum'] = integrity.manifest_checksum(manifest)
+  manifest = sealed_json.seal(manifest)
   manifest_lib.write_manifest(staging.version / MANIFEST, manifest)
   return manifest
 
@@ -226,7 +226,7 @@ def read_published(folder: pathlib.Path) -> dict[str, Any] | None:
     return None
   try:
     manifest = json.loads((folder / MANIFEST).read_text())
-    if manifest['checksum'] != integrity.manifest_checksum(manifest):
+    if manifest['checksum'] != sealed_json.checksum(manifest):
       raise ValueError('the checksum is another')
     integrity.check_files(folder, manifest, verify=True)
   except (OSError, ValueError, KeyError, TypeError, errors.DataError) as error:

@@ -50,10 +50,12 @@ _ONLY_MODULES = {
   },
   (rooms.CONSENSUS, rooms.CORE): {'checks', 'errors', 'seeds'},
   (rooms.CONSENSUS, rooms.ADVERSARIES): {'malicious'},
-  (rooms.AUDIT, rooms.CORE): {'durable', 'errors'},
+  (rooms.AUDIT, rooms.CORE): {'durable', 'errors', 'records'},
   (rooms.AUDIT, rooms.CONSENSUS): {'statements'},
   (rooms.REPORTS, rooms.AUDIT): {'audit_log'},
-  (rooms.REPORTS, rooms.CORE): {'errors', 'seeds'},
+  (rooms.REPORTS, rooms.CORE): {
+    *('durable', 'errors', 'records', 'sealed_json', 'seeds'),
+  },
   (rooms.REPORTS, rooms.EVALUATION): {
     *('association', 'distances', 'drift', 'recovery', 'round_time'),
     'summaries',

@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from tff_algos.core import sealed_json
+
 
 def test_the_program_prints_the_summary(launcher, finished_run):
   program = launcher.run(
@@ -31,7 +33,7 @@ def test_the_best_round(launcher, trained_regressions, tmp_path):
   path = folder / 'checkpoints' / 'round_000002' / 'checkpoint.json'
   content = json.loads(path.read_text())
   content['progress'] |= {'best_round': 1, 'num_since': 1}
-  path.write_text(json.dumps(content))
+  path.write_text(json.dumps(sealed_json.seal(content)))
 
   def evaluate(choice):
     return launcher.run(

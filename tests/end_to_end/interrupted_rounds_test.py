@@ -51,10 +51,10 @@ def test_rows_are_permanent_before_a_checkpoint_counts_on_them(tmp_path):
   )
   saved, save = [], run.checkpoints.save
 
-  def check_and_save(round_num, *rest):
+  def check_and_save(round_num, *rest, **entries):
     assert run.recorder.persisted == list(range(round_num + 1))
     saved.append(round_num)
-    save(round_num, *rest)
+    save(round_num, *rest, **entries)
 
   run.checkpoints.save = check_and_save
   with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,8 @@ class Recorder:
     self.rows = {}
     self.persisted = []
 
-  def resume(self, round_num):
+  def resume(self, round_num, entries):
+    assert not entries or round_num
     kept = range(round_num + 1) if round_num else ()
     self.rows = {r: row for r, row in self.rows.items() if r in kept}
 
@@ -27,6 +28,7 @@ class Recorder:
 
   def persist(self):
     self.persisted = list(self.rows)
+    return {}
 
 
 def _raise_ctrl_c():

@@ -2,7 +2,8 @@
 
 A file system may make a rename permanent before the data of the renamed file,
 and a name only when its folder is synced (Pillai et al., "All File Systems Are
-Not Created Equal", OSDI 2014). All functions raise OSError if the disk refuses.
+Not Created Equal", OSDI 2014). All functions raise OSError if the disk refuses,
+and DataError if a folder stands where a file belongs, or the reverse.
 """
 
 import contextlib
@@ -10,6 +11,8 @@ import os
 import pathlib
 from collections.abc import Generator
 from typing import IO, Any
+
+from tff_algos.core import errors
 
 
 def sync(path: pathlib.Path) -> None:
@@ -31,10 +34,24 @@ def make_folder(folder: pathlib.Path) -> None:
   """Makes a folder and its missing parents, permanently."""
   if folder.is_dir():
     return
-  if not folder.parent.exists():
+  if os.path.lexists(folder):
+    raise errors.DataError(
+      f'{folder} is a file, where a folder belongs. Remove it, and run the '
+      'same command again'
+    )
+  if not folder.parent.is_dir():
     make_folder(folder.parent)
   folder.mkdir(exist_ok=True)
   sync(folder.parent)
+
+
+def check_file_place(path: pathlib.Path) -> None:
+  """Raises DataError if a folder stands where a file is to be written."""
+  if path.is_dir():
+    raise errors.DataError(
+      f'{path} is a folder, where a file belongs. Remove it, and run the same '
+      'command again'
+    )
 
 
 def publish(made: pathlib.Path, place: pathlib.Path) -> None:
@@ -62,6 +79,7 @@ def replacing(
     mode: Mode of `open`.
     **options: Other options of `open`.
   """
+  check_file_place(path)
   temporary = path.with_name(f'{path.name}.writing')
   try:
     with open(temporary, mode, **options) as file:

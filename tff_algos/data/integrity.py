@@ -1,13 +1,11 @@
 """Integrity check of a dataset version: complete and unchanged files."""
 
-import functools
-import hashlib
 import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tff_algos.core import errors
+from tff_algos.core import errors, records, sealed_json
 from tff_algos.data import dates, layout
 from tff_algos.data import schema as schema_lib
 
@@ -69,13 +67,6 @@ def find_as_of(dataset: pathlib.Path, as_of: str) -> pathlib.Path:
   return folder
 
 
-def manifest_checksum(manifest: Mapping[str, Any]) -> str:
-  """Returns the expected entry `checksum` of a manifest, in hex digits."""
-  entries = {key: manifest[key] for key in manifest if key != 'checksum'}
-  spelled = json.dumps(entries, sort_keys=True)
-  return hashlib.sha256(spelled.encode()).hexdigest()
-
-
 def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
   """Returns the manifest of a version.
 
@@ -100,7 +91,7 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
       f'{folder} has schema version {found!r}, this code reads version '
       f'{schema_lib.SCHEMA_VERSION}. {BUILD_AGAIN}'
     )
-  if manifest.get('checksum') != manifest_checksum(manifest):
+  if manifest.get('checksum') != sealed_json.checksum(manifest):
     raise errors.DataError(
       f'{path} is damaged: it has been changed since it was written. '
       f'{BUILD_AGAIN}'
@@ -147,13 +138,9 @@ def check_files(
 
 def file_sha256(path: pathlib.Path) -> str:
   """Returns the SHA-256 of a file, in hex digits."""
-  digest = hashlib.sha256()
-  with open(path, 'rb') as file:
-    for chunk in iter(functools.partial(file.read, 1 << 20), b''):
-      digest.update(chunk)
-  return digest.hexdigest()
+  return records.describe_file(path)['sha256']
 
 
 def describe_file(path: pathlib.Path) -> dict[str, Any]:
   """Returns a file's entry in a manifest, for `check_files`."""
-  return {'size_bytes': path.stat().st_size, 'sha256': file_sha256(path)}
+  return dict(records.describe_file(path))

@@ -11,7 +11,7 @@ from tff_algos.adversaries import false_clients
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.algorithms.cmfl.audit import audit_log, verification
 from tff_algos.algorithms.cmfl.consensus import statements
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.experiments import experiment, output
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.training import loop
@@ -70,11 +70,11 @@ class Auditor:
       self._note_vote(server_state, cohort, output)
     return output
 
-  def resume(self, round_num: int) -> None:
+  def resume(self, round_num: int, entries: records.Entries) -> None:
     """Truncates the log after a round."""
     self._entry, self._arrays = {}, {}
     self._log.resume(round_num)
-    self._observer.resume(round_num)
+    self._observer.resume(round_num, entries)
 
   def record(
     self,
@@ -89,9 +89,9 @@ class Auditor:
       self._entry, self._arrays = {}, {}
     self._observer.record(round_num, metrics, memberships)
 
-  def persist(self) -> None:
+  def persist(self) -> records.Entries:
     """Persists the observer's rounds; those of the log are durable already."""
-    self._observer.persist()
+    return {**self._observer.persist(), **self._log.entries()}
 
   def _note_training(self, server_state, cohort, output) -> None:
     inputs, ids = cohort.call.client_inputs, cohort.source.population.client_ids

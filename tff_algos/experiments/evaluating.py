@@ -4,10 +4,15 @@ import os
 import pathlib
 from typing import Any
 
+from tff_algos.core import config as config_lib
+from tff_algos.core import durable, records, sealed_json
 from tff_algos.evaluation import evaluation_tables, evaluator
 from tff_algos.experiments import experiment, output, runtime_cache, session
 from tff_algos.reports.run import membership_history
 from tff_algos.training import checkpoint, metrics_log
+
+_FOLDER = 'evaluation'
+_SUMMARY = 'summary.json'
 
 
 def evaluate(
@@ -29,6 +34,7 @@ def evaluate(
   """
   with session.open_session(config, folder, kept=kept) as opened:
     chosen, server_state = opened.restore(round_choice)
+    entries = opened.checkpoints.checked_records(opened.checkpoints.find())
     found = opened.evaluator.evaluate(server_state)
     tables = {
       'clients.csv': found.clients,
@@ -41,11 +47,21 @@ def evaluate(
       tables['association.csv'] = evaluation_tables.association_rows(
         found.memberships, planted
       )
-    content = _summary(opened, chosen, found, tables['centers.csv'])
-  evaluation = pathlib.Path(folder, 'evaluation')
-  output.write_json(evaluation / 'summary.json', content)
-  for name, rows in tables.items():
-    output.write_table(evaluation / name, rows)
+    content = _summary(opened, chosen, found, tables['centers.csv'], entries)
+  evaluation = pathlib.Path(folder, _FOLDER)
+  with records.rewriting(
+    evaluation.parent,
+    _FOLDER,
+    (*tables, _SUMMARY),
+    others=entries,
+    run_hash=config_lib.config_hash(opened.checkpoints.run_identity),
+  ):
+    durable.check_file_place(evaluation / _SUMMARY)
+    # Last, so that an evaluation that is interrupted has none.
+    (evaluation / _SUMMARY).unlink(missing_ok=True)
+    for name, rows in tables.items():
+      output.write_table(evaluation / name, rows)
+    sealed_json.write(evaluation / _SUMMARY, content)
 
 
 def _summary(
@@ -53,6 +69,7 @@ def _summary(
   chosen: int,
   found: evaluator.Evaluation,
   centers: evaluation_tables.Rows,
+  entries: records.Entries,
 ) -> dict[str, Any]:
   """Returns the content of evaluation/summary.json."""
   higher_is_better = opened.evaluator.higher_is_better
@@ -64,6 +81,7 @@ def _summary(
     'best_by_validation': metrics_log.best_round(
       opened.workdir,
       opened.evaluator.selection_metric,
+      entries,
       higher_is_better=higher_is_better,
     ),
     'majority_class': opened.evaluator.majority_class(),

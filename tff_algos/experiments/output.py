@@ -1,7 +1,6 @@
-"""Atomic writes of JSON and CSV files of a run, and tables as text."""
+"""Atomic writes of CSV files of a run, and tables as text."""
 
 import csv
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,21 +8,14 @@ from typing import Any
 from tff_algos.core import durable
 
 
-def write_json(path: pathlib.Path, content: Any) -> None:
-  """Writes indented JSON with a final line break.
-
-  Missing folders are created, as by `write_table`.
-  """
-  path.parent.mkdir(parents=True, exist_ok=True)
-  with durable.replacing(path) as file:
-    file.write(json.dumps(content, indent=2) + '\n')
-
-
 def write_table(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
-  """Writes a CSV table; missing values of a row become empty cells."""
-  path.parent.mkdir(parents=True, exist_ok=True)
+  """Writes a CSV table; missing values of a row become empty cells.
+
+  Missing folders are created.
+  """
+  durable.make_folder(path.parent)
   columns = list(dict.fromkeys(name for row in rows for name in row))
-  with durable.replacing(path, newline='') as file:
+  with durable.replacing(path, newline='', encoding='utf-8') as file:
     writer = csv.DictWriter(file, columns)
     writer.writeheader()
     writer.writerows(rows)

@@ -1,40 +1,75 @@
 """The resolved config of a run, `config.json` in its workdir."""
 
-import json
 import os
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
-from tff_algos.experiments import experiment, output
+from tff_algos.core import errors, sealed_json
+from tff_algos.experiments import experiment
+from tff_algos.training import checkpoint
+
+_FILE = 'config.json'
+_REMEDY = (
+  'Name folders of runs that binaries.train has made; started again with the '
+  "run's own config, it writes the file anew"
+)
 
 
 def write(
-  config: experiment.ExperimentConfig, workdir: str | os.PathLike[str]
+  config: experiment.ExperimentConfig,
+  workdir: str | os.PathLike[str],
+  run_identity: Mapping[str, Any],
 ) -> None:
-  """Writes `config.json`: the resolved config and its hash."""
+  """Writes `config.json`: the resolved config, its hash and that of the run.
+
+  Args:
+    config: The config.
+    workdir: Folder of the run.
+    run_identity: `CheckpointManager.run_identity`.
+  """
   content = {
     'name': config.name,
     'config_hash': config_lib.config_hash(config),
+    'run_hash': config_lib.config_hash(run_identity),
     'config': config_lib.to_dict(config),
   }
-  output.write_json(pathlib.Path(workdir, 'config.json'), content)
+  sealed_json.write(pathlib.Path(workdir, _FILE), content)
+
+
+def run_hash(workdir: str | os.PathLike[str]) -> str | None:
+  """Returns the hash of a run; None before its training, and of older ones.
+
+  Raises:
+    DataError: If `config.json` is damaged.
+  """
+  path = pathlib.Path(workdir, _FILE)
+  if not os.path.lexists(path):
+    return None
+  return sealed_json.read(path, _REMEDY).get('run_hash')
 
 
 def read(workdir: str | os.PathLike[str]) -> experiment.ExperimentConfig:
   """Returns the config of a trained run.
 
   Raises:
-    DataError: If there is no `config.json`.
+    DataError: If `config.json` is missing, damaged or of another run.
     ConfigError: If this version cannot read it; says what to do.
   """
-  path = pathlib.Path(workdir, 'config.json')
-  if not path.is_file():
-    raise errors.DataError(
-      f'{path} is missing; name folders of runs that binaries.train has made'
-    )
-  values = json.loads(path.read_text())['config']
+  path = pathlib.Path(workdir, _FILE)
+  content = sealed_json.read(path, _REMEDY)
+  manager = checkpoint.CheckpointManager(
+    pathlib.Path(workdir, checkpoint.FOLDER), {}, read_only=True
+  )
+  saved, run_hash = manager.rounds(), content.get('run_hash')
+  if saved and run_hash:
+    expected = config_lib.config_hash(manager.identity(saved[-1]))
+    if run_hash != expected:
+      raise errors.DataError(
+        f'{path} is of another run than the checkpoints beside it. {_REMEDY}'
+      )
   try:
-    return experiment.parse_plain(values)
+    return experiment.parse_plain(content['config'])
   except errors.ConfigError as error:
     raise errors.ConfigError(f'{path}: {error}') from None

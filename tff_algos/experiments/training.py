@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import logging
 
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, errors, records
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import (
@@ -39,14 +39,15 @@ Callback = Callable[[int, Mapping[str, float]], object]
 class _Silent:
   """Observer without output, for all processes but process 0."""
 
-  def resume(self, round_num):
+  def resume(self, round_num, entries):
     """Returns."""
 
   def record(self, round_num, metrics, memberships=None):
     """Returns."""
 
   def persist(self):
-    """Returns."""
+    """Returns no entries."""
+    return {}
 
 
 class _Calling:
@@ -57,9 +58,9 @@ class _Calling:
     self._observer = observer
     self._callbacks = callbacks
 
-  def resume(self, round_num: int) -> None:
+  def resume(self, round_num: int, entries: records.Entries) -> None:
     """Forwards the call."""
-    self._observer.resume(round_num)
+    self._observer.resume(round_num, entries)
 
   def record(
     self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
@@ -69,9 +70,9 @@ class _Calling:
     for callback in self._callbacks:
       callback(round_num, metrics)
 
-  def persist(self) -> None:
+  def persist(self) -> records.Entries:
     """Forwards the call."""
-    self._observer.persist()
+    return self._observer.persist()
 
 
 def train(
@@ -128,7 +129,7 @@ def train(
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
       observer = _Calling(observer, callbacks)
-      resolved_config.write(config, folder)
+      resolved_config.write(config, folder, opened.checkpoints.run_identity)
     result = loop.train(
       opened.algorithm,
       runtime,

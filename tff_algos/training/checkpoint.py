@@ -5,26 +5,30 @@
                           client_index.npz   segment and row of each client
                           checkpoint.json    round, identity, seed, best round,
                                              SHA-256 of files
+                          records.json       checksums of the metrics, the
+                                             memberships and the audit log
     <folder>/client_states/round_000010.npy  rows that changed since the last
 
 A checkpoint is a folder that is renamed into place when all its files are on
-the disk. So a process killed at any moment, or a power loss, leaves complete
-checkpoints only.
+the disk, and renamed, durably, before they are removed. So a process killed at
+any moment, or a power loss, leaves complete checkpoints only, and an incomplete
+one is damage: an error, which says whether an earlier checkpoint is whole.
 """
 
-import hashlib
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
-from tff_algos.core import checks, durable, errors
+from tff_algos.core import checks, durable, errors, records, sealed_json
 from tff_algos.core import config as config_lib
 from tff_algos.core.structures import Structure
 from tff_algos.training import client_state_store
@@ -32,6 +36,9 @@ from tff_algos.training import selection as selection_lib
 
 # In the workdir.
 FOLDER = 'checkpoints'
+PARENT_FILE = 'parent.json'
+# In the folder of the checkpoints.
+DEPARTED = 'departed'
 LAST = 'last'
 BEST = 'best'
 _SCHEMA_VERSION = 1
@@ -44,10 +51,23 @@ _TEMPORARY = '.writing'
 
 
 def saved_rounds(folder: pathlib.Path) -> list[int]:
-  """Returns the rounds that have a checkpoint in a folder, ascending."""
+  """Returns the rounds that have a checkpoint in a folder, ascending.
+
+  A damaged one counts, so that it is not passed over for an older one.
+
+  Raises:
+    CheckpointError: If the folder is a file.
+  """
+  if os.path.lexists(folder) and not folder.is_dir():
+    raise errors.CheckpointError(
+      f'{folder} is a file, where the folder of checkpoints belongs. Put a '
+      'copy of the folder back, or remove it and run binaries.train again, '
+      'which then trains from the beginning'
+    )
   return sorted(
-    int(path.parent.name.removeprefix('round_'))
-    for path in folder.glob(f'round_*/{_MANIFEST}')
+    int(name.removeprefix('round_'))
+    for name in (path.name for path in folder.glob('round_*'))
+    if name.removeprefix('round_').isdecimal()
   )
 
 
@@ -79,7 +99,11 @@ class Saved(NamedTuple):
 
 
 class CheckpointManager:
-  """Writes, finds and reads the checkpoints of one run."""
+  """Writes, finds and reads the checkpoints of one run.
+
+  Attributes:
+    run_identity: Config entries that affect training state, JSON-ready.
+  """
 
   def __init__(
     self,
@@ -103,7 +127,8 @@ class CheckpointManager:
         `remove_unfinished` then do nothing.
     """
     self._folder = pathlib.Path(folder)
-    self._identity = json.loads(json.dumps(identity))
+    # As it is read again: lists for tuples.
+    self.run_identity = json.loads(json.dumps(identity))
     self._num_kept = num_kept
     self._client_ids = tuple(client_ids)
     self._read_only = read_only
@@ -129,7 +154,7 @@ class CheckpointManager:
     saved = self.rounds()
     if not saved:
       raise errors.CheckpointError(
-        f'{self._folder.parent} holds no checkpoint; run binaries.train first'
+        f'{self._folder} holds no checkpoint; run binaries.train first'
       )
     if choice == LAST:
       return saved[-1]
@@ -157,6 +182,51 @@ class CheckpointManager:
     manifest = self._read_manifest(self._round_folder(round_num))
     return selection_lib.Progress(**manifest.get('progress', {}))
 
+  def check_file(self, round_num: int, name: str) -> None:
+    """Raises CheckpointError if a file of a checkpoint is damaged.
+
+    Args:
+      round_num: One of `rounds()`.
+      name: The file's path in the folder of checkpoints; nothing is checked if
+        the checkpoint does not have it.
+    """
+    files = self._read_manifest(self._round_folder(round_num))['files']
+    known = {name: files[name]} if name in files else {}
+    self._check_files(round_num, known)
+
+  def checked_records(self, round_num: int) -> records.Entries:
+    """Returns the checked entries of the run's records until a checkpoint.
+
+    Empty, with a warning, without `records.json`: as in older runs, the records
+    are then taken as they are.
+
+    Args:
+      round_num: One of `rounds()`, or 0.
+
+    Raises:
+      CheckpointError: If a record is missing or damaged.
+    """
+    if not round_num:
+      return {}
+    place = self._round_folder(round_num) / records.FILE
+    entries = self._read_records(round_num)
+    if entries is None:
+      logging.warning(
+        '%s is missing: metrics and memberships until round %d are taken as '
+        'they are.',
+        place,
+        round_num,
+      )
+      return {}
+    found = records.first_problem(self._folder.parent, entries)
+    if found:
+      self._refuse(
+        self._round_folder(round_num),
+        str(found),
+        f'remove {found.path} and {place} to go on without it, or ',
+      )
+    return entries
+
   def starts_run(self, round_num: int) -> bool:
     """Returns whether a continued run has this checkpoint from its parent."""
     manifest = self._read_manifest(self._round_folder(round_num))
@@ -169,6 +239,7 @@ class CheckpointManager:
     store: client_state_store.ClientStateStore,
     progress: selection_lib.Progress = selection_lib.Progress(),
     *,
+    entries: records.Entries | None = None,
     starts_run: bool = False,
   ) -> None:
     """Writes the checkpoint of a finished round and removes old ones.
@@ -180,6 +251,7 @@ class CheckpointManager:
       server_state: The server state after the round, NumPy.
       store: The committed client states after the round.
       progress: The best round so far.
+      entries: Of the records until the round, durable ones.
       starts_run: Whether it has the states that a continued run starts from.
 
     Raises:
@@ -199,28 +271,34 @@ class CheckpointManager:
       manifest = {
         'schema_version': _SCHEMA_VERSION,
         'round_num': round_num,
-        'identity': self._identity,
+        'identity': self.run_identity,
         'seed': store.seed,
         'client_state': store.row_type(),
         'progress': progress._asdict() if progress.best_round >= 0 else {},
         'starts_run': starts_run,
         'files': self._hash_files(temporary, index, store),
       }
-      (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=2))
+      spelled = json.dumps(sealed_json.seal(manifest), indent=2)
+      (temporary / _MANIFEST).write_text(spelled)
+      records.write(temporary, entries or {})
       durable.publish(temporary, target)
+      store.mark_saved(index)
+      self._remove_old(self._kept_rounds(progress.best_round))
     except BaseException as error:
       if not target.exists():
         shutil.rmtree(temporary, ignore_errors=True)
-        store.segment_path(round_num).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+          store.segment_path(round_num).unlink()
       if not isinstance(error, OSError):
         raise
+      failed = 'cannot write the checkpoint'
+      if target.exists():
+        failed = 'a power loss may undo the checkpoint'
       raise errors.CheckpointError(
-        f'cannot write the checkpoint of round {round_num} in {self._folder}: '
+        f'{failed} of round {round_num} in {self._folder}: '
         f'{error.strerror or error}. {self._last_good()} Free some space and '
         'run the same command again to resume from there'
       ) from error
-    store.mark_saved(index)
-    self._remove_old({*self.rounds()[-self._num_kept :], progress.best_round})
 
   def restore(
     self,
@@ -260,14 +338,7 @@ class CheckpointManager:
     """
     folder = self._round_folder(round_num)
     manifest = self._read_manifest(folder)
-    for name, expected in manifest['files'].items():
-      path = self._folder / name
-      if not path.exists() or _sha256(path) != expected:
-        raise errors.CheckpointError(
-          f'checkpoint file {path} is missing or damaged (its SHA-256 is not '
-          f'the one in {folder / _MANIFEST}). Remove {folder} to resume from '
-          'an earlier checkpoint'
-        )
+    self._check_files(round_num, manifest['files'])
     with np.load(folder / _CLIENT_INDEX) as arrays:
       index = client_state_store.StoreIndex(arrays['0000'], arrays['0001'])
     with np.load(folder / _SERVER_STATE) as arrays:
@@ -278,15 +349,19 @@ class CheckpointManager:
     return Saved(manifest, tuple(client_ids), index, leaves)
 
   def remove_unfinished(self) -> None:
-    """Removes incomplete checkpoints of a killed process."""
+    """Removes what a killed process left: incomplete and old checkpoints.
+
+    Raises:
+      CheckpointError: If a checkpoint is damaged.
+    """
     if self._read_only:
       return
-    unfinished = {*self._folder.glob(f'{_TEMPORARY}_*')}
-    # A power loss may undo the rename that began a checkpoint's removal.
-    unfinished.update(self._folder.glob('round_*'))
-    for path in unfinished - {*map(self._round_folder, self.rounds())}:
+    for path in self._folder.glob(f'{_TEMPORARY}_*'):
       shutil.rmtree(path)
-    self._remove_old(set(self.rounds()))
+    saved = self.rounds()
+    if saved:
+      best_round = self.progress(saved[-1]).best_round
+      self._remove_old(self._kept_rounds(best_round))
 
   def _write_client_ids(self) -> None:
     path = self._folder / _CLIENTS
@@ -299,14 +374,13 @@ class CheckpointManager:
 
   def _read_manifest(self, folder: pathlib.Path) -> dict[str, Any]:
     try:
-      manifest = json.loads((folder / _MANIFEST).read_text())
+      manifest = sealed_json.read(folder / _MANIFEST, '')
       version = manifest['schema_version']
       _ = manifest['identity'], manifest['files']
-    except (OSError, ValueError, KeyError, TypeError) as error:
-      raise errors.CheckpointError(
-        f'{folder / _MANIFEST} cannot be read: {error!r}. Remove {folder} to '
-        'resume from an earlier checkpoint'
-      ) from error
+    except errors.DataError as error:
+      self._refuse(folder, str(error).removesuffix('. '))
+    except KeyError as error:
+      self._refuse(folder, f'{folder / _MANIFEST} has no entry {error}')
     if version != _SCHEMA_VERSION:
       raise errors.CheckpointError(
         f'{folder} has checkpoint schema version {version}, this program reads '
@@ -314,16 +388,88 @@ class CheckpointManager:
       )
     return manifest
 
+  def _read_records(self, round_num: int) -> records.Entries | None:
+    folder = self._round_folder(round_num)
+    try:
+      found = records.read(folder, '')
+    except errors.DataError as error:
+      self._refuse(
+        folder,
+        str(error).removesuffix('. '),
+        f'remove {folder / records.FILE} to go on without it, or ',
+      )
+    return None if found is None else found['files']
+
+  def _check_files(self, round_num: int, files: Mapping[str, str]) -> None:
+    found = records.first_problem(self._folder, files)
+    if found:
+      folder = self._round_folder(round_num)
+      self._refuse(folder, f'{found} (by {folder / _MANIFEST})')
+
+  def _refuse(
+    self, folder: pathlib.Path, found: str, choice: str = ''
+  ) -> NoReturn:
+    """Raises CheckpointError with what to do about a damaged checkpoint.
+
+    Args:
+      folder: Folder of the checkpoint.
+      found: The file and what is wrong with it.
+      choice: Another thing to do, with a comma and an `or`.
+    """
+    raise errors.CheckpointError(
+      f'{found}. Put a copy of it back, or {choice}{self._way_out(folder)}'
+    )
+
+  def _way_out(self, folder: pathlib.Path) -> str:
+    """Returns which checkpoints to remove, and what training then does."""
+    whole = [
+      round_num
+      for round_num in self.rounds()
+      if self._round_folder(round_num) != folder and self._is_whole(round_num)
+    ]
+    if not whole:
+      return (
+        f'remove {self._folder} and run binaries.train again: no checkpoint is '
+        'whole, so that it trains from the beginning'
+      )
+    damaged = [
+      str(self._round_folder(round_num))
+      for round_num in self.rounds()
+      if round_num not in whole
+    ]
+    return (
+      f'remove {" and ".join(damaged)} and run binaries.train again: it goes '
+      f'on from the checkpoint of round {whole[-1]}, which is whole'
+    )
+
+  def _is_whole(self, round_num: int) -> bool:
+    """Returns whether a checkpoint of the run and its records are undamaged."""
+    folder = self._round_folder(round_num)
+    try:
+      manifest = sealed_json.read(folder / _MANIFEST, '')
+      known = records.read(folder, '') or {'files': {}}
+      is_ours = self.run_identity in ({}, manifest['identity'])
+      return is_ours and not (
+        records.first_problem(self._folder, manifest['files'])
+        or records.first_problem(self._folder.parent, known['files'])
+      )
+    except (errors.DataError, KeyError):
+      return False
+
   def _check_identity(
     self, folder: pathlib.Path, identity: Mapping[str, Any]
   ) -> None:
-    if identity == self._identity:
+    if identity == self.run_identity:
       return
-    differences = config_lib.differences(self._identity, identity, 'now')
+    differences = config_lib.differences(self.run_identity, identity, 'now')
+    found = f'{folder} belongs to another experiment ({"; ".join(differences)})'
+    if any(map(self._is_whole, self.rounds())):
+      self._refuse(folder, found)
     raise errors.CheckpointError(
-      f'{folder} belongs to another experiment ({"; ".join(differences)}). '
-      'Give this one a --workdir of its own, with --continue_from to go on '
-      'with other data, or take the old config'
+      f'{found}. Give this one a --workdir of its own, with --continue_from to '
+      'go on with other data, or take the old config. If the checkpoints were '
+      f'copied here, put those of the run back, or remove {self._folder} and '
+      'run binaries.train again, which then trains from the beginning'
     )
 
   def _hash_files(
@@ -338,13 +484,18 @@ class CheckpointManager:
       f'{target}/{name}': _sha256(temporary / name)
       for name in (_SERVER_STATE, _CLIENT_INDEX)
     }
+    rounds = map(int, np.unique(index.segment[index.segment > 0]))
+    segments = [store.segment_path(round_num).name for round_num in rounds]
+    departed = self._folder / DEPARTED
+    constant = {
+      _CLIENTS: bool(self._client_ids),
+      f'../{PARENT_FILE}': (self._folder.parent / PARENT_FILE).exists(),
+      **dict.fromkeys((f'{_STATES_FOLDER}/{name}' for name in segments), True),
+      **{f'{DEPARTED}/{path.name}': True for path in departed.glob('*')},
+    }
     known = self._known_hashes()
-    if self._client_ids:
-      path = self._folder / _CLIENTS
-      hashes[_CLIENTS] = known.get(_CLIENTS) or _sha256(path)
-    for round_num in np.unique(index.segment[index.segment > 0]):
-      path = store.segment_path(int(round_num))
-      name = f'{_STATES_FOLDER}/{path.name}'
+    for name in (name for name, is_there in constant.items() if is_there):
+      path = records.locate(self._folder, name)
       hashes[name] = known.get(name) or _sha256(path)
     return hashes
 
@@ -354,6 +505,9 @@ class CheckpointManager:
       return {}
     return self._read_manifest(self._round_folder(rounds[-1]))['files']
 
+  def _kept_rounds(self, best_round: int) -> set[int]:
+    return {*self.rounds()[-self._num_kept :], best_round}
+
   def _remove_old(self, kept_rounds: Collection[int]) -> None:
     needed = set()
     for round_num in self.rounds():
@@ -362,11 +516,13 @@ class CheckpointManager:
         # Renamed first, so that a partly removed folder is not a checkpoint.
         removed = self._folder / f'{_TEMPORARY}_{round_num:06d}'
         os.rename(folder, removed)
+        durable.sync(self._folder)
         shutil.rmtree(removed)
       else:
         needed.update(self._read_manifest(folder)['files'])
     for path in self.states_folder.glob('*.npy'):
       if f'{_STATES_FOLDER}/{path.name}' not in needed:
+        durable.check_file_place(path)
         path.unlink()
 
   def _last_good(self) -> str:
@@ -389,5 +545,4 @@ def save_arrays(path: pathlib.Path, arrays: Collection[np.ndarray]) -> None:
 
 
 def _sha256(path: pathlib.Path) -> str:
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
+  return records.describe_file(path)['sha256']

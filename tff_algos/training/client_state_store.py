@@ -152,6 +152,7 @@ class ClientStateStore:
     if changed and self._row_bytes():
       durable.make_folder(self._folder)
       path = self.segment_path(round_num)
+      durable.check_file_place(path)
       with open(path, 'wb') as file:
         np.save(file, self._encode(changed))
       durable.sync(path)

@@ -26,7 +26,7 @@ import tensorflow as tf
 from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import carrying, checks, durable, errors
+from tff_algos.core import carrying, checks, errors, sealed_json
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics
 from tff_algos.rounds import evaluation
@@ -36,7 +36,10 @@ from tff_algos.training import checkpoint as checkpoint_lib
 from tff_algos.training import client_state_store, loop, moved_states
 
 GO_ON, ANEW = 'go_on', 'anew'
-_PARENT_FILE = 'parent.json'
+_PARENT_REMEDY = (
+  'Put a copy of it back, or start the run anew in another --workdir, with '
+  '--continue_from'
+)
 # Rows that are copied at once.
 _BLOCK_SIZE = 1024
 # Below this share of known clients a warning names the numbers.
@@ -99,11 +102,21 @@ class Parent(NamedTuple):
 
 
 def read_parent(workdir: str | os.PathLike[str]) -> Parent | None:
-  """Returns the parent of a run; None if it continues none."""
-  path = pathlib.Path(workdir, _PARENT_FILE)
-  if not path.exists():
+  """Returns the parent of a run; None if it continues none.
+
+  Raises:
+    DataError: If `parent.json` is damaged.
+  """
+  path = pathlib.Path(workdir, checkpoint_lib.PARENT_FILE)
+  if not os.path.lexists(path):
     return None
-  return Parent(**json.loads(path.read_text()))
+  content = sealed_json.read(path, _PARENT_REMEDY)
+  try:
+    return Parent(**content)
+  except TypeError as error:
+    raise errors.DataError(
+      f'{path} is damaged: {error}. {_PARENT_REMEDY}'
+    ) from None
 
 
 def find_parent(
@@ -120,15 +133,18 @@ def find_parent(
 
   Raises:
     ConfigError: If the run was started without a parent, or with another.
-    CheckpointError: If the parent has no such checkpoint.
+    CheckpointError: If the parent has no such checkpoint, or `parent.json` is
+      not that of the run's checkpoints.
   """
-  known = read_parent(workdir)
   own = checkpoint_lib.CheckpointManager(
     pathlib.Path(workdir, checkpoint_lib.FOLDER), {}
   )
   has_started = bool(own.rounds())
+  if has_started:
+    own.check_file(own.rounds()[-1], f'../{checkpoint_lib.PARENT_FILE}')
+  known = read_parent(workdir)
   if not parent:
-    return known if has_started else None
+    return known
   relative = os.path.relpath(parent, workdir)
   if has_started:
     if known is None or known.workdir != relative:
@@ -211,10 +227,8 @@ def start(
     algorithm, runtime, source, server_state, moves
   )
   path = pathlib.Path(workdir)
-  durable.make_folder(path)
   # First, so that a start that is interrupted is known as one of this parent.
-  with durable.replacing(path / _PARENT_FILE) as file:
-    file.write(json.dumps(counted._asdict(), indent=2) + '\n')
+  sealed_json.write(path / checkpoint_lib.PARENT_FILE, counted._asdict())
   rows = moved_states.StoredRows(manager.states_folder, saved.index, departed)
   _import_states(algorithm, old, rows, store, moves, parent.round_num)
   moved_states.write_departed(

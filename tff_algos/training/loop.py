@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, seeds
+from tff_algos.core import checks, records, seeds
 from tff_algos.core.structures import Structure
 from tff_algos.evaluation import evaluator as evaluator_lib
 from tff_algos.numerics import statistics
@@ -79,8 +79,14 @@ class TrainingConfig:
 class Observer(Protocol):
   """Observer of a training: writes metrics and shows progress."""
 
-  def resume(self, round_num: int) -> None:
-    """Discards the records after a round, whose successors are run again."""
+  def resume(self, round_num: int, entries: records.Entries) -> None:
+    """Discards the records after a round, whose successors are run again.
+
+    Args:
+      round_num: The round.
+      entries: Checked entries of the records until it; empty for those of older
+        runs, which have none.
+    """
 
   def record(
     self,
@@ -96,8 +102,9 @@ class Observer(Protocol):
       memberships: `Evaluation.memberships` of an evaluated round.
     """
 
-  def persist(self) -> None:
-    """Makes the records durable, before a checkpoint is written."""
+  def persist(self) -> records.Entries:
+    """Makes the records durable, before a checkpoint; returns their entries."""
+    ...
 
 
 class ClientStates(Protocol):
@@ -348,14 +355,14 @@ def train(
     default_metric=evaluator.selection_metric,
   )
   if round_num == 0 or checkpoints.starts_run(round_num):
-    observer.resume(0)
+    observer.resume(0, {})
     seen = evaluator.evaluate(server_state)
     observer.record(round_num, seen.metrics | costs, seen.memberships)
     first = select(progress, round_num=round_num, metrics=seen.metrics)
     if round_num:  # The initial state of round 0 has no checkpoint.
       progress = first
   else:
-    observer.resume(round_num)
+    observer.resume(round_num, checkpoints.checked_records(round_num))
   run = functools.partial(run_round, algorithm, runtime, source, store)
   is_over = _is_spent(algorithm, server_state)
   is_over = is_over or progress.is_over(config.selection)
@@ -409,8 +416,8 @@ def _save(
   progress: selection_lib.Progress,
 ) -> None:
   """Saves a checkpoint after making the metrics rows before it durable."""
-  observer.persist()
-  checkpoints.save(round_num, server_state, store, progress)
+  entries = observer.persist()
+  checkpoints.save(round_num, server_state, store, progress, entries=entries)
 
 
 def _try_seed(

@@ -7,12 +7,13 @@ row with an evaluation has its file. An evaluation takes 4 * num_clients *
 num_clusters bytes.
 """
 
+import io
 import os
 import pathlib
 
 import numpy as np
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, records
 
 
 class MembershipLog:
@@ -25,12 +26,30 @@ class MembershipLog:
       workdir: Parent folder of `memberships/`.
     """
     self._folder = pathlib.Path(workdir, 'memberships')
+    self._entries: dict[str, records.Entry] = {}
 
-  def resume(self, round_num: int) -> None:
-    """Removes the files of all rounds after a round."""
-    for path in self._folder.glob('round_*'):
+  @property
+  def entries(self) -> records.Entries:
+    """Returns the entries of all files."""
+    return self._entries
+
+  def resume(self, round_num: int, entries: records.Entries) -> None:
+    """Removes the files of all rounds after a round.
+
+    Args:
+      round_num: The round; 0 removes all files.
+      entries: Checked entries of the files until it, as far as there are any.
+    """
+    self._entries = {}
+    if os.path.lexists(self._folder):
+      durable.make_folder(self._folder)  # Raises if it is a file.
+    for path in sorted(self._folder.glob('round_*')):
+      durable.check_file_place(path)
       is_whole = path.suffix == '.npy'
-      if not (is_whole and round_num and _round_of(path) <= round_num):
+      if is_whole and round_num and _round_of(path) <= round_num:
+        name = self._name(path)
+        self._entries[name] = entries.get(name) or records.describe_file(path)
+      else:
         path.unlink()
 
   def record(self, round_num: int, memberships: np.ndarray) -> None:
@@ -45,14 +64,20 @@ class MembershipLog:
     """
     path = self._folder / f'round_{round_num:06d}.npy'
     try:
+      content = io.BytesIO()
+      np.save(content, np.asarray(memberships, np.float32))
       durable.make_folder(self._folder)
       with durable.replacing(path, 'wb') as file:
-        np.save(file, np.asarray(memberships, np.float32))
+        file.write(content.getbuffer())
     except OSError as error:
       raise errors.CheckpointError(
         f'cannot write {path}: {error.strerror or error}. Free some space and '
         'run the same command again to resume'
       ) from error
+    self._entries[self._name(path)] = records.describe(content.getvalue())
+
+  def _name(self, path: pathlib.Path) -> str:
+    return f'{self._folder.name}/{path.name}'
 
 
 def _round_of(path: pathlib.Path) -> int:

@@ -7,7 +7,7 @@ clients' memberships.
 """
 
 import csv
-import itertools
+import io
 import math
 import os
 import pathlib
@@ -18,8 +18,10 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, records
 from tff_algos.training import membership_log
+
+METRICS_FILE = 'metrics.csv'
 
 
 class MetricsLog:
@@ -45,7 +47,7 @@ class MetricsLog:
       shows_progress: Whether to draw a progress bar on stderr.
     """
     self._folder = pathlib.Path(workdir)
-    self._csv_path = self._folder / 'metrics.csv'
+    self._csv_path = self._folder / METRICS_FILE
     self._memberships = membership_log.MembershipLog(workdir)
     self._num_rounds = num_rounds
     self._shown_metrics = shown_metrics
@@ -53,6 +55,8 @@ class MetricsLog:
     self._shows_progress = shows_progress
     self._shown: dict[str, str] = {}
     self._columns: list[str] = []
+    self._num_rows = 0
+    self._written = records.Growth()
     self._bar: Any = None
     self._writer: Any = None
 
@@ -65,20 +69,23 @@ class MetricsLog:
     if self._bar is not None:
       self._bar.close()
 
-  def resume(self, round_num: int) -> None:
+  def resume(self, round_num: int, entries: records.Entries) -> None:
     """Removes the rows after a round and starts the progress bar there.
 
     Args:
       round_num: The round; 0 removes all rows.
+      entries: Checked entries of the records until it; without that of the
+        metrics, the first rows are taken as they are.
     """
-    kept = []
-    if round_num and self._csv_path.exists():
-      with open(self._csv_path, newline='') as file:
-        reader = csv.DictReader(file)
-        self._columns = list(reader.fieldnames or ())
-        # By count: a killed process may have left an incomplete last row.
-        kept = list(itertools.islice(reader, round_num - self._first_round + 1))
-    self._memberships.resume(round_num)
+    kept = b''
+    entry = entries.get(METRICS_FILE)
+    if entry:
+      kept = records.read_part(self._csv_path, entry)
+    elif round_num and self._csv_path.is_file():
+      # By count: a killed process may have left an incomplete last row.
+      num_rows = round_num - self._first_round + 1
+      kept = records.table_part(self._csv_path.read_bytes(), num_rows)
+    self._memberships.resume(round_num, entries)
     self._rewrite(kept)
     self._bar = tqdm.tqdm(
       total=self._num_rounds,
@@ -112,6 +119,7 @@ class MetricsLog:
       self._add_columns(new)
     self._append(row)
     if self._writer is None:  # A training that is over adds no file.
+      durable.make_folder(self._folder / 'tensorboard')
       self._writer = tf.summary.create_file_writer(
         str(self._folder / 'tensorboard')
       )
@@ -122,8 +130,11 @@ class MetricsLog:
     self._writer.flush()
     self._show(round_num, metrics)
 
-  def persist(self) -> None:
+  def persist(self) -> records.Entries:
     """Makes the rows durable, which a checkpoint relies on.
+
+    Returns:
+      The entries of metrics and memberships.
 
     Raises:
       CheckpointError: If the disk refuses.
@@ -132,6 +143,10 @@ class MetricsLog:
       durable.sync(self._csv_path)
     except OSError as error:
       raise self._refused(error) from error
+    entry = self._written.entry(
+      num_rows=self._num_rows, num_columns=len(self._columns)
+    )
+    return {METRICS_FILE: entry, **self._memberships.entries}
 
   def _show(self, round_num: int, metrics: Mapping[str, float]) -> None:
     for name, label in self._shown_metrics.items():
@@ -142,36 +157,33 @@ class MetricsLog:
 
   def _add_columns(self, names: list[str]) -> None:
     """Adds columns to the table; occurs in the first rounds only."""
-    rows = []
-    if self._columns:
-      with open(self._csv_path, newline='') as file:
-        rows = list(csv.DictReader(file))
-    self._columns = [*self._columns, *names]
-    self._rewrite(rows)
+    lines = _lines(self._csv_path.read_bytes())
+    header, rows = lines[:1] or [[]], lines[1:]
+    empty = [''] * len(names)
+    self._rewrite(
+      _spell([[*header[0], *names], *([*row, *empty] for row in rows)])
+    )
 
-  def _rewrite(self, rows: list[dict[str, Any]]) -> None:
+  def _rewrite(self, content: bytes) -> None:
+    """Replaces the table."""
     try:
-      with durable.replacing(self._csv_path, newline='') as file:
-        if self._columns:
-          writer = csv.DictWriter(file, self._columns)
-          writer.writeheader()
-          writer.writerows(rows)
+      with durable.replacing(self._csv_path, 'wb') as file:
+        file.write(content)
     except OSError as error:
       raise self._refused(error) from error
+    header, *rows = _lines(content) or [[]]
+    self._columns, self._num_rows = header, len(rows)
+    self._written = records.Growth(content)
 
   def _append(self, row: Mapping[str, Any]) -> None:
+    line = _spell([[_cell(row.get(name)) for name in self._columns]])
     try:
-      with open(self._csv_path, 'a', newline='') as file:
-        csv.DictWriter(file, self._columns).writerow(
-          {
-            name: ''
-            if isinstance(value, float) and math.isnan(value)
-            else value
-            for name, value in row.items()
-          }
-        )
+      with open(self._csv_path, 'ab') as file:
+        file.write(line)
     except OSError as error:
       raise self._refused(error) from error
+    self._num_rows += 1
+    self._written.append(line)
 
   def _refused(self, error: OSError) -> errors.CheckpointError:
     return errors.CheckpointError(
@@ -180,8 +192,27 @@ class MetricsLog:
     )
 
 
+def _lines(content: bytes) -> list[list[str]]:
+  return list(csv.reader(io.StringIO(content.decode(), newline='')))
+
+
+def _cell(value: Any) -> Any:
+  """Returns a cell; NaN is empty."""
+  return '' if isinstance(value, float) and math.isnan(value) else value
+
+
+def _spell(lines: list[list[Any]]) -> bytes:
+  text = io.StringIO(newline='')
+  csv.writer(text).writerows(lines)
+  return text.getvalue().encode()
+
+
 def best_round(
-  workdir: str | os.PathLike[str], metric: str, *, higher_is_better: bool
+  workdir: str | os.PathLike[str],
+  metric: str,
+  entries: records.Entries,
+  *,
+  higher_is_better: bool,
 ) -> dict[str, float]:
   """Returns the metrics of the best round by a validation metric.
 
@@ -189,22 +220,39 @@ def best_round(
     workdir: Folder of `metrics.csv`.
     metric: Name of the metric, such as
       `'participating/validation/personalized/accuracy'`.
+    entries: Checked entries of the records, which say how many rows count;
+      without them all do.
     higher_is_better: Whether the largest value is the best.
 
   Returns:
     `round` and the metrics of that round without its seconds, so that the same
     training gives the same answer; the earliest on a tie; empty if no round has
     the metric (there may be no validation examples).
+
+  Raises:
+    DataError: If the table cannot be read.
   """
-  with open(pathlib.Path(workdir, 'metrics.csv'), newline='') as file:
-    rows = [row for row in csv.DictReader(file) if row.get(metric)]
-  if not rows:
+  path = pathlib.Path(workdir, METRICS_FILE)
+  if not os.path.lexists(path):
     return {}
   sign = -1 if higher_is_better else 1
-  best = min(rows, key=lambda row: sign * float(row[metric]))
-  values = {
-    name: float(value)
-    for name, value in best.items()
-    if value and name != 'seconds'
-  }
-  return {**values, 'round': int(best['round'])}
+  try:
+    entry = entries.get(METRICS_FILE)
+    content = records.read_part(path, entry) if entry else path.read_bytes()
+    lines = io.StringIO(content.decode(), newline='')
+    rows = [row for row in csv.DictReader(lines) if row.get(metric)]
+    if not rows:
+      return {}
+    best = min(rows, key=lambda row: sign * float(row[metric]))
+    values = {
+      name: float(value)
+      for name, value in best.items()
+      if value and name != 'seconds'
+    }
+    return {**values, 'round': int(best['round'])}
+  except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
+    raise errors.DataError(
+      f'{path} cannot be read: {error}. Put a copy of it back, or remove '
+      f'{pathlib.Path(workdir, "checkpoints")} and run binaries.train again, '
+      'which then trains from the beginning'
+    ) from error

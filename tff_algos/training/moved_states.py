@@ -18,7 +18,6 @@ from tff_algos.core.structures import Structure
 from tff_algos.training import checkpoint as checkpoint_lib
 from tff_algos.training import client_state_store
 
-_FOLDER = 'departed'
 _CLIENTS_FILE = 'clients.json'
 _STATES_FILE = 'states.npz'
 # Position of a client that is not known, or has no stored state.
@@ -173,7 +172,7 @@ class StoredRows:
 
 def read_departed(workdir: pathlib.Path) -> Departed:
   """Returns the clients that had left before a run, with their states."""
-  folder = workdir / checkpoint_lib.FOLDER / _FOLDER
+  folder = workdir / checkpoint_lib.FOLDER / checkpoint_lib.DEPARTED
   if not folder.exists():
     return Departed()
   described = json.loads((folder / _CLIENTS_FILE).read_text())
@@ -202,12 +201,12 @@ def write_departed(
   is_gone = np.ones(len(known), bool)
   is_gone[moves.origin[moves.origin >= 0]] = False
   gone = np.flatnonzero(is_gone & (num_runs <= keep))
-  folder = workdir / checkpoint_lib.FOLDER / _FOLDER
+  folder = workdir / checkpoint_lib.FOLDER / checkpoint_lib.DEPARTED
   if folder.exists():
     shutil.rmtree(folder)
   if not len(gone):
     return
-  temporary = folder.with_name(f'.{_FOLDER}')
+  temporary = folder.with_name(f'.{checkpoint_lib.DEPARTED}')
   shutil.rmtree(temporary, ignore_errors=True)
   durable.make_folder(temporary)
   has_state = rows.has_state()[gone]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.training import simulation as simulation_lib
 
 
@@ -52,7 +52,7 @@ class Releases:
     """Takes the managers, all of which get all metrics."""
     self._managers = managers
 
-  def resume(self, round_num: int) -> None:
+  def resume(self, round_num: int, entries: records.Entries) -> None:
     """Does nothing: managers decide what a second release of a key does."""
 
   def record(
@@ -66,8 +66,9 @@ class Releases:
     for manager in self._managers:
       _wait_for(manager.release(dict(metrics), round_num))
 
-  def persist(self) -> None:
-    """Does nothing: a release has ended when `record` returns."""
+  def persist(self) -> records.Entries:
+    """Returns no entries: managers keep what is released."""
+    return {}
 
 
 def save_state(

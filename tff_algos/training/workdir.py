@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Generator
 from typing import IO
 
-from tff_algos.core import errors
+from tff_algos.core import durable, errors
 
 
 @contextlib.contextmanager
@@ -26,6 +26,7 @@ def lock(workdir: str | os.PathLike[str]) -> Generator[None]:
   """
   folder = pathlib.Path(workdir)
   path = folder / '.lock'
+  durable.check_file_place(path)
   while True:
     try:
       file = open(path, 'a+')  # noqa: SIM115

@@ -1,7 +1,7 @@
 import pytest
 
 from pipelines.scoring import model_choice
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 
 _KNOWN = frozenset(('ann', 'bob'))
 _ASSIGNMENTS = {'bob': 1, 'cai': 2}
@@ -77,6 +77,16 @@ def test_bad_assignments(tmp_path, content, words):
   path = tmp_path / 'clients.csv'
   path.write_bytes(content)
   with pytest.raises(errors.DataError, match=words):
+    model_choice.read_assignments(path)
+
+
+def test_changed_table_of_an_evaluation_is_refused(tmp_path):
+  path = tmp_path / 'evaluation' / 'clients.csv'
+  with records.rewriting(tmp_path, 'evaluation', [path.name]):
+    path.write_text('client_id,cluster_id\nann,1\n')
+  assert model_choice.read_assignments(path) == {'ann': 1}
+  path.write_text('client_id,cluster_id\nann,0\n')
+  with pytest.raises(errors.DataError, match=f'{path} is damaged.*evaluate'):
     model_choice.read_assignments(path)
 
 

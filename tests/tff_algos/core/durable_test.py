@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.testing import power_loss
-from tff_algos.core import durable
+from tff_algos.core import durable, errors
 
 
 def _needed(tmp_path, prepare, function, recover):
@@ -92,6 +92,20 @@ def test_failure_keeps_the_file_that_was_there(tmp_path, monkeypatch, failing):
       if failing == 'block':
         refuse()
   assert path.read_text() == 'before'
+  assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_stands_in_the_way_is_named(tmp_path):
+  path = tmp_path / 'path'
+  path.mkdir()
+  with pytest.raises(errors.DataError, match=f'{path} is a folder.* Remove it'):
+    with durable.replacing(path):
+      pass
+  path.rmdir()
+  path.write_text('')
+  for folder in (path, path / 'sub'):
+    with pytest.raises(errors.DataError, match=f'{path} is a file.* Remove it'):
+      durable.make_folder(folder)
   assert list(tmp_path.iterdir()) == [path]
 
 

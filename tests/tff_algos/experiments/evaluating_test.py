@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.experiments import evaluating
+from tff_algos.experiments import evaluating, output
 
 
 def _metrics(folder) -> list[dict[str, str]]:
@@ -57,6 +57,32 @@ def test_summary_agrees_with_the_training_log(evaluated):
   assert not list(folder.rglob('*writing*'))
 
 
+def test_run_that_was_killed_after_its_evaluation_gets_the_same_again(
+  finished_run, evaluated
+):
+  """In another process, without the runtime of the training."""
+  before = finished_run.folder / 'evaluation'
+  names = {path.name for path in before.iterdir()}
+  assert {'records.json', 'summary.json', 'clients.csv'} <= names
+  for name in names:
+    again = evaluated / 'evaluation' / name
+    assert again.read_bytes() == (before / name).read_bytes(), name
+
+
+def test_evaluation_that_is_interrupted_has_no_summary(
+  finished_run, folder, monkeypatch
+):
+  evaluating.evaluate(finished_run.config, folder)
+
+  def stop(*unused):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(output, 'write_table', stop)
+  with pytest.raises(KeyboardInterrupt):
+    evaluating.evaluate(finished_run.config, folder)
+  assert not (folder / 'evaluation' / 'summary.json').exists()
+
+
 def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
   """Even where the test examples would choose another."""
   name = 'participating/{}/personalized/accuracy'
@@ -69,6 +95,8 @@ def test_best_round_is_that_of_the_validation_examples(finished_run, folder):
     writer = csv.DictWriter(file, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
+  (records,) = folder.glob('checkpoints/round_000003/records.json')
+  records.unlink()  # The table is taken as it is.
   evaluating.evaluate(finished_run.config, folder)
   summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
   best = summary['best_by_validation']

@@ -1,17 +1,8 @@
 import csv
-import json
 
 import pytest
 
 from tff_algos.experiments import output
-
-
-def test_json_is_written_whole(tmp_path):
-  path = tmp_path / 'summary.json'
-  output.write_json(path, {'round': 3, 'names': ['ä']})
-  assert json.loads(path.read_text()) == {'round': 3, 'names': ['ä']}
-  assert path.read_text().endswith('}\n')
-  assert list(tmp_path.iterdir()) == [path]
 
 
 def test_table_has_the_columns_of_all_rows(tmp_path):
@@ -25,19 +16,13 @@ def test_table_has_the_columns_of_all_rows(tmp_path):
 
 
 def test_failure_keeps_the_file_that_was_there(tmp_path):
-  path = tmp_path / 'summary.json'
-  output.write_json(path, 1)
-  with pytest.raises(TypeError):
-    output.write_json(path, {'round': object()})
-
   table = tmp_path / 'clients.csv'
   output.write_table(table, [{'a': 5}])
   before = table.read_text()
   with pytest.raises(KeyboardInterrupt):
     output.write_table(table, _InterruptedRows([{'a': 1}, {'a': 2}]))
-  assert path.read_text() == '1\n'
   assert table.read_text() == before
-  assert sorted(tmp_path.iterdir()) == [table, path]
+  assert list(tmp_path.iterdir()) == [table]
 
 
 class _InterruptedRows(list):
@@ -54,9 +39,7 @@ class _InterruptedRows(list):
 
 def test_missing_folders_are_made(tmp_path):
   output.write_table(tmp_path / 'evaluation' / 'a.csv', [{'a': 1}])
-  output.write_json(tmp_path / 'x' / 'y' / 'a.json', 1)
   assert (tmp_path / 'evaluation' / 'a.csv').is_file()
-  assert (tmp_path / 'x' / 'y' / 'a.json').is_file()
 
 
 def test_table_as_text_leaves_absent_cells_empty():

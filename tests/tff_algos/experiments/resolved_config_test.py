@@ -3,6 +3,7 @@ import json
 import pytest
 
 from configs.fed_soft import digits
+from tests.testing import saved_run
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, resolved_config
@@ -10,7 +11,7 @@ from tff_algos.experiments import experiment, resolved_config
 
 def test_config_is_resolved_and_hashed(tmp_path):
   config = experiment.parse(digits.get_config('smoke'))
-  resolved_config.write(config, tmp_path)
+  resolved_config.write(config, tmp_path, {'seed': 1})
   written = json.loads((tmp_path / 'config.json').read_text())
   assert written['name'] == config.name
   assert written['config_hash'] == config_lib.config_hash(config)
@@ -20,13 +21,25 @@ def test_config_is_resolved_and_hashed(tmp_path):
 
 def test_the_config_that_was_written_is_read(tmp_path):
   config = experiment.parse(digits.get_config('smoke'))
-  resolved_config.write(config, tmp_path)
+  resolved_config.write(config, tmp_path, {'seed': 1})
   read = resolved_config.read(tmp_path)
   assert config_lib.to_dict(read) == config_lib.to_dict(config)
 
 
+def test_config_of_another_run_is_refused(tmp_path):
+  config = experiment.parse(digits.get_config('smoke'))
+  run = saved_run.Run(tmp_path / 'checkpoints').train(1)
+  resolved_config.write(config, tmp_path, run.checkpoints.run_identity)
+  resolved_config.read(tmp_path)
+  resolved_config.write(config, tmp_path, {'seed': 1})
+  with pytest.raises(
+    errors.DataError, match='config.json is of another run .*binaries.train'
+  ):
+    resolved_config.read(tmp_path)
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
   with pytest.raises(
-    errors.DataError, match='config.json is missing; name fol'
+    errors.DataError, match='config.json is missing. Name fol'
   ):
     resolved_config.read(tmp_path)

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.testing import forks, power_loss, saved_run
-from tff_algos.core import errors
+from tff_algos.core import errors, records, sealed_json
 from tff_algos.training import checkpoint, selection
 
 
@@ -42,7 +43,12 @@ def test_old_checkpoints_and_segments_that_nobody_needs_are_removed(
     *(
       f'round_{r:06d}/{name}'
       for r in (8, 9)
-      for name in ('checkpoint.json', 'client_index.npz', 'server_state.npz')
+      for name in (
+        'checkpoint.json',
+        'client_index.npz',
+        'records.json',
+        'server_state.npz',
+      )
     ),
   ]
   assert saved_run.check_latest(tmp_path) == 9
@@ -138,7 +144,9 @@ def test_flipped_byte_in_any_file_is_found_and_named(tmp_path):
       damaged[position] ^= 0x20
       path.write_bytes(damaged)
       with pytest.raises(errors.CheckpointError, match=path.name):
-        saved_run.Run(tmp_path).restore(3)
+        checkpoints = saved_run.Run(tmp_path).checkpoints
+        checkpoints.read(3)
+        checkpoints.checked_records(3)
     path.write_bytes(content)
   assert saved_run.check_latest(tmp_path) == 3
 
@@ -147,7 +155,7 @@ def test_flipped_byte_in_any_file_is_found_and_named(tmp_path):
 def test_truncated_and_missing_files_are_found(tmp_path, cut):
   saved_run.Run(tmp_path).train(3)
   for name in saved_run.files(tmp_path):
-    if name.startswith('round_000002') or name.endswith('checkpoint.json'):
+    if name.startswith('round_000002') or name.endswith('records.json'):
       continue
     path = tmp_path / name
     content = path.read_bytes()
@@ -160,18 +168,82 @@ def test_truncated_and_missing_files_are_found(tmp_path, cut):
 def test_after_a_damaged_checkpoint_is_removed_the_one_before_serves(tmp_path):
   saved_run.Run(tmp_path).train(5)
   (tmp_path / 'round_000005' / 'server_state.npz').write_bytes(b'')
-  with pytest.raises(errors.CheckpointError, match='Remove .*round_000005 to'):
+  with pytest.raises(
+    errors.CheckpointError,
+    match='remove .*round_000005 and run binaries.train .* of round 4, which',
+  ):
     saved_run.Run(tmp_path).restore(5)
   shutil.rmtree(tmp_path / 'round_000005')
   saved_run.Run(tmp_path).resume().train(6)
   assert saved_run.check_latest(tmp_path) == 6
 
 
+def test_checkpoint_without_its_manifest_is_not_passed_over(tmp_path):
+  saved_run.Run(tmp_path).train(5)
+  path = tmp_path / 'round_000005' / 'checkpoint.json'
+  path.unlink()
+  run = saved_run.Run(tmp_path)
+  assert run.checkpoints.rounds() == [4, 5]
+  for read in (run.resume, lambda: run.checkpoints.find('best')):
+    with pytest.raises(errors.CheckpointError, match=f'{path} is missing'):
+      read()
+
+
+def test_advice_names_all_damaged_checkpoints(tmp_path):
+  saved_run.Run(tmp_path, num_kept=3).train(6)
+  for name in ('round_000006/checkpoint.json', 'round_000005/client_index.npz'):
+    (tmp_path / name).write_bytes(b'')
+  folders = f'{tmp_path}/round_000005 and {tmp_path}/round_000006'
+  with pytest.raises(errors.CheckpointError) as caught:
+    saved_run.Run(tmp_path).restore(6)
+  assert f'remove {folders} and run binaries.train again' in str(caught.value)
+  (tmp_path / 'round_000004' / 'server_state.npz').unlink()
+  with pytest.raises(errors.CheckpointError) as caught:
+    saved_run.Run(tmp_path).restore(6)
+  assert f'remove {tmp_path} and run binaries.train again' in str(caught.value)
+
+
+def test_records_are_checked_with_the_checkpoint(tmp_path):
+  log = tmp_path / 'metrics.csv'
+  log.write_bytes(b'a\r\n1\r\n')
+  entry = records.describe(log.read_bytes(), num_rows=1, num_columns=1)
+  run = saved_run.Run(tmp_path / 'checkpoints')
+  run.train(2, entries={log.name: entry})
+  assert run.checkpoints.checked_records(2) == {log.name: entry}
+  assert run.checkpoints.checked_records(0) == {}
+  log.write_bytes(b'a\r\n2\r\n')
+  place = run.folder / 'round_000002' / records.FILE
+  with pytest.raises(
+    errors.CheckpointError,
+    match=f'{log} is damaged.* remove {log} and {place} to go on without it, '
+    f'or remove {run.folder} and run binaries.train .* from the beginning',
+  ):
+    run.checkpoints.checked_records(2)
+  # The models do not depend on it.
+  assert saved_run.Run(run.folder).restore(2).round_num == 2
+
+
+def test_without_records_they_are_taken_as_they_are(tmp_path, caplog):
+  run = saved_run.Run(tmp_path).train(1)
+  place = tmp_path / 'round_000001' / records.FILE
+  place.unlink()
+  assert run.checkpoints.checked_records(1) == {}
+  assert f'{place} is missing' in caplog.text
+
+
+def test_folder_of_checkpoints_that_is_a_file_is_refused(tmp_path):
+  path = tmp_path / 'checkpoints'
+  path.write_text('')
+  with pytest.raises(errors.CheckpointError, match=f'{path} is a file'):
+    saved_run.Run(path).resume()
+
+
 def test_manifest_of_another_schema_version_is_refused(tmp_path):
   saved_run.Run(tmp_path).train(1)
   path = tmp_path / 'round_000001' / 'checkpoint.json'
   manifest = json.loads(path.read_text())
-  path.write_text(json.dumps(manifest | {'schema_version': 99}))
+  changed = sealed_json.seal(manifest | {'schema_version': 99})
+  path.write_text(json.dumps(changed))
   with pytest.raises(
     errors.CheckpointError, match='schema version 99.*reads 1'
   ):
@@ -312,6 +384,48 @@ def test_full_disk_leaves_the_checkpoint_before_whole(small_disk):
   assert saved_run.check_latest(small_disk / 'checkpoints') == 4
   saved_run.Run(small_disk / 'checkpoints').resume().train(6)
   assert saved_run.check_latest(small_disk / 'checkpoints') == 6
+
+
+def test_full_disk_at_any_fsync_ends_in_the_same_files(tmp_path, monkeypatch):
+  """Whether the checkpoint is there or the one before, and at its removal."""
+  whole = saved_run.Run(tmp_path / 'whole', num_kept=1).train(4)
+  names = saved_run.files(whole.folder)
+  fsync, found = os.fsync, []
+  while True:
+    run = saved_run.Run(tmp_path / str(len(found)), num_kept=1).train(3)
+    calls = []
+
+    def fail(descriptor, calls=calls, number=len(found)):
+      calls.append(descriptor)
+      if len(calls) == number + 1:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+      fsync(descriptor)
+
+    with monkeypatch.context() as patched:
+      patched.setattr(os, 'fsync', fail)
+      try:
+        run.train(4)
+        break
+      except errors.CheckpointError as error:
+        text = str(error)
+    rounds = run.checkpoints.rounds()
+    is_there = 4 in rounds
+    assert ('cannot write' in text) != is_there
+    assert ('power loss may undo' in text) == is_there
+    assert f'checkpoint of round {rounds[-1]} is whole' in text
+    again = saved_run.Run(run.folder, num_kept=1).resume()
+    assert again.checkpoints.rounds() == [4 if is_there else 3]
+    again.train(4)
+    assert saved_run.files(run.folder) == names
+    for name in names:
+      ours, theirs = (
+        (each.folder / name).read_bytes() for each in (run, whole)
+      )
+      assert ours == theirs, name
+    found.append(is_there)
+  # The last two: the folder after the rename, and before the removal.
+  assert found == [False] * (len(found) - 2) + [True] * 2
+  assert len(found) > 8
 
 
 def test_first_checkpoint_that_does_not_fit(tmp_path):

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from tff_algos.core import errors
+from tff_algos.core import errors, records
 from tff_algos.training import membership_log
 
 _MEMBERSHIPS = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
@@ -20,7 +20,7 @@ def _names(workdir):
 def log(tmp_path):
   """A log of the rounds 0, 2 and 4."""
   log = membership_log.MembershipLog(tmp_path)
-  log.resume(0)
+  log.resume(0, {})
   for round_num in (0, 2, 4):
     log.record(round_num, _MEMBERSHIPS + round_num)
   return log
@@ -38,8 +38,31 @@ def test_one_array_a_round(log, tmp_path):
 )
 def test_resume_cuts_off_what_will_be_run_again(log, tmp_path, round_num, kept):
   (tmp_path / 'memberships' / 'round_000002.npy.writing').touch()
-  log.resume(round_num)
+  log.resume(round_num, {})
   assert _names(tmp_path) == [f'round_00000{r}.npy' for r in kept]
+
+
+def test_entries_are_those_of_the_files(log, tmp_path):
+  entries = dict(log.entries)
+  assert set(entries) == {f'memberships/{name}' for name in _names(tmp_path)}
+  assert records.first_problem(tmp_path, entries) is None
+  again = membership_log.MembershipLog(tmp_path)
+  again.resume(2, entries)
+  del entries['memberships/round_000004.npy']
+  assert again.entries == entries
+
+
+def test_folder_in_the_place_of_a_file_is_named(log, tmp_path):
+  path = tmp_path / 'memberships' / 'round_000006.npy'
+  path.mkdir()
+  for function in (
+    lambda: log.resume(2, {}),
+    lambda: log.record(6, _MEMBERSHIPS),
+  ):
+    with pytest.raises(
+      errors.DataError, match=f'{path} is a folder.*Remove it'
+    ):
+      function()
 
 
 def test_a_round_that_is_run_again_replaces_its_file(log, tmp_path):

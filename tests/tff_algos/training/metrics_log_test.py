@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing import event_accumulator
 
 from tests.testing import power_loss
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, records
 from tff_algos.training import metrics_log
 
 _METRIC = 'participating/validation/personalized/accuracy'
@@ -22,7 +22,7 @@ def _log(folder, **options):
 
 def _write(folder, rows, resume_at=0):
   with _log(folder) as log:
-    log.resume(resume_at)
+    log.resume(resume_at, {})
     for round_num, metrics in rows:
       log.record(round_num, metrics)
 
@@ -89,14 +89,14 @@ def test_interrupted_log_equals_a_whole_one(tmp_path):
 
 def test_memberships_are_cut_off_with_the_rows(tmp_path):
   with _log(tmp_path) as log:
-    log.resume(0)
+    log.resume(0, {})
     for round_num in range(4):
       evaluated = round_num % 2 == 0
       memberships = np.full([3, 2], round_num) if evaluated else None
       log.record(round_num, {'a': 1.0}, memberships)
     names = [path.name for path in sorted((tmp_path / 'memberships').iterdir())]
     assert names == ['round_000000.npy', 'round_000002.npy']
-    log.resume(1)
+    log.resume(1, {})
     assert [row['round'] for row in _read(tmp_path)] == ['0', '1']
     (left,) = (tmp_path / 'memberships').iterdir()
     assert left.name == 'round_000000.npy'
@@ -107,7 +107,7 @@ def test_rows_before_a_checkpoint_outlast_a_power_loss(tmp_path):
   workdir.mkdir()
 
   def train():
-    log.resume(0)
+    log.resume(0, {})
     for round_num in range(4):
       log.record(round_num, {'a': round_num / 10}, np.full([3, 2], round_num))
       if round_num == 2:
@@ -150,7 +150,7 @@ def test_tensorboard_gets_the_same_numbers_without_nan(tmp_path):
 def test_progress_bar_shows_round_accuracy_and_time_left(tmp_path, capsys):
   log = metrics_log.MetricsLog(tmp_path, 4, {_METRIC: 'accuracy', 'x': 'loss'})
   with log:
-    log.resume(0)
+    log.resume(0, {})
     log.record(0, {_METRIC: 0.25})
     log.record(1, {_METRIC: 0.75, 'x': 2.0})
     log.record(4, {})
@@ -163,7 +163,7 @@ def test_progress_bar_shows_round_accuracy_and_time_left(tmp_path, capsys):
 def test_disk_that_refuses_is_one_clear_error(tmp_path):
   limits = resource.getrlimit(resource.RLIMIT_FSIZE)
   with _log(tmp_path) as log:
-    log.resume(0)
+    log.resume(0, {})
     log.record(0, {'a': 1.0})
     resource.setrlimit(resource.RLIMIT_FSIZE, (12, limits[1]))
     try:
@@ -184,13 +184,59 @@ def test_best_round_is_the_earliest_of_the_best(tmp_path):
     tmp_path,
     [(r, {_METRIC: value, 'x': r / 2, 'seconds': 0.1}) for r, value in rows],
   )
-  best = metrics_log.best_round(tmp_path, _METRIC, higher_is_better=True)
+  best = metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=True)
   assert best == {'round': 2, _METRIC: 0.95, 'x': 1.0}
-  best = metrics_log.best_round(tmp_path, _METRIC, higher_is_better=False)
+  best = metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=False)
   assert best == {'round': 3, _METRIC: 0.2, 'x': 1.5}
+
+
+def test_rows_after_the_checkpoint_do_not_count(tmp_path):
+  """A killed training leaves rows of rounds that it runs again."""
+  with _log(tmp_path) as log:
+    log.resume(0, {})
+    for round_num, value in enumerate((0.5, 0.7, 0.6)):
+      log.record(round_num, {_METRIC: value})
+    entries = log.persist()
+    log.record(3, {_METRIC: 0.9, 'later': 1.0})
+  options = {'higher_is_better': True}
+  best = metrics_log.best_round(tmp_path, _METRIC, entries, **options)
+  assert best['round'] == 1
+  best = metrics_log.best_round(tmp_path, _METRIC, {}, **options)
+  assert best['round'] == 3
+
+
+def test_resumed_log_is_that_of_the_checkpoint(tmp_path):
+  """Without the rows, columns and memberships since."""
+  with _log(tmp_path) as log:
+    log.resume(0, {})
+    for round_num in range(3):
+      log.record(round_num, {'a': round_num / 3}, np.full([3, 2], round_num))
+    entries = log.persist()
+    content = (tmp_path / 'metrics.csv').read_bytes()
+    log.record(3, {'a': 0.5, 'b': 0.5}, np.zeros([3, 2]))
+    with open(tmp_path / 'metrics.csv', 'a') as file:
+      file.write('4,0.2')
+  assert records.first_problem(tmp_path, entries) is None
+  with _log(tmp_path) as log:
+    log.resume(2, entries)
+    assert (tmp_path / 'metrics.csv').read_bytes() == content
+    assert log.persist() == entries
+
+
+def test_best_round_of_a_damaged_table_is_an_error(tmp_path):
+  assert not metrics_log.best_round(
+    tmp_path, _METRIC, {}, higher_is_better=True
+  )
+  _write(tmp_path, [(0, {_METRIC: 0.5})])
+  path = tmp_path / 'metrics.csv'
+  path.write_text(path.read_text().replace('0.5', '0.o'))
+  with pytest.raises(errors.DataError, match=f'{path} cannot be read'):
+    metrics_log.best_round(tmp_path, _METRIC, {}, higher_is_better=True)
 
 
 def test_best_round_without_validation_examples_is_empty(tmp_path):
   _write(tmp_path, [(0, {_METRIC: math.nan, 'x': 1.0}), (1, {'x': 1.0})])
   for metric in (_METRIC, 'unknown'):
-    assert not metrics_log.best_round(tmp_path, metric, higher_is_better=True)
+    assert not metrics_log.best_round(
+      tmp_path, metric, {}, higher_is_better=True
+    )

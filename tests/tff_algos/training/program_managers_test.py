@@ -68,9 +68,9 @@ def test_metrics_of_every_round_are_released_to_all_managers(tmp_path):
     observer.record(0, {'loss': 3.0})
     observer.record(1, {'loss': 2.0, 'accuracy': 0.5}, np.ones([2, 2]))
     observer.record(2, {'loss': 9.0})
-    observer.resume(1)
+    observer.resume(1, {})
     observer.record(2, {'loss': 1.0})
-    observer.persist()
+    assert not observer.persist()
 
   asyncio.run(in_a_notebook())
   with path.open(newline='') as file:

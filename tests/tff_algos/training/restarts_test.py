@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.testing import points, recorder, running_sum, sum_run
 from tff_algos.algorithms import ifca
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import errors, seeds
+from tff_algos.core import errors, sealed_json, seeds
 from tff_algos.runtimes import debug_runtime
 from tff_algos.training import loop, restarts
 
@@ -227,7 +227,7 @@ def test_a_checkpoint_says_the_seed_and_need_not(tmp_path):
   manifest = json.loads(path.read_text())
   assert manifest.pop('seed') == run.store.seed
   # As before it was kept: the seed is the run's own.
-  path.write_text(json.dumps(manifest))
+  path.write_text(json.dumps(sealed_json.seal(manifest)))
   fresh = _restarted_run(tmp_path)
   fresh.checkpoints.restore(
     3, loop.initial_server_state(run.algorithm, 3, 0), fresh.store

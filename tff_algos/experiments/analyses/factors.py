@@ -17,7 +17,7 @@ from tff_algos.algorithms.filter_decomposition import (
   kernel_variance,
   latent_clients,
 )
-from tff_algos.core import errors, seeds
+from tff_algos.core import errors, records, seeds
 from tff_algos.experiments import experiment, output, session
 from tff_algos.experiments.analyses import filter_atoms
 from tff_algos.numerics import factored_weights
@@ -86,9 +86,11 @@ def measure(
       'atoms.csv': filter_atoms.atom_rows(state.model_weights),
       'own_atoms.csv': filter_atoms.own_rows(opened, state),
     }
+  if not tables['atoms.csv']:
+    tables = {'factors.csv': rows}
   evaluation = pathlib.Path(folder, 'evaluation')
-  for name, table in tables.items():
-    if tables['atoms.csv'] or name == 'factors.csv':
+  with records.rewriting(evaluation.parent, evaluation.name, tables):
+    for name, table in tables.items():
       output.write_table(evaluation / name, table)
   if (evaluation / 'summary.json').is_file():
     page.write_report(folder)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines import statistics
 from pipelines.publishing import staging as staging_lib
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, records, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import integrity, layout, schema
 from tff_algos.data import statistics as statistics_lib
@@ -95,7 +95,10 @@ def measure(
     for client_id, row in of_data.clients.items()
   ]
   output.write_table(folder / drift.CLIENTS, rows)
-  output.write_json(folder / drift.REPORT, report)
+  report['files'] = {
+    drift.CLIENTS: records.describe_file(folder / drift.CLIENTS)
+  }
+  sealed_json.write(folder / drift.REPORT, report)
   check(report, folder)
   return report
 

@@ -1,16 +1,14 @@
 """Record of the gate, `gate.json` in a workdir."""
 
 import dataclasses
-import json
 import os
 import pathlib
-from typing import Any
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
-from tff_algos.experiments import output
+from tff_algos.core import errors, sealed_json
 
 FILE = 'gate.json'
+_REMEDY = 'Remove it and run binaries.gate again.'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +76,7 @@ class GateRecord:
 
 def write(folder: str | os.PathLike[str], record: GateRecord) -> None:
   """Writes `gate.json`."""
-  output.write_json(pathlib.Path(folder, FILE), config_lib.to_dict(record))
+  sealed_json.write(pathlib.Path(folder, FILE), config_lib.to_dict(record))
 
 
 def read(folder: str | os.PathLike[str]) -> GateRecord | None:
@@ -88,17 +86,15 @@ def read(folder: str | os.PathLike[str]) -> GateRecord | None:
     DataError: If it is damaged.
   """
   path = pathlib.Path(folder, FILE)
-  if not path.is_file():
+  if not os.path.lexists(path):
     return None
+  values = sealed_json.read(path, _REMEDY)
   try:
-    values: dict[str, Any] = json.loads(path.read_text())
     groups = tuple(Group(**group) for group in values.pop('groups'))
     reasons = tuple(values.pop('reasons'))
     return GateRecord(**values, groups=groups, reasons=reasons)
   except (ValueError, TypeError, KeyError, AttributeError) as error:
-    raise errors.DataError(
-      f'{path} is damaged: {error}. Remove it and run binaries.gate again.'
-    ) from None
+    raise errors.DataError(f'{path} is damaged: {error}. {_REMEDY}') from None
 
 
 def require_blessed(record: GateRecord) -> None:

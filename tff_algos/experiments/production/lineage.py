@@ -6,17 +6,16 @@ versions. Each released bundle has a copy in `assets.extra/lineage.json`. Paths
 are relative, so that a production folder may be moved.
 """
 
-import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import dates
-from tff_algos.experiments import experiment, output
+from tff_algos.experiments import experiment, resolved_config
 from tff_algos.experiments.production import gate_record
 from tff_algos.export import manifest, releases
 from tff_algos.training import continuation
@@ -100,6 +99,7 @@ def write(
   path = pathlib.Path(folder, 'dataset')
   with dataset_lib.FederatedDataset.open(path, verify=False) as dataset:
     content = describe(config, folder, dataset, round_num)
+  content['run_hash'] = resolved_config.run_hash(folder)
   run = _relative(folder, export_dir)
   content['releases'] = [
     {'export_dir': _relative(export_dir, folder), 'version': release.version}
@@ -108,7 +108,7 @@ def write(
     and (release.run, release.round_num) == (run, round_num)
     and release.config_hash == content['config_hash']
   ]
-  output.write_json(pathlib.Path(folder, FILE), content)
+  sealed_json.write(pathlib.Path(folder, FILE), content)
   return content
 
 
@@ -213,9 +213,19 @@ def _gate_text(champion_version: int | None) -> str:
 
 
 def _read(run: pathlib.Path) -> dict[str, Any]:
-  """Returns the lineage of a run; empty if it is not there any more."""
+  """Returns the lineage of a run; empty if it is not there any more.
+
+  Raises:
+    DataError: If it is damaged.
+  """
   path = run / FILE
-  return json.loads(path.read_text()) if path.is_file() else {}
+  if not os.path.lexists(path):
+    return {}
+  return sealed_json.read(
+    path,
+    'Remove it; binaries.export without --nogate writes that of a gated run '
+    'anew.',
+  )
 
 
 def _first_date(dataset: dataset_lib.FederatedDataset) -> str | None:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tff_algos.core import errors
-from tff_algos.experiments import config_values, experiment, output
+from tff_algos.core import errors, sealed_json
+from tff_algos.experiments import config_values, experiment
 from tff_algos.reports.sweep import plan as plan_lib
 
 
@@ -78,7 +78,7 @@ def expand(
 def write_plan(plan: plan_lib.Plan, workdir: str | os.PathLike[str]) -> None:
   """Writes `sweep.json` into the folder of a sweep; creates the folder."""
   path = pathlib.Path(workdir, plan_lib.FILE)
-  output.write_json(path, plan_lib.to_dict(plan))
+  sealed_json.write(path, plan_lib.to_dict(plan))
 
 
 def _check_keys(

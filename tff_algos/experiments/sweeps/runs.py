@@ -1,6 +1,5 @@
 """Execution of the runs of a sweep: dataset, training, evaluation."""
 
-import json
 import os
 import pathlib
 
@@ -18,6 +17,7 @@ from tff_algos.experiments import (
 )
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.run import page
+from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation
 
@@ -105,10 +105,9 @@ def is_finished(
   The runtime may differ, since it never affects results.
   """
   try:
-    written = json.loads((folder / 'config.json').read_text())['config']
-    summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
-    last_round = summary['last']['round']
-  except (FileNotFoundError, KeyError, ValueError):
+    run = run_lib.read(folder)
+    written, last_round = run.config, run.summary['last']['round']
+  except (errors.DataError, KeyError):
     return False
   wanted = config_lib.to_dict(config)
   is_same = all(

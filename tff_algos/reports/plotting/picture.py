@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from matplotlib import figure as figure_lib
 
+from tff_algos.core import durable
 from tff_algos.reports.plotting import style
 
 _INDEX = 'index.html'
@@ -79,6 +80,9 @@ def publish(
 
   Returns:
     The path of the page.
+
+  Raises:
+    DataError: If a folder stands where a file belongs, or the reverse.
   """
   report = workdir / 'report'
   files = {one.name: one.png for one in pictures}
@@ -88,8 +92,9 @@ def publish(
     made = pathlib.Path(temporary)
     for name, content in (*files.items(), (_INDEX, page.encode())):
       (made / name).write_bytes(content)
-    report.mkdir(exist_ok=True)
+    durable.make_folder(report)
     for name in (*files, _INDEX):
+      durable.check_file_place(report / name)
       os.replace(made / name, report / name)
   for old in report.glob('*.png'):
     if old.name not in files:

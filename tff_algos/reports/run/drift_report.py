@@ -1,11 +1,11 @@
 """Drift report of a run, as `binaries.drift` wrote it."""
 
-import json
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.core import errors
+from tff_algos.core import errors, records, sealed_json
 from tff_algos.evaluation import drift
 from tff_algos.reports.plotting import table as table_lib
 
@@ -58,12 +58,16 @@ def read(workdir: pathlib.Path) -> DriftReport | None:
     DataError: If it cannot be read.
   """
   path = workdir / drift.REPORT
-  if not path.is_file():
+  if not os.path.lexists(path):
     return None
-  try:
-    content = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise errors.DataError(f'{path} is no JSON: {error}.') from None
+  remedy = (
+    f'Remove {path} and {workdir / drift.CLIENTS}, or measure the drift again '
+    'with binaries.drift.'
+  )
+  content = sealed_json.read(path, remedy)
+  found = records.first_problem(workdir, content.get('files', {}))
+  if found:
+    raise errors.DataError(f'{found} (by {path}). {remedy}')
   return DriftReport(content, table_lib.read(workdir / drift.CLIENTS))
 
 

@@ -1,23 +1,35 @@
 """Table of a run's lineage, from `lineage.json`."""
 
-import json
+import os
 import pathlib
 from typing import Any
 
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
+
+_REMEDY = (
+  'Remove it; binaries.export without --nogate writes that of a gated run anew.'
+)
 
 
-def rows(workdir: pathlib.Path) -> list[tuple[str, str]]:
+def rows(
+  workdir: pathlib.Path, run_hash: str | None = None
+) -> list[tuple[str, str]]:
   """Returns (name, value) of the lineage; empty if the run has none.
 
+  Args:
+    workdir: Folder of the run.
+    run_hash: Hash of the run; None of an older one.
+
   Raises:
-    DataError: If `lineage.json` is damaged.
+    DataError: If `lineage.json` is damaged or of another run.
   """
   path = workdir / 'lineage.json'
-  if not path.is_file():
+  if not os.path.lexists(path):
     return []
+  content = sealed_json.read(path, _REMEDY)
+  if run_hash and content.get('run_hash') not in (run_hash, None):
+    raise errors.DataError(f'{path} is of another run. {_REMEDY}')
   try:
-    content = json.loads(path.read_text())
     dataset, parent = content['dataset'], content['parent']
     return [
       ('round', str(content['round_num'])),
@@ -36,10 +48,7 @@ def rows(workdir: pathlib.Path) -> list[tuple[str, str]]:
       ),
     ]
   except (ValueError, KeyError, TypeError) as error:
-    raise errors.DataError(
-      f'{path} is damaged: {error!r}. Remove it and release the run again with '
-      'binaries.export, which writes it anew.'
-    ) from None
+    raise errors.DataError(f'{path} is damaged: {error!r}. {_REMEDY}') from None
 
 
 def _verdict(gate: dict[str, Any] | None) -> str:

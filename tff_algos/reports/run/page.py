@@ -118,6 +118,6 @@ def _render(run: run_lib.Run, pictures: list[picture.Drawn]) -> str:
     places=[
       (name, what) for name, what in _PLACES if (run.workdir / name).exists()
     ],
-    lineage=lineage_table.rows(run.workdir),
+    lineage=lineage_table.rows(run.workdir, run.run_hash),
     settings=html.flatten(run.config),
   )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 import re
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tff_algos.core import errors
+from tff_algos.core import errors, records, sealed_json
 from tff_algos.evaluation import association, recovery, round_time
 from tff_algos.reports.plotting import table as table_lib
 from tff_algos.reports.run import drift_report
@@ -53,6 +52,7 @@ class Run:
     clients: `evaluation/clients.csv`.
     summary: `evaluation/summary.json`.
     clock: Virtual clock of the pictures of time.
+    run_hash: Hash of what affects training state; None of an older run.
   """
 
   workdir: pathlib.Path
@@ -63,6 +63,7 @@ class Run:
   clients: table_lib.Table
   summary: Mapping[str, Any]
   clock: round_time.Clock = round_time.Clock()
+  run_hash: str | None = None
 
   @functools.cached_property
   def score_name(self) -> str:
@@ -287,13 +288,16 @@ def read(
       be read.
   """
   workdir = pathlib.Path(workdir)
-  for name, binary in _MADE_BY.items():
-    if not (workdir / name).is_file():
-      raise errors.DataError(
-        f'{workdir / name} is missing. Make it with `python -m '
-        f'binaries.{binary} --config=CONFIG --workdir={workdir}`.'
-      )
-  config = _read_json(workdir / 'config.json')
+  remedies = {
+    name: f'Make it with `python -m binaries.{binary} --config=CONFIG '
+    f'--workdir={workdir}`.'
+    for name, binary in _MADE_BY.items()
+  }
+  for name, remedy in remedies.items():
+    if not os.path.lexists(workdir / name):
+      raise errors.DataError(f'{workdir / name} is missing. {remedy}')
+  config = sealed_json.read(workdir / 'config.json', remedies['config.json'])
+  _check_records(workdir, config)
   run = Run(
     workdir=workdir,
     name=str(config.get('name', workdir.name)),
@@ -301,20 +305,33 @@ def read(
     config=config.get('config', {}),
     rounds=table_lib.read(workdir / 'metrics.csv'),
     clients=table_lib.read(workdir / 'evaluation' / 'clients.csv'),
-    summary=_read_json(workdir / 'evaluation' / 'summary.json'),
+    summary=sealed_json.read(
+      workdir / 'evaluation' / 'summary.json',
+      remedies['evaluation/summary.json'],
+    ),
     clock=clock,
+    run_hash=config.get('run_hash'),
   )
   run.rounds.texts('round')  # The one required column.
   return run
 
 
-def _read_json(path: pathlib.Path) -> Mapping[str, Any]:
-  try:
-    content = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise errors.DataError(f'{path} is no JSON: {error}.') from None
-  if not isinstance(content, dict):
+def _check_records(workdir: pathlib.Path, config: Mapping[str, Any]) -> None:
+  """Raises DataError if a file is damaged, or not of the run.
+
+  Evaluations of older versions have no checksums and are taken as they are.
+  """
+  again = 'Run binaries.evaluate again, which checks it or writes it anew.'
+  folder = workdir / 'evaluation'
+  place = folder / records.FILE
+  known = records.read(folder, f'Remove {place}, and run binaries.evaluate.')
+  if known is None:
+    return
+  found = records.first_problem(workdir, known['files'])
+  if found:
+    raise errors.DataError(f'{found} (by {place}). {again}')
+  if known.get('run_hash', ...) not in (config.get('run_hash'), ...):
     raise errors.DataError(
-      f'{path} must hold a JSON object, got {type(content).__name__}.'
+      f'{workdir / "config.json"} is of another run than {folder}. Run '
+      "binaries.train again with the run's own config, which writes it anew."
     )
-  return content

@@ -3,12 +3,11 @@
 A cell is one combination of values of all axes; it has a run for each seed.
 """
 
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 
 FILE = 'sweep.json'
 # Least adjusted Rand index of a run that recovered the planted clusters.
@@ -138,13 +137,12 @@ def read(workdir: pathlib.Path) -> Plan:
     DataError: If the folder has none, or it is damaged.
   """
   path = workdir / FILE
-  if not path.is_file():
-    raise errors.DataError(
-      f'{path} is missing. Make it with `python -m binaries.sweep '
-      f'--config=CONFIG --workdir={workdir}`.'
-    )
+  content = sealed_json.read(
+    path,
+    'Make it with `python -m binaries.sweep --config=CONFIG '
+    f'--workdir={workdir}`.',
+  )
   try:
-    content = json.loads(path.read_text(encoding='utf-8'))
     return Plan(
       content['name'],
       tuple(

@@ -13,7 +13,7 @@ import pytest
 from configs import base
 from pipelines import build_dataset
 from pipelines.publishing import versions
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import drift
 from tff_algos.experiments import datasets, experiment, session, training
 from tff_algos.experiments.production import drifting
@@ -112,7 +112,7 @@ def test_the_same_data_do_not_drift(parent, tmp_path):
   assert {*report['measures'].values()} == {0.0}
   assert report['num_clients'] == {'stayed': 6, 'new': 0, 'departed': 0}
   assert (report['parent'], report['parent_round']) == ('run', 2)
-  assert report == json.loads((tmp_path / 'drift.json').read_text())
+  assert report == sealed_json.read(tmp_path / 'drift.json', '')
   before = _files(tmp_path)
   drifting.measure(dataclasses.replace(config, drift=strict), tmp_path, folder)
   assert _files(tmp_path) == before

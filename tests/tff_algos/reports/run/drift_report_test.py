@@ -31,5 +31,7 @@ def test_without_a_parent_there_is_none(tmp_path):
 
 def test_a_damaged_report_is_named(tmp_path):
   (tmp_path / 'drift.json').write_text('{')
-  with pytest.raises(errors.DataError, match=r'drift\.json is no JSON'):
+  with pytest.raises(
+    errors.DataError, match=r'drift\.json is damaged: it is no JSON'
+  ):
     drift_report.read(tmp_path)

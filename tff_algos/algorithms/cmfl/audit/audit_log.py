@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, records
 
 NONE = 'none'
 DIGESTS = 'digests'
@@ -41,6 +41,16 @@ class AuditLog:
     self._folder = pathlib.Path(workdir, 'audit')
     self._path = self._folder / 'log.jsonl'
     self._previous = ''
+    self._lines = records.Growth()
+    # Of the files of arrays.
+    self._entries: dict[str, records.Entry] = {}
+
+  def entries(self) -> records.Entries:
+    """Returns the entries of the log's files; empty before the first round."""
+    if not self._previous:
+      return {}
+    name = f'{self._folder.name}/{self._path.name}'
+    return {**self._entries, name: self._lines.entry(grows=True)}
 
   def resume(self, round_num: int) -> None:
     """Removes all rounds after `round_num`; with 0, all rounds.
@@ -48,7 +58,7 @@ class AuditLog:
     Raises:
       CheckpointError: If the files cannot be written.
     """
-    kept = []
+    kept, self._entries = [], {}
     if round_num and self._path.exists():
       kept = [
         line
@@ -57,9 +67,13 @@ class AuditLog:
       ]
     for path in self._folder.glob('round_*'):
       is_whole = path.suffix == '.npz'
-      if not (is_whole and round_num and _round_of(path) <= round_num):
+      if is_whole and round_num and _round_of(path) <= round_num:
+        self._describe(path)
+      else:
+        durable.check_file_place(path)
         path.unlink()
     self._previous = _sha256(kept[-1]) if kept else ''
+    self._lines = records.Growth(b''.join(kept))
     if self._folder.exists():
       self._write(self._path, lambda file: file.writelines(kept))
 
@@ -80,6 +94,7 @@ class AuditLog:
       if arrays:
         path = self._folder / _arrays_name(entry['round'])
         self._write(path, lambda file: np.savez(file, **arrays))
+        self._describe(path)
       with open(self._path, 'ab') as file:
         file.write(line)
       durable.sync(self._path)
@@ -87,6 +102,11 @@ class AuditLog:
     except OSError as error:
       raise _refused(self._folder, error) from error
     self._previous = _sha256(line)
+    self._lines.append(line)
+
+  def _describe(self, path: pathlib.Path) -> None:
+    entry = records.describe_file(path)
+    self._entries[f'{self._folder.name}/{path.name}'] = entry
 
   def _write(self, path: pathlib.Path, write) -> None:
     """Writes a file atomically."""

@@ -1,11 +1,14 @@
+import errno
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
 
 from tests.testing import power_loss
 from tff_algos.algorithms.cmfl.audit import audit_log
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, records
 
 
 def _write(folder, rounds, start=None, arrays=True):
@@ -111,8 +114,40 @@ def test_a_missing_or_damaged_log(tmp_path):
     audit_log.read_arrays(tmp_path, 1)
 
 
-def test_a_disk_that_refuses_is_an_error_that_says_what_to_do(tmp_path):
-  (tmp_path / 'audit').write_text('in the way')
+def test_a_disk_that_refuses_is_an_error_that_says_what_to_do(
+  tmp_path, monkeypatch
+):
   log = audit_log.AuditLog(tmp_path)
-  with pytest.raises(errors.CheckpointError, match='Free some space'):
+
+  def refuse(*unused):
+    raise OSError(errno.ENOSPC, 'No space left')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(os, 'fsync', refuse)
+    with pytest.raises(errors.CheckpointError, match='Free some space'):
+      log.append({'round': 1}, {})
+  shutil.rmtree(tmp_path / 'audit')
+  (tmp_path / 'audit').write_text('in the way')
+  with pytest.raises(errors.DataError, match='audit is a file.* Remove it'):
     log.append({'round': 1}, {})
+
+
+def test_entries_cover_the_log_and_its_arrays(tmp_path):
+  log = audit_log.AuditLog(tmp_path)
+  assert log.entries() == {}
+  for round_num in (1, 2):
+    log.append({'round': round_num}, {'a': np.ones(2)})
+  entries = log.entries()
+  assert set(entries) == {
+    'audit/log.jsonl',
+    'audit/round_000001.npz',
+    'audit/round_000002.npz',
+  }
+  log.append({'round': 3}, {})
+  assert records.first_problem(tmp_path, entries) is None
+  again = audit_log.AuditLog(tmp_path)
+  again.resume(2)
+  assert again.entries() == entries
+  path = tmp_path / 'audit' / 'log.jsonl'
+  path.write_bytes(path.read_bytes().replace(b'"round": 1', b'"round": 7'))
+  assert records.first_problem(tmp_path, entries).path == path
