@@ -8,10 +8,12 @@ python -m binaries.predict, curl or any TensorFlow Serving client:
 
   curl http://127.0.0.1:8501/v1/models/cluster_models/metadata
 
-Ctrl-C ends it.
+Ctrl-C ends it. With --print_tf_serving_config it prints how TensorFlow Serving
+serves the same models.
 """
 
 import os
+import pathlib
 
 from absl import flags
 
@@ -120,6 +122,13 @@ _TLS_CLIENT_CA = flags.DEFINE_string(
   _DEFAULTS.tls_client_ca,
   "PEM file of the CAs of clients' certificates, which are then required.",
 )
+_PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
+  'print_tf_serving_config',
+  False,
+  "Instead of serving: prints the docker commands of TensorFlow Serving's "
+  'image for these models, and writes the files that they name to tf_serving/ '
+  'beside the folder of the models.',
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -130,10 +139,6 @@ _PORT_FILE = flags.DEFINE_string(
 
 def serve() -> None:
   """Serves models until SIGTERM or SIGINT."""
-  # gRPC would log each failed handshake.
-  os.environ.setdefault('GRPC_VERBOSITY', 'ERROR')
-  from tff_algos.serving import models, server
-
   if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
     raise errors.UserError('give either --workdir or --model_base_path')
   folder = _MODEL_BASE_PATH.value or os.path.join(_WORKDIR.value, 'export')
@@ -154,6 +159,16 @@ def serve() -> None:
     tls_key=_TLS_KEY.value,
     tls_client_ca=_TLS_CLIENT_CA.value,
   )
+  if _PRINT_TF_SERVING_CONFIG.value:
+    from tff_algos.serving import tf_serving_config
+
+    out = pathlib.Path(folder).absolute().parent / 'tf_serving'
+    print(tf_serving_config.write(folder, out, config))
+    return
+  # gRPC would log each failed handshake.
+  os.environ.setdefault('GRPC_VERBOSITY', 'ERROR')
+  from tff_algos.serving import models, server
+
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 
 
