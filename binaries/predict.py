@@ -139,7 +139,12 @@ def request_body() -> dict[str, Any]:
   return {'signature_name': name, **content}
 
 
-def _token() -> str | None:
+def token() -> str | None:
+  """Returns the token of --token_file, if it is given.
+
+  Raises:
+    UserError: If it cannot be read.
+  """
   if _TOKEN_FILE.value is None:
     return None
   try:
@@ -147,6 +152,14 @@ def _token() -> str | None:
       return file.read().strip()
   except (OSError, ValueError) as error:
     raise errors.UserError(f'the token cannot be read: {error}') from error
+
+
+def path() -> str:
+  """Returns the path of the REST API for the flags' model and version."""
+  model = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
+  if _VERSION.value is not None:
+    model += f'/versions/{_VERSION.value}'
+  return f'{model}:predict'
 
 
 def tls() -> client_tls.ClientTls:
@@ -167,11 +180,8 @@ def _default_signature(content: dict[str, Any]) -> str:
 
 def _main() -> None:
   """Prints the server's response."""
-  path = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
-  if _VERSION.value is not None:
-    path += f'/versions/{_VERSION.value}'
-  url = f'{_URL.value.rstrip("/")}{path}:predict'
-  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value, _token(), tls())
+  url = f'{_URL.value.rstrip("/")}{path()}'
+  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value, token(), tls())
   print(json.dumps(answer, indent=2))
 
 

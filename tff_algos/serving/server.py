@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import functools
-import ipaddress
 import json
 import os
 import pathlib
@@ -24,6 +23,7 @@ from tff_algos.core import durable, errors
 from tff_algos.serving import (
   connections,
   grpc_service,
+  loopback,
   models,
   rest,
   server_config,
@@ -230,11 +230,7 @@ def _grpc_server(
 
 def _check_exposure(config: server_config.ServerConfig) -> None:
   """Raises UserError if everybody could ask, and nobody has said so."""
-  try:
-    is_local = ipaddress.ip_address(config.host).is_loopback
-  except ValueError:
-    is_local = config.host == 'localhost'
-  if is_local:
+  if loopback.is_loopback(config.host):
     return
   if not (config.token_file or config.tls_client_ca or config.is_open):
     raise errors.UserError(
