@@ -27,6 +27,7 @@ from absl import flags
 
 from binaries import command
 from tff_algos.core import errors
+from tff_algos.serving import client_tls
 
 _URL = flags.DEFINE_string(
   'url', 'http://127.0.0.1:8501', "Base URL of the server's REST API."
@@ -50,6 +51,20 @@ _REQUEST_FILE = flags.DEFINE_string(
 _TOKEN_FILE = flags.DEFINE_string(
   'token_file', None, 'File with the token that the server asks for.'
 )
+_TLS_CA = flags.DEFINE_string(
+  'tls_ca',
+  None,
+  "PEM file of the CAs of the server's certificate. Default for https: those "
+  'of this machine.',
+)
+_TLS_CERTIFICATE = flags.DEFINE_string(
+  'tls_certificate',
+  None,
+  'PEM file of a certificate, where the server asks clients for one (mTLS).',
+)
+_TLS_KEY = flags.DEFINE_string(
+  'tls_key', None, 'PEM file of the private key of --tls_certificate.'
+)
 _TIMEOUT_SECONDS = flags.DEFINE_float(
   'timeout_seconds',
   30.0,
@@ -63,13 +78,15 @@ def predict(
   body: dict[str, Any],
   timeout_seconds: float,
   token: str | None = None,
+  tls: client_tls.ClientTls | None = None,
 ) -> Any:
   """Returns the response to a predict request.
 
   Raises:
     RequestError: If the server refuses the request.
-    UserError: If no server responds in time.
+    UserError: If no server responds in time, or a file of TLS cannot be used.
   """
+  context = tls.context() if tls is not None else None
   headers = {'Content-Type': 'application/json'}
   if token is not None:
     headers['Authorization'] = f'Bearer {token}'
@@ -79,7 +96,9 @@ def predict(
       data=json.dumps(body).encode(),
       headers=headers,
     )
-    with urllib.request.urlopen(request, timeout=timeout_seconds) as reply:
+    with urllib.request.urlopen(
+      request, timeout=timeout_seconds, context=context
+    ) as reply:
       return json.load(reply)
   except urllib.error.HTTPError as error:
     with error:
@@ -90,7 +109,7 @@ def predict(
   except (OSError, ValueError) as error:
     raise errors.UserError(
       f'{url} does not answer: {getattr(error, "reason", error)}. Is '
-      f'binaries.serve running there?'
+      f'binaries.serve running there, with TLS if the URL is of https?'
     ) from error
 
 
@@ -120,7 +139,12 @@ def request_body() -> dict[str, Any]:
   return {'signature_name': name, **content}
 
 
-def _token() -> str | None:
+def token() -> str | None:
+  """Returns the token of --token_file, if it is given.
+
+  Raises:
+    UserError: If it cannot be read.
+  """
   if _TOKEN_FILE.value is None:
     return None
   try:
@@ -128,6 +152,21 @@ def _token() -> str | None:
       return file.read().strip()
   except (OSError, ValueError) as error:
     raise errors.UserError(f'the token cannot be read: {error}') from error
+
+
+def path() -> str:
+  """Returns the path of the REST API for the flags' model and version."""
+  model = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
+  if _VERSION.value is not None:
+    model += f'/versions/{_VERSION.value}'
+  return f'{model}:predict'
+
+
+def tls() -> client_tls.ClientTls:
+  """Returns the files of TLS that the flags name."""
+  return client_tls.ClientTls(
+    _TLS_CA.value, _TLS_CERTIFICATE.value, _TLS_KEY.value
+  )
 
 
 def _default_signature(content: dict[str, Any]) -> str:
@@ -141,11 +180,8 @@ def _default_signature(content: dict[str, Any]) -> str:
 
 def _main() -> None:
   """Prints the server's response."""
-  path = f'/v1/models/{urllib.parse.quote(_MODEL.value, safe="")}'
-  if _VERSION.value is not None:
-    path += f'/versions/{_VERSION.value}'
-  url = f'{_URL.value.rstrip("/")}{path}:predict'
-  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value, _token())
+  url = f'{_URL.value.rstrip("/")}{path()}'
+  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value, token(), tls())
   print(json.dumps(answer, indent=2))
 
 

@@ -8,10 +8,12 @@ python -m binaries.predict, curl or any TensorFlow Serving client:
 
   curl http://127.0.0.1:8501/v1/models/cluster_models/metadata
 
-Ctrl-C ends it.
+Ctrl-C ends it. With --print_tf_serving_config it prints how TensorFlow Serving
+serves the same models.
 """
 
 import os
+import pathlib
 
 from absl import flags
 
@@ -33,7 +35,7 @@ _HOST = flags.DEFINE_string(
   'host',
   _DEFAULTS.host,
   'Name or address to listen on. Other than this machine alone needs '
-  '--token_file, or --is_open.',
+  '--token_file or --tls_client_ca, or --is_open.',
 )
 _REST_API_PORT = flags.DEFINE_integer(
   'rest_api_port',
@@ -104,6 +106,29 @@ _IS_OPEN = flags.DEFINE_bool(
   'Whether everybody may ask also from other machines: on a trusted network, '
   'or behind a proxy that authenticates.',
 )
+_TLS_CERTIFICATE = flags.DEFINE_string(
+  'tls_certificate',
+  _DEFAULTS.tls_certificate,
+  "PEM file of the server's certificate and its chain, for TLS at both ports. "
+  'This and the files of the next two flags are read again when they change.',
+)
+_TLS_KEY = flags.DEFINE_string(
+  'tls_key',
+  _DEFAULTS.tls_key,
+  'PEM file of the private key of --tls_certificate, without a password.',
+)
+_TLS_CLIENT_CA = flags.DEFINE_string(
+  'tls_client_ca',
+  _DEFAULTS.tls_client_ca,
+  "PEM file of the CAs of clients' certificates, which are then required.",
+)
+_PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
+  'print_tf_serving_config',
+  False,
+  "Instead of serving: prints the docker commands of TensorFlow Serving's "
+  'image for these models, and writes the files that they name to tf_serving/ '
+  'beside the folder of the models.',
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -114,8 +139,6 @@ _PORT_FILE = flags.DEFINE_string(
 
 def serve() -> None:
   """Serves models until SIGTERM or SIGINT."""
-  from tff_algos.serving import models, server
-
   if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
     raise errors.UserError('give either --workdir or --model_base_path')
   folder = _MODEL_BASE_PATH.value or os.path.join(_WORKDIR.value, 'export')
@@ -132,7 +155,20 @@ def serve() -> None:
     access_log=_ACCESS_LOG.value,
     token_file=_TOKEN_FILE.value,
     is_open=_IS_OPEN.value,
+    tls_certificate=_TLS_CERTIFICATE.value,
+    tls_key=_TLS_KEY.value,
+    tls_client_ca=_TLS_CLIENT_CA.value,
   )
+  if _PRINT_TF_SERVING_CONFIG.value:
+    from tff_algos.serving import tf_serving_config
+
+    out = pathlib.Path(folder).absolute().parent / 'tf_serving'
+    print(tf_serving_config.write(folder, out, config))
+    return
+  # gRPC would log each failed handshake.
+  os.environ.setdefault('GRPC_VERBOSITY', 'ERROR')
+  from tff_algos.serving import models, server
+
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 
 

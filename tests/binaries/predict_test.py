@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from binaries import predict as binary
-from tests.testing import exportable
-from tff_algos.serving import models, server, server_config
+from tests.testing import certificates, exportable
+from tff_algos.core import errors
+from tff_algos.serving import client_tls, models, server, server_config
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -28,12 +29,17 @@ def predict(*arguments, **options):
   )
 
 
-@pytest.fixture(name='url', scope='module')
-def make_url(tmp_path_factory):
+@pytest.fixture(name='store', scope='module')
+def make_store(tmp_path_factory):
   folder = tmp_path_factory.mktemp('export')
   exportable.write_all(folder)
+  return models.ModelStore(folder)
+
+
+@pytest.fixture(name='url', scope='module')
+def make_url(store):
   config = server_config.ServerConfig(rest_api_port=0, port=0)
-  with server.running(models.ModelStore(folder), config) as ports:
+  with server.running(store, config) as ports:
     yield f'http://127.0.0.1:{ports.rest_api_port}/'
 
 
@@ -83,6 +89,31 @@ def test_token(tmp_path):
   assert seen == ['Bearer secret']
   done = predict('--instances=[[1]]', '--token_file=/missing')
   assert 'the token cannot be read' in done.stderr.splitlines()[-1]
+
+
+def test_tls(store, tmp_path):
+  ca = certificates.Authority(tmp_path / 'ca')
+  own, client = ca.issue_local('server'), ca.issue('client', 'anna')
+  config = server_config.ServerConfig(
+    rest_api_port=0,
+    port=0,
+    tls_certificate=own.certificate,
+    tls_key=own.key,
+    tls_client_ca=ca.path,
+  )
+  with server.running(store, config) as ports:
+    url = f'https://127.0.0.1:{ports.rest_api_port}'
+    done = predict(
+      *(f'--url={url}', '--model=anna', '--instances=[[1, 2, 3, 4]]'),
+      *(f'--tls_ca={ca.path}', f'--tls_certificate={client.certificate}'),
+      f'--tls_key={client.key}',
+    )
+    assert done.returncode == 0, done.stderr
+    assert 'logits' in done.stdout
+    for files in ((), (ca.path,)):
+      with pytest.raises(errors.UserError, match='does not answer'):
+        tls = client_tls.ClientTls(*files)
+        binary.predict(f'{url}/v1/models/anna:predict', {}, 30, tls=tls)
 
 
 def test_rows_of_raw_columns(url):

@@ -123,3 +123,12 @@ def test_help(launcher):
   done = launcher.run('binaries.serve', '--help')
   assert 'python -m binaries.serve' in done.stdout
   assert '--rest_api_port' in done.stdout
+
+
+def test_configuration_of_tensorflow_serving(launcher, workdir):
+  program = launcher.run(
+    'binaries.serve', f'--workdir={workdir}', '--print_tf_serving_config'
+  )
+  assert program.returncode == 0, program.stderr
+  assert program.stdout.count('docker run') == 2
+  assert (workdir / 'tf_serving' / 'models.config').exists()

@@ -84,6 +84,10 @@ _NOT_RUN = (
   ('docs/initialization.md', 'binaries.sweep', _SWEEP),
   ('docs/robustness.md', 'binaries.sweep', _SWEEP),
   ('docs/serving.md', 'docker run', 'needs Docker and the network'),
+  *(
+    ('docs/serving.md', part, 'needs the ports of the page: predict_test.py')
+    for part in ('server.key', 'tls_ca')
+  ),
   ('docs/sweeps.md', 'binaries.sweep', _SWEEP),
 )
 _COMMAND = re.compile(

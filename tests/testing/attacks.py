@@ -27,6 +27,8 @@ import grpc
 import numpy as np
 import psutil
 
+from tff_algos.serving import clients
+
 WIDTH = 64
 _PAUSE_SECONDS = 0.005
 _LARGE_BYTES = 15 * 2**20
@@ -184,36 +186,27 @@ def _honest(ask: Callable[..., Any], ports: Ports, stop, results) -> None:
 
 @contextlib.contextmanager
 def _honest_rest(ports: Ports):
-  import httpx
-
-  transport = httpx.HTTPTransport(retries=1)
-  url = f'http://127.0.0.1:{ports.rest_api_port}/v1/models/linear:predict'
-  with httpx.Client(transport=transport, timeout=60) as client:
+  server = clients.Server(f'http://127.0.0.1:{ports.rest_api_port}', 60)
+  with clients.rest(server, '/v1/models/linear:predict') as ask:
 
     def call(x: np.ndarray) -> int:
-      reply = client.post(url, json={'instances': [x.tolist()]})
-      return reply.json()['predictions'][0]['class_id']
+      reply = json.loads(ask(json.dumps({'instances': [x.tolist()]}).encode()))
+      return reply['predictions'][0]['class_id']
 
     yield call
 
 
 @contextlib.contextmanager
 def _honest_grpc(ports: Ports):
-  from tensorflow_serving.apis import (
-    predict_pb2,
-    prediction_service_pb2_grpc,
-  )
+  from tensorflow_serving.apis import predict_pb2
 
-  with grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel:
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+  server = clients.Server(f'grpc://127.0.0.1:{ports.port}', 60)
+  with clients.grpc_method(server, 'Predict') as ask:
 
     def call(x: np.ndarray) -> int:
-      request = predict_pb2.PredictRequest()
-      request.model_spec.name = 'linear'
-      request.inputs['x'].ParseFromString(_tensor(x[np.newaxis]))
-      request.output_filter.append('class_id')
-      reply = stub.Predict(request, timeout=60).outputs['class_id']
-      return reply.int64_val[0]
+      content = ask(_predict_request(x[np.newaxis]))
+      reply = predict_pb2.PredictResponse.FromString(content)
+      return reply.outputs['class_id'].int64_val[0]
 
     yield call
 
@@ -429,6 +422,20 @@ def _calls(ports: Ports, message: Callable[[random.Random], bytes], timeout):
   return work
 
 
+def _cancelled_grpc(ports: Ports):
+  channel = grpc.insecure_channel(f'127.0.0.1:{ports.port}')
+  call = channel.unary_unary(_PREDICT)
+  content = _predict_request(np.ones([1, WIDTH], np.float32))
+
+  def work(rng: random.Random, stop) -> bool:
+    reply = call.future(content, timeout=30)
+    time.sleep(rng.random() * 0.002)
+    reply.cancel()
+    return False
+
+  return work
+
+
 def _silent_grpc(ports: Ports):
   def work(rng: random.Random, stop) -> bool:
     with grpc.insecure_channel(
@@ -460,6 +467,7 @@ ATTACKS = {
   'hostile_http': (8, _hostile_http),
   'large_grpc': (8, _large_grpc),
   'malformed_grpc': (8, _malformed_grpc),
+  'cancelled_grpc': (8, _cancelled_grpc),
   'silent_grpc': (80, _silent_grpc),
 }
 

@@ -5,7 +5,7 @@ import pytest
 from tests.testing import attacks
 
 # These take all connections or places of the queue, also those of honest clients.
-_FLOODS = ('connections', 'gone', 'silent_grpc')
+_FLOODS = ('cancelled_grpc', 'connections', 'gone', 'silent_grpc')
 
 
 @pytest.fixture(name='models', scope='module')

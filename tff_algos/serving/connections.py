@@ -1,4 +1,4 @@
-"""HTTP connections with limits on their number and on time (slow loris)."""
+"""HTTP(S) connections with limits on their number and on time (slow loris)."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ import orjson
 from absl import logging
 from uvicorn.protocols.http import h11_impl
 
-from tff_algos.serving import server_config
+from tff_algos.serving import server_config, tls
 
 _PATIENCE_SECONDS = 1.0
 
@@ -105,3 +105,87 @@ class Connection(h11_impl.H11Protocol):
     ):
       self.transport.write(self.conn.send(event))
     self.transport.close()
+
+
+class TlsConnection(Connection):
+  """Connection whose handshake counts as the time for its first headers."""
+
+  def __init__(
+    self,
+    certificates: tls.Certificates,
+    limits: server_config.ServerConfig,
+    **arguments: Any,
+  ):
+    super().__init__(limits, **arguments)
+    self._certificates = certificates
+    self._handshake: asyncio.Task[None] | None = None
+    self._early = b''
+
+  def connection_made(self, transport: Any) -> None:
+    """Starts the handshake; before its end the connection has its limits."""
+    transport.pause_reading()  # Until TLS reads.
+    super().connection_made(transport)
+    if not transport.is_closing():
+      self._handshake = self.loop.create_task(self._start_tls(transport))
+
+  def data_received(self, data: bytes) -> None:
+    """Parses what was received, once it can be answered."""
+    if self._is_secure():
+      super().data_received(data)
+    else:
+      self._early += data
+
+  def shutdown(self) -> None:
+    """Ends the connection after the request that is answered."""
+    if self._is_secure():
+      super().shutdown()
+    else:
+      self.transport.abort()
+
+  async def _start_tls(self, transport: Any) -> None:
+    limits = self._limits
+    try:
+      secure = await self.loop.start_tls(
+        transport,
+        self,
+        self._certificates.context(),
+        server_side=True,
+        ssl_handshake_timeout=limits.receive_seconds,
+        ssl_shutdown_timeout=limits.receive_seconds,
+      )
+    except OSError as error:
+      reason = getattr(error, 'reason', None) or type(error).__name__
+      logging.log_every_n_seconds(
+        logging.INFO, 'Refused a TLS handshake: %s', 10, reason
+      )
+      secure = None
+    if secure is None or secure.is_closing():
+      self.connection_lost(None)
+      return
+    h11_impl.H11Protocol.connection_made(self, secure)
+    self.app_state = {**self.app_state, 'certificate': _subject(secure)}
+    self._start_timer()
+    early, self._early = self._early, b''
+    if early:
+      self.data_received(early)
+
+  def _is_secure(self) -> bool:
+    return self.transport.get_extra_info('ssl_object') is not None
+
+  def _refuse(self, status: int, text: str) -> None:
+    if self._is_secure():
+      super()._refuse(status, text)
+    else:
+      self.transport.abort()
+
+
+def _subject(transport: asyncio.Transport) -> str:
+  certificate = transport.get_extra_info('peercert') or {}
+  common_names = [
+    value
+    for part in certificate.get('subject', ())
+    for name, value in part
+    if name == 'commonName'
+  ]
+  others = [value for _, value in certificate.get('subjectAltName', ())]
+  return tls.subject(next(iter(common_names), None), others)

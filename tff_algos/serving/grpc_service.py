@@ -36,6 +36,7 @@ from tff_algos.serving import (
   monitoring,
   server_config,
   tensors,
+  tls,
 )
 from tff_algos.serving import lanes as lanes_lib
 
@@ -162,6 +163,7 @@ class Services(grpc.GenericRpcHandler):
           code.name,
           time.perf_counter() - start,
           caller.name,
+          _certificate(context),
         )
       )
 
@@ -212,6 +214,16 @@ class Services(grpc.GenericRpcHandler):
       for context, since in list(self._receiving.items()):
         if since < before:
           context.cancel()
+
+
+def _certificate(context: grpc.ServicerContext) -> str:
+  """Returns the name of the client's certificate; '' without one."""
+  properties = context.auth_context()
+  common_name, *others = [
+    [value.decode(errors='replace') for value in properties.get(key, ())]
+    for key in ('x509_common_name', 'x509_subject_alternative_name')
+  ]
+  return tls.subject(next(iter(common_name), None), *others)
 
 
 def _text(value: str | bytes | None) -> str | None:

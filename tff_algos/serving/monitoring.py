@@ -30,6 +30,7 @@ class Call(NamedTuple):
     status: Status of HTTP, or name of gRPC's code.
     seconds: Time from its headers to the end of its answer.
     caller: Name of the token; '' without one.
+    certificate: Name of the client's certificate; '' without one.
   """
 
   request_id: str
@@ -41,6 +42,7 @@ class Call(NamedTuple):
   status: str
   seconds: float
   caller: str
+  certificate: str
 
 
 class Monitor:

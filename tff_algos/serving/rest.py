@@ -157,6 +157,7 @@ class _Observed:
           str(status),
           time.perf_counter() - start,
           scope['state'].get('caller', access.Caller()).name,
+          scope['state'].get('certificate', ''),
         )
       )
 

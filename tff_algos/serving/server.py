@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import functools
-import ipaddress
 import json
 import os
 import pathlib
@@ -24,9 +23,11 @@ from tff_algos.core import durable, errors
 from tff_algos.serving import (
   connections,
   grpc_service,
+  loopback,
   models,
   rest,
   server_config,
+  tls,
 )
 from tff_algos.serving import lanes as lanes_lib
 
@@ -62,15 +63,17 @@ def running(
     The ports.
 
   Raises:
-    UserError: If a port is in use, the host cannot be listened on, or other
-      machines could ask without a token.
+    UserError: If a port is in use, the host cannot be listened on, other
+      machines could ask without a token or certificate, or TLS's files cannot
+      be used.
   """
   _check_exposure(config)
+  certificates = tls.certificates(config)
   with (
     store.refreshed(),
     lanes_lib.opened(store, config) as lanes,
-    _rest(lanes) as rest_api_port,
-    _grpc(lanes) as port,
+    _rest(lanes, certificates) as rest_api_port,
+    _grpc(lanes, certificates) as port,
   ):
     yield Ports(rest_api_port, port)
 
@@ -97,9 +100,10 @@ def serve_until_signal(
     sys.setswitchinterval(_SWITCH_SECONDS)
     with running(store, config) as ports, _port_file(port_file, ports):
       logging.info(
-        'Serving %s. REST API at http://%s:%d/v1/models, gRPC at %s:%d. '
+        'Serving %s. REST API at %s://%s:%d/v1/models, gRPC at %s:%d. '
         'Ctrl-C ends.',
         ', '.join(newest),
+        'https' if config.tls_certificate else 'http',
         config.host,
         ports.rest_api_port,
         config.host,
@@ -110,7 +114,9 @@ def serve_until_signal(
 
 
 @contextlib.contextmanager
-def _rest(lanes: lanes_lib.Lanes) -> Generator[int]:
+def _rest(
+  lanes: lanes_lib.Lanes, certificates: tls.Certificates | None
+) -> Generator[int]:
   config = lanes.config
   family = socket.AF_INET6 if ':' in config.host else socket.AF_INET
   try:
@@ -125,11 +131,14 @@ def _rest(lanes: lanes_lib.Lanes) -> Generator[int]:
     # Inherited by accepted connections; without it the two small writes of a
     # response are 40 ms apart on a keep-alive connection.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = connections.Connection
+    if certificates is not None:
+      connection = functools.partial(connections.TlsConnection, certificates)
     server = uvicorn.Server(
       uvicorn.Config(
         rest.create_app(lanes),
         loop='asyncio',
-        http=functools.partial(connections.Connection, config),  # pyright: ignore[reportArgumentType]
+        http=functools.partial(connection, config),  # pyright: ignore[reportArgumentType]
         ws='none',
         lifespan='off',
         log_config=None,
@@ -162,11 +171,13 @@ def _rest(lanes: lanes_lib.Lanes) -> Generator[int]:
 
 
 @contextlib.contextmanager
-def _grpc(lanes: lanes_lib.Lanes) -> Generator[int]:
+def _grpc(
+  lanes: lanes_lib.Lanes, certificates: tls.Certificates | None
+) -> Generator[int]:
   config = lanes.config
   services = grpc_service.Services(lanes)
   try:
-    with _grpc_server(services, config) as port:
+    with _grpc_server(services, config, certificates) as port:
       yield port
   finally:
     services.close()
@@ -174,7 +185,9 @@ def _grpc(lanes: lanes_lib.Lanes) -> Generator[int]:
 
 @contextlib.contextmanager
 def _grpc_server(
-  services: grpc_service.Services, config: server_config.ServerConfig
+  services: grpc_service.Services,
+  config: server_config.ServerConfig,
+  certificates: tls.Certificates | None,
 ) -> Generator[int]:
   server = grpc.server(
     # They wait: the lanes have the threads that work.
@@ -198,8 +211,12 @@ def _grpc_server(
     ],
   )
   host = f'[{config.host}]' if ':' in config.host else config.host
+  address = f'{host}:{config.port}'
   try:
-    port = server.add_insecure_port(f'{host}:{config.port}')
+    if certificates is None:
+      port = server.add_insecure_port(address)
+    else:
+      port = server.add_secure_port(address, certificates.grpc_credentials())
   except RuntimeError as error:
     # gRPC hides the reason; binding a plain socket reveals it.
     reason = _why_not_listening(config.host, config.port) or error
@@ -213,14 +230,20 @@ def _grpc_server(
 
 def _check_exposure(config: server_config.ServerConfig) -> None:
   """Raises UserError if everybody could ask, and nobody has said so."""
-  try:
-    is_local = ipaddress.ip_address(config.host).is_loopback
-  except ValueError:
-    is_local = config.host == 'localhost'
-  if not (is_local or config.token_file or config.is_open):
+  if loopback.is_loopback(config.host):
+    return
+  if not (config.token_file or config.tls_client_ca or config.is_open):
     raise errors.UserError(
       f'host {config.host!r} may be reached from other machines, and everybody '
-      'could ask. Give --token_file, or --is_open if that is intended.'
+      'could ask. Give --token_file or --tls_client_ca, or --is_open if that '
+      'is intended.'
+    )
+  if config.token_file and not config.tls_certificate:
+    logging.warning(
+      'Tokens travel to host %r as they are, and whoever reads them on the way '
+      'can use them. Give --tls_certificate and --tls_key, unless a proxy in '
+      'front has TLS.',
+      config.host,
     )
 
 

@@ -21,6 +21,11 @@ class ServerConfig(NamedTuple):
     access_log: Whether each request is a line of JSON on stdout.
     token_file: Tokens that may ask, see `access.Tokens`; None for everybody.
     is_open: Whether everybody may ask also from other machines.
+    tls_certificate: PEM file of the server's certificate and its chain; None
+      for no TLS.
+    tls_key: PEM file of its private key.
+    tls_client_ca: PEM file of the CAs of clients' certificates, which are then
+      required (mTLS).
   """
 
   host: str = '127.0.0.1'
@@ -35,3 +40,6 @@ class ServerConfig(NamedTuple):
   access_log: bool = False
   token_file: str | None = None
   is_open: bool = False
+  tls_certificate: str | None = None
+  tls_key: str | None = None
+  tls_client_ca: str | None = None

@@ -14,15 +14,24 @@ START = b'POST /v1/models/anna:predict HTTP/1.1\r\nHost: x\r\n'
 BODY = b'{"instances": [[1, 2, 3, 4]]}'
 
 
+CONFIG = server_config.ServerConfig(
+  rest_api_port=0,
+  port=0,
+  max_connections=3,
+  receive_seconds=RECEIVE_SECONDS,
+  answer_seconds=5,
+)
+
+
 @pytest.fixture(name='port', scope='module')
 def make_port(export_folder):
-  config = server_config.ServerConfig(
-    rest_api_port=0,
-    port=0,
-    max_connections=3,
-    receive_seconds=RECEIVE_SECONDS,
-    answer_seconds=5,
-  )
+  with server.running(models.ModelStore(export_folder), CONFIG) as ports:
+    yield ports.rest_api_port
+
+
+@pytest.fixture(name='patient_port', scope='module')
+def make_patient_port(export_folder):
+  config = CONFIG._replace(receive_seconds=30, answer_seconds=30)
   with server.running(models.ModelStore(export_folder), config) as ports:
     yield ports.rest_api_port
 
@@ -73,12 +82,12 @@ def test_no_http_is_answered_in_json(port):
   assert json.loads(body)['error'].startswith('malformed request: Invalid HTTP')
 
 
-def test_a_newcomer_takes_the_place_of_the_oldest(port, monkeypatch):
+def test_a_newcomer_takes_the_place_of_the_oldest(patient_port, monkeypatch):
+  port = patient_port
   monkeypatch.setattr(connections, '_PATIENCE_SECONDS', 0.1)
   oldest, *others = [connect(port) for _ in range(3)]
   time.sleep(0.2)
   assert answer(port).status_code == 200
-  oldest.settimeout(0.1)
   assert read_all(oldest) == b''
   for one in others:
     one.sendall(START + b'Content-Length: %d\r\n\r\n' % len(BODY) + BODY)

@@ -16,6 +16,7 @@ CALL = monitoring.Call(
   '200',
   0.0123456789,
   'ops',
+  "ops's laptop",
 )
 
 
@@ -41,6 +42,7 @@ def test_access_log(store, capfd):
     'status': '200',
     'seconds': 0.012346,
     'caller': 'ops',
+    'certificate': "ops's laptop",
   }
 
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from tests.testing import certificates
 from tff_algos.core import errors
 from tff_algos.serving import models, server, server_config
 
@@ -128,9 +129,55 @@ def test_a_server_without_models_does_not_listen(tmp_path, monkeypatch):
 @pytest.mark.parametrize('host', ['0.0.0.0', '192.0.2.1', '::', 'example.org'])
 def test_other_machines_need_a_token_or_a_word(store, host):
   config = server_config.ServerConfig(host=host, rest_api_port=0, port=0)
-  text = 'may be reached from other machines.*--token_file, or --is_open'
+  text = 'may be reached from other machines.*--token_file or --tls_client_ca'
   with (
     pytest.raises(errors.UserError, match=text),
+    server.running(store, config),
+  ):
+    pass
+
+
+@pytest.fixture(name='tls')
+def make_tls(tmp_path):
+  ca = certificates.Authority(tmp_path / 'ca')
+  own = ca.issue_local('server')
+  return {
+    'tls_certificate': own.certificate,
+    'tls_key': own.key,
+    'tls_client_ca': ca.path,
+  }
+
+
+def check_is_let_listen(store, **options):
+  """This machine has no such address, so that nothing is open to others."""
+  config = server_config.ServerConfig(host='192.0.2.1', **options)
+  with (
+    pytest.raises(errors.UserError, match='cannot listen'),
+    server.running(store, config),
+  ):
+    pass
+
+
+def test_tokens_without_tls_are_warned_of(store, tmp_path, tls, caplog):
+  path = tmp_path / 'tokens.json'
+  path.write_text('{}')
+  check_is_let_listen(store, token_file=str(path), **tls)
+  assert 'Tokens travel' not in caplog.text
+  check_is_let_listen(store, token_file=str(path))
+  assert caplog.text.count("Tokens travel to host '192.0.2.1' as they") == 1
+  config = server_config.ServerConfig(
+    rest_api_port=0, port=0, token_file=str(path)
+  )
+  with server.running(store, config):
+    assert caplog.text.count('Tokens travel') == 1
+
+
+def test_certificates_of_clients_are_authentication(store, tls):
+  check_is_let_listen(store, **tls)
+  tls['tls_client_ca'] = None
+  config = server_config.ServerConfig(host='192.0.2.1', **tls)
+  with (
+    pytest.raises(errors.UserError, match='may be reached'),
     server.running(store, config),
   ):
     pass

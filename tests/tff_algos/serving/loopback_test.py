@@ -1,0 +1,23 @@
+"""Hosts that are this machine alone."""
+
+import pytest
+
+from tff_algos.serving import loopback
+
+
+@pytest.mark.parametrize(
+  ('host', 'expected'),
+  [
+    ('127.0.0.1', True),
+    ('127.8.9.1', True),
+    ('::1', True),
+    ('localhost', True),
+    ('0.0.0.0', False),
+    ('::', False),
+    ('10.0.0.1', False),
+    ('localhost.example.org', False),
+    ('', False),
+  ],
+)
+def test_hosts(host, expected):
+  assert loopback.is_loopback(host) == expected

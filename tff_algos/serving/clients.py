@@ -1,0 +1,150 @@
+"""Clients that ask a running server again and again over one connection."""
+
+import contextlib
+import http.client
+import pathlib
+import urllib.parse
+from collections.abc import Callable, Generator
+from typing import NamedTuple
+
+import grpc
+
+from tff_algos.core import errors
+from tff_algos.serving import client_tls
+
+# Returns the answer to a body of JSON, or to a message.
+Ask = Callable[[bytes], bytes]
+
+_PREDICTION_SERVICE = '/tensorflow.serving.PredictionService/'
+
+
+class Server(NamedTuple):
+  """A server, and how to ask it.
+
+  Attributes:
+    url: `http://host:port`, `https://`, `grpc://` or `grpcs://`.
+    timeout_seconds: Timeout of a request.
+    token: Bearer token, if the server asks for one.
+    tls: Files of TLS.
+  """
+
+  url: str
+  timeout_seconds: float = 30.0
+  token: str | None = None
+  tls: client_tls.ClientTls = client_tls.ClientTls()
+
+  @property
+  def is_grpc(self) -> bool:
+    """Whether it is asked by gRPC, else by REST."""
+    return self._parts.scheme in ('grpc', 'grpcs')
+
+  @property
+  def host(self) -> str:
+    """Name or address.
+
+    Raises:
+      UserError: If there is none, or the URL is of something else.
+    """
+    parts = self._parts
+    if parts.scheme not in ('http', 'https', 'grpc', 'grpcs'):
+      raise errors.UserError(
+        f'url {self.url!r} must start with http://, https://, grpc:// or '
+        'grpcs://'
+      )
+    if not parts.hostname:
+      raise errors.UserError(f'url {self.url!r} names no host')
+    return parts.hostname
+
+  @property
+  def port(self) -> int:
+    """TCP port; default: that of the API."""
+    return self._parts.port or (8500 if self.is_grpc else 8501)
+
+  @property
+  def has_tls(self) -> bool:
+    """Whether it is asked by TLS."""
+    return self._parts.scheme in ('https', 'grpcs')
+
+  @property
+  def _parts(self) -> urllib.parse.SplitResult:
+    return urllib.parse.urlsplit(self.url)
+
+
+@contextlib.contextmanager
+def rest(server: Server, path: str) -> Generator[Ask]:
+  """Yields a function that posts to a path.
+
+  It raises RequestError if the server refuses, and OSError or HTTPException if
+  it does not answer.
+  """
+  if server.has_tls:
+    connection = http.client.HTTPSConnection(
+      server.host,
+      server.port,
+      timeout=server.timeout_seconds,
+      context=server.tls.context(),
+    )
+  else:
+    connection = http.client.HTTPConnection(
+      server.host, server.port, timeout=server.timeout_seconds
+    )
+  headers = {'Content-Type': 'application/json'}
+  if server.token is not None:
+    headers['Authorization'] = f'Bearer {server.token}'
+
+  def exchange(body: bytes) -> bytes:
+    connection.request('POST', path, body, headers)
+    reply = connection.getresponse()
+    content = reply.read()
+    if reply.status != http.client.OK:
+      text = content[:1000].decode(errors='replace').strip()
+      raise errors.RequestError(text, status=reply.status)
+    return content
+
+  def ask(body: bytes) -> bytes:
+    is_new = connection.sock is None
+    try:
+      return exchange(body)
+    except (OSError, http.client.HTTPException) as error:
+      connection.close()  # And opened by the next request.
+      if is_new or not isinstance(error, http.client.RemoteDisconnected):
+        raise
+    return exchange(body)  # The server had ended the idle connection.
+
+  with contextlib.closing(connection):
+    yield ask
+
+
+@contextlib.contextmanager
+def grpc_method(server: Server, method: str) -> Generator[Ask]:
+  """Yields a function that calls a method of the PredictionService.
+
+  It raises grpc.RpcError if the server refuses or does not answer.
+  """
+  metadata = ()
+  if server.token is not None:
+    metadata = (('authorization', f'Bearer {server.token}'),)
+  host = f'[{server.host}]' if ':' in server.host else server.host
+  address = f'{host}:{server.port}'
+  # Otherwise channels to one server would share a connection.
+  options = [('grpc.use_local_subchannel_pool', 1)]
+  if server.has_tls:
+    channel = grpc.secure_channel(address, _credentials(server.tls), options)
+  else:
+    channel = grpc.insecure_channel(address, options)
+  with channel:
+    call = channel.unary_unary(f'{_PREDICTION_SERVICE}{method}')
+
+    def ask(message: bytes) -> bytes:
+      return call(message, timeout=server.timeout_seconds, metadata=metadata)
+
+    yield ask
+
+
+def _credentials(tls: client_tls.ClientTls) -> grpc.ChannelCredentials:
+  tls.context()  # Names what cannot be used.
+  ca, key, certificate = (
+    None if path is None else pathlib.Path(path).read_bytes()
+    for path in (tls.ca, tls.key, tls.certificate)
+  )
+  return grpc.ssl_channel_credentials(ca, key, certificate)

@@ -1,0 +1,154 @@
+"""Configuration of TensorFlow Serving for a folder of exported models.
+
+Server-side batching joins the rows of several requests. Models answer them row
+by row, but for `pick_cluster` of `cluster_models`, which answers the examples
+of one client together; and TensorFlow Serving batches all models of a server
+or none. So one server has all models, and another has batching and those models
+alone that answer row by row.
+"""
+
+# Protobuf creates the message classes at import.
+# pyright: reportAttributeAccessIssue=false
+import os
+import pathlib
+import shlex
+
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from tff_algos.core import durable, errors
+from tff_algos.export import manifest, versions
+from tff_algos.serving import server_config
+
+_IMAGE = 'tensorflow/serving:2.14.1'
+# Kinds of bundles all of whose signatures answer row by row.
+_ROW_WISE_KINDS = ('personalized_models', 'client_model')
+_BATCHED_PORTS = 10
+_BATCHING = """\
+# To be tuned: nothing was measured here.
+max_batch_size { value: 128 }
+batch_timeout_micros { value: 1000 }
+max_enqueued_batches { value: 100 }
+num_batch_threads { value: %d }
+"""
+_MONITORING = """\
+prometheus_config {
+  enable: true
+  path: "/metrics"
+}
+"""
+
+
+def write(
+  folder: str | os.PathLike[str],
+  out: str | os.PathLike[str],
+  config: server_config.ServerConfig,
+) -> str:
+  """Writes the files of TensorFlow Serving; returns the commands to start it.
+
+  Args:
+    folder: Folder of the models, `<model>/<version>/`.
+    out: Folder for `models.config`, `monitoring.config`, and if there is
+      something to batch `batched_models.config` and `batching.config`; made if
+      it is missing.
+    config: Ports on this machine, and its address; those of the server with
+      batching are ten higher.
+
+  Returns:
+    One or two shell commands.
+
+  Raises:
+    UserError: If there are no models, or the files cannot be written.
+  """
+  folder, out = pathlib.Path(folder).absolute(), pathlib.Path(out).absolute()
+  kinds = _kinds(folder)
+  batched = [name for name, kind in kinds.items() if kind in _ROW_WISE_KINDS]
+  files = {
+    'models.config': _models_config(list(kinds)),
+    'monitoring.config': _MONITORING,
+  }
+  commands = ['# All models.', _command(folder, out, config, 'models.config')]
+  if batched:
+    files['batched_models.config'] = _models_config(batched)
+    files['batching.config'] = _BATCHING % (os.cpu_count() or 1)
+    commands += [
+      f'# Beside it, or alone, with batching: {", ".join(batched)}.',
+      _command(
+        folder,
+        out,
+        config._replace(
+          rest_api_port=config.rest_api_port + _BATCHED_PORTS,
+          port=config.port + _BATCHED_PORTS,
+        ),
+        'batched_models.config',
+        '--enable_batching',
+        '--batching_parameters_file=/config/batching.config',
+      ),
+    ]
+  try:
+    out.mkdir(exist_ok=True)
+    for name, content in files.items():
+      with durable.replacing(out / name) as file:
+        file.write(content)
+  except OSError as error:
+    raise errors.UserError(
+      f'the files of TensorFlow Serving cannot be written to {out}: '
+      f'{error.strerror}'
+    ) from error
+  return '\n'.join(commands)
+
+
+def _kinds(folder: pathlib.Path) -> dict[str, str]:
+  """Returns the kind of each model's newest bundle; '' for unknown ones."""
+  kinds = {}
+  try:
+    for base in sorted(folder.iterdir()):
+      found = versions.version_folders(base) if base.is_dir() else {}
+      if found:
+        newest = found[max(found)]
+        is_ours = (
+          newest / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE
+        ).exists()
+        kinds[base.name] = (
+          manifest.read_manifest(newest)['kind'] if is_ours else ''
+        )
+  except OSError as error:
+    raise errors.UserError(
+      f'model folder {folder} cannot be read: {error.strerror}'
+    ) from error
+  if not kinds:
+    raise errors.UserError(
+      f'{folder} has no <model>/<version> folders. Write models there with '
+      'binaries.export first.'
+    )
+  return kinds
+
+
+def _models_config(names: list[str]) -> str:
+  config = model_server_config_pb2.ModelServerConfig()
+  for name in names:
+    config.model_config_list.config.add(
+      name=name, base_path=f'/export/{name}', model_platform='tensorflow'
+    )
+  return text_format.MessageToString(config)
+
+
+def _command(
+  folder: pathlib.Path,
+  out: pathlib.Path,
+  config: server_config.ServerConfig,
+  models: str,
+  *flags: str,
+) -> str:
+  host = f'[{config.host}]' if ':' in config.host else config.host
+  words = [
+    'docker run --rm',
+    f'-p {host}:{config.port}:8500 -p {host}:{config.rest_api_port}:8501',
+    f'-v {shlex.quote(f"{folder}:/export:ro")}',
+    f'-v {shlex.quote(f"{out}:/config:ro")}',
+    _IMAGE,
+    f'--model_config_file=/config/{models}',
+    '--monitoring_config_file=/config/monitoring.config',
+    *flags,
+  ]
+  return ' \\\n  '.join(words)
