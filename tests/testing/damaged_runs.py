@@ -230,7 +230,10 @@ class Laboratory:
           path.unlink(missing_ok=True)
     for program in re.findall(r'binaries\.(\w+)', choice):
       reader = {'train': 'resume'}.get(program, program)
-      if reader in READERS:
+      if '--continue_from' in choice:
+        parent = self.folder / 'parent_of_start'
+        training.train(config(3), case, parent=parent, shows_progress=False)
+      elif reader in READERS:
         self._read(reader, case)
 
   def _read(self, reader, folder):

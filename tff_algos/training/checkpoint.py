@@ -48,6 +48,8 @@ _CLIENT_INDEX = 'client_index.npz'
 _CLIENTS = 'clients.json'
 _STATES_FOLDER = 'client_states'
 _TEMPORARY = '.writing'
+# Among the files of a checkpoint.
+_PARENT = f'../{PARENT_FILE}'
 
 
 def saved_rounds(folder: pathlib.Path) -> list[int]:
@@ -427,6 +429,12 @@ class CheckpointManager:
       for round_num in self.rounds()
       if self._round_folder(round_num) != folder and self._is_whole(round_num)
     ]
+    parent = records.locate(self._folder, _PARENT)
+    if not whole and self._lacks_parent(folder):
+      return (
+        f'remove {self._folder} and {parent} and run binaries.train again with '
+        '--continue_from, which names the run that this one continues'
+      )
     if not whole:
       return (
         f'remove {self._folder} and run binaries.train again: no checkpoint is '
@@ -441,6 +449,15 @@ class CheckpointManager:
       f'remove {" and ".join(damaged)} and run binaries.train again: it goes '
       f'on from the checkpoint of round {whole[-1]}, which is whole'
     )
+
+  def _lacks_parent(self, folder: pathlib.Path) -> bool:
+    """Returns whether a checkpoint is of a run whose parent is not known."""
+    try:
+      files = sealed_json.read(folder / _MANIFEST, '')['files']
+    except (errors.DataError, KeyError):
+      return False
+    known = {_PARENT: files[_PARENT]} if _PARENT in files else {}
+    return records.first_problem(self._folder, known) is not None
 
   def _is_whole(self, round_num: int) -> bool:
     """Returns whether a checkpoint of the run and its records are undamaged."""
@@ -489,7 +506,7 @@ class CheckpointManager:
     departed = self._folder / DEPARTED
     constant = {
       _CLIENTS: bool(self._client_ids),
-      f'../{PARENT_FILE}': (self._folder.parent / PARENT_FILE).exists(),
+      _PARENT: (self._folder.parent / PARENT_FILE).exists(),
       **dict.fromkeys((f'{_STATES_FOLDER}/{name}' for name in segments), True),
       **{f'{DEPARTED}/{path.name}': True for path in departed.glob('*')},
     }
