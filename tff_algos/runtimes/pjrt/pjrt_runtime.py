@@ -2,14 +2,15 @@
 
 TensorFlow 2.14, to which TFF 0.87 ties this environment, knows the GPUs of
 CUDA 11.8. A phase's client work is lowered to HLO here, and compiled and run by
-a worker process with another environment. Examples stay on its device; only
-sums, collected fields and client states come back. The message is made and the
+a worker process with another environment. Examples and client states stay on
+its devices; sums and collected fields come back. The message is made and the
 server is updated here, as in the vectorized runtime.
 """
 
 import contextlib
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,30 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation, composer, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes.pjrt import lowering, pjrt_config, pjrt_connection
+from tff_algos.runtimes.pjrt import (
+  held_states,
+  lowering,
+  pjrt_config,
+  pjrt_connection,
+)
 from tff_algos.runtimes.vectorized import blocks, graph_call
 from tff_algos.runtimes.vectorized import rows as rows_lib
+
+
+class _Block(NamedTuple):
+  """A block of clients whose work was started.
+
+  Attributes:
+    client_index: Its clients, int32 `[n]`.
+    is_real: False for a row that fills the block, bool `[block]`.
+    old: States before; None if the phase uses none.
+    new: States after, likewise.
+  """
+
+  client_index: np.ndarray
+  is_real: np.ndarray
+  old: held_states.Stack | None
+  new: held_states.Stack | None
 
 
 class _PhaseProgram:
@@ -37,20 +59,21 @@ class _PhaseProgram:
     self.make_message = graph_call.GraphCall(
       phase.make_message, [types.server_state]
     )
-    sums, collection, _ = tf.nest.map_structure(
+    self._kept = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
-      self.lowering.output_types,
+      self.lowering.output_types[:2],
     )
+    self.num_sums = len(tf.nest.flatten(self._kept[0]))
     self.server_update = graph_call.GraphCall(
       functools.partial(composer.server_update, phase),
-      [types.server_state, sums, collection],
+      [types.server_state, *self._kept],
     )
     # Lowering takes a tenth of a second.
     self.lower = functools.cache(self.lowering.lower)
 
-  def pack(self, leaves: list[np.ndarray]) -> Structure:
-    """Returns sums, collection and client states of the worker's results."""
-    return tf.nest.pack_sequence_as(self.lowering.output_types, leaves)
+  def pack(self, leaves: list[np.ndarray]) -> tuple[Structure, Structure]:
+    """Returns sums and collection of the worker's results."""
+    return tf.nest.pack_sequence_as(self._kept, leaves)
 
 
 class PjrtRuntime:
@@ -61,6 +84,8 @@ class PjrtRuntime:
     algorithm: algorithm_lib.FederatedAlgorithm,
     num_clients: int,
     config: pjrt_config.PjrtConfig | None = None,
+    devices: tuple[str, ...] = (),
+    connection: pjrt_connection.Connection | None = None,
   ):
     """Prepares the programs of an algorithm.
 
@@ -68,6 +93,9 @@ class PjrtRuntime:
       algorithm: The algorithm to run.
       num_clients: Size of the population.
       config: Options.
+      devices: Devices such as `'GPU:0'`, among which blocks are divided; none
+        for all GPUs or TPUs, or one CPU.
+      connection: The worker; None for one of its own.
 
     Raises:
       ConfigError: If the algorithm needs the runtime `tff`.
@@ -78,7 +106,9 @@ class PjrtRuntime:
     self._num_clients = num_clients
     phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or pjrt_config.PjrtConfig()
-    self._connection = pjrt_connection.Connection(self._config)
+    self._connection = connection or pjrt_connection.Connection(
+      self._config, devices
+    )
     self._phases: dict[str, _PhaseProgram] = {}
     # Sources whose rows are on the device, with their spans and sizes.
     self._sources: list[tuple[cohort_lib.ClientSource, rows_lib.Span, int]] = []
@@ -110,50 +140,105 @@ class PjrtRuntime:
     self._connection.keep(
       'message', _leaves(program.make_message(server_state))
     )
-    split, spans, num_rows = self._keep_split(cohort.source)
-    totals, collections, states = None, [], []
-    for group in deal(cohort.num_examples, self._choose_size(program, cohort)):
-      clients = cohort.describe(
-        group.positions.ravel(), phase.uses_client_state
-      )
-      data: Any = rows_lib.Span(*(leaf[clients.client_index] for leaf in spans))
-      block = lowering.Block(clients._replace(data=data), group.is_real.ravel())
-      lowered = program.lower(
-        num_rows, group.positions.shape[1], group.capacity
-      )
-      self._connection.compile(lowered)
-      sums, collection, new_states = program.pack(
-        self._connection.run(
-          lowered,
-          ['message', split],
-          program.lowering.num_sums,
-          [
-            leaf.reshape(*group.positions.shape, *leaf.shape[1:])
-            for leaf in _leaves(block)
-          ],
-        )
-      )
-      totals = (
-        sums if totals is None else tf.nest.map_structure(np.add, totals, sums)
-      )
-      real = functools.partial(_real_rows, group.is_real)
-      collections.append(tf.nest.map_structure(real, collection))
-      states.append(
-        (
-          clients.client_index[group.is_real.ravel()],
-          tf.nest.map_structure(real, new_states),
-        )
-      )
+    blocks_ = self._start(phase, program, cohort)
+    sums, collection = program.pack(self._connection.finish())
+    is_real = np.concatenate([block.is_real for block in blocks_])
+    collection = tf.nest.map_structure(
+      lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[is_real], collection
+    )
     new_state, server_metrics = program.server_update(
-      server_state, totals, cohort_lib.concatenate(collections)
+      server_state, sums, collection
     )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),
-      client_states=states,
+      client_states=[
+        (block.client_index, self._states(program, block)) for block in blocks_
+      ],
       server_metrics=cohort_lib.to_numpy(server_metrics),
-      client_metrics=dict(totals['metrics']),  # pyright: ignore[reportOptionalSubscript]
-      num_invalid=int(totals['num_invalid']),  # pyright: ignore[reportOptionalSubscript]
+      client_metrics=dict(sums['metrics']),
+      num_invalid=int(sums['num_invalid']),
     )
+
+  def _start(
+    self,
+    phase: algorithm_lib.Phase,
+    program: _PhaseProgram,
+    cohort: cohort_lib.Cohort,
+  ) -> list[_Block]:
+    """Starts all blocks of a phase call, and returns them."""
+    split, spans, num_rows = self._keep_split(cohort.source)
+    types = program.lowering.state_types if phase.uses_client_state else []
+    started: list[_Block] = []
+    for group in deal(cohort.num_examples, self._choose_size(program, cohort)):
+      size = group.positions.shape[1]
+      lowered = program.lower(num_rows, size, group.capacity)
+      self._connection.compile(lowered)
+      clients = cohort.describe(group.positions.ravel(), False)
+      data: Any = rows_lib.Span(*(leaf[clients.client_index] for leaf in spans))
+      made = [
+        _Block(
+          client_index=index[real],
+          is_real=real,
+          old=self._held(cohort, index[real], types, size) if types else None,
+          new=self._connection.new_stack(types, size) if types else None,
+        )
+        for index, real in zip(
+          clients.client_index.reshape(group.positions.shape),
+          group.is_real,
+          strict=True,
+        )
+      ]
+      block = lowering.Block(clients._replace(data=data), group.is_real.ravel())
+      self._connection.run(
+        lowered,
+        ['message', split],
+        program.num_sums,
+        len(started),
+        [block.old for block in made if block.old],
+        [block.new for block in made if block.new],
+        [
+          leaf.reshape(*group.positions.shape, *leaf.shape[1:])
+          for leaf in _leaves(block)
+        ],
+      )
+      started += made
+    return started
+
+  def _held(
+    self,
+    cohort: cohort_lib.Cohort,
+    client_index: np.ndarray,
+    types: Sequence[tuple[str, list[int]]],
+    size: int,
+  ) -> held_states.Stack:
+    """Returns the states of some clients on the device, as a stack."""
+    leaves = tf.nest.flatten(cohort.load_states(client_index))
+    first = leaves[0]
+    if isinstance(first, held_states.HeldLeaf):
+      if first.stack.holder is self._connection and first.stack.size == size:
+        return first.stack
+    elif len(client_index) == size:
+      return self._connection.stack(
+        types, size, arrays=[np.asarray(leaf) for leaf in leaves]
+      )
+    rows = [(leaves, row) for row in range(len(client_index))]
+    return held_states.gather(self._connection, types, rows, size)
+
+  def _states(self, program: _PhaseProgram, block: _Block) -> Structure:
+    """Returns the new states of a block's clients, held or NumPy."""
+    if block.new is None:
+      return ()
+    leaves: list[Any] = block.new.leaves(len(block.client_index))
+    if not self._keeps_states(program):
+      leaves = [np.asarray(leaf) for leaf in leaves]
+    return tf.nest.pack_sequence_as(
+      program.lowering.types.clients.client_state, leaves
+    )
+
+  def _keeps_states(self, program: _PhaseProgram) -> bool:
+    """Returns whether the states of all clients, old and new, fit."""
+    each = blocks.num_bytes(program.lowering.types.clients.client_state)
+    return 4 * self._num_clients * each <= self._connection.memory_bytes
 
   def _program_of(self, phase: algorithm_lib.Phase) -> _PhaseProgram:
     if phase.name not in self._phases:
@@ -241,8 +326,3 @@ def deal(num_examples: np.ndarray, block_size: int) -> list[Group]:
 
 def _leaves(structure: Structure) -> list[np.ndarray]:
   return [np.asarray(leaf) for leaf in tf.nest.flatten(structure)]
-
-
-def _real_rows(is_real: np.ndarray, leaf: np.ndarray) -> np.ndarray:
-  """Returns `[num_blocks, block, ...]` as rows, without those that fill."""
-  return leaf.reshape(-1, *leaf.shape[2:])[is_real.ravel()]

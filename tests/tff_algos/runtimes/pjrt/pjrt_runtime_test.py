@@ -3,8 +3,11 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import accelerator, running_sum, toys
+from tff_algos.core import errors
+from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
+from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection, pjrt_runtime
+from tff_algos.training import loop
 
 _SIZES = [3, 0, 17, 1, 5]
 
@@ -50,3 +53,75 @@ def test_every_aggregate_state_and_metric_is_that_of_the_debug_runtime(
     toys.assert_outputs_close(output, other, rtol=1e-6)
   # By hand: the total is 28 after the first round, 28 + 28 + 5 * 28 after two.
   assert states[0].total == 196
+
+
+def _rounds(runtime, source, tmp_path):
+  """Returns totals, and the states at the end, of rounds of any cohorts.
+
+  The second is run again, as after a failure.
+  """
+  algorithm = running_sum.algorithm()
+  store = loop.build_store(algorithm, source.population, 0, tmp_path, 'memory')
+  server_state = loop.initial_server_state(algorithm, 6, 0)
+  phase, totals = algorithm.phases[running_sum.PHASE], []
+  for round_num, (cohort, succeeds) in enumerate(
+    [([0, 1, 2, 4], 1), ([4, 3, 0], 0), ([4, 3, 0], 1), ([0, 1, 2, 3, 4, 5], 1)]
+  ):
+    call = running_sum.phase_call(cohort, np.arange(len(cohort)))
+    output = loop.run_call(
+      runtime, phase, source, store, server_state, call, round_num, 0
+    )
+    if succeeds:
+      store.commit(round_num + 1)
+      server_state = output.server_state
+      totals.append(float(server_state.total))
+    else:
+      store.discard()
+  return totals, store
+
+
+@accelerator.needed
+@pytest.mark.parametrize('devices', [(), ('CPU:0', 'CPU:1')])
+def test_states_stay_on_the_device_between_any_cohorts(
+  devices, tmp_path, monkeypatch
+):
+  clients = [[1.0], [2.0, 3.0], [4.0], [5.0, 6.0, 7.0], [8.0, 9.0], [7.0]]
+  source = running_sum.source(*clients)
+  config = pjrt_config.PjrtConfig(
+    clients_per_block=2, cache=str(tmp_path / 'cache')
+  )
+  algorithm = running_sum.algorithm()
+  fetched = []
+  fetch = pjrt_connection.Connection.fetch
+  monkeypatch.setattr(
+    pjrt_connection.Connection,
+    'fetch',
+    lambda self, name: fetched.append(name) or fetch(self, name),
+  )
+  with pjrt_runtime.PjrtRuntime(algorithm, 6, config, devices) as runtime:
+    totals, store = _rounds(runtime, source, tmp_path)
+    assert not fetched
+  # What was there when the worker ended: the last round's, and no more.
+  assert len(fetched) == 3
+  debug = debug_runtime.DebugRuntime(algorithm, 6)
+  expected, other = _rounds(debug, source, tmp_path)
+  assert totals == expected
+  everyone = np.arange(6)
+  tf.nest.map_structure(
+    np.testing.assert_array_equal,
+    cohort_lib.to_numpy(store.load(everyone)),
+    cohort_lib.to_numpy(other.load(everyone)),
+  )
+
+
+@accelerator.needed
+def test_unknown_devices_are_refused(tmp_path):
+  config = pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'))
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 3, config, ('GPU:7', 'CPU:0')
+  )
+  with (
+    pytest.raises(errors.ConfigError, match="'GPU:7'.* it sees: CPU:0"),
+    runtime,
+  ):
+    pass
