@@ -13,6 +13,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.rounds import composer, phase_types
+from tff_algos.runtimes.pjrt import stacked_convolutions
 from tff_algos.runtimes.vectorized import rows as rows_lib
 from tff_algos.runtimes.vectorized import vectorization
 
@@ -127,8 +128,9 @@ class PhaseLowering:
         "config.runtime.name='pjrt' cannot run it; take 'vectorized'. XLA "
         f'said: {str(error).strip().splitlines()[0]}'
       ) from error
+    form = 'at once' if self._vectorizes else 'in a loop'
     return Lowered(
-      f'{self._phase.name}, {num_rows} rows, {block_size} x {capacity}',
+      f'{self._phase.name} {form}, {num_rows} rows, {block_size} x {capacity}',
       np.frombuffer(words, np.uint8),
       [_describe(leaf) for leaf in zeros],
       [_describe(leaf) for leaf in self._outputs(block_size)],
@@ -168,9 +170,10 @@ class PhaseLowering:
       )
 
     if self._vectorizes:
-      outputs = vectorization.map_clients(
-        self._phase.name, work_on_one, clients, self.types.output
-      )
+      with stacked_convolutions.vectorized():
+        outputs = vectorization.map_clients(
+          self._phase.name, work_on_one, clients, self.types.output
+        )
     else:
       outputs = tf.map_fn(
         work_on_one, clients, fn_output_signature=self.types.output

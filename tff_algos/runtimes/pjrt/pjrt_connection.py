@@ -83,9 +83,11 @@ class Connection:
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
-    if exc_info[0] is None:
-      for stack in list(self._held):  # Their owners may outlive the worker.
-        stack.fetch()
+    if self._process.is_running:
+      # Their owners may outlive the worker.
+      with contextlib.suppress(errors.RuntimeFailureError):
+        for stack in list(self._held):
+          stack.fetch()
     self.is_open = False
     if self._programs:
       logging.info(

@@ -10,6 +10,7 @@ server is updated here, as in the vectorized runtime.
 import contextlib
 import functools
 import itertools
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation, composer, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.pjrt import (
+  calibration,
   held_states,
   lowering,
   pjrt_config,
@@ -71,6 +73,10 @@ class _PhaseProgram:
     # Lowering takes a tenth of a second.
     self.lower = functools.cache(self.lowering.lower)
 
+  def check(self) -> None:
+    """Raises ConfigError if XLA does not know an operation; names it."""
+    self.lower(num_rows=1, block_size=1, capacity=1)
+
   def pack(self, leaves: list[np.ndarray]) -> tuple[Structure, Structure]:
     """Returns sums and collection of the worker's results."""
     return tf.nest.pack_sequence_as(self._kept, leaves)
@@ -109,19 +115,24 @@ class PjrtRuntime:
     self._connection = connection or pjrt_connection.Connection(
       self._config, devices
     )
-    self._phases: dict[str, _PhaseProgram] = {}
+    self._programs: dict[tuple[str, bool], _PhaseProgram] = {}
+    self._checked: set[str] = set()
     # Sources whose rows are on the device, with their spans and sizes.
     self._sources: list[tuple[cohort_lib.ClientSource, rows_lib.Span, int]] = []
     self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'PjrtRuntime':
     self._stack.enter_context(self._connection)
+    self._calibration = calibration.Calibration(
+      self._config.calibration, self._connection.device_kind
+    )
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
     self._stack.close()
     self._sources.clear()
-    self._phases.clear()
+    self._programs.clear()
+    self._checked.clear()
 
   def run(
     self,
@@ -135,11 +146,8 @@ class PjrtRuntime:
       ConfigError: If XLA does not know an operation of the client work.
       RuntimeFailureError: If the worker died or failed.
     """
-    program = self._program_of(phase)
     server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
-    self._connection.keep(
-      'message', _leaves(program.make_message(server_state))
-    )
+    program = self._prepare(phase, server_state, cohort)
     blocks_ = self._start(phase, program, cohort)
     sums, collection = program.pack(self._connection.finish())
     is_real = np.concatenate([block.is_real for block in blocks_])
@@ -169,7 +177,11 @@ class PjrtRuntime:
     split, spans, num_rows = self._keep_split(cohort.source)
     types = program.lowering.state_types if phase.uses_client_state else []
     started: list[_Block] = []
-    for group in deal(cohort.num_examples, self._choose_size(program, cohort)):
+    for group in deal(
+      cohort.num_examples,
+      self._choose_size(program, cohort),
+      cohort.source.population.num_examples,
+    ):
       size = group.positions.shape[1]
       lowered = program.lower(num_rows, size, group.capacity)
       self._connection.compile(lowered)
@@ -240,13 +252,73 @@ class PjrtRuntime:
     each = blocks.num_bytes(program.lowering.types.clients.client_state)
     return 4 * self._num_clients * each <= self._connection.memory_bytes
 
-  def _program_of(self, phase: algorithm_lib.Phase) -> _PhaseProgram:
-    if phase.name not in self._phases:
+  def _prepare(
+    self,
+    phase: algorithm_lib.Phase,
+    server_state: Structure,
+    cohort: cohort_lib.Cohort,
+  ) -> _PhaseProgram:
+    """Sends the message, and returns the program of a phase.
+
+    Raises:
+      ConfigError: If XLA does not know an operation, of this phase or, before
+        the first round, of any other.
+    """
+    if phase.name in self._algorithm.phases and not self._checked:
+      for name, other in self._algorithm.phases.items():
+        if name == algorithm_lib.phase_purpose(name):
+          self._program(other, self._vectorizes(other) or False).check()
+          self._checked.add(name)
+    vectorizes = self._vectorizes(phase)
+    program = self._program(phase, vectorizes or False)
+    self._connection.keep(
+      'message', _leaves(program.make_message(server_state))
+    )
+    if vectorizes is None:
+      seconds = {
+        form: self._time(phase, self._program(phase, form), cohort)
+        for form in (True, False)
+      }
+      chosen = self._calibration.choose(phase.name, seconds)
+      return self._program(phase, chosen)
+    return program
+
+  def _vectorizes(self, phase: algorithm_lib.Phase) -> bool | None:
+    """Returns whether clients are vectorized; None to calibrate it."""
+    if self._algorithm.cluster_model.vectorizes:
+      return True
+    wanted = self._config.convolutions
+    is_cpu = self._connection.platform == 'cpu'
+    if wanted == pjrt_config.LOOP or (wanted == pjrt_config.AUTO and is_cpu):
+      return False
+    if wanted == pjrt_config.VECTORIZED:
+      return True
+    return self._calibration.get(phase.name)
+
+  def _time(
+    self,
+    phase: algorithm_lib.Phase,
+    program: _PhaseProgram,
+    cohort: cohort_lib.Cohort,
+  ) -> float:
+    """Returns the seconds of a block of clients, once it is compiled."""
+    block = cohort.part(0, self._choose_size(program, cohort))
+    seconds = 0.0
+    for _ in range(2):
+      start = time.perf_counter()
+      self._start(phase, program, block)
+      self._connection.finish()
+      seconds = time.perf_counter() - start
+    return seconds
+
+  def _program(
+    self, phase: algorithm_lib.Phase, vectorizes: bool
+  ) -> _PhaseProgram:
+    key = (phase.name, vectorizes)
+    if key not in self._programs:
       types = phase_types.types_of(self._algorithm, phase, self._num_clients)
-      self._phases[phase.name] = _PhaseProgram(
-        phase, types, self._algorithm.cluster_model.vectorizes
-      )
-    return self._phases[phase.name]
+      self._programs[key] = _PhaseProgram(phase, types, vectorizes)
+    return self._programs[key]
 
   def _keep_split(
     self, source: cohort_lib.ClientSource
@@ -296,32 +368,41 @@ class Group(NamedTuple):
   capacity: int
 
 
-def deal(num_examples: np.ndarray, block_size: int) -> list[Group]:
+def deal(
+  num_examples: np.ndarray, block_size: int, population: np.ndarray
+) -> list[Group]:
   """Divides a cohort into blocks of nearly equal clients, largest first.
 
-  Few sizes of blocks and clients, powers of two, because each is compiled.
+  Few sizes of blocks and clients, because each is compiled: blocks are powers
+  of two, and clients between two powers of two are padded to the largest of the
+  population between them. So clients of equal sizes are not padded.
 
   Args:
     num_examples: Examples of each client, int64 `[cohort]`.
     block_size: Most clients of a block.
+    population: Examples of each client of the population, int64.
   """
+  octaves = _octaves(population)
   order = np.argsort(-num_examples, kind='stable')
   size = min(block_size, 1 << (len(order) - 1).bit_length())
   num_blocks = -(-len(order) // size)
   padding = num_blocks * size - len(order)
   positions = np.pad(order, (0, padding), mode='edge').reshape(-1, size)
   is_real = (np.arange(num_blocks * size) < len(order)).reshape(-1, size)
-  capacities = [
-    1 << (max(int(num_examples[block[0]]), 1) - 1).bit_length()
-    for block in positions
-  ]
   groups = []
-  for capacity, some in itertools.groupby(
-    range(num_blocks), key=capacities.__getitem__
+  for octave, some in itertools.groupby(
+    range(num_blocks),
+    key=_octaves(num_examples[positions[:, 0]]).__getitem__,
   ):
     numbers = list(some)
+    capacity = max(int(population[octaves == octave].max()), 1)
     groups.append(Group(positions[numbers], is_real[numbers], capacity))
   return groups
+
+
+def _octaves(num_examples: np.ndarray) -> np.ndarray:
+  """Returns the power of two at or above each, of 0 that of 1."""
+  return np.ceil(np.log2(np.maximum(num_examples, 1))).astype(int)
 
 
 def _leaves(structure: Structure) -> list[np.ndarray]:

@@ -23,7 +23,7 @@ def test_types_follow_the_sizes():
     *([], [9, 1], [9]),
     *([4], [4, 2], [4], [4], [4], [4], [4, 2], [4]),
   ]
-  assert lowered.name == 'add, 9 rows, 4 x 2'
+  assert lowered.name == 'add at once, 9 rows, 4 x 2'
   # The turns of each client, and what it said last.
   assert [shape for _, shape in lowered.outputs[-2:]] == [[4], [4, 2]]
   assert lowered.hlo.dtype == np.uint8

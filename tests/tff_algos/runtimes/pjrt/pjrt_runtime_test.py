@@ -1,3 +1,6 @@
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,15 +18,16 @@ _SIZES = [3, 0, 17, 1, 5]
 @pytest.mark.parametrize(
   ('block_size', 'positions', 'capacities'),
   [
-    (2, [[[2, 4]], [[0, 3]], [[1, 1]]], [32, 4, 1]),
-    (4, [[[2, 4, 0, 3]], [[1, 1, 1, 1]]], [32, 1]),
-    (50, [[[2, 4, 0, 3, 1, 1, 1, 1]]], [32]),
+    (2, [[[2, 4]], [[0, 3]], [[1, 1]]], [20, 4, 1]),
+    (4, [[[2, 4, 0, 3]], [[1, 1, 1, 1]]], [20, 1]),
+    (50, [[[2, 4, 0, 3, 1, 1, 1, 1]]], [20]),
   ],
 )
 def test_blocks_are_nearly_equal_and_few_sizes(
   block_size, positions, capacities
 ):
-  groups = pjrt_runtime.deal(np.array(_SIZES), block_size)
+  population = np.array([*_SIZES, 20, 4, 32 + 1])
+  groups = pjrt_runtime.deal(np.array(_SIZES), block_size, population)
   assert [group.positions.tolist() for group in groups] == positions
   assert [group.capacity for group in groups] == capacities
   flat = np.concatenate([group.positions.ravel() for group in groups])
@@ -112,6 +116,75 @@ def test_states_stay_on_the_device_between_any_cohorts(
     cohort_lib.to_numpy(store.load(everyone)),
     cohort_lib.to_numpy(other.load(everyone)),
   )
+
+
+@accelerator.needed
+def test_what_does_not_vectorize_by_itself_is_calibrated_once(
+  tmp_path, monkeypatch
+):
+  algorithm = running_sum.algorithm(vectorizes=False)
+  compiled = []
+  compile_ = pjrt_connection.Connection.compile
+  monkeypatch.setattr(
+    pjrt_connection.Connection,
+    'compile',
+    lambda self, program: (
+      compiled.append(program.name.split(', ')[0]) or compile_(self, program)
+    ),
+  )
+  path = tmp_path / 'accelerator.json'
+
+  def run(convolutions):
+    compiled.clear()
+    config = pjrt_config.PjrtConfig(
+      convolutions=convolutions,
+      calibration=str(path),
+      cache=str(tmp_path / 'cache'),
+    )
+    with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
+      source = running_sum.source([1.0], [2.0], [3.0])
+      state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
+    assert state.total == 6
+    return compiled
+
+  assert run('auto') == ['add in a loop']  # On a CPU.
+  assert run('vectorized') == ['add at once']
+  assert not path.exists()
+  *both, chosen = run('calibrated')
+  assert {*both} == {'add at once', 'add in a loop'}
+  saved = json.loads(path.read_text())
+  assert saved['vectorizes'] == {'add': chosen == 'add at once'}
+  # Turned round, to see that it is not measured again.
+  saved['vectorizes']['add'] = chosen != 'add at once'
+  path.write_text(json.dumps(saved))
+  assert run('calibrated') == [*({*both} - {chosen})]
+
+
+@accelerator.needed
+def test_what_cannot_be_lowered_is_refused_before_the_first_round(tmp_path):
+  """Also of a phase that the first round does not have."""
+
+  def work(message, client_input, client_state, data, seed):
+    output = running_sum.client_work(
+      message, client_input, client_state, data, seed
+    )
+    length = tf.strings.length(tf.strings.as_string(data.x[0, 0]))
+    value = output.result['value'] + tf.cast(length, tf.float32)
+    return output._replace(result={**output.result, 'value': value})
+
+  algorithm = running_sum.algorithm(vectorizes=False)
+  phase = algorithm.phases[running_sum.PHASE]
+  later = phase._replace(name='later', client_work=work)
+  algorithm = dataclasses.replace(
+    algorithm, phases={**algorithm.phases, 'later': later}
+  )
+  config = pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'))
+  source = running_sum.source([1.0], [2.0], [3.0])
+  with (
+    pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime,
+    pytest.raises(errors.ConfigError, match=r"'later'.*AsString"),
+  ):
+    toys.run_rounds(algorithm, runtime, source, 1)
 
 
 @accelerator.needed
