@@ -77,7 +77,7 @@ class Recorder(pjrt_connection.Connection):
     super().__init__(pjrt_config.PjrtConfig())
     self.requests: list[tuple[dict[str, Any], list[np.ndarray]]] = []
     self.platform, self.device_kind = 'any', 'recorded'
-    self.memory_bytes = 1 << 60
+    self.memory_bytes = self.device_bytes = 1 << 60
     self.is_open = True
     self._results: list[np.ndarray] = []
 

@@ -24,8 +24,9 @@ class PjrtConfig:
   Attributes:
     python: Python of the worker's environment, which has jax and NumPy; empty
       for that of `make env-accelerator`.
-    clients_per_block: Clients computed at once; 0 chooses by the size of the
-      model, or of the upload if it is larger: at most 50. Results change by no
+    clients_per_block: Clients computed at once; 0 chooses: on a CPU by the size
+      of the model, or of the upload if it is larger, at most 50; elsewhere as
+      many as a quarter of the memory holds, at most 1000. Results change by no
       more than the rounding of sums.
     convolutions: Clients of models with convolutions: `'vectorized'`, in groups
       of channels, one a client; `'loop'`, one after the other; `'calibrated'`,

@@ -30,6 +30,7 @@ class Connection:
     device_kind: The kind of the devices, and the version of jax: what the
       bits of a result depend on.
     memory_bytes: Memory of all chosen devices; of CPUs, that of the machine.
+    device_bytes: Memory of the smallest one.
   """
 
   def __init__(
@@ -113,6 +114,7 @@ class Connection:
     self.platform: str = chosen[0]['platform']
     self.device_kind = f'{", ".join(sorted(kinds))}, jax {words["jax"]}'
     bytes_ = [device['bytes'] for device in chosen]
+    self.device_bytes = min(bytes_)
     self.memory_bytes = max(bytes_) if self.platform == 'cpu' else sum(bytes_)
     logging.info(
       'Accelerator worker %d: jax %s on %s (%s).',

@@ -31,6 +31,10 @@ from tff_algos.runtimes.pjrt import (
 from tff_algos.runtimes.vectorized import blocks, graph_call
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
+# Most clients of a block on a GPU or TPU, where a block may take a quarter of
+# the memory; not measured.
+_MOST = 1000
+
 
 class _Block(NamedTuple):
   """A block of clients whose work was started.
@@ -343,6 +347,11 @@ class PjrtRuntime:
       blocks.num_bytes(self._algorithm.cluster_model.weights_spec()),
       blocks.num_bytes(types.output.result),
     )
+    if self._connection.platform != 'cpu':
+      capacity = int(cohort.num_examples.max())
+      each = blocks.working_bytes(trained, types.clients.data, capacity)
+      fitting = self._connection.device_bytes // 4 // each
+      return self._config.clients_per_block or min(max(fitting, 1), _MOST)
     sizes = blocks.choose(
       cohort_size=cohort.size,
       costs=blocks.Costs(trained, 0, 0),

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -185,6 +186,39 @@ def test_what_cannot_be_lowered_is_refused_before_the_first_round(tmp_path):
     pytest.raises(errors.ConfigError, match=r"'later'.*AsString"),
   ):
     toys.run_rounds(algorithm, runtime, source, 1)
+
+
+@pytest.mark.parametrize(
+  ('platform', 'memory', 'expected'),
+  [
+    ('cpu', 1 << 40, 50),
+    ('gpu', 1 << 40, 1000),
+    # A client takes six copies of an upload of four numbers, and six examples
+    # of three: x, y and the mask.
+    ('gpu', 4 * 7 * 4 * (6 * 4 + 6 * 3), 7),
+    ('gpu', 1, 1),
+  ],
+)
+def test_blocks_fill_a_quarter_of_an_accelerator(
+  platform, memory, expected, monkeypatch
+):
+  sizes = []
+  monkeypatch.setattr(
+    pjrt_runtime,
+    'deal',
+    lambda num_examples, size, population: sizes.append(size) or [],
+  )
+  connection = mock.MagicMock(
+    platform=platform, device_bytes=memory, memory_bytes=memory
+  )
+  connection.finish.side_effect = KeyboardInterrupt
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 2, connection=connection
+  )
+  source = running_sum.source([1.0] * 6, [2.0])
+  with pytest.raises(KeyboardInterrupt), runtime:
+    toys.run_rounds(running_sum.algorithm(), runtime, source, 1)
+  assert sizes == [expected]
 
 
 @accelerator.needed
