@@ -56,8 +56,10 @@ def test_sums_over_blocks_and_the_others_by_block(connection):
   one, two, three = blocks.sum(1)
   assert total == ((one + two) + three) + one
   np.testing.assert_array_equal(products, blocks[[0, 1, 2, 0]] * [2, 3])
-  # Another value under the same name, and sums anew.
+  # Another value under the same name, and sums anew, also after a phase call
+  # that did not finish.
   connection.keep('kept', [np.array([1, 0], np.float32)])
+  _run(connection, program, blocks)
   _run(connection, program, blocks[1:2])
   total, products = connection.finish()
   assert total == 7
