@@ -86,7 +86,10 @@ def _rounds(runtime, source, tmp_path):
 
 
 @accelerator.needed
-@pytest.mark.parametrize('devices', [(), ('CPU:0', 'CPU:1')])
+@pytest.mark.parametrize(
+  'devices',
+  [pytest.param((), marks=pytest.mark.verify), ('CPU:0', 'CPU:1')],
+)
 def test_states_stay_on_the_device_between_any_cohorts(
   devices, tmp_path, monkeypatch
 ):
@@ -119,6 +122,7 @@ def test_states_stay_on_the_device_between_any_cohorts(
   )
 
 
+@pytest.mark.verify
 @accelerator.needed
 def test_what_does_not_vectorize_by_itself_is_calibrated_once(
   tmp_path, monkeypatch
