@@ -11,16 +11,15 @@ class Form(NamedTuple):
   """How the runtime `pjrt` computes the clients of a block.
 
   Attributes:
-    convolutions: Of `pjrt_config.PjrtConfig`; the same for all forms of models
-      without convolutions.
+    form: Of `pjrt_config.PjrtConfig`.
     block: Clients of a block.
   """
 
-  convolutions: str
+  form: str
   block: int
 
   def __str__(self) -> str:
-    return f'{self.convolutions}, {self.block}'
+    return f'{self.form}, {self.block}'
 
 
 class Case(NamedTuple):
@@ -39,11 +38,8 @@ class Case(NamedTuple):
 
 def _case(workload: workload_lib.Workload, *blocks: int) -> Case:
   """Returns a case whose forms have these blocks, the first one small."""
-  is_convolution = workload.model not in ('linear', 'mlp')
   forms = [Form('vectorized', block) for block in blocks]
-  if is_convolution:
-    forms.append(Form('loop', blocks[0]))
-  return Case(workload, tuple(forms), (1, *blocks))
+  return Case(workload, (*forms, Form('loop', blocks[0])), (1, *blocks))
 
 
 def _first(name: str) -> workload_lib.Workload:

@@ -233,9 +233,7 @@ def _record(
 ) -> dict[str, list[Any]]:
   """Returns the requests of a first phase call, and of one like all others."""
   recorder = Recorder()
-  config = pjrt_config.PjrtConfig(
-    clients_per_block=form.block, convolutions=form.convolutions
-  )
+  config = pjrt_config.PjrtConfig(clients_per_block=form.block, form=form.form)
   phase = algorithm.phases[call.phase]
   num_clients = source.population.num_clients
   store = loop.build_store(algorithm, source.population, seed, '', 'memory')

@@ -27,21 +27,19 @@ def _pjrt(algorithm, devices=_DEVICES, **options):
 def test_convolutions_computed_at_once_agree_with_a_loop(name):
   """With exact Per-FedAvg, also gradients of gradients."""
   with contract.Case(name, 'convolution') as case:
-    with _pjrt(case.algorithm, convolutions='vectorized') as runtime:
+    with _pjrt(case.algorithm, form='vectorized') as runtime:
       contract.assert_close(case.run(runtime), case.expected)
 
 
 @pytest.mark.parametrize(
-  ('section', 'convolutions'),
+  ('section', 'form'),
   [
     ({'name': 'mlp', 'hidden_sizes': [5]}, 'auto'),
     ({'name': 'letters_cnn'}, 'loop'),
     ({'name': 'letters_cnn'}, 'vectorized'),
   ],
 )
-def test_bfloat16_rounds_as_much_as_on_the_vectorized_runtime(
-  section, convolutions
-):
+def test_bfloat16_rounds_as_much_as_on_the_vectorized_runtime(section, form):
   """XLA rounds elsewhere, so the errors are compared, not the weights."""
 
   def end(compute_dtype, build):
@@ -65,7 +63,7 @@ def test_bfloat16_rounds_as_much_as_on_the_vectorized_runtime(
   found = tf.norm(
     end(
       'bfloat16',
-      lambda algorithm, _: _pjrt(algorithm, (), convolutions=convolutions),
+      lambda algorithm, _: _pjrt(algorithm, (), form=form),
     )
     - exact
   )

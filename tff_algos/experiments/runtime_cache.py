@@ -17,6 +17,7 @@ from tff_algos.experiments import experiment
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.pjrt import pjrt_config
 
 
 class KeptRuntime:
@@ -63,7 +64,8 @@ class KeptRuntime:
         )
       )
       self._key = key
-      if not self._algorithm.cluster_model.vectorizes:
+      is_auto = config.runtime.pjrt.form == pjrt_config.AUTO
+      if not (is_auto and self._algorithm.cluster_model.vectorizes):
         self._calibration = calibration
     return self._algorithm, self._runtime  # pyright: ignore[reportReturnType]
 

@@ -6,7 +6,7 @@ import sys
 
 from tff_algos.core import checks
 
-AUTO, VECTORIZED, LOOP, CALIBRATED = CONVOLUTIONS = (
+AUTO, VECTORIZED, LOOP, CALIBRATED = FORMS = (
   'auto',
   'vectorized',
   'loop',
@@ -28,10 +28,10 @@ class PjrtConfig:
       of the model, or of the upload if it is larger, at most 50; elsewhere as
       many as a quarter of the memory holds, at most 1000. Results change by no
       more than the rounding of sums.
-    convolutions: Clients of models with convolutions: `'vectorized'`, in groups
-      of channels, one a client; `'loop'`, one after the other; `'calibrated'`,
-      the faster of a block of both. `'auto'` loops on a CPU, and calibrates on
-      other devices.
+    form: Clients of a block: `'vectorized'`, convolutions in groups of
+      channels, one a client; `'loop'`, one after the other; `'calibrated'`, the
+      faster of both. `'auto'` vectorizes models without convolutions; with them
+      it loops on a CPU, and calibrates on other devices.
     calibration: File of what a calibration chose, so that a resumed run repeats
       its bits; empty for `accelerator.json` in the workdir of a session, else
       none.
@@ -42,13 +42,13 @@ class PjrtConfig:
 
   python: str = ''
   clients_per_block: int = 0
-  convolutions: str = 'auto'
+  form: str = 'auto'
   calibration: str = ''
   cache: str = ''
   start_timeout_seconds: float = 60.0
 
   def __post_init__(self):
-    checks.check_one_of('convolutions', self.convolutions, CONVOLUTIONS)
+    checks.check_one_of('form', self.form, FORMS)
     checks.check_int('clients_per_block', self.clients_per_block, minimum=0)
     checks.check_positive('start_timeout_seconds', self.start_timeout_seconds)
 

@@ -289,14 +289,13 @@ class PjrtRuntime:
 
   def _vectorizes(self, phase: algorithm_lib.Phase) -> bool | None:
     """Returns whether clients are vectorized; None to calibrate it."""
-    if self._algorithm.cluster_model.vectorizes:
-      return True
-    wanted = self._config.convolutions
-    is_cpu = self._connection.platform == 'cpu'
-    if wanted == pjrt_config.LOOP or (wanted == pjrt_config.AUTO and is_cpu):
-      return False
-    if wanted == pjrt_config.VECTORIZED:
-      return True
+    form = self._config.form
+    if form == pjrt_config.AUTO and self._algorithm.cluster_model.vectorizes:
+      form = pjrt_config.VECTORIZED
+    elif form == pjrt_config.AUTO and self._connection.platform == 'cpu':
+      form = pjrt_config.LOOP
+    if form in (pjrt_config.VECTORIZED, pjrt_config.LOOP):
+      return form == pjrt_config.VECTORIZED
     return self._calibration.get(phase.name)
 
   def _time(

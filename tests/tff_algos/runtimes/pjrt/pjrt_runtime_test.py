@@ -139,10 +139,10 @@ def test_what_does_not_vectorize_by_itself_is_calibrated_once(
   )
   path = tmp_path / 'accelerator.json'
 
-  def run(convolutions):
+  def run(form):
     compiled.clear()
     config = pjrt_config.PjrtConfig(
-      convolutions=convolutions,
+      form=form,
       calibration=str(path),
       cache=str(tmp_path / 'cache'),
     )
