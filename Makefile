@@ -36,7 +36,7 @@ endef
 
 .DEFAULT_GOAL := help
 .PHONY: help env env-cuda env-accelerator demo test verify bench bench-data \
-  bench-peers lint api notebooks wheel lock doctor clean
+  bench-peers lint api notebooks wheel lock sbom advisories doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -168,6 +168,24 @@ lock: ## resolve pyproject.toml into both locks; UPGRADE=1 upgrades versions
 	    $(ACCELERATOR)/$$device.in \
 	    --output-file $(ACCELERATOR)/$$device.lock; \
 	done
+
+# Runs a tool of a pinned package in an environment of its own.
+define WITH_TOOL
+set -e; $(FIND_PYTHON); tool=$$(mktemp -d); \
+trap 'rm -rf "$$tool"' EXIT INT TERM; \
+"$$python" -m venv "$$tool"; \
+"$$tool/bin/python" -m pip install --quiet --disable-pip-version-check
+endef
+
+sbom: ## list the packages of the lock as CycloneDX JSON, build/sbom.json
+	@$(WITH_TOOL) cyclonedx-bom==7.5.0; mkdir -p build; \
+	PYTHONWARNINGS=ignore "$$tool/bin/cyclonedx-py" requirements \
+	  requirements.lock --output-reproducible --output-format JSON \
+	  --output-file build/sbom.json
+
+advisories: ## compare the lock with the advisories of PyPI; needs pypi.org
+	@$(WITH_TOOL) pip-audit==2.10.1; "$$tool/bin/pip-audit" --strict \
+	  --disable-pip --progress-spinner off --requirement requirements.lock
 
 doctor: env ## check hardware, network and software, and suggest fixes
 	@.venv/bin/python -m binaries.doctor

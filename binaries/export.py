@@ -10,6 +10,8 @@ export/personalized_models, in the layout of TensorFlow Serving. What was
 released before is not released again. --export_dir names an export path that
 many runs share. --gate=false exports the latest checkpoint (or that of --round)
 without a gate; --client_id does so with the model of one client only.
+--tflite_dir=DIR writes TFLite files of every cluster and client instead, which
+predict and train on a device.
 """
 
 from absl import flags, logging
@@ -31,6 +33,12 @@ def _main() -> None:
   export_dir = flags.DEFINE_string(
     'export_dir', None, 'Export path; default: <workdir>/export.'
   )
+  tflite_dir = flags.DEFINE_string(
+    'tflite_dir',
+    None,
+    'Write TFLite files of all cluster models and clients as the next version '
+    'under this folder instead, without a gate.',
+  )
   is_gated = flags.DEFINE_boolean(
     'gate', True, 'Whether to demand the blessing of binaries.gate.'
   )
@@ -42,12 +50,24 @@ def _main() -> None:
   )
 
   def main() -> None:
+    from tff_algos.core import errors
     from tff_algos.experiments import experiment, exporting
     from tff_algos.experiments.production import releasing
     from tff_algos.training import checkpoint
 
     parsed = experiment.parse(config.value)
     choice = round_text.value and checkpoint.parse_choice(round_text.value)
+    if tflite_dir.value is not None:
+      if client_id.value or export_dir.value or keep_versions.value is not None:
+        raise errors.ConfigError(
+          '--tflite_dir takes none of --client_id, --export_dir and '
+          '--keep_versions: each of its files is a model of its own'
+        )
+      path = exporting.export_tflite(
+        parsed, workdir.value, tflite_dir.value, choice or checkpoint.LAST
+      )
+      logging.info('Exported %s', path)
+      return
     if is_gated.value and client_id.value is None:
       release = releasing.release(
         parsed,

@@ -1,5 +1,7 @@
 """Export of models as a program."""
 
+import pytest
+
 
 def test_the_program_says_where(launcher, finished_run):
   program = launcher.run(
@@ -12,4 +14,36 @@ def test_the_program_says_where(launcher, finished_run):
   assert not program.complaints
   folder = f'{finished_run.folder}/export/client_client_00001'
   assert program.said[-1].endswith(f'Exported {folder}/1')
+  assert not program.temporary_files() and not program.processes()
+
+
+def test_tflite_files_are_no_version_of_a_served_model(
+  launcher, finished_run, tmp_path
+):
+  program = launcher.run(
+    'binaries.export',
+    '--config=configs/fed_soft/digits.py:smoke',
+    f'--workdir={finished_run.folder}',
+    f'--tflite_dir={tmp_path}',
+    '--client_id=client_00001',
+  )
+  assert program.returncode == 1
+  (line,) = program.complaints
+  assert '--tflite_dir takes none of --client_id' in line
+  assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.verify
+def test_the_program_writes_tflite_files(launcher, finished_run, tmp_path):
+  program = launcher.run(
+    'binaries.export',
+    '--config=configs/fed_soft/digits.py:smoke',
+    f'--workdir={finished_run.folder}',
+    f'--tflite_dir={tmp_path}',
+  )
+  assert program.returncode == 0, program.stderr
+  assert program.said[-1].endswith(f'Exported {tmp_path}/1')
+  names = {path.name for path in (tmp_path / '1').glob('*.tflite')}
+  assert len(names) == 26
+  assert {'cluster_1.tflite', 'client_client_00023.tflite'} < names
   assert not program.temporary_files() and not program.processes()

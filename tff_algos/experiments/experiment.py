@@ -262,5 +262,8 @@ def open_group(
     'tensorflow': tf.__version__,
   }
   return process_group.open_group(
-    cluster, shared, config.runtime.peer_timeout_seconds
+    cluster,
+    shared,
+    config.runtime.peer_timeout_seconds,
+    config.runtime.trust_network,
   )

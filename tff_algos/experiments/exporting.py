@@ -20,6 +20,7 @@ from tff_algos.export import (
   personalized_models,
   raw_signatures,
   releases,
+  tflite_models,
 )
 from tff_algos.training import checkpoint
 
@@ -72,6 +73,41 @@ def export(
       if keep_versions is not None:
         path.remove_old(keep_versions)
   return list(published.values())
+
+
+def export_tflite(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  output: str | os.PathLike[str],
+  round_choice: int | str = checkpoint.LAST,
+) -> pathlib.Path:
+  """Exports one checkpoint as TFLite files, without a gate.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    output: Folder of all versions of these files.
+    round_choice: As of `CheckpointManager.find`.
+
+  Returns:
+    The folder of the files, `<output>/<version>`.
+
+  Raises:
+    UserError: If there is no such checkpoint, or a model cannot be converted or
+      written.
+  """
+  with session.open_session(config, folder) as opened:
+    chosen, server_state = opened.restore(round_choice)
+    ids = opened.source.population.client_ids
+    return tflite_models.export_tflite_models(
+      output,
+      opened.algorithm,
+      server_state,
+      ids,
+      opened.store.load(np.arange(len(ids))),
+      choose_samples(opened.dataset),
+      _provenance(opened, chosen),
+    )
 
 
 def write_bundles(

@@ -90,6 +90,31 @@ def write_bundle(
       No files are left behind.
     WorkdirBusyError: If another process writes a bundle there.
   """
+
+  def write(folder: pathlib.Path) -> None:
+    _save(folder, bundle, provenance)
+    _check_reads_back(folder, bundle.samples, bundle.tolerance)
+
+  return write_version(base_dir, write)
+
+
+def write_version(
+  base_dir: str | os.PathLike[str], write: Callable[[pathlib.Path], None]
+) -> pathlib.Path:
+  """Writes the next version under `base_dir`: all of it, or nothing.
+
+  Args:
+    base_dir: Folder of all versions; made if missing.
+    write: Makes the folder that it is given, a hidden one, and checks it.
+
+  Returns:
+    The folder `<base_dir>/<version>`; the version is one above the highest.
+
+  Raises:
+    ExportError: If the folder cannot be written, or `write` raised it. No files
+      are left behind.
+    WorkdirBusyError: If another process writes a version there.
+  """
   base = pathlib.Path(base_dir)
   try:
     durable.make_folder(base)
@@ -97,8 +122,7 @@ def write_bundle(
       versions.exclusive(base),
       _temporary_folder(base) as (temporary, version),
     ):
-      _save(temporary, bundle, provenance)
-      _check_reads_back(temporary, bundle.samples, bundle.tolerance)
+      write(temporary)
       final = base / str(version)
       durable.publish(temporary, final)
   except (OSError, tf.errors.OpError) as error:
@@ -189,10 +213,7 @@ def _temporary_folder(
 def _save(
   folder: pathlib.Path, bundle: Bundle, provenance: manifest.Provenance
 ) -> None:
-  with _no_bytecode():
-    tf.saved_model.save(
-      bundle.module, os.fspath(folder), signatures=dict(bundle.signatures)
-    )
+  save_signatures(folder, bundle.module, bundle.signatures)
   canonical.canonicalize(folder, bundle.methods)
   extra = folder / manifest.EXTRA_FOLDER
   extra.mkdir()
@@ -202,6 +223,16 @@ def _save(
   warm_up.write(folder, [sample.inputs for sample in bundle.samples])
   facts = {'tensorflow_version': tf.__version__, **bundle.facts}
   manifest.write_manifest(folder, provenance, facts)
+
+
+def save_signatures(
+  folder: pathlib.Path,
+  module: tf.Module,
+  signatures: Mapping[str, Callable[..., Any]],
+) -> None:
+  """Writes a SavedModel with these signatures."""
+  with _no_bytecode():
+    tf.saved_model.save(module, os.fspath(folder), signatures=dict(signatures))
 
 
 @contextlib.contextmanager
@@ -229,13 +260,21 @@ def _check_reads_back(
     outputs = _to_arrays(signatures[sample.signature](**inputs))
     for name, expected in sample.outputs.items():
       what = f'{sample.signature}/{name}'
-      _check_close(what, outputs[name], expected, tolerance)
+      check_close(what, outputs[name], expected, tolerance)
   warm_up.run(folder, signatures)
 
 
-def _check_close(
+def check_close(
   what: str, actual: np.ndarray, expected: np.ndarray, tolerance: float
 ) -> None:
+  """Raises ExportError if an output differs from the model in memory.
+
+  Args:
+    what: Name of the output.
+    actual: The output of what was read back.
+    expected: That of the model in memory.
+    tolerance: Largest difference, relative to the largest output above 1.
+  """
   if not np.issubdtype(expected.dtype, np.floating):
     return  # A class id follows from the logits, and may differ where they tie.
   if not np.all(np.isfinite(expected)):

@@ -104,7 +104,7 @@ def export_personalized_models(
       module.client_index.lookup(others['client_id']), 0
     ),
   )
-  first = _weights_in_memory(
+  first = client_weights(
     algorithm,
     server_state,
     tf.nest.map_structure(lambda leaf: leaf[0], client_states),
@@ -168,7 +168,7 @@ def export_client_model(
   validation.check_client_ids([client_id])
   weights = tf.nest.map_structure(
     np.asarray,
-    _weights_in_memory(algorithm, server_state, client_state, client_index),
+    client_weights(algorithm, server_state, client_state, client_index),
   )
   for value in tf.nest.flatten(weights):
     validation.check_finite(f'weights of client {client_id!r}', value)
@@ -287,12 +287,20 @@ def _predict(
   return prediction.name_outputs(model, outputs)
 
 
-def _weights_in_memory(
+def client_weights(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_state: algorithm_lib.Structure,
   client_index: int,
 ) -> Any:
+  """Returns the weights of a client's personalized model.
+
+  Args:
+    algorithm: Defines them.
+    server_state: Arrays or tensors.
+    client_state: This client's state, without a leading axis.
+    client_index: The client's position in the population.
+  """
   return algorithm.personalized_weights(
     tf.nest.map_structure(tf.convert_to_tensor, server_state),
     tf.nest.map_structure(tf.convert_to_tensor, client_state),
@@ -313,7 +321,7 @@ def _samples(
   samples = []
   for index in checked.tolist():
     state = tf.nest.map_structure(lambda leaf: leaf[index], client_states)  # noqa: B023
-    weights = _weights_in_memory(algorithm, server_state, state, index)
+    weights = client_weights(algorithm, server_state, state, index)
     ids = np.array([client_ids[index]] * len(x), object)
     samples.append(
       bundle_lib.Sample(

@@ -8,23 +8,57 @@ on 32 bits (the form of MurmurHash3's finaliser); it is for shuffling and
 sampling, not for cryptography.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 _MULTIPLIERS = (0x7FEB352D, 0x31848BAB, 0x2C1B3C6D)
 _SHIFTS = (16, 15, 17)
 
 
-def _mix(bits: tf.Tensor) -> tf.Tensor:
-  for multiplier, shift in zip(_MULTIPLIERS, _SHIFTS, strict=True):
-    bits = _shift_xor(bits, shift) * tf.constant(multiplier, tf.uint32)
-  return _shift_xor(bits, 16)
+class _Arithmetic(NamedTuple):
+  """Arithmetic on 32 bits, in a graph or in NumPy.
+
+  Attributes:
+    cast: Integer or integers -> unsigned 32 bits.
+    right_shift: (bits, number of places) -> shifted bits.
+  """
+
+  cast: Callable[[Any], Any]
+  right_shift: Callable[[Any, Any], Any]
+
+  def mix(self, bits: Any) -> Any:
+    """Returns the mixed bits."""
+    for multiplier, shift in zip(_MULTIPLIERS, _SHIFTS, strict=True):
+      bits = self.shift_xor(bits, shift) * self.cast(multiplier)
+    return self.shift_xor(bits, 16)
+
+  def shift_xor(self, bits: Any, shift: int) -> Any:
+    """Returns the bits xor the shifted bits."""
+    return bits ^ self.right_shift(bits, self.cast(shift))
+
+  def random_bits(self, first: Any, second: Any, counters: Any) -> Any:
+    """Returns the hash of both numbers of a seed and of counters."""
+    bits = self.mix(self.mix(first) ^ second)
+    for counter in counters:
+      # Adding an odd constant keeps counter 0 from being a fixed point.
+      step = self.cast(counter) * self.cast(0x1E3779B1) + self.cast(0x5BF03635)
+      bits = self.mix(bits ^ step)
+    return bits
 
 
-def _shift_xor(bits: tf.Tensor, shift: int) -> tf.Tensor:
-  shifted = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
-  return tf.bitwise.bitwise_xor(bits, shifted)
+def _to_uint32(value: tf.Tensor | int) -> tf.Tensor:
+  if isinstance(value, int):
+    return tf.constant(value, tf.uint32)
+  return tf.cast(value, tf.uint32)
+
+
+_GRAPH = _Arithmetic(_to_uint32, tf.bitwise.right_shift)
+_NUMPY = _Arithmetic(
+  lambda value: np.asarray(value).astype(np.uint32), np.right_shift
+)
 
 
 def fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
@@ -50,15 +84,13 @@ def random_bits(seed: tf.Tensor, *counters: tf.Tensor | int) -> tf.Tensor:
   Returns:
     uint32 of the broadcast shape, uniform.
   """
-  first, second = tf.unstack(tf.cast(seed, tf.uint32), num=2)
-  bits = _mix(tf.bitwise.bitwise_xor(_mix(first), second))
-  for counter in counters:
-    # Adding an odd constant keeps counter 0 from being a fixed point.
-    step = tf.cast(counter, tf.uint32) * tf.constant(
-      0x1E3779B1, tf.uint32
-    ) + tf.constant(0x5BF03635, tf.uint32)
-    bits = _mix(tf.bitwise.bitwise_xor(bits, step))
-  return bits
+  if tf.executing_eagerly():
+    # NumPy starts some seventy small operations in a tenth of the time.
+    first, second = _NUMPY.cast(seed)
+    with np.errstate(over='ignore'):
+      return tf.constant(_NUMPY.random_bits(first, second, counters))
+  first, second = tf.unstack(_GRAPH.cast(seed), num=2)
+  return _GRAPH.random_bits(first, second, counters)
 
 
 def random_below(

@@ -30,9 +30,10 @@ def masked_mean(values: tf.Tensor, mask: tf.Tensor) -> MeanStat:
   Returns:
     A MeanStat of shape `[...]`.
   """
-  kept = tf.where(mask > 0, values, tf.zeros_like(values))
-  weight = tf.reduce_sum(tf.broadcast_to(mask, tf.shape(values)), axis=-1)
-  return MeanStat(tf.reduce_sum(kept, axis=-1), weight)
+  kept = tf.where(mask > 0, values, 0.0)
+  if len(values.shape) > 1:
+    mask = tf.broadcast_to(mask, tf.shape(values))
+  return MeanStat(tf.reduce_sum(kept, axis=-1), tf.reduce_sum(mask, axis=-1))
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:

@@ -78,13 +78,22 @@ def client_work(
   output = phase.client_work(
     message, client.client_input, client.client_state, client.data, client.seed
   )
+  return with_fields(output)
+
+
+def with_fields(
+  output: algorithm_lib.ClientOutput,
+) -> algorithm_lib.ClientOutput:
+  """Returns an output whose result and metrics are field -> value."""
   return algorithm_lib.ClientOutput(
     as_fields(output.result), output.client_state, OrderedDict(output.metrics)
   )
 
 
 def guard(
-  outputs: algorithm_lib.ClientOutput, old_states: Structure
+  outputs: algorithm_lib.ClientOutput,
+  old_states: Structure,
+  is_rare: bool = True,
 ) -> GuardedOutput:
   """Replaces non-finite results, states and metrics in a stack of outputs.
 
@@ -95,6 +104,7 @@ def guard(
   Args:
     outputs: Outputs of `client_work`, stacked on axis 0.
     old_states: The old client states, stacked.
+    is_rare: Whether nearly always all are valid; then no model is copied.
   """
   kept = (outputs.result, outputs.client_state)
   num_clients = tf.shape(tf.nest.flatten(kept)[0])[0]
@@ -105,8 +115,11 @@ def guard(
     zeros = trees.zeros_like(outputs.result)
     return trees.select_rows(is_valid, kept, (zeros, old_states))
 
-  # Nearly always all are valid; then no model is copied.
-  result, states = tf.cond(tf.reduce_all(is_valid), lambda: kept, replace)
+  result, states = (
+    tf.cond(tf.reduce_all(is_valid), lambda: kept, replace)
+    if is_rare
+    else replace()
+  )
   return GuardedOutput(
     result=result,
     client_state=states,
@@ -190,7 +203,7 @@ def aggregate(
   ]
   # One operation to skip instead of all operations of the branch.
   reduce_guarded = tf.function(
-    lambda: reduce(guard(outputs, old_states)),
+    lambda: reduce(guard(outputs, old_states, is_rare=False)),
     autograph=False,
     experimental_attributes={'_noinline': True},
   )

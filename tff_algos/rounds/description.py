@@ -139,14 +139,14 @@ def _phase_lines(
   yield from _stage(
     'client_work', f'{{({spell(arguments)} -> {spell(output)})}}@CLIENTS'
   )
+  aggregates = phase_types.aggregates(phase, types)
   for field, aggregator in phase.aggregation.items():
     weight = ','.join(aggregation.weight_fields(aggregator))
-    aggregate = _of_cohort(aggregator, types.aggregates[field])
     yield from _stage(
       'aggregation',
       f'{field} by {type(aggregator).__name__}({weight}): '
       f'({{{spell(output.result[field])}}}@CLIENTS -> '
-      f'{spell(aggregate)}@SERVER)',
+      f'{spell(aggregates[field])}@SERVER)',
     )
   fields = ','.join(['S', *phase.aggregation])
   metrics = spell(types.server_metrics)
@@ -166,15 +166,6 @@ def _traffic_lines(
       f'; {size * n:,} for {_count(n, "client")}' for n in cohort_sizes
     )
     yield from _stage(direction, f'{size:,} bytes per client{cohorts}')
-
-
-def _of_cohort(aggregator: object, aggregate: Structure) -> Structure:
-  """Returns an aggregate's type; collected values are of any cohort."""
-  if not isinstance(aggregator, aggregation.Collect):
-    return aggregate
-  return tf.nest.map_structure(
-    lambda spec: tf.TensorSpec([None, *spec.shape[1:]], spec.dtype), aggregate
-  )
 
 
 def _abbreviation(

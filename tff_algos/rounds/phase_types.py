@@ -1,9 +1,9 @@
-"""Type inference and type checks of the stages of a phase."""
+"""The stages of a phase as graphs, traced once, and their types, checked."""
 
+import contextlib
 import functools
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
-from tff_algos.rounds import aggregation, composer
+from tff_algos.rounds import aggregation, client_rows, composer
 
 # Tracing takes seconds: algorithm -> number of clients -> types by phase.
 _STATES: weakref.WeakKeyDictionary[
@@ -21,6 +21,89 @@ _STATES: weakref.WeakKeyDictionary[
 _PHASES: weakref.WeakKeyDictionary[
   algorithm_lib.FederatedAlgorithm, dict[int, dict[str, 'PhaseTypes']]
 ] = weakref.WeakKeyDictionary()
+
+
+class ClientGraph:
+  """The client work of a phase as a graph, traced once for one client.
+
+  Attributes:
+    output: Types of its `ClientOutput`.
+  """
+
+  def __init__(self, phase: algorithm_lib.Phase, signature: Structure):
+    """Traces the client work.
+
+    Args:
+      phase: The phase.
+      signature: Types of the arguments of a call.
+    """
+    self.output: Structure = None
+    self._positions: list[int] = []
+    self._graph = tf.function(
+      functools.partial(self._work, phase),
+      autograph=False,
+      input_signature=signature,
+    ).get_concrete_function()
+
+  def _work(
+    self,
+    phase: algorithm_lib.Phase,
+    message: Structure,
+    rows: client_rows.Rows,
+    places: tf.Tensor,
+    client: composer.Clients,
+  ) -> list[tf.Tensor]:
+    """Returns the distinct leaves of the output."""
+    data: Any = client_rows.SpanData(rows, client.data, places)  # pyright: ignore[reportArgumentType]
+    output = phase.client_work(
+      message, client.client_input, client.client_state, data, client.seed
+    )
+    output = tf.nest.map_structure(tf.convert_to_tensor, output)
+    self.output = _specs(output)
+    distinct: dict[Any, tuple[int, tf.Tensor]] = {}
+    self._positions = [
+      distinct.setdefault(leaf.ref(), (len(distinct), leaf))[0]
+      for leaf in tf.nest.flatten(output)
+    ]
+    return [leaf for _, leaf in distinct.values()]
+
+  def __call__(
+    self,
+    message: Structure,
+    rows: client_rows.Rows,
+    places: tf.Tensor,
+    client: composer.Clients,
+  ) -> algorithm_lib.ClientOutput:
+    """Returns the output of one client, as `composer.client_work` does.
+
+    Leaves that are one tensor in the graph are one tensor in the output.
+
+    Args:
+      message: The broadcast message.
+      rows: Examples of some clients.
+      places: 0 ... capacity - 1, see `client_rows.SpanData`.
+      client: The client; its data are a `client_rows.Span`.
+    """
+    leaves = self._graph(message, rows, places, client)
+    output = tf.nest.pack_sequence_as(
+      self.output, [leaves[position] for position in self._positions]
+    )
+    return composer.with_fields(output)
+
+
+class Stages(NamedTuple):
+  """The stages of a phase as graphs.
+
+  Attributes:
+    make_message: server state -> message.
+    client_work: The work of one client.
+    server_update: (server state, sums, collection) -> (state, metrics), see
+      `composer.server_update`.
+  """
+
+  make_message: Any
+  client_work: ClientGraph
+  server_update: Any
 
 
 class PhaseTypes(NamedTuple):
@@ -33,9 +116,8 @@ class PhaseTypes(NamedTuple):
     output: One client's `ClientOutput`, its result as field -> value.
     sums: `composer.partial_sums` of any clients.
     collection: `composer.collected` of any clients.
-    aggregates: Field of the result -> its aggregate; of collected fields, that
-      of a cohort of one client.
     server_metrics: Metrics of the server update.
+    stages: The stages as graphs.
   """
 
   server_state: Structure
@@ -44,8 +126,8 @@ class PhaseTypes(NamedTuple):
   output: algorithm_lib.ClientOutput
   sums: Structure
   collection: Structure
-  aggregates: Mapping[str, Structure]
   server_metrics: Structure
+  stages: Stages
 
 
 def state_specs(
@@ -71,7 +153,10 @@ def state_specs(
     seed,
     seed,
   )
-  known[num_clients] = server_state, client_state
+  known[num_clients] = (
+    _specs(server_state.structured_outputs),
+    _specs(client_state.structured_outputs),
+  )
   return known[num_clients]
 
 
@@ -163,20 +248,25 @@ def check_phase(
     data=data,
     seed=tf.TensorSpec([2], tf.int32),
   )
-  trace = functools.partial(_trace, phase.name)
-  message = trace(
-    'make_message', 'server_state', phase.make_message, server_state
+  make_message = _trace(
+    phase.name, 'make_message', 'server_state', phase.make_message, server_state
   )
-  output = trace(
-    'client_work',
-    'make_message and client_input',
-    phase.client_work,
-    message,
-    clients.client_input,
-    clients.client_state,
-    clients.data,
-    clients.seed,
-  )
+  message = _specs(make_message.structured_outputs)
+  # What `Phase.client_work` takes.
+  arguments = (message, *clients[1:])
+  with _fitting(
+    phase.name, 'client_work', 'make_message and client_input', arguments
+  ):
+    client_work = ClientGraph(
+      phase,
+      (
+        message,
+        client_rows.Rows(data.x, data.y),
+        tf.TensorSpec([None], tf.int32),
+        clients._replace(data=client_rows.SPAN),
+      ),
+    )
+  output = client_work.output
   _check_output(phase.name, output)
   _check_same(
     phase.name,
@@ -184,17 +274,55 @@ def check_phase(
     ('client state after client_work', output.client_state),
   )
   _check_fields(phase, composer.as_fields(output.result))
-  output = algorithm_lib.ClientOutput(
-    composer.as_fields(output.result),
-    output.client_state,
-    OrderedDict(output.metrics),
+  output = composer.with_fields(output)
+  sums, collection = _specs(
+    _trace(
+      phase.name,
+      'aggregation',
+      'client_work',
+      functools.partial(_aggregate, phase),
+      output,
+    ).structured_outputs
   )
+  collection = tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), collection
+  )
+  server_update = _trace(
+    phase.name,
+    'server_update',
+    'aggregation',
+    functools.partial(composer.server_update, phase),
+    server_state,
+    sums,
+    collection,
+  )
+  updated = _specs(server_update.structured_outputs)
+  _check_update(phase.name, server_state, updated)
   return PhaseTypes(
     server_state,
     clients,
     message,
     output,
-    *_check_server_update(phase, server_state, output),
+    sums,
+    collection,
+    updated[1],
+    Stages(make_message, client_work, server_update),
+  )
+
+
+def aggregates(
+  phase: algorithm_lib.Phase, types: PhaseTypes
+) -> Mapping[str, Structure]:
+  """Returns the types of a phase's aggregates, by field of the result."""
+  return _specs(
+    _trace(
+      phase.name,
+      'server_update',
+      'aggregation',
+      functools.partial(composer.finish, phase),
+      types.sums,
+      types.collection,
+    ).structured_outputs
   )
 
 
@@ -233,12 +361,21 @@ def _trace(
   feeder: str,
   function: Callable[..., Structure],
   *specs: Structure,
-) -> Structure:
-  """Returns the output type of a stage as a structure of specs."""
+) -> Any:
+  """Returns a stage as a concrete function."""
+  with _fitting(phase_name, stage, feeder, specs):
+    return tf.function(
+      function, autograph=False, input_signature=specs
+    ).get_concrete_function()
+
+
+@contextlib.contextmanager
+def _fitting(
+  phase_name: str, stage: str, feeder: str, specs: Structure
+) -> Generator[None]:
+  """Reports an error while a stage is traced as one of its arguments."""
   try:
-    outputs = tf.function(function, autograph=False).get_concrete_function(
-      *specs
-    )
+    yield
   except errors.ConfigError:
     raise  # The types match; the value of an option is wrong.
   except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
@@ -246,50 +383,41 @@ def _trace(
       f'phase {phase_name!r}: stage {stage!r} does not accept what {feeder} '
       f'gives it, of type {spell(specs)}: {type(error).__name__}: {error}'
     ) from error
+
+
+def _specs(structure: Structure) -> Structure:
+  """Returns the types of a structure of tensors."""
   return tf.nest.map_structure(
-    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
-    outputs.structured_outputs,
+    lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), structure
   )
 
 
-def _check_server_update(
-  phase: algorithm_lib.Phase,
-  server_state: Structure,
-  output: algorithm_lib.ClientOutput,
-) -> tuple[Structure, Structure, Mapping[str, Structure], Structure]:
-  """Checks server_update: it accepts the aggregates and keeps its type.
-
-  Returns:
-    The types of the sums, the collection, the aggregates and the metrics.
-  """
-
-  def finish(
-    server_state: Structure, output: algorithm_lib.ClientOutput
-  ) -> tuple[Structure, Structure, Mapping[str, Structure], Structure]:
-    outputs = composer.guard_one(output, output.client_state)
-    sums = composer.partial_sums(phase, outputs)
-    collection = composer.collected(phase, tf.zeros([1], tf.int32), outputs)
-    aggregates = composer.finish(phase, sums, collection)
-    updated = phase.server_update(server_state, aggregates)
-    return sums, collection, aggregates, updated
-
-  sums, collection, aggregates, updated = _trace(
-    phase.name, 'server_update', 'aggregation', finish, server_state, output
+def _aggregate(
+  phase: algorithm_lib.Phase, output: algorithm_lib.ClientOutput
+) -> tuple[Structure, Structure]:
+  """Returns the partial sums and the collection of one client."""
+  stacked = tf.nest.map_structure(lambda leaf: leaf[tf.newaxis], output)
+  outputs = composer.GuardedOutput(*stacked, is_valid=tf.constant([True]))
+  return (
+    composer.partial_sums(phase, outputs),
+    composer.collected(phase, tf.zeros([1], tf.int32), outputs),
   )
+
+
+def _check_update(
+  phase_name: str, server_state: Structure, updated: Structure
+) -> None:
+  """Raises StageTypeError unless server_update keeps the type of its state."""
   if type(updated) is not tuple or len(updated) != 2:
     raise errors.StageTypeError(
-      f"phase {phase.name!r}: stage 'server_update' must return the pair "
+      f"phase {phase_name!r}: stage 'server_update' must return the pair "
       f'(server state, metrics), got {spell(updated)}'
     )
   _check_same(
-    phase.name,
+    phase_name,
     ('server state before server_update', server_state),
     ('server state after server_update', updated[0]),
   )
-  collection = tf.nest.map_structure(
-    lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), collection
-  )
-  return sums, collection, aggregates, updated[1]
 
 
 def _check_output(phase_name: str, output: Structure) -> None:

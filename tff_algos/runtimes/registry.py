@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, errors
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes import debug_runtime, loopback
 from tff_algos.runtimes.distributed import process_group
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 from tff_algos.runtimes.tff import tff_config
@@ -63,6 +63,9 @@ class RuntimeConfig:
     gpu_memory_limit_mib: Memory limit of each GPU, in MiB; 0 grows on demand.
     peer_timeout_seconds: Maximal wait for the other processes of TF_CONFIG to
       start, > 0.
+    trust_network: Whether processes of TF_CONFIG and TFF workers may be on
+      other machines, where TensorFlow and TFF neither authenticate nor encrypt:
+      their network must be closed to all others.
     vectorized: Options of the vectorized runtime.
     tff: Options of the TFF runtime.
     pjrt: Options of the runtime `pjrt`.
@@ -73,6 +76,7 @@ class RuntimeConfig:
   devices: tuple[str, ...] = ()
   gpu_memory_limit_mib: int = 0
   peer_timeout_seconds: float = 300.0
+  trust_network: bool = False
   vectorized: vectorized_runtime.VectorizedConfig = (
     vectorized_runtime.VectorizedConfig()
   )
@@ -119,10 +123,15 @@ def build_runtime(
     group: The processes that share each cohort.
 
   Raises:
-    ConfigError: If the runtime is not installed, or the config needs several
-      processes or devices that it does not support.
+    ConfigError: If the runtime is not installed, the config needs several
+      processes or devices that it does not support, or TFF workers are on other
+      machines without `trust_network`.
   """
   entry = RUNTIMES[config.name]
+  if config.name == 'tff':
+    loopback.require_trust(
+      'config.runtime.tff.workers', config.tff.workers, config.trust_network
+    )
   if group is not process_group.ALONE:
     _check_divides(config.name, 'group', 'several processes (TF_CONFIG)')
   given: dict[str, Any] = {'devices': config.devices, 'group': group}

@@ -1,16 +1,24 @@
 """Tests of the types of a phase: which stages do not fit, and the words for it."""
 
 import dataclasses
+import gc
 import re
+import weakref
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.testing import toy_phase
 from tff_algos.algorithms.fed_soft import fed_soft
 from tff_algos.core import errors
-from tff_algos.rounds import aggregation, phase_types
+from tff_algos.rounds import (
+  aggregation,
+  client_rows,
+  composer,
+  phase_types,
+)
 
 
 def _check(**changes):
@@ -38,6 +46,45 @@ def test_a_phase_without_client_state_gets_none():
 
   types = _check(client_work=work, uses_client_state=False)
   assert types.clients.client_state == types.output.client_state == ()
+
+
+def test_stages_are_graphs():
+  stages = _check().stages
+  state = toy_phase.State(tf.constant([1.0, 2]), tf.constant(0))
+  message = stages.make_message(state)
+  np.testing.assert_array_equal(message['total'], [1, 2])
+
+  @tf.function(autograph=False)
+  def run():
+    output = stages.client_work(
+      message,
+      client_rows.Rows(tf.ones([5, 2]), tf.constant([0.0, 7, 9, 0, 0])),
+      tf.range(3),
+      composer.Clients(
+        tf.constant(0),
+        tf.constant(4.0),
+        tf.constant(0.5),
+        client_rows.Span(tf.constant(1), tf.constant(2)),  # pyright: ignore[reportArgumentType]
+        tf.constant([1, 2]),
+      ),
+    )
+    # What is uploaded twice is one tensor, so that it is inspected once.
+    assert output.result['moved'] is output.result['tag']
+    return output
+
+  output = run()
+  np.testing.assert_array_equal(output.result['moved'], [4, 5])
+  assert output.result['twice'] == 8
+  assert output.client_state == 4.5
+  assert output.metrics['size'].total == 16
+
+
+def test_the_graphs_of_an_algorithm_go_with_it():
+  built = fed_soft.build_fed_soft(toy_phase.MODEL, fed_soft.FedSoftConfig())
+  assert phase_types.check_algorithm(built)
+  known, built = weakref.ref(built), None
+  gc.collect()
+  assert known() is None
 
 
 _MISMATCHES = {

@@ -9,7 +9,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime, registry
 from tff_algos.runtimes.distributed import process_group
-from tff_algos.runtimes.tff import tff_runtime
+from tff_algos.runtimes.tff import tff_config, tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
 
 
@@ -46,9 +46,23 @@ def test_runtimes_that_know_no_other_processes_are_refused(name):
     )
 
 
+def test_tff_workers_of_other_machines_need_a_trusted_network(caplog):
+  config = registry.RuntimeConfig(
+    'tff', tff=tff_config.TffConfig(workers=('10.0.0.7:8000',))
+  )
+  with pytest.raises(errors.ConfigError, match='tff.workers names 10.0.0.7:8'):
+    registry.build_runtime(config, running_sum.algorithm(), 3)
+  trusted = dataclasses.replace(config, trust_network=True)
+  registry.build_runtime(trusted, running_sum.algorithm(), 3)
+  assert 'neither authenticate nor encrypt' in caplog.text
+
+
 def test_every_runtime_has_its_options_in_the_config():
   fields = {field.name for field in dataclasses.fields(registry.RuntimeConfig)}
-  shared = {'devices', 'gpu_memory_limit_mib', 'peer_timeout_seconds'}
+  shared = {
+    *('devices', 'gpu_memory_limit_mib'),
+    *('peer_timeout_seconds', 'trust_network'),
+  }
   assert fields == {'name', *shared, *registry.RUNTIMES}
 
 

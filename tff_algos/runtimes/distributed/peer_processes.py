@@ -5,8 +5,10 @@ process can determine which one: the failure may be reported by a neighbour that
 has ended for the same reason. So each process keeps one TCP connection to
 process 0, which detects the first process to end and informs the others.
 
-A connection carries lines of JSON. Process 0 listens at the address that
-TensorFlow's server uses afterwards.
+A connection carries lines of JSON, neither authenticated nor encrypted, like
+those of TensorFlow's server, which takes over the address of process 0. It
+listens on loopback if all addresses are there, else on every interface. What
+is no process of this training is refused with a line in the log.
 """
 
 import contextlib
@@ -28,6 +30,9 @@ from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 _RETRY_SECONDS = 0.2
 # A running process answers at once.
 _ANSWER_SECONDS = 10.0
+# A message is some kilobytes: the options of an experiment.
+_LARGEST_BYTES = 1 << 22
+_CHUNK_BYTES = 1 << 16
 # A failed machine does not close its connections: detected by keep-alives.
 _SILENCE_SECONDS = 10
 
@@ -122,8 +127,11 @@ class Peers:
   def _listen(self) -> socket.socket:
     """Binds the address of this process exclusively."""
     host, port = _split(self._cluster.addresses[self._cluster.index])
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
     try:
-      return socket.create_server(('', port))
+      # The host name of another interface may be unknown here, behind a NAT.
+      bound = host if self._cluster.is_on_loopback else ''
+      return socket.create_server((bound, port), family=family)
     except OSError as error:
       raise errors.RuntimeFailureError(
         f'cannot listen at {host}:{port}, the address of {self._name} in '
@@ -153,17 +161,21 @@ class Peers:
         )
       listener.settimeout(_RETRY_SECONDS)
       with contextlib.suppress(TimeoutError):
-        self._welcome(_Connection(listener.accept()[0]))
+        opened, (host, *_) = listener.accept()
+        self._welcome(_Connection(opened), host)
     for index, connection in self._connections.items():
       self._compare(index, connection.identity)
     for connection in self._connections.values():
       connection.send({'begin': True})
 
-  def _welcome(self, connection: '_Connection') -> None:
+  def _welcome(self, connection: '_Connection', host: str) -> None:
     hello = connection.receive(_ANSWER_SECONDS)
     index = hello.get('index')
     if index not in range(1, len(self._cluster.addresses)):
-      connection.close()  # Some other program.
+      logging.warning(
+        'Refused a connection from %s: no process of this training.', host
+      )
+      connection.close()
       return
     if index in self._connections:
       # The earlier process may be dead without a closed connection.
@@ -254,17 +266,32 @@ class _Connection:
     ):
       opened.setsockopt(socket.IPPROTO_TCP, option, value)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    self._reader = opened.makefile('rb')
+    self._received = b''
 
   def send(self, message: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
       self._socket.sendall(json.dumps(message).encode() + b'\n')
 
   def receive(self, timeout_seconds: float | None = None) -> dict[str, Any]:
-    """Returns the next message; empty at the end of the connection."""
-    with contextlib.suppress(OSError, ValueError):
-      self._socket.settimeout(timeout_seconds)
-      message = json.loads(self._reader.readline())
+    """Returns the next message; empty if the connection ends or is no peer's.
+
+    Args:
+      timeout_seconds: Time for the whole message; None for no limit.
+    """
+    deadline = time.monotonic() + (timeout_seconds or 0)
+    # A stranger may send anything; only deep nesting raises RecursionError.
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+      while b'\n' not in self._received:
+        if timeout_seconds is not None:
+          left = deadline - time.monotonic()
+          timeout_seconds = max(left, 1e-3)
+        self._socket.settimeout(timeout_seconds)
+        chunk = self._socket.recv(_CHUNK_BYTES)
+        self._received += chunk
+        if not chunk or len(self._received) > _LARGEST_BYTES:
+          return {}
+      line, _, self._received = self._received.partition(b'\n')
+      message = json.loads(line)
       if isinstance(message, dict):
         return message
     return {}
@@ -276,13 +303,12 @@ class _Connection:
   def close(self) -> None:
     with contextlib.suppress(OSError):
       self._socket.shutdown(socket.SHUT_RDWR)
-    self._reader.close()
     self._socket.close()
 
 
 def _split(address: str) -> tuple[str, int]:
   host, _, port = address.rpartition(':')
-  return host, int(port)
+  return host.strip('[]'), int(port)
 
 
 def _farewell(name: str, error: BaseException | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tff_algos.core import checks, errors
+from tff_algos.runtimes import loopback
 
 _VARIABLE = 'TF_CONFIG'
 # A chief is the first worker, under another name.
@@ -34,6 +35,16 @@ class Cluster(NamedTuple):
   def is_leader(self) -> bool:
     """Returns whether this is process 0."""
     return self.index == 0
+
+  @property
+  def is_on_loopback(self) -> bool:
+    """Returns whether all processes are on this machine, by their addresses."""
+    return all(loopback.is_loopback(address) for address in self.addresses)
+
+  @property
+  def port(self) -> int:
+    """Returns the port of this process."""
+    return int(self.addresses[self.index].rpartition(':')[2])
 
   def name_of(self, index: int) -> str:
     """Returns the name of a process in error texts."""

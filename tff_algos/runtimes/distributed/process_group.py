@@ -23,7 +23,7 @@ from tensorflow.python.eager import context
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes import interrupts
+from tff_algos.runtimes import interrupts, loopback
 from tff_algos.runtimes.distributed import peer_processes as peers_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 
@@ -106,6 +106,7 @@ def open_group(
   cluster: cluster_lib.Cluster,
   identity: Mapping[str, Any],
   timeout_seconds: float,
+  trust_network: bool = False,
 ) -> Generator[ProcessGroup]:
   """Opens the group of a cluster; must come before TensorFlow's first use.
 
@@ -116,15 +117,19 @@ def open_group(
     cluster: The processes; `process_cluster.ALONE` gives `ALONE`.
     identity: Config entries that must be equal on all processes, JSON-ready.
     timeout_seconds: Maximal wait for the other processes to start, > 0.
+    trust_network: Whether addresses beyond loopback are accepted, where
+      TensorFlow's servers authenticate nobody.
 
   Raises:
-    ConfigError: If a process has another identity.
+    ConfigError: If a process has another identity, or an address is beyond
+      loopback without `trust_network`.
     RuntimeFailureError: If a process does not start, or the address of this one
       is in use.
   """
   if not cluster.addresses:
     yield ALONE
     return
+  loopback.require_trust('TF_CONFIG', cluster.addresses, trust_network)
   with peers_lib.Peers(cluster, identity, timeout_seconds) as peers:
     _start_server(cluster, peers)
     interrupts.take_back()
@@ -258,6 +263,9 @@ def _start_server(cluster: cluster_lib.Cluster, peers: peers_lib.Peers) -> None:
   thread.start()
   while thread.is_alive():
     thread.join(_POLL_SECONDS)
+    if cluster.is_on_loopback:
+      # TensorFlow's server listens on every interface, from some moment on.
+      loopback.close_port(cluster.port)
     peers.check()
   if failures:
     raise errors.RuntimeFailureError(

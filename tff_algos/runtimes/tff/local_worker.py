@@ -10,7 +10,8 @@ process instead:
 *   the kernel ends it when this process dies, even by SIGKILL.
 
 The worker listens on every network interface without authentication (TFF offers
-no other way): on a shared network, protect its port by a firewall.
+no other way); `loopback.reserve_port` has the kernel drop what other machines
+send there.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ import grpc
 from absl import logging
 
 from tff_algos.core import checks, errors
-from tff_algos.runtimes import child_process
+from tff_algos.runtimes import child_process, loopback
 
 # Channel of the readiness probe: short retry intervals, and no proxies from the
 # environment, which cannot reach the loopback interface.
@@ -121,10 +122,10 @@ class LocalWorker:
         'make a new LocalWorker.'
       )
     binary = _check_binary(self._binary_path or find_worker_binary())
-    # Bound, but never listened on, while the worker runs: the worker shares its
-    # port (SO_REUSEPORT), so a second worker with the same port would silently
-    # receive half of the calls.
-    reservation, self._port = _reserve_port()
+    # Held while the worker runs: it keeps other machines out. And the worker
+    # shares its port (SO_REUSEPORT), so a second worker with the same port
+    # would silently receive half of the calls.
+    reservation, self._port = loopback.reserve_port()
     self._cleanup.enter_context(reservation)
     self._process = child_process.ChildProcess(
       'TFF worker',
@@ -168,22 +169,32 @@ class LocalWorker:
   ) -> None:
     deadline = time.monotonic() + self._start_timeout_seconds
     with grpc.insecure_channel(self.address, _PROBE_OPTIONS) as channel:
-      ready = grpc.channel_ready_future(channel)
-      while True:
+      ready: grpc.Future | None = None
+      while time.monotonic() < deadline:
         process.check_running()
-        try:
-          ready.result(timeout=_POLL_SECONDS)
-          return
-        except grpc.FutureTimeoutError:
-          if time.monotonic() < deadline:
-            continue
+        # Until the worker listens, packets are dropped, after which gRPC waits
+        # for a second.
+        if ready is None and _accepts(self._port):
+          ready = grpc.channel_ready_future(channel)
+        if ready is not None:
+          with contextlib.suppress(grpc.FutureTimeoutError):
+            ready.result(timeout=_POLL_SECONDS)
+            return
+      if ready is not None:
         ready.cancel()
-        raise errors.RuntimeFailureError(
-          f'the TFF worker {binary} did not answer at '
-          f'{self.address} within {self._start_timeout_seconds:g} s. Is the '
-          'machine overloaded, or loopback traffic blocked? Run `python -m '
-          f'binaries.doctor`. The worker said:\n{process.tail()}'
-        )
+    raise errors.RuntimeFailureError(
+      f'the TFF worker {binary} did not answer at {self.address} within '
+      f'{self._start_timeout_seconds:g} s. Is the machine overloaded, or '
+      'loopback traffic blocked? Run `python -m binaries.doctor`. The worker '
+      f'said:\n{process.tail()}'
+    )
+
+
+def _accepts(port: int) -> bool:
+  with contextlib.suppress(OSError):
+    socket.create_connection(('127.0.0.1', port), _POLL_SECONDS).close()
+    return True
+  return False
 
 
 def _check_binary(path: str | os.PathLike[str]) -> pathlib.Path:
@@ -199,20 +210,3 @@ def _check_binary(path: str | os.PathLike[str]) -> pathlib.Path:
       f'`chmod +x {binary}`, and check that its disk is not mounted noexec.'
     )
   return binary
-
-
-def _reserve_port() -> tuple[socket.socket, int]:
-  """Returns a bound socket and its port, free on every interface."""
-  dual = socket.has_dualstack_ipv6()
-  reservation = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
-  try:
-    if dual:
-      reservation.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reservation.bind(('', 0))
-    return reservation, reservation.getsockname()[1]
-  except OSError as error:
-    reservation.close()
-    raise errors.RuntimeFailureError(
-      f'no free port for the TFF worker: {error}.'
-    ) from error

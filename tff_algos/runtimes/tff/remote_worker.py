@@ -11,8 +11,8 @@ _PROBE_SECONDS = 5.0
 class RemoteWorker:
   """A worker at an address, with the interface of `local_worker.LocalWorker`.
 
-  TFF's workers do not authenticate clients and listen on every interface:
-  restrict access by a firewall.
+  TFF's workers do not authenticate clients and listen on every interface; see
+  `loopback.require_trust`.
   """
 
   def __init__(self, address: str, *, start_timeout_seconds: float = 30.0):

@@ -11,6 +11,7 @@ turned off.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -33,9 +34,25 @@ class GraphCall:
       function: Function of structures of tensors.
       signature: `tf.TensorSpec`s of its arguments.
     """
-    self._graph = tf.function(
-      function, autograph=False, input_signature=signature
-    ).get_concrete_function()
+    self._take(
+      tf.function(
+        function, autograph=False, input_signature=signature
+      ).get_concrete_function()
+    )
+
+  @classmethod
+  def of(cls, traced: Any) -> 'GraphCall':
+    """Returns the calls of a function that is traced already.
+
+    Args:
+      traced: A `ConcreteFunction` of structures of tensors, by position.
+    """
+    call = cls.__new__(cls)
+    call._take(traced)
+    return call
+
+  def _take(self, traced: Any) -> None:
+    self._graph = traced
     self.output_types = self._graph.structured_outputs
     self._dtypes = [leaf.dtype for leaf in self._graph.outputs]
     self._config = _keep_sums_as_they_are().SerializeToString()

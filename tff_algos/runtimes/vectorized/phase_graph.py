@@ -14,7 +14,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import trees
-from tff_algos.rounds import composer, phase_types
+from tff_algos.rounds import client_rows, composer, phase_types
 from tff_algos.runtimes.vectorized import graph_call, vectorization
 from tff_algos.runtimes.vectorized import rows as rows_lib
 
@@ -40,7 +40,7 @@ class PhaseGraphs:
     types: phase_types.PhaseTypes,
     form: str,
   ):
-    """Traces the stages other than client work.
+    """Traces nothing yet.
 
     Args:
       phase: The phase.
@@ -48,13 +48,8 @@ class PhaseGraphs:
       form: `VECTORIZED`, `ONE` or `XLA`.
     """
     self.types = types
-    self.make_message = graph_call.GraphCall(
-      phase.make_message, [types.server_state]
-    )
-    self.server_update = graph_call.GraphCall(
-      functools.partial(composer.server_update, phase),
-      [types.server_state, types.sums, types.collection],
-    )
+    self.make_message = graph_call.GraphCall.of(types.stages.make_message)
+    self.server_update = graph_call.GraphCall.of(types.stages.server_update)
     self._build = functools.partial(build_client_graph, phase, types, form)
     self._client_work: dict[int | None, graph_call.GraphCall] = {}
 
@@ -111,12 +106,10 @@ def build_client_graph(
     (message, `Rows`, stacked `Clients` whose data are spans) -> result of
     `composer.aggregate` over all the clients.
   """
-  clients_type = types.clients._replace(
-    data=rows_lib.Span(*(tf.TensorSpec([], tf.int32) for _ in range(2)))
-  )
+  clients_type = types.clients._replace(data=client_rows.SPAN)
   rows_type = rows_lib.Rows(types.clients.data.x, types.clients.data.y)
   signature = [types.message, rows_type, _stack(clients_type, None)]
-  work_on_block = _build_block(phase, types.output, form)
+  work_on_block = _build_block(phase, types, form)
   if clients_per_block is None:
     return graph_call.GraphCall(work_on_block, signature)
   block_graph = tf.function(
@@ -156,19 +149,15 @@ def build_client_graph(
 
 
 def _build_block(
-  phase: algorithm_lib.Phase, output_type: Structure, form: str
+  phase: algorithm_lib.Phase, types: phase_types.PhaseTypes, form: str
 ) -> Callable[..., Structure]:
   """Returns (message, rows, clients) -> `composer.aggregate` of a block."""
 
-  def work_on_one(message, rows, places, client):
-    data = rows_lib.SpanData(rows, client.data, places)
-    return composer.client_work(phase, message, client._replace(data=data))
-
   def work_on_block(message, rows, block):
     places = tf.range(tf.maximum(tf.reduce_max(block.data.size), 1))
-    one = functools.partial(work_on_one, message, rows, places)
+    one = functools.partial(types.stages.client_work, message, rows, places)
     if form == VECTORIZED:
-      outputs = vectorization.map_clients(phase.name, one, block, output_type)
+      outputs = vectorization.map_clients(phase.name, one, block, types.output)
     else:
       outputs = _stack_one(one(trees.take(block, 0)))
     return composer.aggregate(
@@ -180,7 +169,7 @@ def _build_block(
     outputs = tf.map_fn(
       functools.partial(composer.client_work, phase, message),
       block,
-      fn_output_signature=output_type,
+      fn_output_signature=types.output,
     )
     return composer.aggregate(
       phase, block.client_index, outputs, block.client_state

@@ -1,6 +1,7 @@
 """Vectorization of client work over stacked clients, or a loop in its place."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Generator
 
@@ -10,7 +11,6 @@ from tensorflow.python.ops.parallel_for.pfor import (
   PFor,
   RegisterPFor,
   WhileV2,
-  _convert_function_call,
   _pfor_converter_registry,
   _PforInput,
   _stack,
@@ -76,6 +76,89 @@ def _convert_l2_loss(pfor_input):
   return wrap(tf.reduce_sum(tf.square(rows), axes) / 2, True)
 
 
+def _convert_identity(pfor_input):
+  """Converter of an identity, which needs no operation."""
+  return pfor_input.input(0)
+
+
+_pfor_converter_registry['Identity'] = _convert_identity
+
+
+def _convert_reduction(own, pfor_input):
+  """Converter of a reduction, whose axes are nearly always constants.
+
+  TensorFlow's own shifts them by five operations.
+  """
+  axes = tf.get_static_value(pfor_input.unstacked_input(1))
+  if axes is None:
+    return own(pfor_input)
+  reduce = getattr(tf.raw_ops, pfor_input.op_type)
+  return wrap(
+    reduce(
+      input=pfor_input.stacked_input(0),
+      axis=axes + (axes >= 0).astype(axes.dtype),
+      keep_dims=pfor_input.get_attr('keep_dims'),
+    ),
+    True,
+  )
+
+
+for _op_type in ('All', 'Any', 'Max', 'Mean', 'Min', 'Prod', 'Sum'):
+  _pfor_converter_registry[_op_type] = functools.partial(
+    _convert_reduction, _pfor_converter_registry[_op_type]
+  )
+
+
+def _convert_sparse_cross_entropy(pfor_input):
+  """Converter of cross-entropies with sparse labels, by merging two axes.
+
+  TensorFlow's own computes each shape by some ten operations.
+  """
+  pfor_input.stack_inputs()
+  logits, labels = (pfor_input.stacked_input(i) for i in range(2))
+  losses, gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+    features=tf.reshape(logits, [-1, logits.shape[2]]),
+    labels=tf.reshape(labels, [-1]),
+  )
+  return [
+    wrap(tf.reshape(losses, tf.shape(labels)), True),
+    wrap(tf.reshape(gradient, tf.shape(logits)), True),
+  ]
+
+
+_pfor_converter_registry['SparseSoftmaxCrossEntropyWithLogits'] = (
+  _convert_sparse_cross_entropy
+)
+
+
+def _convert_matmul(own, pfor_input):
+  """Converter of a matrix product with a common right matrix, as one product.
+
+  TensorFlow's own splits the shape by ten operations.
+  """
+  left, right = (pfor_input.input(i) for i in range(2))
+  if right.is_stacked or pfor_input.get_attr('transpose_a'):
+    return own(pfor_input)
+  stack = left.t
+  product = tf.matmul(
+    tf.reshape(stack, [-1, stack.shape[2]]),
+    right.t,
+    transpose_b=pfor_input.get_attr('transpose_b'),
+  )
+  shape = [_num_rows(stack), stack.shape[1] or -1, product.shape[1]]
+  return wrap(tf.reshape(product, shape), True)
+
+
+_pfor_converter_registry['MatMul'] = functools.partial(
+  _convert_matmul, _pfor_converter_registry['MatMul']
+)
+
+
+def _num_rows(stacked):
+  """Returns the number of rows, an int if it is static."""
+  return stacked.shape[0] or tf.shape(stacked)[0]
+
+
 def _convert_squeeze(pfor_input):
   """Converter of a squeeze of all axes, such as that of `tf.norm`.
 
@@ -92,6 +175,56 @@ def _convert_squeeze(pfor_input):
 _pfor_converter_registry['Squeeze'] = _convert_squeeze
 
 
+def _convert_inline(function, outer, num_rows, inputs):
+  """Converts the operations of a function in place.
+
+  Args:
+    function: Concrete function or the like.
+    outer: The conversion around it.
+    num_rows: Number of rows, int32 `[]`.
+    inputs: Wrapped arguments.
+
+  Returns:
+    Wrapped outputs.
+  """
+  inner = PFor(
+    loop_var=outer.loop_var,
+    loop_len=num_rows,
+    pfor_ops=function.graph.get_operations(),
+    fallback_to_while_loop=outer.fallback_to_while_loop,
+    all_indices=outer.all_indices,
+    all_indices_partitioned=outer.all_indices_partitioned,
+    pfor_config=outer.pfor_config,
+  )
+  for old, new in zip(function.graph.inputs, inputs, strict=True):
+    inner._add_conversion(old, new)
+  outputs = function.graph.outputs[: len(function.function_type.flat_outputs)]
+  return [inner._convert_helper(output) for output in outputs]
+
+
+def _function(pfor_input, attribute):
+  """Returns the function that an attribute of the operation names."""
+  name = tf.compat.as_bytes(pfor_input.get_attr(attribute).name)
+  return pfor_input.op.graph._get_function(name)
+
+
+def _convert_call(pfor_input):
+  """Converter of a function's call, in whose place its operations are.
+
+  TensorFlow's own makes a function of them, by way of AutoGraph.
+  """
+  return _convert_inline(
+    _function(pfor_input, 'f'),
+    pfor_input.pfor,
+    pfor_input.pfor.loop_len_vector[0],
+    pfor_input.inputs,
+  )
+
+
+for _op_type in ('PartitionedCall', 'StatefulPartitionedCall'):
+  _pfor_converter_registry[_op_type] = _convert_call
+
+
 class _CommonLoop:
   """Converter of a loop that all rows leave in the same step.
 
@@ -105,10 +238,7 @@ class _CommonLoop:
     """Traces nothing yet."""
     self._input = pfor_input
     self._cond, self._body = (
-      pfor_input.op.graph._get_function(
-        tf.compat.as_bytes(pfor_input.get_attr(name).name)
-      )
-      for name in ('cond', 'body')
+      _function(pfor_input, name) for name in ('cond', 'body')
     )
     self._own = WhileV2(pfor_input)
     self._is_common = True
@@ -176,17 +306,9 @@ class _CommonLoop:
     )
 
   def _call(self, function, values):
-    outer = self._input.pfor
-    inner = PFor(
-      loop_var=outer.loop_var,
-      loop_len=self._num_rows(),
-      pfor_ops=function.graph.get_operations(),
-      fallback_to_while_loop=outer.fallback_to_while_loop,
-      all_indices=outer.all_indices,
-      all_indices_partitioned=outer.all_indices_partitioned,
-      pfor_config=outer.pfor_config,
+    return _convert_inline(
+      function, self._input.pfor, self._num_rows(), self._wrap(values)
     )
-    return _convert_function_call(function, inner, self._wrap(values))
 
   def _num_rows(self):
     """Returns the number of rows, as a constant if it is static."""
@@ -218,7 +340,9 @@ for _op_type in ('While', 'StatelessWhile'):
 def map_stacked(
   function: Callable[[Structure], Structure], stacked: Structure
 ) -> Structure:
-  """Maps `function` over the rows of a stack, in one batched pass.
+  """Maps `function` over the rows of a stack, in one batched pass in a graph.
+
+  Unlike `tf.vectorized_map`, it gathers no row to trace the function.
 
   Args:
     function: Pure function of one row's structure.
@@ -231,7 +355,31 @@ def map_stacked(
     ValueError, NotImplementedError: If TensorFlow cannot vectorize an
       operation, which TensorFlow's own fallback would loop over silently.
   """
-  return tf.vectorized_map(function, stacked, fallback_to_while_loop=False)
+  stacked = tf.nest.map_structure(tf.convert_to_tensor, stacked)
+  row = tf.nest.map_structure(
+    lambda leaf: tf.TensorSpec(leaf.shape[1:], leaf.dtype), stacked
+  )
+  traced = tf.function(
+    function, autograph=False, input_signature=[row]
+  ).get_concrete_function()
+  rows = tf.nest.flatten(stacked)
+  num_rows = _num_rows(rows[0])
+  mapping = PFor(
+    loop_var=tf.compat.v1.placeholder_with_default(0, []),
+    loop_len=num_rows,
+    pfor_ops=[],
+    fallback_to_while_loop=False,
+  )
+  outputs = _convert_inline(
+    traced,
+    mapping,
+    num_rows,
+    [wrap(leaf, True) for leaf in rows]
+    + [wrap(leaf, False) for leaf in traced.captured_inputs],
+  )
+  return tf.nest.pack_sequence_as(
+    traced.structured_outputs, [mapping._unwrap_or_tile(one) for one in outputs]
+  )
 
 
 def map_clients(

@@ -280,6 +280,7 @@ def _build_solver(gradient_on, config):
   def solve(weights, offset, batch):
     # A learning rate of 0 skips the solve of a batch without examples.
     rate = config.personal_learning_rate * tf.reduce_max(batch.mask)
+    kept = 1 - rate * config.proximal_weight
 
     def step(i, offset, loss):
       point = trees.add(weights, offset)
@@ -287,7 +288,11 @@ def _build_solver(gradient_on, config):
       if config.weight_decay:
         decay = trees.scale(point, rate * config.weight_decay)
         gradient = trees.add(gradient, decay)
-      stepped = _step(offset, gradient, rate, config)
+      stepped = trees.subtract(trees.scale(offset, kept), gradient)
+      if config.proximal_tolerance:
+        change = trees.squared_norm(trees.subtract(stepped, offset))
+        is_open = change > rate**2 * config.proximal_tolerance
+        stepped = trees.select(is_open, stepped, offset)
       batch_loss = statistics.masked_mean(losses, batch.mask)
       return i + 1, stepped, trees.add(loss, batch_loss)
 
@@ -300,17 +305,6 @@ def _build_solver(gradient_on, config):
     return offset, loss
 
   return solve
-
-
-def _step(offset, gradient, rate, config):
-  """Returns theta - w after a step; `gradient`, times `rate`, is that of f."""
-  pull = rate * config.proximal_weight
-  stepped = trees.subtract(trees.scale(offset, 1 - pull), gradient)
-  if not config.proximal_tolerance:
-    return stepped
-  change = trees.squared_norm(trees.subtract(stepped, offset))
-  is_open = change > rate**2 * config.proximal_tolerance
-  return trees.select(is_open, stepped, offset)
 
 
 def _upload_memory(gradient_on, start, end, batch, config):

@@ -6,6 +6,7 @@ objective has a loop of its own.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -36,10 +37,11 @@ def mean_loss(model: model_lib.Model, loss_scale: float = 1.0) -> Objective:
     losses = model.example_losses(model.apply(model_weights, batch.x), batch.y)
     weights = model.loss_weights(batch.y, batch.mask)
     if weights is batch.mask:
-      return loss_scale * real_mean(losses, batch.mask), losses
-    stat = statistics.weighted_mean(losses, weights)
-    mean = stat.total / tf.maximum(stat.weight, 1.0)
-    return loss_scale * mean, losses
+      mean = real_mean(losses, batch.mask)
+    else:
+      stat = statistics.weighted_mean(losses, weights)
+      mean = stat.total / tf.maximum(stat.weight, 1.0)
+    return _scale(mean, loss_scale), losses
 
   return objective
 
@@ -69,7 +71,7 @@ def weighted_mean_losses(
       stacked_weights,
     )
     weighted = tf.reduce_sum(batch.weights * tf.transpose(losses), axis=1)
-    return loss_scale * real_mean(weighted, batch.mask), weighted
+    return _scale(real_mean(weighted, batch.mask), loss_scale), weighted
 
   return objective
 
@@ -96,9 +98,24 @@ def real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     losses: `[batch]`; losses of padding are ignored.
     mask: 1 for a real example and 0 for padding, `[batch]`.
   """
-  real = tf.maximum(tf.reduce_sum(mask), 1.0)
-  kept = tf.where(mask > 0, losses, tf.zeros_like(losses))
-  return tf.reduce_sum(kept) / real
+
+  @tf.custom_gradient
+  def mean_of(losses: tf.Tensor) -> Any:
+    real = tf.maximum(tf.reduce_sum(mask), 1.0)
+    is_real = mask > 0
+    kept = tf.where(is_real, losses, 0.0)
+
+    # The same numbers by 2 operations, of TensorFlow's 29.
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+      return tf.where(is_real, upstream / real, 0.0)
+
+    return tf.reduce_sum(kept) / real, gradient
+
+  return mean_of(losses)
+
+
+def _scale(mean: tf.Tensor, loss_scale: float) -> tf.Tensor:
+  return mean if loss_scale == 1 else loss_scale * mean
 
 
 @dataclasses.dataclass(frozen=True)

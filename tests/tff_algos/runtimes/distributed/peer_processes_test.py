@@ -201,12 +201,72 @@ def test_another_program_at_the_address_of_the_leader():
       assert 'another program' in _reason(follower)
 
 
-def test_another_program_that_calls_the_leader_is_ignored():
+def test_strangers_are_refused_with_a_line_each(caplog):
   group = _Group(2)
   leader = group.start(0)
-  for words in (b'GET / HTTP/1.1\r\n', b'[]\n', b'{"index": [1]}\n', b''):
+  for words in (
+    b'GET / HTTP/1.1\r\n',
+    b'[]\n',
+    b'[' * 100_000 + b'\n',
+    b'{"index": [1]}\n',
+    b'{"index": 2}\n',
+    b'',
+  ):
     with _call(group.addresses[0]) as stranger:
       stranger.sendall(words)
+      # Closed by the leader; unread words reset the connection.
+      with contextlib.suppress(ConnectionError):
+        stranger.shutdown(socket.SHUT_WR)
+        assert stranger.recv(1) == b''
   follower = group.start(1)
   for future in (leader, follower):
     future.result(_PATIENCE_SECONDS)
+  lines = [one for one in caplog.messages if 'Refused a connection' in one]
+  assert (
+    lines
+    == ['Refused a connection from 127.0.0.1: no process of this training.'] * 6
+  )
+
+
+def test_a_stranger_who_drips_or_floods_is_not_waited_for(monkeypatch):
+  monkeypatch.setattr(peer_processes, '_ANSWER_SECONDS', 0.5)
+  monkeypatch.setattr(peer_processes, '_LARGEST_BYTES', 1000)
+  group = _Group(2)
+  leader = group.start(0)
+  stop = threading.Event()
+
+  def drip():
+    with _call(group.addresses[0]) as stranger:
+      with contextlib.suppress(ConnectionError):
+        while not stop.wait(0.05):
+          stranger.sendall(b' ')
+
+  def flood():
+    with _call(group.addresses[0]) as stranger:
+      with contextlib.suppress(ConnectionError):
+        while not stop.is_set():
+          stranger.sendall(b' ' * 10_000)
+
+  with futures.ThreadPoolExecutor(2) as pool:
+    strangers = [pool.submit(drip), pool.submit(flood)]
+    try:
+      # Refused, not given up: both end before anybody tells them to.
+      for one in strangers:
+        one.result(_PATIENCE_SECONDS)
+      for future in (leader, group.start(1)):
+        future.result(_PATIENCE_SECONDS)
+    finally:
+      stop.set()
+
+
+def test_processes_of_one_machine_listen_on_loopback_alone():
+  (address,) = ports.free_addresses(1)
+  host, port = address.split(':')
+  for addresses, expected in (
+    ((address, '127.0.0.1:1'), host),
+    ((address, '10.0.0.7:1'), '0.0.0.0'),
+  ):
+    cluster = process_cluster.Cluster(addresses, 0)
+    # Peers wait for each other; what they listen at is asked of the socket.
+    with peer_processes.Peers(cluster, {}, 1.0)._listen() as listener:
+      assert listener.getsockname() == (expected, int(port))

@@ -1,13 +1,17 @@
 """Collectives between real processes, and what is left when one is lost."""
 
+import contextlib
 import json
 import signal
+import socket
 import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.testing import group_program, groups
+from tests.testing import group_program, groups, ports
+from tff_algos.core import errors
 from tff_algos.runtimes.distributed import process_cluster, process_group
 
 _PROGRAM = 'tests.testing.group_program'
@@ -138,6 +142,43 @@ def test_ctrl_c_ends_the_wait_for_the_others(launcher):
   assert waiting.wait(_SECONDS_TO_THE_END).returncode == 130
   group.wait()
   _assert_nothing_is_left(group)
+
+
+class _Calm:
+  """Peers of whom none is lost."""
+
+  def check(self):
+    pass
+
+
+@pytest.mark.parametrize(
+  ('host', 'is_closed'), [('127.0.0.1', True), ('10.0.0.7', False)]
+)
+def test_servers_on_loopback_are_closed_to_other_machines(
+  monkeypatch, host, is_closed
+):
+  # Whoever connects comes by another interface than loopback.
+  monkeypatch.setattr(socket, 'if_nametoindex', lambda name: 1_000_000)
+  port = int(ports.free_addresses(1)[0].split(':')[1])
+  with contextlib.ExitStack() as stack:
+
+    def serve(cluster_resolver):
+      assert cluster_resolver.task_id == 0
+      stack.enter_context(socket.create_server(('', port)))
+      time.sleep(0.5)  # TensorFlow waits for the other servers here.
+
+    monkeypatch.setattr(tf.distribute, 'MultiWorkerMirroredStrategy', serve)
+    cluster = process_cluster.Cluster((f'{host}:{port}', f'{host}:1'), 0)
+    process_group._start_server(cluster, _Calm())
+    with pytest.raises(TimeoutError) if is_closed else contextlib.nullcontext():
+      socket.create_connection(('127.0.0.1', port), 0.3).close()
+
+
+def test_other_machines_need_a_trusted_network():
+  cluster = process_cluster.Cluster(('10.0.0.7:8000', '10.0.0.8:8000'), 0)
+  with pytest.raises(errors.ConfigError, match='TF_CONFIG names 10.0.0.7:8000'):
+    with process_group.open_group(cluster, {}, 1.0):
+      pass
 
 
 def test_alone_there_is_nobody_to_ask():

@@ -18,11 +18,16 @@ def _rows() -> np.ndarray:
   return np.random.default_rng(0).normal(size=[5, 7]).astype(np.float32)
 
 
+def _map(function, stacked):
+  """Traces `map_stacked` and runs it."""
+  return tf.function(
+    lambda: vectorization.map_stacked(function, stacked), autograph=False
+  )()
+
+
 def test_map_stacked_equals_a_loop():
   rows = _rows()
-  total, last = vectorization.map_stacked(
-    lambda row: (tf.reduce_sum(row), row[-1]), rows
-  )
+  total, last = _map(lambda row: (tf.reduce_sum(row), row[-1]), rows)
   np.testing.assert_allclose(total, rows.sum(axis=1), rtol=1e-6)
   np.testing.assert_array_equal(last, rows[:, -1])
 
@@ -46,6 +51,74 @@ def test_rows_are_broadcast_with_what_is_common(num_rows):
   # Ranks are known, so none is computed when the graph runs.
   types = {operation.type for operation in traced.graph.get_operations()}
   assert not types & {'Rank', 'Tile'}
+
+
+_STACKS = (
+  np.random.default_rng(2).normal(size=[4, 3, 5]).astype(np.float32),
+  np.arange(12, dtype=np.int32).reshape(4, 3) % 5,
+)
+
+
+@pytest.mark.parametrize(
+  'function',
+  {
+    'sums': lambda x, y: (
+      tf.reduce_sum(x, axis=-1),
+      tf.reduce_max(x, axis=[0, 1]),
+      tf.reduce_mean(x, axis=0, keepdims=True),
+      tf.reduce_any(x > 1, axis=1),
+    ),
+    'sum over an axis computed from a row': lambda x, y: tf.reduce_sum(
+      x, axis=tf.range(tf.rank(x) - 1)
+    ),
+    'cross-entropy': lambda x, y: (
+      tf.nn.sparse_softmax_cross_entropy_with_logits(y, x)
+    ),
+    'cross-entropy with common labels': lambda x, y: (
+      tf.nn.sparse_softmax_cross_entropy_with_logits(_STACKS[1][0], x)
+    ),
+    'its gradient': lambda x, y: tf.gradients(
+      tf.nn.sparse_softmax_cross_entropy_with_logits(y, 2 * x), x
+    ),
+    'product with a common matrix': lambda x, y: x @ _STACKS[0][0].T,
+    'with its transpose': lambda x, y: tf.matmul(
+      x, _STACKS[0][0], transpose_b=True
+    ),
+    'of a transpose': lambda x, y: tf.matmul(
+      x, _STACKS[0][0], transpose_a=True
+    ),
+    'of a common matrix': lambda x, y: tf.matmul(
+      _STACKS[0][0], x, transpose_a=True
+    ),
+    'called': tf.function(
+      lambda x, y: tf.identity(tf.cast(y, tf.float32)[:, tf.newaxis] * x)
+    ),
+  }.items(),
+  ids=lambda item: item[0],
+)
+@pytest.mark.parametrize('num_rows', [1, 4, None])
+def test_operations_are_converted(function, num_rows):
+  """As many rows as are known when the graph is traced, or unknown."""
+  stacks = [stack[: num_rows or 4] for stack in _STACKS]
+  traced = tf.function(
+    lambda *stacks: vectorization.map_stacked(
+      lambda row: function[1](*row), stacks
+    ),
+    autograph=False,
+    input_signature=[
+      tf.TensorSpec([num_rows, *stack.shape[1:]], stack.dtype)
+      for stack in stacks
+    ],
+  )
+  one = tf.function(function[1], autograph=False)
+  expected = [one(*row) for row in zip(*stacks, strict=True)]
+  tf.nest.map_structure(
+    lambda found, *rows: np.testing.assert_allclose(
+      found, np.stack(rows), rtol=1e-5, atol=1e-6
+    ),
+    traced(*stacks),
+    *expected,
+  )
 
 
 def test_a_loop_that_trains_is_traced_once(monkeypatch):
@@ -101,7 +174,7 @@ def test_stable_argsort_of_matrices_is_converted():
 
 def test_l2_loss_is_converted():
   stack = np.random.default_rng(1).normal(size=[3, 2, 4]).astype(np.float32)
-  halves = vectorization.map_stacked(tf.nn.l2_loss, tf.constant(stack))
+  halves = _map(tf.nn.l2_loss, tf.constant(stack))
   np.testing.assert_allclose(
     halves, np.square(stack).sum(axis=(1, 2)) / 2, rtol=1e-6
   )

@@ -35,6 +35,27 @@ def test_mean_loss_is_over_real_examples_only():
   np.testing.assert_allclose(value, 0.5 * squares[[0, 2, 3]].mean(), rtol=1e-5)
 
 
+def test_the_mean_has_the_gradient_of_its_formula_bit_for_bit():
+  mask = tf.constant([1.0, 0, 1, 1, 0])
+  losses = tf.constant([2.0, np.nan, -1, 7, 5])
+
+  def formula(losses):
+    kept = tf.where(mask > 0, losses, tf.zeros_like(losses))
+    return tf.reduce_sum(kept) / tf.reduce_sum(mask)
+
+  found = []
+  for mean in (lambda x: objectives.real_mean(x, mask), formula):
+    with tf.GradientTape() as outer:
+      outer.watch(losses)
+      with tf.GradientTape() as inner:
+        inner.watch(losses)
+        value = mean(losses) ** 2
+      first = inner.gradient(value, losses)
+    second = outer.gradient(first, losses)
+    found.append((mean(losses), first, second))
+  tf.nest.map_structure(np.testing.assert_array_equal, *found)
+
+
 def test_mean_loss_of_an_empty_batch_is_zero():
   value, _ = _value(objectives.mean_loss(_MODEL), _KERNEL, _batch([0] * 5))
   assert float(value) == 0
