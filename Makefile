@@ -102,7 +102,7 @@ verify: env env-accelerator ## run the second tier: theory, sweeps, kills, mutat
 	.venv/bin/python -m tests.mutations \
 	  $(if $(RECORD),--out tests/mutations/scores.json)
 
-bench: env ## benchmark training; CASES, CONTENDERS, ROUNDS, OUT=FILE
+bench: env env-accelerator ## benchmark training; CASES, CONTENDERS, ROUNDS, OUT=FILE
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.run \
 	  $(if $(CASES),--cases='$(CASES)') $(if $(OUT),--out='$(OUT)') \
 	  $(if $(CONTENDERS),--contenders='$(CONTENDERS)') \

@@ -16,9 +16,11 @@ LARGE = 'committee355'
 PEERS = ('jax', 'fedjax', 'pytorch', 'pfl', 'flower')
 _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)
 # XLA is not for convolutions on a CPU.
-_TRAINERS = ('vectorized', 'vectorized_xla', *_CNN_TRAINERS[1:])
+_TRAINERS = ('vectorized', 'vectorized_xla', 'pjrt', *_CNN_TRAINERS[1:])
 # The others have no IFCA.
-_IFCA_TRAINERS = ('vectorized', 'tff', FLOOR, 'jax', 'fedjax', 'pytorch')
+_IFCA_TRAINERS = (
+  *('vectorized', 'pjrt', 'tff', FLOOR, 'jax', 'fedjax', 'pytorch'),
+)
 # Whose clients train as FedAvg's do; what they have besides is what it
 # measures. Not here: pFedMe and pFedKM (a case of their own), L2GD (a round is
 # one step), BrainTorrent (a round is one client) and filter decomposition (it

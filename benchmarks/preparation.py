@@ -1,6 +1,7 @@
 """Makes what the contenders of a case share: weights, orders, a dataset."""
 
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -39,7 +40,7 @@ def prepare(
     folder,
     workload,
     cluster_weights(algorithm, state),
-    _orders(workload, num_rounds),
+    orders(workload, _TRAINING_PHASE, range(1, num_rounds + 1)),
   )
 
 
@@ -52,11 +53,22 @@ def cluster_weights(
   return {name: np.asarray(leaf)[first] for name, leaf in stacked.items()}
 
 
-def _orders(workload: workload_lib.Workload, num_rounds: int) -> np.ndarray:
-  """Returns the rows of each local step, as our algorithms will draw them."""
+def orders(
+  workload: workload_lib.Workload, purpose: str, rounds: Sequence[int]
+) -> np.ndarray:
+  """Returns the rows of each local step, as our algorithms will draw them.
+
+  Args:
+    workload: The sizes.
+    purpose: Of the phase's seeds.
+    rounds: Numbers of rounds.
+
+  Returns:
+    int32 `[rounds, num_clients, num_steps, batch_size]`.
+  """
   client_seeds = [
-    seeds.derive_seed(workload.seed, _TRAINING_PHASE, round_num, client_id)
-    for round_num in range(1, num_rounds + 1)
+    seeds.derive_seed(workload.seed, purpose, round_num, client_id)
+    for round_num in rounds
     for client_id in workload.client_ids[: workload.num_clients]
   ]
   mask = tf.ones([workload.num_examples])
@@ -70,8 +82,8 @@ def _orders(workload: workload_lib.Workload, num_rounds: int) -> np.ndarray:
 
   stacked = tf.constant(np.stack(client_seeds))
   traced = tf.function(draw, autograph=False).get_concrete_function(stacked)
-  orders = traced(stacked).numpy()
-  return orders.reshape(num_rounds, workload.num_clients, *orders.shape[1:])
+  drawn = traced(stacked).numpy()
+  return drawn.reshape(len(rounds), workload.num_clients, *drawn.shape[1:])
 
 
 def _publish_dataset(

@@ -62,13 +62,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument(
     '--cases',
-    type=lambda text: _names('case', text, cases_lib.CASES),
+    type=lambda text: names('case', text, cases_lib.CASES),
     default=cases_lib.MEASURED,
     help='names, separated by commas; all measured ones by default',
   )
   parser.add_argument(
     '--contenders',
-    type=lambda text: _names('contender', text, registry.CONTENDERS),
+    type=lambda text: names('contender', text, registry.CONTENDERS),
     help='names, separated by commas; all by default',
   )
   parser.add_argument(
@@ -78,7 +78,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   return parser.parse_args(arguments)
 
 
-def _names(kind: str, text: str, known: Collection[str]) -> tuple[str, ...]:
+def names(kind: str, text: str, known: Collection[str]) -> tuple[str, ...]:
+  """Returns the names of a list with commas.
+
+  Raises:
+    argparse.ArgumentTypeError: If one is unknown; lists those that are known.
+  """
   names = tuple(text.split(','))
   for name in names:
     if name not in known:

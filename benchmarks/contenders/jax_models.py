@@ -52,7 +52,7 @@ def logits(
   if model == 'cnn':
     for i in range(2):
       x = convolve(x, weights[f'conv_{i}/kernel']) + weights[f'conv_{i}/bias']
-      x = _pool(jax.nn.relu(x))
+      x = pool(jax.nn.relu(x))
   hidden = jax.nn.relu(_dense(weights, 0, _flat(x)))
   return _dense(weights, 1, hidden)
 
@@ -71,7 +71,7 @@ def _dense(weights: Weights, i: int, x: jax.Array) -> jax.Array:
   return x @ weights[f'dense_{i}/kernel'] + weights[f'dense_{i}/bias']
 
 
-def _pool(x: jax.Array) -> jax.Array:
+def pool(x: jax.Array) -> jax.Array:
   """Returns the maxima of windows of 2 x 2."""
   batch, height, width, channels = x.shape
   windows = x.reshape(batch, height // 2, 2, width // 2, 2, channels)

@@ -44,6 +44,10 @@ _ONE_OR_ALL_CORES = sorted({1, _NUM_CORES})
 CONTENDERS: Mapping[str, Contender] = {
   'vectorized': Contender('benchmarks.contenders.vectorized'),
   'vectorized_xla': Contender('benchmarks.contenders.vectorized_xla'),
+  'pjrt': Contender(
+    'benchmarks.contenders.pjrt',
+    forms=tuple({'devices': count} for count in _ONE_OR_ALL_CORES),
+  ),
   'tff': Contender('benchmarks.contenders.tff'),
   'tff_stock': Contender('benchmarks.contenders.tff_stock'),
   'floor_tensorflow': Contender(

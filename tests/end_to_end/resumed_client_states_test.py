@@ -10,12 +10,14 @@ import types
 import numpy as np
 import pytest
 
-from tests.testing import contract, factored
+from tests.testing import accelerator, contract, factored
 from tests.testing import recorder as recorder_lib
 from tff_algos.algorithms import registry
 from tff_algos.evaluation import evaluator
 from tff_algos.rounds import lr_schedule
+from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 from tff_algos.training import checkpoint, loop
 
 _SEED = 7
@@ -64,9 +66,11 @@ class _KilledRuntime:
 class _Run:
   """Trains one algorithm, in one folder after another."""
 
-  def __init__(self, algorithm):
+  def __init__(self, algorithm, runtime=None):
     self.algorithm = algorithm
-    self.runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+    self.runtime = runtime or debug_runtime.DebugRuntime(
+      algorithm, len(contract.SIZES)
+    )
 
   def train(self, folder, recorder, num_rounds=_NUM_ROUNDS, killed_at=None):
     """Returns where it ends and every client's state, in a process anew."""
@@ -90,15 +94,36 @@ class _Run:
       loop.TrainingConfig(num_rounds, checkpoint_interval=2),
       _SEED,
     )
-    return result, store.load(np.arange(population.num_clients))
+    states = store.load(np.arange(population.num_clients))
+    return result, cohort_lib.to_numpy(states)
 
 
 @pytest.mark.parametrize('name', _ALGORITHMS)
 def test_a_stop_changes_nothing(name, tmp_path):
   """After round 3; and within round 4, when the last checkpoint is of round 2."""
   run = _Run(_ALGORITHMS[name]())
+  _stop(run, run, tmp_path)
+
+
+@pytest.mark.verify
+@accelerator.needed
+def test_states_that_stay_on_a_device_resume_on_another_worker(tmp_path):
+  algorithm = _ALGORITHMS['controls']()
+
+  def runtime():
+    config = pjrt_config.PjrtConfig(
+      clients_per_block=2, cache=str(tmp_path / 'cache')
+    )
+    return pjrt_runtime.PjrtRuntime(algorithm, len(contract.SIZES), config)
+
+  with runtime() as one, runtime() as other:
+    _stop(_Run(algorithm, one), _Run(algorithm, other), tmp_path)
+
+
+def _stop(first, run, tmp_path):
+  """Compares a whole run with runs that are stopped and go on."""
   recorder = recorder_lib.Recorder()
-  whole = run.train(tmp_path / 'whole', recorder)
+  whole = first.train(tmp_path / 'whole', recorder)
   assert whole[0].round_num == _NUM_ROUNDS
   rows = recorder.rows
   folder, recorder = tmp_path / 'ended', recorder_lib.Recorder()

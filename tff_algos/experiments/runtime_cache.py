@@ -17,6 +17,7 @@ from tff_algos.experiments import experiment
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_group
+from tff_algos.runtimes.pjrt import pjrt_config
 
 
 class KeptRuntime:
@@ -25,6 +26,8 @@ class KeptRuntime:
   def __init__(self):
     """Creates an empty cache."""
     self._key: Any = None
+    # File of the runtime's calibration; empty if models need none.
+    self._calibration = ''
     self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'KeptRuntime':
@@ -51,7 +54,8 @@ class KeptRuntime:
       The algorithm, and its runtime, entered.
     """
     key = (_computation(config, dataset), group)
-    if key != self._key:
+    calibration = config.runtime.pjrt.calibration
+    if key != self._key or self._calibration not in ('', calibration):
       self.close()
       self._algorithm = experiment.build_algorithm(config, dataset)
       self._runtime = self._stack.enter_context(
@@ -60,6 +64,9 @@ class KeptRuntime:
         )
       )
       self._key = key
+      is_auto = config.runtime.pjrt.form == pjrt_config.AUTO
+      if not (is_auto and self._algorithm.cluster_model.vectorizes):
+        self._calibration = calibration
     return self._algorithm, self._runtime  # pyright: ignore[reportReturnType]
 
   def close_after_failure(self, *exc_info: Any) -> None:
@@ -70,7 +77,12 @@ class KeptRuntime:
   def close(self) -> None:
     """Exits the runtime, if there is one."""
     self._key = self._algorithm = self._runtime = None
+    self._calibration = ''
     self._stack.close()
+
+
+def _without_calibration(runtime: dict[str, Any]) -> dict[str, Any]:
+  return {**runtime, 'pjrt': {**runtime['pjrt'], 'calibration': ''}}
 
 
 def _computation(config, dataset) -> dict[str, Any]:
@@ -78,7 +90,7 @@ def _computation(config, dataset) -> dict[str, Any]:
   attackers = experiment.find_attackers(config, dataset)
   decides = {
     **experiment.identity(config, dataset),
-    'runtime': config_lib.to_dict(config.runtime),
+    'runtime': _without_calibration(config_lib.to_dict(config.runtime)),
     'attackers': np.flatnonzero(attackers).tolist(),
   }
   if not algorithms.ALGORITHMS[config.algorithm.name].takes_run_seed:

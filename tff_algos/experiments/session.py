@@ -23,6 +23,9 @@ from tff_algos.training import (
   loop,
 )
 
+# In the workdir.
+_CALIBRATION = 'accelerator.json'
+
 
 class Session(NamedTuple):
   """An open experiment.
@@ -128,6 +131,7 @@ def open_session(
     folder, parent or config.continuation.parent, config.continuation
   )
   effective = _continued(config, found) if found else config
+  effective = _calibrated_in(effective, folder)
   devices.prepare_threads()
   devices.prepare_gpus(config.runtime.gpu_memory_limit_mib)
   with contextlib.ExitStack() as stack:
@@ -173,6 +177,21 @@ def open_session(
       )
     stack.push(kept.close_after_failure)
     yield opened
+
+
+def _calibrated_in(
+  config: experiment.ExperimentConfig, folder: pathlib.Path
+) -> experiment.ExperimentConfig:
+  """Returns the config whose accelerator is calibrated for its workdir."""
+  runtime = config.runtime
+  if runtime.name != 'pjrt' or runtime.pjrt.calibration:
+    return config
+  pjrt = dataclasses.replace(
+    runtime.pjrt, calibration=str(folder / _CALIBRATION)
+  )
+  return dataclasses.replace(
+    config, runtime=dataclasses.replace(runtime, pjrt=pjrt)
+  )
 
 
 def _continued(

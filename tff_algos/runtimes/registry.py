@@ -19,12 +19,12 @@ class Entry(NamedTuple):
 
   Attributes:
     build: (algorithm, num_clients, the runtime's options) -> Runtime.
-    places_clients: Whether `build` also takes `devices` and `group`, among
-      which the clients of a cohort are divided.
+    divides_among: Which of `'devices'` and `'group'` (of processes) `build`
+      also takes, among which the clients of a cohort are divided.
   """
 
   build: Callable[..., cohort_lib.Runtime]
-  places_clients: bool = False
+  divides_among: tuple[str, ...] = ()
 
 
 def _build_tff_runtime(*arguments: Any) -> cohort_lib.Runtime:
@@ -44,9 +44,9 @@ def _build_tff_runtime(*arguments: Any) -> cohort_lib.Runtime:
 RUNTIMES = {
   'tff': Entry(_build_tff_runtime),
   'vectorized': Entry(
-    vectorized_runtime.VectorizedRuntime, places_clients=True
+    vectorized_runtime.VectorizedRuntime, ('devices', 'group')
   ),
-  'pjrt': Entry(pjrt_runtime.PjrtRuntime),
+  'pjrt': Entry(pjrt_runtime.PjrtRuntime, ('devices',)),
   'debug': Entry(debug_runtime.DebugRuntime),
 }
 
@@ -58,7 +58,8 @@ class RuntimeConfig:
   Attributes:
     name: `'vectorized'`, `'tff'`, `'pjrt'` or `'debug'`.
     devices: Devices for client work, such as `('GPU:0', 'GPU:1')`; none uses
-      all GPUs, or the CPU if there is no GPU. For `'vectorized'`.
+      all GPUs, or the CPU if there is no GPU. For `'vectorized'`, and for
+      `'pjrt'`, which names them as jax does: `TPU:0`, too.
     gpu_memory_limit_mib: Memory limit of each GPU, in MiB; 0 grows on demand.
     peer_timeout_seconds: Maximal wait for the other processes of TF_CONFIG to
       start, > 0.
@@ -90,7 +91,7 @@ class RuntimeConfig:
     )
     checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
     if self.devices:
-      _check_places_clients(self.name, f'devices={self.devices}')
+      _check_divides(self.name, 'devices', f'devices={self.devices}')
 
 
 def build_runtime(
@@ -131,19 +132,20 @@ def build_runtime(
     loopback.require_trust(
       'config.runtime.tff.workers', config.tff.workers, config.trust_network
     )
-  placement: dict[str, Any] = {}
   if group is not process_group.ALONE:
-    _check_places_clients(config.name, 'several processes (TF_CONFIG)')
-  if entry.places_clients:
-    placement = {'devices': config.devices, 'group': group}
+    _check_divides(config.name, 'group', 'several processes (TF_CONFIG)')
+  given: dict[str, Any] = {'devices': config.devices, 'group': group}
+  placement = {name: given[name] for name in entry.divides_among}
   options = getattr(config, config.name)
   return entry.build(algorithm, num_clients, options, **placement)
 
 
-def _check_places_clients(name: str, what: str) -> None:
-  """Raises ConfigError unless the runtime supports the feature `what`."""
-  if not RUNTIMES[name].places_clients:
-    able = [one for one, entry in RUNTIMES.items() if entry.places_clients]
+def _check_divides(name: str, among: str, what: str) -> None:
+  """Raises ConfigError unless the runtime divides clients as `what` says."""
+  if among not in RUNTIMES[name].divides_among:
+    able = [
+      one for one, entry in RUNTIMES.items() if among in entry.divides_among
+    ]
     raise errors.ConfigError(
       f'{what} need config.runtime.name={" or ".join(able)}, got {name!r}'
     )

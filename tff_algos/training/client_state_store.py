@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tff_algos.core import durable
 from tff_algos.core.structures import Structure
+from tff_algos.runtimes import cohort as cohort_lib
 
 # Position of a client's state: (number of a stack, row).
 _Place = tuple[int, int]
@@ -87,7 +88,7 @@ class ClientStateStore:
   def load(self, client_indices: np.ndarray) -> Structure:
     """Returns the states of some clients, stacked `[n, ...]`, read-only.
 
-    The leaves are NumPy arrays, or the staged tensors.
+    The leaves are NumPy arrays, or the staged tensors or `HeldLeaf`s.
     """
     clients = [int(index) for index in client_indices]
     places = [self._place(client) for client in clients]
@@ -110,7 +111,8 @@ class ClientStateStore:
 
     Args:
       client_indices: int32 `[n]`, distinct.
-      states: NumPy arrays or tensors, which must not change afterwards.
+      states: NumPy arrays, tensors or `HeldLeaf`s, which must not change
+        afterwards.
     """
     clients = [int(index) for index in client_indices]
     stack = self._stacks.add(tf.nest.flatten(states), len(clients))
@@ -244,29 +246,39 @@ class ClientStateStore:
 
   def _gather(
     self, clients: list[int], places: list[_Place | None]
-  ) -> list[np.ndarray]:
-    """Returns the states of some clients, copied into new arrays."""
-    leaves = [
+  ) -> list[Any]:
+    """Returns the states of some clients, copied into new arrays.
+
+    States that a runtime holds on its device are joined there.
+    """
+    rows = (self._row(*one) for one in zip(clients, places, strict=True))
+    held = self._stacks.held(places)
+    if held is not None:
+      return held.join(list(rows))
+    gathered = [
       np.empty((len(clients), *leaf.shape), leaf.dtype)
       for leaf in tf.nest.flatten(self._template)
     ]
-    for i, (client, place) in enumerate(zip(clients, places, strict=True)):
-      for leaf, value in zip(leaves, self._row(client, place), strict=True):
-        leaf[i] = value
-    for leaf in leaves:
+    for i, (leaves, row) in enumerate(rows):
+      for leaf, value in zip(gathered, leaves, strict=True):
+        leaf[i] = np.asarray(value)[row]
+    for leaf in gathered:
       leaf.flags.writeable = False
-    return leaves
+    return gathered
 
-  def _row(self, client: int, place: _Place | None) -> list[np.ndarray]:
+  def _row(
+    self, client: int, place: _Place | None
+  ) -> tuple[Sequence[Any], int]:
+    """Returns the leaves of stacked states, and the row of a client."""
     if place is not None:
-      return self._stacks.row(place)
+      return self._stacks.leaves(place), place[1]
     segment = int(self._index.segment[client])
     if segment == 0:
-      return tf.nest.flatten(self.initial_state(client))
+      state = tf.nest.flatten(self.initial_state(client))
+      return [np.asarray(leaf)[np.newaxis] for leaf in state], 0
     if segment not in self._segments:
       self._segments[segment] = self._open_segment(segment)
-    position = self._index.position[client]
-    return [leaf[position] for leaf in self._segments[segment]]
+    return self._segments[segment], int(self._index.position[client])
 
   def _compact(self) -> None:
     """Copies the committed states into one stack; the others are freed."""
@@ -321,9 +333,19 @@ class _Stacks:
       self._num_rows[self._next] = self._num_live[self._next] = num_rows
     return self._next
 
+  def leaves(self, place: _Place) -> list[Any]:
+    return self._leaves[place[0]]
+
   def row(self, place: _Place) -> list[np.ndarray]:
-    stack, row = place
-    return [np.asarray(leaf)[row] for leaf in self._leaves[stack]]
+    return [np.asarray(leaf)[place[1]] for leaf in self.leaves(place)]
+
+  def held(self, places: list[_Place | None]) -> cohort_lib.HeldLeaf | None:
+    """Returns a leaf that a runtime holds on its device, or None."""
+    for place in places:
+      for leaf in self.leaves(place)[:1] if place else ():
+        if isinstance(leaf, cohort_lib.HeldLeaf) and leaf.is_held:
+          return leaf
+    return None
 
   def whole(self, places: list[_Place | None]) -> list[Any] | None:
     """Returns the leaves of a stack if the places are all its rows in order."""

@@ -8,6 +8,7 @@ import pytest
 from tff_algos.core import errors
 from tff_algos.experiments import session
 from tff_algos.runtimes import registry as runtimes
+from tff_algos.runtimes.pjrt import pjrt_config
 from tff_algos.training import loop
 
 
@@ -124,3 +125,27 @@ def test_opening_needs_the_dataset(finished_run, tmp_path):
   with pytest.raises(errors.DataError, match='no federated dataset'):
     with session.open_session(finished_run.config, tmp_path):
       pass
+
+
+@pytest.mark.parametrize(
+  ('name', 'given', 'expected'),
+  [('pjrt', '', 'accelerator.json'), ('pjrt', '/a', '/a'), ('debug', '', '')],
+)
+def test_an_accelerator_is_calibrated_for_the_workdir(
+  name, given, expected, finished_run
+):
+  seen = []
+
+  class Kept:
+    def open(self, config, *unused):
+      seen.append(config.runtime.pjrt.calibration)
+      raise KeyboardInterrupt
+
+  runtime = runtimes.RuntimeConfig(
+    name, pjrt=pjrt_config.PjrtConfig(calibration=given)
+  )
+  config = dataclasses.replace(finished_run.config, runtime=runtime)
+  with pytest.raises(KeyboardInterrupt):
+    with session.open_session(config, finished_run.folder, kept=Kept()):
+      pass
+  assert seen == [expected and str(finished_run.folder / expected)]

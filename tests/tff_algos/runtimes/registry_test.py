@@ -84,7 +84,7 @@ def test_options_of_all_runtimes_stand_side_by_side():
     ({'peer_timeout_seconds': 0.0}, 'peer_timeout_seconds must be a finite'),
     (
       {'name': 'tff', 'devices': ('GPU:0',)},
-      "need config.runtime.name=vectorized, got 'tff'",
+      "need config.runtime.name=vectorized or pjrt, got 'tff'",
     ),
     ({'name': 'vectorised'}, "config.runtime: name must be one of 'tff'"),
     ({'nam': 'tff'}, "no key 'nam'; did you mean 'name'"),

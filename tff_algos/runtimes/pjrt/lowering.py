@@ -13,6 +13,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
 from tff_algos.rounds import composer, phase_types
+from tff_algos.runtimes.pjrt import stacked_convolutions
 from tff_algos.runtimes.vectorized import rows as rows_lib
 from tff_algos.runtimes.vectorized import vectorization
 
@@ -24,9 +25,9 @@ class Lowered(NamedTuple):
     name: Phase and sizes.
     hlo: Serialized HLO, uint8 `[bytes]`.
     arguments: Dtype and shape of each argument, in the order of `(message,
-      rows, block)`.
+      rows, client states, block)`.
     outputs: Dtype and shape of each output, in the order of
-      `composer.aggregate`: the sums first.
+      `composer.aggregate`: the sums, the collected fields, the new states.
   """
 
   name: str
@@ -39,7 +40,8 @@ class Block(NamedTuple):
   """Arguments of a block of clients.
 
   Attributes:
-    clients: Clients stacked `[block, ...]`; their data are `rows.Span`s.
+    clients: Clients stacked `[block, ...]`; their data are `rows.Span`s, their
+      states are `()`: they are arguments of their own.
     is_real: False for a row that fills the block, bool `[block]`.
   """
 
@@ -74,12 +76,15 @@ class PhaseLowering:
     self._vectorizes = vectorizes
     rows = rows_lib.Rows(types.clients.data.x, types.clients.data.y)
     span = rows_lib.Span(*(tf.TensorSpec([], tf.int32) for _ in range(2)))
-    clients = tf.nest.map_structure(
+    clients, states = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype),
-      types.clients._replace(data=span),
+      (
+        types.clients._replace(data=span, client_state=()),
+        types.clients.client_state,
+      ),
     )
     block = Block(clients, tf.TensorSpec([None], tf.bool))
-    self._signature = (types.message, rows, block)
+    self._signature = (types.message, rows, states, block)
     # Traced outside of XLA's context: in it, TensorFlow makes a function of
     # each vectorized map, and the gradient of one needs shapes of its inside,
     # for which XLA would fix the values of all of its arguments.
@@ -105,11 +110,11 @@ class PhaseLowering:
     Raises:
       ConfigError: If XLA does not know an operation; names it.
     """
-    message, rows, block = self._signature
+    message, rows, *stacked = self._signature
     sized = [
       *tf.nest.flatten(message),
       *(_with_size(leaf, num_rows) for leaf in rows),
-      *(_with_size(leaf, block_size) for leaf in tf.nest.flatten(block)),
+      *(_with_size(leaf, block_size) for leaf in tf.nest.flatten(stacked)),
     ]
     # Sizes are read from the values: XLA's shapes are static.
     zeros = [tf.zeros(leaf.shape, leaf.dtype) for leaf in sized]
@@ -123,17 +128,21 @@ class PhaseLowering:
         "config.runtime.name='pjrt' cannot run it; take 'vectorized'. XLA "
         f'said: {str(error).strip().splitlines()[0]}'
       ) from error
+    form = 'at once' if self._vectorizes else 'in a loop'
     return Lowered(
-      f'{self._phase.name}, {num_rows} rows, {block_size} x {capacity}',
+      f'{self._phase.name} {form}, {num_rows} rows, {block_size} x {capacity}',
       np.frombuffer(words, np.uint8),
       [_describe(leaf) for leaf in zeros],
       [_describe(leaf) for leaf in self._outputs(block_size)],
     )
 
   @property
-  def num_sums(self) -> int:
-    """Returns how many of the first outputs are sums."""
-    return len(tf.nest.flatten(self.output_types[0]))
+  def state_types(self) -> list[tuple[str, list[int]]]:
+    """Returns dtype and shape of each leaf of a client's state."""
+    return [
+      _describe(leaf)
+      for leaf in tf.nest.flatten(self.types.clients.client_state)
+    ]
 
   def _outputs(self, block_size: int) -> list[tf.TensorSpec]:
     """Returns the types of the outputs for a size of block."""
@@ -144,7 +153,10 @@ class PhaseLowering:
     ]
 
   def _work(self, capacity: tf.Tensor, *leaves: tf.Tensor) -> Structure:
-    message, rows, block = tf.nest.pack_sequence_as(self._signature, leaves)
+    message, rows, states, block = tf.nest.pack_sequence_as(
+      self._signature, leaves
+    )
+    clients = block.clients._replace(client_state=states)
 
     # Outside of a loop over clients, in which XLA knows no constants.
     places = tf.range(capacity)
@@ -158,18 +170,19 @@ class PhaseLowering:
       )
 
     if self._vectorizes:
-      outputs = vectorization.map_clients(
-        self._phase.name, work_on_one, block.clients, self.types.output
-      )
+      with stacked_convolutions.vectorized():
+        outputs = vectorization.map_clients(
+          self._phase.name, work_on_one, clients, self.types.output
+        )
     else:
       outputs = tf.map_fn(
-        work_on_one, block.clients, fn_output_signature=self.types.output
+        work_on_one, clients, fn_output_signature=self.types.output
       )
     return composer.aggregate(
       self._phase,
-      block.clients.client_index,
+      clients.client_index,
       outputs,
-      block.clients.client_state,
+      states,
       block.is_real,
     )
 

@@ -1,8 +1,10 @@
 """The worker process of the runtime `pjrt`, and the requests to it."""
 
 import contextlib
+import itertools
 import pathlib
 import socket
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +12,8 @@ import numpy as np
 from absl import logging
 
 from tff_algos.core import errors
-from tff_algos.runtimes import child_process
-from tff_algos.runtimes.pjrt import lowering, pjrt_config
+from tff_algos.runtimes import child_process, interrupts
+from tff_algos.runtimes.pjrt import held_states, lowering, pjrt_config
 from tff_algos.runtimes.pjrt.worker import frames
 
 _PROGRAM = pathlib.Path(__file__).parent / 'worker' / 'worker.py'
@@ -21,14 +23,35 @@ class Connection:
   """A worker process with the devices of this machine.
 
   Use it as a context manager, which starts and ends the process.
+
+  Attributes:
+    is_open: Whether requests can be sent.
+    platform: `'cpu'`, `'gpu'` or `'tpu'`.
+    device_kind: The kind of the devices, and the version of jax: what the
+      bits of a result depend on.
+    memory_bytes: Memory of all chosen devices; of CPUs, that of the machine.
+    device_bytes: Memory of the smallest one.
   """
 
-  def __init__(self, config: pjrt_config.PjrtConfig):
-    """Takes the options; `with` starts the worker."""
+  def __init__(
+    self, config: pjrt_config.PjrtConfig, devices: tuple[str, ...] = ()
+  ):
+    """Takes the options; `with` starts the worker.
+
+    Args:
+      config: Options of the runtime.
+      devices: Devices such as `'GPU:0'`, among which blocks are divided; none
+        for all GPUs or TPUs, or one CPU.
+    """
     self._config = config
+    self._devices = devices
     self._stack = contextlib.ExitStack()
     self._programs: dict[str, lowering.Lowered] = {}
     self._seconds = 0.0
+    self._dropped: list[str] = []
+    self._held: weakref.WeakSet[held_states.Stack] = weakref.WeakSet()
+    self._numbers = itertools.count()
+    self.is_open = False
 
   def __enter__(self) -> 'Connection':
     python = self._config.python_path
@@ -53,25 +76,53 @@ class Connection:
         stack.callback(self._process.end)
         self._process.start()
       self._socket.settimeout(self._config.start_timeout_seconds)
-      words, _ = self._request('hello')
+      words, _ = self.request('hello', devices=self._devices)
       self._socket.settimeout(None)
-      kinds = ', '.join(device['kind'] for device in words['devices'])
-      self.platform: str = words['devices'][0]['platform']
-      logging.info(
-        'Accelerator worker %d: jax %s on %s.',
-        self._process.pid,
-        words['jax'],
-        kinds,
-      )
+      self._choose(words)
       self._stack = stack.pop_all()
+    self.is_open = True
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
+    if self._process.is_running:
+      # Their owners may outlive the worker.
+      with contextlib.suppress(errors.RuntimeFailureError):
+        for stack in list(self._held):
+          stack.fetch()
+    self.is_open = False
     if self._programs:
       logging.info(
         'Compiled %d programs in %.1f s.', len(self._programs), self._seconds
       )
     self._stack.close()
+
+  def _choose(self, words: dict[str, Any]) -> None:
+    """Notes and logs the devices.
+
+    Raises:
+      ConfigError: If a device does not exist; lists those that do.
+    """
+    existing = {device['name']: device for device in words['devices']}
+    for name in self._devices:
+      if name not in existing:
+        raise errors.ConfigError(
+          f'config.runtime.devices names {name!r}, which the accelerator '
+          f'worker does not see; it sees: {", ".join(existing)}'
+        )
+    chosen = [device for device in existing.values() if device['chosen']]
+    kinds = {device['kind'] for device in chosen}
+    self.platform: str = chosen[0]['platform']
+    self.device_kind = f'{", ".join(sorted(kinds))}, jax {words["jax"]}'
+    bytes_ = [device['bytes'] for device in chosen]
+    self.device_bytes = min(bytes_)
+    self.memory_bytes = max(bytes_) if self.platform == 'cpu' else sum(bytes_)
+    logging.info(
+      'Accelerator worker %d: jax %s on %s (%s).',
+      self._process.pid,
+      words['jax'],
+      ', '.join(device['name'] for device in chosen),
+      ', '.join(sorted(kinds)),
+    )
 
   @property
   def pid(self) -> int | None:
@@ -82,7 +133,7 @@ class Connection:
     """Compiles a program, unless this worker already has."""
     if program.name in self._programs:
       return
-    words, _ = self._request(
+    words, _ = self.request(
       'compile',
       [program.hlo],
       name=program.name,
@@ -94,52 +145,91 @@ class Connection:
 
   def keep(self, name: str, arrays: Sequence[np.ndarray]) -> None:
     """Moves arrays to the device under a name, in place of earlier ones."""
-    self._request('keep', arrays, name=name)
+    self.request('keep', arrays, name=name)
 
-  def drop(self, name: str) -> None:
-    """Forgets what is kept under a name."""
-    self._request('drop', name=name)
+  def stack(
+    self,
+    types: Sequence[tuple[str, list[int]]],
+    size: int,
+    pieces: Sequence[tuple[str, list[int], list[int]]] = (),
+    arrays: Sequence[np.ndarray] = (),
+  ) -> held_states.Stack:
+    """Makes a stack of client states, see `worker.Worker.stack`."""
+    made = self.new_stack(types, size)
+    self.request('stack', arrays, name=made.name, size=size, pieces=pieces)
+    return made
+
+  def new_stack(
+    self, types: Sequence[tuple[str, list[int]]], size: int
+  ) -> held_states.Stack:
+    """Returns a stack that a run will fill."""
+    made = held_states.Stack(self, f'states {next(self._numbers)}', size, types)
+    self._held.add(made)
+    return made
+
+  def fetch(self, name: str) -> list[np.ndarray]:
+    """Returns the leaves of a stack of client states.
+
+    Raises:
+      RuntimeFailureError: If the worker died or has ended.
+    """
+    with interrupts.held():
+      return self.request('fetch', name=name)[1]
+
+  def forget(self, name: str) -> None:
+    """Drops a stack from the device, with the next request."""
+    self._dropped.append(name)
 
   def run(
     self,
     program: lowering.Lowered,
     shared: Sequence[str],
     num_sums: int,
+    first: int,
+    old: Sequence[held_states.Stack],
+    new: Sequence[held_states.Stack],
     arrays: Sequence[np.ndarray],
-  ) -> list[np.ndarray]:
-    """Runs a compiled program on some blocks.
-
-    Args:
-      program: The program.
-      shared: Names of its first arguments, kept and the same for all blocks.
-      num_sums: Number of its first outputs that are summed over the blocks.
-      arrays: Its other arguments, `[num_blocks, ...]`.
-
-    Returns:
-      The sums, then the other outputs stacked `[num_blocks, ...]`.
-
-    Raises:
-      RuntimeFailureError: If the program fails, or the worker died.
-    """
-    _, results = self._request(
+  ) -> None:
+    """Starts a compiled program on some blocks, see `worker.Worker.run`."""
+    self.request(
       'run',
       arrays,
       program=program.name,
       shared=list(shared),
       num_sums=num_sums,
+      first=first,
+      old=[stack.name for stack in old],
+      new=[stack.name for stack in new],
     )
-    return results
 
-  def _request(
+  def finish(self) -> list[np.ndarray]:
+    """Returns the results of the runs since the one whose `first` was 0.
+
+    Returns:
+      The sums, then the collected outputs, `[num_blocks, ...]`.
+
+    Raises:
+      RuntimeFailureError: If a program failed, or the worker died.
+    """
+    return self.request('finish')[1]
+
+  def request(
     self, request: str, arrays: Sequence[np.ndarray] = (), **words: Any
   ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Returns the worker's answer.
 
+    Args:
+      request: A method of `worker.Worker`.
+      arrays: Its arrays.
+      **words: Its other arguments.
+
     Raises:
       RuntimeFailureError: If the worker died, or answers with an error.
     """
+    dropped, self._dropped = self._dropped, []
+    header = {'request': request, 'drop': dropped, **words}
     try:
-      frames.send(self._socket, {'request': request, **words}, arrays)
+      frames.send(self._socket, header, arrays)
       message = frames.receive(self._socket)
     except TimeoutError as error:
       raise errors.RuntimeFailureError(
@@ -147,7 +237,7 @@ class Connection:
         f'{self._config.start_timeout_seconds:g} s. It said:\n'
         f'{self._process.tail()}'
       ) from error
-    except ConnectionError:
+    except OSError:  # Broken, or closed at this end.
       message = None
     if message is None:
       self._process.wait()

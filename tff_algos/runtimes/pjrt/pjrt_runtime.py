@@ -2,14 +2,16 @@
 
 TensorFlow 2.14, to which TFF 0.87 ties this environment, knows the GPUs of
 CUDA 11.8. A phase's client work is lowered to HLO here, and compiled and run by
-a worker process with another environment. Examples stay on its device; only
-sums, collected fields and client states come back. The message is made and the
+a worker process with another environment. Examples and client states stay on
+its devices; sums and collected fields come back. The message is made and the
 server is updated here, as in the vectorized runtime.
 """
 
 import contextlib
 import functools
 import itertools
+import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +21,35 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
 from tff_algos.rounds import aggregation, composer, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
-from tff_algos.runtimes.pjrt import lowering, pjrt_config, pjrt_connection
+from tff_algos.runtimes.pjrt import (
+  calibration,
+  held_states,
+  lowering,
+  pjrt_config,
+  pjrt_connection,
+)
 from tff_algos.runtimes.vectorized import blocks, graph_call
 from tff_algos.runtimes.vectorized import rows as rows_lib
+
+# Most clients of a block on a GPU or TPU, where a block may take a quarter of
+# the memory; not measured.
+_MOST = 1000
+
+
+class _Block(NamedTuple):
+  """A block of clients whose work was started.
+
+  Attributes:
+    client_index: Its clients, int32 `[n]`.
+    is_real: False for a row that fills the block, bool `[block]`.
+    old: States before; None if the phase uses none.
+    new: States after, likewise.
+  """
+
+  client_index: np.ndarray
+  is_real: np.ndarray
+  old: held_states.Stack | None
+  new: held_states.Stack | None
 
 
 class _PhaseProgram:
@@ -37,20 +65,25 @@ class _PhaseProgram:
     self.make_message = graph_call.GraphCall(
       phase.make_message, [types.server_state]
     )
-    sums, collection, _ = tf.nest.map_structure(
+    self._kept = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
-      self.lowering.output_types,
+      self.lowering.output_types[:2],
     )
+    self.num_sums = len(tf.nest.flatten(self._kept[0]))
     self.server_update = graph_call.GraphCall(
       functools.partial(composer.server_update, phase),
-      [types.server_state, sums, collection],
+      [types.server_state, *self._kept],
     )
     # Lowering takes a tenth of a second.
     self.lower = functools.cache(self.lowering.lower)
 
-  def pack(self, leaves: list[np.ndarray]) -> Structure:
-    """Returns sums, collection and client states of the worker's results."""
-    return tf.nest.pack_sequence_as(self.lowering.output_types, leaves)
+  def check(self) -> None:
+    """Raises ConfigError if XLA does not know an operation; names it."""
+    self.lower(num_rows=1, block_size=1, capacity=1)
+
+  def pack(self, leaves: list[np.ndarray]) -> tuple[Structure, Structure]:
+    """Returns sums and collection of the worker's results."""
+    return tf.nest.pack_sequence_as(self._kept, leaves)
 
 
 class PjrtRuntime:
@@ -61,6 +94,8 @@ class PjrtRuntime:
     algorithm: algorithm_lib.FederatedAlgorithm,
     num_clients: int,
     config: pjrt_config.PjrtConfig | None = None,
+    devices: tuple[str, ...] = (),
+    connection: pjrt_connection.Connection | None = None,
   ):
     """Prepares the programs of an algorithm.
 
@@ -68,6 +103,9 @@ class PjrtRuntime:
       algorithm: The algorithm to run.
       num_clients: Size of the population.
       config: Options.
+      devices: Devices such as `'GPU:0'`, among which blocks are divided; none
+        for all GPUs or TPUs, or one CPU.
+      connection: The worker; None for one of its own.
 
     Raises:
       ConfigError: If the algorithm needs the runtime `tff`.
@@ -78,20 +116,27 @@ class PjrtRuntime:
     self._num_clients = num_clients
     phase_types.check_algorithm(algorithm, num_clients)
     self._config = config or pjrt_config.PjrtConfig()
-    self._connection = pjrt_connection.Connection(self._config)
-    self._phases: dict[str, _PhaseProgram] = {}
+    self._connection = connection or pjrt_connection.Connection(
+      self._config, devices
+    )
+    self._programs: dict[tuple[str, bool], _PhaseProgram] = {}
+    self._checked: set[str] = set()
     # Sources whose rows are on the device, with their spans and sizes.
     self._sources: list[tuple[cohort_lib.ClientSource, rows_lib.Span, int]] = []
     self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'PjrtRuntime':
     self._stack.enter_context(self._connection)
+    self._calibration = calibration.Calibration(
+      self._config.calibration, self._connection.device_kind
+    )
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
     self._stack.close()
     self._sources.clear()
-    self._phases.clear()
+    self._programs.clear()
+    self._checked.clear()
 
   def run(
     self,
@@ -105,63 +150,178 @@ class PjrtRuntime:
       ConfigError: If XLA does not know an operation of the client work.
       RuntimeFailureError: If the worker died or failed.
     """
-    program = self._program_of(phase)
     server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
-    self._connection.keep(
-      'message', _leaves(program.make_message(server_state))
+    program = self._prepare(phase, server_state, cohort)
+    blocks_ = self._start(phase, program, cohort)
+    sums, collection = program.pack(self._connection.finish())
+    is_real = np.concatenate([block.is_real for block in blocks_])
+    collection = tf.nest.map_structure(
+      lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[is_real], collection
     )
-    split, spans, num_rows = self._keep_split(cohort.source)
-    totals, collections, states = None, [], []
-    for group in deal(cohort.num_examples, self._choose_size(program, cohort)):
-      clients = cohort.describe(
-        group.positions.ravel(), phase.uses_client_state
-      )
-      data: Any = rows_lib.Span(*(leaf[clients.client_index] for leaf in spans))
-      block = lowering.Block(clients._replace(data=data), group.is_real.ravel())
-      lowered = program.lower(
-        num_rows, group.positions.shape[1], group.capacity
-      )
-      self._connection.compile(lowered)
-      sums, collection, new_states = program.pack(
-        self._connection.run(
-          lowered,
-          ['message', split],
-          program.lowering.num_sums,
-          [
-            leaf.reshape(*group.positions.shape, *leaf.shape[1:])
-            for leaf in _leaves(block)
-          ],
-        )
-      )
-      totals = (
-        sums if totals is None else tf.nest.map_structure(np.add, totals, sums)
-      )
-      real = functools.partial(_real_rows, group.is_real)
-      collections.append(tf.nest.map_structure(real, collection))
-      states.append(
-        (
-          clients.client_index[group.is_real.ravel()],
-          tf.nest.map_structure(real, new_states),
-        )
-      )
     new_state, server_metrics = program.server_update(
-      server_state, totals, cohort_lib.concatenate(collections)
+      server_state, sums, collection
     )
     return cohort_lib.PhaseOutput(
       server_state=cohort_lib.to_numpy(new_state),
-      client_states=states,
+      client_states=[
+        (block.client_index, self._states(program, block)) for block in blocks_
+      ],
       server_metrics=cohort_lib.to_numpy(server_metrics),
-      client_metrics=dict(totals['metrics']),  # pyright: ignore[reportOptionalSubscript]
-      num_invalid=int(totals['num_invalid']),  # pyright: ignore[reportOptionalSubscript]
+      client_metrics=dict(sums['metrics']),
+      num_invalid=int(sums['num_invalid']),
     )
 
-  def _program_of(self, phase: algorithm_lib.Phase) -> _PhaseProgram:
-    if phase.name not in self._phases:
-      types = phase_types.types_of(self._algorithm, phase, self._num_clients)
-      self._phases[phase.name] = _PhaseProgram(
-        phase, types, self._algorithm.cluster_model.vectorizes
+  def _start(
+    self,
+    phase: algorithm_lib.Phase,
+    program: _PhaseProgram,
+    cohort: cohort_lib.Cohort,
+  ) -> list[_Block]:
+    """Starts all blocks of a phase call, and returns them."""
+    split, spans, num_rows = self._keep_split(cohort.source)
+    types = program.lowering.state_types if phase.uses_client_state else []
+    started: list[_Block] = []
+    for group in deal(
+      cohort.num_examples,
+      self._choose_size(program, cohort),
+      cohort.source.population.num_examples,
+    ):
+      size = group.positions.shape[1]
+      lowered = program.lower(num_rows, size, group.capacity)
+      self._connection.compile(lowered)
+      clients = cohort.describe(group.positions.ravel(), False)
+      data: Any = rows_lib.Span(*(leaf[clients.client_index] for leaf in spans))
+      made = [
+        _Block(
+          client_index=index[real],
+          is_real=real,
+          old=self._held(cohort, index[real], types, size) if types else None,
+          new=self._connection.new_stack(types, size) if types else None,
+        )
+        for index, real in zip(
+          clients.client_index.reshape(group.positions.shape),
+          group.is_real,
+          strict=True,
+        )
+      ]
+      block = lowering.Block(clients._replace(data=data), group.is_real.ravel())
+      self._connection.run(
+        lowered,
+        ['message', split],
+        program.num_sums,
+        len(started),
+        [block.old for block in made if block.old],
+        [block.new for block in made if block.new],
+        [
+          leaf.reshape(*group.positions.shape, *leaf.shape[1:])
+          for leaf in _leaves(block)
+        ],
       )
-    return self._phases[phase.name]
+      started += made
+    return started
+
+  def _held(
+    self,
+    cohort: cohort_lib.Cohort,
+    client_index: np.ndarray,
+    types: Sequence[tuple[str, list[int]]],
+    size: int,
+  ) -> held_states.Stack:
+    """Returns the states of some clients on the device, as a stack."""
+    leaves = tf.nest.flatten(cohort.load_states(client_index))
+    first = leaves[0]
+    if isinstance(first, held_states.HeldLeaf):
+      if first.stack.holder is self._connection and first.stack.size == size:
+        return first.stack
+    elif len(client_index) == size:
+      return self._connection.stack(
+        types, size, arrays=[np.asarray(leaf) for leaf in leaves]
+      )
+    rows = [(leaves, row) for row in range(len(client_index))]
+    return held_states.gather(self._connection, types, rows, size)
+
+  def _states(self, program: _PhaseProgram, block: _Block) -> Structure:
+    """Returns the new states of a block's clients, held or NumPy."""
+    if block.new is None:
+      return ()
+    leaves: list[Any] = block.new.leaves(len(block.client_index))
+    if not self._keeps_states(program):
+      leaves = [np.asarray(leaf) for leaf in leaves]
+    return tf.nest.pack_sequence_as(
+      program.lowering.types.clients.client_state, leaves
+    )
+
+  def _keeps_states(self, program: _PhaseProgram) -> bool:
+    """Returns whether the states of all clients, old and new, fit."""
+    each = blocks.num_bytes(program.lowering.types.clients.client_state)
+    return 4 * self._num_clients * each <= self._connection.memory_bytes
+
+  def _prepare(
+    self,
+    phase: algorithm_lib.Phase,
+    server_state: Structure,
+    cohort: cohort_lib.Cohort,
+  ) -> _PhaseProgram:
+    """Sends the message, and returns the program of a phase.
+
+    Raises:
+      ConfigError: If XLA does not know an operation, of this phase or, before
+        the first round, of any other.
+    """
+    if phase.name in self._algorithm.phases and not self._checked:
+      for name, other in self._algorithm.phases.items():
+        if name == algorithm_lib.phase_purpose(name):
+          self._program(other, self._vectorizes(other) or False).check()
+          self._checked.add(name)
+    vectorizes = self._vectorizes(phase)
+    program = self._program(phase, vectorizes or False)
+    self._connection.keep(
+      'message', _leaves(program.make_message(server_state))
+    )
+    if vectorizes is None:
+      seconds = {
+        form: self._time(phase, self._program(phase, form), cohort)
+        for form in (True, False)
+      }
+      chosen = self._calibration.choose(phase.name, seconds)
+      return self._program(phase, chosen)
+    return program
+
+  def _vectorizes(self, phase: algorithm_lib.Phase) -> bool | None:
+    """Returns whether clients are vectorized; None to calibrate it."""
+    form = self._config.form
+    if form == pjrt_config.AUTO and self._algorithm.cluster_model.vectorizes:
+      form = pjrt_config.VECTORIZED
+    elif form == pjrt_config.AUTO and self._connection.platform == 'cpu':
+      form = pjrt_config.LOOP
+    if form in (pjrt_config.VECTORIZED, pjrt_config.LOOP):
+      return form == pjrt_config.VECTORIZED
+    return self._calibration.get(phase.name)
+
+  def _time(
+    self,
+    phase: algorithm_lib.Phase,
+    program: _PhaseProgram,
+    cohort: cohort_lib.Cohort,
+  ) -> float:
+    """Returns the seconds of a block of clients, once it is compiled."""
+    block = cohort.part(0, self._choose_size(program, cohort))
+    seconds = 0.0
+    for _ in range(2):
+      start = time.perf_counter()
+      self._start(phase, program, block)
+      self._connection.finish()
+      seconds = time.perf_counter() - start
+    return seconds
+
+  def _program(
+    self, phase: algorithm_lib.Phase, vectorizes: bool
+  ) -> _PhaseProgram:
+    key = (phase.name, vectorizes)
+    if key not in self._programs:
+      types = phase_types.types_of(self._algorithm, phase, self._num_clients)
+      self._programs[key] = _PhaseProgram(phase, types, vectorizes)
+    return self._programs[key]
 
   def _keep_split(
     self, source: cohort_lib.ClientSource
@@ -186,6 +346,11 @@ class PjrtRuntime:
       blocks.num_bytes(self._algorithm.cluster_model.weights_spec()),
       blocks.num_bytes(types.output.result),
     )
+    if self._connection.platform != 'cpu':
+      capacity = int(cohort.num_examples.max())
+      each = blocks.working_bytes(trained, types.clients.data, capacity)
+      fitting = self._connection.device_bytes // 4 // each
+      return self._config.clients_per_block or min(max(fitting, 1), _MOST)
     sizes = blocks.choose(
       cohort_size=cohort.size,
       costs=blocks.Costs(trained, 0, 0),
@@ -211,38 +376,42 @@ class Group(NamedTuple):
   capacity: int
 
 
-def deal(num_examples: np.ndarray, block_size: int) -> list[Group]:
+def deal(
+  num_examples: np.ndarray, block_size: int, population: np.ndarray
+) -> list[Group]:
   """Divides a cohort into blocks of nearly equal clients, largest first.
 
-  Few sizes of blocks and clients, powers of two, because each is compiled.
+  Few sizes of blocks and clients, because each is compiled: blocks are powers
+  of two, and clients between two powers of two are padded to the largest of the
+  population between them. So clients of equal sizes are not padded.
 
   Args:
     num_examples: Examples of each client, int64 `[cohort]`.
     block_size: Most clients of a block.
+    population: Examples of each client of the population, int64.
   """
+  octaves = _octaves(population)
   order = np.argsort(-num_examples, kind='stable')
   size = min(block_size, 1 << (len(order) - 1).bit_length())
   num_blocks = -(-len(order) // size)
   padding = num_blocks * size - len(order)
   positions = np.pad(order, (0, padding), mode='edge').reshape(-1, size)
   is_real = (np.arange(num_blocks * size) < len(order)).reshape(-1, size)
-  capacities = [
-    1 << (max(int(num_examples[block[0]]), 1) - 1).bit_length()
-    for block in positions
-  ]
   groups = []
-  for capacity, some in itertools.groupby(
-    range(num_blocks), key=capacities.__getitem__
+  for octave, some in itertools.groupby(
+    range(num_blocks),
+    key=_octaves(num_examples[positions[:, 0]]).__getitem__,
   ):
     numbers = list(some)
+    capacity = max(int(population[octaves == octave].max()), 1)
     groups.append(Group(positions[numbers], is_real[numbers], capacity))
   return groups
 
 
+def _octaves(num_examples: np.ndarray) -> np.ndarray:
+  """Returns the power of two at or above each, of 0 that of 1."""
+  return np.ceil(np.log2(np.maximum(num_examples, 1))).astype(int)
+
+
 def _leaves(structure: Structure) -> list[np.ndarray]:
   return [np.asarray(leaf) for leaf in tf.nest.flatten(structure)]
-
-
-def _real_rows(is_real: np.ndarray, leaf: np.ndarray) -> np.ndarray:
-  """Returns `[num_blocks, block, ...]` as rows, without those that fill."""
-  return leaf.reshape(-1, *leaf.shape[2:])[is_real.ravel()]

@@ -18,12 +18,12 @@ def _lowering(**stages):
 
 def test_types_follow_the_sizes():
   lowered = _lowering().lower(num_rows=9, block_size=4, capacity=2)
-  # Message; rows x, y; index, input, state, span, seed; which are real.
+  # Message; rows x, y; state; index, input, span, seed; which are real.
   assert [shape for _, shape in lowered.arguments] == [
     *([], [9, 1], [9]),
-    *([4], [4], [4], [4, 2], [4], [4], [4, 2], [4]),
+    *([4], [4, 2], [4], [4], [4], [4], [4, 2], [4]),
   ]
-  assert lowered.name == 'add, 9 rows, 4 x 2'
+  assert lowered.name == 'add at once, 9 rows, 4 x 2'
   # The turns of each client, and what it said last.
   assert [shape for _, shape in lowered.outputs[-2:]] == [[4], [4, 2]]
   assert lowered.hlo.dtype == np.uint8

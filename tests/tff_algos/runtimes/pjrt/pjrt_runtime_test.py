@@ -1,10 +1,17 @@
+import dataclasses
+import json
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.testing import accelerator, running_sum, toys
+from tff_algos.core import errors
+from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
-from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
+from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection, pjrt_runtime
+from tff_algos.training import loop
 
 _SIZES = [3, 0, 17, 1, 5]
 
@@ -12,15 +19,16 @@ _SIZES = [3, 0, 17, 1, 5]
 @pytest.mark.parametrize(
   ('block_size', 'positions', 'capacities'),
   [
-    (2, [[[2, 4]], [[0, 3]], [[1, 1]]], [32, 4, 1]),
-    (4, [[[2, 4, 0, 3]], [[1, 1, 1, 1]]], [32, 1]),
-    (50, [[[2, 4, 0, 3, 1, 1, 1, 1]]], [32]),
+    (2, [[[2, 4]], [[0, 3]], [[1, 1]]], [20, 4, 1]),
+    (4, [[[2, 4, 0, 3]], [[1, 1, 1, 1]]], [20, 1]),
+    (50, [[[2, 4, 0, 3, 1, 1, 1, 1]]], [20]),
   ],
 )
 def test_blocks_are_nearly_equal_and_few_sizes(
   block_size, positions, capacities
 ):
-  groups = pjrt_runtime.deal(np.array(_SIZES), block_size)
+  population = np.array([*_SIZES, 20, 4, 32 + 1])
+  groups = pjrt_runtime.deal(np.array(_SIZES), block_size, population)
   assert [group.positions.tolist() for group in groups] == positions
   assert [group.capacity for group in groups] == capacities
   flat = np.concatenate([group.positions.ravel() for group in groups])
@@ -50,3 +58,181 @@ def test_every_aggregate_state_and_metric_is_that_of_the_debug_runtime(
     toys.assert_outputs_close(output, other, rtol=1e-6)
   # By hand: the total is 28 after the first round, 28 + 28 + 5 * 28 after two.
   assert states[0].total == 196
+
+
+def _rounds(runtime, source, tmp_path):
+  """Returns totals, and the states at the end, of rounds of any cohorts.
+
+  The second is run again, as after a failure.
+  """
+  algorithm = running_sum.algorithm()
+  store = loop.build_store(algorithm, source.population, 0, tmp_path, 'memory')
+  server_state = loop.initial_server_state(algorithm, 6, 0)
+  phase, totals = algorithm.phases[running_sum.PHASE], []
+  for round_num, (cohort, succeeds) in enumerate(
+    [([0, 1, 2, 4], 1), ([4, 3, 0], 0), ([4, 3, 0], 1), ([0, 1, 2, 3, 4, 5], 1)]
+  ):
+    call = running_sum.phase_call(cohort, np.arange(len(cohort)))
+    output = loop.run_call(
+      runtime, phase, source, store, server_state, call, round_num, 0
+    )
+    if succeeds:
+      store.commit(round_num + 1)
+      server_state = output.server_state
+      totals.append(float(server_state.total))
+    else:
+      store.discard()
+  return totals, store
+
+
+@accelerator.needed
+@pytest.mark.parametrize(
+  'devices',
+  [pytest.param((), marks=pytest.mark.verify), ('CPU:0', 'CPU:1')],
+)
+def test_states_stay_on_the_device_between_any_cohorts(
+  devices, tmp_path, monkeypatch
+):
+  clients = [[1.0], [2.0, 3.0], [4.0], [5.0, 6.0, 7.0], [8.0, 9.0], [7.0]]
+  source = running_sum.source(*clients)
+  config = pjrt_config.PjrtConfig(
+    clients_per_block=2, cache=str(tmp_path / 'cache')
+  )
+  algorithm = running_sum.algorithm()
+  fetched = []
+  fetch = pjrt_connection.Connection.fetch
+  monkeypatch.setattr(
+    pjrt_connection.Connection,
+    'fetch',
+    lambda self, name: fetched.append(name) or fetch(self, name),
+  )
+  with pjrt_runtime.PjrtRuntime(algorithm, 6, config, devices) as runtime:
+    totals, store = _rounds(runtime, source, tmp_path)
+    assert not fetched
+  # What was there when the worker ended: the last round's, and no more.
+  assert len(fetched) == 3
+  debug = debug_runtime.DebugRuntime(algorithm, 6)
+  expected, other = _rounds(debug, source, tmp_path)
+  assert totals == expected
+  everyone = np.arange(6)
+  tf.nest.map_structure(
+    np.testing.assert_array_equal,
+    cohort_lib.to_numpy(store.load(everyone)),
+    cohort_lib.to_numpy(other.load(everyone)),
+  )
+
+
+@pytest.mark.verify
+@accelerator.needed
+def test_what_does_not_vectorize_by_itself_is_calibrated_once(
+  tmp_path, monkeypatch
+):
+  algorithm = running_sum.algorithm(vectorizes=False)
+  compiled = []
+  compile_ = pjrt_connection.Connection.compile
+  monkeypatch.setattr(
+    pjrt_connection.Connection,
+    'compile',
+    lambda self, program: (
+      compiled.append(program.name.split(', ')[0]) or compile_(self, program)
+    ),
+  )
+  path = tmp_path / 'accelerator.json'
+
+  def run(form):
+    compiled.clear()
+    config = pjrt_config.PjrtConfig(
+      form=form,
+      calibration=str(path),
+      cache=str(tmp_path / 'cache'),
+    )
+    with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
+      source = running_sum.source([1.0], [2.0], [3.0])
+      state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
+    assert state.total == 6
+    return compiled
+
+  assert run('auto') == ['add in a loop']  # On a CPU.
+  assert run('vectorized') == ['add at once']
+  assert not path.exists()
+  *both, chosen = run('calibrated')
+  assert {*both} == {'add at once', 'add in a loop'}
+  saved = json.loads(path.read_text())
+  assert saved['vectorizes'] == {'add': chosen == 'add at once'}
+  # Turned round, to see that it is not measured again.
+  saved['vectorizes']['add'] = chosen != 'add at once'
+  path.write_text(json.dumps(saved))
+  assert run('calibrated') == [*({*both} - {chosen})]
+
+
+@accelerator.needed
+def test_what_cannot_be_lowered_is_refused_before_the_first_round(tmp_path):
+  """Also of a phase that the first round does not have."""
+
+  def work(message, client_input, client_state, data, seed):
+    output = running_sum.client_work(
+      message, client_input, client_state, data, seed
+    )
+    length = tf.strings.length(tf.strings.as_string(data.x[0, 0]))
+    value = output.result['value'] + tf.cast(length, tf.float32)
+    return output._replace(result={**output.result, 'value': value})
+
+  algorithm = running_sum.algorithm(vectorizes=False)
+  phase = algorithm.phases[running_sum.PHASE]
+  later = phase._replace(name='later', client_work=work)
+  algorithm = dataclasses.replace(
+    algorithm, phases={**algorithm.phases, 'later': later}
+  )
+  config = pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'))
+  source = running_sum.source([1.0], [2.0], [3.0])
+  with (
+    pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime,
+    pytest.raises(errors.ConfigError, match=r"'later'.*AsString"),
+  ):
+    toys.run_rounds(algorithm, runtime, source, 1)
+
+
+@pytest.mark.parametrize(
+  ('platform', 'memory', 'expected'),
+  [
+    ('cpu', 1 << 40, 50),
+    ('gpu', 1 << 40, 1000),
+    # A client takes six copies of an upload of four numbers, and six examples
+    # of three: x, y and the mask.
+    ('gpu', 4 * 7 * 4 * (6 * 4 + 6 * 3), 7),
+    ('gpu', 1, 1),
+  ],
+)
+def test_blocks_fill_a_quarter_of_an_accelerator(
+  platform, memory, expected, monkeypatch
+):
+  sizes = []
+  monkeypatch.setattr(
+    pjrt_runtime,
+    'deal',
+    lambda num_examples, size, population: sizes.append(size) or [],
+  )
+  connection = mock.MagicMock(
+    platform=platform, device_bytes=memory, memory_bytes=memory
+  )
+  connection.finish.side_effect = KeyboardInterrupt
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 2, connection=connection
+  )
+  source = running_sum.source([1.0] * 6, [2.0])
+  with pytest.raises(KeyboardInterrupt), runtime:
+    toys.run_rounds(running_sum.algorithm(), runtime, source, 1)
+  assert sizes == [expected]
+
+
+@accelerator.needed
+def test_unknown_devices_are_refused(tmp_path):
+  config = pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'))
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 3, config, ('GPU:7', 'CPU:0')
+  )
+  with (
+    pytest.raises(errors.ConfigError, match="'GPU:7'.* it sees: CPU:0"),
+    runtime,
+  ):
+    pass

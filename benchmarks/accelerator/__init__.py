@@ -1,0 +1,1 @@
+"""Cases packed into single files, to be measured wherever jax is."""

@@ -1,0 +1,28 @@
+import json
+
+from tff_algos.runtimes.pjrt import calibration
+
+
+def test_the_faster_form_is_chosen_and_kept_for_the_kind_of_device(tmp_path):
+  path = tmp_path / 'accelerator.json'
+  made = calibration.Calibration(str(path), 'H100, jax 1')
+  assert made.get('train') is None
+  assert made.choose('train', {True: 0.1, False: 0.2})
+  assert not made.choose('fit', {True: 0.2, False: 0.1})
+  again = calibration.Calibration(str(path), 'H100, jax 1')
+  assert (again.get('train'), again.get('fit')) == (True, False)
+  other = calibration.Calibration(str(path), 'H100, jax 2')
+  assert other.get('train') is None
+  other.choose('train', {True: 3.0, False: 2.0})
+  assert json.loads(path.read_text()) == {
+    'device': 'H100, jax 2',
+    'vectorizes': {'train': False},
+  }
+
+
+def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  made = calibration.Calibration('', 'cpu')
+  assert made.choose('train', {True: 1.0, False: 2.0})
+  assert made.get('train')
+  assert not list(tmp_path.iterdir())
