@@ -6,6 +6,7 @@ from typing import Any
 
 from tff_algos.evaluation import evaluation_tables, evaluator
 from tff_algos.experiments import experiment, output, runtime_cache, session
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.run import membership_history
 from tff_algos.training import checkpoint, metrics_log
 
@@ -46,6 +47,9 @@ def evaluate(
   output.write_json(evaluation / 'summary.json', content)
   for name, rows in tables.items():
     output.write_table(evaluation / name, rows)
+  with tracking.opened(config, folder) as tracker:
+    if tracker is not None:
+      tracker.summarize(found.metrics)
 
 
 def _summary(
