@@ -48,11 +48,6 @@ def test_the_best_round(launcher, trained_regressions, tmp_path):
   assert program.returncode == 0, program.stderr
   summary = json.loads((folder / 'evaluation' / 'summary.json').read_text())
   assert summary['last']['round'] == 1
-  content['progress'] = {}
-  path.write_text(json.dumps(content))
-  program = evaluate('best')
-  assert program.returncode == 1
-  assert 'has no best round' in program.said[-1]
   program = evaluate('newest')
   assert program.returncode == 1
   assert "round must be one of 'last', 'best', got" in program.said[-1]

@@ -115,7 +115,7 @@ _RUNTIMES = {
   ),
   # Starts at once; a round takes half a second.
   'debug': (
-    6,
+    5,
     '--config.runtime.name=debug',
     '--config.training.checkpoint_interval=1',
     '--config.training.evaluation_interval=2',

@@ -4,8 +4,6 @@ import pytest
 
 from tests.testing import notebooks, programs
 
-# The others take minutes together.
-_IN_TEST = ('inside_a_round',)
 _MAX_BYTES = 1_000_000
 # Of the fractions that are printed, such as accuracies: another machine rounds
 # in another order.
@@ -27,14 +25,8 @@ def test_a_notebook_is_whole(name):
     assert f'notebooks/{path.name}' in (programs.ROOT / page).read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=[] if name in _IN_TEST else pytest.mark.verify)
-    for name in notebooks.names()
-  ],
-)
+@pytest.mark.verify
+@pytest.mark.parametrize('name', notebooks.names())
 def test_a_notebook_prints_what_it_shows(name):
   expected = notebooks.texts(notebooks.read(name))
   actual = notebooks.texts(notebooks.execute(name))

@@ -33,7 +33,7 @@ def _rounds():
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_the_page_has_the_rounds_of_all_algorithms():
   _, start, rounds = _PAGE.read_text().partition(_START)
   assert start + rounds == _rounds(), 'run python -m tests.docs.rounds_test'

@@ -87,7 +87,7 @@ def _assert_same(found, expected, places) -> None:
   assert not differing, places
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize('night', [nights.SECOND], indirect=True)
 def test_killed_between_its_steps_it_ends_in_the_same_files(night, tmp_path):
   """Before the link of the run, and before the release."""

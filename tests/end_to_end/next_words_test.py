@@ -151,7 +151,7 @@ def test_all_runtimes_train_to_the_same_weights(trained):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_evaluates_and_exports(trained):
   config, workdir = trained
   evaluating.evaluate(config, workdir)

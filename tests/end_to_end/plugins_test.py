@@ -48,6 +48,7 @@ def _loaded(folder, monkeypatch, kept_registries):
   plugins.load(['own_lab'])
 
 
+@pytest.mark.verify
 def test_it_runs_from_raw_data_to_a_served_prediction(finished):
   assert finished.returncode == 0, finished.stderr
   assert 'Asked over HTTP, the model of client' in finished.stdout
@@ -55,6 +56,7 @@ def test_it_runs_from_raw_data_to_a_served_prediction(finished):
   assert not finished.processes()
 
 
+@pytest.mark.verify
 def test_it_learns_the_rings(finished, folder):
   assert finished.returncode == 0, finished.stderr
   with (folder / 'run' / 'metrics.csv').open() as file:
@@ -68,6 +70,7 @@ def test_it_learns_the_rings(finished, folder):
   assert scores[-1] > 0.8
 
 
+@pytest.mark.verify
 def test_the_bundle_answers_as_the_model_does(finished, folder, loaded):
   assert finished.returncode == 0, finished.stderr
   config = experiment.parse(config_file.load(f'{folder}/own_lab/config.py'))

@@ -49,7 +49,11 @@ OPTIONS = {
     'personalization_interval': 2,
   },
   'per_fed_avg': {'variant': 'exact', 'num_local_steps': 2, 'batch_size': 4},
-  'pfedkm': {'cohort_size': 0, 'server_mixing': 0.7},
+  'pfedkm': {
+    'cohort_size': 0,
+    'server_mixing': 0.7,
+    'k_means': {'num_restarts': 2},
+  },
   'pfedme': {'server_mixing': 0.7},
   'ppfl': {
     'cohort_size': 0,

@@ -61,6 +61,7 @@ def test_the_first_round_finds_them_through_the_whole_library():
   assert _ari(state.cluster_assignment) == 1
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize('initialization', regrouping.INITIALIZATIONS)
 def test_a_wrong_start_is_locked_in_by_small_steps_and_not_by_large(
   initialization,

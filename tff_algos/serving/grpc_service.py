@@ -181,7 +181,12 @@ class Services(grpc.GenericRpcHandler):
       seconds=context.time_remaining(),
     )
     context.add_callback(functools.partial(_cancel, future))
-    return future.result()
+    try:
+      return future.result()
+    finally:
+      # An error refers to this frame: in a cycle with it the call would live
+      # until garbage collection, and be one of the connection's streams.
+      del future
 
   def _receive(
     self, messages: Iterator[bytes], context: grpc.ServicerContext

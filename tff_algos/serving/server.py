@@ -188,6 +188,9 @@ def _grpc_server(
       ('grpc.max_send_message_length', -1),
       ('grpc.max_allowed_incoming_connections', config.max_connections),
       ('grpc.max_concurrent_streams', _MAX_STREAMS),
+      # It counts streams until Python has let go of their calls, after the
+      # client has the answers and may send others: those it would refuse.
+      ('grpc.http.overload_protection', 0),
       (
         'grpc.server_handshake_timeout_ms',
         round(config.receive_seconds * 1000),

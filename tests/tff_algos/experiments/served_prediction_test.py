@@ -22,7 +22,7 @@ def test_no_model_to_serve(digits_dataset):
   assert not (digits_dataset / 'export').exists()
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_server_that_knows_no_such_model(finished_run, tmp_path):
   """The client process fails; the server ends all the same."""
   shutil.copytree(finished_run.folder / 'dataset', tmp_path / 'dataset')

@@ -1,6 +1,7 @@
 """The gRPC services over a real channel."""
 
 import collections
+import gc
 import threading
 import time
 
@@ -22,6 +23,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.testing import exportable
+from tff_algos.core import errors
 
 X = exportable.sample_inputs(3)
 
@@ -261,6 +263,28 @@ def test_malformed_messages_are_mistakes_of_the_client(served, capfd):
   }
   assert codes['INVALID_ARGUMENT'] > 100
   assert 'Traceback' not in capfd.readouterr().err
+
+
+def test_requests_beyond_those_at_a_time_wait_at_the_client(served):
+  call = served.channel.unary_unary(PREDICT)
+  good = request(x=X).SerializeToString()
+  replies = [call.future(good, timeout=60) for _ in range(200)]
+  codes = collections.Counter(reply.code().name for reply in replies)
+  assert codes == {'OK': 200}
+
+
+def test_refused_requests_need_no_garbage_collection(served):
+  call = served.channel.unary_unary(PREDICT)
+  gc.collect()
+  gc.disable()
+  try:
+    for _ in range(20):
+      with pytest.raises(grpc.RpcError):
+        call(b'\xff', timeout=30)
+    kept = [one for one in gc.get_objects() if type(one) is errors.RequestError]
+  finally:
+    gc.enable()
+  assert len(kept) < 5
 
 
 def test_other_methods_are_unimplemented(served):

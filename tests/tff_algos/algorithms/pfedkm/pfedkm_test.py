@@ -39,7 +39,11 @@ _SOURCE = points.clients(_POINTS)
 
 
 def _build(training=_HALF_WAY, **options):
-  options = {'num_clusters': 2, 'loss_scale': 0.5} | options
+  options = {
+    'num_clusters': 2,
+    'loss_scale': 0.5,
+    'k_means': regrouping.KMeansConfig(num_restarts=2),
+  } | options
   return pfedkm.build_pfedkm(
     points.model(2), pfedkm.PFedKMConfig(local_training=training, **options)
   )
@@ -150,7 +154,9 @@ def test_labels_of_k_means_do_not_matter():
 @pytest.mark.parametrize('seed_per_round', [False, True])
 def test_the_seed_of_k_means_is_the_same_or_new_in_every_round(seed_per_round):
   algorithm = _build(
-    k_means=regrouping.KMeansConfig(seed_per_round=seed_per_round)
+    k_means=regrouping.KMeansConfig(
+      num_restarts=2, seed_per_round=seed_per_round
+    )
   )
   runtime = debug_runtime.DebugRuntime(algorithm, 6)
   start = _start(algorithm, _ZEROS)
@@ -172,7 +178,9 @@ def test_cluster_that_loses_its_clients_keeps_its_model(initialization):
   source = points.clients([np.array([[0, 0]])] * 2 + [np.array([[8, 8]])] * 2)
   algorithm = _build(
     num_clusters=3,
-    k_means=regrouping.KMeansConfig(initialization=initialization),
+    k_means=regrouping.KMeansConfig(
+      num_restarts=2, initialization=initialization
+    ),
   )
   start = _start(algorithm, [[2, 2]] * 3, source=source)
   models, assignment, _, output = _run(algorithm, start, source=source)

@@ -25,6 +25,7 @@ def _train(folder, num_rounds=2, **changes):
   )
   values.algorithm.schedule.slow_period = 1
   values.algorithm.local_atoms.own = 'nothing'
+  values.algorithm.host.cohort_size = 2
   values.algorithm.host.local_training.batch_size = 64  # Few steps.
   values.runtime.name = 'debug'  # It traces no graphs.
   for key, value in changes.items():
@@ -36,10 +37,17 @@ def _train(folder, num_rounds=2, **changes):
 
 
 @pytest.fixture(scope='module')
-def runs(tmp_path_factory):
+def folder(tmp_path_factory):
+  """A folder with a run of factors."""
   folder = tmp_path_factory.mktemp('runs')
-  _train(folder / 'plain', model__decomposition__num_atoms=0)
   _train(folder / 'factors')
+  return folder
+
+
+@pytest.fixture(scope='module')
+def runs(folder):
+  """With those that `factors` is compared with."""
+  _train(folder / 'plain', model__decomposition__num_atoms=0)
   _train(folder / 'wider', 1, model__normalization='group')
   _train(folder / 'elsewhere', 1, dataset__seed=1)
   return folder
@@ -70,10 +78,10 @@ def test_losses_along_the_paths_are_those_of_the_evaluation(runs):
 
 
 @pytest.mark.slow
-def test_a_point_has_kernels_in_the_place_of_factors(runs):
-  problem = trajectories.read([runs / 'factors'], 1)
-  config = resolved_config.read(runs / 'factors')
-  with session.open_session(config, runs / 'factors') as opened:
+def test_a_point_has_kernels_in_the_place_of_factors(folder):
+  problem = trajectories.read([folder / 'factors'], 1)
+  config = resolved_config.read(folder / 'factors')
+  with session.open_session(config, folder / 'factors') as opened:
     _, state = opened.restore()
   weights = {
     name: np.asarray(leaf) for name, leaf in state.model_weights.items()
@@ -90,7 +98,7 @@ def test_a_point_has_kernels_in_the_place_of_factors(runs):
   np.testing.assert_allclose(point, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize(
   ('name', 'text'),
   [

@@ -167,9 +167,28 @@ def test_a_backfill_is_not_released(production):
   assert later['parent'] == f'runs/{nights.SECOND}'
 
 
+def _interrupt_at(monkeypatch, name: str, place: str):
+  """Raises KeyboardInterrupt where `os.<name>` is to make a path."""
+  original = getattr(os, name)
+
+  def function(source, target, *args, **kwargs):
+    if place in os.fspath(target):
+      raise KeyboardInterrupt
+    return original(source, target, *args, **kwargs)
+
+  monkeypatch.setattr(os, name, function)
+
+
 @pytest.mark.slow
-def test_step_by_step_late_files_are_part_of_the_next_night(production):
+def test_step_by_step_late_files_are_part_of_the_next_night(
+  production, monkeypatch
+):
+  """Interrupted as well, before the link of the dataset and the release."""
   folder = production.run_folder(nights.THIRD)
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    _interrupt_at(patched, 'symlink', '/dataset')
+    production.run(nights.THIRD, nightly.DATASET)
+  assert not list(folder.iterdir())
   result = production.run(nights.THIRD, nightly.DATASET)
   assert result['status'] == 'until dataset'
   assert [path.name for path in folder.iterdir()] == ['dataset']
@@ -183,9 +202,13 @@ def test_step_by_step_late_files_are_part_of_the_next_night(production):
     result |= {'status': f'until {step}'}
     assert production.run(nights.THIRD, step) == result
     assert (folder / name).exists()
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    _interrupt_at(patched, 'rename', '/personalized_models/3')
+    production.run(nights.THIRD)
   assert len(production.history) == 2
   result |= {'status': 'released', 'released_version': 3}
   assert production.run(nights.THIRD) == result
+  assert len(production.history) == 3
   assert continuation.read_parent(folder)[3:] == (5, 1, 0, 0)  # a returns.
   later = production.run(nights.FOURTH, nightly.DATASET)
   assert later['dataset_version'] != result['dataset_version']
