@@ -84,7 +84,11 @@ _NOT_RUN = (
   ('docs/robustness.md', 'binaries.sweep', _SWEEP),
   ('docs/serving.md', 'docker run', 'needs Docker and the network'),
   ('docs/sweeps.md', 'binaries.sweep', _SWEEP),
-  ('docs/tracking.md', 'binaries.run', 'needs a server: mlflow_tracker_test.py'),
+  (
+    'docs/tracking.md',
+    'binaries.run',
+    'needs a server: mlflow_tracker_test.py',
+  ),
 )
 _COMMAND = re.compile(
   r'(?:[A-Z]+=\$\(|of=|for |15 2 \* \* \* )?'
