@@ -1,5 +1,7 @@
 """Order, results and end of runs side by side, on an engine that fakes them."""
 
+import types
+
 import pytest
 
 from configs.fed_soft import synthetic
@@ -139,7 +141,8 @@ def test_all_are_asked_to_end_before_one_is_waited_for(tmp_path, monkeypatch):
   def interrupt(_):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(side_by_side.time, 'sleep', interrupt)
+  clock = types.SimpleNamespace(sleep=interrupt)
+  monkeypatch.setattr(side_by_side, 'time', clock)
   engine = _Engine(2)
   with pytest.raises(KeyboardInterrupt):
     _sweep(tmp_path, engine)
