@@ -25,16 +25,19 @@ def _main() -> None:
   def main() -> None:
     from tff_algos.evaluation import round_time
     from tff_algos.experiments import evaluating, experiment
+    from tff_algos.experiments.tracking import runs as tracking
     from tff_algos.reports.run import page, summary
     from tff_algos.training import checkpoint
 
     read_clock = round_time.read_clock(clock.value)
+    parsed = experiment.parse(config.value)
     evaluating.evaluate(
-      experiment.parse(config.value),
+      parsed,
       workdir.value,
       checkpoint.parse_choice(round_choice.value),
     )
     index = page.write_report(workdir.value, read_clock)
+    tracking.send_pictures(parsed, workdir.value)
     print(summary.console_summary(workdir.value))
     logging.info('Report: %s', index)
 

@@ -3,19 +3,19 @@
 import functools
 import pathlib
 import site
+from typing import TYPE_CHECKING
 
 from apache_beam.options import pipeline_options as beam_options
 from apache_beam.runners.dask import dask_runner
+
+if TYPE_CHECKING:
+  import distributed
 
 _PROJECT = pathlib.Path(__file__).parents[2]
 
 
 def share_project(options: beam_options.PipelineOptions) -> None:
-  """Adds this project's folder to `sys.path` of scheduler and workers.
-
-  `dask scheduler` and `dask worker` do not import from the folder in which they
-  are started. Processes that join the cluster later, or replace a lost one, get
-  the folder as well. An installed package takes precedence over it.
+  """Registers this project with the cluster of a pipeline, if it has one.
 
   Args:
     options: Beam's pipeline options; without an address Dask's workers are
@@ -26,7 +26,6 @@ def share_project(options: beam_options.PipelineOptions) -> None:
   """
   # Dask is an extra.
   import distributed
-  from distributed.diagnostics import plugin as plugins
 
   given = options.view_as(dask_runner.DaskOptions).get_all_options(
     drop_default=True, current_only=True
@@ -38,9 +37,24 @@ def share_project(options: beam_options.PipelineOptions) -> None:
   }
   if not {'address', 'scheduler_file'} & connection.keys():
     return
+  with distributed.Client(**connection, set_as_default=False) as client:
+    register_project(client)
+
+
+def register_project(client: 'distributed.Client') -> None:
+  """Adds this project's folder to `sys.path` of scheduler and workers.
+
+  `dask scheduler` and `dask worker` do not import from the folder in which they
+  are started. Processes that join the cluster later, or replace a lost one, get
+  the folder as well. An installed package takes precedence over it.
+
+  Args:
+    client: Client of the cluster.
+  """
+  from distributed.diagnostics import plugin as plugins
+
   plugin = plugins.InstallPlugin(
     functools.partial(site.addsitedir, str(_PROJECT)), restart_workers=False
   )
   plugin.name = f'project {_PROJECT}'  # Registered once, whatever is built.
-  with distributed.Client(**connection, set_as_default=False) as client:
-    client.register_plugin(plugin)
+  client.register_plugin(plugin)

@@ -89,6 +89,11 @@ _NOT_RUN = (
     for part in ('server.key', 'tls_ca')
   ),
   ('docs/sweeps.md', 'binaries.sweep', _SWEEP),
+  (
+    'docs/tracking.md',
+    'binaries.run',
+    'needs a server: mlflow_tracker_test.py',
+  ),
 )
 _COMMAND = re.compile(
   r'(?:[A-Z]+=\$\(|of=|for |15 2 \* \* \* )?'

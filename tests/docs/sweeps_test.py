@@ -1,6 +1,7 @@
 """The commands of the documents make the runs that they speak of."""
 
 import argparse
+import json
 import re
 import shlex
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.testing import programs
 from tff_algos.experiments import config_file, config_values
-from tff_algos.experiments.sweeps import comparison, grid
+from tff_algos.experiments.sweeps import comparison, grid, ranges, search
 from tff_algos.reports.sweep import plan
 
 
@@ -19,7 +20,8 @@ def _commands(name: str) -> list[list[str]]:
   return [shlex.split(one) for one in found if 'data/air.py' not in one]
 
 
-_COMMANDS = [*_commands('docs/sweeps.md'), *_commands('README.md')]
+_ALL = [*_commands('docs/sweeps.md'), *_commands('README.md')]
+_COMMANDS = [one for one in _ALL if '--search=optuna' not in one]
 
 
 @pytest.mark.parametrize('arguments', _COMMANDS, ids=range(len(_COMMANDS)))
@@ -53,3 +55,17 @@ def test_a_command_makes_twenty_runs(arguments, monkeypatch):
 def test_there_are_commands():
   assert len(_COMMANDS) == 5
   assert sum('--choose' in ' '.join(one) for one in _COMMANDS) == 1
+
+
+def test_the_search_of_the_page_can_be_made(monkeypatch, tmp_path):
+  monkeypatch.chdir(programs.ROOT)
+  (command,) = [one for one in _ALL if '--search=optuna' in one]
+  page = (programs.ROOT / 'docs/sweeps.md').read_text()
+  (text,) = re.findall(r'^```json\n(.*?)^```', page, re.M | re.S)
+  path = tmp_path / 'ranges.json'
+  path.write_text(text)
+  (config,) = (one[9:] for one in command if one.startswith('--config='))
+  base = config_file.load(config).to_dict()
+  found = ranges.read(str(path), base)
+  assert len(found) == len(json.loads(text)) == 3
+  search.check(search.Options(base, found, 20, 1))

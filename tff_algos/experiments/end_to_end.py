@@ -14,6 +14,7 @@ from tff_algos.experiments import (
   served_prediction,
   training,
 )
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.run import page, summary
 
 
@@ -39,6 +40,7 @@ def run(
   logging.info('4/5 export')
   bundles = exporting.export(config, folder)
   index = page.write_report(folder)
+  tracking.send_pictures(config, folder)
   logging.info('5/5 a prediction from a server')
   answer = served_prediction.ask(folder)
   places = {

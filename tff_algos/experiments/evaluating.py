@@ -8,6 +8,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import durable, records, sealed_json
 from tff_algos.evaluation import evaluation_tables, evaluator
 from tff_algos.experiments import experiment, output, runtime_cache, session
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.run import membership_history
 from tff_algos.training import checkpoint, metrics_log
 
@@ -62,6 +63,9 @@ def evaluate(
     for name, rows in tables.items():
       output.write_table(evaluation / name, rows)
     sealed_json.write(evaluation / _SUMMARY, content)
+  with tracking.opened(config, folder) as tracker:
+    if tracker is not None:
+      tracker.summarize(found.metrics)
 
 
 def _summary(

@@ -21,6 +21,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema as schema_lib
 from tff_algos.evaluation import drift as drift_lib
 from tff_algos.experiments.production import gate_config
+from tff_algos.experiments.tracking import tracker as tracking_lib
 from tff_algos.features import spec as spec_lib
 from tff_algos.models import registry as models
 from tff_algos.privacy import mechanism, private_algorithm
@@ -59,6 +60,8 @@ class ExperimentConfig:
     drift: Thresholds of the drift of the data from those of the parent run.
     seed: Base of all randomness in training, >= 0.
     gate: Comparison with the exported models before a release.
+    tracking: Service that metrics, pictures and models are sent to; affects no
+      result.
   """
 
   name: str
@@ -78,6 +81,7 @@ class ExperimentConfig:
   drift: drift_lib.DriftConfig = drift_lib.DriftConfig()
   seed: int = 0
   gate: gate_config.GateConfig = gate_config.GateConfig()
+  tracking: tracking_lib.TrackingConfig = tracking_lib.TrackingConfig()
 
   def __post_init__(self):
     checks.check_int('seed', self.seed, minimum=0)

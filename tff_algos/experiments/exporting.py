@@ -14,6 +14,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import experiment, session
 from tff_algos.experiments.production import lineage
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import (
   cluster_models,
   manifest,
@@ -64,7 +65,9 @@ def export(
   with session.open_session(config, folder) as opened:
     chosen, server_state = opened.restore(round_choice)
     if client_id is not None:
-      return [_export_client(opened, target, chosen, server_state, client_id)]
+      bundle = _export_client(opened, target, chosen, server_state, client_id)
+      tracking.register(config, folder, [bundle])
+      return [bundle]
     facts = lineage.describe(config, folder, opened.dataset, chosen)
     with releases.opened(target) as path, path.unreleased() as hidden:
       bundles = write_bundles(opened, chosen, server_state, hidden)
@@ -72,6 +75,7 @@ def export(
       published = path.release(bundles, entry, facts)
       if keep_versions is not None:
         path.remove_old(keep_versions)
+  tracking.register(config, folder, list(published.values()))
   return list(published.values())
 
 

@@ -24,6 +24,7 @@ from tff_algos.experiments import (
   runtime_cache,
   training,
 )
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.plotting import gallery
 from tff_algos.reports.run import page, summary
 from tff_algos.reports.run import run as run_lib
@@ -240,7 +241,9 @@ class Experiment(rich_repr.Described):
       UserError: If `evaluate` was not called.
     """
     self._evaluated()
-    return page.write_report(self.workdir)
+    index = page.write_report(self.workdir)
+    tracking.send_pictures(self.config, self.workdir)
+    return index
 
   def close(self) -> None:
     """Ends the runtime and its processes; a later call starts it again."""

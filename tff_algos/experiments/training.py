@@ -17,6 +17,8 @@ from tff_algos.experiments import (
   runtime_cache,
   session,
 )
+from tff_algos.experiments.tracking import runs as tracking
+from tff_algos.experiments.tracking import tracker as tracker_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.training import continuation, loop, metrics_log, workdir
 
@@ -48,6 +50,31 @@ class _Silent:
   def persist(self):
     """Returns no entries."""
     return {}
+
+
+class _Tracked:
+  """Observer that also sends everything to a tracker."""
+
+  def __init__(self, observer: loop.Observer, tracker: tracker_lib.Tracker):
+    """Takes the observer and the tracker."""
+    self._observers = (observer, tracker)
+
+  def resume(self, round_num: int) -> None:
+    """Forwards the call to both."""
+    for observer in self._observers:
+      observer.resume(round_num)
+
+  def record(
+    self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
+  ) -> None:
+    """Forwards the call to both."""
+    for observer in self._observers:
+      observer.record(round_num, metrics, memberships)
+
+  def persist(self) -> None:
+    """Forwards the call to both."""
+    for observer in self._observers:
+      observer.persist()
 
 
 class _Calling:
@@ -128,6 +155,9 @@ def train(
         )
       )
       observer, runtime = auditing.attend(config, folder, observer, runtime)
+      tracker = stack.enter_context(tracking.opened(config, folder))
+      if tracker is not None:
+        observer = _Tracked(observer, tracker)
       observer = _Calling(observer, callbacks)
       resolved_config.write(config, folder, opened.checkpoints.run_identity)
     result = loop.train(

@@ -1,6 +1,7 @@
 """A child process that never outlives its owner, and its last words.
 
 *   `end`, and the end of the interpreter, end it: SIGTERM, then SIGKILL;
+    `terminate` sends SIGTERM alone, so that several end at the same time;
 *   the kernel ends it when this process dies, even by SIGKILL.
 
 Ctrl-C in a terminal reaches this process alone.
@@ -42,6 +43,7 @@ class ChildProcess:
     command: Sequence[str],
     env: Mapping[str, str],
     pass_fds: Sequence[int] = (),
+    grace_seconds: float = _GRACE_SECONDS,
   ):
     """Prepares a process.
 
@@ -50,6 +52,7 @@ class ChildProcess:
       command: Program and arguments.
       env: Environment variables beside those of this process.
       pass_fds: File descriptors that it inherits.
+      grace_seconds: Time between SIGTERM and SIGKILL.
     """
     self._name = f'the {what} {command[0]}'
     self._what = what
@@ -59,6 +62,8 @@ class ChildProcess:
     ]
     self._env = {**os.environ, **env}
     self._pass_fds = tuple(pass_fds)
+    self._grace_seconds = grace_seconds
+    self._was_terminated = False
     self._process: subprocess.Popen[bytes] | None = None
     self._start_error: OSError | None = None
     self._spawned = threading.Event()
@@ -115,6 +120,12 @@ class ChildProcess:
     """Returns the last 8 KiB of its stdout and stderr, whole characters."""
     return self._tail.decode(errors='replace').strip()
 
+  def terminate(self) -> None:
+    """Sends SIGTERM to the process and its children, once; does not wait."""
+    if not self._was_terminated:
+      self._was_terminated = True
+      self._signal(signal.SIGTERM)
+
   def end(self) -> None:
     """Ends the process and its children, if this process started it."""
     # A forked child inherits this object, but must not end the process.
@@ -125,8 +136,8 @@ class ChildProcess:
       return
     self._spawned.wait()
     try:
-      self._signal(signal.SIGTERM)
-      self._thread.join(_GRACE_SECONDS)
+      self.terminate()
+      self._thread.join(self._grace_seconds)
     finally:
       # Also when Ctrl-C interrupts the grace period.
       self._signal(signal.SIGKILL)

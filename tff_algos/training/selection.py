@@ -58,6 +58,13 @@ class Progress(NamedTuple):
     return 0 < config.patience <= self.num_since
 
 
+def is_smallest(metric: str, config: SelectionConfig) -> bool:
+  """Returns whether the smallest value of a metric is the best."""
+  return config.mode == 'min' or (
+    config.mode == 'auto' and metric.rpartition('/')[2] in _SMALLEST
+  )
+
+
 def update(
   progress: Progress,
   config: SelectionConfig,
@@ -90,10 +97,8 @@ def update(
   if math.isnan(value):
     has_best = progress.best_round >= 0
     return progress._replace(num_since=progress.num_since + has_best)
-  is_smallest = config.mode == 'min' or (
-    config.mode == 'auto' and name.rpartition('/')[2] in _SMALLEST
-  )
-  gain = (value - progress.best_value) * (-1 if is_smallest else 1)
+  sign = -1 if is_smallest(name, config) else 1
+  gain = sign * (value - progress.best_value)
   if progress.best_round < 0 or gain > config.min_improvement:
     return Progress(round_num, value)
   return progress._replace(num_since=progress.num_since + 1)

@@ -37,6 +37,7 @@ from tff_algos.experiments.production import (
   lineage,
   releasing,
 )
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import releases
 from tff_algos.reports.run import page
 from tff_algos.training import checkpoint, continuation, workdir
@@ -283,6 +284,7 @@ class _Night:
     )
     lineage.write(self._config, self._run, self._export)
     page.write_report(self._run)
+    tracking.send_pictures(self._config, self._run)
     gate_record.require_blessed(record)
 
   def _is_backfill(self) -> bool:

@@ -10,6 +10,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, exporting
 from tff_algos.experiments.production import gate_record, gating, lineage
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import releases
 from tff_algos.training import checkpoint
 
@@ -71,12 +72,13 @@ def release(
           else 'it was compared with no champion, and now there is one',
         )
       candidate = gating.candidate_folder(folder)
-      path.release(
+      published = path.release(
         {model: candidate / model / '1' for model in releases.MODELS},
         dataclasses.replace(entry, gated=True),
         facts,
       )
       found = path.history[-1]
+      tracking.register(config, folder, list(published.values()))
     elif found.version != path.history[-1].version:
       logging.info(
         'The candidate was released as version %d; version %d is current. '

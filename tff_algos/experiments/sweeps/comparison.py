@@ -16,7 +16,12 @@ from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.sweep import choice as choice_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
-from tff_algos.reports.sweep import sweep_page, sweep_table, worst_attack
+from tff_algos.reports.sweep import (
+  sweep_page,
+  sweep_table,
+  trials,
+  worst_attack,
+)
 from tff_algos.reports.sweep import target as target_lib
 
 _SEED = re.compile(r'seed_(\d+)')
@@ -51,8 +56,8 @@ def compare(
     options: Options of the comparison.
 
   Returns:
-    Means and standard deviations, the selected values, and the score of each
-    cell under its worst attack, as text.
+    Means and standard deviations, or the trials of a search; the selected
+    values, and the score of each cell under its worst attack; as text.
 
   Raises:
     DataError: If no run is finished, a file is damaged, or the runs do not
@@ -70,7 +75,10 @@ def compare(
   )
   index = sweep_page.write_report(sweep, chosen)
   logging.info('Report: %s', index)
-  table = sweep_table.console(sweep, options.prefixes)
+  if sweep.plan.search is None:
+    table = sweep_table.console(sweep, options.prefixes)
+  else:
+    table = trials.text(sweep)
   return '\n'.join([table, *chosen, *worst_attack.sentences(sweep)])
 
 

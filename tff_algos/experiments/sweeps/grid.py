@@ -51,7 +51,7 @@ def expand(
   choices = [config_values.parse(option, first) for option in options]
   axes = [
     plan_lib.Axis(key, name, tuple(values))
-    for key, name, values in zip(keys, _names(keys), choices, strict=True)
+    for key, name, values in zip(keys, names(keys), choices, strict=True)
   ]
   if len(bases) > 1:
     axes.insert(0, plan_lib.Axis('config file', '', tuple(bases)))
@@ -59,20 +59,51 @@ def expand(
   for (label, base), *values in itertools.product(bases.items(), *choices):
     cell = ((label,) if len(bases) > 1 else ()) + tuple(values)
     for seed in range(num_seeds):
-      changed = copy.deepcopy(dict(base))
-      for key, value in zip(keys, values, strict=True):
-        config_values.assign(changed, key, value, '--grid')
-      config_values.assign(changed, 'seed', seed, '--num_seeds')
-      if not fixed_dataset:
-        config_values.assign(changed, 'dataset.seed', seed, '--num_seeds')
       runs.append(plan_lib.PlannedRun(_folder(axes, cell, seed), cell, seed))
-      configs.append(_parse(changed, plan_lib.label(axes, cell) or label))
+      configs.append(
+        experiment_of(
+          base,
+          dict(zip(keys, values, strict=True)),
+          seed,
+          fixed_dataset=fixed_dataset,
+          label=plan_lib.label(axes, cell) or label,
+        )
+      )
   _check_different([run.folder for run in runs])
   name = str(first.get('name', ''))
   if len(bases) > 1:
     name = f'Sweep over {", ".join(bases)}'
   plan = plan_lib.Plan(name, tuple(axes), tuple(runs))
   return Grid(plan, tuple(configs))
+
+
+def experiment_of(
+  base: Mapping[str, Any],
+  values: Mapping[str, Any],
+  seed: int,
+  *,
+  fixed_dataset: bool,
+  label: str,
+) -> experiment.ExperimentConfig:
+  """Returns the experiment of a run.
+
+  Args:
+    base: Nested values of the config file.
+    values: Dotted key -> value in place of the file's.
+    seed: Seed of the run.
+    fixed_dataset: As of `expand`.
+    label: Names the run in an error.
+
+  Raises:
+    ConfigError: If a key or value does not fit the config.
+  """
+  changed = copy.deepcopy(dict(base))
+  for key, value in values.items():
+    config_values.assign(changed, key, value, '--grid')
+  config_values.assign(changed, 'seed', seed, '--num_seeds')
+  if not fixed_dataset:
+    config_values.assign(changed, 'dataset.seed', seed, '--num_seeds')
+  return _parse(changed, label)
 
 
 def write_plan(plan: plan_lib.Plan, workdir: str | os.PathLike[str]) -> None:
@@ -101,19 +132,19 @@ def _check_keys(
       )
 
 
-def _names(keys: Sequence[str]) -> list[str]:
+def names(keys: Sequence[str]) -> list[str]:
   """Returns the shortest unique suffix of each dotted key."""
 
   def ending(key: str, count: int) -> str:
     return '.'.join(key.split('.')[-count:])
 
-  names = []
+  shortest = []
   for key in keys:
     count = 1
     while sum(ending(one, count) == ending(key, count) for one in keys) > 1:
       count += 1
-    names.append(ending(key, count))
-  return names
+    shortest.append(ending(key, count))
+  return shortest
 
 
 def _folder(

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import time
 
 from absl import logging
 
@@ -16,10 +17,13 @@ from tff_algos.experiments import (
   training,
 )
 from tff_algos.experiments.sweeps import grid
+from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.reports.run import page
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation
+
+_POLL_SECONDS = 0.5
 
 
 def sweep(runs: grid.Grid, folder: str | os.PathLike[str]) -> plan_lib.Plan:
@@ -71,6 +75,8 @@ def make(
   folder: pathlib.Path,
   datasets: pathlib.Path,
   kept: runtime_cache.KeptRuntime,
+  *,
+  shows_progress: bool = True,
 ) -> bool:
   """Executes a run, or resumes it.
 
@@ -80,6 +86,7 @@ def make(
     datasets: Folder of the sweep's datasets, each built once for all runs that
       share it.
     kept: Runtime cache; holds the runtime of this run afterwards.
+    shows_progress: Whether to draw a progress bar on stderr.
 
   Returns:
     False if the run was finished before.
@@ -91,10 +98,36 @@ def make(
     logging.info('It was finished before.')
     return False
   _place_dataset(config.dataset, folder, datasets)
-  training.train(config, folder, kept=kept)
+  training.train(config, folder, kept=kept, shows_progress=shows_progress)
   evaluating.evaluate(config, folder, kept=kept)
   page.write_report(folder)
+  tracking.send_pictures(config, folder)
   return True
+
+
+def build_shared(
+  config: options.DatasetConfig, datasets: pathlib.Path
+) -> pathlib.Path:
+  """Builds a dataset of a sweep, or waits for the process that builds it.
+
+  Args:
+    config: Of the dataset.
+    datasets: Folder of the sweep's datasets.
+
+  Returns:
+    The folder that has it as `dataset`.
+  """
+  shared = datasets / config_lib.config_hash(config)
+  waits = False
+  while True:
+    try:
+      datasets_lib.build(config, shared)
+      return shared
+    except errors.WorkdirBusyError as error:
+      if not waits:
+        logging.info('Waits: %s', error)
+      waits = True
+      time.sleep(_POLL_SECONDS)
 
 
 def is_finished(
@@ -102,7 +135,7 @@ def is_finished(
 ) -> bool:
   """Returns whether a folder holds all results of an experiment.
 
-  The runtime may differ, since it never affects results.
+  Runtime and tracking may differ, since they never affect results.
   """
   try:
     run = run_lib.read(folder)
@@ -113,7 +146,7 @@ def is_finished(
   is_same = all(
     written.get(key) == value
     for key, value in wanted.items()
-    if key != 'runtime'
+    if key not in ('runtime', 'tracking')
   )
   # The report page is written last.
   has_page = (folder / 'report' / 'index.html').is_file()
@@ -144,8 +177,7 @@ def _place_dataset(
   if own.is_dir() and not own.is_symlink():
     datasets_lib.build(config, folder)
     return
-  shared = datasets / config_lib.config_hash(config)
-  datasets_lib.build(config, shared)
+  shared = build_shared(config, datasets)
   folder.mkdir(parents=True, exist_ok=True)
   link = folder / '.dataset.linking'
   link.unlink(missing_ok=True)

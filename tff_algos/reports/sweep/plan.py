@@ -86,12 +86,29 @@ class PlannedRun(NamedTuple):
     values: One value for each axis.
     seed: `config.seed`.
     error: Error that prevented the run; empty if there was none.
+    pruned_round: Round after which a search ended the run as hopeless; None if
+      it did not.
   """
 
   folder: str
   values: tuple[Any, ...]
   seed: int
   error: str = ''
+  pruned_round: int | None = None
+
+
+class Search(NamedTuple):
+  """Objective of a search.
+
+  Attributes:
+    metric: Validation metric after the last round, averaged over seeds.
+    higher_is_better: Whether a larger value is better.
+    num_seeds: Number of runs of a trial.
+  """
+
+  metric: str
+  higher_is_better: bool
+  num_seeds: int
 
 
 class Plan(NamedTuple):
@@ -101,11 +118,13 @@ class Plan(NamedTuple):
     name: Title of the report.
     axes: Axes; empty if only seeds differ.
     runs: Runs, adjacent for each cell.
+    search: Objective by which the runs were selected; None for a grid.
   """
 
   name: str
   axes: tuple[Axis, ...]
   runs: tuple[PlannedRun, ...]
+  search: Search | None = None
 
 
 def value_text(value: Any) -> str:
@@ -123,11 +142,14 @@ def label(axes: Sequence[Axis], values: Sequence[Any]) -> str:
 
 def to_dict(plan: Plan) -> Mapping[str, Any]:
   """Returns a plan as JSON-ready values, see `read`."""
-  return {
+  content: dict[str, Any] = {
     'name': plan.name,
     'axes': [axis._asdict() for axis in plan.axes],
     'runs': [run._asdict() for run in plan.runs],
   }
+  if plan.search is not None:
+    content['search'] = plan.search._asdict()
+  return content
 
 
 def read(workdir: pathlib.Path) -> Plan:
@@ -153,6 +175,7 @@ def read(workdir: pathlib.Path) -> Plan:
         PlannedRun(**{**run, 'values': _frozen(run['values'])})
         for run in content['runs']
       ),
+      Search(**content['search']) if 'search' in content else None,
     )
   except (KeyError, TypeError, ValueError) as error:
     raise errors.DataError(

@@ -13,7 +13,10 @@ from tff_algos.reports.sweep import (
   effect_plot,
   measures,
   plan,
+  search_coordinates_plot,
+  search_history_plot,
   sweep_table,
+  trials,
   worst_attack,
 )
 from tff_algos.reports.sweep import sweep as sweep_lib
@@ -30,6 +33,11 @@ PICTURES = (
   curves_plot.ROUNDS,
   curves_plot.VARIANCE,
 )
+# A search has too many cells for pictures of each.
+SEARCH_PICTURES = (
+  search_history_plot.PICTURE,
+  search_coordinates_plot.PICTURE,
+)
 
 
 def write_report(
@@ -44,7 +52,10 @@ def write_report(
   Returns:
     `<workdir>/report/index.html`.
   """
-  drawn = picture.draw_all((*effect_plot.pictures(sweep), *PICTURES), sweep)
+  pictures = SEARCH_PICTURES
+  if sweep.plan.search is None:
+    pictures = (*effect_plot.pictures(sweep), *PICTURES)
+  drawn = picture.draw_all(pictures, sweep)
   return picture.publish(sweep.workdir, drawn, _render(sweep, drawn, chosen))
 
 
@@ -60,7 +71,11 @@ def _render(
     axes=[
       (axis.key, ', '.join(map(plan.value_text, axis.values)))
       for axis in planned.axes
-    ],
+    ]
+    if planned.search is None
+    else [],
+    search=planned.search,
+    trials=trials.rows(sweep),
     num_finished=sum(len(cell.runs) for cell in sweep.cells),
     num_planned=len(planned.runs),
     failed=[run for run in planned.runs if run.error],

@@ -35,12 +35,15 @@ def prepare_threads() -> None:
 
   The cores compute different clients at the same time, so parallelism inside an
   operation would only add waiting. If TensorFlow has started already, it keeps
-  its threads, and rounds take longer.
+  its threads, and rounds take longer. TensorFlow's variable
+  TF_NUM_INTEROP_THREADS limits the cores of one of several processes; the
+  chunks of a cohort, and so the order of sums, do not depend on it.
   """
+  cores = len(os.sched_getaffinity(0))
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(
-      len(os.sched_getaffinity(0))
+      int(os.environ.get('TF_NUM_INTEROP_THREADS', cores))
     )
   except RuntimeError:
     logging.info(

@@ -25,6 +25,15 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
   assert plan_lib.read(tmp_path) == plan
 
 
+def test_a_search_keeps_its_objective_and_what_was_pruned(tmp_path):
+  runs = (plan_lib.PlannedRun('x', (0, 0.1), 0, pruned_round=3),)
+  axes = (plan_lib.Axis('trial', 'trial', (0,)), _AXES[2])
+  search = plan_lib.Search('participating/validation/cluster/mse', False, 2)
+  plan = plan_lib.Plan('name', axes, runs, search)
+  fake_sweep.write_plan(tmp_path, plan)
+  assert plan_lib.read(tmp_path) == plan
+
+
 def test_label_names_values_unless_they_speak_for_themselves():
   label = plan_lib.label(_AXES, ('digits', (64,), 1e-4))
   assert label == 'digits, hidden_sizes=(64,), proximal_weight=0.0001'

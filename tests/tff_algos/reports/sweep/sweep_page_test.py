@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from tests.testing import fake_sweep
+from tests.testing import fake_search, fake_sweep
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 from tff_algos.reports.sweep import sweep_page
@@ -152,3 +152,21 @@ def test_a_single_source_has_no_table_of_matched_clusters(tmp_path):
   run = sweep.example
   run.__dict__.update(source_names=('a',), held_out_scores=np.ones((2, 1)))
   assert heading not in sweep_page.write_report(sweep).read_text()
+
+
+def test_the_page_of_a_search_has_its_trials_and_its_pictures(tmp_path):
+  values = {'weight': (0.1, 1.0, 5.0)}
+  sweep = fake_search.read(tmp_path, values, (0.2, 0.4, None))
+  index = sweep_page.write_report(sweep)
+  assert {path.name for path in index.parent.iterdir()} == {
+    *('search_history.png', 'search_coordinates.png', 'index.html')
+  }
+  page = index.read_text()
+  assert f'objective is <code>{fake_search.METRIC}</code>' in page
+  cells = re.findall(r'<td>([^<]*)</td>', page)
+  assert cells[:8] == [
+    *('1', '1', '0.4000', 'finished'),
+    *('0', '0.1', '0.2000', 'finished'),
+  ]
+  assert 'pruned after round 1 of seed 0' in page
+  assert 'A cell is' not in page

@@ -1,0 +1,91 @@
+"""Rounds and time left of running runs, from their growing files."""
+
+import io
+import sys
+
+from tff_algos.experiments.sweeps import progress_table, run_process
+
+
+class _Clock:
+  seconds = 0.0
+
+  def __call__(self):
+    return self.seconds
+
+
+def _task(tmp_path, run, num_rounds=10):
+  config = {'training': {'num_rounds': num_rounds}}
+  return run_process.Task(str(tmp_path), run, config)
+
+
+def _write(task, last, tail=''):
+  task.folder.mkdir(exist_ok=True)
+  rows = ''.join(f'{number},0.5\r\n' for number in range(last + 1))
+  (task.folder / 'metrics.csv').write_text(f'round,loss\r\n{rows}{tail}')
+
+
+def test_rounds_of_a_file_that_is_being_written(tmp_path):
+  task = _task(tmp_path, 'a')
+  assert progress_table.last_round(task.folder) == 0
+  _write(task, 3, tail='4,0.')
+  assert progress_table.last_round(task.folder) == 3
+  (task.folder / 'metrics.csv').write_text('round,lo')
+  assert progress_table.last_round(task.folder) == 0
+
+
+def test_time_left_of_all_runs_and_of_each(tmp_path):
+  clock = _Clock()
+  first, second, third = (_task(tmp_path, run) for run in ('a', 'longer', 'c'))
+  _write(first, 4)  # Resumed: these rounds took no time of this sweep.
+  table = progress_table.ProgressTable(30, clock)
+  table.begin(first)
+  table.begin(second)
+  assert table.lines() == [
+    '0 ended, 2 running, time left unknown',
+    'a       round 4 of 10  time left unknown',
+    'longer  round 0 of 10  time left unknown',
+  ]
+  clock.seconds = 60.0
+  _write(first, 6)
+  _write(second, 1)
+  # 3 rounds a minute, and 23 are left; 2 of `a` took a minute.
+  assert table.lines() == [
+    '0 ended, 2 running, 07:40 left',
+    'a       round 6 of 10  02:00 left',
+    'longer  round 1 of 10  09:00 left',
+  ]
+  table.finish(first)  # Stopped early: 4 rounds less.
+  assert table.lines()[0] == '1 ended, 1 running, 06:20 left'
+  table.begin(third)
+  assert table.lines()[0] == '1 ended, 2 running, 06:20 left'
+
+
+class _Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_a_terminal_is_redrawn_and_left_clean(tmp_path, monkeypatch):
+  clock, terminal = _Clock(), _Terminal()
+  monkeypatch.setattr(sys, 'stderr', terminal)
+  task = _task(tmp_path, 'a')
+  with progress_table.ProgressTable(10, clock) as table:
+    table.begin(task)
+    table.show()
+    first = terminal.getvalue()
+    assert first.splitlines()[1].startswith('a  round 0 of 10')
+    table.show()
+    assert terminal.getvalue() == first
+    clock.seconds = 1.0
+    table.show()
+    assert terminal.getvalue() == first + '\x1b[2A\x1b[J' + first
+  assert terminal.getvalue().endswith('\x1b[2A\x1b[J')
+
+
+def test_a_file_gets_no_table(tmp_path, monkeypatch):
+  file = io.StringIO()
+  monkeypatch.setattr(sys, 'stderr', file)
+  with progress_table.ProgressTable(10) as table:
+    table.begin(_task(tmp_path, 'a'))
+    table.show()
+  assert not file.getvalue()

@@ -1,0 +1,298 @@
+"""Trials of Optuna on an engine that fakes their runs."""
+
+import copy
+import csv
+import json
+import types
+
+import optuna
+import pytest
+
+from configs.fed_soft import synthetic
+from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments.sweeps import (
+  ranges,
+  run_process,
+  runs,
+  search,
+  side_by_side,
+)
+from tff_algos.reports.sweep import plan as plan_lib
+
+_METRIC = 'participating/validation/personalized/mse'
+_WEIGHT = 'algorithm.proximal_weight'
+_BASE = synthetic.get_config('smoke').to_dict()
+_BASE['dataset']['splits']['validation_ratio'] = 0.2
+_BASE['training']['num_rounds'] = 4
+_BASE['training']['selection']['metric'] = _METRIC
+_RANGES = {_WEIGHT: ranges.Interval(0.001, 10.0, True)}
+_OPTIONS = search.Options(_BASE, _RANGES, 3, 2)
+
+
+def _error_of(config, round_num):
+  """Returns the least error at weight 1, falling with the rounds."""
+  weight = config['algorithm']['proximal_weight']
+  return abs(weight - 1.0) + config['seed'] / 100 + 1 / (1 + round_num)
+
+
+class _Handle:
+  """A run that writes a round at each poll."""
+
+  def __init__(self, engine, task):
+    self._engine, self._task = engine, task
+    self._rounds = -1
+
+  def poll(self):
+    self._rounds += 1
+    folder, config = self._task.folder, self._task.config
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = [_error_of(config, number) for number in range(self._rounds + 1)]
+    with (folder / 'metrics.csv').open('w', newline='') as file:
+      writer = csv.writer(file)
+      writer.writerow(['round', _METRIC])
+      writer.writerows(enumerate(scores))
+    self._engine.num_polls += 1
+    if self._engine.num_polls == self._engine.fails_at:
+      raise KeyboardInterrupt
+    if self._rounds < config['training']['num_rounds']:
+      return None
+    if self._engine.refused(config):
+      raise errors.RuntimeFailureError('lost')
+    (folder / 'evaluation').mkdir(exist_ok=True)
+    last = {'last': {_METRIC: self._engine.final(scores[-1])}}
+    (folder / 'evaluation' / 'summary.json').write_text(json.dumps(last))
+    return 'done'
+
+  def terminate(self):
+    self._engine.ended.append(self._task.run)
+
+  def end(self):
+    pass
+
+
+class _Engine:
+  def __init__(self, capacity=1, fails_at=0):
+    self.capacity, self.fails_at, self.num_polls = capacity, fails_at, 0
+    self.refused = lambda config: False
+    self.final = lambda score: score
+    self.started, self.ended = [], []
+
+  def start(self, task):
+    self.started.append(task.run)
+    return _Handle(self, task)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+  monkeypatch.setattr(side_by_side, '_POLL_SECONDS', 0.0)
+  monkeypatch.setattr(
+    runs,
+    'is_finished',
+    lambda config, folder: (folder / 'evaluation' / 'summary.json').is_file(),
+  )
+
+
+def _study(folder):
+  return optuna.load_study(
+    study_name='search', storage=f'sqlite:///{folder / "search.db"}'
+  )
+
+
+def test_a_trial_is_a_run_for_each_seed_and_their_mean(tmp_path):
+  engine = _Engine()
+  plan = search.search(_OPTIONS, tmp_path, engine)
+  assert engine.started == [
+    f'trial_{trial:04d}/seed_{seed}' for trial in range(3) for seed in (0, 1)
+  ]
+  assert plan_lib.read(tmp_path) == plan
+  assert plan.search == plan_lib.Search(_METRIC, False, 2)
+  assert [axis.key for axis in plan.axes] == ['trial', _WEIGHT]
+  for trial, run in zip(_study(tmp_path).trials, plan.runs[::2], strict=True):
+    assert run.values == (trial.number, trial.params[_WEIGHT])
+    assert 0.001 <= run.values[1] <= 10.0
+    config = {'algorithm': {'proximal_weight': run.values[1]}}
+    scores = [_error_of({**config, 'seed': seed}, 4) for seed in (0, 1)]
+    assert trial.value == pytest.approx(sum(scores) / 2)
+
+
+def test_an_interrupted_search_goes_on_as_if_it_was_not(tmp_path):
+  search.search(_OPTIONS, tmp_path / 'whole', _Engine())
+  for fails_at in (3, 9, 14):
+    with pytest.raises(KeyboardInterrupt):
+      search.search(_OPTIONS, tmp_path / 'parts', _Engine(fails_at=fails_at))
+  engine = _Engine()
+  plan = search.search(_OPTIONS, tmp_path / 'parts', engine)
+  assert plan == plan_lib.read(tmp_path / 'whole')
+  whole, parts = (_study(tmp_path / name).trials for name in ('whole', 'parts'))
+  assert [(one.params, one.value) for one in whole] == [
+    (one.params, one.value) for one in parts
+  ]
+  assert len(engine.started) < 6
+  more = search.search(
+    _OPTIONS._replace(num_trials=4), tmp_path / 'parts', engine
+  )
+  assert len(more.runs) == 8
+
+
+def test_hopeless_trials_are_pruned_by_validation(tmp_path):
+  engine = _Engine()
+  options = _OPTIONS._replace(num_trials=12, num_seeds=1)
+  plan = search.search(options, tmp_path, engine)
+  pruned = [run for run in plan.runs if run.pruned_round is not None]
+  assert pruned
+  assert all(run.values[0] >= 5 for run in pruned)
+  assert engine.ended == [run.folder for run in pruned]
+  trials = _study(tmp_path).trials
+  for run in pruned:
+    assert run.pruned_round >= 1  # A quarter of four rounds.
+    trial = trials[run.values[0]]
+    assert trial.state == optuna.trial.TrialState.PRUNED
+    earlier = sorted(
+      one.intermediate_values[run.pruned_round]
+      for one in trials[: trial.number]
+      if one.state == optuna.trial.TrialState.COMPLETE
+    )
+    # Worse than at least half of those before it.
+    assert trial.value > earlier[(len(earlier) - 1) // 2]
+  runs.check_all_ran(plan)
+
+
+def test_side_by_side_no_more_trials_are_made(tmp_path):
+  engine = _Engine(capacity=3)
+  options = _OPTIONS._replace(num_trials=7, num_seeds=1)
+  plan = search.search(options, tmp_path, engine)
+  assert len(engine.started) == len(set(engine.started)) == len(plan.runs) == 7
+  assert all(trial.state.is_finished() for trial in _study(tmp_path).trials)
+
+
+def test_equal_values_are_not_run_twice(tmp_path):
+  engine = _Engine()
+  options = _OPTIONS._replace(
+    ranges={_WEIGHT: ranges.Choices((0.1, 1.0))}, num_trials=6, num_seeds=1
+  )
+  plan = search.search(options, tmp_path, engine)
+  assert len(engine.started) == 2
+  assert {run.values[1] for run in plan.runs} == {0.1, 1.0}
+  values = [(one.params[_WEIGHT], one.value) for one in _study(tmp_path).trials]
+  assert len(values) == 6
+  assert len(set(values)) == 2
+
+
+def test_a_refused_run_ends_its_trial_alone(tmp_path):
+  engine = _Engine()
+  engine.refused = lambda config: config['seed'] == 1
+  plan = search.search(_OPTIONS, tmp_path, engine)
+  assert [run.error for run in plan.runs] == ['', 'lost'] * 3
+  assert {trial.state.name for trial in _study(tmp_path).trials} == {'FAIL'}
+  with pytest.raises(errors.UserError, match='3 of 6 runs'):
+    runs.check_all_ran(plan)
+
+
+def test_a_trial_without_a_score_has_no_objective(tmp_path):
+  engine = _Engine()
+  engine.final = lambda score: float('nan')
+  search.search(_OPTIONS, tmp_path, engine)
+  assert {trial.state.name for trial in _study(tmp_path).trials} == {'FAIL'}
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    ({'num_seeds': 3}, 'another number of seeds, 2; got 3'),
+    ({'fixed_dataset': True}, 'another --fixed_dataset, false; got true'),
+    (
+      {'ranges': {_WEIGHT: ranges.Interval(0.1, 1.0)}},
+      'another set of ranges',
+    ),
+    (
+      {'base': {**_BASE, 'seed': 0, 'name': 'other'}},
+      'another config.name, .*Take another --workdir',
+    ),
+  ],
+)
+def test_another_search_does_not_share_a_folder(tmp_path, change, words):
+  search.search(_OPTIONS._replace(num_trials=1), tmp_path, _Engine())
+  with pytest.raises(errors.ConfigError, match=words):
+    search.search(_OPTIONS._replace(**change), tmp_path, _Engine())
+
+
+def _changed(section, **values):
+  base = copy.deepcopy(_BASE)
+  target = base
+  for name in section.split('.'):
+    target = target[name]
+  target.update(values)
+  return base
+
+
+@pytest.mark.parametrize(
+  'metric',
+  [
+    'participating/test/personalized/mse',
+    'held_out/mean/best_cluster/mse',
+    'unseen/test/cluster/mse',
+    'train/loss',
+  ],
+)
+def test_a_test_score_is_no_objective(metric):
+  base = _changed('training.selection', metric=metric)
+  with pytest.raises(
+    errors.ConfigError, match=f"is '{metric}', which is no validation score"
+  ):
+    search.check(_OPTIONS._replace(base=base))
+
+
+def test_ranges_and_datasets_are_checked_before_anything_runs():
+  search.check(_OPTIONS)
+  wrong = {_WEIGHT: ranges.Interval(-1.0, 1.0)}
+  with pytest.raises(errors.ConfigError, match='proximal_weight=-1.0: .*>= 0'):
+    search.check(_OPTIONS._replace(ranges=wrong))
+  base = _changed('dataset.splits', validation_ratio=0.0)
+  with pytest.raises(errors.ConfigError, match='needs datasets with a valid'):
+    search.check(_OPTIONS._replace(base=base))
+
+
+@pytest.mark.parametrize(
+  ('task', 'score', 'higher'),
+  [('classification', 'accuracy', True), ('regression', 'mse', False)],
+)
+def test_the_default_objective_is_the_score_of_the_task(
+  tmp_path, monkeypatch, task, score, higher
+):
+  class Dataset:
+    schema = types.SimpleNamespace(task=task)
+
+    def __enter__(self):
+      return self
+
+    def __exit__(self, *_):
+      pass
+
+  monkeypatch.setattr(runs, 'build_shared', lambda config, folder: folder)
+  monkeypatch.setattr(
+    dataset_lib.FederatedDataset, 'open', lambda path: Dataset()
+  )
+  base = _changed('training.selection', metric='')
+  found = search._objective(_OPTIONS._replace(base=base), tmp_path)
+  metric = f'participating/validation/personalized/{score}'
+  assert found == plan_lib.Search(metric, higher, 2)
+
+
+def test_plugins_reach_the_runs(tmp_path):
+  seen = []
+
+  class Engine(_Engine):
+    def start(self, task: run_process.Task):
+      seen.append(task.plugins)
+      return super().start(task)
+
+  options = _OPTIONS._replace(num_trials=1, num_seeds=1, plugins=('json',))
+  search.search(options, tmp_path, Engine())
+  assert seen == [('json',)]
+
+
+def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
+  monkeypatch.setitem(__import__('sys').modules, 'optuna', None)
+  with pytest.raises(errors.UserError, match="the extra 'search'"):
+    search.search(_OPTIONS, tmp_path, _Engine())

@@ -1,0 +1,124 @@
+"""MLflow's own client with its store of files."""
+
+import math
+import sys
+
+import mlflow
+import pytest
+
+from tests.testing import tracked
+from tff_algos.core import errors
+from tff_algos.experiments.tracking import mlflow_tracker, tracker
+
+_CONFIG = tracker.TrackingConfig('mlflow', 'lab')
+_OPTIONS = {'algorithm.num_clusters': 2, 'model.words': 'x' * 7000} | {
+  f'key_{index}': index for index in range(150)
+}
+
+
+@pytest.fixture(autouse=True)
+def _store(tmp_path, monkeypatch):
+  monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file://{tmp_path}/store')
+
+
+def _open(run_id=None):
+  return mlflow_tracker.MlflowTracker(_CONFIG, _OPTIONS, 'sweep/seed_0', run_id)
+
+
+def _history(run_id, name):
+  history = mlflow.MlflowClient().get_metric_history(run_id, name)
+  return [(metric.step, metric.value) for metric in history]
+
+
+def test_a_run_has_its_config_and_the_metrics_of_its_rounds():
+  opened = _open()
+  opened.resume(0)
+  opened.record(0, {'train/loss': 2.0})
+  opened.record(1, {'train/loss': 1.5, 'test/accuracy': math.nan})
+  opened.persist()
+  opened.summarize({'test/accuracy': 0.5})
+  opened.close()
+  run = mlflow.MlflowClient().get_run(opened.run_id)
+  assert run.info.run_name == 'sweep/seed_0'
+  assert run.info.status == 'FINISHED'
+  assert mlflow.get_experiment(run.info.experiment_id).name == 'lab'
+  assert run.data.params == {
+    key: str(value)[:6000] for key, value in _OPTIONS.items()
+  }
+  assert _history(opened.run_id, 'train/loss') == [(0, 2.0), (1, 1.5)]
+  assert _history(opened.run_id, 'evaluation/test/accuracy') == [(1, 0.5)]
+  assert 'test/accuracy' not in run.data.metrics
+
+
+def test_rounds_that_are_run_again_are_not_sent_again():
+  first = _open()
+  for round_num in range(4):
+    first.record(round_num, {'train/loss': 1.0 / (1 + round_num)})
+  second = _open(first.run_id)
+  second.resume(2)
+  for round_num in (3, 4):
+    second.record(round_num, {'train/loss': 1.0 / (1 + round_num)})
+  assert second.run_id == first.run_id
+  steps = [step for step, _ in _history(first.run_id, 'train/loss')]
+  assert steps == [0, 1, 2, 3, 4]
+
+
+def test_a_training_that_begins_anew_is_another_run():
+  first = _open()
+  first.record(0, {'train/loss': 1.0})
+  second = _open(first.run_id)
+  second.resume(0)
+  second.record(0, {'train/loss': 3.0})
+  assert second.run_id != first.run_id
+  client = mlflow.MlflowClient()
+  assert client.get_run(first.run_id).info.status == 'KILLED'
+  assert _history(second.run_id, 'train/loss') == [(0, 3.0)]
+
+
+def test_pictures_and_models_with_their_signature(tmp_path):
+  opened = _open()
+  opened.add_pictures([tracked.write_picture(tmp_path)])
+  model = tracker.read_model(tracked.write_bundle(tmp_path))
+  for _ in range(2):
+    opened.register(model)
+  client = mlflow.MlflowClient()
+  names = {file.path for file in client.list_artifacts(opened.run_id, 'report')}
+  assert names == {'report/accuracy.png'}
+  versions = client.search_model_versions("name='lab.cluster_models'")
+  assert sorted(int(version.version) for version in versions) == [1, 2]
+  assert {version.run_id for version in versions} == {opened.run_id}
+  assert versions[0].tags == {
+    'round_num': '7',
+    'config_hash': 'abc',
+    'dataset_version': 'v1',
+  }
+  info = mlflow.models.get_model_info('models:/lab.cluster_models/1')
+  fields = {
+    field.name: (field.type.name, field.shape)
+    for field in [*info.signature.inputs, *info.signature.outputs]
+  }
+  assert fields == {
+    'client_id': (info.signature.inputs.inputs[0].type.name, (-1,)),
+    'x': ('float32', (-1, 8, 8)),
+    'logits': ('float32', (-1, 10)),
+  }
+  place = 'cluster_models/3/saved_model/saved_model.pb'
+  sent = client.download_artifacts(opened.run_id, place, str(tmp_path))
+  with open(sent, 'rb') as file:
+    assert file.read() == (model.bundle / 'saved_model.pb').read_bytes()
+
+
+def test_a_server_that_is_away_is_the_machines_fault(monkeypatch):
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', 'http://127.0.0.1:9')
+  monkeypatch.setenv('MLFLOW_HTTP_REQUEST_MAX_RETRIES', '0')
+  with pytest.raises(
+    errors.InfrastructureError, match='MLflow at http://127.0.0.1:9 failed'
+  ):
+    _open()
+
+
+def test_without_mlflow_the_extra_is_named(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'mlflow', None)
+  with pytest.raises(errors.UserError, match="the extra 'tracking'"):
+    _open()

@@ -1,0 +1,143 @@
+"""Live table of the runs of a sweep that are executed, with the time left.
+
+A run tells its progress by its `metrics.csv`, so that it may be executed by
+another process or machine.
+"""
+
+import csv
+import pathlib
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tqdm
+from absl import logging
+
+from tff_algos.experiments.sweeps import run_process
+
+_SECONDS_BETWEEN = 1.0
+
+
+class _Start(NamedTuple):
+  """Start of a run: time and round."""
+
+  seconds: float
+  round_num: int
+
+
+class ProgressTable:
+  """The table; use as a context manager.
+
+  In a terminal the table is redrawn below the log; elsewhere the log has a line
+  for each run that ends.
+  """
+
+  def __init__(self, num_rounds: int, clock=time.monotonic):
+    """Draws nothing yet.
+
+    Args:
+      num_rounds: Rounds of all runs together, an upper bound.
+      clock: Returns seconds.
+    """
+    self._num_rounds = num_rounds
+    self._clock = clock
+    self._tasks: dict[str, run_process.Task] = {}
+    self._starts: dict[str, _Start] = {}
+    self._num_ended = 0
+    self._rounds_of_ended = 0
+    self._begun = clock()
+    self._drawn_at = -_SECONDS_BETWEEN
+    self._num_lines = 0
+
+  def __enter__(self) -> 'ProgressTable':
+    return self
+
+  def __exit__(self, *exc_info: Any) -> None:
+    self._erase()
+
+  def begin(self, task: run_process.Task) -> None:
+    """Adds a run; the rounds that it has already are not counted."""
+    round_num = last_round(task.folder)
+    self._tasks[task.run] = task
+    self._starts[task.run] = _Start(self._clock(), round_num)
+    self._num_rounds -= round_num
+
+  def finish(self, task: run_process.Task) -> None:
+    """Removes a run that has ended, perhaps before its last round."""
+    start = self._starts.pop(task.run)
+    done = last_round(task.folder) - start.round_num
+    self._rounds_of_ended += done
+    self._num_rounds -= task.num_rounds - start.round_num - done
+    del self._tasks[task.run]
+    self._num_ended += 1
+    self._erase()
+    logging.info('%s has ended; %s.', task.run, self.lines()[0])
+
+  def show(self) -> None:
+    """Redraws the table in a terminal, at most once a second."""
+    now = self._clock()
+    if sys.stderr.isatty() and now - self._drawn_at >= _SECONDS_BETWEEN:
+      self._drawn_at = now
+      self._erase()
+      width = shutil.get_terminal_size().columns - 1
+      lines = [line[:width] for line in self.lines()]
+      sys.stderr.write(''.join(f'{line}\n' for line in lines))
+      sys.stderr.flush()
+      self._num_lines = len(lines)
+
+  def lines(self) -> list[str]:
+    """Returns the lines of the table: all runs, then each running one."""
+    now = self._clock()
+    rows, done = [], self._rounds_of_ended
+    for run, task in self._tasks.items():
+      start, round_num = self._starts[run], last_round(task.folder)
+      done += round_num - start.round_num
+      left = _left(
+        now - start.seconds,
+        round_num - start.round_num,
+        task.num_rounds - round_num,
+      )
+      rows.append((run, f'round {round_num} of {task.num_rounds}', left))
+    left = _left(now - self._begun, done, self._num_rounds - done)
+    total = f'{self._num_ended} ended, {len(rows)} running, {left}'
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+      total,
+      *(
+        '  '.join(
+          cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+        )
+        for row in rows
+      ),
+    ]
+
+  def _erase(self) -> None:
+    if self._num_lines:
+      sys.stderr.write(f'\x1b[{self._num_lines}A\x1b[J')
+      self._num_lines = 0
+
+
+def last_round(folder: pathlib.Path) -> int:
+  """Returns the last round in a run's `metrics.csv`, 0 without any."""
+  rows = read_rounds(folder)
+  return int(rows[-1]['round']) if rows else 0
+
+
+def read_rounds(folder: pathlib.Path) -> list[Mapping[str, str]]:
+  """Returns the whole rows of a run's `metrics.csv`, which may be growing."""
+  try:
+    text = (folder / 'metrics.csv').read_text()
+  except FileNotFoundError:
+    return []
+  whole = text[: text.rfind('\n') + 1]
+  return list(csv.DictReader(whole.splitlines()))
+
+
+def _left(seconds: float, done: int, rest: int) -> str:
+  """Returns the time for the other rounds, at the speed so far."""
+  if not done:
+    return 'time left unknown'
+  interval = tqdm.tqdm.format_interval(seconds / done * max(rest, 0))
+  return f'{interval} left'

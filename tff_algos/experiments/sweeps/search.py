@@ -1,0 +1,436 @@
+"""Search for the best values of config keys by Optuna.
+
+A trial is one combination of values, with a run for each seed, one after the
+other. Its objective is a validation score after the last round, averaged over
+seeds. A trial whose score is worse than the median of the finished trials at
+the same seed and round is pruned: its run ends. The study lies in `search.db`
+(SQLite) of the sweep's folder, and the same command resumes it.
+"""
+
+import json
+import math
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors, extras, seeds
+from tff_algos.core import model as model_lib
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.experiments import experiment
+from tff_algos.experiments.sweeps import (
+  grid,
+  progress_table,
+  ranges,
+  run_process,
+  runs,
+  side_by_side,
+)
+from tff_algos.reports.sweep import plan as plan_lib
+from tff_algos.training import selection
+
+_FILE = 'search.db'
+_NAME = 'search'
+_TRIAL = plan_lib.Axis('trial', 'trial', ())
+# Trials that are never pruned, before there is a median to compare with; and
+# the part of a run's rounds in which none is.
+_NUM_UNPRUNED = 5
+_UNPRUNED_SHARE = 0.25
+
+
+class Options(NamedTuple):
+  """Options of a search.
+
+  Attributes:
+    base: Nested values of the config file.
+    ranges: Dotted key -> its range.
+    num_trials: Number of trials, with those of earlier calls.
+    num_seeds: Runs of a trial, with the seeds 0, 1, ...
+    fixed_dataset: As of `grid.expand`.
+    plugins: Plug-ins that the config needs.
+  """
+
+  base: Mapping[str, Any]
+  ranges: Mapping[str, ranges.Range]
+  num_trials: int
+  num_seeds: int
+  fixed_dataset: bool = False
+  plugins: Sequence[str] = ()
+
+  def config(
+    self, values: Mapping[str, Any], seed: int
+  ) -> experiment.ExperimentConfig:
+    """Returns the experiment of a run.
+
+    Raises:
+      ConfigError: If a value does not fit the config.
+    """
+    label = ', '.join(f'{key}={value}' for key, value in values.items())
+    return grid.experiment_of(
+      self.base, values, seed, fixed_dataset=self.fixed_dataset, label=label
+    )
+
+
+def check(options: Options) -> None:
+  """Checks the ends of all ranges, and that validation scores are searched for.
+
+  Raises:
+    ConfigError: If a value does not fit the config, the datasets have no
+      validation examples, or `config.training.selection.metric` is no
+      validation score.
+  """
+  for key, one in options.ranges.items():
+    for value in one.ends:
+      config = options.config({key: value}, 0)
+      if not config.dataset.splits.validation_ratio:
+        criterion = plan_lib.CRITERIA[plan_lib.VALIDATION]
+        raise errors.ConfigError(
+          f'--search needs datasets with {criterion.needs}; that of '
+          f'{key}={value} has none'
+        )
+      metric = config.training.selection.metric
+      if metric and 'validation' not in metric.split('/'):
+        raise errors.ConfigError(
+          f'config.training.selection.metric is {metric!r}, which is no '
+          'validation score: a search for the best test score makes it '
+          'optimistically biased. Take a metric such as '
+          "'participating/validation/cluster/accuracy', or '' for that of the "
+          'personalized models'
+        )
+
+
+def search(
+  options: Options,
+  folder: str | os.PathLike[str],
+  engine: side_by_side.Engine,
+) -> plan_lib.Plan:
+  """Executes the trials that are left; returns the plan, with its results.
+
+  Args:
+    options: Options of the search, checked.
+    folder: Folder of the search.
+    engine: Where the runs are executed.
+
+  Raises:
+    ConfigError: If the folder holds a search with other options.
+    InfrastructureError: As `side_by_side.execute`.
+    UserError: If Optuna is not installed, or the first dataset cannot be built.
+  """
+  workdir = pathlib.Path(folder).absolute()
+  with extras.importing('search', '--search=optuna'):
+    import optuna
+  optuna.logging.set_verbosity(optuna.logging.WARNING)
+  objective = _objective(options, workdir)
+  queue = _TrialQueue(optuna, options, objective, workdir)
+  rounds = options.config({}, 0).training.num_rounds
+  table = progress_table.ProgressTable(
+    rounds * options.num_seeds * queue.num_left
+  )
+  queue.write_plan()
+  side_by_side.execute(queue, engine, table)
+  return queue.write_plan()
+
+
+def _objective(options: Options, workdir: pathlib.Path) -> plan_lib.Search:
+  """Returns the metric by which training selects its best round."""
+  config = options.config({}, 0)
+  chosen = config.training.selection
+  metric = chosen.metric
+  if not metric:
+    shared = runs.build_shared(config.dataset, workdir / 'datasets')
+    with dataset_lib.FederatedDataset.open(shared / 'dataset') as dataset:
+      task = dataset.schema.task
+    score = 'accuracy' if task == model_lib.CLASSIFICATION else 'mse'
+    criterion = plan_lib.CRITERIA[plan_lib.VALIDATION]
+    metric = f'{criterion.metric}/{score}'
+  return plan_lib.Search(
+    metric, not selection.is_smallest(metric, chosen), options.num_seeds
+  )
+
+
+class _Trial:
+  """A trial that is not finished.
+
+  Attributes:
+    number: Its number, from 0.
+    values: Dotted key -> value.
+    optuna_trial: Optuna's trial.
+    reported: Steps that Optuna knows.
+    scores: Objective of each finished seed.
+    is_running: Whether a run of it is executed.
+  """
+
+  def __init__(self, optuna_trial: Any, values: Mapping[str, Any]):
+    self.number: int = optuna_trial.number
+    self.values = values
+    self.optuna_trial = optuna_trial
+    self.reported: set[int] = set()
+    self.scores: list[float] = []
+    self.is_running = False
+
+
+class _TrialQueue:
+  """Trials of a study as runs; see `side_by_side.Queue`."""
+
+  def __init__(
+    self,
+    optuna: Any,
+    options: Options,
+    objective: plan_lib.Search,
+    workdir: pathlib.Path,
+  ):
+    self._optuna = optuna
+    self._options = options
+    self._objective = objective
+    self._workdir = workdir
+    self._num_rounds = options.config({}, 0).training.num_rounds
+    self._planned: dict[str, plan_lib.PlannedRun] = {}
+    self._open: dict[int, _Trial] = {}
+    self._study = self._open_study()
+    self._resume()
+
+  @property
+  def num_left(self) -> int:
+    """Returns the number of trials that are not finished."""
+    num_ended = len(self._study.trials) - len(self._open)
+    return max(len(self._open), self._options.num_trials - num_ended)
+
+  def take(self) -> run_process.Task | None:
+    """Returns the next run of an open trial, or the first of a new one."""
+    while True:
+      waiting = (one for one in self._open.values() if not one.is_running)
+      trial = next(waiting, None) or self._ask()
+      if trial is None:
+        return None
+      seed = len(trial.scores)
+      if seed == self._options.num_seeds:
+        self._tell(trial)
+        continue
+      run = self._plan_run(trial, seed)
+      try:
+        config = self._options.config(trial.values, seed)
+      except errors.ConfigError as error:
+        self._refuse(trial, run, error)
+        continue
+      if runs.is_finished(config, self._workdir / run):
+        trial.scores.append(self._score(run))
+        continue
+      trial.is_running = True
+      self.write_plan()
+      return side_by_side.make_task(
+        config, self._workdir, run, self._options.plugins
+      )
+
+  def is_wanted(self, task: run_process.Task) -> bool:
+    """Reports the rounds of a run; returns False if its trial is pruned."""
+    trial = self._trial_of(task)
+    for row in progress_table.read_rounds(task.folder):
+      text, round_num = row.get(self._objective.metric), int(row['round'])
+      step = len(trial.scores) * (self._num_rounds + 1) + round_num
+      if not text or step in trial.reported:
+        continue
+      trial.reported.add(step)
+      trial.optuna_trial.report(float(text), step)
+      if trial.optuna_trial.should_prune():
+        self._prune(trial, task, round_num)
+        return False
+    return True
+
+  def settle(
+    self, task: run_process.Task, error: errors.UserError | None
+  ) -> None:
+    """Receives the end of a run that was not pruned."""
+    trial = self._trial_of(task)
+    trial.is_running = False
+    if error is not None:
+      self._refuse(trial, task.run, error)
+    else:
+      trial.scores.append(self._score(task.run))
+    self.write_plan()
+
+  def write_plan(self) -> plan_lib.Plan:
+    """Writes `sweep.json` with all runs so far; returns it."""
+    planned = tuple(self._planned.values())
+    keys = list(self._options.ranges)
+    columns = zip(*(run.values for run in planned), strict=True)
+    distinct = [tuple(dict.fromkeys(column)) for column in columns]
+    axes = [
+      plan_lib.Axis(key, name, values)
+      for key, name, values in zip(
+        [_TRIAL.key, *keys],
+        [_TRIAL.name, *grid.names(keys)],
+        distinct or [()] * (1 + len(keys)),
+        strict=True,
+      )
+    ]
+    plan = plan_lib.Plan(
+      str(self._options.base.get('name', '')),
+      tuple(axes),
+      planned,
+      self._objective,
+    )
+    grid.write_plan(plan, self._workdir)
+    return plan
+
+  def _open_study(self) -> Any:
+    """Opens or creates the study.
+
+    Raises:
+      ConfigError: If it is of other options.
+    """
+    optuna = self._optuna
+    self._workdir.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+      storage=f'sqlite:///{self._workdir / _FILE}',
+      study_name=_NAME,
+      direction='maximize' if self._objective.higher_is_better else 'minimize',
+      pruner=optuna.pruners.MedianPruner(
+        n_startup_trials=_NUM_UNPRUNED,
+        n_warmup_steps=int(_UNPRUNED_SHARE * self._num_rounds),
+      ),
+      load_if_exists=True,
+    )
+    wanted = self._identity()
+    stored = study.user_attrs.get('identity', wanted)
+    for name, value in wanted.items():
+      if stored[name] != value:
+        raise errors.ConfigError(
+          f'{self._workdir} has a search with another {name}, '
+          f'{json.dumps(stored[name])}; got {json.dumps(value)}. Take another '
+          '--workdir'
+        )
+    study.set_user_attr('identity', wanted)
+    return study
+
+  def _identity(self) -> dict[str, Any]:
+    """Returns what may not change while a search is resumed."""
+    config = config_lib.to_dict(self._options.config({}, 0))
+    del config['runtime'], config['tracking']
+    return {
+      **{f'config.{key}': value for key, value in config.items()},
+      'metric': self._objective.metric,
+      'set of ranges': [
+        [key, type(one).__name__, list(one)]
+        for key, one in self._options.ranges.items()
+      ],
+      'number of seeds': self._options.num_seeds,
+      '--fixed_dataset': self._options.fixed_dataset,
+    }
+
+  def _resume(self) -> None:
+    """Reads the runs of earlier calls, and opens their unfinished trials."""
+    if (self._workdir / plan_lib.FILE).is_file():
+      earlier = plan_lib.read(self._workdir).runs
+      self._planned = {run.folder: run for run in earlier}
+    for frozen in self._study.trials:
+      if not frozen.state.is_finished():
+        trial = _Trial(
+          # Optuna has no other way to go on with a trial.
+          self._optuna.trial.Trial(self._study, frozen._trial_id),
+          self._decode(frozen.params),
+        )
+        trial.reported = set(frozen.intermediate_values)
+        self._open[trial.number] = trial
+
+  def _ask(self) -> _Trial | None:
+    """Returns a new trial; None if there are enough."""
+    states = self._optuna.trial.TrialState
+    while len(self._study.trials) < self._options.num_trials:
+      # So that a search that was interrupted goes on as if it was not.
+      draw = seeds.numpy_generator(
+        self._options.config({}, 0).seed, 'search', len(self._study.trials)
+      )
+      self._study.sampler = self._optuna.samplers.TPESampler(
+        seed=int(draw.integers(2**31))
+      )
+      asked = self._study.ask(self._distributions())
+      twin = next(
+        (
+          one
+          for one in self._study.get_trials(
+            states=(states.COMPLETE, states.PRUNED)
+          )
+          if one.params == asked.params
+        ),
+        None,
+      )
+      if twin is None:
+        trial = _Trial(asked, self._decode(asked.params))
+        self._open[trial.number] = trial
+        return trial
+      logging.info('Trial %d is as trial %d.', asked.number, twin.number)
+      self._study.tell(asked.number, twin.value, twin.state)
+    return None
+
+  def _distributions(self) -> dict[str, Any]:
+    made = {}
+    for key, one in self._options.ranges.items():
+      if isinstance(one, ranges.Choices):
+        # Optuna stores no lists.
+        spelled = tuple(json.dumps(choice) for choice in one.ends)
+        made[key] = self._optuna.distributions.CategoricalDistribution(spelled)
+      elif isinstance(one.low, int):
+        made[key] = self._optuna.distributions.IntDistribution(*one)
+      else:
+        made[key] = self._optuna.distributions.FloatDistribution(*one)
+    return made
+
+  def _decode(self, suggested: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns Optuna's values as those of the config."""
+    return {
+      key: json.loads(suggested[key])
+      if isinstance(one, ranges.Choices)
+      else suggested[key]
+      for key, one in self._options.ranges.items()
+    }
+
+  def _plan_run(self, trial: _Trial, seed: int) -> str:
+    """Adds a run to the plan; returns its folder."""
+    run = f'trial_{trial.number:04d}/seed_{seed}'
+    values = [
+      json.dumps(value) if isinstance(value, list) else value
+      for value in trial.values.values()
+    ]
+    self._planned[run] = plan_lib.PlannedRun(run, (trial.number, *values), seed)
+    return run
+
+  def _trial_of(self, task: run_process.Task) -> _Trial:
+    return self._open[self._planned[task.run].values[0]]
+
+  def _score(self, run: str) -> float:
+    """Returns the objective of a finished run; NaN if it has none."""
+    path = self._workdir / run / 'evaluation' / 'summary.json'
+    last = json.loads(path.read_text())['last']
+    return float(last.get(self._objective.metric, math.nan))
+
+  def _tell(self, trial: _Trial) -> None:
+    """Ends a trial with the mean of its scores."""
+    mean = sum(trial.scores) / len(trial.scores)
+    del self._open[trial.number]
+    if math.isfinite(mean):
+      self._study.tell(trial.number, mean)
+    else:
+      self._study.tell(trial.number, state=self._state('FAIL'))
+
+  def _refuse(self, trial: _Trial, run: str, error: errors.UserError) -> None:
+    """Ends a trial one of whose runs is refused."""
+    self._planned[run] = self._planned[run]._replace(error=str(error))
+    del self._open[trial.number]
+    self._study.tell(trial.number, state=self._state('FAIL'))
+
+  def _prune(
+    self, trial: _Trial, task: run_process.Task, round_num: int
+  ) -> None:
+    """Ends a trial as hopeless."""
+    logging.info('%s is pruned after round %d.', task.run, round_num)
+    run = self._planned[task.run]
+    self._planned[task.run] = run._replace(pruned_round=round_num)
+    del self._open[trial.number]
+    self._study.tell(trial.number, state=self._state('PRUNED'))
+    self.write_plan()
+
+  def _state(self, name: str) -> Any:
+    return getattr(self._optuna.trial.TrialState, name)

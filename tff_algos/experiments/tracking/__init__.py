@@ -1,0 +1,1 @@
+"""Trackers: services in which a team sees its runs."""

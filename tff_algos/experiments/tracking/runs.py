@@ -1,0 +1,86 @@
+"""The tracker's run of a workdir, which all programs of the workdir go on with.
+
+`tracking.json` has its id.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tff_algos.core import config as config_lib
+from tff_algos.experiments import experiment, output
+from tff_algos.experiments.tracking import (
+  mlflow_tracker,
+  tracker,
+  wandb_tracker,
+)
+
+_FILE = 'tracking.json'
+
+
+@contextlib.contextmanager
+def opened(
+  config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
+) -> Iterator[tracker.Tracker | None]:
+  """Yields the tracker's run of a workdir; None if tracking is off.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+
+  Raises:
+    UserError: If the tracker's package is not installed.
+    InfrastructureError: If the tracker fails.
+  """
+  name = config.tracking.name
+  if name == tracker.OFF:
+    yield None
+    return
+  path = pathlib.Path(folder, _FILE)
+  ids = json.loads(path.read_text()) if path.is_file() else {}
+  found = _open(config, path.parent, ids.get(name))
+  try:
+    yield found
+  finally:
+    output.write_json(path, {**ids, name: found.run_id})
+    found.close()
+
+
+def send_pictures(
+  config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
+) -> None:
+  """Sends the pictures of a workdir's report."""
+  with opened(config, folder) as found:
+    if found is not None:
+      report = pathlib.Path(folder, 'report')
+      found.add_pictures(sorted(report.glob('*.png')))
+
+
+def register(
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  bundles: Sequence[str | os.PathLike[str]],
+) -> None:
+  """Sends released bundles of a workdir."""
+  with opened(config, folder) as found:
+    if found is not None:
+      for bundle in bundles:
+        found.register(tracker.read_model(pathlib.Path(bundle)))
+
+
+def _open(
+  config: experiment.ExperimentConfig,
+  folder: pathlib.Path,
+  run_id: str | None,
+) -> Any:
+  """Returns the client of a tracker."""
+  options = config_lib.flatten(config_lib.to_dict(config))
+  name = '/'.join(folder.absolute().parts[-2:])
+  if config.tracking.name == tracker.MLFLOW:
+    return mlflow_tracker.MlflowTracker(config.tracking, options, name, run_id)
+  return wandb_tracker.WandbTracker(
+    config.tracking, options, name, run_id, folder
+  )

@@ -1,0 +1,121 @@
+"""What a tracker receives: params, metrics, pictures, exported models."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from tff_algos.core import checks
+from tff_algos.export import manifest
+from tff_algos.training import loop
+
+OFF = ''
+MLFLOW = 'mlflow'
+WANDB = 'wandb'
+_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+
+
+@dataclasses.dataclass(frozen=True)
+class TrackingConfig:
+  """Options of tracking; affects no result.
+
+  Where the tracker is, and who is logged in, is set by its own environment
+  variables, such as MLFLOW_TRACKING_URI, WANDB_MODE and WANDB_API_KEY.
+
+  Attributes:
+    name: `'mlflow'`, `'wandb'`, or empty for no tracker.
+    experiment: Experiment of MLflow or project of Weights & Biases.
+  """
+
+  name: str = OFF
+  experiment: str = 'tff_algos'
+
+  def __post_init__(self):
+    checks.check_one_of('name', self.name, (OFF, MLFLOW, WANDB))
+
+
+class Field(NamedTuple):
+  """An input or output of a model.
+
+  Attributes:
+    name: Its name.
+    dtype: NumPy's type; object for strings.
+    shape: Its shape; -1 for any size.
+  """
+
+  name: str
+  dtype: np.dtype
+  shape: tuple[int, ...]
+
+
+class Model(NamedTuple):
+  """An exported model.
+
+  Attributes:
+    name: `'cluster_models'` or `'personalized_models'`.
+    bundle: Folder of the SavedModel.
+    inputs: Inputs of its default signature.
+    outputs: Outputs of its default signature.
+    provenance: Round, config hash and dataset version.
+  """
+
+  name: str
+  bundle: pathlib.Path
+  inputs: tuple[Field, ...]
+  outputs: tuple[Field, ...]
+  provenance: Mapping[str, Any]
+
+
+class Tracker(loop.Observer, Protocol):
+  """Observer of a training that also receives what comes after it.
+
+  `resume(0)` begins a new run in the tracker. All methods raise
+  InfrastructureError if the tracker fails.
+  """
+
+  def summarize(self, metrics: Mapping[str, float]) -> None:
+    """Receives the metrics of an evaluated checkpoint."""
+    ...
+
+  def add_pictures(self, paths: list[pathlib.Path]) -> None:
+    """Receives the pictures of the report, in place of earlier ones."""
+    ...
+
+  def register(self, model: Model) -> None:
+    """Receives a released model."""
+    ...
+
+  def close(self) -> None:
+    """Sends what is left."""
+    ...
+
+
+def read_model(bundle: pathlib.Path) -> Model:
+  """Returns a released bundle as a model; its folder is `<name>/<version>`."""
+  found = saved_model_pb2.SavedModel()
+  found.ParseFromString((bundle / 'saved_model.pb').read_bytes())
+  signature = found.meta_graphs[0].signature_def[_SIGNATURE]
+  facts = manifest.read_manifest(bundle)
+  keys = ('round_num', 'config_hash', 'dataset_version')
+  return Model(
+    bundle.parent.name,
+    bundle,
+    _fields(signature.inputs),
+    _fields(signature.outputs),
+    {key: facts[key] for key in keys},
+  )
+
+
+def _fields(tensors: Mapping[str, Any]) -> tuple[Field, ...]:
+  return tuple(
+    Field(
+      name,
+      np.dtype(tf.as_dtype(tensor.dtype).as_numpy_dtype),
+      tuple(dim.size for dim in tensor.tensor_shape.dim),
+    )
+    for name, tensor in sorted(tensors.items())
+  )
