@@ -57,24 +57,24 @@ class _Tracked:
 
   def __init__(self, observer: loop.Observer, tracker: tracker_lib.Tracker):
     """Takes the observer and the tracker."""
-    self._observers = (observer, tracker)
+    self._observer = observer
+    self._tracker = tracker
 
-  def resume(self, round_num: int) -> None:
+  def resume(self, round_num: int, entries: records.Entries) -> None:
     """Forwards the call to both."""
-    for observer in self._observers:
-      observer.resume(round_num)
+    self._observer.resume(round_num, entries)
+    self._tracker.resume(round_num)
 
   def record(
     self, round_num: int, metrics: Mapping[str, float], memberships: Any = None
   ) -> None:
     """Forwards the call to both."""
-    for observer in self._observers:
-      observer.record(round_num, metrics, memberships)
+    self._observer.record(round_num, metrics, memberships)
+    self._tracker.record(round_num, metrics)
 
-  def persist(self) -> None:
-    """Forwards the call to both."""
-    for observer in self._observers:
-      observer.persist()
+  def persist(self) -> records.Entries:
+    """Forwards the call."""
+    return self._observer.persist()
 
 
 class _Calling:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from tff_algos.core import config as config_lib
-from tff_algos.core import errors, extras, seeds
+from tff_algos.core import errors, extras, sealed_json, seeds
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.experiments import experiment
@@ -403,7 +403,7 @@ class _TrialQueue:
   def _score(self, run: str) -> float:
     """Returns the objective of a finished run; NaN if it has none."""
     path = self._workdir / run / 'evaluation' / 'summary.json'
-    last = json.loads(path.read_text())['last']
+    last = sealed_json.read(path, 'Evaluate the run again.')['last']
     return float(last.get(self._objective.metric, math.nan))
 
   def _tell(self, trial: _Trial) -> None:

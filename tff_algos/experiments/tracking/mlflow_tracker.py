@@ -70,20 +70,11 @@ class MlflowTracker:
         self._client.set_terminated(self.run_id, 'KILLED')
         self._start()
 
-  def record(
-    self,
-    round_num: int,
-    metrics: Mapping[str, float],
-    memberships: np.ndarray | None = None,
-  ) -> None:
+  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
     """Sends the metrics of a round that was not sent before."""
-    del memberships
     if round_num > self._last:
       self._send({**metrics, _ROUND: round_num}, round_num)
       self._last = round_num
-
-  def persist(self) -> None:
-    """Does nothing: `record` has sent everything."""
 
   def summarize(self, metrics: Mapping[str, float]) -> None:
     """Sends the metrics of an evaluation as `evaluation/...`."""

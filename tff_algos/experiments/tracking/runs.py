@@ -4,14 +4,14 @@
 """
 
 import contextlib
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tff_algos.core import config as config_lib
-from tff_algos.experiments import experiment, output
+from tff_algos.core import sealed_json
+from tff_algos.experiments import experiment
 from tff_algos.experiments.tracking import (
   mlflow_tracker,
   tracker,
@@ -19,6 +19,10 @@ from tff_algos.experiments.tracking import (
 )
 
 _FILE = 'tracking.json'
+_REMEDY = (
+  'Remove it; the tracker then gets a new run of this workdir with the next '
+  'rounds.'
+)
 
 
 @contextlib.contextmanager
@@ -40,12 +44,12 @@ def opened(
     yield None
     return
   path = pathlib.Path(folder, _FILE)
-  ids = json.loads(path.read_text()) if path.is_file() else {}
+  ids = sealed_json.read(path, _REMEDY) if path.exists() else {}
   found = _open(config, path.parent, ids.get(name))
   try:
     yield found
   finally:
-    output.write_json(path, {**ids, name: found.run_id})
+    sealed_json.write(path, {**ids, name: found.run_id})
     found.close()
 
 

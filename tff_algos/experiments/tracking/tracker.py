@@ -11,7 +11,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from tff_algos.core import checks
 from tff_algos.export import manifest
-from tff_algos.training import loop
 
 OFF = ''
 MLFLOW = 'mlflow'
@@ -70,12 +69,19 @@ class Model(NamedTuple):
   provenance: Mapping[str, Any]
 
 
-class Tracker(loop.Observer, Protocol):
-  """Observer of a training that also receives what comes after it.
+class Tracker(Protocol):
+  """Receiver of a training and of what comes after it.
 
-  `resume(0)` begins a new run in the tracker. All methods raise
-  InfrastructureError if the tracker fails.
+  All methods raise InfrastructureError if the tracker fails.
   """
+
+  def resume(self, round_num: int) -> None:
+    """Receives where the training goes on; 0 begins a new run."""
+    ...
+
+  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
+    """Receives the metrics of a finished round, as `loop.Observer` does."""
+    ...
 
   def summarize(self, metrics: Mapping[str, float]) -> None:
     """Receives the metrics of an evaluated checkpoint."""

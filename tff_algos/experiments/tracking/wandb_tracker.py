@@ -6,8 +6,6 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from tff_algos.core import errors, extras
 from tff_algos.experiments.tracking import tracker
 
@@ -73,20 +71,11 @@ class WandbTracker:
         self._run.finish(exit_code=1)
         self._run = self._begin(None)
 
-  def record(
-    self,
-    round_num: int,
-    metrics: Mapping[str, float],
-    memberships: np.ndarray | None = None,
-  ) -> None:
+  def record(self, round_num: int, metrics: Mapping[str, float]) -> None:
     """Sends the metrics of a round; rounds before the last are ignored."""
-    del memberships
     with self._failures():
       self._run.log(_numbers(metrics), step=round_num)
     self._has_rounds = True
-
-  def persist(self) -> None:
-    """Does nothing: the client sends in the background."""
 
   def summarize(self, metrics: Mapping[str, float]) -> None:
     """Sets the metrics of an evaluation as `evaluation/...` of the summary."""

@@ -36,7 +36,6 @@ def test_a_run_has_its_config_and_the_metrics_of_its_rounds():
   opened.resume(0)
   opened.record(0, {'train/loss': 2.0})
   opened.record(1, {'train/loss': 1.5, 'test/accuracy': math.nan})
-  opened.persist()
   opened.summarize({'test/accuracy': 0.5})
   opened.close()
   run = mlflow.MlflowClient().get_run(opened.run_id)

@@ -58,7 +58,6 @@ def test_config_rounds_summary_pictures_and_a_model(tmp_path):
   opened.resume(0)
   opened.record(0, {'train/loss': 2.0})
   opened.record(1, {'train/loss': 1.5, 'test/accuracy': math.nan})
-  opened.persist()
   opened.summarize({'test/accuracy': 0.5})
   opened.add_pictures([tracked.write_picture(tmp_path)])
   opened.register(tracker.read_model(tracked.write_bundle(tmp_path)))
