@@ -32,7 +32,7 @@ _BASE = synthetic.get_config('smoke').to_dict()
 def _write(folder, config=_CONFIG):
   """Writes a finished run: its last round is that of the config."""
   fake_sweep.write_run(folder, num_rounds=config.training.num_rounds)
-  resolved_config.write(config, folder)
+  resolved_config.write(config, folder, {})
 
 
 def _make(config, folder, datasets):
@@ -103,7 +103,7 @@ def test_longer_training_is_not_finished_by_its_config_alone(tmp_path):
   longer = dataclasses.replace(
     _CONFIG, training=dataclasses.replace(_CONFIG.training, num_rounds=4)
   )
-  resolved_config.write(longer, tmp_path)
+  resolved_config.write(longer, tmp_path, {})
   assert not sweep_runs.is_finished(longer, tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_a_run_that_stopped_early_is_finished(tmp_path, num_since, is_finished):
     ),
   )
   fake_sweep.write_run(tmp_path, num_rounds=4)
-  resolved_config.write(config, tmp_path)
+  resolved_config.write(config, tmp_path, {})
   assert not sweep_runs.is_finished(config, tmp_path)
   progress = selection.Progress(1, 0.5, num_since)
   run = saved_run.Run(tmp_path / checkpoint.FOLDER)
@@ -137,7 +137,7 @@ def test_a_run_that_stopped_early_is_finished(tmp_path, num_since, is_finished):
 
 def test_a_continued_run_counts_from_its_parent(tmp_path):
   fake_sweep.write_run(tmp_path, num_rounds=_CONFIG.training.num_rounds + 5)
-  resolved_config.write(_CONFIG, tmp_path)
+  resolved_config.write(_CONFIG, tmp_path, {})
   assert not sweep_runs.is_finished(_CONFIG, tmp_path)
   parent = continuation.Parent('../parent', 5, 'v')
   (tmp_path / 'parent.json').write_text(json.dumps(parent._asdict()))

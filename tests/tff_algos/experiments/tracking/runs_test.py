@@ -1,13 +1,12 @@
 """The tracker's run of a workdir: on, off, gone on with, its content."""
 
 import dataclasses
-import json
 
 import pytest
 
 from configs.fed_soft import synthetic
 from tests.testing import tracked
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import datasets, evaluating, experiment, training
 from tff_algos.experiments.tracking import mlflow_tracker, runs, tracker
 
@@ -65,7 +64,7 @@ def test_programs_of_a_workdir_share_a_run(tmp_path, calls):
   assert calls[3][4] == 'first'
   assert calls[1][1] == [folder / 'report' / 'accuracy.png']
   assert calls[4][1].name == 'cluster_models'
-  ids = json.loads((folder / 'tracking.json').read_text())
+  ids = sealed_json.read(folder / 'tracking.json', '')
   assert ids == {'mlflow': 'first'}
 
 
