@@ -1,9 +1,10 @@
 """The gate, a release, a rollback and the lineage as programs."""
 
-import json
 import shutil
 
 import pytest
+
+from tff_algos.core import sealed_json
 
 _CONFIG = '--config=configs/fed_soft/digits.py:smoke'
 
@@ -28,9 +29,9 @@ def test_gate_blesses_or_ends_with_3(launcher, finished_run, tmp_path):
     theirs = finished_run.folder / 'export' / name
     assert (target / name).read_bytes() == theirs.read_bytes()
 
-  record = json.loads((tmp_path / 'run' / 'gate.json').read_text())
-  record |= {'blessed': False, 'reasons': ['overall: it fell']}
-  (tmp_path / 'run' / 'gate.json').write_text(json.dumps(record))
+  path = tmp_path / 'run' / 'gate.json'
+  refused = {'blessed': False, 'reasons': ['overall: it fell']}
+  sealed_json.write(path, sealed_json.read(path, '') | refused)
   program = launcher.run('binaries.gate', _CONFIG, *places)
   assert program.returncode == 3
   assert 'the gate refuses round 3: overall: it fell' in program.said[-1]
