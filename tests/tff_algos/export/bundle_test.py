@@ -93,13 +93,12 @@ def test_second_writer_is_refused(tmp_path):
   assert export(tmp_path).name == '1'
 
 
-def test_base_that_is_a_file_is_an_export_error(tmp_path):
+def test_base_that_is_a_file_is_one_error(tmp_path):
   path = tmp_path / 'file'
   path.write_text('')
-  with pytest.raises(errors.ExportError, match='File exists'):
-    export(path)
-  with pytest.raises(errors.ExportError, match='Not a directory'):
-    export(path / 'below')
+  for base in (path, path / 'below'):
+    with pytest.raises(errors.UserError, match='is a file, where a folder'):
+      export(base)
 
 
 @pytest.mark.parametrize('limit', [0, 300, 30_000])

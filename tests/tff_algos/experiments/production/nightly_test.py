@@ -205,7 +205,9 @@ def test_step_by_step_late_files_are_part_of_the_next_night(
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     _interrupt_at(patched, 'rename', '/personalized_models/3')
     production.run(nights.THIRD)
-  assert len(production.history) == 2
+  exported = production.folder / 'export'
+  assert (exported / 'cluster_models' / '3').exists()
+  assert not (exported / 'personalized_models' / '3').exists()
   result |= {'status': 'released', 'released_version': 3}
   assert production.run(nights.THIRD) == result
   assert len(production.history) == 3
