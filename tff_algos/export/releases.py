@@ -306,7 +306,8 @@ def opened(
     must_exist: Whether a missing one is an error; otherwise it is made.
 
   Raises:
-    ExportError: If its history is damaged, it is no folder, or it is missing.
+    DataError: If it is a file.
+    ExportError: If its history is damaged, or it is missing.
     WorkdirBusyError: If another process writes there.
   """
   folder = pathlib.Path(export_dir)
@@ -314,12 +315,7 @@ def opened(
     raise errors.ExportError(
       f'there is no export path {folder}; binaries.export makes one'
     )
-  try:
-    durable.make_folder(folder)
-  except (FileExistsError, NotADirectoryError) as error:
-    raise errors.ExportError(
-      f'{folder} cannot be an export path: {error.strerror}'
-    ) from None
+  durable.make_folder(folder)
   with versions.exclusive(folder):
     yield ExportPath(folder)
 

@@ -231,7 +231,7 @@ def test_damaged_history(target, candidates):
 def test_path_that_is_a_file(tmp_path):
   path = tmp_path / 'file'
   path.write_text('')
-  with pytest.raises(errors.ExportError, match='cannot be an export path'):  # noqa: SIM117
+  with pytest.raises(errors.UserError, match='is a file, where a folder'):  # noqa: SIM117
     with releases.opened(path):
       pass
 

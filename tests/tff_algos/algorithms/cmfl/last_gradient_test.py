@@ -113,10 +113,13 @@ def test_stacked_clients_have_the_gradients_of_each(length):
     for *one, seed in zip(clients, [config] * 3, client_seeds, strict=True)
   ]
   stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *clients)
-  found = vectorization.map_stacked(
-    lambda one: _train_and_look(one[0], config, one[1]),
-    (stacked, tf.constant(client_seeds)),
-  )
+  found = tf.function(
+    lambda: vectorization.map_stacked(
+      lambda one: _train_and_look(one[0], config, one[1]),
+      (stacked, tf.constant(client_seeds)),
+    ),
+    autograph=False,
+  )()
   np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 

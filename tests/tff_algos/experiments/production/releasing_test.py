@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.testing import saved_run
-from tff_algos.core import errors
+from tff_algos.core import errors, sealed_json
 from tff_algos.experiments import experiment, exporting
 from tff_algos.experiments.production import (
   gate_record,
@@ -75,7 +75,8 @@ def test_files_of_the_candidate_are_released_once(run):
 
 def test_lineage_is_in_the_run_and_in_the_bundles(run):
   releasing.release(*run)
-  content = json.loads((run.folder / 'lineage.json').read_text())
+  content = sealed_json.read(run.folder / 'lineage.json', '')
+  assert len(content.pop('run_hash')) == 16
   assert content['releases'] == [{'export_dir': '../export', 'version': 1}]
   assert content['gate']['blessed'] is True
   for model in releases.MODELS:
