@@ -104,6 +104,11 @@ _IS_OPEN = flags.DEFINE_bool(
   'Whether everybody may ask also from other machines: on a trusted network, '
   'or behind a proxy that authenticates.',
 )
+_ENABLE_BATCHING = flags.DEFINE_bool(
+  'enable_batching',
+  _DEFAULTS.enable_batching,
+  'Whether small requests for one signature that wait are answered together.',
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -132,6 +137,7 @@ def serve() -> None:
     access_log=_ACCESS_LOG.value,
     token_file=_TOKEN_FILE.value,
     is_open=_IS_OPEN.value,
+    enable_batching=_ENABLE_BATCHING.value,
   )
   server.serve_until_signal(models.ModelStore(folder), config, _PORT_FILE.value)
 

@@ -21,6 +21,7 @@ class ServerConfig(NamedTuple):
     access_log: Whether each request is a line of JSON on stdout.
     token_file: Tokens that may ask, see `access.Tokens`; None for everybody.
     is_open: Whether everybody may ask also from other machines.
+    enable_batching: Whether small requests that wait are answered together.
   """
 
   host: str = '127.0.0.1'
@@ -35,3 +36,4 @@ class ServerConfig(NamedTuple):
   access_log: bool = False
   token_file: str | None = None
   is_open: bool = False
+  enable_batching: bool = True
