@@ -129,6 +129,11 @@ _PRINT_TF_SERVING_CONFIG = flags.DEFINE_bool(
   'image for these models, and writes the files that they name to tf_serving/ '
   'beside the folder of the models.',
 )
+_ENABLE_BATCHING = flags.DEFINE_bool(
+  'enable_batching',
+  _DEFAULTS.enable_batching,
+  'Whether small requests for one signature that wait are answered together.',
+)
 _PORT_FILE = flags.DEFINE_string(
   'port_file',
   None,
@@ -158,6 +163,7 @@ def serve() -> None:
     tls_certificate=_TLS_CERTIFICATE.value,
     tls_key=_TLS_KEY.value,
     tls_client_ca=_TLS_CLIENT_CA.value,
+    enable_batching=_ENABLE_BATCHING.value,
   )
   if _PRINT_TF_SERVING_CONFIG.value:
     from tff_algos.serving import tf_serving_config

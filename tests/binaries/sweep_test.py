@@ -104,7 +104,8 @@ def _content(workdir):
   found = {}
   for path in workdir.rglob('*'):
     name = str(path.relative_to(workdir))
-    if path.is_dir() or 'tensorboard' in name:
+    # Records have the hashes of metrics.csv.
+    if path.is_dir() or 'tensorboard' in name or path.name == 'records.json':
       continue
     content = path.read_bytes()
     if path.name == 'metrics.csv':

@@ -187,7 +187,8 @@ class Laboratory:
     is_same = self._product(reader, case) == self._expect(reader)
     if reader == 'report' and name.startswith('checkpoints'):
       is_same = True  # Reports list it, if it is there.
-    if not is_same and damage == DELETED and _OPTIONAL.fullmatch(name):
+    is_gone = damage in (DELETED, UNREADABLE)
+    if not is_same and is_gone and _OPTIONAL.fullmatch(name):
       return Outcome(WITHOUT)
     return Outcome(UNDISTURBED if is_same else SILENT)
 
@@ -233,6 +234,10 @@ class Laboratory:
       if '--continue_from' in choice:
         parent = self.folder / 'parent_of_start'
         training.train(config(3), case, parent=parent, shows_progress=False)
+      elif reader == 'drift':
+        parent = self.folder / 'parent_of_start'
+        with contextlib.suppress(errors.NotApprovedError):
+          drifting.measure(config(2, 0), case, parent)
       elif reader in READERS:
         self._read(reader, case)
 

@@ -111,12 +111,13 @@ def content(folder: pathlib.Path) -> dict[str, bytes | str]:
   """Returns path -> content of all that is in a production folder.
 
   Links are their targets, folders ''. TensorBoard's files and the report, whose
-  pictures show the clock, are left out, and so are the seconds in metrics.csv.
+  pictures show the clock, are left out, and so are the seconds in metrics.csv and
+  records.json, which has its hash.
   """
   found = {}
   for path in sorted(folder.rglob('*')):
     name = path.relative_to(folder)
-    if {'tensorboard', 'report'} & {*name.parts}:
+    if {'tensorboard', 'report', 'records.json'} & {*name.parts}:
       continue
     if path.is_symlink():
       found[str(name)] = str(path.readlink())

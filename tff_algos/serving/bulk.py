@@ -21,7 +21,7 @@ from typing import Any
 from absl import logging
 
 from tff_algos.core import errors
-from tff_algos.serving import models
+from tff_algos.serving import batching, models
 
 _NICENESS = 10
 
@@ -46,10 +46,10 @@ class BulkProcess:
   def call(
     self,
     client_id: str | None,
-    function: Callable[..., bytes],
+    function: Callable[..., bytes | batching.Question],
     *arguments: Any,
   ) -> bytes:
-    """Returns `function(store, *arguments)` of the process.
+    """Returns the answer of `function(store, *arguments)` of the process.
 
     Args:
       client_id: The client that the store is restricted to, if any.
@@ -132,7 +132,9 @@ def work(pipe: connection.Connection, store: models.ModelStore) -> None:
     except (OSError, EOFError):
       return
     try:
-      answer = function(store.restricted(client_id), *arguments)
+      answer = batching.finish(
+        function(store.restricted(client_id), *arguments)
+      )
     except errors.RequestError as error:
       answer = (str(error), error.status)
     except Exception:

@@ -7,7 +7,7 @@ https://www.tensorflow.org/tfx/serving/api_rest#classify_and_regress_api
 # pyright: reportAttributeAccessIssue=false
 import base64
 import binascii
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import input_pb2
 
 from tff_algos.core import errors
-from tff_algos.serving import models, server_config, tensors
+from tff_algos.serving import batching, models, server_config, tensors
 
 CLASSIFY = 'classify'
 REGRESS = 'regress'
@@ -23,14 +23,15 @@ REGRESS = 'regress'
 _MAX_INT64 = 2**63
 
 
-def predict(
+def ask(
   model: models.ServedModel,
   method: str,
   signature_name: str,
   examples: Sequence[tf.train.Example],
   config: server_config.ServerConfig,
-) -> dict[str, np.ndarray]:
-  """Returns the outputs of a signature for `tf.train.Example`s.
+  respond: Callable[[Mapping[str, np.ndarray]], bytes],
+) -> batching.Question:
+  """Returns a question for the outputs of a signature for `tf.train.Example`s.
 
   Args:
     model: The model.
@@ -38,9 +39,10 @@ def predict(
     signature_name: Name of the signature; '' for that of the method's name.
     examples: At least one.
     config: Limits.
+    respond: Outputs -> content of the answer.
 
   Raises:
-    RequestError: If the model has no such signature, or rejects the examples.
+    RequestError: If the model has no such signature, or there are too many.
   """
   name = signature_name or method
   found = model.signature(name).method_name
@@ -52,7 +54,7 @@ def predict(
   serialized = [example.SerializeToString() for example in examples]
   inputs = {'inputs': np.array(serialized, object)}
   tensors.check_size(inputs, model.signature(name), config)
-  return model.predict(name, inputs)
+  return batching.Question(model, name, inputs, respond)
 
 
 def from_input(

@@ -8,7 +8,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from typing import Any
 
@@ -31,6 +31,7 @@ from tensorflow_serving.apis import (
 from tff_algos.core import errors
 from tff_algos.serving import (
   access,
+  batching,
   examples,
   models,
   monitoring,
@@ -58,8 +59,8 @@ def answer(
   config: server_config.ServerConfig,
   method: str,
   message: bytes,
-) -> bytes:
-  """Returns the message that answers a message.
+) -> bytes | batching.Question:
+  """Returns the message that answers a message, or what to ask a model for it.
 
   Args:
     store: Models.
@@ -77,7 +78,10 @@ def answer(
     raise errors.RequestError(
       f'the message is no {request_type.DESCRIPTOR.full_name}'
     ) from None
-  return respond(store, config, request).SerializeToString()
+  answered = respond(store, config, request)
+  if isinstance(answered, batching.Question):
+    return answered
+  return answered.SerializeToString()
 
 
 class Services(grpc.GenericRpcHandler):
@@ -246,7 +250,7 @@ def _predict(
   store: models.ModelStore,
   config: server_config.ServerConfig,
   request: predict_pb2.PredictRequest,
-) -> predict_pb2.PredictResponse:
+) -> batching.Question:
   model = _find(store, request.model_spec)
   name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
   signature = model.signature(name)
@@ -257,58 +261,82 @@ def _predict(
     inputs[key] = _array(key, request.inputs[key], info, config)
     tensors.check_input(key, inputs[key], info, is_raw=is_raw)
   tensors.check_size(inputs, signature, config)
-  outputs = model.predict(name, inputs)
-  wanted = list(request.output_filter) or list(outputs)
-  unknown = sorted(set(wanted) - set(outputs))
+  known = sorted(signature.outputs)
+  wanted = list(request.output_filter) or known
+  unknown = sorted(set(wanted) - set(known))
   if unknown:
     raise errors.RequestError(
       f'output_filter names {unknown[0][:200]!r}; the outputs are '
-      f'{", ".join(outputs)}'
+      f'{", ".join(known)}'
     )
-  return predict_pb2.PredictResponse(
-    model_spec=_model_spec(model, name),
-    outputs={k: tf.make_tensor_proto(outputs[k]) for k in wanted},
-  )
+
+  def respond(outputs: Mapping[str, np.ndarray]) -> bytes:
+    return predict_pb2.PredictResponse(
+      model_spec=_model_spec(model, name),
+      outputs={k: tf.make_tensor_proto(outputs[k]) for k in wanted},
+    ).SerializeToString()
+
+  return batching.Question(model, name, inputs, respond)
 
 
 def _classify(
   store: models.ModelStore,
   config: server_config.ServerConfig,
   request: classification_pb2.ClassificationRequest,
-) -> classification_pb2.ClassificationResponse:
-  spec, outputs = _answer_examples(store, config, request, examples.CLASSIFY)
-  response = classification_pb2.ClassificationResponse(model_spec=spec)
-  for row in examples.classifications(outputs):
-    classified = response.result.classifications.add()
-    for label, score in row:
-      classified.classes.add(label=label, score=score)
-  return response
+) -> batching.Question:
+  def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
+    for row in examples.classifications(outputs):
+      classified = response.result.classifications.add()
+      for label, score in row:
+        classified.classes.add(label=label, score=score)
+
+  response = classification_pb2.ClassificationResponse()
+  return _ask_examples(
+    store, config, request, examples.CLASSIFY, response, fill
+  )
 
 
 def _regress(
   store: models.ModelStore,
   config: server_config.ServerConfig,
   request: regression_pb2.RegressionRequest,
-) -> regression_pb2.RegressionResponse:
-  spec, outputs = _answer_examples(store, config, request, examples.REGRESS)
-  response = regression_pb2.RegressionResponse(model_spec=spec)
-  for value in examples.regressions(outputs):
-    response.result.regressions.add(value=value)
-  return response
+) -> batching.Question:
+  def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
+    for value in examples.regressions(outputs):
+      response.result.regressions.add(value=value)
+
+  response = regression_pb2.RegressionResponse()
+  return _ask_examples(store, config, request, examples.REGRESS, response, fill)
 
 
-def _answer_examples(
+def _ask_examples(
   store: models.ModelStore,
   config: server_config.ServerConfig,
   request: Any,
   method: str,
-) -> tuple[model_pb2.ModelSpec, Mapping[str, np.ndarray]]:
-  """Returns the model that answers examples, and its outputs."""
+  response: Any,
+  fill: Callable[[Mapping[str, np.ndarray], Any], None],
+) -> batching.Question:
+  """Returns the question of a request of examples.
+
+  Args:
+    store: Models.
+    config: Limits.
+    request: The request.
+    method: Its method.
+    response: Message to be filled.
+    fill: Called with outputs and the response.
+  """
   model = _find(store, request.model_spec)
   name = request.model_spec.signature_name or method
   rows = examples.from_input(request.input, config.max_rows)
-  outputs = examples.predict(model, method, name, rows, config)
-  return _model_spec(model, name), outputs
+
+  def respond(outputs: Mapping[str, np.ndarray]) -> bytes:
+    response.model_spec.CopyFrom(_model_spec(model, name))
+    fill(outputs, response)
+    return response.SerializeToString()
+
+  return examples.ask(model, method, name, rows, config, respond)
 
 
 def _metadata(

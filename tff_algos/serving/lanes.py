@@ -1,21 +1,30 @@
 """Lanes of requests: small ones never wait for large ones.
 
-Small requests are answered by threads, in the order of their arrival; large
-ones, one at a time, by a process of their own with low priority (`bulk.py`).
-A queue that is full refuses.
+Small requests are answered by threads, in the order of their arrival, and those
+that wait in batches (`batching.py`); large ones, one at a time, by a process of
+their own with low priority (`bulk.py`). A queue that is full refuses.
 """
 
+import collections
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple
 
 import prometheus_client
 
 from tff_algos.core import errors
-from tff_algos.serving import access, bulk, models, monitoring, server_config
+from tff_algos.serving import (
+  access,
+  batching,
+  bulk,
+  models,
+  monitoring,
+  server_config,
+)
 
 # What is at most this long is answered within milliseconds: JSON, with at most
 # this many arrays and objects, and messages of gRPC.
@@ -24,6 +33,8 @@ _SMALL_JSON_PARTS = 256
 SMALL_BYTES = 64 * 2**10
 # More would only wait for the interpreter, in no order.
 _NUM_THREADS = 2
+
+_Started = bytes | batching.Question
 
 
 class Lanes:
@@ -45,12 +56,13 @@ class Lanes:
     self.tokens = access.Tokens(config.token_file)
     self.monitor = monitoring.Monitor(store, config.access_log)
     gauge = self.monitor.lane_requests.labels
-    self._small = _Lane(_NUM_THREADS, config.max_waiting, gauge('small'))
-    self._large = _Lane(1, config.max_waiting, gauge('large'))
+    sizes = self.monitor.batch_requests if config.enable_batching else None
+    self._small = _Lane(_NUM_THREADS, config, gauge('small'), sizes)
+    self._large = _Lane(1, config, gauge('large'))
 
   def submit(
     self,
-    function: Callable[..., bytes],
+    function: Callable[..., _Started],
     *arguments: Any,
     is_large: bool,
     caller: access.Caller,
@@ -86,7 +98,7 @@ class Lanes:
     self._small.close()
     self._large.close()
 
-  def _run_small(self, deadline, client_id, function, *arguments) -> bytes:
+  def _run_small(self, deadline, client_id, function, *arguments) -> _Started:
     _check_in_time(deadline)
     store = self.store.restricted(client_id)
     return function(store, self.config, *arguments)
@@ -100,21 +112,71 @@ class _Lane:
   """Threads with a bounded queue."""
 
   def __init__(
-    self, num_threads: int, max_waiting: int, gauge: prometheus_client.Gauge
+    self,
+    num_threads: int,
+    config: server_config.ServerConfig,
+    gauge: prometheus_client.Gauge,
+    batch_requests: prometheus_client.Histogram | None = None,
   ):
-    self._gauge = gauge
-    self._threads = futures.ThreadPoolExecutor(num_threads, 'lane')
-    self._places = threading.Semaphore(num_threads + max_waiting)
+    """Starts no thread yet.
 
-  def submit(self, *call: Any) -> futures.Future[bytes]:
+    Args:
+      num_threads: Number of threads.
+      config: Limits.
+      gauge: Number of requests in the lane.
+      batch_requests: Records the sizes of batches; None for a lane that answers
+        requests one by one.
+    """
+    self._config = config
+    self._gauge = gauge
+    self._batch_requests = batch_requests
+    self._waiting: collections.deque[_Call] = collections.deque()
+    self._threads = futures.ThreadPoolExecutor(num_threads, 'lane')
+    self._places = threading.Semaphore(num_threads + config.max_waiting)
+
+  def submit(
+    self, function: Callable[..., _Started], *arguments: Any
+  ) -> futures.Future[bytes]:
     if not self._places.acquire(blocking=False):
       raise errors.RequestError(
         'too many requests wait; send again later', status=503
       )
     self._gauge.inc()
-    future = self._threads.submit(*call)
-    future.add_done_callback(self._leave)
-    return future
+    call = _Call(futures.Future(), functools.partial(function, *arguments))
+    call.future.add_done_callback(self._leave)
+    self._waiting.append(call)
+    # There are as many calls of `_serve`; those after a batch find nothing.
+    self._threads.submit(self._serve)
+    return call.future
+
+  def _serve(self) -> None:
+    """Answers the next request, in a lane of batches all that wait.
+
+    Inputs of more than the largest request are not held at once.
+    """
+    asked, size = [], 0
+    while size <= self._config.max_request_bytes:
+      try:
+        call = self._waiting.popleft()
+      except IndexError:
+        break
+      if not call.future.set_running_or_notify_cancel():
+        continue
+      started = batching.attempt(call.start)
+      if isinstance(started, batching.Question):
+        asked.append((call.future, started))
+        size += started.num_bytes
+      else:
+        _settle(call.future, started)
+      if self._batch_requests is None:
+        break
+    for positions in batching.batches([q for _, q in asked], self._config):
+      batch = [asked[i] for i in positions]
+      if self._batch_requests is not None:
+        self._batch_requests.observe(len(batch))
+      answers = batching.answer_batch([question for _, question in batch])
+      for (future, _), answer in zip(batch, answers, strict=True):
+        _settle(future, answer)
 
   def _leave(self, future: futures.Future[bytes]) -> None:
     del future
@@ -123,6 +185,20 @@ class _Lane:
 
   def close(self) -> None:
     self._threads.shutdown(cancel_futures=True)
+    for call in self._waiting:
+      call.future.cancel()
+
+
+class _Call(NamedTuple):
+  """A request in the queue of a lane.
+
+  Attributes:
+    future: Its answer.
+    start: Parses it.
+  """
+
+  future: futures.Future[bytes]
+  start: Callable[[], _Started]
 
 
 @contextlib.contextmanager
@@ -146,6 +222,13 @@ def is_large_json(body: bytes) -> bool:
   if len(body) > _SMALL_JSON_BYTES:
     return True
   return body.count(b'[') + body.count(b'{') > _SMALL_JSON_PARTS
+
+
+def _settle(future: futures.Future[bytes], answer: bytes | Exception) -> None:
+  if isinstance(answer, Exception):
+    future.set_exception(answer)
+  else:
+    future.set_result(answer)
 
 
 def _check_in_time(deadline: float) -> None:

@@ -15,7 +15,7 @@ import pathlib
 import re
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,8 @@ class ServedModel:
     numbers: Raw columns of float32.
     client_ids: Clients whose personalized models these are.
     only_client: The only client that may be asked for; None for all.
+    row_wise: Signatures each row of whose outputs depends on that row of the
+      inputs alone, of bundles of this library.
   """
 
   def __init__(self, name: str, version: int, folder: pathlib.Path):
@@ -84,8 +86,18 @@ class ServedModel:
     self.raw_signatures = frozenset(facts.get('raw_signatures', ()))
     self.numbers = _number_columns(facts)
     self.signature_defs = _read_signature_defs(folder)
+    self.row_wise = frozenset(
+      name
+      for name, signature in self.signature_defs.items()
+      if 'kind' in facts and _has_rows(signature)
+    )
     self._folder = folder
     self._loaded = tf.saved_model.load(os.fspath(folder))
+
+  @property
+  def key(self) -> Hashable:
+    """Returns what two views of the same loaded model share."""
+    return id(self._loaded)
 
   def warm_up(self) -> None:
     """Runs the bundle's warm-up requests, if it has any."""
@@ -111,11 +123,20 @@ class ServedModel:
     """Returns a signature's outputs for inputs that fit its definition.
 
     Raises:
-      RequestError: If the model rejects the values: 404 for an unknown client,
-        else 400; 413 if they do not fit in memory; 403 for a client that may
-        not be asked for.
+      RequestError: As of `run`; 403 for a client that may not be asked for.
     """
-    self._check_client(inputs)
+    self.check_client(inputs)
+    return self.run(signature_name, inputs)
+
+  def run(
+    self, signature_name: str, inputs: Mapping[str, np.ndarray]
+  ) -> dict[str, np.ndarray]:
+    """Returns a signature's outputs, for any client.
+
+    Raises:
+      RequestError: If the model rejects the values: 404 for an unknown client,
+        else 400; 413 if they do not fit in memory.
+    """
     function = self._loaded.signatures[signature_name]
     try:
       outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
@@ -130,7 +151,8 @@ class ServedModel:
       ) from error
     return {name: outputs[name].numpy() for name in sorted(outputs)}
 
-  def _check_client(self, inputs: Mapping[str, np.ndarray]) -> None:
+  def check_client(self, inputs: Mapping[str, np.ndarray]) -> None:
+    """Raises RequestError (403) for a client that may not be asked for."""
     if self.only_client is None or not self.client_ids:
       return
     asked = set(self.client_ids)
@@ -411,6 +433,15 @@ def _number_columns(facts: Mapping[str, Any]) -> frozenset[str]:
     if one.is_text or (one.type == spec_lib.TENSOR and spec.dtype != 'float32')
   }
   return frozenset(facts['raw_columns'].values()) - others
+
+
+def _has_rows(signature: meta_graph_pb2.SignatureDef) -> bool:
+  """Returns whether all inputs and outputs have an axis of any size first."""
+  return all(
+    info.tensor_shape.dim and info.tensor_shape.dim[0].size == -1
+    for infos in (signature.inputs, signature.outputs)
+    for info in infos.values()
+  )
 
 
 def _read_signature_defs(

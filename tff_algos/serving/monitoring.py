@@ -15,6 +15,7 @@ REQUEST_ID = 'x-request-id'
 
 _ID = re.compile(r'[A-Za-z0-9._-]{1,64}')
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 25)
+_BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Call(NamedTuple):
@@ -50,6 +51,7 @@ class Monitor:
 
   Attributes:
     lane_requests: Gauge by lane: requests that wait or are answered.
+    batch_requests: Histogram of the requests that one call of a model answers.
   """
 
   def __init__(self, store: models.ModelStore, has_access_log: bool):
@@ -74,6 +76,12 @@ class Monitor:
       'tff_algos_lane_requests',
       'Requests that wait in a lane or are answered.',
       ['lane'],
+      registry=self._registry,
+    )
+    self.batch_requests = prometheus_client.Histogram(
+      'tff_algos_batch_requests',
+      'Small requests that one call of a model answers.',
+      buckets=_BATCH_BUCKETS,
       registry=self._registry,
     )
     self._versions = prometheus_client.Gauge(

@@ -8,7 +8,7 @@ https://www.tensorflow.org/tfx/serving/api_rest; and a list of the models at
 # pyright: reportAttributeAccessIssue=false
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 from tff_algos.core import errors
 from tff_algos.serving import (
   access,
+  batching,
   examples,
   models,
   monitoring,
@@ -168,8 +169,8 @@ def answer(
   what: str,
   path_params: dict[str, str],
   body: bytes,
-) -> bytes:
-  """Returns the JSON that answers a request.
+) -> bytes | batching.Question:
+  """Returns the JSON that answers a request, or what to ask a model for it.
 
   Args:
     store: Models.
@@ -181,7 +182,10 @@ def answer(
   Raises:
     RequestError: If the request is refused.
   """
-  return _dump(_ANSWERS[what](store, config, path_params, body))
+  answered = _ANSWERS[what](store, config, path_params, body)
+  if isinstance(answered, batching.Question):
+    return answered
+  return _dump(answered)
 
 
 class _Exchange:
@@ -460,7 +464,7 @@ def _predict(
   config: server_config.ServerConfig,
   path_params: dict[str, str],
   body: bytes,
-) -> dict[str, Any]:
+) -> batching.Question:
   model = store.get(path_params['name'], _version(path_params))
   request = _parse(body)
   signature_name = _signature_name(request) or models.DEFAULT_SIGNATURE
@@ -479,10 +483,14 @@ def _predict(
       request['inputs'], signature, is_raw=is_raw
     )
   tensors.check_size(inputs, signature, config)
-  outputs = model.predict(signature_name, inputs)
-  if 'instances' in request:
-    return {'predictions': tensors.rows_from_outputs(outputs)}
-  return {'outputs': tensors.columns_from_outputs(outputs)}
+  has_rows = 'instances' in request
+
+  def respond(outputs: Mapping[str, np.ndarray]) -> bytes:
+    if has_rows:
+      return _dump({'predictions': tensors.rows_from_outputs(outputs)})
+    return _dump({'outputs': tensors.columns_from_outputs(outputs)})
+
+  return batching.Question(model, signature_name, inputs, respond)
 
 
 def _classify(
@@ -490,11 +498,15 @@ def _classify(
   config: server_config.ServerConfig,
   path_params: dict[str, str],
   body: bytes,
-) -> dict[str, Any]:
-  outputs = _answer_examples(
-    store, config, path_params, body, examples.CLASSIFY
+) -> batching.Question:
+  return _ask_examples(
+    store,
+    config,
+    path_params,
+    body,
+    examples.CLASSIFY,
+    examples.classifications,
   )
-  return {'result': examples.classifications(outputs)}
 
 
 def _regress(
@@ -502,26 +514,29 @@ def _regress(
   config: server_config.ServerConfig,
   path_params: dict[str, str],
   body: bytes,
-) -> dict[str, Any]:
-  outputs = _answer_examples(store, config, path_params, body, examples.REGRESS)
-  return {'result': examples.regressions(outputs)}
+) -> batching.Question:
+  return _ask_examples(
+    store, config, path_params, body, examples.REGRESS, examples.regressions
+  )
 
 
-def _answer_examples(
+def _ask_examples(
   store: models.ModelStore,
   config: server_config.ServerConfig,
   path_params: dict[str, str],
   body: bytes,
   method: str,
-) -> dict[str, np.ndarray]:
+  result: Callable[[Mapping[str, np.ndarray]], Any],
+) -> batching.Question:
   model = store.get(path_params['name'], _version(path_params))
   request = _parse(body)
-  return examples.predict(
+  return examples.ask(
     model,
     method,
     _signature_name(request),
     examples.from_json(request, model.numbers, config.max_rows),
     config,
+    lambda outputs: _dump({'result': result(outputs)}),
   )
 
 

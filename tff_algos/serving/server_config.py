@@ -26,6 +26,7 @@ class ServerConfig(NamedTuple):
     tls_key: PEM file of its private key.
     tls_client_ca: PEM file of the CAs of clients' certificates, which are then
       required (mTLS).
+    enable_batching: Whether small requests that wait are answered together.
   """
 
   host: str = '127.0.0.1'
@@ -43,3 +44,4 @@ class ServerConfig(NamedTuple):
   tls_certificate: str | None = None
   tls_key: str | None = None
   tls_client_ca: str | None = None
+  enable_batching: bool = True

@@ -144,19 +144,26 @@ def check_size(
   signature: meta_graph_pb2.SignatureDef,
   config: server_config.ServerConfig,
 ) -> None:
-  """Raises RequestError (413) if a batch has too many rows.
+  """Raises RequestError (413) if a batch has more than `max_rows`."""
+  check_num_rows(
+    max((len(v) for v in inputs.values() if v.ndim), default=0),
+    max_rows(signature, config),
+  )
 
-  That is more than `max_rows`, or more than have outputs of
+
+def max_rows(
+  signature: meta_graph_pb2.SignatureDef, config: server_config.ServerConfig
+) -> int:
+  """Returns the most rows that a signature is asked for at once.
+
+  That is `config.max_rows`, or less if these had outputs of more than
   `max_request_bytes`, as far as the signature states their shapes.
   """
   row_bytes = 0
   for info in signature.outputs.values():
     sizes = [max(dim.size, 1) for dim in info.tensor_shape.dim[1:]]
     row_bytes += math.prod(sizes) * tf.as_dtype(info.dtype).size
-  limit = min(config.max_rows, config.max_request_bytes // max(row_bytes, 1))
-  check_num_rows(
-    max((len(v) for v in inputs.values() if v.ndim), default=0), limit
-  )
+  return min(config.max_rows, config.max_request_bytes // max(row_bytes, 1))
 
 
 def check_num_rows(num_rows: int, limit: int) -> None:

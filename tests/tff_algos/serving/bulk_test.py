@@ -9,7 +9,7 @@ import pytest
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.serving import bulk, models, rest, server_config
+from tff_algos.serving import batching, bulk, models, rest, server_config
 
 CONFIG = server_config.ServerConfig()
 X = exportable.sample_inputs(300).tolist()
@@ -37,7 +37,8 @@ def predict(process, content, name='anna'):
 def test_answers_are_those_of_the_server(process, export_folder):
   store = models.ModelStore(export_folder)
   body = orjson.dumps({'instances': X})
-  expected = rest.answer(store, CONFIG, 'predict', {'name': 'anna'}, body)
+  question = rest.answer(store, CONFIG, 'predict', {'name': 'anna'}, body)
+  expected = batching.finish(question)
   assert predict(process, {'instances': X}) == expected
   assert len(orjson.loads(expected)['predictions']) == 300
 

@@ -78,11 +78,17 @@ def test_regressions():
   rows = examples.from_json(
     {'examples': [{'a': 0.5}, {}]}, numbers=(), max_rows=9
   )
-  outputs = examples.predict(
-    model, examples.REGRESS, '', rows, server_config.ServerConfig()
+  question = examples.ask(
+    model,
+    examples.REGRESS,
+    '',
+    rows,
+    server_config.ServerConfig(),
+    examples.regressions,
   )
-  assert examples.regressions(outputs) == [0.5, 2]
+  assert question.answer() == [0.5, 2]
   assert asked == [('regress', [one.SerializeToString() for one in rows])]
+  outputs = {'outputs': np.zeros(1)}
   with pytest.raises(errors.RequestError, match='answer with scores and class'):
     examples.classifications(outputs)
   with pytest.raises(

@@ -3,10 +3,11 @@
 import threading
 import time
 
+import orjson
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.serving import access, models, server_config
+from tff_algos.serving import access, models, rest, server_config
 from tff_algos.serving import lanes as lanes_lib
 
 ANYBODY = access.Caller()
@@ -89,6 +90,77 @@ def test_large_requests_do_not_hold_small_ones(lanes, monkeypatch):
   )
   is_free.set()
   assert [future.result(20) for future in large] == [b'a'] * 4
+
+
+@pytest.mark.parametrize(('enable_batching', 'calls'), [(True, 1), (False, 5)])
+def test_what_waits_is_answered_together(
+  export_folder, monkeypatch, enable_batching, calls
+):
+  """As soon as a thread is free; what does not wait is answered alone."""
+  monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
+  asked, is_free = [], threading.Event()
+  original = models.ServedModel.run
+
+  def run(self, name, inputs):
+    asked.append(len(inputs['x']))
+    return original(self, name, inputs)
+
+  monkeypatch.setattr(models.ServedModel, 'run', run)
+  config = server_config.ServerConfig(enable_batching=enable_batching)
+  with lanes_lib.opened(models.ModelStore(export_folder), config) as lanes:
+
+    def submit(row, x=1.0):
+      body = b'{"instances": [[%g, 0, 0, %g]]}' % (x, row)
+      return lanes.submit(
+        *(rest.answer, 'predict', {'name': 'anna'}, body),
+        is_large=False,
+        caller=ANYBODY,
+      )
+
+    alone = [submit(row).result(20) for row in range(5)]
+    assert asked == [1] * 5
+    lanes.submit(
+      lambda *_: is_free.wait(20) and b'', is_large=False, caller=ANYBODY
+    )
+    waiting = [submit(row) for row in range(5)]
+    gone = submit(6)
+    assert gone.cancel()
+    refused = submit(0, float('nan'))
+    is_free.set()
+    answers = [future.result(20) for future in waiting]
+    with pytest.raises(errors.RequestError, match='not JSON'):
+      refused.result(20)
+  assert len(asked[5:]) == calls
+  assert sum(asked[5:]) == 5
+  for one, joined in zip(alone, answers, strict=True):
+    (one,), (joined,) = (orjson.loads(a)['predictions'] for a in (one, joined))
+    assert one['logits'] == pytest.approx(joined['logits'], abs=1e-5)
+  sizes = lanes.monitor.batch_requests
+  assert sizes._sum.get() == (10 if enable_batching else 0)
+
+
+def test_what_waits_at_the_end_is_cancelled(tmp_path, monkeypatch):
+  monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
+  is_free, started = threading.Event(), threading.Event()
+
+  def work(store, config):
+    started.set()
+    assert is_free.wait(20)
+    return b'done'
+
+  lanes = lanes_lib.Lanes(
+    models.ModelStore(tmp_path), server_config.ServerConfig()
+  )
+  first = lanes.submit(work, is_large=False, caller=ANYBODY)
+  assert started.wait(20)
+  second = lanes.submit(echo, b'a', is_large=False, caller=ANYBODY)
+  closing = threading.Thread(target=lanes.close)
+  closing.start()
+  is_free.set()
+  closing.join(20)
+  assert first.result(0) == b'done'
+  assert second.done()
+  assert second.cancelled() or second.result() == b'a'
 
 
 @pytest.mark.parametrize(
