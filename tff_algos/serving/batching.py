@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tff_algos.core import errors
 from tff_algos.serving import models, server_config, tensors
 
 _T = TypeVar('_T')
@@ -137,5 +138,10 @@ def attempt(function: Callable[..., _T], *arguments: Any) -> _T | Exception:
   """Returns what a function returns, or the error that it raises."""
   try:
     return function(*arguments)
+  except errors.RequestError as error:
+    # Its frames refer to it: without them a refused call needs no garbage
+    # collection, until which it would be one of gRPC's streams.
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
   except Exception as error:
     return error

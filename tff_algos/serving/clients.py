@@ -107,7 +107,7 @@ def rest(server: Server, path: str) -> Generator[Ask]:
       return exchange(body)
     except (OSError, http.client.HTTPException) as error:
       connection.close()  # And opened by the next request.
-      if is_new or not isinstance(error, http.client.RemoteDisconnected):
+      if is_new or not isinstance(error, ConnectionError):
         raise
     return exchange(body)  # The server had ended the idle connection.
 
