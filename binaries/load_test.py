@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager
 from absl import flags
 
 from binaries import command, predict
-from tff_algos.core import durable, errors
-from tff_algos.serving import clients, loopback
+from tff_algos.core import durable, errors, hosts
+from tff_algos.serving import clients
 
 flags.adopt_module_key_flags(predict)
 _CONCURRENCY = flags.DEFINE_integer(
@@ -58,7 +58,7 @@ def load_test() -> None:
   server = clients.Server(
     flags.FLAGS.url, flags.FLAGS.timeout_seconds, predict.token(), predict.tls()
   )
-  if not (loopback.is_loopback(server.host) or _IS_MINE.value):
+  if not (hosts.is_loopback(server.host) or _IS_MINE.value):
     raise errors.UserError(
       f'{server.host} is another machine, and a load test may keep others from '
       'being answered. Give --is_mine if that is intended.'

@@ -1,6 +1,7 @@
 """`binaries.serve` as a process."""
 
 import json
+import shutil
 import signal
 import socket
 import time
@@ -16,8 +17,11 @@ END_SECONDS = 30.0
 
 @pytest.fixture(name='workdir', scope='module')
 def make_workdir(tmp_path_factory):
+  """With one model, as each is loaded by each server."""
   workdir = tmp_path_factory.mktemp('run')
   exportable.write_all(workdir / 'export')
+  for name in ('cluster_models', 'anna'):
+    shutil.rmtree(workdir / 'export' / name)
   return workdir
 
 

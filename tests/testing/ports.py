@@ -1,4 +1,4 @@
-"""Free ports of this machine."""
+"""Free ports of this machine, and what comes from one."""
 
 import contextlib
 import socket
@@ -13,3 +13,12 @@ def free_addresses(num_addresses: int) -> tuple[str, ...]:
       held.bind(('127.0.0.1', 0))
       addresses.append(f'127.0.0.1:{held.getsockname()[1]}')
   return tuple(addresses)
+
+
+def read_all(connection: socket.socket) -> bytes:
+  """Returns all that is received until the connection ends."""
+  received = b''
+  with contextlib.suppress(ConnectionResetError):
+    while chunk := connection.recv(2**16):
+      received += chunk
+  return received

@@ -10,7 +10,6 @@ Other users of this machine are not kept out: they reach loopback too.
 
 import contextlib
 import ctypes
-import ipaddress
 import os
 import pathlib
 import socket
@@ -19,7 +18,7 @@ from collections.abc import Iterable
 
 from absl import logging
 
-from tff_algos.core import errors
+from tff_algos.core import errors, hosts
 
 # <asm-generic/socket.h>; Python has no names for them.
 _SO_ATTACH_FILTER = 26
@@ -35,10 +34,7 @@ def is_loopback(address: str) -> bool:
 
   Names other than localhost are not resolved, and count as other machines.
   """
-  host = address.rpartition(':')[0].strip('[]')
-  with contextlib.suppress(ValueError):
-    return ipaddress.ip_address(host).is_loopback
-  return host == 'localhost'
+  return hosts.is_loopback(address.rpartition(':')[0].strip('[]'))
 
 
 def require_trust(

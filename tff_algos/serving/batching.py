@@ -69,11 +69,11 @@ def batches(
     max_rows = tensors.max_rows(signature, config)
     batch, rows, size = [], 0, 0
     for i in positions:
-      rows += _num_rows(questions[i])
+      rows += tensors.num_rows(questions[i].inputs)
       size += questions[i].num_bytes
       if batch and (rows > max_rows or size > config.max_request_bytes):
         yield batch
-        batch, rows = [], _num_rows(questions[i])
+        batch, rows = [], tensors.num_rows(questions[i].inputs)
         size = questions[i].num_bytes
       batch.append(i)
     yield batch
@@ -104,7 +104,7 @@ def _joined_answers(questions: Sequence[Question]) -> list[bytes | Exception]:
   )
   answers, start = [], 0
   for question in questions:
-    rows = slice(start, start + _num_rows(question))
+    rows = slice(start, start + tensors.num_rows(question.inputs))
     start = rows.stop
     own = {name: value[rows] for name, value in outputs.items()}
     answers.append(attempt(question.respond, own))
@@ -128,10 +128,6 @@ def _key(question: Question, position: int) -> Hashable:
     question.signature_name,
     tuple((name, inputs[name].shape[1:]) for name in sorted(inputs)),
   )
-
-
-def _num_rows(question: Question) -> int:
-  return max((len(v) for v in question.inputs.values() if v.ndim), default=0)
 
 
 def attempt(function: Callable[..., _T], *arguments: Any) -> _T | Exception:

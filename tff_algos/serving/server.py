@@ -19,11 +19,10 @@ import grpc
 import uvicorn
 from absl import logging
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, hosts
 from tff_algos.serving import (
   connections,
   grpc_service,
-  loopback,
   models,
   rest,
   server_config,
@@ -230,7 +229,7 @@ def _grpc_server(
 
 def _check_exposure(config: server_config.ServerConfig) -> None:
   """Raises UserError if everybody could ask, and nobody has said so."""
-  if loopback.is_loopback(config.host):
+  if hosts.is_loopback(config.host):
     return
   if not (config.token_file or config.tls_client_ca or config.is_open):
     raise errors.UserError(

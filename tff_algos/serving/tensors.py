@@ -145,10 +145,12 @@ def check_size(
   config: server_config.ServerConfig,
 ) -> None:
   """Raises RequestError (413) if a batch has more than `max_rows`."""
-  check_num_rows(
-    max((len(v) for v in inputs.values() if v.ndim), default=0),
-    max_rows(signature, config),
-  )
+  check_num_rows(num_rows(inputs), max_rows(signature, config))
+
+
+def num_rows(inputs: Mapping[str, np.ndarray]) -> int:
+  """Returns the rows of the longest input, 0 without any."""
+  return max((len(v) for v in inputs.values() if v.ndim), default=0)
 
 
 def max_rows(

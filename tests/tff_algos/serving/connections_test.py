@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 
+from tests.testing import ports as ports_lib
 from tff_algos.serving import connections, models, server, server_config
 
 RECEIVE_SECONDS = 0.5
@@ -42,17 +43,6 @@ def connect(port, content=b''):
   return connection
 
 
-def read_all(connection):
-  """Returns all that is received until the connection ends."""
-  received = b''
-  try:
-    while chunk := connection.recv(2**16):
-      received += chunk
-  except ConnectionResetError:
-    pass
-  return received
-
-
 def answer(port):
   url = f'http://127.0.0.1:{port}/v1/models/anna:predict'
   return httpx.post(url, content=BODY, timeout=20)
@@ -62,13 +52,13 @@ def answer(port):
 def test_headers_have_a_time_limit(port, start):
   begun = time.monotonic()
   with connect(port, start) as connection:
-    assert read_all(connection) == b''
+    assert ports_lib.read_all(connection) == b''
   assert RECEIVE_SECONDS * 0.9 < time.monotonic() - begun < 10
 
 
 def test_a_body_has_a_time_limit(port):
   with connect(port, START + b'Content-Length: 9\r\n\r\n{') as connection:
-    head, body = read_all(connection).split(b'\r\n\r\n')
+    head, body = ports_lib.read_all(connection).split(b'\r\n\r\n')
   assert head.startswith(b'HTTP/1.1 408 ')
   error = json.loads(body)['error']
   assert error == 'the request was not received within 0.5 seconds'
@@ -76,7 +66,7 @@ def test_a_body_has_a_time_limit(port):
 
 def test_no_http_is_answered_in_json(port):
   with connect(port, b'\0\1\r\n\r\n') as connection:
-    head, body = read_all(connection).split(b'\r\n\r\n')
+    head, body = ports_lib.read_all(connection).split(b'\r\n\r\n')
   assert head.startswith(b'HTTP/1.1 400 ')
   assert b'application/json' in head
   assert json.loads(body)['error'].startswith('malformed request: Invalid HTTP')
@@ -88,7 +78,7 @@ def test_a_newcomer_takes_the_place_of_the_oldest(patient_port, monkeypatch):
   oldest, *others = [connect(port) for _ in range(3)]
   time.sleep(0.2)
   assert answer(port).status_code == 200
-  assert read_all(oldest) == b''
+  assert ports_lib.read_all(oldest) == b''
   for one in others:
     one.sendall(START + b'Content-Length: %d\r\n\r\n' % len(BODY) + BODY)
     assert one.recv(100).startswith(b'HTTP/1.1 200 ')
@@ -100,7 +90,7 @@ def test_a_newcomer_is_refused_where_all_are_new(port, monkeypatch):
   monkeypatch.setattr(connections, '_PATIENCE_SECONDS', 60)
   others = [connect(port) for _ in range(3)]
   with connect(port) as connection:
-    received = read_all(connection)
+    received = ports_lib.read_all(connection)
   for one in others:
     one.close()
   assert received.startswith(b'HTTP/1.1 503 ')

@@ -18,6 +18,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.testing import certificates
+from tests.testing import ports as ports_lib
 from tff_algos.core import errors
 from tff_algos.serving import connections, models, server, server_config, tls
 
@@ -25,8 +26,10 @@ RECEIVE_SECONDS = 0.5
 
 
 @pytest.fixture(name='store', scope='module')
-def make_store(export_folder):
-  store = models.ModelStore(export_folder)
+def make_store(export_folder, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('one_model')
+  (folder / 'anna').symlink_to(export_folder / 'anna')
+  store = models.ModelStore(folder)
   store.get('anna')
   return store
 
@@ -185,13 +188,7 @@ def test_clients_of_a_removed_ca_are_refused(ports, ca, other_ca, client):
 def read_all(port, content):
   with socket.create_connection(('127.0.0.1', port), timeout=20) as connection:
     connection.sendall(content)
-    received = b''
-    try:
-      while chunk := connection.recv(2**16):
-        received += chunk
-    except ConnectionResetError:
-      pass
-  return received
+    return ports_lib.read_all(connection)
 
 
 def test_other_bytes_than_tls_are_refused(ports, ca, client, capfd, caplog):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tff_algos.serving import loopback
+from tff_algos.core import hosts
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from tff_algos.serving import loopback
   ],
 )
 def test_hosts(host, expected):
-  assert loopback.is_loopback(host) == expected
+  assert hosts.is_loopback(host) == expected
