@@ -12,7 +12,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
 from tff_algos.core.structures import Structure
-from tff_algos.rounds import composer, phase_types
+from tff_algos.rounds import client_rows, composer, phase_types
 from tff_algos.runtimes.pjrt import stacked_convolutions
 from tff_algos.runtimes.vectorized import rows as rows_lib
 from tff_algos.runtimes.vectorized import vectorization
@@ -75,11 +75,10 @@ class PhaseLowering:
     self._phase = phase
     self._vectorizes = vectorizes
     rows = rows_lib.Rows(types.clients.data.x, types.clients.data.y)
-    span = rows_lib.Span(*(tf.TensorSpec([], tf.int32) for _ in range(2)))
     clients, states = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype),
       (
-        types.clients._replace(data=span, client_state=()),
+        types.clients._replace(data=client_rows.SPAN, client_state=()),
         types.clients.client_state,
       ),
     )

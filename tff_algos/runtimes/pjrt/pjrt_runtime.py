@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
-from tff_algos.rounds import aggregation, composer, phase_types
+from tff_algos.rounds import aggregation, phase_types
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes.pjrt import (
   calibration,
@@ -62,18 +62,13 @@ class _PhaseProgram:
     vectorizes: bool,
   ):
     self.lowering = lowering.PhaseLowering(phase, types, vectorizes)
-    self.make_message = graph_call.GraphCall(
-      phase.make_message, [types.server_state]
-    )
+    self.make_message = graph_call.GraphCall.of(types.stages.make_message)
     self._kept = tf.nest.map_structure(
       lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype),
       self.lowering.output_types[:2],
     )
     self.num_sums = len(tf.nest.flatten(self._kept[0]))
-    self.server_update = graph_call.GraphCall(
-      functools.partial(composer.server_update, phase),
-      [types.server_state, *self._kept],
-    )
+    self.server_update = graph_call.GraphCall.of(types.stages.server_update)
     # Lowering takes a tenth of a second.
     self.lower = functools.cache(self.lowering.lower)
 
