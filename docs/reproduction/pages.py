@@ -25,6 +25,7 @@ from tff_algos.core import durable, errors, sealed_json
 from tff_algos.experiments import config_file, experiment
 from tff_algos.experiments.sweeps import grid
 from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import sweep as sweep_lib
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -112,30 +113,43 @@ def describe(
       for one in _provenance(run.workdir):
         made_by += [one] * (one not in made_by)
     config = _effective(cell.runs[0].config)
+    curves = [_series(run, stored.metric) for run in cell.runs]
     cells[cell.label] = {
       'config_hash': config_lib.config_hash(config),
       'config': config,
-      'rounds': cell.runs[0].series(stored.metric).rounds.astype(int).tolist(),
+      'rounds': curves[0].rounds.astype(int).tolist(),
       'runs': [
         {
           'seed': seed,
-          'seconds': round(float(run.series('seconds').values.sum()), 1),
+          'seconds': round(float(_series(run, 'seconds').values.sum()), 1),
           'metrics': {
-            stored.metric: [
-              float(f'{value:.{_DIGITS}g}')
-              for value in run.series(stored.metric).values
-            ]
+            stored.metric: [float(f'{one:.{_DIGITS}g}') for one in curve.values]
           },
         }
-        for seed, run in zip(cell.seeds, cell.runs, strict=True)
+        for seed, run, curve in zip(cell.seeds, cell.runs, curves, strict=True)
       ],
     }
   return {'command': stored.command, 'provenance': made_by, 'cells': cells}
 
 
+def _series(run: run_lib.Run, name: str) -> run_lib.Series:
+  """Returns a metric over rounds.
+
+  Raises:
+    DataError: If the run has none of this name.
+  """
+  found = run.series(name)
+  if found is None:
+    raise errors.DataError(
+      f'{run.workdir} has no metric {name!r}; an experiment of '
+      'experiments.toml names one of metrics.csv'
+    )
+  return found
+
+
 def _provenance(run: pathlib.Path) -> list[Any]:
-  again = f'Run it again in a new folder: `make reproduction` of {run}.'
-  found = sealed_json.read(run / 'config.json', again).get('provenance')
+  content = sealed_json.read(run / 'config.json', 'Run it again.')
+  found = content.get('provenance')
   if not found:
     raise errors.DataError(
       f'{run} names no commit and no machine: it is of an older version, and '
@@ -145,13 +159,8 @@ def _provenance(run: pathlib.Path) -> list[Any]:
 
 
 def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
-  """Writes the result and the picture of a sweep."""
-  result = describe(stored, workdir)
-  sealed_json.write(stored.record, result)
-  with style.applied():
-    figure = _draw(stored, result)
-    with durable.replacing(stored.record.with_suffix('.png'), 'wb') as file:
-      figure.savefig(file, format='png')
+  """Writes the result of a sweep."""
+  sealed_json.write(stored.record, describe(stored, workdir))
 
 
 def _draw(
@@ -173,7 +182,15 @@ def _draw(
 
 
 def write_pages() -> None:
-  """Writes the generated blocks of all pages."""
+  """Writes the pictures, and the generated blocks of all pages."""
+  for one in results.experiments().values():
+    result = results.read(one)
+    if result is not None:
+      with (
+        style.applied(),
+        durable.replacing(one.picture, 'wb') as file,
+      ):
+        _draw(one, result).savefig(file, format='png')
   stale = {
     name: stale_cells(one) for name, one in results.experiments().items()
   }
@@ -186,7 +203,7 @@ def write_pages() -> None:
 
 
 def _main() -> int:
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser = argparse.ArgumentParser()
   parser.add_argument('--run', help='Experiment to run and to store.')
   parser.add_argument('--store', help='Experiment to store from --workdir.')
   parser.add_argument('--workdir', type=pathlib.Path, help='Of --store.')

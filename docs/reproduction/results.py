@@ -111,6 +111,11 @@ class Experiment:
     """Returns the path of its stored result."""
     return _STORED / f'{self.id}.json'
 
+  @property
+  def picture(self) -> pathlib.Path:
+    """Returns the path of the picture of its stored result."""
+    return self.record.with_suffix('.png')
+
 
 class Judgement(NamedTuple):
   """Verdict on a claim.
@@ -256,6 +261,10 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
     ]
     parts.append('\n'.join(lines))
   parts.append(_provenance_text(result))
+  parts.append(
+    f'![{experiment.metric} over rounds, means over seeds]'
+    f'(results/{experiment.id}.png)'
+  )
   return '\n\n'.join(parts)
 
 

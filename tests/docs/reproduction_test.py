@@ -166,6 +166,12 @@ def test_a_run_that_names_no_commit_is_refused(swept):
     pages.describe(_LAB, swept)
 
 
+def test_a_metric_that_runs_lack_is_named(swept):
+  lab = dataclasses.replace(_LAB, metric='held_out/accuracy')
+  with pytest.raises(errors.DataError, match="no metric 'held_out/accuracy'"):
+    pages.describe(lab, swept)
+
+
 def test_picture_has_a_line_for_each_finished_row(swept):
   lab = dataclasses.replace(
     _LAB,
