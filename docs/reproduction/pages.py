@@ -190,7 +190,7 @@ def write_pages() -> None:
         style.applied(),
         durable.replacing(one.picture, 'wb') as file,
       ):
-        _draw(one, result).savefig(file, format='png')
+        _draw(one, result).savefig(file, format='png', dpi=80)
   stale = {
     name: stale_cells(one) for name, one in results.experiments().items()
   }
