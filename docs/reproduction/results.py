@@ -28,7 +28,6 @@ UNTESTED = 'untested at this size'
 _LEAST_SEEDS = 3
 _CONFIDENCE = 0.95
 _STALE = '*stale*'
-_HOUR = 3600
 # A block of a page that is generated, with its markers.
 _BLOCK = re.compile(
   r'(?P<open><!-- (?P<kind>result|claims)(?: (?P<id>\S+))? -->\n)'
@@ -341,5 +340,6 @@ def _provenance_text(result: Mapping[str, Any]) -> str:
 
 def _cost_text(result: Mapping[str, Any]) -> str:
   runs = [run for cell in result['cells'].values() for run in cell['runs']]
-  hours = sum(run['seconds'] for run in runs) / _HOUR
-  return f'{len(runs)} runs, {hours:.2g} h'
+  minutes = sum(run['seconds'] for run in runs) / 60
+  spent = f'{minutes:.0f} min' if minutes < 60 else f'{minutes / 60:.0f} h'
+  return f'{len(runs)} runs, {spent} of rounds'

@@ -119,7 +119,7 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   ) in page
   assert '| rare is better | +19.0, 2 seeds | **untested at this' in page
   assert (
-    'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4 h.'
+    'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4 h of rounds.'
   ) in page
   assert results.render(page, {}) == page
   assert results.ids(page) == ['lab/one']
@@ -143,8 +143,13 @@ def test_summary_has_every_claim_also_of_what_was_not_run(lab):
   lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
   assert (
     f'{row}−10.0 (−10.0 to −10.0), 3 seeds | **contradicted** | '
-    '`make reproduction RUN=lab/one` | 6 runs, 3 h |'
+    '`make reproduction RUN=lab/one` | 6 runs, 3 h of rounds |'
   ) in results.render(page, {})
+
+
+def test_short_costs_are_minutes(lab):
+  lab(new=_cell(0.9))
+  assert '; 1 runs, 30 min of rounds.' in results.render(_PAGE, {})
 
 
 def test_a_changed_file_and_an_unknown_id_are_refused(lab):
