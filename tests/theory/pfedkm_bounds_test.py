@@ -220,6 +220,7 @@ def test_exact_solves_stay_below_the_bound_and_decay_as_one_over_rounds(server):
   assert -1.2 < np.log(late / early) / np.log(3) < -0.8
 
 
+@pytest.mark.verify
 def test_wrong_solves_stay_below_the_bound_and_end_at_a_floor():
   """beta = 2, R = 3: what is left is lambda^2 delta^2, of 16 N that of Eq. 24.
 
