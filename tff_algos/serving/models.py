@@ -10,7 +10,6 @@ request loads it.
 
 import contextlib
 import copy
-import gc
 import json
 import os
 import pathlib
@@ -236,10 +235,6 @@ class ModelStore:
       target=self._refresh, args=(stop, labels), name='refresh', daemon=True
     )
     self._is_refreshed = True
-    # The garbage collector would look at what is loaded again and again, and
-    # hold the interpreter for tenths of a second.
-    gc.collect()
-    gc.freeze()
     thread.start()
     try:
       yield
@@ -247,7 +242,6 @@ class ModelStore:
       stop.set()
       thread.join()
       self._is_refreshed = False
-      gc.unfreeze()
 
   def _refresh(
     self, stop: threading.Event, labels: watched.Watched[None]
