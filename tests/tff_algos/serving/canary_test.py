@@ -17,6 +17,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.testing import exportable
+from tff_algos.core import durable
 from tff_algos.export import labels as labels_lib
 from tff_algos.export import personalized_models
 from tff_algos.serving import canary, models, server, server_config
@@ -251,7 +252,8 @@ def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
     (f'{{"{NAME}": {{"labels": {{"stable": 9}}}}}}', 'has no version 9'),
     ('{"nobody": {"labels": {"stable": 1}}}', "unknown model 'nobody'"),
   ):
-    path.write_text(content)
+    with durable.replacing(path) as file:
+      file.write(content)
     deadline = time.monotonic() + 60
     while words not in caplog.text:
       assert time.monotonic() < deadline
