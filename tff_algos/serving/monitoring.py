@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import sys
 import re
 import uuid
 from typing import NamedTuple
@@ -134,9 +135,10 @@ class Monitor:
         'version': version,
         'seconds': round(call.seconds, 6),
       }
-      # A reader that has gone is no reason to refuse requests.
+      # A reader that has gone is no reason to refuse requests. Without `file`
+      # CPython 3.11 crashes if another thread replaces sys.stdout meanwhile.
       with contextlib.suppress(OSError):
-        print(json.dumps(line), flush=True)
+        print(json.dumps(line), file=sys.stdout, flush=True)
 
 
 def request_id(given: str | bytes | None) -> str:
