@@ -67,6 +67,7 @@ _NOT_RUN = (
   ('docs/privacy.md', 'binaries.sweep', _SWEEP),
   ('docs/drift.md', 'binaries.drift', 'needs two runs: drift_test.py'),
   ('docs/production.md', '15 2 * * *', 'is a line of cron'),
+  ('docs/serving.md', 'binaries.label', 'of a running server: label_test.py'),
   ('docs/production.md', 'rollback', 'needs two releases: rollback_test.py'),
   (
     'docs/fortnight.md',

@@ -25,7 +25,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from tff_algos.core import checks, durable, errors
-from tff_algos.export import manifest, versions
+from tff_algos.export import labels, manifest, versions
 
 # Models of a release: folders of the export path.
 MODELS = ('cluster_models', 'personalized_models')
@@ -198,7 +198,7 @@ class ExportPath:
     return self.history[-1]
 
   def remove_old(self, keep_versions: int) -> list[int]:
-    """Removes all but the newest versions; returns the removed ones.
+    """Removes all but the newest and labelled versions; returns the others.
 
     A server that has loaded one goes on with it.
 
@@ -208,9 +208,12 @@ class ExportPath:
 
     Raises:
       ConfigError: If it is less.
+      ExportError: If the labels cannot be read.
     """
     checks.check_int('keep_versions', keep_versions, minimum=MIN_KEPT_VERSIONS)
-    removed = sorted(self._on_disk())[:-keep_versions]
+    labelled = labels.labelled_versions(self.folder, MODELS)
+    old = sorted(self._on_disk())[:-keep_versions]
+    removed = [version for version in old if version not in labelled]
     for version in removed:
       for model in MODELS:
         folder = self.folder / model / str(version)

@@ -1,14 +1,14 @@
 """Bearer tokens: who may ask the server, and for which client."""
 
+import functools
 import hashlib
 import json
 import os
 import pathlib
 from typing import Any, NamedTuple
 
-from absl import logging
-
 from tff_algos.core import errors
+from tff_algos.serving import watched
 
 _SCHEME = 'bearer '
 
@@ -20,10 +20,17 @@ class Caller(NamedTuple):
     name: Name of the token; '' where the server needs none.
     client_id: The only client whose personalized model the token may ask for;
       None for any.
+    origin: Name of the client's certificate, or else its address.
   """
 
   name: str = ''
   client_id: str | None = None
+  origin: str = ''
+
+  @property
+  def key(self) -> str:
+    """Returns what tells clients apart, as far as it is known."""
+    return self.client_id or self.name or self.origin
 
 
 class Tokens:
@@ -39,66 +46,46 @@ class Tokens:
     Raises:
       UserError: If it cannot be read.
     """
-    self._path = pathlib.Path(path) if path else None
-    self._changed_at = self._mtime()
-    self._callers = self._read()
+    self._callers: watched.Watched[dict[str, Caller]] | None = None
+    if path:
+      self._callers = watched.Watched(
+        'tokens', [path], functools.partial(_read, pathlib.Path(path))
+      )
 
-  def caller(self, authorization: str | None) -> Caller:
+  def caller(self, authorization: str | None, origin: str = '') -> Caller:
     """Returns who asks.
 
     Args:
       authorization: Value of the header `Authorization`, `Bearer <token>`.
+      origin: As of `Caller`.
 
     Raises:
       RequestError: (401) If the token is missing or unknown.
     """
-    if self._path is None:
-      return Caller()
-    self._read_again()
+    if self._callers is None:
+      return Caller(origin=origin)
     given = authorization or ''
     if given[: len(_SCHEME)].lower() == _SCHEME:
       token = given[len(_SCHEME) :].strip().encode()
-      found = self._callers.get(hashlib.sha256(token).hexdigest())
+      digest = hashlib.sha256(token).hexdigest()
+      found = self._callers.current().get(digest)
       if found is not None:
-        return found
+        return found._replace(origin=origin)
     raise errors.RequestError(
       'a valid token is needed: Authorization: Bearer <token>', status=401
     )
 
-  def _read_again(self) -> None:
-    try:
-      changed_at = self._mtime()
-      if changed_at != self._changed_at:
-        self._changed_at = changed_at
-        self._callers = self._read()
-        logging.info('Read the tokens of %s again.', self._path)
-    except errors.UserError as error:
-      logging.log_every_n_seconds(
-        logging.ERROR, 'The tokens before are used on: %s', 60, error
-      )
 
-  def _mtime(self) -> int:
-    if self._path is None:
-      return 0
-    try:
-      return self._path.stat().st_mtime_ns
-    except OSError as error:
-      raise self._error(error.strerror or '') from error
-
-  def _read(self) -> dict[str, Caller]:
-    if self._path is None:
-      return {}
-    try:
-      entries = json.loads(self._path.read_text())
-      return dict(_entry(name, value) for name, value in entries.items())
-    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
-      raise self._error(str(error)) from error
-
-  def _error(self, reason: str) -> errors.UserError:
-    return errors.UserError(
-      f'token file {self._path} cannot be read: {reason}. It must be a JSON '
-      'object, name -> {"sha256": <64 hex digits>, "client_id": <optional>}.'
-    )
+def _read(path: pathlib.Path) -> dict[str, Caller]:
+  """Returns hash of the token -> who asks."""
+  try:
+    entries = json.loads(path.read_text())
+    return dict(_entry(name, value) for name, value in entries.items())
+  except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
+    raise errors.UserError(
+      f'token file {path} cannot be read: {error}. It must be a JSON object, '
+      'name -> {"sha256": <64 hex digits>, "client_id": <optional>}.'
+    ) from error
 
 
 def _entry(name: str, value: dict[str, Any]) -> tuple[str, Caller]:

@@ -45,14 +45,15 @@ class BulkProcess:
 
   def call(
     self,
-    client_id: str | None,
+    store: models.ModelStore,
     function: Callable[..., bytes | batching.Question],
     *arguments: Any,
   ) -> bytes:
     """Returns the answer of `function(store, *arguments)` of the process.
 
     Args:
-      client_id: The client that the store is restricted to, if any.
+      store: The models as the caller sees them; the process has its own of the
+        same labels. Its `version` is set to that which answered.
       function: Of a module.
       *arguments: Its further arguments.
 
@@ -62,7 +63,7 @@ class BulkProcess:
     """
     pipe = self._start()
     try:
-      pipe.send((client_id, function, arguments))
+      pipe.send((store.caller, store.labels, function, arguments))
       if not pipe.poll(self._answer_seconds):
         self._kill()
         raise errors.RequestError(
@@ -70,7 +71,7 @@ class BulkProcess:
           'at once',
           status=503,
         )
-      answer = pipe.recv()
+      store.version, answer = pipe.recv()
     except (OSError, EOFError, pickle.UnpicklingError):
       self._kill()
       raise errors.RequestError(
@@ -78,9 +79,9 @@ class BulkProcess:
         'fewer rows at once',
         status=503,
       ) from None
-    if isinstance(answer, bytes):
-      return answer
-    raise errors.RequestError(*answer)
+    if isinstance(answer, Exception):
+      raise answer
+    return answer
 
   def close(self) -> None:
     """Kills the process, which keeps nothing; later calls are refused."""
@@ -128,20 +129,19 @@ def work(pipe: connection.Connection, store: models.ModelStore) -> None:
   """Answers calls until the other end of the pipe is closed."""
   while True:
     try:
-      client_id, function, arguments = pipe.recv()
+      caller, labels, function, arguments = pipe.recv()
     except (OSError, EOFError):
       return
+    seen = store.seen_by(caller, labels)
     try:
-      answer = batching.finish(
-        function(store.restricted(client_id), *arguments)
-      )
+      answer = batching.finish(function(seen, *arguments))
     except errors.RequestError as error:
-      answer = (str(error), error.status)
+      answer = error
     except Exception:
       logging.exception('A large request failed.')
-      answer = ('internal error', 500)
+      answer = errors.RequestError('internal error', 500)
     try:
-      pipe.send(answer)
+      pipe.send((seen.version, answer))
     except OSError:
       return
 

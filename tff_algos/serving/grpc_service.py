@@ -32,6 +32,7 @@ from tff_algos.core import errors
 from tff_algos.serving import (
   access,
   batching,
+  canary,
   examples,
   models,
   monitoring,
@@ -71,17 +72,27 @@ def answer(
   Raises:
     RequestError: If the request is refused.
   """
-  request_type, respond = _METHODS[method]
+  if method in _REPORTS:
+    request_type, report = _REPORTS[method]
+    return report(store, _parse(request_type, message)).SerializeToString()
+  request_type, build = _QUESTIONS[method]
+  request = _parse(request_type, message)
+  spec = request.model_spec
+  return canary.ask(
+    store,
+    spec.name,
+    _version(spec),
+    functools.partial(build, config, request),
+  )
+
+
+def _parse(request_type: Any, message: bytes) -> Any:
   try:
-    request = request_type.FromString(message)
+    return request_type.FromString(message)
   except message_lib.DecodeError:
     raise errors.RequestError(
       f'the message is no {request_type.DESCRIPTOR.full_name}'
     ) from None
-  answered = respond(store, config, request)
-  if isinstance(answered, batching.Question):
-    return answered
-  return answered.SerializeToString()
 
 
 class Services(grpc.GenericRpcHandler):
@@ -128,12 +139,16 @@ class Services(grpc.GenericRpcHandler):
     request_id = monitoring.request_id(metadata.get(monitoring.REQUEST_ID))
     context.set_trailing_metadata(((monitoring.REQUEST_ID, request_id),))
     spec, code = model_pb2.ModelSpec(), grpc.StatusCode.INTERNAL
-    caller = access.Caller()
+    certificate = _certificate(context)
+    store = self._lanes.store.seen_by(access.Caller())
     try:
-      caller = self._lanes.tokens.caller(_text(metadata.get('authorization')))
+      store.caller = self._lanes.tokens.caller(
+        _text(metadata.get('authorization')),
+        certificate or context.peer().rpartition(':')[0],
+      )
       message = self._receive(messages, context)
       spec = _spec(message)
-      response = self._answer(method, message, caller, context)
+      response = self._answer(method, message, store, context)
       code = grpc.StatusCode.OK
       return response
     except errors.RequestError as error:
@@ -163,11 +178,11 @@ class Services(grpc.GenericRpcHandler):
           'grpc',
           method,
           spec.name,
-          spec.version.value if spec.HasField('version') else None,
+          store.version,
           code.name,
           time.perf_counter() - start,
-          caller.name,
-          _certificate(context),
+          store.caller.name,
+          certificate,
         )
       )
 
@@ -175,7 +190,7 @@ class Services(grpc.GenericRpcHandler):
     self,
     method: str,
     message: bytes,
-    caller: access.Caller,
+    store: models.ModelStore,
     context: grpc.ServicerContext,
   ) -> bytes:
     future = self._lanes.submit(
@@ -183,7 +198,7 @@ class Services(grpc.GenericRpcHandler):
       method,
       message,
       is_large=len(message) > lanes_lib.SMALL_BYTES,
-      caller=caller,
+      store=store,
       seconds=context.time_remaining(),
     )
     context.add_callback(functools.partial(_cancel, future))
@@ -247,11 +262,10 @@ def _cancel(future: futures.Future[bytes]) -> None:
 
 
 def _predict(
-  store: models.ModelStore,
   config: server_config.ServerConfig,
   request: predict_pb2.PredictRequest,
+  model: models.ServedModel,
 ) -> batching.Question:
-  model = _find(store, request.model_spec)
   name = request.model_spec.signature_name or models.DEFAULT_SIGNATURE
   signature = model.signature(name)
   is_raw = name in model.raw_signatures
@@ -280,9 +294,9 @@ def _predict(
 
 
 def _classify(
-  store: models.ModelStore,
   config: server_config.ServerConfig,
   request: classification_pb2.ClassificationRequest,
+  model: models.ServedModel,
 ) -> batching.Question:
   def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
     for row in examples.classifications(outputs):
@@ -292,27 +306,27 @@ def _classify(
 
   response = classification_pb2.ClassificationResponse()
   return _ask_examples(
-    store, config, request, examples.CLASSIFY, response, fill
+    config, request, model, examples.CLASSIFY, response, fill
   )
 
 
 def _regress(
-  store: models.ModelStore,
   config: server_config.ServerConfig,
   request: regression_pb2.RegressionRequest,
+  model: models.ServedModel,
 ) -> batching.Question:
   def fill(outputs: Mapping[str, np.ndarray], response: Any) -> None:
     for value in examples.regressions(outputs):
       response.result.regressions.add(value=value)
 
   response = regression_pb2.RegressionResponse()
-  return _ask_examples(store, config, request, examples.REGRESS, response, fill)
+  return _ask_examples(config, request, model, examples.REGRESS, response, fill)
 
 
 def _ask_examples(
-  store: models.ModelStore,
   config: server_config.ServerConfig,
   request: Any,
+  model: models.ServedModel,
   method: str,
   response: Any,
   fill: Callable[[Mapping[str, np.ndarray], Any], None],
@@ -320,14 +334,13 @@ def _ask_examples(
   """Returns the question of a request of examples.
 
   Args:
-    store: Models.
     config: Limits.
     request: The request.
+    model: The model.
     method: Its method.
     response: Message to be filled.
     fill: Called with outputs and the response.
   """
-  model = _find(store, request.model_spec)
   name = request.model_spec.signature_name or method
   rows = examples.from_input(request.input, config.max_rows)
 
@@ -341,11 +354,10 @@ def _ask_examples(
 
 def _metadata(
   store: models.ModelStore,
-  config: server_config.ServerConfig,
   request: get_model_metadata_pb2.GetModelMetadataRequest,
 ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-  del config
-  model = _find(store, request.model_spec)
+  spec = request.model_spec
+  model = store.get(spec.name, _version(spec))
   if list(request.metadata_field) != [_SIGNATURE_DEF]:
     raise errors.RequestError(
       f'metadata_field must be [{_SIGNATURE_DEF!r}], got '
@@ -362,10 +374,8 @@ def _metadata(
 
 def _status(
   store: models.ModelStore,
-  config: server_config.ServerConfig,
   request: get_model_status_pb2.GetModelStatusRequest,
 ) -> get_model_status_pb2.GetModelStatusResponse:
-  del config
   spec = request.model_spec
   response = get_model_status_pb2.GetModelStatusResponse()
   for status in store.statuses(spec.name, _version(spec)):
@@ -377,16 +387,19 @@ def _status(
   return response
 
 
-# Method -> type of its request, and what answers it.
-_METHODS = {
-  'Predict': (predict_pb2.PredictRequest, _predict),
-  'Classify': (classification_pb2.ClassificationRequest, _classify),
-  'Regress': (regression_pb2.RegressionRequest, _regress),
+# Method -> type of its request, and what answers it of (store, request).
+_REPORTS = {
   'GetModelMetadata': (
     get_model_metadata_pb2.GetModelMetadataRequest,
     _metadata,
   ),
   'GetModelStatus': (get_model_status_pb2.GetModelStatusRequest, _status),
+}
+# The same of (config, request, model).
+_QUESTIONS = {
+  'Predict': (predict_pb2.PredictRequest, _predict),
+  'Classify': (classification_pb2.ClassificationRequest, _classify),
+  'Regress': (regression_pb2.RegressionRequest, _regress),
 }
 # Path -> method.
 _PATHS = {
@@ -434,16 +447,11 @@ def _array(
     ) from None
 
 
-def _version(spec: model_pb2.ModelSpec) -> int | None:
+def _version(spec: model_pb2.ModelSpec) -> int | str | None:
+  """Returns the version or label that a request names; None if it has none."""
   if spec.version_label:
-    raise errors.RequestError('version labels are not used; name the version')
+    return spec.version_label
   return spec.version.value if spec.HasField('version') else None
-
-
-def _find(
-  store: models.ModelStore, spec: model_pb2.ModelSpec
-) -> models.ServedModel:
-  return store.get(spec.name, _version(spec))
 
 
 def _model_spec(

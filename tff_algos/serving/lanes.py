@@ -65,7 +65,7 @@ class Lanes:
     function: Callable[..., _Started],
     *arguments: Any,
     is_large: bool,
-    caller: access.Caller,
+    store: models.ModelStore,
     seconds: float | None = None,
   ) -> futures.Future[bytes]:
     """Queues `function(store, config, *arguments)`.
@@ -74,7 +74,8 @@ class Lanes:
       function: Of a module, as another process may call it.
       *arguments: Its further arguments.
       is_large: Whether it may take long, see `is_large_json`.
-      caller: Who asks; the store is restricted to its client.
+      store: The models as the caller sees them; its `version` tells which
+        answered.
       seconds: Time that the client waits, if it says so.
 
     Returns:
@@ -87,7 +88,7 @@ class Lanes:
     if seconds is not None:
       limit = min(limit, seconds)
     deadline = time.monotonic() + limit
-    call = (deadline, caller.client_id, function, *arguments)
+    call = (deadline, store, function, *arguments)
     if is_large:
       return self._large.submit(self._run_large, *call)
     return self._small.submit(self._run_small, *call)
@@ -98,14 +99,13 @@ class Lanes:
     self._small.close()
     self._large.close()
 
-  def _run_small(self, deadline, client_id, function, *arguments) -> _Started:
+  def _run_small(self, deadline, store, function, *arguments) -> _Started:
     _check_in_time(deadline)
-    store = self.store.restricted(client_id)
     return function(store, self.config, *arguments)
 
-  def _run_large(self, deadline, client_id, function, *arguments) -> bytes:
+  def _run_large(self, deadline, store, function, *arguments) -> bytes:
     _check_in_time(deadline)
-    return self._bulk.call(client_id, function, self.config, *arguments)
+    return self._bulk.call(store, function, self.config, *arguments)
 
 
 class _Lane:

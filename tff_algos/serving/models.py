@@ -1,9 +1,11 @@
 """Model store: discovery, loading and execution of exported SavedModels.
 
 The folder holds one base for each model, `<folder>/<model>/<version>/`, as
-`binaries.export` writes it. The newest version serves by default. While a store
-is refreshed, a thread loads and warms up what is published, and the version
-before it answers until it is ready; else the next request loads it.
+`binaries.export` writes it, and perhaps `labels.json` with names for versions.
+The newest version serves by default, or those of a canary and its stable one.
+While a store is refreshed, a thread loads and warms up what is published or
+labelled, and what was there before answers until it is ready; else the next
+request loads it.
 """
 
 import contextlib
@@ -23,8 +25,10 @@ from absl import logging
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from tff_algos.core import errors
+from tff_algos.export import labels as labels_lib
 from tff_algos.export import manifest, versions, warm_up
 from tff_algos.features import spec as spec_lib
+from tff_algos.serving import access, watched
 
 DEFAULT_SIGNATURE = 'serving_default'
 
@@ -150,22 +154,25 @@ class ServedModel:
       ) from error
     return {name: outputs[name].numpy() for name in sorted(outputs)}
 
+  def clients(self, inputs: Mapping[str, np.ndarray]) -> set[str]:
+    """Returns the clients whose models inputs ask for; empty for any client."""
+    if len(self.client_ids) <= 1:
+      return set(self.client_ids)
+    if _CLIENT_ID in inputs:
+      return {_text(value) for value in inputs[_CLIENT_ID].flat}
+    return {
+      _text(value)
+      for serialized in inputs[_EXAMPLES].flat
+      for value in tf.train.Example.FromString(serialized)
+      .features.feature[_CLIENT_ID]
+      .bytes_list.value
+    }
+
   def check_client(self, inputs: Mapping[str, np.ndarray]) -> None:
     """Raises RequestError (403) for a client that may not be asked for."""
     if self.only_client is None or not self.client_ids:
       return
-    asked = set(self.client_ids)
-    if len(asked) > 1 and _CLIENT_ID in inputs:
-      asked = {_text(value) for value in inputs[_CLIENT_ID].flat}
-    elif len(asked) > 1:
-      asked = {
-        _text(value)
-        for serialized in inputs[_EXAMPLES].flat
-        for value in tf.train.Example.FromString(serialized)
-        .features.feature[_CLIENT_ID]
-        .bytes_list.value
-      }
-    if asked != {self.only_client}:
+    if self.clients(inputs) != {self.only_client}:
       raise errors.RequestError(
         f'this token is for the model of client {self.only_client!r} alone',
         status=403,
@@ -177,34 +184,55 @@ class ModelStore:
 
   Attributes:
     folder: The folder.
+    labels: Labels of the versions of each model that has some.
+    caller: Who asks.
+    version: Version of the model that `get` returned last; None for none.
   """
 
   def __init__(self, folder: str | os.PathLike[str]):
     self.folder = pathlib.Path(folder)
+    self.labels: Mapping[str, labels_lib.Labels] = {}
+    self.caller = access.Caller()
+    self.version: int | None = None
     self._lock = threading.Lock()
     self._loaded: dict[str, dict[int, ServedModel]] = {}
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
     self._is_refreshed = False
-    self._client_id: str | None = None
 
-  def restricted(self, client_id: str | None) -> 'ModelStore':
-    """Returns this store as a client may use it; None for no restriction.
+  def seen_by(
+    self,
+    caller: access.Caller,
+    labels: Mapping[str, labels_lib.Labels] | None = None,
+  ) -> 'ModelStore':
+    """Returns this store for one request.
 
-    Its personalized models answer for that client alone, and it tells no names
-    of models, which may be those of clients.
+    Args:
+      caller: Who asks. If that is one client, its personalized models answer
+        for this client alone, and it is told no names of models, which may be
+        those of clients.
+      labels: Labels; None for those of this store.
     """
-    if client_id is None:
-      return self
     seen = copy.copy(self)
-    seen._client_id = client_id
+    seen.caller, seen.version = caller, None
+    if labels is not None:
+      seen.labels = labels
     return seen
 
   @contextlib.contextmanager
   def refreshed(self) -> Generator[None]:
-    """Loads new versions by a thread while the context lasts."""
+    """Loads new and labelled versions by a thread while the context lasts.
+
+    Raises:
+      UserError: If the labels of versions are damaged.
+    """
     stop = threading.Event()
+    labels = watched.Watched(
+      'version labels',
+      [self.folder / labels_lib.LABELS_FILE],
+      self._load_labels,
+    )
     thread = threading.Thread(
-      target=self._refresh, args=(stop,), name='refresh', daemon=True
+      target=self._refresh, args=(stop, labels), name='refresh', daemon=True
     )
     self._is_refreshed = True
     thread.start()
@@ -215,13 +243,25 @@ class ModelStore:
       thread.join()
       self._is_refreshed = False
 
-  def _refresh(self, stop: threading.Event) -> None:
+  def _refresh(
+    self, stop: threading.Event, labels: watched.Watched[None]
+  ) -> None:
     while not stop.wait(_REFRESH_SECONDS):
+      labels.current()
       # The log has the versions that cannot be loaded.
       with contextlib.suppress(OSError):
         for name in self._names():
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, None))
+
+  def _load_labels(self) -> None:
+    """Takes over the labels of the file once all their versions are loaded."""
+    labels = labels_lib.read(self.folder)
+    for name, one in labels.items():
+      # A newest version replaces what has no label yet.
+      for version in sorted({*one.versions.values()}, reverse=True):
+        self._load_first(name, self._version_folders(name, version))
+    self.labels = labels
 
   def load_newest(self) -> dict[str, int]:
     """Loads the newest version of every model.
@@ -253,13 +293,20 @@ class ModelStore:
       )
     return newest
 
-  def get(self, name: str, version: int | None = None) -> ServedModel:
-    """Returns a loaded model, the newest version that loads by default.
+  def get(self, name: str, version: int | str | None = None) -> ServedModel:
+    """Returns a loaded model.
+
+    Args:
+      name: Its name.
+      version: Its version, or a label; None for the stable one where there is a
+        canary, else for the newest that loads.
 
     Raises:
-      RequestError: (404) If there is no such model or version, or it cannot
-        be loaded.
+      RequestError: (404) If there is no such model, version or label, or it
+        cannot be loaded.
     """
+    if version is None and self.canary(name) is not None:
+      version = labels_lib.STABLE
     folders = self._version_folders(name, version)
     if self._is_refreshed:
       for candidate in reversed(folders):
@@ -269,10 +316,18 @@ class ModelStore:
             return self._as_seen(loaded)
     return self._as_seen(self._load_first(name, folders))
 
+  def canary(self, name: str) -> labels_lib.Labels | None:
+    """Returns the labels of a model that has a canary; None if it has none."""
+    labels = self.labels.get(name)
+    if labels is None or labels.canary_share is None:
+      return None
+    return labels
+
   def _as_seen(self, model: ServedModel) -> ServedModel:
-    if self._client_id is not None:
+    self.version = model.version
+    if self.caller.client_id is not None:
       model = copy.copy(model)
-      model.only_client = self._client_id
+      model.only_client = self.caller.client_id
     return model
 
   def _load_first(
@@ -298,20 +353,13 @@ class ModelStore:
     """Returns the newest loaded version of each model that has one."""
     return {name: max(loaded) for name, loaded in self._loaded.items()}
 
-  def loaded_version(self, name: str, version: int | None) -> tuple[str, str]:
-    """Returns the name and version of a loaded model; two '' if it is none."""
-    loaded = self._loaded.get(name, {})
-    if version is None:
-      version = max(loaded, default=None)
-    return (name, str(version)) if version in loaded else ('', '')
-
   def names(self) -> list[str]:
     """Returns the names of the models on disk.
 
     Raises:
       RequestError: (403) If the store is restricted to a client.
     """
-    if self._client_id is not None:
+    if self.caller.client_id is not None:
       raise errors.RequestError(
         'this token may not list the models', status=403
       )
@@ -322,12 +370,12 @@ class ModelStore:
     ]
 
   def statuses(
-    self, name: str, version: int | None = None
+    self, name: str, version: int | str | None = None
   ) -> list[VersionStatus]:
     """Returns the state of a model's versions on disk, newest first.
 
     Raises:
-      RequestError: (404) If there is no such model or version.
+      RequestError: (404) If there is no such model, version or label.
     """
     folders = self._version_folders(name, version)
     return [
@@ -340,7 +388,7 @@ class ModelStore:
       return sorted(entry.name for entry in entries if entry.is_dir())
 
   def _version_folders(
-    self, name: str, version: int | None
+    self, name: str, version: int | str | None
   ) -> dict[int, pathlib.Path]:
     # Untrusted input: the name must be in the listing, never a path.
     names = self._names()
@@ -351,11 +399,13 @@ class ModelStore:
       others = f'; the models are {_shorten(", ".join(names)) or "none"}'
       raise errors.RequestError(
         f'unknown model {_shorten(repr(name))}'
-        f'{others if self._client_id is None else ""}',
+        f'{others if self.caller.client_id is None else ""}',
         status=404,
       )
     if version is None:
       return folders
+    if isinstance(version, str):
+      version = self._labelled(name, version)
     if version not in folders:
       raise errors.RequestError(
         f'model {name!r} has no version {_shorten(str(version))}; it has '
@@ -363,6 +413,16 @@ class ModelStore:
         status=404,
       )
     return {version: folders[version]}
+
+  def _labelled(self, name: str, label: str) -> int:
+    labels = self.labels.get(name, labels_lib.Labels()).versions
+    if label not in labels:
+      raise errors.RequestError(
+        f'model {name!r} has no label {_shorten(repr(label))}; it has '
+        f'{_shorten(", ".join(labels)) or "none"}',
+        status=404,
+      )
+    return labels[label]
 
   def _still_loaded(
     self, name: str, version: int, folder: pathlib.Path
@@ -389,11 +449,13 @@ class ModelStore:
       raise errors.ExportError(reason) from error
     logging.info('Serving version %d of model %r.', version, name)
     self._failures.pop(folder, None)
-    # A new newest version replaces all; an older one is loaded if a request
-    # named it.
-    loaded = self._loaded.get(name, {})
-    is_newest = version > max(loaded, default=0)
-    self._loaded[name] = {**({} if is_newest else loaded), version: model}
+    # A new newest version replaces all without a label; an older one is loaded
+    # if a request named it.
+    kept = self._loaded.get(name, {})
+    if version > max(kept, default=0):
+      labels = self.labels.get(name, labels_lib.Labels())
+      kept = {v: kept[v] for v in kept if v in labels.versions.values()}
+    self._loaded[name] = {**kept, version: model}
     return model
 
 

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import re
+import sys
 import uuid
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class Call(NamedTuple):
     api: `rest` or `grpc`.
     method: What was asked: `predict`, `Predict`, ...; '' if that is unknown.
     model: Name of the model that was asked for, as the client wrote it.
-    version: Its version; None for the newest.
+    version: Version of it that answered or refused; None if none did.
     status: Status of HTTP, or name of gRPC's code.
     seconds: Time from its headers to the end of its answer.
     caller: Name of the token; '' without one.
@@ -84,6 +85,18 @@ class Monitor:
       buckets=_BATCH_BUCKETS,
       registry=self._registry,
     )
+    self._labels = prometheus_client.Gauge(
+      'tff_algos_label_version',
+      'The version that has a label.',
+      ['model', 'label'],
+      registry=self._registry,
+    )
+    self._canary_share = prometheus_client.Gauge(
+      'tff_algos_canary_share',
+      'Share of the clients that the canary of a model answers.',
+      ['model'],
+      registry=self._registry,
+    )
     self._versions = prometheus_client.Gauge(
       'tff_algos_model_version',
       'The newest version that is loaded.',
@@ -95,12 +108,21 @@ class Monitor:
     """Returns the metrics in Prometheus's text format."""
     for model, version in self._store.newest_loaded().items():
       self._versions.labels(model).set(version)
+    self._labels.clear()
+    self._canary_share.clear()
+    for model, labels in self._store.labels.items():
+      for label, version in labels.versions.items():
+        self._labels.labels(model, label).set(version)
+      if labels.canary_share is not None:
+        self._canary_share.labels(model).set(labels.canary_share)
     return prometheus_client.generate_latest(self._registry)
 
   def record(self, call: Call) -> None:
     """Counts a request, and writes its line of the access log to stdout."""
     # Clients choose names: those of models alone are labels.
-    model, version = self._store.loaded_version(call.model, call.version)
+    model, version = '', ''
+    if call.version is not None:
+      model, version = call.model, str(call.version)
     labels = (call.api, call.method, model, version)
     self._requests.labels(*labels, call.status).inc()
     self._seconds.labels(*labels).observe(call.seconds)
@@ -113,9 +135,10 @@ class Monitor:
         'version': version,
         'seconds': round(call.seconds, 6),
       }
-      # A reader that has gone is no reason to refuse requests.
+      # A reader that has gone is no reason to refuse requests. Without `file`
+      # CPython 3.11 crashes if another thread replaces sys.stdout meanwhile.
       with contextlib.suppress(OSError):
-        print(json.dumps(line), flush=True)
+        print(json.dumps(line), file=sys.stdout, flush=True)
 
 
 def request_id(given: str | bytes | None) -> str:

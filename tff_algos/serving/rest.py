@@ -7,6 +7,7 @@ https://www.tensorflow.org/tfx/serving/api_rest; and a list of the models at
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ from tff_algos.core import errors
 from tff_algos.serving import (
   access,
   batching,
+  canary,
   examples,
   models,
   monitoring,
@@ -59,7 +61,7 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
   def endpoint(what: str):
     async def respond(request: requests.Request) -> responses.Response:
       request.state.method = what
-      request.state.caller = _caller(request, lanes)
+      request.state.store = lanes.store.seen_by(_caller(request, lanes))
       exchange = _Exchange(request, lanes, places)
       try:
         return await exchange.response(await exchange.answer(what))
@@ -94,6 +96,7 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
   for model in (
     f'{_MODELS}/{{name}}',
     f'{_MODELS}/{{name}}/versions/{{version}}',
+    f'{_MODELS}/{{name}}/labels/{{label}}',
   ):
     # Most specific route first: a name may contain anything but a slash.
     routes += [
@@ -117,7 +120,11 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
 
 
 def _caller(request: requests.Request, lanes: lanes_lib.Lanes) -> access.Caller:
-  return lanes.tokens.caller(request.headers.get('authorization'))
+  certificate = getattr(request.state, 'certificate', '')
+  address = request.client.host if request.client else ''
+  return lanes.tokens.caller(
+    request.headers.get('authorization'), certificate or address
+  )
 
 
 class _Observed:
@@ -146,7 +153,7 @@ class _Observed:
     try:
       await self._app(scope, receive, send_with_id)
     finally:
-      version = scope.get('path_params', {}).get('version', '')
+      store: models.ModelStore | None = scope['state'].get('store')
       self._monitor.record(
         monitoring.Call(
           request_id,
@@ -154,10 +161,10 @@ class _Observed:
           'rest',
           scope['state'].get('method', ''),
           scope.get('path_params', {}).get('name', ''),
-          int(version) if _is_version(version) else None,
+          store.version if store else None,
           str(status),
           time.perf_counter() - start,
-          scope['state'].get('caller', access.Caller()).name,
+          store.caller.name if store else '',
           scope['state'].get('certificate', ''),
         )
       )
@@ -176,16 +183,23 @@ def answer(
     store: Models.
     config: Limits.
     what: Name of the API: `predict`, ...
-    path_params: `name` and `version` of the path, if it has them.
+    path_params: `name`, and `version` or `label`, of the path, if it has them.
     body: JSON.
 
   Raises:
     RequestError: If the request is refused.
   """
-  answered = _ANSWERS[what](store, config, path_params, body)
-  if isinstance(answered, batching.Question):
-    return answered
-  return _dump(answered)
+  if what == 'names':
+    return _dump({'models': store.names()})
+  name, version = path_params['name'], _version(path_params)
+  if what in _REPORTS:
+    return _dump(_REPORTS[what](store, name, version))
+  return canary.ask(
+    store,
+    name,
+    version,
+    functools.partial(_QUESTIONS[what], config, _Body(body)),
+  )
 
 
 class _Exchange:
@@ -212,7 +226,7 @@ class _Exchange:
         self._request.path_params,
         body,
         is_large=lanes_lib.is_large_json(body),
-        caller=self._request.state.caller,
+        store=self._request.state.store,
       )
     )
     gone = asyncio.ensure_future(self._gone())
@@ -388,10 +402,11 @@ def _is_version(text: str) -> bool:
   return text.isascii() and text.isdigit() and len(text) < 20
 
 
-def _version(path_params: dict[str, str]) -> int | None:
+def _version(path_params: dict[str, str]) -> int | str | None:
+  """Returns the version or label of a path; None if it has none."""
   version = path_params.get('version')
   if version is None:
-    return None
+    return path_params.get('label')
   if not _is_version(version):
     raise errors.RequestError(
       f'a version must be a whole number, got {version[:50]!r}'
@@ -399,24 +414,9 @@ def _version(path_params: dict[str, str]) -> int | None:
   return int(version)
 
 
-def _names(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
-) -> dict[str, Any]:
-  del config, path_params, body
-  return {'models': store.names()}
-
-
 def _status(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
+  store: models.ModelStore, name: str, version: int | str | None
 ) -> dict[str, Any]:
-  del config, body
-  statuses = store.statuses(path_params['name'], _version(path_params))
   return {
     'model_version_status': [
       {
@@ -427,19 +427,15 @@ def _status(
           'error_message': status.error,
         },
       }
-      for status in statuses
+      for status in store.statuses(name, version)
     ]
   }
 
 
 def _metadata(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
+  store: models.ModelStore, name: str, version: int | str | None
 ) -> dict[str, Any]:
-  del config, body
-  model = store.get(path_params['name'], _version(path_params))
+  model = store.get(name, version)
   signature_map = get_model_metadata_pb2.SignatureDefMap(
     signature_def=model.signature_defs
   )
@@ -460,13 +456,9 @@ def _metadata(
 
 
 def _predict(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
+  config: server_config.ServerConfig, body: '_Body', model: models.ServedModel
 ) -> batching.Question:
-  model = store.get(path_params['name'], _version(path_params))
-  request = _parse(body)
+  request = body.content
   signature_name = _signature_name(request) or models.DEFAULT_SIGNATURE
   signature = model.signature(signature_name)
   if ('instances' in request) == ('inputs' in request):
@@ -493,43 +485,14 @@ def _predict(
   return batching.Question(model, signature_name, inputs, respond)
 
 
-def _classify(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
-) -> batching.Question:
-  return _ask_examples(
-    store,
-    config,
-    path_params,
-    body,
-    examples.CLASSIFY,
-    examples.classifications,
-  )
-
-
-def _regress(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
-) -> batching.Question:
-  return _ask_examples(
-    store, config, path_params, body, examples.REGRESS, examples.regressions
-  )
-
-
 def _ask_examples(
-  store: models.ModelStore,
-  config: server_config.ServerConfig,
-  path_params: dict[str, str],
-  body: bytes,
   method: str,
   result: Callable[[Mapping[str, np.ndarray]], Any],
+  config: server_config.ServerConfig,
+  body: '_Body',
+  model: models.ServedModel,
 ) -> batching.Question:
-  model = store.get(path_params['name'], _version(path_params))
-  request = _parse(body)
+  request = body.content
   return examples.ask(
     model,
     method,
@@ -548,23 +511,39 @@ def _signature_name(request: dict[str, Any]) -> str:
   return name
 
 
-def _parse(body: bytes) -> dict[str, Any]:
-  try:
-    request = orjson.loads(body)
-  except ValueError as error:
-    raise errors.RequestError(
-      f'the request body is not JSON: {str(error)[:200]}'
-    ) from None
-  if not isinstance(request, dict):
-    raise errors.RequestError('the request body must be a JSON object')
-  return request
+class _Body:
+  """JSON of a request, which is parsed once, when a model has been found."""
+
+  def __init__(self, encoded: bytes):
+    self._encoded = encoded
+
+  @functools.cached_property
+  def content(self) -> dict[str, Any]:
+    """Returns the object.
+
+    Raises:
+      RequestError: If it is none.
+    """
+    try:
+      request = orjson.loads(self._encoded)
+    except ValueError as error:
+      raise errors.RequestError(
+        f'the request body is not JSON: {str(error)[:200]}'
+      ) from None
+    if not isinstance(request, dict):
+      raise errors.RequestError('the request body must be a JSON object')
+    return request
 
 
-_ANSWERS = {
-  'names': _names,
-  'status': _status,
-  'metadata': _metadata,
+# Of (store, name of a model, version).
+_REPORTS = {'status': _status, 'metadata': _metadata}
+# Of (config, body, model).
+_QUESTIONS = {
   'predict': _predict,
-  'classify': _classify,
-  'regress': _regress,
+  'classify': functools.partial(
+    _ask_examples, examples.CLASSIFY, examples.classifications
+  ),
+  'regress': functools.partial(
+    _ask_examples, examples.REGRESS, examples.regressions
+  ),
 }

@@ -12,11 +12,13 @@ alone that answer row by row.
 import os
 import pathlib
 import shlex
+from collections.abc import Mapping
 
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from tff_algos.core import durable, errors
+from tff_algos.export import labels as labels_lib
 from tff_algos.export import manifest, versions
 from tff_algos.serving import server_config
 
@@ -31,6 +33,11 @@ batch_timeout_micros { value: 1000 }
 max_enqueued_batches { value: 100 }
 num_batch_threads { value: %d }
 """
+# Labels are given before the versions are loaded, and may change meanwhile.
+_LABEL_FLAGS = (
+  '--allow_version_labels_for_unavailable_models=true',
+  '--model_config_file_poll_wait_seconds=10',
+)
 _MONITORING = """\
 prometheus_config {
   enable: true
@@ -58,18 +65,23 @@ def write(
     One or two shell commands.
 
   Raises:
-    UserError: If there are no models, or the files cannot be written.
+    UserError: If there are no models, the labels are damaged, or the files
+      cannot be written.
   """
   folder, out = pathlib.Path(folder).absolute(), pathlib.Path(out).absolute()
-  kinds = _kinds(folder)
+  kinds, labels = _kinds(folder), labels_lib.read(folder)
   batched = [name for name, kind in kinds.items() if kind in _ROW_WISE_KINDS]
   files = {
-    'models.config': _models_config(list(kinds)),
+    'models.config': _models_config(folder, list(kinds), labels),
     'monitoring.config': _MONITORING,
   }
-  commands = ['# All models.', _command(folder, out, config, 'models.config')]
+  label_flags = _LABEL_FLAGS if labels else ()
+  commands = [
+    '# All models.',
+    _command(folder, out, config, 'models.config', *label_flags),
+  ]
   if batched:
-    files['batched_models.config'] = _models_config(batched)
+    files['batched_models.config'] = _models_config(folder, batched, labels)
     files['batching.config'] = _BATCHING % (os.cpu_count() or 1)
     commands += [
       f'# Beside it, or alone, with batching: {", ".join(batched)}.',
@@ -83,6 +95,7 @@ def write(
         'batched_models.config',
         '--enable_batching',
         '--batching_parameters_file=/config/batching.config',
+        *label_flags,
       ),
     ]
   try:
@@ -124,12 +137,24 @@ def _kinds(folder: pathlib.Path) -> dict[str, str]:
   return kinds
 
 
-def _models_config(names: list[str]) -> str:
+def _models_config(
+  folder: pathlib.Path,
+  names: list[str],
+  labels: Mapping[str, labels_lib.Labels],
+) -> str:
+  """Returns the list of models; where there are labels, of their versions."""
   config = model_server_config_pb2.ModelServerConfig()
   for name in names:
-    config.model_config_list.config.add(
+    entry = config.model_config_list.config.add(
       name=name, base_path=f'/export/{name}', model_platform='tensorflow'
     )
+    if name in labels:
+      named = labels[name].versions
+      newest = max(versions.version_folders(folder / name))
+      served = sorted({newest, *named.values()})
+      entry.model_version_policy.specific.versions.extend(served)
+      for label, version in sorted(named.items()):
+        entry.version_labels[label] = version
   return text_format.MessageToString(config)
 
 

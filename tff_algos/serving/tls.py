@@ -1,17 +1,14 @@
 """TLS of the server: certificate, key and clients' CA, reloaded on changes."""
 
-import os
 import pathlib
 import ssl
-import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import grpc
-from absl import logging
 
 from tff_algos.core import errors
-from tff_algos.serving import server_config
+from tff_algos.serving import server_config, watched
 
 
 class _Loaded(NamedTuple):
@@ -48,37 +45,21 @@ class Certificates:
     self._paths = {'tls_certificate': certificate, 'tls_key': key}
     if client_ca is not None:
       self._paths['tls_client_ca'] = client_ca
-    self._lock = threading.Lock()
-    self._identity = self._files()
-    self._loaded = self._load()
+    self._loaded = watched.Watched(
+      'TLS certificates', self._paths.values(), self._load
+    )
 
   def context(self) -> ssl.SSLContext:
     """Returns the context of a new REST connection."""
-    return self._current().context
+    return self._loaded.current().context
 
   def grpc_credentials(self) -> grpc.ServerCredentials:
     """Returns credentials that are asked anew for each gRPC connection."""
     return grpc.dynamic_ssl_server_credentials(
-      self._loaded.configuration,
-      lambda: self._current().configuration,
+      self._loaded.current().configuration,
+      lambda: self._loaded.current().configuration,
       require_client_authentication='tls_client_ca' in self._paths,
     )
-
-  def _current(self) -> _Loaded:
-    with self._lock:
-      identity = self._files()
-      if identity != self._identity:
-        self._identity = identity
-        try:
-          self._loaded = self._load()
-          logging.info('Read the TLS certificate again.')
-        except errors.UserError as error:
-          logging.error('The TLS certificate before is used on: %s', error)
-      return self._loaded
-
-  def _files(self) -> list[tuple[int, ...] | None]:
-    """Returns what changes if a file does."""
-    return [_identity(path) for path in self._paths.values()]
 
   def _load(self) -> _Loaded:
     contents = {flag: self._read(flag) for flag in self._paths}
@@ -156,11 +137,3 @@ def subject(common_name: str | None, other_names: Iterable[str]) -> str:
     other_names: Alternative names, in the certificate's order.
   """
   return common_name or next(iter(other_names), '')
-
-
-def _identity(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-  try:
-    found = os.stat(path)
-  except OSError:
-    return None
-  return found.st_mtime_ns, found.st_size, found.st_ino

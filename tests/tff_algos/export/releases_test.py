@@ -8,7 +8,7 @@ import pytest
 
 from tests.testing import exportable, power_loss, saved_run
 from tff_algos.core import errors
-from tff_algos.export import manifest, releases
+from tff_algos.export import labels, manifest, releases
 from tff_algos.serving import models
 
 _ENTRY = releases.Release(
@@ -201,6 +201,15 @@ def test_the_current_version_and_the_one_before_stay(target, candidates):
   assert [one.version for one in releases.read_history(target)] == [1, 2, 3, 4]
   with pytest.raises(errors.ExportError, match='no release with version 1'):
     _rollback(target, 1)
+
+
+def test_labelled_versions_stay(target, candidates):
+  for candidate in candidates:
+    _release(target, candidate)
+  labels.assign(target, ['cluster_models'], labels.Labels({'stable': 1}))
+  assert _remove_old(target, 2) == [2]
+  labels.assign(target, ['cluster_models'], labels.Labels())
+  assert _remove_old(target, 2) == [1]
 
 
 def test_numbers_of_removed_versions_are_not_used_again(target, candidates):

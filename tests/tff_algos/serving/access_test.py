@@ -41,15 +41,25 @@ def make_path(tmp_path):
 def test_callers(path):
   tokens = access.Tokens(path)
   assert tokens.caller('Bearer secret') == access.Caller('operator', None)
-  assert tokens.caller('bearer  hers ').client_id == 'anna'
+  assert tokens.caller('bearer  hers ', 'here') == access.Caller(
+    "anna's phone", 'anna', 'here'
+  )
   for given in (None, '', 'secret', 'Basic secret', 'Bearer', 'Bearer secre'):
     with pytest.raises(errors.RequestError, match='a valid token') as error:
       tokens.caller(given)
     assert error.value.status == 401
 
 
+def test_what_tells_callers_apart():
+  caller = access.Caller('operator', 'anna', '10.0.0.1')
+  assert caller.key == 'anna'
+  assert caller._replace(client_id=None).key == 'operator'
+  assert access.Caller(origin='10.0.0.1').key == '10.0.0.1'
+
+
 def test_without_a_file_all_may_ask():
-  assert access.Tokens(None).caller(None) == access.Caller()
+  caller = access.Tokens(None).caller(None, '10.0.0.1')
+  assert caller == access.Caller(origin='10.0.0.1')
 
 
 def test_the_file_is_read_again(path):
@@ -181,9 +191,13 @@ def test_a_client_is_told_no_names(ports):
 def test_the_bundle_of_another_client(export_folder):
   store = models.ModelStore(export_folder)
   inputs = {'x': np.float32([X])}
-  store.restricted('anna').get('anna').predict('serving_default', inputs)
+  store.seen_by(access.Caller(client_id='anna')).get('anna').predict(
+    'serving_default', inputs
+  )
   with pytest.raises(errors.RequestError, match="client 'd d' alone") as error:
-    store.restricted('d d').get('anna').predict('serving_default', inputs)
+    store.seen_by(access.Caller(client_id='d d')).get('anna').predict(
+      'serving_default', inputs
+    )
   assert error.value.status == 403
   store.get('anna').predict('serving_default', inputs)
 

@@ -7,10 +7,11 @@ import pytest
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.serving import batching, examples, models, server_config
+from tff_algos.serving import access, batching, examples, models, server_config
 
 CONFIG = server_config.ServerConfig()
 X = exportable.sample_inputs(40)
+B_2 = access.Caller(client_id='b/2')
 # Of the largest output: a product of more rows may be summed in another order.
 TOLERANCE = 1e-6
 
@@ -125,7 +126,7 @@ def test_each_sees_its_own_mistake_alone(store, runs):
     ask(clusters, x=X[:3], cluster_id=np.int32([0, 1])),
     ask(clusters, x=X[:2], cluster_id=np.int32([1, 1, 1])),
     ask(clients, x=X[:1], client_id=['bob']),
-    ask(store.restricted('b/2').get(clients.name), x=X[:1], client_id=['anna']),
+    ask(store.seen_by(B_2).get(clients.name), x=X[:1], client_id=['anna']),
   ]
   answers = answer([*bad[:2], *good, *bad[2:]])
   check_as_alone(good, answers[2:4])
@@ -147,7 +148,7 @@ def test_each_sees_its_own_mistake_alone(store, runs):
 def test_a_client_is_not_answered_for_another(store, runs):
   """Nor by a batch that somebody else has begun, who may ask for it."""
   for_all = store.get('personalized_models')
-  for_one = store.restricted('b/2').get('personalized_models')
+  for_one = store.seen_by(B_2).get('personalized_models')
   questions = [
     ask(for_all, x=X[:1], client_id=['anna']),
     ask(for_one, x=X[:1], client_id=['anna']),

@@ -9,7 +9,15 @@ import pytest
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.serving import batching, bulk, models, rest, server_config
+from tff_algos.export import labels
+from tff_algos.serving import (
+  access,
+  batching,
+  bulk,
+  models,
+  rest,
+  server_config,
+)
 
 CONFIG = server_config.ServerConfig()
 X = exportable.sample_inputs(300).tolist()
@@ -23,13 +31,14 @@ def make_process(export_folder):
   process.close()
   assert not psutil.pid_exists(pid)
   with pytest.raises(errors.RequestError, match='the server stops'):
-    process.call(None, rest.answer)
+    process.call(models.ModelStore(export_folder), rest.answer)
 
 
-def predict(process, content, name='anna'):
+def predict(process, content, name='anna', store=None):
   body = orjson.dumps(content)
+  store = store or models.ModelStore('seen')
   return process.call(
-    None, rest.answer, CONFIG, 'predict', {'name': name}, body
+    store, rest.answer, CONFIG, 'predict', {'name': name}, body
   )
 
 
@@ -39,7 +48,9 @@ def test_answers_are_those_of_the_server(process, export_folder):
   body = orjson.dumps({'instances': X})
   question = rest.answer(store, CONFIG, 'predict', {'name': 'anna'}, body)
   expected = batching.finish(question)
-  assert predict(process, {'instances': X}) == expected
+  seen = models.ModelStore('seen')
+  assert predict(process, {'instances': X}, store=seen) == expected
+  assert seen.version == 1
   assert len(orjson.loads(expected)['predictions']) == 300
 
 
@@ -48,18 +59,35 @@ def test_refusals_keep_their_status(process):
   with pytest.raises(errors.RequestError, match="unknown model 'bob'") as error:
     predict(process, {}, name='bob')
   assert error.value.status == 404
+  seen = models.ModelStore('seen')
   with pytest.raises(errors.RequestError, match='must have either') as error:
-    predict(process, {})
+    predict(process, {}, store=seen)
   assert error.value.status == 400
+  assert seen.version == 1
 
 
 @pytest.mark.slow
 def test_restricted_to_a_client(process):
+  store = models.ModelStore('seen')
   body = orjson.dumps({'instances': X})
   arguments = (rest.answer, CONFIG, 'predict', {'name': 'anna'}, body)
   with pytest.raises(errors.RequestError, match="of client 'b/2' alone"):
-    process.call('b/2', *arguments)
-  assert process.call('anna', *arguments) == process.call(None, *arguments)
+    process.call(store.seen_by(access.Caller(client_id='b/2')), *arguments)
+  for_anna = store.seen_by(access.Caller(client_id='anna'))
+  assert process.call(for_anna, *arguments) == process.call(store, *arguments)
+
+
+@pytest.mark.slow
+def test_labels_are_those_of_the_server(process):
+  seen = models.ModelStore('seen')
+  body = orjson.dumps({'instances': X})
+  arguments = (rest.answer, CONFIG, 'predict')
+  path = {'name': 'anna', 'label': 'stable'}
+  with pytest.raises(errors.RequestError, match="no label 'stable'"):
+    process.call(seen, *arguments, path, body)
+  seen.labels = {'anna': labels.Labels({'stable': 1})}
+  process.call(seen, *arguments, path, body)
+  assert seen.version == 1
 
 
 @pytest.mark.slow

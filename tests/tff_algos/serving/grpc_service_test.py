@@ -204,7 +204,7 @@ def short_content():
   [
     (request('nobody', x=X), 'NOT_FOUND', "unknown model 'nobody'"),
     (bad_version(), 'NOT_FOUND', "model 'anna' has no version 5"),
-    (label(), 'INVALID_ARGUMENT', 'version labels are not used'),
+    (label(), 'NOT_FOUND', "model 'anna' has no label 'stable'"),
     (request('anna', 'tell', x=X), 'NOT_FOUND', "no signature 'tell'"),
     (request(), 'INVALID_ARGUMENT', 'must name the inputs x, got none'),
     (request(x=X, z=X), 'INVALID_ARGUMENT', 'inputs x, got x, z'),

@@ -7,10 +7,8 @@ import orjson
 import pytest
 
 from tff_algos.core import errors
-from tff_algos.serving import access, models, rest, server_config
 from tff_algos.serving import lanes as lanes_lib
-
-ANYBODY = access.Caller()
+from tff_algos.serving import models, rest, server_config
 
 
 @pytest.fixture(name='lanes')
@@ -32,7 +30,7 @@ def make_occupy(lanes):
     return b'done'
 
   futures = [
-    lanes.submit(work, is_large=False, caller=ANYBODY) for _ in range(2)
+    lanes.submit(work, is_large=False, store=lanes.store) for _ in range(2)
   ]
   started.wait(20)
   yield is_free
@@ -46,26 +44,32 @@ def echo(store, config, text):
 
 def test_answer(lanes):
   assert (
-    lanes.submit(echo, b'a', is_large=False, caller=ANYBODY).result(20) == b'a'
+    lanes.submit(echo, b'a', is_large=False, store=lanes.store).result(20)
+    == b'a'
   )
 
 
 def test_full_queue_refuses(lanes, occupy):
   waiting = [
-    lanes.submit(echo, b'a', is_large=False, caller=ANYBODY) for _ in range(3)
+    lanes.submit(echo, b'a', is_large=False, store=lanes.store)
+    for _ in range(3)
   ]
   with pytest.raises(errors.RequestError, match='too many requests') as error:
-    lanes.submit(echo, b'a', is_large=False, caller=ANYBODY)
+    lanes.submit(echo, b'a', is_large=False, store=lanes.store)
   assert error.value.status == 503
   assert waiting[0].cancel()  # Its client has gone: its place is free.
-  more = lanes.submit(echo, b'b', is_large=False, caller=ANYBODY)
+  more = lanes.submit(echo, b'b', is_large=False, store=lanes.store)
   occupy.set()
   assert more.result(20) == b'b'
 
 
 def test_deadline(lanes, occupy):
-  late = lanes.submit(echo, b'a', is_large=False, caller=ANYBODY, seconds=0.01)
-  in_time = lanes.submit(echo, b'b', is_large=False, caller=ANYBODY, seconds=19)
+  late = lanes.submit(
+    echo, b'a', is_large=False, store=lanes.store, seconds=0.01
+  )
+  in_time = lanes.submit(
+    echo, b'b', is_large=False, store=lanes.store, seconds=19
+  )
   time.sleep(0.05)
   occupy.set()
   assert in_time.result(20) == b'b'
@@ -77,16 +81,17 @@ def test_deadline(lanes, occupy):
 def test_large_requests_do_not_hold_small_ones(lanes, monkeypatch):
   is_free = threading.Event()
 
-  def call(client_id, function, *arguments):
+  def call(store, function, *arguments):
     assert is_free.wait(20)
     return function(None, *arguments)
 
   monkeypatch.setattr(lanes._bulk, 'call', call)
   large = [
-    lanes.submit(echo, b'a', is_large=True, caller=ANYBODY) for _ in range(4)
+    lanes.submit(echo, b'a', is_large=True, store=lanes.store) for _ in range(4)
   ]
   assert (
-    lanes.submit(echo, b'b', is_large=False, caller=ANYBODY).result(20) == b'b'
+    lanes.submit(echo, b'b', is_large=False, store=lanes.store).result(20)
+    == b'b'
   )
   is_free.set()
   assert [future.result(20) for future in large] == [b'a'] * 4
@@ -114,13 +119,13 @@ def test_what_waits_is_answered_together(
       return lanes.submit(
         *(rest.answer, 'predict', {'name': 'anna'}, body),
         is_large=False,
-        caller=ANYBODY,
+        store=lanes.store,
       )
 
     alone = [submit(row).result(20) for row in range(5)]
     assert asked == [1] * 5
     lanes.submit(
-      lambda *_: is_free.wait(20) and b'', is_large=False, caller=ANYBODY
+      lambda *_: is_free.wait(20) and b'', is_large=False, store=lanes.store
     )
     waiting = [submit(row) for row in range(5)]
     gone = submit(6)
@@ -151,9 +156,9 @@ def test_what_waits_at_the_end_is_cancelled(tmp_path, monkeypatch):
   lanes = lanes_lib.Lanes(
     models.ModelStore(tmp_path), server_config.ServerConfig()
   )
-  first = lanes.submit(work, is_large=False, caller=ANYBODY)
+  first = lanes.submit(work, is_large=False, store=lanes.store)
   assert started.wait(20)
-  second = lanes.submit(echo, b'a', is_large=False, caller=ANYBODY)
+  second = lanes.submit(echo, b'a', is_large=False, store=lanes.store)
   closing = threading.Thread(target=lanes.close)
   closing.start()
   is_free.set()

@@ -12,7 +12,7 @@ CALL = monitoring.Call(
   'rest',
   'predict',
   'anna',
-  None,
+  1,
   '200',
   0.0123456789,
   'ops',
@@ -56,8 +56,8 @@ def test_names_in_the_log_stay_within_a_line(store, capfd):
 def test_without_access_log(store, capfd):
   monitor = monitoring.Monitor(store, has_access_log=False)
   monitor.record(CALL)
-  monitor.record(CALL._replace(model='bob'))
-  monitor.record(CALL._replace(version=2))
+  monitor.record(CALL._replace(model='bob', version=None))
+  monitor.record(CALL._replace(model='bob', version=None))
   assert not capfd.readouterr().out
   text = monitor.text().decode()
   assert 'model="anna",status="200",version="1"} 1.0' in text

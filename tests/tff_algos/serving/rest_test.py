@@ -264,7 +264,8 @@ def test_client_ids_as_text_and_base64(served):
     ('%2e%2e%2fexport', 'malformed request'),
     ('anna/versions/2', "model 'anna' has no version 2; it has 1"),
     ('anna/versions/2/metadata', "model 'anna' has no version 2"),
-    ('anna/labels/stable', 'malformed request: GET /v1/models/anna/labels'),
+    ('anna/labels/stable', "model 'anna' has no label 'stable'; it has none"),
+    ('nobody/labels/stable', "unknown model 'nobody'"),
     ('x' * 5000, 'unknown model'),
   ],
 )

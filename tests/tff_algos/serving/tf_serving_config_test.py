@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 
 import pytest
 from google.protobuf import (
@@ -14,6 +15,7 @@ from google.protobuf import (
 from tensorflow_serving.config import model_server_config_pb2
 
 from tff_algos.core import errors
+from tff_algos.export import labels
 from tff_algos.serving import server_config, tf_serving_config
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -90,6 +92,36 @@ def test_all_models_are_served_without_batching(folder, tmp_path):
     '--model_config_file=/config/models.config',
     '--monitoring_config_file=/config/monitoring.config',
   ]
+
+
+def test_labels(folder, tmp_path):
+  for version in (4, 5):
+    extra = folder / 'cluster_models' / str(version) / 'assets.extra'
+    shutil.copytree(folder / 'cluster_models' / '3' / 'assets.extra', extra)
+  named = labels.Labels({'stable': 3, 'canary': 4}, 0.1)
+  labels.assign(folder, ['cluster_models'], named)
+  out = tmp_path / 'out'
+  text = tf_serving_config.write(folder, out, CONFIG)
+  config = text_format.Parse(
+    (out / 'models.config').read_text(),
+    model_server_config_pb2.ModelServerConfig(),
+  )
+  entries = {one.name: one for one in config.model_config_list.config}
+  labelled = entries.pop('cluster_models')
+  assert dict(labelled.version_labels) == {'stable': 3, 'canary': 4}
+  assert labelled.model_version_policy.specific.versions == [3, 4, 5]
+  assert not any(one.version_labels for one in entries.values())
+  assert not any(
+    one.HasField('model_version_policy') for one in entries.values()
+  )
+  flags = [
+    '--allow_version_labels_for_unavailable_models=true',
+    '--model_config_file_poll_wait_seconds=10',
+  ]
+  assert text.count(' \\\n  '.join(flags)) == 2
+  (folder / 'labels.json').write_text('{')
+  with pytest.raises(errors.UserError, match=r'labels\.json cannot be used'):
+    tf_serving_config.write(folder, out, CONFIG)
 
 
 def test_no_batch_has_examples_of_several_clients(folder, tmp_path):

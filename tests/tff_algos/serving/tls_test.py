@@ -166,7 +166,7 @@ def test_files_are_read_again(ports, ca, other_ca, client, caplog):
   check_asks(ports, ca, client)
   os.replace(own.certificate, folder / 'server.pem')
   check_asks(ports, ca, client)  # The new key is not there yet.
-  assert 'certificate before is used' in caplog.text
+  assert 'certificates before are used' in caplog.text
   assert 'KEY_VALUES_MISMATCH' in caplog.text
   os.replace(own.key, folder / 'server.key')
   check_asks(ports, other_ca, client)

@@ -1,0 +1,57 @@
+r"""Labels versions of exported models, and gives a canary its share of clients.
+
+  python -m binaries.label --export_dir=runs/production/export \
+    --labels=stable=3,canary=4 --canary_share=0.1
+
+replaces the labels of both models. Servers take them over within seconds, once
+the labelled versions are loaded. Without --canary_share requests that name no
+version are answered by the newest one; with --labels= no version has a label.
+"""
+
+from absl import flags, logging
+
+from binaries import command
+from tff_algos.core import errors
+
+_EXPORT_DIR = flags.DEFINE_string(
+  'export_dir', None, 'Folder of the models, <model>/<version>/.', required=True
+)
+_LABELS = flags.DEFINE_list(
+  'labels', None, 'Labels as label=version, such as stable=3.', required=True
+)
+_CANARY_SHARE = flags.DEFINE_float(
+  'canary_share',
+  None,
+  'Share of the clients, from 0 to 1, that the version labelled canary '
+  'answers; stable answers the others.',
+)
+_MODELS = flags.DEFINE_list(
+  'models', ['cluster_models', 'personalized_models'], 'Models to label.'
+)
+
+
+def label() -> None:
+  """Writes the labels of the flags."""
+  from tff_algos.export import labels
+
+  versions = {}
+  for entry in _LABELS.value:
+    name, separator, version = entry.partition('=')
+    if not separator or not version.isdecimal():
+      raise errors.UserError(
+        f'--labels must be label=version, such as stable=3, got {entry!r}'
+      )
+    versions[name] = int(version)
+  labels.assign(
+    _EXPORT_DIR.value,
+    _MODELS.value,
+    labels.Labels(versions, _CANARY_SHARE.value),
+  )
+  named = ', '.join(f'{name} {version}' for name, version in versions.items())
+  logging.info(
+    'Labels of %s: %s.', ' and '.join(_MODELS.value), named or 'none'
+  )
+
+
+if __name__ == '__main__':
+  command.run(label)

@@ -1,0 +1,46 @@
+"""Labels of versions, written by the program."""
+
+import pytest
+
+from tff_algos.export import labels
+
+
+@pytest.fixture(name='folder')
+def make_folder(tmp_path):
+  for model in ('cluster_models', 'personalized_models'):
+    for version in (3, 4):
+      (tmp_path / model / str(version)).mkdir(parents=True)
+  return tmp_path
+
+
+def test_labels_of_both_models(launcher, folder):
+  program = launcher.run(
+    'binaries.label',
+    f'--export_dir={folder}',
+    '--labels=stable=3,canary=4',
+    '--canary_share=0.1',
+  )
+  assert program.returncode == 0, program.stderr
+  words = 'Labels of cluster_models and personalized_models: stable 3, canary 4'
+  assert words in program.said[-1]
+  expected = labels.Labels({'stable': 3, 'canary': 4}, 0.1)
+  assert labels.read(folder) == {
+    'cluster_models': expected,
+    'personalized_models': expected,
+  }
+  program = launcher.run(
+    'binaries.label',
+    *(f'--export_dir={folder}', '--labels=', '--models=cluster_models'),
+  )
+  assert program.returncode == 0, program.stderr
+  assert labels.read(folder) == {'personalized_models': expected}
+
+
+def test_bad_labels(launcher, folder):
+  for given, text in (('stable', "got 'stable'"), ('stable=5', 'no version 5')):
+    program = launcher.run(
+      'binaries.label', f'--export_dir={folder}', f'--labels={given}'
+    )
+    assert program.returncode == 1
+    assert text in program.said[-1]
+  assert labels.read(folder) == {}

@@ -1,0 +1,316 @@
+"""Labels and canaries of a running server: which version answers whom."""
+
+import json
+import time
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+  get_model_metadata_pb2,
+  get_model_status_pb2,
+  model_service_pb2_grpc,
+  predict_pb2,
+  prediction_service_pb2_grpc,
+)
+
+from tests.testing import exportable
+from tff_algos.core import durable
+from tff_algos.export import labels as labels_lib
+from tff_algos.export import personalized_models
+from tff_algos.serving import canary, models, server, server_config
+
+NUM_CLIENTS = 40
+CLIENT_IDS = [f'client {i}' for i in range(NUM_CLIENTS)]
+SHARE = labels_lib.Labels({'stable': 1, 'canary': 2}, 0.5)
+CANARIES = {one for one in CLIENT_IDS if canary.is_canary(one, SHARE)}
+# The newest; a version's logits are its number.
+VERSIONS = (1, 2, 3)
+NAME = 'personalized_models'
+
+
+@pytest.fixture(name='folder', scope='module')
+def make_folder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('canary')
+  model = exportable.linear_model()
+  algorithm = exportable.algorithm(model)
+  server_state, _ = exportable.states(model)
+  for version in VERSIONS:
+    zeros = exportable.random_weights(model, NUM_CLIENTS, seed=0)
+    zeros['kernel'][:] = 0
+    zeros['bias'][:] = version
+    states = exportable.ClientState(zeros, np.zeros([NUM_CLIENTS, 2], 'f'))
+    personalized_models.export_personalized_models(
+      *(folder / NAME, algorithm, server_state, CLIENT_IDS, states),
+      *(exportable.sample_inputs(), exportable.PROVENANCE, exportable.FEATURES),
+    )
+  return folder
+
+
+@pytest.fixture(name='ports', scope='module')
+def make_ports(folder):
+  labels_lib.assign(folder, [NAME], SHARE)
+  config = server_config.ServerConfig(
+    rest_api_port=0, port=0, access_log=True, max_rows=1000
+  )
+  with (
+    pytest.MonkeyPatch.context() as patch,
+    server.running(models.ModelStore(folder), config) as ports,
+  ):
+    patch.setattr(models, '_REFRESH_SECONDS', 0.02)
+    yield ports
+
+
+@pytest.fixture(name='assign')
+def make_assign(ports, folder):
+  """Writes labels, and waits until the server has taken them over."""
+
+  def assign(labels):
+    labels_lib.assign(folder, [NAME], labels)
+    wait_for_labels(ports, labels)
+
+  yield assign
+  assign(SHARE)
+
+
+def get(ports, path):
+  return httpx.get(f'http://127.0.0.1:{ports.rest_api_port}{path}', timeout=30)
+
+
+def post(ports, path, content):
+  url = f'http://127.0.0.1:{ports.rest_api_port}/v1/models/{path}'
+  return httpx.post(url, content=json.dumps(content), timeout=30)
+
+
+def wait_for_labels(ports, labels):
+  deadline = time.monotonic() + 60
+  expected = {
+    f'tff_algos_label_version{{label="{label}",model="{NAME}"}} {version}.0'
+    for label, version in labels.versions.items()
+  }
+  if labels.canary_share is not None:
+    share = (
+      f'tff_algos_canary_share{{model="{NAME}"}} {labels.canary_share:.1f}'
+    )
+    expected.add(share)
+  while True:
+    lines = get(ports, '/metrics').text.splitlines()
+    wanted = ('tff_algos_label_version{', 'tff_algos_canary_share{')
+    if {line for line in lines if line.startswith(wanted)} == expected:
+      return
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+
+
+def answering(ports, *client_ids, path=''):
+  """Returns the version that answers rows of clients."""
+  rows = [{'client_id': one, 'x': [0.0] * 4} for one in client_ids]
+  reply = post(ports, f'{NAME}{path}:predict', {'instances': rows})
+  assert reply.status_code == 200, reply.text
+  (version,) = {row['logits'][0] for row in reply.json()['predictions']}
+  return int(version)
+
+
+def test_each_client_stays_with_its_version(ports):
+  assert 10 < len(CANARIES) < 30
+  for _ in range(2):
+    for client_id in CLIENT_IDS[:12]:
+      expected = 2 if client_id in CANARIES else 1
+      assert answering(ports, client_id) == expected
+
+
+def test_rows_of_several_clients_have_one_version(ports):
+  first, second, *_ = sorted(CANARIES)
+  other = next(one for one in CLIENT_IDS if one not in CANARIES)
+  assert answering(ports, first, second) == 2
+  assert answering(ports, first, other) == 1
+  # More rows than the lane of small requests answers.
+  assert answering(ports, *[first] * 300) == 2
+  assert answering(ports, *[first] * 300, other) == 1
+
+
+def test_classify_and_raw_rows_are_routed_likewise(ports):
+  row = dict.fromkeys('abcd', 0.5)
+  for client_id in (sorted(CANARIES)[0], sorted({*CLIENT_IDS} - CANARIES)[0]):
+    version = answering(ports, client_id)
+    examples = {'context': {'client_id': client_id}, 'examples': [row]}
+    content = {
+      'signature_name': 'serving_raw',
+      'instances': [{**row, 'client_id': client_id}],
+    }
+    before = count(ports, 'classify', version), count(ports, 'predict', version)
+    assert post(ports, f'{NAME}:classify', examples).status_code == 200
+    reply = post(ports, f'{NAME}:predict', content)
+    assert reply.json()['predictions'][0]['logits'] == [version] * 3
+    after = count(ports, 'classify', version), count(ports, 'predict', version)
+    assert after == (before[0] + 1, before[1] + 1)
+
+
+def count(ports, method, version, status='200'):
+  wanted = (
+    f'tff_algos_requests_total{{api="rest",method="{method}",model="{NAME}",'
+    f'status="{status}",version="{version}"}} '
+  )
+  for line in get(ports, '/metrics').text.splitlines():
+    if line.startswith(wanted):
+      return float(line.split()[-1])
+  return 0
+
+
+def test_version_or_label_of_a_request_is_what_answers(ports):
+  canary_id = sorted(CANARIES)[0]
+  for path, version in (
+    ('/versions/1', 1),
+    ('/versions/3', 3),
+    ('/labels/stable', 1),
+    ('/labels/canary', 2),
+  ):
+    assert answering(ports, canary_id, path=path) == version
+    reply = get(ports, f'/v1/models/{NAME}{path}/metadata').json()
+    assert reply['model_spec']['version'] == str(version)
+    (status,) = get(ports, f'/v1/models/{NAME}{path}').json()[
+      'model_version_status'
+    ]
+    assert status['version'] == str(version)
+  reply = post(ports, f'{NAME}/labels/beta:predict', {'inputs': []})
+  assert reply.status_code == 404
+  words = f"model '{NAME}' has no label 'beta'; it has stable, canary"
+  assert reply.json() == {'error': words}
+
+
+def test_grpc(ports):
+  def ask(label='', client_id=CLIENT_IDS[0]):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = NAME
+    if label:
+      request.model_spec.version_label = label
+    request.inputs['x'].CopyFrom(tf.make_tensor_proto(np.zeros([1, 4], 'f')))
+    request.inputs['client_id'].CopyFrom(tf.make_tensor_proto([client_id]))
+    return stub.Predict(request, timeout=30).model_spec.version.value
+
+  with grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel:
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    assert [ask(label) for label in ('stable', 'canary')] == [1, 2]
+    for client_id in CLIENT_IDS[:6]:
+      assert ask('', client_id) == (2 if client_id in CANARIES else 1)
+    with pytest.raises(grpc.RpcError, match="no label 'beta'") as error:
+      ask('beta')
+    assert error.value.code() == grpc.StatusCode.NOT_FOUND
+    asked = get_model_metadata_pb2.GetModelMetadataRequest(
+      metadata_field=['signature_def']
+    )
+    asked.model_spec.name, asked.model_spec.version_label = NAME, 'canary'
+    reply = stub.GetModelMetadata(asked, timeout=30)
+    assert reply.model_spec.version.value == 2
+    asked = get_model_status_pb2.GetModelStatusRequest()
+    asked.model_spec.CopyFrom(reply.model_spec)
+    asked.model_spec.version_label = 'stable'
+    status = model_service_pb2_grpc.ModelServiceStub(channel)
+    (found,) = status.GetModelStatus(asked, timeout=30).model_version_status
+    assert found.version == 1
+
+
+def test_log_and_metrics_name_the_version_that_answered(ports, capfd):
+  client_id = sorted(CANARIES)[0]
+  before = [count(ports, 'predict', 2, status) for status in ('200', '400')]
+  answering(ports, client_id)
+  row = {'client_id': client_id, 'x': [0.0] * 4}
+  # Rows of other lengths; the stable version is the first to refuse.
+  assert post(ports, f'{NAME}:predict', {'instances': [{}]}).status_code == 400
+  bad = {'inputs': {'client_id': [client_id], 'x': [row['x']] * 2}}
+  assert post(ports, f'{NAME}:predict', bad).status_code == 400
+  after = [count(ports, 'predict', 2, status) for status in ('200', '400')]
+  assert after == [before[0] + 1, before[1] + 1]
+  lines = [
+    json.loads(line)
+    for line in capfd.readouterr().out.splitlines()
+    if '"method": "predict"' in line
+  ]
+  assert [(line['version'], line['status']) for line in lines] == [
+    ('2', '200'),
+    ('1', '400'),
+    ('2', '400'),
+  ]
+
+
+def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
+  clients = CLIENT_IDS[:8]
+
+  def versions():
+    return {answering(ports, client_id) for client_id in clients}
+
+  assign(SHARE._replace(canary_share=0))
+  assert versions() == {1}
+  assign(labels_lib.Labels({'stable': 2, 'canary': 3}, 1.0))
+  assert versions() == {3}
+  # Damaged content is refused, and what was before goes on.
+  path = folder / 'labels.json'
+  for content, words in (
+    ('{', 'labels.json cannot be used: Expecting'),
+    (f'{{"{NAME}": {{"labels": {{"stable": 9}}}}}}', 'has no version 9'),
+    ('{"nobody": {"labels": {"stable": 1}}}', "unknown model 'nobody'"),
+  ):
+    with durable.replacing(path) as file:
+      file.write(content)
+    deadline = time.monotonic() + 60
+    while words not in caplog.text:
+      assert time.monotonic() < deadline
+      time.sleep(0.02)
+    assert versions() == {3}
+  assert caplog.text.count('version labels before are used on') == 3
+  path.unlink()
+  wait_for_labels(ports, labels_lib.Labels())
+  assert versions() == {3}
+  assign(labels_lib.Labels({'stable': 1}))
+  assert versions() == {3}  # Without a canary the newest version answers.
+
+
+def test_share_and_who_is_in_it():
+  ids = [f'c{i}' for i in range(4000)]
+
+  def chosen(share, version=2):
+    labels = labels_lib.Labels({'stable': 1, 'canary': version}, share)
+    return {one for one in ids if canary.is_canary(one, labels)}
+
+  assert not chosen(0.0)
+  assert len(chosen(1.0)) == 4000
+  # Six standard deviations; the hash is fixed, and so is the outcome.
+  assert abs(len(chosen(0.1)) - 400) < 115
+  assert chosen(0.1) < chosen(0.3)
+  assert abs(len(chosen(0.3) & chosen(0.3, version=3)) - 360) < 110
+
+
+def test_callers_stand_for_requests_without_clients():
+  """Of models for any client: an answer for each token, or each address."""
+
+  class Model:
+    def __init__(self, version):
+      self.version = version
+
+    def clients(self, inputs):
+      return set()
+
+  class Store:
+    caller = models.access.Caller(name='operator', origin='10.0.0.1')
+
+    def get(self, name, version=None):
+      return Model(2 if version == 'canary' else 1)
+
+    def canary(self, name):
+      return SHARE
+
+  def version_of(name):
+    store = Store()
+    store.caller = store.caller._replace(name=name)
+    return canary.ask(store, NAME, None, Question).model.version
+
+  class Question:
+    inputs = {}
+
+    def __init__(self, model):
+      self.model = model
+
+  found = {name: version_of(name) for name in CLIENT_IDS}
+  assert {name for name in found if found[name] == 2} == CANARIES
