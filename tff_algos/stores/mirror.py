@@ -26,9 +26,11 @@ from absl import logging
 
 from tff_algos.core import durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
-from tff_algos.stores import pointer, snapshots
+from tff_algos.stores import pointer, repetition, snapshots
 
 CACHE_VARIABLE = 'TFF_ALGOS_CACHE'
+
+_FOLLOW_SECONDS = 5.0
 
 _BASE = 'base'
 _HOLDER = 'holder'
@@ -88,6 +90,24 @@ class Mirror:
               f'{error}, which the published snapshot needs. Publish the '
               'folder again from its origin'
             ) from None
+
+  @contextlib.contextmanager
+  def following(self, seconds: float = _FOLLOW_SECONDS) -> Generator[None]:
+    """Fetches at the start, and what is published later within the block.
+
+    Args:
+      seconds: Time between two looks at the pointer.
+
+    Raises:
+      DataError: If nothing is published.
+    """
+    if not self.fetch():
+      raise errors.DataError(
+        f'nothing is published at {self.address}; mend the address, or give it '
+        'as --workdir to binaries.export first'
+      )
+    with repetition.repeated(self.fetch, seconds):
+      yield
 
   @contextlib.contextmanager
   def writing(

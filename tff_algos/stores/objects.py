@@ -12,7 +12,7 @@ import contextlib
 import datetime
 import pathlib
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 from tff_algos.core import errors, extras
@@ -22,9 +22,10 @@ SCHEMES = ('s3', 'gs', 'memory')
 _ADDRESS = re.compile(r'([a-z][a-z0-9+.-]+)://(.*)', re.DOTALL)
 _PATIENCE = datetime.timedelta(minutes=3)
 # An endpoint without TLS is taken if the environment names one.
-_CLIENT = {'allow_http': True, 'connect_timeout': '10s', 'timeout': '60s'}
+_CLIENT: Any = {'allow_http': True, 'connect_timeout': '10s', 'timeout': '60s'}
 # One request reads at most this, so that its time limit bounds any object.
 _PART_BYTES = 16 * 2**20
+_NUM_LISTINGS = 3
 # Stores of `memory://`, by name.
 _memory: dict[str, Any] = {}
 
@@ -95,7 +96,7 @@ class Objects:
     else:
       self._store = store.from_url(
         f'{scheme}://{bucket}',
-        client_options=_CLIENT,  # pyright: ignore[reportArgumentType]
+        client_options=_CLIENT,
         retry_config={'max_retries': 100, 'retry_timeout': _PATIENCE},
       )
 
@@ -203,19 +204,26 @@ class Objects:
       for start in range(0, size, _PART_BYTES):
         file.write(self.read_range(name, start, min(size, start + _PART_BYTES)))
 
-  def list(self, prefix: str = '') -> Iterator[tuple[str, datetime.datetime]]:
-    """Yields name and time of the last write of all objects of a folder.
+  def list(self, prefix: str = '') -> dict[str, datetime.datetime]:
+    """Returns name -> time of the last write of all objects of a folder.
 
     Args:
       prefix: Name of the folder, without a final slash; empty for all.
     """
+    for _ in range(_NUM_LISTINGS - 1):
+      # The library does not repeat a request whose list came torn.
+      with contextlib.suppress(errors.InfrastructureError):
+        return self._list_once(prefix)
+    return self._list_once(prefix)
+
+  def _list_once(self, prefix: str) -> dict[str, datetime.datetime]:
+    path = self._path(prefix).rstrip('/') or None
     with self._requesting(prefix):
-      for batch in self._api.list(
-        self._store, self._path(prefix).rstrip('/') or None
-      ):
-        for meta in batch:
-          name = meta['path'].removeprefix(self._prefix)
-          yield name, meta['last_modified']
+      return {
+        meta['path'].removeprefix(self._prefix): meta['last_modified']
+        for batch in self._api.list(self._store, path)
+        for meta in batch
+      }
 
   def delete(self, name: str) -> None:
     """Deletes an object, if it is there."""

@@ -11,13 +11,12 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, NamedTuple
-
-from absl import logging
 
 from tff_algos.core import errors, sealed_json
 from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import repetition
 
 NAME = 'HEAD.json'
 LEASE_SECONDS = 60.0
@@ -129,28 +128,9 @@ class Lease:
     with contextlib.suppress(errors.WorkdirBusyError):
       self._write(holder=None, until=0.0)
 
-  @contextlib.contextmanager
-  def renewing(self) -> Generator[None]:
+  def renewing(self) -> contextlib.AbstractContextManager[None]:
     """Renews the lease by a thread within the block."""
-    done = threading.Event()
-
-    def renew_until_done():
-      while not done.wait(self._seconds / 3):
-        try:
-          self.renew()
-        except errors.WorkdirBusyError as error:
-          logging.error('%s', error)
-          return
-        except errors.InfrastructureError as error:
-          logging.warning('%s', error)
-
-    thread = threading.Thread(target=renew_until_done, daemon=True)
-    thread.start()
-    try:
-      yield
-    finally:
-      done.set()
-      thread.join()
+    return repetition.repeated(self.renew, self._seconds / 3)
 
   def _write(self, **changes: Any) -> None:
     with self._lock:

@@ -223,7 +223,7 @@ def remove_unused(objects: objects_lib.Objects, sha256: str) -> None:
   names.add(f'{SNAPSHOTS}/{sha256}')
   before = datetime.datetime.now(datetime.UTC) - KEPT
   for kind in (OBJECTS, SNAPSHOTS):
-    for name, written in objects.list(kind):
+    for name, written in objects.list(kind).items():
       if name not in names and written < before:
         objects.delete(name)
 

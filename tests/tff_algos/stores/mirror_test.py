@@ -154,7 +154,7 @@ def test_a_snapshot_that_is_replaced_while_it_is_fetched(
   monkeypatch.setattr(snapshots, 'fetch', replaced)
   assert reader.fetch() and (reader.folder / 'round').read_text() == '2'
   objects = objects_lib.Objects(address)
-  for name, _ in list(objects.list(snapshots.OBJECTS)):
+  for name in objects.list(snapshots.OBJECTS):
     objects.delete(name)
   on('c')
   reader = mirror_lib.Mirror(address)
@@ -182,3 +182,26 @@ def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):
     patched.setattr(snapshots.os, 'replace', interrupt)
     reader.fetch()
   assert reader.fetch() and (reader.folder / 'round').read_text() == '2'
+
+
+def test_a_reader_follows_what_is_published(address, on):
+  writer = mirror_lib.Mirror(address)
+  with pytest.raises(
+    errors.DataError, match='nothing is published at .*; mend'
+  ):
+    with writer.following():
+      pass
+  with writer.writing() as publish:
+    (writer.folder / 'round').write_text('1')
+    publish()
+    on('b')
+    reader = mirror_lib.Mirror(address)
+    with reader.following(seconds=0.01):
+      assert (reader.folder / 'round').read_text() == '1'
+      (writer.folder / 'round').write_text('2')
+      publish()
+      for _ in range(3000):
+        if (reader.folder / 'round').read_text() == '2':
+          break
+        pointer.time.sleep(0.01)
+      assert (reader.folder / 'round').read_text() == '2'

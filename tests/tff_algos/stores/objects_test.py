@@ -52,11 +52,11 @@ def test_objects_are_written_read_listed_and_deleted(objects, tmp_path):
   assert objects.read_range('a/one', 3, 6) == b'345'
   assert objects.read_range('a/one', 8, 12) == b'89'
   assert objects.read_range('a/one', 3, 3) == b''
-  listed = dict(objects.list('a'))
+  listed = objects.list('a')
   assert set(listed) == {'a/one', 'a/none'}
   age = datetime.datetime.now(datetime.UTC) - listed['a/one']
   assert abs(age) < datetime.timedelta(minutes=5)
-  assert set(dict(objects.list())) == {'a/one', 'a/none', 'ab'}
+  assert set(objects.list()) == {'a/one', 'a/none', 'ab'}
   for name in ('a/one', 'a/one'):
     objects.delete(name)
   with pytest.raises(FileNotFoundError, match='/a/one does not exist'):
@@ -110,6 +110,8 @@ def test_failed_requests_are_repeated(s3, fault, kind, tmp_path):
   objects.download('file', tmp_path / 'copy')
   assert (tmp_path / 'copy').read_bytes() == path.read_bytes()
   assert [method for method, *_ in s3.requests].count('GET') >= 3
+  fault(kind, 'GET', 2)
+  assert set(objects.list()) == {'file'}
 
 
 def test_an_error_names_the_address_and_what_to_do(s3, fault, monkeypatch):
