@@ -101,7 +101,7 @@ def test_a_conditional_write_whose_response_is_lost_is_no_conflict(s3, fault):
 
 @pytest.mark.parametrize('kind', ['status', 'lost', 'torn'])
 def test_failed_requests_are_repeated(s3, fault, kind, tmp_path):
-  objects = objects_lib.Objects(f's3://{s3_server.BUCKET}/{kind}')
+  objects = objects_lib.Objects(f's3://{s3_server.BUCKET}/repeated-{kind}')
   path = tmp_path / 'file'
   path.write_bytes(b'content' * 1000)
   fault(kind if kind != 'torn' else 'lost', 'PUT', 2)
