@@ -36,7 +36,7 @@ endef
 
 .DEFAULT_GOAL := help
 .PHONY: help env env-cuda env-accelerator demo test verify bench bench-data \
-  bench-peers lint api notebooks wheel lock sbom advisories doctor clean
+  bench-peers lint api notebooks reproduction wheel lock sbom advisories doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -142,6 +142,10 @@ api: env ## build the API pages from the docstrings, build/api/index.html
 
 notebooks: env ## execute docs/notebooks and write their outputs; NAMES
 	.venv/bin/python -m tests.testing.notebooks $(NAMES)
+
+reproduction: env ## write figures of docs/reproduction from results; RUN=ID runs one
+	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m docs.reproduction.pages \
+	  $(if $(RUN),--run='$(RUN)')
 
 # From scratch: setuptools would also pack what lies in build/ from before.
 wheel: env ## build dist/*.whl, without network

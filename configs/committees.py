@@ -9,6 +9,7 @@ which upload local models and train one epoch per round in batches of 32.
 Variants:
   similar       strategy I of selection: the clients most similar to the committee
   dissimilar    strategy II: the least similar, for settings without attackers
+  random        the control of both: training clients drawn at random
   everybody     the control: all training clients are averaged (FedAvg over them)
   attacked      strategy I, and 10 % of all clients send their updates with the
                 opposite sign, also as committee members. The falsified quantity
@@ -35,13 +36,18 @@ from configs import base
 VARIANTS = (
   'similar',
   'dissimilar',
+  'random',
   'everybody',
   'attacked',
   'literal',
   'repo',
   'smoke',
 )
-_SELECTIONS = {'dissimilar': 'least_similar', 'everybody': 'all'}
+_SELECTIONS = {
+  'dissimilar': 'least_similar',
+  'random': 'random',
+  'everybody': 'all',
+}
 
 
 def get_config(

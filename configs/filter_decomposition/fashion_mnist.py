@@ -5,8 +5,8 @@ r"""Filter decomposition on Fashion-MNIST, 100 clients of two or five classes.
     --config.dataset.source.options.folder=DIR
 
 Clients, network and variants: configs/shards.py. FedAvg is the host and all
-kernels have nine atoms; the same run without decomposition has
-`--config.model.decomposition.num_atoms=0`. Other hosts have other options: run
+kernels have nine atoms; the same run without decomposition, from an equal start, has
+`--config.model.decomposition.trained=kernels`. Other hosts have other options: run
 configs/{scaffold,fed_dyn,fed_dc}/fashion_mnist.py with nine atoms, which is the
 same as decomposition around them. FedProx:
 `--config.algorithm.host.proximal_weight=0.0001`.

@@ -2,12 +2,14 @@ r"""Filter decomposition of the global models: Table 1 and Figures 2a to 2c.
 
   python -m binaries.sweep --config=configs/filter_decomposition/global_models.py \
     --also=:cifar10_5,:cifar100_5,:cifar100_20,:tiny_imagenet_20,:tiny_imagenet_50 \
-    --grid=model.decomposition.num_atoms=0,9 --num_seeds=3 --workdir=runs/table_1
+    --grid=model.decomposition.trained=kernels,factors --num_seeds=3 \
+    --workdir=runs/table_1
 
-is FedAvg, plain and decomposed, on all six partitions; FedProx is the same with
-`--config.algorithm.host.proximal_weight=0.0001`. The other hosts with
-`--grid=model.decomposition.num_atoms=0,9` on
-configs/{scaffold,fed_dyn,fed_dc}/global_models.py.
+is FedAvg, plain and decomposed, on all six partitions, from equal starts; FedProx is
+the same with `--config.algorithm.host.proximal_weight=0.0001`. The other hosts:
+configs/{scaffold,fed_dyn,fed_dc}/global_models.py. The paper's plain networks start
+with another variance: `--grid=model.decomposition.num_atoms=0,9`. controls.py beside
+this file also has the mean of the kernels.
 
 Figure 2a is `cifar10_5` of FedDyn; Figure 2c is
 `--grid=algorithm.host.cohort_size=2,5,10,20,40` on `cifar10_5` in 200 rounds. The

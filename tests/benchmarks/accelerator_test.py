@@ -30,17 +30,10 @@ def _measure(name, folder, *arguments):
   return json.loads(out.read_text())
 
 
+@pytest.mark.verify
 @accelerator.needed
 @pytest.mark.parametrize(
-  'name',
-  [
-    'tiny_lin',
-    *(
-      pytest.param(name, marks=pytest.mark.verify)
-      for name in cases.CASES
-      if name.startswith('tiny') and name != 'tiny_lin'
-    ),
-  ],
+  'name', [name for name in cases.CASES if name.startswith('tiny')]
 )
 def test_the_runtime_and_the_rounds_by_hand_agree(name, tmp_path):
   measured = _measure(name, tmp_path, '--rounds=2', '--peak_tflops=0.5')

@@ -10,7 +10,7 @@ from tests.testing import raw_data
 from tff_algos.experiments import datasets, experiment
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_the_program_writes_a_row_for_every_checkpoint(
   trained_regressions, launcher
 ):
@@ -50,7 +50,7 @@ def test_the_program_writes_a_row_for_every_checkpoint(
   assert all(after[name] == content for name, content in before.items())
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_the_program_writes_a_row_for_every_number_of_rounds(
   tmp_path, launcher
 ):

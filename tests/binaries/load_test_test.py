@@ -20,9 +20,8 @@ def make_ports(tmp_path_factory):
     yield ports
 
 
-@pytest.mark.parametrize(
-  'scheme', ['http', pytest.param('grpc', marks=pytest.mark.verify)]
-)
+@pytest.mark.verify
+@pytest.mark.parametrize('scheme', ['http', 'grpc'])
 def test_percentiles_and_picture(launcher, ports, scheme, tmp_path):
   port = ports.rest_api_port if scheme == 'http' else ports.port
   path = tmp_path / 'picture.png'

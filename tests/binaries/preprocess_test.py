@@ -97,7 +97,7 @@ def test_the_program_says_what_it_built(launcher, digits_dataset, tmp_path):
   assert not program.temporary_files() and not program.processes()
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_beam_options_choose_the_engine_and_not_the_bytes(
   launcher, digits_dataset, tmp_path
 ):

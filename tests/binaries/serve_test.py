@@ -48,7 +48,10 @@ def make_start(launcher, workdir, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+  'number',
+  [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.verify)],
+)
 def test_signal_ends_the_server_cleanly(start, launcher, tmp_path, number):
   server, url = start()
   asked = launcher.run(

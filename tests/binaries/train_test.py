@@ -207,15 +207,14 @@ def test_ctrl_c_saves_and_the_next_run_goes_on(
   _assert_same(training.finish(), uninterrupted)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize(
   ('signum', 'returncode'),
   [
     (signal.SIGKILL, -signal.SIGKILL),
-    *(
-      pytest.param(*case, marks=pytest.mark.verify)
-      for case in ((None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143))
-    ),
+    (None, 0),
+    (signal.SIGINT, 130),
+    (signal.SIGTERM, 143),
   ],
 )
 def test_no_tff_worker_is_left(start_training, signum, returncode):

@@ -24,8 +24,6 @@ _VECTORIZED = {'cmfl', 'fed_avg', 'fed_soft', 'pfedkm', 'ppfl'}
 
 def _models(name: str) -> tuple[str, ...]:
   """Returns the models of an algorithm in the first tier; the second has all."""
-  if name == 'fed_avg':
-    return ('logistic', 'convolution')
   # Vectorized, the nested loops of pFedKM take twice as long as any other case.
   is_vectorized = name in _VECTORIZED and name != 'pfedkm'
   return ('logistic',) if is_vectorized else ('convolution',)

@@ -30,7 +30,13 @@ _CASES = [
     'label_flip',
     marks=pytest.mark.verify,
   ),
-  ('fed_soft', 'convolution', {'rule': 'median'}, 'alie'),
+  pytest.param(
+    'fed_soft',
+    'convolution',
+    {'rule': 'median'},
+    'alie',
+    marks=pytest.mark.verify,
+  ),
   pytest.param(
     'ifca',
     'convolution',

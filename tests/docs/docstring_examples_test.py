@@ -19,7 +19,15 @@ def test_there_are_examples():
   assert len(_WITH_EXAMPLES) >= 6
 
 
-@pytest.mark.parametrize('path', _WITH_EXAMPLES, ids=str)
+@pytest.mark.parametrize(
+  'path',
+  [
+    # Experiments, which `interactive_test` runs, too.
+    pytest.param(one, marks=[pytest.mark.verify] * (one.stem == 'interactive'))
+    for one in _WITH_EXAMPLES
+  ],
+  ids=str,
+)
 def test_examples_print_what_they_say(path):
   module = importlib.import_module('.'.join(path.with_suffix('').parts))
   found = doctest.testmod(module)

@@ -77,6 +77,7 @@ _NOT_RUN = (
     for page in ('cmfl', 'fed_soft', 'filter_decomposition', 'pfedkm', 'ppfl')
   ),
   ('docs/reproduction/cmfl.md', 'folder=DIR', _REPRODUCTION),
+  ('docs/reproduction/README.md', 'make reproduction', _REPRODUCTION),
   *(
     ('docs/reproduction/filter_decomposition.md', part, 'needs the sweeps')
     for part in ('of=', 'binaries.factors', 'binaries.compare', '.landscape')

@@ -94,10 +94,8 @@ def _build_on(cluster, folder, *flags):
   )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  'num_workers', [pytest.param(4, marks=pytest.mark.verify), 2]
-)
+@pytest.mark.verify
+@pytest.mark.parametrize('num_workers', [4, 2])
 def test_bytes_do_not_depend_on_the_engine(
   tmp_path, monkeypatch, cluster, expected, num_workers
 ):

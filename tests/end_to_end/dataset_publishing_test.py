@@ -112,7 +112,7 @@ def test_real_disk_that_fills_up(tmp_path):
   assert 'Traceback' not in program.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_readers_never_see_a_version_go(tmp_path):
   """While versions come, and old ones are removed at once."""
   publication = versions.Publication(keep_versions=1)

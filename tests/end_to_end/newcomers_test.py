@@ -13,7 +13,13 @@ from tff_algos.evaluation import evaluator
 from tff_algos.numerics import trees
 
 
-@pytest.fixture(scope='module', params=['classification', 'regression'])
+@pytest.fixture(
+  scope='module',
+  params=[
+    'classification',
+    pytest.param('regression', marks=pytest.mark.verify),
+  ],
+)
 def case(request, tmp_path_factory):
   folder = tmp_path_factory.mktemp('dataset')
   made = (

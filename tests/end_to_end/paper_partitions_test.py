@@ -16,7 +16,7 @@ _MNIST = pathlib.Path(os.environ.get('MNIST_DIR', '../shared/data/mnist'))
 _FASHION_MNIST = _MNIST.parent / 'fashion_mnist'
 
 pytestmark = [
-  pytest.mark.slow,
+  pytest.mark.verify,
   pytest.mark.skipif(
     not _MNIST.is_dir(),
     reason='set MNIST_DIR to the folder of the four IDX files of MNIST',
@@ -37,12 +37,7 @@ def _build(folder, images=_MNIST, **values):
   ('images', 'expected'),
   [
     pytest.param(_MNIST, (470, 4122, 47_573), id='MNIST'),
-    pytest.param(
-      _FASHION_MNIST,
-      (439, 4148, 49_566),
-      id='Fashion-MNIST',
-      marks=pytest.mark.verify,
-    ),
+    pytest.param(_FASHION_MNIST, (439, 4148, 49_566), id='Fashion-MNIST'),
   ],
 )
 def test_cgpfl(tmp_path, images, expected):

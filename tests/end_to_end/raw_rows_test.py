@@ -23,6 +23,8 @@ from tff_algos.features import preprocessing
 from tff_algos.serving import models as models_lib
 from tff_algos.serving import server, server_config
 
+pytestmark = pytest.mark.verify
+
 _FEATURES = (
   {'name': 'age', 'missing': 'indicator'},
   {'name': 'income', 'encoding': 'log'},

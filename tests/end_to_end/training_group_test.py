@@ -120,13 +120,9 @@ def _assert_close(found, expected):
   )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize(
-  ('name', 'size'),
-  [
-    ('fed_soft, two rounds', 2),
-    pytest.param('fed_avg', 4, marks=pytest.mark.verify),
-  ],
+  ('name', 'size'), [('fed_soft, two rounds', 2), ('fed_avg', 4)]
 )
 def test_several_processes_train_as_one_does(start_training, name, size):
   several = start_training(name).finish(size)

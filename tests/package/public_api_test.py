@@ -56,9 +56,9 @@ def test_the_example_of_the_docstring_runs(monkeypatch, tmp_path):
   assert result.attempted >= 5
 
 
-@pytest.mark.parametrize(
-  ('heavy', 'modules'),
-  [
+# Imported by one process, one row after the other: each costs seconds.
+_IMPORTS = {
+  'library': [
     (
       set(),
       (
@@ -68,6 +68,13 @@ def test_the_example_of_the_docstring_runs(monkeypatch, tmp_path):
         'binaries.train',
       ),
     ),
+    ({'tensorflow', 'tensorflow_serving'}, ('tff_algos.serving.server',)),
+    (
+      {'sklearn', 'tensorflow', 'tensorflow_serving'},
+      ('tff_algos.experiments.training',),
+    ),
+  ],
+  'reports': [
     (
       {'matplotlib', 'sklearn'},
       (
@@ -75,23 +82,44 @@ def test_the_example_of_the_docstring_runs(monkeypatch, tmp_path):
         'tff_algos.reports.run.page',
         'tff_algos.reports.sweep.sweep_page',
       ),
-    ),
-    ({'apache_beam'}, ('pipelines.build_dataset',)),
-    ({'tensorflow', 'tensorflow_serving'}, ('tff_algos.serving.server',)),
-    ({'sklearn', 'tensorflow'}, ('tff_algos.experiments.training',)),
+    )
   ],
-)
-def test_imports_need_these_heavy_packages_alone(heavy, modules):
-  """Modules of one row are imported together: each costs seconds."""
-  code = (
-    f'import json, sys, {", ".join(modules)}; '
-    'print(json.dumps(sorted(sys.modules)))'
-  )
+  'pipelines': [({'apache_beam'}, ('pipelines.build_dataset',))],
+}
+_IMPORT = """
+import importlib, json, sys
+
+for row in sys.argv[1:]:
+  for name in row.split(','):
+    importlib.import_module(name)
+  print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.fixture(scope='module', name='imported', params=_IMPORTS)
+def make_imported(request):
+  """Rows of `_IMPORTS`, each with all modules that are loaded after it."""
+  rows = _IMPORTS[request.param]
   done = subprocess.run(
-    [sys.executable, '-c', code],
+    [sys.executable, '-c', _IMPORT, *(','.join(names) for _, names in rows)],
     cwd=programs.ROOT,
     env={'TF_CPP_MIN_LOG_LEVEL': '3'},
     check=True,
     stdout=subprocess.PIPE,
   )
-  assert _HEAVY & set(json.loads(done.stdout)) == heavy
+  loaded = [set(json.loads(line)) for line in done.stdout.splitlines()]
+  return list(zip(rows, loaded, strict=True))
+
+
+def test_imports_need_these_heavy_packages_alone(imported):
+  for (heavy, names), loaded in imported:
+    assert _HEAVY & loaded == heavy, names
+
+
+@pytest.mark.parametrize('imported', ['library'], indirect=True)
+def test_the_server_needs_no_training_code(imported):
+  _, loaded = imported[1]
+  training = tuple(
+    f'tff_algos.{room}' for room in ('algorithms', 'runtimes', 'stages')
+  )
+  assert not [name for name in loaded if name.startswith(training)]

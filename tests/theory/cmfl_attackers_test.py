@@ -91,6 +91,7 @@ def _training(algorithm, state):
   return call.client_indices[~roles.is_member]
 
 
+@pytest.mark.verify
 def test_a_committee_of_attackers_poisons_its_round_and_elects_honest_clients():
   """10 of 100 clients send -1 times their models; 8 of them are the committee.
 

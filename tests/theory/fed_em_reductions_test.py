@@ -106,6 +106,7 @@ def _expectation_maximization(clients):
   return centers, memberships
 
 
+@pytest.mark.verify
 def test_every_round_makes_the_data_likelier_until_the_mixtures_are_found():
   """All clients, and one full-batch step of rate 1: the curvature of each
   model's problem is the mean of its responsibilities, so at most 1, and no step

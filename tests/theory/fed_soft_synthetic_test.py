@@ -74,6 +74,7 @@ def test_each_center_is_the_best_on_one_source(trained):
 _SHARES = np.linspace(0, 1, _NUM_CLIENTS)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
   'mixtures',
   [None, np.stack([_SHARES, 1 - _SHARES], 1)],

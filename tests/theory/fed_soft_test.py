@@ -124,6 +124,7 @@ def test_soft_clusters_are_drawn_together_even_with_perfect_importance(
   assert abs(second / (1 + weight * (1 - second)) - separation) < 5e-5
 
 
+@pytest.mark.verify
 def test_separation_of_the_linear_partition_of_a_hundred_clients():
   """Client k holds (k + 0.5)% of one source: m = 0.3333, 0.2000 at lambda 1."""
   own = 2 * np.arange(100) + 1
@@ -170,6 +171,7 @@ def _joint():
   return rounds, (sources, importance.astype(np.float64), weight)
 
 
+@pytest.mark.verify
 def test_joint_risk_never_increases_at_a_half_step(joint):
   """Theorem 5: solving for w, then for c, is descent on H, to 1e-12.
 

@@ -82,7 +82,7 @@ def _variances(factors):
     # ... not even a smaller one: products share factors.
     pytest.param(0.1, 5, 0.99, 1.01, marks=pytest.mark.verify),
     # Who goes far has a smaller one by the product.
-    (0.4, 5, 0.6, 0.85),
+    pytest.param(0.4, 5, 0.6, 0.85, marks=pytest.mark.verify),
   ],
 )
 def test_it_falls_with_the_clients_and_for_the_product_if_they_go_far(

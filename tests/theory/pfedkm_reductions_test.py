@@ -59,7 +59,9 @@ def test_one_cluster_is_pfedme_bit_for_bit(runtime, weighting):
   ('options', 'sizes'),
   [
     ({'weighting': 'examples'}, [6] * 5),
-    ({'cohort_size': 4}, [7, 0, 1, 12, 4]),
+    pytest.param(
+      {'cohort_size': 4}, [7, 0, 1, 12, 4], marks=pytest.mark.verify
+    ),
   ],
   ids=['examples among equals', 'a cohort of all'],
 )

@@ -45,6 +45,7 @@ def test_equal_models_find_the_groups_in_the_first_round(
   assert _ari(assignment) == 1
 
 
+@pytest.mark.verify
 def test_the_first_round_finds_them_through_the_whole_library():
   centers = pfedkm_rounds.planted(3)
   training = moreau_envelope.MoreauEnvelopeConfig(

@@ -197,6 +197,7 @@ def test_local_steps_descend_by_lemma_1_and_drift_by_lemma_3(num_local_steps):
     assert moved <= drift + 2 * eta**2 * np.sum(mean**2)
 
 
+@pytest.mark.verify
 def test_planted_models_are_recovered():
   """What each client is served, theta c_i: c and theta by themselves are not
   identifiable. The noise leaves an error of half a per cent or so.

@@ -60,6 +60,7 @@ def _distance(algorithm):
 _IPM = {'name': 'ipm', 'ipm_factor': 4.0}
 
 
+@pytest.mark.verify
 def test_the_mean_learns_without_an_attack_and_diverges_under_one():
   """Eight honest clients and three with -4 times their mean: -4/11 of it."""
   honest = _distance(_build())

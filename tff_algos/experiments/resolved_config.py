@@ -7,7 +7,7 @@ from typing import Any
 
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
-from tff_algos.experiments import experiment
+from tff_algos.experiments import experiment, provenance
 from tff_algos.training import checkpoint
 
 _FILE = 'config.json'
@@ -22,20 +22,37 @@ def write(
   workdir: str | os.PathLike[str],
   run_identity: Mapping[str, Any],
 ) -> None:
-  """Writes `config.json`: the resolved config, its hash and that of the run.
+  """Writes `config.json`: the config, its hash, that of the run, provenance.
+
+  `provenance` lists that of each training of the run, once if they are alike.
 
   Args:
     config: The config.
     workdir: Folder of the run.
     run_identity: `CheckpointManager.run_identity`.
   """
+  path = pathlib.Path(workdir, _FILE)
+  run_hash = config_lib.config_hash(run_identity)
+  made_by, current = _provenance_so_far(path, run_hash), provenance.describe()
   content = {
     'name': config.name,
     'config_hash': config_lib.config_hash(config),
-    'run_hash': config_lib.config_hash(run_identity),
+    'run_hash': run_hash,
+    'provenance': made_by + [current] * (current not in made_by),
     'config': config_lib.to_dict(config),
   }
-  sealed_json.write(pathlib.Path(workdir, _FILE), content)
+  sealed_json.write(path, content)
+
+
+def _provenance_so_far(path: pathlib.Path, run_hash: str) -> list[Any]:
+  """Returns the provenance in a file; none if damaged or of another run."""
+  try:
+    written = sealed_json.read(path, _REMEDY)
+  except errors.DataError:
+    return []
+  return (
+    written.get('provenance', []) if written.get('run_hash') == run_hash else []
+  )
 
 
 def run_hash(workdir: str | os.PathLike[str]) -> str | None:

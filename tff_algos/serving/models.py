@@ -8,7 +8,6 @@ before it answers until it is ready; else the next request loads it.
 
 import contextlib
 import copy
-import gc
 import json
 import os
 import pathlib
@@ -208,10 +207,6 @@ class ModelStore:
       target=self._refresh, args=(stop,), name='refresh', daemon=True
     )
     self._is_refreshed = True
-    # The garbage collector would look at what is loaded again and again, and
-    # hold the interpreter for tenths of a second.
-    gc.collect()
-    gc.freeze()
     thread.start()
     try:
       yield
@@ -219,7 +214,6 @@ class ModelStore:
       stop.set()
       thread.join()
       self._is_refreshed = False
-      gc.unfreeze()
 
   def _refresh(self, stop: threading.Event) -> None:
     while not stop.wait(_REFRESH_SECONDS):

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import gc
 import json
 import os
 import pathlib
@@ -97,6 +98,10 @@ def serve_until_signal(
   with _handled_signals(asked_to_stop):
     newest = store.load_newest()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # The garbage collector would look at what is loaded again and again, and
+    # hold the interpreter for tenths of a second.
+    gc.collect()
+    gc.freeze()
     with running(store, config) as ports, _port_file(port_file, ports):
       logging.info(
         'Serving %s. REST API at %s://%s:%d/v1/models, gRPC at %s:%d. '

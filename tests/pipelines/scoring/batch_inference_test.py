@@ -175,7 +175,7 @@ def test_regression(tmp_path):
   [
     (2, 'multi_threading'),
     # One process has all to pickle and to load; each costs a TensorFlow.
-    pytest.param(1, 'multi_processing', marks=pytest.mark.slow),
+    pytest.param(1, 'multi_processing', marks=pytest.mark.verify),
   ],
 )
 def test_workers_change_no_byte(workdir, scored, tmp_path, num_workers, mode):

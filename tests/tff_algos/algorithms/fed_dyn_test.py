@@ -46,6 +46,7 @@ def test_rounds_agree_with_numpy():
   )
 
 
+@pytest.mark.verify
 def test_exact_solves_lead_to_the_minimum_of_the_mean_loss():
   """FedAvg with exact solves stops at the mean of the clients' minima."""
   training = local_training.LocalTrainingConfig(solver='exact')

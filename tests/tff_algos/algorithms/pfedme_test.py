@@ -208,6 +208,7 @@ def test_second_form_by_hand():
   assert list(output.client_metrics) == ['loss']
 
 
+@pytest.mark.verify
 def test_second_form_almost_without_a_pull_leaves_each_client_alone():
   _, thetas, _, _ = _run(20, **_second_form(1e-9, 0.5, 2))
   np.testing.assert_allclose(thetas, _MEANS, atol=1e-4)

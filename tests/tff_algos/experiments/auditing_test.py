@@ -37,6 +37,7 @@ def _files(folder):
   return {path.name: path.read_bytes() for path in (folder / 'audit').iterdir()}
 
 
+@pytest.mark.verify
 def test_a_training_that_is_stopped_logs_every_round_once(
   dataset, tmp_path, monkeypatch
 ):
@@ -95,7 +96,7 @@ def _fall(values):
   [
     (_attack, {'upload': 'update', 'server_learning_rate': 0.7}),
     (_collude, {}),
-    (_fall, {'upload': 'update'}),
+    pytest.param(_fall, {'upload': 'update'}, marks=pytest.mark.verify),
   ],
 )
 def test_honest_logs_verify(dataset, tmp_path, change, algorithm):

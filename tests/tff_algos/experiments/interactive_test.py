@@ -130,6 +130,7 @@ def test_pictures_are_those_of_the_report(finished):
   assert {f'{name}.png' for name in drawn} == {path.name for path in written}
 
 
+@pytest.mark.verify
 def test_bundles_are_those_of_the_program(finished, finished_run):
   """The weights of both; the same checkpoint gives the same bytes."""
   for bundle in finished.export():

@@ -102,6 +102,7 @@ def test_what_is_kept_is_left_once(config, digits_dataset, monkeypatch):
   assert left == [first, second]
 
 
+@pytest.mark.verify
 def test_runs_that_share_graphs_are_what_they_are_alone(
   digits_dataset, tmp_path
 ):

@@ -170,6 +170,7 @@ print(json.dumps(outputs['logits'].numpy().tolist()))
 """
 
 
+@pytest.mark.verify
 def test_bundle_works_in_bare_tensorflow(tmp_path):
   folder = export(tmp_path / 'base')
   x = exportable.sample_inputs()

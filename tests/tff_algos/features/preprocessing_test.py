@@ -127,7 +127,7 @@ _TEXT = st.one_of(
 
 
 @hypothesis.settings(
-  max_examples=100, deadline=None, derandomize=True, database=None
+  max_examples=30, deadline=None, derandomize=True, database=None
 )
 @hypothesis.given(
   rows=st.lists(

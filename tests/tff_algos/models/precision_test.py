@@ -167,13 +167,10 @@ _RUNTIMES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.parametrize(
   'section',
-  [
-    {'name': 'mlp', 'hidden_sizes': [5]},
-    pytest.param({'name': 'letters_cnn'}, marks=pytest.mark.verify),
-  ],
+  [{'name': 'mlp', 'hidden_sizes': [5]}, {'name': 'letters_cnn'}],
   ids=['vectorized', 'looped'],
 )
 def test_every_runtime_trains_to_nearly_the_same_float32_weights(section):

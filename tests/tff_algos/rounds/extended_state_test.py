@@ -58,6 +58,7 @@ def test_the_algorithm_and_its_metrics_are_unchanged(name):
   )
 
 
+@pytest.mark.verify
 def test_graphs_agree_with_eager_phases():
   extended = _extend(_build('fed_soft'))
   found, expected = (

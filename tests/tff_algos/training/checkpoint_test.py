@@ -316,7 +316,7 @@ def test_power_loss_leaves_the_round_before_or_after(tmp_path, before):
   power_loss.check(tmp_path / 'run', lambda: run.train(before + 1), recover)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_killed_at_random_moments_ends_in_the_same_files(launcher, tmp_path):
   num_rounds = 300
   generator = np.random.default_rng(0)

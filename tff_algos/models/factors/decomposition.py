@@ -24,6 +24,7 @@ _INITIALIZERS = {
   'fourier_bessel': atoms.fourier_bessel,
 }
 ATOM_INITS = (*_INITIALIZERS, 'kernel')
+TRAINED = ('factors', 'kernels')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +37,22 @@ class DecompositionConfig:
     atom_init: Initial factors: `'normal'`, `'uniform'` or `'fourier_bessel'` of
       `models.factors.atoms`; or `'kernel'`, the factors of the ordinary
       network's initial kernel.
+    trained: Weights of the network: `'factors'`; or `'kernels'`, ordinary
+      kernels that start as the products of these factors, a control that
+      starts as the decomposed network does.
     forward_mode: `'auto'`, `'reconstruct'` or `'two_layer'`, see
       `convolutions.DecomposedKernel`; outputs are the same up to rounding.
   """
 
   num_atoms: int = 0
   atom_init: str = 'normal'
+  trained: str = 'factors'
   forward_mode: str = 'auto'
 
   def __post_init__(self):
     checks.check_int('num_atoms', self.num_atoms, minimum=0)
     checks.check_one_of('atom_init', self.atom_init, ATOM_INITS)
+    checks.check_one_of('trained', self.trained, TRAINED)
     checks.check_one_of(
       'forward_mode', self.forward_mode, convolutions.FORWARD_MODES
     )
@@ -90,7 +96,7 @@ class DecomposableConfig(model_options.ModelConfig):
 def decompose(
   model: model_lib.Model, config: DecompositionConfig
 ) -> model_lib.Model:
-  """Returns the model with factored kernels.
+  """Returns the model with factored kernels, or that starts as one.
 
   Args:
     model: Convolves by `convolutions.convolve`.
@@ -120,7 +126,13 @@ def decompose(
       )
       for i, layer in enumerate(layers)
     }
-    return factored_weights.replace_kernels(plain, made)
+    factored = factored_weights.replace_kernels(plain, made)
+    if config.trained == 'kernels':
+      return factored_weights.build_kernels(factored)
+    return factored
+
+  if config.trained == 'kernels':
+    return dataclasses.replace(model, initialize=initialize)
 
   def apply(weights, x):
     kernels = OrderedDict(

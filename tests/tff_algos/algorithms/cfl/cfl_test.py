@@ -139,7 +139,13 @@ def test_clusters_that_are_not_in_use_equal_cluster_0():
 
 @pytest.mark.parametrize(
   'options',
-  [{'num_clusters': 1}, {'splitting': splitting.SplittingConfig(1e-9, 0.0)}],
+  [
+    {'num_clusters': 1},
+    pytest.param(
+      {'splitting': splitting.SplittingConfig(1e-9, 0.0)},
+      marks=pytest.mark.verify,
+    ),
+  ],
 )
 def test_without_a_split_it_is_fed_avg(options):
   server_state, _, _ = _run(_build(**options), 3)

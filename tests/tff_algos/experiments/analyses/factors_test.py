@@ -130,7 +130,7 @@ def test_rounds_without_coefficients_have_no_latent_clients():
   assert all(math.isnan(value) for value in found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_a_row_for_every_state(tmp_path):
   values = fashion_mnist.get_config('smoke')
   values.training.num_rounds = 2

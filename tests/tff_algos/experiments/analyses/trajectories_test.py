@@ -112,7 +112,7 @@ def test_paths_in_different_spaces_are_refused(runs, name, text):
     trajectories.read([runs / 'plain', runs / name], 10)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_servers_with_many_models_are_refused(trained_regressions):
   with pytest.raises(
     errors.ConfigError, match="'fed_soft', which has no single"

@@ -131,7 +131,7 @@ def test_record_that_holds_is_kept(gated, tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_gating_anew_gives_the_same_bytes(gated, tmp_path, monkeypatch):
   """Also of the candidate: its checksums are in the record."""
   monkeypatch.setattr(gating, '_check_plainly', _find_no_fault)
@@ -176,6 +176,7 @@ def test_champion_of_another_scale_is_not_compared(gated, tmp_path):
     gating._load_champion(target, gated.config.gate, dataset)
 
 
+@pytest.mark.verify
 def test_champion_that_does_not_load_is_ignored_if_told(
   gated, tmp_path, monkeypatch
 ):
@@ -219,7 +220,7 @@ def test_other_signatures_are_refused(gated, monkeypatch):
   ]
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_plain_process_checks_weights_time_and_loading(gated, tmp_path):
   with experiment.open_dataset(gated.folder) as dataset:
     found = gating._find(gated.target, dataset)

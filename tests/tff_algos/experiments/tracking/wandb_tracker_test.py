@@ -5,9 +5,6 @@ import math
 import sys
 
 import pytest
-import wandb
-from wandb.proto import wandb_internal_pb2
-from wandb.sdk.internal import datastore
 
 from tests.testing import tracked
 from tff_algos.core import errors
@@ -29,6 +26,11 @@ def _open(tmp_path, run_id=None):
 
 def _records(folder, run_id):
   """Returns all records of the files of a run."""
+  # Not by every process that collects the tests: it takes seconds.
+  import wandb
+  from wandb.proto import wandb_internal_pb2
+  from wandb.sdk.internal import datastore
+
   wandb.teardown()  # As at the end of a program: the files are whole.
   found = []
   for path in sorted(folder.glob(f'wandb/offline-run-*/run-{run_id}.wandb')):

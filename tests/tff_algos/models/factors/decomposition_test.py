@@ -84,6 +84,22 @@ def test_starting_from_the_kernel_is_starting_like_the_ordinary_network():
   )
 
 
+def test_kernels_that_are_trained_start_as_the_products_of_the_factors():
+  """The ordinary network otherwise, whose kernels have He's variance."""
+  model, factored = _build(9, trained='kernels'), _build(9)
+  weights = model.initialize(_SEED)
+  expected = factored_weights.build_kernels(factored.initialize(_SEED))
+  assert list(weights) == list(_build().weights_spec())
+  for name, leaf in expected.items():
+    np.testing.assert_array_equal(weights[name], leaf)
+  np.testing.assert_allclose(
+    model.apply(weights, _X),
+    factored.apply(factored.initialize(_SEED), _X),
+    rtol=1e-3,
+    atol=1e-4,
+  )
+
+
 def test_other_weights_start_like_those_of_the_ordinary_network():
   plain = _build().initialize(_SEED)
   weights = _build(4).initialize(_SEED)
@@ -136,6 +152,7 @@ def test_a_network_without_filters_is_refused():
   [
     ({'num_atoms': -1}, 'num_atoms must be an integer >= 0, got -1'),
     ({'atom_init': 'zeros'}, "atom_init must be one of 'normal'"),
+    ({'trained': 'atoms'}, "trained must be one of 'factors', 'kernels'"),
     ({'forward_mode': 'fast'}, "forward_mode must be one of 'auto'"),
   ],
 )

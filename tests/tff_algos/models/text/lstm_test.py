@@ -146,8 +146,8 @@ def test_both_recurrences_have_the_same_gradient(name):
     np.testing.assert_allclose(leaf, slopes[1][key], 1e-3, 1e-6)
 
 
+@pytest.mark.verify
 @_WORDS_FIRST
-@pytest.mark.slow
 def test_a_long_sequence_is_learned(name):
   """The class is the first token, which gradients must reach: 25 steps back."""
   model = _build(name, places=25, num_outputs=4, hidden_size=16)

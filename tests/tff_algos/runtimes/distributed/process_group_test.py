@@ -26,7 +26,9 @@ def _assert_nothing_is_left(group):
     assert not program.temporary_files()
 
 
-@pytest.fixture(scope='module', params=[2, 4])
+@pytest.fixture(
+  scope='module', params=[2, pytest.param(4, marks=pytest.mark.verify)]
+)
 def size(request):
   return request.param
 
@@ -100,8 +102,13 @@ def _assert_the_others_end(group, lost, words):
   ('lost', 'signum', 'words'),
   [
     (0, signal.SIGKILL, 'died or cannot be reached any more'),
-    (2, signal.SIGKILL, 'died or cannot be reached any more'),
-    (0, signal.SIGINT, 'was interrupted'),
+    pytest.param(
+      2,
+      signal.SIGKILL,
+      'died or cannot be reached any more',
+      marks=pytest.mark.verify,
+    ),
+    pytest.param(0, signal.SIGINT, 'was interrupted', marks=pytest.mark.verify),
     (1, signal.SIGTERM, 'was interrupted'),
   ],
 )

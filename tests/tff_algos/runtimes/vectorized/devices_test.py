@@ -55,6 +55,7 @@ print('same')
 """
 
 
+@pytest.mark.verify
 def test_three_devices_agree_with_one():
   ended = subprocess.run(
     [sys.executable, '-c', _PROGRAM],

@@ -1,0 +1,234 @@
+"""Runs experiments of papers, stores results, writes the pages' tables.
+
+  python -m docs.reproduction.pages [--run=ID | --store=ID --workdir=DIR]
+
+`--run` executes the sweep of an experiment in `runs/reproduction/ID`, where it
+resumes what was interrupted, and stores its result; the data sets are those
+that its configs name, in `data/`. `--store` stores that of a sweep that was run
+elsewhere. Then, and without either, all tables and pictures are written anew.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from absl import flags
+from matplotlib import figure as figure_lib
+from ml_collections import config_flags
+
+from docs.reproduction import results
+from tff_algos.core import config as config_lib
+from tff_algos.core import durable, errors, sealed_json
+from tff_algos.experiments import config_file, experiment
+from tff_algos.experiments.sweeps import grid
+from tff_algos.reports.plotting import style
+from tff_algos.reports.run import run as run_lib
+from tff_algos.reports.sweep import sweep as sweep_lib
+
+_ROOT = pathlib.Path(__file__).parents[2]
+PAGES = sorted(results.FOLDER.glob('*.md'))
+# Of a config, what never affects results.
+_WITHOUT_EFFECT = ('runtime', 'tracking')
+_DIGITS = 6
+
+
+def expand(arguments: Collection[str]) -> grid.Grid:
+  """Returns the runs of a sweep's arguments, as the configs are today."""
+  values = flags.FlagValues()
+  argv = ['sweep', *arguments]
+  config_flags.DEFINE_config_file('config', flag_values=values, sys_argv=argv)
+  for define, name, default in (
+    (flags.DEFINE_list, 'also', []),
+    (flags.DEFINE_list, 'metrics', []),
+    (flags.DEFINE_multi_string, 'grid', []),
+    (flags.DEFINE_integer, 'num_seeds', 5),
+    (flags.DEFINE_bool, 'fixed_dataset', False),
+  ):
+    define(name, default, '', flag_values=values)
+  values(argv)
+  flag = values['config']
+  bases = config_file.bases(
+    values.config.to_dict(),
+    config_flags.get_config_filename(flag),
+    values.also,
+    config_flags.get_override_values(flag),
+  )
+  return grid.expand(
+    bases, values.grid, values.num_seeds, fixed_dataset=values.fixed_dataset
+  )
+
+
+def stale_cells(stored: results.Experiment) -> set[str]:
+  """Returns the cells whose configs have changed since their runs.
+
+  An option that was added since, at its default, is no change.
+  """
+  result = results.read(stored)
+  if result is None:
+    return set()
+  today = {}
+  runs = expand(stored.arguments)
+  for run, config in zip(runs.plan.runs, runs.configs, strict=True):
+    label = sweep_lib.plan.label(runs.plan.axes, run.values)
+    today.setdefault(label, _effective(config_lib.to_dict(config)))
+  return {
+    label
+    for label, cell in result['cells'].items()
+    if _resolved_today(cell['config']) != today.get(label)
+  }
+
+
+def _resolved_today(config: Mapping[str, Any]) -> dict[str, Any] | None:
+  """Returns a stored config with options added since; None if it is invalid."""
+  try:
+    return _effective(config_lib.to_dict(experiment.parse_plain(config)))
+  except errors.ConfigError:
+    return None
+
+
+def _effective(config: Mapping[str, Any]) -> dict[str, Any]:
+  return {
+    key: value for key, value in config.items() if key not in _WITHOUT_EFFECT
+  }
+
+
+def describe(
+  stored: results.Experiment, workdir: pathlib.Path
+) -> dict[str, Any]:
+  """Returns the result of a sweep, JSON-ready: its finished runs.
+
+  Args:
+    stored: The experiment.
+    workdir: Folder of its sweep.
+
+  Raises:
+    DataError: If no run is finished, or one has no provenance.
+  """
+  made_by, cells = [], {}
+  for cell in sweep_lib.read(workdir).cells:
+    for run in cell.runs:
+      for one in _provenance(run.workdir):
+        made_by += [one] * (one not in made_by)
+    config = _effective(cell.runs[0].config)
+    curves = [_series(run, stored.metric) for run in cell.runs]
+    cells[cell.label] = {
+      'config_hash': config_lib.config_hash(config),
+      'config': config,
+      'rounds': curves[0].rounds.astype(int).tolist(),
+      'runs': [
+        {
+          'seed': seed,
+          'seconds': round(float(_series(run, 'seconds').values.sum()), 1),
+          'metrics': {
+            stored.metric: [float(f'{one:.{_DIGITS}g}') for one in curve.values]
+          },
+        }
+        for seed, run, curve in zip(cell.seeds, cell.runs, curves, strict=True)
+      ],
+    }
+  return {'command': stored.command, 'provenance': made_by, 'cells': cells}
+
+
+def _series(run: run_lib.Run, name: str) -> run_lib.Series:
+  """Returns a metric over rounds.
+
+  Raises:
+    DataError: If the run has none of this name.
+  """
+  found = run.series(name)
+  if found is None:
+    raise errors.DataError(
+      f'{run.workdir} has no metric {name!r}; an experiment of '
+      'experiments.toml names one of metrics.csv'
+    )
+  return found
+
+
+def _provenance(run: pathlib.Path) -> list[Any]:
+  content = sealed_json.read(run / 'config.json', 'Run it again.')
+  found = content.get('provenance')
+  if not found:
+    raise errors.DataError(
+      f'{run} names no commit and no machine: it is of an older version, and '
+      'its result cannot be stored; run it again'
+    )
+  return found
+
+
+def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
+  """Writes the result of a sweep."""
+  sealed_json.write(stored.record, describe(stored, workdir))
+
+
+def _draw(
+  stored: results.Experiment, result: Mapping[str, Any]
+) -> figure_lib.Figure:
+  """Draws the mean over seeds of the metric over rounds, a line a cell."""
+  figure = figure_lib.Figure(figsize=(7, 4), layout='constrained')
+  axes = figure.subplots()
+  for row in stored.rows:
+    cell = result['cells'].get(row.cell)
+    if cell is not None:
+      curves = [run['metrics'][stored.metric] for run in cell['runs']]
+      mean = [sum(values) / len(values) for values in zip(*curves, strict=True)]
+      axes.plot(cell['rounds'], mean, label=f'{row.title} ({len(curves)})')
+  axes.set_xlabel('round')
+  axes.set_ylabel(stored.metric)
+  axes.legend()
+  return figure
+
+
+def write_pages() -> None:
+  """Writes the pictures, and the generated blocks of all pages."""
+  for one in results.experiments().values():
+    result = results.read(one)
+    if result is not None:
+      with (
+        style.applied(),
+        durable.replacing(one.picture, 'wb') as file,
+      ):
+        _draw(one, result).savefig(file, format='png', dpi=80)
+  stale = {
+    name: stale_cells(one) for name, one in results.experiments().items()
+  }
+  for page in PAGES:
+    before = page.read_text()
+    after = results.render(before, stale)
+    if after != before:
+      page.write_text(after)
+      print(f'{page.relative_to(_ROOT)} has new figures.')
+
+
+def _main() -> int:
+  parser = argparse.ArgumentParser()
+  parser.add_argument('--run', help='Experiment to run and to store.')
+  parser.add_argument('--store', help='Experiment to store from --workdir.')
+  parser.add_argument('--workdir', type=pathlib.Path, help='Of --store.')
+  options = parser.parse_args()
+  if options.store and not options.workdir:
+    parser.error('--store needs --workdir, the folder of the sweep')
+  try:
+    if options.run:
+      chosen = results.find(options.run)
+      folder = _ROOT / 'runs' / 'reproduction' / chosen.id
+      command = ['-m', 'binaries.sweep', *chosen.arguments]
+      done = subprocess.run(
+        [sys.executable, *command, f'--workdir={folder}'], cwd=_ROOT
+      )
+      if done.returncode:
+        return done.returncode
+      store(chosen, folder)
+    elif options.store:
+      store(results.find(options.store), options.workdir)
+    write_pages()
+  except errors.UserError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 1
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(_main())

@@ -1,0 +1,345 @@
+"""Stored results of experiments of papers: records, verdicts, tables.
+
+`experiments.toml` lists the experiments, `results/<id>.json` has the result of
+one that was run: its command, configs, provenance, and the metrics of each
+seed. The program that writes them is `docs.reproduction.pages`.
+"""
+
+import dataclasses
+import pathlib
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors, sealed_json
+
+FOLDER = pathlib.Path(__file__).parent
+_EXPERIMENTS = FOLDER / 'experiments.toml'
+_STORED = FOLDER / 'results'
+
+CONFIRMED = 'confirmed'
+CONTRADICTED = 'contradicted'
+UNTESTED = 'untested at this size'
+_LEAST_SEEDS = 3
+_CONFIDENCE = 0.95
+_STALE = '*stale*'
+# A block of a page that is generated, with its markers.
+_BLOCK = re.compile(
+  r'(?P<open><!-- (?P<kind>result|claims)(?: (?P<id>\S+))? -->\n)'
+  r'.*?(?P<close><!-- end -->)',
+  re.DOTALL,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """Row of a table.
+
+  Attributes:
+    cell: Label of a cell of the sweep.
+    title: Its name in the table.
+    paper: The paper's number; empty if it has none.
+  """
+
+  cell: str
+  title: str
+  paper: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+  """Claim that one cell has a higher score than another.
+
+  Attributes:
+    text: The claim.
+    better: Label of the cell that should have the higher score.
+    worse: Label of the other.
+  """
+
+  text: str
+  better: str
+  worse: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """An experiment of a paper.
+
+  Attributes:
+    id: `<system>/<name>`.
+    reproduces: Table or figure of the paper.
+    sweep: Arguments of `binaries.sweep`, separated by white space, without
+      `--workdir`.
+    metric: Metric of the last round that is compared; higher is better.
+    rows: Rows of its table.
+    claims: Claims to be judged.
+    needs: Why it was not run; empty for one that a CPU affords.
+  """
+
+  id: str
+  reproduces: str
+  sweep: str
+  metric: str
+  rows: tuple[Row, ...]
+  claims: tuple[Claim, ...] = ()
+  needs: str = ''
+
+  @property
+  def arguments(self) -> list[str]:
+    """Returns the arguments of `binaries.sweep`, without `--workdir`."""
+    return self.sweep.split()
+
+  @property
+  def command(self) -> str:
+    """Returns the command of its sweep."""
+    return ' '.join(
+      [
+        'python -m binaries.sweep',
+        *self.arguments,
+        f'--workdir=runs/reproduction/{self.id}',
+      ]
+    )
+
+  @property
+  def record(self) -> pathlib.Path:
+    """Returns the path of its stored result."""
+    return _STORED / f'{self.id}.json'
+
+  @property
+  def picture(self) -> pathlib.Path:
+    """Returns the path of the picture of its stored result."""
+    return self.record.with_suffix('.png')
+
+
+class Judgement(NamedTuple):
+  """Verdict on a claim.
+
+  Attributes:
+    verdict: `CONFIRMED`, `CONTRADICTED` or `UNTESTED`.
+    num_seeds: Seeds of both cells.
+    difference: Mean over seeds of better minus worse; NaN without seeds.
+    low: Lower end of its 95 % interval; NaN below three seeds.
+    high: Upper end.
+  """
+
+  verdict: str
+  num_seeds: int
+  difference: float
+  low: float
+  high: float
+
+
+def experiments() -> dict[str, Experiment]:
+  """Returns id -> experiment, in the order of `experiments.toml`."""
+  listed = tomllib.loads(_EXPERIMENTS.read_text())['experiment']
+  return {
+    one['id']: config_lib.from_dict(Experiment, one, one['id'])
+    for one in listed
+  }
+
+
+def find(experiment_id: str) -> Experiment:
+  """Returns an experiment.
+
+  Raises:
+    ConfigError: If there is none of this id.
+  """
+  known = experiments()
+  if experiment_id not in known:
+    raise errors.ConfigError(
+      f'RUN={experiment_id} is no experiment of {_EXPERIMENTS.name}; it has '
+      f'{", ".join(known)}'
+    )
+  return known[experiment_id]
+
+
+def read(experiment: Experiment) -> dict[str, Any] | None:
+  """Returns the stored result of an experiment; None if there is none.
+
+  Raises:
+    DataError: If the file is damaged.
+  """
+  if not experiment.record.is_file():
+    return None
+  return sealed_json.read(
+    experiment.record, f'Run `make reproduction RUN={experiment.id}`.'
+  )
+
+
+def judge(better: Mapping[int, float], worse: Mapping[int, float]) -> Judgement:
+  """Judges the claim that one cell scores higher than another.
+
+  The rule: *confirmed* if the 95 % interval of the mean difference of runs with
+  the same seed (Student's t) is above 0, *contradicted* if it is below 0. Else,
+  and below three seeds, the claim is *untested at this size*.
+
+  Args:
+    better: seed -> score of the cell that is claimed to be better.
+    worse: seed -> score of the other.
+  """
+  seeds = sorted(better.keys() & worse.keys())
+  differences = np.array([better[seed] - worse[seed] for seed in seeds])
+  mean = float(differences.mean()) if seeds else np.nan
+  if len(seeds) < _LEAST_SEEDS:
+    return Judgement(UNTESTED, len(seeds), mean, np.nan, np.nan)
+  quantile = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(seeds) - 1))
+  margin = quantile * float(stats.sem(differences))
+  low, high = mean - margin, mean + margin
+  verdict = UNTESTED
+  if low > 0:
+    verdict = CONFIRMED
+  elif high < 0:
+    verdict = CONTRADICTED
+  return Judgement(verdict, len(seeds), mean, low, high)
+
+
+def scores(
+  experiment: Experiment, result: Mapping[str, Any] | None, cell: str
+) -> dict[int, float]:
+  """Returns seed -> score of a cell; of accuracies in %, empty if not run."""
+  runs = (result or {'cells': {}})['cells'].get(cell, {'runs': []})['runs']
+  scale = 100 if experiment.metric.endswith('accuracy') else 1
+  return {
+    run['seed']: scale * run['metrics'][experiment.metric][-1] for run in runs
+  }
+
+
+def render(page: str, stale: Mapping[str, Collection[str]]) -> str:
+  """Returns a page with its generated blocks written anew.
+
+  Args:
+    page: Text with blocks between `<!-- result ID -->`, or `<!-- claims -->`,
+      and `<!-- end -->`.
+    stale: id -> cells whose configs have changed since they were run.
+  """
+
+  def block(match: re.Match[str]) -> str:
+    if match['kind'] == 'claims':
+      made = _claims_table(experiments().values(), stale)
+    else:
+      experiment = find(match['id'])
+      made = _result_block(experiment, stale.get(experiment.id, ()))
+    return f'{match["open"]}{made}\n{match["close"]}'
+
+  return _BLOCK.sub(block, page)
+
+
+def ids(page: str) -> list[str]:
+  """Returns the ids of the experiments whose results are on a page."""
+  return [match['id'] for match in _BLOCK.finditer(page) if match['id']]
+
+
+def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
+  """Returns command, table, verdicts and provenance of an experiment."""
+  result = read(experiment)
+  parts = [f'```\n{experiment.command}\n```']
+  if result is None:
+    return (
+      f'{parts[0]}\n\nNot run: {experiment.needs or "no result is stored"}.'
+    )
+  lines = ['| | paper | ours | seeds |', '|---|---|---|---|']
+  for row in experiment.rows:
+    found = scores(experiment, result, row.cell)
+    if found:
+      mark = f' {_STALE}' if row.cell in stale else ''
+      lines.append(
+        f'| {row.title}{mark} | {row.paper} | {_spread_text(found)} | '
+        f'{len(found)} |'
+      )
+  parts.append('\n'.join(lines))
+  if experiment.claims:
+    lines = ['| claim | ours, difference | verdict |', '|---|---|---|']
+    lines += [
+      f'| {claim.text} | {text} | {verdict} |'
+      for claim, text, verdict in _judged(experiment, result, stale)
+    ]
+    parts.append('\n'.join(lines))
+  parts.append(_provenance_text(result))
+  parts.append(
+    f'![{experiment.metric} over rounds, means over seeds]'
+    f'(results/{experiment.id}.png)'
+  )
+  return '\n\n'.join(parts)
+
+
+def _claims_table(
+  listed: Collection[Experiment], stale: Mapping[str, Collection[str]]
+) -> str:
+  """Returns the table of all claims."""
+  lines = [
+    '| paper | claim | ours, difference | verdict | command | cost |',
+    '|---|---|---|---|---|---|',
+  ]
+  for experiment in listed:
+    result = read(experiment)
+    cost = _cost_text(result) if result else experiment.needs
+    lines += [
+      f'| {experiment.reproduces} | {claim.text} | {text} | {verdict} | '
+      f'`make reproduction RUN={experiment.id}` | {cost} |'
+      for claim, text, verdict in _judged(
+        experiment, result, stale.get(experiment.id, ())
+      )
+    ]
+  return '\n'.join(lines)
+
+
+def _judged(
+  experiment: Experiment,
+  result: Mapping[str, Any] | None,
+  stale: Collection[str],
+) -> list[tuple[Claim, str, str]]:
+  """Returns each claim, its difference as text, and its verdict."""
+  judged = []
+  for claim in experiment.claims:
+    better, worse = (
+      scores(experiment, result, cell) for cell in (claim.better, claim.worse)
+    )
+    found = judge(better, worse)
+    verdict = f'**{found.verdict}**'
+    if {claim.better, claim.worse} & set(stale):
+      verdict += f' {_STALE}'
+    judged.append((claim, _difference_text(found), verdict))
+  return judged
+
+
+def _spread_text(found: Mapping[int, float]) -> str:
+  """Returns mean and deviation of at least three seeds, else the scores."""
+  values = list(found.values())
+  if len(values) < _LEAST_SEEDS:
+    return ', '.join(f'{value:.1f}' for value in values)
+  return f'{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}'
+
+
+def _difference_text(found: Judgement) -> str:
+  if not found.num_seeds:
+    return 'not run'
+  seeds = f'{found.num_seeds} seed{"s" * (found.num_seeds > 1)}'
+  text = f'{found.difference:+.1f}'
+  if found.num_seeds >= _LEAST_SEEDS:
+    text += f' ({found.low:+.1f} to {found.high:+.1f})'
+  return f'{text}, {seeds}'.replace('-', '−')
+
+
+def _provenance_text(result: Mapping[str, Any]) -> str:
+  made_by = [
+    f'commit `{str(one["revision"])[:10]}`'
+    f'{"" if one["is_clean"] else ", with changes"}, lock '
+    f'`{one["lock_hash"]}`, {one["machine"]["cpu"]}, '
+    f'{one["machine"]["num_cores"]} cores, '
+    f'{one["machine"]["memory_gib"]:g} GiB'
+    for one in result['provenance']
+  ]
+  text = '; '.join(made_by)
+  return f'{text[:1].upper()}{text[1:]}; {_cost_text(result)}.'
+
+
+def _cost_text(result: Mapping[str, Any]) -> str:
+  runs = [run for cell in result['cells'].values() for run in cell['runs']]
+  minutes = sum(run['seconds'] for run in runs) / 60
+  spent = f'{minutes:.0f} min' if minutes < 60 else f'{minutes / 60:.0f} h'
+  return f'{len(runs)} runs, {spent} of rounds'

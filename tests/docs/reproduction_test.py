@@ -1,0 +1,203 @@
+"""Pages of the papers: equal to stored results, and these to their configs."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from docs.reproduction import pages, results
+from tests.testing import fake_sweep
+from tff_algos.core import config as config_lib
+from tff_algos.core import errors
+
+_EXPERIMENTS = results.experiments()
+_STORED = [one for one in _EXPERIMENTS.values() if one.record.is_file()]
+
+
+@pytest.fixture(name='stale', scope='module')
+def _stale():
+  return {name: pages.stale_cells(one) for name, one in _EXPERIMENTS.items()}
+
+
+@pytest.mark.parametrize('page', pages.PAGES, ids=lambda page: page.name)
+def test_page_is_as_results_and_configs_have_it(page, stale):
+  text = page.read_text()
+  assert results.render(text, stale) == text, 'run `make reproduction`'
+
+
+def test_every_experiment_stands_on_one_page():
+  named = [
+    name for page in pages.PAGES for name in results.ids(page.read_text())
+  ]
+  assert sorted(named) == sorted(_EXPERIMENTS)
+
+
+def test_every_stored_result_is_of_an_experiment():
+  stored = {path.resolve() for path in results.FOLDER.glob('results/*/*.json')}
+  assert stored == {one.record.resolve() for one in _STORED}
+
+
+@pytest.mark.parametrize('one', _EXPERIMENTS.values(), ids=lambda one: one.id)
+def test_rows_and_claims_are_cells_of_the_sweep(one):
+  plan = pages.expand(one.arguments).plan
+  labels = {
+    pages.sweep_lib.plan.label(plan.axes, run.values) for run in plan.runs
+  }
+  named = {row.cell for row in one.rows}
+  assert named == labels
+  assert {cell for c in one.claims for cell in (c.better, c.worse)} <= named
+
+
+@pytest.mark.parametrize('one', _STORED, ids=lambda one: one.id)
+def test_stored_configs_have_their_hashes_and_no_private_paths(one):
+  result = results.read(one)
+  for cell in result['cells'].values():
+    assert cell['config_hash'] == config_lib.config_hash(cell['config'])
+    assert len({run['seed'] for run in cell['runs']}) == len(cell['runs'])
+    folder = cell['config']['dataset']['source']['options'].get('folder', '')
+    assert not pathlib.Path(folder).is_absolute()
+  assert all(one['is_clean'] for one in result['provenance'])
+
+
+_SWEEP = (
+  '--config=configs/fed_avg/digits.py:smoke '
+  '--grid=algorithm.server_optimizer.learning_rate=0.5,1.0 --num_seeds=2'
+)
+_LAB = results.Experiment(
+  id='lab/one',
+  reproduces='Lab',
+  sweep=_SWEEP,
+  metric='participating/test/personalized/accuracy',
+  rows=(results.Row('learning_rate=0.5', 'Half'),),
+)
+
+
+@pytest.fixture(name='changed')
+def _changed(tmp_path, monkeypatch):
+  """Returns the function that stores today's configs, but for changes."""
+  monkeypatch.setattr(results, '_STORED', tmp_path)
+
+  def store(change):
+    cells = {}
+    expanded = pages.expand(_LAB.arguments)
+    for run, config in zip(expanded.plan.runs, expanded.configs, strict=True):
+      label = pages.sweep_lib.plan.label(expanded.plan.axes, run.values)
+      if run.seed == 0:
+        cells[label] = {'config': config_lib.to_dict(config)}
+    change(cells['learning_rate=0.5']['config'])
+    pages.sealed_json.write(_LAB.record, {'cells': cells})
+    return pages.stale_cells(_LAB)
+
+  return store
+
+
+@pytest.mark.parametrize(
+  ('change', 'is_stale'),
+  [
+    (lambda config: None, False),
+    (lambda config: config['algorithm'].update(cohort_size=3), True),
+    (lambda config: config['algorithm'].update(forgotten=3), True),
+    (lambda config: config.update(name='Another title'), True),
+    # Options that were added since: at their default, and with another value.
+    (lambda config: config['training'].pop('restarts'), False),
+    (lambda config: config['algorithm'].pop('cohort_size'), True),
+    # Who computes it, and where it is shown.
+    (lambda config: config['runtime'].update(name='debug'), False),
+    (lambda config: config.pop('tracking'), False),
+  ],
+)
+def test_cells_whose_configs_have_changed_are_stale(changed, change, is_stale):
+  assert changed(change) == ({'learning_rate=0.5'} if is_stale else set())
+
+
+def test_a_cell_that_the_sweep_has_no_more_is_stale(changed):
+  def change(config):
+    del config
+
+  assert changed(change) == set()
+  content = json.loads(_LAB.record.read_text())
+  content['cells']['learning_rate=7.0'] = content['cells']['learning_rate=0.5']
+  pages.sealed_json.write(_LAB.record, content)
+  assert pages.stale_cells(_LAB) == {'learning_rate=7.0'}
+
+
+@pytest.fixture(name='swept')
+def _swept(tmp_path):
+  """Files of a sweep of two cells with two seeds; returns its folder."""
+  axis = pages.sweep_lib.plan.Axis('rate', 'rate', (0.5, 1.0))
+  fake_sweep.write(tmp_path, {(0.5,): [0.25, 0.75], (1.0,): [0.5, 0.5]}, [axis])
+  for run in tmp_path.glob('*/seed_*'):
+    number = int(run.name[-1])
+    content = {
+      'config': {'seed': number, 'runtime': {'name': 'tff'}},
+      'provenance': [{'revision': f'r{number}'}],
+    }
+    pages.sealed_json.write(run / 'config.json', content)
+    table = (run / 'metrics.csv').read_text().splitlines()
+    ends = ['seconds', '', *['1.5'] * (len(table) - 2)]
+    (run / 'metrics.csv').write_text(
+      '\n'.join(f'{a},{b}' for a, b in zip(table, ends, strict=True)) + '\n'
+    )
+  return tmp_path
+
+
+def test_result_of_a_sweep_has_every_seed_and_where_it_was_made(swept):
+  found = pages.describe(_LAB, swept)
+  assert found['command'] == _LAB.command
+  assert found['provenance'] == [{'revision': 'r0'}, {'revision': 'r1'}]
+  cell = found['cells']['rate=0.5']
+  assert cell['config'] == {'seed': 0}
+  assert cell['config_hash'] == config_lib.config_hash({'seed': 0})
+  assert cell['rounds'] == [0, 1, 2]
+  name = _LAB.metric
+  assert cell['runs'] == [
+    {'seed': 0, 'seconds': 3.0, 'metrics': {name: [0.0, 0.125, 0.25]}},
+    {'seed': 1, 'seconds': 3.0, 'metrics': {name: [0.0, 0.375, 0.75]}},
+  ]
+  json.dumps(found)
+
+
+def test_a_run_that_names_no_commit_is_refused(swept):
+  (run, *_) = swept.glob('*/seed_1')
+  pages.sealed_json.write(run / 'config.json', {'config': {}})
+  with pytest.raises(errors.DataError, match=f'{run} names no commit.*again'):
+    pages.describe(_LAB, swept)
+
+
+def test_a_metric_that_runs_lack_is_named(swept):
+  lab = dataclasses.replace(_LAB, metric='held_out/accuracy')
+  with pytest.raises(errors.DataError, match="no metric 'held_out/accuracy'"):
+    pages.describe(lab, swept)
+
+
+def test_picture_has_a_line_for_each_finished_row(swept):
+  lab = dataclasses.replace(
+    _LAB,
+    rows=(
+      results.Row('rate=0.5', 'Half'),
+      results.Row('rate=9.0', 'Nine'),
+      results.Row('rate=1', 'One'),
+    ),
+  )
+  (axes,) = pages._draw(lab, pages.describe(lab, swept)).axes
+  half, one = axes.lines
+  np.testing.assert_allclose(half.get_xydata(), [[0, 0], [1, 0.25], [2, 0.5]])
+  assert [half.get_label(), one.get_label()] == ['Half (2)', 'One (2)']
+
+
+@pytest.mark.parametrize(
+  ('argv', 'words'),
+  [
+    (['--store=lab/one'], '--store needs --workdir'),
+    (['--run=lab/none'], 'RUN=lab/none is no experiment'),
+  ],
+)
+def test_wrong_use_has_one_error(argv, words, monkeypatch, capsys):
+  monkeypatch.setattr('sys.argv', ['pages', *argv])
+  try:
+    assert pages._main() == 1
+  except SystemExit as caught:
+    assert caught.code == 2
+  assert words in capsys.readouterr().err

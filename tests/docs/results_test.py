@@ -1,0 +1,164 @@
+"""Stored results: verdicts by their rule, tables, what a page shows of them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from docs.reproduction import results
+from tff_algos.core import errors, sealed_json
+
+_METRIC = 'test/accuracy'
+
+
+@pytest.mark.parametrize(
+  ('differences', 'verdict'),
+  [
+    ([0.9, 1.1, 1.0], results.CONFIRMED),
+    ([-0.9, -1.1, -1.0], results.CONTRADICTED),
+    # The interval of the first three has 0 in it.
+    ([0.1, 3.0, 1.0], results.UNTESTED),
+    ([0.1, 3.0, 1.0, 1.2, 0.9, 1.1], results.CONFIRMED),
+    # Two seeds show nothing, however far apart.
+    ([50.0, 50.1], results.UNTESTED),
+    ([], results.UNTESTED),
+    ([0.0, 0.0, 0.0], results.UNTESTED),
+    ([2.0, 2.0, 2.0], results.CONFIRMED),
+  ],
+)
+def test_verdict_follows_from_the_interval_of_paired_differences(
+  differences, verdict
+):
+  """Whatever the seeds' own levels, which are far apart here."""
+  worse = {seed: 100.0 * seed for seed in range(len(differences))}
+  better = {seed: worse[seed] + d for seed, d in enumerate(differences)}
+  found = results.judge(better, worse)
+  assert found.verdict == verdict
+  assert found.num_seeds == len(differences)
+
+
+def test_interval_is_that_of_a_paired_t_test():
+  """Quantile 0.975 of Student's t with four degrees of freedom: 2.776."""
+  values = np.random.default_rng(0).normal(size=(2, 5))
+  differences = values[0] - values[1]
+  found = results.judge(*(dict(enumerate(one.tolist())) for one in values))
+  margin = 2.7764451 * differences.std(ddof=1) / 5**0.5
+  assert found.difference == pytest.approx(differences.mean())
+  assert found.high - found.difference == pytest.approx(margin)
+  assert found.difference - found.low == pytest.approx(margin)
+
+
+def test_only_seeds_of_both_are_compared():
+  found = results.judge({0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, {0: 0.0, 1: 0.0})
+  assert found.num_seeds == 2
+  assert found.difference == 1.5
+  assert math.isnan(found.low)
+
+
+def _cell(*scores):
+  runs = [
+    {'seed': seed, 'seconds': 1800.0, 'metrics': {_METRIC: [0.1, score]}}
+    for seed, score in enumerate(scores)
+  ]
+  return {'config_hash': 'x', 'config': {}, 'rounds': [0, 9], 'runs': runs}
+
+
+_EXPERIMENT = """
+[[experiment]]
+id = "lab/one"
+reproduces = "Lab, Table 1"
+sweep = "--config=a.py --num_seeds=3"
+metric = "test/accuracy"
+rows = [
+  { cell = "new", title = "New", paper = "90.1" },
+  { cell = "old", title = "Old" },
+  { cell = "rare", title = "Rare" },
+  { cell = "unfinished", title = "Unfinished" },
+]
+claims = [
+  { text = "new is better", better = "new", worse = "old" },
+  { text = "rare is better", better = "rare", worse = "old" },
+]
+"""
+_PAGE = 'Before.\n<!-- result lab/one -->\nold\n<!-- end -->\nAfter.\n'
+
+
+@pytest.fixture(name='lab')
+def _lab(tmp_path, monkeypatch):
+  """An experiment; returns the function that stores a result of it."""
+  (tmp_path / 'experiments.toml').write_text(_EXPERIMENT)
+  monkeypatch.setattr(results, '_EXPERIMENTS', tmp_path / 'experiments.toml')
+  monkeypatch.setattr(results, '_STORED', tmp_path / 'results')
+
+  def store(**cells):
+    provenance = {
+      **{'revision': 'abcdef0123456789', 'is_clean': True, 'lock_hash': '77'},
+      'machine': {'cpu': 'Fast', 'num_cores': 2, 'memory_gib': 8.0},
+    }
+    content = {'command': 'c', 'provenance': [provenance], 'cells': cells}
+    sealed_json.write(results.find('lab/one').record, content)
+
+  return store
+
+
+def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
+  lab(new=_cell(0.9, 0.92, 0.91), old=_cell(0.8, 0.82, 0.81), rare=_cell(1, 1))
+  page = results.render(_PAGE, {})
+  assert page.startswith('Before.\n<!-- result lab/one -->\n```\npython -m ')
+  assert page.endswith('<!-- end -->\nAfter.\n')
+  assert (
+    'binaries.sweep --config=a.py --num_seeds=3 '
+    '--workdir=runs/reproduction/lab/one\n'
+  ) in page
+  assert '| New | 90.1 | 91.0 ± 1.0 | 3 |' in page
+  assert '| Rare |  | 100.0, 100.0 | 2 |' in page
+  assert 'Unfinished' not in page
+  assert (
+    '| new is better | +10.0 (+10.0 to +10.0), 3 seeds | **confirmed** |'
+  ) in page
+  assert '| rare is better | +19.0, 2 seeds | **untested at this' in page
+  assert (
+    'Commit `abcdef0123`, lock `77`, Fast, 2 cores, 8 GiB; 8 runs, 4 h of rounds.'
+  ) in page
+  assert results.render(page, {}) == page
+  assert results.ids(page) == ['lab/one']
+
+
+def test_stale_cells_are_marked_in_table_and_verdict(lab):
+  lab(new=_cell(0.9, 0.92, 0.91), old=_cell(0.8, 0.82, 0.81))
+  page = results.render(_PAGE, {'lab/one': ['old']})
+  assert '| Old *stale* |' in page
+  assert '| New |' in page
+  assert '**confirmed** *stale* |' in page
+
+
+def test_summary_has_every_claim_also_of_what_was_not_run(lab):
+  page = '<!-- claims -->\n<!-- end -->'
+  row = '| Lab, Table 1 | new is better | '
+  assert f'{row}not run | **untested at this size** |' in results.render(
+    page, {}
+  )
+  assert 'Not run: no result is stored.' in results.render(_PAGE, {})
+  lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
+  assert (
+    f'{row}−10.0 (−10.0 to −10.0), 3 seeds | **contradicted** | '
+    '`make reproduction RUN=lab/one` | 6 runs, 3 h of rounds |'
+  ) in results.render(page, {})
+
+
+def test_short_costs_are_minutes(lab):
+  lab(new=_cell(0.9))
+  assert '; 1 runs, 30 min of rounds.' in results.render(_PAGE, {})
+
+
+def test_a_changed_file_and_an_unknown_id_are_refused(lab):
+  lab(new=_cell(0.9))
+  path = results.find('lab/one').record
+  content = json.loads(path.read_text())
+  content['cells']['new']['runs'][0]['metrics'][_METRIC] = [0.1, 0.99]
+  path.write_text(json.dumps(content))
+  with pytest.raises(errors.DataError, match='make reproduction RUN=lab/one'):
+    results.render(_PAGE, {})
+  with pytest.raises(errors.ConfigError, match='RUN=x is no exp.* has lab/one'):
+    results.find('x')
