@@ -36,7 +36,8 @@ endef
 
 .DEFAULT_GOAL := help
 .PHONY: help env env-cuda env-accelerator demo test verify bench bench-data \
-  bench-peers lint api notebooks reproduction wheel lock sbom advisories doctor clean
+  growth bench-peers lint api notebooks reproduction wheel lock sbom advisories \
+  doctor clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -113,6 +114,10 @@ bench-data: env ## benchmark pipelines; EXAMPLES, CLIENTS, WORKERS, OUT=FILE
 	  $(if $(EXAMPLES),--examples='$(EXAMPLES)') $(if $(SIDE),--side='$(SIDE)') \
 	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)') \
 	  $(if $(WORKERS),--workers='$(WORKERS)')
+
+growth: env ## benchmark growth with clients and examples; CLIENTS, OUT=FOLDER
+	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.growth.run \
+	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)')
 
 # A folder gets its name when it is whole; only its bin/python is ever called.
 bench-peers: ## create the environments of other frameworks for bench

@@ -7,27 +7,23 @@ import argparse
 import contextlib
 import itertools
 import json
-import os
 import pathlib
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 
-_ROOT = pathlib.Path(__file__).parents[1]
+from benchmarks import errors, watched
+
+_MODULE = 'benchmarks.pipeline'
 _CHUNK = 10_000
 # Clients of the dataset that the large one is compared with.
 _SMALL = 1000
-_SAMPLE_SECONDS = 0.1
-_MIB = 2**20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
       for row in _measure(options, pathlib.Path(folder)):
         print(json.dumps(row), flush=True)
         rows.append(row)
+  except errors.BenchmarkError as error:
+    print(error, file=sys.stderr)
+    return 1
   except KeyboardInterrupt:
     return 130
   if options.out is not None:
@@ -62,7 +61,7 @@ def _measure(
     raw = folder / name
     raw.mkdir()
     num_examples = max(per_client * num_clients, num_clients)
-    _write_images(raw, num_examples, options.side)
+    write_images(raw, num_examples, options.side)
     for number, (engine, count) in enumerate(engines):
       dataset = raw / f'dataset_{number}'
       yield {
@@ -72,79 +71,21 @@ def _measure(
         'side': options.side,
         'engine': engine,
         'workers': count,
-        **_watch(
-          _own_command('build', raw, dataset, num_clients, engine, count), raw
+        **watched.run(
+          _MODULE, 'build', (raw, dataset, num_clients, engine, count), raw
         ),
       }
-    command = _own_command('read', dataset)
-    yield {'what': 'read', 'num_clients': num_clients, **_watch(command, raw)}
+    figures = watched.run(_MODULE, 'read', (dataset,), raw)
+    yield {'what': 'read', 'num_clients': num_clients, **figures}
 
 
-def _own_command(function: str, *arguments: Any) -> list[str]:
-  script = f'from benchmarks import pipeline; pipeline.{function}_and_tell()'
-  return [sys.executable, '-c', script, *map(str, arguments)]
-
-
-def _watch(command: Sequence[str], folder: pathlib.Path) -> dict[str, Any]:
-  """Runs a program; returns what it says, and what it took in memory."""
-  program = subprocess.Popen(
-    command,
-    cwd=_ROOT,
-    # Dask leaves a folder where temporary files go.
-    env={'TF_CPP_MIN_LOG_LEVEL': '3', **os.environ, 'TMPDIR': str(folder)},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-    # Ctrl-C reaches this program, which ends the other with its workers.
-    start_new_session=True,
-  )
-  peak, done = [0], threading.Event()
-  sampler = threading.Thread(
-    target=_sample_memory, args=(program.pid, peak, done)
-  )
-  sampler.start()
-  idle = psutil.cpu_times_percent(None)
-  try:
-    said, trouble = program.communicate()
-  finally:
-    with contextlib.suppress(ProcessLookupError):
-      os.killpg(program.pid, signal.SIGKILL)
-    program.wait()
-    done.set()
-    sampler.join()
-  idle = psutil.cpu_times_percent(None).idle
-  if program.returncode:
-    raise SystemExit(f'{command} failed:\n{trouble[-3000:]}')
-  return {
-    **json.loads(said.splitlines()[-1]),
-    'peak_memory_mib': round(peak[0] / _MIB),
-    'machine_idle_percent': idle,
-  }
-
-
-def _sample_memory(pid: int, peak: list[int], done: threading.Event) -> None:
-  """Keeps the largest sum of private memory of a process and its children.
-
-  Pages of mapped files are left out: the system takes them back when it must.
-  """
-  while not done.wait(_SAMPLE_SECONDS):
-    total = 0
-    try:
-      top = psutil.Process(pid)
-      for process in (top, *top.children(recursive=True)):
-        memory = process.memory_info()
-        total += memory.rss - memory.shared
-    except psutil.NoSuchProcess:
-      continue
-    peak[0] = max(peak[0], total)
-
-
-def build_and_tell() -> None:
-  """Builds a dataset: raw folder, its place, clients, engine, workers."""
+def build(
+  raw: str, dataset: str, num_clients: str, engine: str, workers: str
+) -> dict[str, Any]:
+  """Builds a dataset of raw files; returns seconds and CPU seconds."""
   from pipelines import build_dataset, options
   from tff_algos.core import config as config_lib
 
-  raw, dataset, num_clients, engine, workers = sys.argv[1:]
   config = config_lib.from_dict(
     options.DatasetConfig,
     {
@@ -165,12 +106,12 @@ def build_and_tell() -> None:
   count = result.manifest['counters']['raw_examples']
   start = time.perf_counter()
   build_dataset.build(config, dataset)
-  _tell(
-    seconds=round(seconds, 3),
-    cpu_seconds=round(cpu_seconds, 1),
-    examples_per_second=round(count / seconds),
-    seconds_when_there=round(time.perf_counter() - start, 2),
-  )
+  return {
+    'seconds': round(seconds, 3),
+    'cpu_seconds': round(cpu_seconds, 1),
+    'examples_per_second': round(count / seconds),
+    'seconds_when_there': round(time.perf_counter() - start, 2),
+  }
 
 
 @contextlib.contextmanager
@@ -194,11 +135,10 @@ def _start_engine(engine: str, workers: int) -> Iterator[list[str]]:
     ]
 
 
-def read_and_tell() -> None:
-  """Reads a dataset: its opening, single clients, cohorts."""
+def read(path: str) -> dict[str, float]:
+  """Reads a dataset: returns times of its opening, single clients, cohorts."""
   from tff_algos.data import dataset as dataset_lib
 
-  path = sys.argv[1]
   opening = {
     name: _median(
       lambda verify=verify: dataset_lib.FederatedDataset.open(
@@ -214,19 +154,17 @@ def read_and_tell() -> None:
     # Drawn before the clock starts, and again when all have had their turn.
     turns = itertools.cycle([dataset.client_ids[i] for i in order])
 
-    def read(count: int) -> None:
+    def read_next(count: int) -> None:
       for client_id in itertools.islice(turns, count):
         dataset.examples(client_id, 'train')
 
-    first = _median(lambda: read(1), 1)
-    opening['one_client'] = _median(lambda: read(1), 1001)
-    opening['cohort_of_100'] = _median(lambda: read(100), 51)
-  _tell(
-    **{
-      f'{name}_ms': round(1000 * seconds, 3)
-      for name, seconds in (*opening.items(), ('first_client', first))
-    }
-  )
+    first = _median(lambda: read_next(1), 1)
+    opening['one_client'] = _median(lambda: read_next(1), 1001)
+    opening['cohort_of_100'] = _median(lambda: read_next(100), 51)
+  return {
+    f'{name}_ms': round(1000 * seconds, 3)
+    for name, seconds in (*opening.items(), ('first_client', first))
+  }
 
 
 def _median(function: Callable[[], None], times: int) -> float:
@@ -238,11 +176,7 @@ def _median(function: Callable[[], None], times: int) -> float:
   return float(np.median(samples))
 
 
-def _tell(**values: Any) -> None:
-  print(json.dumps(values))
-
-
-def _write_images(folder: pathlib.Path, num_train: int, side: int) -> None:
+def write_images(folder: pathlib.Path, num_train: int, side: int) -> None:
   """Writes IDX files of noise: what is in them does not change the time."""
   generator = np.random.default_rng(0)
   for part, count in (('train', num_train), ('t10k', 1000)):

@@ -39,6 +39,10 @@ class MemorySource:
     held = client_index % len(self._y)
     return schema.Examples(self._x[held], self._y[held], self._source)
 
+  def stream(self) -> Iterator[schema.Examples]:
+    """Yields the examples of all clients in their order."""
+    yield from map(self.examples, range(self.population.num_clients))
+
 
 class RuntimeContender:
   """Runs whole rounds: plan, phases, server update, states committed."""

@@ -47,6 +47,7 @@ _NOT_RUN = (
   ),
   ('CONTRIBUTING.md', 'make env', 'needs the network'),
   ('CONTRIBUTING.md', 'make test', 'is this suite'),
+  ('benchmarks/README.md', 'make growth', 'minutes: growth_test.py runs it'),
   ('benchmarks/README.md', 'make bench-', 'needs the network, or half an hour'),
   ('benchmarks/README.md', 'make bench  ', 'half an hour'),
   ('benchmarks/README.md', 'OUT=file.json', 'several minutes'),

@@ -2,6 +2,7 @@
 
 import pathlib
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -128,6 +129,13 @@ def states(model: model_lib.Model) -> tuple[ServerState, ClientState]:
   return server_state, client_states
 
 
+def loading(client_states: ClientState) -> Callable[[np.ndarray], ClientState]:
+  """Returns client indices -> their states, as a client state store has it."""
+  return lambda indices: tf.nest.map_structure(
+    lambda leaf: leaf[indices], client_states
+  )
+
+
 def sample_inputs(num_rows: int = 5) -> np.ndarray:
   rng = np.random.default_rng(4)
   return rng.normal(size=[num_rows, NUM_FEATURES]).astype(np.float32)
@@ -151,7 +159,7 @@ def write_all(folder: pathlib.Path) -> None:
     exported,
     server_state,
     CLIENT_IDS,
-    client_states,
+    loading(client_states),
     sample_inputs(),
     PROVENANCE,
     FEATURES,

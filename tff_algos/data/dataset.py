@@ -20,6 +20,15 @@ from tff_algos.features import spec as spec_lib
 # One record at a time by its number: no reading ahead, no thread pool.
 _RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
 
+# Of the table of clients; statistics read the histograms of labels, which take
+# more memory than all others.
+_COLUMNS = (
+  *('client_id', 'group', 'shard', 'position', 'cluster_id'),
+  *('mixture', 'label_mixture'),
+  *(raw_features.CLIENT_MEAN, raw_features.CLIENT_DEVIATION),
+  *(f'num_{split}_examples' for split in schema_lib.SPLITS),
+)
+
 
 class FederatedDataset(rich_repr.Described):
   """One published version of a federated dataset.
@@ -116,7 +125,8 @@ class FederatedDataset(rich_repr.Described):
     """
     manifest = integrity.read_manifest(folder)
     integrity.check_files(folder, manifest, verify)
-    clients = parquet.read_table(folder / layout.CLIENTS)
+    with parquet.ParquetFile(folder / layout.CLIENTS) as file:
+      clients = file.read(_COLUMNS)
     return cls(folder, manifest, clients)
 
   @property

@@ -30,6 +30,9 @@ from tff_algos.rounds import evaluation
 from tff_algos.runtimes import client_sources, interrupts
 from tff_algos.runtimes import cohort as cohort_lib
 
+# Client states that an evaluation holds at a time.
+_STATES_BYTES = 1 << 28
+
 
 class Evaluation(NamedTuple):
   """Result of an evaluation.
@@ -73,6 +76,10 @@ class ClientStates(Protocol):
     """Returns which clients have a stored state, bool `[num_clients]`."""
     ...
 
+  def state_bytes(self) -> int:
+    """Returns the size of a client's state."""
+    ...
+
 
 class Evaluator:
   """Runs the evaluation phases on all splits of a dataset."""
@@ -84,6 +91,7 @@ class Evaluator:
     runtime: cohort_lib.Runtime,
     store: ClientStates,
     is_attacker: np.ndarray | None = None,
+    training: cohort_lib.ClientSource | None = None,
   ):
     """Prepares the evaluation of one run.
 
@@ -94,6 +102,8 @@ class Evaluator:
       store: The client states.
       is_attacker: Which participating clients attack, bool `[num_clients]`;
         None if no client does.
+      training: Training examples, as the training reads them, so that runtimes
+        hold them once; None to read them from the dataset.
     """
     self._is_attacker = is_attacker
     self._algorithm = algorithm
@@ -108,10 +118,12 @@ class Evaluator:
       self._newcomers = evaluation.build_newcomer_evaluation(
         algorithm, algorithm.newcomers
       )
-    self._splits = {
+    self._splits: dict[str, cohort_lib.ClientSource] = {
       split: client_sources.DatasetSource(dataset, split)
       for split in schema.SPLITS
     }
+    if training is not None:
+      self._splits[schema.TRAIN] = training
     self._unseen = {
       split: client_sources.DatasetSource(dataset, split, unseen=True)
       for split in (schema.TRAIN, schema.TEST)
@@ -209,7 +221,7 @@ class Evaluator:
       return {}
     train, test = (
       summaries.label_histograms(
-        [source.examples(i).y for i in range(source.population.num_clients)],
+        [examples.y for examples in source.stream()],
         self._model.num_outputs,
       )
       for source in (self._splits[schema.TRAIN], self._splits[schema.TEST])
@@ -395,8 +407,15 @@ class Evaluator:
       phase.name, indices, inputs, algorithm_lib.Cost()
     )
     cohort = cohort_lib.Cohort(call, 0, 0, source, self._store.load)
-    with interrupts.held():
-      return self._runtime.run(phase, server_state, cohort).server_metrics
+    size = cohort.size
+    if phase.uses_client_state:
+      size = max(1, _STATES_BYTES // max(1, self._store.state_bytes()))
+    rows = []
+    for start in range(0, cohort.size, size):
+      with interrupts.held():
+        part = cohort.part(start, start + size)
+        rows.append(self._runtime.run(phase, server_state, part).server_metrics)
+    return cohort_lib.concatenate(rows)
 
 
 def _add_memberships(clients, membership, mixture):

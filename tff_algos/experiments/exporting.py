@@ -108,7 +108,7 @@ def export_tflite(
       opened.algorithm,
       server_state,
       ids,
-      opened.store.load(np.arange(len(ids))),
+      opened.store.load,
       choose_samples(opened.dataset),
       _provenance(opened, chosen),
     )
@@ -155,7 +155,7 @@ def write_bundles(
       opened.algorithm,
       server_state,
       ids,
-      opened.store.load(np.arange(len(ids))),
+      opened.store.load,
       samples,
       provenance,
       _features(opened, ids),

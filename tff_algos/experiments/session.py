@@ -170,7 +170,7 @@ def open_session(
         store=store,
         checkpoints=checkpoints,
         evaluator=evaluator.Evaluator(
-          algorithm, dataset, runtime, store, attackers
+          algorithm, dataset, runtime, store, attackers, source
         ),
         training=effective.training,
         parent=found,

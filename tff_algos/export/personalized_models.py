@@ -30,6 +30,12 @@ from tff_algos.export import (
 # Number of clients whose models in memory a bundle is compared with.
 _MAX_CHECKED_CLIENTS = 16
 
+# Client states that are loaded at a time.
+_BLOCK_BYTES = 1 << 26
+
+# Client indices int32 `[n]` -> their states, a structure of `[n, ...]`; `()` if
+# clients keep none.
+LoadStates = Callable[[np.ndarray], algorithm_lib.Structure]
 _WeightsOf = Callable[[tf.Tensor], model_lib.Weights]
 
 
@@ -38,7 +44,7 @@ def export_personalized_models(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  client_states: algorithm_lib.Structure,
+  load_states: LoadStates,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
   features: raw_signatures.Features | None = None,
@@ -53,8 +59,8 @@ def export_personalized_models(
     algorithm: Algorithm; defines a client's personalized weights.
     server_state: The state to export, of arrays or tensors.
     client_ids: Ids by client index, distinct.
-    client_states: The client states, a structure of arrays with a leading
-      axis `[num_clients, ...]`; `()` if clients keep none.
+    load_states: Loads some clients' states; called for a block of clients at a
+      time, so that the bundle's variables alone hold all of them.
     sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
       bundle's predictions with those of the models in memory.
     provenance: Config, round and dataset version of the states.
@@ -72,11 +78,8 @@ def export_personalized_models(
   x = validation.check_sample_inputs(model, sample_inputs)
   validation.check_client_ids(client_ids)
   server_state = tf.nest.map_structure(np.asarray, server_state)
-  client_states = tf.nest.map_structure(np.asarray, client_states)
-  for leaf in tf.nest.flatten(client_states):
-    validation.check_leading_axis('client states', leaf, len(client_ids))
   variables, weights_of = _stored_weights(
-    algorithm, server_state, client_states
+    algorithm, server_state, load_states, len(client_ids)
   )
   module: Any = tf.Module()
   module.states = variables
@@ -107,7 +110,7 @@ def export_personalized_models(
   first = client_weights(
     algorithm,
     server_state,
-    tf.nest.map_structure(lambda leaf: leaf[0], client_states),
+    state_of(load_states, 0),
     0,
   )
   bundle = bundle_lib.Bundle(
@@ -121,7 +124,7 @@ def export_personalized_models(
       **module.raw.facts,
     },
     samples=(
-      *_samples(algorithm, server_state, client_ids, client_states, x),
+      *_samples(algorithm, server_state, client_ids, load_states, x),
       *module.raw.sample(
         {'client_id': np.array(client_ids[:1], object)}, first
       ),
@@ -216,32 +219,47 @@ def export_client_model(
 def _stored_weights(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
-  client_states: algorithm_lib.Structure,
+  load_states: LoadStates,
+  num_clients: int,
 ) -> tuple[list[tf.Variable], _WeightsOf]:
   """Returns variables for the used leaves, and client index -> weights."""
   server_leaves = tf.nest.flatten(server_state)
-  client_leaves = tf.nest.flatten(client_states)
+  client_state = state_of(load_states, 0)
+  client_leaves = tf.nest.flatten(client_state)
   num_server = len(server_leaves)
 
   def weights_of_leaves(*leaves_and_index: tf.Tensor) -> model_lib.Weights:
     *leaves, index = leaves_and_index
     return algorithm.personalized_weights(
       tf.nest.pack_sequence_as(server_state, leaves[:num_server]),
-      tf.nest.pack_sequence_as(client_states, leaves[num_server:]),
+      tf.nest.pack_sequence_as(client_state, leaves[num_server:]),
       index,
     )
 
   specs = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in server_leaves]
-  specs += [tf.TensorSpec(leaf.shape[1:], leaf.dtype) for leaf in client_leaves]
+  specs += [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in client_leaves]
   *used, _ = dependencies.used_leaves(
     weights_of_leaves, *specs, tf.TensorSpec([], tf.int32)
   )
   variables = {}
-  for i, leaf in enumerate([*server_leaves, *client_leaves]):
-    if used[i]:
-      owner = 'the server state' if i < num_server else 'the client states'
-      validation.check_finite(f'an array of {owner}', leaf)
-      variables[i] = bundle_lib.variable(leaf)
+  for i, spec in enumerate(specs):
+    if used[i] and i < num_server:
+      validation.check_finite('an array of the server state', server_leaves[i])
+      variables[i] = bundle_lib.variable(server_leaves[i])
+    elif used[i]:
+      zeros = tf.zeros([num_clients, *spec.shape], spec.dtype)
+      variables[i] = bundle_lib.variable(zeros)
+  num_bytes = sum(leaf.nbytes for leaf in client_leaves)
+  block = max(1, _BLOCK_BYTES // max(1, num_bytes))
+  stored = [i for i in variables if i >= num_server]
+  for start in range(0, num_clients if stored else 0, block):
+    stop = min(start + block, num_clients)
+    states = tf.nest.flatten(load_states(np.arange(start, stop)))
+    for i in stored:
+      values = np.asarray(states[i - num_server])
+      validation.check_leading_axis('client states', values, stop - start)
+      validation.check_finite('an array of the client states', values)
+      variables[i][start:stop].assign(values)
 
   def leaf_of_client(i: int, client_index: tf.Tensor) -> tf.Tensor:
     if i not in variables:
@@ -308,11 +326,20 @@ def client_weights(
   )
 
 
+def state_of(
+  load_states: LoadStates, client_index: int
+) -> algorithm_lib.Structure:
+  """Returns the state of one client, NumPy."""
+  return tf.nest.map_structure(
+    lambda leaf: np.asarray(leaf)[0], load_states(np.array([client_index]))
+  )
+
+
 def _samples(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  client_states: algorithm_lib.Structure,
+  load_states: LoadStates,
   x: np.ndarray,
 ) -> tuple[bundle_lib.Sample, ...]:
   """Returns one batch for each checked client, and one of all of them."""
@@ -320,7 +347,7 @@ def _samples(
   checked = np.linspace(0, len(client_ids) - 1, num_checked).astype(int)
   samples = []
   for index in checked.tolist():
-    state = tf.nest.map_structure(lambda leaf: leaf[index], client_states)  # noqa: B023
+    state = state_of(load_states, index)
     weights = client_weights(algorithm, server_state, state, index)
     ids = np.array([client_ids[index]] * len(x), object)
     samples.append(

@@ -16,6 +16,7 @@ interpreter by `set_weights`. Files with `train` need TensorFlow's operations
 (TF Select) beside TFLite's own.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -64,7 +65,7 @@ def export_tflite_models(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  client_states: algorithm_lib.Structure,
+  load_states: personalized_models.LoadStates,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
 ) -> pathlib.Path:
@@ -75,7 +76,7 @@ def export_tflite_models(
     algorithm: Algorithm; defines cluster models and personalized models.
     server_state: The state to export, of arrays or tensors.
     client_ids: Ids by client index, distinct; none exports the clusters alone.
-    client_states: The client states, with a leading axis `[num_clients, ...]`.
+    load_states: Loads some clients' states; called for one client at a time.
     sample_inputs: `[n, *input_shape]`, n >= 1, for comparing the predictions of
       the files with those of the models in memory.
     provenance: Config, round and dataset version of the states.
@@ -88,16 +89,16 @@ def export_tflite_models(
     ExportError: If TFLite has no such operation, which is named, or the folder
       cannot be written, or predictions differ. No files are left behind.
   """
-  models = [*_clusters(algorithm, server_state)]
-  models += _clients(algorithm, server_state, client_ids, client_states)
-  for name, _, weights in models:
-    for leaf in tf.nest.flatten(weights):
-      validation.check_finite(f'weights of {name}', leaf)
 
   def write(folder: pathlib.Path) -> None:
     extra = folder / manifest.EXTRA_FOLDER
     extra.mkdir(parents=True)
-    for name, model, weights in models:
+    for name, model, weights in itertools.chain(
+      _clusters(algorithm, server_state),
+      _clients(algorithm, server_state, client_ids, load_states),
+    ):
+      for leaf in tf.nest.flatten(weights):
+        validation.check_finite(f'weights of {name}', leaf)
       x = validation.check_sample_inputs(model, sample_inputs)
       content = convert(model, weights, folder / 'converting')
       _check_predicts(name, content, model, weights, x)
@@ -166,10 +167,10 @@ def _clients(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  client_states: algorithm_lib.Structure,
+  load_states: personalized_models.LoadStates,
 ) -> Iterator[_Single]:
   for index, client_id in enumerate(client_ids):
-    state = tf.nest.map_structure(lambda leaf: leaf[index], client_states)  # noqa: B023
+    state = personalized_models.state_of(load_states, index)
     weights = personalized_models.client_weights(
       algorithm, server_state, state, index
     )

@@ -1,7 +1,7 @@
 """Client sources: splits of a federated dataset for runtimes."""
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -71,6 +71,16 @@ class DatasetSource:
       self._cached_bytes -= dropped.x.nbytes
     return examples
 
+  def stream(self) -> Iterator[schema.Examples]:
+    """Yields the examples of all clients in their order; caches none.
+
+    Raises:
+      DataError: If a record is damaged.
+    """
+    for client_index, client_id in enumerate(self.population.client_ids):
+      cached = self._cache.get(client_index)
+      yield cached or self._dataset.examples(client_id, self._split)
+
 
 class ArraySource:
   """Clients whose examples are arrays in memory.
@@ -108,6 +118,10 @@ class ArraySource:
   def examples(self, client_index: int) -> schema.Examples:
     """Returns one client's examples."""
     return self._examples[client_index]
+
+  def stream(self) -> Iterator[schema.Examples]:
+    """Yields the examples of all clients in their order."""
+    yield from self._examples
 
 
 def _narrow(array: Array) -> Array:
@@ -147,3 +161,7 @@ class HeldOutSource:
   def examples(self, client_index: int) -> schema.Examples:
     """Returns one piece."""
     return self._pieces[client_index]
+
+  def stream(self) -> Iterator[schema.Examples]:
+    """Yields all pieces in their order."""
+    yield from self._pieces

@@ -1,7 +1,7 @@
 """Cohort of a phase call, loaded a block at a time; the runtime protocol."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +21,10 @@ class ClientSource(Protocol):
 
   def examples(self, client_index: int) -> schema.Examples:
     """Returns a client's examples, unpadded."""
+    ...
+
+  def stream(self) -> Iterator[schema.Examples]:
+    """Yields the examples of all clients in their order, and keeps none."""
     ...
 
 

@@ -106,6 +106,10 @@ class ClientStateStore:
     has_one[[*self._committed, *self._staged]] = True
     return has_one
 
+  def state_bytes(self) -> int:
+    """Returns the size of a client's state."""
+    return sum(leaf.nbytes for leaf in tf.nest.flatten(self._template))
+
   def stage(self, client_indices: np.ndarray, states: Structure) -> None:
     """Stages new states `[n, ...]`; `load` returns them at once.
 
@@ -151,7 +155,7 @@ class ClientStateStore:
     """
     changed = sorted(self._unsaved)
     index = StoreIndex(self._index.segment.copy(), self._index.position.copy())
-    if changed and self._row_bytes():
+    if changed and self.state_bytes():
       durable.make_folder(self._folder)
       path = self.segment_path(round_num)
       durable.check_file_place(path)
@@ -179,12 +183,12 @@ class ClientStateStore:
     Raises:
       OSError: If the segment cannot be written.
     """
-    if not clients or not self._row_bytes():
+    if not clients or not self.state_bytes():
       return
     durable.make_folder(self._folder)
     path = self.segment_path(round_num)
     rows = np.lib.format.open_memmap(
-      path, 'w+', np.uint8, (len(clients), self._row_bytes())
+      path, 'w+', np.uint8, (len(clients), self.state_bytes())
     )
     start = 0
     for block in blocks:
@@ -288,12 +292,9 @@ class ClientStateStore:
     stack = self._stacks.add(leaves, len(clients))
     self._committed = {one: (stack, row) for row, one in enumerate(clients)}
 
-  def _row_bytes(self) -> int:
-    return sum(leaf.nbytes for leaf in tf.nest.flatten(self._template))
-
   def _encode(self, clients: list[int]) -> np.ndarray:
     """Returns committed states as bytes, uint8 `[clients, state bytes]`."""
-    encoded = np.empty((len(clients), self._row_bytes()), np.uint8)
+    encoded = np.empty((len(clients), self.state_bytes()), np.uint8)
     for row, client in zip(encoded, clients, strict=True):
       row[:] = self.encode(self._stacks.row(self._committed[client]))
     return encoded

@@ -5,7 +5,7 @@ import pytest
 
 from tests.testing import evaluated, raw_data, toys
 from tff_algos.data import schema
-from tff_algos.evaluation import recovery
+from tff_algos.evaluation import evaluator, recovery
 from tff_algos.runtimes import debug_runtime
 
 
@@ -184,6 +184,26 @@ def test_memberships_are_those_of_the_participating_clients(case):
   memberships = case.evaluator.evaluate(case.server_state).memberships
   assert memberships.dtype == np.float32
   np.testing.assert_array_equal(memberships, case.importance)
+
+
+def test_states_are_held_for_some_clients_at_a_time(case, monkeypatch):
+  whole = case.evaluator.evaluate(case.server_state)
+  runtime, sizes = case.evaluator._runtime, []
+  run = runtime.run
+
+  def counted(phase, server_state, cohort):
+    if phase.uses_client_state:
+      sizes.append(cohort.size)
+    return run(phase, server_state, cohort)
+
+  monkeypatch.setattr(runtime, 'run', counted)
+  monkeypatch.setattr(evaluator, '_STATES_BYTES', 2 * case.store.state_bytes())
+  parts = case.evaluator.evaluate(case.server_state)
+  assert max(sizes) == 2
+  np.testing.assert_allclose(
+    list(parts.metrics.values()), list(whole.metrics.values()), rtol=1e-5
+  )
+  np.testing.assert_allclose(parts.memberships, whole.memberships, rtol=1e-5)
 
 
 def test_planted_truth_is_the_mixture(case):

@@ -55,7 +55,7 @@ def test_tables_of_two_bundles_are_not_shared(exports, tmp_path):
     exportable.algorithm(model),
     server_state,
     exportable.CLIENT_IDS[::-1],
-    states,
+    exportable.loading(states),
     exportable.sample_inputs(),
     exportable.PROVENANCE,
   )

@@ -26,7 +26,7 @@ def export(base, model, personalized_weights=None, **changes):
     'algorithm': exportable.algorithm(model, personalized_weights),
     'server_state': server_state,
     'client_ids': IDS,
-    'client_states': client_states,
+    'load_states': exportable.loading(client_states),
     'sample_inputs': X,
     'provenance': exportable.PROVENANCE,
     **changes,
@@ -163,7 +163,7 @@ def test_clients_without_state(tmp_path):
     tmp_path,
     exportable.linear_model(),
     exportable.mixed_weights,
-    client_states=(),
+    load_states=lambda indices: (),
   )
   assert serving_default(folder)(client_id=['anna'], x=X[:1])
 
@@ -266,7 +266,15 @@ def test_bundle_that_serves_one_client_otherwise_is_not_published(tmp_path):
     ({'client_ids': ('a', 'b', 'c', '')}, "non-empty strings, got ''"),
     ({'client_ids': ('a', 'b', 'c', 4)}, 'non-empty strings, got 4'),
     ({'client_ids': ()}, 'there are no clients to export'),
-    ({'client_ids': ('a', 'b')}, r'client states must have 2 rows, got shape'),
+    (
+      {
+        'client_ids': ('a', 'b'),
+        'load_states': lambda indices: exportable.states(
+          exportable.linear_model()
+        )[1],
+      },
+      r'client states must have 2 rows, got shape',
+    ),
   ],
 )
 def test_bad_clients_are_refused(tmp_path, changes, text):
@@ -275,12 +283,32 @@ def test_bad_clients_are_refused(tmp_path, changes, text):
   assert not list(tmp_path.iterdir())
 
 
+def test_states_are_loaded_a_block_at_a_time(tmp_path, monkeypatch):
+  model = exportable.linear_model()
+  load, sizes = exportable.loading(exportable.states(model)[1]), []
+  state = personalized_models.state_of(load, 0)
+  num_bytes = sum(leaf.nbytes for leaf in tf.nest.flatten(state))
+  monkeypatch.setattr(personalized_models, '_BLOCK_BYTES', 3 * num_bytes)
+  folder = export(
+    tmp_path,
+    model,
+    load_states=lambda indices: sizes.append(len(indices)) or load(indices),
+  )
+  assert max(sizes) == 3 < len(IDS)
+  outputs = serving_default(folder)(client_id=IDS, x=X[: len(IDS)])
+  expected = [
+    exportable.oracle_logits(load(range(len(IDS)))[0], index, X[index])
+    for index in range(len(IDS))
+  ]
+  np.testing.assert_allclose(outputs['logits'], expected, rtol=1e-5)
+
+
 def test_nan_in_a_used_state_is_refused(tmp_path):
   model = exportable.linear_model()
   _, client_states = exportable.states(model)
   client_states.personalized_weights['kernel'][1, 0, 0] = np.inf
   with pytest.raises(errors.ExportError, match='client states must be finite'):
-    export(tmp_path, model, client_states=client_states)
+    export(tmp_path, model, load_states=exportable.loading(client_states))
 
 
 def test_session_predicts_as_tensorflow_serving_does(fed_soft_folder):

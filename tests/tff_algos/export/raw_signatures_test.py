@@ -184,7 +184,7 @@ def export(folder, kind, spec, model=None):
       algorithm,
       server_state,
       exportable.CLIENT_IDS,
-      client_states,
+      exportable.loading(client_states),
       zeros,
       exportable.PROVENANCE,
       features,

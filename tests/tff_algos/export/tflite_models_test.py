@@ -30,7 +30,7 @@ def export(base, model, **changes):
     'algorithm': exportable.algorithm(model),
     'server_state': server_state,
     'client_ids': exportable.CLIENT_IDS,
-    'client_states': client_states,
+    'load_states': exportable.loading(client_states),
     'sample_inputs': X,
     'provenance': exportable.PROVENANCE,
     **changes,
@@ -315,5 +315,9 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
   server_state, client_states = exportable.states(exportable.linear_model())
   client_states.personalized_weights['bias'][3, 0] = np.nan
   with pytest.raises(errors.NonFiniteError, match=r'client_d%20d\.tflite must'):
-    export(tmp_path, exportable.linear_model(), client_states=client_states)
+    export(
+      tmp_path,
+      exportable.linear_model(),
+      load_states=exportable.loading(client_states),
+    )
   assert not any(tmp_path.iterdir())

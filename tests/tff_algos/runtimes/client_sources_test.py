@@ -50,6 +50,10 @@ def test_cache_reads_once_and_forgets_what_was_not_asked_for_longest(dataset):
   source = client_sources.DatasetSource(
     counting, schema.TRAIN, cache_bytes=max(sizes[0] + sizes[1], sizes[2])
   )
+  everyone = list(source.stream())
+  np.testing.assert_equal(everyone[2], dataset.examples(ids[2], schema.TRAIN))
+  assert counting.read == list(ids)  # And none of them is cached.
+  counting.read.clear()
   source.examples(0)
   source.examples(1)
   source.examples(0)

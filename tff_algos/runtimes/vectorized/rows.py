@@ -6,9 +6,10 @@ small enough, its rows stay on the device between rounds; otherwise the rows of
 a few clients at a time are concatenated.
 """
 
+import itertools
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -59,11 +60,20 @@ def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
     Rows of tensors, and a span of int32 arrays `[clients]`.
   """
   sizes = np.asarray([len(one.y) for one in clients], np.int32)
+  return _fill(iter(clients), sizes)
+
+
+def _fill(
+  clients: Iterator[schema.Examples], sizes: np.ndarray
+) -> tuple[Rows, Span]:
+  """Returns the rows of clients of these sizes, read one at a time."""
   total = int(sizes.sum())
   starts = np.where(sizes, np.cumsum(sizes) - sizes, total).astype(np.int32)
-  x = _zeros((total + 1, *clients[0].x.shape[1:]), clients[0].x.dtype)
-  y = _zeros((total + 1, *clients[0].y.shape[1:]), clients[0].y.dtype)
-  for one, start, size in zip(clients, starts, sizes, strict=True):
+  first = next(clients)
+  x = _zeros((total + 1, *first.x.shape[1:]), first.x.dtype)
+  y = _zeros((total + 1, *first.y.shape[1:]), first.y.dtype)
+  everyone = itertools.chain([first], clients)
+  for one, start, size in zip(everyone, starts, sizes, strict=True):
     x[start : start + size] = one.x
     y[start : start + size] = one.y
   return Rows(_share(x), _share(y)), Span(starts, sizes)
@@ -118,10 +128,8 @@ class ResidentRows:
       All rows of the split, and spans of int32 arrays `[clients]`.
     """
     if source not in self._rows:
-      everyone = range(source.population.num_clients)
-      rows, self._spans[source] = concatenate(
-        [source.examples(i) for i in everyone]
-      )
+      sizes = source.population.num_examples.astype(np.int32)
+      rows, self._spans[source] = _fill(source.stream(), sizes)
       self._rows[source] = {'CPU:0': rows}
     by_device = self._rows[source]
     if device not in by_device:

@@ -40,7 +40,7 @@ def make_exports(tmp_path_factory):
     exportable.algorithm(model),
     server_state,
     _CHAMPION_CLIENTS[::-1],
-    leading,
+    exportable.loading(leading),
     exportable.sample_inputs(),
     exportable.PROVENANCE,
   )

@@ -58,17 +58,17 @@ def test_padded_in_a_graph_to_one_of_few_sizes(largest, capacity):
 
 def test_resident_rows_are_read_once_and_forgotten_with_their_source():
   source, read = running_sum.source(*([1.0] * size for size in _SIZES)), []
-  source.examples = lambda i, examples=source.examples: (
-    read.append(i) or examples(i)
+  source.stream = lambda stream=source.stream: (
+    read.append(len(one.y)) or one for one in stream()
   )
   resident = rows_lib.ResidentRows()
   rows, spans = resident.load(source, np.array([2, 0]), 'CPU:0')
   again, _ = resident.load(source, np.array([3]), 'CPU:0')
   assert again.x is rows.x
-  assert read == [0, 1, 2, 3, 4]
+  assert read == list(_SIZES)
   np.testing.assert_array_equal(spans.start, [3, 0])
   np.testing.assert_array_equal(spans.size, [5, 3])
-  del source.examples, source
+  del source.stream, source
   gc.collect()
   assert not resident._rows and not resident._spans
 

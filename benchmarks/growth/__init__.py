@@ -1,0 +1,1 @@
+"""Growth of cost with the number of clients and of examples."""
