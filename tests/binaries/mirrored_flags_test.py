@@ -24,7 +24,10 @@ _ROUNDS = (
   '--config.runtime.name=debug',
 )
 # Times and places of a run.
-_OWN = {'tensorboard', 'records.json', 'checkpoint.json', 'metrics.csv'}
+_OWN = {
+  *('tensorboard', 'records.json', 'checkpoint.json', 'metrics.csv'),
+  'index.html',
+}
 
 
 @pytest.fixture
