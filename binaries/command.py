@@ -11,13 +11,13 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from binaries import quiet_import
+from binaries import mirrored_flags, quiet_import
 from tff_algos.core import errors, plugins
 from tff_algos.experiments import config_file, config_values
 
@@ -69,7 +69,10 @@ def define_experiment_flags(
     lock_config=True,
   )
   workdir = flags.DEFINE_string(
-    'workdir', None, 'Folder of the run; everything is read and written there.'
+    'workdir',
+    None,
+    'Folder of the run; everything is read and written there. May be an '
+    'address of an object store, such as s3://bucket/run (docs/scale.md).',
   )
   if required:
     flags.mark_flags_as_required(['config', 'workdir'])
@@ -100,7 +103,10 @@ def define_round_flag(verb: str) -> flags.FlagHolder:
   )
 
 
-def run(function: Callable[[], object]) -> None:
+def run(
+  function: Callable[[], object],
+  addressable: Sequence[str] | None = mirrored_flags.FOLDERS,
+) -> None:
   """Parses the flags and runs a program.
 
   A user error is reported in one line on stderr with exit status 1; a full or
@@ -108,6 +114,11 @@ def run(function: Callable[[], object]) -> None:
   with 75, a check that did not pass with 3. Ctrl-C ends with 130 and SIGTERM
   with 143, after cleanup. Any other exception is a bug and keeps its stack
   trace.
+
+  Args:
+    function: The program.
+    addressable: Flags whose folders may be in an object store; the function
+      sees their local mirrors. None: it sees to addresses itself.
   """
 
   def main(_):
@@ -117,7 +128,8 @@ def run(function: Callable[[], object]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     _forbid_hidden_workers()
     try:
-      function()
+      with mirrored_flags.mirrored(addressable):
+        function()
     except BrokenPipeError:
       # The reader of the pipe, such as `head`, has closed it.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ starts binaries.serve on free loopback ports, sends a request over HTTP from a
 second process (binaries.predict), and stops the server.
 """
 
-from binaries import command
+from binaries import command, mirrored_flags
 
 
 def _main() -> None:
@@ -17,7 +17,9 @@ def _main() -> None:
   def main() -> None:
     from tff_algos.experiments import end_to_end, experiment
 
-    text = end_to_end.run(experiment.parse(config.value), workdir.value)
+    text = end_to_end.run(
+      experiment.parse(config.value), workdir.value, mirrored_flags.publish
+    )
     print(text, flush=True)
 
   command.run(main)

@@ -20,11 +20,16 @@ from absl import flags
 from binaries import command
 from tff_algos.core import errors
 from tff_algos.serving import server_config
+from tff_algos.stores import mirror as mirror_lib
+from tff_algos.stores import objects
 
 _DEFAULTS = server_config.ServerConfig()
 
 _WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Folder of a run; its models in <workdir>/export are served.'
+  'workdir',
+  None,
+  'Folder of a run; its models in <workdir>/export are served. '
+  'May be an address of an object store, as the next flag (docs/scale.md).',
 )
 _MODEL_BASE_PATH = flags.DEFINE_string(
   'model_base_path',
@@ -146,7 +151,18 @@ def serve() -> None:
   """Serves models until SIGTERM or SIGINT."""
   if (_WORKDIR.value is None) == (_MODEL_BASE_PATH.value is None):
     raise errors.UserError('give either --workdir or --model_base_path')
-  folder = _MODEL_BASE_PATH.value or os.path.join(_WORKDIR.value, 'export')
+  place, part = _MODEL_BASE_PATH.value, ''
+  if place is None:
+    place, part = _WORKDIR.value, 'export'
+  if objects.is_address(place):
+    mirror = mirror_lib.Mirror(place, part)
+    with mirror.following():
+      _serve_folder(str(mirror.folder))
+  else:
+    _serve_folder(os.path.join(place, part))
+
+
+def _serve_folder(folder: str) -> None:
   config = server_config.ServerConfig(
     host=_HOST.value,
     rest_api_port=_REST_API_PORT.value,
@@ -179,4 +195,4 @@ def serve() -> None:
 
 
 if __name__ == '__main__':
-  command.run(serve)
+  command.run(serve, addressable=None)

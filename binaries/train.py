@@ -19,7 +19,7 @@ For distributed training start it once for each process listed in TF_CONFIG
 
 from absl import flags
 
-from binaries import command
+from binaries import command, mirrored_flags
 
 
 def _main() -> None:
@@ -39,6 +39,7 @@ def _main() -> None:
       workdir.value,
       process_cluster.from_environment(),
       parent=continue_from.value,
+      on_checkpoint=mirrored_flags.publish,
     )
 
   command.run(main)

@@ -51,6 +51,14 @@ def tff_context():
     tff_compat.refuse_default_context()
 
 
+@pytest.fixture(scope='session')
+def s3():
+  from tests.testing import s3_server
+
+  with s3_server.running() as server:
+    yield server
+
+
 @pytest.fixture
 def native_context():
   """TFF's own context for local computation; its worker ends with the test."""

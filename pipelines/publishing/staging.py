@@ -6,14 +6,13 @@ removed by the next one.
 
 import contextlib
 import errno
-import fcntl
 import os
 import pathlib
 import shutil
 import tempfile
 from collections.abc import Generator
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, folder_lock
 from tff_algos.data import layout
 
 _PREFIX = '.staging-'
@@ -57,15 +56,7 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
     InfrastructureError: If the disk is full or read-only.
   """
   durable.make_folder(dataset)
-  lock = os.open(dataset, os.O_RDONLY | os.O_DIRECTORY)
-  try:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise errors.WorkdirBusyError(
-        f'another run is writing to {dataset}; wait for it, or choose another '
-        'workdir.'
-      ) from None
+  with folder_lock.exclusive(dataset, f'another run is writing to {dataset}'):
     for leftover in dataset.glob(f'{_PREFIX}*'):
       shutil.rmtree(leftover)
     root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
@@ -84,8 +75,6 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
       ) from None
     finally:
       shutil.rmtree(root)
-  finally:
-    os.close(lock)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ _MAY_IMPORT_PACKAGES = {
   rooms.EVALUATION: {'numpy', 'scipy', 'sklearn', 'tensorflow'},
   rooms.EXPORT: {'numpy', 'tensorflow', 'tensorflow_serving'},
   rooms.DIAGNOSTICS: {'psutil'},
+  rooms.STORES: {'absl', 'obstore'},
   'tff_algos': set(),
   'configs': {'ml_collections'},
 }
@@ -36,6 +37,7 @@ _ONLY_FROM = {
   'federated_language': {'tff_algos/core/tff_compat.py'},
   'apache_beam': {'pipelines', 'binaries'},
   'absl.flags': {'binaries'},
+  'obstore': {'tff_algos/stores/objects.py'},
   'absl.app': {'binaries'},
 }
 

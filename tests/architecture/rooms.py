@@ -4,6 +4,7 @@ CORE = 'tff_algos.core'
 NUMERICS = 'tff_algos.numerics'
 MODELS = 'tff_algos.models'
 FEATURES = 'tff_algos.features'
+STORES = 'tff_algos.stores'
 DATA = 'tff_algos.data'
 ROUNDS = 'tff_algos.rounds'
 STAGES = 'tff_algos.stages'
@@ -27,6 +28,7 @@ MAY_IMPORT = {
   NUMERICS: {CORE},
   MODELS: {CORE, NUMERICS},
   FEATURES: {CORE},
+  STORES: {CORE},
   DATA: {CORE, FEATURES},
   ROUNDS: {CORE, NUMERICS},
   STAGES: {CORE, NUMERICS, ROUNDS},

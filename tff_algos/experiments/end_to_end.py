@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Callable
 
 from absl import logging
 
@@ -19,9 +20,16 @@ from tff_algos.reports.run import page, summary
 
 
 def run(
-  config: experiment.ExperimentConfig, folder: str | os.PathLike[str]
+  config: experiment.ExperimentConfig,
+  folder: str | os.PathLike[str],
+  on_checkpoint: Callable[[], object] | None = None,
 ) -> str:
   """Runs all steps in a workdir; each resumes an earlier, interrupted run.
+
+  Args:
+    config: The experiment.
+    folder: Its workdir.
+    on_checkpoint: As of `training.train`.
 
   Returns:
     The scores, a served prediction, and the path of every result, as text.
@@ -34,7 +42,7 @@ def run(
   dataset_card = datasets.write_card(folder)
   logging.info('2/5 training')
   with runtime_cache.KeptRuntime() as kept:
-    training.train(config, folder, kept=kept)
+    training.train(config, folder, kept=kept, on_checkpoint=on_checkpoint)
     logging.info('3/5 evaluation')
     evaluating.evaluate(config, folder, kept=kept)
   logging.info('4/5 export')

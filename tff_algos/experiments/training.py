@@ -110,6 +110,7 @@ def train(
   parent: str | os.PathLike[str] = '',
   callbacks: Sequence[Callback] = (),
   shows_progress: bool = True,
+  on_checkpoint: Callable[[], object] | None = None,
 ) -> int:
   """Trains to the last round, or until early stopping; returns the round.
 
@@ -123,6 +124,8 @@ def train(
     callbacks: Called after each round; 0 is the initial state. An error in one
       ends the training before the round is committed: it is run again.
     shows_progress: Whether to draw a progress bar on stderr.
+    on_checkpoint: Called after each checkpoint; an error in it ends the
+      training, which goes on from there.
 
   Raises:
     UserError: If the config, the dataset or the workdir does not allow it, such
@@ -140,6 +143,7 @@ def train(
       session.open_session(config, folder, cluster, kept, parent)
     )
     done = _check_rounds(opened)
+    opened.checkpoints.on_saved = on_checkpoint
     opened.checkpoints.remove_unfinished()
     if opened.parent and not done:
       _move_states(opened)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, folder_lock
 from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Leaf
 from tff_algos.export import (
@@ -119,7 +119,7 @@ def write_version(
   try:
     durable.make_folder(base)
     with (
-      versions.exclusive(base),
+      folder_lock.exclusive(base, versions.busy(base)),
       _temporary_folder(base) as (temporary, version),
     ):
       write(temporary)

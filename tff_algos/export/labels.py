@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, folder_lock
 from tff_algos.export import versions
 
 LABELS_FILE = 'labels.json'
@@ -83,7 +83,7 @@ def assign(
   """
   folder = pathlib.Path(export_dir)
   try:
-    with versions.exclusive(folder):
+    with folder_lock.exclusive(folder, versions.busy(folder)):
       found = read(folder)
       for model in models:
         there = versions.version_folders(folder / model)

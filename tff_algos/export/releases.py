@@ -24,7 +24,7 @@ import shutil
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from tff_algos.core import checks, durable, errors
+from tff_algos.core import checks, durable, errors, folder_lock
 from tff_algos.export import labels, manifest, versions
 
 # Models of a release: folders of the export path.
@@ -319,7 +319,7 @@ def opened(
       f'there is no export path {folder}; binaries.export makes one'
     )
   durable.make_folder(folder)
-  with versions.exclusive(folder):
+  with folder_lock.exclusive(folder, versions.busy(folder)):
     yield ExportPath(folder)
 
 

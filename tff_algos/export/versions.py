@@ -1,12 +1,7 @@
 """Version folders `<base>/<version>/` in the layout of TensorFlow Serving."""
 
-import contextlib
-import fcntl
 import os
 import pathlib
-from collections.abc import Generator
-
-from tff_algos.core import errors
 
 
 def version_folders(
@@ -28,23 +23,6 @@ def version_folders(
   return dict(sorted(folders.items()))
 
 
-@contextlib.contextmanager
-def exclusive(folder: pathlib.Path) -> Generator[None]:
-  """Locks a folder against other processes that write versions there.
-
-  The lock ends with the process that holds it, and leaves no file.
-
-  Raises:
-    WorkdirBusyError: If another process holds it.
-  """
-  descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-  try:
-    try:
-      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise errors.WorkdirBusyError(
-        f'another process is writing a bundle under {folder}. Wait for it.'
-      ) from None
-    yield
-  finally:
-    os.close(descriptor)
+def busy(folder: pathlib.Path) -> str:
+  """Returns the message if another process writes versions under a folder."""
+  return f'another process is writing a bundle under {folder}'

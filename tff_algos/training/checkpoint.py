@@ -21,7 +21,7 @@ import os
 import pathlib
 import shutil
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -105,6 +105,7 @@ class CheckpointManager:
 
   Attributes:
     run_identity: Config entries that affect training state, JSON-ready.
+    on_saved: Called after each checkpoint; None for nothing.
   """
 
   def __init__(
@@ -134,6 +135,7 @@ class CheckpointManager:
     self._num_kept = num_kept
     self._client_ids = tuple(client_ids)
     self._read_only = read_only
+    self.on_saved: Callable[[], object] | None = None
 
   @property
   def states_folder(self) -> pathlib.Path:
@@ -301,6 +303,8 @@ class CheckpointManager:
         f'{error.strerror or error}. {self._last_good()} Free some space and '
         'run the same command again to resume from there'
       ) from error
+    if self.on_saved is not None:
+      self.on_saved()
 
   def restore(
     self,

@@ -43,7 +43,8 @@ def make_folder(tmp_path_factory):
     zeros['bias'][:] = version
     states = exportable.ClientState(zeros, np.zeros([NUM_CLIENTS, 2], 'f'))
     personalized_models.export_personalized_models(
-      *(folder / NAME, algorithm, server_state, CLIENT_IDS, states),
+      *(folder / NAME, algorithm, server_state, CLIENT_IDS),
+      exportable.loading(states),
       *(exportable.sample_inputs(), exportable.PROVENANCE, exportable.FEATURES),
     )
   return folder

@@ -55,6 +55,14 @@ def test_old_checkpoints_and_segments_that_nobody_needs_are_removed(
   assert saved_run.Run(tmp_path).restore(8).round_num == 8
 
 
+def test_each_checkpoint_is_told_when_it_is_whole(tmp_path):
+  run = saved_run.Run(tmp_path, num_kept=1)
+  seen = []
+  run.checkpoints.on_saved = lambda: seen.append(run.checkpoints.rounds())
+  run.train(3)
+  assert seen == [[1], [2], [3]]
+
+
 def test_the_best_round_is_kept(tmp_path):
   best = selection.Progress(2, 0.9)
   run = saved_run.Run(tmp_path, num_kept=1).train(4, progress=best)

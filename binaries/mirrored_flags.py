@@ -1,0 +1,57 @@
+"""Flags that name folders in object stores: programs work in local mirrors."""
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Sequence
+
+from absl import flags, logging
+
+from tff_algos.core import errors
+from tff_algos.stores import mirror as mirror_lib
+from tff_algos.stores import objects
+
+# Flags whose folder may be an address.
+FOLDERS = ('workdir', 'export_dir')
+
+_publishers: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
+  """Replaces addresses in flags by local folders, published at the end.
+
+  Args:
+    names: Flags that may have one; None if the program sees to all of them.
+
+  Raises:
+    ConfigError: If another flag has one, or this is one of several processes.
+    WorkdirBusyError: If another process writes there.
+    InfrastructureError: If the store cannot be reached.
+  """
+  with contextlib.ExitStack() as stack:
+    for name in flags.FLAGS if names is not None else ():
+      value = flags.FLAGS[name].value
+      if name == 'config' or not objects.is_address(value):
+        continue
+      if name not in (names or ()):
+        raise errors.ConfigError(
+          f'--{name}={value}: this flag takes a local path; in an object '
+          f'store may be {" and ".join(f"--{one}" for one in FOLDERS)}'
+        )
+      if 'TF_CONFIG' in os.environ:
+        raise errors.ConfigError(
+          f'--{name}={value}: several processes (TF_CONFIG) need a folder that '
+          'they share; give a local path'
+        )
+      mirror = mirror_lib.Mirror(value)
+      _publishers.append(stack.enter_context(mirror.writing()))
+      stack.callback(_publishers.pop)
+      logging.info('--%s=%s is at %s', name, value, mirror.folder)
+      flags.FLAGS[name].value = str(mirror.folder)
+    yield
+
+
+def publish() -> None:
+  """Publishes what the program has done so far, if a flag is an address."""
+  for publisher in _publishers:
+    publisher()

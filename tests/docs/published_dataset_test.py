@@ -1,0 +1,32 @@
+"""The reader that docs/scale.md prints reads what is published."""
+
+import re
+import shutil
+
+import numpy as np
+
+from tests.testing import programs
+from tff_algos.data import dataset as dataset_lib
+from tff_algos.stores import mirror as mirror_lib
+
+
+def test_printed_reader_reads_a_published_dataset(
+  s3, digits_dataset, tmp_path, monkeypatch
+):
+  monkeypatch.setenv(mirror_lib.CACHE_VARIABLE, str(tmp_path))
+  mirror = mirror_lib.Mirror('s3://bucket/run')
+  with mirror.writing():
+    shutil.copytree(digits_dataset / 'dataset', mirror.folder / 'dataset')
+  page = (programs.ROOT / 'docs' / 'scale.md').read_text()
+  (code,) = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
+  printed = {}
+  exec(code, printed)
+  with dataset_lib.FederatedDataset.open(digits_dataset / 'dataset') as data:
+    assert {*data.client_ids} < printed['clients'].keys()
+    for client_id in (data.client_ids[0], data.client_ids[-1]):
+      for split in ('train', 'test'):
+        expected = data.examples(client_id, split)
+        assert expected.num_examples
+        x, y = printed['examples'](client_id, split)
+        np.testing.assert_array_equal(x, expected.x)
+        np.testing.assert_array_equal(y, expected.y)

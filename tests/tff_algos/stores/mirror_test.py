@@ -1,0 +1,207 @@
+import contextlib
+
+import pytest
+
+from tests.testing import s3_server
+from tff_algos.core import errors
+from tff_algos.stores import mirror as mirror_lib
+from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import pointer, snapshots
+
+
+@pytest.fixture
+def on(monkeypatch, tmp_path):
+  """Moves to a machine, by name: each has a cache of its own."""
+
+  def move(machine):
+    monkeypatch.setenv(mirror_lib.CACHE_VARIABLE, str(tmp_path / machine))
+
+  move('a')
+  return move
+
+
+@pytest.fixture(params=['memory', 's3'])
+def address(request, on):
+  if request.param == 'memory':
+    return f'memory://bucket/{request.node.name}'
+  request.getfixturevalue('s3')
+  return f's3://{s3_server.BUCKET}/{request.node.name}'
+
+
+def test_another_machine_goes_on_from_what_was_published(address, on):
+  first = mirror_lib.Mirror(address)
+  assert not first.fetch()
+  with first.writing() as publish:
+    (first.folder / 'round').write_text('1')
+    publish()
+    (first.folder / 'round').write_text('2')
+  on('b')
+  second = mirror_lib.Mirror(address)
+  assert second.folder != first.folder
+  assert second.fetch() and (second.folder / 'round').read_text() == '2'
+  with second.writing():
+    (second.folder / 'round').write_text('3')
+  assert first.fetch() and (first.folder / 'round').read_text() == '3'
+
+
+def test_one_machine_writes_at_a_time(address, on):
+  first = mirror_lib.Mirror(address)
+  with first.writing() as publish:
+    (first.folder / 'round').write_text('1')
+    publish()
+    with pytest.raises(
+      errors.WorkdirBusyError, match='of this machine works in'
+    ):
+      with mirror_lib.Mirror(address).writing():
+        pass
+    on('b')
+    other = mirror_lib.Mirror(address)
+    with pytest.raises(
+      errors.WorkdirBusyError, match='is in use by .* in [56]'
+    ):
+      with other.writing():
+        pass
+    assert other.fetch() and (other.folder / 'round').read_text() == '1'
+  with other.writing():
+    pass
+
+
+def test_a_failed_block_publishes_what_it_did(address):
+  mirror = mirror_lib.Mirror(address)
+  with pytest.raises(ZeroDivisionError):
+    with mirror.writing():
+      (mirror.folder / 'round').write_text('1')
+      1 / 0  # noqa: B018
+  assert pointer.read(objects_lib.Objects(address))[0].holder is None
+  with mirror.writing():
+    (mirror.folder / 'round').unlink()
+  assert mirror.fetch() and not list(mirror.folder.iterdir())
+
+
+def test_a_killed_machine_is_replaced_when_its_lease_ends(
+  address, on, monkeypatch
+):
+  killed = mirror_lib.Mirror(address)
+  block = killed.writing(seconds=0)
+  with monkeypatch.context() as patched:
+    patched.setattr(pointer.Lease, 'renewing', contextlib.nullcontext)
+    publish = block.__enter__()
+  (killed.folder / 'round').write_text('1')
+  publish()
+  (killed.folder / 'round').write_text('2, not published')
+  on('b')
+  other = mirror_lib.Mirror(address)
+  with other.writing():
+    assert (other.folder / 'round').read_text() == '1'
+    (other.folder / 'round').write_text('2')
+  # It was only asleep.
+  with pytest.raises(errors.WorkdirBusyError, match='was taken over by'):
+    block.__exit__(None, None, None)
+  on('a')
+  killed = mirror_lib.Mirror(address)
+  assert killed.fetch() and (killed.folder / 'round').read_text() == '2'
+
+
+def test_what_could_not_be_published_stays_and_is_published_later(
+  address, on, monkeypatch
+):
+  mirror = mirror_lib.Mirror(address)
+
+  def fail(*unused):
+    raise errors.InfrastructureError('the store is away')
+
+  with monkeypatch.context() as patched:
+    with pytest.raises(errors.InfrastructureError, match='is away'):
+      with mirror.writing():
+        (mirror.folder / 'round').write_text('1')
+        patched.setattr(objects_lib.Objects, 'upload', fail)
+  assert pointer.read(objects_lib.Objects(address))[0].snapshot is None
+  with mirror.writing():
+    assert (mirror.folder / 'round').read_text() == '1'
+  on('b')
+  other = mirror_lib.Mirror(address)
+  assert other.fetch() and (other.folder / 'round').read_text() == '1'
+
+
+def test_a_part_is_mirrored_alone(address):
+  whole = mirror_lib.Mirror(address)
+  with whole.writing():
+    for name in ('export/model/1', 'dataset'):
+      (whole.folder / name).mkdir(parents=True)
+      (whole.folder / name / 'file').write_text(name)
+  part = mirror_lib.Mirror(address, 'export')
+  assert part.fetch() and part.folder.name == 'export'
+  assert [path.name for path in part.folder.iterdir()] == ['model']
+  assert (part.folder / 'model/1/file').read_text() == 'export/model/1'
+
+
+def test_a_snapshot_that_is_replaced_while_it_is_fetched(
+  address, on, monkeypatch
+):
+  writer = mirror_lib.Mirror(address)
+  with writer.writing():
+    (writer.folder / 'round').write_text('1')
+  on('b')
+  reader, fetch = mirror_lib.Mirror(address), snapshots.fetch
+
+  def replaced(*args):
+    monkeypatch.setattr(snapshots, 'fetch', fetch)
+    monkeypatch.setattr(snapshots, 'KEPT', snapshots.datetime.timedelta())
+    with writer.writing():
+      (writer.folder / 'round').write_text('2')
+    fetch(*args)
+
+  monkeypatch.setattr(snapshots, 'fetch', replaced)
+  assert reader.fetch() and (reader.folder / 'round').read_text() == '2'
+  objects = objects_lib.Objects(address)
+  for name in objects.list(snapshots.OBJECTS):
+    objects.delete(name)
+  on('c')
+  reader = mirror_lib.Mirror(address)
+  for _ in range(2):
+    with pytest.raises(errors.DataError, match='which the published snapshot'):
+      reader.fetch()
+    assert not reader.folder.exists()
+
+
+def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):
+  writer = mirror_lib.Mirror(address)
+  with writer.writing():
+    (writer.folder / 'round').write_text('1')
+  on('b')
+  reader = mirror_lib.Mirror(address)
+  reader.fetch()
+  with writer.writing():
+    (writer.folder / 'round').write_text('2')
+    (writer.folder / 'more').write_text('2')
+  with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+
+    def interrupt(source, target):
+      raise KeyboardInterrupt
+
+    patched.setattr(snapshots.os, 'replace', interrupt)
+    reader.fetch()
+  assert reader.fetch() and (reader.folder / 'round').read_text() == '2'
+
+
+def test_a_reader_follows_what_is_published(address, on):
+  writer = mirror_lib.Mirror(address)
+  with pytest.raises(
+    errors.DataError, match='nothing is published at .*; mend'
+  ):
+    with writer.following():
+      pass
+  with writer.writing() as publish:
+    (writer.folder / 'round').write_text('1')
+    publish()
+    on('b')
+    reader = mirror_lib.Mirror(address)
+    with reader.following(seconds=0.01):
+      assert (reader.folder / 'round').read_text() == '1'
+      (writer.folder / 'round').write_text('2')
+      publish()
+      for _ in range(3000):
+        if (reader.folder / 'round').read_text() == '2':
+          break
+        pointer.time.sleep(0.01)
+      assert (reader.folder / 'round').read_text() == '2'

@@ -1,0 +1,96 @@
+import pytest
+
+from tests.testing import s3_server
+from tff_algos.core import errors
+from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import pointer
+
+
+@pytest.fixture(params=['memory', 's3'])
+def objects(request):
+  if request.param == 'memory':
+    return objects_lib.Objects(f'memory://bucket/{request.node.name}')
+  request.getfixturevalue('s3')
+  return objects_lib.Objects(f's3://{s3_server.BUCKET}/{request.node.name}')
+
+
+class _Clock:
+  now = 1000.0
+
+  def __call__(self):
+    return self.now
+
+
+def test_one_holds_the_lease_and_publishes(objects):
+  clock = _Clock()
+  lease = pointer.Lease(objects, 'one', 60, clock)
+  assert lease.snapshot is None
+  clock.now += 50
+  with pytest.raises(errors.WorkdirBusyError, match='by one; .* in 10 seconds'):
+    pointer.Lease(objects, 'two', 60, clock)
+  lease.publish('first')
+  assert pointer.read(objects)[0] == pointer.Head(2, 'first', 'one', 1110.0)
+  lease.release()
+  other = pointer.Lease(objects, 'two', 60, clock)
+  assert other.snapshot == 'first'
+  assert pointer.read(objects)[0][2:] == ('two', 1110.0)
+
+
+def test_a_lease_that_ended_is_taken_over_and_its_holder_refused(objects):
+  clock = _Clock()
+  lease = pointer.Lease(objects, 'one', 60, clock)
+  lease.publish('first')
+  clock.now += 61
+  other = pointer.Lease(objects, 'two', 60, clock)
+  for publish in (lambda: lease.publish('late'), lease.renew):
+    with pytest.raises(errors.WorkdirBusyError, match='was taken over by two'):
+      publish()
+  lease.release()
+  other.publish('second')
+  assert pointer.read(objects)[0][1:3] == ('second', 'two')
+
+
+def test_a_holder_that_was_killed_goes_on_at_once(objects):
+  pointer.Lease(objects, 'one').publish('first')
+  assert pointer.Lease(objects, 'one').snapshot == 'first'
+
+
+def test_two_that_take_a_lease_at_once(objects, monkeypatch):
+  pointer.Lease(objects, 'one').release()
+  read = pointer.read
+
+  def read_before_another(objects):
+    found = read(objects)
+    monkeypatch.setattr(pointer, 'read', read)
+    pointer.Lease(objects, 'two')
+    return found
+
+  monkeypatch.setattr(pointer, 'read', read_before_another)
+  with pytest.raises(errors.WorkdirBusyError, match='taken over by two'):
+    pointer.Lease(objects, 'three')
+  assert read(objects)[0].holder == 'two'
+
+
+def test_a_lease_is_renewed_until_it_is_lost():
+  objects = objects_lib.Objects('memory://bucket/renewed')
+  lease = pointer.Lease(objects, 'one', 0.01)
+  with lease.renewing():
+    for _ in range(1000):
+      head, tag = pointer.read(objects)
+      if head.number > 3:
+        break
+      pointer.threading.Event().wait(0.01)
+    assert head.number > 3
+  number = pointer.read(objects)[0].number
+  pointer.threading.Event().wait(0.05)
+  assert pointer.read(objects)[0].number == number
+
+
+@pytest.mark.parametrize(
+  'content', [b'', b'[]', b'{}', b'{"checksum": "x"}', b'\xff']
+)
+def test_a_damaged_pointer_is_an_error(content):
+  objects = objects_lib.Objects('memory://bucket/damaged')
+  objects.write(pointer.NAME, content)
+  with pytest.raises(errors.DataError, match='HEAD.json cannot be read'):
+    pointer.read(objects)

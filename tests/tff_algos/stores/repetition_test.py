@@ -1,0 +1,28 @@
+import threading
+
+from tff_algos.core import errors
+from tff_algos.stores import repetition
+
+
+def test_a_function_is_called_again_also_after_an_error_until_the_end():
+  calls, often = [], threading.Event()
+
+  def call():
+    calls.append(None)
+    if len(calls) == 3:
+      often.set()
+    raise errors.InfrastructureError('the store is away')
+
+  before = threading.active_count()
+  with repetition.repeated(call, 0.001):
+    assert often.wait(60)
+  count = len(calls)
+  assert threading.active_count() == before
+  assert len(calls) == count
+
+
+def test_nothing_is_called_before_its_time():
+  calls = []
+  with repetition.repeated(lambda: calls.append(None), 1000):
+    pass
+  assert not calls

@@ -1,0 +1,1 @@
+"""Object stores: addresses, snapshots of folders, mirrors on local disk."""

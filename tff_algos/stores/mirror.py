@@ -1,0 +1,189 @@
+"""Mirrors: local copies of folders that are published in object stores.
+
+Programs work in a mirror as in any folder. One that writes holds the lease of
+the address meanwhile, and publishes the mirror as a new snapshot after each
+checkpoint and at its end; what a killed one had published is what another
+machine goes on with.
+
+    <cache>/stores/<hash of the address>/<name>    the folder
+                                        /base      snapshot that it started from
+                                        /holder    name of the mirror
+
+`<cache>` is $TFF_ALGOS_CACHE, by default ~/.cache/tff_algos.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import pathlib
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Generator
+
+from absl import logging
+
+from tff_algos.core import durable, errors, folder_lock
+from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import pointer, repetition, snapshots
+
+CACHE_VARIABLE = 'TFF_ALGOS_CACHE'
+
+_FOLLOW_SECONDS = 5.0
+
+_BASE = 'base'
+_HOLDER = 'holder'
+_SCRATCH = 'fetching'
+
+
+def cache_folder() -> pathlib.Path:
+  """Returns the folder of all mirrors and cached files."""
+  chosen = os.environ.get(CACHE_VARIABLE) or '~/.cache/tff_algos'
+  return pathlib.Path(chosen).expanduser().absolute() / 'stores'
+
+
+class Mirror:
+  """Local copy of a published folder.
+
+  Attributes:
+    address: Address of the folder.
+    folder: The local copy.
+  """
+
+  def __init__(self, address: str, part: str = '') -> None:
+    """Makes an empty mirror, or takes the one that is there.
+
+    Args:
+      address: Address of the folder.
+      part: Folder in it that is mirrored alone; empty for all.
+    """
+    self._objects = objects_lib.Objects(address)
+    self._part = part
+    self.address = self._objects.address
+    key = hashlib.sha256(f'{self.address} {part}'.encode()).hexdigest()[:16]
+    self._place = cache_folder() / key
+    self.folder = self._place / (part or self.address).rpartition('/')[2]
+    durable.make_folder(self._place)
+    self._publisher = snapshots.Publisher(self._objects, self.folder)
+
+  def fetch(self) -> bool:
+    """Makes the folder equal to the published snapshot, if it is not yet.
+
+    Returns:
+      Whether there is a published snapshot.
+
+    Raises:
+      DataError: If an object is missing or damaged.
+    """
+    with self._locked():
+      head, _ = pointer.read(self._objects)
+      while True:
+        try:
+          self._fetch(head.snapshot)
+          return head.snapshot is not None
+        except FileNotFoundError as error:
+          # Meanwhile another one may have been published, and this removed.
+          before, (head, _) = head, pointer.read(self._objects)
+          if head.snapshot == before.snapshot:
+            raise errors.DataError(
+              f'{error}, which the published snapshot needs. Publish the '
+              'folder again from its origin'
+            ) from None
+
+  @contextlib.contextmanager
+  def following(self, seconds: float = _FOLLOW_SECONDS) -> Generator[None]:
+    """Fetches at the start, and what is published later within the block.
+
+    Args:
+      seconds: Time between two looks at the pointer.
+
+    Raises:
+      DataError: If nothing is published.
+    """
+    if not self.fetch():
+      raise errors.DataError(
+        f'nothing is published at {self.address}; mend the address, or give it '
+        'as --workdir to binaries.export first'
+      )
+    with repetition.repeated(self.fetch, seconds):
+      yield
+
+  @contextlib.contextmanager
+  def writing(
+    self, seconds: float = pointer.LEASE_SECONDS
+  ) -> Generator[Callable[[], None]]:
+    """Takes the lease and fetches; yields what publishes the folder.
+
+    It is also published at the end.
+
+    Also a block that fails publishes: the folder is in a state from which the
+    program goes on.
+
+    Args:
+      seconds: Duration of the lease unless it is renewed.
+
+    Raises:
+      WorkdirBusyError: If another process is writing, here or elsewhere.
+      InfrastructureError: If the store cannot be reached. What was not
+        published stays in the mirror, and is published by the next writer here
+        unless another machine has published meanwhile.
+    """
+    with self._locked():
+      lease = pointer.Lease(self._objects, self._name(), seconds)
+      try:
+        self._fetch(lease.snapshot)
+        with lease.renewing():
+          publish = functools.partial(self._publish, lease)
+          try:
+            yield publish
+          finally:
+            publish()
+      finally:
+        lease.release()
+
+  def _publish(self, lease: pointer.Lease) -> None:
+    known = snapshots.read(self._objects, lease.snapshot)
+    snapshot = self._publisher.upload(known)
+    if snapshot != lease.snapshot:
+      lease.publish(snapshot)
+      self._remember(snapshot)
+      snapshots.remove_unused(self._objects, snapshot)
+      logging.info('Published %s', self.address)
+
+  def _fetch(self, snapshot: str | None) -> None:
+    if self._base() == (snapshot or '') and self.folder.is_dir():
+      return
+    if snapshot is None:
+      shutil.rmtree(self.folder, ignore_errors=True)
+      durable.make_folder(self.folder)
+    else:
+      content = snapshots.read(self._objects, snapshot).part(self._part)
+      (self._place / _BASE).unlink(missing_ok=True)
+      durable.sync(self._place)
+      snapshots.fetch(
+        self._objects, content, self.folder, self._place / _SCRATCH
+      )
+    self._remember(snapshot or '')
+
+  def _base(self) -> str | None:
+    try:
+      return (self._place / _BASE).read_text()
+    except FileNotFoundError:
+      return None
+
+  def _remember(self, snapshot: str) -> None:
+    with durable.replacing(self._place / _BASE) as file:
+      file.write(snapshot)
+
+  def _name(self) -> str:
+    path = self._place / _HOLDER
+    if not path.exists():
+      with durable.replacing(path) as file:
+        file.write(f'{socket.gethostname()} ({secrets.token_hex(4)})')
+    return path.read_text()
+
+  def _locked(self) -> contextlib.AbstractContextManager[None]:
+    return folder_lock.exclusive(
+      self._place, f'another process of this machine works in {self.address}'
+    )

@@ -1,0 +1,156 @@
+"""Pointer of a published folder: one small object, written conditionally.
+
+`<address>/HEAD.json` names the snapshot that readers see, and the mirror that
+may replace it, until when: its lease. Every write replaces exactly the content
+that was read or written before, so that of two writers one is refused, and a
+process whose lease was taken over cannot publish any more, however late it
+wakes up. Clocks decide only when a lease may be taken over.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tff_algos.core import errors, sealed_json
+from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import repetition
+
+NAME = 'HEAD.json'
+LEASE_SECONDS = 60.0
+
+_SCHEMA_VERSION = 1
+
+
+class Head(NamedTuple):
+  """Content of the pointer.
+
+  Attributes:
+    number: Number of writes, which makes each content unique.
+    snapshot: SHA-256 of the published snapshot; None before the first.
+    holder: Holder of the lease; None for none.
+    until: End of the lease, seconds since 1970.
+  """
+
+  number: int = 0
+  snapshot: str | None = None
+  holder: str | None = None
+  until: float = 0.0
+
+
+def read(
+  objects: objects_lib.Objects,
+) -> tuple[Head, objects_lib.Tag | None]:
+  """Returns the pointer and its state; an empty one and None without any.
+
+  Raises:
+    DataError: If it is damaged.
+  """
+  try:
+    content, tag = objects.read_tagged(NAME)
+  except FileNotFoundError:
+    return Head(), None
+  try:
+    values = json.loads(content)
+    if values.pop('checksum') != sealed_json.checksum(values):
+      raise ValueError('its checksum differs')
+    if values.pop('schema_version') != _SCHEMA_VERSION:
+      raise ValueError('it is of another version of this program')
+    return Head(**values), tag
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
+    raise errors.DataError(
+      f'{objects.address}/{NAME} cannot be read: {error!r}. Restore it from '
+      'a backup, or take another address'
+    ) from None
+
+
+class Lease:
+  """Exclusive right to publish at an address, until it is taken over."""
+
+  def __init__(
+    self,
+    objects: objects_lib.Objects,
+    holder: str,
+    seconds: float = LEASE_SECONDS,
+    clock: Callable[[], float] = time.time,
+  ) -> None:
+    """Takes the lease.
+
+    Args:
+      objects: Objects of the address.
+      holder: Name of the mirror, unique; only one process may use it at a time.
+      seconds: Duration of the lease unless it is renewed.
+      clock: Returns the seconds since 1970.
+
+    Raises:
+      WorkdirBusyError: If another mirror holds it.
+    """
+    self._objects = objects
+    self._holder = holder
+    self._seconds = seconds
+    self._clock = clock
+    self._lock = threading.Lock()
+    self._head, self._tag = read(objects)
+    left = self._head.until - clock()
+    if self._head.holder not in (None, holder) and left > 0:
+      raise errors.WorkdirBusyError(
+        f'{objects.address} is in use by {self._head.holder}; wait for it, or '
+        f'take another address. If that process was killed, its lease ends in '
+        f'{left:.0f} seconds'
+      )
+    self.renew()
+
+  @property
+  def snapshot(self) -> str | None:
+    """Returns the published snapshot."""
+    return self._head.snapshot
+
+  def renew(self) -> None:
+    """Prolongs the lease.
+
+    Raises:
+      WorkdirBusyError: If it was taken over.
+    """
+    self._write()
+
+  def publish(self, snapshot: str) -> None:
+    """Makes a snapshot the published one.
+
+    Raises:
+      WorkdirBusyError: If the lease was taken over: nothing is published.
+    """
+    self._write(snapshot=snapshot)
+
+  def release(self) -> None:
+    """Ends the lease, unless it was taken over."""
+    with contextlib.suppress(errors.WorkdirBusyError):
+      self._write(holder=None, until=0.0)
+
+  def renewing(self) -> contextlib.AbstractContextManager[None]:
+    """Renews the lease by a thread within the block."""
+    return repetition.repeated(self.renew, self._seconds / 3)
+
+  def _write(self, **changes: Any) -> None:
+    with self._lock:
+      head = self._head._replace(
+        number=self._head.number + 1,
+        **{
+          'holder': self._holder,
+          'until': self._clock() + self._seconds,
+          **changes,
+        },
+      )
+      content = {'schema_version': _SCHEMA_VERSION, **head._asdict()}
+      spelled = json.dumps(sealed_json.seal(content), indent=2) + '\n'
+      try:
+        self._tag = self._objects.write_if(NAME, spelled.encode(), self._tag)
+      except objects_lib.ChangedError:
+        now, _ = read(self._objects)
+        raise errors.WorkdirBusyError(
+          f'{self._objects.address} was taken over by {now.holder or "another"}'
+          ': nothing more is published there by this process. Run it again '
+          'when the other one has ended'
+        ) from None
+      self._head = head
