@@ -31,7 +31,7 @@ def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
   with contextlib.ExitStack() as stack:
     for name in flags.FLAGS if names is not None else ():
       value = flags.FLAGS[name].value
-      if name == 'config' or not objects.is_address(value):
+      if name == 'config' or not _is_address(value):
         continue
       if name not in (names or ()):
         raise errors.ConfigError(
@@ -55,3 +55,10 @@ def publish() -> None:
   """Publishes what the program has done so far, if a flag is an address."""
   for publisher in _publishers:
     publisher()
+
+
+def _is_address(value: object) -> bool:
+  """Other flags may have addresses that are none of a store, as of a server."""
+  return isinstance(value, str) and value.startswith(
+    tuple(f'{scheme}://' for scheme in objects.SCHEMES)
+  )

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tff_algos.core import errors
-from tff_algos.export import labels, versions
+from tff_algos.core import errors, folder_lock
+from tff_algos.export import labels
 
 CANARY = labels.Labels({'stable': 1, 'canary': 2}, 0.25)
 
@@ -81,7 +81,7 @@ def test_damaged_files(folder, content, text):
 
 def test_one_process_writes_at_a_time(folder):
   with (
-    versions.exclusive(folder),
+    folder_lock.exclusive(folder, 'busy'),
     pytest.raises(errors.WorkdirBusyError, match='another process'),
   ):
     labels.assign(folder, ['a'], CANARY)
