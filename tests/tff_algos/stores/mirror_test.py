@@ -1,4 +1,5 @@
 import contextlib
+import os
 
 import pytest
 
@@ -174,14 +175,25 @@ def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):
   with writer.writing():
     (writer.folder / 'round').write_text('2')
     (writer.folder / 'more').write_text('2')
+  replace, moved = os.replace, []
   with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
 
     def interrupt(source, target):
-      raise KeyboardInterrupt
+      if moved:
+        raise KeyboardInterrupt
+      moved.append(target)
+      replace(source, target)
 
     patched.setattr(snapshots.os, 'replace', interrupt)
     reader.fetch()
-  assert reader.fetch() and (reader.folder / 'round').read_text() == '2'
+  assert len(moved) == 1
+  # The first content again, of which the reader has but a part.
+  with writer.writing():
+    (writer.folder / 'round').write_text('1')
+    (writer.folder / 'more').unlink()
+  assert reader.fetch()
+  assert [path.name for path in reader.folder.iterdir()] == ['round']
+  assert (reader.folder / 'round').read_text() == '1'
 
 
 def test_a_reader_follows_what_is_published(address, on):
