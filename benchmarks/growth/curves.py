@@ -80,5 +80,6 @@ def draw(curve: Curve) -> figure_lib.Figure:
   axes.yaxis.set_major_formatter('{x:g}')
   axes.minorticks_off()
   axes.set_xlabel(curve.sizes)
-  axes.set_ylabel(curve.name)
+  # `training, peak MiB, states on disk` is in MiB.
+  axes.set_ylabel('MiB' if 'MiB' in curve.name else 'CPU seconds')
   return figure
