@@ -213,7 +213,7 @@ def test_grpc(ports):
     assert found.version == 1
 
 
-def test_log_and_metrics_name_the_version_that_answered(ports, capfd):
+def test_log_and_metrics_name_the_version_that_answered(ports, access_log):
   client_id = sorted(CANARIES)[0]
   before = [count(ports, 'predict', 2, status) for status in ('200', '400')]
   answering(ports, client_id)
@@ -224,11 +224,8 @@ def test_log_and_metrics_name_the_version_that_answered(ports, capfd):
   assert post(ports, f'{NAME}:predict', bad).status_code == 400
   after = [count(ports, 'predict', 2, status) for status in ('200', '400')]
   assert after == [before[0] + 1, before[1] + 1]
-  lines = [
-    json.loads(line)
-    for line in capfd.readouterr().out.splitlines()
-    if '"method": "predict"' in line
-  ]
+  # Beside them are those of the metrics.
+  lines = [line for line in access_log(7) if line['method'] == 'predict']
   assert [(line['version'], line['status']) for line in lines] == [
     ('2', '200'),
     ('1', '400'),

@@ -1,5 +1,8 @@
-"""One running server for a test module."""
+"""One running server for a test module; its access log."""
 
+import json
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import grpc
@@ -7,7 +10,7 @@ import httpx
 import pytest
 
 from tests.testing import exportable
-from tff_algos.serving import models, server, server_config
+from tff_algos.serving import models, monitoring, server, server_config
 
 MAX_REQUEST_BYTES = 100_000
 MAX_ROWS = 100
@@ -43,3 +46,25 @@ def served(export_folder):
     grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
   ):
     yield Served(http, channel, f'127.0.0.1:{ports.port}')
+
+
+@pytest.fixture
+def access_log(monkeypatch) -> Callable[[int], list[dict]]:
+  """Returns number of lines -> so many lines of the log, once they are there.
+
+  A client has its answer before the log has it, and pytest's `capfd` loses what
+  is written while it is read.
+  """
+  lines = []
+  monkeypatch.setattr(
+    monitoring, 'print', lambda line, **_: lines.append(line), raising=False
+  )
+
+  def read(number):
+    deadline = time.monotonic() + 30
+    while len(lines) < number:
+      assert time.monotonic() < deadline, lines
+      time.sleep(0.01)
+    return [json.loads(line) for line in lines]
+
+  return read

@@ -1,6 +1,5 @@
 """TLS at both ports: handshakes, client certificates, reloads, other bytes."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -129,15 +128,10 @@ def test_certificates_of_both_sides_are_verified(ports, ca, other_ca, client):
   ],
 )
 def test_the_access_log_names_the_certificate(
-  ports, ca, common_name, others, name, capfd
+  ports, ca, common_name, others, name, access_log
 ):
   check_asks(ports, ca, ca.issue('client', common_name, *others))
-  text = ''
-  deadline = time.monotonic() + 30
-  while text.count('\n') < 2:  # A client has its answer before the log.
-    assert time.monotonic() < deadline
-    text += capfd.readouterr().out
-  lines = [json.loads(line) for line in text.splitlines()]
+  lines = access_log(2)
   assert {line['api'] for line in lines} == {'rest', 'grpc'}
   assert {line['certificate'] for line in lines} == {name}
   assert {line['caller'] for line in lines} == {''}

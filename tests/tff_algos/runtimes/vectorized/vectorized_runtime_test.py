@@ -160,6 +160,7 @@ def test_every_client_is_read_once_a_call_or_once_for_all(
   clients.examples = lambda i, read=clients.examples: (
     loaded.append(i) or read(i)
   )
+  clients.stream = lambda: map(clients.examples, range(len(_CLIENTS)))
   algorithm = running_sum.algorithm()
   config = vectorized_runtime.VectorizedConfig(
     clients_per_block=2, resident_mib=resident_mib
