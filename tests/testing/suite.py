@@ -13,6 +13,7 @@ import collections
 import contextlib
 import datetime
 import functools
+import gc
 import json
 import os
 import pathlib
@@ -28,6 +29,10 @@ import pytest
 # wait for each other; set before they are imported.
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'):
   os.environ.setdefault(_name, '1')
+
+# Python looks for garbage after so many new objects, by itself after 700. Most of
+# them are those of graphs, which stay.
+_NEW_OBJECTS = 20_000
 
 # cause -> (module, attribute) that it passes through.
 _CAUSES = {
@@ -177,6 +182,10 @@ def _wrapped(cause, function):
 
   run.cause_of_cost = cause
   return run
+
+
+def pytest_configure():
+  gc.set_threshold(_NEW_OBJECTS)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,7 +3,6 @@
 import math
 import sys
 
-import mlflow
 import pytest
 
 from tests.testing import tracked
@@ -16,6 +15,14 @@ _OPTIONS = {'algorithm.num_clusters': 2, 'model.words': 'x' * 7000} | {
 }
 
 
+@pytest.fixture(name='mlflow')
+def import_mlflow():
+  # Not by every process that collects the tests: it takes seconds.
+  import mlflow
+
+  return mlflow
+
+
 @pytest.fixture(autouse=True)
 def _store(tmp_path, monkeypatch):
   monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
@@ -26,31 +33,33 @@ def _open(run_id=None):
   return mlflow_tracker.MlflowTracker(_CONFIG, _OPTIONS, 'sweep/seed_0', run_id)
 
 
-def _history(run_id, name):
-  history = mlflow.MlflowClient().get_metric_history(run_id, name)
+def _history(client, run_id, name):
+  history = client.get_metric_history(run_id, name)
   return [(metric.step, metric.value) for metric in history]
 
 
-def test_a_run_has_its_config_and_the_metrics_of_its_rounds():
+def test_a_run_has_its_config_and_the_metrics_of_its_rounds(mlflow):
   opened = _open()
   opened.resume(0)
   opened.record(0, {'train/loss': 2.0})
   opened.record(1, {'train/loss': 1.5, 'test/accuracy': math.nan})
   opened.summarize({'test/accuracy': 0.5})
   opened.close()
-  run = mlflow.MlflowClient().get_run(opened.run_id)
+  client = mlflow.MlflowClient()
+  run = client.get_run(opened.run_id)
   assert run.info.run_name == 'sweep/seed_0'
   assert run.info.status == 'FINISHED'
   assert mlflow.get_experiment(run.info.experiment_id).name == 'lab'
   assert run.data.params == {
     key: str(value)[:6000] for key, value in _OPTIONS.items()
   }
-  assert _history(opened.run_id, 'train/loss') == [(0, 2.0), (1, 1.5)]
-  assert _history(opened.run_id, 'evaluation/test/accuracy') == [(1, 0.5)]
+  assert _history(client, opened.run_id, 'train/loss') == [(0, 2.0), (1, 1.5)]
+  last = _history(client, opened.run_id, 'evaluation/test/accuracy')
+  assert last == [(1, 0.5)]
   assert 'test/accuracy' not in run.data.metrics
 
 
-def test_rounds_that_are_run_again_are_not_sent_again():
+def test_rounds_that_are_run_again_are_not_sent_again(mlflow):
   first = _open()
   for round_num in range(4):
     first.record(round_num, {'train/loss': 1.0 / (1 + round_num)})
@@ -59,11 +68,12 @@ def test_rounds_that_are_run_again_are_not_sent_again():
   for round_num in (3, 4):
     second.record(round_num, {'train/loss': 1.0 / (1 + round_num)})
   assert second.run_id == first.run_id
-  steps = [step for step, _ in _history(first.run_id, 'train/loss')]
+  history = _history(mlflow.MlflowClient(), first.run_id, 'train/loss')
+  steps = [step for step, _ in history]
   assert steps == [0, 1, 2, 3, 4]
 
 
-def test_a_training_that_begins_anew_is_another_run():
+def test_a_training_that_begins_anew_is_another_run(mlflow):
   first = _open()
   first.record(0, {'train/loss': 1.0})
   second = _open(first.run_id)
@@ -72,10 +82,10 @@ def test_a_training_that_begins_anew_is_another_run():
   assert second.run_id != first.run_id
   client = mlflow.MlflowClient()
   assert client.get_run(first.run_id).info.status == 'KILLED'
-  assert _history(second.run_id, 'train/loss') == [(0, 3.0)]
+  assert _history(client, second.run_id, 'train/loss') == [(0, 3.0)]
 
 
-def test_pictures_and_models_with_their_signature(tmp_path):
+def test_pictures_and_models_with_their_signature(mlflow, tmp_path):
   opened = _open()
   opened.add_pictures([tracked.write_picture(tmp_path)])
   model = tracker.read_model(tracked.write_bundle(tmp_path))
