@@ -1,6 +1,8 @@
 """Tiny algorithms with hand-set states, to export and to serve."""
 
+import functools
 import pathlib
+import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -142,6 +144,26 @@ def sample_inputs(num_rows: int = 5) -> np.ndarray:
 
 
 def write_all(folder: pathlib.Path) -> None:
+  """Writes under a folder the files of `export_all`, which takes seconds."""
+  for name, content in _exported_files().items():
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+@functools.cache
+def _exported_files() -> dict[str, bytes]:
+  with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    export_all(folder)
+    return {
+      str(path.relative_to(folder)): path.read_bytes()
+      for path in folder.rglob('*')
+      if path.is_file()
+    }
+
+
+def export_all(folder: pathlib.Path) -> None:
   """Exports every kind of bundle under a folder, as a run does."""
   model = linear_model()
   server_state, client_states = states(model)

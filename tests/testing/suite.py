@@ -52,8 +52,9 @@ _CAUSES = {
 }
 _START = 'imports and collection'
 _REST = 'the rest'
-# A session fixture that runs a whole experiment.
-_SHARED_RUN = 'finished_run'
+# Fixtures that take seconds to make: one process makes them, for all tests.
+_SHARED_FIXTURES = {'launcher', 'trained_regressions', 'digits_dataset'}
+_SHARED = 'programs and shared runs'
 _RECORD = pathlib.Path(__file__).parents[1] / 'costs.json'
 # A group that grew by so many seconds is named.
 _GROWTH_SECONDS = 5.0
@@ -232,15 +233,16 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _group_files(items: list[pytest.Item]) -> None:
-  """Marks tests without a group: one a file, one of all that need the same run."""
+  """Marks tests without a group: one a file, one of all with shared fixtures."""
   files = collections.defaultdict(list)
   for item in items:
     if not item.get_closest_marker('xdist_group'):
       files[group_of(item)].append(item)
   for file, tests in files.items():
-    shared = any(_SHARED_RUN in item.fixturenames for item in tests)
+    used = {name for item in tests for name in item.fixturenames}
+    group = _SHARED if used & _SHARED_FIXTURES else file
     for item in tests:
-      item.add_marker(pytest.mark.xdist_group(_SHARED_RUN if shared else file))
+      item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _shuffle(items: list[pytest.Item], seed: int) -> None:
@@ -294,6 +296,7 @@ def pytest_testnodedown(node):
 
 
 def pytest_sessionfinish(session):
+  gc.freeze()  # pytest would search for garbage five times, for its complaints.
   if hasattr(session.config, 'workerinput'):
     session.config.workeroutput['costs'] = _rows
 

@@ -81,16 +81,16 @@ def test_a_seed_decides_a_random_order_that_keeps_groups_together(monkeypatch):
     assert abs(order.index('b1') - order.index('b2')) == 1
 
 
-def test_files_that_need_the_same_run_are_one_group():
+def test_files_with_shared_fixtures_are_one_group():
   items = [
     _Item('a_test.py::test_1'),
-    _Item('b_test.py::test_1', fixtures=('finished_run',)),
+    _Item('b_test.py::test_1', fixtures=('launcher', 'finished_run')),
     _Item('b_test.py::test_2'),
-    _Item('c_test.py::test_1', fixtures=('finished_run',)),
+    _Item('c_test.py::test_1', fixtures=('trained_regressions',)),
   ]
   suite._group_files(items)
   groups = [item.marks['xdist_group'].args[0] for item in items]
-  assert groups == ['a_test.py', *['finished_run'] * 3]
+  assert groups == ['a_test.py', *[suite._SHARED] * 3]
 
 
 def test_a_file_stays_in_one_process(tmp_path):

@@ -16,10 +16,10 @@ _MODELS = ('cluster_models', 'personalized_models', 'anna')
 def make_exports(tmp_path_factory):
   """Two exports, between which the counter of the process gains a digit."""
   first, second = (tmp_path_factory.mktemp(name) for name in ('a', 'b'))
-  exportable.write_all(first)
+  exportable.export_all(first)
   for _ in range(20_000):
     tf.Graph()  # It takes a number.
-  exportable.write_all(second)
+  exportable.export_all(second)
   return first, second
 
 
