@@ -74,9 +74,8 @@ def test_runtimes_agree(name, build_model):
   )
 
 
-@pytest.mark.parametrize(
-  'name', ['fed_avg', pytest.param('fed_em', marks=pytest.mark.verify)]
-)
+@pytest.mark.verify
+@pytest.mark.parametrize('name', ['fed_avg', 'fed_em'])
 def test_runtimes_agree_on_dropout_layers_of_keras(name):
   def build(rate):
     def network(input_shape, num_outputs):

@@ -55,6 +55,7 @@ def _rounds(records):
   ]
 
 
+@pytest.mark.verify
 def test_config_rounds_summary_pictures_and_a_model(tmp_path):
   opened = _open(tmp_path)
   opened.resume(0)
@@ -92,6 +93,7 @@ def test_config_rounds_summary_pictures_and_a_model(tmp_path):
   }
 
 
+@pytest.mark.verify
 def test_a_training_that_begins_anew_is_another_run(tmp_path):
   first = _open(tmp_path)
   first.record(0, {'train/loss': 1.0})
