@@ -1,5 +1,7 @@
 """What robust rules and attacks promise for every registered algorithm."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -90,6 +92,13 @@ def _first_round(algorithm):
   return toys.run_rounds(algorithm, runtime, _SOURCE, 1)
 
 
+@functools.cache
+def _plain(name):
+  """Returns an algorithm without attack and rule, and its first round."""
+  algorithm = _build(name)
+  return algorithm, _first_round(algorithm)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('name, model, aggregation, attack', _CASES)
 def test_runtimes_agree_under_attack(name, model, aggregation, attack):
@@ -109,8 +118,7 @@ def test_every_algorithm_says_what_is_uploaded(name):
   """With nobody attacking, marking clients changes no bit, and looking at the
   cohort none but those of sums; with all attacking, models differ.
   """
-  plain = _build(name)
-  expected = _first_round(plain)
+  plain, expected = _plain(name)
   nobody, everybody = np.zeros(5, bool), np.ones(5, bool)
   for attack in ('sign_flip', 'ipm'):
     algorithm = _attack(plain, attack, nobody)
@@ -135,16 +143,13 @@ def test_an_algorithm_with_one_mean_takes_a_rule(name):
   are not clipped, it is the mean, with the same weights.
   """
   radius = 0.001
-  algorithms = robust, _, _ = [
-    _build(name, options and {'rule': 'norm_clipping', **options})
-    for options in (
-      {'clipping_radius': radius},
-      {'clipping_radius': 1e6},
-      None,
-    )
-  ]
+  robust, loose = (
+    _build(name, {'rule': 'norm_clipping', 'clipping_radius': one})
+    for one in (radius, 1e6)
+  )
   before = toys.initial_states(robust, _SOURCE.population)[0]
-  after, unclipped, plain = (_first_round(one)[0] for one in algorithms)
+  after, unclipped = (_first_round(one)[0] for one in (robust, loose))
+  plain = _plain(name)[1][0]
   contract.assert_all_close(
     robust.cluster_weights(unclipped), robust.cluster_weights(plain)
   )

@@ -144,9 +144,9 @@ class _FailingRuntime:
 def test_whatever_ends_a_phase_or_an_evaluation_nothing_is_lost(
   experiment, whole, tmp_path
 ):
-  """Ctrl-C or a failure at every fifth call, and the run after it goes on."""
+  """Ctrl-C or a failure at every ninth call, and the run after it goes on."""
   options = {'checkpoint_interval': 2}
-  for call_number in range(1, 100, 5):
+  for call_number in range(1, 100, 9):
     is_ctrl_c = call_number % 2 == 1
     error = KeyboardInterrupt() if is_ctrl_c else errors.CheckpointError('no')
     runtime = _FailingRuntime(experiment.runtime, call_number, error)

@@ -258,7 +258,7 @@ def test_a_rate_that_falls_is_that_of_the_theorem():
 def test_random_selection_differs_by_round_and_repeats_by_seed():
   algorithm = _build(selection='random')
   counts = [
-    [one.after.is_selected.astype(int) for one in _rounds(algorithm, 8)]
+    [one.after.is_selected.astype(int) for one in _rounds(algorithm, 4)]
     for _ in range(2)
   ]
   np.testing.assert_array_equal(counts[0], counts[1])
