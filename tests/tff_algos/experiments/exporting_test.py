@@ -79,17 +79,6 @@ def test_bundle_is_tied_to_config_round_and_dataset(finished_run, trained):
   assert 3 in json.loads(text).values() or '"round_num": 3' in text
 
 
-def test_each_export_is_a_new_version(trained_regressions, tmp_path):
-  first, again = (
-    exporting.export(*trained_regressions, export_dir=tmp_path)
-    for _ in range(2)
-  )
-  for one, other in zip(first, again, strict=True):
-    assert int(other.name) == int(one.name) + 1
-    assert other.is_dir()
-  assert not list(tmp_path.rglob('.writing*'))
-
-
 def test_one_client_alone(finished_run, trained):
   opened, _ = trained
   client_id = opened.dataset.client_ids[5]

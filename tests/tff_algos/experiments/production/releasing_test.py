@@ -179,6 +179,7 @@ def test_ungated_export_counts_on_the_same_path(run, tmp_path):
     run.config, run.folder, 1, export_dir=run.target, keep_versions=2
   )
   assert [path.name for path in paths] == ['2', '2']
+  assert not list(run.target.rglob('.writing*'))
   history = releases.read_history(run.target)
   assert [one.gated for one in history] == [True, False]
   assert history[1].run == '../run' and history[1].round_num == 1
