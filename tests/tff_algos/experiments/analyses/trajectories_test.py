@@ -104,7 +104,7 @@ def test_a_point_has_kernels_in_the_place_of_factors(folder):
   [
     ('wider', "wider has another network than the first run: weight 'norm_0"),
     ('elsewhere', 'elsewhere was trained on dataset'),
-    ('nothing', 'config.json is missing; name folders of runs'),
+    ('nothing', 'config.json is missing. Name folders of runs'),
   ],
 )
 def test_paths_in_different_spaces_are_refused(runs, name, text):
