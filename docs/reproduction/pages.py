@@ -5,7 +5,8 @@
 `--run` executes the sweep of an experiment in `runs/reproduction/ID`, where it
 resumes what was interrupted, and stores its result; the data sets are those
 that its configs name, in `data/`. `--store` stores that of a sweep that was run
-elsewhere. Then, and without either, all tables and pictures are written anew.
+elsewhere, possibly of some cells only: the other cells of the stored result are
+kept. Then, and without either, all tables and pictures are written anew.
 """
 
 import argparse
@@ -107,8 +108,9 @@ def describe(
   Raises:
     DataError: If no run is finished, or one has no provenance.
   """
-  made_by, cells = [], {}
+  cells = {}
   for cell in sweep_lib.read(workdir).cells:
+    made_by = []
     for run in cell.runs:
       for one in _provenance(run.workdir):
         made_by += [one] * (one not in made_by)
@@ -117,6 +119,7 @@ def describe(
     cells[cell.label] = {
       'config_hash': config_lib.config_hash(config),
       'config': config,
+      'provenance': made_by,
       'rounds': curves[0].rounds.astype(int).tolist(),
       'runs': [
         {
@@ -129,7 +132,7 @@ def describe(
         for seed, run, curve in zip(cell.seeds, cell.runs, curves, strict=True)
       ],
     }
-  return {'command': stored.command, 'provenance': made_by, 'cells': cells}
+  return {'command': stored.command, 'cells': cells}
 
 
 def _series(run: run_lib.Run, name: str) -> run_lib.Series:
@@ -159,8 +162,11 @@ def _provenance(run: pathlib.Path) -> list[Any]:
 
 
 def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
-  """Writes the result of a sweep."""
-  sealed_json.write(stored.record, describe(stored, workdir))
+  """Writes the result of a sweep; cells that it lacks stay as they are."""
+  result = describe(stored, workdir)
+  earlier = results.read(stored) or {'cells': {}}
+  result['cells'] = {**earlier['cells'], **result['cells']}
+  sealed_json.write(stored.record, result)
 
 
 def _draw(

@@ -326,15 +326,16 @@ def _difference_text(found: Judgement) -> str:
 
 
 def _provenance_text(result: Mapping[str, Any]) -> str:
-  made_by = [
+  made_by = {
     f'commit `{str(one["revision"])[:10]}`'
     f'{"" if one["is_clean"] else ", with changes"}, lock '
     f'`{one["lock_hash"]}`, {one["machine"]["cpu"]}, '
     f'{one["machine"]["num_cores"]} cores, '
     f'{one["machine"]["memory_gib"]:g} GiB'
-    for one in result['provenance']
-  ]
-  text = '; '.join(made_by)
+    for cell in result['cells'].values()
+    for one in cell['provenance']
+  }
+  text = '; '.join(sorted(made_by))
   return f'{text[:1].upper()}{text[1:]}; {_cost_text(result)}.'
 
 

@@ -58,7 +58,7 @@ def test_stored_configs_have_their_hashes_and_no_private_paths(one):
     assert len({run['seed'] for run in cell['runs']}) == len(cell['runs'])
     folder = cell['config']['dataset']['source']['options'].get('folder', '')
     assert not pathlib.Path(folder).is_absolute()
-  assert all(one['is_clean'] for one in result['provenance'])
+    assert all(one['is_clean'] for one in cell['provenance'])
 
 
 _SWEEP = (
@@ -146,8 +146,8 @@ def _swept(tmp_path):
 def test_result_of_a_sweep_has_every_seed_and_where_it_was_made(swept):
   found = pages.describe(_LAB, swept)
   assert found['command'] == _LAB.command
-  assert found['provenance'] == [{'revision': 'r0'}, {'revision': 'r1'}]
   cell = found['cells']['rate=0.5']
+  assert cell['provenance'] == [{'revision': 'r0'}, {'revision': 'r1'}]
   assert cell['config'] == {'seed': 0}
   assert cell['config_hash'] == config_lib.config_hash({'seed': 0})
   assert cell['rounds'] == [0, 1, 2]
@@ -157,6 +157,16 @@ def test_result_of_a_sweep_has_every_seed_and_where_it_was_made(swept):
     {'seed': 1, 'seconds': 3.0, 'metrics': {name: [0.0, 0.375, 0.75]}},
   ]
   json.dumps(found)
+
+
+def test_cells_that_a_stored_sweep_lacks_are_kept(swept, tmp_path, monkeypatch):
+  monkeypatch.setattr(results, '_STORED', tmp_path / 'stored')
+  pages.store(_LAB, swept)
+  before = results.read(_LAB)['cells']
+  earlier = {**before, 'rate=0.5': {'runs': []}, 'rate=9': {'runs': []}}
+  pages.sealed_json.write(_LAB.record, {'cells': earlier})
+  pages.store(_LAB, swept)
+  assert results.read(_LAB)['cells'] == {**before, 'rate=9': {'runs': []}}
 
 
 def test_a_run_that_names_no_commit_is_refused(swept):

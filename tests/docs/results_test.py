@@ -61,7 +61,14 @@ def _cell(*scores):
     {'seed': seed, 'seconds': 1800.0, 'metrics': {_METRIC: [0.1, score]}}
     for seed, score in enumerate(scores)
   ]
-  return {'config_hash': 'x', 'config': {}, 'rounds': [0, 9], 'runs': runs}
+  provenance = {
+    **{'revision': 'abcdef0123456789', 'is_clean': True, 'lock_hash': '77'},
+    'machine': {'cpu': 'Fast', 'num_cores': 2, 'memory_gib': 8.0},
+  }
+  return {
+    **{'config_hash': 'x', 'config': {}, 'provenance': [provenance]},
+    **{'rounds': [0, 9], 'runs': runs},
+  }
 
 
 _EXPERIMENT = """
@@ -92,11 +99,7 @@ def _lab(tmp_path, monkeypatch):
   monkeypatch.setattr(results, '_STORED', tmp_path / 'results')
 
   def store(**cells):
-    provenance = {
-      **{'revision': 'abcdef0123456789', 'is_clean': True, 'lock_hash': '77'},
-      'machine': {'cpu': 'Fast', 'num_cores': 2, 'memory_gib': 8.0},
-    }
-    content = {'command': 'c', 'provenance': [provenance], 'cells': cells}
+    content = {'command': 'c', 'cells': cells}
     sealed_json.write(results.find('lab/one').record, content)
 
   return store
