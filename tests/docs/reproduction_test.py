@@ -1,6 +1,7 @@
 """Pages of the papers: equal to stored results, and these to their configs."""
 
 import dataclasses
+import fnmatch
 import json
 import pathlib
 
@@ -41,12 +42,18 @@ def test_every_stored_result_is_of_an_experiment():
 
 @pytest.mark.parametrize('one', _EXPERIMENTS.values(), ids=lambda one: one.id)
 def test_rows_and_claims_are_cells_of_the_sweep(one):
-  plan = pages.expand(one.arguments).plan
-  labels = {
-    pages.sweep_lib.plan.label(plan.axes, run.values) for run in plan.runs
-  }
+  labels = []
+  for arguments in one.sweeps.values():
+    plan = pages.expand(arguments).plan
+    labels += {
+      pages.sweep_lib.plan.label(plan.axes, run.values) for run in plan.runs
+    }
   named = {row.cell for row in one.rows}
-  assert named == labels
+  assert one.choose_by or named == set(labels)
+  # Each cell is of one row, also where rows are patterns.
+  matched = [fnmatch.filter(labels, pattern) for pattern in named]
+  assert sorted(sum(matched, [])) == sorted(labels)
+  assert all(matched)
   assert {cell for c in one.claims for cell in (c.better, c.worse)} <= named
 
 
@@ -81,7 +88,8 @@ def _changed(tmp_path, monkeypatch):
 
   def store(change):
     cells = {}
-    expanded = pages.expand(_LAB.arguments)
+    (arguments,) = _LAB.sweeps.values()
+    expanded = pages.expand(arguments)
     for run, config in zip(expanded.plan.runs, expanded.configs, strict=True):
       label = pages.sweep_lib.plan.label(expanded.plan.axes, run.values)
       if run.seed == 0:
@@ -193,7 +201,11 @@ def test_picture_has_a_line_for_each_finished_row(swept):
   )
   (axes,) = pages._draw(lab, pages.describe(lab, swept)).axes
   half, one = axes.lines
-  np.testing.assert_allclose(half.get_xydata(), [[0, 0], [1, 0.25], [2, 0.5]])
+  np.testing.assert_allclose(half.get_xydata(), [[0, 0], [1, 25], [2, 50]])
+  area, _ = axes.collections
+  # Of the seeds 0 and 1 in the last round.
+  vertices = area.get_paths()[0].vertices
+  assert {y for x, y in vertices if x == 2} == {25, 75}
   assert [half.get_label(), one.get_label()] == ['Half (2)', 'One (2)']
 
 

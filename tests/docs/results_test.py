@@ -128,6 +128,51 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert results.ids(page) == ['lab/one']
 
 
+_CHOSEN = '''
+[[experiment]]
+id = "lab/one"
+reproduces = "Lab, Table 1"
+sweep = "--config=a.py --grid=rate=1,2 --config=b.py --num_seeds=3"
+metric = "test/accuracy"
+choose_by = "validation/accuracy"
+rows = [
+  { cell = "new, rate=*", title = "New" },
+  { cell = "old*", title = "Old" },
+]
+claims = [{ text = "new is better", better = "new, rate=*", worse = "old*" }]
+'''
+
+
+def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
+  """Not the best by test accuracy; and it alone is marked stale."""
+  (tmp_path / 'experiments.toml').write_text(_CHOSEN)
+  one = results.find('lab/one')
+  assert one.command == (
+    'python -m binaries.sweep --config=a.py --grid=rate=1,2 '
+    '--workdir=runs/reproduction/lab/one/0\n'
+    'python -m binaries.sweep --config=b.py --num_seeds=3 '
+    '--workdir=runs/reproduction/lab/one/1'
+  )
+  cells = {
+    'new, rate=1': _cell(0.6, 0.6, 0.6),
+    'new, rate=2': _cell(0.9, 0.9, 0.9),
+    'old': _cell(0.5, 0.5, 0.5),
+  }
+  for cell, scores in zip(
+    cells.values(), ([0.7, 0.5, 0.7], [0.8, 0.4, 0.6], [0.1] * 3), strict=True
+  ):
+    for run, score in zip(cell['runs'], scores, strict=True):
+      run['metrics']['validation/accuracy'] = [0.9, score]
+  lab(**cells)
+  page = results.render(_PAGE, {'lab/one': ['new, rate=2']})
+  assert '| New (new, rate=1) |  | 60.0 ± 0.0 | 3 |' in page
+  assert '| Old (old) |' in page
+  assert '| +10.0 (+10.0 to +10.0), 3 seeds | **confirmed** |' in page
+  page = results.render(_PAGE, {'lab/one': ['new, rate=1']})
+  assert '| New (new, rate=1) *stale* |' in page
+  assert '**confirmed** *stale* |' in page
+
+
 def test_stale_cells_are_marked_in_table_and_verdict(lab):
   lab(new=_cell(0.9, 0.92, 0.91), old=_cell(0.8, 0.82, 0.81))
   page = results.render(_PAGE, {'lab/one': ['old']})
