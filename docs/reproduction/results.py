@@ -355,9 +355,11 @@ def _difference_text(found: Judgement) -> str:
   if not found.num_seeds:
     return 'not run'
   seeds = f'{found.num_seeds} seed{"s" * (found.num_seeds > 1)}'
-  text = f'{found.difference:+.1f}'
+  # Of a narrow interval the ends would be rounded to 0.
+  digits = 2 if found.high - found.low < 1 else 1
+  text = f'{found.difference:+.{digits}f}'
   if found.num_seeds >= _LEAST_SEEDS:
-    text += f' ({found.low:+.1f} to {found.high:+.1f})'
+    text += f' ({found.low:+.{digits}f} to {found.high:+.{digits}f})'
   return f'{text}, {seeds}'.replace('-', '−')
 
 

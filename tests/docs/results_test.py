@@ -118,7 +118,7 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert '| Rare |  | 100.0, 100.0 | 2 |' in page
   assert 'Unfinished' not in page
   assert (
-    '| new is better | +10.0 (+10.0 to +10.0), 3 seeds | **confirmed** |'
+    '| new is better | +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |'
   ) in page
   assert '| rare is better | +19.0, 2 seeds | **untested at this' in page
   assert (
@@ -167,7 +167,7 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
   page = results.render(_PAGE, {'lab/one': ['new, rate=2']})
   assert '| New (new, rate=1) |  | 60.0 ± 0.0 | 3 |' in page
   assert '| Old (old) |' in page
-  assert '| +10.0 (+10.0 to +10.0), 3 seeds | **confirmed** |' in page
+  assert '| +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |' in page
   page = results.render(_PAGE, {'lab/one': ['new, rate=1']})
   assert '| New (new, rate=1) *stale* |' in page
   assert '**confirmed** *stale* |' in page
@@ -190,7 +190,7 @@ def test_summary_has_every_claim_also_of_what_was_not_run(lab):
   assert 'Not run: no result is stored.' in results.render(_PAGE, {})
   lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
   assert (
-    f'{row}−10.0 (−10.0 to −10.0), 3 seeds | **contradicted** | '
+    f'{row}−10.00 (−10.00 to −10.00), 3 seeds | **contradicted** | '
     '`make reproduction RUN=lab/one` | 6 runs, 3 h of rounds |'
   ) in results.render(page, {})
 
