@@ -42,8 +42,8 @@ class Row:
   """Row of a table.
 
   Attributes:
-    cell: Label of a cell of the sweeps; with `choose_by` possibly a pattern with
-      `*` of the labels of several.
+    cell: Label of a cell of the sweeps; with `choose_by` possibly a pattern
+      with `*` of the labels of several.
     title: Its name in the table.
     paper: The paper's number; empty if it has none.
   """

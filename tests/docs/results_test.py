@@ -128,7 +128,7 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert results.ids(page) == ['lab/one']
 
 
-_CHOSEN = '''
+_CHOSEN = """
 [[experiment]]
 id = "lab/one"
 reproduces = "Lab, Table 1"
@@ -140,7 +140,7 @@ rows = [
   { cell = "old*", title = "Old" },
 ]
 claims = [{ text = "new is better", better = "new, rate=*", worse = "old*" }]
-'''
+"""
 
 
 def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):

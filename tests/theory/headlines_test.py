@@ -105,9 +105,7 @@ def test_pfedkm_is_better_with_two_clusters_than_as_pfedme():
   }
   found = [
     _accuracies(
-      _build(
-        {'name': 'pfedkm', 'num_clusters': k, 'local_training': training}
-      ),
+      _build({'name': 'pfedkm', 'num_clusters': k, 'local_training': training}),
       _two_groups,
       10,
     )
