@@ -183,12 +183,16 @@ def test_stale_cells_are_marked_in_table_and_verdict(lab):
 
 def test_summary_has_every_claim_also_of_what_was_not_run(lab):
   page = '<!-- claims -->\n<!-- end -->'
+  ready = '<!-- ready -->\n<!-- end -->'
+  command = '`make reproduction RUN=lab/one` |'
+  assert f'| Lab, Table 1 |  | {command}' in results.render(ready, {})
   row = '| Lab, Table 1 | new is better | '
   assert f'{row}not run | **untested at this size** |' in results.render(
     page, {}
   )
   assert 'Not run: no result is stored.' in results.render(_PAGE, {})
   lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
+  assert command not in results.render(ready, {})
   assert (
     f'{row}−10.00 (−10.00 to −10.00), 3 seeds | **contradicted** | '
     '`make reproduction RUN=lab/one` | 6 runs, 3 h of rounds |'
