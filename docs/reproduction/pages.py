@@ -182,6 +182,7 @@ def _draw(
   figure = figure_lib.Figure(figsize=(10, 4.5), layout='constrained')
   axes = figure.subplots()
   scale = results.scale(stored.metric)
+  seen = []
   for row in stored.rows:
     cell = result['cells'].get(results.choose(stored, result, row.cell))
     if cell is not None:
@@ -199,6 +200,11 @@ def _draw(
         alpha=0.15,
         linewidth=0,
       )
+      seen += [*curves[:, 1:].flat]
+  if seen:
+    # Untrained models, often far below, would flatten all lines.
+    margin = 0.05 * (max(seen) - min(seen))
+    axes.set_ylim(min(seen) - margin, max(seen) + margin)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   axes.set_xlabel('round')
   axes.set_ylabel(f'{stored.metric}{", %" if scale > 1 else ""}', wrap=True)

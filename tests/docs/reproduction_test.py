@@ -206,6 +206,8 @@ def test_picture_has_a_line_for_each_finished_row(swept):
   # Of the seeds 0 and 1 in the last round.
   vertices = area.get_paths()[0].vertices
   assert {y for x, y in vertices if x == 2} == {25, 75}
+  # From rounds 1 and 2: 12.5 to 75, and a twentieth on either side.
+  np.testing.assert_allclose(axes.get_ylim(), [9.375, 78.125])
   assert [half.get_label(), one.get_label()] == ['Half (2)', 'One (2)']
 
 
