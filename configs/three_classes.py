@@ -12,7 +12,10 @@ every round, three of ten classes each, 75 % of a client's images for training a
 
 They read the original files of a folder: `config.dataset.source.options.folder`,
 by default data/mnist, data/fashion_mnist or data/cifar10 (the binary version).
-With the suffix `_tfds` TensorFlow Datasets downloads the set.
+With the suffix `_tfds` TensorFlow Datasets downloads the set. With `_validated` an
+eighth of a client's images are validation examples, by which a learning rate can be
+chosen, and the same quarter are test examples; `evaluation/summary.json` then also has
+`best_by_validation`.
 
 Not specified in the paper:
 
@@ -29,11 +32,7 @@ Not specified in the paper:
   Only the regression, which the paper calls regularised, has weight decay.
 * The scaling of pixels: here they are values from 0 to 1. pFedMe's code standardises
   each pixel of MNIST and scales CIFAR-10 to [-1, 1]; neither is offered.
-* Whether Table 2 shows the last round or the best one. Here no client has validation
-  examples, so it is the last. With
-  `--config.dataset.splits.validation_ratio=0.2 --config.dataset.splits.test_ratio=0.4`
-  an eighth of a client's images are validation examples, the same quarter are test
-  examples, and `evaluation/summary.json` also has `best_by_validation`.
+* Whether Table 2 shows the last round or the best one. Here it is the last.
 * Which accuracy Table 2 shows. `participating/test/personalized/accuracy` is that
   of the personalized models; `--config.algorithm.local_training.kept=both` adds that
   of the uploaded models, `participating/test/local/accuracy`.
@@ -50,6 +49,7 @@ COLUMNS = (
   'cifar10_network',
 )
 _TFDS = '_tfds'
+_VALIDATED = '_validated'
 _MODELS = {
   'mnist_logistic': 'logistic_regression',
   'cifar10_network': 'small_cnn',
@@ -63,12 +63,14 @@ def get_config(
 
   Args:
     algorithm: Name of the algorithm.
-    variant: A column, possibly with the suffix `_tfds`, or `'smoke'`.
+    variant: A column, possibly with the suffix `_tfds` or `_validated`, or
+      `'smoke'`.
     columns: Columns available for the algorithm.
   """
-  variants = (*columns, *(column + _TFDS for column in columns), 'smoke')
-  base.check(variant, variants)
-  column = variant.removesuffix(_TFDS)
+  suffixes = ('', _TFDS, _VALIDATED)
+  variants = [column + suffix for suffix in suffixes for column in columns]
+  base.check(variant, (*variants, 'smoke'))
+  column = _column_of(variant)
   is_cifar = column == 'cifar10_network'
   source, source_options = _source(variant)
   config = base.experiment(
@@ -89,6 +91,8 @@ def get_config(
     seed=1,
     num_shards=4,
   )
+  if variant.endswith(_VALIDATED):
+    config.dataset.splits.update(validation_ratio=0.2, test_ratio=0.4)
   config.training.update(num_rounds=100, checkpoint_interval=50)
   if is_cifar:
     config.training.update(num_rounds=200, evaluation_interval=5)
@@ -107,7 +111,7 @@ def get_config(
 
 def moreau_envelope(variant: str) -> dict:
   """Returns the local training of pFedKM and pFedMe."""
-  column = variant.removesuffix(_TFDS)
+  column = _column_of(variant)
   return {
     'client_learning_rate': client_learning_rate(variant),
     'personal_learning_rate': 0.01 if column == 'cifar10_network' else 0.05,
@@ -120,10 +124,14 @@ def client_learning_rate(variant: str) -> float:
   return 0.03 if variant.startswith('cifar10') else 0.005
 
 
+def _column_of(variant: str) -> str:
+  return variant.removesuffix(_TFDS).removesuffix(_VALIDATED)
+
+
 def _source(variant):
   if variant == 'smoke':
     return 'digits', {}
-  name = variant.removesuffix(_TFDS).rpartition('_')[0]
+  name = _column_of(variant).rpartition('_')[0]
   if variant.endswith(_TFDS):
     return 'tfds', {'name': name, 'download': True}
   source = 'cifar' if name == 'cifar10' else 'idx'

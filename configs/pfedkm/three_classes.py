@@ -42,11 +42,10 @@ Sensitivity to the paper's lambda, beta, R and eta, a grid axis each:
 More clusters than in the paper, and the best number by validation accuracy
 (docs/sweeps.md, "Choosing a number of clusters"):
 
-  python -m binaries.sweep --config=configs/pfedkm/three_classes.py:mnist_network \
+  python -m binaries.sweep \
+    --config=configs/pfedkm/three_classes.py:mnist_network_validated \
     --grid=algorithm.num_clusters=1,2,3,4,5,6,7,8 --choose=algorithm.num_clusters \
-    --config.dataset.splits.validation_ratio=0.2 \
-    --config.dataset.splits.test_ratio=0.4 --fixed_dataset --num_seeds=5 \
-    --workdir=runs/num_clusters
+    --fixed_dataset --num_seeds=5 --workdir=runs/num_clusters
 
 To evaluate the local models, too, in the same run, set
 `--config.algorithm.local_training.kept=both`.

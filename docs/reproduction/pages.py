@@ -2,10 +2,11 @@
 
   python -m docs.reproduction.pages [--run=ID | --store=ID --workdir=DIR]
 
-`--run` executes the sweep of an experiment in `runs/reproduction/ID`, where it
+`--run` executes the sweeps of an experiment in `runs/reproduction/ID`, where it
 resumes what was interrupted, and stores its result; the data sets are those
 that its configs name, in `data/`. `--store` stores that of a sweep that was run
-elsewhere. Then, and without either, all tables and pictures are written anew.
+elsewhere, possibly of some cells only: the other cells of the stored result are
+kept. Then, and without either, all tables and pictures are written anew.
 """
 
 import argparse
@@ -15,8 +16,10 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 from absl import flags
 from matplotlib import figure as figure_lib
+from matplotlib import ticker
 from ml_collections import config_flags
 
 from docs.reproduction import results
@@ -70,10 +73,11 @@ def stale_cells(stored: results.Experiment) -> set[str]:
   if result is None:
     return set()
   today = {}
-  runs = expand(stored.arguments)
-  for run, config in zip(runs.plan.runs, runs.configs, strict=True):
-    label = sweep_lib.plan.label(runs.plan.axes, run.values)
-    today.setdefault(label, _effective(config_lib.to_dict(config)))
+  for arguments in stored.sweeps.values():
+    runs = expand(arguments)
+    for run, config in zip(runs.plan.runs, runs.configs, strict=True):
+      label = sweep_lib.plan.label(runs.plan.axes, run.values)
+      today.setdefault(label, _effective(config_lib.to_dict(config)))
   return {
     label
     for label, cell in result['cells'].items()
@@ -107,29 +111,34 @@ def describe(
   Raises:
     DataError: If no run is finished, or one has no provenance.
   """
-  made_by, cells = [], {}
+  cells = {}
   for cell in sweep_lib.read(workdir).cells:
+    made_by = []
     for run in cell.runs:
       for one in _provenance(run.workdir):
         made_by += [one] * (one not in made_by)
     config = _effective(cell.runs[0].config)
-    curves = [_series(run, stored.metric) for run in cell.runs]
+    metrics = [*filter(None, (stored.metric, stored.choose_by))]
+    rounds = _series(cell.runs[0], stored.metric).rounds
     cells[cell.label] = {
       'config_hash': config_lib.config_hash(config),
       'config': config,
-      'rounds': curves[0].rounds.astype(int).tolist(),
+      'provenance': made_by,
+      'rounds': rounds.astype(int).tolist(),
       'runs': [
         {
           'seed': seed,
           'seconds': round(float(_series(run, 'seconds').values.sum()), 1),
-          'metrics': {
-            stored.metric: [float(f'{one:.{_DIGITS}g}') for one in curve.values]
-          },
+          'metrics': {name: _rounded(_series(run, name)) for name in metrics},
         }
-        for seed, run, curve in zip(cell.seeds, cell.runs, curves, strict=True)
+        for seed, run in zip(cell.seeds, cell.runs, strict=True)
       ],
     }
-  return {'command': stored.command, 'provenance': made_by, 'cells': cells}
+  return {'command': stored.command, 'cells': cells}
+
+
+def _rounded(series: run_lib.Series) -> list[float]:
+  return [float(f'{one:.{_DIGITS}g}') for one in series.values]
 
 
 def _series(run: run_lib.Run, name: str) -> run_lib.Series:
@@ -159,25 +168,50 @@ def _provenance(run: pathlib.Path) -> list[Any]:
 
 
 def store(stored: results.Experiment, workdir: pathlib.Path) -> None:
-  """Writes the result of a sweep."""
-  sealed_json.write(stored.record, describe(stored, workdir))
+  """Writes the result of a sweep; cells that it lacks stay as they are."""
+  result = describe(stored, workdir)
+  earlier = results.read(stored) or {'cells': {}}
+  result['cells'] = {**earlier['cells'], **result['cells']}
+  sealed_json.write(stored.record, result)
 
 
 def _draw(
   stored: results.Experiment, result: Mapping[str, Any]
 ) -> figure_lib.Figure:
-  """Draws the mean over seeds of the metric over rounds, a line a cell."""
-  figure = figure_lib.Figure(figsize=(7, 4), layout='constrained')
+  """Draws the mean over seeds of the metric, a line a cell, and their range."""
+  figure = figure_lib.Figure(figsize=(10, 4.5), layout='constrained')
   axes = figure.subplots()
+  scale = results.scale(stored.metric)
+  seen = []
   for row in stored.rows:
-    cell = result['cells'].get(row.cell)
+    cell = result['cells'].get(results.choose(stored, result, row.cell))
     if cell is not None:
-      curves = [run['metrics'][stored.metric] for run in cell['runs']]
-      mean = [sum(values) / len(values) for values in zip(*curves, strict=True)]
-      axes.plot(cell['rounds'], mean, label=f'{row.title} ({len(curves)})')
+      curves = scale * np.array(
+        [run['metrics'][stored.metric] for run in cell['runs']]
+      )
+      (line,) = axes.plot(
+        cell['rounds'], curves.mean(0), label=f'{row.title} ({len(curves)})'
+      )
+      axes.fill_between(
+        cell['rounds'],
+        curves.min(0),
+        curves.max(0),
+        color=line.get_color(),
+        alpha=0.15,
+        linewidth=0,
+      )
+      seen += [*curves[:, 1:].flat]
+  if seen:
+    # Untrained models, often far below, would flatten all lines.
+    margin = 0.05 * (max(seen) - min(seen))
+    axes.set_ylim(min(seen) - margin, max(seen) + margin)
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   axes.set_xlabel('round')
-  axes.set_ylabel(stored.metric)
-  axes.legend()
+  axes.set_ylabel(f'{stored.metric}{", %" if scale > 1 else ""}', wrap=True)
+  # Beside the lines, which end close to each other; its order is theirs.
+  figure.legend(
+    loc='outside right upper', title='method (seeds; area: their range)'
+  )
   return figure
 
 
@@ -213,14 +247,12 @@ def _main() -> int:
   try:
     if options.run:
       chosen = results.find(options.run)
-      folder = _ROOT / 'runs' / 'reproduction' / chosen.id
-      command = ['-m', 'binaries.sweep', *chosen.arguments]
-      done = subprocess.run(
-        [sys.executable, *command, f'--workdir={folder}'], cwd=_ROOT
-      )
-      if done.returncode:
-        return done.returncode
-      store(chosen, folder)
+      for folder, arguments in chosen.sweeps.items():
+        command = ['-m', 'binaries.sweep', *arguments, f'--workdir={folder}']
+        done = subprocess.run([sys.executable, *command], cwd=_ROOT)
+        if done.returncode:
+          return done.returncode
+        store(chosen, _ROOT / folder)
     elif options.store:
       store(results.find(options.store), options.workdir)
     write_pages()

@@ -6,6 +6,7 @@ seed. The program that writes them is `docs.reproduction.pages`.
 """
 
 import dataclasses
+import fnmatch
 import pathlib
 import re
 import tomllib
@@ -30,7 +31,7 @@ _CONFIDENCE = 0.95
 _STALE = '*stale*'
 # A block of a page that is generated, with its markers.
 _BLOCK = re.compile(
-  r'(?P<open><!-- (?P<kind>result|claims)(?: (?P<id>\S+))? -->\n)'
+  r'(?P<open><!-- (?P<kind>result|claims|ready)(?: (?P<id>\S+))? -->\n)'
   r'.*?(?P<close><!-- end -->)',
   re.DOTALL,
 )
@@ -41,7 +42,8 @@ class Row:
   """Row of a table.
 
   Attributes:
-    cell: Label of a cell of the sweep.
+    cell: Label of a cell of the sweeps; with `choose_by` possibly a pattern
+      with `*` of the labels of several.
     title: Its name in the table.
     paper: The paper's number; empty if it has none.
   """
@@ -57,8 +59,8 @@ class Claim:
 
   Attributes:
     text: The claim.
-    better: Label of the cell that should have the higher score.
-    worse: Label of the other.
+    better: Label or pattern of the cell that should have the higher score.
+    worse: That of the other.
   """
 
   text: str
@@ -74,10 +76,12 @@ class Experiment:
     id: `<system>/<name>`.
     reproduces: Table or figure of the paper.
     sweep: Arguments of `binaries.sweep`, separated by white space, without
-      `--workdir`.
+      `--workdir`; each `--config` begins the arguments of another sweep.
     metric: Metric of the last round that is compared; higher is better.
     rows: Rows of its table.
     claims: Claims to be judged.
+    choose_by: Metric of the last round by whose mean over seeds the best of the
+      cells of a pattern is chosen; empty if all are named.
     needs: Why it was not run; empty for one that a CPU affords.
   """
 
@@ -87,22 +91,28 @@ class Experiment:
   metric: str
   rows: tuple[Row, ...]
   claims: tuple[Claim, ...] = ()
+  choose_by: str = ''
   needs: str = ''
 
   @property
-  def arguments(self) -> list[str]:
-    """Returns the arguments of `binaries.sweep`, without `--workdir`."""
-    return self.sweep.split()
+  def sweeps(self) -> dict[str, list[str]]:
+    """Returns folder -> arguments of `binaries.sweep`, without `--workdir`."""
+    found: list[list[str]] = []
+    for argument in self.sweep.split():
+      if argument.startswith('--config='):
+        found.append([])
+      found[-1].append(argument)
+    folder = f'runs/reproduction/{self.id}'
+    if len(found) == 1:
+      return {folder: found[0]}
+    return {f'{folder}/{i}': one for i, one in enumerate(found)}
 
   @property
   def command(self) -> str:
-    """Returns the command of its sweep."""
-    return ' '.join(
-      [
-        'python -m binaries.sweep',
-        *self.arguments,
-        f'--workdir=runs/reproduction/{self.id}',
-      ]
+    """Returns the commands of its sweeps, a line each."""
+    return '\n'.join(
+      ' '.join(['python -m binaries.sweep', *arguments, f'--workdir={folder}'])
+      for folder, arguments in self.sweeps.items()
     )
 
   @property
@@ -198,29 +208,52 @@ def judge(better: Mapping[int, float], worse: Mapping[int, float]) -> Judgement:
   return Judgement(verdict, len(seeds), mean, low, high)
 
 
+def choose(
+  experiment: Experiment, result: Mapping[str, Any] | None, pattern: str
+) -> str:
+  """Returns the label of the chosen cell; the pattern if none was run."""
+  if not experiment.choose_by or result is None:
+    return pattern
+
+  def mean(label):
+    runs = result['cells'][label]['runs']
+    return np.mean([run['metrics'][experiment.choose_by][-1] for run in runs])
+
+  labels = fnmatch.filter(result['cells'], pattern)
+  return max(labels, key=mean, default=pattern)
+
+
 def scores(
   experiment: Experiment, result: Mapping[str, Any] | None, cell: str
 ) -> dict[int, float]:
   """Returns seed -> score of a cell; of accuracies in %, empty if not run."""
-  runs = (result or {'cells': {}})['cells'].get(cell, {'runs': []})['runs']
-  scale = 100 if experiment.metric.endswith('accuracy') else 1
+  label = choose(experiment, result, cell)
+  runs = (result or {'cells': {}})['cells'].get(label, {'runs': []})['runs']
+  factor = scale(experiment.metric)
   return {
-    run['seed']: scale * run['metrics'][experiment.metric][-1] for run in runs
+    run['seed']: factor * run['metrics'][experiment.metric][-1] for run in runs
   }
+
+
+def scale(metric: str) -> int:
+  """Returns the factor by which a metric is shown: accuracies in %."""
+  return 100 if metric.endswith('accuracy') else 1
 
 
 def render(page: str, stale: Mapping[str, Collection[str]]) -> str:
   """Returns a page with its generated blocks written anew.
 
   Args:
-    page: Text with blocks between `<!-- result ID -->`, or `<!-- claims -->`,
-      and `<!-- end -->`.
+    page: Text with blocks between `<!-- result ID -->`, `<!-- claims -->` or
+      `<!-- ready -->`, and `<!-- end -->`.
     stale: id -> cells whose configs have changed since they were run.
   """
 
   def block(match: re.Match[str]) -> str:
     if match['kind'] == 'claims':
       made = _claims_table(experiments().values(), stale)
+    elif match['kind'] == 'ready':
+      made = _ready_table(experiments().values())
     else:
       experiment = find(match['id'])
       made = _result_block(experiment, stale.get(experiment.id, ()))
@@ -246,7 +279,9 @@ def _result_block(experiment: Experiment, stale: Collection[str]) -> str:
   for row in experiment.rows:
     found = scores(experiment, result, row.cell)
     if found:
-      mark = f' {_STALE}' if row.cell in stale else ''
+      label = choose(experiment, result, row.cell)
+      mark = f' ({label})' if label != row.cell else ''
+      mark += f' {_STALE}' if label in stale else ''
       lines.append(
         f'| {row.title}{mark} | {row.paper} | {_spread_text(found)} | '
         f'{len(found)} |'
@@ -288,6 +323,17 @@ def _claims_table(
   return '\n'.join(lines)
 
 
+def _ready_table(listed: Collection[Experiment]) -> str:
+  """Returns the table of the experiments that were not run."""
+  lines = ['| what | needs | command |', '|---|---|---|']
+  lines += [
+    f'| {one.reproduces} | {one.needs} | `make reproduction RUN={one.id}` |'
+    for one in listed
+    if read(one) is None
+  ]
+  return '\n'.join(lines)
+
+
 def _judged(
   experiment: Experiment,
   result: Mapping[str, Any] | None,
@@ -301,7 +347,10 @@ def _judged(
     )
     found = judge(better, worse)
     verdict = f'**{found.verdict}**'
-    if {claim.better, claim.worse} & set(stale):
+    compared = {
+      choose(experiment, result, one) for one in (claim.better, claim.worse)
+    }
+    if compared & set(stale):
       verdict += f' {_STALE}'
     judged.append((claim, _difference_text(found), verdict))
   return judged
@@ -319,22 +368,25 @@ def _difference_text(found: Judgement) -> str:
   if not found.num_seeds:
     return 'not run'
   seeds = f'{found.num_seeds} seed{"s" * (found.num_seeds > 1)}'
-  text = f'{found.difference:+.1f}'
+  # Of a narrow interval the ends would be rounded to 0.
+  digits = 2 if found.high - found.low < 1 else 1
+  text = f'{found.difference:+.{digits}f}'
   if found.num_seeds >= _LEAST_SEEDS:
-    text += f' ({found.low:+.1f} to {found.high:+.1f})'
+    text += f' ({found.low:+.{digits}f} to {found.high:+.{digits}f})'
   return f'{text}, {seeds}'.replace('-', '−')
 
 
 def _provenance_text(result: Mapping[str, Any]) -> str:
-  made_by = [
+  made_by = {
     f'commit `{str(one["revision"])[:10]}`'
     f'{"" if one["is_clean"] else ", with changes"}, lock '
     f'`{one["lock_hash"]}`, {one["machine"]["cpu"]}, '
     f'{one["machine"]["num_cores"]} cores, '
     f'{one["machine"]["memory_gib"]:g} GiB'
-    for one in result['provenance']
-  ]
-  text = '; '.join(made_by)
+    for cell in result['cells'].values()
+    for one in cell['provenance']
+  }
+  text = '; '.join(sorted(made_by))
   return f'{text[:1].upper()}{text[1:]}; {_cost_text(result)}.'
 
 

@@ -1,6 +1,7 @@
 """Pages of the papers: equal to stored results, and these to their configs."""
 
 import dataclasses
+import fnmatch
 import json
 import pathlib
 
@@ -41,12 +42,18 @@ def test_every_stored_result_is_of_an_experiment():
 
 @pytest.mark.parametrize('one', _EXPERIMENTS.values(), ids=lambda one: one.id)
 def test_rows_and_claims_are_cells_of_the_sweep(one):
-  plan = pages.expand(one.arguments).plan
-  labels = {
-    pages.sweep_lib.plan.label(plan.axes, run.values) for run in plan.runs
-  }
+  labels = []
+  for arguments in one.sweeps.values():
+    plan = pages.expand(arguments).plan
+    labels += {
+      pages.sweep_lib.plan.label(plan.axes, run.values) for run in plan.runs
+    }
   named = {row.cell for row in one.rows}
-  assert named == labels
+  assert one.choose_by or named == set(labels)
+  # Each cell is of one row, also where rows are patterns.
+  matched = [fnmatch.filter(labels, pattern) for pattern in named]
+  assert sorted(sum(matched, [])) == sorted(labels)
+  assert all(matched)
   assert {cell for c in one.claims for cell in (c.better, c.worse)} <= named
 
 
@@ -58,7 +65,7 @@ def test_stored_configs_have_their_hashes_and_no_private_paths(one):
     assert len({run['seed'] for run in cell['runs']}) == len(cell['runs'])
     folder = cell['config']['dataset']['source']['options'].get('folder', '')
     assert not pathlib.Path(folder).is_absolute()
-  assert all(one['is_clean'] for one in result['provenance'])
+    assert all(one['is_clean'] for one in cell['provenance'])
 
 
 _SWEEP = (
@@ -81,7 +88,8 @@ def _changed(tmp_path, monkeypatch):
 
   def store(change):
     cells = {}
-    expanded = pages.expand(_LAB.arguments)
+    (arguments,) = _LAB.sweeps.values()
+    expanded = pages.expand(arguments)
     for run, config in zip(expanded.plan.runs, expanded.configs, strict=True):
       label = pages.sweep_lib.plan.label(expanded.plan.axes, run.values)
       if run.seed == 0:
@@ -146,8 +154,8 @@ def _swept(tmp_path):
 def test_result_of_a_sweep_has_every_seed_and_where_it_was_made(swept):
   found = pages.describe(_LAB, swept)
   assert found['command'] == _LAB.command
-  assert found['provenance'] == [{'revision': 'r0'}, {'revision': 'r1'}]
   cell = found['cells']['rate=0.5']
+  assert cell['provenance'] == [{'revision': 'r0'}, {'revision': 'r1'}]
   assert cell['config'] == {'seed': 0}
   assert cell['config_hash'] == config_lib.config_hash({'seed': 0})
   assert cell['rounds'] == [0, 1, 2]
@@ -157,6 +165,16 @@ def test_result_of_a_sweep_has_every_seed_and_where_it_was_made(swept):
     {'seed': 1, 'seconds': 3.0, 'metrics': {name: [0.0, 0.375, 0.75]}},
   ]
   json.dumps(found)
+
+
+def test_cells_that_a_stored_sweep_lacks_are_kept(swept, tmp_path, monkeypatch):
+  monkeypatch.setattr(results, '_STORED', tmp_path / 'stored')
+  pages.store(_LAB, swept)
+  before = results.read(_LAB)['cells']
+  earlier = {**before, 'rate=0.5': {'runs': []}, 'rate=9': {'runs': []}}
+  pages.sealed_json.write(_LAB.record, {'cells': earlier})
+  pages.store(_LAB, swept)
+  assert results.read(_LAB)['cells'] == {**before, 'rate=9': {'runs': []}}
 
 
 def test_a_run_that_names_no_commit_is_refused(swept):
@@ -183,7 +201,13 @@ def test_picture_has_a_line_for_each_finished_row(swept):
   )
   (axes,) = pages._draw(lab, pages.describe(lab, swept)).axes
   half, one = axes.lines
-  np.testing.assert_allclose(half.get_xydata(), [[0, 0], [1, 0.25], [2, 0.5]])
+  np.testing.assert_allclose(half.get_xydata(), [[0, 0], [1, 25], [2, 50]])
+  area, _ = axes.collections
+  # Of the seeds 0 and 1 in the last round.
+  vertices = area.get_paths()[0].vertices
+  assert {y for x, y in vertices if x == 2} == {25, 75}
+  # From rounds 1 and 2: 12.5 to 75, and a twentieth on either side.
+  np.testing.assert_allclose(axes.get_ylim(), [9.375, 78.125])
   assert [half.get_label(), one.get_label()] == ['Half (2)', 'One (2)']
 
 

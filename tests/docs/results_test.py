@@ -61,7 +61,14 @@ def _cell(*scores):
     {'seed': seed, 'seconds': 1800.0, 'metrics': {_METRIC: [0.1, score]}}
     for seed, score in enumerate(scores)
   ]
-  return {'config_hash': 'x', 'config': {}, 'rounds': [0, 9], 'runs': runs}
+  provenance = {
+    **{'revision': 'abcdef0123456789', 'is_clean': True, 'lock_hash': '77'},
+    'machine': {'cpu': 'Fast', 'num_cores': 2, 'memory_gib': 8.0},
+  }
+  return {
+    **{'config_hash': 'x', 'config': {}, 'provenance': [provenance]},
+    **{'rounds': [0, 9], 'runs': runs},
+  }
 
 
 _EXPERIMENT = """
@@ -92,11 +99,7 @@ def _lab(tmp_path, monkeypatch):
   monkeypatch.setattr(results, '_STORED', tmp_path / 'results')
 
   def store(**cells):
-    provenance = {
-      **{'revision': 'abcdef0123456789', 'is_clean': True, 'lock_hash': '77'},
-      'machine': {'cpu': 'Fast', 'num_cores': 2, 'memory_gib': 8.0},
-    }
-    content = {'command': 'c', 'provenance': [provenance], 'cells': cells}
+    content = {'command': 'c', 'cells': cells}
     sealed_json.write(results.find('lab/one').record, content)
 
   return store
@@ -115,7 +118,7 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   assert '| Rare |  | 100.0, 100.0 | 2 |' in page
   assert 'Unfinished' not in page
   assert (
-    '| new is better | +10.0 (+10.0 to +10.0), 3 seeds | **confirmed** |'
+    '| new is better | +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |'
   ) in page
   assert '| rare is better | +19.0, 2 seeds | **untested at this' in page
   assert (
@@ -123,6 +126,51 @@ def test_page_has_what_is_stored_and_no_deviation_of_two_seeds(lab):
   ) in page
   assert results.render(page, {}) == page
   assert results.ids(page) == ['lab/one']
+
+
+_CHOSEN = """
+[[experiment]]
+id = "lab/one"
+reproduces = "Lab, Table 1"
+sweep = "--config=a.py --grid=rate=1,2 --config=b.py --num_seeds=3"
+metric = "test/accuracy"
+choose_by = "validation/accuracy"
+rows = [
+  { cell = "new, rate=*", title = "New" },
+  { cell = "old*", title = "Old" },
+]
+claims = [{ text = "new is better", better = "new, rate=*", worse = "old*" }]
+"""
+
+
+def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
+  """Not the best by test accuracy; and it alone is marked stale."""
+  (tmp_path / 'experiments.toml').write_text(_CHOSEN)
+  one = results.find('lab/one')
+  assert one.command == (
+    'python -m binaries.sweep --config=a.py --grid=rate=1,2 '
+    '--workdir=runs/reproduction/lab/one/0\n'
+    'python -m binaries.sweep --config=b.py --num_seeds=3 '
+    '--workdir=runs/reproduction/lab/one/1'
+  )
+  cells = {
+    'new, rate=1': _cell(0.6, 0.6, 0.6),
+    'new, rate=2': _cell(0.9, 0.9, 0.9),
+    'old': _cell(0.5, 0.5, 0.5),
+  }
+  for cell, scores in zip(
+    cells.values(), ([0.7, 0.5, 0.7], [0.8, 0.4, 0.6], [0.1] * 3), strict=True
+  ):
+    for run, score in zip(cell['runs'], scores, strict=True):
+      run['metrics']['validation/accuracy'] = [0.9, score]
+  lab(**cells)
+  page = results.render(_PAGE, {'lab/one': ['new, rate=2']})
+  assert '| New (new, rate=1) |  | 60.0 ± 0.0 | 3 |' in page
+  assert '| Old (old) |' in page
+  assert '| +10.00 (+10.00 to +10.00), 3 seeds | **confirmed** |' in page
+  page = results.render(_PAGE, {'lab/one': ['new, rate=1']})
+  assert '| New (new, rate=1) *stale* |' in page
+  assert '**confirmed** *stale* |' in page
 
 
 def test_stale_cells_are_marked_in_table_and_verdict(lab):
@@ -135,14 +183,18 @@ def test_stale_cells_are_marked_in_table_and_verdict(lab):
 
 def test_summary_has_every_claim_also_of_what_was_not_run(lab):
   page = '<!-- claims -->\n<!-- end -->'
+  ready = '<!-- ready -->\n<!-- end -->'
+  command = '`make reproduction RUN=lab/one` |'
+  assert f'| Lab, Table 1 |  | {command}' in results.render(ready, {})
   row = '| Lab, Table 1 | new is better | '
   assert f'{row}not run | **untested at this size** |' in results.render(
     page, {}
   )
   assert 'Not run: no result is stored.' in results.render(_PAGE, {})
   lab(new=_cell(0.7, 0.6, 0.5), old=_cell(0.8, 0.7, 0.6))
+  assert command not in results.render(ready, {})
   assert (
-    f'{row}−10.0 (−10.0 to −10.0), 3 seeds | **contradicted** | '
+    f'{row}−10.00 (−10.00 to −10.00), 3 seeds | **contradicted** | '
     '`make reproduction RUN=lab/one` | 6 runs, 3 h of rounds |'
   ) in results.render(page, {})
 
