@@ -40,6 +40,8 @@ _EXAMPLES = 'inputs'
 # As often does TensorFlow Serving look for versions.
 _REFRESH_SECONDS = 1.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
+# TensorFlow's text for a client whose record is behind the end of the file.
+_NO_RECORD = 'Dataset was empty'
 # The text of an operation stands before the name of its node.
 _OPERATION = re.compile(r'^(.*)\n\s*\[\[\{\{node', re.MULTILINE)
 _FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
@@ -138,12 +140,17 @@ class ServedModel:
 
     Raises:
       RequestError: If the model rejects the values: 404 for an unknown client,
-        else 400; 413 if they do not fit in memory.
+        else 400; 413 if they do not fit in memory; 500 if the state of a client
+        cannot be read.
     """
     function = self._loaded.signatures[signature_name]
     try:
       outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
+    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
+      raise self._unreadable(error) from error
     except tf.errors.InvalidArgumentError as error:
+      if _NO_RECORD in error.message:
+        raise self._unreadable(error) from error
       text = _refusal_text(error.message)
       is_unknown = text.startswith(manifest.UNKNOWN_CLIENT_TEXT)
       status = 404 if is_unknown else 400
@@ -153,6 +160,23 @@ class ServedModel:
         'the batch does not fit in memory; send fewer rows at once', 413
       ) from error
     return {name: outputs[name].numpy() for name in sorted(outputs)}
+
+  def _unreadable(self, error: tf.errors.OpError) -> errors.RequestError:
+    """Returns the error for files that changed after they were verified."""
+    logging.log_every_n_seconds(
+      logging.ERROR,
+      'A client state of %s cannot be read (%s): it was removed or damaged '
+      'after it was loaded. Restore the folder from a copy, export the models '
+      'again, or roll back.',
+      10,
+      self._folder,
+      _refusal_text(error.message),
+    )
+    return errors.RequestError(
+      f'the state of a client cannot be read from version {self.version} of '
+      f'model {self.name!r}',
+      status=500,
+    )
 
   def clients(self, inputs: Mapping[str, np.ndarray]) -> set[str]:
     """Returns the clients whose models inputs ask for; empty for any client."""
