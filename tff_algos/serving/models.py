@@ -16,7 +16,7 @@ import pathlib
 import re
 import threading
 import time
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Collection, Generator, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,13 +77,31 @@ class ServedModel:
       inputs alone, of bundles of this library.
   """
 
-  def __init__(self, name: str, version: int, folder: pathlib.Path):
+  def __init__(
+    self,
+    name: str,
+    version: int,
+    folder: pathlib.Path,
+    verified: Collection[tuple[int, int]] = (),
+  ):
+    """Loads a version.
+
+    Args:
+      name: The model's name.
+      version: The version.
+      folder: Its folder.
+      verified: Identities of folders whose checksums were compared before.
+
+    Raises:
+      ExportError: If a file is missing or damaged.
+    """
     self.name = name
     self.version = version
     self.identity = folder_identity(folder)
     facts: dict[str, Any] = {}
     if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
-      manifest.verify_files(folder)
+      if self.identity not in verified:
+        manifest.verify_files(folder)
       facts = manifest.read_manifest(folder)
     self.only_client: str | None = None
     ids = folder / manifest.EXTRA_FOLDER / manifest.CLIENT_IDS_FILE
@@ -209,6 +227,7 @@ class ModelStore:
   Attributes:
     folder: The folder.
     labels: Labels of the versions of each model that has some.
+    verified: Identities of folders whose checksums another process compared.
     caller: Who asks.
     version: Version of the model that `get` returned last; None for none.
   """
@@ -216,6 +235,7 @@ class ModelStore:
   def __init__(self, folder: str | os.PathLike[str]):
     self.folder = pathlib.Path(folder)
     self.labels: Mapping[str, labels_lib.Labels] = {}
+    self.verified: Collection[tuple[int, int]] = ()
     self.caller = access.Caller()
     self.version: int | None = None
     self._lock = threading.Lock()
@@ -227,6 +247,7 @@ class ModelStore:
     self,
     caller: access.Caller,
     labels: Mapping[str, labels_lib.Labels] | None = None,
+    verified: Collection[tuple[int, int]] = (),
   ) -> 'ModelStore':
     """Returns this store for one request.
 
@@ -235,9 +256,10 @@ class ModelStore:
         for this client alone, and it is told no names of models, which may be
         those of clients.
       labels: Labels; None for those of this store.
+      verified: As the attribute.
     """
     seen = copy.copy(self)
-    seen.caller, seen.version = caller, None
+    seen.caller, seen.version, seen.verified = caller, None, verified
     if labels is not None:
       seen.labels = labels
     return seen
@@ -373,6 +395,14 @@ class ModelStore:
       f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
     )
 
+  def loaded_identities(self) -> frozenset[tuple[int, int]]:
+    """Returns the identities of the folders of all loaded versions."""
+    return frozenset(
+      model.identity
+      for loaded in [*self._loaded.values()]
+      for model in loaded.values()
+    )
+
   def newest_loaded(self) -> dict[str, int]:
     """Returns the newest loaded version of each model that has one."""
     return {name: max(loaded) for name, loaded in self._loaded.items()}
@@ -464,7 +494,7 @@ class ModelStore:
     if time.monotonic() - failed_at < _RETRY_SECONDS:
       raise errors.ExportError(reason)
     try:
-      model = ServedModel(name, version, folder)
+      model = ServedModel(name, version, folder, self.verified)
       model.warm_up()
     except Exception as error:  # Any broken file can raise anything in TF.
       reason = _shorten(f'{folder} cannot be loaded: {error}')
