@@ -229,7 +229,7 @@ class ExportPath:
   def remove_old(self, keep_versions: int) -> list[int]:
     """Removes all but the newest and labelled versions; returns the others.
 
-    A server that has loaded one goes on with it.
+    Servers that have loaded one answer no new request by it.
 
     Args:
       keep_versions: Number of versions to keep, >= 2: the current one and the

@@ -82,10 +82,11 @@ def test_client_states_that_are_not_finite(export, tmp_path):
   with tf.io.TFRecordWriter(str(path)) as writer:
     for record in [*records[:-1], records[-1][:-4] + NAN]:
       writer.write(record)
-  assert plain_prediction._has_finite_states(
-    str(export / 'personalized_models' / '1')
-  )
-  assert not plain_prediction._has_finite_states(str(bundle))
+  x = exportable.sample_inputs()
+  # Its last client is asked for by nobody.
+  np.savez(tmp_path / 'inputs', x=x, client_id=np.array(['anna'] * len(x)))
+  answer = plain_prediction._check(str(bundle), str(tmp_path / 'inputs.npz'))
+  assert not answer['finite_weights'] and answer['finite_outputs']
 
 
 @pytest.mark.slow
