@@ -88,11 +88,12 @@ def export(folder: str, num_clients: str) -> dict[str, float]:
       them, as on the disk of a training.
     num_clients: Number of clients.
   """
+  import tensorflow as tf
+
   from tff_algos.algorithms import registry as algorithms
   from tff_algos.core import model as model_lib
   from tff_algos.export import manifest, personalized_models
   from tff_algos.models import registry as models
-  import tensorflow as tf
 
   model = models.build_model(
     models.parse_config({'name': 'mlp', 'hidden_sizes': _HIDDEN_SIZES}),
@@ -102,9 +103,7 @@ def export(folder: str, num_clients: str) -> dict[str, float]:
   )
   entry = algorithms.ALGORITHMS['ditto']
   algorithm = entry.build(model, entry.config_class(cohort_size=1))
-  first = algorithm.init_client_state(
-    tf.constant([0, 0]), tf.constant([0, 0])
-  )
+  first = algorithm.init_client_state(tf.constant([0, 0]), tf.constant([0, 0]))
   leaves = tf.nest.flatten(first)
   sizes = [leaf.shape.num_elements() for leaf in leaves]
   states = _random_states(

@@ -30,7 +30,9 @@ def test_server_is_measured_and_nothing_is_left(tmp_path):
   assert 11 < row['bundle_mib'] < 12
   # Each client at most once; each kind as often as the others.
   assert 0 < row['new_requests'] <= 300
-  assert row['new_requests'] == row['known_requests'] == row['resident_requests']
+  assert (
+    row['new_requests'] == row['known_requests'] == row['resident_requests']
+  )
   assert row['new_ratio'] * row['resident_p50_ms'] == pytest.approx(
     row['new_p50_ms']
   )

@@ -90,7 +90,9 @@ def _main() -> None:
   sys.addaudithook(killer)
   try:
     with unrendered.blank_pictures():
-      runpy.run_module(environment['PROGRAM'], run_name='__main__', alter_sys=True)
+      runpy.run_module(
+        environment['PROGRAM'], run_name='__main__', alter_sys=True
+      )
   finally:
     if 'COUNT' in environment:
       pathlib.Path(environment['COUNT']).write_text(str(killer.count))

@@ -72,9 +72,7 @@ def export_personalized_models(
   x = validation.check_sample_inputs(model, sample_inputs)
   validation.check_client_ids(client_ids)
   server_state = tf.nest.map_structure(np.asarray, server_state)
-  stored = _StoredStates(
-    algorithm, server_state, load_states, len(client_ids)
-  )
+  stored = _StoredStates(algorithm, server_state, load_states, len(client_ids))
   module: Any = tf.Module()
   module.states = list(stored.variables.values())
   module.client_states = stored.clients.asset

@@ -5,7 +5,8 @@
 calls `serving_default` of each bundle a few times and prints a JSON array with
 one object a bundle: `finite_weights` and `finite_outputs` (whether all stored
 variables and client states, and all outputs, are finite) and `seconds` (time of
-the fastest call). It is run by its path, in a process that does not import this library.
+the fastest call). It is run by its path, in a process that does not import this
+library.
 """
 
 import json

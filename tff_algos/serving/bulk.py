@@ -133,8 +133,8 @@ def work(pipe: connection.Connection, store: models.ModelStore) -> None:
       view, function, arguments = pipe.recv()
     except (OSError, EOFError):
       return
-    # What the server has verified is not read once more: with the states of many
-    # clients that takes longer than an answer may.
+    # What the server has verified is not read once more: with many clients'
+    # states that takes longer than an answer may.
     seen = store.seen_by(*view)
     try:
       answer = batching.finish(function(seen, *arguments))
