@@ -36,7 +36,7 @@ endef
 
 .DEFAULT_GOAL := help
 .PHONY: help env env-cuda env-accelerator demo test verify bench bench-data \
-  growth bench-peers lint api notebooks reproduction wheel lock sbom advisories \
+  bench-serving growth bench-peers lint api notebooks reproduction wheel lock sbom advisories \
   doctor clean
 
 help: ## show this list
@@ -114,6 +114,10 @@ bench-data: env ## benchmark pipelines; EXAMPLES, CLIENTS, WORKERS, OUT=FILE
 	  $(if $(EXAMPLES),--examples='$(EXAMPLES)') $(if $(SIDE),--side='$(SIDE)') \
 	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)') \
 	  $(if $(WORKERS),--workers='$(WORKERS)')
+
+bench-serving: env ## benchmark a server of many clients; CLIENTS, OUT=FILE
+	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.serving \
+	  $(if $(CLIENTS),--clients='$(CLIENTS)') $(if $(OUT),--out='$(OUT)')
 
 growth: env ## benchmark growth with clients and examples; CLIENTS, OUT=FOLDER
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m benchmarks.growth.run \

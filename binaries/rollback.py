@@ -4,7 +4,8 @@
 
 publishes the files of the version that was released before the current one (or
 of --version) once more, under the next version number, which TensorFlow Serving
-and binaries.serve follow. releases.jsonl records it.
+and binaries.serve follow. releases.jsonl records it. Labels stay as they are: a
+warning names those that keep requests from the version that is current then.
 """
 
 from absl import flags, logging
@@ -21,15 +22,31 @@ _VERSION = flags.DEFINE_integer(
 
 def rollback() -> None:
   """Rolls the export path of the flags back."""
+  from tff_algos.core import errors
   from tff_algos.export import releases
 
   with releases.opened(_EXPORT_DIR.value, must_exist=True) as path:
     release = path.rollback(_VERSION.value)
-  logging.info(
-    'Version %d is current, with the models of version %d.',
-    release.version,
-    release.origin,
-  )
+    logging.info(
+      'Version %d is current, with the models of version %d.',
+      release.version,
+      release.origin,
+    )
+    try:
+      elsewhere = path.labels_elsewhere()
+    except errors.ExportError as error:  # It is rolled back nevertheless.
+      logging.warning('%s', error)
+      return
+  if elsewhere:
+    logging.warning(
+      'Labels still send requests to other models: %s. Change them with '
+      'binaries.label.',
+      ', '.join(
+        f'{label} of {model} is version {version}'
+        for model, labels in elsewhere.items()
+        for label, version in labels.items()
+      ),
+    )
 
 
 if __name__ == '__main__':

@@ -8,7 +8,7 @@ from tests.testing import nights
 from tff_algos.training import workdir
 
 # Without pictures; see there.
-_PROGRAM = 'tests.testing.killed_nightly'
+_PROGRAM = 'tests.testing.killed_program'
 
 
 @pytest.fixture(name='run', scope='module')

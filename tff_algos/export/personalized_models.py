@@ -20,6 +20,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import (
+  client_states,
   dependencies,
   manifest,
   prediction,
@@ -30,21 +31,13 @@ from tff_algos.export import (
 # Number of clients whose models in memory a bundle is compared with.
 _MAX_CHECKED_CLIENTS = 16
 
-# Client states that are loaded at a time.
-_BLOCK_BYTES = 1 << 26
-
-# Client indices int32 `[n]` -> their states, a structure of `[n, ...]`; `()` if
-# clients keep none.
-LoadStates = Callable[[np.ndarray], algorithm_lib.Structure]
-_WeightsOf = Callable[[tf.Tensor], model_lib.Weights]
-
 
 def export_personalized_models(
   base_dir: str | os.PathLike[str],
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  load_states: LoadStates,
+  load_states: client_states.LoadStates,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
   features: raw_signatures.Features | None = None,
@@ -52,7 +45,8 @@ def export_personalized_models(
   """Writes the models of all participating clients as the next version.
 
   The bundle holds the parts of the states that `personalized_weights` uses,
-  the server's once and the clients' stacked, and evaluates it in the graph.
+  the server's as variables and the clients' in a file (`client_states`), and
+  evaluates it in the graph.
 
   Args:
     base_dir: Such as `<workdir>/export/personalized_models`.
@@ -60,7 +54,7 @@ def export_personalized_models(
     server_state: The state to export, of arrays or tensors.
     client_ids: Ids by client index, distinct.
     load_states: Loads some clients' states; called for a block of clients at a
-      time, so that the bundle's variables alone hold all of them.
+      time.
     sample_inputs: `[n, *input_shape]` float32, n >= 1, for comparing the
       bundle's predictions with those of the models in memory.
     provenance: Config, round and dataset version of the states.
@@ -78,11 +72,10 @@ def export_personalized_models(
   x = validation.check_sample_inputs(model, sample_inputs)
   validation.check_client_ids(client_ids)
   server_state = tf.nest.map_structure(np.asarray, server_state)
-  variables, weights_of = _stored_weights(
-    algorithm, server_state, load_states, len(client_ids)
-  )
+  stored = _StoredStates(algorithm, server_state, load_states, len(client_ids))
   module: Any = tf.Module()
-  module.states = variables
+  module.states = list(stored.variables.values())
+  module.client_states = stored.clients.asset
   module.client_index = tf.lookup.StaticHashTable(
     tf.lookup.KeyValueTensorInitializer(
       tf.constant(client_ids),
@@ -93,7 +86,7 @@ def export_personalized_models(
   id_spec = tf.TensorSpec([None], tf.string, name='client_id')
   serve = bundle_lib.signature_function(
     lambda client_id, x: _predict(
-      model, weights_of, module.client_index, client_id, x
+      model, stored.weights_of, module.client_index, client_id, x
     ),
     id_spec,
     prediction.features_spec(model),
@@ -110,7 +103,7 @@ def export_personalized_models(
   first = client_weights(
     algorithm,
     server_state,
-    state_of(load_states, 0),
+    client_states.state_of(load_states, 0),
     0,
   )
   bundle = bundle_lib.Bundle(
@@ -122,6 +115,7 @@ def export_personalized_models(
       'num_clients': len(client_ids),
       **bundle_lib.model_facts(algorithm.name, model),
       **module.raw.facts,
+      **stored.clients.facts,
     },
     samples=(
       *_samples(algorithm, server_state, client_ids, load_states, x),
@@ -131,6 +125,7 @@ def export_personalized_models(
     ),
     tolerance=model.output_tolerance,
     client_ids=tuple(client_ids),
+    assets=stored.clients.assets,
   )
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
 
@@ -216,68 +211,74 @@ def export_client_model(
   return bundle_lib.write_bundle(base_dir, bundle, provenance)
 
 
-def _stored_weights(
-  algorithm: algorithm_lib.FederatedAlgorithm,
-  server_state: algorithm_lib.Structure,
-  load_states: LoadStates,
-  num_clients: int,
-) -> tuple[list[tf.Variable], _WeightsOf]:
-  """Returns variables for the used leaves, and client index -> weights."""
-  server_leaves = tf.nest.flatten(server_state)
-  client_state = state_of(load_states, 0)
-  client_leaves = tf.nest.flatten(client_state)
-  num_server = len(server_leaves)
+class _StoredStates:
+  """What a bundle holds of the states: the leaves that the models depend on.
 
-  def weights_of_leaves(*leaves_and_index: tf.Tensor) -> model_lib.Weights:
-    *leaves, index = leaves_and_index
-    return algorithm.personalized_weights(
-      tf.nest.pack_sequence_as(server_state, leaves[:num_server]),
-      tf.nest.pack_sequence_as(client_state, leaves[num_server:]),
-      index,
+  Attributes:
+    variables: Leaves of the server state, by their position.
+    clients: Leaves of the client states.
+  """
+
+  def __init__(
+    self,
+    algorithm: algorithm_lib.FederatedAlgorithm,
+    server_state: algorithm_lib.Structure,
+    load_states: client_states.LoadStates,
+    num_clients: int,
+  ):
+    self._algorithm = algorithm
+    self._server_state = server_state
+    self._client_state = client_states.state_of(load_states, 0)
+    leaves = tf.nest.flatten(server_state)
+    self._num_server = len(leaves)
+    specs = [
+      tf.TensorSpec(leaf.shape, leaf.dtype)
+      for leaf in [*leaves, *tf.nest.flatten(self._client_state)]
+    ]
+    self._specs = specs
+    *used, _ = dependencies.used_leaves(
+      self._weights_of_leaves, *specs, tf.TensorSpec([], tf.int32)
+    )
+    self.variables = {}
+    for i, leaf in enumerate(leaves):
+      if used[i]:
+        validation.check_finite('an array of the server state', leaf)
+        self.variables[i] = bundle_lib.variable(leaf)
+    self.clients = client_states.ClientStates(
+      specs[self._num_server :],
+      np.flatnonzero(used[self._num_server :]).tolist(),
+      load_states,
+      num_clients,
     )
 
-  specs = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in server_leaves]
-  specs += [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in client_leaves]
-  *used, _ = dependencies.used_leaves(
-    weights_of_leaves, *specs, tf.TensorSpec([], tf.int32)
-  )
-  variables = {}
-  for i, spec in enumerate(specs):
-    if used[i] and i < num_server:
-      validation.check_finite('an array of the server state', server_leaves[i])
-      variables[i] = bundle_lib.variable(server_leaves[i])
-    elif used[i]:
-      zeros = tf.zeros([num_clients, *spec.shape], spec.dtype)
-      variables[i] = bundle_lib.variable(zeros)
-  num_bytes = sum(leaf.nbytes for leaf in client_leaves)
-  block = max(1, _BLOCK_BYTES // max(1, num_bytes))
-  stored = [i for i in variables if i >= num_server]
-  for start in range(0, num_clients if stored else 0, block):
-    stop = min(start + block, num_clients)
-    states = tf.nest.flatten(load_states(np.arange(start, stop)))
-    for i in stored:
-      values = np.asarray(states[i - num_server])
-      validation.check_leading_axis('client states', values, stop - start)
-      validation.check_finite('an array of the client states', values)
-      variables[i][start:stop].assign(values)
+  def weights_of(self, client_index: tf.Tensor) -> model_lib.Weights:
+    """Returns the weights of a client's model, int32 `[]` -> weights."""
+    stored = {
+      i: tf.convert_to_tensor(variable)
+      for i, variable in self.variables.items()
+    }
+    for i, leaf in self.clients.read(client_index).items():
+      stored[self._num_server + i] = leaf
+    leaves = [
+      stored[i] if i in stored else tf.zeros(spec.shape, spec.dtype)
+      for i, spec in enumerate(self._specs)
+    ]
+    return self._weights_of_leaves(*leaves, client_index)
 
-  def leaf_of_client(i: int, client_index: tf.Tensor) -> tf.Tensor:
-    if i not in variables:
-      return tf.zeros(specs[i].shape, specs[i].dtype)
-    if i < num_server:
-      return tf.convert_to_tensor(variables[i])
-    return tf.gather(variables[i], client_index)
-
-  def weights_of(client_index: tf.Tensor) -> model_lib.Weights:
-    leaves = [leaf_of_client(i, client_index) for i in range(len(specs))]
-    return weights_of_leaves(*leaves, client_index)
-
-  return list(variables.values()), weights_of
+  def _weights_of_leaves(
+    self, *leaves_and_index: tf.Tensor
+  ) -> model_lib.Weights:
+    *leaves, index = leaves_and_index
+    return self._algorithm.personalized_weights(
+      tf.nest.pack_sequence_as(self._server_state, leaves[: self._num_server]),
+      tf.nest.pack_sequence_as(self._client_state, leaves[self._num_server :]),
+      index,
+    )
 
 
 def _predict(
   model: model_lib.Model,
-  weights_of: _WeightsOf,
+  weights_of: Callable[[tf.Tensor], model_lib.Weights],
   client_index: tf.lookup.StaticHashTable,
   client_id: tf.Tensor,
   x: tf.Tensor,
@@ -326,20 +327,11 @@ def client_weights(
   )
 
 
-def state_of(
-  load_states: LoadStates, client_index: int
-) -> algorithm_lib.Structure:
-  """Returns the state of one client, NumPy."""
-  return tf.nest.map_structure(
-    lambda leaf: np.asarray(leaf)[0], load_states(np.array([client_index]))
-  )
-
-
 def _samples(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  load_states: LoadStates,
+  load_states: client_states.LoadStates,
   x: np.ndarray,
 ) -> tuple[bundle_lib.Sample, ...]:
   """Returns one batch for each checked client, and one of all of them."""
@@ -347,7 +339,7 @@ def _samples(
   checked = np.linspace(0, len(client_ids) - 1, num_checked).astype(int)
   samples = []
   for index in checked.tolist():
-    state = state_of(load_states, index)
+    state = client_states.state_of(load_states, index)
     weights = client_weights(algorithm, server_state, state, index)
     ids = np.array([client_ids[index]] * len(x), object)
     samples.append(

@@ -4,11 +4,13 @@
 
 calls `serving_default` of each bundle a few times and prints a JSON array with
 one object a bundle: `finite_weights` and `finite_outputs` (whether all stored
-variables, and all outputs, are finite) and `seconds` (time of the fastest
-call). It is run by its path, in a process that does not import this library.
+variables and client states, and all outputs, are finite) and `seconds` (time of
+the fastest call). It is run by its path, in a process that does not import this
+library.
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -18,11 +20,31 @@ import numpy as np
 import tensorflow as tf
 
 _REPEATS = 5
+_BLOCK_RECORDS = 256
 
 
 def _is_finite(values: np.ndarray) -> bool:
   is_float = np.issubdtype(values.dtype, np.floating)
   return bool(not is_float or np.isfinite(values).all())
+
+
+def _has_finite_states(bundle: str) -> bool:
+  """Returns whether the client states in the bundle's asset are finite."""
+  with open(os.path.join(bundle, 'assets.extra', 'bundle.json')) as file:
+    leaves = json.load(file).get('client_states')
+  if not leaves:
+    return True
+  path = os.path.join(bundle, 'assets', 'client_states.tfrecord')
+  for records in tf.data.TFRecordDataset(path).batch(_BLOCK_RECORDS):
+    start = 0
+    for leaf in leaves:
+      dtype = tf.as_dtype(leaf['dtype'])
+      size = math.prod(leaf['shape']) * dtype.size
+      content = tf.strings.substr(records, start, size)
+      if not _is_finite(tf.io.decode_raw(content, dtype).numpy()):
+        return False
+      start += size
+  return True
 
 
 def _check(bundle: str, inputs_file: str) -> dict[str, Any]:
@@ -47,7 +69,8 @@ def _check(bundle: str, inputs_file: str) -> dict[str, Any]:
       _is_finite(reader.get_tensor(name))
       for name, dtype in reader.get_variable_to_dtype_map().items()
       if dtype.is_floating
-    ),
+    )
+    and _has_finite_states(bundle),
     'finite_outputs': all(
       _is_finite(value.numpy()) for value in outputs.values()
     ),

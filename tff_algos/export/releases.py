@@ -197,10 +197,39 @@ class ExportPath:
     )
     return self.history[-1]
 
+  def labels_elsewhere(self) -> dict[str, dict[str, int]]:
+    """Returns the labels that keep requests from the current content.
+
+    They name the content that was current before; or they are those of a canary
+    and its stable version, which answer requests that name no version.
+
+    Returns:
+      Model -> label -> version, of the models that have some.
+
+    Raises:
+      ExportError: If the labels cannot be read.
+    """
+    origins = {entry.version: entry.origin for entry in self.history}
+    current = self.history[-1].origin
+    before = [one for one in origins.values() if one != current][-1:]
+    found = {}
+    for model, one in labels.read(self.folder).items():
+      has_canary = one.canary_share is not None
+      routed = (labels.STABLE, labels.CANARY) if has_canary else ()
+      elsewhere = {
+        label: version
+        for label, version in one.versions.items()
+        if origins.get(version) in before
+        or (label in routed and origins.get(version) != current)
+      }
+      if elsewhere:
+        found[model] = elsewhere
+    return found
+
   def remove_old(self, keep_versions: int) -> list[int]:
     """Removes all but the newest and labelled versions; returns the others.
 
-    A server that has loaded one goes on with it.
+    Servers that have loaded one answer no new request by it.
 
     Args:
       keep_versions: Number of versions to keep, >= 2: the current one and the

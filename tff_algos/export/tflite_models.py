@@ -33,6 +33,7 @@ from tff_algos.core import errors
 from tff_algos.core import model as model_lib
 from tff_algos.export import bundle as bundle_lib
 from tff_algos.export import (
+  client_states,
   manifest,
   personalized_models,
   prediction,
@@ -65,7 +66,7 @@ def export_tflite_models(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  load_states: personalized_models.LoadStates,
+  load_states: client_states.LoadStates,
   sample_inputs: np.ndarray,
   provenance: manifest.Provenance,
 ) -> pathlib.Path:
@@ -167,10 +168,10 @@ def _clients(
   algorithm: algorithm_lib.FederatedAlgorithm,
   server_state: algorithm_lib.Structure,
   client_ids: Sequence[str],
-  load_states: personalized_models.LoadStates,
+  load_states: client_states.LoadStates,
 ) -> Iterator[_Single]:
   for index, client_id in enumerate(client_ids):
-    state = personalized_models.state_of(load_states, index)
+    state = client_states.state_of(load_states, index)
     weights = personalized_models.client_weights(
       algorithm, server_state, state, index
     )

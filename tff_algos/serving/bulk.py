@@ -63,7 +63,8 @@ class BulkProcess:
     """
     pipe = self._start()
     try:
-      pipe.send((store.caller, store.labels, function, arguments))
+      seen = (store.caller, store.labels, store.loaded_identities())
+      pipe.send((seen, function, arguments))
       if not pipe.poll(self._answer_seconds):
         self._kill()
         raise errors.RequestError(
@@ -129,10 +130,12 @@ def work(pipe: connection.Connection, store: models.ModelStore) -> None:
   """Answers calls until the other end of the pipe is closed."""
   while True:
     try:
-      caller, labels, function, arguments = pipe.recv()
+      view, function, arguments = pipe.recv()
     except (OSError, EOFError):
       return
-    seen = store.seen_by(caller, labels)
+    # What the server has verified is not read once more: with many clients'
+    # states that takes longer than an answer may.
+    seen = store.seen_by(*view)
     try:
       answer = batching.finish(function(seen, *arguments))
     except errors.RequestError as error:

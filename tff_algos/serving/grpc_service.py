@@ -49,6 +49,7 @@ _CODES = {
   404: grpc.StatusCode.NOT_FOUND,
   408: grpc.StatusCode.DEADLINE_EXCEEDED,
   413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+  500: grpc.StatusCode.INTERNAL,
   503: grpc.StatusCode.UNAVAILABLE,
 }
 _SIGNATURE_DEF = 'signature_def'

@@ -16,7 +16,7 @@ import pathlib
 import re
 import threading
 import time
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Collection, Generator, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,8 @@ _EXAMPLES = 'inputs'
 # As often does TensorFlow Serving look for versions.
 _REFRESH_SECONDS = 1.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
+# TensorFlow's text for a client whose record is behind the end of the file.
+_NO_RECORD = 'Dataset was empty'
 # The text of an operation stands before the name of its node.
 _OPERATION = re.compile(r'^(.*)\n\s*\[\[\{\{node', re.MULTILINE)
 _FUNCTION_NODE = re.compile(r'\{\{function_node [^}]*\}\}\s*')
@@ -75,13 +77,31 @@ class ServedModel:
       inputs alone, of bundles of this library.
   """
 
-  def __init__(self, name: str, version: int, folder: pathlib.Path):
+  def __init__(
+    self,
+    name: str,
+    version: int,
+    folder: pathlib.Path,
+    verified: Collection[tuple[int, int]] = (),
+  ):
+    """Loads a version.
+
+    Args:
+      name: The model's name.
+      version: The version.
+      folder: Its folder.
+      verified: Identities of folders whose checksums were compared before.
+
+    Raises:
+      ExportError: If a file is missing or damaged.
+    """
     self.name = name
     self.version = version
     self.identity = folder_identity(folder)
     facts: dict[str, Any] = {}
     if (folder / manifest.EXTRA_FOLDER / manifest.MANIFEST_FILE).exists():
-      manifest.verify_files(folder)
+      if self.identity not in verified:
+        manifest.verify_files(folder)
       facts = manifest.read_manifest(folder)
     self.only_client: str | None = None
     ids = folder / manifest.EXTRA_FOLDER / manifest.CLIENT_IDS_FILE
@@ -138,12 +158,17 @@ class ServedModel:
 
     Raises:
       RequestError: If the model rejects the values: 404 for an unknown client,
-        else 400; 413 if they do not fit in memory.
+        else 400; 413 if they do not fit in memory; 500 if the state of a client
+        cannot be read.
     """
     function = self._loaded.signatures[signature_name]
     try:
       outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
+    except (tf.errors.DataLossError, tf.errors.NotFoundError) as error:
+      raise self._unreadable(error) from error
     except tf.errors.InvalidArgumentError as error:
+      if _NO_RECORD in error.message:
+        raise self._unreadable(error) from error
       text = _refusal_text(error.message)
       is_unknown = text.startswith(manifest.UNKNOWN_CLIENT_TEXT)
       status = 404 if is_unknown else 400
@@ -153,6 +178,23 @@ class ServedModel:
         'the batch does not fit in memory; send fewer rows at once', 413
       ) from error
     return {name: outputs[name].numpy() for name in sorted(outputs)}
+
+  def _unreadable(self, error: tf.errors.OpError) -> errors.RequestError:
+    """Returns the error for files that changed after they were verified."""
+    logging.log_every_n_seconds(
+      logging.ERROR,
+      'A client state of %s cannot be read (%s): it was removed or damaged '
+      'after it was loaded. Restore the folder from a copy, export the models '
+      'again, or roll back.',
+      10,
+      self._folder,
+      _refusal_text(error.message),
+    )
+    return errors.RequestError(
+      f'the state of a client cannot be read from version {self.version} of '
+      f'model {self.name!r}',
+      status=500,
+    )
 
   def clients(self, inputs: Mapping[str, np.ndarray]) -> set[str]:
     """Returns the clients whose models inputs ask for; empty for any client."""
@@ -185,6 +227,7 @@ class ModelStore:
   Attributes:
     folder: The folder.
     labels: Labels of the versions of each model that has some.
+    verified: Identities of folders whose checksums another process compared.
     caller: Who asks.
     version: Version of the model that `get` returned last; None for none.
   """
@@ -192,6 +235,7 @@ class ModelStore:
   def __init__(self, folder: str | os.PathLike[str]):
     self.folder = pathlib.Path(folder)
     self.labels: Mapping[str, labels_lib.Labels] = {}
+    self.verified: Collection[tuple[int, int]] = ()
     self.caller = access.Caller()
     self.version: int | None = None
     self._lock = threading.Lock()
@@ -203,6 +247,7 @@ class ModelStore:
     self,
     caller: access.Caller,
     labels: Mapping[str, labels_lib.Labels] | None = None,
+    verified: Collection[tuple[int, int]] = (),
   ) -> 'ModelStore':
     """Returns this store for one request.
 
@@ -211,9 +256,10 @@ class ModelStore:
         for this client alone, and it is told no names of models, which may be
         those of clients.
       labels: Labels; None for those of this store.
+      verified: As the attribute.
     """
     seen = copy.copy(self)
-    seen.caller, seen.version = caller, None
+    seen.caller, seen.version, seen.verified = caller, None, verified
     if labels is not None:
       seen.labels = labels
     return seen
@@ -349,6 +395,14 @@ class ModelStore:
       f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
     )
 
+  def loaded_identities(self) -> frozenset[tuple[int, int]]:
+    """Returns the identities of the folders of all loaded versions."""
+    return frozenset(
+      model.identity
+      for loaded in [*self._loaded.values()]
+      for model in loaded.values()
+    )
+
   def newest_loaded(self) -> dict[str, int]:
     """Returns the newest loaded version of each model that has one."""
     return {name: max(loaded) for name, loaded in self._loaded.items()}
@@ -440,7 +494,7 @@ class ModelStore:
     if time.monotonic() - failed_at < _RETRY_SECONDS:
       raise errors.ExportError(reason)
     try:
-      model = ServedModel(name, version, folder)
+      model = ServedModel(name, version, folder, self.verified)
       model.warm_up()
     except Exception as error:  # Any broken file can raise anything in TF.
       reason = _shorten(f'{folder} cannot be loaded: {error}')

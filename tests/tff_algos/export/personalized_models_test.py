@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.testing import exportable
 from tff_algos.core import errors
 from tff_algos.core import model as model_lib
-from tff_algos.export import manifest, personalized_models
+from tff_algos.export import client_states, manifest, personalized_models
 from tff_algos.models import precision
 from tff_algos.stages.clusters import mixtures
 
@@ -119,11 +119,16 @@ def test_weights_are_computed_from_both_states_in_the_graph(tmp_path):
 def test_only_what_is_used_is_stored(fed_soft_folder, tmp_path):
   # The client states also hold NaN importance weights, which nothing reads:
   # they are neither stored nor in the way.
-  stored = {v.shape.rank for v in tf.saved_model.load(fed_soft_folder).states}
-  assert stored == {2, 3}
+  assert not tf.saved_model.load(str(fed_soft_folder)).states
+  facts = manifest.read_manifest(fed_soft_folder)['client_states']
+  assert facts == [
+    {'dtype': 'float32', 'shape': [3]},
+    {'dtype': 'float32', 'shape': [4, 3]},
+  ]
   folder = export(tmp_path, exportable.linear_model(), exportable.mixed_weights)
   shapes = sorted(tuple(v.shape) for v in tf.saved_model.load(folder).states)
   assert shapes == [(2, 3), (2, 4, 3), (4, 2)]
+  assert not list((folder / 'assets').iterdir())
 
 
 @pytest.mark.parametrize(
@@ -286,9 +291,9 @@ def test_bad_clients_are_refused(tmp_path, changes, text):
 def test_states_are_loaded_a_block_at_a_time(tmp_path, monkeypatch):
   model = exportable.linear_model()
   load, sizes = exportable.loading(exportable.states(model)[1]), []
-  state = personalized_models.state_of(load, 0)
+  state = client_states.state_of(load, 0)
   num_bytes = sum(leaf.nbytes for leaf in tf.nest.flatten(state))
-  monkeypatch.setattr(personalized_models, '_BLOCK_BYTES', 3 * num_bytes)
+  monkeypatch.setattr(client_states, '_BLOCK_BYTES', 3 * num_bytes)
   folder = export(
     tmp_path,
     model,

@@ -1,14 +1,18 @@
 """Bundles in a process with TensorFlow alone."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.testing import exportable
-from tff_algos.export import plain_prediction
+from tff_algos.export import client_states, manifest, plain_prediction
+
+NAN = np.float32(np.nan).tobytes()
 
 
 @pytest.fixture(name='export', scope='module')
@@ -67,6 +71,21 @@ def test_weights_that_are_not_finite(export, tmp_path, monkeypatch):
   answer = plain_prediction._check(
     str(export / 'cluster_models' / '1'), str(tmp_path / 'inputs.npz')
   )
+  assert not answer['finite_weights'] and answer['finite_outputs']
+
+
+def test_client_states_that_are_not_finite(export, tmp_path):
+  bundle = tmp_path / 'bundle'
+  shutil.copytree(export / 'personalized_models' / '1', bundle)
+  path = bundle / manifest.ASSETS_FOLDER / client_states.FILE
+  records = [one.numpy() for one in tf.data.TFRecordDataset(str(path))]
+  with tf.io.TFRecordWriter(str(path)) as writer:
+    for record in [*records[:-1], records[-1][:-4] + NAN]:
+      writer.write(record)
+  x = exportable.sample_inputs()
+  # Its last client is asked for by nobody.
+  np.savez(tmp_path / 'inputs', x=x, client_id=np.array(['anna'] * len(x)))
+  answer = plain_prediction._check(str(bundle), str(tmp_path / 'inputs.npz'))
   assert not answer['finite_weights'] and answer['finite_outputs']
 
 

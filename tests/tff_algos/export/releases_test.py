@@ -162,6 +162,28 @@ def test_rollback_to_the_current_content_does_nothing(target, candidates):
   assert saved_run.files(target) == before
 
 
+def test_labels_that_keep_requests_from_a_rollback_are_named(
+  target, candidates
+):
+  for candidate in candidates[:3]:
+    _release(target, candidate)
+  _rollback(target)  # Version 4 is 2 once more.
+  for versions, share, elsewhere in (
+    ({}, None, {}),
+    # 1 was current before 2; 2 and 4 are the same.
+    ({'old': 1, 'good': 2, 'same': 4}, None, {}),
+    ({'old': 1, 'new': 3}, None, {'new': 3}),
+    ({'stable': 2, 'canary': 4}, 0.1, {}),
+    ({'stable': 2, 'canary': 3}, 0.1, {'canary': 3}),
+    ({'stable': 1, 'canary': 4}, 0.1, {'stable': 1}),
+    ({'stable': 1, 'canary': 4}, None, {}),
+  ):
+    labels.assign(target, ['cluster_models'], labels.Labels(versions, share))
+    with releases.opened(target) as path:
+      expected = {'cluster_models': elsewhere} if elsewhere else {}
+      assert path.labels_elsewhere() == expected
+
+
 def test_rollback_to_what_is_not_there(target, candidates):
   with pytest.raises(errors.ExportError, match='no export path'):  # noqa: SIM117
     with releases.opened(target, must_exist=True):

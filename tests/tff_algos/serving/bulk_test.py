@@ -1,7 +1,11 @@
 """The process of large requests: its answers, its death, its end."""
 
+import multiprocessing
 import os
+import shutil
 import signal
+import threading
+import types
 
 import orjson
 import psutil
@@ -41,6 +45,31 @@ def predict(process, content, name='anna', store=None):
   return process.call(
     store, rest.answer, CONFIG, 'predict', {'name': name}, body
   )
+
+
+def test_what_the_server_has_verified_is_not_read_again(
+  export_folder, tmp_path, monkeypatch
+):
+  """Not in a process of its own, but by a thread."""
+  folder = tmp_path / 'export'
+  shutil.copytree(export_folder / 'anna', folder / 'anna')
+  store = models.ModelStore(folder)
+  handle = bulk.BulkProcess(folder, answer_seconds=60)
+  handle._pipe, theirs = multiprocessing.Pipe()
+  monkeypatch.setattr(handle, '_process', types.SimpleNamespace())
+  worker = threading.Thread(
+    target=bulk.work, args=(theirs, models.ModelStore(folder))
+  )
+  worker.start()
+  store.load_newest()
+  ids = folder / 'anna' / '1' / 'assets.extra' / 'client_ids.json'
+  ids.write_text(ids.read_text() + ' ')
+  with pytest.raises(errors.RequestError, match='has changed since'):
+    predict(handle, {'instances': X}, store=models.ModelStore(folder))
+  monkeypatch.setattr(models, '_RETRY_SECONDS', 0)
+  assert b'predictions' in predict(handle, {'instances': X}, store=store)
+  handle._pipe.close()
+  worker.join()
 
 
 @pytest.mark.slow

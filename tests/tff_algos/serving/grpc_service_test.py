@@ -24,6 +24,7 @@ from tensorflow_serving.apis import (
 
 from tests.testing import exportable
 from tff_algos.core import errors
+from tff_algos.serving import models
 
 X = exportable.sample_inputs(3)
 
@@ -230,6 +231,17 @@ def short_content():
 )
 def test_bad_requests_are_refused(stub, message, code, text):
   check_refused(stub.Predict, message, grpc.StatusCode[code], text)
+
+
+def test_a_client_state_that_cannot_be_read_is_an_error_of_the_server(
+  stub, monkeypatch
+):
+  def fail(*_):
+    raise errors.RequestError('the state of a client cannot be read', 500)
+
+  monkeypatch.setattr(models.ServedModel, 'run', fail)
+  text = 'the state of a client cannot be read'
+  check_refused(stub.Predict, request(x=X), grpc.StatusCode.INTERNAL, text)
 
 
 PREDICT = '/tensorflow.serving.PredictionService/Predict'
