@@ -325,8 +325,7 @@ class PjrtRuntime:
     for number, (known, spans, num_rows) in enumerate(self._sources):
       if known is source:
         return f'split {number}', spans, num_rows
-    everyone = range(source.population.num_clients)
-    rows, spans = rows_lib.concatenate([source.examples(i) for i in everyone])
+    rows, spans = rows_lib.read(source)
     name = f'split {len(self._sources)}'
     self._connection.keep(name, _leaves(rows))
     self._sources.append((source, spans, len(rows.y)))

@@ -29,6 +29,12 @@ def test_types_follow_the_sizes():
   assert lowered.hlo.dtype == np.uint8
 
 
+def test_what_was_traced_before_changes_nothing():
+  """So the cache of compiled programs knows it in any process."""
+  first, again = (_lowering().lower(9, 4, 2) for _ in range(2))
+  np.testing.assert_array_equal(first.hlo, again.hlo)
+
+
 def test_an_operation_that_xla_does_not_know_is_named():
   def work(message, client_input, client_state, data, seed):
     output = running_sum.client_work(
