@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
@@ -122,6 +123,11 @@ class PjrtRuntime:
 
   def __enter__(self) -> 'PjrtRuntime':
     self._stack.enter_context(self._connection)
+    if self._connection.platform == 'cpu':
+      logging.info(
+        "On a CPU the runtime 'vectorized', the default, took less time where "
+        'both were measured (benchmarks/README.md).'
+      )
     self._calibration = calibration.Calibration(
       self._config.calibration, self._connection.device_kind
     )
