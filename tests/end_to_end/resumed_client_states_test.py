@@ -41,7 +41,7 @@ _ALGORITHMS = {
 }
 _NO_EVALUATION = types.SimpleNamespace(
   selection_metric='none',
-  evaluate=lambda server_state: evaluator.Evaluation({}, []),
+  evaluate=lambda server_state: evaluator.Evaluation({}),
 )
 
 

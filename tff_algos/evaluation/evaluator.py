@@ -63,7 +63,7 @@ class Evaluation(NamedTuple):
   """
 
   metrics: dict[str, float]
-  clients: ClientTable
+  clients: ClientTable = ClientTable(())
   memberships: np.ndarray | None = None
 
 

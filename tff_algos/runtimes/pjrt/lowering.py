@@ -193,7 +193,7 @@ def _renamed(hlo: bytes) -> bytes:
   They count the functions of a process, so that the cache on disk would not
   know a program that was traced after others.
   """
-  module = hlo_pb2.HloModuleProto.FromString(hlo)
+  module = hlo_pb2.HloModuleProto.FromString(hlo)  # pyright: ignore[reportAttributeAccessIssue]
   module.name, module.id = 'client_work', 0
   for i, computation in enumerate(module.computations):
     computation.name = f'computation_{i}'
