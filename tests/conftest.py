@@ -3,7 +3,6 @@
 Fixtures import what they need, so that tests of one room import no other.
 """
 
-import os
 import pathlib
 import sys
 import tempfile
@@ -13,6 +12,7 @@ import hypothesis
 import pytest
 
 from tests.testing import programs
+from tff_algos.core import cache_folder
 
 # The first example of a run waits while hypothesis reads what is imported, and
 # a busy machine is no defect.
@@ -30,15 +30,13 @@ def launcher(tmp_path_factory):
 
 @pytest.fixture(scope='session', autouse=True)
 def temporary_files(tmp_path_factory):
-  """Keeps what libraries forget (each Beam pipeline a folder) among pytest's."""
-  before = tempfile.tempdir, os.environ.get('TMPDIR')
-  tempfile.tempdir = os.environ['TMPDIR'] = str(tmp_path_factory.mktemp('t'))
-  yield
-  tempfile.tempdir = before[0]
-  if before[1] is None:
-    del os.environ['TMPDIR']
-  else:
-    os.environ['TMPDIR'] = before[1]
+  """Keeps caches, and what libraries forget (Beam a folder each), in pytest's."""
+  folder = str(tmp_path_factory.mktemp('t'))
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(tempfile, 'tempdir', folder)
+    patched.setenv('TMPDIR', folder)
+    patched.setenv(cache_folder.VARIABLE, str(tmp_path_factory.mktemp('cache')))
+    yield
 
 
 @pytest.fixture(scope='session', autouse=True)

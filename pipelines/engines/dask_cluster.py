@@ -6,7 +6,6 @@ import site
 from typing import TYPE_CHECKING
 
 from apache_beam.options import pipeline_options as beam_options
-from apache_beam.runners.dask import dask_runner
 
 if TYPE_CHECKING:
   import distributed
@@ -24,8 +23,9 @@ def share_project(options: beam_options.PipelineOptions) -> None:
   Raises:
     OSError: If the scheduler cannot be reached.
   """
-  # Dask is an extra.
+  # Dask is an extra, and slow to import.
   import distributed
+  from apache_beam.runners.dask import dask_runner
 
   given = options.view_as(dask_runner.DaskOptions).get_all_options(
     drop_default=True, current_only=True

@@ -1,15 +1,20 @@
 """Packed cases, measured in the environment of the worker as anywhere else."""
 
 import json
+import pathlib
 import subprocess
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from benchmarks import algorithms, workload
 from benchmarks.accelerator import cases, pack, report
 from tests.testing import accelerator
 from tff_algos.runtimes.pjrt import pjrt_config
 
 _PATIENCE_SECONDS = 600
+_ROOT = pathlib.Path(__file__).parents[2]
 
 
 def _measure(name, folder, *arguments):
@@ -40,10 +45,10 @@ def test_the_runtime_and_the_rounds_by_hand_agree(name, tmp_path):
   assert (measured['case'], measured['platform']) == (name, 'cpu')
   assert measured['peak_flops'] == 5e11
   case = cases.CASES[name]
-  workload = case.workload
-  steps = workload.num_clients * workload.num_examples
+  size = case.workload
+  steps = size.num_clients * size.num_examples
   # Forward and backward, at least two operations a weight each.
-  assert measured['flops'] > steps * 2 * 2 * 64 * workload.num_classes
+  assert measured['flops'] > steps * 2 * 2 * 64 * size.num_classes
   forms = [row['form'] for row in measured['rows']]
   assert forms == [
     *(f'pjrt ({form})' for form in case.forms),
@@ -62,6 +67,49 @@ def test_the_runtime_and_the_rounds_by_hand_agree(name, tmp_path):
   printed = report.table([measured])
   assert printed.count('(limit 1.1') == 1
   assert f'| {name} | cpu | by hand (scan) |' in printed
+
+
+# A program: a model, a file of weights and inputs, and one for the logits.
+_BY_HAND = """
+import sys
+import numpy as np
+from benchmarks.accelerator import networks
+model, given, found = sys.argv[1:]
+weights = dict(np.load(given))
+np.save(found, networks.logits(model, weights, weights.pop('x')))
+"""
+
+
+@pytest.mark.verify
+@accelerator.needed
+@pytest.mark.parametrize('model', ['lenet', 'resnet18', 'mobilenet_v2'])
+def test_networks_by_hand_are_the_models(model, tmp_path):
+  """On small images, with weights of which none is as it starts."""
+  built = algorithms.build_model(
+    workload.Workload(model=model, input_shape=(16, 16, 3), num_classes=3)
+  )
+  generator = np.random.default_rng(0)
+  weights = {
+    name: leaf.numpy() + 0.1 * generator.normal(size=leaf.shape).astype('f')
+    for name, leaf in built.initialize(tf.constant([0, 1])).items()
+  }
+  x = generator.normal(size=(4, 16, 16, 3)).astype('f')
+  np.savez(tmp_path / 'given.npz', x=x, **weights)
+  subprocess.run(
+    [
+      *(pjrt_config.PjrtConfig().python_path, '-c', _BY_HAND),
+      *(model, tmp_path / 'given.npz', tmp_path / 'found.npy'),
+    ],
+    check=True,
+    cwd=_ROOT,
+    timeout=_PATIENCE_SECONDS,
+  )
+  expected = built.apply(weights, x).numpy()
+  np.testing.assert_allclose(
+    np.load(tmp_path / 'found.npy'),
+    expected,
+    atol=1e-4 * np.abs(expected).max(),
+  )
 
 
 def test_a_file_that_would_be_too_large_is_refused(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from absl import flags
 
 from binaries import mirrored_flags
 from tests.testing import s3_server
-from tff_algos.core import errors
+from tff_algos.core import cache_folder, errors
 from tff_algos.stores import mirror as mirror_lib
 from tff_algos.stores import objects, pointer
 
@@ -33,7 +33,7 @@ _OWN = {
 @pytest.fixture
 def values(monkeypatch, tmp_path):
   """Flags of a program that has a workdir and a file."""
-  monkeypatch.setenv(mirror_lib.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   found = flags.FlagValues()
   for name in ('workdir', 'other'):
     flags.DEFINE_string(name, None, '', flag_values=found)
@@ -98,7 +98,7 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
   address = f's3://{s3_server.BUCKET}/run'
   local = tmp_path / 'run'
   machines = [
-    {**os.environ, mirror_lib.CACHE_VARIABLE: str(tmp_path / name)}
+    {**os.environ, cache_folder.VARIABLE: str(tmp_path / name)}
     for name in ('a', 'b', 'c')
   ]
   for machine in machines:
@@ -146,7 +146,7 @@ def test_build_train_die_elsewhere_go_on_export_and_serve(
       time.sleep(0.5)
     run('train', *_ROUNDS, machine=machines[1])
     run('evaluate', *_ROUNDS, machine=machines[2])
-    monkeypatch.setenv(mirror_lib.CACHE_VARIABLE, str(tmp_path / 'd'))
+    monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'd'))
     copy = mirror_lib.Mirror(address)
     assert copy.fetch()
     names = _files(local)

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 
 from tests.testing import programs
+from tff_algos.core import cache_folder
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.stores import mirror as mirror_lib
 
@@ -13,7 +14,7 @@ from tff_algos.stores import mirror as mirror_lib
 def test_printed_reader_reads_a_published_dataset(
   s3, digits_dataset, tmp_path, monkeypatch
 ):
-  monkeypatch.setenv(mirror_lib.CACHE_VARIABLE, str(tmp_path))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path))
   mirror = mirror_lib.Mirror('s3://bucket/run')
   with mirror.writing():
     shutil.copytree(digits_dataset / 'dataset', mirror.folder / 'dataset')

@@ -148,7 +148,7 @@ def test_pfedkm_is_scored_by_theta_and_if_it_is_kept_by_the_upload(
     if name in found.metrics:
       mse = _mse(dataset, lambda i: weights[i])  # noqa: B023
       np.testing.assert_allclose(found.metrics[name], mse, rtol=1e-5)
-      row = found.clients[1][f'test_{kind}_mse']
+      row = [*found.clients][1][f'test_{kind}_mse']
       test = dataset.examples(dataset.client_ids[1], schema.TEST)
       np.testing.assert_allclose(
         row, np.mean((test.x @ weights[1] - test.y) ** 2), rtol=1e-5

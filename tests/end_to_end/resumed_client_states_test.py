@@ -41,7 +41,7 @@ _ALGORITHMS = {
 }
 _NO_EVALUATION = types.SimpleNamespace(
   selection_metric='none',
-  evaluate=lambda server_state: evaluator.Evaluation({}, []),
+  evaluate=lambda server_state: evaluator.Evaluation({}),
 )
 
 
@@ -111,9 +111,7 @@ def test_states_that_stay_on_a_device_resume_on_another_worker(tmp_path):
   algorithm = _ALGORITHMS['controls']()
 
   def runtime():
-    config = pjrt_config.PjrtConfig(
-      clients_per_block=2, cache=str(tmp_path / 'cache')
-    )
+    config = pjrt_config.PjrtConfig(clients_per_block=2)
     return pjrt_runtime.PjrtRuntime(algorithm, len(contract.SIZES), config)
 
   with runtime() as one, runtime() as other:

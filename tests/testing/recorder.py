@@ -61,4 +61,4 @@ class NoEvaluation:
 
   def evaluate(self, server_state):
     found = {'total': float(np.asarray(server_state.total))}
-    return evaluator.Evaluation(found, [])
+    return evaluator.Evaluation(found)

@@ -29,7 +29,7 @@ class _NoEvaluation:
   selection_metric = 'none'
 
   def evaluate(self, server_state):
-    return evaluator.Evaluation({}, [])
+    return evaluator.Evaluation({})
 
 
 def _build(mode):

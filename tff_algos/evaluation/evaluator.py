@@ -9,7 +9,9 @@ worst decile; and every accuracy is reported with the majority-class baseline.
 Metric names have the form `<clients>/<split>/<model>/<metric>`.
 """
 
+import dataclasses
 import functools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -34,18 +36,34 @@ from tff_algos.runtimes import cohort as cohort_lib
 _STATES_BYTES = 1 << 28
 
 
+@dataclasses.dataclass(frozen=True)
+class ClientTable:
+  """Values of each client; iterates over clients, each a mapping by name.
+
+  Attributes:
+    groups: For each group of clients, name -> a value of each client.
+  """
+
+  groups: Sequence[dict[str, Sequence[Any] | np.ndarray]]
+
+  def __iter__(self) -> Iterator[dict[str, Any]]:
+    for columns in self.groups:
+      for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
 class Evaluation(NamedTuple):
   """Result of an evaluation.
 
   Attributes:
     metrics: name -> value.
-    clients: One mapping per client, participating clients first.
+    clients: Values of each client, participating clients first.
     memberships: Of the participating clients, float32 `[num_clients,
       num_clusters]`; None with a single cluster.
   """
 
   metrics: dict[str, float]
-  clients: list[dict[str, Any]]
+  clients: ClientTable = ClientTable(())
   memberships: np.ndarray | None = None
 
 
@@ -147,16 +165,17 @@ class Evaluator:
     Args:
       server_state: Structure of NumPy arrays.
     """
-    metrics, clients, memberships = self._evaluate_participating(server_state)
+    metrics, columns, memberships = self._evaluate_participating(server_state)
     metrics.update(self._evaluate_held_out(server_state))
+    groups = [columns]
     if self._dataset.unseen_client_ids:
       unseen_metrics, unseen = self._evaluate_unseen(server_state)
       metrics.update(unseen_metrics)
-      clients += unseen
+      groups.append(unseen)
     if self._is_attacker is not None:
       metrics.update(
         honest_clients.separate(
-          clients,
+          columns,
           self._is_attacker,
           self._model.score_name,
           higher_is_better=self.higher_is_better,
@@ -164,7 +183,7 @@ class Evaluator:
       )
     if self._algorithm.num_clusters == 1:
       memberships = None
-    return Evaluation(metrics, clients, memberships)
+    return Evaluation(metrics, ClientTable(groups), memberships)
 
   def cluster_losses(
     self, server_state: Structure, source: cohort_lib.ClientSource
@@ -245,10 +264,7 @@ class Evaluator:
   def _evaluate_participating(self, server_state):
     name = self._model.score_name
     metrics = {}
-    clients: list[dict[str, Any]] = [
-      {'client_id': client_id, 'group': schema.PARTICIPATING}
-      for client_id in self._dataset.client_ids
-    ]
+    columns = _group(schema.PARTICIPATING, self._dataset.client_ids)
     for split, source in self._splits.items():
       personalized = self._run(self._personalized, server_state, source)
       clusters = self._run(self._clusters, server_state, source)
@@ -275,17 +291,14 @@ class Evaluator:
         metrics.update(
           self._summarize(f'participating/{split}/{kind}', values, counts)
         )
-        for row, value in zip(clients, values, strict=True):
-          row[f'{split}_{kind}_{name}'] = value
-      for row, size in zip(clients, sizes, strict=True):
-        row[f'num_{split}_examples'] = int(size)
-    for row, has_state in zip(clients, self._store.has_state(), strict=True):
-      row['has_state'] = int(has_state)
+        columns[f'{split}_{kind}_{name}'] = values
+      columns[f'num_{split}_examples'] = sizes
+    columns['has_state'] = self._store.has_state().astype(int)
     mixture = self.planted.mixture if self.planted else None
-    _add_memberships(clients, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
+    _add_memberships(columns, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
     if mixture is not None and self._algorithm.num_clusters > 1:
       metrics.update(_recovery(membership, mixture))  # pyright: ignore[reportPossiblyUnboundVariable]
-    return metrics, clients, membership  # pyright: ignore[reportPossiblyUnboundVariable]
+    return metrics, columns, membership  # pyright: ignore[reportPossiblyUnboundVariable]
 
   def _evaluate_held_out(self, server_state):
     nothing: Any = np.zeros([0, self._algorithm.num_clusters])
@@ -344,23 +357,14 @@ class Evaluator:
       own = self._run(self._newcomers, server_state, source, membership)
       scores['personalized'] = statistics.value_of(own['score'])
     metrics = {}
-    clients = [
-      {
-        'client_id': client_id,
-        'group': schema.UNSEEN,
-        'num_test_examples': int(size),
-      }
-      for client_id, size in zip(
-        self._dataset.unseen_client_ids, sizes, strict=True
-      )
-    ]
+    columns = _group(schema.UNSEEN, self._dataset.unseen_client_ids)
+    columns['num_test_examples'] = sizes
     for kind, values in scores.items():
       metrics.update(self._summarize(f'unseen/test/{kind}', values, counts))
-      for row, value in zip(clients, values, strict=True):
-        row[f'test_{kind}_{name}'] = value
+      columns[f'test_{kind}_{name}'] = values
     mixture = self.planted.unseen_mixture if self.planted else None
-    _add_memberships(clients, membership, mixture)
-    return metrics, clients
+    _add_memberships(columns, membership, mixture)
+    return metrics, columns
 
   def _num_scored(self, scores, sizes):
     """Returns the clients' weights in a mean, int64 `[num_clients]`.
@@ -418,13 +422,17 @@ class Evaluator:
     return cohort_lib.concatenate(rows)
 
 
-def _add_memberships(clients, membership, mixture):
-  for i, row in enumerate(clients):
-    row['cluster_id'] = int(np.argmax(membership[i]))
-    for s, value in enumerate(membership[i]):
-      row[f'membership_{s}'] = float(value)
-    for m, value in enumerate(mixture[i] if mixture is not None else ()):
-      row[f'true_mixture_{m}'] = float(value)
+def _group(name: str, client_ids: Sequence[str]) -> dict[str, Any]:
+  """Returns the first columns of a group of clients."""
+  return {'client_id': client_ids, 'group': [name] * len(client_ids)}
+
+
+def _add_memberships(columns, membership, mixture):
+  columns['cluster_id'] = np.argmax(membership, axis=1)
+  for s, values in enumerate(membership.T):
+    columns[f'membership_{s}'] = values.astype(np.float64)
+  for m, values in enumerate(mixture.T if mixture is not None else ()):
+    columns[f'true_mixture_{m}'] = values
 
 
 def _recovery(membership, mixture):

@@ -1,6 +1,5 @@
 """Evaluation of the honest clients of a run under attack."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ MODELS = ('personalized', 'cluster')
 
 
 def separate(
-  clients: Sequence[dict[str, Any]],
+  columns: dict[str, Any],
   is_attacker: np.ndarray,
   score_name: str,
   *,
@@ -21,8 +20,8 @@ def separate(
   """Marks the attackers and returns the mean scores of the honest clients.
 
   Args:
-    clients: Rows of an evaluation, participating clients first; adds
-      `is_attacker` to the latter's rows.
+    columns: Columns of the participating clients in an evaluation; adds
+      `is_attacker`.
     is_attacker: bool `[num_clients]`.
     score_name: Such as `'accuracy'`.
     higher_is_better: Whether a larger score is better.
@@ -33,14 +32,11 @@ def separate(
   """
   if not is_attacker.any():
     return {}
-  participating = clients[: len(is_attacker)]
-  for row, attacks in zip(participating, is_attacker, strict=True):
-    row['is_attacker'] = int(attacks)
-  honest = [row for row in participating if not row['is_attacker']]
+  columns['is_attacker'] = is_attacker.astype(int)
   return {
     f'attack/honest/{split}/{model}/{score_name}': summaries.summarize(
-      np.array([row[f'{split}_{model}_{score_name}'] for row in honest]),
-      np.array([row[f'num_{split}_examples'] for row in honest]),
+      columns[f'{split}_{model}_{score_name}'][~is_attacker],
+      columns[f'num_{split}_examples'][~is_attacker],
       higher_is_better=higher_is_better,
     ).weighted_mean
     for split in schema.SPLITS

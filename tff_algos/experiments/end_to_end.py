@@ -39,18 +39,20 @@ def run(
   """
   logging.info('1/5 dataset')
   datasets.build(config.dataset, folder)
-  dataset_card = datasets.write_card(folder)
   logging.info('2/5 training')
   with runtime_cache.KeptRuntime() as kept:
     training.train(config, folder, kept=kept, on_checkpoint=on_checkpoint)
     logging.info('3/5 evaluation')
     evaluating.evaluate(config, folder, kept=kept)
-  logging.info('4/5 export')
-  bundles = exporting.export(config, folder)
-  index = page.write_report(folder)
-  tracking.send_pictures(config, folder)
+    logging.info('4/5 export')
+    bundles = exporting.export(config, folder, kept=kept)
   logging.info('5/5 a prediction from a server')
-  answer = served_prediction.ask(folder)
+  with served_prediction.asking(folder) as ask:
+    # While the server starts, which takes as long.
+    dataset_card = datasets.write_card(folder)
+    index = page.write_report(folder)
+    tracking.send_pictures(config, folder)
+    answer = ask()
   places = {
     'dataset': pathlib.Path(folder, 'dataset'),
     'dataset card': dataset_card,

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tff_algos.core import config as config_lib
@@ -37,18 +38,19 @@ def evaluate(
     chosen, server_state = opened.restore(round_choice)
     entries = opened.checkpoints.checked_records(opened.checkpoints.find())
     found = opened.evaluator.evaluate(server_state)
-    tables = {
+    centers = evaluation_tables.center_rows(
+      found.metrics, opened.dataset.source_names, opened.algorithm
+    )
+    tables: dict[str, Iterable[Mapping[str, Any]]] = {
       'clients.csv': found.clients,
-      'centers.csv': evaluation_tables.center_rows(
-        found.metrics, opened.dataset.source_names, opened.algorithm
-      ),
+      'centers.csv': centers,
     }
     planted = opened.evaluator.planted
     if planted is not None and found.memberships is not None:
       tables['association.csv'] = evaluation_tables.association_rows(
         found.memberships, planted
       )
-    content = _summary(opened, chosen, found, tables['centers.csv'], entries)
+    content = _summary(opened, chosen, found, centers, entries)
   evaluation = pathlib.Path(folder, _FOLDER)
   with records.rewriting(
     evaluation.parent,

@@ -12,7 +12,7 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
-from tff_algos.experiments import experiment, session
+from tff_algos.experiments import experiment, runtime_cache, session
 from tff_algos.experiments.production import lineage
 from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.export import (
@@ -43,6 +43,7 @@ def export(
   client_id: str | None = None,
   export_dir: str | os.PathLike[str] | None = None,
   keep_versions: int | None = None,
+  kept: runtime_cache.KeptRuntime | None = None,
 ) -> list[pathlib.Path]:
   """Exports one checkpoint as the next version, without a gate.
 
@@ -53,6 +54,7 @@ def export(
     client_id: Exports the model of this client alone, with versions of its own.
     export_dir: Export path; `<folder>/export` by default.
     keep_versions: Number of versions to keep; None for all.
+    kept: As of `session.open_session`.
 
   Returns:
     The folders of the bundles.
@@ -62,7 +64,7 @@ def export(
       written or does not read back.
   """
   target = export_path(folder, export_dir)
-  with session.open_session(config, folder) as opened:
+  with session.open_session(config, folder, kept=kept) as opened:
     chosen, server_state = opened.restore(round_choice)
     if client_id is not None:
       bundle = _export_client(opened, target, chosen, server_state, client_id)

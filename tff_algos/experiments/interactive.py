@@ -232,7 +232,9 @@ class Experiment(rich_repr.Described):
     Raises:
       UserError: See `exporting.export`.
     """
-    return exporting.export(self.config, self.workdir, round_choice, client_id)
+    return exporting.export(
+      self.config, self.workdir, round_choice, client_id, kept=self._runtime
+    )
 
   def report(self) -> pathlib.Path:
     """Writes the report of an evaluated run; returns its index page.

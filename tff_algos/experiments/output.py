@@ -2,16 +2,16 @@
 
 import csv
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tff_algos.core import durable
 
 
-def write_table(path: pathlib.Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_table(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
   """Writes a CSV table; missing values of a row become empty cells.
 
-  Missing folders are created.
+  Missing folders are created. The rows are iterated over twice.
   """
   durable.make_folder(path.parent)
   columns = list(dict.fromkeys(name for row in rows for name in row))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from tff_algos.core import errors
@@ -19,17 +19,21 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 
 
-def ask(folder: str | os.PathLike[str]) -> str:
-  """Requests a prediction of one client's personalized model by HTTP.
+@contextlib.contextmanager
+def asking(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
+  """Runs a server process for the block, without waiting for its start.
 
   Args:
     folder: A workdir with a dataset and exported models.
 
-  Returns:
-    A sentence with the prediction and the true label.
+  Yields:
+    A function that waits for the server and requests a prediction of one
+    client's personalized model by HTTP. It returns a sentence with the
+    prediction and the true label, and raises UserError if the server does not
+    start or the client gets no response.
 
   Raises:
-    UserError: If the server does not start or the client gets no response.
+    DataError: If there is no dataset.
   """
   with experiment.open_dataset(folder) as dataset:
     client_id = dataset.client_ids[0]
@@ -37,8 +41,25 @@ def ask(folder: str | os.PathLike[str]) -> str:
     if not examples.num_examples:
       examples = dataset.examples(client_id, schema.TRAIN)
     classes = dataset.feature_spec.classes
-  instance = {'client_id': client_id, 'x': examples.x[0].tolist()}
-  with _server(folder) as url, tempfile.NamedTemporaryFile('w') as request:
+
+  def ask() -> str:
+    said = _request(
+      wait(), {'client_id': client_id, 'x': examples.x[0].tolist()}
+    )
+    label = examples.y[0].tolist()
+    return (
+      f'Asked over HTTP, the model of client {client_id} says '
+      f'{spell(said, classes)} for an example whose label is '
+      f'{spell(label, classes)}.'
+    )
+
+  with _server(folder) as wait:
+    yield ask
+
+
+def _request(url: str, instance: dict[str, Any]) -> Any:
+  """Returns the prediction for an instance, asked for by another process."""
+  with tempfile.NamedTemporaryFile('w') as request:
     json.dump([instance], request)
     request.flush()
     asked = subprocess.run(
@@ -60,13 +81,7 @@ def ask(folder: str | os.PathLike[str]) -> str:
     )
   prediction = json.loads(asked.stdout)['predictions'][0]
   # A single output has no name in the response, as in TensorFlow Serving.
-  said = prediction['class_id'] if isinstance(prediction, dict) else prediction
-  label = examples.y[0].tolist()
-  return (
-    f'Asked over HTTP, the model of client {client_id} says '
-    f'{spell(said, classes)} for an example whose label is '
-    f'{spell(label, classes)}.'
-  )
+  return prediction['class_id'] if isinstance(prediction, dict) else prediction
 
 
 def spell(value: Any, classes: Sequence[str]) -> str:
@@ -82,8 +97,8 @@ def spell(value: Any, classes: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def _server(folder: str | os.PathLike[str]) -> Generator[str]:
-  """Runs a server process for the block; yields its URL."""
+def _server(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
+  """Runs a server process for the block; yields a wait for its URL."""
   with tempfile.TemporaryDirectory() as temporary:
     port_file = pathlib.Path(temporary, 'ports.json')
     process = subprocess.Popen(
@@ -92,7 +107,8 @@ def _server(folder: str | os.PathLike[str]) -> Generator[str]:
         *('--rest_api_port=0', '--port=0', f'--port_file={port_file}'),
       ]
     )
-    try:
+
+    def wait() -> str:
       deadline = time.monotonic() + _START_SECONDS
       while not port_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -101,7 +117,10 @@ def _server(folder: str | os.PathLike[str]) -> Generator[str]:
           )
         time.sleep(0.1)
       port = json.loads(port_file.read_text())['rest_api_port']
-      yield f'http://127.0.0.1:{port}'
+      return f'http://127.0.0.1:{port}'
+
+    try:
+      yield wait
     finally:
       process.terminate()
       try:

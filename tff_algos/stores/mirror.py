@@ -9,14 +9,12 @@ machine goes on with.
                                         /base      snapshot that it started from
                                         /holder    name of the mirror
 
-`<cache>` is $TFF_ALGOS_CACHE, by default ~/.cache/tff_algos.
+`<cache>` is `core.cache_folder`.
 """
 
 import contextlib
 import functools
 import hashlib
-import os
-import pathlib
 import secrets
 import shutil
 import socket
@@ -24,23 +22,15 @@ from collections.abc import Callable, Generator
 
 from absl import logging
 
-from tff_algos.core import durable, errors, folder_lock
+from tff_algos.core import cache_folder, durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import pointer, repetition, snapshots
-
-CACHE_VARIABLE = 'TFF_ALGOS_CACHE'
 
 _FOLLOW_SECONDS = 5.0
 
 _BASE = 'base'
 _HOLDER = 'holder'
 _SCRATCH = 'fetching'
-
-
-def cache_folder() -> pathlib.Path:
-  """Returns the folder of all mirrors and cached files."""
-  chosen = os.environ.get(CACHE_VARIABLE) or '~/.cache/tff_algos'
-  return pathlib.Path(chosen).expanduser().absolute() / 'stores'
 
 
 class Mirror:
@@ -62,7 +52,7 @@ class Mirror:
     self._part = part
     self.address = self._objects.address
     key = hashlib.sha256(f'{self.address} {part}'.encode()).hexdigest()[:16]
-    self._place = cache_folder() / key
+    self._place = cache_folder.path() / 'stores' / key
     self.folder = self._place / (part or self.address).rpartition('/')[2]
     durable.make_folder(self._place)
     self._publisher = snapshots.Publisher(self._objects, self.folder)

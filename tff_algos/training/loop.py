@@ -24,7 +24,7 @@ from tff_algos.training import selection as selection_lib
 
 Metrics = dict[str, float]
 
-_NOT_EVALUATED = evaluator_lib.Evaluation({}, [])
+_NOT_EVALUATED = evaluator_lib.Evaluation({})
 
 
 @dataclasses.dataclass(frozen=True)

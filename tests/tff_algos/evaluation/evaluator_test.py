@@ -89,7 +89,7 @@ def test_all_metrics_against_numpy(case):
 
 def test_one_row_a_client_with_its_own_numbers(case):
   score = 'accuracy' if case.is_classification else 'mse'
-  rows = case.evaluator.evaluate(case.server_state).clients
+  rows = [*case.evaluator.evaluate(case.server_state).clients]
   seen, unseen = rows[: case.num_clients], rows[case.num_clients :]
   assert [row['client_id'] for row in seen] == list(case.dataset.client_ids)
   assert {row['group'] for row in seen} == {'participating'}

@@ -16,8 +16,11 @@ def _children() -> set[int]:
 @pytest.mark.slow
 def test_no_model_to_serve(digits_dataset):
   before = _children()
-  with pytest.raises(errors.UserError, match='server did not start'):
-    served_prediction.ask(digits_dataset)
+  with (
+    pytest.raises(errors.UserError, match='server did not start'),
+    served_prediction.asking(digits_dataset) as ask,
+  ):
+    ask()
   assert _children() == before
   assert not (digits_dataset / 'export').exists()
 
@@ -31,14 +34,20 @@ def test_server_that_knows_no_such_model(finished_run, tmp_path):
     tmp_path / 'export' / 'cluster_models',
   )
   before = _children()
-  with pytest.raises(errors.UserError, match='ended with status 1'):
-    served_prediction.ask(tmp_path)
+  with (
+    pytest.raises(errors.UserError, match='ended with status 1'),
+    served_prediction.asking(tmp_path) as ask,
+  ):
+    ask()
   assert _children() == before
 
 
 def test_missing_dataset(tmp_path):
-  with pytest.raises(errors.DataError, match='no federated dataset'):
-    served_prediction.ask(tmp_path)
+  with (
+    pytest.raises(errors.DataError, match='no federated dataset'),
+    served_prediction.asking(tmp_path),
+  ):
+    pass
 
 
 @pytest.mark.parametrize(

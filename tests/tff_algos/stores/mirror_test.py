@@ -4,7 +4,7 @@ import os
 import pytest
 
 from tests.testing import s3_server
-from tff_algos.core import errors
+from tff_algos.core import cache_folder, errors
 from tff_algos.stores import mirror as mirror_lib
 from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import pointer, snapshots
@@ -15,7 +15,7 @@ def on(monkeypatch, tmp_path):
   """Moves to a machine, by name: each has a cache of its own."""
 
   def move(machine):
-    monkeypatch.setenv(mirror_lib.CACHE_VARIABLE, str(tmp_path / machine))
+    monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / machine))
 
   move('a')
   return move

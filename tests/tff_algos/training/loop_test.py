@@ -293,7 +293,7 @@ class _Scripted:
   def evaluate(self, server_state):
     # The total after each round is known.
     round_num = _TOTALS.index(float(np.asarray(server_state.total)))
-    return evaluator.Evaluation({'score': self._values[round_num]}, [])
+    return evaluator.Evaluation({'score': self._values[round_num]})
 
 
 def _totals(num_rounds):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.xla.service import hlo_pb2
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
@@ -130,7 +131,7 @@ class PhaseLowering:
     form = 'at once' if self._vectorizes else 'in a loop'
     return Lowered(
       f'{self._phase.name} {form}, {num_rows} rows, {block_size} x {capacity}',
-      np.frombuffer(words, np.uint8),
+      np.frombuffer(_renamed(words), np.uint8),
       [_describe(leaf) for leaf in zeros],
       [_describe(leaf) for leaf in self._outputs(block_size)],
     )
@@ -184,6 +185,23 @@ class PhaseLowering:
       states,
       block.is_real,
     )
+
+
+def _renamed(hlo: bytes) -> bytes:
+  """Returns HLO without TensorFlow's names.
+
+  They count the functions of a process, so that the cache on disk would not
+  know a program that was traced after others.
+  """
+  module = hlo_pb2.HloModuleProto.FromString(hlo)  # pyright: ignore[reportAttributeAccessIssue]
+  module.name, module.id = 'client_work', 0
+  for i, computation in enumerate(module.computations):
+    computation.name = f'computation_{i}'
+    if computation.id == module.entry_computation_id:
+      module.entry_computation_name = computation.name
+    for instruction in computation.instructions:
+      instruction.ClearField('metadata')
+  return module.SerializeToString(deterministic=True)
 
 
 def _with_size(leaf: tf.Tensor | tf.TensorSpec, size: int) -> tf.TensorSpec:

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import sys
 
-from tff_algos.core import checks
+from tff_algos.core import cache_folder, checks
 
 AUTO, VECTORIZED, LOOP, CALIBRATED = FORMS = (
   'auto',
@@ -36,7 +36,7 @@ class PjrtConfig:
       its bits; empty for `accelerator.json` in the workdir of a session, else
       none.
     cache: Folder of compiled programs; empty for
-      `~/.cache/tff_algos/pjrt`.
+      `pjrt` in `core.cache_folder`.
     start_timeout_seconds: Maximal wait for the worker to answer, > 0.
   """
 
@@ -62,4 +62,4 @@ class PjrtConfig:
     """Returns the folder of compiled programs."""
     if self.cache:
       return pathlib.Path(self.cache)
-    return pathlib.Path('~/.cache/tff_algos/pjrt').expanduser()
+    return cache_folder.path() / 'pjrt'

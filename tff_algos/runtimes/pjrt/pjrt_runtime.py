@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
@@ -122,6 +123,11 @@ class PjrtRuntime:
 
   def __enter__(self) -> 'PjrtRuntime':
     self._stack.enter_context(self._connection)
+    if self._connection.platform == 'cpu':
+      logging.info(
+        "On a CPU the runtime 'vectorized', the default, took less time where "
+        'both were measured (benchmarks/README.md).'
+      )
     self._calibration = calibration.Calibration(
       self._config.calibration, self._connection.device_kind
     )
@@ -325,8 +331,7 @@ class PjrtRuntime:
     for number, (known, spans, num_rows) in enumerate(self._sources):
       if known is source:
         return f'split {number}', spans, num_rows
-    everyone = range(source.population.num_clients)
-    rows, spans = rows_lib.concatenate([source.examples(i) for i in everyone])
+    rows, spans = rows_lib.read(source)
     name = f'split {len(self._sources)}'
     self._connection.keep(name, _leaves(rows))
     self._sources.append((source, spans, len(rows.y)))

@@ -63,6 +63,19 @@ def concatenate(clients: Sequence[schema.Examples]) -> tuple[Rows, Span]:
   return _fill(iter(clients), sizes)
 
 
+def read(source: cohort_lib.ClientSource) -> tuple[Rows, Span]:
+  """Returns the rows of all clients of a split, read one client at a time.
+
+  Returns:
+    As of `concatenate`.
+
+  Raises:
+    DataError: If a record is damaged.
+  """
+  sizes = source.population.num_examples.astype(np.int32)
+  return _fill(source.stream(), sizes)
+
+
 def _fill(
   clients: Iterator[schema.Examples], sizes: np.ndarray
 ) -> tuple[Rows, Span]:
@@ -128,8 +141,7 @@ class ResidentRows:
       All rows of the split, and spans of int32 arrays `[clients]`.
     """
     if source not in self._rows:
-      sizes = source.population.num_examples.astype(np.int32)
-      rows, self._spans[source] = _fill(source.stream(), sizes)
+      rows, self._spans[source] = read(source)
       self._rows[source] = {'CPU:0': rows}
     by_device = self._rows[source]
     if device not in by_device:

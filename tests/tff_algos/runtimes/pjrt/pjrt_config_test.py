@@ -1,8 +1,6 @@
-import pathlib
-
 import pytest
 
-from tff_algos.core import errors
+from tff_algos.core import cache_folder, errors
 from tff_algos.runtimes.pjrt import pjrt_config
 
 
@@ -13,7 +11,7 @@ def test_paths_are_those_given_or_the_usual_ones():
     'bin',
     'python',
   )
-  assert config.cache_path == pathlib.Path.home() / '.cache/tff_algos/pjrt'
+  assert config.cache_path == cache_folder.path() / 'pjrt'
   config = pjrt_config.PjrtConfig(python='/p', cache='/c')
   assert (str(config.python_path), str(config.cache_path)) == ('/p', '/c')
 

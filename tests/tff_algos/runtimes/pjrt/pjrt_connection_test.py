@@ -10,10 +10,8 @@ from tff_algos.core import errors
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_connection
 
 
-def _connection(tmp_path, **options):
-  return pjrt_connection.Connection(
-    pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'), **options)
-  )
+def _connection(**options):
+  return pjrt_connection.Connection(pjrt_config.PjrtConfig(**options))
 
 
 def _script(tmp_path, text):
@@ -26,7 +24,7 @@ def _script(tmp_path, text):
 def test_without_the_environment_the_error_says_how_to_make_it(tmp_path):
   with (
     pytest.raises(errors.ConfigError, match='make env-accelerator'),
-    _connection(tmp_path, python=str(tmp_path / 'nothing')),
+    _connection(python=str(tmp_path / 'nothing')),
   ):
     pass
 
@@ -37,7 +35,7 @@ def test_a_worker_that_cannot_start_is_quoted(tmp_path):
     pytest.raises(
       errors.RuntimeFailureError, match='(?s)exit code 4.*no jax here'
     ),
-    _connection(tmp_path, python=python),
+    _connection(python=python),
   ):
     pass
 
@@ -47,15 +45,15 @@ def test_a_silent_worker_is_given_up_and_ended(tmp_path):
   python = _script(tmp_path, 'exec sleep 60')
   with (
     pytest.raises(errors.RuntimeFailureError, match='within 0.5 s'),
-    _connection(tmp_path, python=python, start_timeout_seconds=0.5),
+    _connection(python=python, start_timeout_seconds=0.5),
   ):
     pass
   assert not set(psutil.Process().children()) - before
 
 
 @accelerator.needed
-def test_a_killed_worker_is_an_error_and_nothing_is_left(tmp_path):
-  with _connection(tmp_path) as connection:
+def test_a_killed_worker_is_an_error_and_nothing_is_left():
+  with _connection() as connection:
     pid = connection.pid
     assert connection.platform == 'cpu'
     os.kill(pid, signal.SIGKILL)

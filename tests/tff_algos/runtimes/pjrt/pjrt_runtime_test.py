@@ -39,15 +39,13 @@ def test_blocks_are_nearly_equal_and_few_sizes(
 @accelerator.needed
 @pytest.mark.parametrize('vectorizes', [True, False])
 def test_every_aggregate_state_and_metric_is_that_of_the_debug_runtime(
-  vectorizes, tmp_path
+  vectorizes,
 ):
   """One client is not finite; two rows of the blocks only fill them."""
   algorithm = running_sum.algorithm(vectorizes)
   clients = [[1.0], [2.0, 3.0], [], [float('nan')], [4.0, 5.0, 6.0], [7.0]]
   source = running_sum.source(*clients)
-  config = pjrt_config.PjrtConfig(
-    clients_per_block=4, cache=str(tmp_path / 'cache')
-  )
+  config = pjrt_config.PjrtConfig(clients_per_block=4)
   with pjrt_runtime.PjrtRuntime(algorithm, len(clients), config) as runtime:
     *states, outputs = toys.run_rounds(algorithm, runtime, source, 2)
   debug = debug_runtime.DebugRuntime(algorithm, len(clients))
@@ -58,6 +56,24 @@ def test_every_aggregate_state_and_metric_is_that_of_the_debug_runtime(
     toys.assert_outputs_close(output, other, rtol=1e-6)
   # By hand: the total is 28 after the first round, 28 + 28 + 5 * 28 after two.
   assert states[0].total == 196
+
+
+@pytest.mark.verify
+@accelerator.needed
+def test_what_was_compiled_after_other_traces_is_not_compiled_again(tmp_path):
+  cache = tmp_path / 'cache'
+  config = pjrt_config.PjrtConfig(cache=str(cache))
+  source = running_sum.source([1.0], [2.0, 3.0], [4.0])
+
+  def compiled():
+    algorithm = running_sum.algorithm()
+    with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
+      toys.run_rounds(algorithm, runtime, source, 2)
+    return {path.name for path in cache.glob('*-cache')}
+
+  first = compiled()
+  assert first
+  assert compiled() == first
 
 
 def _rounds(runtime, source, tmp_path):
@@ -95,9 +111,7 @@ def test_states_stay_on_the_device_between_any_cohorts(
 ):
   clients = [[1.0], [2.0, 3.0], [4.0], [5.0, 6.0, 7.0], [8.0, 9.0], [7.0]]
   source = running_sum.source(*clients)
-  config = pjrt_config.PjrtConfig(
-    clients_per_block=2, cache=str(tmp_path / 'cache')
-  )
+  config = pjrt_config.PjrtConfig(clients_per_block=2)
   algorithm = running_sum.algorithm()
   fetched = []
   fetch = pjrt_connection.Connection.fetch
@@ -141,11 +155,7 @@ def test_what_does_not_vectorize_by_itself_is_calibrated_once(
 
   def run(form):
     compiled.clear()
-    config = pjrt_config.PjrtConfig(
-      form=form,
-      calibration=str(path),
-      cache=str(tmp_path / 'cache'),
-    )
+    config = pjrt_config.PjrtConfig(form=form, calibration=str(path))
     with pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime:
       source = running_sum.source([1.0], [2.0], [3.0])
       state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
@@ -166,7 +176,7 @@ def test_what_does_not_vectorize_by_itself_is_calibrated_once(
 
 
 @accelerator.needed
-def test_what_cannot_be_lowered_is_refused_before_the_first_round(tmp_path):
+def test_what_cannot_be_lowered_is_refused_before_the_first_round():
   """Also of a phase that the first round does not have."""
 
   def work(message, client_input, client_state, data, seed):
@@ -183,10 +193,9 @@ def test_what_cannot_be_lowered_is_refused_before_the_first_round(tmp_path):
   algorithm = dataclasses.replace(
     algorithm, phases={**algorithm.phases, 'later': later}
   )
-  config = pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'))
   source = running_sum.source([1.0], [2.0], [3.0])
   with (
-    pjrt_runtime.PjrtRuntime(algorithm, 3, config) as runtime,
+    pjrt_runtime.PjrtRuntime(algorithm, 3) as runtime,
     pytest.raises(errors.ConfigError, match=r"'later'.*AsString"),
   ):
     toys.run_rounds(algorithm, runtime, source, 1)
@@ -226,10 +235,9 @@ def test_blocks_fill_a_quarter_of_an_accelerator(
 
 
 @accelerator.needed
-def test_unknown_devices_are_refused(tmp_path):
-  config = pjrt_config.PjrtConfig(cache=str(tmp_path / 'cache'))
+def test_unknown_devices_are_refused():
   runtime = pjrt_runtime.PjrtRuntime(
-    running_sum.algorithm(), 3, config, ('GPU:7', 'CPU:0')
+    running_sum.algorithm(), 3, devices=('GPU:7', 'CPU:0')
   )
   with (
     pytest.raises(errors.ConfigError, match="'GPU:7'.* it sees: CPU:0"),

@@ -27,11 +27,10 @@ def _lower(function, arguments, outputs):
 @pytest.fixture(
   scope='module', params=[(), ('CPU:0', 'CPU:1')], ids=['one', 'two']
 )
-def connection(request, tmp_path_factory):
+def connection(request):
   """Of one device, and of two logical ones."""
-  cache = str(tmp_path_factory.mktemp('cache'))
   with pjrt_connection.Connection(
-    pjrt_config.PjrtConfig(cache=cache), request.param
+    pjrt_config.PjrtConfig(), request.param
   ) as opened:
     yield opened
 
