@@ -1,4 +1,4 @@
-"""MLflow's own client with its store of files."""
+"""MLflow's own client with its store of files, and with a real server."""
 
 import math
 import sys
@@ -6,7 +6,7 @@ import sys
 import mlflow
 import pytest
 
-from tests.testing import tracked
+from tests.testing import mlflow_server, tracked
 from tff_algos.core import errors
 from tff_algos.experiments.tracking import mlflow_tracker, tracker
 
@@ -16,10 +16,21 @@ _OPTIONS = {'algorithm.num_clusters': 2, 'model.words': 'x' * 7000} | {
 }
 
 
-@pytest.fixture(autouse=True)
-def _store(tmp_path, monkeypatch):
+@pytest.fixture(scope='session')
+def server(tmp_path_factory):
+  with mlflow_server.running(tmp_path_factory.mktemp('mlflow')) as address:
+    yield address
+
+
+@pytest.fixture(
+  params=['files', pytest.param('server', marks=pytest.mark.verify)]
+)
+def store(request, tmp_path, monkeypatch):
   monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
-  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file://{tmp_path}/store')
+  address = f'file://{tmp_path}/store'
+  if request.param == 'server':
+    address = request.getfixturevalue('server')
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', address)
 
 
 def _open(run_id=None):
@@ -31,7 +42,7 @@ def _history(run_id, name):
   return [(metric.step, metric.value) for metric in history]
 
 
-def test_a_run_has_its_config_and_the_metrics_of_its_rounds():
+def test_a_run_has_its_config_and_the_metrics_of_its_rounds(store):
   opened = _open()
   opened.resume(0)
   opened.record(0, {'train/loss': 2.0})
@@ -50,7 +61,7 @@ def test_a_run_has_its_config_and_the_metrics_of_its_rounds():
   assert 'test/accuracy' not in run.data.metrics
 
 
-def test_rounds_that_are_run_again_are_not_sent_again():
+def test_rounds_that_are_run_again_are_not_sent_again(store):
   first = _open()
   for round_num in range(4):
     first.record(round_num, {'train/loss': 1.0 / (1 + round_num)})
@@ -63,7 +74,7 @@ def test_rounds_that_are_run_again_are_not_sent_again():
   assert steps == [0, 1, 2, 3, 4]
 
 
-def test_a_training_that_begins_anew_is_another_run():
+def test_a_training_that_begins_anew_is_another_run(store):
   first = _open()
   first.record(0, {'train/loss': 1.0})
   second = _open(first.run_id)
@@ -75,7 +86,7 @@ def test_a_training_that_begins_anew_is_another_run():
   assert _history(second.run_id, 'train/loss') == [(0, 3.0)]
 
 
-def test_pictures_and_models_with_their_signature(tmp_path):
+def test_pictures_and_models_with_their_signature(store, tmp_path):
   opened = _open()
   opened.add_pictures([tracked.write_picture(tmp_path)])
   model = tracker.read_model(tracked.write_bundle(tmp_path))
