@@ -89,6 +89,7 @@ __all__ = [
   'export_models',
   'write_report',
   'FederatedDataset',
+  'ClientExamples',
   'from_arrays',
   'from_client_data',
   'from_huggingface',

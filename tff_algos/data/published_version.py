@@ -1,4 +1,4 @@
-"""Version of a dataset in an object store: its tables here, its shards there."""
+"""Version of a dataset in an object store; its tables are copied here."""
 
 import contextlib
 import pathlib

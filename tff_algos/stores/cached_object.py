@@ -60,7 +60,10 @@ class CachedObject:
       FileNotFoundError: If it is not there any more.
       InfrastructureError: If the store cannot be reached.
     """
-    first, last = start // _BLOCK_BYTES, -(-min(stop, self.size) // _BLOCK_BYTES)
+    first, last = (
+      start // _BLOCK_BYTES,
+      -(-min(stop, self.size) // _BLOCK_BYTES),
+    )
     while first < last:
       with self._lock:
         first = self._is_here.find(0, first, last)

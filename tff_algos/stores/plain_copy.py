@@ -1,7 +1,7 @@
 """Local copies of objects that other programs wrote, such as raw data.
 
-    <cache>/stores/<hash of the address>/<name>         the copy
-                                        /listing.json   objects that it has
+The folder of mirrors has `<hash of the address>/<name>`, the copy, and beside
+it `listing.json`, the objects that it has.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def held(address: str) -> Generator[pathlib.Path]:
 
 def _list(objects: objects_lib.Objects) -> dict[str, list[object]]:
   """Returns name -> size, tag and time of all objects."""
-  found = {
+  found: dict[str, list[object]] = {
     name: [one.size, one.e_tag, one.written.isoformat()]
     for name, one in objects.list().items()
     if not name.endswith('/')  # Consoles of clouds write such for folders.

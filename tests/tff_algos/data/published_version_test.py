@@ -134,7 +134,9 @@ def test_addresses_without_a_dataset_say_what_to_do(published):
     dataset_lib.FederatedDataset.open('http://x/y')
   with pytest.raises(errors.DataError, match='no version'):
     dataset_lib.FederatedDataset.open(published[0], as_of='2020-01-01')
-  with pytest.raises(errors.DataError, match="has no version 'v'; it was remov"):
+  with pytest.raises(
+    errors.DataError, match="has no version 'v'; it was remov"
+  ):
     dataset_lib.FederatedDataset.open(published[0], version='v')
 
 

@@ -32,8 +32,9 @@ def requests(monkeypatch):
 
 def test_missing_blocks_alone_are_requested(objects, requests, tmp_path):
   opened = cached_object.CachedObject(objects, 'x', len(_CONTENT), tmp_path)
-  assert opened.read(3 * _BLOCK - 1, 3 * _BLOCK + 1) == (
-    _CONTENT[3 * _BLOCK - 1 : 3 * _BLOCK + 1]
+  assert (
+    opened.read(3 * _BLOCK - 1, 3 * _BLOCK + 1)
+    == (_CONTENT[3 * _BLOCK - 1 : 3 * _BLOCK + 1])
   )
   assert requests == [(2, 4)] and opened.num_fetched_bytes == 2 * _BLOCK
   assert [opened.has(block * _BLOCK) for block in (1, 2, 3, 4)] == [
