@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from configs.fed_soft import synthetic
@@ -145,10 +146,10 @@ def test_hosts_train_together_and_wait_for_a_slow_one(train, size):
     slow.wait_for_checkpoint()
     with _slowed(slow.programs[-1], 4):
       assert slow.wait() == [0] * size, slow.log(0)
-  assert _losses(slow.rows()) == _losses(plain.rows())
   for training in (plain, slow):
     seconds = [float(row['seconds']) for row in training.rows()[3:]]
     print(f'{size} hosts, {training.folder.name}: {seconds}')
+  np.testing.assert_array_equal(_losses(slow.rows()), _losses(plain.rows()))
 
 
 @pytest.mark.verify
@@ -168,4 +169,4 @@ def test_a_host_that_is_cut_off_ends_all_and_they_go_on(train):
   with hosts_lib.running(2) as hosts:
     again = train(hosts, 'broken', 6)
     assert again.wait() == [0, 0], again.log(0)
-  assert _losses(again.rows()) == _losses(whole.rows())
+  np.testing.assert_array_equal(_losses(again.rows()), _losses(whole.rows()))

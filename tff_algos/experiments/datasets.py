@@ -38,16 +38,11 @@ def build(
     UserError: If the raw data, the partition or the disk does not allow it;
       a version that was published before stays.
   """
-  address = layout.read_address(pathlib.Path(folder, 'dataset'))
-  if address is not None:
-    raise errors.ConfigError(
-      f'the dataset of {folder} is at {address}; build it with '
-      f'binaries.preprocess --workdir={address}'
-    )
+  dataset = _local_dataset(folder)
   with _with_local_data(config) as local:
     result = build_dataset.build(
       local,
-      pathlib.Path(folder) / 'dataset',
+      dataset,
       runner.split_flags(beam_options),
       publication,
     )
@@ -98,9 +93,9 @@ def write_card(
     force: Whether to replace statistics and a card that are up to date.
 
   Raises:
-    UserError: If there is no dataset, or it is damaged or being built.
+    UserError: If there is no dataset here, or it is damaged or being built.
   """
-  dataset = pathlib.Path(folder, 'dataset').resolve()
+  dataset = _local_dataset(folder).resolve()
   place = (
     integrity.find_current(dataset)
     if version is None
@@ -115,6 +110,23 @@ def write_card(
       text = card.render(place)
       with staging.atomic_path(path) as temporary:
         temporary.write_text(text, encoding='utf-8')
+  return path
+
+
+def _local_dataset(folder: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns the dataset's folder in a workdir.
+
+  Raises:
+    ConfigError: If the workdir refers to one in an object store.
+  """
+  path = pathlib.Path(folder, 'dataset')
+  address = layout.read_address(path)
+  if address is not None:
+    raise errors.ConfigError(
+      f'the dataset of {folder} is at {address}: binaries.preprocess and '
+      f'binaries.card take --workdir={address}; binaries.train, evaluate and '
+      'export read it there'
+    )
   return path
 
 
