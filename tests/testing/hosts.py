@@ -55,10 +55,11 @@ def running(num_hosts: int) -> Iterator[Hosts]:
     _ip('link', 'set', bridge, 'up')
     for name, address in zip(names, hosts.addresses, strict=True):
       _ip('netns', 'add', name)
-      # With it go its programs' network and its end of the cable.
       stack.callback(_ip, 'netns', 'del', name)
       outside = _outside(name)
       _ip('link', 'add', outside, 'type', 'veth', 'peer', 'eth0', 'netns', name)
+      # The end of a namespace removes its cable some time later.
+      stack.callback(_ip, 'link', 'del', outside)
       _ip('link', 'set', outside, 'master', bridge, 'up')
       for words in (
         ('addr', 'add', f'{address}/24', 'dev', 'eth0'),
