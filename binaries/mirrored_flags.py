@@ -12,6 +12,8 @@ from tff_algos.stores import objects
 
 # Flags whose folder may be an address.
 FOLDERS = ('workdir', 'export_dir')
+# Flags whose addresses the program reads itself.
+_READ = ('config', 'dataset')
 
 _publishers: list[Callable[[], None]] = []
 
@@ -31,7 +33,7 @@ def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
   with contextlib.ExitStack() as stack:
     for name in flags.FLAGS if names is not None else ():
       value = flags.FLAGS[name].value
-      if name == 'config' or not _is_address(value):
+      if name in _READ or not _is_address(value):
         continue
       if name not in (names or ()):
         raise errors.ConfigError(

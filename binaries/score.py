@@ -22,7 +22,9 @@ _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Folder of a run: default parent of the next three.'
 )
 _DATASET = flags.DEFINE_string(
-  'dataset', None, 'Folder of the dataset; default: <workdir>/dataset.'
+  'dataset',
+  None,
+  'Folder of the dataset, or its address; default: <workdir>/dataset.',
 )
 _MODEL_BASE_PATH = flags.DEFINE_string(
   'model_base_path',
@@ -79,7 +81,7 @@ def score() -> None:
       pathlib.Path(_ASSIGNMENTS.value)
     )
   result = batch_inference.score(
-    _folder(_DATASET, 'dataset'),
+    _DATASET.value or _folder(_DATASET, 'dataset'),
     _folder(_MODEL_BASE_PATH, 'export'),
     _folder(_OUTPUT_DIR, 'predictions'),
     model_choice.ScoringConfig(

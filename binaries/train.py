@@ -9,6 +9,8 @@ same command resumes from the latest checkpoint and ends in the same state. A
 larger --config.training.num_rounds trains a finished run on; fewer rounds than
 it has are an error. --continue_from=RUN goes on from another run, on another
 dataset: its states move by client id, and rounds go on counting.
+--dataset=s3://bucket/digits reads a published dataset by range in place of
+<workdir>/dataset (docs/scale.md).
 
 The progress bar shows the training loss of the round's clients and, if clients
 have validation examples, their personalized models' score on these.
@@ -29,11 +31,19 @@ def _main() -> None:
     '',
     'Workdir of a run to continue on this dataset (config.continuation).',
   )
+  dataset = flags.DEFINE_string(
+    'dataset',
+    '',
+    'Address of a published dataset or workdir, such as s3://bucket/digits, of '
+    'which this run and its evaluation read what they need.',
+  )
 
   def main() -> None:
     from tff_algos.experiments import experiment, training
     from tff_algos.runtimes.distributed import process_cluster
 
+    if dataset.value:
+      experiment.refer_to_dataset(workdir.value, dataset.value)
     training.train(
       experiment.parse(config.value),
       workdir.value,

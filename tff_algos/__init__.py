@@ -72,6 +72,7 @@ _PUBLIC = {
   'write_report': '.reports.run.page:write_report',
   # Federated datasets.
   'FederatedDataset': '.data.dataset:FederatedDataset',
+  'ClientExamples': '.data.client_examples:ClientExamples',
   # Datasets of own data in memory.
   'from_arrays': '.experiments.own_data.conversion:from_arrays',
   'from_client_data': '.experiments.own_data.conversion:from_client_data',

@@ -9,6 +9,7 @@ from tff_algos.core.algorithm import FederatedAlgorithm
 from tff_algos.core.errors import UserError
 from tff_algos.core.model import Model
 from tff_algos.core.plugins import load as load_plugins
+from tff_algos.data.client_examples import ClientExamples
 from tff_algos.data.dataset import FederatedDataset
 from tff_algos.experiments.config_file import load as load_config
 from tff_algos.experiments.evaluating import evaluate
@@ -88,6 +89,7 @@ __all__ = [
   'export_models',
   'write_report',
   'FederatedDataset',
+  'ClientExamples',
   'from_arrays',
   'from_client_data',
   'from_huggingface',

@@ -28,20 +28,38 @@ class Client(NamedTuple):
 class Reader:
   """Reader of a version; opened by each worker on first use.
 
-  Only the path is sent to workers: the folder of one version, since the current
-  version may change while a pipeline runs.
+  Only its place is sent to workers: the folder of one version, or the address
+  and the version, since the current one may change while a pipeline runs.
   """
 
-  def __init__(self, folder: pathlib.Path) -> None:
-    self._folder = folder
+  def __init__(
+    self, place: pathlib.Path | str, version: str | None = None
+  ) -> None:
+    """Opens nothing yet.
+
+    Args:
+      place: Folder of the version; or the address of the dataset.
+      version: Name of the version at the address.
+    """
+    self._place = place
+    self._version = version
+
+  @classmethod
+  def of(cls, dataset: dataset_lib.FederatedDataset) -> 'Reader':
+    """Returns a reader of the version that is open."""
+    if dataset.address is None:
+      return cls(dataset.path.resolve())
+    return cls(dataset.address, dataset.version)
 
   def __reduce__(self):
-    return Reader, (self._folder,)
+    return Reader, (self._place, self._version)
 
   @functools.cached_property
   def dataset(self) -> dataset_lib.FederatedDataset:
     """Returns the version; its files are verified before the pipeline runs."""
-    return dataset_lib.FederatedDataset.open_folder(self._folder, verify=False)
+    if isinstance(self._place, pathlib.Path):
+      return dataset_lib.FederatedDataset.open_folder(self._place, verify=False)
+    return dataset_lib.FederatedDataset.open(self._place, version=self._version)
 
   def clients(self, shard: int) -> list[Client]:
     """Returns the clients of a shard in the order of their records."""

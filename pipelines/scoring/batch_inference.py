@@ -48,7 +48,7 @@ class ScoreResult(NamedTuple):
 
 
 def score(
-  dataset: pathlib.Path,
+  dataset: str | pathlib.Path,
   export: pathlib.Path,
   output_dir: pathlib.Path,
   config: model_choice.ScoringConfig,
@@ -62,7 +62,7 @@ def score(
   current and no other files are left behind.
 
   Args:
-    dataset: Folder of the dataset.
+    dataset: Folder of the dataset, or its address.
     export: Folder of the exported models. Every worker must see all three
       folders under the same paths.
     output_dir: Output folder, not that of the dataset.
@@ -78,9 +78,9 @@ def score(
     WorkdirBusyError: If another run is writing to the same folder.
   """
   runner.check_flags(pipeline_options)
-  dataset, output_dir = dataset.resolve(), output_dir.resolve()
+  output_dir = output_dir.resolve()
   assignments = assignments or {}
-  if output_dir == dataset:
+  if output_dir == pathlib.Path(dataset).resolve():
     raise errors.ConfigError(
       f'predictions cannot be published into the dataset itself, {dataset}; '
       'choose another output folder'
@@ -93,7 +93,7 @@ def score(
       opened, config, _known_clients(found), assignments
     )
     scorer = Scorer(
-      published.Reader(opened.path),
+      published.Reader.of(opened),
       tuple(found),
       config,
       assignments,

@@ -92,6 +92,48 @@ def _head(address):
 
 
 @pytest.mark.verify
+def test_training_reads_a_published_dataset_by_range(launcher, s3, tmp_path):
+  """The workdir is local: nothing but parts of the dataset is fetched."""
+  address = f's3://{s3_server.BUCKET}/shared'
+  machine = {**os.environ, mirror_lib.CACHE_VARIABLE: str(tmp_path / 'cache')}
+  machine.pop('TMPDIR', None)
+  local, other = tmp_path / 'local', tmp_path / 'other'
+
+  def run(name, folder, *more):
+    program = launcher.run(
+      f'binaries.{name}', _CONFIG, f'--workdir={folder}', *more, **machine
+    )
+    assert program.returncode == 0, program.stderr
+
+  run('preprocess', local)
+  run('preprocess', address)
+  failed = [0]
+
+  def fault(method, path):
+    failed[0] += 1
+    return {1: 'status', 3: 'torn', 4: 'lost'}.get(failed[0] % 9)
+
+  s3.fault = fault
+  s3.requests.clear()
+  try:
+    for folder, more in (
+      (local, ()),
+      (other, (f'--dataset={address}',)),
+    ):
+      run('train', folder, *_ROUNDS, *more)
+      run('evaluate', folder, *_ROUNDS)
+      run('export', folder, '--nogate', *_ROUNDS)
+  finally:
+    s3.fault = lambda method, path: None
+  methods = {method for method, *_ in s3.requests}
+  assert methods == {'GET', 'HEAD'} and failed[0] > 20
+  names = {name for name in _files(local) if not name.startswith('dataset/')}
+  assert names == _files(other) - {'dataset'} and len(names) > 20
+  _, different, missing = filecmp.cmpfiles(local, other, names, shallow=False)
+  assert (different, missing) == ([], [])
+
+
+@pytest.mark.verify
 def test_build_train_die_elsewhere_go_on_export_and_serve(
   launcher, s3, tmp_path, monkeypatch
 ):

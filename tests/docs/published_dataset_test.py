@@ -1,4 +1,4 @@
-"""The reader that docs/scale.md prints reads what is published."""
+"""The loader and the reader that docs/scale.md prints read a published run."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from tff_algos.data import dataset as dataset_lib
 from tff_algos.stores import mirror as mirror_lib
 
 
-def test_printed_reader_reads_a_published_dataset(
+def test_printed_code_reads_a_published_dataset(
   s3, digits_dataset, tmp_path, monkeypatch
 ):
   monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path))
@@ -19,10 +19,15 @@ def test_printed_reader_reads_a_published_dataset(
   with mirror.writing():
     shutil.copytree(digits_dataset / 'dataset', mirror.folder / 'dataset')
   page = (programs.ROOT / 'docs' / 'scale.md').read_text()
-  (code,) = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
+  loader, reader = re.findall(r'```python\n(.*?)```', page, re.DOTALL)
   printed = {}
-  exec(code, printed)
+  exec(loader, printed)
+  exec(reader, printed)
   with dataset_lib.FederatedDataset.open(digits_dataset / 'dataset') as data:
+    client = printed['client']
+    np.testing.assert_array_equal(
+      client.x, data.examples(client.client_id, 'train').x
+    )
     assert {*data.client_ids} < printed['clients'].keys()
     for client_id in (data.client_ids[0], data.client_ids[-1]):
       for split in ('train', 'test'):

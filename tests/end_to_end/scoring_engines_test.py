@@ -1,6 +1,8 @@
 """Statistics and predictions are the same bytes on a distributed engine."""
 
 import contextlib
+import os
+import signal
 import tempfile
 
 import pytest
@@ -8,13 +10,14 @@ import pytest
 from pipelines import statistics
 from pipelines.publishing import staging
 from pipelines.scoring import batch_inference, model_choice
-from tests.testing import raw_data, scoring
+from tests.testing import published, raw_data, s3_server, scoring
 from tff_algos.data import integrity
+from tff_algos.stores import mirror
 
 
-def _score(workdir, output, beam_options=()):
+def _score(workdir, output, beam_options=(), dataset=None):
   batch_inference.score(
-    workdir / 'dataset',
+    dataset or workdir / 'dataset',
     workdir / 'export',
     output,
     model_choice.ScoringConfig(),
@@ -31,16 +34,31 @@ def _measure(workdir, beam_options=()):
 
 
 @pytest.mark.verify
-def test_bytes_do_not_depend_on_the_engine(tmp_path, monkeypatch):
+@pytest.mark.parametrize('num_workers', [2, 4])
+def test_bytes_do_not_depend_on_the_engine(
+  s3, num_workers, tmp_path, monkeypatch
+):
+  """Nor on where the dataset is, and on a worker that is killed reading it."""
   distributed = pytest.importorskip('distributed')
+  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path / 'cache'))
   # Dask leaves a folder where temporary files go.
   (tmp_path / 'temporary').mkdir()
   monkeypatch.setenv('TMPDIR', str(tmp_path / 'temporary'))
   monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'temporary'))
   workdir = scoring.write_workdir(tmp_path / 'run')
   measured, scored = _measure(workdir), _score(workdir, tmp_path / 'here')
+  address = f's3://{s3_server.BUCKET}/scored_by_{num_workers}'
+  names = published.publish(workdir, address)
+  (shard,) = (one for one in names if 'test-00000' in one)
+  killed = []
+
+  def kill_its_reader(method, path):
+    if path.endswith(names[shard]) and not killed:
+      killed.append(next(iter(cluster.workers.values())).pid)
+      os.kill(killed[0], signal.SIGKILL)
+
   with distributed.LocalCluster(
-    n_workers=2,
+    n_workers=num_workers,
     threads_per_worker=1,
     host='127.0.0.1',
     dashboard_address=None,
@@ -52,7 +70,11 @@ def test_bytes_do_not_depend_on_the_engine(tmp_path, monkeypatch):
     try:
       assert _measure(workdir, options) == measured
       assert _score(workdir, tmp_path / 'there', options) == scored
+      s3.fault = kill_its_reader
+      found = _score(workdir, tmp_path / 'published', options, address)
+      assert found == scored and killed
     finally:
+      s3.fault = lambda method, path: None
       # Beam opens one client for each pipeline and closes none.
       with contextlib.suppress(ValueError):
         while True:

@@ -25,10 +25,10 @@ class Proxy(http.server.ThreadingHTTPServer):
 
   daemon_threads = True
 
-  def __init__(self, host: str, port: int):
-    super().__init__(('127.0.0.1', 0), _Handler)
+  def __init__(self, host: str, port: int, shown_at: str = '127.0.0.1'):
+    super().__init__((shown_at, 0), _Handler)
     self.target = (host, port)
-    self.url = f'http://127.0.0.1:{self.server_address[1]}'
+    self.url = f'http://{shown_at}:{self.server_address[1]}'
     self.requests: list[tuple[str, str, str]] = []
     self.fault = lambda method, path: None
 
@@ -76,6 +76,25 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
+def shown_at(proxy: Proxy, host: str) -> Iterator[str]:
+  """Shows the server at another address of this machine; yields its URL."""
+  with _serving(Proxy(*proxy.target, host)) as shown:
+    yield shown.url
+
+
+@contextlib.contextmanager
+def _serving(proxy: Proxy) -> Iterator[Proxy]:
+  thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
+  thread.start()
+  try:
+    yield proxy
+  finally:
+    proxy.shutdown()
+    proxy.server_close()
+    thread.join()
+
+
+@contextlib.contextmanager
 def running() -> Iterator[Proxy]:
   """Runs a server with an empty bucket; sets the environment of its clients."""
   import logging
@@ -86,24 +105,19 @@ def running() -> Iterator[Proxy]:
   moto = server.ThreadedMotoServer('127.0.0.1', 0, verbose=False)
   moto.start()
   host, port = moto.get_host_and_port()
-  proxy = Proxy(host, port)
-  thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
-  thread.start()
   connection = http.client.HTTPConnection(host, port)
   connection.request('PUT', f'/{BUCKET}')
   assert connection.getresponse().status == 200
   connection.close()
-  environment = {
-    'AWS_ACCESS_KEY_ID': 'key',
-    'AWS_SECRET_ACCESS_KEY': 'secret',
-    'AWS_REGION': 'us-east-1',
-    'AWS_ENDPOINT_URL': proxy.url,
-  }
   try:
-    with mock.patch.dict(os.environ, environment):
-      yield proxy
+    with _serving(Proxy(host, port)) as proxy:
+      environment = {
+        'AWS_ACCESS_KEY_ID': 'key',
+        'AWS_SECRET_ACCESS_KEY': 'secret',
+        'AWS_REGION': 'us-east-1',
+        'AWS_ENDPOINT_URL': proxy.url,
+      }
+      with mock.patch.dict(os.environ, environment):
+        yield proxy
   finally:
-    proxy.shutdown()
-    proxy.server_close()
-    thread.join()
     moto.stop()

@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow
-from array_record.python import array_record_module
 from pyarrow import parquet
 
 from tff_algos.core import checks, errors, rich_repr
 from tff_algos.core.structures import Array
-from tff_algos.data import integrity, layout, leases, raw_features
+from tff_algos.data import (
+  integrity,
+  layout,
+  leases,
+  published_version,
+  raw_features,
+)
 from tff_algos.data import schema as schema_lib
+from tff_algos.data import shards as shards_lib
 from tff_algos.features import spec as spec_lib
-
-# One record at a time by its number: no reading ahead, no thread pool.
-_RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
+from tff_algos.stores import objects
 
 # Of the table of clients; statistics read the histograms of labels, which take
 # more memory than all others.
@@ -34,7 +38,9 @@ class FederatedDataset(rich_repr.Described):
   """One published version of a federated dataset.
 
   Attributes:
-    path: Folder of the version.
+    path: Folder of the version; of one in an object store, a local copy without
+      shards, until it is closed.
+    address: Address of a dataset in an object store; None of one in a folder.
     version: Name of the version: a hash of everything that determines it.
     manifest: Content of `manifest.json`.
     schema: Shape and meaning of an example.
@@ -50,9 +56,12 @@ class FederatedDataset(rich_repr.Described):
     path: pathlib.Path,
     manifest: Mapping[str, Any],
     clients: pyarrow.Table,
+    shards: shards_lib.Shards,
   ) -> None:
     """Use `open`."""
     self.path = path
+    self.address: str | None = None
+    self._shards = shards
     self.manifest = manifest
     self.version = manifest['version']
     self.schema = schema_lib.Schema.from_dict(manifest['schema'])
@@ -78,7 +87,6 @@ class FederatedDataset(rich_repr.Described):
     self.client_ids = _members(ids, groups, schema_lib.PARTICIPATING)
     self.unseen_client_ids = _members(ids, groups, schema_lib.UNSEEN)
     self.unlabelled_client_ids = _members(ids, groups, schema_lib.UNLABELLED)
-    self._readers: dict[str, array_record_module.ArrayRecordReader] = {}
     self._lease = contextlib.ExitStack()
 
   @classmethod
@@ -87,25 +95,41 @@ class FederatedDataset(rich_repr.Described):
     path: str | os.PathLike[str],
     *,
     as_of: str | None = None,
+    version: str | None = None,
     verify: bool = True,
+    cache_bytes: int = published_version.CACHE_BYTES,
   ) -> 'FederatedDataset':
     """Opens a published version of a dataset, with a lease against removal.
 
     Args:
       path: The dataset's folder, the one that holds `CURRENT`; or the folder
-        of one version, to which the workdir of a nightly run links.
+        of one version, to which the workdir of a nightly run links; or the
+        address of a dataset or a workdir in an object store (docs/scale.md); or
+        a file that holds such an address, see `layout.write_address`.
       as_of: Opens the version of the latest date up to this one, see
         `dates.parse`, in place of the current one.
-      verify: Whether to compare every file with its SHA-256 first. Without it
-        a damaged record is found when it is read.
+      version: Opens the version of this name.
+      verify: Whether to compare every file with its SHA-256 first. Without it,
+        and in an object store, a damaged record is found when it is read.
+      cache_bytes: Of a dataset in an object store, the bound of what is kept of
+        its shards on local disk.
 
     Raises:
       DataError: If the dataset is missing, half-written, of another schema
         version or damaged.
+      InfrastructureError: If the object store cannot be reached.
     """
+    place = layout.read_address(path) or path
     with contextlib.ExitStack() as stack:
-      folder = _hold(pathlib.Path(path), as_of, stack)
-      opened = cls.open_folder(folder, verify=verify)
+      if objects.is_address(place):
+        found = published_version.open_version(
+          str(place), as_of, version, cache_bytes, stack
+        )
+        opened = cls._read_clients(*found)
+        opened.address = str(place)
+      else:
+        folder = _hold(pathlib.Path(place), as_of, version, stack)
+        opened = cls.open_folder(folder, verify=verify)
       opened._lease = stack.pop_all()
     return opened
 
@@ -125,9 +149,17 @@ class FederatedDataset(rich_repr.Described):
     """
     manifest = integrity.read_manifest(folder)
     integrity.check_files(folder, manifest, verify)
+    return cls._read_clients(folder, manifest, shards_lib.LocalShards(folder))
+
+  @classmethod
+  def _read_clients(
+    cls,
+    folder: pathlib.Path,
+    manifest: Mapping[str, Any],
+    shards: shards_lib.Shards,
+  ) -> 'FederatedDataset':
     with parquet.ParquetFile(folder / layout.CLIENTS) as file:
-      clients = file.read(_COLUMNS)
-    return cls(folder, manifest, clients)
+      return cls(folder, manifest, file.read(_COLUMNS), shards)
 
   @property
   def feature_spec(self) -> spec_lib.FeatureSpec:
@@ -262,11 +294,7 @@ class FederatedDataset(rich_repr.Described):
 
   def close(self) -> None:
     """Closes the open shards and releases the lease on the version."""
-    while self._readers:
-      _, reader = self._readers.popitem()
-      # A damaged shard fails here again; reading it has raised the error.
-      with contextlib.suppress(RuntimeError):
-        reader.close()
+    self._shards.close()
     self._lease.close()
 
   def __enter__(self) -> 'FederatedDataset':
@@ -308,7 +336,7 @@ class FederatedDataset(rich_repr.Described):
   ) -> schema_lib.Examples:
     stored = self._read_stored(shard, position)
     self._check_count(
-      f'record {position} of {self.path / shard}', stored, num_examples
+      f'record {position} of {self._shards.place(shard)}', stored, num_examples
     )
     return self._decode(stored)
 
@@ -323,7 +351,7 @@ class FederatedDataset(rich_repr.Described):
     is_own = shares[row][shared.y] > 0
     stored = schema_lib.StoredExamples(*(column[is_own] for column in shared))
     self._check_count(
-      f"the client's part of {self.path / shard}",
+      f"the client's part of {self._shards.place(shard)}",
       stored,
       int(self._counts[schema_lib.TEST][row]),
     )
@@ -333,12 +361,12 @@ class FederatedDataset(rich_repr.Described):
     self, shard: str, position: int
   ) -> schema_lib.StoredExamples:
     try:
-      record = self._reader(shard).read([position])[0]
+      record = self._shards.read(shard, position)
       return schema_lib.decode_record(record, self.schema)
-    except (RuntimeError, IndexError, errors.DataError) as error:
+    except errors.DataError as error:
       raise errors.DataError(
-        f'record {position} of {self.path / shard} is damaged: '
-        f'{str(error).splitlines()[0]}. {integrity.BUILD_AGAIN}'
+        f'record {position} of {self._shards.place(shard)} is damaged: '
+        f'{error}. {integrity.BUILD_AGAIN}'
       ) from None
 
   def _check_count(
@@ -357,25 +385,19 @@ class FederatedDataset(rich_repr.Described):
       source=stored.source.copy(),
     )
 
-  def _reader(self, shard: str) -> array_record_module.ArrayRecordReader:
-    if shard not in self._readers:
-      self._readers[shard] = array_record_module.ArrayRecordReader(
-        str(self.path / shard), _RANDOM_ACCESS
-      )
-    return self._readers[shard]
-
 
 def _hold(
-  dataset: pathlib.Path, as_of: str | None, stack: contextlib.ExitStack
+  dataset: pathlib.Path,
+  as_of: str | None,
+  version: str | None,
+  stack: contextlib.ExitStack,
 ) -> pathlib.Path:
   """Returns the folder of a version, with a lease on it in `stack`."""
   while True:
-    if as_of is not None:
-      folder = integrity.find_as_of(dataset, as_of)
-    elif (dataset / layout.MANIFEST).is_file():
+    if not (as_of or version) and (dataset / layout.MANIFEST).is_file():
       folder = dataset.resolve()
     else:
-      folder = integrity.find_current(dataset)
+      folder = integrity.find(dataset, as_of, version)
     lease = leases.hold(folder)
     if lease is not None:
       stack.enter_context(lease)

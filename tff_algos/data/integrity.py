@@ -12,6 +12,27 @@ from tff_algos.data import schema as schema_lib
 BUILD_AGAIN = 'Build the dataset again with binaries.preprocess.'
 
 
+def find(
+  dataset: pathlib.Path, as_of: str | None, version: str | None
+) -> pathlib.Path:
+  """Returns the folder of a version by date, by name, or of the current one.
+
+  Raises:
+    ConfigError: If `as_of` is no date.
+    DataError: If there is no such version.
+  """
+  if as_of is not None:
+    return find_as_of(dataset, as_of)
+  if version is None:
+    return find_current(dataset)
+  folder = layout.version_folder(dataset, version)
+  if not folder.is_dir():
+    raise errors.DataError(
+      f'{dataset} has no version {version!r}; it was removed, or mend the name'
+    )
+  return folder
+
+
 def find_current(dataset: pathlib.Path) -> pathlib.Path:
   """Returns the folder of the published version.
 

@@ -1,6 +1,10 @@
 """Names of the files of a federated dataset."""
 
+import contextlib
+import os
 import pathlib
+
+from tff_algos.core import durable
 
 CURRENT = 'CURRENT'
 VERSIONS = 'versions'
@@ -24,3 +28,16 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
 def version_folder(dataset: pathlib.Path, version: str) -> pathlib.Path:
   """Returns the folder of one version."""
   return dataset / VERSIONS / version
+
+
+def write_address(path: pathlib.Path, address: str) -> None:
+  """Writes a file in place of a dataset's folder: where the dataset is."""
+  with durable.replacing(path) as file:
+    file.write(f'{address}\n')
+
+
+def read_address(path: str | os.PathLike[str]) -> str | None:
+  """Returns the address in such a file; None if it is none."""
+  with contextlib.suppress(OSError, UnicodeDecodeError):
+    return pathlib.Path(path).read_text().strip()
+  return None

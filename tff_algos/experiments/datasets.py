@@ -1,7 +1,10 @@
 """Builds the federated dataset of an experiment, and its dataset card."""
 
+import contextlib
+import dataclasses
 import os
 import pathlib
+from collections.abc import Generator
 
 from absl import logging
 
@@ -9,8 +12,10 @@ from pipelines import build_dataset, options, statistics
 from pipelines.engines import runner
 from pipelines.publishing import staging as staging_lib
 from pipelines.publishing import versions
+from tff_algos.core import errors
 from tff_algos.data import integrity, layout
 from tff_algos.reports.dataset import card
+from tff_algos.stores import objects, plain_copy
 
 
 def build(
@@ -33,14 +38,43 @@ def build(
     UserError: If the raw data, the partition or the disk does not allow it;
       a version that was published before stays.
   """
-  result = build_dataset.build(
-    config,
-    pathlib.Path(folder) / 'dataset',
-    runner.split_flags(beam_options),
-    publication,
-  )
+  dataset = _local_dataset(folder)
+  with _with_local_data(config) as local:
+    result = build_dataset.build(
+      local,
+      dataset,
+      runner.split_flags(beam_options),
+      publication,
+    )
   logging.info('%s', build_dataset.summarize(result))
   return result
+
+
+@contextlib.contextmanager
+def _with_local_data(
+  config: options.DatasetConfig,
+) -> Generator[options.DatasetConfig]:
+  """Copies raw data that are in an object store; their place is no recipe.
+
+  Of a table the folder is copied that it is in: its name may be a pattern.
+  """
+  given = config.source.options
+  found = {
+    key: given[key].rpartition('/') if key != 'folder' else (given[key], '', '')
+    for key in ('folder', 'path', 'test_path')
+    if objects.is_address(given.get(key))
+  }
+  with contextlib.ExitStack() as stack:
+    copies = {
+      address: stack.enter_context(plain_copy.held(address))
+      for address in {address for address, _, _ in found.values()}
+    }
+    local = {
+      key: str(copies[address] / name)
+      for key, (address, _, name) in found.items()
+    }
+    source = dataclasses.replace(config.source, options={**given, **local})
+    yield dataclasses.replace(config, source=source)
 
 
 def write_card(
@@ -59,9 +93,9 @@ def write_card(
     force: Whether to replace statistics and a card that are up to date.
 
   Raises:
-    UserError: If there is no dataset, or it is damaged or being built.
+    UserError: If there is no dataset here, or it is damaged or being built.
   """
-  dataset = pathlib.Path(folder, 'dataset').resolve()
+  dataset = _local_dataset(folder).resolve()
   place = (
     integrity.find_current(dataset)
     if version is None
@@ -76,6 +110,23 @@ def write_card(
       text = card.render(place)
       with staging.atomic_path(path) as temporary:
         temporary.write_text(text, encoding='utf-8')
+  return path
+
+
+def _local_dataset(folder: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns the dataset's folder in a workdir.
+
+  Raises:
+    ConfigError: If the workdir refers to one in an object store.
+  """
+  path = pathlib.Path(folder, 'dataset')
+  address = layout.read_address(path)
+  if address is not None:
+    raise errors.ConfigError(
+      f'the dataset of {folder} is at {address}: binaries.preprocess and '
+      f'binaries.card take --workdir={address}; binaries.train, evaluate and '
+      'export read it there'
+    )
   return path
 
 

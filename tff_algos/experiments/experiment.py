@@ -14,10 +14,11 @@ from pipelines import options
 from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry as algorithms
 from tff_algos.core import algorithm as algorithm_lib
-from tff_algos.core import checks, errors
+from tff_algos.core import checks, durable, errors
 from tff_algos.core import config as config_lib
 from tff_algos.core import model as model_lib
 from tff_algos.data import dataset as dataset_lib
+from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
 from tff_algos.evaluation import drift as drift_lib
 from tff_algos.experiments.production import gate_config
@@ -29,6 +30,7 @@ from tff_algos.rounds import lr_schedule as lr_schedule_lib
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
 from tff_algos.runtimes.distributed import process_group
+from tff_algos.stores import objects
 from tff_algos.training import continuation as continuation_lib
 from tff_algos.training import loop
 
@@ -175,6 +177,31 @@ def identity(
     **config.privacy.identity(config.training.num_rounds),
     **config.lr_schedule.identity(),
   }
+
+
+def refer_to_dataset(workdir: str | os.PathLike[str], address: str) -> None:
+  """Makes a published dataset that of a workdir, in place of a folder.
+
+  Args:
+    workdir: The workdir, made if it is missing.
+    address: Address of the dataset or of a workdir that has it.
+
+  Raises:
+    ConfigError: If it is no address, or the workdir has another dataset.
+  """
+  path = pathlib.Path(workdir, 'dataset')
+  if not objects.is_address(address):
+    raise errors.ConfigError(
+      f'the dataset {address!r} must be an address of an object store, such as '
+      's3://bucket/digits; one on this machine is built in the workdir'
+    )
+  if path.is_dir() or layout.read_address(path) not in (None, address):
+    raise errors.ConfigError(
+      f'{path} is a dataset already, another than {address}; take another '
+      'workdir, or remove it if no checkpoint was trained on it'
+    )
+  durable.make_folder(path.parent)
+  layout.write_address(path, address)
 
 
 def open_dataset(

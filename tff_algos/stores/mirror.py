@@ -66,20 +66,13 @@ class Mirror:
     Raises:
       DataError: If an object is missing or damaged.
     """
+
+    def fetch(snapshot: str | None) -> bool:
+      self._fetch(snapshot)
+      return snapshot is not None
+
     with self._locked():
-      head, _ = pointer.read(self._objects)
-      while True:
-        try:
-          self._fetch(head.snapshot)
-          return head.snapshot is not None
-        except FileNotFoundError as error:
-          # Meanwhile another one may have been published, and this removed.
-          before, (head, _) = head, pointer.read(self._objects)
-          if head.snapshot == before.snapshot:
-            raise errors.DataError(
-              f'{error}, which the published snapshot needs. Publish the '
-              'folder again from its origin'
-            ) from None
+      return pointer.follow(self._objects, fetch)
 
   @contextlib.contextmanager
   def following(self, seconds: float = _FOLLOW_SECONDS) -> Generator[None]:

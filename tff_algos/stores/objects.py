@@ -42,6 +42,20 @@ class Tag(NamedTuple):
   version: str | None
 
 
+class Listed(NamedTuple):
+  """Object in a list.
+
+  Attributes:
+    written: Time of the last write.
+    size: Number of bytes.
+    e_tag: HTTP entity tag.
+  """
+
+  written: datetime.datetime
+  size: int
+  e_tag: str | None
+
+
 class ChangedError(Exception):
   """The object of a conditional write has changed, or exists already."""
 
@@ -204,8 +218,8 @@ class Objects:
       for start in range(0, size, _PART_BYTES):
         file.write(self.read_range(name, start, min(size, start + _PART_BYTES)))
 
-  def list(self, prefix: str = '') -> dict[str, datetime.datetime]:
-    """Returns name -> time of the last write of all objects of a folder.
+  def list(self, prefix: str = '') -> dict[str, Listed]:
+    """Returns all objects of a folder by name.
 
     Args:
       prefix: Name of the folder, without a final slash; empty for all.
@@ -216,11 +230,13 @@ class Objects:
         return self._list_once(prefix)
     return self._list_once(prefix)
 
-  def _list_once(self, prefix: str) -> dict[str, datetime.datetime]:
+  def _list_once(self, prefix: str) -> dict[str, Listed]:
     path = self._path(prefix).rstrip('/') or None
     with self._requesting(prefix):
       return {
-        meta['path'].removeprefix(self._prefix): meta['last_modified']
+        meta['path'].removeprefix(self._prefix): Listed(
+          meta['last_modified'], meta['size'], meta['e_tag']
+        )
         for batch in self._api.list(self._store, path)
         for meta in batch
       }

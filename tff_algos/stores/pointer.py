@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tff_algos.core import errors, sealed_json
 from tff_algos.stores import objects as objects_lib
@@ -22,6 +22,8 @@ NAME = 'HEAD.json'
 LEASE_SECONDS = 60.0
 
 _SCHEMA_VERSION = 1
+
+_Result = TypeVar('_Result')
 
 
 class Head(NamedTuple):
@@ -64,6 +66,30 @@ def read(
       f'{objects.address}/{NAME} cannot be read: {error!r}. Restore it from '
       'a backup, or take another address'
     ) from None
+
+
+def follow(
+  objects: objects_lib.Objects, use: Callable[[str | None], _Result]
+) -> _Result:
+  """Calls a function with the published snapshot, None before the first.
+
+  If an object of it is missing because another snapshot was published
+  meanwhile, calls it again with that one.
+
+  Raises:
+    DataError: If an object of the published snapshot is missing.
+  """
+  head, _ = read(objects)
+  while True:
+    try:
+      return use(head.snapshot)
+    except FileNotFoundError as error:
+      before, (head, _) = head, read(objects)
+      if head.snapshot == before.snapshot:
+        raise errors.DataError(
+          f'{error}, which the published snapshot needs. Publish the folder '
+          'again from its origin'
+        ) from None
 
 
 class Lease:

@@ -223,8 +223,8 @@ def remove_unused(objects: objects_lib.Objects, sha256: str) -> None:
   names.add(f'{SNAPSHOTS}/{sha256}')
   before = datetime.datetime.now(datetime.UTC) - KEPT
   for kind in (OBJECTS, SNAPSHOTS):
-    for name, written in objects.list(kind).items():
-      if name not in names and written < before:
+    for name, listed in objects.list(kind).items():
+      if name not in names and listed.written < before:
         objects.delete(name)
 
 

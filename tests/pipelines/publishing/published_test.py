@@ -4,7 +4,9 @@ import pytest
 
 from pipelines import build_dataset
 from pipelines.publishing import published
+from tests.testing import published as publishing
 from tests.testing import raw_data
+from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
 from tff_algos.data import schema as schema_lib
 
@@ -44,3 +46,20 @@ def test_a_worker_is_sent_the_path_alone(reader):
   sent = pickle.dumps(reader)
   assert len(sent) < 1000
   assert pickle.loads(sent).clients(0) == reader.clients(0)
+
+
+def test_a_worker_reads_the_version_at_an_address(reader):
+  address = 'memory://bucket/read_by_workers'
+  publishing.publish(reader.dataset.path.parents[1], address)
+  version = reader.dataset.version
+  with dataset_lib.FederatedDataset.open(address, version=version) as opened:
+    sent = pickle.loads(pickle.dumps(published.Reader.of(opened)))
+    assert sent.dataset.version == version != opened.path.parent.name
+    assert sent.clients(1) == reader.clients(1)
+    client_id = sent.clients(1)[0].client_id
+    found = sent.dataset.examples(client_id, 'train')
+    expected = reader.dataset.examples(client_id, 'train')
+    assert found.x.tobytes() == expected.x.tobytes()
+    sent.dataset.close()
+  local = published.Reader.of(reader.dataset)
+  assert local.dataset.path == reader.dataset.path.resolve()

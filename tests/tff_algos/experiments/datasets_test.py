@@ -1,5 +1,6 @@
 """Datasets of experiments, and their cards."""
 
+import dataclasses
 import json
 
 import pytest
@@ -10,6 +11,8 @@ from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
 from tff_algos.experiments import datasets, experiment
+from tff_algos.stores import mirror
+from tff_algos.stores import objects as objects_lib
 
 
 @pytest.fixture(autouse=True, scope='module')
@@ -45,6 +48,36 @@ def test_same_config_gives_the_same_bytes_and_is_not_built_again(tmp_path):
   assert before == [
     path.stat().st_mtime_ns for path in tmp_path.rglob('*.array_record')
   ]
+
+
+def test_raw_data_in_a_store_give_the_same_dataset(tmp_path, monkeypatch):
+  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  raw_data.write_csv(tmp_path)
+  local = raw_data.csv_config(tmp_path)
+  place = 'memory://bucket/tables'
+  objects_lib.Objects(place).upload(tmp_path / 'table.csv', 'table.csv')
+  options = {**local.source.options, 'path': f'{place}/table.csv'}
+  source = dataclasses.replace(local.source, options=options)
+  for name, config in (
+    ('local', local),
+    ('other', dataclasses.replace(local, source=source)),
+  ):
+    datasets.build(config, tmp_path / name)
+  assert raw_data.file_bytes(tmp_path / 'local') == (
+    raw_data.file_bytes(tmp_path / 'other')
+  )
+
+
+def test_a_dataset_that_is_elsewhere_is_not_built_here(tmp_path):
+  layout.write_address(tmp_path / 'dataset', 's3://bucket/digits')
+  for step in (
+    lambda: datasets.build(raw_data.digits_config(), tmp_path),
+    lambda: datasets.write_card(tmp_path),
+  ):
+    with pytest.raises(
+      errors.ConfigError, match='take --workdir=s3://bucket/d'
+    ):
+      step()
 
 
 def test_partition_that_cannot_be_met_leaves_the_version_before(tmp_path):

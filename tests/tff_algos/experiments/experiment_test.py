@@ -250,6 +250,21 @@ def test_missing_dataset_is_refused(tmp_path):
     experiment.open_dataset(tmp_path)
 
 
+def test_a_workdir_refers_to_one_published_dataset(tmp_path, digits_dataset):
+  workdir = tmp_path / 'run'
+  experiment.refer_to_dataset(workdir, 'memory://bucket/nothing')
+  experiment.refer_to_dataset(workdir, 'memory://bucket/nothing')
+  with pytest.raises(errors.DataError, match='is published at memory://bucket'):
+    experiment.open_dataset(workdir)
+  for folder, address, words in (
+    (workdir, 'memory://bucket/other', 'is a dataset already, another'),
+    (digits_dataset, 'memory://bucket/other', 'is a dataset already, another'),
+    (tmp_path, 'runs/digits/dataset', 'must be an address of an object store'),
+  ):
+    with pytest.raises(errors.ConfigError, match=words):
+      experiment.refer_to_dataset(folder, address)
+
+
 def test_a_model_of_numbers_takes_no_tokens(dataset, monkeypatch):
   tokens = dataclasses.replace(dataset.schema, x_dtype='int32')
   monkeypatch.setattr(dataset, 'schema', tokens)

@@ -53,8 +53,11 @@ def test_objects_are_written_read_listed_and_deleted(objects, tmp_path):
   assert objects.read_range('a/one', 8, 12) == b'89'
   assert objects.read_range('a/one', 3, 3) == b''
   listed = objects.list('a')
-  assert set(listed) == {'a/one', 'a/none'}
-  age = datetime.datetime.now(datetime.UTC) - listed['a/one']
+  assert {name: one.size for name, one in listed.items()} == {
+    'a/one': 10,
+    'a/none': 0,
+  }
+  age = datetime.datetime.now(datetime.UTC) - listed['a/one'].written
   assert abs(age) < datetime.timedelta(minutes=5)
   assert set(objects.list()) == {'a/one', 'a/none', 'ab'}
   for name in ('a/one', 'a/one'):

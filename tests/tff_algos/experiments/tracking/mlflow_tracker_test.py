@@ -1,11 +1,11 @@
-"""MLflow's own client with its store of files."""
+"""MLflow's own client with its store of files, and with a real server."""
 
 import math
 import sys
 
 import pytest
 
-from tests.testing import tracked
+from tests.testing import mlflow_server, tracked
 from tff_algos.core import errors
 from tff_algos.experiments.tracking import mlflow_tracker, tracker
 
@@ -15,18 +15,26 @@ _OPTIONS = {'algorithm.num_clusters': 2, 'model.words': 'x' * 7000} | {
 }
 
 
-@pytest.fixture(name='mlflow')
-def import_mlflow():
+@pytest.fixture(scope='session')
+def server(tmp_path_factory):
+  with mlflow_server.running(tmp_path_factory.mktemp('mlflow')) as address:
+    yield address
+
+
+@pytest.fixture(
+  name='mlflow',
+  params=['files', pytest.param('server', marks=pytest.mark.verify)],
+)
+def import_mlflow(request, tmp_path, monkeypatch):
+  monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
+  address = f'file://{tmp_path}/store'
+  if request.param == 'server':
+    address = request.getfixturevalue('server')
+  monkeypatch.setenv('MLFLOW_TRACKING_URI', address)
   # Not by every process that collects the tests: it takes seconds.
   import mlflow
 
   return mlflow
-
-
-@pytest.fixture(autouse=True)
-def _store(tmp_path, monkeypatch):
-  monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
-  monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file://{tmp_path}/store')
 
 
 def _open(run_id=None):

@@ -1,0 +1,172 @@
+"""Hosts with their own addresses train together; one is slow, one is lost.
+
+The hosts are network namespaces of one machine: each has its own interfaces,
+addresses and ports, and sees the others over a bridge.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from configs.fed_soft import synthetic
+from tests.testing import hosts as hosts_lib
+from tests.testing import programs, published, s3_server
+from tff_algos.experiments import datasets, experiment
+from tff_algos.stores import mirror
+
+_PORT = 2222
+_PATIENCE_SECONDS = 600.0
+_ARGUMENTS = (
+  '--config=configs/fed_soft/synthetic.py:smoke',
+  '--config.training.checkpoint_interval=2',
+  '--config.runtime.vectorized.clients_per_block=1',
+  '--config.runtime.trust_network=True',
+)
+
+
+class _Training:
+  """Processes of `binaries.train`, one on each host, in a shared folder."""
+
+  def __init__(self, hosts, folder, address, num_rounds, environment):
+    self.folder = folder
+    self._folder = folder.with_name(f'{folder.name}_logs')
+    self._folder.mkdir(exist_ok=True)
+    workers = [f'{one}:{_PORT}' for one in hosts.addresses]
+    self.programs = []
+    for index in range(len(workers)):
+      task = {'type': 'worker', 'index': index}
+      config = json.dumps({'cluster': {'worker': workers}, 'task': task})
+      with open(self._folder / f'{index}', 'w') as log:
+        self.programs.append(
+          hosts.start(
+            *(index, sys.executable, '-m', 'binaries.train', *_ARGUMENTS),
+            f'--workdir={folder}',
+            f'--dataset={address}',
+            f'--config.training.num_rounds={num_rounds}',
+            cwd=programs.ROOT,
+            env={**os.environ, **environment, 'TF_CONFIG': config},
+            stdout=log,
+            stderr=log,
+          )
+        )
+
+  def wait(self):
+    return [program.wait(_PATIENCE_SECONDS) for program in self.programs]
+
+  def log(self, index):
+    return (self._folder / f'{index}').read_text()
+
+  def wait_for_checkpoint(self):
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not [*self.folder.glob('checkpoints/round_*2')]:
+      for index, program in enumerate(self.programs):
+        assert program.poll() is None, self.log(index)
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
+
+  def rows(self):
+    with open(self.folder / 'metrics.csv', newline='') as file:
+      return [*csv.DictReader(file)]
+
+
+def _losses(rows):
+  return [
+    [float(value or 'nan') for key, value in row.items() if 'loss' in key]
+    for row in rows
+  ]
+
+
+@contextlib.contextmanager
+def _slowed(program, times):
+  """Lets a program run for one in some parts of the time."""
+  done = threading.Event()
+
+  def slow():
+    while not done.wait(0.02):
+      program.send_signal(signal.SIGSTOP)
+      done.wait(0.02 * (times - 1))
+      program.send_signal(signal.SIGCONT)
+
+  thread = threading.Thread(target=slow)
+  thread.start()
+  try:
+    yield
+  finally:
+    done.set()
+    thread.join()
+
+
+@pytest.fixture(scope='module')
+def address(tmp_path_factory, s3):
+  config = experiment.parse(synthetic.get_config('smoke'))
+  folder = tmp_path_factory.mktemp('dataset')
+  datasets.build(config.dataset, folder)
+  address = f's3://{s3_server.BUCKET}/hosts'
+  published.publish(folder, address)
+  return address
+
+
+@pytest.fixture
+def train(s3, address, tmp_path):
+  """Starts trainings on hosts, which reach the store over the network."""
+  with contextlib.ExitStack() as stack:
+
+    def start(hosts, name, num_rounds):
+      place = stack.enter_context(s3_server.shown_at(s3, hosts.gateway))
+      environment = {
+        'AWS_ENDPOINT_URL': place,
+        mirror.CACHE_VARIABLE: str(tmp_path / 'cache'),
+      }
+      training = _Training(
+        hosts, tmp_path / name, address, num_rounds, environment
+      )
+      for program in training.programs:
+        stack.callback(program.wait)
+        stack.callback(program.kill)
+      return training
+
+    yield start
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize('size', [2, 4])
+def test_hosts_train_together_and_wait_for_a_slow_one(train, size):
+  with hosts_lib.running(size) as hosts:
+    plain = train(hosts, 'plain', 6)
+    assert plain.wait() == [0] * size, plain.log(0)
+    slow = train(hosts, 'slow', 6)
+    slow.wait_for_checkpoint()
+    with _slowed(slow.programs[-1], 4):
+      assert slow.wait() == [0] * size, slow.log(0)
+  for training in (plain, slow):
+    seconds = [float(row['seconds']) for row in training.rows()[3:]]
+    print(f'{size} hosts, {training.folder.name}: {seconds}')
+  np.testing.assert_array_equal(_losses(slow.rows()), _losses(plain.rows()))
+
+
+@pytest.mark.verify
+def test_a_host_that_is_cut_off_ends_all_and_they_go_on(train):
+  with hosts_lib.running(2) as hosts:
+    whole = train(hosts, 'whole', 6)
+    assert whole.wait() == [0, 0], whole.log(0)
+    broken = train(hosts, 'broken', 6)
+    broken.wait_for_checkpoint()
+    hosts.unplug(1)
+    start = time.monotonic()
+    assert broken.programs[0].wait(_PATIENCE_SECONDS) == 1
+    print(f'given up after {time.monotonic() - start:.1f} seconds')
+    assert f'({hosts.addresses[1]}:{_PORT})' in broken.log(0)
+    broken.programs[1].kill()
+    broken.programs[1].wait()
+  with hosts_lib.running(2) as hosts:
+    again = train(hosts, 'broken', 6)
+    assert again.wait() == [0, 0], again.log(0)
+  np.testing.assert_array_equal(_losses(again.rows()), _losses(whole.rows()))

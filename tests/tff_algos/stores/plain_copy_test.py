@@ -1,0 +1,94 @@
+import os
+
+import pytest
+
+from tff_algos.core import errors
+from tff_algos.stores import mirror, plain_copy
+from tff_algos.stores import objects as objects_lib
+
+_ADDRESS = 'memory://bucket/raw'
+
+
+@pytest.fixture
+def objects(tmp_path, monkeypatch):
+  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path))
+  objects = objects_lib.Objects(_ADDRESS)
+  for name in objects.list():
+    objects.delete(name)
+  for name in ('a.csv', 'b/c.csv', 'gone.csv'):
+    objects.write(name, name.encode())
+  return objects
+
+
+@pytest.fixture
+def downloads(monkeypatch):
+  """Names of the objects that are read."""
+  found = []
+
+  def record(self, name, path, download=objects_lib.Objects.download):
+    found.append(name)
+    download(self, name, path)
+
+  monkeypatch.setattr(objects_lib.Objects, 'download', record)
+  return found
+
+
+def _content(folder):
+  return {
+    path.relative_to(folder).as_posix(): path.read_text()
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+def test_what_changed_alone_is_read_again(objects, downloads):
+  with plain_copy.held(_ADDRESS) as folder:
+    assert folder.name == 'raw'
+    assert _content(folder) == {
+      name: name for name in ('a.csv', 'b/c.csv', 'gone.csv')
+    }
+  objects.write('a.csv', b'other')
+  objects.delete('gone.csv')
+  downloads.clear()
+  with plain_copy.held(f'{_ADDRESS}/') as folder:
+    assert _content(folder) == {'a.csv': 'other', 'b/c.csv': 'b/c.csv'}
+  assert downloads == ['a.csv']
+  assert sorted(os.listdir(folder.parent)) == ['listing.json', 'raw']
+
+
+def test_a_change_meanwhile_is_copied_too(objects, monkeypatch):
+  def change(self, name, path, download=objects_lib.Objects.download):
+    download(self, name, path)
+    if name == 'b/c.csv' and self.read('a.csv') == b'a.csv':
+      self.write('a.csv', b'changed')
+      self.delete('gone.csv')
+
+  monkeypatch.setattr(objects_lib.Objects, 'download', change)
+  with plain_copy.held(_ADDRESS) as folder:
+    assert _content(folder) == {'a.csv': 'changed', 'b/c.csv': 'b/c.csv'}
+
+
+def test_an_interrupted_copy_is_made_anew(objects, downloads, monkeypatch):
+  with plain_copy.held(_ADDRESS):
+    objects.write('a.csv', b'new')
+    with pytest.raises(errors.WorkdirBusyError, match='reads the copy of mem'):
+      with plain_copy.held(_ADDRESS):
+        pass
+  with monkeypatch.context() as patch:
+
+    def fail(*_):
+      raise KeyboardInterrupt
+
+    patch.setattr(os, 'replace', fail)
+    with pytest.raises(KeyboardInterrupt), plain_copy.held(_ADDRESS):
+      pass
+  downloads.clear()
+  with plain_copy.held(_ADDRESS) as folder:
+    assert _content(folder)['a.csv'] == 'new'
+  assert sorted(downloads) == ['a.csv', 'b/c.csv', 'gone.csv']
+
+
+def test_an_empty_address_is_an_error(objects):
+  with pytest.raises(errors.DataError, match='nothing is at memory://.*; mend'):
+    with plain_copy.held('memory://bucket/nothing'):
+      pass

@@ -1,0 +1,132 @@
+"""Version of a dataset in an object store; its tables are copied here."""
+
+import contextlib
+import pathlib
+import tempfile
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tff_algos.core import durable, errors
+from tff_algos.data import integrity, layout, shards
+from tff_algos.stores import cached_object, mirror, pointer, snapshots
+from tff_algos.stores import objects as objects_lib
+
+# Default bound of what a reader keeps of the shards on local disk.
+CACHE_BYTES = 8 << 30
+
+_DATASET = 'dataset'
+_TABLES = (
+  *(layout.MANIFEST, layout.CLIENTS),
+  *(layout.STATISTICS, layout.CLIENT_STATISTICS),
+)
+
+
+class PublishedVersion(NamedTuple):
+  """An open version.
+
+  Attributes:
+    folder: Local copy of its folder without shards, cards and dead letters.
+    manifest: Content of `manifest.json`.
+    shards: Its shards.
+  """
+
+  folder: pathlib.Path
+  manifest: dict[str, Any]
+  shards: shards.PublishedShards
+
+
+def open_version(
+  address: str,
+  as_of: str | None,
+  version: str | None,
+  cache_bytes: int,
+  stack: contextlib.ExitStack,
+) -> PublishedVersion:
+  """Opens a version of a published dataset, or of that in a published workdir.
+
+  Versions that are published later do not change it: objects never change.
+
+  Args:
+    address: Address of the dataset or the workdir.
+    as_of: See `FederatedDataset.open`.
+    version: See there.
+    cache_bytes: Bound of the shards on local disk, in bytes.
+    stack: Closes it.
+
+  Raises:
+    DataError: If there is no such version, or it is damaged.
+    InfrastructureError: If the store cannot be reached.
+  """
+  objects = objects_lib.Objects(address)
+  cache = mirror.cache_folder()
+  durable.make_folder(cache)
+  place = pathlib.Path(
+    stack.enter_context(tempfile.TemporaryDirectory(dir=cache))
+  )
+
+  def fetch(sha256: str | None) -> tuple[pathlib.Path, snapshots.Snapshot]:
+    snapshot, dataset = _find_dataset(snapshots.read(objects, sha256), address)
+    folder = place / (dataset or _DATASET)
+    names = {
+      name
+      for name in snapshot.files
+      if name == layout.CURRENT or name.startswith(f'{layout.AS_OF}/')
+    }
+    _fetch(objects, snapshot, names, folder)
+    found = integrity.find(folder, as_of, version)
+    name = found.relative_to(folder).as_posix()
+    names |= {f'{name}/{table}' for table in _TABLES} & snapshot.files.keys()
+    _fetch(objects, snapshot, names, folder)
+    return found, snapshot.part(name)
+
+  folder, snapshot = pointer.follow(objects, fetch)
+  manifest = integrity.read_manifest(folder)
+  for name, expected in manifest['files'].items():
+    if snapshot.files.get(name) != expected:
+      raise errors.DataError(
+        f'{name} of version {folder.name} at {address} is missing or is '
+        f'another file than the manifest says. {integrity.BUILD_AGAIN}'
+      )
+  opened = shards.PublishedShards(
+    lambda name: _open_object(objects, snapshot.files[name], cache),
+    {
+      name: f'{objects.address}/{snapshots.object_name(entry)} ({name})'
+      for name, entry in snapshot.files.items()
+    },
+    cache_bytes,
+  )
+  stack.callback(opened.close)
+  return PublishedVersion(folder, manifest, opened)
+
+
+def _find_dataset(
+  snapshot: snapshots.Snapshot, address: str
+) -> tuple[snapshots.Snapshot, str]:
+  for name in ('', _DATASET):
+    part = snapshot.part(name)
+    if layout.CURRENT in part.files:
+      return part, name
+  raise errors.DataError(
+    f'no federated dataset is published at {address}. Publish one with '
+    f'binaries.preprocess --workdir={address}, or mend the address'
+  )
+
+
+def _fetch(
+  objects: objects_lib.Objects,
+  snapshot: snapshots.Snapshot,
+  names: set[str],
+  folder: pathlib.Path,
+) -> None:
+  """Fetches some files, and makes all folders."""
+  files = {name: snapshot.files[name] for name in names}
+  some = snapshots.Snapshot(files, {}, snapshot.folders)
+  snapshots.fetch(objects, some, folder, folder.with_name('fetching'))
+
+
+def _open_object(
+  objects: objects_lib.Objects, entry: Mapping[str, Any], cache: pathlib.Path
+) -> cached_object.CachedObject:
+  return cached_object.CachedObject(
+    objects, snapshots.object_name(entry), entry['size_bytes'], cache
+  )

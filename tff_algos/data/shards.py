@@ -1,0 +1,214 @@
+"""Records of a dataset version's shards, in a folder or an object store."""
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import pathlib
+import threading
+from collections.abc import Callable, Generator, Mapping
+from typing import Protocol
+
+from array_record.python import array_record_module
+
+from tff_algos.core import errors
+from tff_algos.data import record_ranges
+from tff_algos.stores import cached_object
+
+# One record at a time by its number: no reading ahead, no thread pool.
+_RANDOM_ACCESS = 'readahead_buffer_size:0,max_parallelism:0'
+# What a reader of one record after another finds fetched.
+_AHEAD_BYTES = 1 << 22
+
+
+class Shards(Protocol):
+  """Reader of records by the name of a shard and their position in it."""
+
+  def read(self, shard: str, position: int) -> bytes:
+    """Returns a record.
+
+    Raises:
+      DataError: If it is damaged, or there is none.
+      InfrastructureError: If the object store cannot be reached.
+    """
+    ...
+
+  def place(self, shard: str) -> str:
+    """Returns the path or address of a shard, for messages."""
+    ...
+
+  def close(self) -> None:
+    """Closes all open shards."""
+    ...
+
+
+class LocalShards:
+  """Shards in the folder of a version; all that were read stay open."""
+
+  def __init__(self, folder: pathlib.Path) -> None:
+    """Opens none yet."""
+    self._folder = folder
+    self._readers: dict[str, array_record_module.ArrayRecordReader] = {}
+
+  def read(self, shard: str, position: int) -> bytes:
+    """Returns a record; raises as of `Shards`."""
+    with _damage():
+      if shard not in self._readers:
+        self._readers[shard] = _open(self.place(shard))
+      return self._readers[shard].read([position])[0]
+
+  def place(self, shard: str) -> str:
+    """Returns the path of a shard."""
+    return str(self._folder / shard)
+
+  def close(self) -> None:
+    """Closes all open shards."""
+    while self._readers:
+      _close(self._readers.popitem()[1])
+
+
+@dataclasses.dataclass
+class _OpenShard:
+  """Shard of which parts are here.
+
+  Attributes:
+    file: The parts.
+    ranges: Where its records are.
+    reader: ArrayRecord's reader of `file`.
+    last: Position of the record that was read last.
+    ahead: The request of what comes next.
+  """
+
+  file: cached_object.CachedObject
+  ranges: record_ranges.Ranges
+  reader: array_record_module.ArrayRecordReader
+  last: int = -1
+  ahead: concurrent.futures.Future[None] | None = None
+
+  def close(self) -> None:
+    """Waits for what is being read ahead, and frees the disk space."""
+    if self.ahead is not None and not self.ahead.cancel():
+      concurrent.futures.wait([self.ahead])
+    _close(self.reader)
+    self.file.close()
+
+
+class PublishedShards:
+  """Shards in an object store: a record is read as a range.
+
+  What was read stays on local disk, up to a bound; the shard that was not read
+  for the longest time is dropped first. Of a shard that is read record after
+  record, the next ones are fetched meanwhile. May be used by several threads.
+  """
+
+  def __init__(
+    self,
+    open_object: Callable[[str], cached_object.CachedObject],
+    places: Mapping[str, str],
+    cache_bytes: int,
+  ) -> None:
+    """Fetches nothing yet.
+
+    Args:
+      open_object: Name of a shard -> its object.
+      places: Name of a shard -> its address, for messages.
+      cache_bytes: Bound of what is kept on local disk, in bytes; beyond it goes
+        what one record and the reading ahead need.
+    """
+    self._open_object = open_object
+    self._places = places
+    self._cache_bytes = cache_bytes
+    self._shards: collections.OrderedDict[str, _OpenShard] = (
+      collections.OrderedDict()
+    )
+    self._lock = threading.Lock()
+    self._pool = concurrent.futures.ThreadPoolExecutor(1)
+
+  def read(self, shard: str, position: int) -> bytes:
+    """Returns a record; raises as of `Shards`."""
+    with self._lock, _damage():
+      if shard not in self._shards:
+        self._shards[shard] = self._open(shard)
+      self._shards.move_to_end(shard)
+      opened = self._shards[shard]
+      if not 0 <= position < len(opened.ranges.bounds) - 1:
+        raise IndexError(f'the shard has no record {position}')
+      start, stop = map(int, opened.ranges.bounds[position : position + 2])
+      with _removal():
+        opened.file.fetch(start, stop)
+      record = opened.reader.read([position])[0]
+      if position == opened.last + 1:
+        self._read_ahead(opened, stop)
+      opened.last = position
+      self._drop_oldest()
+      return record
+
+  def place(self, shard: str) -> str:
+    """Returns the address of a shard."""
+    return self._places[shard]
+
+  def close(self) -> None:
+    """Closes all shards, and frees the disk space."""
+    with self._lock:
+      while self._shards:
+        self._shards.popitem()[1].close()
+      self._pool.shutdown()
+
+  def num_cached_bytes(self) -> int:
+    """Returns the number of bytes on local disk."""
+    return sum(one.file.num_fetched_bytes for one in self._shards.values())
+
+  def _open(self, shard: str) -> _OpenShard:
+    with contextlib.ExitStack() as stack:
+      file = self._open_object(shard)
+      stack.callback(file.close)
+      with _removal():
+        ranges = record_ranges.find(file.read, file.size)
+        file.fetch(int(ranges.bounds[-1]), file.size)
+      opened = _OpenShard(file, ranges, _open(file.path))
+      stack.pop_all()
+    return opened
+
+  def _read_ahead(self, shard: _OpenShard, position: int) -> None:
+    """Requests the bytes from a position on, unless half of them are here."""
+    is_asked = shard.ahead is not None and not shard.ahead.done()
+    if not is_asked and not shard.file.has(position + _AHEAD_BYTES // 2):
+      # If it fails, reading the record will fail, too, and say so.
+      shard.ahead = self._pool.submit(
+        shard.file.fetch, position, position + _AHEAD_BYTES
+      )
+
+  def _drop_oldest(self) -> None:
+    while self._shards and self.num_cached_bytes() > self._cache_bytes:
+      self._shards.popitem(last=False)[1].close()
+
+
+def _open(path: str) -> array_record_module.ArrayRecordReader:
+  return array_record_module.ArrayRecordReader(path, _RANDOM_ACCESS)
+
+
+def _close(reader: array_record_module.ArrayRecordReader) -> None:
+  # A damaged shard fails here again; reading it has raised the error.
+  with contextlib.suppress(RuntimeError):
+    reader.close()
+
+
+@contextlib.contextmanager
+def _damage() -> Generator[None]:
+  """Turns what ArrayRecord's reader raises into DataError."""
+  try:
+    yield
+  except (RuntimeError, IndexError) as error:
+    raise errors.DataError(str(error).splitlines()[0]) from None
+
+
+@contextlib.contextmanager
+def _removal() -> Generator[None]:
+  """Turns a missing object into InfrastructureError: the program may retry."""
+  try:
+    yield
+  except FileNotFoundError as error:
+    raise errors.InfrastructureError(
+      f'{error}: the dataset was replaced, and this version removed. Open it '
+      'again, which opens the current version'
+    ) from None
