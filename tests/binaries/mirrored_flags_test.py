@@ -95,7 +95,7 @@ def _head(address):
 def test_training_reads_a_published_dataset_by_range(launcher, s3, tmp_path):
   """The workdir is local: nothing but parts of the dataset is fetched."""
   address = f's3://{s3_server.BUCKET}/shared'
-  machine = {**os.environ, mirror_lib.CACHE_VARIABLE: str(tmp_path / 'cache')}
+  machine = {**os.environ, cache_folder.VARIABLE: str(tmp_path / 'cache')}
   machine.pop('TMPDIR', None)
   local, other = tmp_path / 'local', tmp_path / 'other'
 

@@ -11,8 +11,8 @@ from pipelines import statistics
 from pipelines.publishing import staging
 from pipelines.scoring import batch_inference, model_choice
 from tests.testing import published, raw_data, s3_server, scoring
+from tff_algos.core import cache_folder
 from tff_algos.data import integrity
-from tff_algos.stores import mirror
 
 
 def _score(workdir, output, beam_options=(), dataset=None):
@@ -40,7 +40,7 @@ def test_bytes_do_not_depend_on_the_engine(
 ):
   """Nor on where the dataset is, and on a worker that is killed reading it."""
   distributed = pytest.importorskip('distributed')
-  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   # Dask leaves a folder where temporary files go.
   (tmp_path / 'temporary').mkdir()
   monkeypatch.setenv('TMPDIR', str(tmp_path / 'temporary'))

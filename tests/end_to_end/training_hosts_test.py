@@ -19,8 +19,8 @@ import pytest
 from configs.fed_soft import synthetic
 from tests.testing import hosts as hosts_lib
 from tests.testing import programs, published, s3_server
+from tff_algos.core import cache_folder
 from tff_algos.experiments import datasets, experiment
-from tff_algos.stores import mirror
 
 _PORT = 2222
 _PATIENCE_SECONDS = 600.0
@@ -123,7 +123,7 @@ def train(s3, address, tmp_path):
       place = stack.enter_context(s3_server.shown_at(s3, hosts.gateway))
       environment = {
         'AWS_ENDPOINT_URL': place,
-        mirror.CACHE_VARIABLE: str(tmp_path / 'cache'),
+        cache_folder.VARIABLE: str(tmp_path / 'cache'),
       }
       training = _Training(
         hosts, tmp_path / name, address, num_rounds, environment

@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tff_algos.core import durable, errors
+from tff_algos.core import cache_folder, durable, errors
 from tff_algos.data import integrity, layout, shards
-from tff_algos.stores import cached_object, mirror, pointer, snapshots
+from tff_algos.stores import cached_object, pointer, snapshots
 from tff_algos.stores import objects as objects_lib
 
 # Default bound of what a reader keeps of the shards on local disk.
@@ -58,7 +58,7 @@ def open_version(
     InfrastructureError: If the store cannot be reached.
   """
   objects = objects_lib.Objects(address)
-  cache = mirror.cache_folder()
+  cache = cache_folder.path() / 'stores'
   durable.make_folder(cache)
   place = pathlib.Path(
     stack.enter_context(tempfile.TemporaryDirectory(dir=cache))

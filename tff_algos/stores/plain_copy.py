@@ -12,8 +12,7 @@ import pathlib
 import shutil
 from collections.abc import Generator
 
-from tff_algos.core import durable, errors, folder_lock
-from tff_algos.stores import mirror
+from tff_algos.core import cache_folder, durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
 
 _LISTING = 'listing.json'
@@ -38,7 +37,7 @@ def held(address: str) -> Generator[pathlib.Path]:
   """
   objects = objects_lib.Objects(address)
   key = hashlib.sha256(f'{objects.address} plain'.encode()).hexdigest()[:16]
-  place = mirror.cache_folder() / key
+  place = cache_folder.path() / 'stores' / key
   folder = place / objects.address.rpartition('/')[2]
   durable.make_folder(place)
   with folder_lock.exclusive(

@@ -9,16 +9,16 @@ import pytest
 
 from tests.testing import published as publishing
 from tests.testing import s3_server
-from tff_algos.core import errors
+from tff_algos.core import cache_folder, errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
-from tff_algos.stores import mirror, pointer, snapshots
 from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import pointer, snapshots
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   return tmp_path / 'cache' / 'stores'
 
 

@@ -7,11 +7,10 @@ import pytest
 
 from configs.fed_soft import digits
 from tests.testing import raw_data, unrendered
-from tff_algos.core import errors
+from tff_algos.core import cache_folder, errors
 from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import layout
 from tff_algos.experiments import datasets, experiment
-from tff_algos.stores import mirror
 from tff_algos.stores import objects as objects_lib
 
 
@@ -51,7 +50,7 @@ def test_same_config_gives_the_same_bytes_and_is_not_built_again(tmp_path):
 
 
 def test_raw_data_in_a_store_give_the_same_dataset(tmp_path, monkeypatch):
-  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path / 'cache'))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   raw_data.write_csv(tmp_path)
   local = raw_data.csv_config(tmp_path)
   place = 'memory://bucket/tables'

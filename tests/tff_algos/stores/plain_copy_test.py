@@ -2,16 +2,16 @@ import os
 
 import pytest
 
-from tff_algos.core import errors
-from tff_algos.stores import mirror, plain_copy
+from tff_algos.core import cache_folder, errors
 from tff_algos.stores import objects as objects_lib
+from tff_algos.stores import plain_copy
 
 _ADDRESS = 'memory://bucket/raw'
 
 
 @pytest.fixture
 def objects(tmp_path, monkeypatch):
-  monkeypatch.setenv(mirror.CACHE_VARIABLE, str(tmp_path))
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path))
   objects = objects_lib.Objects(_ADDRESS)
   for name in objects.list():
     objects.delete(name)
