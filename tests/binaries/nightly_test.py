@@ -24,6 +24,7 @@ def make_run(launcher, tmp_path_factory):
       _PROGRAM,
       *nights.flags(raw, production, date),
       *flags,
+      PROGRAM='binaries.nightly',
       FOLDER=str(production),
       **environment,
     )

@@ -35,12 +35,11 @@ def _example_ids(dataset, client_ids, split):
   ids = []
   for client_id in client_ids:
     row = dataset._row[client_id]
-    reader = dataset._reader(
+    stored = dataset._read_stored(
       f'{split}-{dataset._shard[row]:05d}-of-'
-      f'{dataset.manifest["num_shards"]:05d}.array_record'
+      f'{dataset.manifest["num_shards"]:05d}.array_record',
+      int(dataset._position[row]),
     )
-    record = reader.read([int(dataset._position[row])])[0]
-    stored = schema_lib.decode_record(record, dataset.schema)
     ids += zip(
       (row.tobytes() for row in stored.example_id),
       stored.source.tolist(),
@@ -52,10 +51,9 @@ def _example_ids(dataset, client_ids, split):
 def _held_out_ids(dataset):
   ids = set()
   for s in range(dataset.schema.num_sources):
-    reader = dataset._reader(
-      f'held_out-{s:05d}-of-{dataset.schema.num_sources:05d}.array_record'
+    stored = dataset._read_stored(
+      f'held_out-{s:05d}-of-{dataset.schema.num_sources:05d}.array_record', 0
     )
-    stored = schema_lib.decode_record(reader.read([0])[0], dataset.schema)
     ids |= {row.tobytes() for row in stored.example_id}
   return ids
 
