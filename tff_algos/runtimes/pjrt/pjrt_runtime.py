@@ -125,8 +125,8 @@ class PjrtRuntime:
     self._stack.enter_context(self._connection)
     if self._connection.platform == 'cpu':
       logging.info(
-        "On a CPU the runtime 'vectorized', the default, took less time where "
-        'both were measured (benchmarks/README.md).'
+        "On a CPU the runtime 'vectorized', the default, took less CPU time "
+        'where both were measured (benchmarks/README.md).'
       )
     self._calibration = calibration.Calibration(
       self._config.calibration, self._connection.device_kind
