@@ -305,7 +305,10 @@ def test_power_loss_leaves_the_round_before_or_after(tmp_path, before):
   whole.train(before + 2)
 
   def recover(place, is_finished):
-    run = saved_run.Run(place / 'checkpoints', num_kept=1).resume()
+    run = saved_run.Run(place / 'checkpoints', num_kept=1)
+    for round_num in run.checkpoints.rounds():  # For readers all are whole.
+      assert run.restore(round_num).round_num == round_num
+    run = saved_run.Run(run.folder, num_kept=1).resume()
     assert run.round_num in (before + 1, before)[: 2 - is_finished]
     assert run.states() == saved_run.expected_states(run.round_num)
     # It goes on from there, and nothing is left over.
