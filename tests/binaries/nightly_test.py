@@ -73,8 +73,6 @@ def test_nights(run):
   assert line['status'] == 'until dataset'
   assert line['parent'] == f'runs/{nights.FIRST}'
 
-
-def test_bad_input_is_one_line_of_json(run):
   program, line = run('2026-10-31')
   assert program.returncode == 1
   assert (line['status'], line['reason']) == ('failed', 'bad_input')
