@@ -1,12 +1,8 @@
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks.growth import curves, run
-from tests.testing import programs
 
 
 def test_slope_is_of_the_two_largest_sizes():
@@ -36,21 +32,9 @@ def test_sizes_are_two_or_more_ascending_numbers(sizes, capsys):
 
 
 @pytest.mark.verify
-def test_curves_are_measured_and_nothing_else_is_left(tmp_path):
-  out, temp = tmp_path / 'out', tmp_path / 'tmp'
-  temp.mkdir()
-  program = subprocess.run(
-    [
-      *(sys.executable, '-m', 'benchmarks.growth.run'),
-      *('--clients=20,40', f'--out={out}'),
-    ],
-    cwd=programs.ROOT,
-    env={**os.environ, 'TMPDIR': str(temp)},
-    capture_output=True,
-    text=True,
-    timeout=600,
-  )
-  assert program.returncode == 0, program.stderr
+def test_curves_are_measured(measured, tmp_path):
+  out = tmp_path / 'out'
+  printed = measured('growth.run', '--clients=20,40', f'--out={out}')
   rows = json.loads((out / 'growth.json').read_text())
   assert [row['num_examples'] for row in rows] == [200, 400]
   # A state is 16 x 10 weights and 10 biases, float32.
@@ -58,5 +42,4 @@ def test_curves_are_measured_and_nothing_else_is_left(tmp_path):
   grown = rows[1]['disk/all_states_mib'] - rows[0]['disk/all_states_mib']
   assert grown == pytest.approx(states, rel=0.2)
   assert len(list(out.glob('*.png'))) == 19
-  assert '| evaluation, peak MiB |' in program.stdout
-  assert not os.listdir(temp)
+  assert '| evaluation, peak MiB |' in printed

@@ -27,16 +27,15 @@ def _start(tmp_path, *arguments):
 
 
 @pytest.mark.verify
-def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
-  (tmp_path / 'tmp').mkdir()
+def test_all_contenders_reach_the_same_weights_and_are_timed(
+  measured, tmp_path
+):
   out = tmp_path / 'rows.json'
-  program = _start(
-    tmp_path / 'tmp',
+  printed = measured(
+    'run',
     *('--cases=tiny,tiny_ifca', '--rounds=2', f'--out={out}'),
     '--contenders=vectorized,tff,tff_stock,floor_tensorflow',
   )
-  printed, _ = program.communicate(timeout=_PATIENCE_SECONDS)
-  assert program.returncode == 0
   rows = json.loads(out.read_text())
   assert [(row['case'], row['contender']) for row in rows] == [
     ('tiny', 'vectorized'),
@@ -57,7 +56,6 @@ def test_all_contenders_reach_the_same_weights_and_are_timed(tmp_path):
   assert rows[0]['ratio_to'] == 'floor_tensorflow/fed_avg/6'
   assert rows[-2]['ratio_to'] == 'floor_tensorflow/ifca/8'
   assert set(rows[-1]['form']) == {'loops', 'clients_per_block'}
-  assert not os.listdir(tmp_path / 'tmp')
 
 
 @pytest.mark.slow
