@@ -1,9 +1,12 @@
 """Attacks on a running model server, and what honest clients notice.
 
-  python -m tests.testing.attacks --seconds=10 [--attacks=large_json,...]
+  python -m tests.testing.attacks --seconds=10 [--attacks=large_json,...] [--control]
 
 starts `binaries.serve`, asks it as two honest clients do (REST and gRPC, one after
 the other with pauses), first in quiet, then under each attack, and prints a table.
+
+As a control, another server of the same machine is attacked: what honest clients
+notice then is that the machine is shared, and nothing that their server could mend.
 """
 
 # Protobuf creates the message classes at import.
@@ -110,8 +113,25 @@ def server(folder: pathlib.Path, *flags: str) -> Iterator[tuple[Ports, int]]:
     process.wait(60)
 
 
-def measure(ports: Ports, pid: int, attack: str | None, seconds: float) -> Seen:
-  """Asks as honest clients do while an attack goes on, or in quiet."""
+def measure(
+  ports: Ports,
+  pid: int,
+  attack: str | None,
+  seconds: float,
+  attacked: Ports | None = None,
+) -> Seen:
+  """Asks as honest clients do while an attack goes on, or in quiet.
+
+  Args:
+    ports: Of the server that honest clients ask.
+    pid: Of its process.
+    attack: One of `ATTACKS`, or None.
+    seconds: Duration.
+    attacked: The server that is attacked, if that is another one.
+
+  Returns:
+    What the honest clients noticed.
+  """
   context = multiprocessing.get_context('spawn')
   stop, results = context.Event(), context.Queue()
   attacks = context.Queue()
@@ -119,9 +139,12 @@ def measure(ports: Ports, pid: int, attack: str | None, seconds: float) -> Seen:
     context.Process(target=_honest, args=(ask, ports, stop, results))
     for ask in (_honest_rest, _honest_grpc)
   ]
-  hostile = context.Process(target=_attack, args=(attack, ports, stop, attacks))
+  hostile = context.Process(
+    target=_attack, args=(attack, attacked or ports, stop, attacks)
+  )
   mebibytes, num_descriptors = 0.0, 0
-  _exchange(ports, _post(_rows_body(300)))  # Starts what answers large ones.
+  for one in filter(None, (ports, attacked)):
+    _exchange(one, _post(_rows_body(300)))  # Starts what answers large ones.
   for process in honest:
     process.start()
   for _ in honest:
@@ -476,18 +499,24 @@ def main() -> None:
   parser = argparse.ArgumentParser()
   parser.add_argument('--seconds', type=float, default=10)
   parser.add_argument('--attacks', default=','.join(ATTACKS))
+  parser.add_argument('--control', action='store_true')
   arguments = parser.parse_args()
-  with tempfile.TemporaryDirectory() as folder:
-    models = pathlib.Path(folder) / 'models'
+  with contextlib.ExitStack() as stack:
+    folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    models, others = folder / 'models', folder / 'control' / 'models'
     write_model(models)
+    write_model(others)
     print(
       '| attack | tries | INTERNAL | honest | failed | p50 ms | p99 ms | max ms '
       '| MiB | files | log lines |'
     )
     for attack in [None, *arguments.attacks.split(',')]:
-      with server(models) as (ports, pid):
-        seen = measure(ports, pid, attack, arguments.seconds)
-      log = (pathlib.Path(folder) / 'server.log').read_text()
+      with server(models) as (ports, pid), contextlib.ExitStack() as control:
+        other = None
+        if arguments.control:
+          other, _ = control.enter_context(server(others))
+        seen = measure(ports, pid, attack, arguments.seconds, other)
+      log = (folder / 'server.log').read_text()
       cells = [
         attack or 'quiet',
         seen.num_attacks,
