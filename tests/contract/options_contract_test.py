@@ -25,8 +25,6 @@ _CASES = [
 ]
 # In `make test`; it takes seconds to trace a case by TFF.
 _FIRST_TIER = {('filter_decomposition', 'persist')}
-# Clients draw by `tf.random`: docs/accelerators.md.
-_OTHER_DRAWS = {('ppfl', 'random_block')}
 # Options of parts that algorithms share -> where their cases are.
 _SHARED = {
   'aggregation': 'robustness_contract_test',
@@ -61,10 +59,7 @@ def test_runtimes_agree(case):
 
 @pytest.mark.verify
 @accelerator.needed
-def test_pjrt_runtime_agrees(case, request):
-  if request.node.callspec.params['case'] in _OTHER_DRAWS:
-    reason = "XLA's generators draw other numbers than TensorFlow's"
-    request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def test_pjrt_runtime_agrees(case):
   contract.assert_close(case.run(case.pjrt), case.expected)
 
 

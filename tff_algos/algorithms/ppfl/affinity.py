@@ -13,6 +13,8 @@ Laplacian D - W, D the row sums of W.
 """
 
 import dataclasses
+import fractions
+import math
 from collections import OrderedDict
 from typing import Any
 
@@ -173,7 +175,7 @@ def discrete_laplace(seed: tf.Tensor, size: int, scale: float) -> tf.Tensor:
   it was added to (Mironov, CCS 2012), sums of integers are exact. A geometric
   draw counts the successes of a coin before its first failure, so its tail has
   no end, and neighbouring integers have one ratio of probabilities: that of
-  the coin, which is rounded up to a multiple of 2^-52.
+  the coin, which is rounded up to a multiple of 2^-64.
 
   Args:
     seed: int32 `[2]`.
@@ -183,15 +185,22 @@ def discrete_laplace(seed: tf.Tensor, size: int, scale: float) -> tf.Tensor:
   Returns:
     float64 `[size]`, the difference of two geometric draws each.
   """
-  success = tf.exp(tf.constant(-1.0 / scale, tf.float64))
+  success = coin(scale)
+  first = tf.cast(seed[0], tf.uint32)
 
   def toss(
     number: tf.Tensor, is_going: tf.Tensor, count: tf.Tensor
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    uniform = tf.random.stateless_uniform(
-      [2, size], index_random.fold_in(seed, number), dtype=tf.float64
+    # XLA draws the same bits as TensorFlow from seeds of 32 bits without sign,
+    # and makes other fractions of them.
+    toss_seed = tf.stack([first, index_random.random_bits(seed, number)])
+    bits = tf.random.stateless_uniform(
+      [2, size],
+      tf.cast(toss_seed, tf.int64),
+      minval=None,  # pyright: ignore[reportArgumentType]
+      dtype=tf.uint64,
     )
-    is_going &= uniform < success
+    is_going &= bits < success
     return number + 1, is_going, count + tf.cast(is_going, tf.float64)
 
   _, _, geometric = tf.while_loop(
@@ -204,6 +213,16 @@ def discrete_laplace(seed: tf.Tensor, size: int, scale: float) -> tf.Tensor:
     ),
   )
   return geometric[0] - geometric[1]
+
+
+def coin(scale: float) -> tf.Tensor:
+  """Returns how many of the 2^64 random numbers are a success, uint64.
+
+  Args:
+    scale: > 0; the chance of a success is exp(-1 / scale).
+  """
+  below = math.ceil(fractions.Fraction(math.exp(-1 / scale)) * 2**64)
+  return tf.constant(min(below, 2**64 - 1), tf.uint64)
 
 
 def penalty_gradients(

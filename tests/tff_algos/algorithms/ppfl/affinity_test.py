@@ -1,7 +1,6 @@
 """Tests of the label counts that clients upload, of affinity and its penalty."""
 
 import decimal
-import fractions
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -127,25 +126,23 @@ def test_noise_is_discrete_laplace_and_differs_between_clients():
 @pytest.mark.parametrize('scale', ['0.5', '1', '3', '10'])
 def test_noise_hides_a_label_with_the_documented_epsilon(scale):
   """By the coin, whose bias is the ratio of neighbouring probabilities."""
-  bias = float(tf.exp(tf.constant(-1.0 / float(scale), tf.float64)))
-  # Number of the 2^52 uniform draws below it.
-  below = -(-fractions.Fraction(bias) * 2**52 // 1)
+  below = int(affinity.coin(float(scale)))
   with decimal.localcontext(prec=60):
-    epsilon = -(decimal.Decimal(int(below)) / 2**52).ln()
+    epsilon = -(decimal.Decimal(below) / 2**64).ln()
     assert abs(epsilon * decimal.Decimal(scale) - 1) < 1e-14
 
 
 @pytest.mark.parametrize('num_tosses', [0, 3, 200])
 def test_a_draw_counts_the_tosses_before_a_failure(monkeypatch, num_tosses):
-  """Also 200 of scale 1, which a single uniform draw of 52 bits never gives."""
-  bias = np.exp(-1.0)
+  """Also 200 of scale 1, which a single draw of 64 bits never gives."""
+  below = int(np.exp(-1.0) * 2**64)
   seeds = []
 
-  def toss(shape, seed, dtype):
+  def toss(shape, seed, **options):
     seeds.append(tuple(seed.numpy()))
     # The second of the two draws fails at once.
-    first = bias - 1e-12 if len(seeds) <= num_tosses else bias + 1e-12
-    return tf.constant([[first], [bias + 1e-12]], dtype)
+    first = below - 2**20 if len(seeds) <= num_tosses else below + 2**20
+    return tf.constant([[first], [below + 2**20]], tf.uint64)
 
   monkeypatch.setattr(tf.random, 'stateless_uniform', toss)
   found = affinity.discrete_laplace(tf.constant([1, 2]), 1, 1.0)
