@@ -34,7 +34,6 @@ UNLABELLED = 'unlabelled'
 SHARED_BY_CLASS = 'held_out_by_class'
 
 EXAMPLE_ID_BYTES = 16
-X_DTYPES = ('uint8', 'float32', 'int32')
 
 
 def missing_label(is_classes: bool) -> float:

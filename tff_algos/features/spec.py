@@ -262,15 +262,6 @@ class FeatureSpec:
         f'them, got the lengths {sorted(map(str, lengths))}'
       )
 
-  @property
-  def is_fitted(self) -> bool:
-    """Returns whether nothing is left to be learned."""
-    return all(
-      name in self.fitted.get(feature.name, {})
-      for feature in self.features
-      for name in FITTED.get(feature.encoding, ())
-    )
-
   def fit(self, fitted: Mapping[str, Mapping[str, Any]]) -> 'FeatureSpec':
     """Returns the spec with fitted values."""
     is_ids = self.features[0].encoding == IDS

@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from tff_algos.numerics import filters
 
 Weights = OrderedDict[str, Any]
@@ -50,30 +48,6 @@ def build_kernels(weights: Weights) -> Weights:
     elif kind != 'coefficients':
       plain[name] = leaf
   return plain
-
-
-def factor_kernels(
-  weights: Weights, num_atoms: int
-) -> tuple[Weights, dict[str, tf.Tensor]]:
-  """Returns the weights of the decomposed network nearest to trained ones.
-
-  Args:
-    weights: Of an ordinary convolutional network.
-    num_atoms: Atoms of each convolution, >= 1.
-
-  Returns:
-    The weights, and the relative error of each layer's kernel, float32 `[]`;
-    see `filters.factor_kernel`.
-  """
-  factored = {
-    layer: filters.factor_kernel(weights[f'{layer}/kernel'], num_atoms)
-    for layer in plain_layers(weights)
-  }
-  made = {layer: one.factors for layer, one in factored.items()}
-  relative_errors = {
-    layer: one.relative_error for layer, one in factored.items()
-  }
-  return replace_kernels(weights, made), relative_errors
 
 
 def replace_kernels(

@@ -28,26 +28,13 @@ class FilterFactors(NamedTuple):
   coefficients: tf.Tensor
 
 
-class Factored(NamedTuple):
-  """Factors of a given kernel, and their approximation error.
-
-  Attributes:
-    factors: Of the kernel, or of the nearest kernel with that many atoms.
-    relative_error: |kernel - rebuilt kernel| / |kernel|, float32 `[]`; 0 if the
-      kernel is 0.
-  """
-
-  factors: FilterFactors
-  relative_error: tf.Tensor
-
-
 def build_kernel(factors: FilterFactors) -> tf.Tensor:
   """Returns the kernel, `[height, width, inputs, outputs]`."""
   # A matrix product: TensorFlow's einsum costs several times as much to start.
   return tf.tensordot(factors.atoms, factors.coefficients, axes=1)
 
 
-def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> Factored:
+def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> FilterFactors:
   """Returns the least-squares factors of a kernel.
 
   The truncated singular value decomposition of the kernel as a matrix `[height
@@ -80,9 +67,7 @@ def factor_kernel(kernel: tf.Tensor, num_atoms: int) -> Factored:
   spare = tf.one_hot(tf.range(missing) % pixels, pixels, axis=0)
   atoms = tf.concat([atoms, spare], axis=1)
   coefficients = tf.pad(coefficients, [[0, missing], [0, 0]])
-  error = tf.math.divide_no_nan(tf.norm(sizes[rank:]), tf.norm(sizes))
-  factors = FilterFactors(
+  return FilterFactors(
     tf.reshape(atoms, [height, width, num_atoms]),
     tf.reshape(coefficients, [num_atoms, inputs, outputs]),
   )
-  return Factored(factors, error)

@@ -75,7 +75,7 @@ def test_columns_of_a_table_of_plain_numbers():
   assert [one.name for one in spec.features] == ['a', 'b']
   assert {one.encoding for one in spec.features} == {'plain'}
   assert (spec.classes, spec.label) == (('no', 'yes'), 'y')
-  assert spec.is_fitted and spec.output() == ('float32', (2,), 1, 0)
+  assert spec.output() == ('float32', (2,), 1, 0)
 
 
 def test_fitted_spec_of_the_manifest():

@@ -92,7 +92,7 @@ def by_kernel(phase: algorithm.Phase) -> algorithm.Phase:
     for layer in factored_weights.factored_layers(old):
       num_atoms = int(old[f'{layer}/atoms'].shape[-1])
       kernel = plain[f'{layer}/kernel']
-      made[layer] = filters.factor_kernel(kernel, num_atoms).factors
+      made[layer] = filters.factor_kernel(kernel, num_atoms)
     return factored_weights.replace_kernels(plain, made)
 
   return _replace_upload(

@@ -33,11 +33,6 @@ class Multiplications(NamedTuple):
   atoms: int
   mixing: int
 
-  @property
-  def two_layers(self) -> int:
-    """Returns the multiplications of both layers, per image."""
-    return self.atoms + self.mixing
-
   def two_layers_are_faster(self, batch_size: int | None) -> bool:
     """Returns whether two layers take less time than rebuilding the kernel.
 

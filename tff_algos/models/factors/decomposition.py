@@ -151,6 +151,6 @@ def decompose(
 
 def _initial_factors(seed, kernel, config):
   if config.atom_init == 'kernel':
-    return filters.factor_kernel(kernel, config.num_atoms).factors
+    return filters.factor_kernel(kernel, config.num_atoms)
   initialize = _INITIALIZERS[config.atom_init]
   return initialize(seed, tuple(kernel.shape), config.num_atoms)

@@ -156,10 +156,6 @@ class LocalWorker:
       raise errors.RuntimeFailureError('the TFF worker was not started.')
     self._process.check_running()
 
-  def stderr_tail(self) -> str:
-    """Returns the last 8 KiB of the worker's stdout and stderr."""
-    return '' if self._process is None else self._process.tail()
-
   def close(self) -> None:
     """Ends the worker, if it is running and was started by this process."""
     self._cleanup.close()

@@ -88,7 +88,6 @@ def test_worker_answers_and_is_gone_after_the_block():
     local.check_alive()
     host, port = local.address.split(':')
     socket.create_connection((host, int(port)), timeout=5).close()
-    assert 'listening on' in local.stderr_tail()
   assert not local.is_alive()
   assert not psutil.pid_exists(pid)
 
@@ -195,9 +194,9 @@ def test_talkative_worker_is_not_blocked_and_its_last_words_kept(fake_worker):
     'head -c 300000 /dev/zero | tr "\\0" "x"\nprintf "\\377 the end"\nexit 1\n'
   )
   local = local_worker.LocalWorker(binary)
-  with pytest.raises(errors.RuntimeFailureError, match='the end'):
+  with pytest.raises(errors.RuntimeFailureError, match='the end') as caught:
     local.start()
-  assert len(local.stderr_tail()) <= 8192
+  assert 8000 < len(str(caught.value)) < 9000
 
 
 def test_missing_and_unexecutable_binaries_are_named(tmp_path):
