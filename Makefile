@@ -152,9 +152,9 @@ api: env ## build the API pages from the docstrings, build/api/index.html
 notebooks: env ## execute docs/notebooks and write their outputs; NAMES
 	.venv/bin/python -m tests.testing.notebooks $(NAMES)
 
-reproduction: env ## write figures of docs/reproduction from results; RUN=ID runs one
+reproduction: env ## write figures of docs/reproduction from results; RUN=ID, PARALLEL=N
 	@TF_CPP_MIN_LOG_LEVEL=3 .venv/bin/python -m docs.reproduction.pages \
-	  $(if $(RUN),--run='$(RUN)')
+	  $(if $(RUN),--run='$(RUN)') $(if $(PARALLEL),--parallel='$(PARALLEL)')
 
 # From scratch: setuptools would also pack what lies in build/ from before.
 wheel: env ## build dist/*.whl, without network

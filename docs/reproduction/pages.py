@@ -1,12 +1,14 @@
 """Runs experiments of papers, stores results, writes the pages' tables.
 
-  python -m docs.reproduction.pages [--run=ID | --store=ID --workdir=DIR]
+  python -m docs.reproduction.pages
+    [--run=ID [--parallel=N] | --store=ID --workdir=DIR]
 
-`--run` executes the sweeps of an experiment in `runs/reproduction/ID`, where it
-resumes what was interrupted, and stores its result; the data sets are those
-that its configs name, in `data/`. `--store` stores that of a sweep that was run
-elsewhere, possibly of some cells only: the other cells of the stored result are
-kept. Then, and without either, all tables and pictures are written anew.
+`--run` executes the sweeps of an experiment in `runs/reproduction/ID`, N runs
+at a time; it resumes what was interrupted, and stores the result. The data sets
+are those that its configs name, in `data/`. `--store` stores that of a sweep
+that was run elsewhere, possibly of some cells only: the other cells of the
+stored result are kept. Then, and without either, all tables and pictures are
+written anew.
 """
 
 import argparse
@@ -239,6 +241,7 @@ def write_pages() -> None:
 def _main() -> int:
   parser = argparse.ArgumentParser()
   parser.add_argument('--run', help='Experiment to run and to store.')
+  parser.add_argument('--parallel', default='0', help='Of binaries.sweep.')
   parser.add_argument('--store', help='Experiment to store from --workdir.')
   parser.add_argument('--workdir', type=pathlib.Path, help='Of --store.')
   options = parser.parse_args()
@@ -248,8 +251,11 @@ def _main() -> int:
     if options.run:
       chosen = results.find(options.run)
       for folder, arguments in chosen.sweeps.items():
-        command = ['-m', 'binaries.sweep', *arguments, f'--workdir={folder}']
-        done = subprocess.run([sys.executable, *command], cwd=_ROOT)
+        command = [
+          *(sys.executable, '-m', 'binaries.sweep', *arguments),
+          *(f'--workdir={folder}', f'--parallel={options.parallel}'),
+        ]
+        done = subprocess.run(command, cwd=_ROOT)
         if done.returncode:
           return done.returncode
         store(chosen, _ROOT / folder)
