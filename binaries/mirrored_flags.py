@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Generator, Sequence
 
 from absl import flags, logging
@@ -12,8 +13,8 @@ from tff_algos.stores import objects
 
 # Flags whose folder may be an address.
 FOLDERS = ('workdir', 'export_dir')
-# Flags whose addresses the program reads itself.
-_READ = ('config', 'dataset')
+# Flags whose addresses the program reads itself; also values of a config.
+_READ = re.compile(r'config|dataset|config\..*')
 
 _publishers: list[Callable[[], None]] = []
 
@@ -33,7 +34,7 @@ def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
   with contextlib.ExitStack() as stack:
     for name in flags.FLAGS if names is not None else ():
       value = flags.FLAGS[name].value
-      if name in _READ or not _is_address(value):
+      if _READ.fullmatch(name) or not _is_address(value):
         continue
       if name not in (names or ()):
         raise errors.ConfigError(

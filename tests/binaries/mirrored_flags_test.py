@@ -30,24 +30,29 @@ _OWN = {
 }
 
 
+_RAW = 'config.dataset.source.options.path'
+
+
 @pytest.fixture
 def values(monkeypatch, tmp_path):
   """Flags of a program that has a workdir and a file."""
   monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   found = flags.FlagValues()
-  for name in ('workdir', 'other'):
+  for name in ('workdir', 'other', _RAW):
     flags.DEFINE_string(name, None, '', flag_values=found)
   found(['program'])
   monkeypatch.setattr(flags, 'FLAGS', found)
   return found
 
 
-def test_a_local_folder_stays_as_it_is(values):
+def test_local_folders_and_values_of_a_config_stay_as_they_are(values):
   values['workdir'].value = 'runs/digits'
   values['other'].value = 'http://127.0.0.1:8501'
+  values[_RAW].value = 's3://bucket/raw/*.csv'
   with mirrored_flags.mirrored():
     mirrored_flags.publish()
     assert values['workdir'].value == 'runs/digits'
+    assert values[_RAW].value == 's3://bucket/raw/*.csv'
 
 
 def test_an_address_becomes_a_folder_that_is_published(values):
