@@ -269,14 +269,19 @@ class ExportPath:
     )
     there = [entry for entry in self.history if entry.version in complete]
     if version is None:
-      current = self.history[-1].origin
-      older = [entry for entry in there if entry.origin < current]
-      if not older:
-        raise errors.ExportError(
-          f'{self.folder} has no version that was released before the current '
-          f'content, version {current}'
-        )
-      return max(older, key=lambda entry: entry.origin)
+      origins = [entry.origin for entry in self.history]
+      position = origins.index(origins[-1])
+      while position:
+        # What was current when this content was first released.
+        before = origins[position - 1]
+        copies = [entry for entry in there if entry.origin == before]
+        if copies:
+          return copies[-1]
+        position = origins.index(before)
+      raise errors.ExportError(
+        f'{self.folder} has no version that was released before the current '
+        f'content, version {origins[-1]}'
+      )
     for entry in there:
       if entry.version == version:
         return entry
@@ -362,10 +367,20 @@ def repair(export_dir: str | os.PathLike[str]) -> None:
 def read_lineage(
   export_dir: str | os.PathLike[str], version: int
 ) -> dict[str, Any]:
-  """Returns the lineage of a version; empty if it is not on the disk."""
+  """Returns the lineage of a version; empty if it is not on the disk.
+
+  Raises:
+    ExportError: If it is damaged.
+  """
   bundle = pathlib.Path(export_dir, MODELS[0], str(version))
   path = bundle / manifest.EXTRA_FOLDER / LINEAGE_FILE
-  return json.loads(path.read_text()) if path.is_file() else {}
+  try:
+    return json.loads(path.read_text()) if path.is_file() else {}
+  except ValueError as error:
+    raise errors.ExportError(
+      f'{path} is damaged: {error}. Put a copy back, or remove the file: '
+      'nothing else depends on it'
+    ) from None
 
 
 def _versions_of(base: pathlib.Path) -> dict[int, pathlib.Path]:

@@ -152,6 +152,28 @@ def test_rollback_goes_back_release_by_release(target, candidates):
   assert _release(target, candidates[3])['cluster_models'].name == '7'
 
 
+def test_a_release_after_a_rollback_goes_back_to_what_was_current(
+  target, candidates
+):
+  for candidate in candidates[:3]:
+    _release(target, candidate)
+  _rollback(target)
+  _release(target, candidates[3])
+  # Not to version 3, which was rolled back.
+  assert _rollback(target).origin == 2
+  assert _content(target) == _expected(6, 1)
+  assert _rollback(target).origin == 1
+
+
+def test_a_damaged_lineage_is_named(target, candidates):
+  folder = _release(target, candidates[0])['cluster_models']
+  path = folder / 'assets.extra' / 'lineage.json'
+  path.unlink()
+  path.write_text('{"ver')
+  with pytest.raises(errors.ExportError, match='lineage.json is damaged'):
+    releases.read_lineage(target, 1)
+
+
 def test_rollback_to_the_current_content_does_nothing(target, candidates):
   _release(target, candidates[0])
   _release(target, candidates[1])
