@@ -274,15 +274,21 @@ def _check_plainly(
       inputs = pathlib.Path(temporary, f'{bundle.model}.npz')
       np.savez(inputs, **_inputs(bundle, dataset, config.batch_size))
       arguments += [os.fspath(bundle.folder), os.fspath(inputs)]
-    asked = subprocess.run(
-      [sys.executable, '-I', plain_prediction.__file__, *arguments],
-      env={**os.environ, 'CUDA_VISIBLE_DEVICES': '-1'},
-      stdin=subprocess.DEVNULL,
-      capture_output=True,
-      text=True,
-      check=False,
-      timeout=_PLAIN_SECONDS,
-    )
+    try:
+      asked = subprocess.run(
+        [sys.executable, '-I', plain_prediction.__file__, *arguments],
+        env={**os.environ, 'CUDA_VISIBLE_DEVICES': '-1'},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PLAIN_SECONDS,
+      )
+    except subprocess.TimeoutExpired:
+      return {_PLAIN: False}, [
+        'a process with TensorFlow alone has not loaded and asked the bundles '
+        f'within {_PLAIN_SECONDS} seconds'
+      ]
   checks = {_PLAIN: asked.returncode == 0}
   if asked.returncode:
     words = asked.stderr.strip().splitlines() or ['no error text']

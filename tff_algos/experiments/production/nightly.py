@@ -11,9 +11,11 @@ Every step finds what is done already, so that a night that was interrupted at
 any point may be started again, and then ends in the same files.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -22,7 +24,7 @@ from pipelines import options as dataset_options
 from pipelines.publishing import versions
 from pipelines.steps import extract
 from tff_algos.core import checks, durable, errors
-from tff_algos.data import dates, integrity, layout, raw_features
+from tff_algos.data import dates, integrity, layout, leases, raw_features
 from tff_algos.experiments import (
   datasets,
   evaluating,
@@ -169,6 +171,7 @@ class _Night:
 
     Raises:
       ConfigError: If all released runs are of later dates.
+      DataError: If it, or its dataset version, was removed.
     """
     known = continuation.read_parent(self._run)
     if known is not None:
@@ -176,18 +179,33 @@ class _Night:
     if (self._run / checkpoint.FOLDER).exists() or not self._history:
       return None
     origins = {entry.version: entry for entry in self._history}
-    runs = [
-      pathlib.PurePath(origins[entry.origin].run).name
-      for entry in self._history
-    ]
-    earlier = [name for name in runs if name < self._date]
+    nights = self._nights([origins[entry.origin] for entry in self._history])
+    if not nights:
+      return None
+    earlier = [name for name in nights if name < self._date]
     if not earlier:
       raise errors.ConfigError(
-        f'--as_of={self._date} is before {min(runs)}, the first night of '
+        f'--as_of={self._date} is before {min(nights)}, the first night of '
         f'{self._folder}: there is no earlier run to continue. Take a later '
         'date, or another --workdir'
       )
-    return self._folder / RUNS / earlier[-1]
+    parent = self._folder / RUNS / earlier[-1]
+    if not (parent / 'dataset').exists():
+      raise errors.DataError(
+        f'{parent}, which made the current models, is gone, or its dataset '
+        'version is: the night cannot continue it. Put it back, or release '
+        'another version first by binaries.rollback'
+      )
+    return parent
+
+  def _nights(self, entries: Sequence[releases.Release]) -> list[str]:
+    """Returns the dates of releases, less those that other programs made."""
+    runs = [
+      pathlib.Path(os.path.normpath(self._export / entry.run))
+      for entry in entries
+    ]
+    folder = pathlib.Path(os.path.normpath(self._folder / RUNS))
+    return [run.name for run in runs if run.parent == folder]
 
   def _build_dataset(self) -> None:
     """Builds the date's dataset and links the run to it, unless it is linked.
@@ -209,12 +227,17 @@ class _Night:
       publication = versions.Publication(
         self._date, keep_versions=self._options.keep_versions
       )
-      result = datasets.build(
-        self._dataset_config(),
-        self._folder,
-        self._options.beam_options,
-        publication,
-      )
+      with contextlib.ExitStack() as stack:
+        if self._parent is not None:
+          # Retention leaves what the nights after this one continue, too.
+          lease = leases.hold(self._parent / 'dataset')
+          stack.enter_context(lease or contextlib.nullcontext())
+        result = datasets.build(
+          self._dataset_config(),
+          self._folder,
+          self._options.beam_options,
+          publication,
+        )
       datasets.write_card(
         self._folder, self._options.beam_options, version=result.version
       )
@@ -289,8 +312,8 @@ class _Night:
 
   def _is_backfill(self) -> bool:
     """Returns whether only models of later dates are released."""
-    dates_ = [pathlib.PurePath(entry.run).name for entry in self._history]
-    return self._date not in dates_ and max(dates_, default='') > self._date
+    nights = self._nights(self._history)
+    return self._date not in nights and max(nights, default='') > self._date
 
   def _release(self) -> None:
     """Publishes the candidate."""

@@ -220,6 +220,16 @@ def test_other_signatures_are_refused(gated, monkeypatch):
   ]
 
 
+def test_a_plain_process_that_hangs_is_a_refusal(gated, monkeypatch):
+  monkeypatch.setattr(gating, '_PLAIN_SECONDS', 0)
+  with experiment.open_dataset(gated.folder) as dataset:
+    checks, reasons = gating._check_plainly(
+      gating._find(gated.target, dataset), dataset, gate_config.GateConfig()
+    )
+  assert checks == {'loads in plain TensorFlow': False}
+  assert reasons[0].endswith('within 0 seconds')
+
+
 @pytest.mark.verify
 def test_plain_process_checks_weights_time_and_loading(gated, tmp_path):
   with experiment.open_dataset(gated.folder) as dataset:

@@ -250,6 +250,40 @@ def test_after_a_rollback_a_night_continues_what_it_rolled_back_to(production):
   assert json.loads(report.read_text())['parent'] == nights.FIRST
 
 
+def test_a_night_whose_parent_is_gone(production):
+  shutil.rmtree(production.run_folder(nights.SECOND))
+  with pytest.raises(
+    errors.DataError,
+    match=rf'{nights.SECOND}, which made the current.* is gone',
+  ):
+    production.run(nights.THIRD)
+
+
+@pytest.mark.parametrize(
+  ('night', 'until'), [(nights.FIRST, nightly.GATE), (None, nightly.DATASET)]
+)
+def test_releases_of_other_runs_are_no_nights(production, night, until):
+  """Their names are no dates: `digits` would be later than any."""
+  path = production.folder / 'export' / releases.HISTORY_FILE
+  text = path.read_text()
+  for date in {nights.FIRST, nights.SECOND} - {night}:
+    text = text.replace(f'../runs/{date}', '../../digits')
+  path.write_text(text)
+  result = production.run(nights.THIRD, until)
+  assert result['parent'] == (night and f'runs/{night}')
+  assert result['status'] == f'until {until}'
+
+
+def test_retention_leaves_what_nights_continue(production):
+  """Two nights that are not released, of two versions that are kept."""
+  options = nightly.Options(nightly.DATASET, keep_versions=2)
+  for date in (nights.THIRD, nights.FOURTH):
+    nights.write_day(production.raw, date, 'abcdyz')
+    nightly.run(nights.parse(production.raw), production.folder, date, options)
+  assert (production.run_folder(nights.SECOND) / 'dataset').exists()
+  assert not (production.run_folder(nights.FIRST) / 'dataset').exists()
+
+
 def test_too_much_drift_ends_the_night_before_training(production):
   nights.write_day(
     production.raw, nights.THIRD, 'abcdyz' * 3, turns_labels=True
