@@ -68,6 +68,10 @@ def _main() -> None:
       )
       logging.info('Exported %s', path)
       return
+    if client_id.value and keep_versions.value is not None:
+      raise errors.ConfigError(
+        '--client_id takes no --keep_versions: it exports apart from releases'
+      )
     if is_gated.value and client_id.value is None:
       release = releasing.release(
         parsed,

@@ -16,6 +16,7 @@ instances, or a whole request body with `instances` or `inputs`:
     --signature=pick_cluster --request_file=request.json
 """
 
+import http.client
 import json
 import sys
 import urllib.error
@@ -106,7 +107,7 @@ def predict(
     raise errors.RequestError(
       f'{url} answers {error.code}: {text}', status=error.code
     ) from error
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, http.client.HTTPException) as error:
     raise errors.UserError(
       f'{url} does not answer: {getattr(error, "reason", error)}. Is '
       f'binaries.serve running there, with TLS if the URL is of https?'

@@ -17,19 +17,25 @@ def test_the_program_says_where(launcher, finished_run):
   assert not program.temporary_files() and not program.processes()
 
 
-def test_tflite_files_are_no_version_of_a_served_model(
-  launcher, finished_run, tmp_path
+@pytest.mark.parametrize(
+  ('option', 'words'),
+  [
+    ('--tflite_dir={}', '--tflite_dir takes none of --client_id'),
+    ('--export_dir={}', '--client_id takes no --keep_versions'),
+  ],
+)
+def test_what_is_no_release_takes_no_options_of_one(
+  launcher, finished_run, tmp_path, option, words
 ):
   program = launcher.run(
     'binaries.export',
     '--config=configs/fed_soft/digits.py:smoke',
     f'--workdir={finished_run.folder}',
-    f'--tflite_dir={tmp_path}',
-    '--client_id=client_00001',
+    *(option.format(tmp_path), '--client_id=client_00001', '--keep_versions=2'),
   )
   assert program.returncode == 1
   (line,) = program.complaints
-  assert '--tflite_dir takes none of --client_id' in line
+  assert words in line
   assert not any(tmp_path.iterdir())
 
 

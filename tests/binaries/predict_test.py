@@ -175,6 +175,7 @@ def test_refusal_is_one_line(url):
     (['--request_file=/missing'], 'No such file'),
     (['--instances=[[1]]', '--url=http://127.0.0.1:1'], 'does not answer'),
     (['--instances=[[1]]', '--url=nonsense'], 'does not answer'),
+    (['--instances=[[1]]', '--url=http://127.0.0.1:85o1'], 'nonnumeric port'),
   ],
 )
 def test_mistakes_are_one_line(arguments, text):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 
 from tff_algos.core import durable
 
@@ -18,6 +19,9 @@ STATISTICS = 'statistics.json'
 CLIENT_STATISTICS = 'client_statistics.parquet'
 CARD = 'card.html'
 SHARD_SUFFIX = '.array_record'
+
+_ADDRESS = re.compile(r'[a-z0-9]+://\S+')
+_MAX_ADDRESS_CHARS = 4096
 
 
 def shard_name(split: str, shard: int, num_shards: int) -> str:
@@ -38,6 +42,7 @@ def write_address(path: pathlib.Path, address: str) -> None:
 
 def read_address(path: str | os.PathLike[str]) -> str | None:
   """Returns the address in such a file; None if it is none."""
-  with contextlib.suppress(OSError, UnicodeDecodeError):
-    return pathlib.Path(path).read_text().strip()
+  with contextlib.suppress(OSError, UnicodeDecodeError), open(path) as file:
+    text = file.read(_MAX_ADDRESS_CHARS).strip()
+    return text if _ADDRESS.fullmatch(text) else None
   return None

@@ -57,8 +57,15 @@ class Server(NamedTuple):
 
   @property
   def port(self) -> int:
-    """TCP port; default: that of the API."""
-    return self._parts.port or (8500 if self.is_grpc else 8501)
+    """TCP port; default: that of the API.
+
+    Raises:
+      UserError: If it is no port.
+    """
+    try:
+      return self._parts.port or (8500 if self.is_grpc else 8501)
+    except ValueError as error:
+      raise errors.UserError(f'url {self.url!r}: {error}') from None
 
   @property
   def has_tls(self) -> bool:

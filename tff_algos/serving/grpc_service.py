@@ -214,7 +214,7 @@ class Services(grpc.GenericRpcHandler):
     self, messages: Iterator[bytes], context: grpc.ServicerContext
   ) -> bytes:
     self._receiving[context] = time.monotonic()
-    if len(self._receiving) > self._lanes.config.max_waiting // 2:
+    if len(self._receiving) > max(1, self._lanes.config.max_waiting // 2):
       # Those who send nothing give way.
       oldest = next(iter(self._receiving.copy()))
       self._receiving.pop(oldest, None)

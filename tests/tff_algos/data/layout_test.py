@@ -1,5 +1,7 @@
 import pathlib
 
+import pytest
+
 from tff_algos.data import layout
 
 
@@ -11,3 +13,15 @@ def test_shard_name():
 def test_version_folder():
   folder = layout.version_folder(pathlib.Path('a'), 'v1')
   assert folder == pathlib.Path('a/versions/v1')
+
+
+def test_an_address_in_place_of_a_folder(tmp_path):
+  layout.write_address(tmp_path / 'dataset', 's3://bucket/run')
+  assert layout.read_address(tmp_path / 'dataset') == 's3://bucket/run'
+
+
+@pytest.mark.parametrize('content', ['', 'client,x\na,1\n', 's3://a b', 'x' * 9999])
+def test_other_files_hold_no_address(tmp_path, content):
+  (tmp_path / 'table.csv').write_text(content)
+  assert layout.read_address(tmp_path / 'table.csv') is None
+  assert layout.read_address(tmp_path) is None

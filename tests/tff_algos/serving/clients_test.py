@@ -54,6 +54,11 @@ def make_secured(store, tmp_path_factory):
     )
 
 
+def test_a_port_that_is_none_is_named():
+  with pytest.raises(errors.UserError, match="url 'http://a:85o1': Port could"):
+    clients.Server('http://a:85o1').port  # noqa: B018
+
+
 def test_tls_and_token(secured):
   rest_url, grpc_url, options = secured
   with clients.rest(clients.Server(rest_url, **options), PATH) as ask:

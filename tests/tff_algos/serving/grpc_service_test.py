@@ -24,7 +24,7 @@ from tensorflow_serving.apis import (
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.serving import models
+from tff_algos.serving import models, server, server_config
 
 X = exportable.sample_inputs(3)
 
@@ -66,6 +66,19 @@ def test_predict(stub):
   assert reply.model_spec.version.value == 1
   assert reply.model_spec.signature_name == 'serving_default'
   assert set(reply.outputs) == {'logits', 'probabilities', 'class_id'}
+
+
+def test_a_queue_of_one(export_folder):
+  """The one that is received does not give way to itself."""
+  store = models.ModelStore(export_folder)
+  config = server_config.ServerConfig(rest_api_port=0, port=0, max_waiting=1)
+  with (
+    server.running(store, config) as ports,
+    grpc.insecure_channel(f'127.0.0.1:{ports.port}') as channel,
+  ):
+    asked = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    reply = asked.Predict(request(x=[[1.0, 2.0, 3.0, 4.0]]), timeout=30)
+  assert reply.model_spec.name == 'anna'
 
 
 def test_raw_rows(stub):
