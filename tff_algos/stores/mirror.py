@@ -55,7 +55,6 @@ class Mirror:
     self._place = cache_folder.path() / 'stores' / key
     self.folder = self._place / (part or self.address).rpartition('/')[2]
     durable.make_folder(self._place)
-    self._publisher = snapshots.Publisher(self._objects, self.folder)
 
   def fetch(self) -> bool:
     """Makes the folder equal to the published snapshot, if it is not yet.
@@ -117,7 +116,8 @@ class Mirror:
       try:
         self._fetch(lease.snapshot)
         with lease.renewing():
-          publish = functools.partial(self._publish, lease)
+          publisher = snapshots.Publisher(self._objects, self.folder)
+          publish = functools.partial(self._publish, lease, publisher)
           try:
             yield publish
           finally:
@@ -125,9 +125,11 @@ class Mirror:
       finally:
         lease.release()
 
-  def _publish(self, lease: pointer.Lease) -> None:
+  def _publish(
+    self, lease: pointer.Lease, publisher: snapshots.Publisher
+  ) -> None:
     known = snapshots.read(self._objects, lease.snapshot)
-    snapshot = self._publisher.upload(known)
+    snapshot = publisher.upload(known)
     if snapshot != lease.snapshot:
       lease.publish(snapshot)
       self._remember(snapshot)

@@ -165,6 +165,27 @@ def test_a_snapshot_that_is_replaced_while_it_is_fetched(
     assert not reader.folder.exists()
 
 
+@pytest.mark.parametrize('is_damaged', [False, True])
+def test_publishing_again_restores_an_object(address, on, is_damaged):
+  first = mirror_lib.Mirror(address)
+  with first.writing():
+    (first.folder / 'round').write_text('1')
+  objects = objects_lib.Objects(address)
+  (name,) = objects.list(snapshots.OBJECTS)
+  if is_damaged:
+    objects.write(name, b'2')
+    on('b')
+    with pytest.raises(errors.DataError, match='Delete it, and publish the'):
+      mirror_lib.Mirror(address).fetch()
+  objects.delete(name)
+  on('a')
+  with mirror_lib.Mirror(address).writing():
+    pass
+  on('b')
+  second = mirror_lib.Mirror(address)
+  assert second.fetch() and (second.folder / 'round').read_text() == '1'
+
+
 def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):
   writer = mirror_lib.Mirror(address)
   with writer.writing():
