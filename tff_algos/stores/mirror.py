@@ -106,6 +106,7 @@ class Mirror:
       seconds: Duration of the lease unless it is renewed.
 
     Raises:
+      DataError: If an object that this mirror lacks is missing or damaged.
       WorkdirBusyError: If another process is writing, here or elsewhere.
       InfrastructureError: If the store cannot be reached. What was not
         published stays in the mirror, and is published by the next writer here
@@ -114,7 +115,10 @@ class Mirror:
     with self._locked():
       lease = pointer.Lease(self._objects, self._name(), seconds)
       try:
-        self._fetch(lease.snapshot)
+        try:
+          self._fetch(lease.snapshot)
+        except FileNotFoundError as error:
+          raise pointer.missing(error) from None
         with lease.renewing():
           publisher = snapshots.Publisher(self._objects, self.folder)
           publish = functools.partial(self._publish, lease, publisher)
@@ -128,7 +132,10 @@ class Mirror:
   def _publish(
     self, lease: pointer.Lease, publisher: snapshots.Publisher
   ) -> None:
-    known = snapshots.read(self._objects, lease.snapshot)
+    try:
+      known = snapshots.read(self._objects, lease.snapshot)
+    except (errors.DataError, FileNotFoundError):
+      known = snapshots.Snapshot()  # Everything is uploaded again.
     snapshot = publisher.upload(known)
     if snapshot != lease.snapshot:
       lease.publish(snapshot)

@@ -86,10 +86,15 @@ def follow(
     except FileNotFoundError as error:
       before, (head, _) = head, read(objects)
       if head.snapshot == before.snapshot:
-        raise errors.DataError(
-          f'{error}, which the published snapshot needs. Publish the folder '
-          'again from its origin'
-        ) from None
+        raise missing(error) from None
+
+
+def missing(error: FileNotFoundError) -> errors.DataError:
+  """Returns the error of a published snapshot whose object is missing."""
+  return errors.DataError(
+    f'{error}, which the published snapshot needs. Publish the folder again '
+    'from its origin'
+  )
 
 
 class Lease:

@@ -186,6 +186,34 @@ def test_publishing_again_restores_an_object(address, on, is_damaged):
   assert second.fetch() and (second.folder / 'round').read_text() == '1'
 
 
+@pytest.mark.parametrize('kind', [snapshots.OBJECTS, snapshots.SNAPSHOTS])
+@pytest.mark.parametrize('is_damaged', [False, True])
+def test_what_a_writer_misses_is_told_and_restored_by_another(
+  address, on, kind, is_damaged
+):
+  first = mirror_lib.Mirror(address)
+  with first.writing():
+    (first.folder / 'round').write_text('1')
+  objects = objects_lib.Objects(address)
+  (name,) = objects.list(kind)
+  if is_damaged:
+    objects.write(name, b'')
+  else:
+    objects.delete(name)
+  on('b')
+  second = mirror_lib.Mirror(address)
+  advice = 'damaged' if is_damaged else 'which the published snapshot needs'
+  with pytest.raises(errors.DataError, match=advice):
+    with second.writing():
+      pass
+  on('a')
+  with mirror_lib.Mirror(address).writing():
+    pass
+  on('b')
+  with second.writing():
+    assert (second.folder / 'round').read_text() == '1'
+
+
 def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):
   writer = mirror_lib.Mirror(address)
   with writer.writing():
