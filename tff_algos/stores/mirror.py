@@ -33,6 +33,34 @@ _HOLDER = 'holder'
 _SCRATCH = 'fetching'
 
 
+def publication(address: str) -> tuple[str, str]:
+  """Returns where a folder is published, and its name there.
+
+  That is at the nearest parent that has a pointer, as of `<workdir>/export`,
+  unless files are published at the address itself. Without any it is the
+  address, and the name empty.
+
+  Args:
+    address: Address of the folder.
+
+  Raises:
+    DataError: If a pointer is damaged.
+    InfrastructureError: If the store cannot be reached.
+  """
+  own = objects_lib.Objects(address)
+  outer = own.address
+  while outer.count('/') > 2:
+    outer = outer.rpartition('/')[0]
+    # Credentials may be for a part of the bucket alone.
+    with contextlib.suppress(objects_lib.ForbiddenError):
+      if pointer.read(objects_lib.Objects(outer))[1] is None:
+        continue
+      if pointer.follow(own, functools.partial(snapshots.read, own)).files:
+        break
+      return outer, own.address.removeprefix(f'{outer}/')
+  return own.address, ''
+
+
 class Mirror:
   """Local copy of a published folder.
 

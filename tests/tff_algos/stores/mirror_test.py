@@ -136,6 +136,35 @@ def test_a_part_is_mirrored_alone(address):
   assert (part.folder / 'model/1/file').read_text() == 'export/model/1'
 
 
+def test_the_publication_of_a_folder_is_its_own_or_of_the_nearest_parent(
+  address,
+):
+  inner = f'{address}/a/b/c'
+  assert mirror_lib.publication(f'{inner}/') == (inner, '')
+  for outer, name in ((address, 'a/b/c'), (f'{address}/a', 'b/c')):
+    # An earlier one that has no files hides nothing.
+    for one in (outer, inner):
+      with mirror_lib.Mirror(one).writing():
+        pass
+    assert mirror_lib.publication(inner) == (outer, name)
+    assert mirror_lib.publication(outer)[0] == outer.removesuffix('/a')
+  mirror = mirror_lib.Mirror(inner)
+  with mirror.writing():
+    (mirror.folder / 'file').write_text('1')
+  assert mirror_lib.publication(inner) == (inner, '')
+
+
+def test_parents_that_may_not_be_read_are_no_publication(s3):
+  s3.fault = lambda method, path: (
+    'forbidden' if path == f'/{s3_server.BUCKET}/{pointer.NAME}' else None
+  )
+  address = f's3://{s3_server.BUCKET}/own'
+  try:
+    assert mirror_lib.publication(address) == (address, '')
+  finally:
+    s3.fault = lambda method, path: None
+
+
 def test_a_snapshot_that_is_replaced_while_it_is_fetched(
   address, on, monkeypatch
 ):
