@@ -31,6 +31,7 @@ def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
     WorkdirBusyError: If another process writes there.
     InfrastructureError: If the store cannot be reached.
   """
+  addresses = {}
   with contextlib.ExitStack() as stack:
     for name in flags.FLAGS if names is not None else ():
       value = flags.FLAGS[name].value
@@ -46,11 +47,19 @@ def mirrored(names: Sequence[str] | None = FOLDERS) -> Generator[None]:
           f'--{name}={value}: several processes (TF_CONFIG) need a folder that '
           'they share; give a local path'
         )
-      mirror = mirror_lib.Mirror(value)
-      _publishers.append(stack.enter_context(mirror.writing()))
-      stack.callback(_publishers.pop)
-      logging.info('--%s=%s is at %s', name, value, mirror.folder)
-      flags.FLAGS[name].value = str(mirror.folder)
+      addresses[name] = value
+    folders = {}
+    # A folder comes before those in it, which are then of its publication.
+    for name, value in sorted(addresses.items(), key=lambda item: item[1]):
+      address, part = mirror_lib.publication(value)
+      if address not in folders:
+        mirror = mirror_lib.Mirror(address)
+        _publishers.append(stack.enter_context(mirror.writing()))
+        stack.callback(_publishers.pop)
+        folders[address] = mirror.folder
+      folder = folders[address] / part
+      logging.info('--%s=%s is at %s', name, value, folder)
+      flags.FLAGS[name].value = str(folder)
     yield
 
 

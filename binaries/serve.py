@@ -155,7 +155,8 @@ def serve() -> None:
   if place is None:
     place, part = _WORKDIR.value, 'export'
   if objects.is_address(place):
-    mirror = mirror_lib.Mirror(place, part)
+    address, folder = mirror_lib.publication(place)
+    mirror = mirror_lib.Mirror(address, f'{folder}/{part}'.strip('/'))
     with mirror.following():
       _serve_folder(str(mirror.folder))
   else:

@@ -1,8 +1,13 @@
 """Labels of versions, written by the program."""
 
+import os
+
 import pytest
 
+from tests.testing import published, s3_server
+from tff_algos.core import cache_folder
 from tff_algos.export import labels
+from tff_algos.stores import mirror as mirror_lib
 
 
 @pytest.fixture(name='folder')
@@ -34,6 +39,26 @@ def test_labels_of_both_models(launcher, folder):
   )
   assert program.returncode == 0, program.stderr
   assert labels.read(folder) == {'personalized_models': expected}
+
+
+def test_labels_in_a_published_workdir(
+  launcher, s3, folder, tmp_path_factory, monkeypatch
+):
+  address = f's3://{s3_server.BUCKET}/labelled'
+  workdir = tmp_path_factory.mktemp('production')
+  folder.rename(workdir / 'export')
+  published.publish(workdir, address)
+  monkeypatch.setenv(cache_folder.VARIABLE, str(workdir / 'cache'))
+  program = launcher.run(
+    'binaries.label',
+    *(f'--export_dir={address}/export', '--labels=stable=3'),
+    **os.environ,
+  )
+  assert program.returncode == 0, program.stderr
+  mirror = mirror_lib.Mirror(address)
+  assert mirror.fetch()
+  found = labels.read(mirror.folder / 'export')
+  assert found['cluster_models'] == labels.Labels({'stable': 3})
 
 
 def test_bad_labels(launcher, folder):

@@ -38,7 +38,7 @@ def values(monkeypatch, tmp_path):
   """Flags of a program that has a workdir and a file."""
   monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
   found = flags.FlagValues()
-  for name in ('workdir', 'other', _RAW):
+  for name in ('export_dir', 'workdir', 'other', _RAW):
     flags.DEFINE_string(name, None, '', flag_values=found)
   found(['program'])
   monkeypatch.setattr(flags, 'FLAGS', found)
@@ -68,6 +68,26 @@ def test_an_address_becomes_a_folder_that_is_published(values):
     os.unlink(os.path.join(folder, 'file'))
   mirrored_flags.publish()
   assert mirror_lib.Mirror(address).fetch() and not os.listdir(folder)
+
+
+def test_a_folder_of_a_published_one_is_worked_on_there(values):
+  address = 'memory://bucket/nights/production'
+  production = mirror_lib.Mirror(address)
+  with production.writing():
+    (production.folder / 'export').mkdir()
+    (production.folder / 'export/labels.json').write_text('before')
+  values['workdir'].value = address
+  values['export_dir'].value = f'{address}/export'
+  with mirrored_flags.mirrored():
+    folder = values['export_dir'].value
+    assert folder == os.path.join(values['workdir'].value, 'export')
+    with open(os.path.join(folder, 'labels.json'), 'r+') as file:
+      assert file.read() == 'before'
+      file.write(', after')
+  assert _head(f'{address}/export').snapshot is None
+  part = mirror_lib.Mirror(address, 'export')
+  assert part.fetch()
+  assert (part.folder / 'labels.json').read_text() == 'before, after'
 
 
 def test_an_address_that_cannot_be_used_is_refused(values, monkeypatch):

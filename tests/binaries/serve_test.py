@@ -1,6 +1,7 @@
 """`binaries.serve` as a process."""
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -9,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.testing import exportable
+from tests.testing import exportable, published, s3_server
+from tff_algos.core import cache_folder
 
 START_SECONDS = 120.0
 END_SECONDS = 30.0
@@ -139,3 +141,16 @@ def test_configuration_of_tensorflow_serving(launcher, workdir):
   assert program.returncode == 0, program.stderr
   assert program.stdout.count('docker run') == 2
   assert (workdir / 'tf_serving' / 'models.config').exists()
+
+
+def test_models_in_a_published_folder(launcher, workdir, s3, tmp_path):
+  address = f's3://{s3_server.BUCKET}/served'
+  published.publish(workdir, address)
+  program = launcher.run(
+    *('binaries.serve', f'--model_base_path={address}/export'),
+    '--print_tf_serving_config',
+    **{**os.environ, cache_folder.VARIABLE: str(tmp_path)},
+  )
+  assert program.returncode == 0, program.stderr
+  (config,) = tmp_path.rglob('models.config')
+  assert 'personalized_models' in config.read_text()

@@ -19,8 +19,8 @@ class Proxy(http.server.ThreadingHTTPServer):
     url: Address of the proxy.
     requests: Method and path of every request, and of a read its range.
     fault: Called with method and path; returns what happens to the request:
-      None, 'status' (503, not forwarded), 'lost' (forwarded, no response),
-      'torn' (half the response's body).
+      None, 'status' (503, not forwarded), 'forbidden' (403, not forwarded),
+      'lost' (forwarded, no response), 'torn' (half the response's body).
   """
 
   daemon_threads = True
@@ -47,8 +47,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       (self.command, path, self.headers.get('Range', ''))
     )
     fault = self.server.fault(self.command, path)
-    if fault == 'status':
-      self.send_response(503)
+    if fault in ('status', 'forbidden'):
+      self.send_response(503 if fault == 'status' else 403)
       self.send_header('Content-Length', '0')
       self.end_headers()
       return

@@ -293,9 +293,9 @@ class ModelStore:
     self, stop: threading.Event, labels: watched.Watched[None]
   ) -> None:
     while not stop.wait(_REFRESH_SECONDS):
-      labels.current()
       # The log has the versions that cannot be loaded.
       with contextlib.suppress(OSError):
+        labels.current()
         for name in self._names():
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, None))

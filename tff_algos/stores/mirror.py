@@ -33,6 +33,34 @@ _HOLDER = 'holder'
 _SCRATCH = 'fetching'
 
 
+def publication(address: str) -> tuple[str, str]:
+  """Returns where a folder is published, and its name there.
+
+  That is at the nearest parent that has a pointer, as of `<workdir>/export`,
+  unless files are published at the address itself. Without any it is the
+  address, and the name empty.
+
+  Args:
+    address: Address of the folder.
+
+  Raises:
+    DataError: If a pointer is damaged.
+    InfrastructureError: If the store cannot be reached.
+  """
+  own = objects_lib.Objects(address)
+  outer = own.address
+  while outer.count('/') > 2:
+    outer = outer.rpartition('/')[0]
+    # Credentials may be for a part of the bucket alone.
+    with contextlib.suppress(objects_lib.ForbiddenError):
+      if pointer.read(objects_lib.Objects(outer))[1] is None:
+        continue
+      if pointer.follow(own, functools.partial(snapshots.read, own)).files:
+        break
+      return outer, own.address.removeprefix(f'{outer}/')
+  return own.address, ''
+
+
 class Mirror:
   """Local copy of a published folder.
 
@@ -55,7 +83,6 @@ class Mirror:
     self._place = cache_folder.path() / 'stores' / key
     self.folder = self._place / (part or self.address).rpartition('/')[2]
     durable.make_folder(self._place)
-    self._publisher = snapshots.Publisher(self._objects, self.folder)
 
   def fetch(self) -> bool:
     """Makes the folder equal to the published snapshot, if it is not yet.
@@ -107,6 +134,7 @@ class Mirror:
       seconds: Duration of the lease unless it is renewed.
 
     Raises:
+      DataError: If an object that this mirror lacks is missing or damaged.
       WorkdirBusyError: If another process is writing, here or elsewhere.
       InfrastructureError: If the store cannot be reached. What was not
         published stays in the mirror, and is published by the next writer here
@@ -115,9 +143,13 @@ class Mirror:
     with self._locked():
       lease = pointer.Lease(self._objects, self._name(), seconds)
       try:
-        self._fetch(lease.snapshot)
+        try:
+          self._fetch(lease.snapshot)
+        except FileNotFoundError as error:
+          raise pointer.missing(error) from None
         with lease.renewing():
-          publish = functools.partial(self._publish, lease)
+          publisher = snapshots.Publisher(self._objects, self.folder)
+          publish = functools.partial(self._publish, lease, publisher)
           try:
             yield publish
           finally:
@@ -125,9 +157,14 @@ class Mirror:
       finally:
         lease.release()
 
-  def _publish(self, lease: pointer.Lease) -> None:
-    known = snapshots.read(self._objects, lease.snapshot)
-    snapshot = self._publisher.upload(known)
+  def _publish(
+    self, lease: pointer.Lease, publisher: snapshots.Publisher
+  ) -> None:
+    try:
+      known = snapshots.read(self._objects, lease.snapshot)
+    except (errors.DataError, FileNotFoundError):
+      known = snapshots.Snapshot()  # Everything is uploaded again.
+    snapshot = publisher.upload(known)
     if snapshot != lease.snapshot:
       lease.publish(snapshot)
       self._remember(snapshot)

@@ -56,6 +56,10 @@ class Listed(NamedTuple):
   e_tag: str | None
 
 
+class ForbiddenError(errors.InfrastructureError):
+  """The credentials do not allow a request."""
+
+
 class ChangedError(Exception):
   """The object of a conditional write has changed, or exists already."""
 
@@ -278,7 +282,9 @@ class Objects:
       raise FileNotFoundError(f'{place} does not exist') from error
     except self._exceptions.BaseError as error:
       fault = ' '.join(str(error).partition('\n\nDebug')[0].split())
-      raise errors.InfrastructureError(
+      is_forbidden = isinstance(error, self._exceptions.PermissionDeniedError)
+      kind = ForbiddenError if is_forbidden else errors.InfrastructureError
+      raise kind(
         f'{place} cannot be reached: {fault[:300]}. See the credentials and '
         'the endpoint in the environment (docs/scale.md); a retry may succeed'
       ) from error

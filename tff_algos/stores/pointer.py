@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from tff_algos.core import errors, sealed_json
@@ -86,10 +86,15 @@ def follow(
     except FileNotFoundError as error:
       before, (head, _) = head, read(objects)
       if head.snapshot == before.snapshot:
-        raise errors.DataError(
-          f'{error}, which the published snapshot needs. Publish the folder '
-          'again from its origin'
-        ) from None
+        raise missing(error) from None
+
+
+def missing(error: FileNotFoundError) -> errors.DataError:
+  """Returns the error of a published snapshot whose object is missing."""
+  return errors.DataError(
+    f'{error}, which the published snapshot needs. Publish the folder again '
+    'from its origin'
+  )
 
 
 class Lease:
@@ -118,6 +123,8 @@ class Lease:
     self._seconds = seconds
     self._clock = clock
     self._lock = threading.Lock()
+    # Writes that may have been done, although no response came.
+    self._unsure: list[Head] = []
     self._head, self._tag = read(objects)
     left = self._head.until - clock()
     if self._head.holder not in (None, holder) and left > 0:
@@ -160,23 +167,31 @@ class Lease:
 
   def _write(self, **changes: Any) -> None:
     with self._lock:
-      head = self._head._replace(
-        number=self._head.number + 1,
-        **{
-          'holder': self._holder,
-          'until': self._clock() + self._seconds,
-          **changes,
-        },
-      )
-      content = {'schema_version': _SCHEMA_VERSION, **head._asdict()}
-      spelled = json.dumps(sealed_json.seal(content), indent=2) + '\n'
-      try:
-        self._tag = self._objects.write_if(NAME, spelled.encode(), self._tag)
-      except objects_lib.ChangedError:
-        now, _ = read(self._objects)
-        raise errors.WorkdirBusyError(
-          f'{self._objects.address} was taken over by {now.holder or "another"}'
-          ': nothing more is published there by this process. Run it again '
-          'when the other one has ended'
-        ) from None
-      self._head = head
+      while True:
+        try:
+          return self._write_once(changes)
+        except objects_lib.ChangedError:
+          now, tag = read(self._objects)
+        if now not in self._unsure:
+          raise errors.WorkdirBusyError(
+            f'{self._objects.address} was taken over by '
+            f'{now.holder or "another"}: nothing more is published there by '
+            'this process. Run it again when the other one has ended'
+          )
+        self._head, self._tag = now, tag
+
+  def _write_once(self, changes: Mapping[str, Any]) -> None:
+    head = self._head._replace(
+      number=self._head.number + 1,
+      **{
+        'holder': self._holder,
+        'until': self._clock() + self._seconds,
+        **changes,
+      },
+    )
+    content = {'schema_version': _SCHEMA_VERSION, **head._asdict()}
+    spelled = json.dumps(sealed_json.seal(content), indent=2) + '\n'
+    self._unsure.append(head)
+    self._tag = self._objects.write_if(NAME, spelled.encode(), self._tag)
+    self._head = head
+    self._unsure.clear()

@@ -13,7 +13,8 @@ from tff_algos.core import errors
 def repeated(function: Callable[[], object], seconds: float) -> Generator[None]:
   """Calls a function again and again by a thread within the block.
 
-  A UserError of it is logged, and it is called again.
+  A UserError or OSError of it, as of a full disk, is logged, and it is called
+  again.
 
   Args:
     function: The function.
@@ -25,7 +26,7 @@ def repeated(function: Callable[[], object], seconds: float) -> Generator[None]:
     while not done.wait(seconds):
       try:
         function()
-      except errors.UserError as error:
+      except (errors.UserError, OSError) as error:
         logging.warning('%s', error)
 
   thread = threading.Thread(target=repeat, daemon=True)

@@ -86,7 +86,10 @@ def read(objects: objects_lib.Objects, sha256: str | None) -> Snapshot:
 
 
 class Publisher:
-  """Uploads the files of a folder; remembers hashes of unchanged files."""
+  """Uploads the files of a folder; remembers hashes of unchanged files.
+
+  One writer's alone: it lists the objects that are there once.
+  """
 
   def __init__(
     self, objects: objects_lib.Objects, folder: pathlib.Path
@@ -96,6 +99,8 @@ class Publisher:
     self._folder = folder
     # Name -> (state of the file, entry).
     self._hashed: dict[str, tuple[tuple[int, ...], Mapping[str, Any]]] = {}
+    # Name of an object -> its size.
+    self._listed: dict[str, int] | None = None
 
   def upload(self, known: Snapshot) -> str:
     """Uploads a snapshot of the folder as it is now.
@@ -104,7 +109,8 @@ class Publisher:
     are left out: they belong to running processes.
 
     Args:
-      known: A snapshot whose objects are there.
+      known: The published snapshot. Those of its objects that are missing or
+        have another size are uploaded again.
 
     Returns:
       SHA-256 of the snapshot, which is not published yet.
@@ -121,8 +127,18 @@ class Publisher:
         folders[name] = path.stat().st_mtime_ns
       else:
         names.append(name)
-    there = {entry['sha256'] for entry in known.files.values()}
+    if self._listed is None:
+      listed = self._objects.list(OBJECTS)
+      self._listed = {name: one.size for name, one in listed.items()}
+    sizes = self._listed
+    # Not all that is listed: what no snapshot needs may be deleted meanwhile.
+    there = {
+      entry['sha256']
+      for entry in known.files.values()
+      if sizes.get(object_name(entry)) == entry['size_bytes']
+    }
     entries = _in_parallel(lambda name: self._upload_file(name, there), names)
+    sizes.update((object_name(one), one['size_bytes']) for one in entries)
     files = dict(zip(names, entries, strict=True))
     content = json.dumps(
       Snapshot(files, links, folders)._asdict(), sort_keys=True

@@ -1,5 +1,6 @@
 """Which version answers, and what happens to broken ones."""
 
+import errno
 import gc
 import shutil
 import threading
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 from tests.testing import exportable
 from tff_algos.core import errors
-from tff_algos.export import cluster_models, versions
+from tff_algos.export import cluster_models, labels, versions
 from tff_algos.serving import models
 
 X = exportable.sample_inputs()
@@ -267,6 +268,29 @@ def test_version_before_answers_until_the_next_is_warm(
     while first_logit(store) == before:
       assert time.monotonic() < deadline
     assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
+
+
+def test_labels_are_read_again_after_an_error_of_the_disk(
+  export, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
+  export()
+  store, calls = models.ModelStore(tmp_path), []
+  load_labels = store._load_labels
+
+  def fail_once():
+    calls.append(None)
+    if len(calls) == 2:  # The first is at the start.
+      raise OSError(errno.EIO, 'Input/output error')
+    load_labels()
+
+  monkeypatch.setattr(store, '_load_labels', fail_once)
+  with store.refreshed():
+    labels.assign(tmp_path, ['cluster_models'], labels.Labels({'stable': 1}))
+    deadline = time.monotonic() + 60
+    while not store.labels:
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
 
 
 def test_old_versions_are_freed_while_the_store_is_refreshed(

@@ -136,6 +136,35 @@ def test_a_part_is_mirrored_alone(address):
   assert (part.folder / 'model/1/file').read_text() == 'export/model/1'
 
 
+def test_the_publication_of_a_folder_is_its_own_or_of_the_nearest_parent(
+  address,
+):
+  inner = f'{address}/a/b/c'
+  assert mirror_lib.publication(f'{inner}/') == (inner, '')
+  for outer, name in ((address, 'a/b/c'), (f'{address}/a', 'b/c')):
+    # An earlier one that has no files hides nothing.
+    for one in (outer, inner):
+      with mirror_lib.Mirror(one).writing():
+        pass
+    assert mirror_lib.publication(inner) == (outer, name)
+    assert mirror_lib.publication(outer)[0] == outer.removesuffix('/a')
+  mirror = mirror_lib.Mirror(inner)
+  with mirror.writing():
+    (mirror.folder / 'file').write_text('1')
+  assert mirror_lib.publication(inner) == (inner, '')
+
+
+def test_parents_that_may_not_be_read_are_no_publication(s3):
+  s3.fault = lambda method, path: (
+    'forbidden' if path == f'/{s3_server.BUCKET}/{pointer.NAME}' else None
+  )
+  address = f's3://{s3_server.BUCKET}/own'
+  try:
+    assert mirror_lib.publication(address) == (address, '')
+  finally:
+    s3.fault = lambda method, path: None
+
+
 def test_a_snapshot_that_is_replaced_while_it_is_fetched(
   address, on, monkeypatch
 ):
@@ -163,6 +192,55 @@ def test_a_snapshot_that_is_replaced_while_it_is_fetched(
     with pytest.raises(errors.DataError, match='which the published snapshot'):
       reader.fetch()
     assert not reader.folder.exists()
+
+
+@pytest.mark.parametrize('is_damaged', [False, True])
+def test_publishing_again_restores_an_object(address, on, is_damaged):
+  first = mirror_lib.Mirror(address)
+  with first.writing():
+    (first.folder / 'round').write_text('1')
+  objects = objects_lib.Objects(address)
+  (name,) = objects.list(snapshots.OBJECTS)
+  if is_damaged:
+    objects.write(name, b'2')
+    on('b')
+    with pytest.raises(errors.DataError, match='Delete it, and publish the'):
+      mirror_lib.Mirror(address).fetch()
+  objects.delete(name)
+  on('a')
+  with mirror_lib.Mirror(address).writing():
+    pass
+  on('b')
+  second = mirror_lib.Mirror(address)
+  assert second.fetch() and (second.folder / 'round').read_text() == '1'
+
+
+@pytest.mark.parametrize('kind', [snapshots.OBJECTS, snapshots.SNAPSHOTS])
+@pytest.mark.parametrize('is_damaged', [False, True])
+def test_what_a_writer_misses_is_told_and_restored_by_another(
+  address, on, kind, is_damaged
+):
+  first = mirror_lib.Mirror(address)
+  with first.writing():
+    (first.folder / 'round').write_text('1')
+  objects = objects_lib.Objects(address)
+  (name,) = objects.list(kind)
+  if is_damaged:
+    objects.write(name, b'')
+  else:
+    objects.delete(name)
+  on('b')
+  second = mirror_lib.Mirror(address)
+  advice = 'damaged' if is_damaged else 'which the published snapshot needs'
+  with pytest.raises(errors.DataError, match=advice):
+    with second.writing():
+      pass
+  on('a')
+  with mirror_lib.Mirror(address).writing():
+    pass
+  on('b')
+  with second.writing():
+    assert (second.folder / 'round').read_text() == '1'
 
 
 def test_a_fetch_that_is_interrupted_is_repeated(address, on, monkeypatch):

@@ -71,6 +71,31 @@ def test_two_that_take_a_lease_at_once(objects, monkeypatch):
   assert read(objects)[0].holder == 'two'
 
 
+def test_a_holder_takes_over_its_own_write_whose_response_was_lost(
+  objects, monkeypatch
+):
+  lease = pointer.Lease(objects, 'one')
+  write_if = objects_lib.Objects.write_if
+
+  def lose(*args):
+    write_if(*args)
+    raise errors.InfrastructureError('the store is away')
+
+  for snapshot in ('first', 'second'):
+    with monkeypatch.context() as patched:
+      patched.setattr(objects_lib.Objects, 'write_if', lose)
+      with pytest.raises(errors.InfrastructureError, match='is away'):
+        lease.publish(snapshot)
+    lease.renew()
+    assert lease.snapshot == snapshot
+  lease.publish('third')
+  assert pointer.read(objects)[0][1:3] == ('third', 'one')
+  # A copy of the mirror has its name, but did not write the same.
+  pointer.Lease(objects, 'one').publish('fourth')
+  with pytest.raises(errors.WorkdirBusyError, match='was taken over by one'):
+    lease.renew()
+
+
 def test_a_lease_is_renewed_until_it_is_lost():
   objects = objects_lib.Objects('memory://bucket/renewed')
   lease = pointer.Lease(objects, 'one', 0.01)

@@ -1,17 +1,27 @@
+import errno
 import threading
+
+import pytest
 
 from tff_algos.core import errors
 from tff_algos.stores import repetition
 
 
-def test_a_function_is_called_again_also_after_an_error_until_the_end():
+@pytest.mark.parametrize(
+  'error',
+  [
+    errors.InfrastructureError('the store is away'),
+    OSError(errno.ENOSPC, 'No space left on device'),
+  ],
+)
+def test_a_function_is_called_again_also_after_an_error_until_the_end(error):
   calls, often = [], threading.Event()
 
   def call():
     calls.append(None)
     if len(calls) == 3:
       often.set()
-    raise errors.InfrastructureError('the store is away')
+    raise error
 
   before = set(threading.enumerate())
   with repetition.repeated(call, 0.001):

@@ -149,6 +149,26 @@ def test_damage_is_an_error(objects, folder, tmp_path):
     snapshots.read(objects, sha256)
 
 
+def test_what_is_missing_or_cut_off_is_uploaded_again(
+  objects, folder, tmp_path, monkeypatch
+):
+  sha256 = snapshots.Publisher(objects, folder).upload(snapshots.Snapshot())
+  known, listed = snapshots.read(objects, sha256), []
+  objects.delete(snapshots.object_name(known.files['top']))
+  objects.write(snapshots.object_name(known.files['c']), b'cont')
+  list_objects = objects_lib.Objects.list
+
+  def record(self, prefix):
+    listed.append(prefix)
+    return list_objects(self, prefix)
+
+  monkeypatch.setattr(objects_lib.Objects, 'list', record)
+  publisher = snapshots.Publisher(objects, folder)
+  assert publisher.upload(known) == publisher.upload(known) == sha256
+  assert listed == [snapshots.OBJECTS]
+  assert _copy(objects, sha256, tmp_path / 'copy')['c'] == 'content of c'
+
+
 @pytest.mark.parametrize('target', ['../outside', '/tmp'])
 def test_a_link_out_of_the_folder_is_refused(objects, folder, target):
   (folder / 'bad').symlink_to(target)
