@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
+import tempfile
 
 from tff_algos.core import durable
 
@@ -35,9 +36,16 @@ def version_folder(dataset: pathlib.Path, version: str) -> pathlib.Path:
 
 
 def write_address(path: pathlib.Path, address: str) -> None:
-  """Writes a file in place of a dataset's folder: where the dataset is."""
-  with durable.replacing(path) as file:
-    file.write(f'{address}\n')
+  """Writes a file in place of a dataset's folder: where the dataset is.
+
+  Processes of a group that share the workdir may do so at the same time.
+  """
+  with tempfile.TemporaryDirectory(prefix='.dataset-', dir=path.parent) as own:
+    file = pathlib.Path(own, path.name)
+    file.write_text(f'{address}\n')
+    durable.sync(file)
+    os.replace(file, path)
+  durable.sync(path.parent)
 
 
 def read_address(path: str | os.PathLike[str]) -> str | None:

@@ -1,3 +1,4 @@
+import concurrent.futures
 import pathlib
 
 import pytest
@@ -18,6 +19,20 @@ def test_version_folder():
 def test_an_address_in_place_of_a_folder(tmp_path):
   layout.write_address(tmp_path / 'dataset', 's3://bucket/run')
   assert layout.read_address(tmp_path / 'dataset') == 's3://bucket/run'
+
+
+def test_processes_write_an_address_at_once(tmp_path):
+  path = tmp_path / 'dataset'
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    writes = [
+      pool.submit(layout.write_address, path, 's3://bucket/run')
+      for _ in range(100)
+    ]
+    while not all(write.done() for write in writes):
+      assert layout.read_address(path) in (None, 's3://bucket/run')
+  assert not [write.exception() for write in writes if write.exception()]
+  assert layout.read_address(path) == 's3://bucket/run'
+  assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize('content', ['', 'client,x\na,1\n', 's3://a b', 'x' * 9999])

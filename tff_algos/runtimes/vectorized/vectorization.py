@@ -109,6 +109,11 @@ for _op_type in ('All', 'Any', 'Max', 'Mean', 'Min', 'Prod', 'Sum'):
   )
 
 
+def _size(tensor, axis):
+  """Returns the length of an axis, in the graph only if it is unknown."""
+  return tensor.shape[axis] or tf.shape(tensor)[axis]
+
+
 def _convert_sparse_cross_entropy(pfor_input):
   """Converter of cross-entropies with sparse labels, by merging two axes.
 
@@ -117,7 +122,7 @@ def _convert_sparse_cross_entropy(pfor_input):
   pfor_input.stack_inputs()
   logits, labels = (pfor_input.stacked_input(i) for i in range(2))
   losses, gradient = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
-    features=tf.reshape(logits, [-1, logits.shape[2]]),
+    features=tf.reshape(logits, [-1, _size(logits, 2)]),
     labels=tf.reshape(labels, [-1]),
   )
   return [
@@ -141,22 +146,17 @@ def _convert_matmul(own, pfor_input):
     return own(pfor_input)
   stack = left.t
   product = tf.matmul(
-    tf.reshape(stack, [-1, stack.shape[2]]),
+    tf.reshape(stack, [-1, _size(stack, 2)]),
     right.t,
     transpose_b=pfor_input.get_attr('transpose_b'),
   )
-  shape = [_num_rows(stack), stack.shape[1] or -1, product.shape[1]]
+  shape = [_size(stack, 0), stack.shape[1] or -1, _size(product, 1)]
   return wrap(tf.reshape(product, shape), True)
 
 
 _pfor_converter_registry['MatMul'] = functools.partial(
   _convert_matmul, _pfor_converter_registry['MatMul']
 )
-
-
-def _num_rows(stacked):
-  """Returns the number of rows, an int if it is static."""
-  return stacked.shape[0] or tf.shape(stacked)[0]
 
 
 def _convert_squeeze(pfor_input):
@@ -363,7 +363,7 @@ def map_stacked(
     function, autograph=False, input_signature=[row]
   ).get_concrete_function()
   rows = tf.nest.flatten(stacked)
-  num_rows = _num_rows(rows[0])
+  num_rows = _size(rows[0], 0)
   mapping = PFor(
     loop_var=tf.compat.v1.placeholder_with_default(0, []),
     loop_len=num_rows,

@@ -59,6 +59,12 @@ _STACKS = (
 )
 
 
+def _of_unknown_size(matrix):
+  """Returns the matrix; how many columns it has, only the running graph knows."""
+  end = tf.compat.v1.placeholder_with_default(99, [])
+  return tf.convert_to_tensor(matrix)[:, :end]
+
+
 @pytest.mark.parametrize(
   'function',
   {
@@ -77,10 +83,16 @@ _STACKS = (
     'cross-entropy with common labels': lambda x, y: (
       tf.nn.sparse_softmax_cross_entropy_with_logits(_STACKS[1][0], x)
     ),
+    'cross-entropy of an unknown number of classes': lambda x, y: (
+      tf.nn.sparse_softmax_cross_entropy_with_logits(y, _of_unknown_size(x))
+    ),
     'its gradient': lambda x, y: tf.gradients(
       tf.nn.sparse_softmax_cross_entropy_with_logits(y, 2 * x), x
     ),
     'product with a common matrix': lambda x, y: x @ _STACKS[0][0].T,
+    'product of matrices of unknown size': lambda x, y: (
+      _of_unknown_size(x) @ _of_unknown_size(_STACKS[0][0].T)
+    ),
     'with its transpose': lambda x, y: tf.matmul(
       x, _STACKS[0][0], transpose_b=True
     ),
