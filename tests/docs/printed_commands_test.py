@@ -89,6 +89,7 @@ _NOT_RUN = (
     for part in ('of=', 'binaries.factors', 'binaries.compare', '.landscape')
   ),
   ('docs/initialization.md', 'binaries.sweep', _SWEEP),
+  ('docs/scale.md', 's3://', 'needs a store: mirrored_flags_test.py'),
   ('docs/robustness.md', 'binaries.sweep', _SWEEP),
   ('docs/serving.md', 'docker run', 'needs Docker and the network'),
   *(
