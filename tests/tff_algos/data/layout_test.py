@@ -35,7 +35,9 @@ def test_processes_write_an_address_at_once(tmp_path):
   assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize('content', ['', 'client,x\na,1\n', 's3://a b', 'x' * 9999])
+@pytest.mark.parametrize(
+  'content', ['', 'client,x\na,1\n', 's3://a b', 'x' * 9999]
+)
 def test_other_files_hold_no_address(tmp_path, content):
   (tmp_path / 'table.csv').write_text(content)
   assert layout.read_address(tmp_path / 'table.csv') is None
