@@ -21,7 +21,7 @@ CLIENT_STATISTICS = 'client_statistics.parquet'
 CARD = 'card.html'
 SHARD_SUFFIX = '.array_record'
 
-_ADDRESS = re.compile(r'[a-z0-9]+://\S+')
+_ADDRESS = re.compile(r'[a-z0-9]+://.+')
 _MAX_ADDRESS_CHARS = 4096
 
 

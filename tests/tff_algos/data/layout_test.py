@@ -17,8 +17,8 @@ def test_version_folder():
 
 
 def test_an_address_in_place_of_a_folder(tmp_path):
-  layout.write_address(tmp_path / 'dataset', 's3://bucket/run')
-  assert layout.read_address(tmp_path / 'dataset') == 's3://bucket/run'
+  layout.write_address(tmp_path / 'dataset', 's3://bucket/my run')
+  assert layout.read_address(tmp_path / 'dataset') == 's3://bucket/my run'
 
 
 def test_processes_write_an_address_at_once(tmp_path):
@@ -36,7 +36,7 @@ def test_processes_write_an_address_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'content', ['', 'client,x\na,1\n', 's3://a b', 'x' * 9999]
+  'content', ['', 'client,x\na,1\n', 's3://a,b\n1,2', 'x' * 9999]
 )
 def test_other_files_hold_no_address(tmp_path, content):
   (tmp_path / 'table.csv').write_text(content)

@@ -216,7 +216,7 @@ def discrete_laplace(seed: tf.Tensor, size: int, scale: float) -> tf.Tensor:
 
 
 def coin(scale: float) -> tf.Tensor:
-  """Returns how many of the 2^64 random numbers are a success, uint64.
+  """Returns how many of the 2^64 random numbers are a success, uint64 `[]`.
 
   Args:
     scale: > 0; the chance of a success is exp(-1 / scale).
