@@ -144,6 +144,7 @@ def _main() -> None:
   read_options = comparison_flags.define()
 
   def main() -> None:
+    from tff_algos.core import errors
     from tff_algos.experiments import config_file
     from tff_algos.experiments.sweeps import comparison, grid, side_by_side
     from tff_algos.experiments.sweeps import runs as sweep_runs
@@ -157,6 +158,11 @@ def _main() -> None:
       config_flags.get_override_values(flag),
     )
     options = read_options()
+    if flags.FLAGS.search and options.question is not None:
+      raise errors.ConfigError(
+        '--choose selects a value of an axis, and --search has no axes: it '
+        'says itself which trial is the best. Leave --choose out'
+      )
     search = read_search(
       next(iter(files.values())),
       [*axes.value, *also.value],

@@ -26,6 +26,7 @@ _SYNTHETIC = str(programs.ROOT / 'configs' / 'fed_soft' / 'synthetic.py')
     ('--search=optuna', '--search=optuna and --ranges=FILE need each other'),
     ('--ranges=a.json', '--search=optuna and --ranges=FILE need each other'),
     ('--search=optuna --ranges=a.json --also=:random', 'has no axes'),
+    ('--search=optuna --ranges=a.json --choose=seed', 'Leave --choose out'),
     ('--search=optuna --ranges=a.json', '--ranges=a.json cannot be read'),
   ],
 )

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests.testing import contract, toys
 from tff_algos.adversaries import attacks
 from tff_algos.algorithms import registry
+from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.tff import tff_runtime
 from tff_algos.runtimes.vectorized import vectorized_runtime
@@ -72,6 +73,22 @@ def _build(name, aggregation=None, model='mlp'):
   # Without the checks of types, which another test has made.
   _, options = registry.parse_config(section)
   return registry.ALGORITHMS[name].build(contract.MODELS[model](), options)
+
+
+@pytest.mark.parametrize(
+  'name', sorted({*_WITH_RULES, 'fed_dyn'} - {'fed_soft'})
+)
+def test_a_population_too_small_for_a_rule_is_refused(name):
+  entry = registry.ALGORITHMS[name]
+  section = contract.section(name, 'mlp')
+  if hasattr(entry.config_class, 'cohort_size'):
+    section['cohort_size'] = 0
+  section['aggregation'] = {'rule': 'krum', 'num_byzantine': 1}
+  built = entry.build(
+    contract.MODELS['mlp'](), registry.parse_config(section)[1]
+  )
+  with pytest.raises(errors.ConfigError, match='the number of clients is 4'):
+    built.init_server_state(tf.constant([0, 0]), 4)
 
 
 def _attack(algorithm, name, is_attacker=_IS_ATTACKER):

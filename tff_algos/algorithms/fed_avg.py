@@ -146,7 +146,7 @@ def build_fed_avg(
   return global_model.build_algorithm(
     'fed_avg',
     model,
-    init_server_state=init_server_state,
+    init_server_state=robust.checked(config.aggregation, init_server_state),
     phases={
       'train': robust.replace_means(
         algorithm.Phase(

@@ -112,10 +112,13 @@ def build_fed_dyn(
   return global_model.build_algorithm(
     'fed_dyn',
     model,
-    init_server_state=lambda seed, num_clients: ServerState(
-      model.initialize(seed),
-      global_model.zeros(model),
-      tf.constant(num_clients, tf.float32),
+    init_server_state=robust.checked(
+      config.aggregation,
+      lambda seed, num_clients: ServerState(
+        model.initialize(seed),
+        global_model.zeros(model),
+        tf.constant(num_clients, tf.float32),
+      ),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
       global_model.zeros(model)

@@ -126,9 +126,12 @@ def build_fed_em(
   built = algorithm.FederatedAlgorithm(
     name='fed_em',
     num_clusters=config.num_clusters,
-    init_server_state=lambda seed, num_clients: ServerState(
-      initialization_lib.cluster_models(model, config.num_clusters, seed),
-      initialization_lib.seed_losses(config.initialization, num_clients),
+    init_server_state=robust.checked(
+      config.aggregation,
+      lambda seed, num_clients: ServerState(
+        initialization_lib.cluster_models(model, config.num_clusters, seed),
+        initialization_lib.seed_losses(config.initialization, num_clients),
+      ),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
       tf.fill([config.num_clusters], 1 / config.num_clusters)

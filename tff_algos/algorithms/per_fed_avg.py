@@ -156,8 +156,9 @@ def build_per_fed_avg(
   return global_model.build_algorithm(
     'per_fed_avg',
     model,
-    init_server_state=lambda seed, num_clients: ServerState(
-      model.initialize(seed)
+    init_server_state=robust.checked(
+      config.aggregation,
+      lambda seed, num_clients: ServerState(model.initialize(seed)),
     ),
     # The run's seed: the model that the server starts with.
     init_client_state=lambda run_seed, client_seed: ClientState(

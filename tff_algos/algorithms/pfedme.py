@@ -39,7 +39,7 @@ import tensorflow as tf
 from tff_algos.core import algorithm, carrying, checks
 from tff_algos.core import model as model_lib
 from tff_algos.numerics import trees
-from tff_algos.rounds import aggregation
+from tff_algos.rounds import aggregation, plans
 from tff_algos.stages.client import moreau_envelope, objectives
 from tff_algos.stages.server import client_sampling, global_model
 from tff_algos.stages.server import robust_aggregation as robust
@@ -149,10 +149,10 @@ def build_pfedme(
 
 
 def _build_training(model, config):
-  """Returns the phase; its client input is 1 for a sampled client, else 0."""
+  """Returns the phase; sampled clients contribute."""
   objective = objectives.mean_loss(model, config.loss_scale)
 
-  def train(received, is_drawn, client_state, data, seed):
+  def train(received, contribution, client_state, data, seed):
     models, client_state, metrics = moreau_envelope.work(
       objective, received, client_state, data, seed, config.local_training
     )
@@ -162,7 +162,7 @@ def _build_training(model, config):
       uploaded = models.personalized_weights
       del metrics['upload_memory']  # It describes w.
     return algorithm.ClientOutput(
-      TrainResult(uploaded, is_drawn * weight),
+      TrainResult(uploaded, contribution.counts * weight),
       client_state,
       metrics,
     )
@@ -179,7 +179,7 @@ def _build_training(model, config):
     client_work=train,
     aggregation={'local_weights': aggregation.WeightedMean('client_weight')},
     server_update=mix,
-    client_input=tf.TensorSpec([], tf.float32),
+    client_input=plans.Contribution(tf.TensorSpec([], tf.float32)),
     uploads={'local_weights': lambda message, *_: message},
   )
   return robust.replace_means(phase, config.aggregation, 'model_weights')
@@ -200,7 +200,7 @@ def _build_plan(model, config):
     yield algorithm.PhaseCall(
       'train',
       training,
-      np.isin(training, drawn).astype(np.float32),
+      plans.Contribution(np.isin(training, drawn).astype(np.float32)),
       algorithm.Cost(
         downlink_floats=len(training) * num_parameters,
         uplink_floats=len(drawn) * uploaded,

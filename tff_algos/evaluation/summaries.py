@@ -8,6 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+# Ends of metric names of which the smallest value is the best.
+_ERRORS = ('loss', 'mse', 'error')
+# What a name of a metric ends with in the other members of a `ClientSummary`.
+_MEMBERS = ('_plain_mean', '_worst_decile')
+_NUM_NAN = '_num_nan'
+
 
 class ClientSummary(NamedTuple):
   """One metric summarized over clients; NaN without valid clients.
@@ -42,6 +48,14 @@ class MajorityScores(NamedTuple):
 
   per_client: np.ndarray
   overall: np.ndarray
+
+
+def is_error(metric: str) -> bool:
+  """Returns whether the smallest value of a metric is the best, by its name."""
+  name = metric.rpartition('/')[2]
+  for member in _MEMBERS:
+    name = name.removesuffix(member)
+  return name.endswith((*_ERRORS, _NUM_NAN))
 
 
 def summarize(

@@ -113,6 +113,13 @@ def _check_private(config: ExperimentConfig) -> None:
       0,
       "early stopping is decided by the clients' validation scores",
     ),
+    (
+      'training.dropout_rate',
+      config.training.dropout_rate,
+      0.0,
+      'a mean divides by the number of clients that are expected, and a round '
+      'of which all drop out would show that by its lack of noise',
+    ),
   ):
     if value != off:
       raise errors.ConfigError(

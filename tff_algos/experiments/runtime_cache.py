@@ -92,6 +92,8 @@ def _computation(config, dataset) -> dict[str, Any]:
     **experiment.identity(config, dataset),
     'runtime': _without_calibration(config_lib.to_dict(config.runtime)),
     'attackers': np.flatnonzero(attackers).tolist(),
+    # Of it an identity may lack the budget, which ends a run.
+    'privacy': config_lib.to_dict(config.privacy),
   }
   if not algorithms.ALGORITHMS[config.algorithm.name].takes_run_seed:
     del decides['seed']

@@ -76,13 +76,13 @@ class Session(NamedTuple):
   def initial_state(self) -> Any:
     """Returns the server state before round 1."""
     return loop.initial_server_state(
-      self.algorithm, self.source.population.num_clients, self.config.seed
+      self.algorithm, self.source.population.num_clients, self.store.seed
     )
 
   def run_round(
     self, server_state: Any, round_num: int
   ) -> tuple[Any, loop.Metrics]:
-    """Runs one round; `loop.run_round` with this session's objects and seed."""
+    """Runs one round as training does."""
     return loop.run_round(
       self.algorithm,
       self.runtime,
@@ -90,7 +90,8 @@ class Session(NamedTuple):
       self.store,
       server_state,
       round_num,
-      self.config.seed,
+      self.store.seed,
+      self.training.dropout_rate,
     )
 
   def saved_states(self) -> Iterator[tuple[int, Any]]:
@@ -151,11 +152,14 @@ def open_session(
     )
     with interrupts.held():
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
+      seed = config.seed
+      if config.training.restarts.num_restarts > 1 and checkpoints.rounds():
+        seed = checkpoints.seed(checkpoints.find())
       algorithm, runtime = kept.open(effective, dataset, group)
       store = loop.build_store(
         algorithm,
         source.population,
-        config.seed,
+        seed,
         checkpoints.states_folder,
         config.training.client_states,
       )

@@ -79,8 +79,23 @@ def _participation(
 def _with_noise(
   config: mechanism.PrivacyConfig, num_phases: int
 ) -> mechanism.PrivacyConfig:
-  """Returns the options with the noise that a target epsilon asks for."""
+  """Returns the options with the noise that a target epsilon asks for.
+
+  Raises:
+    ConfigError: If no noise keeps to the target, or the given noise does not
+      for a single round.
+  """
   if config.noise_multiplier:
+    least = accounting.epsilon(
+      config.noise_multiplier, _participation(config), num_phases, config.delta
+    )
+    if 0 < config.target_epsilon * (1 + _SLACK) < least:
+      raise errors.ConfigError(
+        f'privacy.target_epsilon is {config.target_epsilon:g}, but a single '
+        f'round has an epsilon of {least:.3g} with privacy.noise_multiplier '
+        f'{config.noise_multiplier:g}; raise one of them, or set '
+        'noise_multiplier to 0 for the noise that the target asks for'
+      )
     return config
   return dataclasses.replace(
     config,
@@ -225,13 +240,15 @@ def _check_calls_all(
       f'a population of {num_clients} clients with examples; do not restrict '
       'who is available, as no accountant knows how they were chosen'
     )
-  called = np.sort(call.client_indices)
+  called = call.client_indices
+  if isinstance(call.client_inputs, plans.Contribution):
+    called = called[call.client_inputs.counts > 0]
   if not any(
-    np.array_equal(called, everyone)
+    np.array_equal(np.sort(called), everyone)
     for everyone in (available, population.all_clients)
   ):
     raise errors.ConfigError(
-      f'privacy: phase {call.purpose!r} samples {len(call.client_indices)} of '
+      f'privacy: phase {call.purpose!r} samples {len(called)} of '
       f'{num_clients} clients by itself, which the accountant does not know; '
       'let the algorithm call all clients (algorithm.cohort_size 0; FedSoft: '
       "algorithm.selection 'weighted_full'), and set privacy.sampling_prob"

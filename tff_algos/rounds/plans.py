@@ -1,9 +1,20 @@
 """Iteration over the phase calls of a round plan."""
 
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core.structures import Structure
+
+
+class Contribution(NamedTuple):
+  """Client input of a phase in which not all contribute who train.
+
+  Attributes:
+    counts: 1 for a client that contributes, else 0, float32 `[]`.
+  """
+
+  counts: Any
 
 
 class Calls:

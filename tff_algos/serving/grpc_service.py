@@ -2,6 +2,7 @@
 
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
+import collections
 import contextlib
 import functools
 import itertools
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import numpy as np
@@ -96,6 +97,18 @@ def _parse(request_type: Any, message: bytes) -> Any:
     ) from None
 
 
+class _Wait(NamedTuple):
+  """A request whose message is waited for.
+
+  Attributes:
+    start: Time of its start.
+    peer: Its connection.
+  """
+
+  start: float
+  peer: str
+
+
 class Services(grpc.GenericRpcHandler):
   """PredictionService and ModelService; other methods are UNIMPLEMENTED.
 
@@ -106,7 +119,7 @@ class Services(grpc.GenericRpcHandler):
 
   def __init__(self, lanes: lanes_lib.Lanes):
     self._lanes = lanes
-    self._receiving: dict[grpc.ServicerContext, float] = {}
+    self._receiving: dict[grpc.ServicerContext, _Wait] = {}
     self._stop = threading.Event()
     self._watch = threading.Thread(
       target=self._cancel_slow, name='grpc-watch', daemon=True
@@ -213,10 +226,12 @@ class Services(grpc.GenericRpcHandler):
   def _receive(
     self, messages: Iterator[bytes], context: grpc.ServicerContext
   ) -> bytes:
-    self._receiving[context] = time.monotonic()
-    if len(self._receiving) > max(1, self._lanes.config.max_waiting // 2):
-      # Those who send nothing give way.
-      oldest = next(iter(self._receiving.copy()))
+    self._receiving[context] = _Wait(time.monotonic(), context.peer())
+    waiting = self._receiving.copy()
+    if len(waiting) > max(1, self._lanes.config.max_waiting // 2):
+      # Those who send nothing give way, of the connection with most of them.
+      connections = collections.Counter(one.peer for one in waiting.values())
+      oldest = max(waiting, key=lambda one: connections[waiting[one].peer])
       self._receiving.pop(oldest, None)
       oldest.cancel()
     try:
@@ -231,8 +246,8 @@ class Services(grpc.GenericRpcHandler):
     seconds = self._lanes.config.receive_seconds
     while not self._stop.wait(min(1.0, seconds / 4)):
       before = time.monotonic() - seconds
-      for context, since in list(self._receiving.items()):
-        if since < before:
+      for context, wait in list(self._receiving.items()):
+        if wait.start < before:
           context.cancel()
 
 

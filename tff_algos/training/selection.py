@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tff_algos.core import checks, errors
+from tff_algos.evaluation import summaries
 
 MODES = ('auto', 'max', 'min')
-# Last parts of metric names of which the smallest value is the best.
-_SMALLEST = ('loss', 'mse', 'error')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Progress(NamedTuple):
 def is_smallest(metric: str, config: SelectionConfig) -> bool:
   """Returns whether the smallest value of a metric is the best."""
   return config.mode == 'min' or (
-    config.mode == 'auto' and metric.rpartition('/')[2] in _SMALLEST
+    config.mode == 'auto' and summaries.is_error(metric)
   )
 
 

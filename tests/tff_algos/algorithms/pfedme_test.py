@@ -137,7 +137,7 @@ def test_cost_is_a_model_down_to_all_and_a_model_up_from_the_drawn(
   (call,) = _build(**options).plan_round(None, _SOURCE.population, 1, 0)
   assert call.cost == expected
   drawn = _drawn(options.get('cohort_size', 3))
-  asked = call.client_inputs.astype(bool)
+  asked = call.client_inputs.counts.astype(bool)
   np.testing.assert_array_equal(call.client_indices[asked], drawn)
 
 

@@ -66,6 +66,24 @@ def test_the_order_of_clients_does_not_matter(clients, random, better):
     assert sign * found.worst_decile <= sign * found.plain_mean + 1e-12
 
 
+@pytest.mark.parametrize(
+  ('metric', 'expected'),
+  [
+    ('participating/test/personalized/accuracy', False),
+    ('participating/test/personalized/accuracy_worst_decile', False),
+    ('participating/test/personalized/accuracy_num_nan', True),
+    ('participating/test/personalized/mse', True),
+    ('participating/test/personalized/mse_worst_decile', True),
+    ('unseen/test/cluster/mse_plain_mean', True),
+    ('participating/membership/error', True),
+    ('train/loss', True),
+    ('loss/accuracy', False),
+  ],
+)
+def test_the_smallest_error_is_the_best(metric, expected):
+  assert summaries.is_error(metric) == expected
+
+
 def test_bad_input_is_named():
   with pytest.raises(ValueError, match=r'\(1,\) and \(2,\)'):
     summaries.summarize([1.0], [1, 2], higher_is_better=True)

@@ -72,6 +72,19 @@ def test_attackers_that_a_seed_draws_get_their_own(config, digits_dataset):
     assert _runtime_of(other_seed, digits_dataset, kept) is not first
 
 
+def test_each_run_ends_by_its_own_privacy_budget(digits_dataset):
+  values = digits.get_config('smoke')
+  values.runtime.name = 'debug'
+  values.algorithm.selection = 'weighted_full'
+  values.privacy.noise_multiplier = 1.0
+  with runtime_cache.KeptRuntime() as kept:
+    for target in (9.0, 7.0):
+      values.privacy.target_epsilon = target
+      config = experiment.parse(values)
+      with session.open_session(config, digits_dataset, kept=kept) as opened:
+        assert opened.algorithm.account.config.target_epsilon == target
+
+
 def test_a_session_that_fails_leaves_no_runtime(config, digits_dataset):
   with runtime_cache.KeptRuntime() as kept:
     first = _runtime_of(config, digits_dataset, kept)

@@ -35,15 +35,17 @@ def test_restore_takes_the_latest_or_the_named_round(opened, choice):
   assert opened.store.load(np.arange(24)).num_updates.max() > 0
 
 
+_STORE = types.SimpleNamespace(seed=0)
+
+
 def _fake(monkeypatch, saved):
   """Returns a session that has these checkpoints and nothing else."""
   monkeypatch.setattr(loop, 'initial_server_state', lambda *unused: 'initial')
   parts = dict.fromkeys(session.Session._fields) | {
-    'config': types.SimpleNamespace(seed=0),
     'source': types.SimpleNamespace(
       population=types.SimpleNamespace(num_clients=3)
     ),
-    'store': 'store',
+    'store': _STORE,
     'checkpoints': types.SimpleNamespace(
       rounds=lambda: saved,
       find=lambda choice='last': saved[-1] if choice == 'last' else choice,
@@ -58,14 +60,14 @@ def test_of_several_rounds_the_latest_or_the_named_one_is_restored(
   monkeypatch, choice, chosen
 ):
   restored = _fake(monkeypatch, [2, 4, 5]).restore(choice)
-  assert restored == (chosen, (chosen, 'initial', 'store'))
+  assert restored == (chosen, (chosen, 'initial', _STORE))
 
 
 def test_the_initial_state_comes_before_those_of_the_checkpoints(monkeypatch):
   assert list(_fake(monkeypatch, [3, 4]).saved_states()) == [
     (0, 'initial'),
-    (3, (3, 'initial', 'store')),
-    (4, (4, 'initial', 'store')),
+    (3, (3, 'initial', _STORE)),
+    (4, (4, 'initial', _STORE)),
   ]
 
 

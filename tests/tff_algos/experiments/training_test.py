@@ -7,12 +7,14 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from configs.fed_avg import private
 from configs.fed_soft import synthetic
 from tff_algos.core import errors
-from tff_algos.experiments import datasets, experiment, training
+from tff_algos.experiments import datasets, experiment, session, training
 from tff_algos.privacy import accounting
+from tff_algos.training import restarts
 
 
 def _config(**training):
@@ -96,6 +98,24 @@ def test_half_written_checkpoint_is_removed(dataset, tmp_path):
   assert not half.exists()
 
 
+def test_analyses_repeat_the_restart_that_was_trained(
+  dataset, tmp_path, monkeypatch
+):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  monkeypatch.setattr(restarts, 'choose', lambda *_: (7, {}))
+  config = _config(
+    num_rounds=1,
+    dropout_rate=0.3,
+    restarts={'num_restarts': 2, 'num_rounds': 1},
+  )
+  training.train(config, tmp_path)
+  with session.open_session(config, tmp_path) as opened:
+    _, trained = opened.restore()
+  with session.open_session(config, tmp_path) as opened:
+    repeated, _ = opened.run_round(opened.initial_state(), 1)
+  tf.nest.map_structure(np.testing.assert_array_equal, repeated, trained)
+
+
 def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
   def run(folder, num_rounds, parent='', **options):
     config = private.get_config('smoke')
@@ -150,6 +170,7 @@ def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
       {'training': {'restarts': {'num_restarts': 2, 'num_rounds': 1}}},
       'num_restarts is 2',
     ),
+    ({'training': {'dropout_rate': 0.1}}, 'training.dropout_rate is 0.1'),
   ],
 )
 def test_choices_by_clients_data_are_refused_in_private_training(changed, text):

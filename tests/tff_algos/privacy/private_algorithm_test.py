@@ -146,6 +146,15 @@ def test_other_samplers_are_refused(options, facts, text):
     _calls(algorithm, contract.build_source().population, 1)
 
 
+def test_pfedme_of_all_clients_that_counts_a_few_is_refused():
+  section = contract.section('pfedme', 'logistic')
+  algorithm = registry.build_algorithm(
+    registry.parse_config({**section, 'cohort_size': 3}), toys.logistic()
+  )
+  with pytest.raises(errors.ConfigError, match='samples 3 of 4 clients'):
+    _calls(_private(algorithm), contract.build_source().population, 1)
+
+
 def test_fed_soft_samples_by_importance_unless_all_train():
   algorithm = _private(_build_fed_soft('without_replacement'))
   runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
@@ -172,6 +181,16 @@ def test_epsilon_is_that_of_the_releases_in_the_state():
     'privacy/epsilon': accounting.epsilon(1.0, _poisson(0.3), 7, 1e-5)
   }
   assert not algorithm.account.is_spent(_after(algorithm, 10_000))
+
+
+def test_noise_that_exceeds_the_target_in_one_round_is_refused():
+  one = accounting.epsilon(0.3, accounting.Participation(0.5), 1, 1e-5)
+  options = {'noise_multiplier': 0.3, 'sampling_prob': 0.5}
+  _private(_build(), target_epsilon=one, **options)
+  with pytest.raises(
+    errors.ConfigError, match=f'a single round has an epsilon of {one:.3g} with'
+  ):
+    _private(_build(), target_epsilon=0.99 * one, **options)
 
 
 def test_training_ends_before_the_budget_is_exceeded():

@@ -1,6 +1,7 @@
 """The gRPC services over a real channel."""
 
 import collections
+import contextlib
 import gc
 import threading
 import time
@@ -337,6 +338,45 @@ def test_a_client_that_sends_no_message_is_cut_off(served):
   never.set()
   assert error.value.code() == grpc.StatusCode.CANCELLED
   assert 0.9 < time.monotonic() - start < 15
+
+
+def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
+  """Of 64 requests at a time, half may wait for their message."""
+  go, ends = threading.Event(), threading.Event()
+
+  def send(when):
+    when.wait(30)
+    yield request(x=X).SerializeToString()
+
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  store = models.ModelStore(export_folder)
+  with (
+    server.running(store, config) as ports,
+    contextlib.ExitStack() as stack,
+  ):
+    calls = [
+      stack.enter_context(
+        # Channels of one process would share a connection.
+        grpc.insecure_channel(
+          f'127.0.0.1:{ports.port}', [('grpc.use_local_subchannel_pool', 1)]
+        )
+      ).stream_unary(PREDICT)
+      for _ in range(4)
+    ]
+    stack.callback(ends.set)
+    honest = calls[0].future(send(go), timeout=60)
+    time.sleep(0.5)  # It is the oldest that waits.
+    silent = [
+      call.future(send(ends), timeout=60)
+      for call in calls[1:]
+      for _ in range(12)
+    ]
+    deadline = time.monotonic() + 30
+    while not any(one.done() for one in silent):
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
+    go.set()
+    assert honest.code() == grpc.StatusCode.OK
 
 
 @hypothesis.given(

@@ -101,7 +101,7 @@ def variance(
   opened: session.Session, round_num: int, server_state: Any, sizes: Sizes
 ) -> dict[str, float]:
   """Returns the variance of the kernels over repetitions of a round."""
-  first = opened.config.seed
+  first = opened.store.seed
   kernels = []
   for seed in range(first, first + sizes.num_repeats):
     after, _ = loop.run_round(
@@ -127,7 +127,7 @@ def latent(
   sizes: Sizes,
 ) -> dict[str, float]:
   """Returns mean loss and score of latent and of real clients of a round."""
-  seed = opened.config.seed
+  seed = opened.store.seed
   algorithm, population = opened.algorithm, opened.source.population
   call = next(algorithm.plan_round(server_state, population, round_num, seed))
   has_atoms = factored_weights.factored_layers(server_state.model_weights)

@@ -110,11 +110,13 @@ def check(
       weighted.
   """
   config.lr_schedule.check_constant('the theorem')
-  if options.cohort_size or options.weighting != 'uniform':
+  dropout_rate = config.training.dropout_rate
+  if options.cohort_size or dropout_rate or options.weighting != 'uniform':
     raise errors.ConfigError(
       'the theorem assumes full participation and unweighted means; '
-      f'config.algorithm.cohort_size is {options.cohort_size} and weighting '
-      f'{options.weighting!r}: set them to 0 and to uniform'
+      f'config.algorithm.cohort_size is {options.cohort_size}, '
+      f'config.training.dropout_rate {dropout_rate:g} and weighting '
+      f'{options.weighting!r}: set them to 0, 0 and uniform'
     )
 
 

@@ -46,6 +46,7 @@ _PLAIN_SECONDS = 600
 
 PASSED, REFUSED, TOO_SMALL = 'passed', 'refused', 'too small'
 _FINITE = 'finite weights and predictions'
+_FINITE_SCORES = 'finite scores'
 _SIGNATURES = 'signatures of the champion'
 _PLAIN = 'loads in plain TensorFlow'
 _IN_TIME = 'predicts in time'
@@ -206,8 +207,12 @@ def _compare(
       *_client_groups(config, scores, dataset, candidate.num_clusters, model),
       *_held_out_groups(config, champion, candidate, dataset, model),
     ]
+    diverged = [u.name for u in units if not np.isfinite(u.candidate).all()]
+    checks[_FINITE_SCORES] = not diverged
+    if diverged:
+      reasons.append(f'scores are NaN or infinite in: {", ".join(diverged)}')
     groups = _judge(
-      units,
+      [_finite(one) for one in units],
       opened.config,
       record.round_num,
       higher_is_better=gate_scores.is_accuracy(model),
@@ -404,6 +409,18 @@ def _held_out_groups(
       for exported in (champion, candidate)
     )
     yield _Units(f'held out {name}', before, after, config.max_held_out_fall)
+
+
+def _finite(units: _Units) -> _Units:
+  """Returns the units that both models have a finite score of.
+
+  Bounds of a fall have no meaning for the others: those of the candidate refuse
+  it, and those of the champion alone have nothing to fall from.
+  """
+  kept = np.isfinite(units.champion) & np.isfinite(units.candidate)
+  return units._replace(
+    champion=units.champion[kept], candidate=units.candidate[kept]
+  )
 
 
 def _judge(

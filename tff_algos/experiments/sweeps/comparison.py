@@ -122,7 +122,7 @@ def plan_of_folders(
   Raises:
     DataError: If a pattern matches no folder.
   """
-  folders: list[pathlib.Path] = []
+  folders: dict[pathlib.Path, pathlib.Path] = {}
   for pattern in patterns:
     found = [
       pathlib.Path(path)
@@ -131,8 +131,9 @@ def plan_of_folders(
     ]
     if not found:
       raise errors.DataError(f'--runs={pattern} matches no folder')
-    folders += found
-  cells = [_cell(folder) for folder in folders]
+    for folder in found:  # Of patterns that overlap, each run counts once.
+      folders.setdefault(folder.resolve(), folder)
+  cells = [_cell(folder) for folder in folders.values()]
   # The common prefix of all paths is dropped.
   parents = [cell.absolute().parent for cell in cells]
   start = os.path.commonpath(parents)
@@ -141,7 +142,7 @@ def plan_of_folders(
     plan_lib.PlannedRun(
       os.path.relpath(folder, workdir), (label,), _seed(folder)
     )
-    for folder, label in zip(folders, labels, strict=True)
+    for folder, label in zip(folders.values(), labels, strict=True)
   )
   axis = plan_lib.Axis('folder', '', tuple(dict.fromkeys(labels)))
   return plan_lib.Plan('Runs compared', (axis,), runs)

@@ -362,7 +362,9 @@ class _TrialQueue:
         self._open[trial.number] = trial
         return trial
       logging.info('Trial %d is as trial %d.', asked.number, twin.number)
-      self._study.tell(asked.number, twin.value, twin.state)
+      # A pruned trial has a value, too, its last one, which may not be told.
+      value = twin.value if twin.state == states.COMPLETE else None
+      self._study.tell(asked.number, value, twin.state)
     return None
 
   def _distributions(self) -> dict[str, Any]:

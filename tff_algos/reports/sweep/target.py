@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_algos.core import errors
+from tff_algos.evaluation import summaries
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import measures
 
@@ -76,7 +77,7 @@ def spent_until(run: run_lib.Run, target: Target) -> dict[str, float]:
   scores = run.series(target.metric)
   if scores is None:
     return {}
-  falls = target.metric.endswith(('mse', 'loss'))
+  falls = summaries.is_error(target.metric)
   value = target.value
   if target.is_share:
     last = scores.values[-1]

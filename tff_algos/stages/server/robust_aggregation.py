@@ -90,7 +90,7 @@ def checked(
 ) -> Callable[..., Structure]:
   """Returns `FederatedAlgorithm.init_server_state` with a check of the rule.
 
-  For algorithms in whose rounds all clients take part.
+  For algorithms in whose rounds all clients may take part.
   """
 
   def check_and_init(seed, num_clients):

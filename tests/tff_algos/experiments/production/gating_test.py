@@ -86,6 +86,7 @@ def test_better_round_is_blessed(gated):
     'finite weights and predictions': True,
     'predicts in time': True,
     'signatures of the champion': True,
+    'finite scores': True,
   }
   names = [group.name for group in record.groups]
   assert 'overall' in names and 'worst decile' in names
@@ -200,6 +201,36 @@ def test_model_that_is_not_finite_is_refused(gated, tmp_path, monkeypatch):
   assert not record.blessed and record.candidate == {}
   assert record.reasons == ('kernel must be finite, but 3 values are not',)
   assert not (folder / 'candidate').exists()
+
+
+def test_scores_that_are_not_finite_are_refused(gated, tmp_path, monkeypatch):
+  """Three of 24 clients, whose falls an interval of all might miss."""
+  score_clients = gate_scores.score_clients
+
+  def diverge(*arguments):
+    scores = score_clients(*arguments)
+    for i in range(3):
+      scores[i].candidate[:] = np.inf
+    scores[3].champion[:] = np.nan
+    return scores
+
+  monkeypatch.setattr(gate_scores, 'score_clients', diverge)
+  monkeypatch.setattr(gating, '_check_plainly', _find_no_fault)
+  monkeypatch.setattr(
+    exporting,
+    'write_bundles',
+    lambda *arguments: shutil.copytree(
+      gated.folder / 'candidate', arguments[-1]
+    ),
+  )
+  folder = shutil.copytree(gated.folder, tmp_path / 'run')
+  (folder / 'gate.json').unlink()
+  record = gating.gate(gated.config, folder, gated.target)
+  assert not record.blessed and not record.checks['finite scores']
+  assert record.reasons[0].startswith('scores are NaN or infinite in: overall')
+  overall = record.groups[0]
+  assert overall.num_units == gated.blessed.groups[0].num_units - 4
+  assert np.isfinite(overall.low) and overall.result == 'passed'
 
 
 def test_other_signatures_are_refused(gated, monkeypatch):

@@ -67,7 +67,7 @@ def test_seeds_side_by_side_are_one_cell(tmp_path, monkeypatch):
     (tmp_path / 'runs' / name).mkdir(parents=True)
   monkeypatch.chdir(tmp_path)
   plan = comparison.plan_of_folders(
-    ['runs/fed_soft/seed_*', 'runs/if*'], 'runs/compared'
+    ['runs/fed_soft/seed_*', 'runs/if*', 'runs/*/seed_0'], 'runs/compared'
   )
   assert plan.axes[0].values == ('fed_soft', 'ifca')
   assert [(run.folder, run.values, run.seed) for run in plan.runs] == [

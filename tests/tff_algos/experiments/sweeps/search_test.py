@@ -179,6 +179,23 @@ def test_equal_values_are_not_run_twice(tmp_path):
   assert len(set(values)) == 2
 
 
+def test_values_of_a_pruned_trial_are_not_run_again(tmp_path):
+  options = _OPTIONS._replace(
+    ranges={_WEIGHT: ranges.Choices((0.9, 1.0, 1.1, 1.2, 1.3, 5.0, 7.0, 9.0))},
+    num_trials=60,
+    num_seeds=1,
+  )
+  plan = search.search(options, tmp_path, _Engine())
+  pruned = [run for run in plan.runs if run.pruned_round is not None]
+  again = [
+    trial
+    for trial in _study(tmp_path).trials
+    if trial.state == optuna.trial.TrialState.PRUNED
+  ]
+  assert len(again) > len(pruned) > 0
+  assert len({run.values[1] for run in pruned}) == len(pruned)
+
+
 def test_a_refused_run_ends_its_trial_alone(tmp_path):
   engine = _Engine()
   engine.refused = lambda config: config['seed'] == 1
