@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -198,12 +198,12 @@ class FolderSource(FileSource):
   _options: Any
 
   def _files(self) -> Sequence[pathlib.Path]:
-    """Returns all files that are read; their names are distinct."""
+    """Returns all files that are read, in a deterministic order."""
     raise NotImplementedError
 
   def checksums(self) -> Mapping[str, str]:
     """Returns the checksums of the files as stored."""
-    return {path.name: integrity.file_sha256(path) for path in self._files()}
+    return file_checksums(self._files())
 
   def locate(self, part: str, position: int) -> Location:
     """Returns the file, if there is only one."""
@@ -297,6 +297,19 @@ def runs(sizes: Sequence[int], block: Block) -> Iterator[Run]:
     start, stop = max(block.start - begin, 0), block.stop - begin
     if start < min(stop, sizes[index]):
       yield Run(index, start, min(stop, int(sizes[index])))
+
+
+def file_checksums(paths: Iterable[pathlib.Path]) -> dict[str, str]:
+  """Returns the checksums of files as stored, by name without the folder.
+
+  A file with the name of one before it, in another folder, has its number
+  before its name, so that all files are part of a version's name.
+  """
+  found: dict[str, str] = {}
+  for number, path in enumerate(dict.fromkeys(paths)):
+    name = f'{number}/{path.name}' if path.name in found else path.name
+    found[name] = integrity.file_sha256(path)
+  return found
 
 
 def array_sha256(*arrays: Array) -> str:

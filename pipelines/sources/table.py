@@ -12,7 +12,6 @@ import numpy as np
 from pipelines.sources import base, cells, files, windows
 from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
-from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
 
 TRAIN = 'train'
@@ -198,7 +197,7 @@ class Table(base.FileSource):
 
   def checksums(self) -> Mapping[str, str]:
     """Returns the checksums of the files as stored."""
-    return {path.name: integrity.file_sha256(path) for path in self._files()}
+    return base.file_checksums(self._files())
 
   def recipe(self) -> Mapping[str, Any]:
     """Returns all options, with the names of the files without their folder."""
@@ -243,7 +242,7 @@ class Table(base.FileSource):
     raise NotImplementedError
 
   def _files(self) -> Sequence[pathlib.Path]:
-    """Returns all files; their names are distinct."""
+    """Returns all files, those of training first."""
     return [path for part in self._parts() for path in self._paths(part)]
 
   def _paths(self, part: str) -> Sequence[pathlib.Path]:

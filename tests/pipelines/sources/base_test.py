@@ -90,3 +90,13 @@ def test_blocks_of_native_distributions():
     ('test_0', 0, 3),
     ('test_1', 0, 3),
   ]
+
+
+def test_checksums_of_files_are_named_without_folders(tmp_path):
+  paths = [tmp_path / name for name in ('a/x', 'a/y', 'b/x', 'c/x')]
+  for path in paths:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(str(path))
+  found = base.file_checksums([*paths, paths[1]])  # A file twice is one file.
+  assert [*found] == ['x', 'y', '2/x', '3/x']
+  assert len({*found.values()}) == 4
