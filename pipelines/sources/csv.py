@@ -60,6 +60,13 @@ class Csv(table.Table):
     for path, run in self._runs(block):
       yield from self._read(path).rows[run.start : run.stop]
 
+  def _parse(self, row: Mapping[str, Any]) -> base.RawExample:
+    example = super()._parse(row)
+    if None in row:
+      problem = base.Problem('the row has too many cells')
+      example = example._replace(problem=problem)
+    return example
+
   def _runs(self, block: base.Block) -> Iterator[tuple[pathlib.Path, base.Run]]:
     """Yields the files of a block, and its rows in each."""
     paths = self._paths(block.part)
@@ -88,12 +95,12 @@ def _read_rows(path: pathlib.Path, options: Options, mtime_ns: int) -> Rows:
     skipinitialspace=True,
   )
   try:
-    columns = reader.fieldnames or []
+    columns = [*(reader.fieldnames or ())]
     for column in options.columns():
-      if column not in columns:
+      if columns.count(column) != 1:
         raise errors.DataError(
-          f'{path} has no column {column!r}; its columns are: '
-          f'{", ".join(columns) or "none"}'
+          f'{path} has {columns.count(column) or "no"} column {column!r}; its '
+          f'columns are: {", ".join(columns) or "none"}'
         )
     lines, rows = [], []
     for row in reader:

@@ -56,6 +56,7 @@ def test_regression_without_header_and_with_a_test_file(tmp_path):
     ('?,2,no,ann', "column 'a': not a finite number, got '?'"),
     (',2,no,ann', "column 'a': not a finite number, got ''"),
     ('1', "column 'b': not a finite number, got None"),
+    ('1,2,no,ann,3', 'the row has too many cells'),
     (
       '1,2,maybe,ann',
       "column 'y': the label is none of the classes, got 'maybe'",
@@ -189,3 +190,28 @@ def test_a_pattern_names_several_files(tmp_path):
 def test_a_pattern_without_a_file(tmp_path):
   with pytest.raises(errors.DataError, match=r"has no file 'day_\*\.csv'"):
     _source(tmp_path, path=str(tmp_path / 'day_*.csv')).blocks()
+
+
+def test_files_of_one_name_are_all_checked(tmp_path):
+  """A version's name has the rows that train and those of the test split."""
+  for part in ('train', 'test'):
+    (tmp_path / part).mkdir()
+    raw_data.write_csv(tmp_path / part, 3)
+  path, test_path = (
+    str(tmp_path / part / 'table.csv') for part in ('train', 'test')
+  )
+  source = _source(tmp_path, path=path, test_path=test_path)
+  before = source.checksums()
+  raw_data.write_csv(tmp_path / 'train', 4)
+  after = source.checksums()
+  assert before.keys() == after.keys() == {'table.csv', '1/table.csv'}
+  assert before['table.csv'] == before['1/table.csv'] == after['1/table.csv']
+  assert before['table.csv'] != after['table.csv']
+
+
+def test_column_that_is_there_twice(tmp_path):
+  (tmp_path / 'table.csv').write_text('a,b,y,a,c,c\n1,2,3,4,5,6\n')
+  with pytest.raises(errors.DataError, match="has 2 column 'a'.*a, b, y, a, c"):
+    _source(tmp_path).blocks()
+  # Others may be.
+  _source(tmp_path, feature_columns=('b',)).blocks()
