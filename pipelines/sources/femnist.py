@@ -101,7 +101,7 @@ class Femnist(base.FolderSource):
         yield base.RawExample(
           x=image,
           y=writer.labels[i],
-          is_test=block.part.startswith(f'{self._options.test}/'),
+          is_test=block.part.rpartition('/')[0] == self._options.test,
           client=writer.client_id,
           group=writer.client_id,
         )

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from pipelines.sources import base, cells, files
 from tff_algos.core import checks, errors
-from tff_algos.data import integrity
 from tff_algos.features import spec as spec_lib
 
 # The raw column of an image's file.
@@ -117,8 +116,9 @@ class Images(base.FileSource):
     """Returns one checksum of all files: their paths, labels and contents."""
     digest = hashlib.sha256()
     for image in self._listed:
-      path = self._folder / image.path
-      content = integrity.file_sha256(path) if path.is_file() else None
+      content, _ = self._read(image.path)
+      if content is not None:
+        content = hashlib.sha256(content).hexdigest()
       digest.update(f'{image[:3]} {content}\n'.encode())
     return {'images': digest.hexdigest()}
 
@@ -175,7 +175,7 @@ class Images(base.FileSource):
     """Returns the content of a file, or its error."""
     try:
       return (self._folder / path).read_bytes(), None
-    except OSError:
+    except (OSError, ValueError):  # Of a path with a zero byte.
       return None, base.Problem('the file cannot be read', value=repr(path))
 
 

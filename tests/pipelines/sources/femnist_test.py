@@ -47,6 +47,13 @@ def test_test_folder(tmp_path):
   assert len(source.checksums()) == 4
 
 
+def test_training_folder_within_the_test_folder(tmp_path):
+  source = _source(tmp_path, train='test/old', test='test')
+  for folder in ('test', 'test/old'):
+    shutil.copytree(tmp_path / 'all_data', tmp_path / folder)
+  assert [e.is_test for e in _read(source)] == [False] * 6 + [True] * 6
+
+
 def _write(folder, users, data):
   (folder / 'all_data').mkdir()
   (folder / 'all_data' / 'a.json').write_text(

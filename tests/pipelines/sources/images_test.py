@@ -107,6 +107,18 @@ def test_rows_of_a_table_that_name_no_image_are_dead_letters(tmp_path):
   assert third == 'the label is missing'
 
 
+def test_paths_that_no_file_can_have(tmp_path):
+  raw_sources.write_images(tmp_path)
+  long = 'a' * 300
+  source = _write_table(
+    tmp_path, 'ann/cat/0.png,a,x', f'{long},b,x', 'ann\0cat,a,x'
+  )
+  (_, first), (_, second) = _problems(source)
+  assert first == f"the file cannot be read, got '{long}'"
+  assert second.startswith("column 'path': the path is missing")
+  assert [*source.checksums()] == ['images']
+
+
 def test_class_that_is_not_listed(tmp_path):
   raw_sources.write_images(tmp_path)
   source = _source(tmp_path, classes=('cat', 'dog'))
