@@ -80,7 +80,8 @@ def build(
     DataError: If raw data is missing, or too much of it is malformed; or if a
       forced rebuild differs from the existing version.
     PartitionError: If the partition needs more examples than there are.
-    InfrastructureError: If the disk is full or read-only, or the runner failed.
+    InfrastructureError: If the disk is full or read-only, the runner failed, or
+      raw files changed meanwhile.
     WorkdirBusyError: If another run is building in the same folder.
   """
   runner.check_flags(pipeline_options)
@@ -212,6 +213,7 @@ def _stage_version(
     staging, schema, len(plan.client_ids), config.num_shards, config.seed
   )
   _extract_and_write(config, writer, blocks, pipeline_options)
+  _check_raw_files(config, described['sources'])
   facts = manifest_lib.gather_facts(staging.work, plan)
   _check_shards(facts, config.num_shards, schema.num_sources)
   manifest_lib.write_clients(
@@ -345,6 +347,32 @@ def _check_classes(survey: planning.Survey, spec: spec_lib.FeatureSpec) -> None:
       f'all {len(survey.y)} examples are of one class, {name!r}: there is '
       'nothing to tell apart. Is it the right label column, and does the data '
       'have all classes?'
+    )
+
+
+def _check_raw_files(
+  config: options.DatasetConfig, before: Mapping[str, str]
+) -> None:
+  """Raises InfrastructureError if raw files changed during the build.
+
+  Every step reads them anew: rows that move from one block to another would
+  go to other clients than the plan says.
+
+  Args:
+    config: The dataset's config.
+    before: Checksums that the version is named by.
+  """
+  # A new source, as one may keep the files that it has listed.
+  after = extract.create_source(config).checksums()
+  changed = [
+    name
+    for name in sorted({*before, *after})
+    if before.get(name) != after.get(name)
+  ]
+  if changed:
+    raise errors.InfrastructureError(
+      f'raw files changed during the build: {", ".join(changed)}. Nothing was '
+      'published; run this again when all of them are there.'
     )
 
 

@@ -489,3 +489,40 @@ def test_shard_that_an_engine_leaves_out_is_missed(tmp_path, monkeypatch):
   with pytest.raises(errors.InfrastructureError, match='wrote 1 of 2 shards'):
     build_dataset.build(raw_data.digits_config(), tmp_path)
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('change', ['arrives', 'changes', 'goes'])
+def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
+  """Else the rows of other positions would go to other clients."""
+  raw_data.write_csv(tmp_path)
+  path = str(tmp_path / '*.csv')
+  given = raw_data.csv_config(tmp_path).source.options
+  source = {'name': 'csv', 'options': {**given, 'path': path}}
+  config = raw_data.csv_config(tmp_path, source=source)
+  first, table = (tmp_path / name for name in ('a.csv', 'table.csv'))
+  if change == 'goes':
+    first.write_text('a,b,y,who\n')
+  original = build_dataset._survey
+
+  def survey(*args):
+    original(*args)
+    if change == 'goes':
+      first.unlink()
+    elif change == 'arrives':
+      first.write_text('a,b,y,who\n99,1,no,eve\n')
+    else:
+      rows = table.read_text().splitlines(keepends=True)
+      table.write_text(''.join([*rows[:1], *rows[:0:-1]]))
+
+  changed = 'table.csv' if change == 'changes' else 'a.csv'
+  with monkeypatch.context() as patched:
+    patched.setattr(build_dataset, '_survey', survey)
+    with pytest.raises(
+      errors.InfrastructureError, match=f'changed during the build: {changed}'
+    ):
+      build_dataset.build(config, tmp_path / 'dataset')
+  assert not [*(tmp_path / 'dataset').iterdir()]
+  result = build_dataset.build(config, tmp_path / 'dataset')
+  assert result.manifest['counters']['raw_examples'] == 60 + (
+    change == 'arrives'
+  )
