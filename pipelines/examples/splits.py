@@ -54,7 +54,9 @@ def assign_roles(
   kept = 1 - held_out_fraction
   if config.is_by_time:
     shares = [] if config.is_by_client else [*kept * _bounds(config)]
-    rows = np.flatnonzero(~survey.is_test) if is_given else slice(None)
+    # Shares are those of labelled examples: the latest often have no label yet.
+    has_share = schema.has_label(survey.y) & ~(is_given & survey.is_test)
+    rows = np.flatnonzero(has_share)
     time = survey.time[rows]
     at = _divide_in_order(np.zeros(len(time)), time, [*shares, kept], config)
     roles = np.full(len(survey.key), HELD_OUT, np.int8)

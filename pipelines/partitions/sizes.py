@@ -31,17 +31,11 @@ def choose_sizes(
     seed: The dataset's seed.
 
   Raises:
-    PartitionError: If no draw gives every client `minimum` examples.
+    PartitionError: If no draw gives every client `minimum` examples, or equal
+      sizes are 0.
   """
   if config.law == options.EQUAL:
-    num_clients = len(mixtures)
-    return quotas.largest_sizes(
-      lambda size: np.full(num_clients, size),
-      int(available[0].sum()) // num_clients,
-      mixtures,
-      available,
-      splits,
-    )
+    return _choose_equal(splits, mixtures, available)
   if config.law == options.DIRICHLET:
     return _draw_dirichlet(config, splits, mixtures, available, seed)
   return np.concatenate(
@@ -91,6 +85,28 @@ def draw_sizes(
     ends = bounds**power
     draws = (ends[0] + uniform * (ends[1] - ends[0])) ** (1 / power)
   return np.clip(np.floor(draws), low, high).astype(np.int64)
+
+
+def _choose_equal(
+  splits: options.SplitsConfig, mixtures: Array, available: Array
+) -> Array:
+  """Returns the largest equal sizes."""
+  num_clients = len(mixtures)
+  sizes = quotas.largest_sizes(
+    lambda size: np.full(num_clients, size),
+    int(available[0].sum()) // num_clients,
+    mixtures,
+    available,
+    splits,
+  )
+  if not sizes.any():
+    raise errors.PartitionError(
+      f'sizes.law {options.EQUAL!r} leaves no example for each of '
+      f'{num_clients} clients: there are {available[0].tolist()} training '
+      'examples of the source distributions. Lower partition.num_clients or '
+      'partition.num_unseen_clients, or use more raw examples.'
+    )
+  return sizes
 
 
 def _draw_dirichlet(

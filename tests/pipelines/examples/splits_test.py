@@ -209,3 +209,14 @@ def test_the_latest_of_all_clients_are_held_out():
   roles = _by_time([4, 0, 3, 2, 1], 'client_time', held_out_fraction=0.4)
   held_out = splits.HELD_OUT
   np.testing.assert_array_equal(roles, [held_out, 0, held_out, 0, 0])
+
+
+def test_shares_by_time_are_those_of_labelled_examples():
+  """The latest examples have no label yet, and none of them is held out."""
+  y = np.array([-1, *[1] * 10, *[-1] * 5], np.int32)
+  config = options.SplitsConfig(
+    test_ratio=1.0, held_out_fraction=0.2, split_by='time'
+  )
+  roles = _roles(_keys(range(16)), config, time=np.arange(16.0), y=y)
+  expected = [0] * 4 + [2] * 4 + [splits.HELD_OUT] * 2
+  np.testing.assert_array_equal(roles[1:11], expected)

@@ -114,3 +114,30 @@ def test_some_of_the_natural_clients():
   )
   assert plan.groups == ('participating',) * 4 + ('unseen',) * 2
   assert plan.planted.facts['num_clients_left_out'] == 3
+
+
+@pytest.mark.parametrize('split_by', ['time', 'client_time'])
+def test_clients_to_be_scored_take_no_share_of_splits_by_time(split_by):
+  """Nor do the newest examples of others, which have no label yet."""
+  y = np.array([1] * 10 + [-1] * 8, np.int32)
+  plan = _natural(
+    surveys.survey(
+      18,
+      client=np.array(['ann'] * 13 + ['eve'] * 5),
+      y=y,
+      time=np.arange(18.0),
+    ),
+    splits={
+      'split_by': split_by,
+      'test_ratio': 1.0,
+      'held_out_fraction': 0.2,
+    },
+    keep_unlabelled=True,
+    num_shards=1,
+  )
+  assert plan.groups == ('participating', 'unlabelled')
+  held_out = splits.HELD_OUT
+  expected = [0] * 4 + [2] * 4 + [held_out] * 2 + [splits.NO_LABEL] * 3
+  np.testing.assert_array_equal(plan.roles, [*expected, *[2] * 5])
+  np.testing.assert_array_equal(surveys.count(plan, 0, 0), [4, 0])
+  np.testing.assert_array_equal(surveys.count(plan, 0, 2), [4, 5])

@@ -116,6 +116,19 @@ def test_equal_sizes_are_the_largest():
   np.testing.assert_array_equal(chosen, np.full(5, 21))
 
 
+@pytest.mark.parametrize('pools', [[4], [50, 0]])
+def test_equal_sizes_of_0_are_refused(pools):
+  available = np.array([pools, [0] * len(pools), [0] * len(pools)])
+  mixtures = np.full((5, len(pools)), 1 / len(pools))
+  if len(pools) == 2:  # A size of 1 would be one of the second at each client.
+    mixtures = mixtures + [-0.1, 0.1]
+  with pytest.raises(
+    errors.PartitionError, match=r'no example for each of 5 clients: .*'
+  ) as caught:
+    _choose({'law': 'equal'}, mixtures, available)
+  assert str(pools) in str(caught.value)
+
+
 @hypothesis.given(
   concentration=strategies.floats(0.1, 10),
   num_clients=strategies.integers(2, 20),
