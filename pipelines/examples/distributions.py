@@ -155,7 +155,7 @@ def label_permutation(index: int, num_classes: int, seed: int) -> Distribution:
     permutation = generator.permutation(permutation)
 
   def transform(x: Array, y: Array) -> tuple[Array, Array]:
-    return x, permutation[y]
+    return x, np.where(y < 0, y, permutation[y])  # -1 is no label.
 
   return Distribution(f'permutation_{index}', transform)
 

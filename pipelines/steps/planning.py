@@ -84,7 +84,7 @@ def join_surveys(surveys: Sequence[Survey]) -> Survey:
 
 def shard_of(client: Array, num_clients: int, num_shards: int) -> Array:
   """Returns the shard of clients by index; shards hold consecutive clients."""
-  return client * num_shards // num_clients
+  return client.astype(np.int64) * num_shards // num_clients
 
 
 def clients_of(shard: int, num_clients: int, num_shards: int) -> range:

@@ -50,6 +50,21 @@ def test_a_constant_column_is_divided_by_nothing():
   assert found == {'minimum': 7.0, 'maximum': 8.0}
 
 
+def test_rounding_is_no_variance():
+  """Means of equal logarithms differ in the last bit."""
+  for value in np.float32([0, 1e-20, 1e30, *np.linspace(0.1, 9, 40)]):
+    blocks = [np.full(size, value) for size in (3, 5, 7, 49)]
+    found = _merged(spec_lib.Feature('a', encoding='log'), blocks)
+    mean = np.log1p(np.float64(value))
+    assert found == {'mean': pytest.approx(mean, rel=1e-14), 'variance': 1.0}
+
+
+def test_small_numbers_have_their_variance():
+  whole = np.array([1e-15, 3e-15], np.float32)
+  found = _merged(spec_lib.Feature('a'), [whole])
+  assert found['variance'] == pytest.approx(1e-30, rel=1e-6)
+
+
 def test_extent():
   found = _merged(spec_lib.Feature('a', encoding='min_max'), _BLOCKS)
   whole = np.concatenate(_BLOCKS)

@@ -185,3 +185,11 @@ def test_colors_need_channels():
   assert np.all(original.transform(x, None)[0] == 3)
   with pytest.raises(errors.ConfigError, match=r"\['gray'\] need three"):
     _build('colors', colors=('gray', 'original'))
+
+
+def test_examples_without_a_label_get_none():
+  permuted = distributions.label_permutation(1, 10, 0)
+  _, y = permuted.transform(None, np.array([-1, 3, -1], np.int32))
+  _, expected = permuted.transform(None, np.array([3]))
+  np.testing.assert_array_equal(y, [-1, expected[0], -1])
+  assert y.dtype == np.int32
