@@ -22,7 +22,7 @@ from tff_algos.features import spec as spec_lib
 
 # Hashed into every version's name. To be raised when the output for the same
 # recipe and raw data changes.
-CODE_VERSION = 1
+CODE_VERSION = 2
 # The same for the dead letters alone.
 DEAD_LETTER_VERSION = 4
 
