@@ -71,8 +71,10 @@ def score(
     pipeline_options: Beam's pipeline options.
 
   Raises:
-    ConfigError: If the settings contradict each other.
-    DataError: If the dataset is missing or damaged, or a client has no model.
+    ConfigError: If the settings contradict each other, or an example has
+      several labels.
+    DataError: If the dataset is missing or damaged, no client has an example to
+      score, or one of them has no model.
     ExportError: If the models are missing, damaged or do not fit the examples.
     InfrastructureError: If the Beam runner lost clients.
     WorkdirBusyError: If another run is writing to the same folder.
@@ -86,6 +88,12 @@ def score(
       'choose another output folder'
     )
   with dataset_lib.FederatedDataset.open(dataset) as opened:
+    if opened.schema.y_shape:
+      raise errors.ConfigError(
+        f'an example of {dataset} has a label at each of '
+        f'{opened.schema.y_shape[0]} places, and predictions have one an '
+        'example; request them of a model server'
+      )
     found = bundles_lib.find(
       export.resolve(), config, assignments, opened.schema, opened.feature_spec
     )
@@ -154,7 +162,7 @@ def summarize(result: ScoreResult) -> str:
     f'predictions at {result.folder}'
     + (' (were there already)' if result.reused else ''),
     f'  examples: {counts["examples"]} of {counts["clients"]} clients',
-    f'  models chosen: {clients or "none"}',
+    f'  models chosen: {clients}',
   ]
   if 'accuracy' in result.manifest:
     lines.append(f'  accuracy: {result.manifest["accuracy"]:.4f}')
@@ -178,7 +186,7 @@ def _check_choices(
   """Returns the number of clients to score.
 
   Raises:
-    DataError: If one of them has no model.
+    DataError: If one of them has no model, or there is none.
   """
   num_clients = 0
   sizes = {
@@ -211,6 +219,11 @@ def _check_choices(
           'pick a cluster by; choose another pick_split, assign it a cluster, '
           "or use otherwise='cluster_<id>'."
         )
+  if not num_clients:
+    raise errors.DataError(
+      f'no client of group={config.group!r} has examples of split='
+      f'{config.split!r} to score; choose another group or split'
+    )
   return num_clients
 
 

@@ -286,11 +286,40 @@ def test_output_may_not_be_the_dataset(workdir):
     _score(workdir, workdir / 'dataset')
 
 
-def test_a_split_without_examples(workdir, tmp_path):
-  result = _score(workdir, tmp_path, split='validation')
-  assert result.manifest['counts'] == {'clients': 0, 'examples': 0}
-  assert len(parquet.read_table(result.folder)) == 0
-  assert 'models chosen: none' in batch_inference.summarize(result)
+@pytest.mark.parametrize(
+  ('options', 'words'),
+  [
+    ({'split': 'validation'}, "group='all' has examples of split='validation'"),
+    ({'group': 'unseen'}, "group='unseen' has examples of split='test'"),
+  ],
+)
+def test_nothing_to_score(workdir, copy, options, words):
+  """What was scored before stays current."""
+  before = raw_data.file_bytes(copy)
+  with pytest.raises(errors.DataError, match=f'no client of {words} to score'):
+    _score(workdir, copy, **options)
+  assert raw_data.file_bytes(copy) == before
+
+
+def test_several_labels_of_an_example_are_refused(tmp_path):
+  (tmp_path / 'raw').mkdir()
+  arrays = {
+    'x': np.zeros((6, 3), np.int32),
+    'y': np.arange(18).reshape(6, 3) % 4,
+    'client': np.array(['ann', 'bob'] * 3),
+  }
+  for name, array in arrays.items():
+    np.save(tmp_path / 'raw' / f'{name}.npy', array)
+  config = raw_data.digits_config(
+    source={'name': 'arrays', 'options': {'folder': str(tmp_path / 'raw')}},
+    partition={'law': 'natural'},
+    distributions={},
+    sizes={},
+    num_shards=1,
+  )
+  build_dataset.build(config, tmp_path / 'dataset')
+  with pytest.raises(errors.ConfigError, match='a label at each of 3 places'):
+    _score(tmp_path, tmp_path / 'out')
 
 
 def test_an_engine_that_loses_clients_is_found_out(
