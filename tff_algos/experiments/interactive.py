@@ -277,7 +277,9 @@ class Experiment(rich_repr.Described):
     path = self.workdir / name
     if not path.is_file():
       raise errors.UserError(f'there is no {path} yet; call fit() first')
-    return pandas.read_csv(path).set_index(index)
+    # Else '007' would be the number 7, and 'NA' missing.
+    frame = pandas.read_csv(path, converters={'client_id': str})
+    return frame.set_index(index)
 
 
 def _import_pandas() -> Any:

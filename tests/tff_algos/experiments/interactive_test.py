@@ -12,7 +12,7 @@ import pytest
 
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.experiments import interactive, training
+from tff_algos.experiments import evaluating, interactive, training
 
 _DEBUG = {'name': 'debug'}
 
@@ -209,3 +209,16 @@ def test_without_pandas_or_beam_the_extra_is_named(monkeypatch, tmp_path):
   experiment = interactive.Experiment.from_config('fed_soft/digits', tmp_path)
   with pytest.raises(errors.UserError, match=r'tff-algos\[notebook\]'):
     experiment.evaluate()
+
+
+def test_client_ids_of_a_frame_are_texts(tmp_path, monkeypatch):
+  """Neither numbers nor missing, whatever they look like."""
+  monkeypatch.setattr(evaluating, 'evaluate', lambda *_, **unused: None)
+  experiment = _regressions(tmp_path)
+  (tmp_path / 'evaluation').mkdir()
+  (tmp_path / 'evaluation' / 'clients.csv').write_text(
+    'client_id,accuracy\n007,0.5\nNA,\n1e3,1\n'
+  )
+  frame = experiment.evaluate()
+  assert [*frame.index] == ['007', 'NA', '1e3']
+  np.testing.assert_array_equal(frame['accuracy'], [0.5, np.nan, 1])
