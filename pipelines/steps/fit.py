@@ -145,8 +145,9 @@ def read_given(
   difference = spec.difference(given.unfitted())
   if difference is not None:
     raise errors.ConfigError(
-      f'dataset.fitted_from={folder!r} has other features: {difference}. Leave '
-      'it out, or take the same features'
+      f'dataset.fitted_from={folder!r} has other features: {difference}. Take '
+      'the same features (source.options.classes sets the classes, which some '
+      'sources find in the raw data), or leave it out'
     )
   return spec.fit(given.fitted)
 

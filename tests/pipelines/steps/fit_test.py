@@ -128,6 +128,11 @@ def test_fitted_values_of_other_features_are_refused(built, tmp_path):
   }
   with pytest.raises(errors.ConfigError, match='other features'):
     _build(tmp_path, source=source, fitted_from=str(folder / 'dataset'))
+  source['options'] = {**options, 'classes': ('no', 'yes', 'maybe')}
+  with pytest.raises(
+    errors.ConfigError, match=r'classes.*source\.options\.classes sets'
+  ):
+    _build(tmp_path, source=source, fitted_from=str(folder / 'dataset'))
 
 
 def test_rows_that_cannot_be_encoded_are_dead_letters(tmp_path):

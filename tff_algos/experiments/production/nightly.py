@@ -22,7 +22,6 @@ from absl import logging
 
 from pipelines import options as dataset_options
 from pipelines.publishing import versions
-from pipelines.steps import extract
 from tff_algos.core import checks, durable, errors
 from tff_algos.data import dates, integrity, layout, leases, raw_features
 from tff_algos.experiments import (
@@ -262,9 +261,9 @@ class _Night:
     config = self._config.dataset
     if self._parent is None or config.fitted_from:
       return config
-    if extract.create_source(config).feature_spec() is None:
-      return config
     parent = self._parent / 'dataset'
+    if raw_features.FEATURES not in integrity.read_manifest(parent.resolve()):
+      return config  # Its source has no columns to be fitted.
     return dataclasses.replace(config, fitted_from=os.fspath(parent))
 
   def _is_known(self, version: str) -> bool:

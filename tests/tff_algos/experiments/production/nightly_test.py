@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.testing import nights, raw_data, unrendered
-from tff_algos.core import errors
+from pipelines import options as dataset_options
+from tests.testing import nights, raw_data, raw_sources, unrendered
+from tff_algos.core import cache_folder, errors
 from tff_algos.experiments.production import gating, lineage, nightly
 from tff_algos.export import releases
+from tff_algos.stores import objects as objects_lib
 from tff_algos.training import checkpoint, continuation, workdir
 
 
@@ -389,3 +391,40 @@ def test_fitted_values_are_those_of_the_parent(tmp_path, monkeypatch):
   assert second['features'] == first['features'] == again['features']
   assert second['sources'] != first['sources']
   assert second['recipe']['fitted_from'] == again['recipe']['fitted_from']
+
+
+def test_later_nights_read_images_of_an_object_store(tmp_path, monkeypatch):
+  """Their classes are those of the folders, which are not on this machine."""
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'cache'))
+  store = objects_lib.Objects('memory://nights/images')
+  options = raw_sources.write_images(tmp_path / 'raw')
+  for path in (tmp_path / 'raw').rglob('*.png'):
+    store.upload(path, str(path.relative_to(tmp_path / 'raw')))
+  config = nights.parse(tmp_path)
+  source = dataset_options.SourceConfig(
+    'images', {**options, 'folder': 'memory://nights/images'}
+  )
+  dataset = dataclasses.replace(
+    config.dataset,
+    source=source,
+    splits=dataset_options.SplitsConfig(held_out_fraction=0.0),
+  )
+  config = dataclasses.replace(config, dataset=dataset)
+  folder = tmp_path / 'production'
+
+  def build(date):
+    night = nightly.Options(nightly.DATASET)
+    return nightly.run(config, folder, date, night)
+
+  first = build(nights.FIRST)
+  monkeypatch.setattr(
+    nightly._Night,
+    '_find_parent',
+    lambda night: night._folder / 'runs' / nights.FIRST,
+  )
+  second = build(nights.SECOND)
+  assert second['status'] == 'no_new_data'
+  store.upload(tmp_path / 'raw/ann/cat/0.png', 'eve/cat/9.png')
+  third = build(nights.THIRD)
+  assert third['status'] == 'until dataset'
+  assert third['dataset_version'] != first['dataset_version']
