@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from tff_algos.core import errors
+from tff_algos.data import dataset as dataset_lib
 from tff_algos.data import schema
 from tff_algos.experiments import experiment
 
@@ -29,23 +30,23 @@ def asking(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
   Yields:
     A function that waits for the server and requests a prediction of one
     client's personalized model by HTTP. It returns a sentence with the
-    prediction and the true label, and raises UserError if the server does not
-    start or the client gets no response.
+    prediction and the true label, or one that no client has examples, and
+    raises UserError if the server does not start or the client gets no
+    response.
 
   Raises:
     DataError: If there is no dataset.
   """
   with experiment.open_dataset(folder) as dataset:
-    client_id = dataset.client_ids[0]
-    examples = dataset.examples(client_id, schema.TEST)
-    if not examples.num_examples:
-      examples = dataset.examples(client_id, schema.TRAIN)
+    found = _find_examples(dataset)
     classes = dataset.feature_spec.classes
 
   def ask() -> str:
-    said = _request(
-      wait(), {'client_id': client_id, 'x': examples.x[0].tolist()}
-    )
+    url = wait()
+    if found is None:
+      return 'No client has a test or training example to ask the server about.'
+    client_id, examples = found
+    said = _request(url, {'client_id': client_id, 'x': examples.x[0].tolist()})
     label = examples.y[0].tolist()
     return (
       f'Asked over HTTP, the model of client {client_id} says '
@@ -55,6 +56,18 @@ def asking(folder: str | os.PathLike[str]) -> Generator[Callable[[], str]]:
 
   with _server(folder) as wait:
     yield ask
+
+
+def _find_examples(
+  dataset: dataset_lib.FederatedDataset,
+) -> tuple[str, schema.Examples] | None:
+  """Returns the first client with test or training examples, and those."""
+  for client_id in dataset.client_ids:
+    for split in (schema.TEST, schema.TRAIN):
+      examples = dataset.examples(client_id, split)
+      if examples.num_examples:
+        return client_id, examples
+  return None
 
 
 def _request(url: str, instance: dict[str, Any]) -> Any:

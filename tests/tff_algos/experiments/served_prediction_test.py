@@ -1,12 +1,16 @@
 """Failures; `run_test.py` sees it succeed."""
 
+import contextlib
 import shutil
 
+import numpy as np
 import psutil
 import pytest
 
 from tff_algos.core import errors
+from tff_algos.data import schema
 from tff_algos.experiments import served_prediction
+from tff_algos.features import spec
 
 
 def _children() -> set[int]:
@@ -48,6 +52,61 @@ def test_missing_dataset(tmp_path):
     served_prediction.asking(tmp_path),
   ):
     pass
+
+
+class _Dataset:
+  """Stands for a dataset: client -> examples of its splits."""
+
+  feature_spec = spec.FeatureSpec((spec.Feature('a'),), classes=('no', 'yes'))
+
+  def __init__(self, **clients):
+    self._clients = clients
+    self.client_ids = [*clients]
+
+  def examples(self, client_id, split):
+    x = np.array(self._clients[client_id].get(split, []), np.float32)
+    return schema.Examples(x, np.ones(len(x), np.int32), None)
+
+
+@pytest.mark.parametrize(
+  ('clients', 'asked'),
+  [
+    ({'ann': {'train': [1], 'test': [2, 3]}}, {'client_id': 'ann', 'x': 2}),
+    (
+      {'ann': {'train': [1]}, 'bob': {'test': [4]}},
+      {'client_id': 'ann', 'x': 1},
+    ),
+    ({'ann': {}, 'bob': {'train': [4]}}, {'client_id': 'bob', 'x': 4}),
+    ({'ann': {}}, None),
+  ],
+)
+def test_the_first_client_with_examples_is_asked_for(
+  clients, asked, monkeypatch
+):
+  requests = []
+
+  def request(url, instance):
+    requests.append((url, instance))
+    return 0
+
+  dataset = contextlib.nullcontext(_Dataset(**clients))
+  monkeypatch.setattr(
+    served_prediction.experiment, 'open_dataset', lambda folder: dataset
+  )
+  monkeypatch.setattr(
+    served_prediction,
+    '_server',
+    lambda folder: contextlib.nullcontext(lambda: 'url'),
+  )
+  monkeypatch.setattr(served_prediction, '_request', request)
+  with served_prediction.asking('run') as ask:
+    said = ask()
+  if asked is None:
+    assert said.startswith('No client has a test or training example')
+    assert not requests
+  else:
+    assert requests == [('url', asked)]
+    assert f'model of client {asked["client_id"]} says no' in said
 
 
 @pytest.mark.parametrize(
