@@ -65,6 +65,8 @@ def from_arrays(
     UserError: If the dataset cannot be built.
   """
   parts = [(examples, False), (test or {}, True)]
+  for part, _ in parts:
+    _check_ids(part)
   listed = [
     (str(client), *_pair(str(client), pair), is_test)
     for part, is_test in parts
@@ -224,6 +226,18 @@ def from_huggingface(
   )
 
 
+def _check_ids(examples: Examples) -> None:
+  """Raises DataError if two clients are spelled alike, such as 1 and '1'."""
+  given: dict[str, Any] = {}
+  for client in examples:
+    other = given.setdefault(str(client), client)
+    if other != client:
+      raise errors.DataError(
+        f'the clients {other!r} and {client!r} have one id, {str(client)!r}; '
+        'give them different ones'
+      )
+
+
 def _pair(client: str, pair: Any) -> tuple[Array, Array]:
   """Returns the arrays of a client."""
   try:
@@ -252,7 +266,16 @@ def _join(what: str, arrays: Sequence[Array]) -> Array:
       + ' and '.join(sorted({f'{o.dtype} {o.shape[1:]}' for o in arrays}))
     )
   joined = np.concatenate(arrays)
-  return joined.astype(str) if joined.dtype.kind == 'O' else joined
+  if joined.dtype.kind != 'O':
+    return joined
+  for value in joined.flat:
+    if not isinstance(value, str):
+      raise errors.DataError(
+        f'the {what} are an array of objects, of which each must be a text, '
+        f'got {value!r}; leave out examples without a value, or make it an '
+        'array of numbers'
+      )
+  return joined.astype(str)
 
 
 def _elements(elements: Any, x: str, y: str) -> tuple[Array, Array]:

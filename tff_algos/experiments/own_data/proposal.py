@@ -528,9 +528,12 @@ def _dead_letter_fraction(
   roles: Roles,
   features: Sequence[Mapping[str, Any]],
 ) -> float:
-  """Returns twice the share of rows that are dead letters, in percents."""
+  """Returns twice the share of rows that are dead letters, in percents.
+
+  At most 0.99, as the option is below 1.
+  """
   num_bad = sum(
     columns[name].num_missing + columns[name].num_odd for name in roles if name
   ) + sum(columns[f['name']].num_odd for f in features)
   num_rows = next(iter(columns.values())).num_rows
-  return math.ceil(200 * num_bad / num_rows) / 100
+  return min(math.ceil(200 * num_bad / num_rows), 99) / 100

@@ -98,6 +98,17 @@ def test_classes_by_name_of_arrays_of_objects(tmp_path):
       {'a': (np.zeros((3, 2)), [0, 1, 0]), 'b': (np.zeros((3, 2)), ['x'] * 3)},
       'the labels of all clients must have',
     ),
+    *(
+      (
+        {'a': (np.zeros((3, 2)), np.array(['x', value, 'y'], object))},
+        f'labels are an array of objects, .* got {value!r}; leave out',
+      )
+      for value in (None, float('nan'), 10)
+    ),
+    (
+      {client: (np.zeros((3, 2)), [0, 1, 0]) for client in (1, '1')},
+      "the clients 1 and '1' have one id, '1'",
+    ),
   ],
 )
 def test_arrays_that_do_not_fit_are_one_clear_error(tmp_path, examples, words):

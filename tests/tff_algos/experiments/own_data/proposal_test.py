@@ -86,6 +86,13 @@ def test_given_columns_come_before_guesses(tmp_path):
   assert found.dataset['max_dead_letter_fraction'] == 0.27
 
 
+def test_most_rows_without_a_label_are_no_option_that_is_refused(tmp_path):
+  rows = [(f'p{i % 2}', i / 7, '' if i % 3 else i % 2) for i in range(60)]
+  path, table = _table(tmp_path, ('person', 'a', 'ill'), rows)
+  found = proposal.of_table(path, table, {'label': 'ill'})
+  assert found.dataset['max_dead_letter_fraction'] == 0.99
+
+
 def test_whole_numbers_are_classes_in_their_order(tmp_path):
   rows = [(i % 2, i / 7, i % 11) for i in range(44)]
   path, table = _table(tmp_path, ('user_id', 'a', 'stars'), rows)
