@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import urllib.parse
 from typing import Any
 
 import numpy as np
@@ -201,7 +200,7 @@ def _export_client(opened, target, round_num, server_state, client_id):
     )
   index = ids.index(client_id)
   return personalized_models.export_client_model(
-    target / f'client_{urllib.parse.quote(client_id, safe="")}',
+    target / personalized_models.client_name(client_id),
     opened.algorithm,
     server_state,
     client_id=client_id,

@@ -8,8 +8,10 @@ client has the same signature without `client_id`. `raw_signatures` adds those
 that take raw columns in place of `x`.
 """
 
+import hashlib
 import os
 import pathlib
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +32,19 @@ from tff_algos.export import (
 
 # Number of clients whose models in memory a bundle is compared with.
 _MAX_CHECKED_CLIENTS = 16
+# Of an id in the name of a file, of at most 255 bytes.
+_MAX_ID_BYTES = 240
+
+
+def client_name(client_id: str) -> str:
+  """Returns the name of the folder or file of one client's model.
+
+  It has the id as in URLs; of one that is too long for that, the SHA-256.
+  """
+  spelled = urllib.parse.quote(client_id, safe='')
+  if len(spelled) > _MAX_ID_BYTES:
+    spelled = hashlib.sha256(client_id.encode()).hexdigest()
+  return f'client_{spelled}'
 
 
 def export_personalized_models(

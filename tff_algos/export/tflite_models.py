@@ -21,7 +21,6 @@ import os
 import pathlib
 import re
 import shutil
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -176,7 +175,7 @@ def _clients(
       algorithm, server_state, state, index
     )
     yield _Single(
-      f'client_{urllib.parse.quote(client_id, safe="")}.tflite',
+      f'{personalized_models.client_name(client_id)}.tflite',
       algorithm.personalized_model,
       tf.nest.map_structure(np.asarray, weights),
     )

@@ -1,6 +1,7 @@
 """The bundles of known clients, against NumPy."""
 
 import dataclasses
+import hashlib
 import json
 from collections import OrderedDict
 
@@ -161,6 +162,22 @@ def test_client_ids_are_listed(fed_soft_folder):
   path = fed_soft_folder / manifest.EXTRA_FOLDER / manifest.CLIENT_IDS_FILE
   assert tuple(json.loads(path.read_text())) == IDS
   assert manifest.read_manifest(fed_soft_folder)['num_clients'] == len(IDS)
+
+
+@pytest.mark.parametrize(
+  ('client_id', 'name'),
+  [
+    ('anna', 'client_anna'),
+    ('b/2', 'client_b%2F2'),
+    # Six bytes in the name for each letter.
+    ('ø' * 40, f'client_{"%C3%B8" * 40}'),
+    ('ø' * 41, f'client_{hashlib.sha256(("ø" * 41).encode()).hexdigest()}'),
+  ],
+  ids=['short', 'quoted', 'long', 'too_long'],
+)
+def test_names_of_files_are_short_enough(client_id, name):
+  assert personalized_models.client_name(client_id) == name
+  assert len(name) < 255
 
 
 def test_clients_without_state(tmp_path):
