@@ -13,9 +13,10 @@ written anew.
 
 import argparse
 import pathlib
+import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,7 +239,18 @@ def write_pages() -> None:
       print(f'{page.relative_to(_ROOT)} has new figures.')
 
 
+def _run(command: Sequence[str]) -> int:
+  """Runs a program, which ends with this one; returns its exit status."""
+  with subprocess.Popen(command, cwd=_ROOT) as process:
+    try:
+      return process.wait()
+    except BaseException:
+      process.terminate()
+      raise
+
+
 def _main() -> int:
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   parser = argparse.ArgumentParser()
   parser.add_argument('--run', help='Experiment to run and to store.')
   parser.add_argument('--parallel', default='0', help='Of binaries.sweep.')
@@ -255,9 +267,8 @@ def _main() -> int:
           *(sys.executable, '-m', 'binaries.sweep', *arguments),
           *(f'--workdir={folder}', f'--parallel={options.parallel}'),
         ]
-        done = subprocess.run(command, cwd=_ROOT)
-        if done.returncode:
-          return done.returncode
+        if status := _run(command):
+          return status
         store(chosen, _ROOT / folder)
     elif options.store:
       store(results.find(options.store), options.workdir)

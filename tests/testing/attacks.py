@@ -501,6 +501,12 @@ def main() -> None:
   parser.add_argument('--attacks', default=','.join(ATTACKS))
   parser.add_argument('--control', action='store_true')
   arguments = parser.parse_args()
+  chosen = arguments.attacks.split(',')
+  unknown = sorted({*chosen} - {*ATTACKS})
+  if unknown:
+    parser.error(
+      f'--attacks: unknown {unknown}; there are {", ".join(ATTACKS)}'
+    )
   with contextlib.ExitStack() as stack:
     folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
     models, others = folder / 'models', folder / 'control' / 'models'
@@ -510,7 +516,7 @@ def main() -> None:
       '| attack | tries | INTERNAL | honest | failed | p50 ms | p99 ms | max ms '
       '| MiB | files | log lines |'
     )
-    for attack in [None, *arguments.attacks.split(',')]:
+    for attack in [None, *chosen]:
       with server(models) as (ports, pid), contextlib.ExitStack() as control:
         other = None
         if arguments.control:
