@@ -86,16 +86,8 @@ def _with_noise(
       for a single round.
   """
   if config.noise_multiplier:
-    least = accounting.epsilon(
-      config.noise_multiplier, _participation(config), num_phases, config.delta
-    )
-    if 0 < config.target_epsilon * (1 + _SLACK) < least:
-      raise errors.ConfigError(
-        f'privacy.target_epsilon is {config.target_epsilon:g}, but a single '
-        f'round has an epsilon of {least:.3g} with privacy.noise_multiplier '
-        f'{config.noise_multiplier:g}; raise one of them, or set '
-        'noise_multiplier to 0 for the noise that the target asks for'
-      )
+    if config.target_epsilon:
+      _check_first_round(config, num_phases)
     return config
   return dataclasses.replace(
     config,
@@ -106,6 +98,21 @@ def _with_noise(
       config.delta,
     ),
   )
+
+
+def _check_first_round(
+  config: mechanism.PrivacyConfig, num_phases: int
+) -> None:
+  least = accounting.epsilon(
+    config.noise_multiplier, _participation(config), num_phases, config.delta
+  )
+  if least > config.target_epsilon * (1 + _SLACK):
+    raise errors.ConfigError(
+      f'privacy.target_epsilon is {config.target_epsilon:g}, but a single '
+      f'round has an epsilon of {least:.3g} with privacy.noise_multiplier '
+      f'{config.noise_multiplier:g}; raise one of them, or set '
+      'noise_multiplier to 0 for the noise that the target asks for'
+    )
 
 
 def make_private(

@@ -110,13 +110,16 @@ def check(
       weighted.
   """
   config.lr_schedule.check_constant('the theorem')
-  dropout_rate = config.training.dropout_rate
-  if options.cohort_size or dropout_rate or options.weighting != 'uniform':
+  if config.training.dropout_rate:
+    raise errors.ConfigError(
+      'the theorem assumes full participation; config.training.dropout_rate '
+      f'is {config.training.dropout_rate:g}: set it to 0'
+    )
+  if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(
       'the theorem assumes full participation and unweighted means; '
-      f'config.algorithm.cohort_size is {options.cohort_size}, '
-      f'config.training.dropout_rate {dropout_rate:g} and weighting '
-      f'{options.weighting!r}: set them to 0, 0 and uniform'
+      f'config.algorithm.cohort_size is {options.cohort_size} and weighting '
+      f'{options.weighting!r}: set them to 0 and to uniform'
     )
 
 

@@ -31,10 +31,8 @@ def _session(algorithm):
     algorithm=algorithm,
     runtime=debug_runtime.DebugRuntime(algorithm, len(contract.SIZES)),
     source=factored.SOURCE,
-    store=loop.build_store(algorithm, population, 0, '', 'memory'),
-    config=types.SimpleNamespace(
-      seed=_SEED, runtime=runtimes.RuntimeConfig(name='debug')
-    ),
+    store=loop.build_store(algorithm, population, _SEED, '', 'memory'),
+    config=types.SimpleNamespace(runtime=runtimes.RuntimeConfig(name='debug')),
   )
 
 
