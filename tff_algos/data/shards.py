@@ -190,7 +190,7 @@ def _open(path: str) -> array_record_module.ArrayRecordReader:
 def _read(
   reader: array_record_module.ArrayRecordReader, position: int
 ) -> bytes:
-  # By its range: of a list of positions each call looks at the whole shard.
+  # By its range: by a list of positions it takes longer in a longer shard.
   read: Any = reader.read  # Its type knows positions alone.
   return read(position, position + 1)[0]
 

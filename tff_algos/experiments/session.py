@@ -152,14 +152,14 @@ def open_session(
     )
     with interrupts.held():
       source = client_sources.DatasetSource(dataset, schema.TRAIN)
-      seed = config.seed
+      seed = None
       if config.training.restarts.num_restarts > 1 and checkpoints.rounds():
         seed = checkpoints.seed(checkpoints.find())
       algorithm, runtime = kept.open(effective, dataset, group)
       store = loop.build_store(
         algorithm,
         source.population,
-        seed,
+        config.seed if seed is None else seed,
         checkpoints.states_folder,
         config.training.client_states,
       )

@@ -103,6 +103,7 @@ def _with_noise(
 def _check_first_round(
   config: mechanism.PrivacyConfig, num_phases: int
 ) -> None:
+  """Raises ConfigError if the noise of one round exceeds the target."""
   least = accounting.epsilon(
     config.noise_multiplier, _participation(config), num_phases, config.delta
   )

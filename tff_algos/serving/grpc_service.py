@@ -227,11 +227,15 @@ class Services(grpc.GenericRpcHandler):
     self, messages: Iterator[bytes], context: grpc.ServicerContext
   ) -> bytes:
     self._receiving[context] = _Wait(time.monotonic(), context.peer())
-    waiting = self._receiving.copy()
-    if len(waiting) > max(1, self._lanes.config.max_waiting // 2):
+    if len(self._receiving) > max(1, self._lanes.config.max_waiting // 2):
       # Those who send nothing give way, of the connection with most of them.
+      waiting = self._receiving.copy()
       connections = collections.Counter(one.peer for one in waiting.values())
-      oldest = max(waiting, key=lambda one: connections[waiting[one].peer])
+      oldest = max(
+        waiting,
+        key=lambda one: connections[waiting[one].peer],
+        default=context,  # All others have just ended.
+      )
       self._receiving.pop(oldest, None)
       oldest.cancel()
     try:

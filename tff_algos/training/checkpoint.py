@@ -186,9 +186,12 @@ class CheckpointManager:
     manifest = self._read_manifest(self._round_folder(round_num))
     return selection_lib.Progress(**manifest.get('progress', {}))
 
-  def seed(self, round_num: int) -> int:
-    """Returns the seed of a checkpoint's run: that of its best restart."""
-    return self._read_manifest(self._round_folder(round_num))['seed']
+  def seed(self, round_num: int) -> int | None:
+    """Returns the seed of a checkpoint's run: that of its best restart.
+
+    None for older checkpoints, which have no seed.
+    """
+    return self._read_manifest(self._round_folder(round_num)).get('seed')
 
   def check_file(self, round_num: int, name: str) -> None:
     """Raises CheckpointError if a file of a checkpoint is damaged.
