@@ -47,6 +47,7 @@ def _main() -> None:
     None,
     'Number of versions to keep, at least 2: the current one and the one '
     'before always stay. Default: all.',
+    lower_bound=2,
   )
 
   def main() -> None:
@@ -56,7 +57,10 @@ def _main() -> None:
     from tff_algos.training import checkpoint
 
     parsed = experiment.parse(config.value)
-    choice = round_text.value and checkpoint.parse_choice(round_text.value)
+    choice = None
+    if round_text.value:
+      choice = checkpoint.parse_choice(round_text.value)
+    ungated_choice = checkpoint.LAST if choice is None else choice
     if tflite_dir.value is not None:
       if client_id.value or export_dir.value or keep_versions.value is not None:
         raise errors.ConfigError(
@@ -64,7 +68,7 @@ def _main() -> None:
           '--keep_versions: each of its files is a model of its own'
         )
       path = exporting.export_tflite(
-        parsed, workdir.value, tflite_dir.value, choice or checkpoint.LAST
+        parsed, workdir.value, tflite_dir.value, ungated_choice
       )
       logging.info('Exported %s', path)
       return
@@ -77,7 +81,7 @@ def _main() -> None:
         parsed,
         workdir.value,
         export_dir.value,
-        choice or None,
+        choice,
         keep_versions.value,
       )
       logging.info('Released version %d: %s', release.version, release.bundles)
@@ -85,7 +89,7 @@ def _main() -> None:
     for path in exporting.export(
       parsed,
       workdir.value,
-      choice or checkpoint.LAST,
+      ungated_choice,
       client_id.value,
       export_dir.value,
       keep_versions.value,

@@ -39,6 +39,27 @@ def test_what_is_no_release_takes_no_options_of_one(
   assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+  ('option', 'words'),
+  [
+    ('--round=0', 'no checkpoint of round 0'),
+    ('--keep_versions=1', 'flag --keep_versions=1'),
+  ],
+)
+def test_nothing_is_exported_for_another_round_or_half(
+  launcher, finished_run, tmp_path, option, words
+):
+  program = launcher.run(
+    'binaries.export',
+    '--config=configs/fed_soft/digits.py:smoke',
+    f'--workdir={finished_run.folder}',
+    *('--nogate', f'--export_dir={tmp_path / "export"}', option),
+  )
+  assert program.returncode == 1
+  assert words in program.stderr
+  assert not any(tmp_path.rglob('*.pb'))
+
+
 @pytest.mark.verify
 def test_the_program_writes_tflite_files(launcher, finished_run, tmp_path):
   program = launcher.run(

@@ -92,7 +92,7 @@ def _entry(name: str, value: dict[str, Any]) -> tuple[str, Caller]:
   digest, client_id = value['sha256'], value.get('client_id')
   if set(value) - {'sha256', 'client_id'}:
     raise ValueError(f'unknown entries of {name!r}')
-  if len(bytes.fromhex(digest)) != hashlib.sha256().digest_size:
+  if bytes.fromhex(digest).hex() != digest.lower() or len(digest) != 64:
     raise ValueError(f'sha256 of {name!r} must have 64 hex digits')
   if client_id is not None and not isinstance(client_id, str):
     raise TypeError(f'client_id of {name!r} must be a string')

@@ -9,7 +9,7 @@ import orjson
 from absl import logging
 from uvicorn.protocols.http import h11_impl
 
-from tff_algos.serving import server_config, tls
+from tff_algos.serving import refusals, server_config, tls
 
 _PATIENCE_SECONDS = 1.0
 
@@ -21,9 +21,15 @@ class Connection(h11_impl.H11Protocol):
   sent a whole request for the longest time, if that is more than a second.
   """
 
-  def __init__(self, limits: server_config.ServerConfig, **arguments: Any):
+  def __init__(
+    self,
+    limits: server_config.ServerConfig,
+    pace: refusals.Pace,
+    **arguments: Any,
+  ):
     super().__init__(**arguments)
     self._limits = limits
+    self._pace = pace
     self._timer: asyncio.TimerHandle | None = None
 
   def connection_made(self, transport: Any) -> None:
@@ -43,6 +49,11 @@ class Connection(h11_impl.H11Protocol):
     """Waits for the next request; what is not taken by then is dropped."""
     super().on_response_complete()
     self._start_timer()
+    if self.conn.their_state is h11.SEND_BODY:
+      # The rest of a body that was answered before its end is not read; a
+      # client that is reset at once might not see the answer.
+      self.flow.pause_reading()
+      self.loop.call_later(_PATIENCE_SECONDS, self.transport.close)
 
   def connection_lost(self, exc: Exception | None) -> None:
     """Stops the timer."""
@@ -52,7 +63,11 @@ class Connection(h11_impl.H11Protocol):
   def send_400_response(self, msg: str) -> None:
     """Refuses what is not HTTP."""
     logging.log_every_n_seconds(logging.INFO, 'Refused: %s', 10, msg)
-    self._refuse(400, f'malformed request: {msg}')
+    self.transport.pause_reading()
+    self._end_request()
+    self.loop.call_later(
+      self._pace.seconds(), self._refuse, 400, f'malformed request: {msg}'
+    )
 
   def _start_timer(self) -> None:
     self._stop_timer()
@@ -85,25 +100,27 @@ class Connection(h11_impl.H11Protocol):
     else:
       self._refuse(503, 'too many connections; send again later')
 
+  def _end_request(self) -> None:
+    """Ends a request whose rest cannot be read."""
+    if self.cycle is None or self.cycle.response_complete:
+      return
+    # The application finds that the client has gone, and answers nobody.
+    self.cycle.disconnected = True
+    self.cycle.message_event.set()
+    if self.cycle.response_started:
+      self.transport.abort()
+
   def _refuse(self, status: int, text: str) -> None:
+    if self.transport.is_closing():
+      return
     body = orjson.dumps({'error': text}) + b'\n'
-    headers = [
-      ('content-type', 'application/json'),
-      ('content-length', str(len(body))),
-      ('connection', 'close'),
-    ]
-    if status == 503:
-      headers.append(('retry-after', '1'))
-    for event in (
-      h11.Response(
-        status_code=status,
-        headers=headers,
-        reason=h11_impl.STATUS_PHRASES[status],
-      ),
-      h11.Data(data=body),
-      h11.EndOfMessage(),
-    ):
-      self.transport.write(self.conn.send(event))
+    retry = 'retry-after: 1\r\n' if status == 503 else ''
+    head = (
+      f'HTTP/1.1 {status} {h11_impl.STATUS_PHRASES[status].decode()}\r\n'
+      f'content-type: application/json\r\ncontent-length: {len(body)}\r\n'
+      f'{retry}connection: close\r\n\r\n'
+    )
+    self.transport.write(head.encode() + body)
     self.transport.close()
 
 
@@ -114,9 +131,10 @@ class TlsConnection(Connection):
     self,
     certificates: tls.Certificates,
     limits: server_config.ServerConfig,
+    pace: refusals.Pace,
     **arguments: Any,
   ):
-    super().__init__(limits, **arguments)
+    super().__init__(limits, pace, **arguments)
     self._certificates = certificates
     self._handshake: asyncio.Task[None] | None = None
     self._early = b''

@@ -3,7 +3,6 @@
 # Protobuf creates the message classes at import.
 # pyright: reportAttributeAccessIssue=false
 import collections
-import contextlib
 import functools
 import itertools
 import math
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, NamedTuple
+from urllib import parse
 
 import grpc
 import numpy as np
@@ -37,6 +37,7 @@ from tff_algos.serving import (
   examples,
   models,
   monitoring,
+  refusals,
   server_config,
   tensors,
   tls,
@@ -92,9 +93,13 @@ def _parse(request_type: Any, message: bytes) -> Any:
   try:
     return request_type.FromString(message)
   except message_lib.DecodeError:
-    raise errors.RequestError(
-      f'the message is no {request_type.DESCRIPTOR.full_name}'
-    ) from None
+    raise _no_message(request_type) from None
+
+
+def _no_message(request_type: Any) -> errors.RequestError:
+  return errors.RequestError(
+    f'the message is no {request_type.DESCRIPTOR.full_name}'
+  )
 
 
 class _Wait(NamedTuple):
@@ -119,6 +124,8 @@ class Services(grpc.GenericRpcHandler):
 
   def __init__(self, lanes: lanes_lib.Lanes):
     self._lanes = lanes
+    self._has_tls = lanes.config.tls_certificate is not None
+    self._pace = refusals.Pace(lanes.config.max_waiting // 4)
     self._receiving: dict[grpc.ServicerContext, _Wait] = {}
     self._stop = threading.Event()
     self._watch = threading.Thread(
@@ -153,15 +160,15 @@ class Services(grpc.GenericRpcHandler):
     request_id = monitoring.request_id(metadata.get(monitoring.REQUEST_ID))
     context.set_trailing_metadata(((monitoring.REQUEST_ID, request_id),))
     spec, code = model_pb2.ModelSpec(), grpc.StatusCode.INTERNAL
-    certificate = _certificate(context)
+    certificate = _certificate(context) if self._has_tls else ''
     store = self._lanes.store.seen_by(access.Caller())
     try:
       store.caller = self._lanes.tokens.caller(
         _text(metadata.get('authorization')),
-        certificate or context.peer().rpartition(':')[0],
+        certificate or _address(context.peer()),
       )
       message = self._receive(messages, context)
-      spec = _spec(message)
+      spec = _spec(method, message)
       response = self._answer(method, message, store, context)
       code = grpc.StatusCode.OK
       return response
@@ -175,6 +182,8 @@ class Services(grpc.GenericRpcHandler):
         method,
         code.name,
       )
+      if error.status < 500:
+        self._stop.wait(self._pace.seconds())
       context.abort(code, str(error))
     except futures.CancelledError:
       code = grpc.StatusCode.CANCELLED
@@ -188,7 +197,7 @@ class Services(grpc.GenericRpcHandler):
       self._lanes.monitor.record(
         monitoring.Call(
           request_id,
-          context.peer(),
+          _address(context.peer()),
           'grpc',
           method,
           spec.name,
@@ -265,15 +274,25 @@ def _certificate(context: grpc.ServicerContext) -> str:
   return tls.subject(next(iter(common_name), None), *others)
 
 
+def _address(peer: str) -> str:
+  """Returns the address of gRPC's `ipv4:ADDRESS:PORT`, as HTTP has it."""
+  return parse.unquote(peer.partition(':')[2].rpartition(':')[0]).strip('[]')
+
+
 def _text(value: str | bytes | None) -> str | None:
   return value if isinstance(value, str) else None
 
 
-def _spec(message: bytes) -> model_pb2.ModelSpec:
-  """Returns the model of any request, its first field; empty without one."""
+def _spec(method: str, message: bytes) -> model_pb2.ModelSpec:
+  """Returns the model that a request of a method names.
+
+  It is the first field of all; what follows it is skipped.
+  """
   request = get_model_status_pb2.GetModelStatusRequest()
-  with contextlib.suppress(message_lib.DecodeError):
+  try:
     request.ParseFromString(message)
+  except message_lib.DecodeError:
+    raise _no_message(_REQUESTS[method]) from None
   return request.model_spec
 
 
@@ -420,6 +439,11 @@ _QUESTIONS = {
   'Predict': (predict_pb2.PredictRequest, _predict),
   'Classify': (classification_pb2.ClassificationRequest, _classify),
   'Regress': (regression_pb2.RegressionRequest, _regress),
+}
+# Method -> type of its request.
+_REQUESTS = {
+  method: request_type
+  for method, (request_type, _) in (_REPORTS | _QUESTIONS).items()
 }
 # Path -> method.
 _PATHS = {

@@ -58,7 +58,9 @@ class Lanes:
     gauge = self.monitor.lane_requests.labels
     sizes = self.monitor.batch_requests if config.enable_batching else None
     self._small = _Lane(_NUM_THREADS, config, gauge('small'), sizes)
-    self._large = _Lane(1, config, gauge('large'))
+    # Large requests of gRPC leave half of its places to small ones.
+    half = config._replace(max_waiting=max(1, config.max_waiting // 2))
+    self._large = _Lane(1, half, gauge('large'))
 
   def submit(
     self,

@@ -16,7 +16,13 @@ import pathlib
 import re
 import threading
 import time
-from collections.abc import Collection, Generator, Hashable, Mapping
+from collections.abc import (
+  Collection,
+  Generator,
+  Hashable,
+  Mapping,
+  Sequence,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +43,9 @@ _RETRY_SECONDS = 10.0
 # Inputs of signatures that tell whose model is asked for.
 _CLIENT_ID = 'client_id'
 _EXAMPLES = 'inputs'
+# Versions of a model that are held as requests named them: neither the newest
+# nor labelled.
+_MAX_NAMED = 2
 # As often does TensorFlow Serving look for versions.
 _REFRESH_SECONDS = 1.0
 _ASSERTION = re.compile(r'assertion failed: \[(.*)\]$', re.MULTILINE)
@@ -241,6 +250,8 @@ class ModelStore:
     self._lock = threading.Lock()
     self._loaded: dict[str, dict[int, ServedModel]] = {}
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
+    # Model name and version that requests named, for the thread to load.
+    self._wanted: set[tuple[str, int]] = set()
     self._is_refreshed = False
 
   def seen_by(
@@ -296,9 +307,28 @@ class ModelStore:
       # The log has the versions that cannot be loaded.
       with contextlib.suppress(OSError):
         labels.current()
+        self._forget_removed()
         for name in self._names():
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, None))
+        while self._wanted:
+          name, version = self._wanted.pop()
+          with contextlib.suppress(errors.RequestError):
+            self._load_first(name, self._version_folders(name, version))
+
+  def _forget_removed(self) -> None:
+    """Frees the models whose versions are no longer on disk."""
+    with self._lock:
+      names = self._names()
+      for name, loaded in [*self._loaded.items()]:
+        found = {}
+        if name in names:
+          found = versions.version_folders(self.folder / name)
+        kept = {v: model for v, model in loaded.items() if v in found}
+        if not kept:
+          del self._loaded[name]
+        elif len(kept) < len(loaded):
+          self._loaded[name] = kept
 
   def _load_labels(self) -> None:
     """Takes over the labels of the file once all their versions are loaded."""
@@ -349,7 +379,7 @@ class ModelStore:
 
     Raises:
       RequestError: (404) If there is no such model, version or label, or it
-        cannot be loaded.
+        cannot be loaded; (503) if a thread has yet to load it.
     """
     if version is None and self.canary(name) is not None:
       version = labels_lib.STABLE
@@ -360,7 +390,23 @@ class ModelStore:
           loaded = self._still_loaded(name, candidate, folders[candidate])
           if loaded is not None:
             return self._as_seen(loaded)
+      # To load it may take long, which no small request may wait for.
+      raise self._wanted_later(name, folders)
     return self._as_seen(self._load_first(name, folders))
+
+  def _wanted_later(
+    self, name: str, folders: dict[int, pathlib.Path]
+  ) -> errors.RequestError:
+    """Lets the thread load a version; returns why it does not answer yet."""
+    version = max(folders)
+    self._wanted.add((name, version))
+    failures = self._failures.copy()
+    if all(folder in failures for folder in folders.values()):
+      return _cannot_load(name, [failures[one][1] for one in folders.values()])
+    return errors.RequestError(
+      f'version {version} of model {name!r} is being loaded; send again later',
+      status=503,
+    )
 
   def canary(self, name: str) -> labels_lib.Labels | None:
     """Returns the labels of a model that has a canary; None if it has none."""
@@ -391,9 +437,7 @@ class ModelStore:
           return self._load(name, candidate, folders[candidate])
       except errors.ExportError as error:
         reasons.append(str(error))
-    raise errors.RequestError(
-      f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
-    )
+    raise _cannot_load(name, reasons)
 
   def loaded_identities(self) -> frozenset[tuple[int, int]]:
     """Returns the identities of the folders of all loaded versions."""
@@ -405,7 +449,7 @@ class ModelStore:
 
   def newest_loaded(self) -> dict[str, int]:
     """Returns the newest loaded version of each model that has one."""
-    return {name: max(loaded) for name, loaded in self._loaded.items()}
+    return {name: max(loaded) for name, loaded in [*self._loaded.items()]}
 
   def names(self) -> list[str]:
     """Returns the names of the models on disk.
@@ -503,13 +547,16 @@ class ModelStore:
       raise errors.ExportError(reason) from error
     logging.info('Serving version %d of model %r.', version, name)
     self._failures.pop(folder, None)
-    # A new newest version replaces all without a label; an older one is loaded
-    # if a request named it.
-    kept = self._loaded.get(name, {})
-    if version > max(kept, default=0):
-      labels = self.labels.get(name, labels_lib.Labels())
-      kept = {v: kept[v] for v in kept if v in labels.versions.values()}
-    self._loaded[name] = {**kept, version: model}
+    # A new newest version replaces all without a label, and an older one, which
+    # a request named, all but the newest and few others.
+    before = self._loaded.get(name, {})
+    newest = max({*before, version})
+    labels = self.labels.get(name, labels_lib.Labels()).versions.values()
+    others = [v for v in before if v not in labels and v != newest]
+    kept = 0 if version == newest else _MAX_NAMED - 1
+    gone = others[: max(0, len(others) - kept)]
+    left = {v: one for v, one in before.items() if v not in gone}
+    self._loaded[name] = {**left, version: model}
     return model
 
 
@@ -526,6 +573,12 @@ def folder_identity(folder: pathlib.Path) -> tuple[int, int]:
       f'{folder} cannot be read: {error.strerror}'
     ) from error
   return status.st_ino, status.st_mtime_ns
+
+
+def _cannot_load(name: str, reasons: Sequence[str]) -> errors.RequestError:
+  return errors.RequestError(
+    f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
+  )
 
 
 def _text(value: bytes | str) -> str:

@@ -36,6 +36,7 @@ from tff_algos.serving import (
   examples,
   models,
   monitoring,
+  refusals,
   server_config,
   tensors,
 )
@@ -54,7 +55,9 @@ _CHUNK_BYTES = 64 * 2**10
 _RETRY_AFTER_SECONDS = '1'
 
 
-def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
+def create_app(
+  lanes: lanes_lib.Lanes, pace: refusals.Pace
+) -> applications.Starlette:
   """Returns the application that serves the models of a store."""
   places = asyncio.Semaphore(_MAX_LARGE)
 
@@ -107,9 +110,9 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
       routing.Route(f'{model}/metadata', endpoint('metadata'), methods=['GET']),
       routing.Route(model, endpoint('status'), methods=['GET']),
     ]
-  return applications.Starlette(
+  app = applications.Starlette(
     routes=routes,
-    middleware=[middleware.Middleware(_Observed, monitor=lanes.monitor)],
+    middleware=[middleware.Middleware(_Observed, lanes.monitor, pace)],
     exception_handlers={  # pyright: ignore[reportArgumentType]
       errors.RequestError: _on_request_error,
       exceptions.HTTPException: _on_http_error,
@@ -117,6 +120,8 @@ def create_app(lanes: lanes_lib.Lanes) -> applications.Starlette:
       Exception: _on_bug,
     },
   )
+  app.router.redirect_slashes = False
+  return app
 
 
 def _caller(request: requests.Request, lanes: lanes_lib.Lanes) -> access.Caller:
@@ -128,11 +133,14 @@ def _caller(request: requests.Request, lanes: lanes_lib.Lanes) -> access.Caller:
 
 
 class _Observed:
-  """Gives requests an id, and records how they end."""
+  """Gives requests an id, records how they end, and paces refusals."""
 
-  def __init__(self, app: types.ASGIApp, monitor: monitoring.Monitor):
+  def __init__(
+    self, app: types.ASGIApp, monitor: monitoring.Monitor, pace: refusals.Pace
+  ):
     self._app = app
     self._monitor = monitor
+    self._pace = pace
 
   async def __call__(
     self, scope: types.Scope, receive: types.Receive, send: types.Send
@@ -148,6 +156,8 @@ class _Observed:
         status = message['status']
         found = datastructures.MutableHeaders(scope=message)
         found[monitoring.REQUEST_ID] = request_id
+        if 400 <= status < 500:
+          await asyncio.sleep(self._pace.seconds())
       await send(message)
 
     try:
@@ -376,7 +386,7 @@ async def _on_http_error(
   request: requests.Request, error: exceptions.HTTPException
 ) -> responses.Response:
   text = (
-    f'malformed request: {request.method} {request.url.path[:200]}; '
+    f'malformed request: {request.method} {request.scope["path"][:200]}; '
     f'GET {_MODELS} lists the models, and {_MODELS}/<model> takes GET, '
     'GET .../metadata and POST ...:predict, ...:classify and ...:regress'
   )
@@ -387,14 +397,14 @@ async def _on_disconnect(
   request: requests.Request, error: requests.ClientDisconnect
 ) -> responses.Response:
   del request, error
-  return _Json(b'')  # Received by nobody.
+  return _Json(b'', 499)  # Received by nobody.
 
 
 async def _on_bug(
   request: requests.Request, error: Exception
 ) -> responses.Response:
   del error  # Logged by the server with its stack trace.
-  text = f'internal error at {request.url.path[:200]}'
+  text = f'internal error at {request.scope["path"][:200]}'
   return _Json(_dump({'error': text}), 500)
 
 

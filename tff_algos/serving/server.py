@@ -25,6 +25,7 @@ from tff_algos.serving import (
   connections,
   grpc_service,
   models,
+  refusals,
   rest,
   server_config,
   tls,
@@ -33,6 +34,8 @@ from tff_algos.serving import lanes as lanes_lib
 
 # Requests at a time of one gRPC connection; others wait at the client.
 _MAX_STREAMS = 16
+# A connection of gRPC without a request ends then, and makes room for others.
+_IDLE_SECONDS = 60
 # Connections that are accepted at once; the limit on them comes after.
 _BACKLOG = 64
 # Grace period for running requests when the server stops.
@@ -53,7 +56,7 @@ class Ports(NamedTuple):
 def running(
   store: models.ModelStore, config: server_config.ServerConfig
 ) -> Generator[Ports]:
-  """Runs both servers while the context lasts.
+  """Loads the newest models and runs both servers while the context lasts.
 
   Args:
     store: Models to serve.
@@ -63,12 +66,13 @@ def running(
     The ports.
 
   Raises:
-    UserError: If a port is in use, the host cannot be listened on, other
-      machines could ask without a token or certificate, or TLS's files cannot
-      be used.
+    UserError: If nothing can be served, a port is in use, the host cannot be
+      listened on, other machines could ask without a token or certificate, or
+      TLS's files cannot be used.
   """
   _check_exposure(config)
   certificates = tls.certificates(config)
+  store.load_newest()
   with (
     store.refreshed(),
     lanes_lib.opened(store, config) as lanes,
@@ -135,14 +139,15 @@ def _rest(
     # Inherited by accepted connections; without it the two small writes of a
     # response are 40 ms apart on a keep-alive connection.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    pace = refusals.Pace(config.max_connections // 4)
     connection = connections.Connection
     if certificates is not None:
       connection = functools.partial(connections.TlsConnection, certificates)
     server = uvicorn.Server(
       uvicorn.Config(
-        rest.create_app(lanes),
+        rest.create_app(lanes, pace),
         loop='asyncio',
-        http=functools.partial(connection, config),  # pyright: ignore[reportArgumentType]
+        http=functools.partial(connection, config, pace),  # pyright: ignore[reportArgumentType]
         ws='none',
         lifespan='off',
         log_config=None,
@@ -204,6 +209,7 @@ def _grpc_server(
       ('grpc.max_receive_message_length', config.max_request_bytes),
       ('grpc.max_send_message_length', -1),
       ('grpc.max_allowed_incoming_connections', config.max_connections),
+      ('grpc.max_connection_idle_ms', _IDLE_SECONDS * 1000),
       ('grpc.max_concurrent_streams', _MAX_STREAMS),
       # It counts streams until Python has let go of their calls, after the
       # client has the answers and may send others: those it would refuse.

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from tff_algos.core import durable, errors
+from tff_algos.core import durable, errors, hosts
 from tff_algos.export import labels as labels_lib
 from tff_algos.export import manifest, versions
 from tff_algos.serving import server_config
@@ -65,9 +65,11 @@ def write(
     One or two shell commands.
 
   Raises:
-    UserError: If there are no models, the labels are damaged, or the files
-      cannot be written.
+    UserError: If access is to be restricted, which TensorFlow Serving cannot do
+      in this way; others may ask, and nobody has said so; there are no models,
+      the labels are damaged, or the files cannot be written.
   """
+  _check_access(config)
   folder, out = pathlib.Path(folder).absolute(), pathlib.Path(out).absolute()
   kinds, labels = _kinds(folder), labels_lib.read(folder)
   batched = [name for name, kind in kinds.items() if kind in _ROW_WISE_KINDS]
@@ -109,6 +111,21 @@ def write(
       f'{error.strerror}'
     ) from error
   return '\n'.join(commands)
+
+
+def _check_access(config: server_config.ServerConfig) -> None:
+  for name in ('token_file', 'tls_certificate', 'tls_key', 'tls_client_ca'):
+    if getattr(config, name):
+      raise errors.UserError(
+        f'--print_tf_serving_config takes no --{name}: TensorFlow Serving has '
+        'no tokens, and no TLS at its REST API. Let it listen on this machine '
+        'alone, behind a proxy that has both.'
+      )
+  if not (hosts.is_loopback(config.host) or config.is_open):
+    raise errors.UserError(
+      f'host {config.host!r} may be reached from other machines, and everybody '
+      'could ask. Give --is_open if that is intended.'
+    )
 
 
 def _kinds(folder: pathlib.Path) -> dict[str, str]:

@@ -82,6 +82,7 @@ def test_the_file_is_read_again(path):
     ('{"a": {}}', 'sha256'),
     ('{"a": {"sha256": "00"}}', "of 'a' must have 64 hex digits"),
     ('{"a": {"sha256": "x"}}', 'hexadecimal'),
+    ('{"a": {"sha256": "%s"}}' % ('00 ' * 32), 'must have 64 hex digits'),
     ('{"a": {"sha256": "%s", "client": "b"}}' % ('0' * 64), 'unknown entries'),
     ('{"a": {"sha256": "%s", "client_id": 3}}' % ('0' * 64), 'a string'),
   ],

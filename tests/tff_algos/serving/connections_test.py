@@ -96,3 +96,49 @@ def test_a_newcomer_is_refused_where_all_are_new(port, monkeypatch):
   assert received.startswith(b'HTTP/1.1 503 ')
   assert b'retry-after: 1\r\n' in received.lower()
   assert b'{"error":"too many connections; send again later"}' in received
+
+
+CHUNKED = b' HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n'
+
+
+@pytest.mark.parametrize('path', [b'/v1/models/anna:predict', b'/healthz'])
+@pytest.mark.parametrize('method', [b'POST', b'HEAD'])
+def test_malformed_chunks_are_refused_once(port, caplog, method, path):
+  with connect(port, method + b' ' + path + CHUNKED + b'zz\r\n') as connection:
+    received = ports_lib.read_all(connection)
+  assert received.startswith(b'HTTP/1.1 400 ')
+  assert received.count(b'HTTP/1.1') == 1
+  assert answer(port).status_code == 200  # What failed meanwhile is logged.
+  assert not [one for one in caplog.records if one.exc_info]
+
+
+def test_chunks_after_the_answer_end_the_connection(port, caplog):
+  with connect(port, b'POST /nope' + CHUNKED) as connection:
+    assert connection.recv(2**16).startswith(b'HTTP/1.1 404 ')
+    connection.sendall(b'zz\r\n')
+    assert ports_lib.read_all(connection) == b''
+  assert not [one for one in caplog.records if one.exc_info]
+
+
+def test_a_body_is_not_read_after_its_answer(patient_port):
+  """The connection ends although its client goes on to send."""
+  with connect(patient_port, b'POST /nope' + CHUNKED) as connection:
+    assert connection.recv(2**16).startswith(b'HTTP/1.1 404 ')
+    chunk = b'10000\r\n' + b'x' * 2**16 + b'\r\n'
+    deadline = time.monotonic() + 10
+    sent = 0
+    with pytest.raises(ConnectionError):
+      while time.monotonic() < deadline:
+        connection.sendall(chunk)
+        sent += len(chunk)
+  assert sent < 64 * 2**20  # What the machine holds between the two.
+
+
+def test_clients_that_leave_are_no_success(patient_port):
+  start = START + b'Content-Length: %d\r\n\r\n' % len(BODY)
+  with connect(patient_port, start + BODY[:5]):
+    pass
+  text, deadline = '', time.monotonic() + 10
+  while 'status="499"' not in text:
+    assert time.monotonic() < deadline
+    text = httpx.get(f'http://127.0.0.1:{patient_port}/metrics').text

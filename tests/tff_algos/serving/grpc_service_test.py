@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import gc
+import socket
 import threading
 import time
 
@@ -24,8 +25,15 @@ from tensorflow_serving.apis import (
 )
 
 from tests.testing import exportable
+from tests.testing import ports as ports_lib
 from tff_algos.core import errors
-from tff_algos.serving import models, server, server_config
+from tff_algos.serving import (
+  grpc_service,
+  lanes,
+  models,
+  server,
+  server_config,
+)
 
 X = exportable.sample_inputs(3)
 
@@ -289,6 +297,42 @@ def test_malformed_messages_are_mistakes_of_the_client(served, capfd):
   }
   assert codes['INVALID_ARGUMENT'] > 100
   assert 'Traceback' not in capfd.readouterr().err
+
+
+def test_malformed_messages_wait_for_nobody(served, monkeypatch):
+  def submit(self, *arguments, **options):
+    raise AssertionError(arguments)
+
+  monkeypatch.setattr(lanes.Lanes, 'submit', submit)
+  call = served.channel.unary_unary(
+    '/tensorflow.serving.PredictionService/Classify'
+  )
+  text = 'the message is no tensorflow.serving.ClassificationRequest'
+  check_refused(call, b'\xff', grpc.StatusCode.INVALID_ARGUMENT, text)
+
+
+@pytest.mark.parametrize(
+  ('peer', 'address'),
+  [
+    ('ipv4:127.0.0.1:50123', '127.0.0.1'),
+    ('ipv6:%5B::1%5D:50123', '::1'),
+    ('ipv6:[::1]:50123', '::1'),
+  ],
+)
+def test_addresses_are_those_of_http(peer, address):
+  assert grpc_service._address(peer) == address
+
+
+def test_idle_connections_make_room(export_folder, monkeypatch):
+  monkeypatch.setattr(server, '_IDLE_SECONDS', 1)
+  store = models.ModelStore(export_folder)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  with server.running(store, config) as ports:
+    address = ('127.0.0.1', ports.port)
+    with socket.create_connection(address, timeout=20) as connection:
+      connection.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes(3))
+      connection.sendall(b'\x04' + bytes(5))
+      ports_lib.read_all(connection)
 
 
 def test_requests_beyond_those_at_a_time_wait_at_the_client(served):

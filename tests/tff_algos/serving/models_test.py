@@ -270,6 +270,77 @@ def test_version_before_answers_until_the_next_is_warm(
     assert first_logit(store) == pytest.approx(before + 10, rel=1e-5)
 
 
+def test_versions_that_requests_name_are_loaded_beside_them(
+  export, tmp_path, monkeypatch
+):
+  """No request waits for it, and few of them are held."""
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
+  for shift in (10, 10, 10, 20):
+    export(shift)
+  store = models.ModelStore(tmp_path)
+  store.load_newest()
+  newest = first_logit(store)
+  slow, original = threading.Event(), models.ServedModel.warm_up
+
+  def warm_up(model):
+    assert slow.wait(60)
+    original(model)
+
+  monkeypatch.setattr(models.ServedModel, 'warm_up', warm_up)
+  with store.refreshed():
+    for version in (1, 2, 3):
+      with pytest.raises(errors.RequestError, match='being loaded') as error:
+        store.get('cluster_models', version)
+      assert error.value.status == 503
+      slow.set()
+      deadline = time.monotonic() + 60
+      while version not in store._loaded['cluster_models']:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+      expected = pytest.approx(newest - 10, rel=1e-5)
+      assert first_logit(store, version) == expected
+    assert set(store._loaded['cluster_models']) == {2, 3, 4}
+    assert first_logit(store) == newest
+
+
+def test_a_named_version_that_is_broken(export, tmp_path, monkeypatch):
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
+  (export() / 'saved_model.pb').write_bytes(b'junk')
+  export()
+  store = models.ModelStore(tmp_path)
+  store.load_newest()
+  with store.refreshed():
+    deadline, status = time.monotonic() + 60, 503
+    while status == 503:
+      assert time.monotonic() < deadline
+      with pytest.raises(errors.RequestError) as error:
+        store.get('cluster_models', 1)
+      status = error.value.status
+  assert status == 404
+  assert 'cannot be loaded' in str(error.value)
+
+
+def test_removed_versions_are_forgotten(export, tmp_path, monkeypatch):
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
+  export()
+  store = models.ModelStore(tmp_path)
+  store.load_newest()
+  newest = export(10)
+  store.load_newest()
+  assert store.newest_loaded() == {'cluster_models': 2}
+  store.get('cluster_models', 1)
+  with store.refreshed():
+    for folder, left in (
+      (newest, {'cluster_models': 1}),
+      (tmp_path / 'cluster_models', {}),
+    ):
+      shutil.rmtree(folder)
+      deadline = time.monotonic() + 60
+      while store.newest_loaded() != left:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_labels_are_read_again_after_an_error_of_the_disk(
   export, tmp_path, monkeypatch
 ):

@@ -55,6 +55,7 @@ def test_the_address_of_the_api_lists_the_models(served):
 def test_an_address_of_nothing_says_which_there_are(served):
   words = 'malformed request: GET /v1/model; GET /v1/models lists the models'
   check_refused(served.http.get('/v1/model'), 404, words)
+  check_refused(served.http.get('/v1/models/'), 404, '/v1/models/; GET /v1/')
 
 
 def test_status(served):

@@ -184,3 +184,20 @@ def test_files_that_cannot_be_written(folder, tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(errors.UserError, match='cannot be written to .*file'):
     tf_serving_config.write(folder, tmp_path / 'file', CONFIG)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({'token_file': 'tokens.json'}, 'takes no --token_file'),
+    ({'tls_client_ca': 'ca.pem', 'is_open': True}, 'takes no --tls_client_ca'),
+    ({'host': '0.0.0.0'}, 'Give --is_open'),
+  ],
+)
+def test_access_is_not_opened_in_silence(folder, tmp_path, changes, words):
+  out = tmp_path / 'out'
+  with pytest.raises(errors.UserError, match=words):
+    tf_serving_config.write(folder, out, CONFIG._replace(**changes))
+  assert not out.exists()
+  opened = CONFIG._replace(host='0.0.0.0', is_open=True)
+  assert '0.0.0.0:8500' in tf_serving_config.write(folder, out, opened)

@@ -53,6 +53,7 @@ class GateRecord:
     champion: The same of the compared champion; empty if there was none.
     champion_version: Its version; None if there was none.
     ignored_champion: Why a champion was ignored, if it was.
+    ignored_version: Its version.
     checks: Name -> whether it passed, of all but the comparison.
     score: `'accuracy'` or `'mse'`.
     groups: The comparison.
@@ -68,6 +69,7 @@ class GateRecord:
   champion: dict[str, str]
   champion_version: int | None = None
   ignored_champion: str | None = None
+  ignored_version: int | None = None
   checks: dict[str, bool] = dataclasses.field(default_factory=dict)
   score: str = ''
   groups: tuple[Group, ...] = ()

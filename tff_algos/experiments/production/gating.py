@@ -161,6 +161,12 @@ def champion_sha256(
   }
 
 
+def current_version(export_dir: str | os.PathLike[str]) -> int | None:
+  """Returns the newest version of an export path; None without any."""
+  current = releases.current_bundles(export_dir).values()
+  return max((int(bundle.name) for bundle in current), default=None)
+
+
 def _still_holds(
   kept: gate_record.GateRecord,
   asked: gate_record.GateRecord,
@@ -232,6 +238,7 @@ def _compare(
       default=None,
     ),
     ignored_champion=ignored,
+    ignored_version=current_version(target) if ignored is not None else None,
     checks=checks,
     groups=tuple(groups),
     num_left_out=num_left_out,

@@ -112,6 +112,16 @@ def write(
   return content
 
 
+def has_release(
+  folder: str | os.PathLike[str],
+  export_dir: str | os.PathLike[str],
+  version: int,
+) -> bool:
+  """Returns whether `lineage.json` of a run names a released version."""
+  named = {'export_dir': _relative(export_dir, folder), 'version': version}
+  return named in _read(pathlib.Path(folder)).get('releases', ())
+
+
 def chain(
   export_dir: str | os.PathLike[str], version: int | None = None
 ) -> list[tuple[str, Mapping[str, Any]]]:

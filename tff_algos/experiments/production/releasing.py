@@ -60,25 +60,14 @@ def release(
   with releases.opened(target) as path:
     found = _find(path, record)
     if found is None:
-      if (
-        record.ignored_champion is None
-        and gating.champion_sha256(target) != record.champion
-      ):
-        raise _stale(
-          folder,
-          f'it was compared with version {record.champion_version}, which is '
-          'not the current one'
-          if record.champion
-          else 'it was compared with no champion, and now there is one',
-        )
+      _check_champion(record, folder, target)
       candidate = gating.candidate_folder(folder)
-      published = path.release(
+      path.release(
         {model: candidate / model / '1' for model in releases.MODELS},
         dataclasses.replace(entry, gated=True),
         facts,
       )
       found = path.history[-1]
-      tracking.register(config, folder, list(published.values()))
     elif found.version != path.history[-1].version:
       logging.info(
         'The candidate was released as version %d; version %d is current. '
@@ -86,10 +75,37 @@ def release(
         found.version,
         path.history[-1].version,
       )
+    # Lineage is written last: a tracker that failed is asked again.
+    if not lineage.has_release(folder, target, found.version):
+      bundles = [target / model / str(found.version) for model in found.bundles]
+      tracking.register(config, folder, bundles)
     if keep_versions is not None:
       path.remove_old(keep_versions)
   lineage.write(config, folder, target)
   return found
+
+
+def _check_champion(
+  record: gate_record.GateRecord,
+  folder: str | os.PathLike[str],
+  target: pathlib.Path,
+) -> None:
+  """Raises ExportError if another version is current than the gate found."""
+  if record.ignored_champion is not None:
+    if gating.current_version(target) != record.ignored_version:
+      raise _stale(
+        folder,
+        f'it ignored version {record.ignored_version}, which is not the '
+        'current one',
+      )
+  elif gating.champion_sha256(target) != record.champion:
+    raise _stale(
+      folder,
+      f'it was compared with version {record.champion_version}, which is not '
+      'the current one'
+      if record.champion
+      else 'it was compared with no champion, and now there is one',
+    )
 
 
 def _find(

@@ -189,6 +189,7 @@ def test_champion_that_does_not_load_is_ignored_if_told(
   record = gating.gate(config, folder, _break_champion(gated, tmp_path))
   assert record.blessed and not record.groups
   assert 'has changed' in record.ignored_champion
+  assert record.ignored_version == 1
 
 
 def test_model_that_is_not_finite_is_refused(gated, tmp_path, monkeypatch):

@@ -153,6 +153,37 @@ def test_champion_of_before_is_not_the_current_one(run):
     releasing.release(*run)
 
 
+def test_the_broken_version_is_still_the_current_one(run):
+  _publish_other(run)
+  _change_record(run, ignored_champion='it is broken', ignored_version=1)
+  assert releasing.release(*run).version == 2
+
+
+def test_another_version_than_the_broken_one_is_current(run):
+  for _ in range(2):
+    _publish_other(run)
+    shutil.rmtree(run.folder.with_name('other'))
+  _change_record(run, ignored_champion='it is broken', ignored_version=1)
+  with pytest.raises(errors.ExportError, match='it ignored version 1, which'):
+    releasing.release(*run)
+
+
+def test_a_tracker_that_failed_is_asked_again(run, monkeypatch):
+  sent = []
+
+  def register(config, folder, bundles):
+    sent.append([f'{one.parent.name}/{one.name}' for one in bundles])
+    if len(sent) == 1:
+      raise errors.InfrastructureError('away')
+
+  monkeypatch.setattr(releasing.tracking, 'register', register)
+  with pytest.raises(errors.InfrastructureError, match='away'):
+    releasing.release(*run)
+  for _ in range(2):
+    releasing.release(*run)
+  assert sent == [['cluster_models/1', 'personalized_models/1']] * 2
+
+
 def test_released_candidate_stays_released_when_others_follow(run):
   """A night that is started again for an old date does not become current."""
   first = releasing.release(*run)
