@@ -41,6 +41,8 @@ def label() -> None:
       raise errors.UserError(
         f'--labels must be label=version, such as stable=3, got {entry!r}'
       )
+    if name in versions:
+      raise errors.UserError(f'--labels names {name!r} twice; give it once')
     versions[name] = int(version)
   labels.assign(
     _EXPORT_DIR.value,

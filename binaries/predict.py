@@ -136,8 +136,14 @@ def request_body() -> dict[str, Any]:
     content = {'instances': content}
   if not isinstance(content, dict):
     raise errors.UserError('the request must be a JSON list or object')
-  name = _SIGNATURE.value or _default_signature(content)
-  return {'signature_name': name, **content}
+  asked = _SIGNATURE.value or _default_signature(content)
+  given = content.get('signature_name', asked)
+  if _SIGNATURE.value not in (None, given):
+    raise errors.UserError(
+      f'--signature={_SIGNATURE.value} is not the signature_name of the '
+      f'request, {given!r}; give one of them'
+    )
+  return {'signature_name': given, **content}
 
 
 def token() -> str | None:

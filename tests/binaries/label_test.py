@@ -41,6 +41,17 @@ def test_labels_of_both_models(launcher, folder):
   assert labels.read(folder) == {'personalized_models': expected}
 
 
+def test_a_label_is_given_once(launcher, folder):
+  program = launcher.run(
+    *('binaries.label', f'--export_dir={folder}', '--labels=stable=3,stable=4')
+  )
+  assert program.returncode == 1
+  assert program.complaints[-1].endswith(
+    "--labels names 'stable' twice; give it once"
+  )
+  assert not labels.read(folder)
+
+
 def test_labels_in_a_published_workdir(
   launcher, s3, folder, tmp_path_factory, monkeypatch
 ):

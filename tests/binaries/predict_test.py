@@ -61,6 +61,15 @@ def test_instances_from_a_flag_a_file_and_stdin(url, tmp_path):
     np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
 
 
+def test_two_signatures_are_one_too_many(tmp_path):
+  path = tmp_path / 'request.json'
+  path.write_text('{"instances": [[1]], "signature_name": "a"}')
+  done = predict(f'--request_file={path}', '--signature=b')
+  assert done.returncode == 1
+  words = "--signature=b is not the signature_name of the request, 'a'"
+  assert words in done.stderr.splitlines()[-1]
+
+
 def test_token(tmp_path):
   """The server of this test sees the header alone."""
   seen = []

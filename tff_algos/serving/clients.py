@@ -12,6 +12,7 @@ import grpc
 from tff_algos.core import errors
 from tff_algos.serving import client_tls
 
+_PORTS = {'http': http.client.HTTP_PORT, 'https': http.client.HTTPS_PORT}
 # Returns the answer to a body of JSON, or to a message.
 Ask = Callable[[bytes], bytes]
 
@@ -22,7 +23,7 @@ class Server(NamedTuple):
   """A server, and how to ask it.
 
   Attributes:
-    url: `http://host:port`, `https://`, `grpc://` or `grpcs://`.
+    url: `http://host:port/prefix`, `https://`, `grpc://` or `grpcs://`.
     timeout_seconds: Timeout of a request.
     token: Bearer token, if the server asks for one.
     tls: Files of TLS.
@@ -57,15 +58,20 @@ class Server(NamedTuple):
 
   @property
   def port(self) -> int:
-    """TCP port; default: that of the API.
+    """TCP port; default: that of the scheme, of gRPC 8500.
 
     Raises:
       UserError: If it is no port.
     """
     try:
-      return self._parts.port or (8500 if self.is_grpc else 8501)
+      return self._parts.port or _PORTS.get(self._parts.scheme, 8500)
     except ValueError as error:
       raise errors.UserError(f'url {self.url!r}: {error}') from None
+
+  @property
+  def prefix(self) -> str:
+    """Start of all paths of REST, such as that of a proxy."""
+    return self._parts.path.rstrip('/')
 
   @property
   def has_tls(self) -> bool:
@@ -100,7 +106,7 @@ def rest(server: Server, path: str) -> Generator[Ask]:
     headers['Authorization'] = f'Bearer {server.token}'
 
   def exchange(body: bytes) -> bytes:
-    connection.request('POST', path, body, headers)
+    connection.request('POST', f'{server.prefix}{path}', body, headers)
     reply = connection.getresponse()
     content = reply.read()
     if reply.status != http.client.OK:

@@ -59,6 +59,15 @@ def test_a_port_that_is_none_is_named():
     clients.Server('http://a:85o1').port  # noqa: B018
 
 
+def test_a_prefix_is_part_of_the_path(store):
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  with server.running(store, config) as ports:
+    url = f'http://127.0.0.1:{ports.rest_api_port}/no'
+    with clients.rest(clients.Server(url), PATH) as ask:
+      with pytest.raises(errors.RequestError, match='POST /no/v1/models/anna'):
+        ask(b'{}')
+
+
 def test_tls_and_token(secured):
   rest_url, grpc_url, options = secured
   with clients.rest(clients.Server(rest_url, **options), PATH) as ask:
@@ -102,8 +111,10 @@ def test_an_idle_connection_that_was_ended_is_opened_again():
 
 
 def test_parts_of_urls():
-  assert clients.Server('http://a').port == 8501
-  assert clients.Server('grpcs://a').port == 8500
+  ports = {'http': 80, 'https': 443, 'grpc': 8500, 'grpcs': 8500}
+  for scheme, port in ports.items():
+    assert clients.Server(f'{scheme}://a/models/').port == port
+  assert clients.Server('http://a/models/').prefix == '/models'
   assert clients.Server('grpc://[::1]:9').host == '::1'
   for url, text in (('ftp://a', 'must start with'), ('http:///', 'no host')):
     with pytest.raises(errors.UserError, match=text):
