@@ -79,6 +79,18 @@ def test_the_rate_is_the_chance(rate):
   assert abs(lost - 4000 * rate) < 5 * (4000 * rate * (1 - rate)) ** 0.5
 
 
+def test_a_restricted_call_costs_the_share_of_the_available_clients():
+  call = _call(5)
+  assert dropouts.restrict(call, np.ones(5, bool)) is call
+  left = dropouts.restrict(call, np.array([1, 0, 0, 1, 0], bool))
+  assert left.client_indices.tolist() == [3, 0]
+  assert left.client_inputs['own'].tolist() == [30, 0]
+  assert left.cost == (28, 20, 2)
+  nobody = dropouts.restrict(call, np.zeros(5, bool))
+  assert nobody.client_indices.size == 0
+  assert nobody.cost == (0, 0, 0)
+
+
 def _seed_that_leaves(clients, population, rate):
   """Returns the first seed that drops all others in round 1."""
   everyone = running_sum.phase_call(np.arange(2), [1, 1])
