@@ -189,7 +189,9 @@ def _build_training(model, config, objective):
   def train(cluster_models, client_input, client_state, data, seed):
     del client_input, client_state
     losses = assignment.cluster_losses(model, cluster_models, data)
-    cluster_id = assignment.best_cluster(losses, data.mask)
+    cluster_id = assignment.best_cluster(
+      losses, model.loss_weights(data.y, data.mask)
+    )
     start = trees.take(cluster_models, cluster_id)
     result, loss = learn(objective, start, data, seed, config.local_training)
     membership = tf.one_hot(cluster_id, config.num_clusters)

@@ -228,7 +228,9 @@ def _build_reporting(model, num_clusters):
   def report(models, num_centers, client_state, data, seed):
     del seed
     losses = assignment.cluster_losses(model, models, data)
-    totals, weights = statistics.masked_mean(losses, data.mask)
+    totals, weights = statistics.weighted_mean(
+      losses, model.loss_weights(data.y, data.mask)
+    )
     # A client with infinite losses only is rejected, and has probability 0.
     infinite = tf.fill([num_clusters], float('inf'))
     is_center = tf.range(num_clusters) < num_centers
