@@ -42,7 +42,8 @@ class TrainingConfig:
     restarts: Best of several initial states, tried before round 1.
     selection: The best round, and early stopping.
     dropout_rate: Probability of each sampled client to drop out of a phase, in
-      [0, 1); see `dropouts`. No client drops out of evaluations.
+      [0, 1); see `dropouts`. No client drops out of evaluations, nor of phases
+      without `Phase.has_dropout`.
   """
 
   num_rounds: int
@@ -258,15 +259,15 @@ def run_phases(
     )
   calls = plans.Calls(plan, server_state)
   for planned in calls:
-    call = dropouts.drop(
-      planned, source.population, round_num, seed, dropout_rate
-    )
+    phase = algorithm.phases[planned.phase]
+    rate = dropout_rate if phase.has_dropout else 0.0
+    call = dropouts.drop(planned, source.population, round_num, seed, rate)
     output = None
     if len(call.client_indices):
       with interrupts.held():
         output = run_call(
           runtime,
-          algorithm.phases[planned.phase],
+          phase,
           source,
           states,
           calls.server_state,

@@ -162,12 +162,14 @@ def precede(
         'model.pretrained.fresh'
       )
     return algorithm
-  phases = [_build_training(num_clusters, objective, training)]
+  seeding = _build_training(num_clusters, objective, training)
   if config.mode == KMEANS:
-    phases.append(_build_reporting(model, num_clusters))
+    # Without its one client, a cluster would keep a random model of its own.
+    seeding = seeding._replace(has_dropout=False)
+    phases = [seeding, _build_reporting(model, num_clusters)]
     num_rounds, plan = 1, _kmeans_plan(model, num_clusters, config)
   else:
-    num_rounds = config.num_rounds
+    phases, num_rounds = [seeding], config.num_rounds
     plan = _warm_start_plan(model, num_clusters, num_rounds, cohort_size)
 
   def plan_round(server_state, population, round_num, seed):
