@@ -211,11 +211,10 @@ def _build_training(model, config, objective):
     if config.averaging == 'models':
       gradients = trees.subtract(old, mean.value)
     moved = trees.subtract(old, trees.scale_rows(gradients, rates))
-    # The mean of a cluster without clients is undefined.
-    models = trees.select_rows(mean.weight > 0, moved, old)
-    return server_state._replace(cluster_models=models), OrderedDict(
-      num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
+    models, metrics = aggregation.replace_clusters(
+      mean._replace(value=moved), old
     )
+    return server_state._replace(cluster_models=models), metrics
 
   phase = algorithm.Phase(
     name='train',

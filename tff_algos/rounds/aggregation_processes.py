@@ -285,12 +285,7 @@ def _unstarted(processed: aggregation.Processed) -> ProcessState:
   ]
   return ProcessState(
     tf.constant(False),
-    tuple(
-      tf.nest.map_structure(
-        lambda spec: tf.zeros(spec.shape, spec.dtype), tff_compat.to_specs(one)
-      )
-      for one in types
-    ),
+    tuple(trees.zeros(tff_compat.to_specs(one)) for one in types),
   )
 
 

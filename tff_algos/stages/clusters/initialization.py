@@ -201,10 +201,8 @@ def _build_training(num_clusters, objective, training):
     )
 
   def average(server_state, aggregates):
-    mean = aggregates['local_weights']
-    # A model that no client trained is unchanged.
-    models = trees.select_rows(
-      mean.weight > 0, mean.value, server_state.cluster_models
+    models, _ = aggregation.replace_clusters(
+      aggregates['local_weights'], server_state.cluster_models
     )
     return server_state._replace(cluster_models=models), OrderedDict()
 
