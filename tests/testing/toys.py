@@ -211,6 +211,17 @@ def run_rounds(
   return run.server_state, run.client_states, outputs
 
 
+def states_of(output: cohort_lib.PhaseOutput, client_indices):
+  """Returns the new states of some clients, stacked `[n, ...]`, NumPy."""
+  indices = np.concatenate([part for part, _ in output.client_states])
+  states = cohort_lib.concatenate(
+    [cohort_lib.to_numpy(part) for _, part in output.client_states]
+  )
+  position = {int(index): i for i, index in enumerate(indices)}
+  rows = [position[int(index)] for index in client_indices]
+  return tf.nest.map_structure(lambda leaf: leaf[rows], states)
+
+
 def assert_outputs_close(
   output: cohort_lib.PhaseOutput,
   expected: cohort_lib.PhaseOutput,
@@ -220,7 +231,7 @@ def assert_outputs_close(
   clients = np.sort(np.concatenate([part for part, _ in output.client_states]))
   one, other = (
     tf.nest.flatten(
-      (tuple(each._replace(client_states=())), each.states_of(clients))
+      (tuple(each._replace(client_states=())), states_of(each, clients))
     )
     for each in (output, expected)
   )

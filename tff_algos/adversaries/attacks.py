@@ -42,12 +42,12 @@ class AttackConfig:
   """Options of an attack: its name, the attackers, its parameters.
 
   Attributes:
-    name: `'none'`; `'label_flip'` trains on the label num_classes - 1 - y;
-      `'scaling'` multiplies each entry by a uniform number from
-      [`minimum_scale`, 1); `'zero'`, `'sign_flip'`; `'gaussian_noise'` of
-      deviation `noise_deviation`; or, from the honest updates of the cohort,
-      `'alie'`, `'ipm'`, `'min_max'`, `'min_sum'`, `'committee_aware'`, see
-      `adversaries.falsification`.
+    name: `'none'`; `'label_flip'` trains on the label num_classes - 1 - y, of
+      the classes without padding; `'scaling'` multiplies each entry by a
+      uniform number from [`minimum_scale`, 1); `'zero'`, `'sign_flip'`;
+      `'gaussian_noise'` of deviation `noise_deviation`; or, from the honest
+      updates of the cohort, `'alie'`, `'ipm'`, `'min_max'`, `'min_sum'`,
+      `'committee_aware'`, see `adversaries.falsification`.
     fraction: Share of all clients that attack, rounded down, drawn once from
       the run's seed, in [0, 1).
     client_ids: Ids of the attackers, in place of a random share.

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tff_algos.adversaries import falsification, flipped_data
 from tff_algos.core import algorithm as algorithm_lib
+from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Structure
 from tff_algos.numerics import statistics, trees
 from tff_algos.rounds import composer, plans
@@ -54,10 +55,9 @@ def build(
     config: `attacks.AttackConfig`.
     is_attacker: bool `[num_clients]`.
   """
-  num_classes = algorithm.cluster_model.num_outputs
+  model = algorithm.cluster_model
   falsified = {
-    name: _falsify(phase, config, num_classes)
-    for name, phase in attacked.items()
+    name: _falsify(phase, config, model) for name, phase in attacked.items()
   }
 
   def mark(call):
@@ -80,14 +80,14 @@ def build(
 
 
 def _falsify(
-  phase: algorithm_lib.Phase, config: Any, num_classes: int
+  phase: algorithm_lib.Phase, config: Any, model: model_lib.Model
 ) -> algorithm_lib.Phase:
   """Returns the phase with `MarkedInput`, falsified at marked clients."""
 
   def work(message, client_input, client_state, data, seed):
     is_attacker, client_input = client_input
     if config.name == LABEL_FLIP:
-      data = flipped_data.FlippedData(data, is_attacker, num_classes)
+      data = flipped_data.FlippedData(data, is_attacker, model)
     output = phase.client_work(message, client_input, client_state, data, seed)  # pyright: ignore[reportArgumentType]
     result = composer.as_fields(output.result)
     metrics = OrderedDict(output.metrics)

@@ -177,7 +177,7 @@ def build_ditto(
     model,
     init_server_state=robust.checked(config.aggregation, init_server_state),
     init_client_state=lambda run_seed, client_seed: ClientState(
-      trees.zeros_like(model.initialize(run_seed)), tf.constant(0)
+      trees.zeros(model.weights_spec()), tf.constant(0)
     ),
     phases={
       'personalize': _build_personalization(model, config),

@@ -121,10 +121,10 @@ def build_fed_dc(
     'fed_dc',
     model,
     init_server_state=lambda seed, num_clients: ServerState(
-      model.initialize(seed), global_model.zeros(model)
+      model.initialize(seed), trees.zeros(model.weights_spec())
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
-      global_model.zeros(model), global_model.zeros(model)
+      trees.zeros(model.weights_spec()), trees.zeros(model.weights_spec())
     ),
     phases={
       'train': algorithm.Phase(

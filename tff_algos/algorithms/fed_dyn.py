@@ -116,12 +116,12 @@ def build_fed_dyn(
       config.aggregation,
       lambda seed, num_clients: ServerState(
         model.initialize(seed),
-        global_model.zeros(model),
+        trees.zeros(model.weights_spec()),
         tf.constant(num_clients, tf.float32),
       ),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
-      global_model.zeros(model)
+      trees.zeros(model.weights_spec())
     ),
     phases={
       'train': robust.replace_means(

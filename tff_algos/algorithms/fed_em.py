@@ -21,6 +21,9 @@ Cost per client and round: downlink M P, uplink M P floats, M local solves, and
   a forward pass of all models. The solves share one loop, as no model's loss
   depends on another model.
 
+Where an example has labels at several places, as a sentence has, loss_is is
+their sum, -log p_s(y_i | x_i), and means of losses are over labels.
+
 The model served to a client is the mixture of the predictions of the present
 cluster models, weighted by its membership (Proposition 2.1); equal weights for
 a client that never took part. The membership is not uploaded.
@@ -172,7 +175,7 @@ def _build_newcomers(model, config):
 
   def fit(server_state, data, seed):
     del seed
-    losses = assignment.cluster_losses(model, server_state.cluster_models, data)
+    losses = _example_losses(model, server_state.cluster_models, data)
     return mixtures.fit_membership(config.loss_scale * losses, data.mask)
 
   return algorithm.Newcomers(
@@ -183,13 +186,29 @@ def _build_newcomers(model, config):
   )
 
 
+def _example_losses(model, cluster_models, data):
+  """Returns the loss of every example under every model, summed over labels."""
+  losses = assignment.cluster_losses(model, cluster_models, data)
+  weights = model.loss_weights(data.y, data.mask)
+  if weights is data.mask:
+    return losses
+  return tf.where(weights > 0, weights * losses, 0.0)
+
+
+def _mean_over_labels(model, losses, data):
+  """Returns the statistic of examples' losses that are summed over labels."""
+  total, _ = statistics.masked_mean(losses, data.mask)
+  weights = model.loss_weights(data.y, data.mask)
+  return statistics.MeanStat(total, tf.reduce_sum(weights))
+
+
 def _build_training(model, config):
   """Returns the phase of Algorithm 1."""
   objective = objectives.weighted_mean_losses(model, config.loss_scale)
 
   def train(cluster_models, client_input, client_state, data, seed):
     del client_input
-    losses = assignment.cluster_losses(model, cluster_models, data)
+    losses = _example_losses(model, cluster_models, data)
     found = mixtures.posterior(
       config.loss_scale * losses, client_state.membership
     )
@@ -209,7 +228,7 @@ def _build_training(model, config):
       ClientState(membership),
       OrderedDict(
         loss=loss,
-        mixture_loss=statistics.masked_mean(found.losses, data.mask),
+        mixture_loss=_mean_over_labels(model, found.losses, data),
       ),
     )
 

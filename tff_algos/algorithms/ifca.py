@@ -189,7 +189,9 @@ def _build_training(model, config, objective):
   def train(cluster_models, client_input, client_state, data, seed):
     del client_input, client_state
     losses = assignment.cluster_losses(model, cluster_models, data)
-    cluster_id = assignment.best_cluster(losses, data.mask)
+    cluster_id = assignment.best_cluster(
+      losses, model.loss_weights(data.y, data.mask)
+    )
     start = trees.take(cluster_models, cluster_id)
     result, loss = learn(objective, start, data, seed, config.local_training)
     membership = tf.one_hot(cluster_id, config.num_clusters)
@@ -209,11 +211,10 @@ def _build_training(model, config, objective):
     if config.averaging == 'models':
       gradients = trees.subtract(old, mean.value)
     moved = trees.subtract(old, trees.scale_rows(gradients, rates))
-    # The mean of a cluster without clients is undefined.
-    models = trees.select_rows(mean.weight > 0, moved, old)
-    return server_state._replace(cluster_models=models), OrderedDict(
-      num_empty_clusters=tf.reduce_sum(tf.cast(mean.weight <= 0, tf.int32))
+    models, metrics = aggregation.replace_clusters(
+      mean._replace(value=moved), old
     )
+    return server_state._replace(cluster_models=models), metrics
 
   phase = algorithm.Phase(
     name='train',

@@ -150,7 +150,7 @@ def build_algorithm(
   section: config_lib.Named,
   model: model_lib.Model,
   *,
-  run_seed: int = 0,
+  run_seed: int | None = None,
   schedule: lr_schedule.LrScheduleConfig = _CONSTANT,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Builds the algorithm of a config's `algorithm` section.
@@ -169,7 +169,8 @@ def build_algorithm(
   Args:
     section: The algorithm's name and its options.
     model: The model to train.
-    run_seed: The run's own seed, not that of a restart.
+    run_seed: The run's own seed, not that of a restart; None for the seed with
+      which rounds are planned.
     schedule: Learning-rate schedule.
 
   Raises:

@@ -124,11 +124,11 @@ def build_scaffold(
     model,
     init_server_state=lambda seed, num_clients: ServerState(
       model.initialize(seed),
-      global_model.zeros(model),
+      trees.zeros(model.weights_spec()),
       tf.constant(num_clients, tf.float32),
     ),
     init_client_state=lambda run_seed, client_seed: ClientState(
-      global_model.zeros(model)
+      trees.zeros(model.weights_spec())
     ),
     phases={
       'train': algorithm.Phase(

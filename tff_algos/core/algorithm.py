@@ -144,6 +144,8 @@ class Phase(NamedTuple):
     client_input: One client's input as a structure of `tf.TensorSpec`.
     uses_client_state: False if `client_work` neither reads nor changes the
       client state; it then gets and returns `()`, and no state is moved.
+    has_dropout: False if no client drops out of it in simulated dropout: a
+      measurement of all clients, or a step that the plan cannot do without.
     uploads: Fields that a Byzantine client falsifies (`adversaries.attacks`): a
       field of the result, or else of the client state, that is a model or an
       update -> (message, client input, result) -> the model from which the
@@ -157,6 +159,7 @@ class Phase(NamedTuple):
   server_update: ServerUpdate
   client_input: Structure = ()
   uses_client_state: bool = True
+  has_dropout: bool = True
   uploads: Mapping[str, Callable[..., Structure]] = types.MappingProxyType({})
 
 

@@ -40,14 +40,16 @@ def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> MeanStat:
   """Returns the statistic of weighted values.
 
   Args:
-    values: `[n]` float32; one of weight 0 may be NaN.
+    values: `[..., n]` float32; one of weight 0 may be NaN.
     weights: `[n]` float32, >= 0.
 
   Returns:
-    A MeanStat of shape `[]`.
+    A MeanStat of shape `[...]`.
   """
   kept = tf.where(weights > 0, weights * values, tf.zeros_like(values))
-  return MeanStat(tf.reduce_sum(kept), tf.reduce_sum(weights))
+  if len(values.shape) > 1:
+    weights = tf.broadcast_to(weights, tf.shape(values))
+  return MeanStat(tf.reduce_sum(kept, axis=-1), tf.reduce_sum(weights, axis=-1))
 
 
 def value_of(stat: MeanStat) -> Array:

@@ -91,6 +91,13 @@ def inner_product(first: Structure, second: Structure) -> tf.Tensor:
   return tf.add_n(tf.nest.flatten(products))
 
 
+def zeros(spec: Structure) -> Structure:
+  """Returns zeros of the types of a structure of `tf.TensorSpec`."""
+  return tf.nest.map_structure(
+    lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec
+  )
+
+
 def zeros_like(structure: Structure) -> Structure:
   """Returns zeros of the same shapes and dtypes."""
   return tf.nest.map_structure(tf.zeros_like, structure)

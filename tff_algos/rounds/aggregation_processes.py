@@ -37,6 +37,7 @@ class ProcessState(NamedTuple):
 def with_aggregators(
   algorithm: algorithm_lib.FederatedAlgorithm,
   factories: Mapping[str, Mapping[str, Any]],
+  num_clients: int = 3,
 ) -> algorithm_lib.FederatedAlgorithm:
   """Returns an algorithm that aggregates by factories of `tff.aggregators`.
 
@@ -55,13 +56,16 @@ def with_aggregators(
   Args:
     algorithm: The algorithm, without factories.
     factories: Phase -> field of its result -> factory.
+    num_clients: Population size for which the phases are checked: that of the
+      run, where the algorithm's options fit one size alone, as FedSoft's
+      `fixed_importance` does.
 
   Raises:
     ConfigError: If there is no such phase or field, or the field is not
       aggregated by a factory of that kind.
   """
   aggregation.refuse_processes(algorithm.phases, 'a second with_aggregators')
-  types = phase_types.check_algorithm(algorithm)
+  types = phase_types.check_algorithm(algorithm, num_clients)
   by_purpose: dict[str, dict[str, aggregation.Processed]] = {}
   phases = {}
   for purpose, given in factories.items():
@@ -281,12 +285,7 @@ def _unstarted(processed: aggregation.Processed) -> ProcessState:
   ]
   return ProcessState(
     tf.constant(False),
-    tuple(
-      tf.nest.map_structure(
-        lambda spec: tf.zeros(spec.shape, spec.dtype), tff_compat.to_specs(one)
-      )
-      for one in types
-    ),
+    tuple(trees.zeros(tff_compat.to_specs(one)) for one in types),
   )
 
 

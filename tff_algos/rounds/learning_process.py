@@ -165,15 +165,16 @@ def refusal(algorithm: algorithm_lib.FederatedAlgorithm) -> str:
   if len(algorithm.phases) > 1:
     return f'has {len(algorithm.phases)} phases ({", ".join(algorithm.phases)})'
   (phase,) = algorithm.phases.values()
-  server_state, client_state = phase_types.state_specs(algorithm, 1)
-  if phase.uses_client_state and tf.nest.flatten(client_state):
-    return 'keeps a state at each client'
+  # Before the states: those of a phase that collects may need more clients.
   if tf.nest.flatten(phase.client_input):
     return 'sends each client an input of its own'
   if any(
     isinstance(one, aggregation.Collect) for one in phase.aggregation.values()
   ):
     return 'collects the results of clients one by one'
+  server_state, client_state = phase_types.state_specs(algorithm, 1)
+  if phase.uses_client_state and tf.nest.flatten(client_state):
+    return 'keeps a state at each client'
   larger, _ = phase_types.state_specs(algorithm, 2)
   if tf.nest.flatten(larger) != tf.nest.flatten(server_state):
     return 'keeps values of each client at the server'

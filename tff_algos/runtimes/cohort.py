@@ -187,14 +187,6 @@ class PhaseOutput(NamedTuple):
   client_metrics: dict[str, Any]
   num_invalid: int
 
-  def states_of(self, client_indices: np.ndarray) -> Structure:
-    """Returns the new states of some clients, stacked `[n, ...]`, NumPy."""
-    indices = np.concatenate([part for part, _ in self.client_states])
-    states = concatenate([to_numpy(part) for _, part in self.client_states])
-    position = {int(index): i for i, index in enumerate(indices)}
-    rows = [position[int(index)] for index in client_indices]
-    return tf.nest.map_structure(lambda leaf: leaf[rows], states)
-
 
 class Runtime(Protocol):
   """Execution of phases. The result is the same on every runtime.

@@ -1,8 +1,9 @@
-"""Simulated client dropout: sampled clients that fail during a phase.
+"""Clients of a planned phase call that take no part: dropout, availability.
 
-None of the implemented papers models dropout; every deployment has it. The
-clients that drop out are a function of (seed, phase, round, client), so a
-resumed run drops the same clients.
+None of the implemented papers models dropout, the failure of sampled clients
+during a phase; every deployment has it. The clients that drop out are a
+function of (seed, phase, round, client), so a resumed run drops the same
+clients.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
+from tff_algos.core.structures import Array
 
 
 def drop(
@@ -48,11 +50,34 @@ def drop(
   )
   stays = words[:, 0].astype(np.uint32) / 2**32 >= dropout_rate
   uplink = call.cost.uplink_floats * int(stays.sum()) // cohort_size
+  return _take(call, stays, call.cost._replace(uplink_floats=uplink))
+
+
+def restrict(
+  call: algorithm_lib.PhaseCall, is_available: Array
+) -> algorithm_lib.PhaseCall:
+  """Returns a phase call of the available clients alone.
+
+  Nothing is sent to the others: the cost is the available clients' share, which
+  is exact if all clients cost the same.
+
+  Args:
+    call: The planned phase call.
+    is_available: bool `[num_clients]`.
+  """
+  stays = is_available[call.client_indices]
+  if stays.all():
+    return call
+  shares = (n * int(stays.sum()) // len(stays) for n in call.cost)
+  return _take(call, stays, algorithm_lib.Cost(*shares))
+
+
+def _take(call, stays, cost):
   return dataclasses.replace(
     call,
     client_indices=call.client_indices[stays],
     client_inputs=tf.nest.map_structure(
       lambda leaf: leaf[stays], call.client_inputs
     ),
-    cost=call.cost._replace(uplink_floats=uplink),
+    cost=cost,
   )

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import checks, records, seeds
-from tff_algos.core.structures import Structure
+from tff_algos.core.structures import Array, Structure
 from tff_algos.evaluation import evaluator as evaluator_lib
 from tff_algos.numerics import statistics
 from tff_algos.rounds import plans
@@ -42,7 +42,8 @@ class TrainingConfig:
     restarts: Best of several initial states, tried before round 1.
     selection: The best round, and early stopping.
     dropout_rate: Probability of each sampled client to drop out of a phase, in
-      [0, 1); see `dropouts`. No client drops out of evaluations.
+      [0, 1); see `dropouts`. No client drops out of evaluations, nor of phases
+      without `Phase.has_dropout`.
   """
 
   num_rounds: int
@@ -123,7 +124,7 @@ class PhaseRun(NamedTuple):
   """A phase call that was run.
 
   Attributes:
-    planned: The call as planned.
+    planned: The call as planned, of available clients.
     call: The call without the clients that dropped out.
     output: Its output; None if all clients dropped out.
     server_state: The server state afterwards, NumPy.
@@ -227,7 +228,7 @@ def run_phases(
   round_num: int,
   seed: int,
   dropout_rate: float = 0.0,
-  available: algorithm_lib.Population | None = None,
+  is_available: Array | None = None,
 ) -> Iterator[PhaseRun]:
   """Runs one round; yields every phase call of the plan after it has run.
 
@@ -242,23 +243,31 @@ def run_phases(
     round_num: From 1.
     seed: The run's seed.
     dropout_rate: See `TrainingConfig`.
-    available: The population from which the plan samples; None for `source`'s.
+    is_available: Whether each client may take part, bool `[num_clients]`; None
+      for all. The plan sees the others as clients without examples.
   """
-  population = available or source.population
-  calls = plans.Calls(
-    algorithm.plan_round(server_state, population, round_num, seed),
-    server_state,
-  )
-  for planned in calls:
-    call = dropouts.drop(
-      planned, source.population, round_num, seed, dropout_rate
+  population = source.population
+  if is_available is not None:
+    population = population._replace(
+      num_examples=np.where(is_available, population.num_examples, 0)
     )
+  plan = algorithm.plan_round(server_state, population, round_num, seed)
+  if is_available is not None:
+    # Some plans call clients without examples, too.
+    plan = plans.map_calls(
+      plan, lambda call: dropouts.restrict(call, is_available)
+    )
+  calls = plans.Calls(plan, server_state)
+  for planned in calls:
+    phase = algorithm.phases[planned.phase]
+    rate = dropout_rate if phase.has_dropout else 0.0
+    call = dropouts.drop(planned, source.population, round_num, seed, rate)
     output = None
     if len(call.client_indices):
       with interrupts.held():
         output = run_call(
           runtime,
-          algorithm.phases[planned.phase],
+          phase,
           source,
           states,
           calls.server_state,

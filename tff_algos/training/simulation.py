@@ -175,7 +175,7 @@ class Simulation:
         self.server_state,
         self.round_num + 1,
         self.seed,
-        available=self._population(available),
+        is_available=self._is_available(available),
       )
     )
     self.round_num += 1
@@ -204,21 +204,16 @@ class Simulation:
       round_num = self.round_num
     return seeds.derive_seed(self.seed, purpose, round_num, client_id)
 
-  def _population(
-    self, available: Iterable[str] | None
-  ) -> algorithm_lib.Population:
-    """Returns the population; clients that are not available lose examples."""
-    population = self.source.population
+  def _is_available(self, available: Iterable[str] | None) -> Array | None:
+    """Returns whether each client may take part, bool; None for all."""
     if available is None:
-      return population
+      return None
+    client_ids = self.source.population.client_ids
     chosen = {*available}
-    unknown = sorted(chosen.difference(population.client_ids))
+    unknown = sorted(chosen.difference(client_ids))
     if unknown:
       raise errors.ConfigError(
         f'available names {unknown[0]!r}, which is no client id of the '
-        f'population; its ids are like {population.client_ids[0]!r}'
+        f'population; its ids are like {client_ids[0]!r}'
       )
-    is_available = [one in chosen for one in population.client_ids]
-    return population._replace(
-      num_examples=np.where(is_available, population.num_examples, 0)
-    )
+    return np.array([one in chosen for one in client_ids])

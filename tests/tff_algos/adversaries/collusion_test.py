@@ -65,7 +65,7 @@ def test_in_model_space_models_are_averaged_and_turned():
 
 
 def test_clients_keep_what_is_true():
-  states = _run('ipm').states_of(np.arange(4))
+  states = toys.states_of(_run('ipm'), np.arange(4))
   np.testing.assert_array_equal(states.last[:, 0], [7, 9, 14, 6])
 
 

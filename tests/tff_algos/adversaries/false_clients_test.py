@@ -59,7 +59,7 @@ def test_an_upload_is_falsified_as_update_or_as_model(name, space, sent):
   assert float(output.server_state.mean) == _mean(sent)
   # What is no upload stays true, and so does what the client keeps.
   np.testing.assert_array_equal(output.server_state.said, [8, 15, 12])
-  states = output.states_of(np.arange(3))
+  states = toys.states_of(output, np.arange(3))
   np.testing.assert_array_equal(states.last[:, 0], [8, 15, 12])
   np.testing.assert_array_equal(states.last[:, 1], [1, 1, 1])
   values = {
@@ -89,7 +89,7 @@ def test_random_attacks_are_those_of_the_clients_seed():
 def test_an_upload_that_stays_with_the_client_is_falsified_there():
   """For phases that use what an earlier one computed; here all of `last`."""
   output = _run(_algorithm('sign_flip', uploads='last'))
-  states = output.states_of(np.arange(3))
+  states = toys.states_of(output, np.arange(3))
   np.testing.assert_array_equal(states.last[1], [5 - 10, 5 + 4])
   np.testing.assert_array_equal(states.last[0], [8, 1])
   assert float(output.server_state.mean) == _mean(15)

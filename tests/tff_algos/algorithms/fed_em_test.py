@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import points, toys, unigrams
 from tff_algos.algorithms import fed_em
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
@@ -119,6 +119,56 @@ def test_loss_scale_makes_a_loss_a_likelihood():
   np.testing.assert_allclose(
     centers[:, 0], [2 * 0.1 * _FAR, 2 + 2 * 0.9 * (_FAR - 2)], rtol=1e-5
   )
+
+
+def test_a_sentence_is_one_example_whose_likelihood_is_that_of_its_words():
+  """Sentences of three words and of one; four labels in all."""
+  probs = np.array([[0, 0.8, 0.2], [0, 0.5, 0.5]])
+  source = unigrams.clients([[[1, 1, 2], [2, 0, 0]]])
+  config = fed_em.FedEmConfig(cohort_size=1, local_training=_ONE_STEP)
+  algorithm = fed_em.build_fed_em(unigrams.model(), config)
+  logits = unigrams.logits(*probs)
+  start = fed_em.ServerState({'logits': logits})
+  _, states = toys.initial_states(algorithm, source.population)
+  state, states, (output,) = toys.run_rounds(
+    algorithm,
+    debug_runtime.DebugRuntime(algorithm, 1),
+    source,
+    1,
+    start=(start, states),
+  )
+  joint = 0.5 * np.array([[0.8 * 0.8 * 0.2, 0.2], [0.5**3, 0.5]])
+  shares = joint / joint.sum(axis=0)
+  np.testing.assert_allclose(
+    states[0].membership, shares.mean(axis=1), rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    statistics.value_of(output.client_metrics['mixture_loss']),
+    -np.log(joint.sum(axis=0)).sum() / 4,
+    rtol=1e-5,
+  )
+  counts = np.array([[0, 2, 1], [0, 0, 1]])
+  slopes = shares @ np.array([3, 1]) * probs.T - (shares @ counts).T
+  np.testing.assert_allclose(
+    state.cluster_models['logits'], logits - slopes.T / 4, rtol=1e-5
+  )
+  known = algorithm.newcomers.fit(
+    start,
+    algorithm_lib.ClientData(
+      *map(tf.constant, (source.examples(0).x, source.examples(0).y)),
+      tf.ones([2]),
+    ),
+    tf.constant([0, 0]),
+  )
+  np.testing.assert_allclose(known, _likeliest(2 * joint), atol=1e-4)
+
+
+def _likeliest(likelihoods):
+  """Returns the best membership of two components, from a fine grid."""
+  first = np.linspace(0, 1, 100001)[1:-1, np.newaxis]
+  mixed = first * likelihoods[0] + (1 - first) * likelihoods[1]
+  best = first[np.log(mixed).sum(axis=1).argmax(), 0]
+  return [best, 1 - best]
 
 
 def test_squared_distances_of_hundreds_still_tell_models_apart():

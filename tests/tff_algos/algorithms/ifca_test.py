@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import points, toys, unigrams
 from tff_algos.algorithms import ifca
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers, statistics
@@ -70,6 +70,25 @@ def test_each_client_moves_the_center_that_fits_it_best():
   # Squared distances: 2 + 2, 1, 5 + 5 + 4 + 4 and 3 * 4, of 10 points.
   loss = statistics.value_of(output.client_metrics['loss'])
   np.testing.assert_allclose(loss, 3.5)
+
+
+def test_a_client_chooses_by_the_mean_over_its_words():
+  """Three words in one sentence outweigh those of two sentences of one."""
+  source = unigrams.clients([[[1, 1, 1], [2, 0, 0], [2, 0, 0]]])
+  algorithm = ifca.build_ifca(
+    unigrams.model(),
+    ifca.IfcaConfig(cohort_size=1, local_training=_TO_THE_MEAN),
+  )
+  logits = unigrams.logits([0, 0.2, 0.8], [0, 0.8, 0.2])
+  _, states = toys.initial_states(algorithm, source.population)
+  _, (state,), _ = toys.run_rounds(
+    algorithm,
+    debug_runtime.DebugRuntime(algorithm, 1),
+    source,
+    1,
+    start=(ifca.ServerState({'logits': logits}), states),
+  )
+  np.testing.assert_array_equal(state.membership, [0, 1])
 
 
 def test_weighting_by_examples_counts_points_and_not_clients():

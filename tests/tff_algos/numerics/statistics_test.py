@@ -66,3 +66,7 @@ def test_weighted_mean_counts_by_weight_even_beside_nan():
   stat = statistics.weighted_mean(values, tf.constant([3.0, 1, 0, 0]))
   assert float(stat.total) == 8
   assert float(stat.weight) == 4
+  rows = tf.stack([values, 2 * values])
+  stat = statistics.weighted_mean(rows, tf.constant([3.0, 1, 0, 0]))
+  assert stat.total.numpy().tolist() == [8, 16]
+  assert stat.weight.numpy().tolist() == [4, 4]

@@ -41,6 +41,15 @@ def test_interpolate_goes_a_share_of_the_way_and_beyond():
   _check(trees.interpolate(broken, _tree(), 1.0), _KERNEL, _BIAS)
 
 
+def test_zeros_are_of_the_types():
+  spec = {'a': tf.TensorSpec([2], tf.int32), 'b': (tf.TensorSpec([]),)}
+  zeros = trees.zeros(spec)
+  tf.nest.assert_same_structure(zeros, spec)
+  assert zeros['a'].dtype == tf.int32
+  assert zeros['a'].numpy().tolist() == [0, 0]
+  assert float(zeros['b'][0]) == 0
+
+
 def test_zeros_like_keeps_shapes_and_dtypes():
   zeros = trees.zeros_like((tf.constant([1, 2]), tf.ones([2, 0])))
   assert zeros[0].dtype == tf.int32

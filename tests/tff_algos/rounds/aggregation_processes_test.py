@@ -269,3 +269,19 @@ def test_other_runtimes_refuse_factories(runtime):
 def test_wrong_factories_are_refused(factories, words):
   with pytest.raises(errors.ConfigError, match=words):
     aggregation_processes.with_aggregators(running_sum.algorithm(), factories)
+
+
+def test_phases_are_checked_for_the_population_that_an_option_fits():
+  section = {
+    'name': 'fed_soft',
+    'selection': 'weighted_full',
+    'fixed_importance': [[1.0, 0.0], [0.5, 0.5]],
+  }
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), toys.linear(3)
+  )
+  changed = aggregation_processes.with_aggregators(
+    algorithm, {'train': {'local_weights': _MEAN}}, num_clients=2
+  )
+  aggregator = changed.phases['train'].aggregation['local_weights']
+  assert len(aggregator.processes) == 2

@@ -173,6 +173,14 @@ def test_what_is_no_learning_process_is_refused(name, reason):
     tff_algos.learning_process(_algorithm(name))
 
 
+def test_a_robust_rule_is_refused_as_it_collects():
+  """And not as a rule for which one client is too few."""
+  rule = {'rule': 'krum', 'num_byzantine': 1}
+  algorithm = _algorithm(cohort_size=0, aggregation=rule)
+  with pytest.raises(errors.ConfigError, match='one by one'):
+    tff_algos.learning_process(algorithm)
+
+
 def test_collected_results_are_refused():
   algorithm = _algorithm()
   phase = algorithm.phases['train']

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import running_sum
+from tests.testing import running_sum, toys
 from tff_algos.core import errors
 from tff_algos.runtimes import debug_runtime
 
@@ -22,7 +22,7 @@ def test_phase_by_hand():
   assert output.server_state.total == 10 + 25 + 11 + 10
   assert output.server_state.mean == (3 * 25 + 1 * 11 + 0 * 10) / 4
   np.testing.assert_array_equal(output.server_state.said, [11, 0, 10, 25])
-  states = output.states_of([3, 0, 2])
+  states = toys.states_of(output, [3, 0, 2])
   np.testing.assert_array_equal(states.num_turns, [1, 1, 1])
   np.testing.assert_array_equal(states.last[:, 1], [0, 1, 2])
   assert output.client_metrics['x'].total == 16

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import running_sum
+from tests.testing import contract, running_sum, toys
+from tff_algos.algorithms import registry
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import seeds
 from tff_algos.runtimes import debug_runtime
-from tff_algos.training import dropouts, loop
+from tff_algos.training import dropouts, loop, simulation
 
 
 def _population(num_clients):
@@ -79,6 +80,18 @@ def test_the_rate_is_the_chance(rate):
   assert abs(lost - 4000 * rate) < 5 * (4000 * rate * (1 - rate)) ** 0.5
 
 
+def test_a_restricted_call_costs_the_share_of_the_available_clients():
+  call = _call(5)
+  assert dropouts.restrict(call, np.ones(5, bool)) is call
+  left = dropouts.restrict(call, np.array([1, 0, 0, 1, 0], bool))
+  assert left.client_indices.tolist() == [3, 0]
+  assert left.client_inputs['own'].tolist() == [30, 0]
+  assert left.cost == (28, 20, 2)
+  nobody = dropouts.restrict(call, np.zeros(5, bool))
+  assert nobody.client_indices.size == 0
+  assert nobody.cost == (0, 0, 0)
+
+
 def _seed_that_leaves(clients, population, rate):
   """Returns the first seed that drops all others in round 1."""
   everyone = running_sum.phase_call(np.arange(2), [1, 1])
@@ -139,3 +152,62 @@ def test_a_phase_that_loses_everybody_changes_nothing(tmp_path):
 
 def test_nobody_drops_out_by_default(tmp_path):
   assert loop.TrainingConfig(1).dropout_rate == 0
+
+
+def _first_round(name, rate, seed=0, **options):
+  """Returns the runs of round 1 of an algorithm on logistic regressions."""
+  section = contract.section(name, 'logistic') | options
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), toys.logistic()
+  )
+  source = contract.build_source()
+  server_state, client_states = simulation.initial_states(
+    algorithm, source.population, seed
+  )
+  with debug_runtime.DebugRuntime(algorithm, len(contract.SIZES)) as runtime:
+    runs = loop.run_phases(
+      algorithm,
+      runtime,
+      source,
+      simulation.ClientStates(client_states),
+      server_state,
+      round_num=1,
+      seed=seed,
+      dropout_rate=rate,
+    )
+    return server_state, {run.planned.purpose: run for run in runs}
+
+
+def test_the_committee_adopts_without_dropout():
+  """With a seed by which both members would drop out of the adoption alone."""
+  start, runs = _first_round('cmfl', 0.5, seed=6)
+  trained, adopted = runs['train'], runs['adopt']
+  members = adopted.call.client_indices
+  assert members.tolist() == [3, 4]
+  assert trained.call.client_indices.tolist() == [2, 3, 4]
+  population = contract.build_source().population
+  dropped = dropouts.drop(adopted.planned, population, 1, 6, 0.5)
+  assert not dropped.client_indices.size
+  agreed = adopted.server_state.agreed.model_weights['kernel']
+  proposed = trained.server_state.proposed.model_weights['kernel']
+  np.testing.assert_array_equal(agreed, proposed)
+  assert np.abs(agreed - start.agreed.model_weights['kernel']).max() > 0.1
+
+
+def test_the_objective_of_ppfl_is_measured_without_dropout():
+  measured = [
+    _first_round('ppfl', rate, stationarity_interval=1)[1]['stationarity']
+    for rate in (0.0, 0.9)
+  ]
+  np.testing.assert_equal(*(one.output.server_metrics for one in measured))
+
+
+def test_every_center_of_kmeans_is_trained_at_any_rate():
+  start, runs = _first_round(
+    'ifca', 0.9, num_clusters=3, initialization={'mode': 'k-means++'}
+  )
+  final = runs['seed_centers'].server_state
+  for before, after in zip(
+    start.cluster_models['kernel'], final.cluster_models['kernel'], strict=True
+  ):
+    assert not np.allclose(before, after)

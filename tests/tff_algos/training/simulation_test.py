@@ -47,6 +47,13 @@ def test_rounds_are_those_of_a_training():
   )
 
 
+def test_cohorts_are_sampled_from_the_available_clients():
+  run = _simulate('fed_avg', cohort_size=2)
+  for _ in range(3):
+    (one,) = run.run_round(['c002', 'c004'])
+    assert one.planned.client_indices.tolist() == [2, 4]
+
+
 def test_only_available_clients_take_part():
   run = _simulate('fed_avg', cohort_size=0)
   names = ['c003', 'c001', 'c000']  # The second has no example.
@@ -59,6 +66,36 @@ def test_only_available_clients_take_part():
   with pytest.raises(errors.ConfigError, match="'c9', which is no client id"):
     run.run_round(['c000', 'c9'])
   assert run.round_num == 2
+
+
+@pytest.mark.parametrize(
+  ('name', 'options'),
+  [
+    ('l2gd', {}),
+    ('gossip', {'num_segments': 2, 'num_replicas': 1}),
+    ('per_fed_avg', {'cohort_size': 0, 'num_local_steps': 1}),
+    ('ppfl', {'laplacian': {'weight': 0.1, 'affinity': 'uniform'}}),
+    ('cfl', {}),
+    ('fine_tuning', {'cohort_size': 0}),
+  ],
+)
+def test_examples_of_other_clients_are_not_read(name, options):
+  """Of algorithms that call all clients: others' states and data are inert."""
+  section = contract.section(name, 'logistic') | options
+  algorithm = registry.build_algorithm(
+    registry.parse_config(section), toys.logistic()
+  )
+  runtime = debug_runtime.DebugRuntime(algorithm, len(contract.SIZES))
+  names, found = ['c002', 'c003'], []
+  for source in (_SOURCE, contract.build_source(c4=np.ones((4, 4, 4, 1), 'f'))):
+    run = simulation.Simulation(algorithm, source, runtime, seed=3)
+    before = list(run.client_states)
+    for one in run.run_round(names) + run.run_round(names):
+      assert set(one.call.client_indices) <= {2, 3}
+    for index in (0, 1, 4):
+      np.testing.assert_equal(run.client_states[index], before[index])
+    found.append(run.server_state)
+  np.testing.assert_equal(*found)
 
 
 def test_a_round_that_fails_changes_nothing(monkeypatch):

@@ -313,7 +313,7 @@ def _build_adoption():
     return algorithm.ClientOutput(result, client_state, OrderedDict())
 
   def adopt(server_state, aggregates):
-    # All members report the same values; zeros if all members drop out.
+    # All members report the same values.
     outcome = aggregates['outcome'].value
     is_accepted = outcome['is_accepted'] > 0
     agreed, proposed = server_state.agreed, server_state.proposed
@@ -338,6 +338,8 @@ def _build_adoption():
       for name in round_votes.Outcome._fields
     ),
     uses_client_state=False,
+    # What members miss in a vote is part of the vote.
+    has_dropout=False,
   )
 
 

@@ -64,7 +64,9 @@ class FeatureModel:
     """
     # With an identity head, the outputs of the model are the features.
     head = {
-      name: tf.eye(self.width) if name == self._kernel else tf.zeros([1])
+      name: tf.eye(self.width)
+      if name == self._kernel
+      else tf.zeros([self.width])
       for name in self.groups.private
     }
     return self._model.apply({**shared, **head}, x)

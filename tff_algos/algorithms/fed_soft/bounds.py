@@ -207,7 +207,7 @@ def descent(
     - (step**2 * m_hat + expected) / (mu * np.sqrt(2) * root)
   )
   squared_radius = m_rest * bounds.radius**2
-  spread = (mu + bounds.smoothness_lambda) / 2 + (4 * smoothness + mu) / root
+  spread = (mu + smoothness) / 2 + (4 * smoothness + mu) / root
   squares = np.sum(risks.gradients(solves.centers) ** 2, axis=-1)
   divisor = (1 - p) * n_s - p_smooth * (len(n_s) - 2) * n
   above = p_smooth * spread * squared_radius * bounds.max_gap**2

@@ -99,10 +99,7 @@ def initial(model: model_lib.Model, config: LocalAtomsConfig) -> OwnWeights:
     filter_groups.names_by_group(model), OWN_GROUPS[config.own]
   )
   spec = filter_groups.take(model.weights_spec(), names)
-  zeros = tf.nest.map_structure(
-    lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec
-  )
-  return OwnWeights(zeros, tf.constant(0))
+  return OwnWeights(trees.zeros(spec), tf.constant(0))
 
 
 def train(

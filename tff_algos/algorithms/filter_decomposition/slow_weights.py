@@ -104,10 +104,7 @@ class Kept(NamedTuple):
 def initial(model: model_lib.Model, config: ScheduleConfig) -> Kept:
   """Returns the state of a client that never took part."""
   spec = filter_groups.take(model.weights_spec(), slow_names(model, config))
-  zeros = tf.nest.map_structure(
-    lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec
-  )
-  return Kept(zeros, tf.constant(-1))
+  return Kept(trees.zeros(spec), tf.constant(-1))
 
 
 def slow_names(

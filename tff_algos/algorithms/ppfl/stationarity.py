@@ -31,7 +31,8 @@ def build_measurement(
   """Returns the phase `stationarity`, which changes no state.
 
   A client passes over its examples once, forward and backward, and uploads a
-  gradient as large as the model weights and two numbers.
+  gradient as large as the model weights and two numbers. Clients whose values
+  are not finite are missing in the sums; the round counts them as invalid.
 
   The server state is a NamedTuple with the fields `model_weights`; and, with a
   penalty, `membership` and `affinity_features`. Its server metrics:
@@ -102,4 +103,6 @@ def build_measurement(
     server_update=report,
     client_input=exchange.client_input('stationarity'),
     uses_client_state=not exchange.at_server,
+    # Sums over some of the clients are not the objective's.
+    has_dropout=False,
   )

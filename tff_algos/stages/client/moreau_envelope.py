@@ -140,9 +140,7 @@ def initial_state(
   model: model_lib.Model, config: MoreauEnvelopeConfig
 ) -> ClientState:
   """Returns the state of a client that never took part."""
-  zeros = tf.nest.map_structure(
-    lambda spec: tf.zeros(spec.shape, spec.dtype), model.weights_spec()
-  )
+  zeros = trees.zeros(model.weights_spec())
   return ClientState(
     zeros, tf.constant(0), zeros if config.kept == 'both' else ()
   )

@@ -35,13 +35,7 @@ def mean_loss(model: model_lib.Model, loss_scale: float = 1.0) -> Objective:
 
   def objective(model_weights, batch):
     losses = model.example_losses(model.apply(model_weights, batch.x), batch.y)
-    weights = model.loss_weights(batch.y, batch.mask)
-    if weights is batch.mask:
-      mean = real_mean(losses, batch.mask)
-    else:
-      stat = statistics.weighted_mean(losses, weights)
-      mean = stat.total / tf.maximum(stat.weight, 1.0)
-    return _scale(mean, loss_scale), losses
+    return _scale(_mean_over_labels(model, losses, batch), loss_scale), losses
 
   return objective
 
@@ -52,8 +46,9 @@ def weighted_mean_losses(
   """Returns the sum over stacked models of the weighted mean loss of each.
 
   The batch is a `weighted_data.WeightedData` with weights `[batch, models]`. A
-  mean divides by the number of real examples, not by their weights. The loss of
-  an example is its weighted sum over the models.
+  mean divides as `mean_loss` does, by the number of real examples or of their
+  labels, not by their weights. The loss of an example is its weighted sum over
+  the models.
 
   No model's loss depends on another's weights, so an elementwise optimizer, as
   all of `numerics.optimizers` are, solves a separate problem for each model.
@@ -71,7 +66,8 @@ def weighted_mean_losses(
       stacked_weights,
     )
     weighted = tf.reduce_sum(batch.weights * tf.transpose(losses), axis=1)
-    return _scale(real_mean(weighted, batch.mask), loss_scale), weighted
+    mean = _mean_over_labels(model, weighted, batch)
+    return _scale(mean, loss_scale), weighted
 
   return objective
 
@@ -112,6 +108,15 @@ def real_mean(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(kept) / real, gradient
 
   return mean_of(losses)
+
+
+def _mean_over_labels(model, losses, batch):
+  """Returns the mean of examples' losses in which each label counts once."""
+  weights = model.loss_weights(batch.y, batch.mask)
+  if weights is batch.mask:
+    return real_mean(losses, batch.mask)
+  stat = statistics.weighted_mean(losses, weights)
+  return stat.total / tf.maximum(stat.weight, 1.0)
 
 
 def _scale(mean: tf.Tensor, loss_scale: float) -> tf.Tensor:

@@ -36,20 +36,20 @@ def _example_losses(model, weights, x, y):
   )
 
 
-def best_cluster(losses: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-  """Returns the cluster of the lowest mean loss over the real examples.
+def best_cluster(losses: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+  """Returns the cluster of the lowest mean loss over the real examples' labels.
 
   IFCA, Algorithm 1: the cluster identity estimate.
 
   Args:
     losses: `[num_clusters, capacity]`, not NaN.
-    mask: `[capacity]`.
+    weights: `[capacity]`, from `Model.loss_weights`.
 
   Returns:
     Cluster id, int32 `[]`; the lowest on a tie, hence 0 without examples.
   """
   # All means have the same divisor, so sums suffice.
-  totals = statistics.masked_mean(losses, mask).total
+  totals = statistics.weighted_mean(losses, weights).total
   return tf.argmin(totals, output_type=tf.int32)
 
 

@@ -162,12 +162,14 @@ def precede(
         'model.pretrained.fresh'
       )
     return algorithm
-  phases = [_build_training(num_clusters, objective, training)]
+  seeding = _build_training(num_clusters, objective, training)
   if config.mode == KMEANS:
-    phases.append(_build_reporting(model, num_clusters))
+    # Without its one client, a cluster would keep a random model of its own.
+    seeding = seeding._replace(has_dropout=False)
+    phases = [seeding, _build_reporting(model, num_clusters)]
     num_rounds, plan = 1, _kmeans_plan(model, num_clusters, config)
   else:
-    num_rounds = config.num_rounds
+    phases, num_rounds = [seeding], config.num_rounds
     plan = _warm_start_plan(model, num_clusters, num_rounds, cohort_size)
 
   def plan_round(server_state, population, round_num, seed):
@@ -199,10 +201,8 @@ def _build_training(num_clusters, objective, training):
     )
 
   def average(server_state, aggregates):
-    mean = aggregates['local_weights']
-    # A model that no client trained is unchanged.
-    models = trees.select_rows(
-      mean.weight > 0, mean.value, server_state.cluster_models
+    models, _ = aggregation.replace_clusters(
+      aggregates['local_weights'], server_state.cluster_models
     )
     return server_state._replace(cluster_models=models), OrderedDict()
 
@@ -228,7 +228,9 @@ def _build_reporting(model, num_clusters):
   def report(models, num_centers, client_state, data, seed):
     del seed
     losses = assignment.cluster_losses(model, models, data)
-    totals, weights = statistics.masked_mean(losses, data.mask)
+    totals, weights = statistics.weighted_mean(
+      losses, model.loss_weights(data.y, data.mask)
+    )
     # A client with infinite losses only is rejected, and has probability 0.
     infinite = tf.fill([num_clusters], float('inf'))
     is_center = tf.range(num_clusters) < num_centers

@@ -167,10 +167,3 @@ def mean_or_old(
 ) -> model_lib.Weights:
   """Returns a mean of models, or the old model if no client contributed."""
   return trees.select(mean.weight > 0, mean.value, old)
-
-
-def zeros(model: model_lib.Model) -> model_lib.Weights:
-  """Returns zeros like a model's weights."""
-  return tf.nest.map_structure(
-    lambda spec: tf.zeros(spec.shape, spec.dtype), model.weights_spec()
-  )

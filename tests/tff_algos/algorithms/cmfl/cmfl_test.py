@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.testing import toys
+from tff_algos.algorithms import registry
 from tff_algos.algorithms.cmfl import cmfl, committee
 from tff_algos.algorithms.cmfl.consensus import round_votes
 from tff_algos.core import algorithm as algorithm_lib
@@ -17,6 +18,7 @@ from tff_algos.rounds import aggregation
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.runtimes import debug_runtime
 from tff_algos.stages.client import local_training
+from tff_algos.training import simulation
 
 _NUM_CLIENTS = 12
 _THETAS = np.array([[2.0, -1, 0.5], [1, 1, 1]])
@@ -375,6 +377,32 @@ def test_the_seed_of_a_run_reaches_the_vote():
     members = [ids[i] for i in _members(only.call)]
     accepted.append(bool(only.voted.server_metrics['is_accepted']))
     assert accepted[-1] == (not malicious & {*members})
+  assert len(set(accepted)) == 2
+
+
+def test_malicious_members_of_a_simulation_are_those_of_its_seed():
+  """The registry passes no other seed; as in the test before this."""
+  options = {'malicious_fraction': 0.25, 'behaviour': 'silent'}
+  section = registry.parse_config(
+    {
+      'name': 'cmfl',
+      'committee': _SHARES | {'committee_rate': 0.25},
+      'consensus': options,
+    }
+  )
+  algorithm = registry.build_algorithm(section, toys.linear(3))
+  config = round_votes.ConsensusConfig(**options)
+  ids = _SOURCE.population.client_ids
+  runtime = debug_runtime.DebugRuntime(algorithm, len(ids))
+  accepted = []
+  for seed in range(6):
+    train, adopt = simulation.Simulation(
+      algorithm, _SOURCE, runtime, seed
+    ).run_round()
+    malicious = round_votes.malicious_clients(ids, config, seed)
+    members = {ids[i] for i in _members(train.call)}
+    accepted.append(bool(adopt.output.server_metrics['is_accepted']))
+    assert accepted[-1] == (not malicious & members)
   assert len(set(accepted)) == 2
 
 

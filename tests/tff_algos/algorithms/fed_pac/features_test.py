@@ -8,7 +8,7 @@ from tests.testing import contract, toys
 from tff_algos.algorithms.fed_pac import features
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors
-from tff_algos.models import registry
+from tff_algos.models import keras_models, registry
 
 _MODEL = toys.mlp()
 _WEIGHTS = {
@@ -46,6 +46,31 @@ def test_a_head_without_bias_and_convolutions():
   shared, head = parted.groups.split(weights)
   outputs = parted.outputs(head, parted.features(shared, _X))
   np.testing.assert_allclose(outputs, model.apply(weights, _X), rtol=1e-5)
+
+
+def _perceptron(input_shape, num_outputs):
+  return tf.keras.Sequential(
+    [
+      tf.keras.layers.Input(input_shape),
+      tf.keras.layers.Dense(5, 'tanh'),
+      tf.keras.layers.Dense(num_outputs),
+    ]
+  )
+
+
+def test_a_keras_head_with_bias():
+  model = keras_models.from_keras(_perceptron, (16,), 3)
+  weights = model.initialize(tf.constant([1, 2]))
+  parted = features.FeatureModel(model)
+  x = tf.constant(_X.reshape(-1, 16))
+  shared, head = parted.groups.split(weights)
+  assert [leaf.shape.rank for leaf in head.values()] == [2, 1]
+  kernel, bias = shared.values()
+  hidden = parted.features(shared, x)
+  np.testing.assert_allclose(hidden, np.tanh(x @ kernel + bias), rtol=1e-5)
+  np.testing.assert_allclose(
+    parted.outputs(head, hidden), model.apply(weights, x), rtol=1e-5, atol=1e-6
+  )
 
 
 def test_sums_by_class_leave_padding_out():

@@ -233,7 +233,7 @@ def test_descent_is_that_of_theorem_four(case):
     rho -= 4 * big_f * g**2 * m_hat / (mu**2 * draws**0.5)
     expected = (1 - p) * n_s + q * n
     rho -= (g**2 * m_hat + expected) / (mu * (2 * draws) ** 0.5)
-    big_r = (mu + bounds.smoothness_lambda) / 2 * (n - m_s) * bounds.radius**2
+    big_r = (mu + big_f) / 2 * (n - m_s) * bounds.radius**2
     big_r += (4 * big_f + mu) * (n - m_s) * bounds.radius**2 / draws**0.5
     floor = q * big_r * risks.gaps[1] ** 2 / ((1 - p) * n_s - q * n)
     gradient = risks.hessians[s] @ (solves.centers[s] - risks.minimizers[s])

@@ -8,7 +8,7 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from tests.testing import running_sum
+from tests.testing import running_sum, toys
 from tff_algos.core import errors
 from tff_algos.runtimes.tff import local_worker, tff_config, tff_runtime
 
@@ -63,7 +63,7 @@ def test_phase_by_hand_and_the_worker_ends():
   assert output.server_state.mean == (3 * 25 + 1 * 11 + 0 * 10) / 4
   np.testing.assert_array_equal(output.server_state.said, [11, 0, 10, 25])
   # Each client has its own, whatever TFF's order is.
-  states = output.states_of([3, 0, 2])
+  states = toys.states_of(output, [3, 0, 2])
   np.testing.assert_array_equal(states.last, [[25, 0], [11, 1], [10, 2]])
   np.testing.assert_array_equal(states.num_turns, [1, 1, 1])
   assert output.client_metrics['x'].total == 16
@@ -81,7 +81,7 @@ def test_client_that_is_not_finite_is_left_out():
   assert output.num_invalid == 1
   assert output.server_state.total == 6
   np.testing.assert_array_equal(
-    output.states_of([0, 1, 2]).num_turns, [1, 0, 1]
+    toys.states_of(output, [0, 1, 2]).num_turns, [1, 0, 1]
   )
 
 

@@ -123,7 +123,7 @@ def test_phase_by_hand(clients_per_block, vectorizes):
   assert output.server_state.total == 10 + sum(said)
   assert output.server_state.mean == (3 * 25 + 1 * 11 + 0 * 10) / 4
   np.testing.assert_array_equal(output.server_state.said, [11, 0, 10, 25, 0])
-  states = output.states_of([3, 0, 2])
+  states = toys.states_of(output, [3, 0, 2])
   np.testing.assert_array_equal(states.num_turns, [1, 1, 1])
   np.testing.assert_array_equal(states.last, [[25, 0.5], [11, 1.5], [10, 2.5]])
   assert output.server_metrics['weight'] == 4
@@ -185,7 +185,7 @@ def test_client_that_is_not_finite_is_left_out():
   assert output.server_state.total == 6
   assert output.server_state.mean == 3
   np.testing.assert_array_equal(
-    output.states_of(range(4)).num_turns, [1, 0, 0, 1]
+    toys.states_of(output, range(4)).num_turns, [1, 0, 0, 1]
   )
   assert output.client_metrics['x'].weight == 2
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.testing import points, toys
+from tests.testing import points, toys, unigrams
 from tff_algos.algorithms import ifca
+from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
 from tff_algos.numerics import optimizers
 from tff_algos.rounds import plans
@@ -169,6 +170,41 @@ def test_a_client_with_nan_seeds_nothing_and_is_not_drawn_by_its_loss():
     assert not (found[1:] == random[1:]).any()
     if not was_first:
       assert state.seed_losses[2] == 0
+
+
+def test_a_reported_loss_is_the_mean_over_labels():
+  """Three words in one sentence and one in another, under the first model."""
+  source = unigrams.clients([[[1, 1, 1], [2, 0, 0]]])
+  algorithm = ifca.build_ifca(
+    unigrams.model(),
+    ifca.IfcaConfig(
+      cohort_size=1,
+      initialization=initialization.InitializationConfig('k-means++'),
+    ),
+  )
+  state = ifca.ServerState(
+    {'logits': unigrams.logits([0, 0.8, 0.2], [0, 0.5, 0.5])},
+    np.zeros(1, np.float32),
+  )
+  call = algorithm_lib.PhaseCall(
+    'seed_losses',
+    np.zeros(1, np.int32),
+    np.ones(1, np.int32),
+    algorithm_lib.Cost(),
+  )
+  output = toys.run_call(
+    debug_runtime.DebugRuntime(algorithm, 1),
+    algorithm.phases['seed_losses'],
+    state,
+    [()],
+    call,
+    (1, 0, source),
+  )
+  np.testing.assert_allclose(
+    output.server_state.seed_losses,
+    [-(3 * np.log(0.8) + np.log(0.2)) / 4],
+    rtol=1e-5,
+  )
 
 
 def test_equal_chances_if_every_loss_is_zero():

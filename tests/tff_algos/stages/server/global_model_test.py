@@ -92,13 +92,6 @@ def test_without_contributions_the_old_model_stays():
     assert kept['w'].numpy().tolist() == [expected]
 
 
-def test_zeros_are_like_the_model():
-  model = toys.mlp()
-  zeros = global_model.zeros(model)
-  tf.nest.assert_same_structure(zeros, model.weights_spec())
-  assert all((leaf.numpy() == 0).all() for leaf in zeros.values())
-
-
 def test_uploads_are_the_model_and_an_update():
   uploads = global_model.two_uploads('change')
   message = _Holder({'w': 3.0}, 1)
