@@ -22,6 +22,14 @@ from tff_algos.stages.client import batches as batches_lib
 
 SOLVERS = ('descent', 'exact')
 
+# Option of steps -> why the solver `'exact'` refuses it.
+_REFUSED_BY_EXACT = {
+  'num_local_steps': 'takes no steps',
+  'weight_decay': 'minimises the objective without it',
+  'augmentation': 'takes the examples as they are',
+  'unit_dropout_rate': 'takes the whole network',
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class LocalTrainingConfig:
@@ -67,28 +75,13 @@ class LocalTrainingConfig:
     checks.check_at_least('weight_decay', self.weight_decay, 0)
     checks.check_int('num_local_steps', self.num_local_steps, minimum=0)
     checks.check_below_one('unit_dropout_rate', self.unit_dropout_rate)
-    if self.solver == 'exact' and self.num_local_steps:
-      raise errors.ConfigError(
-        f"num_local_steps is {self.num_local_steps}, but solver 'exact' takes "
-        "no steps; set num_local_steps to 0, or solver to 'descent'"
-      )
-    if self.solver == 'exact' and self.weight_decay:
-      raise errors.ConfigError(
-        f"weight_decay is {self.weight_decay:g}, but solver 'exact' minimises "
-        'the objective without it; set weight_decay to 0, or solver to '
-        "'descent'"
-      )
-    if self.solver == 'exact' and self.augmentation != 'none':
-      raise errors.ConfigError(
-        f'augmentation {self.augmentation!r} changes the examples in every '
-        "step, but solver 'exact' takes none; set augmentation to 'none'"
-      )
-    if self.solver == 'exact' and self.unit_dropout_rate:
-      raise errors.ConfigError(
-        f'unit_dropout_rate {self.unit_dropout_rate:g} changes the network in '
-        'every '
-        "step, but solver 'exact' takes none; set unit_dropout_rate to 0"
-      )
+    for name, why in _REFUSED_BY_EXACT.items():
+      value, without = getattr(self, name), getattr(type(self), name)
+      if self.solver == 'exact' and value != without:
+        raise errors.ConfigError(
+          f"{name} is {value!r}, but solver 'exact' {why}; set {name} to "
+          f"{without!r}, or solver to 'descent'"
+        )
 
 
 def check_plain_sgd(config: LocalTrainingConfig) -> None:

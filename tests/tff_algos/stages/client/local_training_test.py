@@ -278,7 +278,7 @@ def test_solvers_meet_at_the_exact_solution_of_a_proximal_problem():
     ),
     (
       {'solver': 'exact', 'augmentation': 'crop_and_flip'},
-      "augmentation 'crop_and_flip' changes the examples .* but solver 'exact'",
+      "augmentation is 'crop_and_flip', but solver 'exact' takes the examples",
     ),
   ],
 )
