@@ -311,8 +311,8 @@ class ModelStore:
         for name in self._names():
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, None))
-        while self._wanted:
-          name, version = self._wanted.pop()
+        for name, version in [*self._wanted]:
+          self._wanted.discard((name, version))
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, version))
 
