@@ -68,15 +68,15 @@ def release(
         facts,
       )
       found = path.history[-1]
-    elif found.version != path.history[-1].version:
+    if found.version != path.history[-1].version:
       logging.info(
         'The candidate was released as version %d; version %d is current. '
         'binaries.rollback makes an older one current again.',
         found.version,
         path.history[-1].version,
       )
-    # Lineage is written last: a tracker that failed is asked again.
-    if not lineage.has_release(folder, target, found.version):
+    elif not lineage.has_release(folder, target, found.version):
+      # Lineage is written last: a tracker that failed is asked again.
       bundles = [target / model / str(found.version) for model in found.bundles]
       tracking.register(config, folder, bundles)
     if keep_versions is not None:
