@@ -177,7 +177,7 @@ class Connection:
       return self.request('fetch', name=name)[1]
 
   def forget(self, name: str) -> None:
-    """Drops a stack from the device, with the next request."""
+    """Drops a stack or kept arrays from the devices, with the next request."""
     self._dropped.append(name)
 
   def run(
