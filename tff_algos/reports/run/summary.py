@@ -148,7 +148,10 @@ def _settled_row(run: run_lib.Run) -> Row:
   if history is None or len(history.rounds) < 2:
     return Row('', _ABSENT, _ABSENT)
   settled = history.settled_round
-  text = 'still changing' if settled is None else f'round {settled}'
+  text = f'round {settled}'
+  if settled is None:
+    is_changing = history.last_change == len(history.rounds) - 1
+    text = 'still changing' if is_changing else 'no new estimate'
   return Row('main clusters unchanged since', text, _ABSENT)
 
 
