@@ -246,7 +246,7 @@ class VectorizedRuntime:
     cohort: cohort_lib.Cohort,
     stays_resident: bool,
   ) -> blocks.Sizes:
-    """Returns block and chunk sizes of a cohort."""
+    """Returns block and chunk sizes of a cohort, for which it makes room."""
     data = types.clients.data
     capacity = int(cohort.num_examples.max())
     carried = 2 * blocks.num_bytes(types.clients.client_state)
@@ -258,20 +258,30 @@ class VectorizedRuntime:
     )
     is_one = self._form == phase_graph.ONE
     wanted = 1 if is_one else self._config.clients_per_block
+    costs = blocks.Costs(
+      weight_bytes=trained,
+      working_bytes=blocks.working_bytes(trained, data, capacity),
+      carried_bytes=carried,
+    )
     budget = self._config.memory_budget_mib << 20
-    return blocks.choose(
+    if budget and stays_resident:
+      budget -= self._split_bytes(cohort)
+    sizes = blocks.choose(
       cohort_size=cohort.size,
-      costs=blocks.Costs(
-        weight_bytes=trained,
-        working_bytes=blocks.working_bytes(trained, data, capacity),
-        carried_bytes=carried,
-      ),
+      costs=costs,
       num_parallel=self._num_parallel,
       clients_per_block=wanted,
       fewest_clients=_FEWEST_OF_A_GPU if self._has_gpus else 1,
-      budget_bytes=budget
-      - (self._split_bytes(cohort) if budget and stays_resident else 0),
+      budget_bytes=budget,
     )
+    if budget:
+      # Sizes, and so the order of sums, do not depend on what is resident.
+      self._resident.make_room(
+        cohort.source if stays_resident else None,
+        budget
+        - blocks.needed_bytes(cohort.size, costs, self._num_parallel, sizes),
+      )
+    return sizes
 
   def _load_chunks(
     self,

@@ -175,6 +175,20 @@ def test_every_client_is_read_once_a_call_or_once_for_all(
     assert sorted(loaded) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
+def test_the_budget_holds_all_resident_splits_together():
+  """Each takes 0.4 MiB of 1, so there is no room for both and a block."""
+  algorithm = running_sum.algorithm()
+  config = vectorized_runtime.VectorizedConfig(
+    memory_budget_mib=1, num_parallel_blocks=2
+  )
+  sources = [running_sum.source(*[[1.0] * 2_600] * 20) for _ in range(2)]
+  call = running_sum.phase_call(range(20), np.zeros(20))
+  with vectorized_runtime.VectorizedRuntime(algorithm, 20, config) as runtime:
+    for source in sources:
+      running_sum.run_call(runtime, algorithm, source, call)
+      assert [*runtime._resident._rows] == [source]
+
+
 def test_client_that_is_not_finite_is_left_out():
   algorithm = running_sum.algorithm()
   clients = running_sum.source([1.0], [np.nan], [np.inf, 1.0], [5.0])
