@@ -126,15 +126,17 @@ class PjrtRuntime:
     self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'PjrtRuntime':
-    self._stack.enter_context(self._connection)
-    if self._connection.platform == 'cpu':
-      logging.info(
-        "On a CPU the runtime 'vectorized', the default, took less CPU time "
-        'where both were measured (benchmarks/README.md).'
+    with contextlib.ExitStack() as stack:
+      stack.enter_context(self._connection)
+      if self._connection.platform == 'cpu':
+        logging.info(
+          "On a CPU the runtime 'vectorized', the default, took less CPU time "
+          'where both were measured (benchmarks/README.md).'
+        )
+      self._calibration = calibration.Calibration(
+        self._config.calibration, self._connection.device_kind
       )
-    self._calibration = calibration.Calibration(
-      self._config.calibration, self._connection.device_kind
-    )
+      self._stack = stack.pop_all()
     return self
 
   def __exit__(self, *exc_info: Any) -> None:

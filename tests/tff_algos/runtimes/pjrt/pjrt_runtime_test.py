@@ -260,6 +260,17 @@ def test_blocks_fill_a_quarter_of_an_accelerator(
   assert sizes == [expected]
 
 
+def test_the_worker_ends_if_its_calibration_cannot_be_read(tmp_path):
+  connection = mock.MagicMock(platform='gpu', device_kind='H100, jax 1')
+  config = pjrt_config.PjrtConfig(calibration=str(tmp_path))
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 2, config, connection=connection
+  )
+  with pytest.raises(errors.ConfigError, match='calibration'), runtime:
+    pass
+  connection.__exit__.assert_called_once()
+
+
 @accelerator.needed
 def test_unknown_devices_are_refused():
   runtime = pjrt_runtime.PjrtRuntime(
