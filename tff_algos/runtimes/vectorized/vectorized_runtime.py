@@ -46,7 +46,8 @@ class VectorizedConfig:
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
       model, or of the upload if it is larger, and the memory budget: at most
-      50, on a GPU at least 4, and 1 for convolutions and fused recurrences. 1
+      50, on a GPU at least 4, and always 1 for convolutions and fused
+      recurrences, unless XLA compiles them. 1
       disables vectorization: slower rounds, but graphs that are traced in less
       than half of the time.
     num_parallel_blocks: Blocks computed at the same time; 0 for one a core, or
@@ -106,9 +107,9 @@ class VectorizedRuntime:
       group: The processes that share each cohort.
 
     Raises:
-      ConfigError: If a device does not exist, or XLA would compile a model that
-        does not vectorize for a CPU; or the algorithm needs the runtime
-        `tff`.
+      ConfigError: If a device does not exist; if XLA would compile a model that
+        does not vectorize for a CPU, or several of its clients are to be
+        computed at once; or if the algorithm needs the runtime `tff`.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -202,9 +203,17 @@ class VectorizedRuntime:
         'computes many times slower on a CPU, or a fused recurrence, which it '
         'does not compile: leave it False'
       )
+    block = self._config.clients_per_block
+    if block > 1 and not (vectorizes or self._config.xla):
+      raise errors.ConfigError(
+        f'config.runtime.vectorized.clients_per_block is {block}, but the '
+        f'model {self._algorithm.cluster_model.name!r} has convolutions or a '
+        'fused recurrence, so its clients are computed one after the other: '
+        'leave it 0'
+      )
     if self._config.xla:
       form, words = phase_graph.XLA, 'one after the other, compiled by XLA'
-    elif vectorizes and self._config.clients_per_block != 1:
+    elif vectorizes and block != 1:
       form, words = phase_graph.VECTORIZED, 'several at once'
     else:
       form, words = phase_graph.ONE, 'one after the other'

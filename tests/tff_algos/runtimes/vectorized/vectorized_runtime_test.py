@@ -110,9 +110,11 @@ def test_a_group_shares_the_cohort_and_all_get_what_one_gets(
     toys.assert_outputs_close(output, expected, rtol=0)
 
 
-@pytest.mark.parametrize('vectorizes', [True, False])
-@pytest.mark.parametrize('clients_per_block', [1, 2, 100])
-def test_phase_by_hand(clients_per_block, vectorizes):
+@pytest.mark.parametrize(
+  ('vectorizes', 'clients_per_block'),
+  [(True, 1), (True, 2), (True, 100), (False, 0), (False, 1)],
+)
+def test_phase_by_hand(vectorizes, clients_per_block):
   algorithm = running_sum.algorithm(vectorizes)
   call = running_sum.phase_call([3, 0, 2], [0.5, 1.5, 2.5])
   with _runtime(algorithm, clients_per_block) as runtime:
@@ -291,6 +293,11 @@ def test_blocks_hold_all_models_that_their_clients_train(
   with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
     toys.run_rounds(algorithm, runtime, source, 1)
   assert sizes == {size}
+
+
+def test_blocks_of_clients_that_are_looped_over_are_refused():
+  with pytest.raises(errors.ConfigError, match='clients_per_block is 8, but'):
+    _runtime(running_sum.algorithm(vectorizes=False), 8)
 
 
 def test_budget_too_small_for_one_client_is_refused():
