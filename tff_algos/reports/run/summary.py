@@ -205,12 +205,11 @@ def console_summary(workdir: str | os.PathLike[str]) -> str:
       that writes it.
   """
   run = run_lib.read(pathlib.Path(workdir))
-  measure = 'accuracy' if run.higher_is_better else 'mean squared error'
   lines = [
     _cut(f'{run.name}  (config {run.config_hash})'),
     _cut(
-      f'{_num_rounds(run)} in {run_time(run)}; test {measure}, each '
-      'example counts the same'
+      f'{_num_rounds(run)} in {run_time(run)}; test {style.score_word(run)}, '
+      'each example counts the same'
     ),
     '',
     _line('', 'last', 'best (valid.)'),

@@ -21,7 +21,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   scores = run.held_out_scores
   if not np.isfinite(scores).any() or run.num_clusters == 1:
     return None
-  word = 'Accuracy (%)' if run.higher_is_better else 'Mean squared error'
+  word = style.score_label(run).capitalize()
   figure = style.new_figure(
     1.9 + 0.55 * len(scores),
     f'{word} on held-out examples, round {run.held_out_round}',
