@@ -208,15 +208,15 @@ class Run:
   @functools.cached_property
   def participating_ids(self) -> list[str]:
     """Returns the ids of all participating clients, by client index."""
-    ids = self.clients.texts('client_id')
-    if 'group' not in self.clients:
-      return list(ids)
-    groups = self.clients.texts('group')
-    return [
-      client_id
-      for client_id, group in zip(ids, groups, strict=True)
-      if group == 'participating'
-    ]
+    ids = np.array(self.clients.texts('client_id'))
+    return ids[self.is_participating].tolist()
+
+  @functools.cached_property
+  def is_participating(self) -> np.ndarray:
+    """Returns which rows of `clients` are participating ones, bool `[n]`."""
+    if 'group' in self.clients:
+      return np.array(self.clients.texts('group')) == 'participating'
+    return np.ones(len(next(iter(self.clients.columns.values()))), bool)
 
   @functools.cached_property
   def member_ids(self) -> list[str]:
@@ -231,10 +231,7 @@ class Run:
     membership = self.clients.matrix('membership_')
     if membership is None:
       return np.array([False])
-    known = np.isfinite(membership).all(axis=1)
-    if 'group' in self.clients:
-      known &= np.array(self.clients.texts('group')) == 'participating'
-    return known
+    return np.isfinite(membership).all(axis=1) & self.is_participating
 
   @functools.cached_property
   def matched_sources(self) -> np.ndarray:
