@@ -13,7 +13,6 @@ from tff_algos.models import keras_models
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 from tff_algos.runtimes.tff import tff_runtime
-from tff_algos.runtimes.vectorized import vectorized_runtime
 
 L = tf.keras.layers
 _NUM_CLIENTS = 4
@@ -105,9 +104,7 @@ def test_runtimes_agree(name, build_fn, shape):
     _run(algorithm, runtime, shape)
     for runtime in (
       debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS),
-      vectorized_runtime.VectorizedRuntime(
-        algorithm, _NUM_CLIENTS, vectorized_runtime.VectorizedConfig(2)
-      ),
+      toys.block_runtime(algorithm, _NUM_CLIENTS),
       tff_runtime.TffRuntime(algorithm, _NUM_CLIENTS),
     )
   ]

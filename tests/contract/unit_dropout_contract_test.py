@@ -98,13 +98,10 @@ def test_runtimes_agree_on_dropout_layers_of_keras(name):
 
 def _assert_runtimes_agree(algorithm, plain):
   """Compares runtimes, and the algorithm with one that drops no units."""
-  blocks_of_two = vectorized_runtime.VectorizedRuntime(
-    algorithm, _NUM_CLIENTS, vectorized_runtime.VectorizedConfig(2)
-  )
   expected, *others = (
     _run(algorithm, runtime)
     for runtime in (
-      blocks_of_two,
+      toys.block_runtime(algorithm, _NUM_CLIENTS),
       debug_runtime.DebugRuntime(algorithm, _NUM_CLIENTS),
       tff_runtime.TffRuntime(algorithm, _NUM_CLIENTS),
     )

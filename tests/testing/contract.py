@@ -18,7 +18,6 @@ from tff_algos.rounds import plans
 from tff_algos.runtimes import debug_runtime
 from tff_algos.runtimes.pjrt import pjrt_config, pjrt_runtime
 from tff_algos.runtimes.tff import tff_runtime
-from tff_algos.runtimes.vectorized import vectorized_runtime
 
 # What every algorithm that has such an option gets: small enough for five
 # clients, one of which has no example.
@@ -280,11 +279,7 @@ class Case:
       ),
       self.traces,
     )
-    self.vectorized = vectorized_runtime.VectorizedRuntime(
-      self.algorithm,
-      len(SIZES),
-      vectorized_runtime.VectorizedConfig(clients_per_block=2),
-    )
+    self.vectorized = toys.block_runtime(self.algorithm, len(SIZES))
     with _records() as self.log:
       self.expected = self.run()
     self._runtimes = contextlib.ExitStack()

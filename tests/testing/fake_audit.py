@@ -11,11 +11,12 @@ def write(
   client_ids: list[str],
   attackers: tuple[str, ...] = (),
   num_rounds: int = 12,
+  first_round: int = 1,
 ) -> None:
   """Writes rounds of a third of the clients, half of the trained averaged."""
   log = audit_log.AuditLog(workdir)
   log.resume(0)
-  for round_num in range(1, num_rounds + 1):
+  for round_num in range(first_round, first_round + num_rounds):
     generator = seeds.numpy_generator(0, 'fake_audit', round_num)
     active = generator.permutation(client_ids)[: max(3, len(client_ids) // 3)]
     committee, training = active[: len(active) // 3], active[len(active) // 3 :]

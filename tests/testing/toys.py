@@ -139,6 +139,16 @@ def graph_runtime(
   )
 
 
+def block_runtime(
+  algorithm, num_clients: int
+) -> vectorized_runtime.VectorizedRuntime:
+  """The default runtime in blocks of two clients, if the model vectorizes."""
+  block = 2 if algorithm.cluster_model.vectorizes else 1
+  return vectorized_runtime.VectorizedRuntime(
+    algorithm, num_clients, vectorized_runtime.VectorizedConfig(block)
+  )
+
+
 def initial_states(algorithm, population, seed: int = 0):
   """Returns the server state and the list of client states of round 0.
 

@@ -58,6 +58,7 @@ class Auditor:
     self._log, self._level = log, level
     self._entry: dict[str, Any] = {}
     self._arrays: verification.Arrays = {}
+    self._is_at_start = False
 
   def run(
     self, phase: Any, server_state: Any, cohort: cohort_lib.Cohort
@@ -73,6 +74,7 @@ class Auditor:
   def resume(self, round_num: int, entries: records.Entries) -> None:
     """Truncates the log after a round."""
     self._entry, self._arrays = {}, {}
+    self._is_at_start = round_num == 0
     self._log.resume(round_num)
     self._observer.resume(round_num, entries)
 
@@ -82,11 +84,15 @@ class Auditor:
     metrics: Mapping[str, float],
     memberships: np.ndarray | None = None,
   ) -> None:
-    """Writes a finished round; round 0 has no entry."""
-    if round_num:
+    """Writes a finished round; the state before the first has no entry.
+
+    It is round 0, or the last round of the run that is continued.
+    """
+    if not self._is_at_start:
       arrays = self._arrays if self._level == audit_log.UPLOADS else {}
       self._log.append({'round': round_num, **self._entry}, arrays)
       self._entry, self._arrays = {}, {}
+    self._is_at_start = False
     self._observer.record(round_num, metrics, memberships)
 
   def persist(self) -> records.Entries:

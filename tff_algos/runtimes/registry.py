@@ -61,6 +61,7 @@ class RuntimeConfig:
       all GPUs, or the CPU if there is no GPU. For `'vectorized'`, and for
       `'pjrt'`, which names them as jax does: `TPU:0`, too.
     gpu_memory_limit_mib: Memory limit of each GPU, in MiB; 0 grows on demand.
+      Not for `'pjrt'`.
     peer_timeout_seconds: Maximal wait for the other processes of TF_CONFIG to
       start, > 0.
     trust_network: Whether processes of TF_CONFIG and TFF workers may be on
@@ -89,6 +90,12 @@ class RuntimeConfig:
     checks.check_int(
       'gpu_memory_limit_mib', self.gpu_memory_limit_mib, minimum=0
     )
+    if self.gpu_memory_limit_mib and self.name == 'pjrt':
+      raise errors.ConfigError(
+        f'gpu_memory_limit_mib={self.gpu_memory_limit_mib} limits the GPU '
+        "memory of TensorFlow, not of the runtime 'pjrt': leave it 0, and set "
+        'the variable XLA_PYTHON_CLIENT_MEM_FRACTION, which jax reads'
+      )
     checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
     if self.devices:
       _check_divides(self.name, 'devices', f'devices={self.devices}')

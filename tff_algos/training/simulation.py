@@ -11,7 +11,10 @@ import tensorflow as tf
 
 from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.core import errors, seeds
+from tff_algos.core import model as model_lib
 from tff_algos.core.structures import Array, Structure
+from tff_algos.rounds import phase_types
+from tff_algos.runtimes import client_sources
 from tff_algos.runtimes import cohort as cohort_lib
 from tff_algos.training import loop
 
@@ -141,7 +144,12 @@ class Simulation:
       runtime: A runtime whose context is already entered.
       seed: Seed of all draws, >= 0.
       start: Server state and client states, NumPy; None for `initial_states`.
+
+    Raises:
+      ConfigError: If arrays of `source` do not fit the algorithm's model.
     """
+    if isinstance(source, client_sources.ArraySource):
+      _check_arrays(source, algorithm.cluster_model)
     self.algorithm = algorithm
     self.source = source
     self.runtime = runtime
@@ -217,3 +225,24 @@ class Simulation:
         f'population; its ids are like {client_ids[0]!r}'
       )
     return np.array([one in chosen for one in client_ids])
+
+
+def _check_arrays(
+  source: client_sources.ArraySource, model: model_lib.Model
+) -> None:
+  """Raises ConfigError if a client's examples do not fit a model."""
+  spec = phase_types.data_spec(model)
+  for client_id, examples in zip(
+    source.population.client_ids, source.stream(), strict=True
+  ):
+    for name in ('x', 'y'):
+      wanted, found = getattr(spec, name), getattr(examples, name)
+      is_shape = wanted.shape.is_compatible_with(found.shape)
+      if not is_shape or wanted.dtype != found.dtype:
+        shape = ', '.join(map(str, ('n', *wanted.shape[1:])))
+        raise errors.ConfigError(
+          f'{name} of client {client_id!r} is {found.dtype} '
+          f'{[*found.shape]}, but the model {model.name!r} takes '
+          f'{wanted.dtype.name} [{shape}]: convert the arrays, or build the '
+          'model for them'
+        )

@@ -1,5 +1,7 @@
 """The log of whole trainings: interrupted, attacked, with clients that fail."""
 
+from unittest import mock
+
 import pytest
 
 from configs.cmfl import regressions
@@ -107,6 +109,20 @@ def test_honest_logs_verify(dataset, tmp_path, change, algorithm):
   assert [one.round_num for one in verdicts] == [1, 2, 3, 4]
   assert [one.faults for one in verdicts] == [()] * 4
   assert 'All 4 rounds verify' in auditing.summarize(verdicts, 'abc')
+
+
+@pytest.mark.parametrize('first', [0, 100])
+def test_the_state_before_the_first_round_has_no_line(first, tmp_path):
+  """A run that continues another records its parent's last round."""
+  log = audit_log.AuditLog(tmp_path)
+  auditor = auditing.Auditor(mock.Mock(), mock.Mock(), log, 'digests')
+  auditor.resume(0, {})
+  for round_num in (first, first + 1):
+    auditor.record(round_num, {})
+  auditor.resume(first + 1, {})
+  auditor.record(first + 2, {})
+  rounds = [entry['round'] for entry, _ in audit_log.read(tmp_path)]
+  assert rounds == [first + 1, first + 2]
 
 
 def test_other_experiments_are_told_what_it_is_for(tmp_path):

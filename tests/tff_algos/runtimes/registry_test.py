@@ -81,6 +81,10 @@ def test_options_of_all_runtimes_stand_side_by_side():
   ('values', 'words'),
   [
     ({'gpu_memory_limit_mib': -1}, 'gpu_memory_limit_mib must be an integer'),
+    (
+      {'name': 'pjrt', 'gpu_memory_limit_mib': 512},
+      'gpu_memory_limit_mib=512 limits .* XLA_PYTHON_CLIENT_MEM_FRACTION',
+    ),
     ({'peer_timeout_seconds': 0.0}, 'peer_timeout_seconds must be a finite'),
     (
       {'name': 'tff', 'devices': ('GPU:0',)},

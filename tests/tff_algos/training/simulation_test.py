@@ -1,6 +1,7 @@
 """Tests of rounds in memory, against the loop of trainings."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tests.testing import contract, toys
 from tff_algos.algorithms import registry
 from tff_algos.core import errors, seeds
 from tff_algos.data import schema
-from tff_algos.runtimes import debug_runtime
+from tff_algos.runtimes import client_sources, debug_runtime
 from tff_algos.stages.client import local_training
 from tff_algos.training import client_state_store, loop, simulation
 
@@ -52,6 +53,47 @@ def test_cohorts_are_sampled_from_the_available_clients():
   for _ in range(3):
     (one,) = run.run_round(['c002', 'c004'])
     assert one.planned.client_indices.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+  ('model', 'x', 'y', 'words'),
+  [
+    ('linear', np.ones([3, 4]), np.arange(3), 'y {} int32 [3] {} float32 [n]'),
+    ('logistic', np.ones([3, 4]), np.ones(3), 'y {} float32 [3] {} int32 [n]'),
+    (
+      'linear',
+      np.eye(4, dtype=int),
+      np.ones(4),
+      'x {} int32 [4, 4] {} float32',
+    ),
+    (
+      'linear',
+      np.ones([3, 5]),
+      np.ones(3),
+      'x {} float32 [3, 5] {} float32 [n, 4]',
+    ),
+    (
+      'linear',
+      np.eye(4),
+      np.ones([4, 1]),
+      'y {} float32 [4, 1] {} float32 [n]',
+    ),
+  ],
+)
+def test_arrays_that_do_not_fit_the_model_are_refused(model, x, y, words):
+  model = toys.linear(4) if model == 'linear' else toys.logistic((4,))
+  dtype = np.int32 if model.task == 'classification' else np.float32
+  source = client_sources.ArraySource(
+    {'ann': (np.ones([2, 4]), np.zeros(2, dtype)), 'bob': (x, y)}
+  )
+  algorithm = registry.build_algorithm(
+    registry.parse_config({'name': 'fed_avg', 'cohort_size': 0}), model
+  )
+  words = words.format(
+    "of client 'bob' is", f'but the model {model.name!r} takes'
+  ).replace('] but', '], but')
+  with pytest.raises(errors.ConfigError, match=re.escape(words)):
+    simulation.Simulation(algorithm, source, runtime=None)
 
 
 def test_only_available_clients_take_part():

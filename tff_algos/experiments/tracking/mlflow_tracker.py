@@ -120,10 +120,16 @@ class MlflowTracker:
         name, f'{uri}/{place}', self.run_id, tags=tags
       )
 
-  def close(self) -> None:
-    """Marks the run as finished; a later program may go on with it."""
+  def close(self, has_failed: bool = False) -> None:
+    """Marks the run as finished or failed; a later program may go on with it.
+
+    Args:
+      has_failed: Whether the program ended by an error.
+    """
     with self._failures():
-      self._client.set_terminated(self.run_id)
+      self._client.set_terminated(
+        self.run_id, 'FAILED' if has_failed else 'FINISHED'
+      )
 
   def _start(self) -> None:
     """Creates a run with the config as its params."""

@@ -46,11 +46,13 @@ def opened(
   path = pathlib.Path(folder, _FILE)
   ids = sealed_json.read(path, _REMEDY) if path.exists() else {}
   found = _open(config, path.parent, ids.get(name))
+  has_failed = True
   try:
     yield found
+    has_failed = False
   finally:
     sealed_json.write(path, {**ids, name: found.run_id})
-    found.close()
+    found.close(has_failed)
 
 
 def send_pictures(

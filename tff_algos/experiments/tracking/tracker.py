@@ -95,8 +95,8 @@ class Tracker(Protocol):
     """Receives a released model."""
     ...
 
-  def close(self) -> None:
-    """Sends what is left."""
+  def close(self, has_failed: bool = False) -> None:
+    """Sends what is left, and whether the program failed."""
     ...
 
 

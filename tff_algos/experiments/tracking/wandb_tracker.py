@@ -105,10 +105,14 @@ class WandbTracker:
       artifact.add_dir(str(model.bundle))
       self._run.log_artifact(artifact)
 
-  def close(self) -> None:
-    """Waits until everything is sent, or written if offline."""
+  def close(self, has_failed: bool = False) -> None:
+    """Waits until everything is sent, or written if offline.
+
+    Args:
+      has_failed: Whether the program ended by an error.
+    """
     with self._failures():
-      self._run.finish()
+      self._run.finish(exit_code=int(has_failed))
 
   @contextlib.contextmanager
   def _failures(self) -> Iterator[None]:

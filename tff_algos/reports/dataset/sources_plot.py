@@ -1,15 +1,13 @@
 """Picture: pairwise distances between source distributions."""
 
 import numpy as np
-from matplotlib import colors as colors_lib
 from matplotlib import figure as figure_lib
 
 from tff_algos.evaluation import distances
 from tff_algos.reports.dataset import client_rows
 from tff_algos.reports.dataset import facts as facts_lib
-from tff_algos.reports.plotting import picture, style
+from tff_algos.reports.plotting import heat_map, picture, style
 
-_DARK_ENOUGH_FOR_WHITE = 0.55
 _MAX_SOURCES = 12
 
 
@@ -70,34 +68,14 @@ def _links(totals) -> np.ndarray:
 def _draw_matrix(
   axes, title: str, names: list[str], values: np.ndarray
 ) -> None:
-  largest = max(1.0, values.max())
-  cmap = colors_lib.LinearSegmentedColormap.from_list(
-    'distance', ('#f4f7fa', '#0b4f86')
-  )
-  axes.imshow(values, cmap=cmap, vmin=0, vmax=largest, aspect='auto')
-  for row, column in np.ndindex(values.shape):
-    value = values[row, column]
-    dark = value / largest > _DARK_ENOUGH_FOR_WHITE
-    axes.text(
-      column,
-      row,
-      f'{value:.2f}',
-      ha='center',
-      va='center',
-      color='white' if dark else style.INK,
-    )
+  texts = [[f'{value:.2f}' for value in row] for row in values]
+  heat_map.draw(axes, values / max(1.0, values.max()), texts)
   axes.set_title(title)
-  axes.grid(False)
-  axes.spines[:].set_visible(False)
-  axes.tick_params(length=0)
-  axes.set_xticks(
-    range(len(names)), names, rotation=20 if len(names) > 3 else 0
-  )
-  axes.set_yticks(range(len(names)), names)
-  for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
-    for tick, color in zip(ticks, style.colors(len(names)), strict=True):
-      tick.set_color(color)
-      tick.set_fontweight('bold')
+  colors = style.colors(len(names))
+  heat_map.name_columns(axes, names, colors)
+  if len(names) > 3:
+    axes.tick_params('x', rotation=20)
+  heat_map.name_rows(axes, names, colors)
 
 
 PICTURE = picture.Picture(

@@ -288,9 +288,14 @@ def client_lines(
   ]
 
 
+def score_word(run: run_lib.Run) -> str:
+  """Returns the score in words, without its unit."""
+  return 'accuracy' if run.higher_is_better else 'mean squared error'
+
+
 def score_label(run: run_lib.Run) -> str:
   """Returns the axis label of the score, with its unit."""
-  return 'accuracy (%)' if run.higher_is_better else 'mean squared error'
+  return score_word(run) + (' (%)' if run.higher_is_better else '')
 
 
 def score_text(run: run_lib.Run, value: float) -> str:

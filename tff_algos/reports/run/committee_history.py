@@ -20,13 +20,15 @@ class CommitteeHistory(NamedTuple):
     distances: Distance of every upload to the committee, over training clients
       and rounds, float64 `[n]`, >= 0.
     is_false: Whether each distance is that of an attacker, bool `[n]`.
-    attackers: Attackers in each of `ROLES`, int64 `[rounds, 3]`.
+    rounds: Rounds with a proposal, int64 `[rounds]`.
+    attackers: Attackers in each of `ROLES` in these, int64 `[rounds, 3]`.
   """
 
   is_attacker: np.ndarray
   num_averaged: np.ndarray
   distances: np.ndarray
   is_false: np.ndarray
+  rounds: np.ndarray
   attackers: np.ndarray
 
 
@@ -68,6 +70,7 @@ def read(run: run_lib.Run) -> CommitteeHistory | None:
     counts,
     distances,
     is_false.astype(bool),
+    np.array([entry['round'] for entry in entries]),
     np.array(attackers),
   )
 

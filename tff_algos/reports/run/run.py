@@ -156,15 +156,38 @@ class Run:
     return self.series(column)
 
   @functools.cached_property
+  def held_out_round(self) -> int | None:
+    """Returns the round of the last held-out scores; None without any."""
+    row = self._held_out_row
+    return None if row is None else int(self.rounds.numbers('round')[row])
+
+  @functools.cached_property
   def held_out_scores(self) -> np.ndarray:
-    """Returns the last scores, `[num_clusters, num_sources]`, NaN if absent."""
+    """Returns the scores of the last evaluation, NaN if not finite or absent.
+
+    Returns:
+      float64 `[num_clusters, num_sources]`.
+    """
     scores = np.full((self.num_clusters, len(self.source_names)), np.nan)
+    row = self._held_out_row
     for cluster in range(self.num_clusters):
       for column, source in enumerate(self.source_names):
-        series = self.held_out(source, cluster)
-        if series is not None:
-          scores[cluster, column] = series.values[-1]
-    return scores
+        name = f'held_out/{source}/cluster_{cluster}/{self.score_name}'
+        if row is not None and name in self.rounds:
+          scores[cluster, column] = self.rounds.numbers(name)[row]
+    return np.where(np.isfinite(scores), scores, np.nan)
+
+  @functools.cached_property
+  def _held_out_row(self) -> int | None:
+    """Returns the last row of `rounds` with a held-out score, NaN or not."""
+    columns = [
+      self.rounds.texts(name)
+      for name in self.rounds.columns
+      if _HELD_OUT.match(name)
+    ]
+    cells = enumerate(zip(*columns, strict=True))
+    rows = [row for row, texts in cells if any(texts)]
+    return rows[-1] if rows else None
 
   @functools.cached_property
   def memberships(self) -> tuple[np.ndarray, np.ndarray | None] | None:
@@ -185,15 +208,15 @@ class Run:
   @functools.cached_property
   def participating_ids(self) -> list[str]:
     """Returns the ids of all participating clients, by client index."""
-    ids = self.clients.texts('client_id')
-    if 'group' not in self.clients:
-      return list(ids)
-    groups = self.clients.texts('group')
-    return [
-      client_id
-      for client_id, group in zip(ids, groups, strict=True)
-      if group == 'participating'
-    ]
+    ids = np.array(self.clients.texts('client_id'))
+    return ids[self.is_participating].tolist()
+
+  @functools.cached_property
+  def is_participating(self) -> np.ndarray:
+    """Returns which rows of `clients` are participating ones, bool `[n]`."""
+    if 'group' in self.clients:
+      return np.array(self.clients.texts('group')) == 'participating'
+    return np.ones(len(next(iter(self.clients.columns.values()))), bool)
 
   @functools.cached_property
   def member_ids(self) -> list[str]:
@@ -208,10 +231,7 @@ class Run:
     membership = self.clients.matrix('membership_')
     if membership is None:
       return np.array([False])
-    known = np.isfinite(membership).all(axis=1)
-    if 'group' in self.clients:
-      known &= np.array(self.clients.texts('group')) == 'participating'
-    return known
+    return np.isfinite(membership).all(axis=1) & self.is_participating
 
   @functools.cached_property
   def matched_sources(self) -> np.ndarray:

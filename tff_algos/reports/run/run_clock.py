@@ -21,12 +21,10 @@ BRAIN_TORRENT, GOSSIP = 'BrainTorrent', 'Gossip'
 
 def kind(run: run_lib.Run) -> str | None:
   """Returns `COMMITTEE`, `PEERS` or `SERVER`; None without a clock."""
-  if _DOWN not in run.rounds:
+  if _DOWN not in run.rounds or _SOLVES not in run.rounds:
     return None
   if _MEMBERS in run.rounds and _TRAINING in run.rounds:
     return COMMITTEE
-  if _SOLVES not in run.rounds:
-    return None
   if all(name in run.rounds for name in _PULLED):
     return PEERS
   name = (run.config.get('algorithm') or {}).get('name')
@@ -82,13 +80,12 @@ def rate_text(rate: float) -> str:
 def _times(run, rate) -> dict[str, np.ndarray]:
   """Returns the round times of all systems, including this run."""
   work = run.clock.work
+  solves, down = _columns(run, _SOLVES, _DOWN)
+  # Clients that drop out have received the model, too.
+  transfer = round_time.transfer_seconds(_share(down, solves), rate)
+  members, training = np.zeros_like(solves), solves
   if kind(run) == COMMITTEE:
-    members, training, down = _columns(run, _MEMBERS, _TRAINING, _DOWN)
-  else:
-    training, down = _columns(run, _SOLVES, _DOWN)
-    members = np.zeros_like(training)
-  size = _share(down, members + training)
-  transfer = round_time.transfer_seconds(size, rate)
+    members, training = _columns(run, _MEMBERS, _TRAINING)
   times = {
     SERVER: round_time.fed_avg(transfer, work),
     BRAIN_TORRENT: round_time.brain_torrent(transfer, training, work),

@@ -148,7 +148,10 @@ def _settled_row(run: run_lib.Run) -> Row:
   if history is None or len(history.rounds) < 2:
     return Row('', _ABSENT, _ABSENT)
   settled = history.settled_round
-  text = 'still changing' if settled is None else f'round {settled}'
+  text = f'round {settled}'
+  if settled is None:
+    is_changing = history.last_change == len(history.rounds) - 1
+    text = 'still changing' if is_changing else 'no new estimate'
   return Row('main clusters unchanged since', text, _ABSENT)
 
 
@@ -202,12 +205,11 @@ def console_summary(workdir: str | os.PathLike[str]) -> str:
       that writes it.
   """
   run = run_lib.read(pathlib.Path(workdir))
-  measure = 'accuracy' if run.higher_is_better else 'mean squared error'
   lines = [
     _cut(f'{run.name}  (config {run.config_hash})'),
     _cut(
-      f'{_num_rounds(run)} in {run_time(run)}; test {measure}, each '
-      'example counts the same'
+      f'{_num_rounds(run)} in {run_time(run)}; test {style.score_word(run)}, '
+      'each example counts the same'
     ),
     '',
     _line('', 'last', 'best (valid.)'),

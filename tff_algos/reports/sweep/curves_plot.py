@@ -28,7 +28,7 @@ def draw_rounds(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   Returns:
     None without scores and losses.
   """
-  title = f'{_word(sweep)} by round'
+  title = f'{style.score_word(sweep.example).capitalize()} by round'
   return _draw(sweep, title, (*_scores(sweep), _LOSS), by_cost=False)
 
 
@@ -38,7 +38,9 @@ def draw_communication(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   Returns:
     None if no run has a score, or none counted its communication.
   """
-  title = f'{_word(sweep)} against communication'
+  title = (
+    f'{style.score_word(sweep.example).capitalize()} against communication'
+  )
   return _draw(sweep, title, _scores(sweep), by_cost=True)
 
 
@@ -95,10 +97,6 @@ def _draw(
     if measure is _LOSS:
       _mark_lowest(axes, lines)
   return figure
-
-
-def _word(sweep: sweep_lib.Sweep) -> str:
-  return 'Accuracy' if sweep.example.higher_is_better else 'Mean squared error'
 
 
 def _scores(sweep: sweep_lib.Sweep) -> list[measures.Measure]:

@@ -219,9 +219,7 @@ def found_clusters(run: run_lib.Run, least_ari: float) -> bool | None:
   ari = (run.summary.get('last') or {}).get(ARI)
   if run.num_clusters == 1 or 'cluster_id' not in run.clients or ari is None:
     return None
-  ids = run.clients.numbers('cluster_id')
-  if 'group' in run.clients:
-    ids = ids[np.array(run.clients.texts('group')) == 'participating']
+  ids = run.clients.numbers('cluster_id')[run.is_participating]
   num_used = len(np.unique(ids[np.isfinite(ids)]))
   needed = run.num_clusters
   if run.memberships is not None and run.memberships[1] is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from absl import logging
 
-from tff_algos.core import durable
+from tff_algos.core import durable, errors
 
 
 class Calibration:
@@ -21,13 +21,31 @@ class Calibration:
     Args:
       path: The file; empty for none.
       device_kind: Kind of the devices; choices for others are measured anew.
+
+    Raises:
+      ConfigError: If the file is no calibration, or its folder is missing.
     """
     self._path = pathlib.Path(path) if path else None
     self._device_kind = device_kind
     self._vectorizes: dict[str, bool] = {}
-    if self._path is None or not self._path.exists():
+    if self._path is None:
       return
-    saved = json.loads(self._path.read_text())
+    if not self._path.parent.is_dir():
+      raise errors.ConfigError(
+        f'config.runtime.pjrt.calibration is {path}, but {self._path.parent} '
+        'is no folder: make it, or name a file in another one'
+      )
+    if not self._path.exists():
+      return
+    try:
+      saved = json.loads(self._path.read_text())
+      _ = saved['device'], dict(saved['vectorizes'])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+      raise errors.ConfigError(
+        f'config.runtime.pjrt.calibration is {path}, which is no file that a '
+        f'calibration wrote ({error!r}): remove it, which measures again, or '
+        'name another file'
+      ) from None
     if saved['device'] == device_kind:
       self._vectorizes = saved['vectorizes']
     else:

@@ -61,7 +61,13 @@ class Connection:
         '`make env-accelerator`, or name another by config.runtime.pjrt.python'
       )
     cache = self._config.cache_path
-    cache.mkdir(parents=True, exist_ok=True)
+    try:
+      cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+      raise errors.ConfigError(
+        f'compiled programs cannot be kept in {cache} ({error.strerror}): name '
+        'another folder by config.runtime.pjrt.cache'
+      ) from None
     with contextlib.ExitStack() as stack:
       self._socket, theirs = socket.socketpair()
       stack.enter_context(self._socket)
@@ -177,7 +183,7 @@ class Connection:
       return self.request('fetch', name=name)[1]
 
   def forget(self, name: str) -> None:
-    """Drops a stack from the device, with the next request."""
+    """Drops a stack or kept arrays from the devices, with the next request."""
     self._dropped.append(name)
 
   def run(

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -117,25 +118,30 @@ class PjrtRuntime:
     )
     self._programs: dict[tuple[str, bool], _PhaseProgram] = {}
     self._checked: set[str] = set()
-    # Sources whose rows are on the device, with their spans and sizes.
-    self._sources: list[tuple[cohort_lib.ClientSource, rows_lib.Span, int]] = []
+    # Splits on the device: name, spans and number of rows.
+    self._splits: weakref.WeakKeyDictionary[
+      cohort_lib.ClientSource, tuple[str, rows_lib.Span, int]
+    ] = weakref.WeakKeyDictionary()
+    self._numbers = itertools.count()
     self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> 'PjrtRuntime':
-    self._stack.enter_context(self._connection)
-    if self._connection.platform == 'cpu':
-      logging.info(
-        "On a CPU the runtime 'vectorized', the default, took less CPU time "
-        'where both were measured (benchmarks/README.md).'
+    with contextlib.ExitStack() as stack:
+      stack.enter_context(self._connection)
+      if self._connection.platform == 'cpu':
+        logging.info(
+          "On a CPU the runtime 'vectorized', the default, took less CPU time "
+          'where both were measured (benchmarks/README.md).'
+        )
+      self._calibration = calibration.Calibration(
+        self._config.calibration, self._connection.device_kind
       )
-    self._calibration = calibration.Calibration(
-      self._config.calibration, self._connection.device_kind
-    )
+      self._stack = stack.pop_all()
     return self
 
   def __exit__(self, *exc_info: Any) -> None:
     self._stack.close()
-    self._sources.clear()
+    self._splits.clear()
     self._programs.clear()
     self._checked.clear()
 
@@ -327,15 +333,18 @@ class PjrtRuntime:
   def _keep_split(
     self, source: cohort_lib.ClientSource
   ) -> tuple[str, rows_lib.Span, int]:
-    """Sends a split to the device, once; returns name, spans and rows."""
-    for number, (known, spans, num_rows) in enumerate(self._sources):
-      if known is source:
-        return f'split {number}', spans, num_rows
-    rows, spans = rows_lib.read(source)
-    name = f'split {len(self._sources)}'
-    self._connection.keep(name, _leaves(rows))
-    self._sources.append((source, spans, len(rows.y)))
-    return name, spans, len(rows.y)
+    """Sends a split to the device, once; returns name, spans and rows.
+
+    The device forgets it once nothing refers to the source.
+    """
+    if source not in self._splits:
+      rows, spans = rows_lib.read(source)
+      name = f'split {next(self._numbers)}'
+      self._connection.keep(name, _leaves(rows))
+      forget = weakref.finalize(source, self._connection.forget, name)
+      forget.atexit = False
+      self._splits[source] = name, spans, len(rows.y)
+    return self._splits[source]
 
   def _choose_size(
     self, program: _PhaseProgram, cohort: cohort_lib.Cohort

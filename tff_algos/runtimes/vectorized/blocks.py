@@ -115,17 +115,40 @@ def choose(
       )
     affordable = max(budget_bytes // 2 // max(working, 1), 1)
     if affordable < block:
-      # Few sizes: each is traced anew.
-      block = 1 << int(affordable).bit_length() - 1
+      block = _few_sizes(affordable)
     left = budget_bytes - block * working
     if left < carried:
       block, left = 1, budget_bytes - working
     if carried:
       chunk = min(chunk, left // carried)
+    if chunk < block:
+      block = _few_sizes(chunk)
   # No core should be idle while another has two chunks left.
   rounds = -(-cohort_size // (chunk * num_parallel))
   num_chunks = min(rounds * num_parallel, cohort_size)
   return Sizes(int(block), int(num_chunks))
+
+
+def needed_bytes(
+  cohort_size: int, costs: Costs, num_parallel: int, sizes: Sizes
+) -> int:
+  """Returns an estimate of the memory of a cohort's computation.
+
+  Args:
+    cohort_size: Clients of the phase call, >= 1.
+    costs: Memory of the largest client.
+    num_parallel: Chunks that are computed at the same time; one more is loaded.
+    sizes: Block and chunk sizes.
+  """
+  num_parallel = min(num_parallel, cohort_size)
+  working = num_parallel * sizes.clients_per_block * costs.working_bytes
+  chunk = -(-cohort_size // sizes.num_chunks)
+  return working + (num_parallel + 1) * chunk * costs.carried_bytes
+
+
+def _few_sizes(most: int) -> int:
+  """Returns the power of two at or below: each size of block is traced anew."""
+  return 1 << int(most).bit_length() - 1
 
 
 def deal(

@@ -38,19 +38,33 @@ def prepare_threads() -> None:
   its threads, and rounds take longer. TensorFlow's variable
   TF_NUM_INTEROP_THREADS limits the cores of one of several processes; the
   chunks of a cohort, and so the order of sums, do not depend on it.
+
+  Raises:
+    ConfigError: If that variable is no number of threads.
   """
-  cores = len(os.sched_getaffinity(0))
+  num_threads = _num_interop_threads()
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(
-      int(os.environ.get('TF_NUM_INTEROP_THREADS', cores))
-    )
+    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
   except RuntimeError:
     logging.info(
       'TensorFlow has started with %d threads an operation; a runtime with one '
       'is faster.',
       tf.config.threading.get_intra_op_parallelism_threads(),
     )
+
+
+def _num_interop_threads() -> int:
+  """Returns TF_NUM_INTEROP_THREADS, or the number of cores without it."""
+  text = os.environ.get('TF_NUM_INTEROP_THREADS', '')
+  if not text:
+    return len(os.sched_getaffinity(0))
+  if not text.isdecimal():
+    raise errors.ConfigError(
+      f'the environment variable TF_NUM_INTEROP_THREADS is {text!r}, but must '
+      'be a number of threads >= 0: unset it to use all cores'
+    )
+  return int(text)
 
 
 def choose(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tff_algos.core import algorithm as algorithm_lib
 from tff_algos.data import schema
 from tff_algos.rounds.client_rows import Rows, Span, SpanData
 from tff_algos.runtimes import cohort as cohort_lib
+from tff_algos.runtimes.vectorized import blocks
 
 # Alignment of a tensor's memory, in bytes.
 _ALIGNMENT = 64
@@ -150,6 +151,23 @@ class ResidentRows:
         by_device[device] = Rows(*copied)
     spans = self._spans[source]
     return by_device[device], Span(*(leaf[client_indices] for leaf in spans))
+
+  def make_room(
+    self, source: cohort_lib.ClientSource | None, num_bytes: int
+  ) -> None:
+    """Forgets splits, first those read first, until the others fit.
+
+    Args:
+      source: A split that stays, and is not counted.
+      num_bytes: Memory limit of the others on a device.
+    """
+    others = [one for one in self._rows if one is not source]
+    while sum(map(self._num_bytes, others)) > num_bytes:
+      forgotten = others.pop(0)
+      del self._rows[forgotten], self._spans[forgotten]
+
+  def _num_bytes(self, source: cohort_lib.ClientSource) -> int:
+    return blocks.num_bytes(next(iter(self._rows[source].values())))
 
   def clear(self) -> None:
     """Forgets all rows."""

@@ -46,7 +46,8 @@ class VectorizedConfig:
   Attributes:
     clients_per_block: Clients computed at once; 0 chooses by the size of the
       model, or of the upload if it is larger, and the memory budget: at most
-      50, on a GPU at least 4, and 1 for convolutions and fused recurrences. 1
+      50, on a GPU at least 4, and always 1 for convolutions and fused
+      recurrences, unless XLA compiles them. 1
       disables vectorization: slower rounds, but graphs that are traced in less
       than half of the time.
     num_parallel_blocks: Blocks computed at the same time; 0 for one a core, or
@@ -106,9 +107,9 @@ class VectorizedRuntime:
       group: The processes that share each cohort.
 
     Raises:
-      ConfigError: If a device does not exist, or XLA would compile a model that
-        does not vectorize for a CPU; or the algorithm needs the runtime
-        `tff`.
+      ConfigError: If a device does not exist; if XLA would compile a model that
+        does not vectorize for a CPU, or several of its clients are to be
+        computed at once; or if the algorithm needs the runtime `tff`.
       StageTypeError: If two stages of a phase do not fit.
     """
     self._algorithm = algorithm
@@ -202,9 +203,17 @@ class VectorizedRuntime:
         'computes many times slower on a CPU, or a fused recurrence, which it '
         'does not compile: leave it False'
       )
+    block = self._config.clients_per_block
+    if block > 1 and not (vectorizes or self._config.xla):
+      raise errors.ConfigError(
+        f'config.runtime.vectorized.clients_per_block is {block}, but the '
+        f'model {self._algorithm.cluster_model.name!r} has convolutions or a '
+        'fused recurrence, so its clients are computed one after the other: '
+        'leave it 0'
+      )
     if self._config.xla:
       form, words = phase_graph.XLA, 'one after the other, compiled by XLA'
-    elif vectorizes and self._config.clients_per_block != 1:
+    elif vectorizes and block != 1:
       form, words = phase_graph.VECTORIZED, 'several at once'
     else:
       form, words = phase_graph.ONE, 'one after the other'
@@ -246,7 +255,7 @@ class VectorizedRuntime:
     cohort: cohort_lib.Cohort,
     stays_resident: bool,
   ) -> blocks.Sizes:
-    """Returns block and chunk sizes of a cohort."""
+    """Returns block and chunk sizes of a cohort, for which it makes room."""
     data = types.clients.data
     capacity = int(cohort.num_examples.max())
     carried = 2 * blocks.num_bytes(types.clients.client_state)
@@ -258,20 +267,30 @@ class VectorizedRuntime:
     )
     is_one = self._form == phase_graph.ONE
     wanted = 1 if is_one else self._config.clients_per_block
+    costs = blocks.Costs(
+      weight_bytes=trained,
+      working_bytes=blocks.working_bytes(trained, data, capacity),
+      carried_bytes=carried,
+    )
     budget = self._config.memory_budget_mib << 20
-    return blocks.choose(
+    if budget and stays_resident:
+      budget -= self._split_bytes(cohort)
+    sizes = blocks.choose(
       cohort_size=cohort.size,
-      costs=blocks.Costs(
-        weight_bytes=trained,
-        working_bytes=blocks.working_bytes(trained, data, capacity),
-        carried_bytes=carried,
-      ),
+      costs=costs,
       num_parallel=self._num_parallel,
       clients_per_block=wanted,
       fewest_clients=_FEWEST_OF_A_GPU if self._has_gpus else 1,
-      budget_bytes=budget
-      - (self._split_bytes(cohort) if budget and stays_resident else 0),
+      budget_bytes=budget,
     )
+    if budget:
+      # Sizes, and so the order of sums, do not depend on what is resident.
+      self._resident.make_room(
+        cohort.source if stays_resident else None,
+        budget
+        - blocks.needed_bytes(cohort.size, costs, self._num_parallel, sizes),
+      )
+    return sizes
 
   def _load_chunks(
     self,

@@ -81,6 +81,18 @@ def test_rounds_that_are_run_again_are_not_sent_again(mlflow):
   assert steps == [0, 1, 2, 3, 4]
 
 
+def test_a_run_has_failed_until_a_later_program_goes_on_with_it(mlflow):
+  client = mlflow.MlflowClient()
+  first = _open()
+  first.record(0, {'train/loss': 1.0})
+  first.close(has_failed=True)
+  assert client.get_run(first.run_id).info.status == 'FAILED'
+  second = _open(first.run_id)
+  second.record(1, {'train/loss': 0.5})
+  second.close()
+  assert client.get_run(first.run_id).info.status == 'FINISHED'
+
+
 def test_a_training_that_begins_anew_is_another_run(mlflow):
   first = _open()
   first.record(0, {'train/loss': 1.0})

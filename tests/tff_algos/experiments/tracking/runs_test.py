@@ -62,6 +62,7 @@ def test_programs_of_a_workdir_share_a_run(tmp_path, calls):
   assert calls[0][3:] == ('sweep/seed_0', None)
   assert calls[0][2]['algorithm.num_clusters'] == 2
   assert calls[3][4] == 'first'
+  assert calls[2] == calls[5] == ('close', False)
   assert calls[1][1] == [folder / 'report' / 'accuracy.png']
   assert calls[4][1].name == 'cluster_models'
   ids = sealed_json.read(folder / 'tracking.json', '')
@@ -96,5 +97,5 @@ def test_an_error_of_the_tracker_keeps_its_run(tmp_path, calls):
     runs.opened(_config(), tmp_path),
   ):
     raise errors.InfrastructureError('away')
-  assert calls[-1] == ('close',)
+  assert calls[-1] == ('close', True)
   assert (tmp_path / 'tracking.json').is_file()

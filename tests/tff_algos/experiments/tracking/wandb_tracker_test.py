@@ -64,10 +64,12 @@ def test_config_rounds_summary_pictures_and_a_model(tmp_path):
   opened.summarize({'test/accuracy': 0.5})
   opened.add_pictures([tracked.write_picture(tmp_path)])
   opened.register(tracker.read_model(tracked.write_bundle(tmp_path)))
-  opened.close()
+  opened.close(has_failed=True)
   records = _records(tmp_path, opened.run_id)
   (run,) = [record.run for record in records if record.HasField('run')]
   assert (run.project, run.display_name) == ('lab', 'sweep/seed_0')
+  codes = [one.exit.exit_code for one in records if one.HasField('exit')]
+  assert codes == [1]
   rounds = _rounds(records)
   losses = [(row['_step'], row['train/loss']) for row in rounds[:2]]
   assert losses == [(0, 2.0), (1, 1.5)]

@@ -46,7 +46,7 @@ def _write(workdir, entries):
 
 
 def test_counts_distances_and_roles_of_attackers(workdir):
-  """Round 2 was not agreed on, and c sent NaN there; round 3 lost training."""
+  """Round 103 was not agreed on, and c sent NaN; round 102 lost training."""
   member = _client('d', 0.0, is_member=True)
   first = [_client('a', 1.0), _client('b', 9.0), _client('c', 2.0), member]
   false_member = _client('b', 0.0, is_member=True)
@@ -54,9 +54,9 @@ def test_counts_distances_and_roles_of_attackers(workdir):
   _write(
     workdir,
     [
-      _entry(1, ['d'], first, ['a', 'b'], 1.0),
-      _entry(2, ['b'], second, ['a'], 0.0),
-      {'round': 3},
+      _entry(101, ['d'], first, ['a', 'b'], 1.0),
+      {'round': 102},
+      _entry(103, ['b'], second, ['a'], 0.0),
     ],
   )
   history = committee_history.read(run_lib.read(workdir))
@@ -64,6 +64,7 @@ def test_counts_distances_and_roles_of_attackers(workdir):
   assert history.num_averaged.tolist() == [1, 1, 0, 0]
   assert history.distances.tolist() == [1, 9, 2, 3]
   assert history.is_false.tolist() == [False, True, False, False]
+  assert history.rounds.tolist() == [101, 103]
   assert history.attackers.tolist() == [[1, 0, 1], [0, 1, 0]]
 
 

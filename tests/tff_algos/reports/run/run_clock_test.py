@@ -77,6 +77,14 @@ def test_rounds_of_a_committee(tmp_path, download, models):
   np.testing.assert_allclose([others[name][1, 1] for name in others], 3.0)
 
 
+def test_clients_that_drop_out_do_not_enlarge_the_model(tmp_path):
+  """Of 8 clients with 1,000 floats each, 2 members and 3 others upload."""
+  rows = _rows((8, 8000, 2, 3), names=_ROLES)
+  run = _read(tmp_path, rows, 'cmfl', round_time.Clock())
+  assert run_clock.own(run, 1e6)[0, 0] == pytest.approx((2 + 1) * 0.001)
+  assert run_clock.retimed(run, 1e6)[run_clock.SERVER][0, 0] == 0.002
+
+
 def test_rounds_of_peers_take_what_each_received(tmp_path):
   """Nothing, then 2,500 floats for each of 4, then all of it for one."""
   rows = _rows(

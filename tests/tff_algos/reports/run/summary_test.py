@@ -182,6 +182,19 @@ def test_settled_round(tmp_path, clusters, text):
   assert found == ([] if text is None else [text])
 
 
+@pytest.mark.parametrize('shares', [(0.7, 0.7), (0.2, 0.7, 0.7)])
+def test_memberships_without_a_new_estimate_are_not_still_changing(
+  tmp_path, shares
+):
+  fake_workdir.write(tmp_path, num_rounds=2)
+  fake_workdir.write_memberships(
+    tmp_path, {r: np.array([[s, 1 - s]] * 24) for r, s in enumerate(shares)}
+  )
+  rows = summary.rows(run_lib.read(tmp_path))
+  (found,) = [row for row in rows if row.label.endswith('unchanged since')]
+  assert found.last == 'no new estimate'
+
+
 def test_missing_file(tmp_path):
   with pytest.raises(errors.DataError, match='config.json is missing'):
     summary.console_summary(tmp_path)

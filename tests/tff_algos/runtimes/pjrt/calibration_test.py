@@ -1,5 +1,8 @@
 import json
 
+import pytest
+
+from tff_algos.core import errors
 from tff_algos.runtimes.pjrt import calibration
 
 
@@ -26,3 +29,30 @@ def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
   assert made.choose('train', {True: 1.0, False: 2.0})
   assert made.get('train')
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    '',
+    '{',
+    '[]',
+    '3',
+    '{"vectorizes": {}}',
+    '{"device": "cpu"}',
+    '{"device": "cpu", "vectorizes": null}',
+  ],
+)
+def test_a_file_of_another_kind_is_refused_by_its_name(text, tmp_path):
+  path = tmp_path / 'notes.json'
+  path.write_text(text)
+  with pytest.raises(errors.ConfigError, match=r'notes\.json.*remove it'):
+    calibration.Calibration(str(path), 'cpu')
+
+
+def test_a_folder_and_a_file_in_none_are_refused(tmp_path):
+  with pytest.raises(errors.ConfigError, match='no file that a calibration'):
+    calibration.Calibration(str(tmp_path), 'cpu')
+  path = tmp_path / 'missing' / 'accelerator.json'
+  with pytest.raises(errors.ConfigError, match='missing is no folder'):
+    calibration.Calibration(str(path), 'cpu')

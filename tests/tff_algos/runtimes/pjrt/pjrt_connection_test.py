@@ -29,6 +29,17 @@ def test_without_the_environment_the_error_says_how_to_make_it(tmp_path):
     pass
 
 
+@pytest.mark.parametrize('name', ['file', 'file/folder'])
+def test_a_cache_that_is_no_folder_is_refused(name, tmp_path):
+  (tmp_path / 'file').touch()
+  python = _script(tmp_path, 'exit 4')
+  with (
+    pytest.raises(errors.ConfigError, match=r'runtime\.pjrt\.cache'),
+    _connection(python=python, cache=str(tmp_path / name)),
+  ):
+    pass
+
+
 def test_a_worker_that_cannot_start_is_quoted(tmp_path):
   python = _script(tmp_path, 'echo no jax here; exit 4')
   with (

@@ -1,4 +1,5 @@
 import dataclasses
+import gc
 import json
 from unittest import mock
 
@@ -56,6 +57,31 @@ def test_every_aggregate_state_and_metric_is_that_of_the_debug_runtime(
     toys.assert_outputs_close(output, other, rtol=1e-6)
   # By hand: the total is 28 after the first round, 28 + 28 + 5 * 28 after two.
   assert states[0].total == 196
+
+
+@accelerator.needed
+def test_a_split_leaves_the_device_with_its_source():
+  """As those of the sessions of a sweep, which share a runtime."""
+  algorithm = running_sum.algorithm()
+  with pjrt_runtime.PjrtRuntime(algorithm, 3) as runtime:
+
+    def total(*values):
+      source = running_sum.source(*([value] for value in values))
+      state, *_ = toys.run_rounds(algorithm, runtime, source, 1)
+      return state.total, runtime._keep_split(source)[0]
+
+    totals, names = zip(total(1, 2, 3), total(4, 5, 6), strict=True)
+    assert totals == (6, 15)
+    assert len({*names}) == 2
+    gc.collect()
+    (program,) = runtime._connection._programs.values()
+    for name in names:
+      with pytest.raises(
+        errors.RuntimeFailureError, match=f"KeyError: '{name}'"
+      ):
+        runtime._connection.run(
+          program, [name], 0, 0, [], [], [np.zeros([1, 1], np.float32)]
+        )
 
 
 @pytest.mark.verify
@@ -232,6 +258,17 @@ def test_blocks_fill_a_quarter_of_an_accelerator(
   with pytest.raises(KeyboardInterrupt), runtime:
     toys.run_rounds(running_sum.algorithm(), runtime, source, 1)
   assert sizes == [expected]
+
+
+def test_the_worker_ends_if_its_calibration_cannot_be_read(tmp_path):
+  connection = mock.MagicMock(platform='gpu', device_kind='H100, jax 1')
+  config = pjrt_config.PjrtConfig(calibration=str(tmp_path))
+  runtime = pjrt_runtime.PjrtRuntime(
+    running_sum.algorithm(), 2, config, connection=connection
+  )
+  with pytest.raises(errors.ConfigError, match='calibration'), runtime:
+    pass
+  connection.__exit__.assert_called_once()
 
 
 @accelerator.needed

@@ -112,9 +112,10 @@ def test_budget_is_kept_or_refused(
   running = min(num_parallel, cohort_size)
 
   def needed(sizes):
+    dealt = blocks.deal(np.arange(cohort_size), sizes, running)
     return (
       running * sizes.clients_per_block * working
-      + (running + 1) * -(-cohort_size // sizes.num_chunks) * carried
+      + (running + 1) * max(map(len, dealt)) * carried
     )
 
   try:
@@ -131,6 +132,17 @@ def test_budget_is_kept_or_refused(
     assert needed(sizes) <= budget
     assert 1 <= sizes.clients_per_block
     assert 1 <= sizes.num_chunks <= cohort_size
+
+
+def test_examples_that_outweigh_the_model_make_blocks_smaller():
+  """Of 30 MiB two cores and the next chunk hold 9 clients of a MiB each."""
+  costs, budget = blocks.Costs(4, 1000, _MIB), 30 * _MIB
+  sizes = _choose(costs, budget_bytes=budget)
+  assert sizes.clients_per_block == 8
+  dealt = blocks.deal(np.arange(1000), sizes, 2)
+  assert max(map(len, dealt)) == 8
+  expected = 2 * 8 * 1000 + 3 * 9 * _MIB
+  assert blocks.needed_bytes(1000, costs, 2, sizes) == expected < budget
 
 
 def test_budget_below_one_client_says_what_is_missing():

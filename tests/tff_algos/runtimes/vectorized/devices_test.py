@@ -4,6 +4,7 @@ Logical devices must be made before TensorFlow starts, so a process of its own
 does it.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -66,6 +67,37 @@ def test_three_devices_agree_with_one():
     check=False,
   )
   assert ended.stdout.strip() == 'same', ended.stderr
+
+
+@pytest.fixture
+def threads(monkeypatch):
+  """Threads that would be set, of an operation and between operations."""
+  found = []
+  for kind in ('intra', 'inter'):
+    name = f'set_{kind}_op_parallelism_threads'
+    monkeypatch.setattr(tf.config.threading, name, found.append)
+  return found
+
+
+@pytest.mark.parametrize(('text', 'num_threads'), [('', None), ('3', 3)])
+def test_threads_are_those_of_the_variable_or_the_cores(
+  text, num_threads, threads, monkeypatch
+):
+  monkeypatch.setenv('TF_NUM_INTEROP_THREADS', text)
+  devices.prepare_threads()
+  assert threads == [1, num_threads or len(os.sched_getaffinity(0))]
+
+
+@pytest.mark.parametrize('text', ['all', '-1', '1.5'])
+def test_a_variable_that_is_no_number_of_threads_is_refused(
+  text, threads, monkeypatch
+):
+  monkeypatch.setenv('TF_NUM_INTEROP_THREADS', text)
+  with pytest.raises(
+    errors.ConfigError, match=f'TF_NUM_INTEROP_THREADS is {text!r}'
+  ):
+    devices.prepare_threads()
+  assert not threads
 
 
 def test_unknown_device_is_named_with_those_that_exist():

@@ -73,6 +73,21 @@ def test_resident_rows_are_read_once_and_forgotten_with_their_source():
   assert not resident._rows and not resident._spans
 
 
+def test_splits_read_first_are_forgotten_until_the_others_fit():
+  """8 bytes an example, and as many of a row of zeros."""
+  sources = [running_sum.source([1.0] * 9) for _ in range(3)]
+  resident = rows_lib.ResidentRows()
+  for source in sources:
+    resident.load(source, np.array([0]), 'CPU:0')
+  each = 8 * 10
+  resident.make_room(sources[0], 2 * each)
+  assert [*resident._rows] == sources
+  resident.make_room(sources[0], 2 * each - 1)
+  assert [*resident._rows] == [sources[0], sources[2]]
+  resident.make_room(None, each)
+  assert [*resident._rows] == [*resident._spans] == [sources[2]]
+
+
 def test_a_split_is_kept_if_a_round_reads_a_twentieth_of_it():
   source = running_sum.source(*[[1.0]] * 40)
   for num_clients, keeps in ((1, False), (2, True)):

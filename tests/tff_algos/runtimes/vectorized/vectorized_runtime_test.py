@@ -110,9 +110,11 @@ def test_a_group_shares_the_cohort_and_all_get_what_one_gets(
     toys.assert_outputs_close(output, expected, rtol=0)
 
 
-@pytest.mark.parametrize('vectorizes', [True, False])
-@pytest.mark.parametrize('clients_per_block', [1, 2, 100])
-def test_phase_by_hand(clients_per_block, vectorizes):
+@pytest.mark.parametrize(
+  ('vectorizes', 'clients_per_block'),
+  [(True, 1), (True, 2), (True, 100), (False, 0), (False, 1)],
+)
+def test_phase_by_hand(vectorizes, clients_per_block):
   algorithm = running_sum.algorithm(vectorizes)
   call = running_sum.phase_call([3, 0, 2], [0.5, 1.5, 2.5])
   with _runtime(algorithm, clients_per_block) as runtime:
@@ -173,6 +175,20 @@ def test_every_client_is_read_once_a_call_or_once_for_all(
     assert loaded == [0, 1, 2, 3, 4]
   else:
     assert sorted(loaded) == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_the_budget_holds_all_resident_splits_together():
+  """Each takes 0.4 MiB of 1, so there is no room for both and a block."""
+  algorithm = running_sum.algorithm()
+  config = vectorized_runtime.VectorizedConfig(
+    memory_budget_mib=1, num_parallel_blocks=2
+  )
+  sources = [running_sum.source(*[[1.0] * 2_600] * 20) for _ in range(2)]
+  call = running_sum.phase_call(range(20), np.zeros(20))
+  with vectorized_runtime.VectorizedRuntime(algorithm, 20, config) as runtime:
+    for source in sources:
+      running_sum.run_call(runtime, algorithm, source, call)
+      assert [*runtime._resident._rows] == [source]
 
 
 def test_client_that_is_not_finite_is_left_out():
@@ -277,6 +293,11 @@ def test_blocks_hold_all_models_that_their_clients_train(
   with vectorized_runtime.VectorizedRuntime(algorithm, 4) as runtime:
     toys.run_rounds(algorithm, runtime, source, 1)
   assert sizes == {size}
+
+
+def test_blocks_of_clients_that_are_looped_over_are_refused():
+  with pytest.raises(errors.ConfigError, match='clients_per_block is 8, but'):
+    _runtime(running_sum.algorithm(vectorizes=False), 8)
 
 
 def test_budget_too_small_for_one_client_is_refused():

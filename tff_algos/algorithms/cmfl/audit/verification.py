@@ -17,6 +17,15 @@ from tff_algos.algorithms.cmfl.consensus import statements
 
 # Members average in float32 and in another order.
 _ROUNDING = 1e-6
+# What values of another type, number or shape than a log has raise here.
+_MALFORMED = (
+  ArithmeticError,
+  AttributeError,
+  LookupError,
+  OSError,
+  TypeError,
+  ValueError,
+)
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -62,22 +71,23 @@ def verify(workdir: str | os.PathLike[str], rules: Rules) -> list[Verdict]:
   """
   verdicts, before, hash_before = [], None, ''
   for entry, line_hash in audit_log.read(workdir):
-    faults = [*_chain_faults(entry, before, hash_before)]
-    hash_before = line_hash
-    if 'clients' not in entry:
-      # All training was lost: there is no proposal, and the model is unchanged.
-      verdicts.append(Verdict(entry['round'], False, (*faults,)))
-      before = before and {**before, 'round': entry['round']}
-      continue
+    faults, arrays = [], None
     try:
-      arrays = audit_log.read_arrays(workdir, entry['round'])
-      faults += _decision_faults(entry, rules)
-      faults += () if arrays is None else _array_faults(entry, arrays, rules)
-    except (KeyError, TypeError, ValueError) as error:
+      faults += _chain_faults(entry, before, hash_before)
+      if 'clients' in entry:
+        arrays = audit_log.read_arrays(workdir, entry['round'])
+        faults += _decision_faults(entry, rules)
+        faults += () if arrays is None else _array_faults(entry, arrays, rules)
+    except _MALFORMED as error:
       arrays = None
-      faults.append(f'it cannot be read ({error})')
+      faults.append(f'it cannot be read ({error!r})')
     verdicts.append(Verdict(entry['round'], arrays is not None, (*faults,)))
-    before = entry
+    hash_before = line_hash
+    if 'clients' in entry:
+      before = entry
+    elif before is not None:
+      # All training was lost: there is no proposal, and the model is unchanged.
+      before = {**before, 'round': entry['round']}
   return verdicts
 
 

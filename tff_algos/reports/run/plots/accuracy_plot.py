@@ -32,7 +32,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     return None
   num_columns = 2 if len(panels) <= 5 else 3
   num_rows = math.ceil(len(panels) / num_columns)
-  word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
+  word = style.score_word(run).capitalize()
   figure = style.new_figure(
     0.7 + 2.8 * num_rows, f'{word} of every model by round'
   )

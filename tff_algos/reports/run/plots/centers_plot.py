@@ -21,13 +21,10 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   scores = run.held_out_scores
   if not np.isfinite(scores).any() or run.num_clusters == 1:
     return None
-  last = run.series(
-    next(name for name in run.rounds.columns if name.startswith('held_out/'))
-  )
-  word = 'Accuracy (%)' if run.higher_is_better else 'Mean squared error'
+  word = style.score_label(run).capitalize()
   figure = style.new_figure(
     1.9 + 0.55 * len(scores),
-    f'{word} on held-out examples, round {int(last.rounds[-1])}',  # pyright: ignore[reportOptionalMemberAccess]
+    f'{word} on held-out examples, round {run.held_out_round}',
   )
   axes = figure.subplots()
   is_printed = scores.shape[1] <= _MAX_PRINTED

@@ -39,7 +39,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   scores = _read_scores(run)
   if scores is None:
     return None
-  word = 'accuracy' if run.higher_is_better else 'mean squared error'
+  word = style.score_word(run)
   title = f'Test {word} of clients: personalized and cluster models'
   if run.num_clusters == 1:
     title = f'Test {word} of clients: personalized models and global model'

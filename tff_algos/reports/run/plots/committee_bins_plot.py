@@ -27,10 +27,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   name = 'test_personalized_accuracy'
   if history is None or name not in run.clients:
     return None
-  accuracy = run.clients.numbers(name)
-  if 'group' in run.clients:
-    groups = np.array(run.clients.texts('group'))
-    accuracy = accuracy[groups == 'participating']
+  accuracy = run.clients.numbers(name)[run.is_participating]
   known = np.isfinite(accuracy)
   if not known.any():
     return None

@@ -84,11 +84,10 @@ def _draw_parts(axes, values, is_false, bins, what: str) -> None:
 
 
 def _draw_attackers(axes, history: committee_history.CommitteeHistory) -> None:
-  rounds = 1 + np.arange(len(history.attackers))
   for index, role in enumerate(committee_history.ROLES):
     counts = history.attackers[:, index]
     axes.plot(
-      rounds,
+      history.rounds,
       counts,
       label=f'{role}: {counts.mean():.2g} per round',
       linewidth=style.line_width(index, len(committee_history.ROLES)),

@@ -22,7 +22,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
   if not lines or not total[-1]:
     return None
   divisor, unit = style.floats_unit(total[-1])
-  word = 'Accuracy' if run.higher_is_better else 'Mean squared error'
+  word = style.score_word(run).capitalize()
   figure = style.new_figure(
     3.9, f"{word} on the clients' test examples against communication"
   )

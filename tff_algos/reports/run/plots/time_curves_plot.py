@@ -52,7 +52,7 @@ def draw(run: run_lib.Run) -> figure_lib.Figure | None:
     _Line(label, seconds, series.values, np.zeros(len(series.values)))
     for label, seconds in _clocks((run,), series.rounds, 'this run')
   ]
-  return _draw(run, lines, f'{_word(run)} of the global model')
+  return _draw(run, lines, f'Test {style.score_word(run)} of the global model')
 
 
 def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
@@ -87,7 +87,9 @@ def draw_sweep(sweep: sweep_lib.Sweep) -> figure_lib.Figure | None:
   ]
   # Cells have the same colours as in the other pictures.
   lines.sort(key=lambda line: _RETIMED in line.label)
-  return _draw(run, lines, f'{_word(run)} (mean and deviation over seeds)')
+  return _draw(
+    run, lines, f'Test {style.score_word(run)} (mean and deviation over seeds)'
+  )
 
 
 def _curves(sweep: sweep_lib.Sweep, name: str) -> list[sweep_lib.Curve] | None:
@@ -126,10 +128,6 @@ def _until(runs, rounds, times) -> np.ndarray:
 
 def _names(run: run_lib.Run) -> list[str]:
   return [f'participating/test/{model}/{run.score_name}' for model in _MODELS]
-
-
-def _word(run: run_lib.Run) -> str:
-  return 'Test accuracy' if run.higher_is_better else 'Test mean squared error'
 
 
 def _draw(run: run_lib.Run, lines: list[_Line], title: str):

@@ -13,10 +13,10 @@ that end closes. Requests (`pjrt_connection`):
                             outputs by block
   fetch name             -> the leaves of a stack of client states
 
-Any request may name stacks to `drop`. A run returns before its blocks are
-computed, so several are in flight; blocks go to the devices in turn. Sums are
-added in the order of the blocks, so that neither timing nor the number of
-devices changes a bit.
+Any request may name stacks and kept arrays to `drop`. A run returns before its
+blocks are computed, so several are in flight; blocks go to the devices in turn.
+Sums are added in the order of the blocks, so that neither timing nor the number
+of devices changes a bit.
 """
 
 import dataclasses
@@ -64,12 +64,13 @@ class Worker:
     """Answers a request.
 
     Args:
-      header: `request`, its arguments, and the stacks to `drop`.
+      header: `request`, its arguments, and the names to `drop`.
       arrays: Of the request.
     """
     header = dict(header)
     for name in header.pop('drop', ()):
       self._stacks.pop(name, None)
+      self._kept.pop(name, None)
     request = header.pop('request')
     if request in ('compile', 'keep', 'stack', 'run'):
       header['arrays'] = arrays

@@ -1,6 +1,7 @@
 """A log of two rounds that was made by hand, and what may be wrong with it."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
@@ -159,6 +160,54 @@ def test_what_was_changed_is_found(tmp_path, change, words):
   assert (words in faults) if words else not faults
 
 
+def _rows(change):
+  return lambda e, a: a.update({'upload:w': change(a['upload:w'])})
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    _rows(lambda rows: rows[:3]),
+    _rows(lambda rows: rows[:0]),
+    _rows(lambda rows: rows[0, 0]),
+    _rows(lambda rows: rows.astype(str)),
+    lambda e, a: e['clients'].append(dict(e['clients'][4])),
+    lambda e, a: e['clients'].clear(),
+    lambda e, a: e['clients'].insert(0, 'a'),
+    lambda e, a: e['clients'][2].pop('distance'),
+    lambda e, a: e.update(round='7'),
+    lambda e, a: e.update(round='x' * 300),
+    lambda e, a: e.update(round=10**300),
+    lambda e, a: e.update(round=0),  # A rate of 0.5 / 0.
+    lambda e, a: e.update(vote='yes'),
+    *(
+      lambda e, a, name=name: e.update({name: None})
+      for name in ('round', 'clients', 'selected', 'elected')
+    ),
+    *(
+      lambda e, a, name=name: e.update({name: 7})
+      for name in ('before', 'proposed', 'after')
+    ),
+    *(
+      lambda e, a, name=name, value=value: e['clients'][2].update({name: value})
+      for name in ('id', 'num_examples', 'distance', 'upload')
+      for value in (None, 'x', [1.0], {})
+    ),
+    lambda e, a: e['clients'][2].update(is_member='x'),
+    lambda e, a: e['clients'][2].update(is_valid=None),
+  ],
+)
+def test_values_of_another_form_are_faults(tmp_path, change):
+  entry, arrays = _tampered(change)
+  audit_log.AuditLog(tmp_path).append(entry, {})
+  for number in (0, 1):
+    path = tmp_path / 'audit' / f'round_{number:06d}.npz'
+    np.savez(path, **arrays)
+  (verdict,) = verification.verify(tmp_path, _RULES)
+  assert verdict.faults
+  assert verdict.round_num == entry['round']
+
+
 def test_a_model_that_is_not_the_mean_is_found_with_its_own_digest(tmp_path):
   """As a committee would that agreed on a lie: all digests are right."""
   lie = {'w': _MODELS[1]['w'] + np.float32(1e-3)}
@@ -193,6 +242,9 @@ def test_rounds_follow_from_each_other(tmp_path):
     ({'round': 3}, 'it follows round 1'),
     ({'before': 'x', 'after': 'x'}, 'does not start from the model'),
     ({'committee': ['d', 'e']}, 'has members not elected: e'),
+    ({'committee': None}, 'cannot be read (TypeError'),
+    ({'committee': [['d']]}, 'cannot be read (TypeError'),
+    ({'round': '7'}, 'it follows round 1'),
   ],
 )
 def test_a_break_between_rounds_is_found(tmp_path, changes, words):
@@ -200,6 +252,24 @@ def test_a_break_between_rounds_is_found(tmp_path, changes, words):
   first, second = verification.verify(tmp_path, _RULES)
   assert not first.faults
   assert words in '; '.join(second.faults)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'round': '1'},
+    {'vote': 'yes'},
+    {'elected': 5},
+    {'vote': {'is_accepted': 9}},
+  ],
+)
+def test_a_round_after_one_of_another_form_has_a_verdict(tmp_path, changes):
+  _write_two(tmp_path)
+  path = tmp_path / 'audit' / 'log.jsonl'
+  first, second = path.read_text().splitlines(keepends=True)
+  path.write_text(json.dumps(json.loads(first) | changes) + '\n' + second)
+  _, after = verification.verify(tmp_path, _RULES)
+  assert 'the line before it' in after.faults[0]
 
 
 def test_a_line_that_was_taken_out_or_changed_is_found(tmp_path):

@@ -45,6 +45,39 @@ def test_a_hard_source_is_not_pale_as_a_whole(tmp_path):
   np.testing.assert_allclose(goodness, [[1, 0], [0, 1]])
 
 
+def _write_scores(workdir, *rows):
+  """Writes scores of clusters 0 and 1 on two sources, row by row."""
+  fake_workdir.write(workdir)
+  names = [
+    f'held_out/{source}/cluster_{cluster}/accuracy'
+    for source in ('upright', 'rotated_90')
+    for cluster in (0, 1)
+  ]
+  (workdir / 'metrics.csv').write_text(
+    '\n'.join([f'round,{",".join(names)}', *rows, ''])
+  )
+  return centers_plot.draw(run_lib.read(workdir))
+
+
+def test_a_first_source_without_held_out_examples_has_dashes(tmp_path):
+  figure = _write_scores(
+    tmp_path, '0,nan,nan,.1,.1', '3,nan,nan,.5,.6', '4,,,,'
+  )
+  (axes,) = figure.axes
+  assert [text.get_text() for text in axes.texts] == ['–', '50.0', '–', '60.0']
+  assert figure.get_suptitle().endswith('round 3')
+
+
+def test_a_cluster_model_that_became_nan_keeps_no_earlier_score(tmp_path):
+  figure = _write_scores(tmp_path, '0,.1,.1,.1,.1', '5,nan,.2,inf,.3')
+  (axes,) = figure.axes
+  assert [text.get_text() for text in axes.texts] == ['–', '–', '20.0', '30.0']
+  assert (
+    _write_scores(tmp_path / 'no', '0,.1,.1,.1,.1', '5,nan,nan,nan,nan') is None
+  )
+  assert _write_scores(tmp_path / 'none', '0,,,,') is None
+
+
 def test_a_cluster_that_was_never_scored_gets_a_dash(tmp_path):
   fake_workdir.write(tmp_path)
   path = tmp_path / 'metrics.csv'

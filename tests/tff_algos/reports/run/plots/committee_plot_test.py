@@ -26,7 +26,7 @@ def test_without_attackers_there_are_two_panels(tmp_path):
 def test_attackers_are_told_apart(tmp_path):
   fake_workdir.write(tmp_path)
   ids = [f'client_{index:04d}' for index in range(24)]
-  fake_audit.write(tmp_path, ids, attackers=(*ids[:5],))
+  fake_audit.write(tmp_path, ids, attackers=(*ids[:5],), first_round=101)
   path = tmp_path / 'evaluation' / 'clients.csv'
   head, *rows = path.read_text().splitlines()
   lines = [f'{head},is_attacker']
@@ -38,6 +38,7 @@ def test_attackers_are_told_apart(tmp_path):
   assert _heights(counts) == [19, 5]
   assert len(scores.containers) == 2
   for index, line in enumerate(roles.lines):
+    np.testing.assert_array_equal(line.get_xdata(), range(101, 113))
     np.testing.assert_array_equal(line.get_ydata(), history.attackers[:, index])
   # Neither the axis nor an equal line hides a line at 0.
   assert roles.get_ylim()[0] < 0
