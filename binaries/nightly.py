@@ -17,7 +17,7 @@ import json
 
 from absl import flags
 
-from binaries import command
+from binaries import command, mirrored_flags
 from tff_algos.core import errors
 
 # As of experiments.production.nightly, whose imports take seconds.
@@ -58,6 +58,7 @@ def _main() -> None:
           keep_versions.value,
         ),
       )
+      mirrored_flags.publish()  # What is told below is there for others.
     except (errors.UserError, OSError) as error:
       code = command.exit_code_of(error)
       if code is not None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
-from binaries import command
+from binaries import command, mirrored_flags
 from tff_algos.core import errors
 
 if TYPE_CHECKING:
@@ -57,6 +57,18 @@ def result_line(
       'seconds': round(seconds, 3),
     }
   )
+
+
+def _write_card(workdir: str, beam_options: str, version: str) -> None:
+  """Writes the card of a published version, which stays without one."""
+  from tff_algos.experiments import datasets
+
+  try:
+    path = datasets.write_card(workdir, beam_options, version=version)
+  except (errors.UserError, OSError) as error:
+    logging.error('No card: %s. binaries.card writes it.', error)
+  else:
+    logging.info('Card: %s', path)
 
 
 def _main() -> None:
@@ -103,10 +115,8 @@ def _main() -> None:
         publication,
       )
       if with_card.value:
-        path = datasets.write_card(
-          workdir.value, beam_options.value, version=result.version
-        )
-        logging.info('Card: %s', path)
+        _write_card(workdir.value, beam_options.value, result.version)
+      mirrored_flags.publish()  # What is told below is there for others.
     except (errors.UserError, OSError) as error:
       code = command.exit_code_of(error)
       if code is not None:

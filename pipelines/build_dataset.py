@@ -96,7 +96,8 @@ def build(
     has_test_split=source.has_test_split(),
     y_shape=schema.y_shape,
   )
-  described = manifest_lib.describe_recipe(config, source, given)
+  fitted_from = given.digest() if given is not None else ''
+  described = manifest_lib.describe_recipe(config, source, fitted_from)
   version = manifest_lib.name_version(described)
   with staging_lib.open_staging(dataset) as staging:
     published = _read_published(dataset, version)
@@ -105,15 +106,20 @@ def build(
       manifest = published
     else:
       with quarantine.kept_if_refused(staging, dataset, version):
-        manifest = _stage_version(
-          config,
-          staging,
-          source,
-          schema,
-          described=described,
-          given=given,
-          pipeline_options=pipeline_options,
-        )
+        try:
+          manifest = _stage_version(
+            config,
+            staging,
+            source,
+            schema,
+            described=described,
+            given=given,
+            pipeline_options=pipeline_options,
+          )
+        except Exception:
+          # What changes between two passes can break the second in any way.
+          _check_raw_files(config, described['sources'])
+          raise
       if published is None:
         staging_lib.publish(staging, dataset, version)
       else:
@@ -179,7 +185,7 @@ def _stage_version(
   schema: schema_lib.Schema,
   *,
   described: Mapping[str, Any],
-  given: spec_lib.FeatureSpec | None,
+  given: fit.Given | None,
   pipeline_options: Sequence[str],
 ) -> dict[str, Any]:
   """Writes all files of a version; returns its manifest."""
@@ -206,7 +212,7 @@ def _stage_version(
   fitted = None
   if spec is not None:
     _measure(config, staging, blocks, spec, pipeline_options)
-    fitted = fit.merge(staging, spec, len(blocks), len(plan.client_ids), given)
+    fitted = fit.merge(staging, spec, len(blocks), plan.client_ids, given)
     handover.write_fitted(staging, fitted)
     schema = fitted.stored_as(schema)
   writer = write.ShardWriter(
@@ -362,8 +368,14 @@ def _check_raw_files(
     config: The dataset's config.
     before: Checksums that the version is named by.
   """
-  # A new source, as one may keep the files that it has listed.
-  after = extract.create_source(config).checksums()
+  try:
+    # A new source, as one may keep the files that it has listed.
+    after = extract.create_source(config).checksums()
+  except errors.DataError as error:
+    raise errors.InfrastructureError(
+      f'raw files changed during the build: {error}. Nothing was published; '
+      'run this again when all of them are there.'
+    ) from error
   changed = [
     name
     for name in sorted({*before, *after})

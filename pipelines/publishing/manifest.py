@@ -18,7 +18,6 @@ from tff_algos.core import config as config_lib
 from tff_algos.core import errors, sealed_json
 from tff_algos.data import integrity, layout, raw_features
 from tff_algos.data import schema as schema_lib
-from tff_algos.features import spec as spec_lib
 
 # Hashed into every version's name. To be raised when the output for the same
 # recipe and raw data changes.
@@ -30,19 +29,20 @@ DEAD_LETTER_VERSION = 4
 def describe_recipe(
   config: options.DatasetConfig,
   source: base.Source,
-  given: spec_lib.FeatureSpec | None = None,
+  fitted_from: str = '',
 ) -> dict[str, Any]:
   """Returns the inputs that determine a version's content, without paths.
 
   Args:
     config: Config of the dataset.
     source: Its source.
-    given: The fitted spec that `config.fitted_from` names.
+    fitted_from: Hash of what is taken over of the dataset that
+      `config.fitted_from` names; '' without one.
   """
   recipe = config_lib.to_recipe(config)
   recipe['source']['options'] = dict(source.recipe())
-  if given is not None:
-    recipe['fitted_from'] = given.digest()
+  if fitted_from:
+    recipe['fitted_from'] = fitted_from
   described = {
     'recipe': recipe,
     'sources': dict(source.checksums()),

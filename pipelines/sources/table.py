@@ -158,7 +158,18 @@ class Table(base.FileSource):
     """Returns float32 vectors, not normalised, or raw columns."""
     num_classes = len(self._options.classes or ())
     if self._options.features:
-      return base.column_features(num_classes)
+      features = base.column_features(num_classes)
+      spec = self.feature_spec()
+      output = spec and spec.output()
+      if output is None or output.dtype == 'float32':
+        return features
+      # Images and ids: known before the fit, and not numbers as they are.
+      return features._replace(
+        x_dtype=output.dtype,
+        x_shape=output.shape,
+        x_scale=output.scale,
+        x_offset=output.offset,
+      )
     return base.vector_features(len(self._options.feature_columns), num_classes)
 
   def feature_spec(self) -> spec_lib.FeatureSpec | None:
@@ -317,7 +328,8 @@ class Table(base.FileSource):
     last = examples[-1]
     problems = (example.problem for example in examples)
     problem = next(filter(None, problems), None)
-    if len(examples) < (self._options.window_length or 0) and problem is None:
+    is_lost = len(examples) < (self._options.window_length or 0)
+    if (is_lost or last.client is None) and problem is None:
       problem = base.Problem(
         'the client or the time is missing, which windows need'
       )
@@ -356,7 +368,7 @@ class Table(base.FileSource):
       return cell if isinstance(cell, bytes) else None
     if feature.type != spec_lib.NUMBER:
       return '' if cell is None else str(cell).strip()
-    if feature.is_window:
+    if feature.is_window and self._options.window_length is None:
       if not isinstance(cell, list):
         return None
       values = [self._number(number) for number in cell]

@@ -3,12 +3,14 @@
 They are those of participating clients alone. Each block writes its statistics,
 which are merged in the order of the blocks: the result does not depend on the
 runner. Columns that are encoded by each client's statistics are measured at all
-clients, each on its own training examples.
+clients, each on its own training examples; what an earlier dataset has measured
+is taken over, as models are trained with it.
 """
 
+import hashlib
 import json
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,6 +26,29 @@ from tff_algos.data import schema as schema_lib
 from tff_algos.features import spec as spec_lib
 
 _TRAIN = schema_lib.SPLITS.index(schema_lib.TRAIN)
+
+
+class Given(NamedTuple):
+  """What an earlier dataset was encoded by.
+
+  Attributes:
+    spec: Its fitted spec.
+    clients: Client id -> mean and deviation of the columns `spec.by_client`,
+      float32 `[columns]`, of the clients with training examples.
+  """
+
+  spec: spec_lib.FeatureSpec
+  clients: Mapping[str, tuple[Array, Array]]
+
+  def digest(self) -> str:
+    """Returns a hash of all that examples are encoded by, 16 hex digits."""
+    if not self.clients:
+      return self.spec.digest()
+    digest = hashlib.sha256(self.spec.digest().encode())
+    for client_id, rows in sorted(self.clients.items()):
+      digest.update(json.dumps(client_id).encode())
+      digest.update(b''.join(row.tobytes() for row in rows))
+    return digest.hexdigest()[:16]
 
 
 class MeasureBlock(extract.BlockFn):
@@ -80,8 +105,8 @@ def merge(
   staging: staging_lib.Staging,
   spec: spec_lib.FeatureSpec,
   num_blocks: int,
-  num_clients: int,
-  given: spec_lib.FeatureSpec | None = None,
+  client_ids: Sequence[str],
+  given: Given | None = None,
 ) -> encoding.Fitted:
   """Returns the fitted spec from the statistics of all blocks.
 
@@ -89,16 +114,15 @@ def merge(
     staging: Staging folder.
     spec: The spec, not fitted.
     num_blocks: Number of blocks.
-    num_clients: Number of clients of the plan.
-    given: A fitted spec of the same columns, whose values are taken over.
+    client_ids: Clients of the plan.
+    given: What is taken over of an earlier dataset.
 
   Raises:
     DataError: If a column has no value at all.
   """
   statistics = column_statistics.create(spec)
   clients = [
-    [column_statistics.Moments() for _ in spec.by_client]
-    for _ in range(num_clients)
+    [column_statistics.Moments() for _ in spec.by_client] for _ in client_ids
   ]
   for number in range(num_blocks):
     states = json.loads(_path(staging, number).read_text())
@@ -108,22 +132,24 @@ def merge(
       for one, state in zip(clients[int(client)], of_columns, strict=True):
         one.merge(state)
   if given is None:
-    given = spec.fit(column_statistics.finish(statistics, spec))
-  shape = (num_clients, len(spec.by_client))
+    fitted = spec.fit(column_statistics.finish(statistics, spec))
+    given = Given(fitted, {})
+  shape = (len(client_ids), len(spec.by_client))
   mean, deviation = np.empty(shape, np.float32), np.empty(shape, np.float32)
   for column, name in enumerate(spec.by_client):
-    of_all = given.fitted[name]
+    of_all = given.spec.fitted[name]
     for client, moments in enumerate(clients):
       values = moments[column].fitted_or(of_all)
       mean[client, column] = values['mean']
       deviation[client, column] = np.sqrt(values['variance'])
-  return encoding.Fitted(given, mean, deviation)
+  for client, client_id in enumerate(client_ids):
+    if client_id in given.clients:
+      mean[client], deviation[client] = given.clients[client_id]
+  return encoding.Fitted(given.spec, mean, deviation)
 
 
-def read_given(
-  folder: str, spec: spec_lib.FeatureSpec | None
-) -> spec_lib.FeatureSpec | None:
-  """Returns the fitted spec of an earlier dataset; None if '' is named.
+def read_given(folder: str, spec: spec_lib.FeatureSpec | None) -> Given | None:
+  """Returns what to take over of an earlier dataset; None if '' is named.
 
   Args:
     folder: Folder of the dataset or of one version of it.
@@ -136,20 +162,41 @@ def read_given(
   if not folder:
     return None
   with dataset_lib.FederatedDataset.open(folder, verify=False) as dataset:
-    given = dataset.feature_spec
+    earlier = dataset.feature_spec
+    clients = _measured_clients(dataset)
   if spec is None:
     raise errors.ConfigError(
       f'dataset.fitted_from is {folder!r}, and the source has no features to '
       'be fitted; leave it out'
     )
-  difference = spec.difference(given.unfitted())
+  difference = spec.difference(earlier.unfitted())
   if difference is not None:
     raise errors.ConfigError(
       f'dataset.fitted_from={folder!r} has other features: {difference}. Take '
       'the same features (source.options.classes sets the classes, which some '
       'sources find in the raw data), or leave it out'
     )
-  return spec.fit(given.fitted)
+  return Given(spec.fit(earlier.fitted), clients)
+
+
+def _measured_clients(
+  dataset: dataset_lib.FederatedDataset,
+) -> dict[str, tuple[Array, Array]]:
+  ids = (*dataset.client_ids, *dataset.unseen_client_ids)
+  statistics = dataset.client_statistics(ids)
+  if statistics is None:
+    return {}
+  counts = [
+    *dataset.num_examples(schema_lib.TRAIN),
+    *dataset.num_unseen_examples(schema_lib.TRAIN),
+  ]
+  return {
+    client_id: (mean, deviation)
+    for client_id, count, mean, deviation in zip(
+      ids, counts, *statistics, strict=True
+    )
+    if count
+  }
 
 
 def _path(staging: staging_lib.Staging, number: int) -> Any:

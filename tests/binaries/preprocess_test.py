@@ -1,15 +1,17 @@
 """Building datasets as a program, and the line that schedulers read."""
 
 import json
+import os
 import pathlib
+import shutil
 
 import pytest
 
 from binaries import command, preprocess
 from pipelines import build_dataset
 from pipelines.publishing import staging
-from tests.testing import raw_data
-from tff_algos.core import errors
+from tests.testing import raw_data, s3_server
+from tff_algos.core import cache_folder, errors
 
 _DIGITS = '--config=configs/fed_soft/digits.py:smoke'
 _RESULT = build_dataset.BuildResult(
@@ -95,6 +97,36 @@ def test_the_program_says_what_it_built(launcher, digits_dataset, tmp_path):
   assert {name: found[name] for name in built} == built
   assert len(found) == len(built) + 3
   assert not program.temporary_files() and not program.processes()
+
+
+def test_a_card_that_cannot_be_written_fails_no_build(
+  launcher, digits_dataset, tmp_path
+):
+  shutil.copytree(digits_dataset, tmp_path, dirs_exist_ok=True)
+  (version,) = tmp_path.glob('dataset/versions/*')
+  (version / 'card.html').mkdir()
+  program = launcher.run(
+    'binaries.preprocess', _DIGITS, f'--workdir={tmp_path}'
+  )
+  assert program.returncode == 0, program.stderr
+  assert json.loads(program.stdout)['status'] == 'unchanged'
+  assert 'No card: ' in program.stderr
+
+
+def test_a_version_that_is_not_published_is_not_told(launcher, s3, tmp_path):
+  s3.fault = lambda method, path: (
+    'forbidden' if method == 'PUT' and '/objects/' in path else None
+  )
+  try:
+    program = launcher.run(
+      'binaries.preprocess',
+      *(_DIGITS, f'--workdir=s3://{s3_server.BUCKET}/refused', '--nocard'),
+      **{**os.environ, cache_folder.VARIABLE: str(tmp_path)},
+    )
+  finally:
+    s3.fault = lambda method, path: None
+  assert program.returncode == 75, program.stderr
+  assert json.loads(program.stdout)['status'] == 'failed'
 
 
 @pytest.mark.verify

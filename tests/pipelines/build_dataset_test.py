@@ -491,7 +491,20 @@ def test_shard_that_an_engine_leaves_out_is_missed(tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('change', ['arrives', 'changes', 'goes'])
+def test_a_raw_file_that_goes_during_a_build(tmp_path, monkeypatch):
+  raw_data.write_csv(tmp_path)
+  original = build_dataset._survey
+
+  def survey(*args):
+    original(*args)
+    (tmp_path / 'table.csv').unlink()
+
+  monkeypatch.setattr(build_dataset, '_survey', survey)
+  with pytest.raises(errors.InfrastructureError, match='changed during the bu'):
+    build_dataset.build(raw_data.csv_config(tmp_path), tmp_path / 'dataset')
+
+
+@pytest.mark.parametrize('change', ['arrives', 'changes', 'goes', 'shrinks'])
 def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
   """Else the rows of other positions would go to other clients."""
   raw_data.write_csv(tmp_path)
@@ -512,9 +525,10 @@ def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
       first.write_text('a,b,y,who\n99,1,no,eve\n')
     else:
       rows = table.read_text().splitlines(keepends=True)
-      table.write_text(''.join([*rows[:1], *rows[:0:-1]]))
+      kept = rows[:0:-1] if change == 'changes' else rows[1:30]
+      table.write_text(''.join([*rows[:1], *kept]))
 
-  changed = 'table.csv' if change == 'changes' else 'a.csv'
+  changed = 'table.csv' if change in ('changes', 'shrinks') else 'a.csv'
   with monkeypatch.context() as patched:
     patched.setattr(build_dataset, '_survey', survey)
     with pytest.raises(
@@ -523,6 +537,5 @@ def test_raw_files_that_change_during_a_build(tmp_path, monkeypatch, change):
       build_dataset.build(config, tmp_path / 'dataset')
   assert not [*(tmp_path / 'dataset').iterdir()]
   result = build_dataset.build(config, tmp_path / 'dataset')
-  assert result.manifest['counters']['raw_examples'] == 60 + (
-    change == 'arrives'
-  )
+  number = {'arrives': 61, 'shrinks': 29}.get(change, 60)
+  assert result.manifest['counters']['raw_examples'] == number

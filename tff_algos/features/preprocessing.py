@@ -22,6 +22,11 @@ CLIENT_DEVIATION = 'client_deviation'
 NO_ID = -1
 
 _NOT_WORDS = r"[^\pL\pN\pM']+"
+# What Python's `str.strip` removes.
+_BLANK = r'[\pZ\x09-\x0d\x1c-\x1f\x{85}]+'
+_BLANKS = rf'^{_BLANK}|{_BLANK}$'
+# Keras's word for all categories that are not in a vocabulary.
+_OTHER = '[UNK]'
 
 Columns = Mapping[str, tf.Tensor]
 _Encoder = Callable[..., tf.Tensor]
@@ -234,10 +239,14 @@ def _category(
     layer = tf.keras.layers.Hashing(feature.size, output_mode='one_hot')
   else:
     layer = tf.keras.layers.StringLookup(
-      vocabulary=spec.fitted[feature.name]['vocabulary'], output_mode='one_hot'
+      # A category of that name would be taken for Keras's own first word.
+      vocabulary=[_OTHER, *spec.fitted[feature.name]['vocabulary']],
+      oov_token=_OTHER,
+      output_mode='one_hot',
     )
   layers.append(layer)
-  return _one_hot(layer)
+  encode = _one_hot(layer)
+  return lambda values: encode(_strip(values))
 
 
 def _text(
@@ -330,12 +339,17 @@ def _normalize_text(texts: tf.Tensor) -> tf.Tensor:
   return tf.strings.lower(sound, encoding='utf-8')
 
 
+def _strip(texts: tf.Tensor) -> tf.Tensor:
+  """Returns texts without blanks at their ends, as pipelines read cells."""
+  return tf.strings.regex_replace(texts, _BLANKS, '')
+
+
 def _splitter(
   feature: spec_lib.Feature,
 ) -> Callable[[tf.Tensor], tf.RaggedTensor]:
   """Returns normalized texts `[batch]` -> their parts, ragged."""
   if feature.split == spec_lib.CHARACTERS:
-    return lambda texts: tf.strings.unicode_split(texts, 'UTF-8')
+    return lambda texts: tf.strings.unicode_split(_strip(texts), 'UTF-8')
   return lambda texts: tf.strings.split(
     tf.strings.regex_replace(texts, _NOT_WORDS, ' ')
   )

@@ -146,7 +146,26 @@ class Feature:
       checks.check_int(f'size of {what}', self.size, minimum=1)
     if self.length is not None:
       checks.check_int(f'length of {what}', self.length, minimum=1)
+    self._check_given()
     self._check_shape()
+
+  def _check_given(self) -> None:
+    """Raises ConfigError if an option is given that has no effect."""
+    for option, is_given, is_used in (
+      ('size', self.size is not None, self.encoding in _SIZES),
+      (
+        'length',
+        self.length is not None,
+        self.type in (NUMBER, TOKENS) or self.encoding == IDS,
+      ),
+      ('split', self.split != WORDS, self.type == TEXT),
+    ):
+      if is_given and not is_used:
+        raise errors.ConfigError(
+          f'{option}={getattr(self, option)!r} has no effect on feature '
+          f'{self.name!r} of type {self.type!r} with the encoding '
+          f'{self.encoding!r}: leave it out, or choose another encoding'
+        )
 
   def _check_shape(self) -> None:
     """Raises ConfigError unless shape and length go with the type."""

@@ -143,11 +143,11 @@ class Mirror:
     with self._locked():
       lease = pointer.Lease(self._objects, self._name(), seconds)
       try:
-        try:
-          self._fetch(lease.snapshot)
-        except FileNotFoundError as error:
-          raise pointer.missing(error) from None
         with lease.renewing():
+          try:
+            self._fetch(lease.snapshot)
+          except FileNotFoundError as error:
+            raise pointer.missing(error) from None
           publisher = snapshots.Publisher(self._objects, self.folder)
           publish = functools.partial(self._publish, lease, publisher)
           try:

@@ -82,6 +82,23 @@ def test_bad_options(more, text):
     _options(**more)
 
 
+@pytest.mark.parametrize(
+  ('feature', 'stored'),
+  [
+    (
+      spec.Feature('a', 'image', shape=(4, 5, 3)),
+      ('uint8', (4, 5, 3), 1 / 255),
+    ),
+    (spec.Feature('a', 'text', 'ids', length=6), ('int32', (6,), 1.0)),
+    (spec.Feature('a'), ('float32', (0,), 1.0)),  # Its width is fitted.
+  ],
+)
+def test_views_know_what_is_stored(feature, stored):
+  options = {'feature_columns': (), 'features': (feature,)}
+  found = _Rows(_options(classes=('0', '1'), **options), 0).features()
+  assert (found.x_dtype, found.x_shape, found.x_scale) == stored
+
+
 def _windows(rows, **more):
   """Returns the source of given rows in windows of two."""
   options = {
@@ -148,6 +165,22 @@ def test_malformed_rows_of_windows_are_named():
     (('not a number, date or time', 't', "'soon'"), 3),
     (('the client or the time is missing, which windows need', None, None), 4),
   ]
+
+
+def test_windows_of_one_row_need_a_client():
+  source = _windows([('a', 1, 7, 0), ('', 2, 7, 0)], window_length=1)
+  (block,) = source.blocks()
+  problems = [example.problem for example in source.read(block)]
+  assert problems[0] is None
+  assert 'the client or the time is missing' in problems[1].reason
+
+
+def test_features_may_repeat_the_length_of_windows():
+  features = (spec.Feature('v', length=2),)
+  source = _windows([('a', 1, 7, 0), ('a', 2, 8, 0)], features=features)
+  (block,) = source.blocks()
+  (example,) = source.read(block)
+  assert example.problem is None and example.x == {'v': [7, 8]}
 
 
 def test_windows_do_not_depend_on_the_blocks(monkeypatch):

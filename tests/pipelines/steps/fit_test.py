@@ -7,6 +7,7 @@ import tensorflow as tf
 from pipelines import build_dataset, statistics
 from pipelines.publishing import staging as staging_lib
 from pipelines.sources import base
+from pipelines.steps import fit
 from tests.testing import raw_data, raw_tables
 from tff_algos.core import errors
 from tff_algos.data import dataset as dataset_lib
@@ -108,11 +109,45 @@ def test_fitted_values_of_an_earlier_dataset(built, tmp_path):
   other = [{**row, 'age': '99'} for row in raw_tables.rows()]
   given = _build(tmp_path, other, fitted_from=str(folder / 'dataset'))
   assert given.manifest['features'] == result.manifest['features']
-  digest = dataset.feature_spec.digest()
-  assert given.manifest['recipe']['fitted_from'] == digest
+  taken = fit.read_given(
+    str(folder / 'dataset'), dataset.feature_spec.unfitted()
+  )
+  assert given.manifest['recipe']['fitted_from'] == taken.digest()
+  # Statistics of clients are part of the name, where there are some.
+  spec = dataset.feature_spec
+  assert fit.Given(spec, {}).digest() == spec.digest() != taken.digest()
   anew = _build(tmp_path, other, output='anew')
   assert anew.manifest['features'] != result.manifest['features']
   assert anew.version != given.version
+
+
+def test_clients_are_encoded_as_models_of_the_earlier_dataset_were(
+  built, tmp_path
+):
+  """Also without a label, and where the new rows have other levels."""
+  folder, result, dataset = built
+  table = [
+    {
+      **row,
+      'income': str(10 * int(row['income'])),
+      'y': '' if row['who'] in ('person_0', 'person_1') else row['y'],
+      'who': 'newcomer' if row['who'] == 'person_4' else row['who'],
+    }
+    for row in raw_tables.rows()
+  ]
+  options = {'fitted_from': str(folder / 'dataset'), 'keep_unlabelled': True}
+  again = _build(tmp_path, table, **options)
+  known = [f'person_{i}' for i in range(4)]
+  with dataset_lib.FederatedDataset.open(again.path) as found:
+    for of_earlier, here in zip(
+      dataset.client_statistics(known),
+      found.client_statistics(known),
+      strict=True,
+    ):
+      np.testing.assert_array_equal(here, of_earlier)
+    mean, _ = found.client_statistics(('newcomer',))
+    assert 50_000 < mean[0, 0] < 51_000
+  assert again.manifest['features'] == result.manifest['features']
 
 
 def test_fitted_values_of_other_features_are_refused(built, tmp_path):

@@ -229,3 +229,21 @@ def test_split_text():
   assert [word.decode() for word in found.to_list()[0]] == [
     *("don't", 'stop', '2x\u0301')
   ]
+
+
+def test_a_category_of_the_name_of_all_others():
+  spec = spec_lib.FeatureSpec(
+    (spec_lib.Feature('color', 'category'),),
+    fitted={'color': {'vocabulary': ['[UNK]', 'red']}},
+  )
+  columns = {'color': tf.constant(['[UNK]', 'red', 'blue'])}
+  encoded = preprocessing.Preprocessing(spec).encode(columns).numpy()
+  np.testing.assert_array_equal(encoded, [[0, 1, 0], [0, 0, 1], [1, 0, 0]])
+
+
+@pytest.mark.parametrize('blank', [' ', '\t\n', '\u00a0\x1f', '\u3000\x85'])
+def test_blanks_at_the_ends_are_stripped_as_in_pipelines(blank):
+  assert not blank.strip()
+  for name, value in (('color', 'grün'), ('city', 'Rom a'), ('tags', 'a ß')):
+    found = _encode(**{name: f'{blank}{value}{blank}'})[name]
+    np.testing.assert_array_equal(found, _encode(**{name: value})[name])

@@ -141,3 +141,17 @@ def test_difference_names_the_column_of_another_scale(name, here, there):
   second = spec.fit({'age': theirs, 'zip': theirs, name: there})
   assert str(first.difference(second)).startswith(f'fitted.{name}.')
   assert str(second.difference(first)).startswith(f'fitted.{name}.')
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'type': 'text', 'length': 50},
+    {'size': 5},
+    {'type': 'category', 'split': 'characters'},
+    {'type': 'category', 'length': 2},
+  ],
+)
+def test_options_without_effect_are_refused(options):
+  with pytest.raises(errors.ConfigError, match='has no effect on feature .a'):
+    spec_lib.Feature('a', **options)
