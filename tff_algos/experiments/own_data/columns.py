@@ -140,8 +140,9 @@ def _read_parquet(path: pathlib.Path) -> Table:
 
 
 def _read_csv(path: pathlib.Path) -> Table:
+  # Excel begins a file with a byte-order mark, which is no part of a name.
   with _OPENERS.get(path.suffix, open)(
-    path, 'rt', encoding='utf-8', newline=''
+    path, 'rt', encoding='utf-8-sig', newline=''
   ) as file:
     start = file.read(1 << 16)
     delimiter = _find_delimiter(start)
