@@ -1,7 +1,6 @@
 """Config values by dotted key: parsing of options and assignment."""
 
 import ast
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +9,10 @@ import ml_collections
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 
-# A comma that is not inside brackets.
 # Keys whose value decides which `options` stand beside them.
 _CHOICES = ('name', 'law')
 # Sections whose own keys their `name` decides.
 _NAMED = ('model', 'algorithm')
-_COMMA = re.compile(r',(?![^\[({]*[\])}])')
 
 
 def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -32,7 +29,7 @@ def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
   current: Any = config
   for name in key.split('.'):
     current = current.get(name) if isinstance(current, Mapping) else None
-  values = tuple(_value(part.strip(), current) for part in _COMMA.split(text))
+  values = tuple(_value(part.strip(), current) for part in _split(text))
   if len({repr(value) for value in values}) < len(values):
     raise errors.ConfigError(f'--grid={option} has a value twice')
   return values
@@ -119,6 +116,18 @@ def merged(
     else:
       result[key] = merged(current, change, f'{path}.{key}')
   return result
+
+
+def _split(text: str) -> list[str]:
+  """Returns the parts between the commas that are not inside brackets."""
+  parts, depth = [''], 0
+  for character in text:
+    depth += (character in '([{') - (character in ')]}')
+    if character == ',' and not depth:
+      parts.append('')
+    else:
+      parts[-1] += character
+  return parts
 
 
 def _value(text: str, current: Any) -> Any:
