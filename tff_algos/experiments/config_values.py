@@ -47,7 +47,14 @@ def check_key(values: Mapping[str, Any], key: str) -> None:
     path, found = f'{path}.{name}', found[name]
 
 
-def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
+def assign(
+  values: dict[str, Any],
+  key: str,
+  value: Any,
+  option: str,
+  *,
+  replaces_section: bool = False,
+) -> None:
   """Sets a value in nested mappings.
 
   Args:
@@ -55,9 +62,12 @@ def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
     key: Dotted.
     value: Value; validated later by the config's class.
     option: Name of the flag, for the error text.
+    replaces_section: Whether the value, a mapping, may take the place of a
+      section.
 
   Raises:
-    ConfigError: If the key leads through a section that is not there.
+    ConfigError: If the key leads through a section that is not there, or to one
+      that may not be replaced.
   """
   *sections, last = key.split('.')
   path = 'config'
@@ -67,7 +77,7 @@ def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
       message = config_lib.unknown_key_message(path, name, known)
       raise errors.ConfigError(f'{option}={key}: {message}')
     values, path = values[name], f'{path}.{name}'
-  if isinstance(values.get(last), dict):
+  if isinstance(values.get(last), dict) and not replaces_section:
     raise errors.ConfigError(
       f'{option}={key}: {path}.{last} is a section; name one of its keys: '
       f'{", ".join(values[last])}'
