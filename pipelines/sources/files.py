@@ -64,11 +64,13 @@ def read_bytes(path: pathlib.Path) -> bytes:
 def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
   """Returns the text of a file, decompressed, with original line ends.
 
+  A byte-order mark, with which Excel begins a CSV file, is no part of it.
+
   Raises:
     DataError: If it is missing or damaged, or has another encoding.
   """
   try:
-    return read_bytes(path).decode(encoding)
+    return read_bytes(path).decode(encoding).removeprefix('\ufeff')
   except UnicodeDecodeError as error:
     raise errors.DataError(
       f'{path} is not {encoding.upper()} text: {error}. Convert it, or name '

@@ -1,7 +1,9 @@
 """Lookup, loading and labels of config files."""
 
 import importlib.util
+import inspect
 import pathlib
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,7 +66,7 @@ def load(spelled: str) -> ml_collections.ConfigDict:
       `'configs/fed_soft/digits.py:smoke'` or `'fed_soft/digits'`; see `find`.
 
   Raises:
-    ConfigError: If there is no such file or variant.
+    ConfigError: If there is no such file or variant, or it is no config file.
   """
   plugins.load()
   path, _, variant = find(spelled).partition(':')
@@ -76,8 +78,10 @@ def load(spelled: str) -> ml_collections.ConfigDict:
   spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
   module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
   spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
+  given = [variant] if variant else []
+  _check_takes(module, given, spelled)
   try:
-    return module.get_config(*([variant] if variant else []))
+    return module.get_config(*given)
   except ValueError as error:
     raise errors.ConfigError(f'{spelled}: {error}') from error
 
@@ -105,7 +109,15 @@ def bases(
   for other in others:
     config = load(other).to_dict()
     for key, value in overrides.items():
-      config_values.assign(config, key, value, f'{other}: --config')
+      # As in the file of --config, a mapping replaces the whole section.
+      is_section = isinstance(value, ml_collections.ConfigDict)
+      config_values.assign(
+        config,
+        key,
+        value.to_dict() if is_section else value,
+        f'{other}: --config',
+        replaces_section=is_section,
+      )
     found.append(config)
   return labelled([spelled, *others], found)
 
@@ -136,3 +148,30 @@ def labelled(
       f'a config is given twice: {", ".join(spelled)}; name each once'
     )
   return dict(zip(labels, configs, strict=True))
+
+
+def _check_takes(
+  module: types.ModuleType, given: Sequence[str], spelled: str
+) -> None:
+  """Raises ConfigError if a config file has no `get_config` for a variant.
+
+  Args:
+    module: The file.
+    given: The variant, if there is one.
+    spelled: As `load` takes it, for the error text.
+  """
+  if not hasattr(module, 'get_config'):
+    raise errors.ConfigError(
+      f'{spelled}: the file has no get_config(), so it is no config file. Name '
+      'another one, or write that function; it returns the config'
+    )
+  signature = inspect.signature(module.get_config)
+  try:
+    signature.bind(*given)
+  except TypeError:
+    advice = f'needs a variant: name one, as in {spelled}:VARIANT'
+    if given:
+      advice = f'takes no variant, got {given[0]!r}: leave it out'
+    raise errors.ConfigError(
+      f'{spelled}: get_config{signature} {advice}'
+    ) from None

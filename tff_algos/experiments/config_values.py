@@ -1,7 +1,6 @@
 """Config values by dotted key: parsing of options and assignment."""
 
 import ast
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +9,10 @@ import ml_collections
 from tff_algos.core import config as config_lib
 from tff_algos.core import errors
 
-# A comma that is not inside brackets.
 # Keys whose value decides which `options` stand beside them.
 _CHOICES = ('name', 'law')
 # Sections whose own keys their `name` decides.
 _NAMED = ('model', 'algorithm')
-_COMMA = re.compile(r',(?![^\[({]*[\])}])')
 
 
 def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -32,7 +29,7 @@ def parse(option: str, config: Mapping[str, Any]) -> tuple[Any, ...]:
   current: Any = config
   for name in key.split('.'):
     current = current.get(name) if isinstance(current, Mapping) else None
-  values = tuple(_value(part.strip(), current) for part in _COMMA.split(text))
+  values = tuple(_value(part.strip(), current) for part in _split(text))
   if len({repr(value) for value in values}) < len(values):
     raise errors.ConfigError(f'--grid={option} has a value twice')
   return values
@@ -50,7 +47,14 @@ def check_key(values: Mapping[str, Any], key: str) -> None:
     path, found = f'{path}.{name}', found[name]
 
 
-def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
+def assign(
+  values: dict[str, Any],
+  key: str,
+  value: Any,
+  option: str,
+  *,
+  replaces_section: bool = False,
+) -> None:
   """Sets a value in nested mappings.
 
   Args:
@@ -58,9 +62,12 @@ def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
     key: Dotted.
     value: Value; validated later by the config's class.
     option: Name of the flag, for the error text.
+    replaces_section: Whether the value, a mapping, may take the place of a
+      section.
 
   Raises:
-    ConfigError: If the key leads through a section that is not there.
+    ConfigError: If the key leads through a section that is not there, or to one
+      that may not be replaced.
   """
   *sections, last = key.split('.')
   path = 'config'
@@ -70,7 +77,7 @@ def assign(values: dict[str, Any], key: str, value: Any, option: str) -> None:
       message = config_lib.unknown_key_message(path, name, known)
       raise errors.ConfigError(f'{option}={key}: {message}')
     values, path = values[name], f'{path}.{name}'
-  if isinstance(values.get(last), dict):
+  if isinstance(values.get(last), dict) and not replaces_section:
     raise errors.ConfigError(
       f'{option}={key}: {path}.{last} is a section; name one of its keys: '
       f'{", ".join(values[last])}'
@@ -119,6 +126,18 @@ def merged(
     else:
       result[key] = merged(current, change, f'{path}.{key}')
   return result
+
+
+def _split(text: str) -> list[str]:
+  """Returns the parts between the commas that are not inside brackets."""
+  parts, depth = [''], 0
+  for character in text:
+    depth += (character in '([{') - (character in ')]}')
+    if character == ',' and not depth:
+      parts.append('')
+    else:
+      parts[-1] += character
+  return parts
 
 
 def _value(text: str, current: Any) -> Any:

@@ -47,3 +47,9 @@ def test_text(tmp_path):
   assert files.read_text(path, 'latin-1') == 'café\r\n'
   with pytest.raises(errors.DataError, match='not UTF-8 text.*0xe9'):
     files.read_text(path)
+
+
+def test_text_without_its_byte_order_mark(tmp_path):
+  path = tmp_path / 'data.csv'
+  path.write_bytes('\ufeffcity,\ufeff\r\n'.encode())
+  assert files.read_text(path) == 'city,\ufeff\r\n'

@@ -1,5 +1,8 @@
 """Config files besides that of `--config`."""
 
+import pathlib
+
+import ml_collections
 import pytest
 
 from configs.fed_soft import synthetic
@@ -76,6 +79,28 @@ def test_what_is_not_there_is_named(path):
     config_file.load(f'{path}:x')
 
 
+@pytest.mark.parametrize(
+  ('content', 'variant', 'words'),
+  [
+    ('', '', r'config\.py: the file has no get_config\(\), so it is no config'),
+    (
+      'def get_config():\n  pass\n',
+      ':smoke',
+      r"py:smoke: get_config\(\) takes no variant, got 'smoke': leave it out",
+    ),
+    (
+      'def get_config(variant):\n  pass\n',
+      '',
+      r'get_config\(variant\) needs a variant: name one, as in .*py:VARIANT',
+    ),
+  ],
+)
+def test_a_file_that_takes_no_such_variant(path, content, variant, words):
+  pathlib.Path(path).write_text(content)
+  with pytest.raises(errors.ConfigError, match=words):
+    config_file.load(path + variant)
+
+
 def test_labels_are_variants_of_one_file_or_else_paths():
   a, b = {'n': 1}, {'n': 2}
   assert config_file.labelled(
@@ -104,6 +129,14 @@ def test_further_configs_get_the_same_overrides():
   assert found['smoke'] is _BASE
   assert found['linear']['dataset']['partition']['law'] == 'linear'
   assert found['random']['training']['num_rounds'] == 7
+
+
+def test_an_override_replaces_sections_of_further_configs():
+  model = ml_collections.ConfigDict({'name': 'logistic_regression'})
+  found = config_file.bases(
+    _BASE, f'{_SYNTHETIC}:smoke', [':linear'], {'model': model}
+  )
+  assert found['linear']['model'] == {'name': 'logistic_regression'}
 
 
 def test_an_override_must_fit_further_configs():

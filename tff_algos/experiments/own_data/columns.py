@@ -128,6 +128,12 @@ def read(path: pathlib.Path) -> Table:
     ) from None
 
 
+def is_number(cell: Any) -> bool:
+  """Returns whether a cell is a finite number."""
+  number = cells.parse_number(cell)
+  return number is not None and math.isfinite(number)
+
+
 def _read_parquet(path: pathlib.Path) -> Table:
   with parquet.ParquetFile(path) as file:
     names = file.schema_arrow.names
@@ -140,8 +146,9 @@ def _read_parquet(path: pathlib.Path) -> Table:
 
 
 def _read_csv(path: pathlib.Path) -> Table:
+  # Excel begins a file with a byte-order mark, which is no part of a name.
   with _OPENERS.get(path.suffix, open)(
-    path, 'rt', encoding='utf-8', newline=''
+    path, 'rt', encoding='utf-8-sig', newline=''
   ) as file:
     start = file.read(1 << 16)
     delimiter = _find_delimiter(start)
@@ -224,14 +231,14 @@ class _Tally:
     if isinstance(cell, bytes):
       return IMAGE if cell.startswith(_IMAGES) else OTHER
     if isinstance(cell, (list, dict)):
-      return WINDOW if all(map(_is_number, cell)) and cell else OTHER
+      return WINDOW if all(map(is_number, cell)) and cell else OTHER
     if cells.is_empty(cell) or str(cell).strip() in table.Options.na_values:
       return None
     if isinstance(cell, bool):
       return TEXT
     if isinstance(cell, (datetime.date, datetime.datetime)):
       return TIME
-    if _is_number(cell):
+    if is_number(cell):
       return NUMBER
     # A column of texts has no times: looking for them takes long.
     if self._kinds[TEXT] > self._kinds[TIME]:
@@ -259,8 +266,3 @@ class _Tally:
       mean_words=self._num_words / max(self._kinds[TEXT], 1),
       length=max(self._lengths) if kind == WINDOW else 0,
     )
-
-
-def _is_number(cell: Any) -> bool:
-  number = cells.parse_number(cell)
-  return number is not None and math.isfinite(number)

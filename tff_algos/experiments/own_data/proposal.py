@@ -117,7 +117,8 @@ def of_table(
   Args:
     path: Path of the file.
     table: A look at it.
-    given: Role, see `Roles` -> name of its column; None or left out to guess.
+    given: Role, see `Roles` -> name of its column; None or left out to guess,
+      '' for no time.
     features: The features; None to guess.
     classes: Spellings of the labels, class 0 first; None to guess.
 
@@ -126,8 +127,10 @@ def of_table(
       label.
   """
   by_name = {column.name: column for column in table.columns}
-  for role, name in given.items():
-    if name and name not in by_name:
+  named = [(role, name) for role, name in given.items() if name]
+  named += [('feature', feature.get('name')) for feature in features or ()]
+  for role, name in named:
+    if name not in by_name:
       raise errors.DataError(
         f'{path} has no column {name!r} for the {role}; its columns are: '
         f'{", ".join(by_name)}'
@@ -298,6 +301,8 @@ def _find_roles(
     role: _by_name(filter(test, table.columns), role)
     for role, test in may_be.items()
   }
+  if given.get('time') == '':
+    candidates['time'] = []
   chosen: dict[str, str] = {}
   for role in ('time', 'client'):
     named = given.get(role)
@@ -399,22 +404,24 @@ def _evidence(
 def _classes(label: columns_lib.Column) -> tuple[str, ...]:
   """Returns the spellings of the classes; () for a regression."""
   if label.kind == columns_lib.NUMBER:
-    if not label.is_whole or len(label.values) > 20:
+    numbers = [*filter(columns_lib.is_number, label.values)]
+    if not label.is_whole or len(numbers) > 20:
       return ()
-    return tuple(sorted(label.values, key=float))
+    return tuple(sorted(numbers, key=float))
   return tuple(sorted(label.values))
 
 
 def _notes_on_label(
   label: columns_lib.Column, classes: Sequence[str]
 ) -> tuple[str, ...]:
+  if not label.num_present:
+    return ('No row has a label.',)
   if classes:
-    rarest = min(label.values, key=lambda value: label.values[value])
-    if not label.values:
-      return ('No row has a label.',)
+    num_rows = {one: label.values.get(one, 0) for one in classes}
+    rarest = min(classes, key=lambda one: num_rows[one])
     return (
       f'Classification; the rarest class, {rarest!r}, has '
-      f'{label.values[rarest]:,} rows.',
+      f'{num_rows[rarest]:,} rows.',
     )
   return (
     f'Regression. Targets from {label.minimum:g} to {label.maximum:g} are '

@@ -79,8 +79,21 @@ class Calibration:
     )
     self._vectorizes[phase_name] = chosen
     if self._path is not None:
-      with durable.replacing(self._path) as file:
-        json.dump(
-          {'device': self._device_kind, 'vectorizes': self._vectorizes}, file
-        )
+      self._write(self._path)
     return chosen
+
+  def _write(self, path: pathlib.Path) -> None:
+    """Writes the file; logs a warning if the disk refuses."""
+    saved = {'device': self._device_kind, 'vectorizes': self._vectorizes}
+    try:
+      with durable.replacing(path) as file:
+        json.dump(saved, file)
+    except OSError as error:
+      # The run needs the choices, not the file.
+      logging.warning(
+        '%s cannot be written: %s. The run goes on; if it is resumed, it '
+        'measures again, and results may differ by rounding from there on. '
+        'config.runtime.pjrt.calibration can name a file elsewhere.',
+        path,
+        error,
+      )

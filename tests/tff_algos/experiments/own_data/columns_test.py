@@ -43,6 +43,13 @@ def test_kinds_of_the_columns_of_a_csv_file(tmp_path):
   assert math.isnan(found['city'].minimum)
 
 
+@pytest.mark.parametrize('name', ['t.csv', 't.csv.gz'])
+def test_byte_order_mark_is_no_part_of_a_name(tmp_path, name):
+  with_mark = _read(tmp_path, '\ufeffcity,n\nRome,1\nOslo,2\n', name)
+  assert with_mark == _read(tmp_path, 'city,n\nRome,1\nOslo,2\n', name)
+  assert [column.name for column in with_mark.columns] == ['city', 'n']
+
+
 def test_few_odd_cells_do_not_change_the_kind(tmp_path):
   """One of 40 numbers is a word, and one of 4."""
   rows = [f'{i},{i % 4 or "no"}' for i in range(1, 41)]

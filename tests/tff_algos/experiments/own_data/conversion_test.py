@@ -189,6 +189,40 @@ def test_frame(tmp_path):
     )
 
 
+def test_a_number_named_like_a_time_is_a_feature(tmp_path):
+  frame = _frame()
+  frame['reaction_time'] = _Column(i / 3 for i in range(40))
+  with conversion.from_pandas(
+    frame, tmp_path, client='who', label='ill'
+  ) as dataset:
+    names = [feature.name for feature in dataset.feature_spec.features]
+    assert names == ['age', 'city', 'reaction_time']
+
+
+def test_frames_split_by_time_have_an_official_test_split(tmp_path):
+  frame, test = _frame(), _frame(10)
+  frame['dose'] = frame['day'] = _Column(range(40))
+  test['dose'] = _Column(range(100, 110))
+  test['day'] = _Column(range(10))
+  with conversion.from_pandas(
+    frame,
+    tmp_path,
+    client='who',
+    label='ill',
+    time='day',
+    features=[{'name': 'dose'}],
+    test=test,
+    dataset={'splits': {'validation_ratio': 1.0}},
+  ) as dataset:
+    assert dataset.manifest['recipe']['splits']['split_by'] == 'client_time'
+    np.testing.assert_array_equal(dataset.num_examples('test'), [5, 5])
+    train, validation = (
+      dataset.examples('p0', split).x[:, 0] for split in ('train', 'validation')
+    )
+    assert (len(train), len(validation)) == (10, 10)
+    assert train.max() < validation.min()
+
+
 def test_frame_without_such_a_column(tmp_path):
   with pytest.raises(errors.DataError, match="no column 'user' for the client"):
     conversion.from_pandas(_frame(), tmp_path, client='user', label='ill')

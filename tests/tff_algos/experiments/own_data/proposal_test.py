@@ -86,6 +86,37 @@ def test_given_columns_come_before_guesses(tmp_path):
   assert found.dataset['max_dead_letter_fraction'] == 0.27
 
 
+def test_no_time_is_guessed_if_none_is_wanted(tmp_path):
+  rows = [(f'p{i % 2}', i / 7, i % 2) for i in range(20)]
+  path, table = _table(tmp_path, ('who', 'reaction_time', 'ill'), rows)
+  features = [{'name': 'reaction_time'}]
+  guessed = proposal.of_table(path, table, {'time': None}, features)
+  assert _options(guessed)['time_column'] == 'reaction_time'
+  found = proposal.of_table(path, table, {'time': ''})
+  assert 'time_column' not in _options(found)
+  assert _options(found)['features'] == ({'name': 'reaction_time'},)
+  assert found.dataset == {'splits': {'split_by': 'client'}}
+
+
+def test_texts_among_labels_that_are_numbers_are_no_classes(tmp_path):
+  odd = {3: 'unknown', 4: '-', 5: 'inf'}
+  rows = [(f'p{i % 2}', i / 7, odd.get(i, i % 20)) for i in range(100)]
+  path, table = _table(tmp_path, ('who', 'a', 'ill'), rows)
+  found = proposal.of_table(path, table, {'label': 'ill'})
+  assert _options(found)['classes'] == tuple(map(str, range(20)))
+  # The three rows are dead letters; twice as many may be left out.
+  assert found.dataset['max_dead_letter_fraction'] == 0.06
+  assert "rarest class, '3', has 4 rows" in found.notes[-1]
+
+
+@pytest.mark.parametrize('classes', [('no', 'yes'), None])
+def test_label_without_values_is_noted(tmp_path, classes):
+  rows = [(f'p{i % 2}', i / 7, '') for i in range(20)]
+  path, table = _table(tmp_path, ('who', 'a', 'ill'), rows)
+  found = proposal.of_table(path, table, {'label': 'ill'}, classes=classes)
+  assert found.notes[-1] == 'No row has a label.'
+
+
 def test_most_rows_without_a_label_are_no_option_that_is_refused(tmp_path):
   rows = [(f'p{i % 2}', i / 7, '' if i % 3 else i % 2) for i in range(60)]
   path, table = _table(tmp_path, ('person', 'a', 'ill'), rows)
@@ -144,6 +175,11 @@ def _no_column(folder):
   return proposal.of_table(*_visits(folder), {'client': 'user'})
 
 
+def _no_feature_of_that_name(folder):
+  features = [{'name': 'age'}, {'name': 'typo'}]
+  return proposal.of_table(*_visits(folder), {'label': 'ill'}, features)
+
+
 def _twice(folder):
   given = {'client': 'city', 'label': 'city'}
   return proposal.of_table(*_visits(folder), given)
@@ -163,6 +199,7 @@ def _one_class(folder):
     (_no_label, 'no column that can be a label'),
     (_no_feature, 'no column that can be a feature'),
     (_no_column, "no column 'user' for the client; its columns are: visit, "),
+    (_no_feature_of_that_name, "no column 'typo' for the feature; its columns"),
     (_twice, 'must be different columns'),
   ],
 )

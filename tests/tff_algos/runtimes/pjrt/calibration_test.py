@@ -1,3 +1,4 @@
+import errno
 import json
 
 import pytest
@@ -21,6 +22,23 @@ def test_the_faster_form_is_chosen_and_kept_for_the_kind_of_device(tmp_path):
     'device': 'H100, jax 2',
     'vectorizes': {'train': False},
   }
+
+
+def test_a_disk_that_refuses_the_file_costs_no_choice(
+  tmp_path, monkeypatch, caplog
+):
+  path = tmp_path / 'accelerator.json'
+  made = calibration.Calibration(str(path), 'cpu')
+
+  def refuse(path):
+    raise PermissionError(errno.EROFS, 'Read-only file system', str(path))
+
+  monkeypatch.setattr(calibration.durable, 'replacing', refuse)
+  with caplog.at_level('WARNING'):
+    assert made.choose('train', {True: 0.1, False: 0.2})
+  assert made.get('train')
+  assert 'accelerator.json cannot be written' in caplog.text
+  assert 'measures again' in caplog.text
 
 
 def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
