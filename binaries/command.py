@@ -1,7 +1,6 @@
 """Flags, `--help`, logging, user errors and signals of all programs."""
 
 import copy
-import errno
 import importlib.util
 import json
 import logging as standard_logging
@@ -36,11 +35,6 @@ NOT_APPROVED = 3
 INFRASTRUCTURE = 75  # EX_TEMPFAIL of sysexits.h: a retry may help.
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
-# Errors of the disk that the user can fix.
-_DISK_REFUSES = {
-  *(errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EPERM),
-  errno.EROFS,
-}
 _CONFIG_FLAGS = ('--config', '-config')
 _OVERRIDE = re.compile(r'--?(?:no)?config\.([\w.]+)')
 _OUR_CODE = [
@@ -149,7 +143,7 @@ def run(
 def exit_code_of(error: errors.UserError | OSError) -> int | None:
   """Returns the exit status of an error; None for a bug."""
   if isinstance(error, OSError):
-    return INFRASTRUCTURE if error.errno in _DISK_REFUSES else None
+    return INFRASTRUCTURE if error.errno in errors.OF_DISKS else None
   if isinstance(error, errors.InfrastructureError):
     return INFRASTRUCTURE
   if isinstance(error, errors.NotApprovedError):

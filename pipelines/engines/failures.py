@@ -7,7 +7,6 @@ serialized into it.
 
 import base64
 import contextlib
-import errno
 import json
 import logging
 import re
@@ -23,10 +22,6 @@ _TELLTALES = (
 )
 _MARK = re.compile(r'\[failure ([A-Za-z0-9+/=]+)\]')
 _CARRIED = (errors.UserError, OSError)
-_DISK_ERRORS = {
-  *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC),
-  *(errno.EPERM, errno.EROFS),
-}
 
 
 class StepError(Exception):
@@ -61,7 +56,7 @@ def find(error: BaseException) -> BaseException | None:
   link: BaseException | None = error
   while link is not None:
     if isinstance(link, (errors.UserError, KeyboardInterrupt)) or (
-      isinstance(link, OSError) and link.errno in _DISK_ERRORS
+      isinstance(link, OSError) and link.errno in errors.OF_DISKS
     ):
       found = link
     elif found is None:

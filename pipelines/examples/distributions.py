@@ -90,6 +90,11 @@ def _label_permutations(
   num_classes = features.num_classes
   if not num_classes:
     raise errors.ConfigError('label permutations need classes, not numbers')
+  if features.y_shape:
+    raise errors.ConfigError(
+      'label permutations need one class for each example, the source has '
+      f'labels of shape {features.y_shape}, among them padding'
+    )
   return tuple(
     label_permutation(i, num_classes, seed)
     for i in range(config.num_permutations or 0)

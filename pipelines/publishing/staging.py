@@ -17,7 +17,9 @@ from tff_algos.data import layout
 
 _PREFIX = '.staging-'
 # Error codes of a full or read-only disk.
-DISK_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC)
+DISK_ERRORS = (
+  *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EROFS),
+)
 
 
 class Staging:
@@ -58,7 +60,7 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
   durable.make_folder(dataset)
   with folder_lock.exclusive(dataset, f'another run is writing to {dataset}'):
     for leftover in dataset.glob(f'{_PREFIX}*'):
-      shutil.rmtree(leftover)
+      shutil.rmtree(leftover, ignore_errors=True)
     root = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=dataset))
     try:
       staging = Staging(root)
@@ -74,7 +76,9 @@ def open_staging(dataset: pathlib.Path) -> Generator[Staging]:
         'another workdir.'
       ) from None
     finally:
-      shutil.rmtree(root)
+      # Workers of a build that failed may still write there; the next build
+      # removes what is left.
+      shutil.rmtree(root, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -191,7 +191,9 @@ def _read(
 
 
 def _parse_jsonl(text: str, path: pathlib.Path) -> Iterator[tuple[str, str]]:
-  for number, line in enumerate(text.splitlines(), start=1):
+  # Texts may have other separators of lines, such as U+2028.
+  lines = text.removesuffix('\n').split('\n')
+  for number, line in enumerate(lines, start=1):
     try:
       speech = json.loads(line)
       fields = [speech[name] for name in ('play', 'role', 'text')]

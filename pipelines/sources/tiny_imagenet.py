@@ -107,7 +107,12 @@ class TinyImagenet(base.FileSource):
     _, annotations = self._lists()
     if part == VALIDATION:
       return _list_validation(annotations, annotations.stat().st_mtime_ns)
-    return _list_training(self._folder, tuple(self._classes()))
+    names = tuple(self._classes())
+    folders = (self._folder / TRAIN / name / 'images' for name in names)
+    written = tuple(
+      one.stat().st_mtime_ns if one.exists() else 0 for one in folders
+    )
+    return _list_training(self._folder, names, written)
 
   def _checksum(self, part: str) -> str:
     digest = hashlib.sha256()
@@ -119,8 +124,10 @@ class TinyImagenet(base.FileSource):
 
 @functools.lru_cache(maxsize=1)
 def _list_training(
-  folder: pathlib.Path, class_names: tuple[str, ...]
+  folder: pathlib.Path, class_names: tuple[str, ...], mtimes_ns: tuple[int, ...]
 ) -> tuple[tuple[str, str], ...]:
+  """Lists the training images, cached by `mtimes_ns` of their folders."""
+  del mtimes_ns
   images = []
   for class_name in class_names:
     paths = sorted((folder / TRAIN / class_name / 'images').glob('*.JPEG'))

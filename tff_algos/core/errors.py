@@ -5,6 +5,14 @@ The binaries print the message of a `UserError` without a stack trace; any other
 exception is a bug of this project and keeps its trace.
 """
 
+import errno
+
+# Errors of a disk, or a network file system, that its owner can mend.
+OF_DISKS = (
+  *(errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC),
+  *(errno.EPERM, errno.EROFS, errno.ESTALE),
+)
+
 
 class UserError(Exception):
   """An error outside the program, which the user can correct."""

@@ -22,6 +22,16 @@ def test_identity():
   assert only.transform(x, y) == (x, y)
 
 
+def test_permutations_need_one_label_for_each_example():
+  features = base.token_features(5, 9)._replace(y_shape=(5,))
+  with pytest.raises(errors.ConfigError, match='one class for each example'):
+    distributions._label_permutations(
+      options.DistributionsConfig('label_permutations', num_permutations=2),
+      features,
+      0,
+    )
+
+
 def test_rotation_is_counter_clockwise():
   upright, rotated = _build('rotations', quarter_turns=(0, 1))
   assert (upright.name, rotated.name) == ('upright', 'rotated_90')

@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 
@@ -183,6 +184,14 @@ def test_file_of_another_form(tmp_path, form, text, problem):
   (tmp_path / 'speeches.jsonl').write_text(text)
   with pytest.raises(errors.DataError, match=problem):
     source.blocks()
+
+
+def test_texts_may_have_other_separators_of_lines(tmp_path):
+  path = tmp_path / 'speeches.jsonl'
+  speech = {'play': 'a', 'role': 'b', 'text': 'one\u2028two\x85three'}
+  text = json.dumps(speech, ensure_ascii=False)
+  found = shakespeare._parse_jsonl(f'{text}\r\n{text}\n', path)
+  assert len([*found]) == 2
 
 
 def test_text_that_is_not_utf8(tmp_path):

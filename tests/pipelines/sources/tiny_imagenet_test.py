@@ -34,6 +34,16 @@ def test_images_by_class(tmp_path):
   assert source.facts() == {'class_names': ['n2', 'n1']}
 
 
+def test_images_that_arrive_are_seen_by_the_same_process(tmp_path):
+  before = _source(tmp_path)
+  assert len(_read(before)) == 6
+  raw_sources.write_jpeg(
+    tmp_path / 'train/n2/images/n2_9.JPEG', 80, (64, 64, 3)
+  )
+  options = {'folder': str(tmp_path)}
+  assert len(_read(registry.create('tiny_imagenet', options, 0))) == 7
+
+
 def test_grey_images_get_three_channels(tmp_path):
   source = _source(tmp_path)
   raw_sources.write_jpeg(
