@@ -235,7 +235,6 @@ def _move_states(opened: session.Session) -> None:
   parent = continuation.start(
     checks.check_given('parent', opened.parent),
     opened.workdir,
-    experiment.identity(config, opened.dataset),
     opened.algorithm,
     opened.runtime,
     opened.source,
