@@ -132,6 +132,15 @@ def _train_private(folder, rounds, parent='', **options):
   return done, [float(row['privacy/epsilon'] or 0) for row in rows]
 
 
+def test_a_run_keeps_its_dropout_rate(dataset, tmp_path):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  training.train(_config(num_rounds=1, dropout_rate=0.3), tmp_path)
+  with pytest.raises(
+    errors.CheckpointError, match=r'dropout_rate: 0\.3 there, absent now'
+  ):
+    training.train(_config(num_rounds=2), tmp_path)
+
+
 def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
   run = functools.partial(_train_private, noise_multiplier=2.0)
   with caplog.at_level('INFO', logger='absl'):
