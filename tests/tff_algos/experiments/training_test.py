@@ -132,6 +132,29 @@ def _train_private(folder, rounds, parent='', **options):
   return done, [float(row['privacy/epsilon'] or 0) for row in rows]
 
 
+@pytest.mark.parametrize(
+  'changed',
+  [{'metric': 'participating/test/personalized/loss'}, {'mode': 'max'}],
+)
+def test_a_run_keeps_the_rule_of_its_best_round(dataset, tmp_path, changed):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  training.train(_config(num_rounds=1), tmp_path)
+  before = (tmp_path / 'config.json').read_bytes()
+  with pytest.raises(
+    errors.ConfigError,
+    match=r'1 rounds with the smallest participating/validation/personalized/m',
+  ):
+    training.train(_config(num_rounds=2, selection=changed), tmp_path)
+  assert (tmp_path / 'config.json').read_bytes() == before
+  # The same rule by its name, and another patience.
+  same = {
+    'metric': 'participating/validation/personalized/mse',
+    'mode': 'min',
+    'patience': 3,
+  }
+  assert training.train(_config(num_rounds=2, selection=same), tmp_path) == 2
+
+
 def test_a_run_keeps_its_dropout_rate(dataset, tmp_path):
   shutil.copytree(dataset, tmp_path / 'dataset')
   training.train(_config(num_rounds=1, dropout_rate=0.3), tmp_path)
