@@ -262,7 +262,7 @@ def _check_same(
     ('seed', 'seed'),
     ('privacy', 'privacy'),  # The account counts releases of one kind.
   ):
-    before, now = old.get(key), identity.get(key)
+    before, now = old.get(key, {}), identity.get(key, {})
     if key == 'algorithm':  # Its options may change.
       before, now = before['name'], now['name']
     if before != now:
