@@ -21,7 +21,7 @@ class Run:
 
   def __init__(self, case, folder: pathlib.Path, source):
     self.case, self.folder, self.source = case, folder, source
-    self._identity = {
+    identity = {
       'model': 'toy',
       'algorithm': {'name': case.algorithm.name},
       'seed': SEED,
@@ -29,7 +29,7 @@ class Run:
     }
     self.checkpoints = checkpoint.CheckpointManager(
       folder / checkpoint.FOLDER,
-      self._identity,
+      identity,
       client_ids=source.population.client_ids,
     )
     self.store = loop.build_store(
@@ -68,7 +68,6 @@ class Run:
     child.parent = continuation.start(
       parent,
       child.folder,
-      child._identity,
       self.case.algorithm,
       self.case.debug,
       source,

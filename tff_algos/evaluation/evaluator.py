@@ -165,7 +165,9 @@ class Evaluator:
     Args:
       server_state: Structure of NumPy arrays.
     """
-    metrics, columns, memberships = self._evaluate_participating(server_state)
+    metrics, columns, memberships, weights = self._evaluate_participating(
+      server_state
+    )
     metrics.update(self._evaluate_held_out(server_state))
     groups = [columns]
     if self._dataset.unseen_client_ids:
@@ -176,6 +178,7 @@ class Evaluator:
       metrics.update(
         honest_clients.separate(
           columns,
+          weights,
           self._is_attacker,
           self._model.score_name,
           higher_is_better=self.higher_is_better,
@@ -263,7 +266,7 @@ class Evaluator:
 
   def _evaluate_participating(self, server_state):
     name = self._model.score_name
-    metrics = {}
+    metrics, weights = {}, {}
     columns = _group(schema.PARTICIPATING, self._dataset.client_ids)
     for split, source in self._splits.items():
       personalized = self._run(self._personalized, server_state, source)
@@ -273,6 +276,7 @@ class Evaluator:
       rows = np.arange(len(cluster_ids))
       sizes = source.population.num_examples
       counts = self._num_scored(personalized['score'], sizes)
+      weights[split] = counts
       scores = {
         'personalized': statistics.value_of(personalized['score']),
         'cluster': statistics.value_of(clusters['score'])[rows, cluster_ids],
@@ -298,7 +302,7 @@ class Evaluator:
     _add_memberships(columns, membership, mixture)  # pyright: ignore[reportPossiblyUnboundVariable]
     if mixture is not None and self._algorithm.num_clusters > 1:
       metrics.update(_recovery(membership, mixture))  # pyright: ignore[reportPossiblyUnboundVariable]
-    return metrics, columns, membership  # pyright: ignore[reportPossiblyUnboundVariable]
+    return metrics, columns, membership, weights  # pyright: ignore[reportPossiblyUnboundVariable]
 
   def _evaluate_held_out(self, server_state):
     nothing: Any = np.zeros([0, self._algorithm.num_clusters])

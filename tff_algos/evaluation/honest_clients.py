@@ -1,5 +1,6 @@
 """Evaluation of the honest clients of a run under attack."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ MODELS = ('personalized', 'cluster')
 
 def separate(
   columns: dict[str, Any],
+  weights: Mapping[str, np.ndarray],
   is_attacker: np.ndarray,
   score_name: str,
   *,
@@ -22,12 +24,13 @@ def separate(
   Args:
     columns: Columns of the participating clients in an evaluation; adds
       `is_attacker`.
+    weights: Split -> number of scored labels of each client.
     is_attacker: bool `[num_clients]`.
     score_name: Such as `'accuracy'`.
     higher_is_better: Whether a larger score is better.
 
   Returns:
-    `attack/honest/<split>/<model>/<score>`, means over examples; empty without
+    `attack/honest/<split>/<model>/<score>`, means over labels; empty without
     attackers.
   """
   if not is_attacker.any():
@@ -36,7 +39,7 @@ def separate(
   return {
     f'attack/honest/{split}/{model}/{score_name}': summaries.summarize(
       columns[f'{split}_{model}_{score_name}'][~is_attacker],
-      columns[f'num_{split}_examples'][~is_attacker],
+      weights[split][~is_attacker],
       higher_is_better=higher_is_better,
     ).weighted_mean
     for split in schema.SPLITS

@@ -174,11 +174,13 @@ def identity(
   config: ExperimentConfig, dataset: dataset_lib.FederatedDataset
 ) -> dict[str, Any]:
   """Returns the config entries that affect training state, and the dataset."""
+  dropout_rate = config.training.dropout_rate
   return {
     'seed': config.seed,
     'model': config_lib.to_dict(config.model),
     'algorithm': config_lib.to_dict(config.algorithm),
     'dataset_version': dataset.version,
+    **({'dropout_rate': dropout_rate} if dropout_rate else {}),
     **config.training.restarts.identity(),
     **config.attack.identity(),
     **config.privacy.identity(config.training.num_rounds),

@@ -97,13 +97,16 @@ class Session(NamedTuple):
   def saved_states(self) -> Iterator[tuple[int, Any]]:
     """Yields round and server state of the initial state and each checkpoint.
 
-    The store then holds the clients' states of that round.
+    The store then holds the clients' states of that round. A run that continues
+    another one starts from the states of its first checkpoint, so that it has
+    no initial state.
 
     Raises:
       CheckpointError: If there is no checkpoint.
     """
     self.checkpoints.find()  # Raises the CheckpointError.
-    yield 0, self.initial_state()
+    if not self.parent:
+      yield 0, self.initial_state()
     for round_num in self.checkpoints.rounds():
       yield self.restore(round_num)
 

@@ -20,7 +20,13 @@ from tff_algos.experiments import (
 from tff_algos.experiments.tracking import runs as tracking
 from tff_algos.experiments.tracking import tracker as tracker_lib
 from tff_algos.runtimes.distributed import process_cluster as cluster_lib
-from tff_algos.training import continuation, loop, metrics_log, workdir
+from tff_algos.training import (
+  continuation,
+  loop,
+  metrics_log,
+  selection,
+  workdir,
+)
 
 # Metric -> label in the progress bar.
 _TRAINING = {
@@ -143,6 +149,7 @@ def train(
       session.open_session(config, folder, cluster, kept, parent)
     )
     done = _check_rounds(opened)
+    _check_selection(opened, done)
     opened.checkpoints.on_saved = on_checkpoint
     opened.checkpoints.remove_unfinished()
     if opened.parent and not done:
@@ -225,6 +232,21 @@ def _check_rounds(opened: session.Session) -> int:
   return done
 
 
+def _check_selection(opened: session.Session, done: int) -> None:
+  """Raises ConfigError if the best round so far was chosen by another rule."""
+  before = opened.checkpoints.progress(done).rule if done else ''
+  now = selection.rule_of(
+    opened.training.selection, opened.evaluator.selection_metric
+  )
+  if before not in ('', now):
+    raise errors.ConfigError(
+      f'config.training.selection takes the round of the {now}, but '
+      f'{opened.workdir} is trained for {done} rounds with the {before}, whose '
+      'values do not compare. Set metric and mode as they were, or take '
+      'another --workdir'
+    )
+
+
 def _first_round(opened: session.Session) -> int:
   return opened.parent.round_num if opened.parent else 0
 
@@ -235,7 +257,6 @@ def _move_states(opened: session.Session) -> None:
   parent = continuation.start(
     checks.check_given('parent', opened.parent),
     opened.workdir,
-    experiment.identity(config, opened.dataset),
     opened.algorithm,
     opened.runtime,
     opened.source,

@@ -15,6 +15,9 @@ from typing import NamedTuple
 from tff_algos.core import checks, errors
 from tff_algos.core import config as config_lib
 
+# Budgets are met up to the rounding of a sum of losses.
+_SLACK = 1e-9
+
 
 def _check_share(share: float) -> None:
   checks.check_positive('share', share)
@@ -125,6 +128,10 @@ class PrivacyConfig:
   def is_on(self) -> bool:
     """Returns whether training is private."""
     return self.noise_multiplier > 0 or self.target_epsilon > 0
+
+  def is_exceeded_by(self, epsilon: float) -> bool:
+    """Returns whether an epsilon is above the target, if there is one."""
+    return 0 < self.target_epsilon * (1 + _SLACK) < epsilon
 
   def for_rounds(self, num_rounds: int) -> 'PrivacyConfig':
     """Returns the options with `num_rounds`, where the noise depends on it.

@@ -21,8 +21,8 @@ from tff_algos.core.structures import Array, Structure
 from tff_algos.privacy import accounting, mechanism, private_phase, releases
 from tff_algos.rounds import extended_state, plans
 
-# Budgets are met up to the rounding of a sum of losses.
-_SLACK = 1e-9
+# Metric: epsilon after another round.
+NEXT_EPSILON = 'privacy/next_epsilon'
 
 
 class Facts(NamedTuple):
@@ -50,16 +50,18 @@ class Account:
   num_phases: int
 
   def metrics(self, server_state: Structure) -> dict[str, float]:
-    """Returns `privacy/epsilon` so far."""
-    return {'privacy/epsilon': self._epsilon(server_state, 0)}
+    """Returns `privacy/epsilon` so far, with a target that of a round more."""
+    found = {'privacy/epsilon': self._epsilon(server_state, 0)}
+    if self.config.target_epsilon:
+      found[NEXT_EPSILON] = self._epsilon(server_state, self.num_phases)
+    return found
 
   def is_spent(self, server_state: Structure) -> bool:
     """Returns whether another round might exceed the target."""
-    target = self.config.target_epsilon
-    if not target:
+    if not self.config.target_epsilon:
       return False
     after = self._epsilon(server_state, self.num_phases)
-    return after > target * (1 + _SLACK)
+    return self.config.is_exceeded_by(after)
 
   def _epsilon(self, server_state: Any, num_further: int) -> float:
     return accounting.epsilon(
@@ -107,7 +109,7 @@ def _check_first_round(
   least = accounting.epsilon(
     config.noise_multiplier, _participation(config), num_phases, config.delta
   )
-  if least > config.target_epsilon * (1 + _SLACK):
+  if config.is_exceeded_by(least):
     raise errors.ConfigError(
       f'privacy.target_epsilon is {config.target_epsilon:g}, but a single '
       f'round has an epsilon of {least:.3g} with privacy.noise_multiplier '

@@ -168,7 +168,9 @@ class CheckpointManager:
         raise errors.CheckpointError(
           f'{self._folder.parent} has no best round: no evaluated round has '
           'the metric of config.training.selection, say for want of validation '
-          "examples. Name a metric that it has, or take the round 'last'"
+          "examples. Take the round 'last', or train a run of its own, in "
+          'another --workdir, with a config.training.selection.metric that '
+          'metrics.csv has'
         )
     if choice not in saved:
       raise errors.CheckpointError(

@@ -15,10 +15,9 @@ gets them back.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,7 +171,6 @@ def parent_folder(
 def start(
   parent: Parent,
   workdir: str | os.PathLike[str],
-  identity: dict[str, Any],
   algorithm: algorithm_lib.FederatedAlgorithm,
   runtime: cohort_lib.Runtime,
   source: cohort_lib.ClientSource,
@@ -187,7 +185,6 @@ def start(
   Args:
     parent: From `find_parent`.
     workdir: Folder of the run.
-    identity: Config entries of the run that affect training state.
     algorithm: The algorithm.
     runtime: A runtime whose context is already entered.
     source: The training examples of the new population.
@@ -206,7 +203,7 @@ def start(
   folder = parent_folder(workdir, parent)
   manager = _manager(folder)
   saved = manager.read(parent.round_num)
-  _check_same(folder, saved, identity, store)
+  _check_same(folder, saved, checkpoints.run_identity, store)
   departed = moved_states.read_departed(folder)
   clients = source.population.client_ids
   known = (*saved.client_ids, *departed.client_ids)
@@ -249,7 +246,7 @@ def _manager(
 def _check_same(
   folder: pathlib.Path,
   saved: checkpoint_lib.Saved,
-  identity: dict[str, Any],
+  identity: Mapping[str, Any],
   store: client_state_store.ClientStateStore,
 ) -> None:
   """Raises unless the states of a run fit another run."""
@@ -265,13 +262,13 @@ def _check_same(
     ('seed', 'seed'),
     ('privacy', 'privacy'),  # The account counts releases of one kind.
   ):
-    before, now = old.get(key), json.loads(json.dumps(identity.get(key)))
+    before, now = old.get(key, {}), identity.get(key, {})
     if key == 'algorithm':  # Its options may change.
       before, now = before['name'], now['name']
     if before != now:
       raise errors.ConfigError(
         f'{folder} cannot be continued: its {name} is {before!r}, the config '
-        f'says {now!r}. Take the config of that run, or start without '
+        f'says {now!r}. Set it as it is there, or start without '
         '--continue_from'
       )
   before, now = saved.manifest['client_state'], store.row_type()

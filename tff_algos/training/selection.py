@@ -46,11 +46,13 @@ class Progress(NamedTuple):
     best_round: The round; -1 if no round has the metric.
     best_value: The metric of that round; NaN without one.
     num_since: Evaluations since then.
+    rule: `rule_of` its choice; empty without one, and in older checkpoints.
   """
 
   best_round: int = -1
   best_value: float = math.nan
   num_since: int = 0
+  rule: str = ''
 
   def is_over(self, config: SelectionConfig) -> bool:
     """Returns whether the patience is exhausted."""
@@ -62,6 +64,12 @@ def is_smallest(metric: str, config: SelectionConfig) -> bool:
   return config.mode == 'min' or (
     config.mode == 'auto' and summaries.is_error(metric)
   )
+
+
+def rule_of(config: SelectionConfig, default_metric: str) -> str:
+  """Returns direction and metric, such as `'largest a/accuracy'`."""
+  name = config.metric or default_metric
+  return f'{"smallest" if is_smallest(name, config) else "largest"} {name}'
 
 
 def update(
@@ -99,5 +107,5 @@ def update(
   sign = -1 if is_smallest(name, config) else 1
   gain = sign * (value - progress.best_value)
   if progress.best_round < 0 or gain > config.min_improvement:
-    return Progress(round_num, value)
+    return Progress(round_num, value, rule=rule_of(config, default_metric))
   return progress._replace(num_since=progress.num_since + 1)

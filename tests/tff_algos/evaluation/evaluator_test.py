@@ -222,6 +222,20 @@ def test_evaluation_changes_no_state(case):
   np.testing.assert_equal(before, case.store.load(np.arange(case.num_clients)))
 
 
+def test_honest_clients_have_the_weights_of_all(case, monkeypatch):
+  """An attacker without scored labels changes no mean."""
+  one = case.evaluator
+  monkeypatch.setattr(
+    one, '_num_scored', lambda scores, sizes: np.arange(len(sizes))
+  )
+  is_attacker = np.arange(len(case.dataset.client_ids)) == 0
+  monkeypatch.setattr(one, '_is_attacker', is_attacker)
+  metrics = one.evaluate(case.server_state).metrics
+  name = 'test/personalized/' + ('accuracy' if one.higher_is_better else 'mse')
+  everyone = metrics[f'participating/{name}']
+  assert metrics[f'attack/honest/{name}'] == pytest.approx(everyone, rel=1e-6)
+
+
 def test_best_round_is_chosen_on_validation(case):
   score = 'accuracy' if case.is_classification else 'mse'
   metric = f'participating/validation/personalized/{score}'

@@ -5,26 +5,24 @@ import numpy as np
 from tff_algos.data import schema
 from tff_algos.evaluation import honest_clients
 
-_SCORES, _SIZES = (0.5, 0.9, np.nan, 1.0), (3, 5, 0, 1)
+_SCORES = (0.5, 0.9, np.nan, 1.0)
+_WEIGHTS = dict.fromkeys(schema.SPLITS, np.array([3, 5, 0, 1]))
 
 
 def _columns():
   return {
-    **{f'num_{split}_examples': np.array(_SIZES) for split in schema.SPLITS},
-    **{
-      f'{split}_{model}_accuracy': np.array(_SCORES)
-      / (1 + (model == 'cluster'))
-      for split in schema.SPLITS
-      for model in honest_clients.MODELS
-    },
+    f'{split}_{model}_accuracy': np.array(_SCORES) / (1 + (model == 'cluster'))
+    for split in schema.SPLITS
+    for model in honest_clients.MODELS
   }
 
 
 def test_honest_clients_have_means_of_their_own():
-  """Of 0.5 in three examples, of nothing in none, and of 1 in one."""
+  """Of 0.5 for three labels, of nothing for none, and of 1 for one."""
   columns = _columns()
   metrics = honest_clients.separate(
     columns,
+    _WEIGHTS,
     np.array([False, True, False, False]),
     'accuracy',
     higher_is_better=True,
@@ -39,7 +37,9 @@ def test_without_an_attack_nothing_is_said():
   columns = _columns()
   nobody = np.zeros(4, bool)
   assert (
-    honest_clients.separate(columns, nobody, 'accuracy', higher_is_better=True)
+    honest_clients.separate(
+      columns, _WEIGHTS, nobody, 'accuracy', higher_is_better=True
+    )
     == {}
   )
   assert columns.keys() == _columns().keys()

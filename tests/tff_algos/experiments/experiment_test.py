@@ -127,6 +127,8 @@ def test_identity_has_what_decides_the_states(dataset):
     ('training__num_rounds', 99, False),
     ('training__checkpoint_interval', 1, False),
     ('training__client_states', 'disk', False),
+    ('training__dropout_rate', 0.3, True),
+    ('training__dropout_rate', 0.0, False),
     ('training__restarts', {'num_restarts': 2, 'num_rounds': 3}, True),
     # Nothing is tried.
     ('training__restarts', {'num_restarts': 1, 'num_rounds': 3}, False),

@@ -9,7 +9,7 @@ from tff_algos.core import errors
 from tff_algos.experiments import session
 from tff_algos.runtimes import registry as runtimes
 from tff_algos.runtimes.pjrt import pjrt_config
-from tff_algos.training import loop
+from tff_algos.training import continuation, loop
 
 
 @pytest.fixture(scope='module')
@@ -69,6 +69,14 @@ def test_the_initial_state_comes_before_those_of_the_checkpoints(monkeypatch):
     (3, (3, 'initial', _STORE)),
     (4, (4, 'initial', _STORE)),
   ]
+
+
+def test_a_continued_run_has_no_initial_state(monkeypatch):
+  continued = _fake(monkeypatch, [3, 4])._replace(
+    parent=continuation.Parent('../parent', 3, 'v')
+  )
+  found = [round_num for round_num, _ in continued.saved_states()]
+  assert found == [3, 4]
 
 
 def test_without_a_checkpoint_there_are_no_saved_states(

@@ -1,6 +1,7 @@
 """Training again in a workdir: resumed, refused, cleaned up."""
 
 import csv
+import functools
 import pathlib
 import shutil
 import types
@@ -116,23 +117,55 @@ def test_analyses_repeat_the_restart_that_was_trained(
   tf.nest.map_structure(np.testing.assert_array_equal, repeated, trained)
 
 
-def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
-  def run(folder, num_rounds, parent='', **options):
-    config = private.get_config('smoke')
-    config.runtime.name = 'debug'
-    config.dataset.partition.num_clients = 6
-    config.training.update(num_rounds=num_rounds, evaluation_interval=100)
-    config.privacy.update(noise_multiplier=2.0, **options)
-    parsed = experiment.parse(config)
-    if not (tmp_path / 'dataset').exists():
-      datasets.build(parsed.dataset, tmp_path)
-    if not folder.exists():
-      shutil.copytree(tmp_path / 'dataset', folder / 'dataset', symlinks=True)
-    done = training.train(parsed, folder, parent=parent)
-    with open(folder / 'metrics.csv', newline='') as file:
-      rows = list(csv.DictReader(file))
-    return done, [float(row['privacy/epsilon'] or 0) for row in rows]
+def _train_private(folder, rounds, parent='', **options):
+  """Returns the number of rounds, and epsilon after each of them."""
+  config = private.get_config('smoke')
+  config.runtime.name = 'debug'
+  config.dataset.partition.num_clients = 6
+  config.training.update(num_rounds=rounds, evaluation_interval=100)
+  config.privacy.update(options)
+  parsed = experiment.parse(config)
+  datasets.build(parsed.dataset, folder)
+  done = training.train(parsed, folder, parent=parent)
+  with open(folder / 'metrics.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  return done, [float(row['privacy/epsilon'] or 0) for row in rows]
 
+
+@pytest.mark.parametrize(
+  'changed',
+  [{'metric': 'participating/test/personalized/loss'}, {'mode': 'max'}],
+)
+def test_a_run_keeps_the_rule_of_its_best_round(dataset, tmp_path, changed):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  training.train(_config(num_rounds=1), tmp_path)
+  before = (tmp_path / 'config.json').read_bytes()
+  with pytest.raises(
+    errors.ConfigError,
+    match=r'1 rounds with the smallest participating/validation/personalized/m',
+  ):
+    training.train(_config(num_rounds=2, selection=changed), tmp_path)
+  assert (tmp_path / 'config.json').read_bytes() == before
+  # The same rule by its name, and another patience.
+  same = {
+    'metric': 'participating/validation/personalized/mse',
+    'mode': 'min',
+    'patience': 3,
+  }
+  assert training.train(_config(num_rounds=2, selection=same), tmp_path) == 2
+
+
+def test_a_run_keeps_its_dropout_rate(dataset, tmp_path):
+  shutil.copytree(dataset, tmp_path / 'dataset')
+  training.train(_config(num_rounds=1, dropout_rate=0.3), tmp_path)
+  with pytest.raises(
+    errors.CheckpointError, match=r'dropout_rate: 0\.3 there, absent now'
+  ):
+    training.train(_config(num_rounds=2), tmp_path)
+
+
+def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
+  run = functools.partial(_train_private, noise_multiplier=2.0)
   with caplog.at_level('INFO', logger='absl'):
     done, spent = run(tmp_path / 'budget', 9, target_epsilon=2.5)
   assert 1 < done < 9
@@ -159,6 +192,24 @@ def test_private_training_ends_with_its_budget_and_counts_on(tmp_path, caplog):
       target_epsilon=0.0,
       sampling_prob=0.25,
     )
+
+
+def test_solved_noise_is_for_the_rounds_of_all_runs(tmp_path):
+  run = functools.partial(
+    _train_private, noise_multiplier=0.0, target_epsilon=2.5
+  )
+  # Noise for one round is too little for two.
+  run(tmp_path / 'one', 1)
+  with pytest.raises(
+    errors.ConfigError, match=r"'num_rounds': 1, .* says .*'num_rounds': 2, "
+  ):
+    run(tmp_path / 'next', 1, str(tmp_path / 'one'))
+  run(tmp_path / 'first', 1, num_rounds=2)
+  done, spent = run(
+    tmp_path / 'second', 1, str(tmp_path / 'first'), num_rounds=2
+  )
+  assert done == 2
+  assert 2.49 < spent[-1] <= 2.5
 
 
 @pytest.mark.parametrize(

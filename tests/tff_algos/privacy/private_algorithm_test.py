@@ -201,7 +201,10 @@ def test_training_ends_before_the_budget_is_exceeded():
   last = is_spent.index(True)
   assert last > 1
   assert accounting.epsilon(3.0, _poisson(), last, 1e-5) <= 3.0
-  assert accounting.epsilon(3.0, _poisson(), last + 1, 1e-5) > 3.0
+  after = accounting.epsilon(3.0, _poisson(), last + 1, 1e-5)
+  assert after > 3.0
+  found = algorithm.account.metrics(_after(algorithm, last))
+  assert found['privacy/next_epsilon'] == after
 
 
 def test_a_solved_noise_lasts_for_the_rounds():

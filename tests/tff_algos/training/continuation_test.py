@@ -148,7 +148,6 @@ def test_a_parent_with_another_server_state_is_refused(parent):
     continuation.start(
       continuation.Parent('../parent', 2, 'parent'),
       other.folder,
-      other._identity,
       other.case.algorithm,
       other.case.debug,
       other.source,

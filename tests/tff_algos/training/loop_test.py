@@ -320,7 +320,7 @@ def test_early_stopping_keeps_the_best_and_the_last_round(tmp_path):
   assert list(run.recorder.rows) == [0, 1, 2, 3, 4]
   assert run.checkpoints.rounds() == [2, 4]
   assert run.checkpoints.find('best') == 2
-  assert run.checkpoints.progress(4) == (2, 0.5, 2)
+  assert run.checkpoints.progress(4) == (2, 0.5, 2, 'largest score')
   # A stopped run is over.
   again = sum_run.SumRun(tmp_path)
   again.recorder = run.recorder

@@ -10,6 +10,7 @@ from tff_algos.experiments.analyses import (
   cmfl_bounds,
   fed_soft_bounds,
   pfedkm_bounds,
+  refusals,
 )
 
 ANALYSES = {
@@ -40,6 +41,7 @@ def measure(
       'configs/fed_soft/synthetic.py:10_90, configs/pfedkm/regressions.py or '
       'configs/cmfl/regressions.py'
     )
+  refusals.check_not_private(config, 'binaries.bounds')
   analysis = ANALYSES[algorithm]
   analysis.check(config, options)
   with session.open_session(config, folder) as opened:

@@ -17,7 +17,7 @@ import numpy as np
 from tff_algos.algorithms.cmfl import bounds, cmfl
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
-from tff_algos.experiments.analyses import theorems
+from tff_algos.experiments.analyses import refusals, theorems
 
 
 def read_objectives(
@@ -57,7 +57,12 @@ def repeat(
 
   Returns:
     A row for each number of rounds; the module's docstring has its columns.
+
+  Raises:
+    ConfigError: If the run continues another one, or the committee adopts
+      nothing in round 1.
   """
+  refusals.check_not_continued(opened)
   population = opened.source.population
   clients = np.flatnonzero(population.num_examples)
   state = opened.initial_state()
@@ -69,6 +74,12 @@ def repeat(
     state, metrics = opened.run_round(state, t + 1)
     opened.store.commit(t + 1)
     selected = np.flatnonzero(state.agreed.is_selected[clients])
+    if not selected.size:
+      raise errors.ConfigError(
+        f'the theorem speaks of selections, but in {opened.workdir} the '
+        f'committee has adopted none until round {t + 1}; take a run whose '
+        'first proposal is accepted, such as one without malicious members'
+      )
     committee = objectives.best_committee(int(metrics['train/num_members']))
     skews.append(objectives.skew(selected, w, committee))
     at_best.append(objectives.skew(selected, best, committee))
@@ -135,9 +146,12 @@ def _check(options, num_examples) -> None:
 def check(
   config: experiment.ExperimentConfig, options: cmfl.CmflConfig
 ) -> None:
-  """Checks that learning rates are constant; raises ConfigError if not."""
+  """Raises ConfigError if learning rates decay or clients drop out."""
   del options
   config.lr_schedule.check_constant('the theorem')
+  refusals.check_no_dropout(
+    config, 'the theorem assumes that all clients of a round upload'
+  )
 
 
 def measure(

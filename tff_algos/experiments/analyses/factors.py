@@ -19,7 +19,7 @@ from tff_algos.algorithms.filter_decomposition import (
 )
 from tff_algos.core import errors, records, seeds
 from tff_algos.experiments import experiment, output, session
-from tff_algos.experiments.analyses import filter_atoms
+from tff_algos.experiments.analyses import filter_atoms, refusals
 from tff_algos.numerics import factored_weights
 from tff_algos.reports.run import page
 from tff_algos.runtimes import cohort
@@ -59,8 +59,8 @@ def measure(
   """Writes the tables and draws the report; returns the rows of factors.csv.
 
   Raises:
-    UserError: If the algorithm has no single server model, or there is no
-      checkpoint.
+    UserError: If the algorithm has no single server model, the model has no
+      convolution, the run is private, or there is no checkpoint.
   """
   name = config.algorithm.name
   if name not in _ALGORITHMS:
@@ -68,7 +68,14 @@ def measure(
       f'binaries.factors is for {", ".join(_ALGORITHMS)}, which have one model '
       f'at the server, but config.algorithm.name is {name!r}'
     )
+  refusals.check_not_private(config, 'binaries.factors')
   with session.open_session(config, folder) as opened:
+    if not _kernels(opened.initial_state().model_weights).size:
+      raise errors.ConfigError(
+        'binaries.factors measures convolution kernels, and config.model.name '
+        f'is {config.model.name!r}, which has none; take a model that has, '
+        'such as that of configs/filter_decomposition/fashion_mnist.py'
+      )
     examples = opened.dataset.held_out(0)
     rows: list[dict[str, Any]] = []
     state: Any = None
@@ -170,4 +177,4 @@ def _kernels(weights):
   """Returns the entries of all convolution kernels, `[n]`."""
   plain = factored_weights.build_kernels(weights)
   leaves = [leaf for leaf in plain.values() if len(leaf.shape) == 4]
-  return np.concatenate([np.ravel(leaf) for leaf in leaves])
+  return np.concatenate([np.zeros(0), *map(np.ravel, leaves)])

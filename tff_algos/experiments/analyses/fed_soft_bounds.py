@@ -5,7 +5,8 @@ the sources, and the local solves of one round from given centres, with as many
 clusters as sources. Risks are computed on the sources' held-out examples,
 importance weights on the clients' training examples.
 
-One row for the initial state and for each checkpoint; `round` is the round of
+One row for the initial state, unless the run continues another one, and for
+each checkpoint; `round` is the round of
 the starting state. Besides those of `ANALYSIS`, its columns are
 
   theorem_3_safe         Theorem 3 with an r that needs no alpha_0 >= 1/4

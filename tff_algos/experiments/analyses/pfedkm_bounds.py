@@ -17,7 +17,7 @@ import numpy as np
 from tff_algos.algorithms.pfedkm import bounds, pfedkm, quadratic_envelopes
 from tff_algos.core import errors
 from tff_algos.experiments import experiment, session
-from tff_algos.experiments.analyses import theorems
+from tff_algos.experiments.analyses import refusals, theorems
 from tff_algos.runtimes import registry as runtimes
 
 
@@ -51,7 +51,11 @@ def repeat(
   Returns:
     The arguments of `bounds.measure`, and of each round the root mean
     square over clients of the error of its first solve.
+
+  Raises:
+    ConfigError: If the run continues another one.
   """
+  refusals.check_not_continued(opened)
   config, population = opened.config, opened.source.population
   clients = np.flatnonzero(population.num_examples)
   state = opened.initial_state()
@@ -110,11 +114,7 @@ def check(
       weighted.
   """
   config.lr_schedule.check_constant('the theorem')
-  if config.training.dropout_rate:
-    raise errors.ConfigError(
-      'the theorem assumes full participation; config.training.dropout_rate '
-      f'is {config.training.dropout_rate:g}: set it to 0'
-    )
+  refusals.check_no_dropout(config, 'the theorem assumes full participation')
   if options.cohort_size or options.weighting != 'uniform':
     raise errors.ConfigError(
       'the theorem assumes full participation and unweighted means; '

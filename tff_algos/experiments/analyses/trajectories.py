@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tff_algos.core import errors, seeds
 from tff_algos.experiments import experiment, resolved_config, session
+from tff_algos.experiments.analyses import refusals
 from tff_algos.models.factors import decomposition
 from tff_algos.numerics import factored_weights, trees
 
@@ -20,7 +21,8 @@ class Trajectory(NamedTuple):
 
   Attributes:
     label: Name of the run.
-    rounds: 0 and the rounds of the checkpoints, ascending.
+    rounds: 0, unless the run continues another one, and the rounds of the
+      checkpoints, ascending.
     points: All weights, with factorized kernels multiplied out, float32
       `[num_rounds, n]`.
   """
@@ -53,14 +55,15 @@ def read(
       by the first run's seed.
 
   Raises:
-    UserError: If a run has no checkpoint or no single model, or the runs' data
-      or networks differ.
+    UserError: If a run has no checkpoint or no single model, or is private, or
+      the runs' data or networks differ.
   """
   start = os.path.commonpath([pathlib.Path(one).absolute() for one in folders])
   trajectories, first = [], None
   for folder in folders:
     label = os.path.relpath(folder, start)
     config = resolved_config.read(folder)
+    refusals.check_not_private(config, f'{label}: binaries.landscape')
     with session.open_session(config, folder) as opened:
       trajectory, shapes = _trajectory(opened, label)
       version = opened.dataset.version

@@ -18,6 +18,7 @@ from tff_algos.experiments import (
 )
 from tff_algos.experiments.sweeps import grid
 from tff_algos.experiments.tracking import runs as tracking
+from tff_algos.privacy import private_algorithm
 from tff_algos.reports.run import page
 from tff_algos.reports.run import run as run_lib
 from tff_algos.reports.sweep import plan as plan_lib
@@ -150,19 +151,25 @@ def is_finished(
   )
   # The report page is written last.
   has_page = (folder / 'report' / 'index.html').is_file()
-  return is_same and has_page and _is_last(config, folder, last_round)
+  return is_same and has_page and _is_last(config, run, last_round)
 
 
 def _is_last(
-  config: experiment.ExperimentConfig, folder: pathlib.Path, round_num: int
+  config: experiment.ExperimentConfig, run: run_lib.Run, round_num: int
 ) -> bool:
-  """Returns whether a training ends with a round, maybe by early stopping."""
-  parent = continuation.read_parent(folder)
+  """Returns whether a training ends with a round, also before all are run.
+
+  Early stopping and a spent privacy budget end it.
+  """
+  parent = continuation.read_parent(run.workdir)
   first = parent.round_num if parent else 0
   if round_num == first + config.training.num_rounds:
     return True
+  epsilon = run.series(private_algorithm.NEXT_EPSILON)
+  if epsilon and epsilon.rounds[-1] == round_num:
+    return config.privacy.is_exceeded_by(float(epsilon.values[-1]))
   manager = checkpoint.CheckpointManager(
-    folder / checkpoint.FOLDER, {}, read_only=True
+    run.workdir / checkpoint.FOLDER, {}, read_only=True
   )
   is_saved = round_num in manager.rounds()
   selection = config.training.selection

@@ -11,7 +11,7 @@ from tests.tff_algos.experiments import auditing_test
 from tff_algos.algorithms.cmfl import cmfl
 from tff_algos.core import algorithm, errors
 from tff_algos.data import schema
-from tff_algos.experiments import experiment
+from tff_algos.experiments import experiment, session
 from tff_algos.experiments.analyses import bounds, cmfl_bounds
 from tff_algos.numerics import optimizers
 from tff_algos.stages.client import local_training
@@ -150,6 +150,27 @@ def test_batches_that_are_not_whole_are_refused(dataset, tmp_path):
   with pytest.raises(errors.ConfigError, match='full-batch SGD') as caught:
     _measure(dataset, tmp_path, take_small_batches)
   assert 'batch_size 8' in str(caught.value)
+
+
+def test_dropouts_are_refused(tmp_path):
+  values = regressions.get_config('smoke')
+  values.training.dropout_rate = 0.1
+  with pytest.raises(errors.ConfigError, match='dropout_rate is 0.1'):
+    bounds.measure(experiment.parse(values), tmp_path)
+
+
+def test_a_first_proposal_that_is_rejected_is_refused(
+  dataset, tmp_path, monkeypatch
+):
+  run_round = session.Session.run_round
+
+  def run(opened, state, round_num):
+    after, metrics = run_round(opened, state, round_num)
+    return after._replace(agreed=state.agreed), metrics
+
+  monkeypatch.setattr(session.Session, 'run_round', run)
+  with pytest.raises(errors.ConfigError, match='adopted none until round 1;'):
+    _measure(dataset, tmp_path)
 
 
 def test_rates_that_fall_are_refused(tmp_path):

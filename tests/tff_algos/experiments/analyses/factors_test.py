@@ -160,6 +160,16 @@ def test_a_row_for_every_state(tmp_path):
   assert len(layers) == 9 * len(names)
 
 
+def test_networks_without_convolutions_are_refused(digits_dataset):
+  values = digits.get_config('smoke')
+  values.algorithm = {'name': 'fed_avg'}
+  values.runtime.name = 'debug'
+  with pytest.raises(
+    errors.ConfigError, match="model.name is 'mlp', which has"
+  ):
+    factors.measure(experiment.parse(values), digits_dataset, _SIZES)
+
+
 def test_other_servers_are_refused():
   config = experiment.parse(digits.get_config('smoke'))
   with pytest.raises(errors.ConfigError, match="name is 'fed_soft'"):

@@ -21,6 +21,7 @@ from tff_algos.experiments import (
 )
 from tff_algos.experiments.sweeps import comparison, grid
 from tff_algos.experiments.sweeps import runs as sweep_runs
+from tff_algos.privacy import mechanism
 from tff_algos.reports.run import page
 from tff_algos.reports.sweep import plan as plan_lib
 from tff_algos.training import checkpoint, continuation, selection
@@ -132,6 +133,32 @@ def test_a_run_that_stopped_early_is_finished(tmp_path, num_since, is_finished):
   progress = selection.Progress(1, 0.5, num_since)
   run = saved_run.Run(tmp_path / checkpoint.FOLDER)
   run.train(4, progress=progress)
+  assert sweep_runs.is_finished(config, tmp_path) == is_finished
+
+
+@pytest.mark.parametrize(
+  ('target_epsilon', 'rounds', 'is_finished'),
+  [(2.0, 4, True), (2.2, 4, False), (2.0, 3, False)],
+)
+def test_a_run_that_its_budget_ended_is_finished(
+  tmp_path, target_epsilon, rounds, is_finished
+):
+  config = dataclasses.replace(
+    _CONFIG,
+    training=dataclasses.replace(_CONFIG.training, num_rounds=9),
+    privacy=mechanism.PrivacyConfig(
+      noise_multiplier=3.0, target_epsilon=target_epsilon
+    ),
+  )
+  fake_sweep.write_run(tmp_path, num_rounds=rounds)
+  resolved_config.write(config, tmp_path, {})
+  (header, *lines) = (tmp_path / 'metrics.csv').read_text().splitlines()
+  # 2.1 after another round than the fourth.
+  values = ['', '0.6', '1.1', '1.6', '2.1'][: len(lines)]
+  rows = [f'{line},{value}' for line, value in zip(lines, values, strict=True)]
+  (tmp_path / 'metrics.csv').write_text(
+    '\n'.join([f'{header},privacy/next_epsilon', *rows, ''])
+  )
   assert sweep_runs.is_finished(config, tmp_path) == is_finished
 
 

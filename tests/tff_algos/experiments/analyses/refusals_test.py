@@ -1,0 +1,45 @@
+"""Runs that no analysis measures."""
+
+import dataclasses
+import types
+
+import pytest
+
+from configs.fed_avg import private
+from configs.fed_soft import synthetic
+from tff_algos.core import errors
+from tff_algos.experiments import experiment, resolved_config
+from tff_algos.experiments.analyses import (
+  bounds,
+  cmfl_bounds,
+  factors,
+  pfedkm_bounds,
+  trajectories,
+)
+from tff_algos.privacy import mechanism
+from tff_algos.training import continuation
+
+
+def test_private_runs_are_refused(tmp_path):
+  config = experiment.parse(private.get_config('smoke'))
+  with pytest.raises(errors.ConfigError, match='factors does not .* private'):
+    factors.measure(config, tmp_path, factors.Sizes(2, 1, 1))
+  resolved_config.write(config, tmp_path, {})
+  with pytest.raises(errors.ConfigError, match='landscape does not .* private'):
+    trajectories.read([tmp_path], 1)
+  config = experiment.parse(synthetic.get_config('smoke'))
+  noise = mechanism.PrivacyConfig(noise_multiplier=2.0)
+  with pytest.raises(errors.ConfigError, match='noise_multiplier 2 and target'):
+    bounds.measure(dataclasses.replace(config, privacy=noise), tmp_path)
+
+
+def test_rounds_of_continued_runs_are_not_repeated():
+  opened = types.SimpleNamespace(
+    workdir='second', parent=continuation.Parent('../first', 3, 'v')
+  )
+  for repeat in (
+    lambda: cmfl_bounds.repeat(opened, None, None),
+    lambda: pfedkm_bounds.repeat(opened, None),
+  ):
+    with pytest.raises(errors.ConfigError, match='second continues ../first'):
+      repeat()

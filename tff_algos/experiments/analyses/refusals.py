@@ -1,0 +1,51 @@
+"""Runs that analyses do not measure, and the errors that say so."""
+
+from tff_algos.core import errors
+from tff_algos.experiments import experiment, session
+
+
+def check_not_private(
+  config: experiment.ExperimentConfig, program: str
+) -> None:
+  """Raises ConfigError for a private run.
+
+  Its server state holds the account beside the algorithm's own state.
+
+  Args:
+    config: The experiment.
+    program: Name of the analysis.
+  """
+  if config.privacy.is_on:
+    raise errors.ConfigError(
+      f'{program} does not measure private runs; config.privacy has '
+      f'noise_multiplier {config.privacy.noise_multiplier:g} and '
+      f'target_epsilon {config.privacy.target_epsilon:g}. Take a run with 0 '
+      'for both'
+    )
+
+
+def check_no_dropout(config: experiment.ExperimentConfig, needs: str) -> None:
+  """Raises ConfigError if clients drop out.
+
+  Args:
+    config: The experiment.
+    needs: The assumption that dropouts break.
+  """
+  if config.training.dropout_rate:
+    raise errors.ConfigError(
+      f'{needs}; config.training.dropout_rate is '
+      f'{config.training.dropout_rate:g}: set it to 0'
+    )
+
+
+def check_not_continued(opened: session.Session) -> None:
+  """Raises ConfigError for a run that continues another one.
+
+  Its rounds cannot be repeated from the initial state.
+  """
+  if opened.parent:
+    raise errors.ConfigError(
+      f'{opened.workdir} continues {opened.parent.workdir}, but the theorem is '
+      'compared with all rounds from the initial state; take a run that '
+      'continues no other'
+    )
