@@ -219,6 +219,7 @@ def _check_rounds(opened: session.Session) -> int:
 
   Raises:
     ConfigError: If there are more of them than the config has.
+    CheckpointError: If they are those of another experiment.
   """
   done = max(opened.checkpoints.rounds(), default=0)
   first, last = _first_round(opened), opened.training.num_rounds
@@ -229,6 +230,9 @@ def _check_rounds(opened: session.Session) -> int:
       f'--config.training.num_rounds={done - first} or more, or take another '
       '--workdir'
     )
+  if done:
+    # Before anything is written: config.json would be of another run.
+    opened.checkpoints.check_identity(done)
   return done
 
 

@@ -334,8 +334,7 @@ class CheckpointManager:
     Raises:
       CheckpointError: If it is damaged, or of another run's identity.
     """
-    folder = self._round_folder(round_num)
-    self._check_identity(folder, self._read_manifest(folder)['identity'])
+    self.check_identity(round_num)
     saved = self.read(round_num)
     store.restore(saved.index)
     # Older checkpoints have no seed.
@@ -486,9 +485,9 @@ class CheckpointManager:
     except (errors.DataError, KeyError):
       return False
 
-  def _check_identity(
-    self, folder: pathlib.Path, identity: Mapping[str, Any]
-  ) -> None:
+  def check_identity(self, round_num: int) -> None:
+    """Raises CheckpointError if a checkpoint is of another run's identity."""
+    folder, identity = self._round_folder(round_num), self.identity(round_num)
     if identity == self.run_identity:
       return
     differences = config_lib.differences(self.run_identity, identity, 'now')

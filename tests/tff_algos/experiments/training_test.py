@@ -79,14 +79,15 @@ def test_validation_is_shown_if_there_are_examples(num_examples, is_shown):
 def test_other_config_in_a_used_workdir_is_refused(dataset, tmp_path):
   shutil.copytree(dataset, tmp_path / 'dataset')
   training.train(_config(num_rounds=1), tmp_path)
-  before = (tmp_path / 'metrics.csv').read_bytes()
+  files = [tmp_path / name for name in ('metrics.csv', 'config.json')]
+  before = [path.read_bytes() for path in files]
   config = synthetic.get_config('smoke')
   with pytest.raises(
     errors.CheckpointError,
     match='algorithm.local_training.num_local_epochs: 1 there, 10 now',
   ):
     training.train(experiment.parse(config), tmp_path)
-  assert (tmp_path / 'metrics.csv').read_bytes() == before
+  assert [path.read_bytes() for path in files] == before
   assert not (tmp_path / '.lock').exists()
 
 
