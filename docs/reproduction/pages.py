@@ -39,6 +39,9 @@ PAGES = sorted(results.FOLDER.glob('*.md'))
 # Of a config, what never affects results.
 _WITHOUT_EFFECT = ('runtime', 'tracking')
 _DIGITS = 6
+# Ten lines have colors of their own; further ones repeat them in another style.
+_NUM_COLORS = 10
+_LINE_STYLES = ('-', '--', ':')
 
 
 def expand(arguments: Collection[str]) -> grid.Grid:
@@ -182,18 +185,22 @@ def _draw(
   stored: results.Experiment, result: Mapping[str, Any]
 ) -> figure_lib.Figure:
   """Draws the mean over seeds of the metric, a line a cell, and their range."""
-  figure = figure_lib.Figure(figsize=(10, 4.5), layout='constrained')
+  height = max(4.5, 0.25 * len(stored.rows))  # Of the legend.
+  figure = figure_lib.Figure(figsize=(10, height), layout='constrained')
   axes = figure.subplots()
   scale = results.scale(stored.metric)
   seen = []
-  for row in stored.rows:
+  for i, row in enumerate(stored.rows):
     cell = result['cells'].get(results.choose(stored, result, row.cell))
     if cell is not None:
       curves = scale * np.array(
         [run['metrics'][stored.metric] for run in cell['runs']]
       )
       (line,) = axes.plot(
-        cell['rounds'], curves.mean(0), label=f'{row.title} ({len(curves)})'
+        cell['rounds'],
+        curves.mean(0),
+        linestyle=_LINE_STYLES[i // _NUM_COLORS],
+        label=f'{row.title} ({len(curves)})',
       )
       axes.fill_between(
         cell['rounds'],
