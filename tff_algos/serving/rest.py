@@ -53,6 +53,8 @@ _READ_PAUSE_SECONDS = 0.002
 _DRAIN_PAUSE_SECONDS = 0.02
 _CHUNK_BYTES = 64 * 2**10
 _RETRY_AFTER_SECONDS = '1'
+# Status in log and metrics of requests whose client did not wait.
+_GONE = 499
 
 
 def create_app(
@@ -156,7 +158,7 @@ class _Observed:
         status = message['status']
         found = datastructures.MutableHeaders(scope=message)
         found[monitoring.REQUEST_ID] = request_id
-        if 400 <= status < 500:
+        if 400 <= status < _GONE:
           await asyncio.sleep(self._pace.seconds())
       await send(message)
 
@@ -397,7 +399,7 @@ async def _on_disconnect(
   request: requests.Request, error: requests.ClientDisconnect
 ) -> responses.Response:
   del request, error
-  return _Json(b'', 499)  # Received by nobody.
+  return _Json(b'', _GONE)  # Received by nobody.
 
 
 async def _on_bug(
