@@ -47,9 +47,10 @@ class Connection(h11_impl.H11Protocol):
 
   def on_response_complete(self) -> None:
     """Waits for the next request; what is not taken by then is dropped."""
-    super().on_response_complete()
+    is_unread = self.conn.their_state is h11.SEND_BODY
+    super().on_response_complete()  # May begin with the next request.
     self._start_timer()
-    if self.conn.their_state is h11.SEND_BODY:
+    if is_unread:
       # The rest of a body that was answered before its end is not read; a
       # client that is reset at once might not see the answer.
       self.flow.pause_reading()

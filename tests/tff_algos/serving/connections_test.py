@@ -145,3 +145,18 @@ def test_clients_that_leave_are_no_success(patient_port):
   while 'status="499"' not in text:
     assert time.monotonic() < deadline
     text = httpx.get(f'http://127.0.0.1:{patient_port}/metrics').text
+
+
+def test_a_pipelined_request_may_come_in_parts(patient_port, monkeypatch):
+  monkeypatch.setattr(connections, '_PATIENCE_SECONDS', 0.1)
+  request = START + b'Content-Length: %d\r\n\r\n' % len(BODY) + BODY
+  received = b''
+  with connect(patient_port, request + request[:-9]) as connection:
+    for answers, rest in ((1, request[-9:]), (2, b'')):
+      while received.count(b'"logits"') < answers:
+        chunk = connection.recv(2**16)
+        assert chunk, received
+        received += chunk
+      time.sleep(0.3)
+      connection.sendall(rest)
+  assert received.count(b'HTTP/1.1 200 ') == 2
