@@ -72,8 +72,8 @@ _MAX_ROWS = flags.DEFINE_integer(
 _MAX_WAITING = flags.DEFINE_integer(
   'max_waiting',
   _DEFAULTS.max_waiting,
-  'Requests that may wait in each of two lanes, of small and of large ones; '
-  'and gRPC requests at a time. Others are refused (503).',
+  'Small requests that may wait, and gRPC requests at a time; half as many '
+  'large ones may wait. Others are refused (503).',
   lower_bound=1,
 )
 _MAX_CONNECTIONS = flags.DEFINE_integer(

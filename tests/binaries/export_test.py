@@ -3,11 +3,17 @@
 import pytest
 
 
+def _export(launcher, run, *options):
+  config = '--config=configs/fed_soft/digits.py:smoke'
+  return launcher.run(
+    'binaries.export', config, f'--workdir={run.folder}', *options
+  )
+
+
 def test_the_program_says_where(launcher, finished_run):
-  program = launcher.run(
-    'binaries.export',
-    '--config=configs/fed_soft/digits.py:smoke',
-    f'--workdir={finished_run.folder}',
+  program = _export(
+    launcher,
+    finished_run,
     '--client_id=client_00001',
   )
   assert program.returncode == 0, program.stderr
@@ -27,10 +33,9 @@ def test_the_program_says_where(launcher, finished_run):
 def test_what_is_no_release_takes_no_options_of_one(
   launcher, finished_run, tmp_path, option, words
 ):
-  program = launcher.run(
-    'binaries.export',
-    '--config=configs/fed_soft/digits.py:smoke',
-    f'--workdir={finished_run.folder}',
+  program = _export(
+    launcher,
+    finished_run,
     *(option.format(tmp_path), '--client_id=client_00001', '--keep_versions=2'),
   )
   assert program.returncode == 1
@@ -49,10 +54,9 @@ def test_what_is_no_release_takes_no_options_of_one(
 def test_nothing_is_exported_for_another_round_or_half(
   launcher, finished_run, tmp_path, option, words
 ):
-  program = launcher.run(
-    'binaries.export',
-    '--config=configs/fed_soft/digits.py:smoke',
-    f'--workdir={finished_run.folder}',
+  program = _export(
+    launcher,
+    finished_run,
     *('--nogate', f'--export_dir={tmp_path / "export"}', option),
   )
   assert program.returncode == 1
@@ -62,10 +66,9 @@ def test_nothing_is_exported_for_another_round_or_half(
 
 @pytest.mark.verify
 def test_the_program_writes_tflite_files(launcher, finished_run, tmp_path):
-  program = launcher.run(
-    'binaries.export',
-    '--config=configs/fed_soft/digits.py:smoke',
-    f'--workdir={finished_run.folder}',
+  program = _export(
+    launcher,
+    finished_run,
     f'--tflite_dir={tmp_path}',
   )
   assert program.returncode == 0, program.stderr

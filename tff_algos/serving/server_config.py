@@ -12,8 +12,8 @@ class ServerConfig(NamedTuple):
     port: TCP port of the gRPC API; 0 takes any free one.
     max_request_bytes: Largest request, and largest arrays of an answer.
     max_rows: Most rows of one request.
-    max_waiting: Requests that may wait for each lane of `lanes.Lanes`, and most
-      gRPC requests at a time.
+    max_waiting: Small requests that may wait, see `lanes.Lanes`, and most gRPC
+      requests at a time; half as many large ones may wait.
     max_connections: Most connections to each of the two APIs.
     receive_seconds: Time for a request's headers, and for its body.
     answer_seconds: Time from a whole request to its answer, and for the client
