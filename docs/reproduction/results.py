@@ -55,11 +55,12 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-  """Claim that one cell has a higher score than another.
+  """Claim that one cell is better than another.
 
   Attributes:
     text: The claim.
-    better: Label or pattern of the cell that should have the higher score.
+    better: Label or pattern of the cell that should have the higher score, or
+      the lower error.
     worse: That of the other.
   """
 
@@ -77,7 +78,8 @@ class Experiment:
     reproduces: Table or figure of the paper.
     sweep: Arguments of `binaries.sweep`, separated by white space, without
       `--workdir`; each `--config` begins the arguments of another sweep.
-    metric: Metric of the last round that is compared; higher is better.
+    metric: Metric of the last round that is compared; the lower the better if
+      it is an error, see `is_error`, else the higher.
     rows: Rows of its table.
     claims: Claims to be judged.
     choose_by: Metric of the last round by whose mean over seeds the best of the
@@ -220,7 +222,8 @@ def choose(
     return np.mean([run['metrics'][experiment.choose_by][-1] for run in runs])
 
   labels = fnmatch.filter(result['cells'], pattern)
-  return max(labels, key=mean, default=pattern)
+  best = min if is_error(experiment.choose_by) else max
+  return best(labels, key=mean, default=pattern)
 
 
 def scores(
@@ -233,6 +236,11 @@ def scores(
   return {
     run['seed']: factor * run['metrics'][experiment.metric][-1] for run in runs
   }
+
+
+def is_error(metric: str) -> bool:
+  """Returns whether a metric is the better the lower it is."""
+  return metric.endswith(('loss', 'mse'))
 
 
 def scale(metric: str) -> int:
@@ -345,6 +353,9 @@ def _judged(
     better, worse = (
       scores(experiment, result, cell) for cell in (claim.better, claim.worse)
     )
+    if is_error(experiment.metric):
+      # So that a positive difference always speaks for the claim.
+      better, worse = worse, better
     found = judge(better, worse)
     verdict = f'**{found.verdict}**'
     compared = {

@@ -173,6 +173,27 @@ def test_the_best_cell_by_validation_is_shown_and_compared(lab, tmp_path):
   assert '**confirmed** *stale* |' in page
 
 
+@pytest.mark.parametrize('metric', ['test/loss', 'test/mse'])
+def test_of_errors_the_lower_is_better(lab, tmp_path, metric):
+  """In verdicts, and where a cell is chosen."""
+  text = _CHOSEN.replace('test/accuracy', metric)
+  text = text.replace('validation/accuracy', 'validation/loss')
+  (tmp_path / 'experiments.toml').write_text(text)
+  cells = {
+    'new, rate=1': _cell(0.6, 0.6, 0.6),
+    'new, rate=2': _cell(0.5, 0.5, 0.5),
+    'old': _cell(0.9, 0.9, 0.9),
+  }
+  for cell, error in zip(cells.values(), (0.1, 0.2, 0.3), strict=True):
+    for run in cell['runs']:
+      run['metrics'][metric] = run['metrics'].pop(_METRIC)
+      run['metrics']['validation/loss'] = [0.0, error]
+  lab(**cells)
+  page = results.render(_PAGE, {})
+  assert '| New (new, rate=1) |  | 0.6 ± 0.0 | 3 |' in page
+  assert '| +0.30 (+0.30 to +0.30), 3 seeds | **confirmed** |' in page
+
+
 def test_stale_cells_are_marked_in_table_and_verdict(lab):
   lab(new=_cell(0.9, 0.92, 0.91), old=_cell(0.8, 0.82, 0.81))
   page = results.render(_PAGE, {'lab/one': ['old']})
