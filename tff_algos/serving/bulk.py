@@ -24,6 +24,8 @@ from tff_algos.core import errors
 from tff_algos.serving import batching, models
 
 _NICENESS = 10
+# Python, TensorFlow and the list of the models, on a busy machine.
+_START_SECONDS = 300
 
 
 class BulkProcess:
@@ -34,13 +36,15 @@ class BulkProcess:
 
     Args:
       folder: Folder of the models.
-      answer_seconds: Time of a call after which the process is killed.
+      answer_seconds: Time of a call after which the process is killed; its
+        start, before the first one, does not count.
     """
     self._folder = folder
     self._answer_seconds = answer_seconds
     self._lock = threading.Lock()
     self._process: subprocess.Popen[bytes] | None = None
     self._pipe: connection.Connection | None = None
+    self._is_ready = False
     self._is_closed = False
 
   def call(
@@ -63,16 +67,14 @@ class BulkProcess:
     """
     pipe = self._start()
     try:
+      if not self._is_ready:
+        self._receive(pipe, _START_SECONDS, 'send again later')
+        self._is_ready = True
       seen = (store.caller, store.labels, store.loaded_identities())
       pipe.send((seen, function, arguments))
-      if not pipe.poll(self._answer_seconds):
-        self._kill()
-        raise errors.RequestError(
-          f'no answer within {self._answer_seconds:g} seconds; send fewer rows '
-          'at once',
-          status=503,
-        )
-      store.version, answer = pipe.recv()
+      store.version, answer = self._receive(
+        pipe, self._answer_seconds, 'send fewer rows at once'
+      )
     except (OSError, EOFError, pickle.UnpicklingError):
       self._kill()
       raise errors.RequestError(
@@ -83,6 +85,17 @@ class BulkProcess:
     if isinstance(answer, Exception):
       raise answer
     return answer
+
+  def _receive(
+    self, pipe: connection.Connection, seconds: float, advice: str
+  ) -> Any:
+    """Returns what the process sends next; kills it after `seconds`."""
+    if not pipe.poll(seconds):
+      self._kill()
+      raise errors.RequestError(
+        f'no answer within {seconds:g} seconds; {advice}', status=503
+      )
+    return pipe.recv()
 
   def close(self) -> None:
     """Kills the process, which keeps nothing; later calls are refused."""
@@ -113,6 +126,7 @@ class BulkProcess:
           start_new_session=True,
         )
       self._pipe = connection.Connection(ours.detach())
+      self._is_ready = False
       return self._pipe
 
   def _kill(self) -> None:
@@ -127,7 +141,11 @@ class BulkProcess:
 
 
 def work(pipe: connection.Connection, store: models.ModelStore) -> None:
-  """Answers calls until the other end of the pipe is closed."""
+  """Says that it is ready; answers calls until the other end is closed."""
+  try:
+    pipe.send(None)
+  except OSError:
+    return
   while True:
     try:
       view, function, arguments = pipe.recv()

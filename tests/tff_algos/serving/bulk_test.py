@@ -72,6 +72,26 @@ def test_what_the_server_has_verified_is_not_read_again(
   worker.join()
 
 
+def _answer_at_once(store):
+  del store
+  return b'at once'
+
+
+def test_start_is_not_part_of_the_time_of_an_answer(tmp_path, monkeypatch):
+  """Else a process that starts slowly would be killed by each first call."""
+  handle = bulk.BulkProcess(tmp_path, answer_seconds=0.2)
+  handle._pipe, theirs = multiprocessing.Pipe()
+  monkeypatch.setattr(handle, '_process', types.SimpleNamespace())
+  arguments = (theirs, models.ModelStore(tmp_path))
+  worker = threading.Timer(1, bulk.work, arguments)
+  worker.start()
+  store = models.ModelStore('seen')
+  for _ in range(2):
+    assert handle.call(store, _answer_at_once) == b'at once'
+  handle._pipe.close()
+  worker.join()
+
+
 @pytest.mark.slow
 def test_answers_are_those_of_the_server(process, export_folder):
   store = models.ModelStore(export_folder)
