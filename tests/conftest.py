@@ -57,6 +57,14 @@ def s3():
     yield server
 
 
+@pytest.fixture(scope='session')
+def gs(s3):
+  from tests.testing import s3_server
+
+  with s3_server.speaking_google(s3) as server:
+    yield server
+
+
 @pytest.fixture
 def native_context():
   """TFF's own context for local computation; its worker ends with the test."""

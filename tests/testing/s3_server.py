@@ -1,15 +1,32 @@
-"""A real S3 server (moto's) on loopback, and a proxy that injects faults."""
+"""A real S3 server (moto's) on loopback, and proxies before it.
+
+One injects faults; another speaks Google's dialect of the same XML interface.
+"""
 
 import contextlib
 import http.client
 import http.server
+import json
 import os
 import threading
 import urllib.parse
 from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
 from unittest import mock
 
 BUCKET = 'bucket'
+_GENERATION = 'x-goog-generation'
+# moto looks at no signature, but refuses requests without one.
+_ANY_SIGNATURE = (
+  'AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, '
+  'SignedHeaders=host, Signature=0'
+)
+
+
+class _Response(NamedTuple):
+  status: int
+  headers: list[tuple[str, str]]
+  content: bytes
 
 
 class Proxy(http.server.ThreadingHTTPServer):
@@ -26,14 +43,34 @@ class Proxy(http.server.ThreadingHTTPServer):
   daemon_threads = True
 
   def __init__(self, host: str, port: int, shown_at: str = '127.0.0.1'):
-    super().__init__((shown_at, 0), _Handler)
+    super().__init__((shown_at, 0), self._handler())
     self.target = (host, port)
     self.url = f'http://{shown_at}:{self.server_address[1]}'
     self.requests: list[tuple[str, str, str]] = []
     self.fault = lambda method, path: None
 
+  def _handler(self):
+    return _Handler
+
   def handle_error(self, request, client_address):
     pass  # A client may hang up.
+
+
+class GoogleProxy(Proxy):
+  """Speaks Google Cloud Storage's dialect: writes are conditional by generation.
+
+  As documented: https://cloud.google.com/storage/docs/xml-api/reference-headers.
+  ETags are no condition of a write, and every write makes a new generation.
+  """
+
+  def __init__(self, host: str, port: int):
+    super().__init__(host, port)
+    self.exchanging = threading.Lock()
+    self.generations: dict[str, int] = {}
+    self.num_writes = 0
+
+  def _handler(self):
+    return _GoogleHandler
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -52,16 +89,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.send_header('Content-Length', '0')
       self.end_headers()
       return
-    connection = http.client.HTTPConnection(*self.server.target)
-    with contextlib.closing(connection):
-      connection.request(self.command, self.path, body, dict(self.headers))
-      response = connection.getresponse()
-      content = response.read()
+    response = self._exchange(path, dict(self.headers), body)
+    content = response.content
     if fault == 'lost':
       self.close_connection = True
       return
     self.send_response(response.status)
-    for name, value in response.getheaders():
+    for name, value in response.headers:
       if name.lower() not in ('connection', 'transfer-encoding', 'date'):
         self.send_header(name, value)
     self.end_headers()
@@ -71,8 +105,48 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _forward  # noqa: N815
 
+  def _exchange(self, path, headers, body) -> _Response:
+    del path
+    connection = http.client.HTTPConnection(*self.server.target)
+    with contextlib.closing(connection):
+      connection.request(self.command, self.path, body, headers)
+      response = connection.getresponse()
+      return _Response(response.status, response.getheaders(), response.read())
+
   def log_message(self, *unused):
     pass
+
+
+class _GoogleHandler(_Handler):
+  server: GoogleProxy
+
+  def _exchange(self, path, headers, body) -> _Response:
+    generations = self.server.generations
+    headers = {name.lower(): value for name, value in headers.items()}
+    headers['authorization'] = _ANY_SIGNATURE
+    expected = headers.pop('x-goog-if-generation-match', None)
+    if self.command == 'PUT':
+      headers = {
+        name: value
+        for name, value in headers.items()
+        if name not in ('if-match', 'if-none-match')
+      }
+    with self.server.exchanging:
+      now = generations.get(path, 0)
+      if expected is not None and int(expected) != now:
+        return _Response(412, [('Content-Length', '0')], b'')
+      response = super()._exchange(path, headers, body)
+      if response.status < 300 and self.command == 'PUT':
+        self.server.num_writes += 1
+        generations[path] = self.server.num_writes
+      elif response.status < 300 and self.command == 'DELETE':
+        generations.pop(path, None)
+      if path in generations:
+        response.headers.append((_GENERATION, str(generations[path])))
+    return response
+
+
+_AnyProxy = TypeVar('_AnyProxy', bound=Proxy)
 
 
 @contextlib.contextmanager
@@ -83,7 +157,7 @@ def shown_at(proxy: Proxy, host: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _serving(proxy: Proxy) -> Iterator[Proxy]:
+def _serving(proxy: _AnyProxy) -> Iterator[_AnyProxy]:
   thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
   thread.start()
   try:
@@ -121,3 +195,17 @@ def running() -> Iterator[Proxy]:
         yield proxy
   finally:
     moto.stop()
+
+
+@contextlib.contextmanager
+def speaking_google(proxy: Proxy) -> Iterator[GoogleProxy]:
+  """Shows the server as Google's; sets the environment of its clients."""
+  with _serving(GoogleProxy(*proxy.target)) as google:
+    account = {
+      'gcs_base_url': google.url,
+      'disable_oauth': True,
+      **dict.fromkeys(('client_email', 'private_key', 'private_key_id'), ''),
+    }
+    environment = {'GOOGLE_SERVICE_ACCOUNT_KEY': json.dumps(account)}
+    with mock.patch.dict(os.environ, environment):
+      yield google

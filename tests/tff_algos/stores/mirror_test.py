@@ -10,7 +10,7 @@ from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import pointer, snapshots
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def on(monkeypatch, tmp_path):
   """Moves to a machine, by name: each has a cache of its own."""
 
@@ -19,14 +19,6 @@ def on(monkeypatch, tmp_path):
 
   move('a')
   return move
-
-
-@pytest.fixture(params=['memory', 's3'])
-def address(request, on):
-  if request.param == 'memory':
-    return f'memory://bucket/{request.node.name}'
-  request.getfixturevalue('s3')
-  return f's3://{s3_server.BUCKET}/{request.node.name}'
 
 
 def test_another_machine_goes_on_from_what_was_published(address, on):

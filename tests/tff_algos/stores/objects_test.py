@@ -8,13 +8,9 @@ from tff_algos.core import errors
 from tff_algos.stores import objects as objects_lib
 
 
-@pytest.fixture(params=['memory', 's3'])
-def objects(request):
-  name = request.node.name
-  if request.param == 'memory':
-    return objects_lib.Objects(f'memory://bucket/{name}')
-  request.getfixturevalue('s3')
-  return objects_lib.Objects(f's3://{s3_server.BUCKET}/{name}/')
+@pytest.fixture
+def objects(address):
+  return objects_lib.Objects(f'{address}/')
 
 
 @pytest.fixture

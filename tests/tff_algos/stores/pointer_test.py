@@ -1,17 +1,13 @@
 import pytest
 
-from tests.testing import s3_server
 from tff_algos.core import errors
 from tff_algos.stores import objects as objects_lib
 from tff_algos.stores import pointer
 
 
-@pytest.fixture(params=['memory', 's3'])
-def objects(request):
-  if request.param == 'memory':
-    return objects_lib.Objects(f'memory://bucket/{request.node.name}')
-  request.getfixturevalue('s3')
-  return objects_lib.Objects(f's3://{s3_server.BUCKET}/{request.node.name}')
+@pytest.fixture
+def objects(address):
+  return objects_lib.Objects(address)
 
 
 class _Clock:
