@@ -1,8 +1,9 @@
 """Raw columns of examples: errors, stacks and content keys."""
 
+import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,10 +95,26 @@ def _find_problem_of_image(feature: spec_lib.Feature, value: Any) -> str | None:
   from tff_algos.features import preprocessing  # noqa: PLC0415
 
   try:
-    preprocessing.decode_image(feature, tf.constant(value))
+    _image_decoder(feature)(tf.constant(value))
   except tf.errors.InvalidArgumentError:
-    return 'not a PNG, JPEG or BMP image'
+    return (
+      f'not a PNG, JPEG or BMP image of at most {preprocessing.MAX_PIXELS:,} '
+      'pixels'
+    )
   return None
+
+
+@functools.cache
+def _image_decoder(feature: spec_lib.Feature) -> Callable[[Any], Any]:
+  """Returns a graph that decodes an image: operation by operation is slower."""
+  import tensorflow as tf  # noqa: PLC0415
+
+  from tff_algos.features import preprocessing  # noqa: PLC0415
+
+  return tf.function(
+    functools.partial(preprocessing.decode_image, feature),
+    input_signature=[tf.TensorSpec([], tf.string)],
+  )
 
 
 _FINDERS = {

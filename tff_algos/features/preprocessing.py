@@ -18,6 +18,9 @@ from tff_algos.features import spec as spec_lib
 CLIENT_MEAN = 'client_mean'
 CLIENT_DEVIATION = 'client_deviation'
 
+# Height times width of an image that is decoded: 0.5 GiB while it is resized.
+MAX_PIXELS = 2**25
+
 # Id of a token that is not in a vocabulary without an id for such tokens.
 NO_ID = -1
 
@@ -124,14 +127,51 @@ def decode_image(feature: spec_lib.Feature, content: tf.Tensor) -> tf.Tensor:
 
   Args:
     feature: The column; an image of another size is resized bilinearly.
-    content: Content of a PNG, JPEG or BMP file, string `[]`.
+    content: Content of a PNG, JPEG or BMP file of at most `MAX_PIXELS` pixels,
+      string `[]`.
   """
   height, width, channels = feature.shape or (1, 1, 1)
-  image = tf.io.decode_image(content, channels, expand_animations=False)
+  # A file of kilobytes may hold gigabytes of pixels of one color.
+  check = tf.debugging.assert_less_equal(
+    _num_pixels(content), tf.constant(MAX_PIXELS, tf.int64)
+  )
+  with tf.control_dependencies([check] if check is not None else ()):
+    image = tf.io.decode_image(content, channels, expand_animations=False)
   image.set_shape([None, None, channels])
   resize = tf.keras.layers.Resizing(height, width, name='resize')
   rounded = tf.round(resize(tf.cast(image, tf.float32)))
   return tf.cast(tf.clip_by_value(rounded, 0.0, 255.0), tf.uint8)
+
+
+def _num_pixels(content: tf.Tensor) -> tf.Tensor:
+  """Returns height times width by the header of an image, int64.
+
+  PNG (https://www.w3.org/TR/png, 11.2.1), JPEG by its own reader, or BMP; of
+  others, such as GIF, more than any limit.
+  """
+  # The decoder refuses a short file; `substr` would, by its bytes as a text.
+  head = tf.strings.join([tf.strings.substr(content, 0, 32), b'\0' * 32])
+
+  def starts_with(start):
+    return tf.equal(tf.strings.substr(head, 0, len(start)), start)
+
+  def sizes(position, *, little_endian):
+    part = tf.strings.substr(head, position, 8)
+    return tf.io.decode_raw(part, tf.int32, little_endian=little_endian)
+
+  found = tf.case(
+    [
+      (starts_with(b'\x89PNG'), lambda: sizes(16, little_endian=False)),
+      (
+        starts_with(b'\xff\xd8\xff'),
+        lambda: tf.io.extract_jpeg_shape(content)[:2],
+      ),
+      (starts_with(b'BM'), lambda: sizes(18, little_endian=True)),
+    ],
+    default=lambda: tf.constant([MAX_PIXELS, 2]),
+  )
+  # The height of a BMP image is negative if its first row is the top one.
+  return tf.reduce_prod(tf.abs(tf.cast(found, tf.int64)))
 
 
 class _Scaling(NamedTuple):
@@ -275,6 +315,7 @@ def _image(
   return lambda contents: tf.map_fn(
     lambda content: decode_image(feature, content),
     contents,
+    parallel_iterations=1,  # Large ones would fill the memory together.
     fn_output_signature=tf.TensorSpec(feature.shape or (), tf.uint8),
   )
 

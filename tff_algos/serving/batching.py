@@ -36,8 +36,11 @@ class Question(NamedTuple):
 
   @property
   def num_bytes(self) -> int:
-    """Returns the size of the inputs; of strings, that of pointers."""
-    return sum(value.nbytes for value in self.inputs.values())
+    """Returns the size of the inputs."""
+    return sum(
+      sum(map(len, value.flat)) if value.dtype.kind == 'O' else value.nbytes
+      for value in self.inputs.values()
+    )
 
   def answer(self) -> bytes:
     """Returns the answer.

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any
@@ -24,8 +25,12 @@ from tff_algos.core import errors
 from tff_algos.serving import batching, models
 
 _NICENESS = 10
-# Python, TensorFlow and the list of the models, on a busy machine.
+# The start of the process, or loading a model, on a busy machine.
 _START_SECONDS = 300
+# What the process sends besides answers: that it loads a model, and that it is
+# ready, at the start and after each.
+_LOADING = 'loading'
+_READY = 'ready'
 
 
 class BulkProcess:
@@ -36,14 +41,15 @@ class BulkProcess:
 
     Args:
       folder: Folder of the models.
-      answer_seconds: Time of a call after which the process is killed; its
-        start, before the first one, does not count.
+      answer_seconds: Time of a call after which the process is killed; to
+        start it and to load models does not count.
     """
     self._folder = folder
     self._answer_seconds = answer_seconds
     self._lock = threading.Lock()
     self._process: subprocess.Popen[bytes] | None = None
     self._pipe: connection.Connection | None = None
+    self._started = 0.0
     self._is_ready = False
     self._is_closed = False
 
@@ -62,19 +68,15 @@ class BulkProcess:
       *arguments: Its further arguments.
 
     Raises:
-      RequestError: If the function raised it; 503 if the process died or took
-        too long, and was killed.
+      RequestError: If the function raised it; 503 if the process is not ready
+        in time, died, or took too long, and was killed.
     """
-    pipe = self._start()
     try:
-      if not self._is_ready:
-        self._receive(pipe, _START_SECONDS, 'send again later')
-        self._is_ready = True
+      pipe = self._start()
+      self._check_ready(pipe)
       seen = (store.caller, store.labels, store.loaded_identities())
       pipe.send((seen, function, arguments))
-      store.version, answer = self._receive(
-        pipe, self._answer_seconds, 'send fewer rows at once'
-      )
+      store.version, answer = self._receive(pipe)
     except (OSError, EOFError, pickle.UnpicklingError):
       self._kill()
       raise errors.RequestError(
@@ -86,16 +88,34 @@ class BulkProcess:
       raise answer
     return answer
 
-  def _receive(
-    self, pipe: connection.Connection, seconds: float, advice: str
-  ) -> Any:
-    """Returns what the process sends next; kills it after `seconds`."""
-    if not pipe.poll(seconds):
-      self._kill()
+  def _check_ready(self, pipe: connection.Connection) -> None:
+    """Raises RequestError (503) if the process does not start in time."""
+    if self._is_ready:
+      return
+    if not pipe.poll(self._answer_seconds):
+      if time.monotonic() - self._started > _START_SECONDS:
+        self._kill()
       raise errors.RequestError(
-        f'no answer within {seconds:g} seconds; {advice}', status=503
+        'the process of large requests is being started; send again later',
+        status=503,
       )
-    return pipe.recv()
+    pipe.recv()
+    self._is_ready = True
+
+  def _receive(self, pipe: connection.Connection) -> Any:
+    """Returns the answer to a call; kills the process if it takes too long."""
+    seconds = self._answer_seconds
+    while pipe.poll(seconds):
+      message = pipe.recv()
+      if message not in (_LOADING, _READY):
+        return message
+      is_loading = message == _LOADING
+      seconds = _START_SECONDS if is_loading else self._answer_seconds
+    self._kill()
+    raise errors.RequestError(
+      f'no answer within {seconds:g} seconds; send fewer rows at once',
+      status=503,
+    )
 
   def close(self) -> None:
     """Kills the process, which keeps nothing; later calls are refused."""
@@ -107,8 +127,10 @@ class BulkProcess:
     with self._lock:
       if self._is_closed:
         raise errors.RequestError('the server stops', status=503)
-      if self._process is not None and self._pipe is not None:
+      if self._process and self._pipe and self._process.poll() is None:
         return self._pipe
+      if self._pipe:
+        self._pipe.close()
       ours, theirs = socket.socketpair()
       with theirs:
         self._process = subprocess.Popen(
@@ -126,7 +148,7 @@ class BulkProcess:
           start_new_session=True,
         )
       self._pipe = connection.Connection(ours.detach())
-      self._is_ready = False
+      self._started, self._is_ready = time.monotonic(), False
       return self._pipe
 
   def _kill(self) -> None:
@@ -140,10 +162,27 @@ class BulkProcess:
       pipe.close()
 
 
+class _ModelStore(models.ModelStore):
+  """Models of this process, which tells when it loads one."""
+
+  def __init__(self, folder: str, pipe: connection.Connection):
+    super().__init__(folder)
+    self._pipe = pipe
+
+  def _load(
+    self, name: str, version: int, folder: pathlib.Path
+  ) -> models.ServedModel:
+    self._pipe.send(_LOADING)
+    try:
+      return super()._load(name, version, folder)
+    finally:
+      self._pipe.send(_READY)
+
+
 def work(pipe: connection.Connection, store: models.ModelStore) -> None:
   """Says that it is ready; answers calls until the other end is closed."""
   try:
-    pipe.send(None)
+    pipe.send(_READY)
   except OSError:
     return
   while True:
@@ -173,7 +212,8 @@ def main() -> None:
   os.nice(_NICENESS)
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   gc.freeze()  # Not to be looked at for each of millions of numbers.
-  work(connection.Connection(int(descriptor)), models.ModelStore(folder))
+  pipe = connection.Connection(int(descriptor))
+  work(pipe, _ModelStore(folder, pipe))
 
 
 if __name__ == '__main__':

@@ -38,6 +38,7 @@ def ask(
   # Whom inputs without clients are for is not known: the caller stands for all.
   clients = model.clients(question.inputs) or {store.caller.key}
   if all(is_canary(client, labels) for client in clients):
+    store.version = None  # Should there be no canary: not the stable one.
     return build(store.get(name, labels_lib.CANARY))
   return question
 

@@ -58,12 +58,12 @@ def ask(
 
 
 def from_input(
-  content: input_pb2.Input, max_rows: int
+  content: input_pb2.Input, config: server_config.ServerConfig
 ) -> list[tf.train.Example]:
   """Returns the examples of a gRPC request.
 
   Raises:
-    RequestError: If there are none, or more than `max_rows`.
+    RequestError: If there are none, or more than the limits.
   """
   with_context = content.HasField('example_list_with_context')
   listed = (
@@ -71,14 +71,17 @@ def from_input(
   )
   if not listed.examples:
     raise errors.RequestError('the request must have at least one example')
-  tensors.check_num_rows(len(listed.examples), max_rows)
+  tensors.check_num_rows(len(listed.examples), config.max_rows)
   if with_context:
+    _check_context(listed.context, len(listed.examples), config)
     return [_joined(listed.context, one) for one in listed.examples]
   return list(listed.examples)
 
 
 def from_json(
-  request: Mapping[str, Any], numbers: Collection[str], max_rows: int
+  request: Mapping[str, Any],
+  numbers: Collection[str],
+  config: server_config.ServerConfig,
 ) -> list[tf.train.Example]:
   """Returns the examples of a REST request.
 
@@ -86,16 +89,17 @@ def from_json(
     request: JSON object with `examples`, a list of objects feature -> value or
       list of values, and optionally `context`, features of all examples.
     numbers: Features of float32, where whole numbers are allowed, too.
-    max_rows: Most examples.
+    config: Limits.
 
   Raises:
-    RequestError: If the value is malformed.
+    RequestError: If the value is malformed, or beyond the limits.
   """
   listed, shared = request.get('examples'), request.get('context', {})
   if not isinstance(listed, list) or not listed:
     raise errors.RequestError("'examples' must be a list that is not empty")
-  tensors.check_num_rows(len(listed), max_rows)
+  tensors.check_num_rows(len(listed), config.max_rows)
   context = _example("'context'", shared, numbers)
+  _check_context(context, len(listed), config)
   examples = []
   for i, one in enumerate(listed):
     where = f"element {i} of 'examples'"
@@ -143,6 +147,24 @@ def regressions(outputs: Mapping[str, np.ndarray]) -> list[float]:
       f'a regression must answer with outputs, got {", ".join(outputs)}'
     )
   return outputs['outputs'].reshape([-1]).tolist()
+
+
+def _check_context(
+  context: tf.train.Example,
+  num_examples: int,
+  config: server_config.ServerConfig,
+) -> None:
+  """Raises RequestError (413) if a context is too long for the examples.
+
+  It becomes a part of each.
+  """
+  size = num_examples * context.ByteSize()
+  if size > config.max_request_bytes:
+    raise errors.RequestError(
+      f'the context of {num_examples} examples has {size} bytes in all, and at '
+      f'most {config.max_request_bytes} are allowed; send fewer',
+      status=413,
+    )
 
 
 def _joined(

@@ -381,7 +381,7 @@ def _ask_examples(
     fill: Called with outputs and the response.
   """
   name = request.model_spec.signature_name or method
-  rows = examples.from_input(request.input, config.max_rows)
+  rows = examples.from_input(request.input, config)
 
   def respond(outputs: Mapping[str, np.ndarray]) -> bytes:
     response.model_spec.CopyFrom(_model_spec(model, name))
@@ -471,7 +471,7 @@ def _array(
       f'input {name!r} must have dtype {dtype.name}, got dtype number '
       f'{proto.dtype}'
     )
-  # A small TensorProto may declare a huge shape filled with one number.
+  # A small TensorProto may declare a huge shape filled with one value.
   sizes = [dim.size for dim in proto.tensor_shape.dim]
   if min(sizes, default=0) < 0 or proto.tensor_shape.unknown_rank:
     raise errors.RequestError(f'input {name!r} must have a known shape')
@@ -483,6 +483,16 @@ def _array(
     )
   if sizes:
     tensors.check_num_rows(sizes[0], config.max_rows)
+  held = max(proto.ByteSize(), lanes_lib.SMALL_BYTES)
+  is_text = dtype == tf.string
+  if (
+    len(proto.string_val) != math.prod(sizes)
+    if is_text
+    else (math.prod(sizes) * dtype.size > held)
+  ):
+    raise errors.RequestError(
+      f'input {name!r} must hold all values of its shape'
+    )
   try:
     return tf.make_ndarray(proto)
   except (TypeError, ValueError) as error:

@@ -152,12 +152,15 @@ class _Lane:
     return call.future
 
   def _serve(self) -> None:
-    """Answers the next request, in a lane of batches all that wait.
+    """Answers the next request, in a lane of batches all that wait now.
 
     Inputs of more than the largest request are not held at once.
     """
     asked, size = [], 0
-    while size <= self._config.max_request_bytes:
+    # Those that come meanwhile are not for this call, which would not end.
+    for _ in range(len(self._waiting)):
+      if size > self._config.max_request_bytes:
+        break
       try:
         call = self._waiting.popleft()
       except IndexError:

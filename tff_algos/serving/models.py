@@ -206,18 +206,17 @@ class ServedModel:
     )
 
   def clients(self, inputs: Mapping[str, np.ndarray]) -> set[str]:
-    """Returns the clients whose models inputs ask for; empty for any client."""
+    """Returns the clients whose models inputs ask for; empty for any client.
+
+    Raises:
+      RequestError: If serialized examples are malformed.
+    """
     if len(self.client_ids) <= 1:
       return set(self.client_ids)
-    if _CLIENT_ID in inputs:
-      return {_text(value) for value in inputs[_CLIENT_ID].flat}
-    return {
-      _text(value)
-      for serialized in inputs[_EXAMPLES].flat
-      for value in tf.train.Example.FromString(serialized)
-      .features.feature[_CLIENT_ID]
-      .bytes_list.value
-    }
+    asked = inputs.get(_CLIENT_ID)
+    if asked is None:
+      asked = _clients_of_examples(inputs[_EXAMPLES])
+    return {_text(value) for value in asked.flat}
 
   def check_client(self, inputs: Mapping[str, np.ndarray]) -> None:
     """Raises RequestError (403) for a client that may not be asked for."""
@@ -252,6 +251,8 @@ class ModelStore:
     self._failures: dict[pathlib.Path, tuple[float, str]] = {}
     # Model name and version that requests named, for the thread to load.
     self._wanted: set[tuple[str, int]] = set()
+    # Labels that take effect once their versions are loaded.
+    self._new_labels: Mapping[str, labels_lib.Labels] = {}
     self._is_refreshed = False
 
   def seen_by(
@@ -311,7 +312,8 @@ class ModelStore:
         for name in self._names():
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, None))
-        for name, version in [*self._wanted]:
+        # One, so that requests for many cannot keep new versions waiting.
+        for name, version in [*self._wanted][:1]:
           self._wanted.discard((name, version))
           with contextlib.suppress(errors.RequestError):
             self._load_first(name, self._version_folders(name, version))
@@ -323,7 +325,10 @@ class ModelStore:
       for name, loaded in [*self._loaded.items()]:
         found = {}
         if name in names:
-          found = versions.version_folders(self.folder / name)
+          try:
+            found = versions.version_folders(self.folder / name)
+          except OSError:
+            continue  # It is there, and may be read the next time.
         kept = {v: model for v, model in loaded.items() if v in found}
         if not kept:
           del self._loaded[name]
@@ -332,12 +337,11 @@ class ModelStore:
 
   def _load_labels(self) -> None:
     """Takes over the labels of the file once all their versions are loaded."""
-    labels = labels_lib.read(self.folder)
-    for name, one in labels.items():
-      # A newest version replaces what has no label yet.
-      for version in sorted({*one.versions.values()}, reverse=True):
+    self._new_labels = labels_lib.read(self.folder)
+    for name, one in self._new_labels.items():
+      for version in {*one.versions.values()}:
         self._load_first(name, self._version_folders(name, version))
-    self.labels = labels
+    self.labels = self._new_labels
 
   def load_newest(self) -> dict[str, int]:
     """Loads the newest version of every model.
@@ -461,11 +465,12 @@ class ModelStore:
       raise errors.RequestError(
         'this token may not list the models', status=403
       )
-    return [
-      name
-      for name in self._names()
-      if versions.version_folders(self.folder / name)
-    ]
+    named = []
+    for name in self._names():
+      # Such as lost+found, which only root may read.
+      with contextlib.suppress(PermissionError):
+        named += [name] * bool(versions.version_folders(self.folder / name))
+    return named
 
   def statuses(
     self, name: str, version: int | str | None = None
@@ -492,7 +497,14 @@ class ModelStore:
     names = self._names()
     folders = {}
     if name in names:
-      folders = versions.version_folders(self.folder / name)
+      try:
+        folders = versions.version_folders(self.folder / name)
+      except OSError as error:
+        raise errors.RequestError(
+          f'the folder of model {_shorten(repr(name))} cannot be read: '
+          f'{error.strerror}',
+          status=503,
+        ) from error
     if not folders:
       others = f'; the models are {_shorten(", ".join(names)) or "none"}'
       raise errors.RequestError(
@@ -551,8 +563,12 @@ class ModelStore:
     # a request named, all but the newest and few others.
     before = self._loaded.get(name, {})
     newest = max({*before, version})
-    labels = self.labels.get(name, labels_lib.Labels()).versions.values()
-    others = [v for v in before if v not in labels and v != newest]
+    labelled = {
+      v
+      for labels in (self.labels, self._new_labels)
+      for v in labels.get(name, labels_lib.Labels()).versions.values()
+    }
+    others = [v for v in before if v not in labelled and v != newest]
     kept = 0 if version == newest else _MAX_NAMED - 1
     gone = others[: max(0, len(others) - kept)]
     left = {v: one for v, one in before.items() if v not in gone}
@@ -579,6 +595,21 @@ def _cannot_load(name: str, reasons: Sequence[str]) -> errors.RequestError:
   return errors.RequestError(
     f'model {name!r} cannot be loaded: {"; ".join(reasons)}', status=404
   )
+
+
+def _clients_of_examples(serialized: np.ndarray) -> np.ndarray:
+  """Returns the clients that `tf.train.Example`s name.
+
+  By the parser of the signature: of a feature that is written twice in one
+  message, another parser may read another value.
+  """
+  feature = tf.io.FixedLenFeature([], tf.string)
+  try:
+    return tf.io.parse_example(
+      tf.constant(serialized, tf.string), {_CLIENT_ID: feature}
+    )[_CLIENT_ID].numpy()
+  except tf.errors.InvalidArgumentError as error:
+    raise errors.RequestError(_refusal_text(error.message)) from None
 
 
 def _text(value: bytes | str) -> str:

@@ -106,6 +106,7 @@ class Monitor:
 
   def text(self) -> bytes:
     """Returns the metrics in Prometheus's text format."""
+    self._versions.clear()
     for model, version in self._store.newest_loaded().items():
       self._versions.labels(model).set(version)
     self._labels.clear()

@@ -509,7 +509,7 @@ def _ask_examples(
     model,
     method,
     _signature_name(request),
-    examples.from_json(request, model.numbers, config.max_rows),
+    examples.from_json(request, model.numbers, config),
     config,
     lambda outputs: _dump({'result': result(outputs)}),
   )

@@ -52,7 +52,11 @@ def test_problems_of_images():
   assert raw_columns.find_problem({'i': sound}, spec) is None
   for damaged in (b'', b'text', sound[:30]):
     found = raw_columns.find_problem({'i': damaged}, spec)
-    assert found == ('not a PNG, JPEG or BMP image', 'i', None)
+    assert found == (
+      'not a PNG, JPEG or BMP image of at most 33,554,432 pixels',
+      'i',
+      None,
+    )
 
 
 def test_stack_and_select():

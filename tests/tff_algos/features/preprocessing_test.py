@@ -1,10 +1,13 @@
+import io
 import math
+import struct
 
 import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
+from PIL import Image
 
 from tff_algos.features import preprocessing
 from tff_algos.features import spec as spec_lib
@@ -247,3 +250,52 @@ def test_blanks_at_the_ends_are_stripped_as_in_pipelines(blank):
   for name, value in (('color', 'grün'), ('city', 'Rom a'), ('tags', 'a ß')):
     found = _encode(**{name: f'{blank}{value}{blank}'})[name]
     np.testing.assert_array_equal(found, _encode(**{name: value})[name])
+
+
+@pytest.mark.parametrize('is_graph', [False, True])
+def test_images_of_too_many_pixels_are_refused_by_their_headers(
+  monkeypatch, is_graph
+):
+  """A file of kilobytes may hold gigabytes; of which no byte is decoded."""
+  monkeypatch.setattr(preprocessing, 'MAX_PIXELS', 12)
+  feature = spec_lib.Feature('i', 'image', shape=(2, 3, 3))
+
+  def decode(content):
+    return preprocessing.decode_image(feature, content)
+
+  if is_graph:
+    decode = tf.function(decode, input_signature=[tf.TensorSpec([], tf.string)])
+
+  def bmp(width, height):
+    content = io.BytesIO()
+    Image.new('RGB', (width, abs(height))).save(content, 'BMP')
+    rows_from_the_top = struct.pack('<i', height)
+    return content.getvalue()[:22] + rows_from_the_top + content.getvalue()[26:]
+
+  for encode in (
+    lambda width, height: tf.io.encode_png(
+      np.full([height, width, 1], 7, np.uint8)
+    ),
+    lambda width, height: tf.io.encode_jpeg(
+      np.full([height, width, 1], 7, np.uint8)
+    ),
+    bmp,
+    lambda width, height: bmp(width, -height),
+  ):
+    for width, height in ((4, 3), (3, 4), (1, 12)):
+      assert decode(tf.constant(encode(width, height))).shape == (2, 3, 3)
+    for width, height in ((13, 1), (1, 13), (4, 4)):
+      with pytest.raises(tf.errors.InvalidArgumentError, match='x <= y'):
+        decode(tf.constant(encode(width, height)))
+  gif = io.BytesIO()
+  Image.new('L', (1, 1)).save(gif, 'GIF')
+  for content in (
+    gif.getvalue(),
+    b'',
+    b'text',
+    b'\x89PNG',
+    b'BM',
+    b'\xff\xd8\xff',
+  ):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+      decode(tf.constant(content))

@@ -1,5 +1,6 @@
 """Tokens: who may ask, for whose models, and what the log says."""
 
+import base64
 import hashlib
 import json
 
@@ -169,7 +170,7 @@ def test_health_needs_no_token_and_all_else_does(ports):
       {'context': {'client_id': 'd d'}, 'examples': [RAW]},
       403,
     ),
-    ('personalized_models:classify', {'examples': [RAW]}, 403),
+    ('personalized_models:classify', {'examples': [RAW]}, 400),
     ('', None, 403),
   ],
 )
@@ -179,6 +180,46 @@ def test_a_client_asks_for_its_own_model_alone(ports, path, content, status):
   assert reply.status_code == status, reply.text
   if content:
     assert ask(ports, url, 'secret', content).status_code in (200, 400, 404)
+
+
+def _field(number, content):
+  return bytes([number << 3 | 2, len(content)]) + content
+
+
+def test_a_client_is_who_the_signature_takes_it_for(ports):
+  """Of a feature that is written twice parsers read different values."""
+  example = tf.train.Example()
+  for name, value in RAW.items():
+    example.features.feature[name].float_list.value.append(value)
+
+  def content(*features):
+    feature = b''.join(features)
+    entry = _field(1, b'client_id') + _field(2, feature)
+    features = example.features.SerializeToString() + _field(1, entry)
+    text = base64.b64encode(_field(1, features)).decode()
+    return {
+      'signature_name': 'classify',
+      'inputs': {'inputs': [{'b64': text}]},
+    }
+
+  theirs, hers = (_field(1, _field(1, name)) for name in (b'd d', b'anna'))
+  url = '/v1/models/personalized_models:predict'
+  crafted = content(theirs, _field(3, b''), hers)
+  for token, asked, status in (
+    ('hers', content(hers), 200),
+    ('hers', content(theirs), 403),
+    ('hers', crafted, 403),
+    ('secret', crafted, 200),
+  ):
+    assert ask(ports, url, token, asked).status_code == status
+  of_another, of_crafted = (
+    ask(ports, url, 'secret', one).json() for one in (content(theirs), crafted)
+  )
+  assert of_crafted == of_another
+  for damaged in (b'junk', b''):
+    text = base64.b64encode(damaged).decode()
+    asked = {**crafted, 'inputs': {'inputs': [{'b64': text}]}}
+    assert ask(ports, url, 'hers', asked).status_code == 400
 
 
 def test_a_client_is_told_no_names(ports):
@@ -210,7 +251,9 @@ def test_grpc(ports):
   examples = classification_pb2.ClassificationRequest()
   examples.model_spec.name = 'personalized_models'
   row = examples.input.example_list.examples.add()
-  row.features.feature['client_id'].bytes_list.value.extend([b'anna', b'b/2'])
+  row.features.feature['client_id'].bytes_list.value.append(b'b/2')
+  for name, value in RAW.items():
+    row.features.feature[name].float_list.value.append(value)
 
   def code(call, message, token):
     metadata = [('authorization', f'Bearer {token}')] if token else []

@@ -99,7 +99,7 @@ def test_examples_are_joined(store, runs):
       ]
     },
     numbers='abcd',
-    max_rows=2,
+    config=server_config.ServerConfig(),
   )
   model = store.get('personalized_models')
   questions = [
@@ -228,6 +228,8 @@ def test_inputs_of_a_batch_are_no_larger_than_a_request():
   config = CONFIG._replace(max_request_bytes=5 * 16)
   found = list(batching.batches(questions, config))
   assert found == [[0, 1], [2, 3], [4]]
+  texts = np.array([b'ab', b'', b'cde'], object)
+  assert ask(model, x=X[:3], client_id=texts).num_bytes == 3 * 16 + 5
 
 
 def test_an_unexpected_error_is_of_each(store, monkeypatch):

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 import types
 
 import orjson
@@ -47,6 +48,19 @@ def predict(process, content, name='anna', store=None):
   )
 
 
+def _handle(folder, answer_seconds):
+  """Returns a handle, the other end of its pipe, and what was killed."""
+  handle = bulk.BulkProcess(folder, answer_seconds)
+  killed = []
+  handle._process = types.SimpleNamespace(
+    poll=lambda: None,
+    kill=lambda: killed.append('killed'),
+    wait=lambda: None,
+  )
+  handle._pipe, theirs = multiprocessing.Pipe()
+  return handle, theirs, killed
+
+
 def test_what_the_server_has_verified_is_not_read_again(
   export_folder, tmp_path, monkeypatch
 ):
@@ -54,9 +68,7 @@ def test_what_the_server_has_verified_is_not_read_again(
   folder = tmp_path / 'export'
   shutil.copytree(export_folder / 'anna', folder / 'anna')
   store = models.ModelStore(folder)
-  handle = bulk.BulkProcess(folder, answer_seconds=60)
-  handle._pipe, theirs = multiprocessing.Pipe()
-  monkeypatch.setattr(handle, '_process', types.SimpleNamespace())
+  handle, theirs, _ = _handle(folder, 60)
   worker = threading.Thread(
     target=bulk.work, args=(theirs, models.ModelStore(folder))
   )
@@ -72,22 +84,38 @@ def test_what_the_server_has_verified_is_not_read_again(
   worker.join()
 
 
-def _answer_at_once(store):
+def _answer_late(store):
   del store
-  return b'at once'
+  time.sleep(1)
 
 
-def test_start_is_not_part_of_the_time_of_an_answer(tmp_path, monkeypatch):
-  """Else a process that starts slowly would be killed by each first call."""
-  handle = bulk.BulkProcess(tmp_path, answer_seconds=0.2)
-  handle._pipe, theirs = multiprocessing.Pipe()
-  monkeypatch.setattr(handle, '_process', types.SimpleNamespace())
-  arguments = (theirs, models.ModelStore(tmp_path))
-  worker = threading.Timer(1, bulk.work, arguments)
-  worker.start()
+def _loaded_version(store):
+  return b'%d' % store.get('anna').version
+
+
+def test_start_and_loading_are_not_part_of_the_time_of_an_answer(
+  tmp_path, monkeypatch
+):
+  """Else a slow process would be killed by each call, and never be ready."""
+
+  def load(store, name, version, folder):
+    time.sleep(1)
+    return types.SimpleNamespace(version=version)
+
+  monkeypatch.setattr(models.ModelStore, '_load', load)
+  (tmp_path / 'anna' / '1').mkdir(parents=True)
+  handle, theirs, killed = _handle(tmp_path, 0.3)
+  handle._started = time.monotonic()
   store = models.ModelStore('seen')
-  for _ in range(2):
-    assert handle.call(store, _answer_at_once) == b'at once'
+  with pytest.raises(errors.RequestError, match='is being started') as error:
+    handle.call(store, _loaded_version)
+  assert error.value.status == 503
+  worker = threading.Thread(
+    target=bulk.work, args=(theirs, bulk._ModelStore(tmp_path, theirs))
+  )
+  worker.start()
+  assert handle.call(store, _loaded_version) == b'1'
+  assert not killed
   handle._pipe.close()
   worker.join()
 
@@ -151,21 +179,33 @@ def test_low_priority(process):
 def test_killed_process_is_started_again(process):
   predict(process, {'instances': X})
   pid = process._process.pid
-  os.kill(pid, signal.SIGKILL)
+  os.kill(pid, signal.SIGSTOP)
+  killed = threading.Timer(1, os.kill, (pid, signal.SIGKILL))
+  killed.start()
   with pytest.raises(errors.RequestError, match='ended, perhaps') as error:
     predict(process, {'instances': X})
   assert error.value.status == 503
   assert not psutil.pid_exists(pid)
   predict(process, {'instances': X})
-  assert process._process.pid != pid
+  pids = {pid, process._process.pid}
+  # One that died before costs no request.
+  process._process.kill()
+  psutil.wait_procs([psutil.Process(process._process.pid)], 20)
+  predict(process, {'instances': X})
+  assert len(pids | {process._process.pid}) == 3
 
 
-def test_time_limit(export_folder):
-  process = bulk.BulkProcess(export_folder, answer_seconds=0.1)
+def test_time_limit(tmp_path):
+  handle, theirs, killed = _handle(tmp_path, 0.1)
+  worker = threading.Thread(
+    target=bulk.work, args=(theirs, models.ModelStore(tmp_path))
+  )
+  worker.start()
   with pytest.raises(errors.RequestError, match='within 0.1 sec') as error:
-    predict(process, {'instances': X})
+    handle.call(models.ModelStore('seen'), _answer_late)
   assert error.value.status == 503
-  assert process._process is None
+  assert killed == ['killed'] and handle._process is None
+  worker.join()
 
 
 def test_closing_ends_a_process_at_work(export_folder):

@@ -2,6 +2,7 @@
 
 import json
 import time
+import types
 
 import grpc
 import httpx
@@ -17,7 +18,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.testing import exportable
-from tff_algos.core import durable
+from tff_algos.core import durable, errors
 from tff_algos.export import labels as labels_lib
 from tff_algos.export import personalized_models
 from tff_algos.serving import canary, models, server, server_config
@@ -263,6 +264,22 @@ def test_labels_change_while_the_server_runs(ports, assign, folder, caplog):
   assert versions() == {3}
   assign(labels_lib.Labels({'stable': 1}))
   assert versions() == {3}  # Without a canary the newest version answers.
+
+
+def test_a_canary_that_cannot_answer_is_not_taken_for_the_stable_version():
+  def get(name, version):
+    if version == 'canary':
+      raise errors.RequestError('it is being loaded', status=503)
+    store.version = 1
+    return types.SimpleNamespace(clients=lambda _: sorted(CANARIES)[:1])
+
+  store = types.SimpleNamespace(
+    get=get, canary=lambda name: SHARE, version=None
+  )
+  question = types.SimpleNamespace(inputs={})
+  with pytest.raises(errors.RequestError):
+    canary.ask(store, NAME, None, lambda model: question)
+  assert store.version is None
 
 
 def test_share_and_who_is_in_it():

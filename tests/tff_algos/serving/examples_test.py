@@ -4,9 +4,12 @@ import types
 
 import numpy as np
 import pytest
+from tensorflow_serving.apis import input_pb2
 
 from tff_algos.core import errors
 from tff_algos.serving import examples, server_config
+
+CONFIG = server_config.ServerConfig(max_rows=9, max_request_bytes=1000)
 
 
 def test_values_by_their_kind():
@@ -24,7 +27,7 @@ def test_values_by_their_kind():
       ]
     },
     numbers={'age'},
-    max_rows=9,
+    config=CONFIG,
   )
   found = example.features.feature
   assert found['text'].bytes_list.value == ['çay'.encode()]
@@ -58,7 +61,27 @@ def test_values_by_their_kind():
 )
 def test_malformed_requests(request_, text):
   with pytest.raises(errors.RequestError, match=text):
-    examples.from_json(request_, numbers=(), max_rows=9)
+    examples.from_json(request_, numbers=(), config=CONFIG)
+
+
+def test_a_context_counts_for_each_example():
+  request = {'examples': [{}] * 9, 'context': {'a': 'b' * 80}}
+  assert len(examples.from_json(request, numbers=(), config=CONFIG)) == 9
+  request['context'] = {'a': 'b' * 120}
+  listed = input_pb2.Input()
+  shared = listed.example_list_with_context.context.features.feature['a']
+  shared.bytes_list.value.append(b'b' * 120)
+  for _ in range(9):
+    listed.example_list_with_context.examples.add()
+  for ask in (
+    lambda: examples.from_json(request, numbers=(), config=CONFIG),
+    lambda: examples.from_input(listed, CONFIG),
+  ):
+    with pytest.raises(
+      errors.RequestError, match='context of 9 examples has 12'
+    ) as error:
+      ask()
+    assert error.value.status == 413
 
 
 def test_regressions():
@@ -76,7 +99,7 @@ def test_regressions():
     predict=predict,
   )
   rows = examples.from_json(
-    {'examples': [{'a': 0.5}, {}]}, numbers=(), max_rows=9
+    {'examples': [{'a': 0.5}, {}]}, numbers=(), config=CONFIG
   )
   question = examples.ask(
     model,

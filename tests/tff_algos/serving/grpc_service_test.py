@@ -216,6 +216,15 @@ def bomb(num_rows):
   return message
 
 
+def repeated(name, value, *sizes):
+  """One value that stands for all."""
+  message = request('personalized_models', client_id=[b'anna'] * 3, x=X)
+  message.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+  for size in sizes:
+    message.inputs[name].tensor_shape.dim.add(size=size)
+  return message
+
+
 def short_content():
   message = request(x=X)
   message.inputs['x'].tensor_content = b'\0' * 5
@@ -238,6 +247,8 @@ def short_content():
     (bomb(-1), 'INVALID_ARGUMENT', 'must have a known shape'),
     (bomb(101), 'RESOURCE_EXHAUSTED', '101 rows, and at most 100'),
     (bomb(10**12), 'RESOURCE_EXHAUSTED', 'larger than 100000 bytes'),
+    (repeated('x', 1.0, 100, 200), 'INVALID_ARGUMENT', "'x' must hold all"),
+    (repeated('client_id', b'a', 3), 'INVALID_ARGUMENT', "_id' must hold all"),
     (request(x=np.zeros([9000, 4], 'f')), 'RESOURCE_EXHAUSTED', ''),
     (
       request('personalized_models', client_id=[b'\xff'] * 3, x=X),

@@ -100,6 +100,41 @@ def test_large_requests_do_not_hold_small_ones(lanes, monkeypatch):
   assert [future.result(20) for future in large] == [b'a'] * 2
 
 
+def test_reports_that_keep_coming_do_not_hold_a_prediction(
+  export_folder, monkeypatch
+):
+  monkeypatch.setattr(lanes_lib, '_NUM_THREADS', 1)
+  is_answered = threading.Event()
+  store = models.ModelStore(export_folder)
+  store.load_newest()
+  with lanes_lib.opened(store, server_config.ServerConfig()) as lanes:
+
+    def report(store, config):
+      if not is_answered.is_set():
+        lanes.submit(report, is_large=False, store=store)
+      return b''
+
+    def first(store, config):
+      predicted.append(
+        lanes.submit(
+          rest.answer,
+          'predict',
+          {'name': 'anna'},
+          orjson.dumps({'instances': [[1, 2, 3, 4]]}),
+          is_large=False,
+          store=store,
+        )
+      )
+      return report(store, config)
+
+    predicted = []
+    lanes.submit(first, is_large=False, store=store).result(20)
+    try:
+      assert b'predictions' in predicted[0].result(20)
+    finally:
+      is_answered.set()
+
+
 @pytest.mark.parametrize(('enable_batching', 'calls'), [(True, 1), (False, 5)])
 def test_what_waits_is_answered_together(
   export_folder, monkeypatch, enable_batching, calls

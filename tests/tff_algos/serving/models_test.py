@@ -303,6 +303,67 @@ def test_versions_that_requests_name_are_loaded_beside_them(
     assert first_logit(store) == newest
 
 
+def test_one_of_the_named_versions_is_loaded_between_releases(
+  export, tmp_path, monkeypatch
+):
+  """So that callers who name many cannot delay a release."""
+  for _ in range(3):
+    export()
+  store = models.ModelStore(tmp_path)
+  store._wanted = {('cluster_models', 1), ('cluster_models', 2)}
+  sweeps = iter([False, True])
+  store._refresh(
+    types.SimpleNamespace(wait=lambda _: next(sweeps)),
+    types.SimpleNamespace(current=lambda: None),
+  )
+  (left,) = store._wanted
+  loaded = {3, *{1, 2} - {left[1]}}
+  assert set(store._loaded['cluster_models']) == loaded
+
+
+def test_new_labels_keep_the_versions_that_they_name(export, tmp_path):
+  """Also while they are loaded, one after the other."""
+  for _ in range(5):
+    export()
+  store = models.ModelStore(tmp_path)
+  store.load_newest()
+  named = labels.Labels({'canary': 4, 'stable': 3, 'old': 2}, 0.5)
+  labels.assign(tmp_path, ['cluster_models'], named)
+  store._load_labels()
+  assert set(store._loaded['cluster_models']) == {2, 3, 4, 5}
+
+
+def test_a_folder_that_may_not_be_read_hides_no_model(
+  export, tmp_path, monkeypatch
+):
+  """Such as lost+found of a volume: neither at the start nor for releases."""
+  (tmp_path / 'a lost+found').mkdir()
+  export()
+  original = versions.version_folders
+
+  def version_folders(folder):
+    if folder.name == 'a lost+found':
+      raise PermissionError(errno.EACCES, 'Permission denied')
+    return original(folder)
+
+  monkeypatch.setattr(versions, 'version_folders', version_folders)
+  monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
+  store = models.ModelStore(tmp_path)
+  assert store.load_newest() == {'cluster_models': 1}
+  assert store.names() == ['cluster_models']
+  with pytest.raises(
+    errors.RequestError, match='cannot be read: Perm'
+  ) as error:
+    store.get('a lost+found')
+  assert error.value.status == 503
+  with store.refreshed():
+    export()
+    deadline = time.monotonic() + 60
+    while store.newest_loaded() != {'cluster_models': 2}:
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
+
+
 def test_a_named_version_that_is_broken(export, tmp_path, monkeypatch):
   monkeypatch.setattr(models, '_REFRESH_SECONDS', 0.01)
   (export() / 'saved_model.pb').write_bytes(b'junk')

@@ -46,6 +46,13 @@ def test_access_log(store, capfd):
   }
 
 
+def test_removed_models_have_no_version(store):
+  monitor = monitoring.Monitor(store, has_access_log=False)
+  assert b'tff_algos_model_version{model="anna"} 1.0' in monitor.text()
+  store._loaded = {}
+  assert b'model_version{' not in monitor.text()
+
+
 def test_names_in_the_log_stay_within_a_line(store, capfd):
   monitor = monitoring.Monitor(store, has_access_log=True)
   monitor.record(CALL._replace(model='a\n"b' + 'c' * 1000))
