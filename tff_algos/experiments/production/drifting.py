@@ -194,6 +194,7 @@ def _compare_clusters(
       drift.ClusterLosses(
         source.population.client_ids,
         opened.evaluator.cluster_losses(server_state, source),
+        source.population.num_examples > 0,
       )
       for source in (
         client_sources.DatasetSource(dataset, schema.TRAIN),
