@@ -1,5 +1,6 @@
 """Flags, `--help`, logging, user errors and signals of all programs."""
 
+import contextlib
 import copy
 import importlib.util
 import json
@@ -10,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -100,6 +101,8 @@ def define_round_flag(verb: str) -> flags.FlagHolder:
 def run(
   function: Callable[[], object],
   addressable: Sequence[str] | None = mirrored_flags.FOLDERS,
+  *,
+  prints_failures: bool = False,
 ) -> None:
   """Parses the flags and runs a program.
 
@@ -113,6 +116,8 @@ def run(
     function: The program.
     addressable: Flags whose folders may be in an object store; the function
       sees their local mirrors. None: it sees to addresses itself.
+    prints_failures: Whether an error is also a line of JSON on stdout, see
+      `failure_line`.
   """
 
   def main(_):
@@ -122,8 +127,10 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     _forbid_hidden_workers()
     try:
-      with mirrored_flags.mirrored(addressable):
-        function()
+      # Also an error of a workdir in an object store, before the function.
+      with _printed_failures() if prints_failures else contextlib.nullcontext():
+        with mirrored_flags.mirrored(addressable):
+          function()
     except BrokenPipeError:
       # The reader of the pipe, such as `head`, has closed it.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -149,6 +156,17 @@ def exit_code_of(error: errors.UserError | OSError) -> int | None:
   if isinstance(error, errors.NotApprovedError):
     return NOT_APPROVED
   return BAD_INPUT
+
+
+@contextlib.contextmanager
+def _printed_failures() -> Generator[None]:
+  try:
+    yield
+  except (errors.UserError, OSError) as error:
+    code = exit_code_of(error)
+    if code is not None:
+      print(failure_line(error, code), flush=True)
+    raise
 
 
 def failure_line(error: Exception, exit_code: int) -> str:

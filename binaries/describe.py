@@ -23,6 +23,7 @@ plug-ins; those of installed packages are always listed.
 from absl import flags
 
 from binaries import command
+from tff_algos.core import errors
 
 _KINDS = ('algorithm', 'model', 'source', 'partition', 'section')
 
@@ -41,6 +42,11 @@ def _main() -> None:
       round_description,
     )
 
+    if workdir.value is not None and config.value is None:
+      raise errors.ConfigError(
+        f'--workdir={workdir.value} has the dataset of an experiment, whose '
+        'round --config describes: give --config, or leave --workdir out'
+      )
     texts = [
       config_reference.describe(kind, flag.value)
       for kind, flag in chosen.items()

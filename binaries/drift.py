@@ -9,8 +9,9 @@ Prints the measures and writes into --workdir
   drift.json         the measures and thresholds; also on the report's page
   drift_clients.csv  one row a client
   drift_reference/   statistics of its dataset, for the next run
-Without --continue_from only the latter are written. The exit code is 3 if a
-measure exceeds its threshold of config.drift.
+Without --continue_from the parent is that of config.continuation; without any
+only the latter are written. The exit code is 3 if a measure exceeds its
+threshold of config.drift.
 """
 
 from absl import flags, logging
@@ -21,7 +22,9 @@ from binaries import command
 def _main() -> None:
   config, workdir = command.define_experiment_flags()
   parent = flags.DEFINE_string(
-    'continue_from', None, 'Workdir of the parent run, trained.'
+    'continue_from',
+    '',
+    'Workdir of the parent run, trained (config.continuation).',
   )
 
   def main() -> None:

@@ -18,7 +18,6 @@ import json
 from absl import flags
 
 from binaries import command, mirrored_flags
-from tff_algos.core import errors
 
 # As of experiments.production.nightly, whose imports take seconds.
 _STEPS = ('dataset', 'drift', 'train', 'gate', 'release')
@@ -46,27 +45,21 @@ def _main() -> None:
     from tff_algos.experiments.production import nightly
     from tff_algos.training import checkpoint
 
-    try:
-      result = nightly.run(
-        experiment.parse(config.value),
-        workdir.value,
-        as_of.value,
-        nightly.Options(
-          until.value,
-          checkpoint.parse_choice(round_choice.value),
-          beam_options.value,
-          keep_versions.value,
-        ),
-      )
-      mirrored_flags.publish()  # What is told below is there for others.
-    except (errors.UserError, OSError) as error:
-      code = command.exit_code_of(error)
-      if code is not None:
-        print(command.failure_line(error, code), flush=True)
-      raise
+    result = nightly.run(
+      experiment.parse(config.value),
+      workdir.value,
+      as_of.value,
+      nightly.Options(
+        until.value,
+        checkpoint.parse_choice(round_choice.value),
+        beam_options.value,
+        keep_versions.value,
+      ),
+    )
+    mirrored_flags.publish()  # What is told below is there for others.
     print(json.dumps(result), flush=True)
 
-  command.run(main)
+  command.run(main, prints_failures=True)
 
 
 if __name__ == '__main__':

@@ -19,16 +19,14 @@ instances, or a whole request body with `instances` or `inputs`:
 import http.client
 import json
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from typing import Any
 
 from absl import flags
 
 from binaries import command
 from tff_algos.core import errors
-from tff_algos.serving import client_tls
+from tff_algos.serving import client_tls, clients
 
 _URL = flags.DEFINE_string(
   'url', 'http://127.0.0.1:8501', "Base URL of the server's REST API."
@@ -74,43 +72,35 @@ _TIMEOUT_SECONDS = flags.DEFINE_float(
 )
 
 
-def predict(
-  url: str,
-  body: dict[str, Any],
-  timeout_seconds: float,
-  token: str | None = None,
-  tls: client_tls.ClientTls | None = None,
-) -> Any:
+def predict(server: clients.Server, path: str, body: dict[str, Any]) -> Any:
   """Returns the response to a predict request.
+
+  Args:
+    server: The server, and how to ask it.
+    path: Path of the REST API.
+    body: The request.
 
   Raises:
     RequestError: If the server refuses the request.
-    UserError: If no server responds in time, or a file of TLS cannot be used.
+    UserError: If no server responds in time, the URL is not of REST, or a file
+      of TLS cannot be used.
   """
-  context = tls.context() if tls is not None else None
-  headers = {'Content-Type': 'application/json'}
-  if token is not None:
-    headers['Authorization'] = f'Bearer {token}'
-  try:
-    request = urllib.request.Request(
-      url,
-      data=json.dumps(body).encode(),
-      headers=headers,
+  if server.is_grpc:
+    raise errors.UserError(
+      f'url {server.url!r} must start with http:// or https://: predict asks '
+      'by REST'
     )
-    with urllib.request.urlopen(
-      request, timeout=timeout_seconds, context=context
-    ) as reply:
-      return json.load(reply)
-  except urllib.error.HTTPError as error:
-    with error:
-      text = error.read(10_000).decode(errors='replace').strip()
+  try:
+    with clients.rest(server, path) as ask:
+      return json.loads(ask(json.dumps(body).encode()))
+  except errors.RequestError as error:
     raise errors.RequestError(
-      f'{url} answers {error.code}: {text}', status=error.code
+      f'{server.url} answers {error.status}: {error}', error.status
     ) from error
   except (OSError, ValueError, http.client.HTTPException) as error:
     raise errors.UserError(
-      f'{url} does not answer: {getattr(error, "reason", error)}. Is '
-      f'binaries.serve running there, with TLS if the URL is of https?'
+      f'{server.url} does not answer: {error}. Is binaries.serve running '
+      'there, with TLS if the URL is of https?'
     ) from error
 
 
@@ -187,8 +177,8 @@ def _default_signature(content: dict[str, Any]) -> str:
 
 def _main() -> None:
   """Prints the server's response."""
-  url = f'{_URL.value.rstrip("/")}{path()}'
-  answer = predict(url, request_body(), _TIMEOUT_SECONDS.value, token(), tls())
+  server = clients.Server(_URL.value, _TIMEOUT_SECONDS.value, token(), tls())
+  answer = predict(server, path(), request_body())
   print(json.dumps(answer, indent=2))
 
 

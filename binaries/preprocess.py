@@ -104,28 +104,22 @@ def _main() -> None:
     from tff_algos.experiments import datasets, experiment
 
     start = time.monotonic()
-    try:
-      publication = versions.Publication(
-        as_of.value, force.value, keep_versions.value
-      )
-      result = datasets.build(
-        experiment.parse(config.value).dataset,
-        workdir.value,
-        beam_options.value,
-        publication,
-      )
-      if with_card.value:
-        _write_card(workdir.value, beam_options.value, result.version)
-      mirrored_flags.publish()  # What is told below is there for others.
-    except (errors.UserError, OSError) as error:
-      code = command.exit_code_of(error)
-      if code is not None:
-        print(command.failure_line(error, code), flush=True)
-      raise
+    publication = versions.Publication(
+      as_of.value, force.value, keep_versions.value
+    )
+    result = datasets.build(
+      experiment.parse(config.value).dataset,
+      workdir.value,
+      beam_options.value,
+      publication,
+    )
+    if with_card.value:
+      _write_card(workdir.value, beam_options.value, result.version)
+    mirrored_flags.publish()  # What is told below is there for others.
     seconds = time.monotonic() - start
     print(result_line(result, publication.as_of, seconds))
 
-  command.run(build_and_tell)
+  command.run(build_and_tell, prints_failures=True)
 
 
 if __name__ == '__main__':

@@ -20,3 +20,8 @@ def test_options_of_what_is_named_and_one_line_for_a_mistake(launcher):
   assert program.returncode == 1
   (line,) = program.complaints
   assert "got 'fedsoft'" in line
+  program = launcher.run('binaries.describe', '--workdir=runs/digits')
+  assert program.returncode == 1
+  (line,) = program.complaints
+  assert '--workdir=runs/digits has the dataset' in line
+  assert 'give --config' in line and not program.stdout

@@ -29,9 +29,11 @@ def test_the_program_prints_the_measures_and_fails_above_a_threshold(
     == 0
   )
   # What retention leaves of a parent.
-  shutil.copytree(
-    tmp_path / 'drift_reference', tmp_path / 'old' / 'drift_reference'
-  )
+  for folder, name in (
+    (tmp_path, 'drift_reference'),
+    (finished_run.folder, 'checkpoints'),
+  ):
+    shutil.copytree(folder / name, tmp_path / 'old' / name)
   program = launcher.run(
     'binaries.drift',
     *(*arguments, f'--continue_from={tmp_path}/old'),

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from binaries import predict as binary
 from tests.testing import certificates, exportable
 from tff_algos.core import errors
-from tff_algos.serving import client_tls, models, server, server_config
+from tff_algos.serving import client_tls, clients, models, server, server_config
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -59,6 +60,15 @@ def test_instances_from_a_flag_a_file_and_stdin(url, tmp_path):
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)['predictions']
     np.testing.assert_allclose(row['logits'], expected, rtol=1e-5)
+
+
+def test_a_proxy_of_the_environment_is_not_asked(url):
+  done = predict(
+    *(f'--url={url}', '--model=anna', '--instances=[[1, 2, 3, 4]]'),
+    env={**os.environ, 'http_proxy': 'http://127.0.0.1:1', 'no_proxy': ''},
+  )
+  assert done.returncode == 0, done.stderr
+  assert len(json.loads(done.stdout)['predictions']) == 1
 
 
 def test_two_signatures_are_one_too_many(tmp_path):
@@ -121,8 +131,8 @@ def test_tls(store, tmp_path):
     assert 'logits' in done.stdout
     for files in ((), (ca.path,)):
       with pytest.raises(errors.UserError, match='does not answer'):
-        tls = client_tls.ClientTls(*files)
-        binary.predict(f'{url}/v1/models/anna:predict', {}, 30, tls=tls)
+        asked = clients.Server(url, tls=client_tls.ClientTls(*files))
+        binary.predict(asked, '/v1/models/anna:predict', {})
 
 
 def test_rows_of_raw_columns(url):
@@ -183,8 +193,12 @@ def test_refusal_is_one_line(url):
     (['--instances=3'], 'the request must be a JSON list or object'),
     (['--request_file=/missing'], 'No such file'),
     (['--instances=[[1]]', '--url=http://127.0.0.1:1'], 'does not answer'),
-    (['--instances=[[1]]', '--url=nonsense'], 'does not answer'),
-    (['--instances=[[1]]', '--url=http://127.0.0.1:85o1'], 'nonnumeric port'),
+    (['--instances=[[1]]', '--url=nonsense'], "'nonsense' must start with"),
+    (
+      ['--instances=[[1]]', '--url=grpc://a'],
+      "'grpc://a' must start with http",
+    ),
+    (['--instances=[[1]]', '--url=http://a:85o1'], "as '85o1'"),
   ],
 )
 def test_mistakes_are_one_line(arguments, text):

@@ -12,6 +12,7 @@ from pipelines import build_dataset
 from pipelines.publishing import staging
 from tests.testing import raw_data, s3_server
 from tff_algos.core import cache_folder, errors
+from tff_algos.stores import mirror
 
 _DIGITS = '--config=configs/fed_soft/digits.py:smoke'
 _RESULT = build_dataset.BuildResult(
@@ -127,6 +128,23 @@ def test_a_version_that_is_not_published_is_not_told(launcher, s3, tmp_path):
     s3.fault = lambda method, path: None
   assert program.returncode == 75, program.stderr
   assert json.loads(program.stdout)['status'] == 'failed'
+
+
+def test_a_workdir_of_an_object_store_in_use_is_tried_later(
+  launcher, s3, tmp_path, monkeypatch
+):
+  address = f's3://{s3_server.BUCKET}/in_use'
+  monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path / 'a'))
+  with mirror.Mirror(address).writing():
+    program = launcher.run(
+      'binaries.preprocess',
+      *(_DIGITS, f'--workdir={address}'),
+      **{**os.environ, cache_folder.VARIABLE: str(tmp_path / 'b')},
+    )
+  assert program.returncode == 75, program.stderr
+  failure = _parse(program.stdout.strip())
+  assert failure['error'] == 'WorkdirBusyError'
+  assert (failure['reason'], failure['exit_code']) == ('infrastructure', 75)
 
 
 @pytest.mark.verify

@@ -6,7 +6,7 @@ from pyarrow import parquet
 from binaries import predict
 from tests.testing import scoring
 from tff_algos.data import dataset as dataset_lib
-from tff_algos.serving import models, server, server_config
+from tff_algos.serving import clients, models, server, server_config
 
 
 @pytest.fixture(name='workdir', scope='module')
@@ -29,7 +29,7 @@ def test_predictions_are_those_of_the_server(workdir, scored):
     server.running(models.ModelStore(workdir / 'export'), config) as ports,
     dataset_lib.FederatedDataset.open(workdir / 'dataset') as dataset,
   ):
-    url = f'http://127.0.0.1:{ports.rest_api_port}/v1/models'
+    asked = clients.Server(f'http://127.0.0.1:{ports.rest_api_port}', 60)
     for client_id in scoring.CLIENT_IDS:
       mine = [row for row in rows if row['client_id'] == client_id]
       who = {'cluster_id': mine[0]['cluster_id']}
@@ -37,9 +37,9 @@ def test_predictions_are_those_of_the_server(workdir, scored):
         who = {'client_id': client_id}
       examples = dataset.examples(client_id, 'test')
       answer = predict.predict(
-        f'{url}/{mine[0]["model"]}_models:predict',
+        asked,
+        f'/v1/models/{mine[0]["model"]}_models:predict',
         {'instances': [{'x': x.tolist(), **who} for x in examples.x]},
-        timeout_seconds=60,
       )['predictions']
       assert [row['prediction'] for row in mine] == [
         row['class_id'] for row in answer

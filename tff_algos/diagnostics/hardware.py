@@ -93,15 +93,22 @@ def container_memory_bytes(
 ) -> int | None:
   """Returns the memory left within the container's limit, or None.
 
+  Files in the page cache that are not in use count as left: the kernel drops
+  them for programs.
+
   Args:
     group: Mount point of the control group (version 2).
   """
   try:
     limit = (group / 'memory.max').read_text().strip()
-    used = (group / 'memory.current').read_text().strip()
+    used = int((group / 'memory.current').read_text())
+    stat = (group / 'memory.stat').read_text()
   except OSError:
     return None
-  return None if limit == 'max' else max(int(limit) - int(used), 0)
+  cache = re.search(r'^inactive_file (\d+)$', stat, re.MULTILINE)
+  if limit == 'max':
+    return None
+  return max(int(limit) - used + (int(cache[1]) if cache else 0), 0)
 
 
 def check_disk(name: str, folder: pathlib.Path) -> result.CheckResult:

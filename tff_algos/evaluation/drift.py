@@ -9,6 +9,7 @@ count, of all splits; a client's features are pooled to one mean and deviation.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,8 @@ _LIMIT = 'max_'
 class DriftConfig:
   """Thresholds of the drift from the parent run; None only reports a measure.
 
-  Above a threshold a run fails before its training, with exit code 3.
+  Above a threshold binaries.drift fails with exit code 3, and so does
+  binaries.nightly, before the training; binaries.train looks at none.
 
   Attributes:
     max_label_shift: Distance of all labels.
@@ -52,7 +54,8 @@ class DriftConfig:
       examples have their lowest loss under another cluster model of the parent
       than before.
     max_far_clients: Share of the new clients that are far from every cluster:
-      their loss under the best cluster model exceeds `far_quantile`.
+      their loss under the best cluster model exceeds `far_quantile`, or no
+      model has a finite one.
     max_loss_increase: Relative increase of the loss under the best cluster
       model, mean over the clients that stayed; 1 is twice the loss.
     far_quantile: Quantile of the losses of the parent's clients on its own
@@ -106,10 +109,16 @@ class ClusterLosses(NamedTuple):
     client_ids: The participating clients.
     losses: float64 `[num_clients, num_clusters]`; inf where a model is not
       finite on a client, or the client has no examples.
+    has_examples: Whether each client has examples, bool `[num_clients]`.
   """
 
   client_ids: Sequence[str]
   losses: np.ndarray
+  has_examples: np.ndarray
+
+  def with_examples(self) -> set[str]:
+    """Returns the ids of the clients that have examples."""
+    return {*itertools.compress(self.client_ids, self.has_examples)}
 
 
 class Drift(NamedTuple):
@@ -199,32 +208,40 @@ def of_clusters(
     clients[client_id] = {'parent_cluster_id': cluster_id, 'parent_loss': loss}
   for client_id, (cluster_id, loss) in found.items():
     clients.setdefault(client_id, {}).update(
-      {'cluster_id': cluster_id, 'loss': loss, 'is_far': int(loss > far_loss)}
+      {'cluster_id': cluster_id, 'loss': loss}
     )
+  for client_id in now.with_examples():
+    _, loss = found.get(client_id, (None, np.inf))
+    clients.setdefault(client_id, {})['is_far'] = int(loss > far_loss)
   is_far = [
     clients[client_id]['is_far']
-    for client_id in found
+    for client_id in now.with_examples()
     if client_id not in {*before.client_ids}
   ]
   measures = dict.fromkeys(_OF_CLUSTERS) | {
     'far_clients': float(np.mean(is_far)) if is_far else 0.0
   }
   missing = {}
-  stayed = sorted(found.keys() & known.keys())
-  if stayed:
-    changed = [found[one][0] != known[one][0] for one in stayed]
-    measures['changed_clusters'] = float(np.mean(changed))
-  else:
-    missing['changed_clusters'] = missing['loss_increase'] = _NOBODY_STAYED
+  stayed = sorted(now.with_examples() & before.with_examples())
+  lost = [one for one in stayed if one not in found or one not in known]
+  if lost or not stayed:
+    reason = _NOBODY_STAYED
+    if lost:
+      reason = (
+        f'{len(lost)} of {len(stayed)} clients that stayed have no finite '
+        f'loss, such as {lost[0]!r}'
+      )
+    missing['changed_clusters'] = missing['loss_increase'] = reason
+    return Drift(measures, missing, clients, {'far_loss': far_loss})
+  changed = [found[one][0] != known[one][0] for one in stayed]
+  measures['changed_clusters'] = float(np.mean(changed))
   loss, loss_before = (
     sum(side[one][1] for one in stayed) for side in (found, known)
   )
   if loss_before > 0:
     measures['loss_increase'] = loss / loss_before - 1
   else:
-    missing.setdefault(
-      'loss_increase', "the parent's loss on its own data is 0"
-    )
+    missing['loss_increase'] = "the parent's loss on its own data is 0"
   return Drift(measures, missing, clients, {'far_loss': far_loss})
 
 

@@ -1,4 +1,7 @@
-"""Clients that ask a running server again and again over one connection."""
+"""Clients that ask a running server again and again over one connection.
+
+None goes through a proxy of the environment.
+"""
 
 import contextlib
 import http.client
@@ -139,8 +142,11 @@ def grpc_method(server: Server, method: str) -> Generator[Ask]:
     metadata = (('authorization', f'Bearer {server.token}'),)
   host = f'[{server.host}]' if ':' in server.host else server.host
   address = f'{host}:{server.port}'
-  # Otherwise channels to one server would share a connection.
-  options = [('grpc.use_local_subchannel_pool', 1)]
+  options = [
+    # Otherwise channels to one server would share a connection.
+    ('grpc.use_local_subchannel_pool', 1),
+    ('grpc.enable_http_proxy', 0),
+  ]
   if server.has_tls:
     channel = grpc.secure_channel(address, _credentials(server.tls), options)
   else:

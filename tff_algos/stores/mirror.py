@@ -5,9 +5,9 @@ the address meanwhile, and publishes the mirror as a new snapshot after each
 checkpoint and at its end; what a killed one had published is what another
 machine goes on with.
 
-    <cache>/stores/<hash of the address>/<name>    the folder
-                                        /base      snapshot that it started from
-                                        /holder    name of the mirror
+    <cache>/stores/<hash of the address>/<name>         the folder
+                                        /<name>.base    snapshot it started from
+                                        /<name>.holder  name of the mirror
 
 `<cache>` is `core.cache_folder`.
 """
@@ -15,6 +15,7 @@ machine goes on with.
 import contextlib
 import functools
 import hashlib
+import pathlib
 import secrets
 import shutil
 import socket
@@ -179,25 +180,29 @@ class Mirror:
       durable.make_folder(self.folder)
     else:
       content = snapshots.read(self._objects, snapshot).part(self._part)
-      (self._place / _BASE).unlink(missing_ok=True)
+      self._beside(_BASE).unlink(missing_ok=True)
       durable.sync(self._place)
       snapshots.fetch(
-        self._objects, content, self.folder, self._place / _SCRATCH
+        self._objects, content, self.folder, self._beside(_SCRATCH)
       )
     self._remember(snapshot or '')
 
+  def _beside(self, kind: str) -> pathlib.Path:
+    # Never the folder itself, whatever its name is.
+    return self.folder.with_name(f'{self.folder.name}.{kind}')
+
   def _base(self) -> str | None:
     try:
-      return (self._place / _BASE).read_text()
+      return self._beside(_BASE).read_text()
     except FileNotFoundError:
       return None
 
   def _remember(self, snapshot: str) -> None:
-    with durable.replacing(self._place / _BASE) as file:
+    with durable.replacing(self._beside(_BASE)) as file:
       file.write(snapshot)
 
   def _name(self) -> str:
-    path = self._place / _HOLDER
+    path = self._beside(_HOLDER)
     if not path.exists():
       with durable.replacing(path) as file:
         file.write(f'{socket.gethostname()} ({secrets.token_hex(4)})')

@@ -1,7 +1,7 @@
 """Local copies of objects that other programs wrote, such as raw data.
 
 The folder of mirrors has `<hash of the address>/<name>`, the copy, and beside
-it `listing.json`, the objects that it has.
+it `<name>.listing.json`, the objects that it has.
 """
 
 import contextlib
@@ -14,9 +14,6 @@ from collections.abc import Generator
 
 from tff_algos.core import cache_folder, durable, errors, folder_lock
 from tff_algos.stores import objects as objects_lib
-
-_LISTING = 'listing.json'
-_PART = 'fetching'
 
 
 @contextlib.contextmanager
@@ -43,12 +40,14 @@ def held(address: str) -> Generator[pathlib.Path]:
   with folder_lock.exclusive(
     place, f'another process of this machine reads the copy of {address}'
   ):
-    here = _read(place)
+    # Never the folder itself, whatever its name is.
+    listing = place / f'{folder.name}.listing.json'
+    here = _read(listing)
     while (there := _list(objects)) != here:
       # What is written next is neither the old nor the new copy.
-      (place / _LISTING).unlink(missing_ok=True)
+      listing.unlink(missing_ok=True)
       _copy(objects, here, there, folder)
-      with durable.replacing(place / _LISTING) as file:
+      with durable.replacing(listing) as file:
         json.dump(there, file)
       here = there
     yield folder
@@ -68,9 +67,9 @@ def _list(objects: objects_lib.Objects) -> dict[str, list[object]]:
   return found
 
 
-def _read(place: pathlib.Path) -> dict[str, list[object]]:
+def _read(listing: pathlib.Path) -> dict[str, list[object]]:
   try:
-    return json.loads((place / _LISTING).read_text())
+    return json.loads(listing.read_text())
   except FileNotFoundError:
     return {}
 
@@ -85,7 +84,7 @@ def _copy(
     shutil.rmtree(folder, ignore_errors=True)
   for name in here.keys() - there.keys():
     (folder / name).unlink(missing_ok=True)
-  part = folder.with_name(_PART)
+  part = folder.with_name(f'{folder.name}.fetching')
   for name, state in there.items():
     if here.get(name) != state:
       durable.make_folder((folder / name).parent)

@@ -48,10 +48,14 @@ def test_memory():
 def test_memory_of_a_container(tmp_path):
   assert hardware.container_memory_bytes(tmp_path) is None
   (tmp_path / 'memory.current').write_text('600\n')
+  (tmp_path / 'memory.stat').write_text('file 300\n')
   (tmp_path / 'memory.max').write_text('max\n')
   assert hardware.container_memory_bytes(tmp_path) is None
   (tmp_path / 'memory.max').write_text('1000\n')
   assert hardware.container_memory_bytes(tmp_path) == 400
+  # Of the page cache, what is not in use is as good as free.
+  (tmp_path / 'memory.stat').write_text('file 300\ninactive_file 250\nx 1\n')
+  assert hardware.container_memory_bytes(tmp_path) == 650
 
 
 def test_disk_of_a_folder_that_does_not_exist_yet(tmp_path):

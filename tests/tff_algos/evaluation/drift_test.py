@@ -278,11 +278,17 @@ def test_another_encoding_is_refused():
 
 
 def _losses(**clients):
-  return drift.ClusterLosses([*clients], np.array([*clients.values()], float))
+  """Returns the losses of clients; None for a client without examples."""
+  nothing = [np.inf, np.inf]
+  losses = [nothing if one is None else one for one in clients.values()]
+  has_examples = [one is not None for one in clients.values()]
+  return drift.ClusterLosses(
+    [*clients], np.array(losses, float), np.array(has_examples)
+  )
 
 
 def test_clusters_by_hand():
-  before = _losses(a=[1, 2], b=[4, 3], c=[5, 2], d=[np.inf, np.inf], e=[1, 6])
+  before = _losses(a=[1, 2], b=[4, 3], c=[5, 2], d=None, e=[1, 6])
   now = _losses(a=[3, 2], b=[9, 4], d=[1, 2], f=[3, 7], g=[2.9, 8], e=[1, 6])
   # Best losses before: 1, 3, 2, 1; their median is 1.5, the quantile 1 is 3.
   found = drift.of_clusters(now, before, 1.0)
@@ -306,6 +312,34 @@ def test_clusters_by_hand():
   assert drift.of_clusters(now, before, 0.5).measures['far_clients'] == 1
 
 
+def test_new_clients_without_a_finite_loss_are_far():
+  now = _losses(a=[1, 2], b=[np.inf] * 2, c=[1, 2], d=None, e=[1, np.inf])
+  found = drift.of_clusters(now, _losses(a=[1, 2]), 1.0)
+  assert found.measures == {
+    'changed_clusters': 0.0,
+    'far_clients': 1 / 3,  # Of b, c and e: d has no examples.
+    'loss_increase': 0.0,
+  }
+  assert found.clients['b'] == {'is_far': 1} and 'd' not in found.clients
+
+
+@pytest.mark.parametrize('is_now', [True, False])
+def test_a_client_that_stayed_without_a_finite_loss_makes_measures_unknown(
+  is_now,
+):
+  sides = _losses(a=[1, 2], b=[np.inf] * 2), _losses(a=[1, 2], b=[1, 2])
+  found = drift.of_clusters(*sides[:: 1 if is_now else -1], 1.0)
+  assert found.measures == {
+    'changed_clusters': None,
+    'far_clients': 0.0,
+    'loss_increase': None,
+  }
+  assert {*found.missing.values()} == {
+    "1 of 2 clients that stayed have no finite loss, such as 'b'"
+  }
+  assert found.clients['b']['is_far'] == int(is_now)
+
+
 def test_equal_losses_do_not_drift():
   before = _losses(a=[1, 2], b=[4, 3])
   found = drift.of_clusters(_losses(b=[4, 3], a=[1, 2]), before, 0.5)
@@ -314,7 +348,7 @@ def test_equal_losses_do_not_drift():
 
 
 def test_clusters_that_cannot_be_compared():
-  nothing = _losses(a=[np.inf, np.inf])
+  nothing = _losses(a=None)
   found = drift.of_clusters(_losses(b=[1, 2]), nothing, 0.5)
   assert {*found.measures.values()} == {None}
   assert found.missing.keys() == found.measures.keys()

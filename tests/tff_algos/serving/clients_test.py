@@ -90,6 +90,23 @@ def test_tls_and_token(secured):
       ask(message)
 
 
+def test_proxies_of_the_environment_are_not_asked(store, monkeypatch):
+  for name in ('http_proxy', 'grpc_proxy'):
+    monkeypatch.setenv(name, 'http://127.0.0.1:1')
+  for name in ('no_proxy', 'no_grpc_proxy'):
+    monkeypatch.delenv(name, raising=False)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  with server.running(store, config) as ports:
+    asked = clients.Server(f'http://127.0.0.1:{ports.rest_api_port}')
+    with clients.rest(asked, PATH) as ask:
+      (row,) = json.loads(ask(json.dumps(BODY).encode()))['predictions']
+    asked = clients.Server(f'grpc://127.0.0.1:{ports.port}')
+    message = messages.predict_request(asked, 'anna', None, BODY)
+    with clients.grpc_method(asked, 'Predict') as ask:
+      reply = predict_pb2.PredictResponse.FromString(ask(message))
+  assert tf.make_ndarray(reply.outputs['class_id']) == [row['class_id']]
+
+
 def test_an_idle_connection_that_was_ended_is_opened_again():
   reply = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
   with socket.create_server(('127.0.0.1', 0)) as listener:

@@ -37,6 +37,22 @@ def test_another_machine_goes_on_from_what_was_published(address, on):
   assert first.fetch() and (first.folder / 'round').read_text() == '3'
 
 
+@pytest.mark.parametrize('name', ['base', 'holder', 'fetching'])
+def test_a_folder_of_any_name_is_mirrored(on, name):
+  address = f'memory://any/{name}'
+  first = mirror_lib.Mirror(address)
+  with first.writing():
+    (first.folder / 'round').write_text('1')
+  on('b')
+  second = mirror_lib.Mirror(address)
+  assert second.fetch() and (second.folder / 'round').read_text() == '1'
+  with second.writing():
+    (second.folder / 'more').write_text('2')
+  assert first.fetch() and first.folder.name == name
+  names = sorted(path.name for path in first.folder.iterdir())
+  assert names == ['more', 'round']
+
+
 def test_one_machine_writes_at_a_time(address, on):
   first = mirror_lib.Mirror(address)
   with first.writing() as publish:

@@ -53,7 +53,7 @@ def test_what_changed_alone_is_read_again(objects, downloads):
   with plain_copy.held(f'{_ADDRESS}/') as folder:
     assert _content(folder) == {'a.csv': 'other', 'b/c.csv': 'b/c.csv'}
   assert downloads == ['a.csv']
-  assert sorted(os.listdir(folder.parent)) == ['listing.json', 'raw']
+  assert sorted(os.listdir(folder.parent)) == ['raw', 'raw.listing.json']
 
 
 def test_a_change_meanwhile_is_copied_too(objects, monkeypatch):
@@ -92,3 +92,12 @@ def test_an_empty_address_is_an_error(objects):
   with pytest.raises(errors.DataError, match='nothing is at memory://.*; mend'):
     with plain_copy.held('memory://bucket/nothing'):
       pass
+
+
+@pytest.mark.parametrize('name', ['fetching', 'listing.json'])
+def test_a_folder_of_any_name_is_copied(objects, name):
+  address = f'memory://bucket/{name}'
+  objects_lib.Objects(address).write('a.csv', b'1')
+  for _ in range(2):
+    with plain_copy.held(address) as folder:
+      assert folder.name == name and _content(folder) == {'a.csv': '1'}

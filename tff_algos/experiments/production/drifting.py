@@ -49,8 +49,8 @@ def measure(
   Args:
     config: The experiment; `config.drift` has the thresholds.
     folder: Workdir of the run, with its dataset.
-    parent_folder: Workdir of the parent, trained; None for none: then only the
-      reference is written.
+    parent_folder: Workdir of the parent, trained; None or empty for that of
+      `config.continuation`. Without any only the reference is written.
     round_choice: Checkpoint of the parent's models, as of
       `CheckpointManager.find`.
 
@@ -66,10 +66,11 @@ def measure(
   with experiment.open_dataset(folder) as dataset:
     now = _measure_statistics(dataset)
     _keep_reference(folder, dataset.path)
-    if parent_folder is None:
+    parent_folder = parent_folder or config.continuation.parent
+    if not parent_folder:
       return {}
     parent = pathlib.Path(parent_folder)
-    before = _statistics_of_parent(parent)
+    before = _statistics_of_parent(parent, round_choice)
     of_data = drift.of_data(now, before)
     chosen, of_clusters = _compare_clusters(
       parent, round_choice, dataset, config.drift.far_quantile
@@ -162,15 +163,22 @@ def _keep_reference(folder: pathlib.Path, version: pathlib.Path) -> None:
     finally:
       shutil.rmtree(made, ignore_errors=True)
   for other in place.parent.iterdir():
-    if other != place:
+    if other != place and other.is_dir():  # Files there are not ours.
       shutil.rmtree(other)
 
 
-def _statistics_of_parent(parent: pathlib.Path) -> drift.Snapshot:
+def _statistics_of_parent(
+  parent: pathlib.Path, round_choice: int | str
+) -> drift.Snapshot:
   """Returns the statistics of the dataset that the parent was trained on."""
-  places = sorted((parent / _REFERENCE).glob('[!.]*'))
-  if places:
-    return _read(places[-1])
+  manager = checkpoint.CheckpointManager(
+    parent / checkpoint.FOLDER, {}, read_only=True
+  )
+  identity = manager.identity(manager.find(round_choice))
+  place = parent / _REFERENCE / identity['dataset_version']
+  if place.exists():
+    return _read(place)
+  # If it is of another version, the parent's models are not restored with it.
   with experiment.open_dataset(parent) as dataset:
     return _measure_statistics(dataset)
 
@@ -194,6 +202,7 @@ def _compare_clusters(
       drift.ClusterLosses(
         source.population.client_ids,
         opened.evaluator.cluster_losses(server_state, source),
+        source.population.num_examples > 0,
       )
       for source in (
         client_sources.DatasetSource(dataset, schema.TRAIN),

@@ -25,6 +25,8 @@ from tff_algos.reports.sweep import (
 from tff_algos.reports.sweep import target as target_lib
 
 _SEED = re.compile(r'seed_(\d+)')
+# Key of the only axis of separate runs; those of a sweep are of its config.
+_FOLDER = 'folder'
 
 
 class Options(NamedTuple):
@@ -120,8 +122,10 @@ def plan_of_folders(
     workdir: Folder of the comparison.
 
   Raises:
+    ConfigError: If that is the folder of a sweep, whose plan would be lost.
     DataError: If a pattern matches no folder.
   """
+  _check_no_sweep(pathlib.Path(workdir))
   folders: dict[pathlib.Path, pathlib.Path] = {}
   for pattern in patterns:
     found = [
@@ -144,8 +148,20 @@ def plan_of_folders(
     )
     for folder, label in zip(folders.values(), labels, strict=True)
   )
-  axis = plan_lib.Axis('folder', '', tuple(dict.fromkeys(labels)))
+  axis = plan_lib.Axis(_FOLDER, '', tuple(dict.fromkeys(labels)))
   return plan_lib.Plan('Runs compared', (axis,), runs)
+
+
+def _check_no_sweep(workdir: pathlib.Path) -> None:
+  path = workdir / plan_lib.FILE
+  if path.exists():
+    keys = [axis.key for axis in plan_lib.read(workdir).axes]
+    if keys != [_FOLDER]:
+      raise errors.ConfigError(
+        f'{path} is the plan of a sweep, which --runs would replace. Give '
+        'another --workdir for the comparison, or leave --runs out to compare '
+        'the runs of the sweep'
+      )
 
 
 def _cell(folder: pathlib.Path) -> pathlib.Path:

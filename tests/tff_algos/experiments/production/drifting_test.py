@@ -17,6 +17,7 @@ from tff_algos.core import errors, sealed_json
 from tff_algos.evaluation import drift
 from tff_algos.experiments import datasets, experiment, session, training
 from tff_algos.experiments.production import drifting
+from tff_algos.training import continuation
 
 # The sign of a feature is a client's label, or its opposite.
 _SIGNS = {'a': 1, 'b': 1, 'c': 1, 'd': -1, 'e': -1, 'f': -1}
@@ -227,11 +228,48 @@ def test_another_version_of_the_day_replaces_the_reference(parent, tmp_path):
   drifting.measure(config, tmp_path, None)
   (first,) = (tmp_path / 'drift_reference').iterdir()
   (tmp_path / 'drift_reference' / '.writing-killed').mkdir()
+  (tmp_path / 'drift_reference' / '.DS_Store').touch()
   _write(tmp_path / 'raw', seed=1)
   datasets.build(config.dataset, tmp_path)
   drifting.measure(config, tmp_path, None)
-  (second,) = (tmp_path / 'drift_reference').iterdir()
-  assert first.name != second.name
+  file, second = sorted((tmp_path / 'drift_reference').iterdir())
+  assert file.name == '.DS_Store' and first.name != second.name
+
+
+def test_the_parent_of_the_config_is_the_parent(parent, tmp_path):
+  folder, config = parent
+  config = _child(config, tmp_path, shift=3.0)
+  config = dataclasses.replace(
+    config,
+    continuation=continuation.ContinuationConfig(parent=str(folder)),
+    drift=drift.DriftConfig(max_feature_shift=0.5),
+  )
+  for unset in ('', None):
+    with pytest.raises(errors.NotApprovedError, match='from those of run: fea'):
+      drifting.measure(config, tmp_path, unset)
+
+
+def test_the_reference_is_of_the_version_that_trained_the_parent(
+  parent, tmp_path
+):
+  """The parent's data were looked at, mended and built again."""
+  folder, config = parent
+  run, day = tmp_path / 'parent', tmp_path / 'day'
+  shutil.copytree(folder, run)
+  day.mkdir()
+  config = _child(config, day, shift=0.1)
+  drifting.measure(config, day, None)
+  shutil.rmtree(run / 'drift_reference')
+  shutil.copytree(day / 'drift_reference', run / 'drift_reference')
+  (version,) = (run / 'dataset' / 'versions').iterdir()
+  report = drifting.measure(config, day, run)
+  assert report['parent_dataset_version'] == version.name
+  assert report['measures']['feature_shift'] > 0
+  # The folder of the parent has another version than that of its models.
+  shutil.rmtree(run / 'dataset')
+  shutil.copytree(day / 'dataset', run / 'dataset')
+  with pytest.raises(errors.CheckpointError, match='dataset_version'):
+    drifting.measure(config, day, run)
 
 
 def test_an_untrained_parent_is_refused(parent, tmp_path):
@@ -240,7 +278,7 @@ def test_an_untrained_parent_is_refused(parent, tmp_path):
   for folder in (run, day):
     folder.mkdir()
     config = _child(config, folder)
-  with pytest.raises(errors.DataError, match=r'config\.json is missing'):
+  with pytest.raises(errors.CheckpointError, match='run binaries.train first'):
     drifting.measure(config, day, run)
 
 

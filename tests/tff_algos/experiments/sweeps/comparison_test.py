@@ -91,6 +91,18 @@ def test_a_pattern_without_a_folder_is_refused(tmp_path, monkeypatch):
     comparison.plan_of_folders(['runs/*'], 'compared')
 
 
+def test_the_plan_of_a_sweep_is_not_replaced(tmp_path):
+  (tmp_path / 'seed_0').mkdir()
+  patterns = [f'{tmp_path}/seed_*']
+  for _ in range(2):  # A comparison may be made again.
+    plan = comparison.plan_of_folders(patterns, tmp_path)
+    grid.write_plan(plan, tmp_path)
+  for axes in ((), (plan_lib.Axis('algorithm.num_clusters', 'k', (2,)),)):
+    grid.write_plan(plan._replace(axes=axes), tmp_path)
+    with pytest.raises(errors.ConfigError, match='plan of a sweep.*another --'):
+      comparison.plan_of_folders(patterns, tmp_path)
+
+
 def _runs(validation_ratio=0.0, num_unseen_clients=0):
   base = synthetic.get_config('smoke').to_dict()
   base['dataset']['splits']['validation_ratio'] = validation_ratio
