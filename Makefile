@@ -204,5 +204,6 @@ doctor: env ## check hardware, network and software, and suggest fixes
 	@.venv/bin/python -m binaries.doctor
 
 clean: ## remove environments and caches; runs/ stays
-	rm -rf .venv benchmarks/.peers .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv .venv-accelerator .venv-accelerator.new benchmarks/.peers
+	rm -rf .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from benchmarks import workload as workload_lib
 
 FLOOR = 'floor_tensorflow'
-# Its server holds 355 models several times: more than 14 GB.
+# Its server holds 355 models several times: 11 GB.
 LARGE = 'committee355'
 PEERS = ('jax', 'fedjax', 'pytorch', 'pfl', 'flower')
 _CNN_TRAINERS = ('vectorized', 'tff', 'tff_stock', FLOOR, *PEERS)

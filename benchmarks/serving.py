@@ -6,6 +6,7 @@ python -m benchmarks.serving --clients=100000
 import argparse
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -206,11 +207,16 @@ def _ask(
   Each thread asks for a client that was not asked for before, for one that was,
   and for the model of one client, which the server holds in memory.
   """
-  unasked = np.random.default_rng(1).permutation(num_clients).tolist()
-  parts = [unasked[i::_THREADS] for i in range(_THREADS)]
+  order = np.random.default_rng(1).permutation(num_clients).tolist()
+  num_known = min(_NUM_KNOWN, num_clients // 2)
+  known, unasked = order[:num_known], order[num_known:]
+  with _rest(server, 'personalized_models') as ask:
+    for client in known:
+      ask(_content([client]))
+  parts = [(unasked[i::_THREADS], known[i::_THREADS]) for i in range(_THREADS)]
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     told = list(
-      pool.map(lambda part: _ask_in_turns(server, part, seconds), parts)
+      pool.map(lambda part: _ask_in_turns(server, *part, seconds), parts)
     )
   figures: dict[str, Any] = {}
   for kind in told[0]:
@@ -229,24 +235,24 @@ def _ask(
 
 
 def _ask_in_turns(
-  server: clients_lib.Server, unasked: Sequence[int], seconds: float
+  server: clients_lib.Server,
+  unasked: Sequence[int],
+  known: Sequence[int],
+  seconds: float,
 ) -> dict[str, list[float]]:
   times: dict[str, list[float]] = {'new': [], 'known': [], 'resident': []}
   with contextlib.ExitStack() as stack:
     ask_own, ask_resident = (
-      stack.enter_context(
-        clients_lib.rest(server, f'/v1/models/{model}:predict')
-      )
+      stack.enter_context(_rest(server, model))
       for model in ('personalized_models', 'resident')
     )
     end = time.monotonic() + seconds
-    for number, client in enumerate(unasked):
+    for new, again in zip(unasked, itertools.cycle(known), strict=False):
       if time.monotonic() > end:
         break
-      known = unasked[number % min(_NUM_KNOWN, number + 1)]
       for kind, ask, content in (
-        ('new', ask_own, _content([client])),
-        ('known', ask_own, _content([known])),
+        ('new', ask_own, _content([new])),
+        ('known', ask_own, _content([again])),
         ('resident', ask_resident, _content([None])),
       ):
         start = time.perf_counter()
@@ -257,10 +263,14 @@ def _ask_in_turns(
 
 def _ask_much(server: clients_lib.Server, num_clients: int) -> None:
   rows = np.arange(_LARGE_ROWS) % num_clients
-  with clients_lib.rest(
-    server, '/v1/models/personalized_models:predict'
-  ) as ask:
+  with _rest(server, 'personalized_models') as ask:
     ask(_content(rows.tolist()))
+
+
+def _rest(
+  server: clients_lib.Server, model: str
+) -> contextlib.AbstractContextManager[clients_lib.Ask]:
+  return clients_lib.rest(server, f'/v1/models/{model}:predict')
 
 
 def _content(clients: Sequence[int | None]) -> bytes:

@@ -39,7 +39,9 @@ _SPLIT = flags.DEFINE_string(
   'split', _DEFAULTS.split, 'Split to score: train, validation or test.'
 )
 _GROUP = flags.DEFINE_string(
-  'group', _DEFAULTS.group, 'Clients to score: participating, unseen or all.'
+  'group',
+  _DEFAULTS.group,
+  'Clients to score: participating, unseen, unlabelled or all.',
 )
 _PERSONALIZED = flags.DEFINE_boolean(
   'personalized',

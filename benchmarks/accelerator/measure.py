@@ -129,38 +129,39 @@ def _first_block(case: Case, form: str, device: str) -> list[np.ndarray]:
   return results
 
 
-def _means(case: Case, results: Sequence[np.ndarray]) -> Arrays:
-  """Returns the weights after the round, from its sums."""
+def _means(case: Case, results: Sequence[np.ndarray], before: Arrays) -> Arrays:
+  """Returns the weights after the round, from its sums.
+
+  A cluster without clients has the weight 0, and its old model stays.
+  """
   leaves = case.described['result']
   weight = results[leaves['weight']]
   means = {}
   for name, number in leaves['value'].items():
     total = results[number]
     by = weight.reshape(weight.shape + (1,) * (total.ndim - weight.ndim))
-    means[name] = total / np.where(by > 0, by, 1)
+    is_empty = by == 0
+    mean = total / np.where(is_empty, 1, by)
+    means[name] = np.where(is_empty, before[name], mean)
   return means
 
 
+# `np.max` of all leaves: unlike `max`, it is NaN if any of them is.
 def _difference(one: Arrays, other: Arrays, before: Arrays) -> float:
-  """Returns max |one - other| / max |other - before|.
-
-  The mean of a cluster without clients is 0, and its old model stays.
-  """
-  apart, change = 0.0, 0.0
-  for name, leaf in other.items():
-    ours = np.where(one[name] == 0, leaf, one[name])
-    apart = max(apart, float(np.max(np.abs(ours - leaf))))
-    change = max(change, float(np.max(np.abs(leaf - before[name]))))
-  return apart / change
+  """Returns max |one - other| / max |other - before|."""
+  apart = [np.max(np.abs(one[name] - leaf)) for name, leaf in other.items()]
+  change = [np.max(np.abs(leaf - before[name])) for name, leaf in other.items()]
+  return float(np.max(apart) / np.max(change))
 
 
 def _relative(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> float:
   """Returns the largest difference as a share of its array's largest value."""
-  return max(
-    float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30))
+  shares = [
+    np.max(np.abs(a - b)) / np.maximum(np.max(np.abs(b)), 1e-30)
     for a, b in zip(one, other, strict=True)
     if a.size and a.dtype.kind == 'f'
-  )
+  ]
+  return float(np.max(shares))
 
 
 def _peak_flops(device: jax.Device) -> float:
@@ -256,7 +257,8 @@ def measure(
     row['flops_per_second'] = flops / row['seconds']
     row['share_of_peak'] = row['flops_per_second'] / peak
   for row, form in zip(rows, recorded, strict=False):
-    row['difference'] = _difference(_means(case, form.results), by_hand, before)
+    means = _means(case, form.results, before)
+    row['difference'] = _difference(means, by_hand, before)
   return {
     'case': case.described['case'],
     'device': device.device_kind,

@@ -47,6 +47,12 @@ class TfDataContender(passes.PassContender):
       ],
     )
 
+  def prepare(self, round_num: int) -> None:
+    """Reads the clients before the first pass."""
+    if round_num == 1:
+      for index in range(len(self.client_ids)):
+        self.source.examples(index)
+
   def read_clients(
     self, round_num: int, client_indices: np.ndarray
   ) -> passes.Seen:

@@ -25,6 +25,18 @@ def _attributes(room: str) -> dict[str, list[str]]:
   }
 
 
+def _lists(build: str, keyword: str) -> list[str]:
+  """Returns the strings in all values of a keyword in a BUILD file."""
+  tree = ast.parse((source_tree.ROOT / build).read_text())
+  return [
+    node.value
+    for value in ast.walk(tree)
+    if isinstance(value, ast.keyword) and value.arg == keyword
+    for node in ast.walk(value)
+    if isinstance(node, ast.Constant)
+  ]
+
+
 def _label(room: str) -> str:
   return '//' + room.replace('.', '/')
 
@@ -42,3 +54,25 @@ def test_visibility_names_who_may_import_the_room(room):
     if room in rooms.MAY_IMPORT[other]:
       expected.add(f'{_label(other)}:__pkg__')
   assert set(_attributes(room)['visibility']) == expected
+
+
+def test_files_at_the_root_that_tests_name_are_given_to_them():
+  folder = source_tree.ROOT / 'tests'
+  patterns = _lists('tests/BUILD', 'exclude')
+  excluded = {
+    path
+    for pattern in patterns
+    if pattern != '**/*_test.py'
+    for path in folder.glob(pattern)
+  }
+  text = ''.join(
+    path.read_text() for path in {*folder.rglob('*.py')} - excluded
+  )
+  named = {
+    path.name
+    for path in source_tree.ROOT.iterdir()
+    # A worktree has a file of that name.
+    if path.is_file() and path.name != '.git' and f"'{path.name}'" in text
+  }
+  assert {'Makefile', 'README.md'} <= named
+  assert {f'//:{name}' for name in named} <= {*_lists('tests/BUILD', 'data')}

@@ -1,8 +1,11 @@
 """Packed cases, measured in the environment of the worker as anywhere else."""
 
+import importlib
 import json
 import pathlib
 import subprocess
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -110,6 +113,49 @@ def test_networks_by_hand_are_the_models(model, tmp_path):
     expected,
     atol=1e-4 * np.abs(expected).max(),
   )
+
+
+@pytest.fixture(name='measure')
+def _measure_module(monkeypatch):
+  """The measuring module, whose worker needs another jax than is here."""
+  monkeypatch.setitem(sys.modules, 'worker', types.ModuleType('worker'))
+  return importlib.import_module('benchmarks.accelerator.measure')
+
+
+# Two clusters, of which the second one has no clients.
+_CASE = types.SimpleNamespace(
+  described={'result': {'weight': 2, 'value': {'w': 0, 'b': 1}}}
+)
+_BEFORE = {'w': np.float32([[1, 2], [3, 4]]), 'b': np.float32([5, 6])}
+_BY_HAND_AFTER = {'w': np.float32([[2, 4], [3, 4]]), 'b': np.float32([0, 6])}
+
+
+@pytest.mark.parametrize(
+  ('sums', 'expected'),
+  [
+    (([[4, 8], [0, 0]], [0, 0], [2, 0]), 0),
+    # A sum that is lost: the bias is to become 0, the weights are not.
+    (([[0, 0], [0, 0]], [0, 0], [2, 0]), 4 / 5),
+    (([[0, 0], [0, 0]], [0, 0], [0, 0]), 1),
+    (([[4, 8], [0, 0]], [np.nan, 0], [2, 0]), np.nan),
+    (([[np.nan, 8], [0, 0]], [0, 0], [2, 0]), np.nan),
+    (([[4, 8], [0, 0]], [0, 0], [np.nan, 0]), np.nan),
+  ],
+)
+def test_lost_results_and_nan_are_differences(measure, sums, expected):
+  results = [np.float32(one) for one in sums]
+  means = measure._means(_CASE, results, _BEFORE)
+  found = measure._difference(means, _BY_HAND_AFTER, _BEFORE)
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_nan_in_any_array_is_a_relative_difference(measure):
+  fine, broken = np.float32([1, 2]), np.float32([1, np.nan])
+  assert measure._relative([fine, fine], [fine, fine]) == 0
+  assert measure._relative([fine, fine + 1], [fine, fine]) == 0.5
+  for one in ([fine, broken], [broken, fine]):
+    assert np.isnan(measure._relative(one, [fine, fine]))
+    assert np.isnan(measure._relative([fine, fine], one))
 
 
 def test_a_file_that_would_be_too_large_is_refused(tmp_path, monkeypatch):

@@ -185,29 +185,38 @@ def test_state_types_are_a_fixed_point(case):
     assert types(one) == types(other)
 
 
-class _OtherCapacity:
-  """A runtime whose clients are padded more than it asks for."""
+class _PaddedRuntime:
+  """A runtime that loads single clients, each padded by 13 rows more.
 
-  class _Cohort(cohort_lib.Cohort):
-    def load(self, start, stop, *, uses_client_state, capacity):
-      return super().load(
-        start,
-        stop,
-        uses_client_state=uses_client_state,
-        capacity=lambda largest: capacity(largest) + 13,
-      )
+  Attributes:
+    num_padded: Number of clients that were padded so.
+  """
 
   def __init__(self, runtime):
     self._runtime = runtime
+    self.num_padded = 0
 
   def run(self, phase, server_state, cohort):
-    return self._runtime.run(phase, server_state, self._Cohort(*cohort))
+    padded = self
+
+    class _Cohort(cohort_lib.Cohort):
+      def load(self, start, stop, *, uses_client_state, capacity):
+        padded.num_padded += 1
+        return super().load(
+          start,
+          stop,
+          uses_client_state=uses_client_state,
+          capacity=lambda largest: capacity(largest) + 13,
+        )
+
+    return self._runtime.run(phase, server_state, _Cohort(*cohort))
 
 
 def test_padding_changes_nothing(case):
-  contract.assert_close(
-    case.run(_OtherCapacity(case.vectorized)), case.expected
-  )
+  # The vectorized runtime loads no padded examples.
+  runtime = _PaddedRuntime(case.tff)
+  contract.assert_close(case.run(runtime), case.expected)
+  assert runtime.num_padded > 0
 
 
 def test_graphs_are_traced_once_whatever_the_cohort(case):

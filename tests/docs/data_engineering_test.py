@@ -32,9 +32,14 @@ def test_flags_in_the_text_are_flags_of_the_program(launcher):
 def test_line_for_cron_runs(launcher, tmp_path):
   (line,) = [command for command in _COMMANDS if 'date -u' in command]
   # cron takes a bare % for a line break.
-  line = line.partition(' >>')[0].replace(r'$(date -u +\%F)', '2026-11-20')
+  line, *logs = re.split(' 2?>>', line)
+  line = line.replace(r'$(date -u +\%F)', '2026-11-20')
   assert '%' not in line
   module, *flags = shlex.split(line)[1:]
+  # The shell opens them before the first run has made the workdir.
+  (workdir,) = re.findall('--workdir=(.*?) ', line)
+  assert len(logs) == 2
+  assert not [log for log in logs if log.startswith(f'{workdir}/')]
   flags.append(f'--workdir={tmp_path}')
   program = launcher.run(module, *flags)
   assert program.returncode == 0, program.stderr

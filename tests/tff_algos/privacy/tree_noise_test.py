@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_algos.privacy import tree_noise
+from tff_algos.privacy import accounting, tree_noise
 
 _SEED = tf.constant([3, 4])
 
@@ -78,3 +78,10 @@ def test_a_client_is_in_as_many_nodes_as_the_accountant_takes(epoch_steps):
   assert max(seen) <= depth * (1 + 1e-9)
   if epoch_steps.bit_count() == 1:  # A whole tree: the bound is attained.
     assert max(seen) == pytest.approx(depth)
+  accounted, of_depth = (
+    accounting.epsilon(
+      noise, accounting.Participation(epoch_releases=n), n, 1e-5
+    )
+    for noise, n in ((1.5, epoch_steps), (1.5 / depth**0.5, 1))
+  )
+  assert accounted == pytest.approx(of_depth)
