@@ -36,8 +36,11 @@ from tff_algos.serving import lanes as lanes_lib
 _MAX_STREAMS = 16
 # A connection of gRPC without a request ends then, and makes room for others.
 _IDLE_SECONDS = 60
-# Connections that are accepted at once; the limit on them comes after.
+# Connections that the system holds until they are accepted; the limit on those
+# of the server comes after.
 _BACKLOG = 64
+# In one turn of the event loop: requests of others wait for all of them.
+_ACCEPTED_AT_ONCE = 1
 # Grace period for running requests when the server stops.
 _GRACE_SECONDS = 5
 _START_SECONDS = 30
@@ -153,7 +156,7 @@ def _rest(
         log_config=None,
         # Not a line for each malformed request.
         log_level='error',
-        backlog=_BACKLOG,
+        backlog=_ACCEPTED_AT_ONCE,
         access_log=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
       )
@@ -173,6 +176,8 @@ def _rest(
         if not thread.is_alive() or time.monotonic() > deadline:
           raise errors.UserError('the REST server did not start; see the log')
         time.sleep(0.01)
+      # asyncio takes one number for both.
+      listener.listen(_BACKLOG)
       yield port
     finally:
       server.should_exit = True

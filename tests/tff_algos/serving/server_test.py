@@ -1,5 +1,7 @@
 """Ports: any free one, one in use, a host that is not ours; signals."""
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -37,6 +39,38 @@ def test_ports_are_released(store):
   )
   with server.running(store, again) as same:
     assert same == ports
+
+
+def test_connections_are_accepted_one_by_one_and_wait_meanwhile(
+  store, monkeypatch
+):
+  """Those of a flood, too, between which others are answered."""
+  selector_loop = asyncio.selector_events.BaseSelectorEventLoop
+  original, is_free = selector_loop._accept_connection, threading.Event()
+  limits = []
+
+  def accept(loop, factory, listener, context, server_, backlog, *others):
+    limits.append(backlog)
+    assert is_free.wait(20)
+    original(loop, factory, listener, context, server_, backlog, *others)
+
+  monkeypatch.setattr(selector_loop, '_accept_connection', accept)
+  config = server_config.ServerConfig(rest_api_port=0, port=0)
+  with (
+    server.running(store, config) as ports,
+    contextlib.ExitStack() as connections,
+  ):
+    address = ('127.0.0.1', ports.rest_api_port)
+    try:
+      for _ in range(30):
+        connected = socket.create_connection(address, 0.5)
+        connections.enter_context(connected)
+    finally:
+      is_free.set()
+    connected.settimeout(20)
+    connected.sendall(b'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n')
+    assert connected.recv(15) == b'HTTP/1.1 200 OK'
+  assert set(limits) == {1} and len(limits) >= 30
 
 
 @pytest.mark.parametrize('flag', ['rest_api_port', 'port'])
