@@ -30,12 +30,13 @@ _ARGUMENTS = (
   '--config.runtime.vectorized.clients_per_block=1',
   '--config.runtime.trust_network=True',
 )
+_ROUNDS = '--config.training.num_rounds=6'
 
 
 class _Training:
   """Processes of `binaries.train`, one on each host, in a shared folder."""
 
-  def __init__(self, hosts, folder, address, num_rounds, environment):
+  def __init__(self, hosts, folder, address, arguments, environment):
     self.folder = folder
     self._folder = folder.with_name(f'{folder.name}_logs')
     self._folder.mkdir(exist_ok=True)
@@ -50,7 +51,7 @@ class _Training:
             *(index, sys.executable, '-m', 'binaries.train', *_ARGUMENTS),
             f'--workdir={folder}',
             f'--dataset={address}',
-            f'--config.training.num_rounds={num_rounds}',
+            *arguments,
             cwd=programs.ROOT,
             env={**os.environ, **environment, 'TF_CONFIG': config},
             stdout=log,
@@ -119,14 +120,14 @@ def train(s3, address, tmp_path):
   """Starts trainings on hosts, which reach the store over the network."""
   with contextlib.ExitStack() as stack:
 
-    def start(hosts, name, num_rounds):
+    def start(hosts, name, *arguments):
       place = stack.enter_context(s3_server.shown_at(s3, hosts.gateway))
       environment = {
         'AWS_ENDPOINT_URL': place,
         cache_folder.VARIABLE: str(tmp_path / 'cache'),
       }
       training = _Training(
-        hosts, tmp_path / name, address, num_rounds, environment
+        hosts, tmp_path / name, address, arguments, environment
       )
       for program in training.programs:
         stack.callback(program.wait)
@@ -138,26 +139,37 @@ def train(s3, address, tmp_path):
 
 @pytest.mark.verify
 @pytest.mark.parametrize('size', [2, 4])
-def test_hosts_train_together_and_wait_for_a_slow_one(train, size):
+def test_hosts_train_together_and_wait_for_a_slow_one_or_deal_by_speed(
+  train, size
+):
   with hosts_lib.running(size) as hosts:
-    plain = train(hosts, 'plain', 6)
+    plain = train(hosts, 'plain', _ROUNDS)
     assert plain.wait() == [0] * size, plain.log(0)
-    slow = train(hosts, 'slow', 6)
-    slow.wait_for_checkpoint()
-    with _slowed(slow.programs[-1], 4):
-      assert slow.wait() == [0] * size, slow.log(0)
-  for training in (plain, slow):
+    speeds = f'--config.runtime.peer_speeds={(4.0,) * (size - 1) + (1.0,)}'
+    slowed = []
+    for name, arguments in (('slow', ()), ('dealt', (speeds,))):
+      training = train(hosts, name, _ROUNDS, *arguments)
+      slowed.append(training)
+      training.wait_for_checkpoint()
+      with _slowed(training.programs[-1], 4):
+        assert training.wait() == [0] * size, training.log(0)
+  slow, dealt = slowed
+  for training in (plain, slow, dealt):
     seconds = [float(row['seconds']) for row in training.rows()[3:]]
     print(f'{size} hosts, {training.folder.name}: {seconds}')
   np.testing.assert_array_equal(_losses(slow.rows()), _losses(plain.rows()))
+  # Another order of sums.
+  np.testing.assert_allclose(
+    _losses(dealt.rows()), _losses(plain.rows()), rtol=1e-4
+  )
 
 
 @pytest.mark.verify
 def test_a_host_that_is_cut_off_ends_all_and_they_go_on(train):
   with hosts_lib.running(2) as hosts:
-    whole = train(hosts, 'whole', 6)
+    whole = train(hosts, 'whole', _ROUNDS)
     assert whole.wait() == [0, 0], whole.log(0)
-    broken = train(hosts, 'broken', 6)
+    broken = train(hosts, 'broken', _ROUNDS)
     broken.wait_for_checkpoint()
     hosts.unplug(1)
     start = time.monotonic()
@@ -167,6 +179,6 @@ def test_a_host_that_is_cut_off_ends_all_and_they_go_on(train):
     broken.programs[1].kill()
     broken.programs[1].wait()
   with hosts_lib.running(2) as hosts:
-    again = train(hosts, 'broken', 6)
+    again = train(hosts, 'broken', _ROUNDS)
     assert again.wait() == [0, 0], again.log(0)
   np.testing.assert_array_equal(_losses(again.rows()), _losses(whole.rows()))

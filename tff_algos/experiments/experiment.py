@@ -294,15 +294,25 @@ def open_group(
     dataset: Dataset, open.
     cluster: The processes.
     saved_rounds: Rounds with a checkpoint; equal in all processes.
+
+  Raises:
+    ConfigError: If there are speeds of another number of processes.
   """
+  speeds, num_processes = config.runtime.peer_speeds, len(cluster.addresses)
+  if speeds and num_processes and len(speeds) != num_processes:
+    raise errors.ConfigError(
+      f'config.runtime.peer_speeds={speeds} must have a speed for each of the '
+      f'{num_processes} processes of TF_CONFIG'
+    )
   shared = {
     'experiment': identity(config, dataset),
     'training': config_lib.to_dict(config.training),
+    'speeds': list(speeds),
     'checkpoints': saved_rounds,
     'tensorflow': tf.__version__,
   }
   return process_group.open_group(
-    cluster,
+    cluster._replace(speeds=speeds),
     shared,
     config.runtime.peer_timeout_seconds,
     config.runtime.trust_network,

@@ -64,6 +64,9 @@ class RuntimeConfig:
       Not for `'pjrt'`.
     peer_timeout_seconds: Maximal wait for the other processes of TF_CONFIG to
       start, > 0.
+    peer_speeds: Relative speeds of the processes of TF_CONFIG, > 0, in their
+      order: each computes as large a part of a round's clients. None if they
+      are alike.
     trust_network: Whether processes of TF_CONFIG and TFF workers may be on
       other machines, where TensorFlow and TFF neither authenticate nor encrypt:
       their network must be closed to all others.
@@ -77,6 +80,7 @@ class RuntimeConfig:
   devices: tuple[str, ...] = ()
   gpu_memory_limit_mib: int = 0
   peer_timeout_seconds: float = 300.0
+  peer_speeds: tuple[float, ...] = ()
   trust_network: bool = False
   vectorized: vectorized_runtime.VectorizedConfig = (
     vectorized_runtime.VectorizedConfig()
@@ -97,6 +101,8 @@ class RuntimeConfig:
         'the variable XLA_PYTHON_CLIENT_MEM_FRACTION, which jax reads'
       )
     checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
+    for i, speed in enumerate(self.peer_speeds):
+      checks.check_positive(f'peer_speeds[{i}]', speed)
     if self.devices:
       _check_divides(self.name, 'devices', f'devices={self.devices}')
 

@@ -222,12 +222,22 @@ def test_alone_no_group_is_asked(dataset):
     assert group is process_group.ALONE
 
 
+def test_speeds_are_of_all_processes(dataset):
+  config = _parse(runtime__peer_speeds=(4.0, 1.0))
+  with experiment.open_group(config, dataset, process_cluster.ALONE, []):
+    pass
+  three = process_cluster.Cluster(('127.0.0.1:1',) * 3)
+  with pytest.raises(errors.ConfigError, match='for each of the 3 processes'):
+    experiment.open_group(config, dataset, three, [])
+
+
 @pytest.mark.parametrize(
   ('values', 'saved_rounds', 'words'),
   [
     ({'seed': 8}, [2], 'experiment.seed: 8 there, 7 here'),
     ({'training__num_rounds': 9}, [2], 'training.num_rounds: 9 there'),
     ({}, [2, 4], r'checkpoints: \[2, 4\] there, \[2\] here'),
+    ({'runtime__peer_speeds': (4.0, 1.0)}, [2], r'speeds: \[4.0, 1.0\] there'),
   ],
 )
 def test_processes_must_run_the_same(dataset, values, saved_rounds, words):

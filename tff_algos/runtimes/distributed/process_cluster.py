@@ -7,6 +7,7 @@ training services:
      "task": {"type": "worker", "index": 0}}
 """
 
+import fractions
 import json
 import os
 from collections.abc import Mapping
@@ -26,10 +27,12 @@ class Cluster(NamedTuple):
   Attributes:
     addresses: `host:port` of every process; none if there is only this one.
     index: Index of this process, from 0. Process 0 leads: it alone writes.
+    speeds: Relative speed of each process, > 0; none if they are alike.
   """
 
   addresses: tuple[str, ...] = ()
   index: int = 0
+  speeds: tuple[float, ...] = ()
 
   @property
   def is_leader(self) -> bool:
@@ -45,6 +48,20 @@ class Cluster(NamedTuple):
   def port(self) -> int:
     """Returns the port of this process."""
     return int(self.addresses[self.index].rpartition(':')[2])
+
+  def share_of(self, index: int, num_items: int) -> tuple[int, int]:
+    """Returns start and stop of a process's items.
+
+    They are as many as its speed is a part of all speeds, to one item; exact,
+    as all processes must find the same.
+    """
+    speeds = [*map(fractions.Fraction, self.speeds)] or [1] * len(
+      self.addresses
+    )
+    start, stop = (
+      num_items * sum(speeds[:i]) // sum(speeds) for i in (index, index + 1)
+    )
+    return start, stop
 
   def name_of(self, index: int) -> str:
     """Returns the name of a process in error texts."""

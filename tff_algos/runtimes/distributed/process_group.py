@@ -156,7 +156,7 @@ class CollectiveGroup:
 
   def share(self, num_items: int) -> tuple[int, int]:
     """See `ProcessGroup`."""
-    return self._share_of(self._cluster.index, num_items)
+    return self._cluster.share_of(self._cluster.index, num_items)
 
   def check(self) -> None:
     """See `ProcessGroup`."""
@@ -181,7 +181,7 @@ class CollectiveGroup:
     if not tf.nest.flatten(ours):
       return [ours]
     words = _pack(ours)
-    shares = [self._share_of(i, num_rows) for i in range(self._size)]
+    shares = [self._cluster.share_of(i, num_rows) for i in range(self._size)]
     sizes = [stop - start for start, stop in shares]
     longest = max(sizes)
     padded = np.pad(words, ((0, longest - len(words)), (0, 0)))
@@ -203,13 +203,6 @@ class CollectiveGroup:
     # As integers, the sum with zeros is exact for any bit pattern.
     agreed = _unpack(self._reduce(words), rows)
     return tf.nest.map_structure(lambda leaf: leaf[0], agreed)
-
-  def _share_of(self, index: int, num_items: int) -> tuple[int, int]:
-    """Returns a process's items; shares differ by one item at most."""
-    return (
-      index * num_items // self._size,
-      (index + 1) * num_items // self._size,
-    )
 
   def _reduce(self, values: np.ndarray) -> np.ndarray:
     return self._run(

@@ -105,3 +105,20 @@ def test_two_processes_cannot_share_an_address():
     errors.ConfigError, match='address of its own, got a:1, a'
   ):
     _read({'worker': ['a:1', 'a:1']}, {'type': 'worker', 'index': 0})
+
+
+@pytest.mark.parametrize(
+  ('speeds', 'num_items', 'cuts'),
+  [
+    ((), 8, [0, 2, 5, 8]),
+    ((1.0, 1.0, 1.0), 8, [0, 2, 5, 8]),
+    ((), 2, [0, 0, 1, 2]),
+    ((4.0, 4.0, 1.0), 18, [0, 8, 16, 18]),
+    ((0.1, 0.2, 0.4), 7, [0, 1, 3, 7]),
+    ((1e-9, 1.0, 1.0), 10, [0, 0, 5, 10]),
+  ],
+)
+def test_shares_are_by_speed_and_have_every_item_once(speeds, num_items, cuts):
+  cluster = process_cluster.Cluster(('a:1', 'b:1', 'c:1'), 0, speeds)
+  shares = [cluster.share_of(index, num_items) for index in range(3)]
+  assert shares == [*zip(cuts[:-1], cuts[1:], strict=True)]
