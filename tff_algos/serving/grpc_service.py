@@ -155,6 +155,8 @@ class Services(grpc.GenericRpcHandler):
     messages: Iterator[bytes],
     context: grpc.ServicerContext,
   ) -> bytes:
+    if not context.is_active():
+      return b''  # It was cancelled before a thread was free: cheap in a flood.
     start = time.perf_counter()
     metadata = dict(context.invocation_metadata())
     request_id = monitoring.request_id(metadata.get(monitoring.REQUEST_ID))
@@ -237,16 +239,7 @@ class Services(grpc.GenericRpcHandler):
   ) -> bytes:
     self._receiving[context] = _Wait(time.monotonic(), context.peer())
     if len(self._receiving) > max(1, self._lanes.config.max_waiting // 2):
-      # Those who send nothing give way, of the connection with most of them.
-      waiting = self._receiving.copy()
-      connections = collections.Counter(one.peer for one in waiting.values())
-      oldest = max(
-        waiting,
-        key=lambda one: connections[waiting[one].peer],
-        default=context,  # All others have just ended.
-      )
-      self._receiving.pop(oldest, None)
-      oldest.cancel()
+      self._end_oldest()
     try:
       received = list(itertools.islice(messages, 2))
     finally:
@@ -254,6 +247,19 @@ class Services(grpc.GenericRpcHandler):
     if len(received) != 1:
       raise errors.RequestError('a request must be a single message')
     return received[0]
+
+  def _end_oldest(self) -> None:
+    """Ends a request that waits, of the connection with most of them.
+
+    Not in `_receive`, where variables keep all these calls while one waits.
+    """
+    waiting = self._receiving.copy()
+    connections = collections.Counter(one.peer for one in waiting.values())
+    for oldest in sorted(
+      waiting, key=lambda one: connections[waiting[one].peer], reverse=True
+    )[:1]:
+      self._receiving.pop(oldest, None)
+      oldest.cancel()
 
   def _cancel_slow(self) -> None:
     seconds = self._lanes.config.receive_seconds

@@ -6,6 +6,7 @@ import gc
 import socket
 import threading
 import time
+import types
 
 import grpc
 import hypothesis
@@ -395,6 +396,20 @@ def test_a_client_that_sends_no_message_is_cut_off(served):
   assert 0.9 < time.monotonic() - start < 15
 
 
+def test_a_request_that_was_cancelled_before_its_turn_costs_nothing():
+  """Nothing else of its context is asked for."""
+  services = grpc_service.Services(
+    types.SimpleNamespace(config=server_config.ServerConfig())
+  )
+  context = types.SimpleNamespace(is_active=lambda: False)
+  assert services._respond('Predict', iter(()), context) == b''
+  services.close()
+
+
+def num_calls():
+  return sum(type(one).__name__ == '_Context' for one in gc.get_objects())
+
+
 def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
   """Of 64 requests at a time, half may wait for their message."""
   go, ends = threading.Event(), threading.Event()
@@ -432,6 +447,10 @@ def test_a_connection_of_silent_requests_makes_room_for_others(export_folder):
       time.sleep(0.01)
     go.set()
     assert honest.code() == grpc.StatusCode.OK
+    # Those that have ended are kept by none that waits.
+    while num_calls() > 32:
+      assert time.monotonic() < deadline
+      time.sleep(0.1)
 
 
 @hypothesis.given(
