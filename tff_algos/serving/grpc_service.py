@@ -489,13 +489,13 @@ def _array(
     )
   if sizes:
     tensors.check_num_rows(sizes[0], config.max_rows)
-  held = max(proto.ByteSize(), lanes_lib.SMALL_BYTES)
-  is_text = dtype == tf.string
-  if (
-    len(proto.string_val) != math.prod(sizes)
-    if is_text
-    else (math.prod(sizes) * dtype.size > held)
-  ):
+  if dtype == tf.string:
+    is_whole = len(proto.string_val) == math.prod(sizes)
+  else:
+    # One number may stand for all of a small tensor.
+    held = max(proto.ByteSize(), lanes_lib.SMALL_BYTES)
+    is_whole = math.prod(sizes) * dtype.size <= held
+  if not is_whole:
     raise errors.RequestError(
       f'input {name!r} must hold all values of its shape'
     )

@@ -55,9 +55,8 @@ class Cluster(NamedTuple):
     They are as many as its speed is a part of all speeds, to one item; exact,
     as all processes must find the same.
     """
-    speeds = [*map(fractions.Fraction, self.speeds)] or [1] * len(
-      self.addresses
-    )
+    alike = [1.0] * len(self.addresses)
+    speeds = [fractions.Fraction(one) for one in self.speeds or alike]
     start, stop = (
       num_items * sum(speeds[:i]) // sum(speeds) for i in (index, index + 1)
     )
