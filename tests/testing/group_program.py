@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import types
 
 import numpy as np
 import tensorflow as tf
@@ -59,20 +60,30 @@ def _numbers(structure: dict) -> dict:
   return {name: array.tolist() for name, array in structure.items()}
 
 
-def _compute(group, index: int) -> dict:
+def _gathered(group) -> list:
   gathered = []
   for num_rows in NUM_ROWS:
-    start, stop = group.share(num_rows)
-    cut = slice(start, stop)
+    cohort = _cohort(num_rows)
+    cut = group.positions(cohort)
     ours = tf.nest.map_structure(lambda leaf: leaf[cut], rows(num_rows))  # noqa: B023
-    (joined,) = group.gather([ours], num_rows)
+    (joined,) = group.gather([ours], cohort)
     gathered.append(spell(joined))
-  return {
+  return gathered
+
+
+def _cohort(num_rows: int) -> types.SimpleNamespace:
+  return types.SimpleNamespace(size=num_rows, shards=np.arange(num_rows)[::-1])
+
+
+def _compute(group, index: int) -> dict:
+  found = {
     'sums': [_numbers(group.sum(terms(index))) for _ in range(2)],
-    'gathered': gathered,
-    'nothing': group.gather([()], 3) == [()] and group.agree(()) == (),
+    'gathered': _gathered(group),
+    'nothing': group.gather([()], _cohort(3)) == [()] and group.agree(()) == (),
     'agreed': spell(group.agree(values(index))),
   }
+  group._cluster = group._cluster._replace(owns_shards=True)
+  return {**found, 'gathered_by_shard': _gathered(group)}
 
 
 def _main() -> None:

@@ -219,10 +219,13 @@ class Population(NamedTuple):
   Attributes:
     client_ids: Ids; a client's index is its position here.
     num_examples: Training examples of each client, int64 `[num_clients]`.
+    shards: Shard of the dataset with each client's examples, int
+      `[num_clients]`; None of clients that are in no shard.
   """
 
   client_ids: tuple[str, ...]
   num_examples: Array
+  shards: Array | None = None
 
   @property
   def num_clients(self) -> int:

@@ -421,7 +421,7 @@ class Evaluator:
     rows = []
     for start in range(0, cohort.size, size):
       with interrupts.held():
-        part = cohort.part(start, start + size)
+        part = cohort.part(slice(start, start + size))
         rows.append(self._runtime.run(phase, server_state, part).server_metrics)
     return cohort_lib.concatenate(rows)
 

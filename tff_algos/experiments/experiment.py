@@ -296,23 +296,32 @@ def open_group(
     saved_rounds: Rounds with a checkpoint; equal in all processes.
 
   Raises:
-    ConfigError: If there are speeds of another number of processes.
+    ConfigError: If there are speeds of another number of processes, or too few
+      shards.
   """
-  speeds, num_processes = config.runtime.peer_speeds, len(cluster.addresses)
+  speeds, owns_shards = config.runtime.peer_speeds, config.runtime.peer_shards
+  num_processes, num_shards = len(cluster.addresses), config.dataset.num_shards
   if speeds and num_processes and len(speeds) != num_processes:
     raise errors.ConfigError(
       f'config.runtime.peer_speeds={speeds} must have a speed for each of the '
       f'{num_processes} processes of TF_CONFIG'
     )
+  if owns_shards and num_shards < num_processes:
+    raise errors.ConfigError(
+      f'config.runtime.peer_shards=True needs a shard for each of the '
+      f'{num_processes} processes of TF_CONFIG, and config.dataset.num_shards '
+      f'is {num_shards}: raise it, and build the dataset anew'
+    )
   shared = {
     'experiment': identity(config, dataset),
     'training': config_lib.to_dict(config.training),
     'speeds': list(speeds),
+    'owns_shards': owns_shards,
     'checkpoints': saved_rounds,
     'tensorflow': tf.__version__,
   }
   return process_group.open_group(
-    cluster._replace(speeds=speeds),
+    cluster._replace(speeds=speeds, owns_shards=owns_shards),
     shared,
     config.runtime.peer_timeout_seconds,
     config.runtime.trust_network,

@@ -50,7 +50,9 @@ class DatasetSource:
       ids, sizes = dataset.unseen_client_ids, dataset.num_unseen_examples(split)
     else:
       ids, sizes = dataset.client_ids, dataset.num_examples(split)
-    self.population = algorithm_lib.Population(tuple(ids), np.asarray(sizes))
+    self.population = algorithm_lib.Population(
+      tuple(ids), np.asarray(sizes), dataset.shards_of(ids)
+    )
 
   def examples(self, client_index: int) -> schema.Examples:
     """Returns one client's examples.

@@ -97,13 +97,19 @@ class Cohort(NamedTuple):
     """Returns the number of examples of each client, int64 `[size]`."""
     return self.source.population.num_examples[self.call.client_indices]
 
-  def part(self, start: int, stop: int) -> 'Cohort':
-    """Returns the cohort of the clients at positions start ... stop - 1."""
+  @property
+  def shards(self) -> np.ndarray | None:
+    """Returns the shard of each client, int `[size]`; None if in none."""
+    shards = self.source.population.shards
+    return None if shards is None else shards[self.call.client_indices]
+
+  def part(self, positions: np.ndarray | slice) -> 'Cohort':
+    """Returns the cohort of the clients at some positions."""
     call = dataclasses.replace(
       self.call,
-      client_indices=self.call.client_indices[start:stop],
+      client_indices=self.call.client_indices[positions],
       client_inputs=tf.nest.map_structure(
-        lambda leaf: leaf[start:stop], self.call.client_inputs
+        lambda leaf: leaf[positions], self.call.client_inputs
       ),
     )
     return self._replace(call=call)

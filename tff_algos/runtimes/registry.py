@@ -67,6 +67,9 @@ class RuntimeConfig:
     peer_speeds: Relative speeds of the processes of TF_CONFIG, > 0, in their
       order: each computes as large a part of a round's clients. None if they
       are alike.
+    peer_shards: Whether each of these processes computes the clients of its own
+      shards of the dataset, whose number modulo the processes is its index, and
+      reads no others; for data that may not leave a place.
     trust_network: Whether processes of TF_CONFIG and TFF workers may be on
       other machines, where TensorFlow and TFF neither authenticate nor encrypt:
       their network must be closed to all others.
@@ -81,6 +84,7 @@ class RuntimeConfig:
   gpu_memory_limit_mib: int = 0
   peer_timeout_seconds: float = 300.0
   peer_speeds: tuple[float, ...] = ()
+  peer_shards: bool = False
   trust_network: bool = False
   vectorized: vectorized_runtime.VectorizedConfig = (
     vectorized_runtime.VectorizedConfig()
@@ -103,6 +107,11 @@ class RuntimeConfig:
     checks.check_positive('peer_timeout_seconds', self.peer_timeout_seconds)
     for i, speed in enumerate(self.peer_speeds):
       checks.check_positive(f'peer_speeds[{i}]', speed)
+    if self.peer_speeds and self.peer_shards:
+      raise errors.ConfigError(
+        f'peer_speeds={self.peer_speeds} and peer_shards=True: clients are '
+        'dealt out by speed, or by their shards'
+      )
     if self.devices:
       _check_divides(self.name, 'devices', f'devices={self.devices}')
 

@@ -222,13 +222,19 @@ def test_alone_no_group_is_asked(dataset):
     assert group is process_group.ALONE
 
 
-def test_speeds_are_of_all_processes(dataset):
+def test_speeds_and_shards_are_of_all_processes(dataset):
   config = _parse(runtime__peer_speeds=(4.0, 1.0))
   with experiment.open_group(config, dataset, process_cluster.ALONE, []):
     pass
   three = process_cluster.Cluster(('127.0.0.1:1',) * 3)
   with pytest.raises(errors.ConfigError, match='for each of the 3 processes'):
     experiment.open_group(config, dataset, three, [])
+  config = _parse(runtime__peer_shards=True, dataset__num_shards=2)
+  with pytest.raises(errors.ConfigError, match='num_shards is 2: raise it'):
+    experiment.open_group(config, dataset, three, [])
+  both = {'runtime__peer_shards': True, 'runtime__peer_speeds': (1.0, 2.0)}
+  with pytest.raises(errors.ConfigError, match='dealt out by speed, or by'):
+    _parse(**both)
 
 
 @pytest.mark.parametrize(

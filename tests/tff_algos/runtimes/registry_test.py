@@ -61,7 +61,7 @@ def test_every_runtime_has_its_options_in_the_config():
   fields = {field.name for field in dataclasses.fields(registry.RuntimeConfig)}
   shared = {
     *('devices', 'gpu_memory_limit_mib'),
-    *('peer_timeout_seconds', 'peer_speeds', 'trust_network'),
+    *('peer_timeout_seconds', 'peer_speeds', 'peer_shards', 'trust_network'),
   }
   assert fields == {'name', *shared, *registry.RUNTIMES}
 

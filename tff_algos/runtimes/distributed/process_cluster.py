@@ -13,6 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tff_algos.core import checks, errors
 from tff_algos.runtimes import loopback
 
@@ -28,11 +30,14 @@ class Cluster(NamedTuple):
     addresses: `host:port` of every process; none if there is only this one.
     index: Index of this process, from 0. Process 0 leads: it alone writes.
     speeds: Relative speed of each process, > 0; none if they are alike.
+    owns_shards: Whether a client is computed by the process that has its shard,
+      whose number modulo the processes is its index.
   """
 
   addresses: tuple[str, ...] = ()
   index: int = 0
   speeds: tuple[float, ...] = ()
+  owns_shards: bool = False
 
   @property
   def is_leader(self) -> bool:
@@ -49,18 +54,27 @@ class Cluster(NamedTuple):
     """Returns the port of this process."""
     return int(self.addresses[self.index].rpartition(':')[2])
 
-  def share_of(self, index: int, num_items: int) -> tuple[int, int]:
-    """Returns start and stop of a process's items.
+  def divide(
+    self, num_clients: int, shards: np.ndarray | None
+  ) -> list[np.ndarray]:
+    """Returns the positions of each process's clients, ascending.
 
-    They are as many as its speed is a part of all speeds, to one item; exact,
+    They are as many as its speed is a part of all speeds, to one client; exact,
     as all processes must find the same.
+
+    Args:
+      num_clients: Number of clients.
+      shards: Shard of each, int `[num_clients]`; None if they are in none, and
+        every process may read all.
     """
-    alike = [1.0] * len(self.addresses)
-    speeds = [fractions.Fraction(one) for one in self.speeds or alike]
-    start, stop = (
-      num_items * sum(speeds[:i]) // sum(speeds) for i in (index, index + 1)
-    )
-    return start, stop
+    size = len(self.addresses)
+    if self.owns_shards and shards is not None:
+      return [np.flatnonzero(shards % size == i) for i in range(size)]
+    speeds = [fractions.Fraction(one) for one in self.speeds or [1.0] * size]
+    stops = [
+      num_clients * sum(speeds[:i]) // sum(speeds) for i in range(1, size)
+    ]
+    return np.split(np.arange(num_clients), stops)
 
   def name_of(self, index: int) -> str:
     """Returns the name of a process in error texts."""

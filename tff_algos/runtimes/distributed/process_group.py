@@ -41,11 +41,16 @@ _SILENT_TASK = (
 class ProcessGroup(Protocol):
   """The processes that share a training; all make the same calls in order.
 
-  Every method but `share` raises RuntimeFailureError if a process is lost.
+  Every method but `positions` raises RuntimeFailureError if a process is lost.
   """
 
-  def share(self, num_items: int) -> tuple[int, int]:
-    """Returns start and stop of this process's items; they may be equal."""
+  @property
+  def reads_all(self) -> bool:
+    """Returns whether any client may be one of this process."""
+    ...
+
+  def positions(self, cohort: cohort_lib.Cohort) -> np.ndarray | slice:
+    """Returns the positions of this process's clients; there may be none."""
     ...
 
   def check(self) -> None:
@@ -56,16 +61,18 @@ class ProcessGroup(Protocol):
     """Returns the sum over all processes of a structure of numbers."""
     ...
 
-  def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
-    """Returns the rows of all processes, in their order.
+  def gather(
+    self, parts: list[Structure], cohort: cohort_lib.Cohort
+  ) -> list[Structure]:
+    """Returns the rows of all processes, in the order of the cohort.
 
     Args:
-      parts: Structures of arrays; together one row for each item of this
-        process's `share(num_rows)`.
-      num_rows: Rows of all processes.
+      parts: Structures of arrays; together one row for each client of this
+        process, in the order of its positions.
+      cohort: The clients of all.
 
     Returns:
-      Parts of `num_rows` rows together.
+      Parts of `cohort.size` rows together.
     """
     ...
 
@@ -77,9 +84,12 @@ class ProcessGroup(Protocol):
 class SingleProcess:
   """The group of this process alone."""
 
-  def share(self, num_items: int) -> tuple[int, int]:
+  reads_all = True
+
+  def positions(self, cohort: cohort_lib.Cohort) -> slice:
     """Returns all."""
-    return 0, num_items
+    del cohort
+    return slice(None)
 
   def check(self) -> None:
     """Returns."""
@@ -88,9 +98,11 @@ class SingleProcess:
     """Returns the structure."""
     return structure
 
-  def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
+  def gather(
+    self, parts: list[Structure], cohort: cohort_lib.Cohort
+  ) -> list[Structure]:
     """Returns the parts."""
-    del num_rows
+    del cohort
     return parts
 
   def agree(self, structure: Structure) -> Structure:
@@ -154,9 +166,14 @@ class CollectiveGroup:
     # (operation, dtype, shape) -> its key, the same on all processes.
     self._keys: dict[Any, int] = {}
 
-  def share(self, num_items: int) -> tuple[int, int]:
+  @property
+  def reads_all(self) -> bool:
     """See `ProcessGroup`."""
-    return self._cluster.share_of(self._cluster.index, num_items)
+    return not self._cluster.owns_shards
+
+  def positions(self, cohort: cohort_lib.Cohort) -> np.ndarray:
+    """See `ProcessGroup`."""
+    return self._divide(cohort)[self._cluster.index]
 
   def check(self) -> None:
     """See `ProcessGroup`."""
@@ -175,14 +192,16 @@ class CollectiveGroup:
         sums[i] = part.reshape(leaves[i].shape)
     return tf.nest.pack_sequence_as(structure, sums)
 
-  def gather(self, parts: list[Structure], num_rows: int) -> list[Structure]:
+  def gather(
+    self, parts: list[Structure], cohort: cohort_lib.Cohort
+  ) -> list[Structure]:
     """See `ProcessGroup`; returns one part."""
     ours = cohort_lib.concatenate(parts)
     if not tf.nest.flatten(ours):
       return [ours]
     words = _pack(ours)
-    shares = [self._cluster.share_of(i, num_rows) for i in range(self._size)]
-    sizes = [stop - start for start, stop in shares]
+    positions = self._divide(cohort)
+    sizes = [len(one) for one in positions]
     longest = max(sizes)
     padded = np.pad(words, ((0, longest - len(words)), (0, 0)))
     gathered = self._run(tf.raw_ops.CollectiveGatherV2, padded)
@@ -190,7 +209,8 @@ class CollectiveGroup:
       part[:size]
       for part, size in zip(np.split(gathered, self._size), sizes, strict=True)
     ]
-    return [_unpack(np.concatenate(rows), ours)]
+    in_order = np.argsort(np.concatenate(positions))
+    return [_unpack(np.concatenate(rows)[in_order], ours)]
 
   def agree(self, structure: Structure) -> Structure:
     """See `ProcessGroup`."""
@@ -203,6 +223,9 @@ class CollectiveGroup:
     # As integers, the sum with zeros is exact for any bit pattern.
     agreed = _unpack(self._reduce(words), rows)
     return tf.nest.map_structure(lambda leaf: leaf[0], agreed)
+
+  def _divide(self, cohort: cohort_lib.Cohort) -> list[np.ndarray]:
+    return self._cluster.divide(cohort.size, cohort.shards)
 
   def _reduce(self, values: np.ndarray) -> np.ndarray:
     return self._run(

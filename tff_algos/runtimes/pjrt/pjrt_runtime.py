@@ -312,7 +312,7 @@ class PjrtRuntime:
     cohort: cohort_lib.Cohort,
   ) -> float:
     """Returns the seconds of a block of clients, once it is compiled."""
-    block = cohort.part(0, self._choose_size(program, cohort))
+    block = cohort.part(slice(self._choose_size(program, cohort)))
     seconds = 0.0
     for _ in range(2):
       start = time.perf_counter()

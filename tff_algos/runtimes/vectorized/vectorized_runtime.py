@@ -148,15 +148,13 @@ class VectorizedRuntime:
     graphs = self._graphs_of(phase)
     server_state = tf.nest.map_structure(tf.convert_to_tensor, server_state)
     message = graphs.make_message(server_state)
-    ours = cohort.part(*self._group.share(cohort.size))
+    ours = cohort.part(self._group.positions(cohort))
     if ours.size:
       sums, *kept = self._compute(phase, graphs, message, ours)
     else:
       sums, *kept = graphs.nothing()
     sums = self._group.sum(sums)
-    collections_, states = (
-      self._group.gather(parts, cohort.size) for parts in kept
-    )
+    collections_, states = (self._group.gather(parts, cohort) for parts in kept)
     new_state, server_metrics = graphs.server_update(
       server_state, sums, _concatenate(collections_)
     )
@@ -238,6 +236,8 @@ class VectorizedRuntime:
 
   def _stays_resident(self, cohort: cohort_lib.Cohort) -> bool:
     """Returns whether the split of a cohort stays on the devices."""
+    if not self._group.reads_all:
+      return False
     limit = self._config.resident_mib << 20
     if self._config.memory_budget_mib:
       # The other half is for computation.

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tff_algos.core import errors
@@ -120,5 +121,17 @@ def test_two_processes_cannot_share_an_address():
 )
 def test_shares_are_by_speed_and_have_every_item_once(speeds, num_items, cuts):
   cluster = process_cluster.Cluster(('a:1', 'b:1', 'c:1'), 0, speeds)
-  shares = [cluster.share_of(index, num_items) for index in range(3)]
-  assert shares == [*zip(cuts[:-1], cuts[1:], strict=True)]
+  shares = [one.tolist() for one in cluster.divide(num_items, None)]
+  assert shares == [
+    [*range(*one)] for one in zip(cuts[:-1], cuts[1:], strict=True)
+  ]
+
+
+def test_clients_are_computed_where_their_shards_are():
+  shards = np.array([3, 0, 1, 4, 1])
+  cluster = process_cluster.Cluster(('a:1', 'b:1', 'c:1'), owns_shards=True)
+  found = [one.tolist() for one in cluster.divide(5, shards)]
+  assert found == [[0, 1], [2, 3, 4], []]
+  # What is in no shard all may read.
+  found = [one.tolist() for one in cluster.divide(3, None)]
+  assert found == [[0], [1], [2]]

@@ -65,12 +65,13 @@ def test_sum_is_that_of_all_up_to_its_order(computed, size):
 
 
 @pytest.mark.slow
-def test_gather_joins_uneven_shares_in_order(computed):
+def test_gather_joins_uneven_shares_in_the_order_of_the_cohort(computed):
   expected = [
     group_program.spell(group_program.rows(num_rows))
     for num_rows in group_program.NUM_ROWS
   ]
   assert computed[0]['gathered'] == expected
+  assert computed[0]['gathered_by_shard'] == expected
   assert computed[0]['nothing']
 
 
@@ -193,7 +194,8 @@ def test_alone_there_is_nobody_to_ask():
     assert group is process_group.ALONE
     group.check()
     values = {'a': np.arange(3)}
-    assert group.share(3) == (0, 3)
+    assert group.reads_all
+    assert group.positions(None) == slice(None)
     assert group.sum(values) is values
-    assert group.gather([values], 3) == [values]
+    assert group.gather([values], None) == [values]
     assert group.agree(values) is values
