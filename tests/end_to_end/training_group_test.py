@@ -39,7 +39,15 @@ _CONFIGS = {
     digits.get_config('smoke'),
     '--config.training.num_rounds=2',
   ),
+  'fed_avg, own shards': (
+    'configs/fed_avg/digits.py:smoke',
+    digits.get_config('smoke'),
+    '--config.training.num_rounds=2',
+    '--config.dataset.num_shards=2',
+    '--config.runtime.peer_shards=True',
+  ),
 }
+_CONFIGS['fed_avg, own shards'][1].dataset.num_shards = 2
 
 
 class _Training:
@@ -122,7 +130,8 @@ def _assert_close(found, expected):
 
 @pytest.mark.verify
 @pytest.mark.parametrize(
-  ('name', 'size'), [('fed_soft, two rounds', 2), ('fed_avg', 4)]
+  ('name', 'size'),
+  [('fed_soft, two rounds', 2), ('fed_avg', 4), ('fed_avg, own shards', 2)],
 )
 def test_several_processes_train_as_one_does(start_training, name, size):
   several = start_training(name).finish(size)

@@ -489,13 +489,11 @@ def _array(
     )
   if sizes:
     tensors.check_num_rows(sizes[0], config.max_rows)
-  if dtype == tf.string:
-    is_whole = len(proto.string_val) == math.prod(sizes)
-  else:
-    # One number may stand for all of a small tensor.
-    held = max(proto.ByteSize(), lanes_lib.SMALL_BYTES)
-    is_whole = math.prod(sizes) * dtype.size <= held
-  if not is_whole:
+  # One number may stand for all of a small tensor, a text for none.
+  is_small = math.prod(sizes) * dtype.size <= lanes_lib.SMALL_BYTES
+  if _num_values(proto, dtype) < math.prod(sizes) and (
+    dtype == tf.string or not is_small
+  ):
     raise errors.RequestError(
       f'input {name!r} must hold all values of its shape'
     )
@@ -505,6 +503,20 @@ def _array(
     raise errors.RequestError(
       f'input {name!r} is not a valid TensorProto: {str(error)[:200]}'
     ) from None
+
+
+def _num_values(proto: tensor_pb2.TensorProto, dtype: tf.DType) -> int:
+  if proto.tensor_content:
+    return len(proto.tensor_content) // dtype.size
+  # Of the fields `float_val`, `int_val` and so on one is set.
+  return max(
+    (
+      len(values)
+      for field, values in proto.ListFields()
+      if field.name.endswith('_val')
+    ),
+    default=0,
+  )
 
 
 def _version(spec: model_pb2.ModelSpec) -> int | str | None:

@@ -232,6 +232,20 @@ def short_content():
   return message
 
 
+def test_many_small_numbers_hold_all_values():
+  """They take a byte each in a message, and four in memory."""
+  proto = tensor_pb2.TensorProto(dtype=tf.int32.as_datatype_enum)
+  proto.tensor_shape.dim.add(size=20_000)
+  proto.int_val.extend([1] * 20_000)
+  info = types.SimpleNamespace(dtype=tf.int32.as_datatype_enum)
+  config = server_config.ServerConfig()
+  found = grpc_service._array('cluster_id', proto, info, config)
+  assert found.tolist() == [1] * 20_000
+  del proto.int_val[1:]
+  with pytest.raises(errors.RequestError, match='must hold all values'):
+    grpc_service._array('cluster_id', proto, info, config)
+
+
 @pytest.mark.parametrize(
   ('message', 'code', 'text'),
   [
